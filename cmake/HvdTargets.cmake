@@ -1,0 +1,65 @@
+# How this project declares targets: the same flags everywhere, one line a target.
+
+add_library(hvd_options INTERFACE)
+target_compile_options(hvd_options INTERFACE -Wall -Wextra -Werror)
+# A folder is included by its name: "base/status.h", "rendezvous/store.h", "horovod/types.h".
+target_include_directories(hvd_options INTERFACE
+  ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
+  ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+target_link_libraries(hvd_options INTERFACE Threads::Threads)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(hvd_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-unused-private-field>)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND HVD_SANITIZE)
+  # g++ 12 sees overflows in instrumented standard headers that are not there.
+  target_compile_options(hvd_options INTERFACE -Wno-error=maybe-uninitialized
+    -Wno-error=stringop-overflow -Wno-error=array-bounds -Wno-error=tsan)
+endif()
+if(HVD_SANITIZE)
+  add_compile_options(-fsanitize=${HVD_SANITIZE} -fno-omit-frame-pointer -g
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HVD_SANITIZE})
+endif()
+
+# hvd_library(NAME SOURCES a.cpp ... [DEPENDS target ...])
+function(hvd_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC hvd_options ${ARG_DEPENDS})
+endfunction()
+
+# hvd_test(NAME SOURCES a_test.cpp ... [DEPENDS target ...] [LABELS label ...])
+# A doctest program; its main comes from tests/doctest_main.cpp.
+function(hvd_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/doctest_main.cpp ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE hvd_options ${ARG_DEPENDS})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}")
+endfunction()
+
+# hvd_fuzzer(NAME SOURCES a_fuzz.cpp CORPUS folder [DEPENDS target ...])
+# The corpus always runs as a plain test; with HVD_FUZZERS (clang) NAME is a libFuzzer program too.
+function(hvd_fuzzer name)
+  cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name}_corpus ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus_main.cpp ${ARG_SOURCES})
+  target_link_libraries(${name}_corpus PRIVATE hvd_options ${ARG_DEPENDS})
+  set_target_properties(${name}_corpus PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_test(NAME ${name}_corpus COMMAND ${name}_corpus ${ARG_CORPUS})
+  set_tests_properties(${name}_corpus PROPERTIES TIMEOUT 120 LABELS "unit;fuzz")
+  if(HVD_FUZZERS)
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE hvd_options ${ARG_DEPENDS})
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer,address,undefined)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer,address,undefined)
+    set_target_properties(${name} PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+  endif()
+endfunction()

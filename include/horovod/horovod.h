@@ -1,0 +1,143 @@
+/* The C ABI of libhorovod. C11.
+ *
+ * Rules that hold for every function:
+ *  1. A function that can fail returns an hvd_status and, when it fails, writes one sentence into
+ *     the caller's `error` buffer (NUL-terminated, cut to `error_size`; NULL or 0 is allowed).
+ *  2. Nothing allocated on one side is freed on the other. Outputs that belong to the runtime are
+ *     lent until hvd_release.
+ *  3. Every struct begins with its size as the caller knows it (sizeof). Structs grow at the tail;
+ *     fields that the caller's size does not cover take the value zero.
+ *  4. Every function may be called from any thread unless it says otherwise. None calls back.
+ *  5. Strings are NUL-terminated UTF-8; a pointer is borrowed for the call unless it says otherwise.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "horovod/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define HVD_API __attribute__((visibility("default")))
+#else
+#define HVD_API
+#endif
+
+/* Version of this library, such as "1.0.0". Never NULL; static storage. */
+HVD_API const char* hvd_version(void);
+
+/* ---- Start and end ------------------------------------------------------------------------- */
+
+typedef struct hvd_init_options {
+  size_t struct_size;
+  /* Seconds to wait for the other ranks; 0 takes HOROVOD_START_TIMEOUT or its default. */
+  double timeout_seconds;
+} hvd_init_options;
+
+/* Joins the job that the environment describes, or a world of one when it describes none.
+ * `options` may be NULL. Blocks until every rank is there. Calling it again while initialised is
+ * HVD_OK and changes nothing; after hvd_shutdown it starts anew. */
+HVD_API int hvd_init(const hvd_init_options* options, char* error, size_t error_size);
+
+/* Leaves the job. Pending work fails with HVD_ABORTED, here and on all ranks. Blocks until the
+ * other ranks know. Without hvd_init it is HVD_OK and does nothing. */
+HVD_API int hvd_shutdown(char* error, size_t error_size);
+
+/* 1 between a successful hvd_init and hvd_shutdown, else 0. */
+HVD_API int hvd_is_initialized(void);
+
+/* ---- Identity: the number, or -1 when not initialised --------------------------------------- */
+
+HVD_API int32_t hvd_rank(void);
+HVD_API int32_t hvd_size(void);
+HVD_API int32_t hvd_local_rank(void);
+HVD_API int32_t hvd_local_size(void);
+HVD_API int32_t hvd_cross_rank(void);
+HVD_API int32_t hvd_cross_size(void);
+/* 1 when every host has the same number of ranks, 0 when not, -1 when not initialised. */
+HVD_API int32_t hvd_is_homogeneous(void);
+
+/* ---- Submitting work ------------------------------------------------------------------------ */
+
+/* One tensor of a submission. Row-major and dense. */
+typedef struct hvd_tensor {
+  const char* name;     /* of a grouped submission's member; NULL: the submission's name */
+  int32_t dtype;        /* hvd_dtype */
+  int32_t ndim;         /* 0 is a scalar */
+  const int64_t* shape; /* ndim extents; copied by hvd_submit */
+  /* Read by the runtime until the work is complete. May be NULL when the tensor is empty. */
+  const void* input;
+  /* Written by the runtime. allreduce, broadcast: as large as the input, and may be the input
+   * itself. allgather, alltoall, reducescatter: NULL, the runtime owns the output (hvd_output). */
+  void* output;
+} hvd_tensor;
+
+typedef struct hvd_submission {
+  size_t struct_size;
+  int32_t op;          /* hvd_op_kind */
+  int32_t reduce_op;   /* hvd_reduce_op, for allreduce and reducescatter */
+  const char* name;    /* the same on every rank, and not in flight; NULL for barrier and join */
+  int32_t process_set; /* 0 is all ranks */
+  int32_t root_rank;   /* of a broadcast: a global rank */
+  int32_t device;      /* HVD_CPU or an ordinal */
+  int32_t flags;       /* 0 */
+  double prescale;     /* factor before the reduction; 0 reads as 1 */
+  double postscale;    /* factor after it; 0 reads as 1 */
+  void* stream;        /* the framework's current stream, NULL on CPU */
+  void* ready_event;   /* completes when the inputs may be read, NULL on CPU */
+  uint32_t tensor_count; /* 0 for barrier and join; more than 1 makes a group: all or none run */
+  uint32_t split_count;  /* of an alltoall: 0 splits evenly, else the size of the process set */
+  const hvd_tensor* tensors; /* copied by hvd_submit; what they point to is not, but for shapes */
+  const int32_t* splits;     /* rows for each rank; copied */
+} hvd_submission;
+
+typedef uint64_t hvd_handle; /* 0 is never a handle */
+
+/* Hands work to the runtime and returns at once: it waits for no other rank, and the work is never
+ * complete when it returns. *handle must be released. HVD_ALREADY_EXISTS: the name is in flight,
+ * and the earlier work goes on unharmed. */
+HVD_API int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
+                       size_t error_size);
+
+/* *done becomes 1 when the work is complete, failed or not, else 0. Never waits. */
+HVD_API int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error_size);
+
+/* Waits until the work is complete and returns its status. timeout_seconds < 0 waits for ever;
+ * HVD_IN_PROGRESS when the time passed first: call again. The waiting thread drives the
+ * runtime. */
+HVD_API int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, size_t error_size);
+
+/* An output that the runtime owns, valid until hvd_release. */
+typedef struct hvd_output {
+  size_t struct_size;
+  const void* data; /* NULL when empty */
+  int32_t dtype;
+  int32_t ndim;
+  const int64_t* shape;
+  const int32_t* received_splits; /* alltoall: rows from each rank, else NULL */
+  uint32_t received_split_count;
+  int32_t last_joined_rank; /* join, else -1 */
+} hvd_output;
+
+/* Describes output `index` (0-based, below tensor_count; 0 for join) of complete work. For
+ * allreduce and broadcast it is the caller's own memory. */
+HVD_API int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* error,
+                           size_t error_size);
+
+/* Ends the caller's claim. Complete work is freed with its outputs; unfinished work goes on, and
+ * its buffers must stay alive until it is complete: so wait first. */
+HVD_API int hvd_release(hvd_handle handle, char* error, size_t error_size);
+
+/* ---- What this build and machine can do ------------------------------------------------------ */
+
+/* Names: "shared-memory", "tcp", "mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm".
+ * 1 when it works here, 0 when not (the reason goes to `why`, which may be NULL). */
+HVD_API int32_t hvd_capability(const char* name, char* why, size_t why_size);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,54 @@
+/* Op plugins run agreed batches; they never negotiate. C11. */
+#pragma once
+
+#include "horovod/plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One tensor of a batch. Counts are elements. */
+typedef struct hvd_batch_tensor {
+  const void* input; /* NULL on a joined rank: contributes the operation's zero */
+  void* output;      /* as large as this rank's result */
+  int64_t count;
+  int64_t row;       /* elements of one row of dimension 0, for operations that split rows */
+  const int64_t* rank_rows; /* allgather: rows of each member; alltoall: rows to each; else NULL */
+  const int64_t* from_rows; /* alltoall: rows from each; else NULL */
+} hvd_batch_tensor;
+
+/* Work that all members of a process set run together, in the same order everywhere. */
+typedef struct hvd_batch {
+  size_t struct_size;
+  uint64_t sequence;
+  int32_t op;        /* hvd_op_kind */
+  int32_t reduce_op; /* HVD_AVERAGE arrives as HVD_SUM with the division in postscale */
+  int32_t dtype;
+  int32_t device;
+  int32_t process_set;
+  int32_t root;      /* of a broadcast: index among the members */
+  double prescale, postscale;
+  void* stream;
+  uint32_t tensor_count;
+  const hvd_batch_tensor* tensors;
+} hvd_batch;
+
+typedef struct hvd_op_v1 {
+  size_t struct_size;
+  /* 0: cannot run it; else the higher the better. Must give the same answer on all members. */
+  int32_t (*supports)(void* context, const hvd_batch* batch);
+  /* Starts a batch, which stays alive until done(argument, status, error) was called, once, from
+   * run or poll. When run_blocks is 0 it returns at once and poll goes on. */
+  int (*run)(void* context, const hvd_batch* batch,
+             void (*done)(void* argument, int status, const char* error), void* argument);
+  /* Advances what is running without waiting; *progressed becomes 1 when anything moved. */
+  int (*poll)(void* context, int32_t* progressed);
+  /* members: ascending global ranks, this one among them. */
+  int (*new_set)(void* context, int32_t process_set, const int32_t* members, int32_t count);
+  int (*drop_set)(void* context, int32_t process_set);
+  void (*abort)(void* context, const char* cause);
+} hvd_op_v1;
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,68 @@
+/* Enumerations shared by the C ABI, the plugins and the wire. C11; values are a promise. */
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Element types. 0-9 keep Horovod's numbers. */
+typedef enum hvd_dtype {
+  HVD_UINT8 = 0,
+  HVD_INT8 = 1,
+  HVD_UINT16 = 2,
+  HVD_INT16 = 3,
+  HVD_INT32 = 4,
+  HVD_INT64 = 5,
+  HVD_FLOAT16 = 6,
+  HVD_FLOAT32 = 7,
+  HVD_FLOAT64 = 8,
+  HVD_BOOL = 9,
+  HVD_BFLOAT16 = 10,
+  HVD_UINT32 = 11,
+  HVD_UINT64 = 12
+} hvd_dtype;
+
+/* Reduce operations; numbers as in hvd.Average, hvd.Sum, ... of the Python package. */
+typedef enum hvd_reduce_op {
+  HVD_AVERAGE = 0,
+  HVD_SUM = 1,
+  HVD_ADASUM = 2,
+  HVD_MIN = 3,
+  HVD_MAX = 4,
+  HVD_PRODUCT = 5
+} hvd_reduce_op;
+
+typedef enum hvd_op_kind {
+  HVD_ALLREDUCE = 0,
+  HVD_ALLGATHER = 1,
+  HVD_BROADCAST = 2,
+  HVD_JOIN = 3,
+  HVD_ALLTOALL = 5,
+  HVD_BARRIER = 6,
+  HVD_REDUCESCATTER = 7
+} hvd_op_kind;
+
+/* Devices: HVD_CPU, or the ordinal of an accelerator. */
+#define HVD_CPU (-1)
+
+/* What the functions of horovod.h return. */
+typedef enum hvd_status {
+  HVD_OK = 0,
+  HVD_INVALID_ARGUMENT = 1,    /* a bad value from the caller, or ranks that disagree */
+  HVD_FAILED_PRECONDITION = 2, /* not initialised, already initialised, after shutdown */
+  HVD_NOT_FOUND = 3,           /* no such handle, process set, key */
+  HVD_DEADLINE_EXCEEDED = 4,   /* the deadline of the call passed */
+  HVD_UNAVAILABLE = 5,         /* a peer or server cannot be reached */
+  HVD_ABORTED = 6,             /* a peer died or shut down: everything pending fails so */
+  HVD_PERMISSION_DENIED = 7,   /* a signature, token or file mode was refused */
+  HVD_ALREADY_EXISTS = 8,      /* the name is in flight already */
+  HVD_UNIMPLEMENTED = 9,       /* not in this build; the message says what would do it */
+  HVD_INTERNAL = 10,           /* a defect of this library */
+  HVD_IN_PROGRESS = 11         /* hvd_wait returned before completion */
+} hvd_status;
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,31 @@
+// The stream between the launcher and one agent: an ssh channel, a local child's pipes, or a
+// connection that the agent opened. A seam. Lives on the launcher's loop; one reader and one
+// writer at a time.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+class Duplex {
+ public:
+  virtual ~Duplex() = default;
+
+  // At least one byte; 0 is the end of the stream. An error says why the stream broke.
+  virtual net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) = 0;
+  // All of it.
+  virtual net::Task<Status> write(ByteView bytes) = 0;
+  // Ends the stream at once, waking both. The far side sees its end.
+  virtual void close() = 0;
+  // What went to the far side's standard error outside of the protocol (a shell's complaint), and
+  // how the far process ended when known: for messages. Empty when nothing.
+  virtual std::string last_words() const = 0;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,39 @@
+// How an agent is brought up on a host: local child, ssh, ... A seam. Lives on the launcher's
+// loop; many spawns run at once.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "launcher/spawn/duplex.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+// Where a host that is slow stands. In this order.
+enum class SpawnStage { kResolve, kConnect, kAuthenticate, kSendAgent, kStartAgent, kReady };
+std::string_view to_string(SpawnStage stage);  // "resolve", "connect", ...
+
+struct SpawnTarget {
+  std::string host;           // a name or an address, as the user wrote it
+  std::string user;           // empty: ssh's own default
+  int port = 0;               // 0: ssh's own default
+  std::string identity_file;  // empty: ssh's own default
+  std::string agent_path;     // of this build's horovod-agent on the launcher's machine
+  std::string agent_dir;      // HOROVOD_AGENT_DIR of the user, or empty
+};
+
+class Spawner {
+ public:
+  virtual ~Spawner() = default;
+  // Brings an agent up and gives the stream to it. `on_stage` is told where it stands; the caller
+  // bounds the time by cancelling (asio cancellation), which closes everything. An error is one
+  // sentence about this host, without its name: the caller prepends it.
+  virtual net::Task<Result<std::unique_ptr<Duplex>>> spawn(
+      const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) = 0;
+};
+
+}  // namespace hvd::launcher

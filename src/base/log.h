@@ -1,0 +1,28 @@
+// Lines for people, on standard error, with time, level and who speaks ("rank 3", "a/agent").
+// Any thread. Nothing is logged per tensor.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hvd::log {
+
+enum class Level { kTrace, kDebug, kInfo, kWarning, kError, kOff };
+
+// What may be shown; kWarning at start. Who speaks; empty at start.
+void set_level(Level level);
+void set_identity(std::string identity);
+void set_timestamps(bool shown);
+bool enabled(Level level);
+
+// "info", "WARNING", ...; false when the word is none of the levels.
+bool parse_level(std::string_view word, Level& level);
+
+void write(Level level, std::string_view message);
+inline void trace(std::string_view message) { write(Level::kTrace, message); }
+inline void debug(std::string_view message) { write(Level::kDebug, message); }
+inline void info(std::string_view message) { write(Level::kInfo, message); }
+inline void warning(std::string_view message) { write(Level::kWarning, message); }
+inline void error(std::string_view message) { write(Level::kError, message); }
+
+}  // namespace hvd::log

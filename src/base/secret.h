@@ -1,0 +1,47 @@
+// The job's secret and what is proven with it: HMAC-SHA256 by libcrypto. A Secret has no way into
+// a log line; hex() is for the one place that hands it to a worker's environment.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace hvd {
+
+using Digest = std::array<std::byte, 32>;
+
+class Secret {
+ public:
+  // 32 bytes from the kernel.
+  static Secret random();
+  // From 1 to 1,024 bytes, taken as they are (a token file's content).
+  static Result<Secret> from_bytes(ByteView bytes);
+  static Result<Secret> from_hex(std::string_view hex);
+
+  Secret(Secret&&) = default;
+  Secret(const Secret&) = default;
+  Secret& operator=(Secret&&) = default;
+  Secret& operator=(const Secret&) = default;
+  ~Secret();
+
+  std::string hex() const;
+  Digest sign(ByteView message) const;
+
+ private:
+  explicit Secret(Bytes bytes) : bytes_(std::move(bytes)) {}
+  Bytes bytes_;
+};
+
+// In a time that does not depend on where they differ.
+bool equal_in_constant_time(ByteView a, ByteView b);
+
+void fill_random(std::span<std::byte> bytes);
+std::string to_hex(ByteView bytes);
+Result<Bytes> from_hex(std::string_view hex);
+Digest sha256(ByteView message);
+
+}  // namespace hvd

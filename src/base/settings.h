@@ -1,0 +1,62 @@
+// THE table of knobs: variable, flag, config key, type, default, help. The only place that reads
+// the environment. --help, config files, man page and docs come from this table.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hvd {
+
+enum class SettingType { kFlag, kInt, kDouble, kText };
+
+struct Setting {
+  const char* key;            // "start_timeout": the name in code
+  const char* flags;          // "-p,--ssh-port" or "" when it has none
+  const char* config_key;     // "params.cycle_time_ms" or ""
+  const char* variable;       // "HOROVOD_START_TIMEOUT" or ""
+  SettingType type;
+  const char* default_value;  // as text; "" is unset
+  const char* section;        // heading in --help
+  const char* help;           // one sentence
+};
+
+std::span<const Setting> all_settings();
+// Ends the process when the key is not in the table: a defect, not an input.
+const Setting& setting(std::string_view key);
+
+// The values of one program: explicit ones over the environment over the defaults.
+class Settings {
+ public:
+  // Reads every variable of the table. A value of the wrong type is an error that names it.
+  static Result<Settings> from_environment();
+  // Only defaults, for tests.
+  Settings() = default;
+
+  Status set(std::string_view key, std::string_view value);
+  // Not empty when it was set by anybody.
+  bool is_set(std::string_view key) const;
+  std::string text(std::string_view key) const;
+  int64_t integer(std::string_view key) const;
+  double number(std::string_view key) const;
+  bool flag(std::string_view key) const;
+
+ private:
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
+// "1", "true", "yes", "on" and "0", "false", "no", "off", "": any case.
+std::optional<bool> parse_flag(std::string_view text);
+
+// A variable that is no knob (PATH, HOME, another launcher's); empty optional when unset.
+std::optional<std::string> environment_variable(std::string_view name);
+// The whole environment, in its order.
+std::vector<std::pair<std::string, std::string>> environment();
+
+}  // namespace hvd

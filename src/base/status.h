@@ -1,0 +1,82 @@
+// The outcome of something that can fail: a code and a sentence that the user can act on.
+// Free when fine (a null pointer). Context is prepended on the way up.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "horovod/types.h"
+
+namespace hvd {
+
+// The numbers are hvd_status's.
+enum class Code : int {
+  kOk = HVD_OK,
+  kInvalidArgument = HVD_INVALID_ARGUMENT,
+  kFailedPrecondition = HVD_FAILED_PRECONDITION,
+  kNotFound = HVD_NOT_FOUND,
+  kDeadlineExceeded = HVD_DEADLINE_EXCEEDED,
+  kUnavailable = HVD_UNAVAILABLE,
+  kAborted = HVD_ABORTED,
+  kPermissionDenied = HVD_PERMISSION_DENIED,
+  kAlreadyExists = HVD_ALREADY_EXISTS,
+  kUnimplemented = HVD_UNIMPLEMENTED,
+  kInternal = HVD_INTERNAL,
+};
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Code code, std::string message);
+
+  bool ok() const { return !failure_; }
+  explicit operator bool() const { return ok(); }
+  Code code() const { return failure_ ? failure_->code : Code::kOk; }
+  // Empty when ok.
+  const std::string& message() const;
+
+  // "host b: " + message; an ok status stays ok.
+  Status with_context(std::string_view context) const;
+
+  friend bool operator==(const Status& a, const Status& b) {
+    return a.code() == b.code() && a.message() == b.message();
+  }
+
+ private:
+  struct Failure {
+    Code code;
+    std::string message;
+  };
+  std::shared_ptr<const Failure> failure_;
+};
+
+inline Status invalid_argument(std::string message) {
+  return {Code::kInvalidArgument, std::move(message)};
+}
+inline Status failed_precondition(std::string message) {
+  return {Code::kFailedPrecondition, std::move(message)};
+}
+inline Status not_found(std::string message) { return {Code::kNotFound, std::move(message)}; }
+inline Status deadline_exceeded(std::string message) {
+  return {Code::kDeadlineExceeded, std::move(message)};
+}
+inline Status unavailable(std::string message) { return {Code::kUnavailable, std::move(message)}; }
+inline Status aborted(std::string message) { return {Code::kAborted, std::move(message)}; }
+inline Status permission_denied(std::string message) {
+  return {Code::kPermissionDenied, std::move(message)};
+}
+inline Status already_exists(std::string message) {
+  return {Code::kAlreadyExists, std::move(message)};
+}
+inline Status unimplemented(std::string message) {
+  return {Code::kUnimplemented, std::move(message)};
+}
+inline Status internal_error(std::string message) {
+  return {Code::kInternal, std::move(message)};
+}
+
+// unavailable("cannot open /x: No such file or directory") from an errno value.
+Status system_error(std::string_view what, int error_number);
+
+}  // namespace hvd

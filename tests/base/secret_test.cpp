@@ -1,0 +1,39 @@
+#include "base/secret.h"
+
+#include <doctest/doctest.h>
+
+namespace hvd {
+
+TEST_CASE("HMAC-SHA256 gives the value of RFC 4231, test case 2") {
+  const auto secret = Secret::from_bytes(as_bytes("Jefe"));
+  REQUIRE(secret.ok());
+  CHECK(to_hex(secret->sign(as_bytes("what do ya want for nothing?"))) ==
+        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+TEST_CASE("a secret survives the way through hexadecimal digits") {
+  const Secret secret = Secret::random();
+  const auto copy = Secret::from_hex(secret.hex());
+  REQUIRE(copy.ok());
+  CHECK(copy->sign(as_bytes("x")) == secret.sign(as_bytes("x")));
+  CHECK(secret.hex() != Secret::random().hex());
+}
+
+TEST_CASE("a malformed secret is refused without being shown") {
+  const auto secret = Secret::from_hex("topsecretz");
+  REQUIRE_FALSE(secret.ok());
+  CHECK(secret.status().message().find("topsecret") == std::string::npos);
+  CHECK_FALSE(Secret::from_hex("").ok());
+}
+
+TEST_CASE("constant-time comparison tells equal from different") {
+  CHECK(equal_in_constant_time(as_bytes("abc"), as_bytes("abc")));
+  CHECK_FALSE(equal_in_constant_time(as_bytes("abc"), as_bytes("abd")));
+  CHECK_FALSE(equal_in_constant_time(as_bytes("abc"), as_bytes("ab")));
+}
+
+TEST_CASE("sha256 of nothing is the well-known value") {
+  CHECK(to_hex(sha256({})) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+}  // namespace hvd

@@ -1,0 +1,48 @@
+#include "base/settings.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <set>
+#include <string>
+
+namespace hvd {
+
+TEST_CASE("a value of the wrong type is refused with the variable's name") {
+  ::setenv("HOROVOD_LEASE", "soon", 1);
+  const auto settings = Settings::from_environment();
+  ::unsetenv("HOROVOD_LEASE");
+  REQUIRE_FALSE(settings.ok());
+  CHECK(settings.status().message() == "HOROVOD_LEASE: 'soon' is not a number");
+}
+
+TEST_CASE("an explicit value wins over the environment, which wins over the default") {
+  CHECK(Settings().number("lease") == 60);
+  ::setenv("HOROVOD_LEASE", "7", 1);
+  auto settings = Settings::from_environment();
+  ::unsetenv("HOROVOD_LEASE");
+  REQUIRE(settings.ok());
+  CHECK(settings->number("lease") == 7);
+  REQUIRE(settings->set("lease", "9").ok());
+  CHECK(settings->number("lease") == 9);
+}
+
+TEST_CASE("'true' is true, unlike in the original") {
+  CHECK(parse_flag("true") == true);
+  CHECK(parse_flag("On") == true);
+  CHECK(parse_flag("0") == false);
+  CHECK(parse_flag("") == false);
+  CHECK_FALSE(parse_flag("maybe").has_value());
+}
+
+TEST_CASE("keys, flags and variables of the table are unique and every entry has help") {
+  std::set<std::string> seen;
+  for (const Setting& entry : all_settings()) {
+    CHECK(seen.insert(entry.key).second);
+    if (entry.flags[0]) CHECK(seen.insert(entry.flags).second);
+    if (entry.variable[0]) CHECK(seen.insert(entry.variable).second);
+    CHECK(entry.help[0] != '\0');
+  }
+}
+
+}  // namespace hvd

@@ -1,0 +1,41 @@
+#include "base/text.h"
+
+#include <doctest/doctest.h>
+
+namespace hvd {
+
+TEST_CASE("split keeps empty parts and join undoes it") {
+  const auto parts = split("a,,b", ',');
+  CHECK(parts == std::vector<std::string>{"a", "", "b"});
+  CHECK(join(parts, ",") == "a,,b");
+  CHECK(split("", ',').size() == 1);
+}
+
+TEST_CASE("numbers are taken whole or not at all") {
+  CHECK(parse_int("42") == 42);
+  CHECK(parse_int("-1") == -1);
+  CHECK_FALSE(parse_int("4x").has_value());
+  CHECK_FALSE(parse_int("").has_value());
+  CHECK_FALSE(parse_int("99999999999999999999").has_value());
+  CHECK(parse_double("2.5") == 2.5);
+}
+
+TEST_CASE("the nearest word is found, a far one is not") {
+  const std::vector<std::string> known{"--verbose", "--version", "--hosts"};
+  CHECK(nearest("--verbos", known) == "--verbose");
+  CHECK(nearest("--hots", known) == "--hosts");
+  CHECK(nearest("--zebra-crossing", known).empty());
+}
+
+TEST_CASE("shell_quote survives every quote") {
+  CHECK(shell_quote("a/b-c") == "a/b-c");
+  CHECK(shell_quote("it's") == "'it'\\''s'");
+  CHECK(shell_quote("") == "''");
+}
+
+TEST_CASE("printable shows control characters as escapes and cuts long text") {
+  CHECK(printable("a\nb") == "a\\x0ab");
+  CHECK(printable(std::string(300, 'x'), 5) == "xxxxx...");
+}
+
+}  // namespace hvd
