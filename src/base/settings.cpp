@@ -48,6 +48,8 @@ constexpr Setting kTable[] = {
      "directory on the hosts that keeps the agent"},
     {"library", "", "", "HOROVOD_LIBRARY", kText, "", kGeneral,
      "path of libhorovod.so that the Python package loads"},
+    {"plugin_path", "", "", "HOROVOD_PLUGIN_PATH", kText, "", kGeneral,
+     "folders of plugins, separated by colons, before those that came with the library"},
 
     {"rank", "", "", "HOROVOD_RANK", kInt, "", kIdentity, "global rank"},
     {"size", "", "", "HOROVOD_SIZE", kInt, "", kIdentity, "number of ranks"},

@@ -1,0 +1,26 @@
+// A shared library opened at run time. Never closed: code of it may be on some thread's stack.
+// Any thread.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace hvd {
+
+class SharedLibrary {
+ public:
+  // A path, or a name that the dynamic linker looks for. Its symbols stay its own (RTLD_LOCAL).
+  static Result<SharedLibrary> open(const std::string& path);
+
+  // nullptr when the library has no such symbol.
+  void* symbol(const char* name) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  SharedLibrary(std::string path, void* handle) : path_(std::move(path)), handle_(handle) {}
+  std::string path_;
+  void* handle_;
+};
+
+}  // namespace hvd

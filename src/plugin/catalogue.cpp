@@ -1,0 +1,119 @@
+#include "plugin/catalogue.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/text.h"
+#include "plugin/library.h"
+
+namespace hvd::plugin {
+namespace {
+
+std::vector<std::string> shared_objects(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error);
+  if (error) return paths;
+  for (const auto& entry : entries) {
+    if (entry.path().extension() == ".so") paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace
+
+Catalogue Catalogue::make(std::span<const hvd_plugin* const> builtins,
+                          std::span<const std::string> folders) {
+  Catalogue catalogue;
+  for (const hvd_plugin* record : builtins) catalogue.add({}, record);
+  for (const std::string& folder : folders) {
+    for (std::string& path : shared_objects(folder)) {
+      auto loaded = load(path);
+      if (loaded.ok()) {
+        catalogue.add(std::move(path), loaded.value());
+      } else {
+        catalogue.candidates_.push_back({std::move(path), nullptr, loaded.error().message()});
+      }
+    }
+  }
+  return catalogue;
+}
+
+void Catalogue::add(std::string path, const hvd_plugin* record) {
+  Candidate candidate{std::move(path), record, {}};
+  if (Status status = check_record(record); !status.ok()) {
+    candidate.record = nullptr;
+    candidate.refusal = status.message();
+  } else {
+    char why[512] = "";
+    if (record->probe(why, sizeof why) != 1) {
+      candidate.refusal = why[0] != '\0' ? why : "its probe says no, without a reason";
+    }
+  }
+  candidates_.push_back(std::move(candidate));
+}
+
+std::vector<const hvd_plugin*> Catalogue::usable(hvd_plugin_kind kind) const {
+  std::vector<const hvd_plugin*> records;
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.works() && candidate.record->kind == kind) records.push_back(candidate.record);
+  }
+  std::stable_sort(records.begin(), records.end(), [](const hvd_plugin* a, const hvd_plugin* b) {
+    return a->priority > b->priority;
+  });
+  return records;
+}
+
+const hvd_plugin* Catalogue::find(hvd_plugin_kind kind, std::string_view name) const {
+  for (const hvd_plugin* record : usable(kind)) {
+    if (name == record->name) return record;
+  }
+  return nullptr;
+}
+
+std::string Catalogue::why_none(hvd_plugin_kind kind, std::string_view name) const {
+  std::string reasons;
+  for (const Candidate& candidate : candidates_) {
+    // One that could not be loaded may have been any: its file's name is all there is to go by.
+    const bool meant = candidate.record != nullptr
+                           ? candidate.record->kind == static_cast<uint32_t>(kind) &&
+                                 (name.empty() || name == candidate.record->name)
+                           : candidate.path.find(name) != std::string::npos;
+    if (!meant || candidate.works()) continue;
+    if (!reasons.empty()) reasons += "; ";
+    reasons += candidate.path.empty() ? cat("the built-in one: ", candidate.refusal)
+                                      : candidate.refusal;
+  }
+  if (!reasons.empty()) return reasons;
+  if (name.empty()) return cat("no ", kind_name(kind), " plugin is installed");
+  return cat("no ", kind_name(kind), " plugin named ", name, " is installed");
+}
+
+std::string_view kind_name(uint32_t kind) {
+  switch (kind) {
+    case HVD_PLUGIN_BOOTSTRAP: return "bootstrap";
+    case HVD_PLUGIN_CONTROLLER: return "controller";
+    case HVD_PLUGIN_OP: return "op";
+    case HVD_PLUGIN_FRAMEWORK: return "framework";
+    default: return "unknown";
+  }
+}
+
+std::vector<std::string> search_path(std::string_view list) {
+  std::vector<std::string> folders;
+  for (std::string& folder : split(list, ':')) {
+    if (!folder.empty()) folders.push_back(std::move(folder));
+  }
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&kind_name), &info) != 0 &&
+      info.dli_fname != nullptr) {
+    const std::filesystem::path self(info.dli_fname);
+    folders.push_back((self.parent_path() / "horovod" / "plugins").string());
+  }
+  return folders;
+}
+
+}  // namespace hvd::plugin

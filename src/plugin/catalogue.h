@@ -1,0 +1,50 @@
+// The plugins there are: the built-in ones and the shared objects of the search path. Knows none
+// by name. Remembers why each refused one was refused, for the user who asks. Immutable once made,
+// so any thread may read it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "horovod/plugin.h"
+
+namespace hvd::plugin {
+
+struct Candidate {
+  std::string path;                    // empty: built in
+  const hvd_plugin* record = nullptr;  // nullptr when it could not be loaded
+  std::string refusal;                 // why it was refused; empty when it works here
+  bool works() const { return record != nullptr && refusal.empty(); }
+};
+
+class Catalogue {
+ public:
+  // Probes every record, and loads and probes each *.so of the folders, in their order. A folder
+  // that does not exist holds no plugins.
+  static Catalogue make(std::span<const hvd_plugin* const> builtins,
+                        std::span<const std::string> folders);
+
+  std::span<const Candidate> all() const { return candidates_; }
+  // Those that work here, the highest priority first.
+  std::vector<const hvd_plugin*> usable(hvd_plugin_kind kind) const;
+  // One sentence on why none of a kind and name (any name when empty) works here.
+  std::string why_none(hvd_plugin_kind kind, std::string_view name) const;
+  // nullptr when there is none of that kind and name that works here.
+  const hvd_plugin* find(hvd_plugin_kind kind, std::string_view name) const;
+
+ private:
+  void add(std::string path, const hvd_plugin* record);
+  std::vector<Candidate> candidates_;
+};
+
+// "bootstrap", "controller", "op" or "framework".
+std::string_view kind_name(uint32_t kind);
+
+// The folders to search: those of a colon-separated list, then <folder of this library>/horovod/
+// plugins.
+std::vector<std::string> search_path(std::string_view list);
+
+}  // namespace hvd::plugin

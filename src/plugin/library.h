@@ -1,0 +1,17 @@
+// A plugin in a shared object of its own: opened, its entry called, its record checked.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "horovod/plugin.h"
+
+namespace hvd::plugin {
+
+// The record, valid for the rest of the process. The sentence of a failure names the file.
+Result<const hvd_plugin*> load(const std::string& path);
+
+// Whether this build can speak to a record, wherever it came from.
+Status check_record(const hvd_plugin* record);
+
+}  // namespace hvd::plugin
