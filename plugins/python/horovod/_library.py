@@ -1,0 +1,110 @@
+"""Finds and opens libhorovod.so; declares its C functions (include/horovod/horovod.h).
+
+Owns the one open library of the process. Knows no tensor and raises ImportError only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+
+from horovod._version import __version__
+
+_NAME = "libhorovod.so"
+
+# Function name: argument types without the trailing (error, error_size). All of these return a
+# status.
+_FALLIBLE = {
+    "hvd_init": [ctypes.c_void_p],
+    "hvd_shutdown": [],
+    "hvd_submit": [ctypes.c_void_p, ctypes.c_void_p],
+    "hvd_poll": [ctypes.c_uint64, ctypes.c_void_p],
+    "hvd_wait": [ctypes.c_uint64, ctypes.c_double],
+    "hvd_get_output": [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p],
+    "hvd_release": [ctypes.c_uint64],
+}
+
+# These return a number and take nothing.
+_NUMBERS = [
+    "hvd_is_initialized",
+    "hvd_rank",
+    "hvd_size",
+    "hvd_local_rank",
+    "hvd_local_size",
+    "hvd_cross_rank",
+    "hvd_cross_size",
+    "hvd_is_homogeneous",
+]
+
+
+class Output(ctypes.Structure):
+    """hvd_output: an output that the runtime owns until the handle is released."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("received_splits", ctypes.POINTER(ctypes.c_int32)),
+        ("received_split_count", ctypes.c_uint32),
+        ("last_joined_rank", ctypes.c_int32),
+    ]
+
+
+def places() -> list[str]:
+    """The paths where the library is looked for, in order."""
+    chosen = os.environ.get("HOROVOD_LIBRARY")
+    if chosen:
+        return [chosen]
+    package = os.path.dirname(os.path.abspath(__file__))
+    return [
+        os.path.join(package, _NAME),
+        # The build tree: build/python/horovod and build/lib.
+        os.path.normpath(os.path.join(package, "..", "..", "lib", _NAME)),
+        # An installation: <prefix>/lib/python3/dist-packages/horovod and <prefix>/lib.
+        os.path.normpath(os.path.join(package, "..", "..", "..", _NAME)),
+    ]
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> ctypes.CDLL:
+    """The open library. Raises ImportError, in one sentence, where it is missing or unusable."""
+    path = next((place for place in places() if os.path.exists(place)), None)
+    if path is None:
+        hint = (
+            "correct HOROVOD_LIBRARY"
+            if os.environ.get("HOROVOD_LIBRARY")
+            else "build or install Horovod, or set HOROVOD_LIBRARY to the library's path"
+        )
+        raise ImportError(f"{_NAME} is not at {' or '.join(places())}: {hint}.")
+    try:
+        opened = ctypes.CDLL(path)
+        _declare(opened)
+    except (OSError, AttributeError) as error:
+        raise ImportError(
+            f"{path} cannot be used: {error}; build it anew on this machine."
+        ) from None
+    version = opened.hvd_version().decode()
+    if version != __version__:
+        raise ImportError(
+            f"{path} is version {version}, but the Python package beside it is {__version__}: "
+            "install both from one build."
+        )
+    return opened
+
+
+def _declare(opened: ctypes.CDLL) -> None:
+    for name, argtypes in _FALLIBLE.items():
+        function = getattr(opened, name)
+        function.argtypes = argtypes + [ctypes.c_void_p, ctypes.c_size_t]
+        function.restype = ctypes.c_int
+    for name in _NUMBERS:
+        function = getattr(opened, name)
+        function.argtypes = []
+        function.restype = ctypes.c_int32
+    opened.hvd_version.argtypes = []
+    opened.hvd_version.restype = ctypes.c_char_p
+    opened.hvd_capability.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
+    opened.hvd_capability.restype = ctypes.c_int32

@@ -1,0 +1,75 @@
+"""From torch tensors to addresses and back. Contains no collective."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Optional
+
+import torch
+
+from horovod import _ops
+from horovod._ops import Dtype
+from horovod.exceptions import HorovodUnimplementedError
+
+_DTYPES = {
+    torch.uint8: Dtype.UINT8,
+    torch.int8: Dtype.INT8,
+    torch.int16: Dtype.INT16,
+    torch.int32: Dtype.INT32,
+    torch.int64: Dtype.INT64,
+    torch.float16: Dtype.FLOAT16,
+    torch.float32: Dtype.FLOAT32,
+    torch.float64: Dtype.FLOAT64,
+    torch.bool: Dtype.BOOL,
+    torch.bfloat16: Dtype.BFLOAT16,
+}
+# Younger versions of torch have these.
+for _name, _dtype in [("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32),
+                      ("uint64", Dtype.UINT64)]:
+    if hasattr(torch, _name):
+        _DTYPES[getattr(torch, _name)] = _dtype
+
+_TORCH_DTYPES = {number: dtype for dtype, number in _DTYPES.items()}
+
+
+def check(tensor: torch.Tensor, what: str) -> None:
+    """Raises, in one sentence, unless `tensor` lies densely in host memory with a known dtype."""
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"{what}: expected a torch.Tensor, not a {type(tensor).__name__}.")
+    if tensor.layout is not torch.strided:
+        raise ValueError(
+            f"{what}: tensors of layout {tensor.layout} cannot be sent; make it dense with "
+            ".to_dense(), or use hvd.sparse_allreduce_async."
+        )
+    if tensor.device.type != "cpu":
+        raise HorovodUnimplementedError(
+            f"{what}: the tensor is on {tensor.device}, and this build of Horovod has no operation "
+            "for tensors outside host memory; move it with .cpu() first."
+        )
+    if tensor.dtype not in _DTYPES:
+        raise ValueError(f"{what}: tensors of type {tensor.dtype} are not supported.")
+
+
+def describe(tensor: torch.Tensor, output: Optional[torch.Tensor],
+             name: Optional[str] = None) -> _ops.Tensor:
+    """The op layer's view of a contiguous tensor and of the one that takes the result."""
+    return _ops.Tensor(
+        tensor.data_ptr(),
+        0 if output is None else output.data_ptr(),
+        _DTYPES[tensor.dtype],
+        tensor.shape,
+        name,
+    )
+
+
+def empty_like(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous tensor to receive into."""
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format, requires_grad=False)
+
+
+def take(output: _ops.RawOutput) -> torch.Tensor:
+    """A tensor of its own with what the runtime lends."""
+    tensor = torch.empty(output.shape, dtype=_TORCH_DTYPES[output.dtype])
+    if output.address and tensor.numel():
+        ctypes.memmove(tensor.data_ptr(), output.address, tensor.numel() * tensor.element_size())
+    return tensor

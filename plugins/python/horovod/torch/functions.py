@@ -1,0 +1,156 @@
+"""Functions over whole models, optimizers and Python objects."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
+
+import torch
+
+from horovod import _objects, _ops
+from horovod._basics import rank
+from horovod.process_sets import ProcessSet, global_process_set, id_of
+from horovod.torch.mpi_ops import broadcast_async_
+
+
+def broadcast_parameters(
+    params: Union[Dict[str, Any], Iterable[Any]],
+    root_rank: int,
+) -> None:
+    """Overwrites parameters with those of the rank `root_rank`; all ranks must call it.
+
+    `params`: a `state_dict()`, `named_parameters()`, or an iterable of tensors or (name, tensor)
+    pairs, in the same order and shapes on all ranks; entries that are None are passed over.
+    Raises ValueError for anything else.
+    """
+    if isinstance(params, dict):
+        entries: List[Tuple[Optional[str], Any]] = sorted(params.items())
+    else:
+        try:
+            entries = [entry if isinstance(entry, tuple) else (None, entry) for entry in params]
+        except TypeError:
+            raise ValueError(
+                "broadcast_parameters takes a dict, or an iterable of tensors or of (name, "
+                f"tensor) pairs, not a {type(params).__name__}."
+            ) from None
+    handles = [
+        broadcast_async_(tensor, root_rank, name) for name, tensor in entries if tensor is not None
+    ]
+    for handle in handles:
+        _ops.run(handle)
+
+
+class _Slot:
+    """Stands for a tensor in the structure that the root sends ahead of the tensors."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.shape = tuple(tensor.shape)
+        self.dtype = tensor.dtype
+
+    def fill(self) -> torch.Tensor:
+        return torch.empty(self.shape, dtype=self.dtype)
+
+
+def _take_out(value: Any, tensors: List[torch.Tensor]) -> Any:
+    """`value` with slots in the place of its tensors, which are appended to `tensors`."""
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return _Slot(value)
+    if isinstance(value, dict):
+        return {key: _take_out(entry, tensors) for key, entry in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_take_out(entry, tensors) for entry in value)
+    return value
+
+
+def _put_in(value: Any, tensors: List[torch.Tensor]) -> Any:
+    """The inverse, with empty tensors that are appended to `tensors` in the same order."""
+    if isinstance(value, _Slot):
+        tensors.append(value.fill())
+        return tensors[-1]
+    if isinstance(value, dict):
+        return {key: _put_in(entry, tensors) for key, entry in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_put_in(entry, tensors) for entry in value)
+    return value
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer,
+    root_rank: int,
+    model: Optional[torch.nn.Module] = None,
+) -> None:
+    """Gives every rank the state and the options of the optimizer on the rank `root_rank`.
+
+    All ranks must call it, with optimizers over the same parameters in the same order. Only the
+    root needs to have state, as after loading a checkpoint there. No step is taken to make state,
+    so learning rate and parameters stay what they are; optimizers of any kind will do. `model` is
+    accepted for the sake of existing scripts. Raises ValueError where the number of parameters
+    differs from the root's.
+    """
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    is_root = rank() == root_rank
+    tensors: List[torch.Tensor] = []
+    structure = None
+    if is_root:
+        index_of = {id(param): index for index, param in enumerate(params)}
+        structure = _take_out(
+            {
+                "sizes": [len(group["params"]) for group in optimizer.param_groups],
+                "options": [
+                    {key: value for key, value in group.items() if key != "params"}
+                    for group in optimizer.param_groups
+                ],
+                # A state that hangs on something else than a parameter keeps its own key.
+                "state": [
+                    (index_of.get(id(key), key), value) for key, value in optimizer.state.items()
+                ],
+            },
+            tensors,
+        )
+    structure = _objects.broadcast_object(structure, root_rank, "optimizer_state")
+    if not is_root:
+        sizes = [len(group["params"]) for group in optimizer.param_groups]
+        if sizes != structure["sizes"]:
+            raise ValueError(
+                f"broadcast_optimizer_state: the optimizer here has groups of {sizes} parameters, "
+                f"but on rank {root_rank} of {structure['sizes']}."
+            )
+        structure = _put_in(structure, tensors)
+    handles = [
+        broadcast_async_(tensor, root_rank, f"optimizer_state.{index}")
+        for index, tensor in enumerate(tensors)
+    ]
+    for handle in handles:
+        _ops.run(handle)
+    if not is_root:
+        for group, options in zip(optimizer.param_groups, structure["options"]):
+            group.update(options)
+        optimizer.state.clear()
+        for key, value in structure["state"]:
+            optimizer.state[params[key] if isinstance(key, int) else key] = value
+
+
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Returns the object of the rank `root_rank` on every rank; all ranks must call it.
+
+    `obj`: anything that can be pickled, ignored elsewhere than on the root. Where the root cannot
+    pickle it, the root raises that error and the others HorovodInternalError.
+    """
+    return _objects.broadcast_object(obj, root_rank, name, id_of(process_set))
+
+
+def allgather_object(
+    obj: Any,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> list:
+    """Returns the objects of all ranks as a list in rank order; all ranks must call it.
+
+    `obj`: anything that can be pickled.
+    """
+    return _objects.allgather_object(obj, name, id_of(process_set))
