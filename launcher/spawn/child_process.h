@@ -1,0 +1,49 @@
+// A program on this machine as a Duplex: its standard input and output are the stream, its
+// standard error is kept for last_words(). It runs in a session of its own, so that the terminal's
+// Ctrl-C reaches the launcher alone. Reaped by a watch on the loop, also after the stream is gone.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/spawn/duplex.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+// What close() does beyond ending the streams.
+enum class ChildEnd {
+  kLeave,      // the program ends by itself when its input ends
+  kTerminate,  // SIGTERM to its process group
+};
+
+struct ChildCommand {
+  std::vector<std::string> arguments;  // the first is the program: a path, or a name on PATH
+  std::vector<std::pair<std::string, std::string>> environment;  // on top of this process's
+  ChildEnd end = ChildEnd::kLeave;
+};
+
+class ChildProcess : public Duplex {
+ public:
+  // An error says why the program cannot be started.
+  static Result<std::unique_ptr<ChildProcess>> start(net::asio::any_io_executor executor,
+                                                     const ChildCommand& command);
+  ~ChildProcess() override;
+
+  net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override;
+  net::Task<Status> write(ByteView bytes) override;
+  void close() override;
+  std::string last_words() const override;
+
+  int pid() const;
+
+ private:
+  struct State;
+  explicit ChildProcess(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace hvd::launcher

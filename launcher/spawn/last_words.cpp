@@ -1,0 +1,43 @@
+#include "launcher/spawn/last_words.h"
+
+#include <vector>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr size_t kKept = 4096;
+constexpr size_t kShownLines = 4;
+constexpr size_t kShownBytes = 200;  // of each line
+
+}  // namespace
+
+void LastWords::add(std::string_view text) {
+  tail_ += text;
+  if (tail_.size() > kKept) tail_.erase(0, tail_.size() - kKept);
+}
+
+std::string LastWords::said() const {
+  std::vector<std::string> lines;
+  for (const std::string& line : split(tail_, '\n')) {
+    const std::string_view words = trim(line);
+    if (!words.empty()) lines.push_back(printable(words, kShownBytes));
+  }
+  if (lines.size() > kShownLines) lines.erase(lines.begin(), lines.end() - kShownLines);
+  return join(lines, "; ");
+}
+
+std::string LastWords::text() const {
+  std::string text = said();
+  std::string end;
+  if (!signal_.empty()) {
+    end = cat("was ended by signal ", signal_);
+  } else if (code_.value_or(0) != 0) {
+    end = cat("ended with exit code ", *code_);
+  }
+  if (!text.empty() && !end.empty()) text += "; ";
+  return text + end;
+}
+
+}  // namespace hvd::launcher

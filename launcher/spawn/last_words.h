@@ -1,0 +1,29 @@
+// What a far side said outside of the protocol, and how it ended: bounded, for messages. The
+// newest bytes are kept.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace hvd::launcher {
+
+class LastWords {
+ public:
+  void add(std::string_view text);
+  void set_exit_code(int code) { code_ = code; }
+  void set_signal(std::string name) { signal_ = std::move(name); }
+  bool ended() const { return code_ || !signal_.empty(); }
+  std::optional<int> exit_code() const { return code_; }
+  // What was said, as one line: the last lines, joined by "; ". Empty when nothing.
+  std::string said() const;
+  // The same with how it ended, if it ended badly: "no such file; ended with exit code 127".
+  std::string text() const;
+
+ private:
+  std::string tail_;
+  std::optional<int> code_;
+  std::string signal_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,159 @@
+#include "launcher/spawn/name_lookup.h"
+
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "base/text.h"
+#include "launcher/spawn/wakeup.h"
+
+namespace hvd::launcher {
+
+namespace asio = net::asio;
+using asio::ip::address;
+using Addresses = std::vector<address>;
+
+namespace {
+
+address to_address(const sockaddr& from) {
+  if (from.sa_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
+    return asio::ip::address_v4(ntohl(v4.sin_addr.s_addr));
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+  asio::ip::address_v6::bytes_type bytes;
+  std::memcpy(bytes.data(), &v6.sin6_addr, bytes.size());
+  return asio::ip::address_v6(bytes, v6.sin6_scope_id);
+}
+
+bool is_internet(const sockaddr* from) {
+  return from != nullptr && (from->sa_family == AF_INET || from->sa_family == AF_INET6);
+}
+
+Result<Addresses> resolve_blocking(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(name.c_str(), nullptr, &hints, &found);
+  if (error != 0) {
+    const char* why = error == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(error);
+    return not_found(cat("the name '", printable(name), "' does not resolve (", why, ")"));
+  }
+  Addresses addresses;
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    if (!is_internet(entry->ai_addr)) continue;
+    const address one = to_address(*entry->ai_addr);
+    if (std::find(addresses.begin(), addresses.end(), one) == addresses.end()) {
+      addresses.push_back(one);
+    }
+  }
+  ::freeaddrinfo(found);
+  if (addresses.empty()) {
+    return not_found(cat("the name '", printable(name), "' has no IPv4 or IPv6 address"));
+  }
+  return addresses;
+}
+
+// What the thread and the waiting coroutine share. The coroutine may be gone before the resolver
+// has answered; then `waiting` is null and the answer is dropped.
+struct Lookup {
+  std::mutex mutex;
+  Wakeup* waiting = nullptr;             // guarded by mutex, used on the loop only
+  asio::any_io_executor executor;        // guarded by mutex, empty when nobody waits
+  std::optional<Result<Addresses>> answer;  // guarded by mutex
+};
+
+void answer(const std::shared_ptr<Lookup>& lookup, Result<Addresses> addresses) {
+  const std::lock_guard lock(lookup->mutex);
+  if (lookup->waiting == nullptr) return;
+  lookup->answer = std::move(addresses);
+  asio::post(lookup->executor, [lookup] {
+    const std::lock_guard lock(lookup->mutex);
+    if (lookup->waiting != nullptr) lookup->waiting->notify();
+  });
+}
+
+// Held by the coroutine's frame, so that it also runs when the loop is destroyed.
+class Waiting {
+ public:
+  Waiting(std::shared_ptr<Lookup> lookup, asio::any_io_executor executor)
+      : lookup_(std::move(lookup)), wakeup_(executor) {
+    lookup_->waiting = &wakeup_;
+    lookup_->executor = std::move(executor);
+  }
+  Waiting(const Waiting&) = delete;
+  ~Waiting() {
+    const std::lock_guard lock(lookup_->mutex);
+    lookup_->waiting = nullptr;
+    lookup_->executor = {};
+  }
+  net::Task<bool> wait() { return wakeup_.wait(); }
+
+ private:
+  std::shared_ptr<Lookup> lookup_;
+  Wakeup wakeup_;
+};
+
+std::string own_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0) return {};
+  return name;
+}
+
+Addresses own_addresses() {
+  Addresses addresses;
+  ifaddrs* found = nullptr;
+  if (::getifaddrs(&found) != 0) return addresses;
+  for (const ifaddrs* entry = found; entry != nullptr; entry = entry->ifa_next) {
+    if (is_internet(entry->ifa_addr)) addresses.push_back(to_address(*entry->ifa_addr));
+  }
+  ::freeifaddrs(found);
+  return addresses;
+}
+
+}  // namespace
+
+net::Task<Result<Addresses>> look_up(std::string name) {
+  net::error_code not_an_address;
+  const address literal = asio::ip::make_address(name, not_an_address);
+  if (!not_an_address) co_return Addresses{literal};
+
+  const auto lookup = std::make_shared<Lookup>();
+  Waiting waiting(lookup, co_await asio::this_coro::executor);
+  try {
+    std::thread([lookup, name] { answer(lookup, resolve_blocking(name)); }).detach();
+  } catch (const std::system_error& error) {
+    co_return unavailable(cat("cannot start a thread to resolve '", name, "': ", error.what()));
+  }
+  for (;;) {
+    {
+      const std::lock_guard lock(lookup->mutex);
+      if (lookup->answer) co_return std::move(*lookup->answer);
+    }
+    const bool go_on = co_await waiting.wait();
+    if (!go_on) co_return aborted(cat("resolving '", printable(name), "' was given up"));
+  }
+}
+
+net::Task<bool> is_local_host(std::string name) {
+  const std::string lower = to_lower(name);
+  if (lower == "localhost" || lower == to_lower(own_name())) co_return true;
+  const Result<Addresses> addresses = co_await look_up(name);
+  if (!addresses.ok()) co_return false;
+  const Addresses own = own_addresses();
+  for (const address& one : *addresses) {
+    if (one.is_loopback() || std::find(own.begin(), own.end(), one) != own.end()) co_return true;
+  }
+  co_return false;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,33 @@
+// A condition on one loop: whoever waits is woken by the next notify(). For objects that call
+// back from I/O handlers. One thread.
+#pragma once
+
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+class Wakeup {
+ public:
+  using Time = net::asio::steady_timer::time_point;
+
+  explicit Wakeup(net::asio::any_io_executor executor) : timer_(std::move(executor)) {
+    timer_.expires_at(Time::max());
+  }
+  void notify() { timer_.cancel(); }
+  // Returns after a notify(), or false when the waiting coroutine was cancelled.
+  net::Task<bool> wait() {
+    co_await timer_.async_wait(net::use_tuple);
+    const auto state = co_await net::asio::this_coro::cancellation_state;
+    co_return state.cancelled() == net::asio::cancellation_type::none;
+  }
+  // The same, and at `time` at the latest. For an object with one waiter.
+  net::Task<bool> wait_until(Time time) {
+    timer_.expires_at(time);
+    return wait();
+  }
+
+ private:
+  net::asio::steady_timer timer_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,33 @@
+#include "launcher/spawn/last_words.h"
+
+#include <doctest/doctest.h>
+
+namespace hvd::launcher {
+namespace {
+
+TEST_CASE("last words are the last lines as one, without control characters") {
+  LastWords words;
+  words.add("one\r\n\n  two \n\x1b[31mthree\n");
+  CHECK(words.said() == "one; two; \\x1b[31mthree");
+  CHECK(words.text() == words.said());
+  CHECK_FALSE(words.ended());
+}
+
+TEST_CASE("a good end adds nothing, a bad one does") {
+  LastWords words;
+  words.set_exit_code(0);
+  CHECK(words.text().empty());
+  words.set_exit_code(126);
+  CHECK(words.text() == "ended with exit code 126");
+  words.add("noexec\n");
+  CHECK(words.text() == "noexec; ended with exit code 126");
+}
+
+TEST_CASE("one endless line is cut") {
+  LastWords words;
+  words.add(std::string(100000, 'x'));
+  CHECK(words.said().size() < 300);
+}
+
+}  // namespace
+}  // namespace hvd::launcher
