@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import functools
 import itertools
 import os
 import struct
@@ -116,10 +117,15 @@ class _State:
         self.abandoned: list[int] = []  # handles that no caller holds any more
         self.scratch: list[_Scratch] = []  # not in use; append and pop are atomic
         self.counters: dict[str, Any] = {}
-        self.pid = os.getpid()
+        self.forked = False  # whether this process is the child of a rank, and no rank itself
+
+    def note_fork(self) -> None:
+        opened = library.cache_info().currsize > 0
+        self.forked = opened and library().hvd_is_initialized() != 0
 
 
 _state = _State()
+os.register_at_fork(after_in_child=_state.note_fork)
 
 
 def auto_name(op: str) -> str:
@@ -157,7 +163,7 @@ def submit(
     Raises ValueError for a value that cannot be right or a name that is in flight, and
     HorovodInternalError when Horovod is not running.
     """
-    if _state.pid != os.getpid():
+    if _state.forked:
         raise HorovodInternalError(
             f"{name or kind.name.lower()}: this process was forked from a rank, and only the rank "
             "itself can take part in collectives; start such processes before hvd.init(), or use "
@@ -184,42 +190,46 @@ def submit(
 
 def _pack(scratch, kind, name, tensors, reduce_op, root_rank, process_set, prescale, postscale,
           splits) -> _Scratch:
-    """Lays out submission, tensors, shapes, splits and names, in this order of alignment."""
-    shapes = [extent for tensor in tensors for extent in tensor.shape]
-    names = [name] + [tensor.name for tensor in tensors]
-    texts = [text.encode() + b"\0" if text is not None else b"" for text in names]
-    tensors_at = _SUBMISSION.size
-    shapes_at = tensors_at + len(tensors) * _TENSOR.size
-    splits_at = shapes_at + 8 * len(shapes)
+    """Lays out the submission, its tensors, their shapes, the splits and the names, one after the
+    other: in this order each part is aligned."""
+    texts = [tensor.name.encode() + b"\0" if tensor.name else b"" for tensor in tensors]
+    text = name.encode() + b"\0" if name else b""
+    extents = [extent for tensor in tensors for extent in tensor.shape]
+    count = len(tensors)
+    shapes_at = _SUBMISSION.size + count * _TENSOR.size
+    splits_at = shapes_at + 8 * len(extents)
     text_at = splits_at + 4 * len(splits)
-    size = text_at + sum(map(len, texts))
-    if size > len(scratch.buffer):
-        scratch = _Scratch(2 * size)
-    buffer, base = scratch.buffer, scratch.address
-
-    struct.pack_into(f"@{len(shapes)}q{len(splits)}i", buffer, shapes_at, *shapes, *splits)
-    joined = b"".join(texts)
-    struct.pack_into(f"{len(joined)}s", buffer, text_at, joined)
-    _SUBMISSION.pack_into(
-        buffer, 0,
-        _SUBMISSION.size, kind, reduce_op, base + text_at if texts[0] else 0,
+    all_text = text + b"".join(texts)
+    if text_at + len(all_text) > len(scratch.buffer):
+        scratch = _Scratch(2 * (text_at + len(all_text)))
+    base = scratch.address
+    values = [
+        _SUBMISSION.size, kind, reduce_op, base + text_at if text else 0,
         process_set, root_rank, -1, 0,  # -1 is HVD_CPU
-        prescale, postscale, 0, 0,
-        len(tensors), len(splits),
-        base + tensors_at if tensors else 0, base + splits_at if splits else 0,
-    )
+        prescale, postscale, 0, 0, count, len(splits),
+        base + _SUBMISSION.size if count else 0, base + splits_at if splits else 0,
+    ]
     shape_address = base + shapes_at
-    text_address = base + text_at + len(texts[0])
-    for index, tensor in enumerate(tensors):
-        text = texts[index + 1]
-        _TENSOR.pack_into(
-            buffer, tensors_at + index * _TENSOR.size,
-            text_address if text else 0, tensor.dtype, len(tensor.shape), shape_address,
-            tensor.input, tensor.output,
+    text_address = base + text_at + len(text)
+    for tensor, member in zip(tensors, texts):
+        ndim = len(tensor.shape)
+        values += (
+            text_address if member else 0, tensor.dtype, ndim, shape_address, tensor.input,
+            tensor.output,
         )
-        shape_address += 8 * len(tensor.shape)
-        text_address += len(text)
+        shape_address += 8 * ndim
+        text_address += len(member)
+    _layout(count, len(extents), len(splits), len(all_text)).pack_into(
+        scratch.buffer, 0, *values, *extents, *splits, all_text
+    )
     return scratch
+
+
+@functools.lru_cache(maxsize=1024)
+def _layout(tensors: int, extents: int, splits: int, text: int) -> struct.Struct:
+    return struct.Struct(
+        _SUBMISSION.format + _TENSOR.format[1:] * tensors + f"{extents}q{splits}i{text}s"
+    )
 
 
 def poll(handle: int) -> bool:
@@ -307,7 +317,7 @@ def reset() -> None:
         library().hvd_release(handle, None, 0)
     _state.abandoned.clear()
     _state.counters.clear()
-    _state.pid = os.getpid()
+    _state.forked = False
 
 
 def check(status: int, error: "ctypes.Array[ctypes.c_char]") -> None:

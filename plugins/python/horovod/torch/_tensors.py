@@ -41,7 +41,7 @@ def check(tensor: torch.Tensor, what: str) -> None:
             f"{what}: tensors of layout {tensor.layout} cannot be sent; make it dense with "
             ".to_dense(), or use hvd.sparse_allreduce_async."
         )
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         raise HorovodUnimplementedError(
             f"{what}: the tensor is on {tensor.device}, and this build of Horovod has no operation "
             "for tensors outside host memory; move it with .cpu() first."
