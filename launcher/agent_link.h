@@ -3,44 +3,14 @@
 // launcher's loop and never blocks it.
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "base/result.h"
+#include "launcher/agent/host_job.h"
 #include "launcher/spawn/duplex.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
-
-struct RankSpec {
-  int rank = 0;
-  std::vector<std::pair<std::string, std::string>> environment;  // of this rank alone
-};
-
-struct HostJob {
-  uint64_t job = 0;
-  uint32_t generation = 0;
-  uint32_t host = 0;             // index of the host in the plan
-  std::string host_name;         // as in the plan
-  std::vector<std::string> command;
-  std::string working_directory;
-  std::vector<std::pair<std::string, std::string>> environment;  // of all ranks of the host
-  std::vector<RankSpec> ranks;
-  double lease_seconds = 60;
-  double kill_grace_seconds = 5; // between SIGTERM and SIGKILL
-};
-
-enum class OutputStream : uint8_t { kStdout = 1, kStderr = 2 };
-
-struct RankExit {
-  int rank = 0;
-  int code = 0;          // exit status, when signal is 0
-  int signal = 0;        // that ended it, or 0
-  bool by_agent = false; // the agent ended it because the job was ending
-};
 
 // What an agent reports. Called on the loop; must not block.
 class AgentEvents {
@@ -50,10 +20,12 @@ class AgentEvents {
   // agent more output of this rank only when consumed(rank, stream, size) was called.
   virtual void on_output(int rank, OutputStream stream, ByteView bytes) = 0;
   virtual void on_output_end(int rank, OutputStream stream) = 0;
+  // At once: output that the rank wrote before may still follow.
   virtual void on_exit(const RankExit& exit) = 0;
   // All ranks have ended, all output was delivered and nothing of the job is left on the host.
   virtual void on_finished() = 0;
-  // The link broke before on_finished. Called at most once, and nothing after it.
+  // The link broke before on_finished. Called at most once, and nothing after it. A link that
+  // breaks while prepare() or start() waits is their error instead.
   virtual void on_lost(const Status& why) = 0;
   // A rank opened a connection to the store; the callee owns the socket's far end from here on.
   virtual void on_store_connection(net::StreamSocket socket) = 0;
@@ -73,13 +45,15 @@ class AgentLink {
   net::Task<Status> prepare(const HostJob& job);
   // Starts the ranks that prepare has checked.
   net::Task<Status> start();
-  // Delivers a signal to every rank's process group.
+  // Delivers a signal to every rank's process group. What follows is not by_agent.
   void signal(int number);
-  // Ends all ranks: SIGTERM, after the grace SIGKILL, of all descendants. on_finished follows.
+  // Ends all ranks: SIGTERM, after the grace SIGKILL, of all descendants. on_finished follows. A
+  // second call with a shorter grace hastens it.
   void end(double grace_seconds);
   void consumed(int rank, OutputStream stream, size_t size);
-  // The launcher is about to be stopped (SIGTSTP) and will send nothing: the lease is paused
-  // until anything is sent again.
+  // The launcher is about to be stopped (SIGTSTP): returns when the agent has paused the lease, or
+  // after two seconds with an error. A third of the lease later, or when the launcher goes on after
+  // that, the link renews the lease by itself.
   net::Task<Status> suspend();
   // Drops the link; the agent ends everything. No event follows.
   void close();

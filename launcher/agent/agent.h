@@ -1,0 +1,73 @@
+// The agent of one host: does what its launcher asks over the link, and ends everything below it
+// when the launcher asks, falls silent for longer than the lease, or is gone. One thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "launcher/agent/link.h"
+#include "launcher/agent/outbox.h"
+#include "launcher/agent/poll_loop.h"
+#include "launcher/agent/protocol.h"
+#include "launcher/agent/ranks.h"
+#include "launcher/agent/store_tunnel.h"
+#include "net/frame.h"
+
+namespace hvd::launcher {
+
+class Agent {
+ public:
+  // The signals SIGCHLD, SIGTERM, SIGINT, SIGHUP and SIGQUIT must be blocked.
+  Agent(PollLoop loop, Link link, std::string build, Environment environment);
+  ~Agent();
+
+  // Until nothing of the job is left; the exit status of the agent.
+  int run();
+
+ private:
+  enum class Phase { kIdle, kPrepared, kStarted };
+
+  Status open();
+  void greet();
+  void read_link();
+  void handle(const net::Frame& frame);
+  void handle(const Prepare& order);
+  void handle(const Start& order);
+  void obey(const Message& message);
+  void on_signal();
+  // Ends all of the job: SIGTERM now, SIGKILL after the grace. A later call can only hasten it.
+  void end(double grace_seconds);
+  void kill_what_is_left();
+  // Ends all and closes the link; the launcher hears why, if it can.
+  void fail(const std::string& sentence);
+  void lose_link();
+  void renew_lease();
+  void watch_over();
+  Deadline next_deadline() const;
+
+  PollLoop loop_;
+  Link link_;
+  std::string build_;
+  Environment environment_;
+  Outbox outbox_;
+  StoreTunnel store_;
+  Ranks ranks_;
+  net::FrameParser parser_;
+  UniqueFd signals_;
+  int parent_;
+
+  Phase phase_ = Phase::kIdle;
+  HostJob job_;
+  Deadline lease_;
+  bool is_suspended_ = false;
+  bool is_linked_ = true;
+  bool is_ending_ = false;
+  bool is_killing_ = false;
+  bool is_finished_ = false;
+  Deadline kill_at_ = Deadline::never();
+  Deadline kill_again_at_ = Deadline::never();
+  Deadline give_up_at_ = Deadline::never();
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,111 @@
+#include "launcher/agent/guardian.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+
+#include "launcher/agent/process_tree.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+// How long the guardian waits for killed processes to go: one that hangs in the kernel, or
+// belongs to another user, may stay.
+constexpr int kWaitSeconds = 10;
+
+sigset_t waited_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}) sigaddset(&set, number);
+  return set;
+}
+
+// Reaps whatever has ended; true when the agent was among it.
+bool reap(pid_t agent, int& agent_status) {
+  bool is_agent_gone = false;
+  int status = 0;
+  for (;;) {
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    if (pid < 0 && errno == EINTR) continue;
+    if (pid <= 0) return is_agent_gone;
+    if (pid == agent) {
+      agent_status = status;
+      is_agent_gone = true;
+    }
+  }
+}
+
+// Each death can hand its orphans to us, and comes with a SIGCHLD: so every one of them is seen.
+void kill_everything(const sigset_t& signals) {
+  timespec end{};
+  ::clock_gettime(CLOCK_MONOTONIC, &end);
+  end.tv_sec += kWaitSeconds;
+  int ignored = 0;
+  for (;;) {
+    reap(-1, ignored);
+    if (is_childless()) return;
+    signal_descendants(SIGKILL);
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec >= end.tv_sec) return;
+    const timespec wait{.tv_sec = 1, .tv_nsec = 0};
+    ::sigtimedwait(&signals, nullptr, &wait);
+  }
+}
+
+int guard(pid_t agent, const sigset_t& signals) {
+  // The agent's link is its own: as long as this process held it too, nobody would see its end.
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null >= 0) {
+    ::dup2(null, STDIN_FILENO);
+    ::dup2(null, STDOUT_FILENO);
+    ::close(null);
+  }
+  // `pkill horovod-agent` shall find the agent alone.
+  ::prctl(PR_SET_NAME, "hvd-guardian");
+  int status = 0;
+  for (;;) {
+    siginfo_t info{};
+    const int number = ::sigwaitinfo(&signals, &info);
+    if (number == SIGCHLD) {
+      if (reap(agent, status)) break;
+    } else if (number > 0) {
+      ::kill(agent, number);
+    }
+  }
+  kill_everything(signals);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+int run_guarded(const std::function<int()>& agent) {
+  become_subreaper();
+  // A terminal's Ctrl-Z stops the launcher; what it started must go on to hear it.
+  for (const int number : {SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE}) ::signal(number, SIG_IGN);
+  const sigset_t signals = waited_signals();
+  sigset_t before;
+  ::sigprocmask(SIG_BLOCK, &signals, &before);
+  const pid_t guardian = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) {
+    std::fprintf(stderr, "horovod-agent: cannot start a process: %s\n", std::strerror(errno));
+    return 1;
+  }
+  if (child > 0) return guard(child, signals);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != guardian) return 1;
+  // Away from the terminal that may have started the guardian: its Ctrl-C is the launcher's.
+  ::setsid();
+  return agent();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,13 @@
+// The process above the agent. It does nothing but wait: when the agent is gone, by whatever
+// means, it kills everything that the agent left and ends. Its own death the agent notices.
+#pragma once
+
+#include <functional>
+
+namespace hvd::launcher {
+
+// Forks: `agent` runs in the child, below the guardian, and its value is the child's exit status.
+// The guardian's side returns the exit status of the whole: the agent's, or 128 + its signal.
+int run_guarded(const std::function<int()>& agent);
+
+}  // namespace hvd::launcher

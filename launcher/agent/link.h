@@ -1,0 +1,20 @@
+// How an agent and its launcher reach each other, behind one seam: whatever the way, it ends as
+// two descriptors that carry frames. A new way is a new function here.
+#pragma once
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd::launcher {
+
+// Both non-blocking, closed on exec, and above 2.
+struct Link {
+  UniqueFd input;
+  UniqueFd output;
+};
+
+// Standard input and output, whatever they are (ssh, kubectl exec, pipes, a socket). They are
+// /dev/null afterwards, so that nothing written there by mistake can disturb the frames.
+Result<Link> stream_link();
+
+}  // namespace hvd::launcher

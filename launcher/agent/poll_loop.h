@@ -1,0 +1,45 @@
+// The agent's loop: readiness of descriptors by epoll, one thread, no timers of its own. Owns
+// the callbacks, never the descriptors.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd::launcher {
+
+class PollLoop {
+ public:
+  // Takes the events of epoll(7) that came.
+  using Callback = std::function<void(uint32_t)>;
+
+  static Result<PollLoop> make();
+
+  // Calls back for `events` (EPOLLIN, EPOLLOUT; errors and hang-ups always come along) until
+  // changed. 0 ends it: must be called before the descriptor is closed. A descriptor of a plain
+  // file cannot be watched: false.
+  bool watch(int fd, uint32_t events, Callback callback);
+  void change(int fd, uint32_t events);
+  void forget(int fd);
+  // Waits for readiness, at most until the deadline, and calls back.
+  void turn(Deadline deadline);
+
+ private:
+  struct Watch {
+    uint64_t id;  // tells a descriptor's number that was used again from its former owner
+    uint32_t events;
+    Callback callback;
+  };
+
+  explicit PollLoop(UniqueFd epoll) : epoll_(std::move(epoll)) {}
+
+  UniqueFd epoll_;
+  std::unordered_map<int, Watch> watches_;
+  uint64_t next_id_ = 1;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,26 @@
+// Everything below this process: found, signalled, ended. Needs this process to be a subreaper,
+// so that nothing escapes by losing its parent. Works without /proc, and sees no further than
+// one level there. One thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace hvd::launcher {
+
+// Makes this process the one that inherits the orphans below it.
+void become_subreaper();
+
+// Children, their children and so on; also those that have ended and wait to be waited for, since
+// threads of theirs may still run.
+std::vector<pid_t> descendants();
+// Sends to each of them; the number of those that could not be signalled (another user's).
+size_t signal_descendants(int number);
+// True when this process has no child left, ended or not.
+bool is_childless();
+// "sudo (pid 12), x (pid 13)", for a message about what cannot be ended.
+std::string describe_descendants();
+
+}  // namespace hvd::launcher

@@ -1,0 +1,28 @@
+// What a command means on this host: which file it is, and every reason why it could not run,
+// found before anything starts. Reads the file system and changes nothing.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hvd::launcher {
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// Lays `over` upon `base`; a name that occurs twice keeps its last value.
+Environment merged(Environment base, const Environment& over);
+// Empty when there is none.
+std::string_view value_of(const Environment& environment, std::string_view name);
+
+Status check_working_directory(const std::string& directory);
+
+// The path to execute: `program` itself when it holds a slash (seen from the working directory),
+// else the first executable file of that name in the directories of `search_path`.
+Result<std::string> find_program(const std::string& program, const std::string& working_directory,
+                                 std::string_view search_path);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,171 @@
+#include "launcher/agent/rank_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+
+Result<Pipe> make_pipe() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) return system_error("cannot make a pipe", errno);
+  // Away from 0 to 2, which the rank's dup2 would otherwise overwrite.
+  Pipe pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+  for (UniqueFd* end : {&pipe.read, &pipe.write}) {
+    if (end->get() > STDERR_FILENO) continue;
+    const int moved = ::fcntl(end->get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (moved < 0) return system_error("cannot make a pipe", errno);
+    end->reset(moved);
+  }
+  return pipe;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// What the child needs, made before the fork: nothing is allocated after it.
+struct Prepared {
+  std::vector<char*> argv;
+  std::vector<char*> shell_argv;  // for a script without an interpreter line, as shells do it
+  std::vector<char*> envp;
+  const char* path;
+  const char* directory;
+  pid_t agent;
+  int stdout_fd, stderr_fd, report_fd;
+};
+
+[[noreturn]] void give_up(const Prepared& prepared) {
+  const int error = errno;
+  [[maybe_unused]] const ssize_t size = ::write(prepared.report_fd, &error, sizeof error);
+  ::_exit(127);
+}
+
+bool is_without_format(const char* path) {
+  char magic[4] = {};
+  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+  const bool is_read = file >= 0 && ::read(file, magic, sizeof magic) > 0;
+  if (file >= 0) ::close(file);
+  return is_read && std::memcmp(magic, "\x7f" "ELF", sizeof magic) != 0;
+}
+
+[[noreturn]] void become_rank(const Prepared& prepared) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != prepared.agent) ::_exit(127);  // it died before the line above
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int null = ::open("/dev/null", O_RDONLY);
+  if (null < 0) {
+    // A root without /dev: an end of file is what it should read.
+    int ends[2];
+    if (::pipe(ends) != 0) give_up(prepared);
+    ::close(ends[1]);
+    if (::dup2(ends[0], STDIN_FILENO) < 0) give_up(prepared);
+    if (ends[0] > STDERR_FILENO) ::close(ends[0]);
+  } else if (null != STDIN_FILENO) {
+    if (::dup2(null, STDIN_FILENO) < 0) give_up(prepared);
+    if (null > STDERR_FILENO) ::close(null);
+  }
+  if (::dup2(prepared.stdout_fd, STDOUT_FILENO) < 0) give_up(prepared);
+  if (::dup2(prepared.stderr_fd, STDERR_FILENO) < 0) give_up(prepared);
+  if (::chdir(prepared.directory) != 0) give_up(prepared);
+  ::execve(prepared.path, prepared.argv.data(), prepared.envp.data());
+  if (errno == ENOEXEC && is_without_format(prepared.path)) {
+    ::execve("/bin/sh", prepared.shell_argv.data(), prepared.envp.data());
+    errno = ENOEXEC;
+  }
+  give_up(prepared);
+}
+
+Status execution_error(const RankCommand& command, int error) {
+  const std::string& program = command.arguments[0];
+  if (error == ENOENT && ::access(command.path.c_str(), F_OK) == 0) {
+    return not_found(cat("program '", program, "' cannot be run: the loader or interpreter that ",
+                         command.path, " asks for is missing on this host"));
+  }
+  if (error == ENOEXEC) {
+    return failed_precondition(cat("program '", program, "' cannot be run: ", command.path,
+                                   " is not for this host's architecture"));
+  }
+  return system_error(cat("program '", program, "' cannot be run"), error);
+}
+
+}  // namespace
+
+rlimit raise_descriptor_limit() {
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  rlimit limit = before;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  return before;
+}
+
+Result<RankProcess> start_rank(const RankCommand& command) {
+  auto out = make_pipe();
+  if (!out.ok()) return out.status();
+  auto error = make_pipe();
+  if (!error.ok()) return error.status();
+  auto report = make_pipe();
+  if (!report.ok()) return report.status();
+
+  std::vector<std::string> arguments = command.arguments;
+  std::vector<std::string> shell_arguments = {"/bin/sh", command.path};
+  shell_arguments.insert(shell_arguments.end(), arguments.begin() + 1, arguments.end());
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : command.environment) variables.push_back(name + "=" + value);
+  const Prepared prepared{pointers(arguments),     pointers(shell_arguments),
+                          pointers(variables),     command.path.c_str(),
+                          command.working_directory.c_str(), ::getpid(),
+                          out->write.get(),        error->write.get(),
+                          report->write.get()};
+  const pid_t pid = ::fork();
+  if (pid < 0) return system_error("cannot start a process", errno);
+  if (pid == 0) {
+    ::setrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
+    become_rank(prepared);
+  }
+  ::setpgid(pid, pid);  // here too, so that it holds whoever runs first
+  report->write.reset();
+  int failure = 0;
+  ssize_t size = 0;
+  do {
+    size = ::read(report->read.get(), &failure, sizeof failure);
+  } while (size < 0 && errno == EINTR);
+  if (size == sizeof failure) {
+    ::waitpid(pid, nullptr, 0);
+    return execution_error(command, failure);
+  }
+  RankProcess process;
+  process.pid = pid;
+  process.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  for (Pipe* pipe : {&*out, &*error}) {
+    ::fcntl(pipe->read.get(), F_SETFL, O_NONBLOCK);
+    process.output[pipe == &*out ? 0 : 1] = std::move(pipe->read);
+  }
+  return process;
+}
+
+}  // namespace hvd::launcher

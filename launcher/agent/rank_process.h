@@ -1,0 +1,37 @@
+// Starts one rank: a process group of its own that the kernel kills when the agent dies, with
+// pipes for its output and nothing else of the agent's. One thread.
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/agent/program.h"
+
+namespace hvd::launcher {
+
+struct RankCommand {
+  std::string path;                     // of the file to execute
+  std::vector<std::string> arguments;   // from argv[0] on
+  std::string working_directory;
+  Environment environment;
+  rlimit descriptor_limit{};
+};
+
+struct RankProcess {
+  pid_t pid = -1;
+  UniqueFd pidfd;      // none where the kernel is too old
+  UniqueFd output[2];  // read ends of stdout and stderr, non-blocking
+};
+
+// Returns when the program has been executed. An error is one sentence.
+Result<RankProcess> start_rank(const RankCommand& command);
+
+// Raises the limit of open descriptors for this process; the former one, which ranks get.
+rlimit raise_descriptor_limit();
+
+}  // namespace hvd::launcher

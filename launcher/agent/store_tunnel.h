@@ -1,0 +1,59 @@
+// The store's way from the ranks of this host to the launcher: a listening abstract Unix socket
+// whose connections become streams of the link. Carries bytes, knows nothing of what they say.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/agent/outbox.h"
+#include "launcher/agent/poll_loop.h"
+#include "net/frame.h"
+
+namespace hvd::launcher {
+
+class StoreTunnel {
+ public:
+  StoreTunnel(PollLoop& loop, Outbox& outbox) : loop_(loop), outbox_(outbox) {}
+  ~StoreTunnel() { close(); }
+
+  // `credit` is what the launcher takes at once of each connection.
+  Status listen(uint32_t credit);
+  // "unix:@name": what a worker is told.
+  const std::string& address() const { return address_; }
+  // A frame of a stream from kFirstStoreStream on. An error means that the launcher broke a rule.
+  Status handle(const net::FrameHeader& header, ByteView payload);
+  void close();
+
+ private:
+  struct Connection {
+    UniqueFd socket;
+    net::Credit credit;      // of the launcher, for what the rank sends
+    net::Window window;      // for what the launcher sends
+    Bytes unwritten;         // of what the launcher sent
+    bool has_read_end = false;     // the rank sends no more
+    bool has_launcher_end = false; // the launcher sends no more
+  };
+
+  void accept();
+  void on_ready(uint32_t stream, uint32_t events);
+  void read(uint32_t stream, Connection& connection, bool is_hung_up);
+  void write(uint32_t stream, Connection& connection);
+  // Watches for what is wanted next; drops the connection when nothing is.
+  void settle(uint32_t stream);
+  void reset(uint32_t stream);
+  void drop(uint32_t stream);
+
+  PollLoop& loop_;
+  Outbox& outbox_;
+  UniqueFd listener_;
+  std::string address_;
+  uint32_t credit_ = 0;
+  uint32_t next_stream_ = kFirstStoreStream;
+  std::map<uint32_t, Connection> connections_;
+};
+
+}  // namespace hvd::launcher

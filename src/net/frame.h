@@ -1,0 +1,118 @@
+// Frames: the messages of a link between launcher and agent, with a header that says for which
+// job, host and stream they are. Knows no meaning of a control message and touches no descriptor.
+// One thread at a time. DESIGN: control and store never wait behind output, and a stream sends
+// only what its receiver granted, so a stalled terminal costs neither a lease nor memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace hvd::net {
+
+constexpr uint16_t kFrameVersion = 1;
+constexpr size_t kFrameHeaderSize = 36;
+// Of a frame's payload: a job's environment must fit, a far side gone mad must not take memory.
+constexpr size_t kMaxPayload = 16 << 20;
+// Of a frame of kData: what is urgent waits for at most one of these.
+constexpr size_t kMaxChunk = 32 << 10;
+// FrameHeader::host of a frame that is about no host: an agent's greeting.
+constexpr uint32_t kNoHost = 0xffffffff;
+
+enum class FrameType : uint16_t {
+  kControl = 1,  // stream 0; the payload is a message of the layer above
+  kOpen = 2,     // the sender begins a stream; `credit` is what it grants at once
+  kData = 3,     // bytes of a stream; they use up credit
+  kCredit = 4,   // grants `credit` more bytes; no payload
+  kEnd = 5,      // the sender sends no more on this stream; no payload
+  kReset = 6,    // the sender neither sends nor takes any more on this stream; no payload
+};
+
+// On the wire, little-endian, in this order, behind the magic: version, type (16 bits each), job
+// (64), generation, host, stream, credit, payload length (32 each).
+struct FrameHeader {
+  FrameType type = FrameType::kControl;
+  uint64_t job = 0;
+  uint32_t generation = 0;
+  uint32_t host = kNoHost;  // whose agent it is for, or comes from: an agent can relay for others
+  uint32_t stream = 0;
+  uint32_t credit = 0;
+};
+
+struct Frame {
+  FrameHeader header;
+  ByteView payload;  // points into the parser until its next call
+};
+
+// Takes bytes as they arrive. An error is final: nothing can be trusted behind it.
+class FrameParser {
+ public:
+  explicit FrameParser(size_t max_payload = kMaxPayload) : max_payload_(max_payload) {}
+
+  void feed(ByteView bytes);
+  // A frame, nothing while bytes are missing, or one sentence.
+  Result<std::optional<Frame>> next();
+
+ private:
+  Status check_magic(ByteView bytes) const;
+
+  size_t max_payload_;
+  Bytes buffer_;
+  size_t begin_ = 0;  // of what is not yet parsed
+  bool is_greeted_ = false;
+  Status failure_;
+};
+
+// The order in which frames leave. Within one, first in, first out.
+enum class Urgency : uint8_t { kControl = 0, kStore = 1, kOutput = 2 };
+
+// What is to be sent. Bounded by its users: they put only what has been granted.
+class FrameWriter {
+ public:
+  void put(const FrameHeader& header, ByteView payload, Urgency urgency);
+  bool empty() const { return queued_ == 0; }
+  size_t queued() const { return queued_; }
+  // Whole frames, the most urgent first: one at least, unless empty, and no more once `size` is
+  // reached.
+  Bytes take(size_t size);
+
+ private:
+  std::array<std::deque<Bytes>, 3> queues_;
+  size_t queued_ = 0;
+};
+
+// Of the sending side of a stream: how much the far side takes.
+class Credit {
+ public:
+  explicit Credit(uint32_t granted = 0) : left_(granted) {}
+  // False when the far side granted more than 32 bits hold: a defect there.
+  bool grant(uint32_t more);
+  size_t left() const { return left_; }
+  void use(size_t size);
+
+ private:
+  uint32_t left_;
+};
+
+// Of the receiving side of a stream: what was granted and is not yet used, and what was used and
+// can be granted again. Grants in halves of the window, not for every byte.
+class Window {
+ public:
+  explicit Window(uint32_t size) : size_(size), open_(size) {}
+  // False when the far side sent more than was granted.
+  bool arrived(size_t size);
+  // What to grant now, often 0, after `size` bytes were consumed.
+  uint32_t consumed(size_t size);
+
+ private:
+  uint32_t size_;
+  uint32_t open_;          // granted and not yet arrived
+  uint32_t pending_ = 0;   // arrived and not yet consumed
+  uint32_t returnable_ = 0;
+};
+
+}  // namespace hvd::net

@@ -1,0 +1,222 @@
+#include "launcher/agent/agent_fixture.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/secret.h"
+#include "base/text.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+namespace asio = net::asio;
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<pid_t> all_processes() {
+  std::vector<pid_t> pids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    if (const auto pid = parse_int(entry.path().filename().string())) {
+      pids.push_back(static_cast<pid_t>(*pid));
+    }
+  }
+  return pids;
+}
+
+// Parent and state, from /proc/PID/stat.
+std::optional<std::pair<pid_t, char>> parent_and_state(pid_t pid) {
+  const std::string stat = read_file(cat("/proc/", pid, "/stat"));
+  const size_t close = stat.rfind(')');
+  if (close == std::string::npos) return {};
+  const auto fields = split(stat.substr(close + 2), ' ');
+  return std::pair(static_cast<pid_t>(*parse_int(fields.at(1))), fields.at(0).at(0));
+}
+
+std::string random_mark() {
+  std::array<std::byte, 8> bytes;
+  fill_random(bytes);
+  return to_hex(bytes);
+}
+
+}  // namespace
+
+SocketDuplex::SocketDuplex(asio::any_io_executor executor, int fd)
+    : socket_(std::make_shared<net::StreamSocket>(
+          executor, asio::generic::stream_protocol(AF_UNIX, 0), fd)) {}
+
+net::Task<Result<size_t>> SocketDuplex::read_some(std::span<std::byte> buffer) {
+  const auto socket = socket_;
+  const auto [error, size] = co_await socket->async_read_some(
+      asio::buffer(buffer.data(), buffer.size()), net::use_tuple);
+  if (error == asio::error::eof) co_return size_t{0};
+  if (error) co_return net::to_status("the test's socket", error);
+  co_return size;
+}
+
+net::Task<Status> SocketDuplex::write(ByteView bytes) {
+  const auto socket = socket_;
+  const auto [error, size] = co_await asio::async_write(
+      *socket, asio::buffer(bytes.data(), bytes.size()), net::use_tuple);
+  co_return net::to_status("the test's socket", error);
+}
+
+void SocketDuplex::close() {
+  net::error_code ignored;
+  socket_->close(ignored);
+}
+
+AgentFixture::AgentFixture(std::vector<std::string> command) : mark_(random_mark()) {
+  if (command.empty()) command = {HVD_AGENT};
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  guardian_ = ::fork();
+  REQUIRE(guardian_ >= 0);
+  if (guardian_ == 0) {
+    ::dup2(ends[1], STDIN_FILENO);
+    ::dup2(ends[1], STDOUT_FILENO);
+    ::execv(arguments[0], arguments.data());
+    ::_exit(126);
+  }
+  ::close(ends[1]);
+  link_ = std::make_unique<AgentLink>(
+      loop_.get_executor(), std::make_unique<SocketDuplex>(loop_.get_executor(), ends[0]), *this);
+}
+
+AgentFixture::~AgentFixture() {
+  link_.reset();
+  pass(0);
+  // A failed test leaves nothing behind either.
+  for (int i = 0; i < 100 && ::waitpid(guardian_, nullptr, WNOHANG) == 0; ++i) pass(0.1);
+  for (const pid_t pid : marked()) ::kill(pid, SIGKILL);
+}
+
+HostJob AgentFixture::shell_job(const std::string& script, int ranks) const {
+  HostJob job;
+  job.job = 0x1234;
+  job.host = 7;
+  job.host_name = "here";
+  job.command = {"/bin/sh", "-c", script};
+  job.working_directory = std::string("/");
+  job.environment = {{"HVD_TEST_MARK", mark_}};
+  for (int rank = 0; rank < ranks; ++rank) {
+    job.ranks.push_back({rank, {{"HOROVOD_RANK", cat(rank)}}});
+  }
+  job.kill_grace_seconds = 0.5;
+  return job;
+}
+
+Status AgentFixture::drive(net::Task<Status> task) {
+  std::optional<Status> status;
+  asio::co_spawn(loop_, std::move(task), [&](const std::exception_ptr& error, Status result) {
+    status = error ? internal_error("an exception") : std::move(result);
+  });
+  if (!until([&] { return status.has_value(); }, 20)) return deadline_exceeded("the test waits");
+  return *status;
+}
+
+Status AgentFixture::prepare(const HostJob& job) { return drive(link_->prepare(job)); }
+Status AgentFixture::start() { return drive(link_->start()); }
+Status AgentFixture::suspend() { return drive(link_->suspend()); }
+
+std::string AgentFixture::run(const HostJob& job) {
+  Status status = prepare(job);
+  if (status.ok()) status = start();
+  if (!status.ok()) return status.message();
+  if (!until([&] { return is_finished || !lost.empty(); }, 30)) return "the job does not end";
+  return lost.empty() ? "" : lost.front();
+}
+
+bool AgentFixture::until(const std::function<bool()>& claim, double seconds) {
+  const Deadline deadline = Deadline::after_seconds(seconds);
+  while (!claim()) {
+    if (deadline.passed()) return false;
+    loop_.restart();
+    loop_.run_one_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+void AgentFixture::pass(double seconds) {
+  const Deadline deadline = Deadline::after_seconds(seconds);
+  do {
+    loop_.restart();
+    loop_.run_one_for(std::chrono::milliseconds(deadline.poll_timeout()));
+  } while (!deadline.passed());
+}
+
+pid_t AgentFixture::agent() const {
+  const auto children = children_of(guardian_);
+  return children.empty() ? -1 : children.front();
+}
+
+std::vector<pid_t> AgentFixture::marked() const {
+  std::vector<pid_t> found;
+  for (const pid_t pid : all_processes()) {
+    const auto stat = parent_and_state(pid);
+    if (!stat || stat->second == 'Z') continue;
+    if (read_file(cat("/proc/", pid, "/environ")).find(mark_) != std::string::npos) {
+      found.push_back(pid);
+    }
+  }
+  return found;
+}
+
+void AgentFixture::on_output(int rank, OutputStream stream, ByteView bytes) {
+  output_size += bytes.size();
+  if (!is_consuming) return;
+  output[{rank, stream}] += as_text(bytes);
+  link_->consumed(rank, stream, bytes.size());
+}
+
+void AgentFixture::on_output_end(int rank, OutputStream stream) {
+  ended.emplace_back(rank, stream);
+}
+
+void AgentFixture::on_exit(const RankExit& exit) {
+  CHECK(exits.count(exit.rank) == 0);
+  exits[exit.rank] = exit;
+}
+
+void AgentFixture::on_finished() {
+  CHECK_FALSE(is_finished);
+  is_finished = true;
+}
+
+void AgentFixture::on_lost(const Status& why) { lost.push_back(why.message()); }
+
+void AgentFixture::on_store_connection(net::StreamSocket socket) {
+  stores.push_back(std::move(socket));
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> children;
+  for (const pid_t each : all_processes()) {
+    const auto stat = parent_and_state(each);
+    if (stat && stat->first == pid && stat->second != 'Z') children.push_back(each);
+  }
+  return children;
+}
+
+bool is_alive(pid_t pid) {
+  const auto stat = parent_and_state(pid);
+  return stat && stat->second != 'Z';
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,87 @@
+// A real agent below this test, with the launcher's end of its link driven on a loop of the
+// test's own. Everything that the agent reports is kept.
+#pragma once
+
+#include <csignal>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/agent_link.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+// The stream to a local agent over one end of a socket pair.
+class SocketDuplex : public Duplex {
+ public:
+  SocketDuplex(net::asio::any_io_executor executor, int fd);
+  net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override;
+  net::Task<Status> write(ByteView bytes) override;
+  void close() override;
+  std::string last_words() const override { return {}; }
+
+ private:
+  std::shared_ptr<net::StreamSocket> socket_;
+};
+
+class AgentFixture : public AgentEvents {
+ public:
+  // Starts build/bin/horovod-agent, or `command` in its place.
+  explicit AgentFixture(std::vector<std::string> command = {});
+  ~AgentFixture() override;
+
+  // A job of `ranks` ranks that run `script` by /bin/sh.
+  HostJob shell_job(const std::string& script, int ranks = 1) const;
+  Status prepare(const HostJob& job);
+  Status start();
+  Status suspend();
+  // Prepares, starts and waits for the end; "" or what went wrong.
+  std::string run(const HostJob& job);
+  // Drives the loop until the claim holds or the time is over: whether it holds.
+  bool until(const std::function<bool()>& claim, double seconds = 10);
+  // Drives the loop for a time.
+  void pass(double seconds);
+
+  AgentLink& link() { return *link_; }
+  net::asio::io_context& loop() { return loop_; }
+  // The agent itself, below its guardian.
+  pid_t agent() const;
+  pid_t guardian() const { return guardian_; }
+  // Processes whose environment holds this test's mark, the agent and its guardian left out.
+  std::vector<pid_t> marked() const;
+  const std::string& mark() const { return mark_; }
+
+  std::map<int, RankExit> exits;
+  std::map<std::pair<int, OutputStream>, std::string> output;
+  std::vector<std::pair<int, OutputStream>> ended;
+  std::vector<net::StreamSocket> stores;
+  bool is_finished = false;
+  std::vector<std::string> lost;
+  bool is_consuming = true;
+  size_t output_size = 0;
+
+ private:
+  void on_output(int rank, OutputStream stream, ByteView bytes) override;
+  void on_output_end(int rank, OutputStream stream) override;
+  void on_exit(const RankExit& exit) override;
+  void on_finished() override;
+  void on_lost(const Status& why) override;
+  void on_store_connection(net::StreamSocket socket) override;
+  Status drive(net::Task<Status> task);
+
+  net::asio::io_context loop_;
+  std::unique_ptr<AgentLink> link_;
+  pid_t guardian_ = -1;
+  std::string mark_;
+};
+
+// Of the direct children of a process.
+std::vector<pid_t> children_of(pid_t pid);
+bool is_alive(pid_t pid);
+
+}  // namespace hvd::launcher
