@@ -1,0 +1,38 @@
+// Writes to a terminal, pipe, socket or file that somebody else may have stalled, without blocking
+// the loop and without changing the flags that other processes see on it. Lives on the loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+class Sink {
+ public:
+  // `fd` stays the caller's.
+  Sink(net::asio::any_io_executor executor, int fd);
+  ~Sink();
+  Sink(const Sink&) = delete;
+
+  // Queues the bytes. `written` is called once, when they are written or, on a broken sink, thrown
+  // away; it may be called before write returns.
+  void write(std::string_view bytes, std::function<void()> written = {});
+  // Returns when nothing is queued, or cancel_drain was called.
+  net::Task<void> drain();
+  void cancel_drain();
+
+  bool is_stalled() const;  // something is queued
+  // Called once, when the far side is gone or full. From then on everything is thrown away.
+  void on_broken(std::function<void(int error_number)> callback);
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace hvd::launcher

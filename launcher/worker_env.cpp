@@ -1,0 +1,96 @@
+#include "launcher/worker_env.h"
+
+#include <algorithm>
+#include <array>
+#include <iomanip>
+#include <span>
+#include <sstream>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+// A pattern is a name, or the beginning of names when it ends in '*'.
+using Patterns = std::span<const std::string_view>;
+
+// Set for each rank by the launcher or its agent.
+constexpr std::array<std::string_view, 15> kOwn = {
+    "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE",
+    "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_JOB_ID",
+    "HOROVOD_GENERATION", "HOROVOD_JOB_SECRET", "HOROVOD_STORE", "HOROVOD_START_TIMEOUT",
+    "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "_HOROVOD_SECRET_KEY"};
+
+// A rank that finds one of these would take itself for a rank of the other launcher.
+constexpr std::array<std::string_view, 36> kOtherLaunchers = {
+    "OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE", "OMPI_APP_CTX_NUM_PROCS", "OMPI_ARGV",
+    "OMPI_COMMAND", "OMPI_FILE_LOCATION", "OMPI_FIRST_RANKS", "OMPI_NUM_APP_CTX",
+    "OMPI_MCA_orte_*", "OMPI_MCA_ess*", "PRTE_MCA_*", "PMI_*", "PMI2_*", "PMIX_*",
+    "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "HYDI_*", "MV2_COMM_WORLD_*",
+    "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_*", "SLURM_STEPID",
+    "SLURM_GTIDS", "SLURM_TASK_PID", "SLURM_PMIX*", "SLURM_PMI2_*", "SLURM_SRUN_COMM_*",
+    "SLURM_LAUNCH_NODE_IPADDR", "SLURM_CPU_BIND*", "JSM_NAMESPACE_*", "ALPS_APP_*", "PALS_*",
+    "FLUX_TASK_*", "FLUX_KVS_NAMESPACE", "TORCHELASTIC_*"};
+
+// Means something else on another machine, or nothing.
+constexpr std::array<std::string_view, 33> kLocalOnly = {
+    "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "HOSTNAME", "HOST", "TMPDIR", "TMP",
+    "TEMP", "XDG_*", "SSH_*", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "BASH_FUNC_*",
+    "BASH_ENV", "ENV", "SHLVL", "_", "MAIL", "WINDOWID", "COLUMNS", "LINES", "TTY", "TMUX*",
+    "STY", "DBUS_SESSION_BUS_ADDRESS", "GPG_AGENT_INFO", "INVOCATION_ID", "JOURNAL_STREAM",
+    "CUDA_VISIBLE_DEVICES"};
+
+bool matches(std::string_view name, Patterns patterns) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](std::string_view pattern) {
+    if (!pattern.ends_with('*')) return name == pattern;
+    return name.starts_with(pattern.substr(0, pattern.size() - 1));
+  });
+}
+
+}  // namespace
+
+Environment host_environment(const Environment& inherited, bool is_local) {
+  Environment environment;
+  for (const auto& [name, value] : inherited) {
+    if (matches(name, kOwn) || matches(name, kOtherLaunchers)) continue;
+    if (!is_local && matches(name, kLocalOnly)) continue;
+    environment.emplace_back(name, value);
+  }
+  return environment;
+}
+
+Environment slot_environment(const SlotPlan& plan, const Slot& slot) {
+  return {{"HOROVOD_RANK", cat(slot.rank)},
+          {"HOROVOD_SIZE", cat(plan.size())},
+          {"HOROVOD_LOCAL_RANK", cat(slot.local_rank)},
+          {"HOROVOD_LOCAL_SIZE", cat(slot.local_size)},
+          {"HOROVOD_CROSS_RANK", cat(slot.cross_rank)},
+          {"HOROVOD_CROSS_SIZE", cat(slot.cross_size)},
+          {"HOROVOD_HOSTNAME", plan.hosts[static_cast<size_t>(slot.host)].name}};
+}
+
+Environment job_environment(const JobEnvironment& job) {
+  Environment environment = {{"HOROVOD_GENERATION", cat(job.generation)},
+                             {"HOROVOD_START_TIMEOUT", cat(job.start_timeout)},
+                             {"PYTHONUNBUFFERED", "1"}};
+  if (job.job != 0) environment.emplace_back("HOROVOD_JOB_ID", job_name(job.job));
+  if (!job.secret.empty()) environment.emplace_back("HOROVOD_JOB_SECRET", job.secret);
+  return environment;
+}
+
+Environment overlay(Environment base, const Environment& winners) {
+  std::erase_if(base, [&](const auto& variable) {
+    return std::any_of(winners.begin(), winners.end(),
+                       [&](const auto& winner) { return winner.first == variable.first; });
+  });
+  base.insert(base.end(), winners.begin(), winners.end());
+  return base;
+}
+
+std::string job_name(uint64_t job) {
+  std::ostringstream text;
+  text << std::hex << std::setw(16) << std::setfill('0') << job;
+  return text.str();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,17 @@
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "launcher/hosts.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto hosts = hvd::launcher::parse_hostfile(text, "hosts");
+  HVD_CHECK(hosts.ok() || !hosts.status().message().empty());
+  if (!hosts.ok()) return 0;
+  HVD_CHECK(!hosts->empty());
+  for (const auto& host : *hosts) {
+    HVD_CHECK(!host.name.empty() && host.name.front() != '-' && host.slots >= 1);
+  }
+  return 0;
+}

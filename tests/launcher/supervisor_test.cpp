@@ -1,0 +1,81 @@
+#include "launcher/supervisor.h"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+namespace hvd::launcher {
+namespace {
+
+using Action = Supervisor::Action;
+const SlotPlan kPlan = *plan_slots({{"a", "", 2}, {"b", "", 2}}, {});
+
+}  // namespace
+
+TEST_CASE("a job whose ranks all end well has exit code 0 and no report") {
+  Supervisor supervisor(kPlan);
+  for (int rank = 0; rank < 4; ++rank) CHECK(supervisor.on_exit({.rank = rank}) == Action::kNone);
+  CHECK(supervisor.on_finished(0) == Action::kNone);
+  CHECK_FALSE(supervisor.is_done());
+  CHECK(supervisor.on_finished(1) == Action::kNone);
+  CHECK(supervisor.is_done());
+  CHECK(supervisor.exit_code() == 0);
+  CHECK(supervisor.report().empty());
+}
+
+TEST_CASE("the first rank that fails ends the job and names its host and cause") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 3, .code = 3}) == Action::kEnd);
+  CHECK(supervisor.on_exit({.rank = 1, .code = 1}) == Action::kNone);
+  CHECK(supervisor.on_exit({.rank = 0, .signal = SIGTERM, .by_agent = true}) == Action::kNone);
+  CHECK(supervisor.exit_code() == 3);
+  CHECK(supervisor.report() == "rank 3 on host b exited with code 3");
+}
+
+TEST_CASE("a rank that a signal killed gives 128 and the signal") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 1, .signal = SIGKILL}) == Action::kEnd);
+  CHECK(supervisor.exit_code() == 137);
+  CHECK(supervisor.report() == "rank 1 on host a was killed by signal 9 (SIGKILL)");
+}
+
+TEST_CASE("a lost host ends the job, also when its ranks never spoke") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_lost(1, unavailable("the link was cut")) == Action::kEnd);
+  CHECK(supervisor.on_finished(0) == Action::kNone);
+  CHECK(supervisor.is_done());
+  CHECK(supervisor.exit_code() == kExitLauncher);
+  CHECK(supervisor.report() == "host b was lost: the link was cut");
+}
+
+TEST_CASE("a signal ends the job, a second one at once") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);
+  CHECK(supervisor.on_signal(SIGINT) == Action::kKill);
+  CHECK(supervisor.exit_code() == 130);
+  CHECK(supervisor.report() == "ended by SIGINT");
+}
+
+TEST_CASE("a signal after a failure ends faster and keeps the first cause") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 0, .code = 5}) == Action::kEnd);
+  CHECK(supervisor.on_signal(SIGTERM) == Action::kNone);
+  CHECK(supervisor.on_signal(SIGTERM) == Action::kKill);
+  CHECK(supervisor.exit_code() == 5);
+}
+
+TEST_CASE("an output that nobody reads ends the job quietly") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_output_broken(EPIPE) == Action::kEnd);
+  CHECK(supervisor.exit_code() == 128 + SIGPIPE);
+  CHECK(supervisor.report().empty());
+}
+
+TEST_CASE("a host that finishes without an exit of each rank is no success") {
+  Supervisor supervisor(kPlan);
+  supervisor.on_exit({.rank = 0});
+  CHECK(supervisor.on_finished(0) == Action::kEnd);
+  CHECK(supervisor.exit_code() == kExitLauncher);
+}
+
+}  // namespace hvd::launcher

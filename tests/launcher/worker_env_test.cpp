@@ -1,0 +1,76 @@
+#include "launcher/worker_env.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/dry_run.h"
+
+namespace hvd::launcher {
+namespace {
+
+SlotPlan two_hosts() { return *plan_slots({{"a", "", 2}, {"b", "", 2}}, {}); }
+
+}  // namespace
+
+TEST_CASE("a remote host gets the environment but for what belongs to this machine and user") {
+  const Environment inherited = {
+      {"PATH", "/bin"},          {"HOME", "/root"},           {"USER", "u"},
+      {"XDG_RUNTIME_DIR", "/r"}, {"SSH_AUTH_SOCK", "/s"},     {"DISPLAY", ":0"},
+      {"TMPDIR", "/t"},          {"BASH_FUNC_m%%", "() {}"},  {"NCCL_DEBUG", "INFO"},
+      {"PWD", "/x"},             {"HOSTNAME", "here"},        {"LANG", "C.UTF-8"},
+      {"SHELL", "/bin/sh"},      {"LOGNAME", "u"},            {"OLDPWD", "/y"},
+      {"HOROVOD_TIMELINE", "t"}, {"odd name", "kept"}};
+  CHECK(host_environment(inherited, false) == Environment{{"PATH", "/bin"},
+                                                          {"NCCL_DEBUG", "INFO"},
+                                                          {"LANG", "C.UTF-8"},
+                                                          {"HOROVOD_TIMELINE", "t"},
+                                                          {"odd name", "kept"}});
+  CHECK(host_environment(inherited, true) == inherited);
+}
+
+TEST_CASE("no host inherits another job's or launcher's identity") {
+  const Environment inherited = {{"HOROVOD_RANK", "7"},         {"HOROVOD_JOB_SECRET", "s"},
+                                 {"HOROVOD_STORE", "unix:@x"},  {"OMPI_COMM_WORLD_RANK", "1"},
+                                 {"PMI_RANK", "1"},             {"PMIX_RANK", "1"},
+                                 {"SLURM_PROCID", "1"},         {"SLURM_LOCALID", "1"},
+                                 {"SLURM_JOB_ID", "9"},         {"OMPI_MCA_btl", "tcp"}};
+  const Environment kept = {{"SLURM_JOB_ID", "9"}, {"OMPI_MCA_btl", "tcp"}};
+  CHECK(host_environment(inherited, true) == kept);
+  CHECK(host_environment(inherited, false) == kept);
+}
+
+TEST_CASE("what the launcher sets wins") {
+  CHECK(overlay({{"A", "1"}, {"B", "1"}}, {{"B", "2"}, {"C", "2"}}) ==
+        Environment{{"A", "1"}, {"B", "2"}, {"C", "2"}});
+}
+
+TEST_CASE("a slot's environment says who it is") {
+  const SlotPlan plan = two_hosts();
+  CHECK(slot_environment(plan, plan.slots[3]) ==
+        Environment{{"HOROVOD_RANK", "3"},
+                    {"HOROVOD_SIZE", "4"},
+                    {"HOROVOD_LOCAL_RANK", "1"},
+                    {"HOROVOD_LOCAL_SIZE", "2"},
+                    {"HOROVOD_CROSS_RANK", "1"},
+                    {"HOROVOD_CROSS_SIZE", "2"},
+                    {"HOROVOD_HOSTNAME", "b"}});
+}
+
+TEST_CASE("a job's name has 16 digits") {
+  CHECK(job_name(0xab) == "00000000000000ab");
+  CHECK(job_name(~0ull) == "ffffffffffffffff");
+}
+
+TEST_CASE("the dry run's JSON keeps its order and holds no secret") {
+  const std::string text = plan_as_json(*plan_slots({{"a", "", 1}}, {}), 30);
+  CHECK(text ==
+        "{\"size\":1,\"ranks\":[{\"rank\":0,\"host\":\"a\",\"local_rank\":0,\"local_size\":1,"
+        "\"cross_rank\":0,\"cross_size\":1,\"env\":{\"HOROVOD_RANK\":\"0\",\"HOROVOD_SIZE\":\"1\","
+        "\"HOROVOD_LOCAL_RANK\":\"0\",\"HOROVOD_LOCAL_SIZE\":\"1\",\"HOROVOD_CROSS_RANK\":\"0\","
+        "\"HOROVOD_CROSS_SIZE\":\"1\",\"HOROVOD_HOSTNAME\":\"a\",\"HOROVOD_GENERATION\":\"0\","
+        "\"HOROVOD_START_TIMEOUT\":\"30\",\"PYTHONUNBUFFERED\":\"1\"}}]}\n");
+  CHECK(nlohmann::json::parse(plan_as_json(two_hosts(), 30))["ranks"].size() == 4);
+}
+
+}  // namespace hvd::launcher
