@@ -1,16 +1,12 @@
 #include "launcher/supervisor.h"
 
+#include <cerrno>
 #include <csignal>
-#include <cstring>
 
 #include "base/text.h"
+#include "launcher/report.h"
 
 namespace hvd::launcher {
-
-std::string signal_name(int number) {
-  const char* name = ::sigabbrev_np(number);
-  return name == nullptr ? cat(number) : cat("SIG", name);
-}
 
 Supervisor::Supervisor(const SlotPlan& plan)
     : plan_(plan),
@@ -43,7 +39,7 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit) {
     return fail(kExitLauncher, cat(place(exit.rank), " was ended by its agent"));
   }
   if (exit.signal != 0) {
-    return fail(128 + exit.signal, cat(place(exit.rank), " was killed by signal ", exit.signal,
+    return fail(kExitSignal + exit.signal, cat(place(exit.rank), " was killed by signal ", exit.signal,
                                        " (", signal_name(exit.signal), ")"));
   }
   return fail(exit.code, cat(place(exit.rank), " exited with code ", exit.code));
@@ -76,12 +72,12 @@ Supervisor::Action Supervisor::on_lost(int host, const Status& why) {
 
 Supervisor::Action Supervisor::on_signal(int number) {
   ++signals_;
-  const Action action = fail(128 + number, cat("ended by ", signal_name(number)));
+  const Action action = fail(kExitSignal + number, cat("ended by ", signal_name(number)));
   return signals_ > 1 ? Action::kKill : action;
 }
 
 Supervisor::Action Supervisor::on_output_broken(int error_number) {
-  if (error_number == EPIPE) return fail(128 + SIGPIPE, "");
+  if (error_number == EPIPE) return fail(kExitSignal + SIGPIPE, "");
   return on_failure(system_error("cannot write the ranks' output", error_number));
 }
 

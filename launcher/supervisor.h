@@ -55,10 +55,4 @@ class Supervisor {
   std::string sentence_;
 };
 
-// "SIGKILL", or the number when it has no name.
-std::string signal_name(int number);
-
-constexpr int kExitLauncher = 1;  // a host was lost, or the launcher itself could not go on
-constexpr int kExitBadInput = 2;  // nothing was started
-
 }  // namespace hvd::launcher

@@ -166,6 +166,10 @@ std::optional<std::string> environment_variable(std::string_view name) {
   return value;
 }
 
+void forget_environment_variable(std::string_view name) {
+  ::unsetenv(std::string(name).c_str());
+}
+
 std::vector<std::pair<std::string, std::string>> environment() {
   std::vector<std::pair<std::string, std::string>> variables;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {

@@ -56,6 +56,8 @@ std::optional<bool> parse_flag(std::string_view text);
 
 // A variable that is no knob (PATH, HOME, another launcher's); empty optional when unset.
 std::optional<std::string> environment_variable(std::string_view name);
+// Takes a variable out of this process's environment. Only before there are threads.
+void forget_environment_variable(std::string_view name);
 // The whole environment, in its order.
 std::vector<std::pair<std::string, std::string>> environment();
 

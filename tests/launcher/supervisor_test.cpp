@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cerrno>
 #include <csignal>
+
+#include "launcher/report.h"
 
 namespace hvd::launcher {
 namespace {

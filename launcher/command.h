@@ -1,0 +1,22 @@
+// The steps of horovodrun that main narrates and that are no noun of their own.
+#pragma once
+
+#include "base/result.h"
+#include "launcher/job.h"
+#include "launcher/options.h"
+#include "launcher/report.h"
+#include "launcher/slot_plan.h"
+
+namespace hvd::launcher {
+
+// --help, --version, --check-build: need no plan.
+bool is_question(const Options& options);
+int answer(const Options& options);
+
+// From -H, -hostfile and -np.
+Result<SlotPlan> make_plan(const Options& options);
+
+// --dry-run.
+int show_plan(const Options& options, const SlotPlan& plan);
+
+}  // namespace hvd::launcher

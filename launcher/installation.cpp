@@ -1,0 +1,51 @@
+#include "launcher/installation.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+
+namespace fs = std::filesystem;
+
+std::string executable_folder() {
+  std::error_code error;
+  const fs::path path = fs::read_symlink("/proc/self/exe", error);
+  return error ? "." : path.parent_path().string();
+}
+
+std::string first_existing(const std::vector<std::string>& candidates) {
+  for (const std::string& candidate : candidates) {
+    std::error_code error;
+    if (fs::exists(candidate, error)) return fs::path(candidate).lexically_normal().string();
+  }
+  return {};
+}
+
+Result<std::string> find_agent(const std::string& folder) {
+  const std::vector<std::string> places = {cat(folder, "/horovod-agent"),
+                                           cat(folder, "/../libexec/horovod/horovod-agent")};
+  for (const std::string& place : places) {
+    if (::access(place.c_str(), R_OK | X_OK) == 0) {
+      return fs::path(place).lexically_normal().string();
+    }
+  }
+  return not_found(cat("horovod-agent is neither in ", folder, " nor in ",
+                       fs::path(cat(folder, "/../libexec/horovod")).lexically_normal().string(),
+                       "; install it beside horovodrun"));
+}
+
+std::string find_library(const std::string& folder, const std::string& chosen) {
+  if (!chosen.empty()) return first_existing({chosen});
+  return first_existing({cat(folder, "/../lib/libhorovod.so")});
+}
+
+std::string find_python_package(const std::string& folder) {
+  const std::string package = first_existing(
+      {cat(folder, "/../python/horovod"), cat(folder, "/../lib/python3/dist-packages/horovod")});
+  return package.empty() ? "" : fs::path(package).parent_path().string();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,28 @@
+// Where the parts that belong to this horovodrun lie: beside it in a build, or in the places of an
+// installation. Looks, never guesses.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hvd::launcher {
+
+// The folder of the running executable.
+std::string executable_folder();
+
+// horovod-agent: beside the executable, or in ../libexec/horovod. An error names both places.
+Result<std::string> find_agent(const std::string& folder);
+
+// What of `candidates` exists first, or empty.
+std::string first_existing(const std::vector<std::string>& candidates);
+
+// libhorovod.so: `chosen` (HOROVOD_LIBRARY) when it is not empty, else ../lib; empty when there is
+// none.
+std::string find_library(const std::string& folder, const std::string& chosen);
+
+// The folder to put on PYTHONPATH, or empty.
+std::string find_python_package(const std::string& folder);
+
+}  // namespace hvd::launcher

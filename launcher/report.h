@@ -1,0 +1,20 @@
+// The launcher's own exit codes and last sentences.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace hvd::launcher {
+
+constexpr int kExitLauncher = 1;  // a host was lost, or the launcher itself could not go on
+constexpr int kExitBadInput = 2;  // nothing was started
+constexpr int kExitSignal = 128;  // and the signal's number
+
+// Says on standard error why nothing was started; returns kExitBadInput.
+int refuse(const Status& why);
+
+// "SIGKILL", or the number when it has no name.
+std::string signal_name(int number);
+
+}  // namespace hvd::launcher
