@@ -236,8 +236,8 @@ net::Task<void> Job::start() {
         loop_, links_[host]->start(), [this, host](std::exception_ptr error, Status status) {
           if (error) status = internal_error("the start was cut off");
           if (status.ok() || supervisor_.is_done(static_cast<int>(host))) return;
-          act(supervisor_.on_failure(
-              status.with_context(cat("host ", plan_.hosts[host].name, ": start"))));
+          links_[host]->close();
+          act(supervisor_.on_start_failed(static_cast<int>(host), status));
         });
   }
   co_return;

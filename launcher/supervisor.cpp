@@ -15,8 +15,11 @@ Supervisor::Supervisor(const SlotPlan& plan)
       hosts_left_(static_cast<int>(plan.hosts.size())) {}
 
 std::string Supervisor::place(int rank) const {
-  const Slot& slot = plan_.slots[static_cast<size_t>(rank)];
-  return cat("rank ", rank, " on host ", plan_.hosts[static_cast<size_t>(slot.host)].name);
+  return cat("rank ", rank, " on ", host_name(plan_.slots[static_cast<size_t>(rank)].host));
+}
+
+std::string Supervisor::host_name(int host) const {
+  return cat("host ", plan_.hosts[static_cast<size_t>(host)].name);
 }
 
 Supervisor::Action Supervisor::fail(int exit_code, std::string sentence) {
@@ -45,12 +48,10 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit) {
   return fail(exit.code, cat(place(exit.rank), " exited with code ", exit.code));
 }
 
-Supervisor::Action Supervisor::leave(int host) {
-  if (!host_done_[static_cast<size_t>(host)]) {
-    host_done_[static_cast<size_t>(host)] = true;
-    --hosts_left_;
-  }
-  return Action::kNone;
+void Supervisor::leave(int host) {
+  if (is_done(host)) return;
+  host_done_[static_cast<size_t>(host)] = true;
+  --hosts_left_;
 }
 
 Supervisor::Action Supervisor::on_finished(int host) {
@@ -66,8 +67,13 @@ Supervisor::Action Supervisor::on_finished(int host) {
 Supervisor::Action Supervisor::on_lost(int host, const Status& why) {
   leave(host);
   if (ending_) return Action::kNone;
-  return fail(kExitLauncher, cat("host ", plan_.hosts[static_cast<size_t>(host)].name,
-                                 " was lost: ", why.message()));
+  return fail(kExitLauncher, cat(host_name(host), " was lost: ", why.message()));
+}
+
+Supervisor::Action Supervisor::on_start_failed(int host, const Status& why) {
+  leave(host);
+  if (ending_) return Action::kNone;
+  return fail(kExitLauncher, cat(host_name(host), ": start: ", why.message()));
 }
 
 Supervisor::Action Supervisor::on_signal(int number) {
@@ -78,11 +84,8 @@ Supervisor::Action Supervisor::on_signal(int number) {
 
 Supervisor::Action Supervisor::on_output_broken(int error_number) {
   if (error_number == EPIPE) return fail(kExitSignal + SIGPIPE, "");
-  return on_failure(system_error("cannot write the ranks' output", error_number));
-}
-
-Supervisor::Action Supervisor::on_failure(const Status& why) {
-  return fail(kExitLauncher, why.message());
+  return fail(kExitLauncher,
+              system_error("cannot write the ranks' output", error_number).message());
 }
 
 int Supervisor::exit_code() const { return exit_code_; }

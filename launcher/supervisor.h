@@ -26,12 +26,12 @@ class Supervisor {
   Action on_finished(int host);
   // So does a host that is lost.
   Action on_lost(int host, const Status& why);
+  // So does a host whose ranks cannot be started.
+  Action on_start_failed(int host, const Status& why);
   // So does the user; a second time means now.
   Action on_signal(int number);
   // So does a standard output that nobody reads, quietly, as SIGPIPE would.
   Action on_output_broken(int error_number);
-  // Any other end, with the launcher's own exit code.
-  Action on_failure(const Status& why);
 
   bool is_ending() const { return ending_; }
   bool is_done() const { return hosts_left_ == 0; }
@@ -43,8 +43,9 @@ class Supervisor {
 
  private:
   Action fail(int exit_code, std::string sentence);
-  Action leave(int host);
-  std::string place(int rank) const;  // "rank 3 on host b"
+  void leave(int host);
+  std::string place(int rank) const;      // "rank 3 on host b"
+  std::string host_name(int host) const;  // "host b"
 
   const SlotPlan& plan_;
   std::vector<bool> host_done_, rank_done_;
