@@ -1,0 +1,255 @@
+#include "rendezvous/http_store.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "rendezvous/http_status.h"
+#include "rendezvous/state.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+// What an answer may take longer than the wait that it ends.
+constexpr double kGrace = 2;
+constexpr double kFirstPause = 0.01;
+constexpr double kLongestPause = 1;
+
+constexpr std::chrono::seconds kGoodWhile{1};
+
+Deadline later(Deadline deadline, double seconds) {
+  return deadline.is_never() ? deadline
+                             : Deadline::after_seconds(deadline.seconds_left() + seconds);
+}
+
+Deadline earlier(Deadline a, Deadline b) { return a.time() < b.time() ? a : b; }
+
+double random_share() {
+  std::byte random[2];
+  fill_random(random);
+  return static_cast<double>(std::to_integer<unsigned>(random[0]) << 8 |
+                             std::to_integer<unsigned>(random[1])) / 65536;
+}
+
+Result<Place> parse_place(const Bytes& body) {
+  const auto json = nlohmann::json::parse(as_text(body), nullptr, false);
+  Place place;
+  const std::pair<const char*, int*> fields[] = {
+      {"rank", &place.rank},             {"size", &place.size},
+      {"local_rank", &place.local_rank}, {"local_size", &place.local_size},
+      {"cross_rank", &place.cross_rank}, {"cross_size", &place.cross_size},
+      {"generation", &place.generation}};
+  for (const auto& [name, value] : fields) {
+    const auto found = json.is_object() ? json.find(name) : json.end();
+    if (found == json.end() || !found->is_number_integer()) {
+      return internal_error(cat("the server's answer to join has no number '", name, "'"));
+    }
+    *value = found->get<int>();
+  }
+  return place;
+}
+
+}  // namespace
+
+// A client as the server knows it: one call at a time, counted, so that a repetition on a new
+// connection is recognised. Threads that call at once have one each.
+struct HttpStore::Lane {
+  std::string client = make_nonce();
+  uint64_t sequence = 0;
+  std::unique_ptr<HttpConnection> connection;
+};
+
+struct HttpStore::Call {
+  std::string_view method;
+  Target target;
+  ByteView body;
+  Deadline deadline = Deadline::never();
+  bool is_counted = false;
+  bool is_waiting = false;
+};
+
+// A time without a connection, within one call.
+class HttpStore::Outage {
+ public:
+  Outage(double seconds, Deadline patience)
+      : seconds_(seconds), patience_(patience), limit_(patience) {}
+
+  void begin() {
+    if (std::exchange(has_begun_, true)) return;
+    limit_ = earlier(patience_, Deadline::after_seconds(seconds_));
+    pause_ = 0;
+  }
+  void end() { has_begun_ = false; }
+  Deadline limit() const { return limit_; }
+  Deadline patience() const { return patience_; }
+  // Not at all the first time, then longer and longer: from half to one and a half times the
+  // pause, so that clients which lost the same server do not come back together.
+  void rest(Deadline deadline) {
+    const Deadline until = earlier(earlier(limit_, deadline),
+                                   Deadline::after_seconds(pause_ * (0.5 + random_share())));
+    if (pause_ > 0) ::poll(nullptr, 0, until.poll_timeout());
+    pause_ = pause_ == 0 ? kFirstPause : std::min(pause_ * 2, kLongestPause);
+  }
+
+ private:
+  const double seconds_;
+  const Deadline patience_;
+  Deadline limit_;
+  bool has_begun_ = false;
+  double pause_ = 0;
+};
+
+HttpStore::HttpStore(net::Endpoint endpoint, Secret secret, HttpStoreOptions options)
+    : endpoint_(std::move(endpoint)),
+      secret_(std::move(secret)),
+      options_(options),
+      worker_(make_nonce()),
+      process_(::getpid()) {}
+
+HttpStore::~HttpStore() = default;
+
+Result<std::unique_ptr<HttpStore>> HttpStore::open(std::string_view address, Secret secret,
+                                                   HttpStoreOptions options) {
+  HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
+  return std::make_unique<HttpStore>(std::move(endpoint), std::move(secret), options);
+}
+
+Status HttpStore::set(std::string_view key, ByteView value, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  if (value.size() > kMaxValueBytes) {
+    return invalid_argument(cat("the value of '", printable(key), "' is longer than ",
+                                kMaxValueBytes, " bytes"));
+  }
+  return call({"PUT", {"keys", std::string(key), {}}, value, deadline, true, false}).status();
+}
+
+Result<Bytes> HttpStore::get(std::string_view key, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  return call({"GET", {"keys", std::string(key), {}}, {}, deadline, false, false});
+}
+
+Result<Bytes> HttpStore::wait(std::string_view key, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  return call({"GET", {"keys", std::string(key), {}}, {}, deadline, false, true});
+}
+
+Result<int64_t> HttpStore::add(std::string_view key, int64_t amount, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  Target target{"add", std::string(key), {{"amount", std::to_string(amount)}}};
+  HVD_ASSIGN_OR_RETURN(const Bytes body,
+                       call({"POST", std::move(target), {}, deadline, true, false}));
+  const auto sum = parse_int(as_text(body));
+  if (!sum) return internal_error("the server's answer to add is not a number");
+  return *sum;
+}
+
+Status HttpStore::fence(std::string_view name, int count, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_key(name));
+  Target target{"fence", std::string(name), {{"count", std::to_string(count)}}};
+  if (options_.rank >= 0) target.query["rank"] = std::to_string(options_.rank);
+  return call({"POST", std::move(target), {}, deadline, true, true}).status();
+}
+
+Status HttpStore::remove(std::string_view key, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  return call({"DELETE", {"keys", std::string(key), {}}, {}, deadline, true, false}).status();
+}
+
+Result<Place> HttpStore::join(std::string_view host, Deadline deadline) {
+  using Json = nlohmann::json;
+  const std::string body = Json{{"host", host}}.dump(-1, ' ', false,
+                                                     Json::error_handler_t::replace);
+  Target target{"join", {}, {{"client", worker_}}};
+  HVD_ASSIGN_OR_RETURN(const Bytes answer, call({"POST", std::move(target), as_bytes(body),
+                                                 deadline, false, true}));
+  return parse_place(answer);
+}
+
+std::unique_ptr<HttpStore::Lane> HttpStore::take_lane() {
+  std::lock_guard lock(mutex_);
+  if (process_ != ::getpid()) {
+    // A forked child shares its parent's connections: it drops them and makes its own.
+    process_ = ::getpid();
+    idle_.clear();
+  }
+  if (idle_.empty()) return std::make_unique<Lane>();
+  auto lane = std::move(idle_.back());
+  idle_.pop_back();
+  return lane;
+}
+
+void HttpStore::give_lane(std::unique_ptr<Lane> lane) {
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(lane));
+}
+
+Result<Bytes> HttpStore::call(Call call) {
+  std::unique_ptr<Lane> lane = take_lane();
+  if (call.is_counted) {
+    call.target.query["client"] = lane->client;
+    call.target.query["sequence"] = std::to_string(++lane->sequence);
+  }
+  auto result = call_on(*lane, call);
+  give_lane(std::move(lane));
+  return result;
+}
+
+Result<Bytes> HttpStore::call_on(Lane& lane, Call& call) {
+  Outage outage(options_.reconnect_seconds, later(call.deadline, kGrace));
+  for (;;) {
+    auto answer = try_once(lane, call, outage);
+    if (answer.ok()) {
+      if (answer->status == 200) return std::move(answer->body);
+      const Code code = from_http(answer->status);
+      if (!call.is_waiting || code != Code::kDeadlineExceeded || call.deadline.passed()) {
+        return Status(code, std::string(as_text(answer->body)));
+      }
+      outage.end();  // it waited as long as one request may
+      continue;
+    }
+    if (answer.status().code() != Code::kUnavailable || outage.limit().passed() ||
+        call.deadline.passed()) {
+      return explain(answer.status());
+    }
+    outage.rest(call.deadline);
+  }
+}
+
+Result<HttpConnection::Answer> HttpStore::try_once(Lane& lane, Call& call, Outage& outage) {
+  if (!lane.connection) {
+    outage.begin();
+    HVD_ASSIGN_OR_RETURN(lane.connection,
+                         HttpConnection::open(endpoint_, secret_, outage.limit()));
+  }
+  if (call.is_waiting) {
+    const double left = std::min(call.deadline.seconds_left() * 1000,
+                                 static_cast<double>(kLongestWait - 1));
+    call.target.query["wait"] = std::to_string(static_cast<int64_t>(left) + 1);
+  }
+  const auto start = Clock::now();
+  auto answer = lane.connection->exchange(call.method, to_string(call.target), call.body,
+                                          outage.patience());
+  if (!answer.ok() || lane.connection->is_closed()) lane.connection.reset();
+  if (!answer.ok()) {
+    // A connection that held for a good while has ended one outage: this is the next.
+    if (Clock::now() - start > kGoodWhile) outage.end();
+    outage.begin();
+  }
+  return answer;
+}
+
+Status HttpStore::explain(const Status& failure) const {
+  std::string_view advice;
+  if (failure.code() == Code::kPermissionDenied) {
+    advice = "; give the server and its workers the same secret (HOROVOD_JOB_SECRET)";
+  } else if (failure.code() == Code::kUnavailable || failure.code() == Code::kDeadlineExceeded) {
+    advice = "; check that the launcher or horovod-rendezvous still runs there";
+  }
+  return {failure.code(), cat("the rendezvous server at ", net::to_string(endpoint_), ": ",
+                              failure.message(), advice)};
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,71 @@
+// The store of a rendezvous server, over HTTP on a Unix or TCP socket (PROTOCOL.md). Blocks the
+// calling thread and starts none; any thread may call. A lost connection is made again, with
+// growing pauses, and a repeated call counts once. After a fork both processes may go on.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/secret.h"
+#include "net/endpoint.h"
+#include "rendezvous/http_connection.h"
+#include "rendezvous/membership.h"
+#include "rendezvous/store.h"
+#include "rendezvous/target.h"
+
+namespace hvd::rendezvous {
+
+struct HttpStoreOptions {
+  // Named at a fence, so that the others read who is missing; -1 when not known.
+  int rank = -1;
+  // How long a server that cannot be reached is tried, if the deadline of a call is later.
+  double reconnect_seconds = 30;
+};
+
+class HttpStore final : public Store {
+ public:
+  // Connects on first use.
+  HttpStore(net::Endpoint endpoint, Secret secret, HttpStoreOptions options = {});
+  // `address` as in HOROVOD_STORE.
+  static Result<std::unique_ptr<HttpStore>> open(std::string_view address, Secret secret,
+                                                 HttpStoreOptions options = {});
+  ~HttpStore() override;
+
+  Status set(std::string_view key, ByteView value, Deadline deadline) override;
+  Result<Bytes> get(std::string_view key, Deadline deadline) override;
+  Result<Bytes> wait(std::string_view key, Deadline deadline) override;
+  Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override;
+  Status fence(std::string_view name, int count, Deadline deadline) override;
+  Status remove(std::string_view key, Deadline deadline) override;
+
+  // Asks for a place in the job and blocks until it is complete. `host` is the same for the
+  // workers of one host and of no other. Asking again gives the same place.
+  Result<Place> join(std::string_view host, Deadline deadline);
+
+ private:
+  struct Lane;
+  struct Call;
+  class Outage;
+
+  std::unique_ptr<Lane> take_lane();
+  void give_lane(std::unique_ptr<Lane> lane);
+  Result<Bytes> call(Call call);
+  Result<Bytes> call_on(Lane& lane, Call& call);
+  Result<HttpConnection::Answer> try_once(Lane& lane, Call& call, Outage& outage);
+  Status explain(const Status& failure) const;
+
+  const net::Endpoint endpoint_;
+  const Secret secret_;
+  const HttpStoreOptions options_;
+  const std::string worker_;  // names this store to membership
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Lane>> idle_;  // guarded by mutex_
+  pid_t process_;                            // of the lanes; guarded by mutex_
+};
+
+}  // namespace hvd::rendezvous

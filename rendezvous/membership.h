@@ -1,0 +1,67 @@
+// Hands out places in a job to workers that come with nothing but the name of their host: when
+// `size` are there, everybody gets a rank. Pure: no I/O, no clock, one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hvd::rendezvous {
+
+struct Place {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  int cross_rank = 0;  // index of the host among those that have this local rank
+  int cross_size = 1;  // how many those are
+  int generation = 0;
+
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+// One host key for each worker, in the order of arrival; the places in the same order. Ranks of
+// one host are neighbours, hosts are in the order of their first worker.
+std::vector<Place> number_places(std::span<const std::string> hosts);
+
+class Membership {
+ public:
+  using OnPlace = std::function<void(Result<Place>)>;
+
+  // 0: hands out none.
+  explicit Membership(int size) : size_(size) {}
+
+  // A place, when the job is complete (with this worker, or before: then the same as last time);
+  // or nothing, and on_place is called once, later. `worker` tells a repetition from a newcomer.
+  // A surplus worker is kFailedPrecondition.
+  Result<std::optional<Place>> join(std::string_view worker, std::string_view host,
+                                    OnPlace on_place, uint64_t& ticket);
+  // A worker that no longer waits. Nothing once the job is complete, or when it has joined again.
+  void withdraw(std::string_view worker, uint64_t ticket);
+  // "5 of 8 workers are there (a: 4, b: 1), 3 are missing".
+  std::string describe() const;
+
+ private:
+  struct Worker {
+    std::string host;
+    uint64_t arrival = 0;
+    OnPlace on_place;
+    Place place;
+  };
+
+  void complete();
+
+  int size_;
+  bool is_complete_ = false;
+  uint64_t next_arrival_ = 1;
+  std::map<std::string, Worker, std::less<>> workers_;
+};
+
+}  // namespace hvd::rendezvous

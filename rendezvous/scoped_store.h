@@ -1,0 +1,31 @@
+// A part of another store, under a prefix: key "k" of scope "s" is the other's "s/k". Fences too.
+// Keeps nothing itself. Any thread.
+#pragma once
+
+#include <string>
+
+#include "rendezvous/store.h"
+
+namespace hvd::rendezvous {
+
+class ScopedStore final : public Store {
+ public:
+  // `store` must outlive this.
+  ScopedStore(Store& store, std::string_view scope);
+
+  Status set(std::string_view key, ByteView value, Deadline deadline) override;
+  Result<Bytes> get(std::string_view key, Deadline deadline) override;
+  Result<Bytes> wait(std::string_view key, Deadline deadline) override;
+  Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override;
+  Status fence(std::string_view name, int count, Deadline deadline) override;
+  Status remove(std::string_view key, Deadline deadline) override;
+
+ private:
+  // An empty key stays one, so that the store below refuses it.
+  std::string full(std::string_view key) const;
+
+  Store& store_;
+  std::string prefix_;
+};
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,113 @@
+#include "rendezvous/server.h"
+
+#include <unistd.h>
+
+#include <list>
+#include <vector>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "net/resolve.h"
+#include "rendezvous/session.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+namespace asio = net::asio;
+using Protocol = asio::generic::stream_protocol;
+using Acceptor = asio::basic_socket_acceptor<Protocol>;
+
+// How long it accepts nothing when the process has no descriptor left.
+constexpr std::chrono::milliseconds kPause{100};
+
+}  // namespace
+
+class Server::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::any_io_executor executor, ServerOptions options)
+      : executor_(std::move(executor)),
+        core_(std::make_shared<ServerCore>(std::move(options.secret), options.size, options.limits)) {}
+
+  Result<net::Endpoint> listen(const net::Endpoint& endpoint) {
+    HVD_ASSIGN_OR_RETURN(const auto addresses, net::resolve_to_listen(endpoint));
+    HVD_ASSIGN_OR_RETURN(UniqueFd fd, net::listen_on(addresses.front()));
+    HVD_ASSIGN_OR_RETURN(const net::SocketAddress local, net::local_address(fd.get()));
+    const net::Endpoint bound = net::to_endpoint(local);
+    net::error_code error;
+    Acceptor acceptor(executor_);
+    acceptor.assign(Protocol(local.family(), 0), fd.get(), error);
+    if (error) return net::to_status(cat("cannot listen on ", net::to_string(bound)), error);
+    fd.release();
+    if (bound.family == net::Endpoint::Family::kTcp) {
+      port_ = bound.port;
+    } else if (bound.path.front() == '/') {
+      paths_.push_back(bound.path);
+    }
+    acceptors_.push_back(std::move(acceptor));
+    asio::co_spawn(executor_,
+                   [self = shared_from_this(), &acceptor = acceptors_.back()] {
+                     return self->accept(acceptor);
+                   },
+                   asio::detached);
+    return bound;
+  }
+
+  void adopt(net::StreamSocket socket) {
+    if (core_->is_closing || core_->sessions.size() >= core_->limits.sessions) return;
+    std::make_shared<Session>(core_, std::move(socket))->start();
+  }
+
+  void close() {
+    if (std::exchange(core_->is_closing, true)) return;
+    for (Acceptor& acceptor : acceptors_) {
+      net::error_code ignored;
+      acceptor.close(ignored);
+    }
+    for (const std::string& path : paths_) ::unlink(path.c_str());
+    // A session that ends takes itself out of the set.
+    std::vector<std::shared_ptr<Session>> sessions;
+    for (Session* session : core_->sessions) sessions.push_back(session->shared_from_this());
+    for (const auto& session : sessions) session->shut();
+  }
+
+  uint16_t port() const { return port_; }
+  const ServerCore& core() const { return *core_; }
+
+ private:
+  net::Task<void> accept(Acceptor& acceptor) {
+    asio::steady_timer pause(executor_);
+    while (acceptor.is_open()) {
+      auto [error, socket] = co_await acceptor.async_accept(net::use_tuple);
+      if (!error) {
+        net::tune_connection(socket.native_handle());
+        adopt(std::move(socket));
+      } else if (acceptor.is_open() && error != asio::error::connection_aborted) {
+        log::warning(cat("the rendezvous server cannot take a connection: ", error.message()));
+        pause.expires_after(kPause);
+        co_await pause.async_wait(net::use_tuple);
+      }
+    }
+  }
+
+  asio::any_io_executor executor_;
+  std::shared_ptr<ServerCore> core_;
+  std::list<Acceptor> acceptors_;
+  std::vector<std::string> paths_;
+  uint16_t port_ = 0;
+};
+
+Server::Server(asio::any_io_executor executor, ServerOptions options)
+    : impl_(std::make_shared<Impl>(std::move(executor), std::move(options))) {}
+
+Server::~Server() { close(); }
+
+Result<net::Endpoint> Server::listen(const net::Endpoint& endpoint) {
+  return impl_->listen(endpoint);
+}
+uint16_t Server::port() const { return impl_->port(); }
+void Server::adopt(net::StreamSocket socket) { impl_->adopt(std::move(socket)); }
+void Server::close() { impl_->close(); }
+size_t Server::session_count() const { return impl_->core().sessions.size(); }
+size_t Server::waiter_count() const { return impl_->core().service.state().waiter_count(); }
+
+}  // namespace hvd::rendezvous

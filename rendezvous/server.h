@@ -1,0 +1,49 @@
+// The rendezvous server: a keyed store and the membership of one job behind signed HTTP
+// (PROTOCOL.md). Lives on one loop, without locks: every call must come from its thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "base/secret.h"
+#include "net/asio.h"
+#include "net/endpoint.h"
+#include "rendezvous/server_limits.h"
+
+namespace hvd::rendezvous {
+
+struct ServerOptions {
+  Secret secret;
+  int size = 0;  // workers that ask for a place; 0 hands out none
+  ServerLimits limits = {};
+};
+
+class Server {
+ public:
+  Server(net::asio::any_io_executor executor, ServerOptions options);
+  // Closes.
+  ~Server();
+  Server(const Server&) = delete;
+
+  // Resolves, binds and listens; may be called several times. Gives the address it listens on,
+  // with the port that the kernel chose for port 0.
+  Result<net::Endpoint> listen(const net::Endpoint& endpoint);
+  // Of the last TCP endpoint; 0 without one.
+  uint16_t port() const;
+  // Serves one connection that was made elsewhere. The socket must be of this loop.
+  void adopt(net::StreamSocket socket);
+  // Stops listening and ends all sessions; who waits is told so. Needs the loop to run on for a
+  // moment.
+  void close();
+
+  size_t session_count() const;
+  // Requests that wait for a key or at a fence.
+  size_t waiter_count() const;
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,20 @@
+// What a rendezvous server grants its clients.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include "net/http.h"
+
+namespace hvd::rendezvous {
+
+struct ServerLimits {
+  net::HttpLimits http = {};
+  size_t sessions = 100'000;
+  // Of a connection that has not proven that it knows the secret.
+  std::chrono::milliseconds handshake{10'000};
+  // From a request's first byte to its last, and for a reply to be taken.
+  std::chrono::milliseconds transfer{60'000};
+};
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,186 @@
+#include "rendezvous/service.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "rendezvous/http_status.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+constexpr size_t kMaxClientBytes = 64;
+constexpr size_t kMaxHostBytes = 255;
+
+Reply not_allowed(const Request& request, std::string_view allowed) {
+  return {405, cat(printable(request.method, 20), " is not done here, only ", allowed), nullptr};
+}
+
+// How long the client waits; without the parameter, not at all.
+Result<Deadline> deadline_of(const Target& target) {
+  HVD_ASSIGN_OR_RETURN(const auto wait, target.number("wait", 0, kLongestWait));
+  return Deadline::after(std::chrono::milliseconds(wait.value_or(0)));
+}
+
+enum class Naming { kOptional, kRequired };
+
+Result<CallId> call_of(const Target& target, Naming naming) {
+  const auto client = target.text("client");
+  HVD_ASSIGN_OR_RETURN(const auto sequence, target.number("sequence", 1, INT64_MAX));
+  if (!client && !sequence && naming == Naming::kOptional) return CallId{};
+  if (!client || !sequence || client->empty() || client->size() > kMaxClientBytes) {
+    return invalid_argument(cat("the call needs client=<1 to ", kMaxClientBytes,
+                                " bytes>&sequence=<number>, so that a repetition counts once"));
+  }
+  return CallId{std::string(*client), static_cast<uint64_t>(*sequence)};
+}
+
+Reply to_reply(const Status& status) { return status.ok() ? Reply{} : Reply::failure(status); }
+
+Reply to_reply(const Result<Place>& place) {
+  if (!place.ok()) return Reply::failure(place.status());
+  const nlohmann::json json = {
+      {"rank", place->rank},             {"size", place->size},
+      {"local_rank", place->local_rank}, {"local_size", place->local_size},
+      {"cross_rank", place->cross_rank}, {"cross_size", place->cross_size},
+      {"generation", place->generation}};
+  return {200, json.dump(), nullptr};
+}
+
+Result<std::string> host_of(const Bytes& body) {
+  const auto json = nlohmann::json::parse(as_text(body), nullptr, false);
+  const Status malformed = invalid_argument(
+      cat(R"(the body is not {"host":"<key of the host>"} with 1 to )", kMaxHostBytes, " bytes"));
+  if (!json.is_object()) return malformed;
+  const auto host = json.find("host");
+  if (host == json.end() || !host->is_string()) return malformed;
+  auto text = host->get<std::string>();
+  if (text.empty() || text.size() > kMaxHostBytes) return malformed;
+  return text;
+}
+
+}  // namespace
+
+Digest Reply::digest() const {
+  if (value && value->digest) return *value->digest;
+  return sha256(body());
+}
+
+Reply Reply::failure(const Status& status) {
+  return {to_http(status.code()), status.message(), nullptr};
+}
+
+Service::Outcome Service::start(Request request, Done done) {
+  auto target = parse_target(request.target);
+  if (!target.ok()) return Reply::failure(target.status());
+  Bytes body = std::move(request.body);
+  if (target->resource == "keys") {
+    return keys(request, std::move(*target), std::move(body), std::move(done));
+  }
+  if (target->resource == "add") return add(request, *target);
+  if (target->resource == "fence") return fence(request, *target, std::move(done));
+  if (target->resource == "join") return join(request, *target, body, std::move(done));
+  return Reply::failure(not_found(cat("/v1/", printable(target->resource, 40),
+                                      " is nothing here: there are hello, keys, add, fence and "
+                                      "join")));
+}
+
+Service::Outcome Service::keys(const Request& request, Target target, Bytes body, Done done) {
+  if (const Status status = check_key(target.name); !status.ok()) return Reply::failure(status);
+  if (request.method == "GET") {
+    const auto deadline = deadline_of(target);
+    if (!deadline.ok()) return Reply::failure(deadline.status());
+    if (ValuePtr value = state_.get(target.name)) return Reply{200, {}, std::move(value)};
+    if (target.text("wait")) return wait(target.name, *deadline, std::move(done));
+    return Reply::failure(not_found(cat("there is no key '", printable(target.name), "'")));
+  }
+  const auto call = call_of(target, Naming::kOptional);
+  if (!call.ok()) return Reply::failure(call.status());
+  if (request.method == "PUT") {
+    auto value = std::make_shared<Value>(Value{std::move(body), request.digest});
+    return to_reply(state_.set(target.name, std::move(value), *call));
+  }
+  if (request.method == "DELETE") return to_reply(state_.remove(target.name, *call));
+  return not_allowed(request, "GET, PUT and DELETE");
+}
+
+Service::Outcome Service::wait(const std::string& key, Deadline deadline, Done done) {
+  Pending pending;
+  pending.deadline = deadline;
+  const State::Ticket ticket = state_.wait(key, [done = std::move(done)](ValuePtr value) {
+    done({200, {}, std::move(value)});
+  });
+  pending.withdraw = [this, ticket] { state_.withdraw(ticket); };
+  pending.expired = [key] {
+    return Reply::failure(deadline_exceeded(cat("the key '", printable(key),
+                                                "' was not set in time")));
+  };
+  return pending;
+}
+
+Service::Outcome Service::add(const Request& request, const Target& target) {
+  if (request.method != "POST") return not_allowed(request, "POST");
+  const auto call = call_of(target, Naming::kRequired);
+  if (!call.ok()) return Reply::failure(call.status());
+  const auto amount = target.number("amount", INT64_MIN, INT64_MAX);
+  if (!amount.ok()) return Reply::failure(amount.status());
+  if (!*amount) return Reply::failure(invalid_argument("the call needs amount=<number>"));
+  const auto sum = state_.add(target.name, **amount, *call);
+  if (!sum.ok()) return Reply::failure(sum.status());
+  return Reply{200, std::to_string(*sum), nullptr};
+}
+
+Service::Outcome Service::fence(const Request& request, const Target& target, Done done) {
+  if (request.method != "POST") return not_allowed(request, "POST");
+  const auto call = call_of(target, Naming::kRequired);
+  if (!call.ok()) return Reply::failure(call.status());
+  const auto deadline = deadline_of(target);
+  if (!deadline.ok()) return Reply::failure(deadline.status());
+  const auto count = target.number("count", 1, INT32_MAX);
+  if (!count.ok()) return Reply::failure(count.status());
+  if (!*count) return Reply::failure(invalid_argument("the call needs count=<number>"));
+  const auto rank = target.number("rank", 0, INT32_MAX);
+  if (!rank.ok()) return Reply::failure(rank.status());
+  const auto ticket = state_.arrive(
+      target.name, static_cast<int>(**count), {*call, static_cast<int>(rank->value_or(-1))},
+      [done = std::move(done)](const Status& status) { done(to_reply(status)); });
+  if (!ticket.ok()) return Reply::failure(ticket.status());
+  if (!*ticket) return Reply{};
+  Pending pending;
+  pending.deadline = *deadline;
+  pending.withdraw = [this, ticket = **ticket] { state_.withdraw(ticket); };
+  pending.expired = [this, name = target.name] {
+    return Reply::failure(deadline_exceeded(state_.describe_fence(name)));
+  };
+  return pending;
+}
+
+Service::Outcome Service::join(const Request& request, const Target& target, const Bytes& body,
+                               Done done) {
+  if (request.method != "POST") return not_allowed(request, "POST");
+  const auto client = target.text("client");
+  if (!client || client->empty() || client->size() > kMaxClientBytes) {
+    return Reply::failure(invalid_argument(cat("the call needs client=<1 to ", kMaxClientBytes,
+                                               " bytes>, so that a repetition counts once")));
+  }
+  const auto deadline = deadline_of(target);
+  if (!deadline.ok()) return Reply::failure(deadline.status());
+  const auto host = host_of(body);
+  if (!host.ok()) return Reply::failure(host.status());
+  uint64_t ticket = 0;
+  const auto place = membership_.join(
+      *client, *host, [done = std::move(done)](const Result<Place>& p) { done(to_reply(p)); },
+      ticket);
+  if (!place.ok()) return Reply::failure(place.status());
+  if (*place) return to_reply(Result<Place>(**place));
+  Pending pending;
+  pending.deadline = *deadline;
+  pending.withdraw = [this, worker = std::string(*client), ticket] {
+    membership_.withdraw(worker, ticket);
+  };
+  pending.expired = [this] {
+    return Reply::failure(deadline_exceeded(membership_.describe()));
+  };
+  return pending;
+}
+
+}  // namespace hvd::rendezvous

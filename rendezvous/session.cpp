@@ -1,0 +1,291 @@
+#include "rendezvous/session.h"
+
+#include <array>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+namespace asio = net::asio;
+
+constexpr size_t kChunk = 4096;
+// Of a body: so that it takes few reads.
+constexpr size_t kLargeChunk = 64 * 1024;
+constexpr std::chrono::milliseconds kDrain{2000};
+
+Status closing() {
+  return aborted("the rendezvous server is closing: the job has ended");
+}
+
+}  // namespace
+
+Session::Session(std::shared_ptr<ServerCore> core, net::StreamSocket socket)
+    : core_(std::move(core)),
+      socket_(std::move(socket)),
+      limit_(socket_.get_executor()),
+      wake_(socket_.get_executor()),
+      parser_(net::make_request_parser(core_->limits.http)) {
+  core_->sessions.insert(this);
+}
+
+Session::~Session() { core_->sessions.erase(this); }
+
+void Session::start() {
+  net::error_code ignored;
+  socket_.non_blocking(true, ignored);
+  asio::co_spawn(
+      socket_.get_executor(), [self = shared_from_this()] { return self->run(); },
+      [self = shared_from_this()](const std::exception_ptr& thrown) {
+        // Out of memory is the only thing that throws here: one connection less.
+        if (thrown) log::error("a rendezvous connection ended for lack of memory");
+        self->close();
+      });
+}
+
+void Session::shut() {
+  if (is_waiting_) {
+    if (!reply_) reply_ = Reply::failure(closing());
+    wake_.cancel();
+  } else {
+    close();
+  }
+}
+
+void Session::close() {
+  disarm();
+  net::error_code ignored;
+  socket_.close(ignored);
+}
+
+void Session::arm(std::chrono::milliseconds limit) {
+  is_armed_ = true;
+  limit_.expires_after(limit);
+  limit_.async_wait([weak = weak_from_this(), epoch = ++limit_epoch_](const net::error_code& error) {
+    const auto self = weak.lock();
+    if (!error && self && self->limit_epoch_ == epoch) self->close();
+  });
+}
+
+void Session::disarm() {
+  if (!std::exchange(is_armed_, false)) return;
+  ++limit_epoch_;
+  limit_.cancel();
+}
+
+net::Task<void> Session::run() {
+  arm(core_->limits.handshake);
+  for (;;) {
+    const Read read = co_await read_request();
+    if (read == Read::kEnd) co_return;
+    if (read == Read::kRefused) break;
+    Reply reply = co_await answer();
+    if (is_lost_) co_return;
+    const bool keep = parser_->keep_alive() && !core_->is_closing;
+    const bool written = co_await write(std::move(reply), keep);
+    if (!written || !keep) co_return;
+  }
+  co_await drain();
+}
+
+net::Task<Session::Read> Session::read_request() {
+  parser_->reset();
+  is_admitted_ = false;
+  for (;;) {
+    const auto consumed = parser_->feed(ByteView(input_).subspan(begin_, end_ - begin_));
+    if (!consumed.ok()) {
+      co_return co_await refuse({parser_->fault(), consumed.status().message(), nullptr});
+    }
+    begin_ += *consumed;
+    if (parser_->head_done() && !is_admitted_) {
+      std::optional<Reply> refusal = admit();
+      if (refusal) co_return co_await refuse(std::move(*refusal));
+      is_admitted_ = true;
+      continue;
+    }
+    if (parser_->done()) co_return Read::kRequest;
+    // A client that has proven itself may be idle for days; the time of a request runs from its
+    // first byte, and most come whole, so that no timer is touched.
+    if (is_proven_) {
+      const bool is_idle = begin_ == end_ && !parser_->head_done();
+      if (is_idle) disarm();
+      else if (!is_armed_) arm(core_->limits.transfer);
+    }
+    const bool filled = co_await fill();
+    if (!filled) co_return Read::kEnd;
+  }
+}
+
+// Answers a request whose body was not read: the connection is of no use any more.
+net::Task<Session::Read> Session::refuse(Reply reply) {
+  is_signed_ = false;
+  co_await write(std::move(reply), false);
+  co_return Read::kRefused;
+}
+
+// More bytes into the input; false when the connection has ended.
+net::Task<bool> Session::fill() {
+  if (begin_ == end_) begin_ = end_ = 0;
+  const size_t chunk = parser_->head_done() ? kLargeChunk : kChunk;
+  if (input_.size() - end_ < chunk && begin_ > 0) {
+    std::copy(input_.begin() + static_cast<std::ptrdiff_t>(begin_),
+              input_.begin() + static_cast<std::ptrdiff_t>(end_), input_.begin());
+    end_ -= std::exchange(begin_, 0);
+  }
+  if (input_.size() - end_ < chunk) input_.resize(end_ + chunk);
+  const auto buffer = asio::buffer(input_.data() + end_, input_.size() - end_);
+  const auto [error, size] = co_await socket_.async_read_some(buffer, net::use_tuple);
+  end_ += size;
+  co_return !error && size > 0;
+}
+
+// Nothing when the head is fine; else why the request is refused.
+std::optional<Reply> Session::admit() {
+  if (!parser_->field("Transfer-Encoding").empty()) {
+    return Reply{411, "a body needs Content-Length here, not Transfer-Encoding", nullptr};
+  }
+  if (parser_->target() == "/v1/hello") {
+    const std::string_view length = parser_->field("Content-Length");
+    if (length.empty() || length == "0") return {};
+    return Reply{400, "hello has no body", nullptr};
+  }
+  const std::string_view text = parser_->field("Authorization");
+  if (text.empty() || !key_) {
+    return Reply{401, "the request is not signed: say GET /v1/hello first, then sign each request "
+                      "with the job's secret", nullptr};
+  }
+  const auto proof = parse_proof(text);
+  if (!proof.ok()) return Reply{401, proof.status().message(), nullptr};
+  const Digest wanted = key_->sign_request(proof->count, parser_->method(), parser_->target(),
+                                           proof->body);
+  if (!equal_in_constant_time(wanted, proof->signature)) {
+    return Reply{403, "the request is signed with another secret than this job's", nullptr};
+  }
+  if (proof->count != count_ + 1) {
+    return Reply{403, cat("the request counts ", proof->count, " where ", count_ + 1,
+                          " is next: a replay is refused"), nullptr};
+  }
+  count_ = proof->count;
+  body_digest_ = proof->body;
+  if (!is_proven_) disarm();
+  is_proven_ = true;
+  return {};
+}
+
+Reply Session::hello() {
+  const std::string_view nonce = parser_->field("Hvd-Nonce");
+  if (parser_->method() != "GET" || !is_nonce(nonce)) {
+    return {400, "hello is GET with an Hvd-Nonce header of 32 hexadecimal digits in lower case",
+            nullptr};
+  }
+  if (key_) return {400, "hello was said on this connection before", nullptr};
+  server_nonce_ = make_nonce();
+  key_.emplace(core_->secret, nonce, server_nonce_);
+  return {};
+}
+
+net::Task<Reply> Session::answer() {
+  is_signed_ = parser_->target() != "/v1/hello";
+  if (!is_signed_) co_return hello();
+  Request request{std::string(parser_->method()), std::string(parser_->target()),
+                  parser_->take_body(), body_digest_};
+  const Digest digest = request.body.empty() ? digest_of_nothing() : sha256(request.body);
+  if (!equal_in_constant_time(digest, body_digest_)) {
+    co_return Reply{403, "the body is not the one that was signed", nullptr};
+  }
+  reply_.reset();
+  auto outcome = core_->service.start(std::move(request), [this](Reply reply) {
+    reply_ = std::move(reply);
+    wake_.cancel();
+  });
+  if (auto* reply = std::get_if<Reply>(&outcome)) co_return std::move(*reply);
+  co_return co_await settle(std::move(std::get<Pending>(outcome)));
+}
+
+net::Task<Reply> Session::settle(Pending pending) {
+  disarm();
+  is_waiting_ = true;
+  wake_.expires_at(pending.deadline.time());
+  watch_peer();
+  co_await wake_.async_wait(net::use_tuple);
+  is_waiting_ = false;
+  ++watch_epoch_;
+  net::error_code ignored;
+  socket_.cancel(ignored);
+  if (reply_) {
+    // Of the server's closing rather than of what was waited for, it may still be in a queue.
+    pending.withdraw();
+    co_return std::move(*reply_);
+  }
+  Reply expired = pending.expired();
+  pending.withdraw();
+  co_return expired;
+}
+
+// Notices that the peer of a waiting request has gone, so that nothing is kept for it.
+void Session::watch_peer() {
+  if (end_ - begin_ > core_->limits.http.head_bytes) return;
+  socket_.async_wait(
+      net::StreamSocket::wait_read,
+      [weak = weak_from_this(), epoch = ++watch_epoch_](const net::error_code& error) {
+        const auto self = weak.lock();
+        if (error || !self || self->watch_epoch_ != epoch) return;
+        self->input_.resize(std::max(self->input_.size(), self->end_ + kChunk));
+        net::error_code failed;
+        const size_t size = self->socket_.read_some(
+            asio::buffer(self->input_.data() + self->end_, kChunk), failed);
+        self->end_ += size;
+        if (failed && failed != asio::error::would_block && failed != asio::error::try_again) {
+          self->is_lost_ = true;
+          self->wake_.cancel();
+        } else {
+          self->watch_peer();
+        }
+      });
+}
+
+net::Task<bool> Session::write(Reply reply, bool keep) {
+  const ByteView body = reply.body();
+  std::string signature;
+  if (is_signed_) {
+    signature = to_hex(key_->sign_response(count_, reply.status, reply.digest()));
+  }
+  const std::string head = net::response_head(
+      reply.status,
+      {{"Hvd-Nonce", std::exchange(server_nonce_, {})},
+       {"Hvd-Signature", signature},
+       {"Connection", keep ? "" : "close"}},
+      body.size());
+  std::array<asio::const_buffer, 2> parts{asio::buffer(head),
+                                          asio::buffer(body.data(), body.size())};
+  net::error_code error;
+  size_t sent = socket_.write_some(parts, error);
+  if (sent == head.size() + body.size()) co_return true;
+  if (error && error != asio::error::would_block && error != asio::error::try_again) {
+    co_return false;
+  }
+  // The peer's window is full: from here on it has limited time.
+  arm(core_->limits.transfer);
+  const size_t of_head = std::min(sent, head.size());
+  parts = {asio::buffer(head) + of_head, asio::buffer(body.data(), body.size()) + (sent - of_head)};
+  const auto [failed, rest] = co_await asio::async_write(socket_, parts, net::use_tuple);
+  if (is_proven_) disarm();
+  co_return !failed;
+}
+
+// Takes what a refused client still sends: closing at once would reset the connection, and the
+// client would lose the sentence that says why.
+net::Task<void> Session::drain() {
+  net::error_code ignored;
+  socket_.shutdown(net::StreamSocket::shutdown_send, ignored);
+  arm(kDrain);
+  for (;;) {
+    begin_ = end_ = 0;
+    const bool filled = co_await fill();
+    if (!filled) co_return;
+  }
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,89 @@
+// One connection of a server: reads requests, proves them, answers them in order. Lives on the
+// server's loop and keeps itself alive until its connection is closed.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "base/secret.h"
+#include "net/asio.h"
+#include "net/http.h"
+#include "rendezvous/server_limits.h"
+#include "rendezvous/service.h"
+#include "rendezvous/signature.h"
+
+namespace hvd::rendezvous {
+
+class Session;
+
+// What the sessions of one server share.
+struct ServerCore {
+  ServerCore(Secret key, int size, ServerLimits bounds)
+      : secret(std::move(key)), limits(bounds), service(size) {}
+
+  const Secret secret;
+  const ServerLimits limits;
+  Service service;
+  std::unordered_set<Session*> sessions;
+  bool is_closing = false;
+};
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(std::shared_ptr<ServerCore> core, net::StreamSocket socket);
+  ~Session();
+  Session(const Session&) = delete;
+
+  void start();
+  // Who waits is told that the server is closing; everything else ends at once.
+  void shut();
+
+ private:
+  enum class Read { kRequest, kEnd, kRefused };
+
+  net::Task<void> run();
+  net::Task<Read> read_request();
+  net::Task<bool> fill();
+  net::Task<Reply> answer();
+  net::Task<Reply> settle(Pending pending);
+  net::Task<bool> write(Reply reply, bool keep);
+  net::Task<Read> refuse(Reply reply);
+  net::Task<void> drain();
+
+  std::optional<Reply> admit();
+  Reply hello();
+  void arm(std::chrono::milliseconds limit);
+  void disarm();
+  void watch_peer();
+  void close();
+
+  std::shared_ptr<ServerCore> core_;
+  net::StreamSocket socket_;
+  net::asio::steady_timer limit_;  // closes the connection when it fires
+  net::asio::steady_timer wake_;   // ends the wait of settle
+  std::unique_ptr<net::HttpRequestParser> parser_;
+  std::vector<std::byte> input_;   // received, not yet parsed: [begin_, end_)
+  size_t begin_ = 0;
+  size_t end_ = 0;
+
+  std::optional<SessionKey> key_;  // after hello
+  std::string server_nonce_;       // of an answered hello, until it is sent
+  bool is_proven_ = false;
+  bool is_admitted_ = false;       // the request being read
+  uint64_t count_ = 0;             // of the last proven request
+  Digest body_digest_{};           // that the request being read has promised
+  bool is_signed_ = false;         // the reply being made
+
+  std::optional<Reply> reply_;     // of a request that waited
+  bool is_waiting_ = false;
+  bool is_lost_ = false;
+  bool is_armed_ = false;          // limit_
+  uint64_t limit_epoch_ = 0;       // a late timer must not close what was armed anew
+  uint64_t watch_epoch_ = 0;
+};
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,100 @@
+#include "rendezvous/signature.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+constexpr std::string_view kScheme = "HVD1 ";
+constexpr size_t kNonceBytes = 16;
+constexpr size_t kMaxCountDigits = 18;
+
+Secret derive(const Secret& secret, std::string_view client_nonce, std::string_view server_nonce) {
+  const Digest key = secret.sign(
+      as_bytes(cat("horovod-rendezvous-1\n", client_nonce, "\n", server_nonce, "\n")));
+  auto derived = Secret::from_bytes(key);
+  HVD_CHECK(derived.ok());
+  return *derived;
+}
+
+bool is_lower_hex(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+  });
+}
+
+}  // namespace
+
+std::string make_nonce() {
+  std::array<std::byte, kNonceBytes> bytes;
+  fill_random(bytes);
+  return to_hex(bytes);
+}
+
+bool is_nonce(std::string_view text) {
+  return text.size() == 2 * kNonceBytes && is_lower_hex(text);
+}
+
+SessionKey::SessionKey(const Secret& secret, std::string_view client_nonce,
+                       std::string_view server_nonce)
+    : key_(derive(secret, client_nonce, server_nonce)) {}
+
+Digest SessionKey::sign_request(uint64_t count, std::string_view method, std::string_view target,
+                                const Digest& body) const {
+  std::string text = "request\n";
+  text.append(std::to_string(count)).append("\n").append(method).append("\n");
+  text.append(target).append("\n").append(to_hex(body));
+  return key_.sign(as_bytes(text));
+}
+
+Digest SessionKey::sign_response(uint64_t count, int status, const Digest& body) const {
+  std::string text = "response\n";
+  text.append(std::to_string(count)).append("\n").append(std::to_string(status)).append("\n");
+  text.append(to_hex(body));
+  return key_.sign(as_bytes(text));
+}
+
+std::string to_string(const Proof& proof) {
+  std::string text(kScheme);
+  text.append(std::to_string(proof.count)).append(" ").append(to_hex(proof.body)).append(" ");
+  return text + to_hex(proof.signature);
+}
+
+Result<Proof> parse_proof(std::string_view text) {
+  const Status malformed = invalid_argument(
+      "the Authorization header is not 'HVD1 <count> <SHA-256 of the body> <signature>'");
+  if (!text.starts_with(kScheme)) return malformed;
+  text.remove_prefix(kScheme.size());
+  const size_t space = text.find(' ');
+  if (space == std::string_view::npos || space == 0 || space > kMaxCountDigits) return malformed;
+  const auto count = parse_int(text.substr(0, space));
+  if (!count || *count < 1) return malformed;
+  text.remove_prefix(space + 1);
+  constexpr size_t kDigits = 2 * sizeof(Digest);
+  if (text.size() != 2 * kDigits + 1 || text[kDigits] != ' ') return malformed;
+  const auto body = parse_digest(text.substr(0, kDigits));
+  const auto signature = parse_digest(text.substr(kDigits + 1));
+  if (!body.ok() || !signature.ok()) return malformed;
+  return Proof{static_cast<uint64_t>(*count), *body, *signature};
+}
+
+Result<Digest> parse_digest(std::string_view text) {
+  Digest digest;
+  if (text.size() != 2 * digest.size() || !is_lower_hex(text)) {
+    return invalid_argument("a digest is 64 hexadecimal digits in lower case");
+  }
+  HVD_ASSIGN_OR_RETURN(const Bytes bytes, from_hex(text));
+  std::copy(bytes.begin(), bytes.end(), digest.begin());
+  return digest;
+}
+
+const Digest& digest_of_nothing() {
+  static const Digest kDigest = sha256({});
+  return kDigest;
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,105 @@
+// What a store holds: values, those who wait for them, fences, and what was last answered to each
+// client. Pure: no I/O, no clock, no lock; its owner calls it from one thread at a time.
+// Callbacks run inside the call that causes them and must not call back in.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/secret.h"
+
+namespace hvd::rendezvous {
+
+struct Value {
+  Bytes bytes;
+  std::optional<Digest> digest;  // SHA-256 of the bytes, when somebody has computed it already
+};
+using ValuePtr = std::shared_ptr<const Value>;
+
+// Names one call of one client, so that a repetition is recognised. A client makes one such call
+// at a time, and counts up. Without a client nothing is remembered.
+struct CallId {
+  std::string client;
+  uint64_t sequence = 0;
+};
+
+struct FenceParty {
+  CallId call;
+  int rank = -1;  // when known: for the sentence that says who is missing
+};
+
+class State {
+ public:
+  using OnValue = std::function<void(ValuePtr)>;
+  using OnFence = std::function<void(Status)>;
+  // A place in a queue. Withdrawing one that was served already does nothing.
+  struct Ticket {
+    std::string name;
+    uint64_t id = 0;
+    bool of_fence = false;
+  };
+
+  Status set(std::string_view key, ValuePtr value, const CallId& call = {});
+  // Null when there is none.
+  ValuePtr get(std::string_view key) const;
+  Result<int64_t> add(std::string_view key, int64_t amount, const CallId& call = {});
+  Status remove(std::string_view key, const CallId& call = {});
+  // Calls on_value once, when the key is set next; the caller has looked with get.
+  Ticket wait(std::string_view key, OnValue on_value);
+  // Nothing when the fence is complete with this party; else on_fence is called once, later.
+  Result<std::optional<Ticket>> arrive(std::string_view name, int count, FenceParty party,
+                                       OnFence on_fence);
+  void withdraw(const Ticket& ticket);
+  // "fence 'x' waits for 2 of 8: ranks 3 and 7".
+  std::string describe_fence(std::string_view name) const;
+
+  size_t key_count() const { return entries_.size(); }
+  size_t waiter_count() const { return waiter_count_; }
+
+ private:
+  struct Entry {
+    ValuePtr value;
+    std::map<uint64_t, OnValue> waiters;
+  };
+  struct Arrival {
+    FenceParty party;
+    OnFence on_fence;
+  };
+  struct Fence {
+    int count = 0;
+    std::map<uint64_t, Arrival> arrivals;
+    std::unordered_map<std::string, uint64_t> of_client;  // arrivals that name one
+  };
+  // The last call of a client, and what it was answered.
+  struct Outcome {
+    uint64_t sequence = 0;
+    Status status;
+    int64_t number = 0;
+  };
+
+  std::optional<Outcome> recall(const CallId& call) const;
+  void remember(const CallId& call, Status status, int64_t number = 0);
+  void put(std::string_view key, ValuePtr value);
+  void complete(Fence fence);
+  void drop_earlier(std::string_view name, Fence& fence, const CallId& call);
+
+  std::map<std::string, Entry, std::less<>> entries_;
+  std::map<std::string, Fence, std::less<>> fences_;
+  std::unordered_map<std::string, Outcome> outcomes_;
+  std::deque<std::string> clients_;  // of outcomes_, the oldest first
+  uint64_t next_ticket_ = 1;
+  size_t waiter_count_ = 0;
+};
+
+Status check_key(std::string_view key);
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,136 @@
+#include "net/socket_address.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "base/text.h"
+
+namespace hvd::net {
+namespace {
+
+constexpr size_t kPathOffset = offsetof(sockaddr_un, sun_path);
+
+SocketAddress unix_address(const std::string& path) {
+  SocketAddress address;
+  auto* raw = reinterpret_cast<sockaddr_un*>(&address.storage);
+  raw->sun_family = AF_UNIX;
+  const size_t size = std::min(path.size(), sizeof raw->sun_path - 1);
+  std::memcpy(raw->sun_path, path.data(), size);
+  const bool abstract = path.starts_with('@');
+  if (abstract) raw->sun_path[0] = '\0';
+  // An abstract name ends where the address does; a path ends with its NUL.
+  address.size = static_cast<socklen_t>(kPathOffset + size + (abstract ? 0 : 1));
+  return address;
+}
+
+// Only a socket file on which nobody listens any more.
+bool remove_dead_listener(const SocketAddress& address) {
+  const auto* raw = reinterpret_cast<const sockaddr_un*>(&address.storage);
+  struct stat info {};
+  if (raw->sun_path[0] == '\0' || ::lstat(raw->sun_path, &info) != 0 || !S_ISSOCK(info.st_mode)) {
+    return false;
+  }
+  const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (::connect(probe.get(), address.get(), address.size) == 0 || errno != ECONNREFUSED) {
+    return false;
+  }
+  return ::unlink(raw->sun_path) == 0;
+}
+
+void set_option(int fd, int level, int name, int value) {
+  // Best effort: a connection without the option works, only worse.
+  [[maybe_unused]] const int set = ::setsockopt(fd, level, name, &value, sizeof value);
+}
+
+}  // namespace
+
+std::optional<SocketAddress> numeric_address(const Endpoint& endpoint) {
+  if (endpoint.family == Endpoint::Family::kUnix) return unix_address(endpoint.path);
+  SocketAddress address;
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
+  if (::inet_pton(AF_INET, endpoint.host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(endpoint.port);
+    address.size = sizeof *v4;
+    return address;
+  }
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
+  if (::inet_pton(AF_INET6, endpoint.host.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(endpoint.port);
+    address.size = sizeof *v6;
+    return address;
+  }
+  return {};
+}
+
+Endpoint to_endpoint(const SocketAddress& address) {
+  Endpoint endpoint;
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.family() == AF_UNIX) {
+    endpoint.family = Endpoint::Family::kUnix;
+    const auto* raw = reinterpret_cast<const sockaddr_un*>(&address.storage);
+    if (address.size > kPathOffset) {
+      endpoint.path.assign(raw->sun_path, address.size - kPathOffset);
+      if (endpoint.path.front() == '\0') {
+        endpoint.path.front() = '@';
+      } else {
+        endpoint.path.resize(std::strlen(endpoint.path.c_str()));
+      }
+    }
+  } else if (address.family() == AF_INET) {
+    const auto* raw = reinterpret_cast<const sockaddr_in*>(&address.storage);
+    endpoint.host = ::inet_ntop(AF_INET, &raw->sin_addr, text, sizeof text);
+    endpoint.port = ntohs(raw->sin_port);
+  } else if (address.family() == AF_INET6) {
+    const auto* raw = reinterpret_cast<const sockaddr_in6*>(&address.storage);
+    endpoint.host = ::inet_ntop(AF_INET6, &raw->sin6_addr, text, sizeof text);
+    endpoint.port = ntohs(raw->sin6_port);
+  }
+  return endpoint;
+}
+
+Result<UniqueFd> listen_on(const SocketAddress& address, int backlog) {
+  const auto failed = [&](int error) {
+    return system_error(cat("cannot listen on ", to_string(to_endpoint(address))), error);
+  };
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return failed(errno);
+  if (address.family() != AF_UNIX) set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  int bound = ::bind(fd.get(), address.get(), address.size);
+  if (bound != 0 && errno == EADDRINUSE && address.family() == AF_UNIX &&
+      remove_dead_listener(address)) {
+    bound = ::bind(fd.get(), address.get(), address.size);
+  }
+  if (bound != 0 || ::listen(fd.get(), backlog) != 0) return failed(errno);
+  return fd;
+}
+
+Result<SocketAddress> local_address(int fd) {
+  SocketAddress address;
+  address.size = sizeof address.storage;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.size) != 0) {
+    return system_error("cannot read a socket's own address", errno);
+  }
+  return address;
+}
+
+void tune_connection(int fd) {
+  const auto address = local_address(fd);
+  if (!address.ok() || (address->family() != AF_INET && address->family() != AF_INET6)) return;
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 30);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+}  // namespace hvd::net

@@ -1,0 +1,72 @@
+// A rendezvous server on a thread of its own.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/text.h"
+#include "rendezvous/http_store.h"
+#include "rendezvous/server.h"
+
+namespace hvd::rendezvous {
+
+inline Secret test_secret() { return *Secret::from_hex("00112233445566778899aabbccddeeff"); }
+
+class RunningServer {
+ public:
+  explicit RunningServer(const std::string& address = "tcp:127.0.0.1:0", int size = 0,
+                         ServerLimits limits = {}) {
+    server_.emplace(loop_.get_executor(), ServerOptions{test_secret(), size, limits});
+    const auto bound = server_->listen(*net::parse_endpoint(address));
+    REQUIRE_MESSAGE(bound.ok(), bound.status().message());
+    endpoint_ = *bound;
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+  // Runs on the loop; returns what it returns.
+  template <typename F>
+  auto run(F function) {
+    std::packaged_task<decltype(function(*server_))()> task([&] { return function(*server_); });
+    auto result = task.get_future();
+    net::asio::post(loop_, [&] { task(); });
+    return result.get();
+  }
+  ~RunningServer() {
+    run([](Server& server) { server.close(); });
+    work_.reset();
+    thread_.join();
+    server_.reset();
+  }
+
+  // Waits until the server has so many.
+  void await_waiters(size_t count) {
+    await([&] { return run([](Server& server) { return server.waiter_count(); }) == count; });
+  }
+  void await_sessions(size_t count) {
+    await([&] { return run([](Server& server) { return server.session_count(); }) == count; });
+  }
+  const net::Endpoint& endpoint() const { return endpoint_; }
+  net::asio::io_context& loop() { return loop_; }
+
+ private:
+  template <typename F>
+  void await(F is_so) {
+    const Deadline deadline = Deadline::after_seconds(10);
+    while (!is_so()) {
+      REQUIRE_FALSE(deadline.passed());
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+
+  net::asio::io_context loop_{1};
+  net::asio::executor_work_guard<net::asio::io_context::executor_type> work_{
+      loop_.get_executor()};
+  std::optional<Server> server_;
+  net::Endpoint endpoint_;
+  std::thread thread_;
+};
+
+}  // namespace hvd::rendezvous
