@@ -113,7 +113,7 @@ HostJob AgentFixture::shell_job(const std::string& script, int ranks) const {
   job.host = 7;
   job.host_name = "here";
   job.command = {"/bin/sh", "-c", script};
-  job.working_directory = std::string("/");
+  job.working_directory = "/";
   job.environment = {{"HVD_TEST_MARK", mark_}};
   for (int rank = 0; rank < ranks; ++rank) {
     job.ranks.push_back({rank, {{"HOROVOD_RANK", cat(rank)}}});

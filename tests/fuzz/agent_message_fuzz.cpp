@@ -1,0 +1,20 @@
+// A control message that can be read is written again as something that reads the same.
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "launcher/agent/protocol.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto message =
+      hvd::launcher::decode({reinterpret_cast<const std::byte*>(data), size});
+  if (!message.ok()) {
+    HVD_CHECK(!message.error().message().empty());
+    return 0;
+  }
+  const hvd::Bytes bytes = hvd::launcher::encode(*message);
+  const auto again = hvd::launcher::decode(bytes);
+  HVD_CHECK(again.ok());
+  HVD_CHECK(hvd::launcher::encode(*again) == bytes);
+  return 0;
+}

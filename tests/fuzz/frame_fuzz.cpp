@@ -1,0 +1,39 @@
+// Whatever arrives on a link, in whatever pieces: the parser neither reads past it nor keeps more
+// than the limit, and says the same whether it comes at once or byte by byte.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "net/frame.h"
+
+namespace {
+
+std::string parsed(hvd::ByteView bytes, size_t piece) {
+  hvd::net::FrameParser parser(4096);
+  std::string seen;
+  while (!bytes.empty()) {
+    const size_t size = std::min(piece, bytes.size());
+    parser.feed(bytes.first(size));
+    bytes = bytes.subspan(size);
+    for (;;) {
+      const auto frame = parser.next();
+      if (!frame.ok()) return seen + "failed";
+      if (!frame->has_value()) break;
+      const auto& header = (*frame)->header;
+      seen += hvd::cat(static_cast<int>(header.type), ' ', header.job, ' ', header.generation, ' ',
+                       header.host, ' ', header.stream, ' ', header.credit, ' ',
+                       (*frame)->payload.size(), '\n');
+    }
+  }
+  return seen;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
+  HVD_CHECK(parsed(bytes, size + 1) == parsed(bytes, 1));
+  return 0;
+}

@@ -1,0 +1,119 @@
+#include "launcher/agent/protocol.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+HostJob job() {
+  HostJob job;
+  job.job = 0xfedcba9876543210;
+  job.generation = 1;
+  job.host = 2;
+  job.host_name = "a";
+  job.command = {"python3", "train.py", ""};
+  job.working_directory = "/srv";
+  job.environment = {{"PATH", "/bin"}, {"EMPTY", ""}};
+  job.ranks = {{4, {{"HOROVOD_RANK", "4"}}}, {5, {}}};
+  job.lease_seconds = 7.5;
+  job.kill_grace_seconds = 0;
+  return job;
+}
+
+template <typename T>
+T again(const T& message) {
+  const auto decoded = decode(encode(message));
+  REQUIRE_MESSAGE(decoded.ok(), decoded.status().message());
+  REQUIRE(std::holds_alternative<T>(*decoded));
+  return std::get<T>(*decoded);
+}
+
+std::string refusal(ByteView bytes) {
+  const auto decoded = decode(bytes);
+  return decoded.ok() ? "" : decoded.error().message();
+}
+
+}  // namespace
+
+TEST_CASE("An order to prepare carries the whole job") {
+  const Prepare read = again(Prepare{job(), 11, 12});
+  const HostJob expected = job();
+  CHECK(read.output_credit == 11);
+  CHECK(read.store_credit == 12);
+  CHECK(read.job.job == expected.job);
+  CHECK(read.job.generation == 1);
+  CHECK(read.job.host == 2);
+  CHECK(read.job.host_name == "a");
+  CHECK(read.job.command == expected.command);
+  CHECK(read.job.working_directory == "/srv");
+  CHECK(read.job.environment == expected.environment);
+  REQUIRE(read.job.ranks.size() == 2);
+  CHECK(read.job.ranks[0].rank == 4);
+  CHECK(read.job.ranks[0].environment == expected.ranks[0].environment);
+  CHECK(read.job.ranks[1].environment.empty());
+  CHECK(read.job.lease_seconds == 7.5);
+  CHECK(read.job.kill_grace_seconds == 0);
+}
+
+TEST_CASE("Every other message arrives as it was sent") {
+  const Greeting greeting = again(Greeting{"1.0", "build", 3, "b", "boot", 1000, 64});
+  CHECK(greeting.version == "1.0");
+  CHECK(greeting.build == "build");
+  CHECK(greeting.pid == 3);
+  CHECK(greeting.hostname == "b");
+  CHECK(greeting.boot_id == "boot");
+  CHECK(greeting.uid == 1000);
+  CHECK(greeting.cpus == 64);
+  CHECK(again(Prepared{not_found("no python")}).status == not_found("no python"));
+  CHECK(again(Prepared{}).status.ok());
+  CHECK(again(Started{internal_error("x")}).status == internal_error("x"));
+  const RankExit exit = again(Exited{{.rank = 3, .code = 4, .signal = 5, .by_agent = true}}).exit;
+  CHECK(exit.rank == 3);
+  CHECK(exit.code == 4);
+  CHECK(exit.signal == 5);
+  CHECK(exit.by_agent);
+  CHECK(again(Finished{"sudo"}).left_behind == "sudo");
+  CHECK(again(Signal{15}).number == 15);
+  CHECK(again(End{2.5}).grace_seconds == 2.5);
+  CHECK(again(Ping{9}).number == 9);
+  CHECK(again(Pong{9}).number == 9);
+  CHECK(again(Failed{"why"}).sentence == "why");
+  again(Start{});
+  again(Suspend{});
+  again(Suspended{});
+}
+
+TEST_CASE("An unknown message is refused with its number") {
+  const auto bytes = ByteWriter().put(uint16_t{999}).take();
+  CHECK(refusal(bytes) ==
+        "a control message of the unknown kind 999: the far side is of another release");
+}
+
+TEST_CASE("A message that is cut short or too long is refused") {
+  Bytes bytes = encode(Prepare{job(), 1, 2});
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    CHECK(refusal(ByteView(bytes).first(size)) != "");
+  }
+  bytes.push_back(std::byte{0});
+  CHECK(refusal(bytes) == "an order to prepare has bytes after its end");
+}
+
+TEST_CASE("A job that makes no sense is refused") {
+  HostJob none = job();
+  none.command.clear();
+  CHECK(refusal(encode(Prepare{none, 1, 1})) == "the job has no command");
+  HostJob endless = job();
+  endless.lease_seconds = std::numeric_limits<double>::quiet_NaN();
+  CHECK(refusal(encode(Prepare{endless, 1, 1})) != "");
+  CHECK(refusal(encode(End{-1})) != "");
+}
+
+TEST_CASE("Streams of output do not meet those of the store") {
+  CHECK(output_stream(0, OutputStream::kStdout) == kFirstOutputStream);
+  CHECK(output_stream(1, OutputStream::kStderr) == kFirstOutputStream + 3);
+  CHECK(output_stream(kMaxRanks - 1, OutputStream::kStderr) < kFirstStoreStream);
+}
