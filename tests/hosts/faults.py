@@ -1,0 +1,78 @@
+"""What can befall a host: crash, freeze, a cut link. Runs in the launcher's namespaces, as root."""
+import os
+import pathlib
+import signal
+import time
+
+import host
+import network
+
+
+def processes(name):
+    """All processes of a host but its first one, as the launcher numbers them."""
+    first = host.pid_of(name)
+    if first is None:
+        return []
+    mine = os.readlink(f"/proc/{first}/ns/pid")
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == first:
+            continue
+        try:
+            if os.readlink(entry / "ns/pid") == mine:
+                found.append(int(entry.name))
+        except OSError:
+            pass  # it has just ended
+    return found
+
+
+def crash(name):
+    """The cable first, so that no goodbye of the kernel gets out; then everything dies."""
+    network.unplug(host.spec()["names"].index(name))
+    end(name)
+
+
+def end(name):
+    first = running(name)
+    os.kill(first, signal.SIGKILL)
+    while host.pid_of(name) is not None:
+        time.sleep(0.01)
+
+
+def freeze(name):
+    for pid in processes(name):
+        os.kill(pid, signal.SIGSTOP)
+
+
+def thaw(name):
+    for pid in processes(name):
+        os.kill(pid, signal.SIGCONT)
+
+
+def cut(name, peer):
+    each_way(network.cut, name, peer)
+
+
+def heal(name, peer):
+    each_way(network.heal, name, peer)
+
+
+def each_way(change, name, peer):
+    for one, other in ((name, peer), (peer, name)):
+        if one == network.LAUNCHER:
+            change(network.BRIDGE, address_of(other))
+        else:
+            change("eth0", address_of(other), running(one))
+
+
+def address_of(name):
+    if name == network.LAUNCHER:
+        return network.LAUNCHER_ADDRESS
+    return network.address(host.spec()["names"].index(name))
+
+
+def running(name):
+    pid = host.pid_of(name)
+    if pid is None:
+        raise OSError(f"host {name} is not running")
+    return pid

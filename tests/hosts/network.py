@@ -1,0 +1,68 @@
+"""Addresses and links: a bridge in the launcher's namespace, an eth0 in each host, and decoys.
+
+    eth0     10.77.0.N   connects the hosts and the launcher (10.77.255.254)
+    eth1     10.78.0.N   up and with an address, but every packet is lost: a connect hangs
+    docker0  172.17.0.1  up, and the same on all hosts
+Runs in the launcher's network namespace; enters a host's by the pid of its first process.
+"""
+import subprocess
+
+BRIDGE = "hosts0"
+LAUNCHER = "launcher"
+LAUNCHER_ADDRESS = "10.77.255.254"
+# Nobody has this hardware address: what is sent to it is lost in silence.
+NOBODY = "02:00:00:00:de:ad"
+
+
+def address(index):
+    return f"10.77.{index // 250}.{index % 250 + 1}"
+
+
+def _ip(lines, pid=None):
+    enter = ["nsenter", "--target", str(pid), "--net"] if pid else []
+    done = subprocess.run([*enter, "ip", "-batch", "-"], input="\n".join(lines) + "\n", text=True,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise OSError(f"ip: {done.stderr.strip().splitlines()[0]}")
+
+
+def make_bridge():
+    _ip(["link set lo up", f"link add {BRIDGE} type bridge", f"link set {BRIDGE} up",
+         f"addr add {LAUNCHER_ADDRESS}/16 dev {BRIDGE}"])
+
+
+def plug_in(indices_and_pids, decoys):
+    """Gives each host (its index, the pid of its first process) its interfaces."""
+    outside = []
+    for index, pid in indices_and_pids:
+        outside += [f"link add eth0-{index} type veth peer name eth0 netns {pid}",
+                    f"link set eth0-{index} master {BRIDGE} up"]
+        if decoys:
+            outside += [f"link add eth1-{index} type veth peer name eth1 netns {pid}",
+                        f"link set eth1-{index} up"]
+    _ip(outside)
+    for index, pid in indices_and_pids:
+        inside = ["link set lo up", f"addr add {address(index)}/16 dev eth0", "link set eth0 up"]
+        if decoys:
+            # It asks nobody for a hardware address, and the far end has no address to answer from.
+            lost = address(index).replace("10.77.", "10.78.")
+            inside += [f"addr add {lost}/16 dev eth1", "link set eth1 arp off up",
+                       "link add docker0 type bridge", "addr add 172.17.0.1/16 dev docker0",
+                       "link set docker0 up"]
+        _ip(inside, pid)
+
+
+def unplug(index):
+    _ip([f"link set eth0-{index} down"])
+
+
+def cut(device, peer_address, pid=None):
+    """No packet reaches the peer any more, and nobody is told: the link is silent, not refused."""
+    _ip([f"neigh replace {peer_address} lladdr {NOBODY} nud permanent dev {device}"], pid)
+
+
+def heal(device, peer_address, pid=None):
+    try:
+        _ip([f"neigh del {peer_address} dev {device}"], pid)
+    except OSError:
+        pass  # it was not cut
