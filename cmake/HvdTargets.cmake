@@ -32,6 +32,9 @@ function(hvd_library name)
   target_link_libraries(${name} PUBLIC hvd_options ${ARG_DEPENDS})
 endfunction()
 
+# All programs that ctest's label "unit" runs, so that a sanitized build can make just these.
+add_custom_target(unit_tests)
+
 # hvd_test(NAME SOURCES a_test.cpp ... [DEPENDS target ...] [LABELS label ...])
 # A doctest program; its main comes from tests/doctest_main.cpp.
 function(hvd_test name)
@@ -41,6 +44,7 @@ function(hvd_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_dependencies(unit_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
@@ -56,6 +60,7 @@ function(hvd_fuzzer name)
   target_link_libraries(${name}_corpus PRIVATE hvd_options ${ARG_DEPENDS})
   set_target_properties(${name}_corpus PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_dependencies(unit_tests ${name}_corpus)
   add_test(NAME ${name}_corpus COMMAND ${name}_corpus ${ARG_CORPUS})
   set_tests_properties(${name}_corpus PROPERTIES TIMEOUT 120 LABELS "unit;fuzz")
   if(HVD_FUZZERS)
@@ -65,5 +70,12 @@ function(hvd_fuzzer name)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer,address,undefined)
     set_target_properties(${name} PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+    # What it finds goes to the build folder; the corpus is only read.
+    file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz/found/${name})
+    cmake_path(ABSOLUTE_PATH ARG_CORPUS BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    add_test(NAME ${name} COMMAND ${name} -max_total_time=60
+             ${PROJECT_BINARY_DIR}/fuzz/found/${name} ${ARG_CORPUS})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 180 LABELS "fuzzing"
+      WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
   endif()
 endfunction()

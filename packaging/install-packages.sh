@@ -1,0 +1,60 @@
+#!/bin/bash
+# Installs the Debian packages that the given lists name and this machine lacks.
+#
+# usage: install-packages.sh LIST...
+#
+# As root or by sudo. Without either it names what is missing and fails; where nothing is missing
+# it needs neither. It starts no service, now or at the next boot.
+set -euo pipefail
+
+missing=()
+for package in $(sed 's/#.*//' "$@"); do
+  state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [[ $state == installed ]] || missing+=("$package")
+done
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+as_root=()
+if [[ $EUID -ne 0 ]]; then
+  if ! command -v sudo >/dev/null || ! { sudo -n true 2>/dev/null || [[ -t 0 ]]; }; then
+    echo "missing Debian packages, and neither root nor sudo to install them: ${missing[*]}" >&2
+    echo "as root: apt-get install --no-install-recommends ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+echo "installing ${#missing[@]} Debian packages: ${missing[*]}"
+policy=/usr/sbin/policy-rc.d
+policy_is_ours=0
+restore() {
+  if ((policy_is_ours)); then "${as_root[@]}" rm -f "$policy"; fi
+}
+trap restore EXIT
+if [[ ! -e $policy ]]; then
+  # With this file in place the packages' scripts start nothing.
+  policy_is_ours=1
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+  "${as_root[@]}" chmod +x "$policy"
+fi
+
+install() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+    --no-install-recommends "${missing[@]}" </dev/null
+}
+log=$(mktemp)
+# The lists may be absent, or older than what the mirror still has.
+if ! install >"$log" 2>&1; then
+  "${as_root[@]}" apt-get update -qq </dev/null
+  if ! install >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "apt-get could not install: ${missing[*]}" >&2
+    exit 1
+  fi
+fi
+rm -f "$log"
+
+# A machine that had no sshd does not get one at its next boot either.
+if [[ " ${missing[*]} " == *" openssh-server "* ]] && command -v systemctl >/dev/null; then
+  "${as_root[@]}" systemctl disable ssh.service ssh.socket >/dev/null 2>&1 || true
+fi

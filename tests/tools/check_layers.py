@@ -1,0 +1,289 @@
+#!/usr/bin/python3 -B
+"""Walks the sources and says which lines break the order of the layers.
+
+usage: check_layers.py [ROOT]
+
+Lower never knows upper. The tables below are the rule; everything else here reads them.
+"""
+import pathlib
+import re
+import sys
+
+SUFFIXES = {".h", ".hpp", ".c", ".cpp"}
+
+# Folder -> the folders whose headers it may include besides its own.
+LAYERS = {
+    "include": [],
+    "src/base": ["include"],
+    "src/net": ["include", "src/base"],
+    "rendezvous": ["include", "src/base", "src/net"],
+    "src/collectives": ["include", "src/base", "src/net"],
+    "src/plugin": ["include", "src/base"],
+    "src/runtime": ["include", "src/base", "src/net", "rendezvous", "src/collectives",
+                    "src/plugin"],
+    "plugins": ["include", "src/base", "src/net", "src/collectives"],
+    "launcher": ["include", "src/base", "src/net", "rendezvous", "src/plugin"],
+}
+
+# What the launcher needs of the plugins is the list of them, not how to run them.
+PARTIAL = {("launcher", "src/plugin"): {"plugin/catalogue.h"}}
+
+# Third-party headers: pattern -> files and folders that may include them, and in how many files
+# of those it may appear (None: any number).
+THIRD_PARTY = [
+    (r"(spdlog|fmt)/.*", ["src/base/log.cpp"], None),
+    (r"openssl/.*", ["src/base"], None),
+    (r"dlfcn\.h", ["src/base", "src/plugin"], None),
+    (r"boost/.*", ["src/net", "rendezvous", "src/runtime", "launcher"], None),
+    (r"nlohmann/.*", ["rendezvous", "launcher"], None),
+    (r"CLI/.*", ["launcher/options.cpp", "rendezvous/main.cpp"], None),
+    (r"libssh/.*", ["launcher/spawn"], 1),
+    (r"yaml-cpp/.*", ["launcher"], 1),
+    (r"pmix.*\.h", ["plugins/bootstrap/pmix", "launcher"], 2),
+    (r"mpi\.h", ["plugins/bootstrap/mpi", "plugins/controllers/mpi", "plugins/ops/mpi"], None),
+    (r"cuda.*\.h|nccl\.h", ["plugins/ops/nccl", "plugins/frameworks"], None),
+]
+
+# The system's own headers: C and C++ (no slash, no suffix or a C name), POSIX and Linux.
+SYSTEM = re.compile(
+    r"[a-z_0-9]+|(assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp"
+    r"|signal|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|time|wchar"
+    r"|dirent|fcntl|fnmatch|glob|grp|ifaddrs|netdb|poll|pthread|pwd|sched|semaphore|spawn|syslog"
+    r"|termios|unistd|link|features|immintrin|x86intrin|arm_neon)\.h"
+    r"|(sys|arpa|netinet|net|linux|asm)/[a-z_0-9]+\.h")
+
+ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
+ENVIRONMENT_HOME = "src/base/settings.cpp"
+CONDITIONAL = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b(?!.*__cplusplus)")
+# Headers that strangers compile meet other compilers than ours.
+CONDITIONAL_HOME = re.compile(r"src/base/platform_.*|include/horovod/.*")
+# What outlives every call: the runtime behind the C ABI, and the one stderr that logs go to.
+STATE_HOMES = ("src/runtime/api.cpp", "src/base/log.cpp")
+
+README_LINES = 25
+
+
+def layer_of(path):
+    """The row of LAYERS a file belongs to; a plugin is a layer of its own."""
+    parts = path.split("/")
+    if parts[0] == "plugins":
+        return "/".join(parts[:3]) if len(parts) > 3 else "plugins"
+    for layer in LAYERS:
+        if path.startswith(layer + "/"):
+            return layer
+    return None
+
+
+def allowed(layer):
+    return LAYERS["plugins" if layer.startswith("plugins") else layer]
+
+
+def target_of(root, file, name):
+    """The file that a quoted include means, by the include path of the build."""
+    if name == "horovod/version.h":
+        return "include/horovod/version.h"  # made by the build
+    for base in (str(pathlib.PurePosixPath(file).parent), "include", "src", "."):
+        candidate = root / base / name
+        if candidate.is_file():
+            return candidate.resolve().relative_to(root.resolve()).as_posix()
+    return None
+
+
+def is_in(file, places):
+    return any(file == place or file.startswith(place + "/") for place in places)
+
+
+def check_quoted(root, file, name):
+    target = target_of(root, file, name)
+    if target is None:
+        return f'"{name}" is no file of this tree'
+    here, there = layer_of(file), layer_of(target)
+    if there is None:
+        return f'"{name}" is in no layer'
+    if here == there:
+        return None
+    if there not in allowed(here):
+        return f'{here} may not include {there} ("{name}")'
+    partial = PARTIAL.get((here, there))
+    if partial is not None and name not in partial:
+        return f'{here} may include of {there} only {", ".join(sorted(partial))}, not "{name}"'
+    return None
+
+
+def check_angled(file, name, seen):
+    if file.startswith("include/") and not file.endswith(".hpp"):
+        if name not in ("stdint.h", "stddef.h"):
+            return f"<{name}>: C headers include only <stdint.h>, <stddef.h> and each other"
+        return None
+    for pattern, places, count in THIRD_PARTY:
+        if not re.fullmatch(pattern, name):
+            continue
+        if not is_in(file, places):
+            return f"<{name}> is included in {', '.join(places)} only"
+        files = seen.setdefault(pattern, set())
+        files.add(file)
+        if count is not None and len(files) > count:
+            return f"<{name}> is included in {count} file at most; also in {sorted(files)}"
+        return None
+    if name.startswith("horovod/"):
+        return f'<{name}>: headers of this tree are included in quotes'
+    if not SYSTEM.fullmatch(name):
+        return f"<{name}> has no folder named for it: add a row to THIRD_PARTY"
+    return None
+
+
+def without_comments(text):
+    """Comments and the insides of strings blanked, lines kept."""
+    def blank(match):
+        found = match.group(0)
+        if found[0] in "\"'":
+            return found[0] + " " * (len(found) - 2) + found[-1]
+        if found.startswith("R\""):
+            return '""' + re.sub(r"[^\n]", " ", found[2:])
+        return re.sub(r"[^\n]", " ", found)
+
+    return re.sub(r'//[^\n]*|/\*.*?\*/|R"([^\s()\\]{0,16})\(.*?\)\1"'
+                  r'|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'',
+                  blank, text, flags=re.S)
+
+
+CONSTANT = re.compile(r"\b(?:constexpr|constinit\s+const)\b|\*\s*const\b")
+NO_VARIABLE = re.compile(
+    r"^(?:\[\[.*?\]\]\s*)*(?:using|typedef|template|struct|class|enum|union|friend|static_assert"
+    r"|namespace|extern\s+\"|public|private|protected|requires|concept|asm|HVD_|TEST_CASE)")
+
+
+def declares_state(statement):
+    """Whether a statement at namespace scope (or after `static`) makes something that can change.
+
+    A declaration with a parenthesis before its initializer is taken for a function: code here
+    initializes with = or braces.
+    """
+    head = re.split(r"=(?!=)|\{", statement, maxsplit=1)[0].strip()
+    if not head or NO_VARIABLE.match(head) or "(" in head or "operator" in head:
+        return False
+    if not re.search(r"[\w>\]&*]\s+[*&]*\s*[\w:]+\s*(\[[^]]*\]\s*)*$", head):
+        return False
+    if CONSTANT.search(head):
+        return False
+    # `const T x` is constant, `const T* x` can be pointed elsewhere.
+    return not (re.search(r"\bconst\b", head) and "*" not in head)
+
+
+def mutable_state(text):
+    """Line numbers of namespace-scope and static variables that are not constant."""
+    text = re.sub(r"(?m)^\s*#.*(?:\\\n.*)*$", "", without_comments(text))
+    found, scopes, statement, start, line = [], [], "", 1, 1
+    for character in text:
+        if character == "\n":
+            line += 1
+        at_namespace = all(scope == "namespace" for scope in scopes)
+        if character == "{":
+            opens_namespace = re.match(r"\s*(?:inline\s+)?(?:namespace\b|extern\s+\"\s*)", statement)
+            kind = "namespace" if at_namespace and opens_namespace else "other"
+            if kind == "other" and statement.strip() and "(" not in statement and \
+                    not NO_VARIABLE.match(statement.strip()):
+                kind = "initializer" if at_namespace or "static" in statement else "other"
+            scopes.append(kind)
+            if kind == "initializer":
+                statement += character
+            else:
+                statement = ""
+        elif character == "}":
+            closed = scopes.pop() if scopes else "namespace"
+            if closed == "initializer":
+                statement += character
+            else:
+                statement = ""
+        elif character == ";":
+            words = statement.strip()
+            is_static = re.match(r"(?:inline\s+)?(?:static|thread_local)\b", words)
+            if (at_namespace or is_static) and declares_state(words):
+                found.append(start)
+            if not (scopes and scopes[-1] == "initializer"):
+                statement = ""
+        else:
+            if not statement.strip() and not character.isspace():
+                start = line
+            statement += character
+    return found
+
+
+def check_file(root, file, seen):
+    text = (root / file).read_text(encoding="utf-8")
+    plain = without_comments(text)
+    for number, (line, code) in enumerate(zip(text.splitlines(), plain.splitlines()), 1):
+        if match := re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line):
+            if not code.strip():
+                continue
+            quoted, name = match.groups()
+            problem = (check_quoted(root, file, name) if quoted == '"'
+                       else check_angled(file, name, seen))
+            if problem:
+                yield number, problem
+        elif CONDITIONAL.match(code) and not CONDITIONAL_HOME.fullmatch(file):
+            yield number, "#if belongs in src/base/platform_*; a feature is a folder"
+        if file != ENVIRONMENT_HOME and ENVIRONMENT.search(code):
+            yield number, f"the environment is read in {ENVIRONMENT_HOME} only"
+    if file not in STATE_HOMES:
+        for number in mutable_state(text):
+            yield number, "state that outlives a call: construct it in main and pass it down"
+
+
+def sources(root):
+    for layer in LAYERS:
+        for path in sorted((root / layer).rglob("*")):
+            if path.suffix in SUFFIXES and path.is_file():
+                yield path.relative_to(root).as_posix()
+
+
+def folders(root):
+    """Those in which a reader looks around: they say themselves what may enter them."""
+    tops = ["include/horovod", "src", "launcher", "rendezvous", "plugins", "tests", "packaging",
+            "docs", "examples", "cmake"]
+    for top in tops:
+        if holds_files(root / top):
+            yield top
+    for parent in ("src", "launcher", "plugins/controllers", "plugins/ops", "plugins/bootstrap",
+                   "plugins/frameworks"):
+        for path in sorted((root / parent).glob("*/")):
+            if any(child.is_file() for child in path.iterdir()) and path.name != "__pycache__":
+                yield path.relative_to(root).as_posix()
+    for name in ("plugins/python", "tests/hosts", "tests/e2e", "tests/fuzz", "tests/bench",
+                 "tests/conformance", "tests/tools"):
+        if holds_files(root / name):
+            yield name
+
+
+def holds_files(folder):
+    return any(path.is_file() for path in folder.rglob("*") if "__pycache__" not in path.parts)
+
+
+def check_readmes(root):
+    for folder in folders(root):
+        readme = root / folder / "README.md"
+        if not readme.is_file():
+            yield folder, 0, "has no README.md that says what may enter it"
+        elif (count := len(readme.read_text(encoding="utf-8").splitlines())) > README_LINES:
+            yield f"{folder}/README.md", count, f"has more than {README_LINES} lines"
+
+
+def check(root):
+    seen = {}
+    problems = [(file, number, problem) for file in sources(root)
+                for number, problem in check_file(root, file, seen)]
+    return problems + list(check_readmes(root))
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else
+                        pathlib.Path(__file__).resolve().parents[2])
+    problems = check(root)
+    for file, number, problem in problems:
+        print(f"{file}:{number}: {problem}")
+    print(f"{sum(1 for _ in sources(root))} files, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

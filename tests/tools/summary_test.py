@@ -1,0 +1,62 @@
+#!/usr/bin/python3 -B
+"""summary.py counts what ctest says, and fails where a required test did not run."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+JUNIT = """<testsuite>
+<testcase name="good" status="run"><system-out>fine</system-out></testcase>
+<testcase name="bad" status="fail"><failure message=""/><system-out>why it failed</system-out>
+</testcase>
+<testcase name="away" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
+<system-out>SKIP: no such device</system-out></testcase>
+<testcase name="unbuilt" status="notrun"><skipped message="Unable to find executable"/>
+<system-out></system-out></testcase>
+</testsuite>
+"""
+
+
+class Summary(unittest.TestCase):
+    def summary(self, files, *options, required="*\n"):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "required").write_text(required)
+            for name, text in files.items():
+                (folder / name).write_text(text)
+            done = subprocess.run(
+                [sys.executable, "-B", pathlib.Path(__file__).with_name("summary.py"),
+                 "--required", folder / "required", *options,
+                 *(folder / name for name in files)], capture_output=True, text=True, check=False)
+            return done.returncode, done.stdout
+
+    def test_counts_and_reasons(self):
+        code, output = self.summary({"asan.xml": JUNIT})
+        self.assertEqual(code, 1)
+        self.assertIn("SKIP asan.away: no such device\n", output)
+        self.assertIn("why it failed", output)
+        self.assertTrue(output.endswith("1 passed, 2 failed, 1 skipped\n"), output)
+
+    def test_a_skip_alone_is_no_failure(self):
+        code, output = self.summary({"a.txt": "PASS one\nSKIP gpu: no GPU here\n"})
+        self.assertEqual((code, output.splitlines()[-1]), (0, "1 passed, 0 failed, 1 skipped"))
+
+    def test_a_required_skip_fails(self):
+        files = {"a.txt": "PASS one\nSKIP two: no hosts\n"}
+        code, output = self.summary(files, "--strict")
+        self.assertEqual((code, output.splitlines()[-1]), (1, "1 passed, 1 failed, 0 skipped"))
+        code, _ = self.summary(files, "--strict", required="*\n!two\n")
+        self.assertEqual(code, 0)
+
+    def test_a_required_test_that_is_gone_fails(self):
+        code, output = self.summary({"a.txt": "PASS one\n"}, "--strict", required="one\nthree\n")
+        self.assertEqual(code, 1)
+        self.assertIn("FAIL three: is required, but there is no such test", output)
+
+    def test_nothing_run_is_a_failure(self):
+        self.assertEqual(self.summary({"a.txt": ""})[0], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
