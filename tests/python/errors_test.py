@@ -1,0 +1,101 @@
+"""What goes wrong says so on every rank, and Horovod stays usable."""
+
+import rank_case
+from rank_case import RankCase, hvd, torch
+
+
+class ErrorsTest(RankCase):
+    def tearDown(self):
+        self.assert_equal_tensors(hvd.allreduce(torch.ones(2), name="usable", op=hvd.Sum),
+                                  torch.full((2,), float(self.size)))
+        super().tearDown()
+
+    def assert_disagreement(self, pattern, function, *arguments, **keywords):
+        """Every rank gets the same sentence, as the error types that scripts catch."""
+        with self.assertRaisesRegex(ValueError, pattern) as caught:
+            function(*arguments, **keywords)
+        self.assertIsInstance(caught.exception, hvd.HorovodInternalError)
+        texts = hvd.allgather_object(str(caught.exception))
+        self.assertEqual(set(texts), {texts[0]})
+
+    def needs_two(self):
+        if self.size < 2:
+            self.skipTest("one rank agrees with itself")
+
+    def test_shapes_that_differ(self):
+        self.needs_two()
+        for shape in [(2 + self.rank,), (2,) * (1 + self.rank)]:
+            self.assert_disagreement("(?i)shape", hvd.allreduce, torch.ones(shape), name="shape")
+            self.assert_disagreement("(?i)shape", hvd.broadcast, torch.ones(shape), 0, name="shape")
+        self.assert_disagreement("(?i)shape", hvd.allgather, torch.ones(1, 2 + self.rank),
+                                 name="shape")
+
+    def test_dtypes_that_differ(self):
+        self.needs_two()
+        tensor = torch.ones(2, dtype=torch.float32 if self.rank == 0 else torch.float64)
+        for function in [hvd.allreduce, hvd.allgather]:
+            self.assert_disagreement("(?i)type", function, tensor, name="dtype")
+        self.assert_disagreement("(?i)type", hvd.broadcast, tensor, 0, name="dtype")
+
+    def test_roots_that_differ(self):
+        self.needs_two()
+        self.assert_disagreement("(?i)root", hvd.broadcast, torch.ones(2), min(self.rank, 1),
+                                 name="root")
+
+    def test_ops_and_factors_that_differ(self):
+        self.needs_two()
+        op = hvd.Sum if self.rank == 0 else hvd.Max
+        self.assert_disagreement("(?i)op|reduc", hvd.allreduce, torch.ones(2), name="op", op=op)
+        self.assert_disagreement("(?i)scale", hvd.allreduce, torch.ones(2), name="scale",
+                                 prescale_factor=1.0 + self.rank)
+
+    def test_the_sentence_names_the_tensor(self):
+        self.needs_two()
+        self.assert_disagreement("my.tensor", hvd.allreduce, torch.ones(1 + self.rank),
+                                 name="my.tensor")
+
+    def test_a_failure_in_place_leaves_later_work_alone(self):
+        self.needs_two()
+        good = [hvd.allreduce_async(torch.ones(2), name=f"good{i}", op=hvd.Sum) for i in range(5)]
+        bad = hvd.allreduce_async_(torch.ones(2 + self.rank), name="bad")
+        with self.assertRaises(ValueError):
+            hvd.synchronize(bad)
+        for handle in good:
+            self.assert_equal_tensors(hvd.synchronize(handle), torch.full((2,), float(self.size)))
+
+    def test_a_name_in_flight_is_refused_and_the_earlier_work_goes_on(self):
+        # Nobody else submits the first before the barrier, so that it is in flight for sure.
+        if self.rank == 0:
+            first = hvd.allreduce_async(torch.ones(2), name="twice", op=hvd.Sum)
+            if self.size > 1:
+                with self.assertRaisesRegex(ValueError, "twice"):
+                    hvd.allreduce_async(torch.ones(2), name="twice", op=hvd.Sum)
+        hvd.barrier()
+        if self.rank != 0:
+            first = hvd.allreduce_async(torch.ones(2), name="twice", op=hvd.Sum)
+        self.assert_equal_tensors(hvd.synchronize(first), torch.full((2,), float(self.size)))
+
+    def test_a_root_that_does_not_exist(self):
+        for root in [-1, self.size]:
+            with self.assertRaisesRegex(ValueError, "(?i)root"):
+                hvd.broadcast(torch.ones(2), root, name="no.root")
+
+    def test_arguments_that_cannot_be_right(self):
+        with self.assertRaisesRegex(ValueError, "complex"):
+            hvd.allreduce(torch.ones(2, dtype=torch.complex64))
+        with self.assertRaisesRegex(ValueError, "ndarray|list"):
+            hvd.allreduce_async([1.0, 2.0], name="list")
+        with self.assertRaisesRegex(ValueError, "sparse"):
+            hvd.allreduce(torch.sparse_coo_tensor([[0]], [1.0], (2,)))
+        with self.assertRaisesRegex(ValueError, "scale"):
+            hvd.allreduce(torch.ones(2), prescale_factor=0.0)
+        with self.assertRaisesRegex(ValueError, "dict"):
+            hvd.broadcast_parameters(3, root_rank=0)
+
+    def test_tensors_outside_host_memory(self):
+        with self.assertRaisesRegex(NotImplementedError, "meta"):
+            hvd.allreduce(torch.ones(2, device="meta"))
+
+
+if __name__ == "__main__":
+    rank_case.main()

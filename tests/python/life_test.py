@@ -1,0 +1,131 @@
+"""Start, identity and end, in worlds of every size."""
+
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+import rank_case
+from rank_case import RankCase, hvd, torch
+
+
+class LifeTest(RankCase):
+    def test_identity_agrees_with_the_launcher(self):
+        for name, function in [("RANK", hvd.rank), ("SIZE", hvd.size),
+                               ("LOCAL_RANK", hvd.local_rank), ("LOCAL_SIZE", hvd.local_size),
+                               ("CROSS_RANK", hvd.cross_rank), ("CROSS_SIZE", hvd.cross_size)]:
+            alone = 1 if name.endswith("SIZE") else 0
+            self.assertEqual(function(), int(os.environ.get(f"HOROVOD_{name}", alone)), name)
+        self.assertIs(hvd.is_homogeneous(), True)
+
+    def test_initialising_twice_changes_nothing(self):
+        hvd.init()
+        self.assertEqual((hvd.rank(), hvd.size()), (self.rank, self.size))
+
+    def test_before_init_and_after_shutdown_everything_says_so_and_init_starts_anew(self):
+        for _ in range(2):
+            hvd.shutdown()
+            self.assertFalse(hvd.is_initialized())
+            for function in [hvd.rank, hvd.size, hvd.local_rank, hvd.local_size, hvd.cross_rank,
+                             hvd.cross_size, hvd.is_homogeneous]:
+                with self.assertRaisesRegex(ValueError, "not been initialized"):
+                    function()
+            with self.assertRaisesRegex(hvd.HorovodInternalError, "init"):
+                hvd.allreduce(torch.ones(2))
+            with self.assertRaisesRegex(hvd.HorovodInternalError, "init"):
+                hvd.barrier()
+            hvd.shutdown()
+            hvd.init()
+            self.assertEqual((hvd.rank(), hvd.size()), (self.rank, self.size))
+            self.assert_equal_tensors(hvd.allreduce(torch.ones(2), op=hvd.Sum),
+                                      torch.full((2,), float(self.size)))
+
+    def test_comm_may_list_all_ranks_and_nothing_else(self):
+        hvd.init(comm=list(range(self.size)))
+        with self.assertRaises(NotImplementedError):
+            hvd.init(comm=object())
+        with self.assertRaisesRegex(NotImplementedError, "process_sets"):
+            hvd.init(process_sets=[hvd.ProcessSet([0])])
+        self.assertTrue(hvd.is_initialized())
+
+    def test_the_global_process_set_is_everybody(self):
+        everybody = hvd.global_process_set
+        self.assertEqual(everybody.ranks, list(range(self.size)))
+        self.assertEqual((everybody.rank(), everybody.size()), (self.rank, self.size))
+        self.assertTrue(everybody.included())
+        self.assertFalse(hvd.remove_process_set(everybody))
+        with self.assertRaisesRegex(NotImplementedError, "process set"):
+            hvd.allreduce(torch.ones(1), process_set=hvd.ProcessSet([0]))
+
+    def test_what_is_not_built_is_not_claimed(self):
+        for name in ["mpi_built", "gloo_built", "ddl_built", "ccl_built", "cuda_built",
+                     "rocm_built", "mpi_enabled", "gloo_enabled", "mpi_threads_supported"]:
+            self.assertIs(type(getattr(hvd, name)()), bool, name)
+        self.assertIs(type(hvd.nccl_built()), int)
+        self.assertFalse(hvd.mpi_threads_supported() and not hvd.mpi_built())
+
+    def test_a_forked_child_knows_its_rank_but_takes_no_part(self):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                hvd.allreduce(torch.ones(1))
+                answer = "it took part"
+            except hvd.HorovodInternalError as error:
+                answer = f"{hvd.rank()} {error}"
+            except BaseException as error:
+                answer = repr(error)
+            os.write(writer, answer.encode())
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as file:
+            answer = file.read()
+        os.waitpid(child, 0)
+        self.assertRegex(answer, f"^{self.rank} .*forked")
+        hvd.barrier()
+
+    def test_every_thread_can_wait(self):
+        results = {}
+
+        def work(name):
+            results[name] = hvd.allreduce(torch.ones(3), name=name, op=hvd.Sum)
+
+        threads = [threading.Thread(target=work, args=(f"thread{i}",)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for name in ["thread0", "thread1", "thread2", "thread3"]:
+            self.assert_equal_tensors(results[name], torch.full((3,), float(self.size)))
+
+
+class AloneTest(unittest.TestCase):
+    @unittest.skipIf("HOROVOD_SIZE" in os.environ, "asks for a process without a launcher")
+    def test_a_signal_reaches_python_while_the_main_thread_waits(self):
+        # Nobody completes what waits for a second rank, so that only the signal ends it.
+        program = (
+            "import signal, torch, horovod.torch as hvd\n"
+            "from horovod import _ops\n"
+            "hvd.init()\n"
+            "class Slow:\n"
+            "    def __getattr__(self, name): return getattr(library, name)\n"
+            "    def hvd_wait(self, handle, seconds, error, size):\n"
+            "        import time; assert 0 < seconds <= 0.1; time.sleep(seconds); return 11\n"
+            "library = _ops.library(); _ops.library = Slow\n"
+            "Slow = Slow()\n"
+            "_ops.library = lambda: Slow\n"
+            "signal.setitimer(signal.ITIMER_REAL, 0.5)\n"
+            "def stop(*unused): raise KeyboardInterrupt\n"
+            "signal.signal(signal.SIGALRM, stop)\n"
+            "try: hvd.allreduce(torch.ones(1))\n"
+            "except KeyboardInterrupt: print('interrupted')\n"
+            "_ops.library = lambda: library\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], timeout=60,
+                              stdout=subprocess.PIPE, universal_newlines=True)
+        self.assertEqual((done.returncode, done.stdout), (0, "interrupted\n"))
+
+
+if __name__ == "__main__":
+    rank_case.main()

@@ -1,0 +1,265 @@
+"""Every collective × dtype, against what torch computes from everybody's inputs."""
+
+import rank_case
+from rank_case import DTYPES, FLOATS, OPS, SHAPES, RankCase, hvd, reduced, torch, values
+
+
+class AllreduceTest(RankCase):
+    def test_every_op_and_dtype(self):
+        for op_name, op in OPS.items():
+            for dtype in DTYPES:
+                for shape in [(17,), (3, 5, 2)]:
+                    what = f"{op_name} {dtype} {shape}"
+                    tensor = values(self.rank, dtype, shape)
+                    got = hvd.allreduce(tensor, op=op)
+                    self.assert_close(got, reduced(op, self.size, dtype, shape), dtype, what)
+                    self.assertEqual(got.dtype, dtype, what)
+                    self.assert_equal_tensors(tensor, values(self.rank, dtype, shape), what)
+
+    def test_bool(self):
+        for op in [hvd.Sum, hvd.Min, hvd.Max, hvd.Product]:
+            got = hvd.allreduce(values(self.rank, torch.bool, (33,)), op=op)
+            self.assert_equal_tensors(got, reduced(op, self.size, torch.bool, (33,)), f"op {op}")
+
+    def test_every_shape(self):
+        for shape in SHAPES:
+            for op in [hvd.Sum, hvd.Average]:
+                got = hvd.allreduce(values(self.rank, torch.float32, shape), op=op)
+                self.assert_close(got, reduced(op, self.size, torch.float32, shape), torch.float32,
+                                  str(shape))
+
+    def test_the_default_is_the_average(self):
+        got = hvd.allreduce(torch.full((3,), float(self.rank)))
+        self.assert_close(got, torch.full((3,), (self.size - 1) / 2), torch.float32)
+
+    def test_the_average_of_integers_is_cut_towards_zero(self):
+        for sign in [1, -1]:
+            total = sum(sign * 3 * (rank + 1) for rank in range(self.size))
+            got = hvd.allreduce(torch.tensor([sign * 3 * (self.rank + 1)]))
+            self.assertEqual(got.tolist(), [int(total / self.size)])
+
+    def test_factors_before_and_after(self):
+        for dtype in FLOATS:
+            got = hvd.allreduce(values(self.rank, dtype, (9,)), op=hvd.Sum, prescale_factor=0.5,
+                                postscale_factor=4.0)
+            self.assert_close(got, 2 * reduced(hvd.Sum, self.size, dtype, (9,)), dtype, dtype)
+
+    def test_in_place(self):
+        for shape in SHAPES:
+            tensor = values(self.rank, torch.float64, shape)
+            self.assertIs(hvd.allreduce_(tensor, op=hvd.Sum), tensor)
+            self.assert_close(tensor, reduced(hvd.Sum, self.size, torch.float64, shape),
+                              torch.float64, str(shape))
+
+    def test_handles(self):
+        tensor = values(self.rank, torch.float32, (5,))
+        out = hvd.allreduce_async(tensor, name="out", op=hvd.Sum)
+        inside = hvd.allreduce_async_(tensor.clone(), name="in", op=hvd.Sum)
+        self.assertIsInstance(out, int)
+        want = reduced(hvd.Sum, self.size, torch.float32, (5,))
+        while not hvd.poll(out):
+            pass
+        self.assert_equal_tensors(hvd.synchronize(out), want)
+        self.assert_equal_tensors(hvd.synchronize(inside), want)
+        self.assertIsNone(hvd.synchronize(out))
+        with self.assertRaises(ValueError):
+            hvd.poll(out)
+
+    def test_many_in_flight_finish_in_any_order_of_waiting(self):
+        handles = [hvd.allreduce_async(torch.full((7,), float(index)), name=f"many{index}",
+                                       op=hvd.Sum) for index in range(300)]
+        for index in reversed(range(300)):
+            got = hvd.synchronize(handles[index])
+            self.assert_equal_tensors(got, torch.full((7,), float(index * self.size)))
+
+    def test_ranks_may_submit_in_different_orders(self):
+        order = list(range(40))
+        if self.rank % 2:
+            order.reverse()
+        handles = {index: hvd.allreduce_async(torch.full((3,), float(index)), name=f"order{index}",
+                                              op=hvd.Sum) for index in order}
+        for index, handle in handles.items():
+            self.assert_equal_tensors(hvd.synchronize(handle),
+                                      torch.full((3,), float(index * self.size)))
+
+    def test_inputs_live_until_the_work_is_complete(self):
+        handles = [hvd.allreduce_async_(torch.full((1000,), 1.0), name=f"temporary{index}",
+                                        op=hvd.Sum) for index in range(20)]
+        trash = [torch.zeros(1000) for _ in range(100)]
+        for handle in handles:
+            self.assert_equal_tensors(hvd.synchronize(handle),
+                                      torch.full((1000,), float(self.size)))
+        del trash
+
+    def test_strided_tensors(self):
+        square = values(self.rank, torch.float32, (6, 4))
+        want = reduced(hvd.Sum, self.size, torch.float32, (6, 4))
+        self.assert_equal_tensors(hvd.allreduce(square.t(), op=hvd.Sum), want.t())
+        strided = square.clone()
+        hvd.allreduce_(strided[:, 1::2], op=hvd.Sum)
+        self.assert_equal_tensors(strided[:, 1::2], want[:, 1::2])
+        self.assert_equal_tensors(strided[:, 0::2], square[:, 0::2])
+        image = values(self.rank, torch.float32, (2, 3, 4, 5))
+        image = image.contiguous(memory_format=torch.channels_last)
+        want = reduced(hvd.Sum, self.size, torch.float32, (2, 3, 4, 5))
+        self.assert_equal_tensors(hvd.allreduce_(image, op=hvd.Sum), want)
+
+    def test_groups(self):
+        shapes = [(3,), (2, 2), (0,), (1000,)]
+        tensors = [values(self.rank, torch.float32, shape) for shape in shapes]
+        want = [reduced(hvd.Average, self.size, torch.float32, shape) for shape in shapes]
+        got = hvd.grouped_allreduce(tensors, name="group")
+        self.assertIsInstance(got, tuple)
+        inside = [tensor.clone() for tensor in tensors]
+        for mine, given in zip(hvd.grouped_allreduce_(inside), inside):
+            self.assertIs(mine, given)
+        later = hvd.synchronize(hvd.grouped_allreduce_async(tensors))
+        later_inside = hvd.synchronize(hvd.grouped_allreduce_async_([t.clone() for t in tensors]))
+        for results in [got, inside, later, later_inside]:
+            for result, wanted in zip(results, want):
+                self.assert_close(result, wanted, torch.float32)
+        with self.assertRaises(ValueError):
+            hvd.grouped_allreduce([])
+
+    def test_compression(self):
+        for compression, tolerance in [(hvd.Compression.fp16, 1e-3), (hvd.Compression.bf16, 1e-2)]:
+            for dtype in [torch.float32, torch.float64]:
+                got = hvd.allreduce(torch.full((4,), 1.1 * (self.rank + 1), dtype=dtype),
+                                    compression=compression)
+                want = torch.full((4,), 1.1 * (self.size + 1) / 2, dtype=dtype)
+                self.assertEqual(got.dtype, dtype)
+                self.assertTrue(torch.allclose(got, want, rtol=tolerance), f"{got} {want}")
+            integers = hvd.allreduce(torch.tensor([2]), compression=compression, op=hvd.Sum)
+            self.assert_equal_tensors(integers, torch.tensor([2 * self.size]))
+
+    def test_the_gradient_is_reduced_in_the_same_way(self):
+        for op, want in [(hvd.Sum, float(sum(r + 1 for r in range(self.size)))),
+                         (hvd.Average, (self.size + 1) / 2)]:
+            tensor = torch.ones(3, dtype=torch.float64, requires_grad=True)
+            (hvd.allreduce(tensor, op=op).sum() * (self.rank + 1)).backward()
+            self.assert_close(tensor.grad, torch.full((3,), want), torch.float64)
+            tensors = [torch.ones(n, dtype=torch.float64, requires_grad=True) for n in (2, 3)]
+            results = hvd.grouped_allreduce(tensors, op=op)
+            (sum(result.sum() for result in results) * (self.rank + 1)).backward()
+            for tensor in tensors:
+                self.assert_close(tensor.grad, torch.full(tensor.shape, want), torch.float64)
+        with self.assertRaises(NotImplementedError):
+            hvd.allreduce(torch.ones(1, requires_grad=True), op=hvd.Max).sum().backward()
+
+    def test_average_is_the_deprecated_way_to_say_the_op(self):
+        with self.assertWarns(DeprecationWarning):
+            got = hvd.allreduce(torch.ones(2), average=False)
+        self.assert_equal_tensors(got, torch.full((2,), float(self.size)))
+        with self.assertRaises(ValueError):
+            hvd.allreduce(torch.ones(2), average=True, op=hvd.Sum)
+
+    def test_sparse(self):
+        tensor = torch.sparse_coo_tensor([[self.rank, 5]], [1.0, 2.0], (8,))
+        for op, factor in [(hvd.Sum, 1), (hvd.Average, 1 / self.size)]:
+            got = hvd.sparse_allreduce_async(tensor, f"sparse{op}", op)().to_dense()
+            want = torch.zeros(8)
+            for rank in range(self.size):
+                want[rank] += factor
+                want[5] += 2 * factor
+            self.assert_close(got, want, torch.float32)
+
+
+class AllgatherTest(RankCase):
+    def test_every_dtype(self):
+        for dtype in DTYPES + [torch.bool]:
+            for shape in [(3,), (2, 3, 2)]:
+                got = hvd.allgather(values(self.rank, dtype, shape))
+                want = torch.cat([values(rank, dtype, shape) for rank in range(self.size)])
+                self.assert_equal_tensors(got, want, f"{dtype} {shape}")
+
+    def test_ranks_may_give_different_numbers_of_rows_and_none(self):
+        for rows_of in [lambda rank: rank + 1, lambda rank: rank, lambda rank: 0,
+                        lambda rank: 50000 * (rank == 0)]:
+            got = hvd.allgather(torch.full((rows_of(self.rank), 2), self.rank))
+            want = torch.cat([torch.full((rows_of(r), 2), r) for r in range(self.size)])
+            self.assert_equal_tensors(got, want)
+
+    def test_handles_groups_and_strides(self):
+        tensor = values(self.rank, torch.float32, (4, 3))
+        want = torch.cat([values(rank, torch.float32, (4, 3)).t() for rank in range(self.size)])
+        self.assert_equal_tensors(hvd.synchronize(hvd.allgather_async(tensor.t())), want)
+        first, second = hvd.grouped_allgather([tensor.t(), torch.tensor([self.rank])])
+        self.assert_equal_tensors(first, want)
+        self.assert_equal_tensors(second, torch.arange(self.size))
+
+    def test_results_outlive_the_runtime_s_memory(self):
+        results = [hvd.allgather(torch.full((100,), index)) for index in range(20)]
+        for index, result in enumerate(results):
+            self.assert_equal_tensors(result, torch.full((100 * self.size,), index))
+
+    def test_the_gradient_is_the_average_of_one_s_own_rows(self):
+        tensor = torch.ones(self.rank + 1, 2, requires_grad=True)
+        gathered = hvd.allgather(tensor)
+        weights = torch.arange(float(gathered.numel())).reshape(gathered.shape)
+        (gathered * weights).sum().backward()
+        start = sum(rank + 1 for rank in range(self.rank))
+        self.assert_close(tensor.grad, weights[start : start + self.rank + 1], torch.float32)
+
+    def test_a_scalar_has_no_rows(self):
+        with self.assertRaisesRegex(ValueError, "scalar"):
+            hvd.allgather(torch.tensor(1.0))
+
+
+class BroadcastTest(RankCase):
+    def test_every_dtype_from_every_root(self):
+        for root in range(self.size):
+            for dtype in DTYPES + [torch.bool]:
+                tensor = values(self.rank, dtype, (5, 3))
+                got = hvd.broadcast(tensor, root)
+                self.assert_equal_tensors(got, values(root, dtype, (5, 3)), f"{dtype} {root}")
+                self.assert_equal_tensors(tensor, values(self.rank, dtype, (5, 3)))
+                self.assertIs(hvd.broadcast_(tensor, root), tensor)
+                self.assert_equal_tensors(tensor, values(root, dtype, (5, 3)))
+
+    def test_every_shape_with_handles(self):
+        for shape in SHAPES:
+            want = values(0, torch.float32, shape)
+            tensor = values(self.rank, torch.float32, shape)
+            self.assert_equal_tensors(hvd.synchronize(hvd.broadcast_async(tensor, 0)), want)
+            hvd.synchronize(hvd.broadcast_async_(tensor, 0))
+            self.assert_equal_tensors(tensor, want)
+
+    def test_strided_in_place(self):
+        tensor = values(self.rank, torch.float32, (6, 4))
+        hvd.broadcast_(tensor.t()[1:3], 0)
+        self.assert_equal_tensors(tensor[:, 1:3], values(0, torch.float32, (6, 4))[:, 1:3])
+        self.assert_equal_tensors(tensor[:, 3], values(self.rank, torch.float32, (6, 4))[:, 3])
+
+    def test_the_root_gets_the_average_gradient(self):
+        tensor = torch.ones(3, requires_grad=True)
+        (hvd.broadcast(tensor, 0).sum() * (self.rank + 1)).backward()
+        want = (self.size + 1) / 2 if self.rank == 0 else 0.0
+        self.assert_close(tensor.grad, torch.full((3,), want), torch.float32)
+
+
+class ObjectTest(RankCase):
+    def test_objects_of_every_size_from_every_root(self):
+        for root in range(self.size):
+            for thing in [None, 0, {"a": [1, (2.5, "x")]}, b"x" * 100000, torch.arange(3)]:
+                got = hvd.broadcast_object(thing if self.rank == root else "other", root)
+                self.assertEqual(repr(got), repr(thing))
+
+    def test_every_rank_gets_everybody_s_objects(self):
+        got = hvd.allgather_object({"rank": self.rank, "text": "x" * 1000 * self.rank})
+        self.assertEqual(got, [{"rank": rank, "text": "x" * 1000 * rank}
+                               for rank in range(self.size)])
+
+    def test_what_the_root_cannot_pickle_fails_everywhere(self):
+        with self.assertRaises(Exception) as caught:
+            hvd.broadcast_object((n for n in [1]) if self.rank == 0 else None, name="generator")
+        self.assertIsInstance(caught.exception,
+                              TypeError if self.rank == 0 else hvd.HorovodInternalError)
+        self.assertEqual(hvd.broadcast_object(self.rank, name="generator"), 0)
+
+    def test_barrier(self):
+        for _ in range(10):
+            hvd.barrier()
+
+
+if __name__ == "__main__":
+    rank_case.main()

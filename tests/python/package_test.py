@@ -1,0 +1,71 @@
+"""The package itself: what importing it does, needs and says. Runs as one process."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import rank_case
+from rank_case import hvd
+
+import horovod
+from horovod import _library
+
+
+def run(program, **environment):
+    """Runs `program` in a fresh interpreter."""
+    return subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **environment}, timeout=120,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+    )
+
+
+class PackageTest(unittest.TestCase):
+    def test_importing_horovod_imports_no_framework_and_opens_no_library(self):
+        done = run(
+            "import sys, horovod; print(horovod.__version__);"
+            "assert not {'torch', 'tensorflow', 'jax', 'numpy', 'ctypes'} & set(sys.modules)",
+            HOROVOD_LIBRARY="/nonexistent/libhorovod.so",
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.strip(), horovod.__version__)
+
+    def test_importing_horovod_torch_imports_no_other_framework(self):
+        done = run(
+            "import sys, horovod.torch;"
+            "assert not {'tensorflow', 'keras', 'jax', 'mxnet'} & set(sys.modules)"
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_the_version_is_one_or_later_and_the_library_s_own(self):
+        self.assertGreaterEqual(int(horovod.__version__.split(".")[0]), 1)
+        self.assertEqual(hvd.__version__, horovod.__version__)
+        self.assertEqual(_library.library().hvd_version().decode(), horovod.__version__)
+
+    def test_a_missing_library_is_one_sentence_that_names_the_place(self):
+        done = run("import horovod.torch", HOROVOD_LIBRARY="/nonexistent/libhorovod.so")
+        last = done.stderr.strip().splitlines()[-1]
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(last, r"^ImportError: .*/nonexistent/libhorovod\.so.*HOROVOD_LIBRARY")
+
+    def test_a_broken_library_is_one_sentence_that_names_it(self):
+        with tempfile.NamedTemporaryFile(suffix=".so") as file:
+            file.write(b"no library")
+            file.flush()
+            done = run("import horovod.torch", HOROVOD_LIBRARY=file.name)
+        self.assertRegex(done.stderr.strip().splitlines()[-1], f"^ImportError: .*{file.name}")
+
+    def test_a_missing_torch_is_one_sentence_that_says_how_to_get_it(self):
+        done = run("import sys; sys.modules['torch'] = None; import horovod.torch")
+        self.assertRegex(done.stderr.strip().splitlines()[-1], "^ImportError: .*PyTorch.*install")
+
+    def test_public_functions_are_documented(self):
+        for name in dir(hvd):
+            thing = getattr(hvd, name)
+            if callable(thing) and not name.startswith("_"):
+                self.assertTrue(thing.__doc__, name)
+
+
+if __name__ == "__main__":
+    rank_case.main()

@@ -1,0 +1,95 @@
+"""What all of these tests share: they run as one process alone, or as every rank of a job.
+
+A rank that waits for another that has failed would wait for ever, so that each test gets a
+watchdog that says where everybody stands and ends the process.
+"""
+
+import faulthandler
+import os
+import sys
+import unittest
+
+SKIPPED = 77  # the exit code by which ctest knows a skipped test
+SECONDS = float(os.environ.get("HVD_TEST_SECONDS", "60"))
+
+try:
+    import torch
+except ImportError as error:
+    print(f"SKIP: {sys.executable} has no torch: {error}")
+    sys.exit(SKIPPED)
+
+import horovod.torch as hvd  # noqa: E402
+
+torch.set_num_threads(1)
+
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+DTYPES = INTEGERS + FLOATS
+OPS = {"Average": hvd.Average, "Sum": hvd.Sum, "Min": hvd.Min, "Max": hvd.Max,
+       "Product": hvd.Product}
+SHAPES = [(), (1,), (17,), (3, 5, 2), (0,), (4, 0), (70001,)]
+
+
+class RankCase(unittest.TestCase):
+    """A test that every rank runs at the same time."""
+
+    @classmethod
+    def setUpClass(cls):
+        hvd.init()
+        cls.rank, cls.size = hvd.rank(), hvd.size()
+
+    def setUp(self):
+        faulthandler.dump_traceback_later(SECONDS, exit=True)
+
+    def tearDown(self):
+        faulthandler.cancel_dump_traceback_later()
+
+    def assert_equal_tensors(self, got, want, message=None):
+        self.assertEqual(got.dtype, want.dtype, message)
+        self.assertEqual(got.shape, want.shape, message)
+        self.assertTrue(torch.equal(got, want), f"{message}: got {got}, want {want}")
+
+    def assert_close(self, got, want, dtype=None, message=None):
+        tolerance = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 1e-5}.get(dtype, 0)
+        if dtype == torch.float64:
+            tolerance = 1e-12
+        got, want = got.double(), want.double()
+        self.assertEqual(got.shape, want.shape, message)
+        close = torch.allclose(got, want, rtol=tolerance, atol=tolerance)
+        self.assertTrue(close, f"{message}: got {got}, want {want}")
+
+
+def values(rank, dtype, shape):
+    """What a rank puts in: small whole numbers, so that sums and products are exact."""
+    count = 1
+    for extent in shape:
+        count *= extent
+    low = 1 if dtype in (torch.uint8, torch.bool) else -2
+    numbers = (torch.arange(count) * 7 + 3 * rank) % 5 + low
+    if dtype == torch.bool:
+        return (numbers % 2 == 0).reshape(shape)
+    return numbers.to(dtype).reshape(shape)
+
+
+def reduced(op, size, dtype, shape):
+    """What an allreduce of everybody's `values` must give."""
+    inputs = torch.stack([values(rank, torch.float64 if dtype != torch.bool else dtype, shape)
+                          for rank in range(size)])
+    if dtype == torch.uint8:
+        inputs = torch.stack([values(rank, dtype, shape).double() for rank in range(size)])
+    if dtype == torch.bool:
+        inputs = inputs.double()
+    result = {
+        hvd.Average: lambda: inputs.sum(0) / size,
+        hvd.Sum: lambda: inputs.sum(0),
+        hvd.Min: lambda: inputs.amin(0) if inputs.numel() else inputs[0],
+        hvd.Max: lambda: inputs.amax(0) if inputs.numel() else inputs[0],
+        hvd.Product: lambda: inputs.prod(0),
+    }[op]()
+    return result.trunc().to(dtype) if not dtype.is_floating_point else result.to(dtype)
+
+
+def main():
+    """unittest's main; only rank 0 and failures are heard."""
+    rank = int(os.environ.get("HOROVOD_RANK", "0"))
+    unittest.main(module="__main__", verbosity=2 if rank == 0 else 0)
