@@ -22,11 +22,6 @@ namespace {
 
 namespace asio = net::asio;
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 std::vector<pid_t> all_processes() {
   std::vector<pid_t> pids;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -53,6 +48,11 @@ std::string random_mark() {
 }
 
 }  // namespace
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 SocketDuplex::SocketDuplex(asio::any_io_executor executor, int fd)
     : socket_(std::make_shared<net::StreamSocket>(

@@ -83,5 +83,6 @@ class AgentFixture : public AgentEvents {
 // Of the direct children of a process.
 std::vector<pid_t> children_of(pid_t pid);
 bool is_alive(pid_t pid);
+std::string read_file(const std::string& path);
 
 }  // namespace hvd::launcher

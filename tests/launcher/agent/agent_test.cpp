@@ -1,10 +1,18 @@
 // What an agent does for a job that ends by itself.
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/clock.h"
+#include "base/text.h"
 #include "launcher/agent/agent_fixture.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
+
+namespace asio = hvd::net::asio;
 
 namespace {
 constexpr auto kOut = OutputStream::kStdout;
@@ -36,4 +44,247 @@ TEST_CASE("Each rank's exit code, signal and output arrive under its number") {
     CHECK(fixture.output[{rank, kErr}] == "err " + std::to_string(rank) + "\n");
   }
   CHECK(fixture.ended.size() == 6);
+}
+
+TEST_CASE("A megabyte of any bytes arrives intact on both streams") {
+  AgentFixture fixture;
+  // Every byte there is, a line end only now and then.
+  const HostJob job = fixture.shell_job(
+      "i=0; while [ $i -lt 16 ]; do head -c 65536 /dev/urandom; i=$((i+1)); done >$FILE; "
+      "cat $FILE & cat $FILE >&2; wait");
+  HostJob with_file = job;
+  const std::string file = "/tmp/horovod-agent-test-" + fixture.mark();
+  with_file.environment.emplace_back("FILE", file);
+  CHECK(fixture.run(with_file) == "");
+  std::ifstream stream(file, std::ios::binary);
+  const std::string expected{std::istreambuf_iterator<char>(stream), {}};
+  std::filesystem::remove(file);
+  CHECK(expected.size() == 1 << 20);
+  CHECK((fixture.output[{0, kOut}] == expected));
+  CHECK((fixture.output[{0, kErr}] == expected));
+}
+
+TEST_CASE("A rank has its environment, no input, no descriptor of the agent's, default signals") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job(
+      "echo $SHARED $OWN $HOME; cat; ls /proc/self/fd; grep -E '^Sig(Blk|Ign)' /proc/self/status; "
+      "cut -d ' ' -f 1,5 /proc/$$/stat; echo $HOROVOD_STORE; pwd");
+  job.environment.insert(job.environment.end(), {{"SHARED", "1"}, {"OWN", "no"}, {"HOME", "/h"}});
+  job.ranks[0].environment.emplace_back("OWN", "2");
+  job.working_directory = "/usr";
+  CHECK(fixture.run(job) == "");
+  const auto lines = split(fixture.output[{0, kOut}], '\n');
+  REQUIRE(lines.size() == 11);
+  CHECK(lines[0] == "1 2 /h");
+  // 0 to 2, and the folder that ls reads.
+  CHECK(lines[1] + lines[2] + lines[3] + lines[4] == "0123");
+  CHECK(lines[5] == "SigBlk:\t0000000000000000");
+  CHECK(lines[6] == "SigIgn:\t0000000000000000");
+  const auto ids = split(trim(lines[7]), ' ');
+  CHECK(ids.at(0) == ids.at(1));
+  CHECK(lines[8].starts_with("unix:@horovod-store-"));
+  CHECK(lines[9] == "/usr");
+}
+
+TEST_CASE("What cannot run is said before anything starts") {
+  AgentFixture fixture;
+  const std::string folder = "/tmp/horovod-agent-test-" + fixture.mark();
+  std::filesystem::create_directory(folder);
+  const auto write = [&](const std::string& name, const std::string& text, bool is_executable) {
+    std::ofstream(folder + "/" + name) << text;
+    std::filesystem::permissions(folder + "/" + name,
+                                 is_executable ? std::filesystem::perms(0755)
+                                               : std::filesystem::perms(0644));
+  };
+  write("python3", "#!/bin/sh\n", true);
+  write("plain", "#!/bin/sh\n", false);
+  write("strange", "#!/no/such/interpreter -x\n", true);
+  write("for_python", "#!/usr/bin/env python\n", true);
+  write("fine", "#!/bin/sh\nexit 6\n", true);
+  write("bare", "exit 7\n", true);
+  struct Case {
+    const char* program;
+    const char* directory;
+    const char* sentence;
+  };
+  const std::string path = folder;
+  const Case cases[] = {
+      {"python", nullptr, "program 'python' was not found on PATH (@), but 'python3' is there: "
+                          "write python3 in the command"},
+      {"nothing", nullptr, "program 'nothing' was not found on PATH (@)"},
+      {"plain", nullptr, "program 'plain' may not be executed: @/plain lacks the permission "
+                         "(chmod +x)"},
+      {"./plain", nullptr, "program './plain' may not be executed: chmod +x it, or write its "
+                           "interpreter before it"},
+      {"./", nullptr, "program './' is a directory"},
+      {"/no/such", nullptr, "program '/no/such' cannot be run: No such file or directory"},
+      {"strange", nullptr, "program 'strange' is a script whose interpreter "
+                           "'/no/such/interpreter' is missing or may not be executed"},
+      {"for_python", nullptr, "program 'for_python' is a script for 'python': program 'python' was "
+                              "not found on PATH (@), but 'python3' is there: write python3 in the "
+                              "command"},
+      {"fine", "/no/such/folder", "the working directory '/no/such/folder' cannot be entered: No "
+                                  "such file or directory"},
+      {"fine", "/etc/passwd", "the working directory '/etc/passwd' is not a directory"},
+  };
+  for (const Case& each : cases) {
+    AgentFixture one;
+    HostJob job = one.shell_job("");
+    job.command = {each.program};
+    job.working_directory = each.directory == nullptr ? folder : each.directory;
+    job.environment.emplace_back("PATH", path);
+    std::string expected = each.sentence;
+    for (size_t at; (at = expected.find('@')) != std::string::npos;) {
+      expected.replace(at, 1, folder);
+    }
+    CHECK(one.prepare(job).message() == expected);
+  }
+  for (const auto& [program, code] : {std::pair("fine", 6), std::pair("bare", 7)}) {
+    AgentFixture one;
+    HostJob job = one.shell_job("");
+    job.command = {program};
+    job.environment.emplace_back("PATH", path);
+    CHECK(one.run(job) == "");
+    CHECK(one.exits.at(0).code == code);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("A program that the kernel refuses fails the start with one sentence") {
+  AgentFixture fixture;
+  const std::string file = "/tmp/horovod-agent-test-" + fixture.mark();
+  std::ofstream(file) << "\x7f" "ELF and then nothing";
+  std::filesystem::permissions(file, std::filesystem::perms(0755));
+  HostJob job = fixture.shell_job("");
+  job.command = {file};
+  CHECK(fixture.run(job) == cat("program '", file, "' cannot be run: ", file,
+                                " is not for this host's architecture"));
+  std::filesystem::remove(file);
+}
+
+TEST_CASE("A connection of a rank to the store reaches the launcher and back, also much at once") {
+  AgentFixture fixture;
+  // The connection is made by the test itself: what counts is the user, not the process.
+  const HostJob job = fixture.shell_job("echo $HOROVOD_STORE; sleep 1000");
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  std::string& told = fixture.output[{0, kOut}];
+  REQUIRE(fixture.until([&] { return told.ends_with("\n"); }));
+  const std::string name = std::string(trim(told)).substr(std::string("unix:@").size());
+
+  asio::local::stream_protocol::socket rank(fixture.loop());
+  rank.connect(asio::local::stream_protocol::endpoint(std::string(1, '\0') + name));
+  REQUIRE(fixture.until([&] { return fixture.stores.size() == 1; }));
+  // The store echoes.
+  auto echo = [](net::StreamSocket store, bool& is_done) -> net::Task<void> {
+    std::vector<char> buffer(100'000);
+    for (;;) {
+      const auto [error, size] =
+          co_await store.async_read_some(asio::buffer(buffer), net::use_tuple);
+      if (error) break;
+      const auto [failed, written] =
+          co_await asio::async_write(store, asio::buffer(buffer.data(), size), net::use_tuple);
+      if (failed) break;
+    }
+    is_done = true;
+  };
+  bool is_store_done = false;
+  asio::co_spawn(fixture.loop(), echo(std::move(fixture.stores[0]), is_store_done),
+                 asio::detached);
+  std::string sent(5'000'000, ' ');
+  for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 7 % 251);
+  std::string received(sent.size(), ' ');
+  size_t received_size = 0;
+  asio::async_write(rank, asio::buffer(sent), [](const net::error_code&, size_t) {});
+  asio::async_read(rank, asio::buffer(received),
+                   [&](const net::error_code&, size_t size) { received_size = size; });
+  CHECK(fixture.until([&] { return received_size == sent.size(); }));
+  CHECK((received == sent));
+
+  SUBCASE("the rank's end of sending reaches the store, and the store's close the rank") {
+    rank.shutdown(asio::socket_base::shutdown_send);
+    CHECK(fixture.until([&] { return is_store_done; }));
+    bool is_ended = false;
+    char byte;
+    rank.async_read_some(asio::buffer(&byte, 1), [&](const net::error_code& error, size_t) {
+      is_ended = error == asio::error::eof;
+    });
+    CHECK(fixture.until([&] { return is_ended; }));
+  }
+  SUBCASE("the rank's death reaches the store") {
+    rank.close();
+    CHECK(fixture.until([&] { return is_store_done; }));
+  }
+  SUBCASE("the job's end closes the connection") {
+    fixture.link().end(0);
+    CHECK(fixture.until([&] { return fixture.is_finished && is_store_done; }));
+  }
+  fixture.link().close();
+  fixture.pass(0.1);
+}
+
+TEST_CASE("A store that closes a connection is seen by the rank") {
+  AgentFixture fixture;
+  const HostJob job = fixture.shell_job("echo $HOROVOD_STORE; sleep 1000");
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  std::string& told = fixture.output[{0, kOut}];
+  REQUIRE(fixture.until([&] { return told.ends_with("\n"); }));
+  asio::local::stream_protocol::socket rank(fixture.loop());
+  rank.connect(asio::local::stream_protocol::endpoint(
+      std::string(1, '\0') + std::string(trim(told)).substr(std::string("unix:@").size())));
+  REQUIRE(fixture.until([&] { return fixture.stores.size() == 1; }));
+  fixture.stores[0].close();
+  bool is_ended = false;
+  char byte;
+  rank.async_read_some(asio::buffer(&byte, 1), [&](const net::error_code& error, size_t) {
+    is_ended = static_cast<bool>(error);
+  });
+  CHECK(fixture.until([&] { return is_ended; }));
+}
+
+TEST_CASE("A reader that takes nothing delays neither control nor the lease, nor costs memory") {
+  AgentFixture fixture;
+  fixture.is_consuming = false;
+  HostJob job = fixture.shell_job("[ $HOROVOD_RANK = 1 ] && { sleep 2; exit 3; }; exec yes", 4);
+  job.lease_seconds = 1;
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }, 5));
+  CHECK(fixture.exits.at(1).code == 3);
+  CHECK(fixture.lost.empty());
+  // Three ranks write to one stream each.
+  CHECK(fixture.output_size == 3 * (256u << 10));
+  const std::string status = read_file(cat("/proc/", fixture.agent(), "/status"));
+  const size_t at = status.find("VmHWM:");
+  REQUIRE(at != std::string::npos);
+  const auto peak = split(trim(status.substr(at + 6, status.find("kB", at) - at - 6)), ' ');
+  MESSAGE("the agent's memory, kB: ", peak.back());
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  CHECK(*parse_int(peak.back()) < 16 << 10);
+#endif
+  fixture.link().end(1);
+  fixture.pass(0.2);
+  // The output that was written before is still wanted: the end waits for it.
+  CHECK_FALSE(fixture.is_finished);
+  fixture.is_consuming = true;
+  for (const int rank : {0, 2, 3}) fixture.link().consumed(rank, kOut, 256 << 10);
+  CHECK(fixture.until([&] { return fixture.is_finished; }, 5));
+}
+
+TEST_CASE("A flood of output does not delay what is urgent") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job(
+      "[ $HOROVOD_RANK = 1 ] && { echo $HOROVOD_STORE; sleep 1; exit 3; }; exec yes", 2);
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  const Deadline deadline = Deadline::after_seconds(10);
+  CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }, 5));
+  CHECK(deadline.seconds_left() > 8);
+  MESSAGE("output, MB/s: ", static_cast<double>(fixture.output_size) / 1e6 /
+                                (10 - deadline.seconds_left()));
+  const Deadline end = Deadline::after_seconds(10);
+  fixture.link().end(1);
+  CHECK(fixture.until([&] { return fixture.is_finished; }, 5));
+  CHECK(end.seconds_left() > 9);
 }

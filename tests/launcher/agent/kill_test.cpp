@@ -1,0 +1,238 @@
+// However a job ends, nothing of it is left on the host.
+#include <doctest/doctest.h>
+
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "launcher/agent/agent_fixture.h"
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+constexpr auto kOut = OutputStream::kStdout;
+
+// A rank with everything that tends to survive: a child in a session of its own, double-forked
+// and deaf to SIGTERM, one that keeps the rank's pipes, and the rank itself.
+constexpr const char* kStubborn =
+    "(setsid sh -c 'trap \"\" TERM INT HUP; sleep 1000; sleep 1000' >/dev/null 2>&1 &); "
+    "(trap '' TERM; sleep 1000 &); "
+    "echo ready; ";
+
+bool start_stubborn(AgentFixture& fixture, const HostJob& job) {
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  const bool is_up = fixture.until([&] {
+    for (const RankSpec& spec : job.ranks) {
+      if (fixture.output[{spec.rank, kOut}] != "ready\n") return false;
+    }
+    return true;
+  });
+  // The shells below have had the time to reach their sleeps.
+  return is_up && fixture.until([&] { return fixture.marked().size() >= 5 * job.ranks.size(); });
+}
+
+bool is_gone(AgentFixture& fixture, double seconds = 10) {
+  return fixture.until([&] { return fixture.marked().empty(); }, seconds);
+}
+
+}  // namespace
+
+TEST_CASE("SIGKILL of the agent leaves nothing, however it hides") {
+  AgentFixture fixture;
+  REQUIRE(start_stubborn(fixture, fixture.shell_job(cat(kStubborn, "sleep 1000; :"), 2)));
+  ::kill(fixture.agent(), SIGKILL);
+  CHECK(is_gone(fixture, 3));
+  CHECK(fixture.until([&] { return !is_alive(fixture.guardian()); }));
+  CHECK(fixture.until([&] { return fixture.lost.size() == 1; }));
+}
+
+TEST_CASE("SIGKILL of the guardian ends the agent and leaves nothing") {
+  AgentFixture fixture;
+  REQUIRE(start_stubborn(fixture, fixture.shell_job(cat(kStubborn, "sleep 1000; :"))));
+  const pid_t agent = fixture.agent();
+  ::kill(fixture.guardian(), SIGKILL);
+  CHECK(is_gone(fixture, 3));
+  CHECK(fixture.until([&] { return !is_alive(agent); }));
+  REQUIRE(fixture.lost.size() == 1);
+  CHECK(fixture.lost[0] == "the guardian above the agent was killed");
+}
+
+TEST_CASE("The end of the link leaves nothing") {
+  AgentFixture fixture;
+  REQUIRE(start_stubborn(fixture, fixture.shell_job(cat(kStubborn, "sleep 1000; :"), 2)));
+  fixture.link().close();
+  CHECK(is_gone(fixture, 3));
+  CHECK(fixture.until([&] { return !is_alive(fixture.guardian()); }));
+  CHECK(fixture.lost.empty());
+}
+
+TEST_CASE("A signal to the agent or to its guardian ends the job with a reason") {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    for (const bool to_guardian : {false, true}) {
+      AgentFixture fixture;
+      REQUIRE(start_stubborn(fixture, fixture.shell_job(cat(kStubborn, "sleep 1000; :"))));
+      ::kill(to_guardian ? fixture.guardian() : fixture.agent(), number);
+      CHECK(is_gone(fixture, 3));
+      CHECK(fixture.until([&] { return fixture.lost.size() == 1; }));
+      CHECK(fixture.lost.at(0) == cat("the agent was ended by signal ", number));
+    }
+  }
+}
+
+TEST_CASE("A launcher that falls silent costs its lease, and the job ends") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job(cat(kStubborn, "sleep 1000; :"));
+  job.lease_seconds = 1;
+  REQUIRE(start_stubborn(fixture, job));
+  fixture.pass(2);  // pinged all the while
+  CHECK(fixture.marked().size() >= 4);
+  // From here on the loop of the launcher is not driven: nothing is sent.
+  const Deadline deadline = Deadline::after_seconds(5);
+  while (!fixture.marked().empty() && !deadline.passed()) ::usleep(50'000);
+  CHECK(fixture.marked().empty());
+  CHECK(deadline.seconds_left() < 4.5);
+  CHECK(fixture.until([&] { return fixture.lost.size() == 1; }));
+  CHECK(fixture.lost.at(0) == "the launcher gave no sign of life for 1 s");
+}
+
+TEST_CASE("A suspended launcher may be silent for longer than its lease") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job("echo ready; sleep 4; echo on; exit 5");
+  job.lease_seconds = 1;
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.suspend().ok());
+  ::usleep(2'500'000);  // as if stopped: the loop is not driven
+  CHECK(fixture.marked().size() == 2);
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
+  CHECK(fixture.output[{0, kOut}] == "ready\non\n");
+  CHECK(fixture.exits.at(0).code == 5);
+  CHECK(fixture.lost.empty());
+}
+
+TEST_CASE("After a suspension the lease holds again") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job("sleep 1000");
+  job.lease_seconds = 1;
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.suspend().ok());
+  fixture.pass(1);  // not stopped after all: pings go on
+  ::usleep(2'500'000);
+  CHECK(fixture.marked().empty());
+}
+
+TEST_CASE("A host that gives no sign of life is lost after the lease") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job("sleep 1000");
+  job.lease_seconds = 1;
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  const pid_t agent = fixture.agent();
+  ::kill(agent, SIGSTOP);
+  const Deadline deadline = Deadline::after_seconds(10);
+  CHECK(fixture.until([&] { return !fixture.lost.empty(); }, 10));
+  CHECK(deadline.seconds_left() > 7);
+  CHECK(fixture.lost.at(0) == "the host gave no sign of life for 1 s");
+  ::kill(agent, SIGCONT);
+  CHECK(is_gone(fixture));
+}
+
+TEST_CASE("Ending sends SIGTERM, after the grace SIGKILL, and reports ranks as ended by the agent") {
+  AgentFixture fixture;
+  const HostJob job = fixture.shell_job(
+      cat(kStubborn, "[ $HOROVOD_RANK = 1 ] && trap 'exit 9' TERM || trap '' TERM; "
+                     "sleep 1000 & wait; wait; wait"), 2);
+  REQUIRE(start_stubborn(fixture, job));
+  const Deadline deadline = Deadline::after_seconds(10);
+  fixture.link().end(0.7);
+  CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
+  CHECK(deadline.seconds_left() > 9.5);  // did not wait for the grace
+  CHECK(fixture.exits.at(1).code == 9);
+  CHECK(fixture.exits.at(1).by_agent);
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
+  CHECK(fixture.exits.at(0).signal == SIGKILL);
+  CHECK(fixture.exits.at(0).by_agent);
+  CHECK(deadline.seconds_left() < 9.4);
+  CHECK(deadline.seconds_left() > 8);
+  CHECK(fixture.marked().empty());
+}
+
+TEST_CASE("A second order to end with a shorter grace hastens the end") {
+  AgentFixture fixture;
+  const HostJob job = fixture.shell_job(cat(kStubborn, "trap '' TERM; sleep 1000; :"));
+  REQUIRE(start_stubborn(fixture, job));
+  fixture.link().end(60);
+  fixture.pass(0.3);
+  CHECK_FALSE(fixture.is_finished);
+  fixture.link().end(0);
+  CHECK(fixture.until([&] { return fixture.is_finished; }, 3));
+}
+
+TEST_CASE("A stopped rank can be ended") {
+  AgentFixture fixture;
+  const HostJob job = fixture.shell_job("echo ready; kill -STOP $$; :");
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "ready\n"; }));
+  fixture.pass(0.1);
+  fixture.link().end(60);
+  CHECK(fixture.until([&] { return fixture.is_finished; }, 3));
+  CHECK(fixture.exits.at(0).signal == SIGTERM);
+}
+
+TEST_CASE("A rank's end is announced at once while a forked child keeps its pipes open") {
+  AgentFixture fixture;
+  const HostJob job = fixture.shell_job(
+      "[ $HOROVOD_RANK = 0 ] && { (sleep 1000 &); echo last words; exit 3; }; sleep 1000", 2);
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  const Deadline deadline = Deadline::after_seconds(10);
+  CHECK(fixture.until([&] { return fixture.exits.count(0) == 1; }));
+  CHECK(deadline.seconds_left() > 9);
+  CHECK(fixture.exits.at(0).code == 3);
+  CHECK_FALSE(fixture.exits.at(0).by_agent);
+  CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "last words\n"; }, 1));
+  CHECK(fixture.exits.size() == 1);
+  fixture.link().end(1);
+  CHECK(fixture.until([&] { return fixture.is_finished; }, 3));
+  CHECK(fixture.exits.at(1).by_agent);
+  CHECK(fixture.marked().empty());
+}
+
+TEST_CASE("What the last rank leaves running belongs to the job and is ended") {
+  AgentFixture fixture;
+  const Deadline deadline = Deadline::after_seconds(10);
+  CHECK(fixture.run(fixture.shell_job(cat(kStubborn, "exit 0"))) == "");
+  CHECK(fixture.exits.at(0).code == 0);
+  CHECK(fixture.marked().empty());
+  CHECK(deadline.seconds_left() > 8);
+}
+
+TEST_CASE("An agent that is asked to end before it started anything has finished") {
+  AgentFixture fixture;
+  REQUIRE(fixture.prepare(fixture.shell_job("sleep 1000")).ok());
+  fixture.link().end(5);
+  CHECK(fixture.until([&] { return fixture.is_finished; }, 3));
+  CHECK(fixture.exits.empty());
+}
+
+TEST_CASE("A signal reaches the whole process group of each rank") {
+  AgentFixture fixture;
+  const HostJob job = fixture.shell_job(
+      "trap 'wait; exit 4' USR1; (trap 'echo child; exit' USR1; echo ready; sleep 1000 & wait) "
+      "& wait; wait", 2);
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  CHECK(fixture.until([&] {
+    return fixture.output[{0, kOut}] == "ready\n" && fixture.output[{1, kOut}] == "ready\n";
+  }));
+  fixture.link().signal(SIGUSR1);
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
+  CHECK(fixture.exits.at(0).code == 4);
+  CHECK_FALSE(fixture.exits.at(1).by_agent);
+  CHECK(fixture.output[{1, kOut}].find("child") != std::string::npos);
+}
