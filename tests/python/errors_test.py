@@ -92,6 +92,12 @@ class ErrorsTest(RankCase):
         with self.assertRaisesRegex(ValueError, "dict"):
             hvd.broadcast_parameters(3, root_rank=0)
 
+    def test_what_this_build_lacks(self):
+        with self.assertRaisesRegex(NotImplementedError, "(?i)adasum"):
+            hvd.allreduce(torch.ones(2), op=hvd.Adasum)
+        with self.assertRaisesRegex(NotImplementedError, "join"):
+            hvd.join()
+
     def test_tensors_outside_host_memory(self):
         with self.assertRaisesRegex(NotImplementedError, "meta"):
             hvd.allreduce(torch.ones(2, device="meta"))

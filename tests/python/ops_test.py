@@ -205,6 +205,83 @@ class AllgatherTest(RankCase):
             hvd.allgather(torch.tensor(1.0))
 
 
+class AlltoallTest(RankCase):
+    def rows_to(self, sender, receiver):
+        return (sender + 2 * receiver) % 3
+
+    def sent(self, sender, dtype):
+        """What a rank sends: for each receiver some rows that say where they come from."""
+        return torch.cat([torch.full((self.rows_to(sender, receiver), 2), 10 * sender + receiver)
+                          for receiver in range(self.size)]).to(dtype)
+
+    def test_every_dtype_with_splits(self):
+        splits = [self.rows_to(self.rank, receiver) for receiver in range(self.size)]
+        want_splits = torch.tensor([self.rows_to(sender, self.rank) for sender in range(self.size)],
+                                   dtype=torch.int32)
+        for dtype in DTYPES:
+            want = torch.cat([torch.full((self.rows_to(sender, self.rank), 2),
+                                         10 * sender + self.rank)
+                              for sender in range(self.size)]).to(dtype)
+            for form in [splits, torch.tensor(splits), torch.tensor(splits, dtype=torch.int32)]:
+                got, got_splits = hvd.alltoall(self.sent(self.rank, dtype), form)
+                self.assert_equal_tensors(got, want, str(dtype))
+                self.assert_equal_tensors(got_splits, want_splits, str(dtype))
+
+    def test_equal_parts(self):
+        got = hvd.alltoall(torch.arange(2 * self.size) + 100 * self.rank)
+        want = torch.cat([100 * sender + 2 * self.rank + torch.arange(2)
+                          for sender in range(self.size)])
+        self.assert_equal_tensors(got, want)
+        both = hvd.synchronize(hvd.alltoall_async(torch.arange(self.size)))
+        self.assertEqual(len(both), 2)
+
+    def test_the_gradient_goes_back_to_the_sender(self):
+        splits = [self.rows_to(self.rank, receiver) for receiver in range(self.size)]
+        tensor = self.sent(self.rank, torch.float64).requires_grad_()
+        got, _ = hvd.alltoall(tensor, splits)
+        (got.sum() * (self.rank + 1)).backward()
+        want = torch.cat([torch.full((rows, 2), float(receiver + 1), dtype=torch.float64)
+                          for receiver, rows in enumerate(splits)])
+        self.assert_equal_tensors(tensor.grad, want)
+
+    def test_splits_that_cannot_be_right(self):
+        for splits, pattern in [([1] * (self.size + 1), "split"), ([9] * self.size, "split"),
+                                ([-1] * self.size, "split"),
+                                (torch.ones(self.size), "whole numbers")]:
+            with self.assertRaisesRegex(ValueError, pattern):
+                hvd.alltoall(torch.ones(3, 2), splits, name="splits")
+
+
+class ReducescatterTest(RankCase):
+    def own(self, tensor):
+        """This rank's rows: the first ranks get one more where it does not divide evenly."""
+        return torch.tensor_split(tensor, self.size)[self.rank]
+
+    def test_every_dtype(self):
+        for op in [hvd.Sum, hvd.Average]:
+            for dtype in DTYPES:
+                for shape in [(2 * self.size,), (7, 3), (1, 2), (0, 2)]:
+                    got = hvd.reducescatter(values(self.rank, dtype, shape), op=op)
+                    want = self.own(reduced(op, self.size, dtype, shape))
+                    self.assert_close(got, want, dtype, f"{op} {dtype} {shape}")
+
+    def test_groups_handles_and_factors(self):
+        tensor = values(self.rank, torch.float32, (5, 2))
+        want = self.own(reduced(hvd.Sum, self.size, torch.float32, (5, 2)))
+        first, second = hvd.grouped_reducescatter([tensor, tensor.double()], op=hvd.Sum)
+        self.assert_close(first, want, torch.float32)
+        self.assert_close(second, want, torch.float64)
+        handle = hvd.reducescatter_async(tensor, op=hvd.Sum, prescale_factor=2.0)
+        self.assert_close(hvd.synchronize(handle), 2 * want, torch.float32)
+
+    def test_the_gradient_is_gathered(self):
+        for op, factor in [(hvd.Average, 1), (hvd.Sum, self.size)]:
+            tensor = torch.ones(2 * self.size, requires_grad=True)
+            (hvd.reducescatter(tensor, op=op).sum() * (self.rank + 1)).backward()
+            want = torch.arange(1.0, self.size + 1).repeat_interleave(2) * factor
+            self.assert_close(tensor.grad, want, torch.float32)
+
+
 class BroadcastTest(RankCase):
     def test_every_dtype_from_every_root(self):
         for root in range(self.size):

@@ -92,11 +92,6 @@ class RawOutput(NamedTuple):
     last_joined_rank: int
 
 
-class _Pending(NamedTuple):
-    keep: Any  # whatever owns the memory that the runtime reads and writes
-    finish: Callable[[int], Any]  # takes the handle of complete work, makes the user's result
-
-
 class _Scratch:
     """Memory that one call lends to C: the packed submission, a handle and the error text."""
 
@@ -113,7 +108,8 @@ class _State:
     """What is in flight in this process."""
 
     def __init__(self) -> None:
-        self.pending: dict[int, _Pending] = {}
+        # By handle: `finish`, and whatever owns the memory that the runtime reads and writes.
+        self.pending: dict[int, tuple[Callable[[int], Any], Any]] = {}
         self.abandoned: list[int] = []  # handles that no caller holds any more
         self.scratch: list[_Scratch] = []  # not in use; append and pop are atomic
         self.counters: dict[str, Any] = {}
@@ -182,7 +178,7 @@ def submit(
     )
     handle = scratch.handle.value
     if status == _OK:
-        _state.pending[handle] = _Pending(keep, finish)
+        _state.pending[handle] = (finish, keep)
         _state.scratch.append(scratch)
         return handle
     _fail(status, scratch, negotiated=False)
@@ -272,7 +268,7 @@ def wait(handle: int) -> Any:
         if status != _OK:
             _fail(status, scratch, negotiated=True)
         _state.scratch.append(scratch)
-        return pending.finish(handle)
+        return pending[0](handle)
     finally:
         library().hvd_release(handle, None, 0)
 
@@ -308,6 +304,11 @@ def output(handle: int, index: int = 0) -> RawOutput:
 def barrier(process_set: int = 0) -> None:
     """Returns once every rank has called it."""
     run(submit(Kind.BARRIER, None, finish=lambda handle: None, process_set=process_set))
+
+
+def join() -> int:
+    """Returns the last rank to join, once every rank has."""
+    return run(submit(Kind.JOIN, None, finish=lambda handle: output(handle).last_joined_rank))
 
 
 def reset() -> None:

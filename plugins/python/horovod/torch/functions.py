@@ -9,7 +9,7 @@ import torch
 from horovod import _objects, _ops
 from horovod._basics import rank
 from horovod.process_sets import ProcessSet, global_process_set, id_of
-from horovod.torch.mpi_ops import broadcast_async_
+from horovod.torch._broadcast import broadcast_async_
 
 
 def broadcast_parameters(

@@ -11,16 +11,12 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 import torch
 
 from horovod import _basics, _ops
+from horovod._ops import Adasum, Average
 from horovod.exceptions import HorovodUnimplementedError
 from horovod.process_sets import ProcessSet, global_process_set, id_of
+from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
+from horovod.torch._rows import sparse_allreduce_async
 from horovod.torch.compression import Compression
-from horovod.torch.mpi_ops import (
-    Adasum,
-    Average,
-    allreduce_async_,
-    grouped_allreduce_async_,
-    sparse_allreduce_async,
-)
 
 _unnamed = itertools.count()
 

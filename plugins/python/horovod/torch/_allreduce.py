@@ -1,0 +1,216 @@
+"""Allreduce of one tensor and of groups."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+
+from horovod import _ops
+from horovod._ops import Kind, Max, Min, Product
+from horovod.process_sets import ProcessSet, global_process_set, id_of
+from horovod.torch import _submission
+from horovod.torch._submission import ReduceOp, Tensors
+from horovod.torch.compression import Compression
+
+
+def allreduce_async(
+    tensor: torch.Tensor,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts `allreduce` and returns a handle; the result is a new tensor, without gradient."""
+    return _submission.elementwise(
+        Kind.ALLREDUCE, _ops.full_name("allreduce", name), [tensor], False,
+        reduce_op=_submission.choose_op(average, op), prescale=prescale_factor,
+        postscale=postscale_factor, process_set=id_of(process_set),
+    )
+
+
+def allreduce_async_(
+    tensor: torch.Tensor,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts `allreduce_` and returns a handle; the result replaces `tensor`'s values."""
+    return _submission.elementwise(
+        Kind.ALLREDUCE, _ops.full_name("allreduce", name), [tensor], True,
+        reduce_op=_submission.choose_op(average, op), prescale=prescale_factor,
+        postscale=postscale_factor, process_set=id_of(process_set),
+    )
+
+
+def allreduce_(
+    tensor: torch.Tensor,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """As `allreduce`, in place and without gradient: returns `tensor` with its new values."""
+    return _ops.run(
+        allreduce_async_(tensor, None, name, _submission.choose_op(average, op), prescale_factor,
+                         postscale_factor, process_set)
+    )
+
+
+def _check_differentiable(op: ReduceOp) -> None:
+    if op in (Min, Max, Product):
+        raise NotImplementedError(
+            "An allreduce with Min, Max or Product has no gradient; detach its input."
+        )
+
+
+class HorovodAllreduce(torch.autograd.Function):
+    """allreduce as a node of the graph: the gradient is allreduced in the same way."""
+
+    @staticmethod
+    def forward(ctx, tensor, name, op, prescale_factor, postscale_factor, process_set):
+        ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
+        return _ops.run(
+            allreduce_async(tensor, None, name, op, prescale_factor, postscale_factor, process_set)
+        )
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        _check_differentiable(ctx.arguments[0])
+        return (
+            _ops.run(allreduce_async(grad_output, None, None, *ctx.arguments)),
+            None, None, None, None, None,
+        )
+
+
+def allreduce(
+    tensor: torch.Tensor,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    compression: Any = Compression.none,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Returns the tensor reduced over all ranks, element by element; `tensor` stays as it is.
+
+    `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum,
+    Min, Max, Product or Adasum; an average of integers is cut towards zero. Inputs are multiplied
+    by `prescale_factor` and results by `postscale_factor`, neither of which may be 0. `average` is
+    the deprecated way to say Average or Sum. Differentiable, but for Min, Max and Product: all
+    ranks must then run backward too.
+    """
+    op = _submission.choose_op(average, op)
+    compressed, context = compression.compress(tensor)
+    reduced = _submission.in_graph(
+        HorovodAllreduce, compressed, name, op, prescale_factor, postscale_factor, process_set
+    )
+    return compression.decompress(reduced, context)
+
+
+def _grouped_allreduce(tensors, in_place, average, name, op, prescale_factor, postscale_factor,
+                       process_set) -> int:
+    base = _submission.group_base("grouped_allreduce", tensors, name)
+    return _submission.elementwise(
+        Kind.ALLREDUCE, f"grouped_allreduce.{base}", tensors, in_place,
+        _submission.member_names("grouped_allreduce", base, len(tensors)), grouped=True,
+        reduce_op=_submission.choose_op(average, op), prescale=prescale_factor,
+        postscale=postscale_factor, process_set=id_of(process_set),
+    )
+
+
+def grouped_allreduce_async(
+    tensors: Tensors,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts `grouped_allreduce` and returns one handle for the group."""
+    return _grouped_allreduce(tensors, False, average, name, op, prescale_factor, postscale_factor,
+                              process_set)
+
+
+def grouped_allreduce_async_(
+    tensors: Tensors,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts `grouped_allreduce_` and returns one handle for the group."""
+    return _grouped_allreduce(tensors, True, average, name, op, prescale_factor, postscale_factor,
+                              process_set)
+
+
+def grouped_allreduce_(
+    tensors: Tensors,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tuple[torch.Tensor, ...]:
+    """As `grouped_allreduce`, in place and without gradient: returns the tensors given."""
+    return _ops.run(
+        grouped_allreduce_async_(tensors, None, name, _submission.choose_op(average, op),
+                                 prescale_factor, postscale_factor, process_set)
+    )
+
+
+class HorovodGroupedAllreduce(torch.autograd.Function):
+    """grouped_allreduce as a node of the graph."""
+
+    @staticmethod
+    def forward(ctx, name, op, prescale_factor, postscale_factor, process_set, *tensors):
+        ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
+        return _ops.run(
+            grouped_allreduce_async(tensors, None, name, op, prescale_factor, postscale_factor,
+                                    process_set)
+        )
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        _check_differentiable(ctx.arguments[0])
+        grads = _ops.run(grouped_allreduce_async(grad_outputs, None, None, *ctx.arguments))
+        return (None, None, None, None, None, *grads)
+
+
+def grouped_allreduce(
+    tensors: Tensors,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    compression: Any = Compression.none,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tuple[torch.Tensor, ...]:
+    """Reduces several tensors as one request: none starts before all are there on all ranks.
+
+    `tensors`: list of tensors as for `allreduce`, in the same order on all ranks. Returns a tuple
+    of new tensors.
+    """
+    op = _submission.choose_op(average, op)
+    _submission.group_base("grouped_allreduce", tensors, "")
+    compressed, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
+    reduced = _submission.in_graph(
+        HorovodGroupedAllreduce, name, op, prescale_factor, postscale_factor, process_set,
+        *compressed,
+    )
+    return tuple(
+        compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)
+    )

@@ -1,0 +1,81 @@
+"""Broadcast of one tensor."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+
+from horovod import _ops
+from horovod._basics import rank
+from horovod._ops import Average, Kind
+from horovod.process_sets import ProcessSet, global_process_set, id_of
+from horovod.torch import _submission
+from horovod.torch._allreduce import allreduce_async
+
+
+def broadcast_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts `broadcast` and returns a handle; the result is a new tensor, without gradient."""
+    return _submission.elementwise(
+        Kind.BROADCAST, _ops.full_name("broadcast", name), [tensor], False,
+        root_rank=root_rank, process_set=id_of(process_set),
+    )
+
+
+def broadcast_async_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts `broadcast_` and returns a handle; the root's values replace `tensor`'s."""
+    return _submission.elementwise(
+        Kind.BROADCAST, _ops.full_name("broadcast", name), [tensor], True,
+        root_rank=root_rank, process_set=id_of(process_set),
+    )
+
+
+def broadcast_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """As `broadcast`, in place and without gradient: returns `tensor` with the root's values."""
+    return _ops.run(broadcast_async_(tensor, root_rank, name, process_set))
+
+
+class HorovodBroadcast(torch.autograd.Function):
+    """broadcast as a node of the graph: the root gets the averaged gradient, others zeros."""
+
+    @staticmethod
+    def forward(ctx, tensor, root_rank, name, process_set):
+        ctx.root_rank = root_rank
+        ctx.process_set = process_set
+        return _ops.run(broadcast_async(tensor, root_rank, name, process_set))
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        averaged = _ops.run(allreduce_async(grad_output, op=Average, process_set=ctx.process_set))
+        if rank() != ctx.root_rank:
+            averaged.zero_()
+        return averaged, None, None, None
+
+
+def broadcast(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Returns the tensor of the rank `root_rank` on every rank; `tensor` stays as it is.
+
+    `tensor`: any shape, the same shape and dtype on all ranks. `root_rank` is a rank of the job.
+    Differentiable: the root gets the gradient averaged over the ranks.
+    """
+    return _submission.in_graph(HorovodBroadcast, tensor, root_rank, name, process_set)

@@ -1,0 +1,260 @@
+"""Collectives along the first dimension: allgather, alltoall, reducescatter."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence, Tuple, Union
+
+import torch
+
+from horovod import _ops
+from horovod._ops import Average, Kind, Sum
+from horovod.process_sets import ProcessSet, global_process_set
+from horovod.torch import _submission
+from horovod.torch._allreduce import allreduce_async
+from horovod.torch._submission import ReduceOp, Tensors
+from horovod.torch.compression import Compression
+
+
+def allgather_async(
+    tensor: torch.Tensor,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts `allgather` and returns a handle; the result is a new tensor, without gradient."""
+    return _submission.rows(
+        Kind.ALLGATHER, _ops.full_name("allgather", name), [tensor], process_set
+    )
+
+
+class HorovodAllgather(torch.autograd.Function):
+    """allgather as a node of the graph: each rank gets its rows of the averaged gradient."""
+
+    @staticmethod
+    def forward(ctx, tensor, name, process_set):
+        ctx.rows = tensor.shape[0] if tensor.dim() else 0
+        ctx.process_set = process_set
+        return _ops.run(allgather_async(tensor, name, process_set))
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        averaged = _ops.run(allreduce_async(grad_output, op=Average, process_set=ctx.process_set))
+        rows = _ops.run(
+            allgather_async(torch.tensor([ctx.rows]), process_set=ctx.process_set)
+        ).tolist()
+        start = sum(rows[: ctx.process_set.rank()])
+        return averaged.narrow(0, start, ctx.rows), None, None
+
+
+def allgather(
+    tensor: torch.Tensor,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Returns the tensors of all ranks, concatenated along the first dimension in rank order.
+
+    `tensor`: at least one dimension; the first may differ between ranks, and be 0, the others and
+    the dtype must agree. Differentiable: the gradient is averaged over the ranks.
+    """
+    return _submission.in_graph(HorovodAllgather, tensor, name, process_set)
+
+
+def grouped_allgather_async(
+    tensors: Tensors,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts `grouped_allgather` and returns one handle for the group."""
+    base = _submission.group_base("grouped_allgather", tensors, name)
+    return _submission.rows(
+        Kind.ALLGATHER, f"grouped_allgather.{base}", tensors, process_set,
+        _submission.member_names("grouped_allgather", base, len(tensors)), grouped=True,
+    )
+
+
+def grouped_allgather(
+    tensors: Tensors,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Tuple[torch.Tensor, ...]:
+    """Gathers several tensors as one request; each as `allgather`, without gradient."""
+    return _ops.run(grouped_allgather_async(tensors, name, process_set))
+
+
+def sparse_allreduce_async(
+    tensor: torch.Tensor,
+    name: Optional[str],
+    op: ReduceOp,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[[], torch.Tensor]:
+    """Starts the reduction of a sparse COO tensor; call the result to wait for the sparse sum.
+
+    `op` is Average or Sum; ValueError for others. Rows of all ranks are gathered, so the result
+    has as many entries as all inputs together until it is coalesced.
+    """
+    if op not in (Average, Sum):
+        raise ValueError(f"{name}: sparse tensors can be reduced by Average and Sum only.")
+    base = name if name is not None else _ops.auto_name("sparse_allreduce")
+    coalesced = tensor.coalesce()
+    # Rows lie along the first dimension of what is gathered.
+    indices = allgather_async(coalesced.indices().t().contiguous(), f"{base}.indices", process_set)
+    values = allgather_async(coalesced.values(), f"{base}.values", process_set)
+
+    def wait() -> torch.Tensor:
+        all_values = _ops.run(values)
+        all_indices = _ops.run(indices)
+        if op == Average:
+            all_values = all_values / process_set.size()
+        return torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.shape)
+
+    return wait
+
+
+def alltoall_async(
+    tensor: torch.Tensor,
+    splits: Union[None, torch.Tensor, Sequence[int]] = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts `alltoall` and returns a handle; the result is the pair (tensor, received splits)."""
+    if isinstance(splits, torch.Tensor):
+        if splits.dtype.is_floating_point or splits.dim() != 1:
+            raise ValueError("alltoall: splits must be one-dimensional and of whole numbers.")
+        splits = splits.tolist()
+    return _submission.rows(
+        Kind.ALLTOALL, _ops.full_name("alltoall", name), [tensor], process_set,
+        with_splits=True, splits=splits or (),
+    )
+
+
+class HorovodAlltoall(torch.autograd.Function):
+    """alltoall as a node of the graph: gradients go back to where the rows came from."""
+
+    @staticmethod
+    def forward(ctx, tensor, splits, name, process_set):
+        output, received = _ops.run(alltoall_async(tensor, splits, name, process_set))
+        ctx.received = received
+        ctx.rows = tensor.shape[0]
+        ctx.process_set = process_set
+        return output, received
+
+    @staticmethod
+    def backward(ctx, grad_output, unused):
+        grad, _ = _ops.run(
+            alltoall_async(grad_output, ctx.received, process_set=ctx.process_set)
+        )
+        if grad.shape[0] < ctx.rows:  # rows after those that splits name went nowhere
+            rest = grad.new_zeros(ctx.rows - grad.shape[0], *grad.shape[1:])
+            grad = torch.cat([grad, rest])
+        return grad, None, None, None
+
+
+def alltoall(
+    tensor: torch.Tensor,
+    splits: Union[None, torch.Tensor, Sequence[int]] = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]:
+    """Sends rows of `tensor` to every rank, and returns the rows received, in rank order.
+
+    `tensor`: at least one dimension; the first may differ between ranks. `splits`: how many rows
+    go to each rank, as a list or an integer tensor; None sends equal parts. Returns the tensor
+    alone without `splits`, else the pair of it and the int32 tensor of rows received from each
+    rank. Differentiable.
+    """
+    output, received = _submission.in_graph(HorovodAlltoall, tensor, splits, name, process_set)
+    return output if splits is None else (output, received)
+
+
+def reducescatter_async(
+    tensor: torch.Tensor,
+    name: Optional[str] = None,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Starts `reducescatter` and returns a handle; the result is a tensor without gradient."""
+    return _submission.rows(
+        Kind.REDUCESCATTER, _ops.full_name("reducescatter", name), [tensor], process_set,
+        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
+    )
+
+
+def grouped_reducescatter_async(
+    tensors: Tensors,
+    name: Optional[str] = None,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Starts `grouped_reducescatter` and returns one handle for the group."""
+    base = _submission.group_base("grouped_reducescatter", tensors, name)
+    return _submission.rows(
+        Kind.REDUCESCATTER, f"grouped_reducescatter.{base}", tensors, process_set,
+        _submission.member_names("grouped_reducescatter", base, len(tensors)), grouped=True,
+        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
+    )
+
+
+class HorovodReducescatter(torch.autograd.Function):
+    """reducescatter as a node of the graph: gradients of the rows are gathered."""
+
+    @staticmethod
+    def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):
+        ctx.factor = prescale_factor * postscale_factor
+        if op == Sum:
+            ctx.factor *= process_set.size()
+        ctx.process_set = process_set
+        return _ops.run(
+            reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor)
+        )
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        grad = _ops.run(allgather_async(grad_output * ctx.factor, process_set=ctx.process_set))
+        return grad, None, None, None, None, None
+
+
+def reducescatter(
+    tensor: torch.Tensor,
+    name: Optional[str] = None,
+    compression: Any = Compression.none,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """Reduces as `allreduce` does, and returns this rank's share of the rows.
+
+    `tensor`: at least one dimension, the same shape and dtype on all ranks; where the rows do not
+    divide evenly, the first ranks get one more. `op`: Average or Sum. Differentiable: the gradient
+    of an average is gathered as it is, that of a sum times the number of ranks.
+    """
+    compressed, context = compression.compress(tensor)
+    reduced = _submission.in_graph(
+        HorovodReducescatter, compressed, name, op, process_set, prescale_factor, postscale_factor
+    )
+    return compression.decompress(reduced, context)
+
+
+def grouped_reducescatter(
+    tensors: Tensors,
+    name: Optional[str] = None,
+    compression: Any = Compression.none,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Tuple[torch.Tensor, ...]:
+    """Reduces and scatters several tensors as one request; each as `reducescatter`, without
+    gradient."""
+    _submission.group_base("grouped_reducescatter", tensors, "")
+    compressed, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
+    reduced = _ops.run(
+        grouped_reducescatter_async(compressed, name, op, process_set, prescale_factor,
+                                    postscale_factor)
+    )
+    return tuple(
+        compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)
+    )
