@@ -10,8 +10,9 @@ import sys
 
 def compiles(command, folders, header):
     arguments = [argument for folder in folders for argument in ("-I", str(folder))]
+    source = f'#include "{header}"\ntypedef int one_declaration;\n'  # C wants one in each unit
     done = subprocess.run([*command, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
-                           *arguments, "-"], input=f'#include "{header}"\n', text=True,
+                           *arguments, "-"], input=source, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         print(f"{header} with {' '.join(command)}:\n{done.stdout}")

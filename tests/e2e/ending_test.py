@@ -1,0 +1,210 @@
+#!/usr/bin/python3 -B
+"""However a job is ended, nothing of it is left on any host ten seconds later."""
+import os
+import pty
+import time
+
+from harness import *  # noqa: F403
+
+NASTY = [PYTHON, WORKERS / "rank.py", "--nasty"]
+
+
+def start(*flags, hosts="a:2,b:2"):
+    """Ranks that hide and refuse to end."""
+    job = Job("-np", 4, "-H", hosts, *flags, *NASTY)
+    job.wait_for("ready", 4)
+    expect(len(job.before.new_processes()) > 24, "the ranks have no children to hide")
+    return job
+
+
+def ended_by(number, hosts="a:2,b:2"):
+    job = start(hosts=hosts)
+    started = time.monotonic()
+    job.signal(number)
+    job.ends_with(128 + number, 10)
+    job.leaves_nothing(10 - (time.monotonic() - started))
+
+
+@world()
+def test_control_c():
+    ended_by(signal.SIGINT)
+
+
+@world()
+def test_sigterm():
+    ended_by(signal.SIGTERM)
+
+
+@world()
+def test_sighup():
+    ended_by(signal.SIGHUP)
+
+
+@world()
+def test_sigterm_with_local_ranks():
+    ended_by(signal.SIGTERM, hosts="localhost:2,b:2")
+
+
+@world()
+def test_sigkill_of_the_launcher():
+    ended_by(signal.SIGKILL)
+
+
+@world()
+def test_sigkill_of_the_launcher_with_local_ranks():
+    ended_by(signal.SIGKILL, hosts="localhost:2,b:2")
+
+
+@world()
+def test_control_c_while_hosts_are_being_reached():
+    faults.freeze("b")
+    before = Inventory()
+    job = Job("-np", 4, "-H", "a:2,b:2", *NASTY)
+    time.sleep(1)
+    job.signal(signal.SIGINT)
+    job.ends_with(130, 5)
+    faults.thaw("b")
+    job.before = before
+    job.leaves_nothing(10)
+
+
+def agent_killed(role):
+    job = start()
+    started = time.monotonic()
+    for pid in agents("b")[role]:
+        os.kill(pid, signal.SIGKILL)
+    code = job.wait(10)
+    expect(code != 0, f"an exit code that says so was expected\n{job.describe()}")
+    job.leaves_nothing(10 - (time.monotonic() - started))
+    one_sentence(job, r"\bhost b\b")
+
+
+@world()
+def test_sigkill_of_an_agent():
+    agent_killed("agent")
+
+
+@world()
+def test_sigkill_of_a_guardian():
+    agent_killed("guardian")
+
+
+@world()
+def test_a_cut_link_leaves_nothing_ten_seconds_after_the_lease():
+    job = start("--lease", 5)
+    faults.cut("b", "launcher")
+    started = time.monotonic()
+    code = job.wait(15)
+    expect(code != 0, f"an exit code that says so was expected\n{job.describe()}")
+    job.leaves_nothing(15 - (time.monotonic() - started))
+    one_sentence(job, r"\bhost b\b")
+
+
+@world()
+def test_a_host_that_crashes_ends_the_job_on_the_others():
+    job = start("--lease", 5)
+    faults.crash("b")
+    code = job.wait(15)
+    expect(code != 0, f"an exit code that says so was expected\n{job.describe()}")
+    job.leaves_nothing(10)
+    one_sentence(job, r"\bhost b\b")
+
+
+@world()
+def test_a_launcher_that_is_stopped_for_longer_than_the_lease_goes_on():
+    job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 3, PYTHON, WORKERS / "rank.py", "--seconds",
+              12)
+    job.wait_for("ready", 4)
+    job.signal(signal.SIGTSTP)
+    wait_until(lambda: state_of(job.process.pid) == "T", 3, "the launcher to stop")
+    time.sleep(7)
+    expect(not ended(job), f"the ranks ended meanwhile\n{job.describe()}")
+    job.signal(signal.SIGCONT)
+    job.ends_with(0, 20)
+    expect(job.out.count("done") == 4, job.describe())
+    job.leaves_nothing(5)
+
+
+def ended(job):
+    return not [words for words in job.before.new_processes() if "rank.py" in words]
+
+
+def state_of(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+class Terminal:
+    """An interactive shell with job control on a terminal of its own."""
+
+    def __init__(self):
+        self.before = Inventory()
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "-i"],
+                      clean_environment(PS1="$ ", TERM="dumb"))
+        os.set_blocking(self.fd, False)
+        self.text = ""
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def shows(self, pattern, count=1, seconds=30):
+        def look():
+            try:
+                self.text += os.read(self.fd, 65536).decode(errors="replace")
+            except (BlockingIOError, OSError):
+                pass
+            return len(re.findall(pattern, self.text)) >= count
+        wait_until(look, seconds, lambda: f"{pattern!r} on the terminal:\n{self.text}")
+
+    def close(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+@world()
+def test_control_z_for_longer_than_the_lease_and_fg_go_on():
+    terminal = Terminal()
+    terminal.type(f"cd {ROOT}\n{LAUNCHER} -np 4 -H a:2,b:2 --lease 3 {PYTHON} "
+                  f"{WORKERS / 'rank.py'} --seconds 14; echo code $?\n")
+    terminal.shows("stdout>:ready", 4)
+    terminal.type("\x1a")
+    terminal.shows("Stopped", 1, 5)
+    time.sleep(7)
+    terminal.type("fg\n")
+    terminal.shows("stdout>:done", 4, 20)
+    time.sleep(1)
+    terminal.type("echo over\n")
+    terminal.shows(r"\nover", 1, 5)
+    terminal.close()
+    wait_until(lambda: not terminal.before.new_processes(), 5,
+               lambda: f"an end of {terminal.before.new_processes()}")
+
+
+@world()
+def test_control_c_at_a_terminal():
+    terminal = Terminal()
+    terminal.type(f"cd {ROOT}\n{LAUNCHER} -np 4 -H a:2,b:2 {' '.join(map(str, NASTY))}\n")
+    terminal.shows("stdout>:ready", 4)
+    terminal.type("\x03")
+    terminal.shows(r"\$ $", 1, 10)
+    terminal.type("echo code $?\n")
+    terminal.shows("code 130", 1, 10)
+    terminal.close()
+    wait_until(lambda: not terminal.before.new_processes(), 10,
+               lambda: f"an end of {terminal.before.new_processes()}")
+
+
+@world()
+def test_a_terminal_that_is_closed():
+    terminal = Terminal()
+    terminal.type(f"cd {ROOT}\nexec {LAUNCHER} -np 4 -H a:2,b:2 {' '.join(map(str, NASTY))}\n")
+    terminal.shows("stdout>:ready", 4)
+    os.close(terminal.fd)
+    wait_until(lambda: not terminal.before.new_processes(), 10,
+               lambda: f"an end of {terminal.before.new_processes()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+#!/usr/bin/python3 -B
+"""A rank that ends badly ends the job on all hosts in under five seconds, and is named."""
+import time
+
+from harness import *  # noqa: F403
+
+GO = "/tmp/e2e-go"
+
+
+def fails(program, how, code, cause, ready=30, **options):
+    """Rank 2, the first on host b, ends as `how` says while all others are busy."""
+    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, program, "--rank", 2, "--then", how, "--go", GO,
+              *options.get("more", ()))
+    job.wait_for("ready", 4, ready)
+    started = time.monotonic()
+    pathlib.Path(GO).touch()
+    job.ends_with(code, 5)
+    job.leaves_nothing(5 - (time.monotonic() - started))
+    one_sentence(job, r"\brank 2\b", r"\bhost b\b|\bon b\b", cause)
+
+
+@world()
+def test_a_rank_that_exits_3():
+    fails(WORKERS / "rank.py", "exit3", 3, r"\b3\b")
+
+
+@world()
+def test_a_rank_that_is_killed():
+    fails(WORKERS / "rank.py", "kill", 137, "SIGKILL")
+
+
+@world()
+def test_a_rank_that_segfaults():
+    fails(WORKERS / "rank.py", "segv", 139, "SIGSEGV")
+
+
+@world()
+def test_a_rank_that_aborts():
+    fails(WORKERS / "rank.py", "abort", 134, "SIGABRT")
+
+
+@world()
+def test_a_rank_that_exits_3_among_ranks_that_hide_and_refuse_to_end():
+    fails(WORKERS / "rank.py", "exit3", 3, r"\b3\b", more=["--nasty"])
+
+
+@world()
+def test_a_reducing_rank_that_exits_3_while_its_child_keeps_its_sockets():
+    fails(WORKERS / "reducing_rank.py", "exit3", 3, r"\b3\b", ready=60)
+
+
+@world()
+def test_a_reducing_rank_that_is_killed_while_its_child_keeps_its_sockets():
+    fails(WORKERS / "reducing_rank.py", "kill", 137, "SIGKILL", ready=60)
+
+
+@world()
+def test_a_reducing_rank_that_segfaults_while_its_child_keeps_its_sockets():
+    fails(WORKERS / "reducing_rank.py", "segv", 139, "SIGSEGV", ready=60)
+
+
+@world()
+def test_a_rank_that_ends_well_before_the_others_is_no_failure():
+    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, WORKERS / "rank.py", "--rank", 1, "--then",
+              "exit0", "--seconds", 2)
+    job.ends_with(0, 20)
+    job.leaves_nothing(3)
+    expect(job.said() == [], f"nothing to say was expected\n{job.describe()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,256 @@
+"""Runs each test function of a file in a world of its own, and starts and watches jobs there.
+
+A test file ends with harness.main(). Its functions test_... are run one by one: named on the
+command line, or all. @world says which hosts a test needs; a test without it runs as it is.
+"""
+import inspect
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("HVD_BUILD", ROOT / "build"))
+LAUNCHER = BUILD / "bin" / "horovodrun"
+HOSTS = ROOT / "tests" / "hosts" / "hosts"
+WORKERS = ROOT / "tests" / "e2e" / "workers"
+PYTHON = "/usr/bin/python3"
+SKIPPED = 77
+# What "hosts run" answers when it cannot make hosts.
+NO_WORLD = 125
+
+sys.path.insert(0, str(HOSTS.parent))
+import faults  # noqa: E402
+import host  # noqa: E402
+
+
+class Failure(Exception):
+    pass
+
+
+class Skip(Exception):
+    pass
+
+
+def world(names="a b", *options):
+    """The test needs these hosts; it runs as root on the launcher's machine."""
+    def mark(function):
+        function.world = (names, options)
+        return function
+    return mark
+
+
+def expect(condition, words):
+    if not condition:
+        raise Failure(words)
+
+
+def wait_until(condition, seconds, words, interval=0.02):
+    """Waits for the condition to give something true, and returns that."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if result := condition():
+            return result
+        if time.monotonic() > deadline:
+            raise Failure(f"not within {seconds} s: {words() if callable(words) else words}")
+        time.sleep(interval)
+
+
+def clean_environment(**more):
+    """What a user's shell has, and nothing of this machine's or of the tests'."""
+    kept = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "TERM", "LANG")
+            if name in os.environ}
+    return {**kept, "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PYTHONPATH": str(BUILD / "python"), "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+
+class Job:
+    """One horovodrun, in a process group of its own, as a shell would start it."""
+
+    def __init__(self, *arguments, environment=None, cwd=None, stdin=subprocess.DEVNULL):
+        self.before = Inventory()
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-"))
+        self.command = [str(LAUNCHER), *map(str, arguments)]
+        with open(self.folder / "out", "wb") as out, open(self.folder / "err", "wb") as err:
+            self.process = subprocess.Popen(
+                self.command, stdin=stdin, stdout=out, stderr=err, cwd=cwd or ROOT,
+                env=environment or clean_environment(), process_group=0)
+
+    @property
+    def out(self):
+        return (self.folder / "out").read_text(errors="replace")
+
+    @property
+    def err(self):
+        return (self.folder / "err").read_text(errors="replace")
+
+    def said(self):
+        """The launcher's own sentences."""
+        return [line.removeprefix("horovodrun: ") for line in self.err.splitlines()
+                if line.startswith("horovodrun: ")]
+
+    def describe(self):
+        return (f"$ {' '.join(self.command)}\n--- stdout\n{self.out[-3000:]}\n"
+                f"--- stderr\n{self.err[-3000:]}\n--- exit {self.process.poll()}")
+
+    def wait_for(self, words, count=1, seconds=30):
+        wait_until(lambda: len(re.findall(words, self.out)) >= count or
+                   self.process.poll() is not None, seconds, lambda: f"{count} x {words!r}\n"
+                   f"{self.describe()}")
+        expect(len(re.findall(words, self.out)) >= count,
+               f"it ended before it printed {count} x {words!r}\n{self.describe()}")
+
+    def wait(self, seconds=60):
+        """Its exit code."""
+        wait_until(lambda: self.process.poll() is not None, seconds,
+                   lambda: f"the end of the launcher\n{self.describe()}")
+        code = self.process.returncode
+        return code if code >= 0 else 128 - code
+
+    def signal(self, number):
+        """To the whole foreground group, as a terminal does."""
+        os.killpg(self.process.pid, number)
+
+    def ends_with(self, code, seconds=60):
+        got = self.wait(seconds)
+        expect(got == code, f"exit code {got}, expected {code}\n{self.describe()}")
+
+    def leaves_nothing(self, seconds=10):
+        """No process, socket name or file of the job on any host that is up."""
+        wait_until(lambda: not self.before.new_processes(), seconds,
+                   lambda: "an end of:\n" + "\n".join(self.before.new_processes()))
+        expect(not (left := self.before.new_things()), f"left behind: {left}")
+
+
+class Inventory:
+    """Every process of the world, every abstract socket and every file in shared memory."""
+
+    def __init__(self):
+        self.processes = set(self.living())
+        self.things = set(self.all_things())
+
+    @staticmethod
+    def living():
+        """Pid and start of every process, with what it is; an sshd's own are not a job's."""
+        found = {}
+        own = os.getpid()
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == own:
+                continue
+            try:
+                state = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(
+                    errors="replace")
+                name = (entry / "comm").read_text().strip()
+                if state[0] in "ZX" or name == "sshd" or not words:
+                    continue
+                found[entry.name, state[19]] = f"pid {entry.name}, host " \
+                    f"{host_of(entry)}: {words.strip()}"
+            except OSError:
+                continue  # it has just ended
+        return found
+
+    @staticmethod
+    def all_things():
+        for pid in first_processes():
+            try:
+                table = pathlib.Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]
+                names = {line.split()[7] for line in table if len(line.split()) > 7}
+                yield from ((pid, name) for name in names if name.startswith("@"))
+                for folder in ("dev/shm", "run", "tmp"):
+                    for path in pathlib.Path(f"/proc/{pid}/root/{folder}").iterdir():
+                        if not path.name.startswith(("e2e-", "tmp")):
+                            yield pid, f"/{folder}/{path.name}"
+            except OSError:
+                continue  # the host is down
+
+    def new_processes(self):
+        return [words for key, words in self.living().items() if key not in self.processes]
+
+    def new_things(self):
+        return sorted(thing for thing in set(self.all_things()) - self.things)
+
+
+def first_processes():
+    pids = [1]
+    if (host.STATE / "spec.json").exists():
+        pids += [pid for pid in map(host.pid_of, host.spec()["names"]) if pid]
+    return pids
+
+
+def host_of(entry):
+    try:
+        space = os.readlink(entry / "ns/uts")
+        for name in host.spec()["names"]:
+            if (pid := host.pid_of(name)) and os.readlink(f"/proc/{pid}/ns/uts") == space:
+                return name
+    except OSError:
+        pass
+    return "launcher"
+
+
+def agents(name):
+    """The agents on a host: not the guardian above, which runs the same program."""
+    found = {}
+    for pid in faults.processes(name):
+        try:
+            program = os.readlink(f"/proc/{pid}/exe")
+            if "horovod-agent" in pathlib.Path(program).name:
+                stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+                found[pid] = int(stat.rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    return {"agent": [pid for pid, parent in found.items() if parent in found],
+            "guardian": [pid for pid in found if pid in found.values()]}
+
+
+def one_sentence(job, *patterns):
+    """The launcher said one sentence, and it names all of this."""
+    sentences = job.said()
+    expect(len(sentences) == 1, f"one sentence expected, got {len(sentences)}\n{job.describe()}")
+    for pattern in patterns:
+        expect(re.search(pattern, sentences[0]),
+               f"{pattern!r} is not in {sentences[0]!r}\n{job.describe()}")
+
+
+def run_inside_a_world(function, script):
+    names, options = function.world
+    done = subprocess.run([HOSTS, "run", "--root", "--names", names, *options, "--", PYTHON, "-B",
+                           script, function.__name__], stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, "HVD_IN_WORLD": "1"}, check=False)
+    sys.stderr.write(done.stderr)
+    if done.returncode == NO_WORLD:
+        words = done.stderr.strip().splitlines() or ["hosts cannot be made"]
+        raise Skip(words[-1].removeprefix("hosts: "))
+    return done.returncode
+
+
+def run(function, script):
+    try:
+        if hasattr(function, "world") and "HVD_IN_WORLD" not in os.environ:
+            return run_inside_a_world(function, script)
+        function()
+    except Skip as skip:
+        print(f"SKIP: {skip}")
+        return SKIPPED
+    except Failure as failure:
+        print(f"FAIL {function.__name__}: {failure}")
+        return 1
+    print(f"PASS {function.__name__}")
+    return 0
+
+
+def main():
+    module = sys.modules["__main__"]
+    tests = {name: value for name, value in inspect.getmembers(module, inspect.isfunction)
+             if name.startswith("test_")}
+    chosen = [name if name.startswith("test_") else f"test_{name}" for name in sys.argv[1:]]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    codes = [run(tests[name], module.__file__) for name in chosen or tests]
+    failed = [code for code in codes if code not in (0, SKIPPED)]
+    sys.exit(failed[0] if failed else max(codes, default=1))
+
