@@ -1,0 +1,166 @@
+#!/usr/bin/python3 -B
+"""Bad input gets one sentence and exit code 2, and nothing is started anywhere."""
+from harness import *  # noqa: F403
+
+STARTED = pathlib.Path("/tmp/e2e-started")
+
+
+def refused(arguments, *patterns, seconds=10, prepare=None, environment=None, sentences=1):
+    """The command is refused with one sentence that matches all patterns."""
+    STARTED.unlink(missing_ok=True)
+    job = Job(*arguments, environment=environment)
+    if prepare:
+        prepare(job)
+    job.ends_with(2, seconds)
+    expect(job.out == "", f"nothing on stdout was expected\n{job.describe()}")
+    lines = job.err.splitlines()
+    expect(len(lines) == sentences, f"{sentences} sentences expected\n{job.describe()}")
+    for pattern in patterns:
+        expect(re.search(pattern, job.err), f"{pattern!r} is not said\n{job.describe()}")
+    expect(not STARTED.exists(), f"a rank was started\n{job.describe()}")
+    job.leaves_nothing(5)
+
+
+TOUCH = ["touch", STARTED]
+
+
+def test_a_malformed_list_of_hosts():
+    refused(["-np", 2, "-H", "a:x", *TOUCH], "a:x", "number of slots")
+    refused(["-np", 2, "-H", "a:0", *TOUCH], "a:0")
+    refused(["-np", 2, "-H", "a:2,,b:2", *TOUCH], "empty")
+    refused(["-np", 2, "-H", "a:-1", *TOUCH], "a:-1")
+    refused(["-np", 2, "-H", "a b:2", *TOUCH], "a b")
+
+
+def test_a_hostfile_that_is_not_there():
+    refused(["-np", 2, "-hostfile", "/nowhere/hosts", *TOUCH], "/nowhere/hosts",
+            "No such file or directory")
+
+
+def test_a_hostfile_with_a_bad_line():
+    with tempfile.NamedTemporaryFile("w", suffix=".hosts") as file:
+        file.write("# ours\na slots=2\n\nb slots=two\n")
+        file.flush()
+        refused(["-np", 2, "-hostfile", file.name, *TOUCH], "line 4", "two", re.escape(file.name))
+
+
+def test_more_ranks_than_slots():
+    refused(["-np", 5, "-H", "a:2,b:2", *TOUCH], r"\b5\b", r"\b4\b")
+
+
+def test_an_unknown_flag():
+    refused(["-np", 2, "--no-such-flag", *TOUCH], "--no-such-flag")
+    refused(["-np", 2, "--host", "a:2", *TOUCH], "--hosts")
+
+
+def test_a_number_that_is_none():
+    refused(["-np", "two", *TOUCH], "-np", "two")
+    refused(["-np", "0", *TOUCH], "-np", "0")
+
+
+def test_no_command():
+    refused(["-np", 2], "command")
+
+
+def test_an_environment_variable_of_the_wrong_type():
+    refused(["-np", 2, *TOUCH], "HOROVOD_LEASE", "soon",
+            environment=clean_environment(HOROVOD_LEASE="soon"))
+
+
+def test_a_program_that_is_missing_here():
+    refused(["-np", 2, "no-such-program"], "no-such-program", "localhost")
+
+
+@world()
+def test_a_program_that_is_missing_on_a_host():
+    only_a = pathlib.Path("/run/only")
+    only_a.mkdir()
+    script = "#!/bin/sh\ntouch /tmp/e2e-started\n"
+    on_a = pathlib.Path(f"/proc/{host.pid_of('a')}/root/run/only")
+    for folder in (only_a, on_a):
+        folder.mkdir(exist_ok=True)
+        (folder / "program").write_text(script)
+        (folder / "program").chmod(0o755)
+    refused(["-np", 2, "-H", "a:1,b:1", "/run/only/program"], "host b", "/run/only/program")
+
+
+@world()
+def test_python_is_missing_where_python3_exists():
+    refused(["-np", 2, "-H", "a:1,b:1", "python", "train.py"], "host [ab]", "python3",
+            environment=clean_environment(PATH=folder_with_python3_only()), sentences=2)
+
+
+def folder_with_python3_only():
+    folder = pathlib.Path("/tmp/e2e-python3")
+    folder.mkdir()
+    for program in ("python3", "sh", "mkdir", "cat", "chmod", "mv", "uname"):
+        for origin in ("/usr/bin", "/bin"):
+            if os.path.exists(f"{origin}/{program}"):
+                (folder / program).symlink_to(f"{origin}/{program}")
+                break
+    return str(folder)
+
+
+@world()
+def test_a_working_directory_that_a_host_lacks():
+    here = pathlib.Path("/run/only-here")
+    here.mkdir()
+    job = Job("-np", 2, "-H", "a:1,localhost:1", *TOUCH, cwd=here)
+    job.ends_with(2, 10)
+    one_sentence(job, "host a", "/run/only-here")
+    expect(not STARTED.exists(), "a rank was started")
+
+
+@world()
+def test_a_name_that_does_not_resolve():
+    refused(["-np", 2, "-H", "a:1,nosuchhost:1", *TOUCH], "nosuchhost", "resolve")
+
+
+@world()
+def test_a_refused_key():
+    ssh = pathlib.Path.home() / ".ssh"
+    for name in ("id_ed25519", "id_ed25519.pub"):
+        (ssh / name).unlink()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ssh / "id_ed25519"],
+                   check=True)
+    refused(["-np", 1, "-H", "b:1", *TOUCH], "host b", "authentication|refused", "id_ed25519")
+
+
+@world()
+def test_a_changed_host_key():
+    known = pathlib.Path.home() / ".ssh/known_hosts"
+    lines = dict(line.split(" ", 1) for line in known.read_text().splitlines())
+    (name_a, key_a), (name_b, _) = sorted(lines.items())
+    known.write_text(f"{name_a} {key_a}\n{name_b} {key_a}\n")
+    refused(["-np", 2, "-H", "a:1,b:1", *TOUCH], "host b", "key", "changed|not the one|differs")
+
+
+@world()
+def test_an_unknown_host_key():
+    known = pathlib.Path.home() / ".ssh/known_hosts"
+    known.write_text(known.read_text().splitlines()[0] + "\n")
+    refused(["-np", 2, "-H", "a:1,b:1", *TOUCH], "host b", "key", "known_hosts")
+
+
+@world()
+def test_a_closed_port():
+    faults.end("b")
+    host.start(["b"])
+    refused(["-np", 2, "-H", "a:1,b:1", "-p", 23, *TOUCH], "host [ab]", "23", sentences=2)
+
+
+@world()
+def test_a_host_that_is_silent():
+    faults.cut("b", "launcher")
+    refused(["-np", 2, "-H", "a:1,b:1", "--start-timeout", 3, *TOUCH], "host b", "connect",
+            seconds=6)
+
+
+@world()
+def test_a_host_that_is_frozen():
+    faults.freeze("b")
+    refused(["-np", 2, "-H", "a:1,b:1", "--start-timeout", 3, *TOUCH], "host b", seconds=6)
+
+
+if __name__ == "__main__":
+    main()

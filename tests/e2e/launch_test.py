@@ -1,0 +1,178 @@
+#!/usr/bin/python3 -B
+"""Jobs that go well: who the ranks are, where they run, what reaches them, what is left."""
+import json
+
+from harness import *  # noqa: F403
+
+IDENTITY = """
+import json, os, socket, sys
+names = "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME".split()
+values = {name: os.environ["HOROVOD_" + name] for name in names}
+print(json.dumps({**values, "on": socket.gethostname(), "cwd": os.getcwd(),
+                  "word": os.environ.get("A_WORD"), "arguments": sys.argv[1:]}))
+"""
+
+
+def ranks_of(job):
+    found = {}
+    for line in job.out.splitlines():
+        rank, _, text = line.partition("]<stdout>:")
+        found[int(rank[1:])] = json.loads(text)
+    return found
+
+
+@world()
+def test_ranks_know_who_they_are_and_get_arguments_environment_and_directory():
+    words = ["a b", "$HOME", "'", '"', "", "*", "-x", "ä"]
+    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", IDENTITY, *words, cwd="/tmp",
+              environment=clean_environment(A_WORD="two\nlines 'and' $more"))
+    job.ends_with(0)
+    ranks = ranks_of(job)
+    expect(len(ranks) == 4, job.describe())
+    for rank, got in ranks.items():
+        name = "ab"[rank // 2]
+        wanted = {"RANK": str(rank), "SIZE": "4", "LOCAL_RANK": str(rank % 2), "LOCAL_SIZE": "2",
+                  "CROSS_RANK": str(rank // 2), "CROSS_SIZE": "2", "HOSTNAME": name, "on": name,
+                  "cwd": "/tmp", "word": "two\nlines 'and' $more", "arguments": words}
+        expect(got == wanted, f"rank {rank}: {got}\nexpected {wanted}")
+    job.leaves_nothing(2)
+
+
+@world()
+def test_localhost_and_another_host():
+    job = Job("-np", 4, "-H", "localhost:2,b:2", PYTHON, "-c", IDENTITY)
+    job.ends_with(0)
+    expect([got["on"] for _, got in sorted(ranks_of(job).items())] ==
+           ["launcher", "launcher", "b", "b"], job.describe())
+    job.leaves_nothing(2)
+
+
+@world()
+def test_a_hostfile():
+    pathlib.Path("/tmp/e2e-hosts").write_text("# ours\na slots=1\n\nb slots=2\n")
+    job = Job("-np", 3, "-hostfile", "/tmp/e2e-hosts", PYTHON, "-c", IDENTITY)
+    job.ends_with(0)
+    expect([got["on"] for _, got in sorted(ranks_of(job).items())] == ["a", "b", "b"],
+           job.describe())
+
+
+@world()
+def test_an_address_and_a_user_in_place_of_a_name():
+    job = Job("-np", 2, "-H", "10.77.0.1:1,root@b:1", PYTHON, "-c", IDENTITY)
+    job.ends_with(0)
+    expect([got["on"] for _, got in sorted(ranks_of(job).items())] == ["a", "b"], job.describe())
+
+
+@world()
+def test_the_users_ssh_configuration_counts():
+    ssh = pathlib.Path.home() / ".ssh"
+    (ssh / "id_ed25519").rename(ssh / "elsewhere")
+    (ssh / "known_hosts").rename(ssh / "known_elsewhere")
+    (ssh / "config").write_text(
+        f"Host worker\n  HostName 10.77.0.2\n  IdentityFile {ssh}/elsewhere\n"
+        f"  UserKnownHostsFile {ssh}/known_elsewhere\n")
+    job = Job("-np", 1, "-H", "worker:1", PYTHON, "-c", IDENTITY)
+    job.ends_with(0)
+    got = ranks_of(job)[0]
+    expect((got["on"], got["HOSTNAME"]) == ("b", "worker"), job.describe())
+
+
+@world()
+def test_a_key_that_only_the_ssh_agent_holds():
+    ssh = pathlib.Path.home() / ".ssh"
+    socket = "/tmp/e2e-agent"
+    subprocess.run(["ssh-agent", "-a", socket], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["ssh-add", "-q", ssh / "id_ed25519"], check=True, stderr=subprocess.DEVNULL,
+                   env={**os.environ, "SSH_AUTH_SOCK": socket})
+    (ssh / "id_ed25519").unlink()
+    (ssh / "id_ed25519.pub").unlink()
+    job = Job("-np", 1, "-H", "b:1", "true", environment=clean_environment(SSH_AUTH_SOCK=socket))
+    job.ends_with(0)
+
+
+@world()
+def test_a_key_by_flag():
+    ssh = pathlib.Path.home() / ".ssh"
+    (ssh / "id_ed25519").rename("/tmp/e2e-key")
+    (ssh / "id_ed25519.pub").unlink()
+    Job("-np", 1, "-H", "b:1", "-i", "/tmp/e2e-key", "true").ends_with(0)
+
+
+@world()
+def test_secrets_are_on_no_command_line():
+    job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, WORKERS / "rank.py", "--seconds", 4,
+              environment=clean_environment(A_WORD="hush-hush"))
+    job.wait_for("ready", 2)
+    secrets, lines = {"hush-hush"}, []
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            lines.append((entry / "cmdline").read_bytes())
+            environment = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        for found in re.findall(rb"HOROVOD_JOB_SECRET=([^\0]*)", environment):
+            secrets.add(found.decode())
+    expect(len(secrets) == 2, f"one job secret was expected: {len(secrets) - 1}")
+    for secret in secrets:
+        expect(not any(secret.encode() in line for line in lines), "a secret is on a command line")
+        expect(secret not in job.err + job.out, "a secret was printed")
+    job.ends_with(0)
+
+
+@world("a b c d e f g h")
+def test_eight_hosts_at_once():
+    job = Job("-np", 16, "-H", ",".join(f"{name}:2" for name in "abcdefgh"), PYTHON, "-c", IDENTITY)
+    job.ends_with(0)
+    expect(len(ranks_of(job)) == 16, job.describe())
+    job.leaves_nothing(2)
+
+
+@world("a b", "--private-tmp")
+def test_the_agent_is_sent_once_and_found_again():
+    for _ in range(2):
+        Job("-np", 2, "-H", "a:1,b:1", "true").ends_with(0)
+    cached = list((pathlib.Path.home() / ".cache/horovod").glob("*"))
+    expect(len(cached) == 1, f"one agent was expected: {cached}")
+
+
+@world("a b", "--private-tmp")
+def test_two_jobs_at_once_that_both_send_the_agent():
+    jobs = [Job("-np", 2, "-H", "a:1,b:1", "true") for _ in range(3)]
+    for job in jobs:
+        job.ends_with(0)
+
+
+@world()
+def test_a_noisy_shell_start_up_on_a_host_does_no_harm():
+    (pathlib.Path.home() / ".bashrc").write_text("echo welcome; echo beware >&2\n")
+    job = Job("-np", 2, "-H", "a:1,b:1", "true")
+    job.ends_with(0)
+
+
+def test_a_dry_run_shows_the_plan_and_starts_nothing():
+    job = Job("-np", 8, "-H", "a:4,b:4", "--dry-run", "python3", "train.py")
+    job.ends_with(0)
+    plan = json.loads(job.out)
+    expect(plan["size"] == 8 and len(plan["ranks"]) == 8, job.out)
+    first = plan["ranks"][5]
+    expect({key: first[key] for key in first if key != "env"} ==
+           {"rank": 5, "host": "b", "local_rank": 1, "local_size": 4, "cross_rank": 1,
+            "cross_size": 2}, first)
+    expect(first["env"]["HOROVOD_RANK"] == "5" and first["env"]["HOROVOD_SIZE"] == "8", first)
+    expect("SECRET" not in job.out, "a secret is in the plan")
+
+
+def test_the_version_and_the_help():
+    for flag in ("-v", "--version"):
+        job = Job(flag)
+        job.ends_with(0)
+        expect(re.fullmatch(r"\d+\.\d+\.\d+\n", job.out), job.describe())
+    job = Job("--help")
+    job.ends_with(0)
+    for flag in ("-np", "-H", "-hostfile", "-p", "-i", "--verbose", "--output-filename",
+                 "--start-timeout", "--lease", "--check-build", "-cb", "--dry-run"):
+        expect(flag in job.out, f"{flag} is not in\n{job.out}")
+
+
+if __name__ == "__main__":
+    main()

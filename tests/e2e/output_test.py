@@ -1,0 +1,125 @@
+#!/usr/bin/python3 -B
+"""What ranks print arrives whole and in order, on the right stream, and in files."""
+import collections
+import signal as signals
+
+from harness import *  # noqa: F403
+
+
+def lines_of(text):
+    """Rank and stream of each line, with the rest of it."""
+    found = collections.defaultdict(list)
+    for line in text.splitlines():
+        match = re.fullmatch(r"\[(\d+)\]<(stdout|stderr)>:(.*)", line)
+        expect(match, f"a line without rank and stream: {line[:200]!r}")
+        found[int(match.group(1)), match.group(2)].append(match.group(3))
+    return found
+
+
+CHATTER = """
+import os, sys, time
+rank = os.environ["HOROVOD_RANK"]
+for number in range(200):
+    os.write(1, f"{rank} says ".encode())       # a line in two writes
+    os.write(1, f"{number} {'x' * number}\\n".encode())
+    os.write(2, f"{rank} moans {number}\\n".encode())
+os.write(1, b"no newline at the end")
+"""
+
+
+@world()
+def test_lines_are_whole_in_order_and_on_their_stream():
+    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", CHATTER)
+    job.ends_with(0)
+    out, err = lines_of(job.out), lines_of(job.err)
+    for rank in range(4):
+        said = [f"{rank} says {number} {'x' * number}" for number in range(200)]
+        expect(out[rank, "stdout"] == [*said, "no newline at the end"],
+               f"rank {rank}'s lines are not what it wrote: {out[rank, 'stdout'][-3:]}")
+        expect(err[rank, "stderr"] == [f"{rank} moans {number}" for number in range(200)],
+               f"rank {rank}'s stderr is not what it wrote")
+    expect(len(out) == 4 and len(err) == 4, f"streams mixed: {list(out)} {list(err)}")
+
+
+@world()
+def test_bytes_that_are_no_text_pass():
+    code = "import os; os.write(1, bytes(range(1, 256)) + b'\\n')"
+    job = Job("-np", 1, "-H", "b:1", PYTHON, "-c", code)
+    job.ends_with(0)
+    raw = (job.folder / "out").read_bytes()
+    expect(b"\xff\xfe" not in raw and bytes(range(128, 256)) in raw, f"bytes changed: {raw!r}")
+
+
+@world()
+def test_much_output_of_many_ranks():
+    """40 MB: none is lost and memory stays small."""
+    code = "import sys\nfor i in range(100000): sys.stdout.write(f'{i:099d}\\n')"
+    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", code)
+    job.ends_with(0, 120)
+    out = lines_of(job.out)
+    for rank in range(4):
+        got = out[rank, "stdout"]
+        expect(len(got) == 100000 and got[-1] == f"{99999:099d}", f"rank {rank}: {len(got)} lines")
+
+
+@world()
+def test_output_goes_to_files_too():
+    folder = "/tmp/e2e-output/deeper"
+    job = Job("-np", 2, "-H", "a:1,b:1", "--output-filename", folder, PYTHON, "-c",
+              "import sys; print('good'); print('bad', file=sys.stderr)")
+    job.ends_with(0)
+    expect(len(lines_of(job.out)) == 2, job.describe())
+    for rank in range(2):
+        for stream, word in (("stdout", "good"), ("stderr", "bad")):
+            text = (pathlib.Path(folder) / f"rank.{rank}" / stream).read_text()
+            expect(text == f"[{rank}]<{stream}>:{word}\n", f"rank {rank} {stream}: {text!r}")
+
+
+@world()
+def test_names_of_output_folders_have_as_many_digits_as_the_ranks_need():
+    folder = pathlib.Path("/tmp/e2e-output")
+    Job("-np", 11, "-H", "a:6,b:5", "--output-filename", folder, "true").ends_with(0)
+    names = sorted(path.name for path in folder.iterdir())
+    expect(names == [f"rank.{rank:02d}" for rank in range(11)], names)
+
+
+@world()
+def test_the_last_words_of_a_rank_that_fails_are_not_lost():
+    code = ("import os, sys\nif os.environ['HOROVOD_RANK'] == '1':\n"
+            "  sys.stdout.write('x' * 100000 + '\\nlast words\\n'); sys.stdout.flush(); os._exit(9)\n"
+            "import time; time.sleep(60)")
+    job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", code)
+    job.ends_with(9, 20)
+    expect("[1]<stdout>:last words\n" in job.out, job.describe())
+
+
+@world()
+def test_a_reader_that_goes_away_ends_the_job():
+    before = Inventory()
+    done = subprocess.run(["/bin/bash", "-c", f"{LAUNCHER} -np 2 -H a:1,b:1 yes | head -n 3; "
+                           "echo ${PIPESTATUS[0]}"], env=clean_environment(), cwd=ROOT,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
+                          check=False)
+    expect(done.stdout.splitlines()[-1] == str(128 + signals.SIGPIPE), done)
+    wait_until(lambda: not before.new_processes(), 5, before.new_processes)
+
+
+@world()
+def test_a_reader_that_stalls_costs_no_lease():
+    """Nobody reads for longer than the lease; then everything comes."""
+    read_end, write_end = os.pipe()
+    process = subprocess.Popen(
+        [LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--lease", "3", PYTHON, "-c",
+         "print('\\n'.join(f'{i:0999d}' for i in range(3000)))"], stdin=subprocess.DEVNULL,
+        stdout=write_end, env=clean_environment(), cwd=ROOT, process_group=0)
+    os.close(write_end)
+    time.sleep(8)
+    expect(process.poll() is None, f"it ended: {process.returncode}")
+    with os.fdopen(read_end, "rb") as pipe:
+        text = pipe.read()
+    expect(process.wait(20) == 0, f"exit code {process.returncode}")
+    expect(text.count(b"\n") == 6000, f"{text.count(bytes([10]))} lines")
+
+
+if __name__ == "__main__":
+    main()
