@@ -8,22 +8,27 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from typing import Any
 
 from horovod._version import __version__
 
 _NAME = "libhorovod.so"
 
 # Function name: argument types without the trailing (error, error_size). All of these return a
-# status.
-_FALLIBLE = {
+# status. The first ones may wait for other ranks, so other threads of Python run meanwhile; the
+# others return at once, and giving up Python's lock for them could cost more than they do.
+_WAITING = {
     "hvd_init": [ctypes.c_void_p],
     "hvd_shutdown": [],
+    "hvd_wait": [ctypes.c_uint64, ctypes.c_double],
+}
+_PROMPT = {
     "hvd_submit": [ctypes.c_void_p, ctypes.c_void_p],
     "hvd_poll": [ctypes.c_uint64, ctypes.c_void_p],
-    "hvd_wait": [ctypes.c_uint64, ctypes.c_double],
     "hvd_get_output": [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p],
     "hvd_release": [ctypes.c_uint64],
 }
+_ERROR = [ctypes.c_void_p, ctypes.c_size_t]
 
 # These return a number and take nothing.
 _NUMBERS = [
@@ -53,6 +58,31 @@ class Output(ctypes.Structure):
     ]
 
 
+class Library:
+    """The functions of libhorovod.so, each an attribute of the same name.
+
+    Raises OSError for a file that is no library, AttributeError for one that lacks a function.
+    """
+
+    def __init__(self, path: str) -> None:
+        waiting = ctypes.CDLL(path)
+        prompt = ctypes.PyDLL(path, handle=waiting._handle)
+        for name, argtypes in _WAITING.items():
+            self._take(waiting, name, argtypes + _ERROR, ctypes.c_int)
+        for name, argtypes in _PROMPT.items():
+            self._take(prompt, name, argtypes + _ERROR, ctypes.c_int)
+        for name in _NUMBERS:
+            self._take(prompt, name, [], ctypes.c_int32)
+        self._take(prompt, "hvd_version", [], ctypes.c_char_p)
+        self._take(waiting, "hvd_capability", [ctypes.c_char_p] + _ERROR, ctypes.c_int32)
+
+    def _take(self, opened: Any, name: str, argtypes: list, restype: Any) -> None:
+        function = getattr(opened, name)
+        function.argtypes = argtypes
+        function.restype = restype
+        setattr(self, name, function)
+
+
 def places() -> list[str]:
     """The paths where the library is looked for, in order."""
     chosen = os.environ.get("HOROVOD_LIBRARY")
@@ -69,7 +99,7 @@ def places() -> list[str]:
 
 
 @functools.lru_cache(maxsize=None)
-def library() -> ctypes.CDLL:
+def library() -> Library:
     """The open library. Raises ImportError, in one sentence, where it is missing or unusable."""
     path = next((place for place in places() if os.path.exists(place)), None)
     if path is None:
@@ -80,8 +110,7 @@ def library() -> ctypes.CDLL:
         )
         raise ImportError(f"{_NAME} is not at {' or '.join(places())}: {hint}.")
     try:
-        opened = ctypes.CDLL(path)
-        _declare(opened)
+        opened = Library(path)
     except (OSError, AttributeError) as error:
         raise ImportError(
             f"{path} cannot be used: {error}; build it anew on this machine."
@@ -93,18 +122,3 @@ def library() -> ctypes.CDLL:
             "install both from one build."
         )
     return opened
-
-
-def _declare(opened: ctypes.CDLL) -> None:
-    for name, argtypes in _FALLIBLE.items():
-        function = getattr(opened, name)
-        function.argtypes = argtypes + [ctypes.c_void_p, ctypes.c_size_t]
-        function.restype = ctypes.c_int
-    for name in _NUMBERS:
-        function = getattr(opened, name)
-        function.argtypes = []
-        function.restype = ctypes.c_int32
-    opened.hvd_version.argtypes = []
-    opened.hvd_version.restype = ctypes.c_char_p
-    opened.hvd_capability.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
-    opened.hvd_capability.restype = ctypes.c_int32
