@@ -1,0 +1,241 @@
+#include "launcher/spawn/agent_delivery.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "base/check.h"
+#include "base/secret.h"
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+// What a login shell may print before our first line.
+constexpr size_t kNoiseLimit = 64 << 10;
+constexpr size_t kHashDigits = 32;
+
+// As `uname -m` calls what an ELF file is for; empty for a script or an unknown machine.
+std::string machine_of(ByteView content) {
+  Elf64_Ehdr header;
+  if (content.size() < sizeof header) return {};
+  std::memcpy(&header, content.data(), sizeof header);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return {};
+  switch (header.e_machine) {
+    case EM_X86_64: return "x86_64";
+    case EM_AARCH64: return "aarch64";
+    case EM_PPC64: return "ppc64le";
+    case EM_S390: return "s390x";
+    case EM_RISCV: return "riscv64";
+    default: return {};
+  }
+}
+
+// The stream behind the marked line, beginning with what was read along with it.
+class AgentStream : public Duplex {
+ public:
+  AgentStream(std::unique_ptr<Duplex> inner, std::string first)
+      : inner_(std::move(inner)), first_(std::move(first)) {}
+
+  net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override {
+    if (first_.empty()) co_return co_await inner_->read_some(buffer);
+    const size_t size = std::min(buffer.size(), first_.size());
+    std::memcpy(buffer.data(), first_.data(), size);
+    first_.erase(0, size);
+    co_return size;
+  }
+  net::Task<Status> write(ByteView bytes) override { return inner_->write(bytes); }
+  void close() override { inner_->close(); }
+  std::string last_words() const override { return inner_->last_words(); }
+
+ private:
+  std::unique_ptr<Duplex> inner_;
+  std::string first_;
+};
+
+// One run of the remote command.
+struct Attempt {
+  std::string who;  // ended when the stream ends too early
+  std::unique_ptr<Duplex> stream;
+  std::string mark;
+  std::string text;  // read and not yet used
+};
+
+Status no_marked_line(const Attempt& attempt, bool ended) {
+  const std::string words = attempt.stream->last_words();
+  const std::string noise = printable(trim(attempt.text), 120);
+  if (!ended) {
+    return failed_precondition(cat("the login shell's start-up files print more than ",
+                                   kNoiseLimit >> 10, " KiB before the agent can start, beginning "
+                                   "with '", noise, "'"));
+  }
+  std::string why = words;
+  if (!noise.empty()) why += cat(why.empty() ? "" : "; ", "it printed '", noise, "'");
+  if (why.empty()) why = "without a word";
+  return failed_precondition(cat(attempt.who, " ended before the agent could start: ", why));
+}
+
+net::Task<Result<std::string>> next_marked_line(Attempt& attempt) {
+  for (;;) {
+    if (auto line = find_marked_line(attempt.text, attempt.mark)) {
+      attempt.text.erase(0, line->end);
+      co_return std::move(line->words);
+    }
+    if (attempt.text.size() > kNoiseLimit) co_return no_marked_line(attempt, false);
+    std::array<std::byte, 4096> buffer;
+    const Result<size_t> size = co_await attempt.stream->read_some(buffer);
+    if (!size.ok()) co_return size.status();
+    if (*size == 0) co_return no_marked_line(attempt, true);
+    attempt.text += as_text({buffer.data(), *size});
+  }
+}
+
+std::string random_mark() {
+  std::array<std::byte, 8> bytes;
+  fill_random(bytes);
+  return "horovod:" + to_hex(bytes);
+}
+
+std::string_view take_word(std::string_view& words) {
+  const size_t end = std::min(words.find(' '), words.size());
+  const std::string_view word = words.substr(0, end);
+  words.remove_prefix(std::min(end + 1, words.size()));
+  return word;
+}
+
+Status refusal(std::string_view verdict, std::string_view rest, const AgentFile& agent,
+               const std::string& tried) {
+  if (verdict == "arch") {
+    return failed_precondition(cat("its architecture is ", printable(rest),
+                                   ", and the agent of this build is for ", agent.machine));
+  }
+  const std::string all = tried.empty() ? std::string(rest) : cat(tried, "; ", rest);
+  return failed_precondition(
+      cat("no directory there can keep the agent (", printable(trim(all), 600),
+          "): name one by HOROVOD_AGENT_DIR"));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const AgentFile>> AgentFile::load(const std::string& path) {
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  if (!in) return system_error(cat("cannot open the agent ", path), errno);
+  auto file = std::make_shared<AgentFile>();
+  file->content.resize(static_cast<size_t>(in.tellg()));
+  in.seekg(0);
+  in.read(reinterpret_cast<char*>(file->content.data()),
+          static_cast<std::streamsize>(file->content.size()));
+  if (!in) return system_error(cat("cannot read the agent ", path), errno);
+  file->name = "horovod-agent-" + to_hex(sha256(file->content)).substr(0, kHashDigits);
+  file->machine = machine_of(file->content);
+  return std::shared_ptr<const AgentFile>(std::move(file));
+}
+
+std::optional<MarkedLine> find_marked_line(std::string_view text, std::string_view mark) {
+  // With the space that the command itself never has behind its mark, in case a shell shows it.
+  const std::string marked = cat(mark, " ");
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t newline = text.find('\n', begin);
+    if (newline == std::string_view::npos) return {};
+    std::string_view line = text.substr(begin, newline - begin);
+    // Noise without a newline of its own may stand before the mark.
+    const size_t at = line.find(marked);
+    if (at != std::string_view::npos) {
+      line.remove_prefix(at + marked.size());
+      return MarkedLine{std::string(trim(line)), newline + 1};
+    }
+    begin = newline + 1;
+  }
+  return {};
+}
+
+std::string agent_command(const AgentFile& agent, std::string_view directory,
+                          std::string_view refused, std::string_view mark) {
+  // One line without single quotes, backslashes and exclamation marks of its own, so that csh
+  // and fish pass it on as it is. 'head -c' takes no byte more than the file's, and we send none
+  // before the next marked line.
+  std::string script =
+      cat("hn=", agent.name, "; hs=", agent.content.size(), "; hk=", mark, "; ha=",
+          shell_quote(directory), "; hx=", shell_quote(refused), "; hu=$(id -u); ");
+  if (!agent.machine.empty()) {
+    script += cat("hm=$(uname -m); [ \"$hm\" = ", agent.machine,
+                  " ] || { echo \"$hk arch $hm\"; exit 0; }; ");
+  }
+  script +=
+      "ht=/tmp/horovod-$hu; hw=; hf=; ho=$(umask); "
+      "own() { set -- $(ls -ldn \"$ht\" 2>/dev/null); "
+      "case \"$1/$3\" in drwx------*/$hu) return 0;; esac; return 1; }; "
+      "no() { hw=\"$hw$1; \"; [ -z \"$hf\" ] || rm -f \"$hf\"; }; "
+      "fail() { echo \"$hk fail $hd\"; exit 0; }; "
+      "set -- \"$ha\" \"${XDG_RUNTIME_DIR:+$XDG_RUNTIME_DIR/horovod}\" "
+      "\"${HOME:+$HOME/.cache/horovod}\" \"$ht\"; "
+      // Is it there?
+      "for hd; do [ -n \"$hd\" ] || continue; "
+      "if [ \"$hd\" = \"$ht\" ]; then own || continue; fi; "
+      "if [ -x \"$hd/$hn\" ]; then echo \"$hk run\"; exec \"$hd/$hn\"; fi; done; "
+      // Where can it lie? The ranks must not inherit the mask.
+      "umask 077; "
+      "for hd; do [ -n \"$hd\" ] || continue; "
+      "case \"$hx\" in *:\"$hd\":*) continue;; esac; hf=; "
+      "if [ \"$hd\" = \"$ht\" ]; then mkdir \"$hd\" 2>/dev/null; "
+      "own || { no \"$hd is not a private directory of this user\"; continue; }; "
+      "else mkdir -p \"$hd\" 2>/dev/null; fi; "
+      "hf=\"$hd/$hn.$$\"; "
+      "(: >\"$hf\") 2>/dev/null || { hf=; no \"$hd is not writable\"; continue; }; "
+      "chmod 700 \"$hf\"; "
+      "\"$hf\" 2>/dev/null || { no \"$hd does not let programs run (noexec)\"; continue; }; "
+      "trap \"exit 1\" HUP INT TERM PIPE; trap no EXIT; echo \"$hk want $hd\"; "
+      "head -c $hs >\"$hf\" || fail; [ \"$(wc -c <\"$hf\")\" -eq $hs ] || fail; "
+      "mv -f \"$hf\" \"$hd/$hn\" || fail; "
+      "trap - EXIT HUP INT TERM PIPE; umask $ho; echo \"$hk run\"; exec \"$hd/$hn\"; done; "
+      "echo \"$hk none $hw\"";
+  return "exec /bin/sh -c " + shell_quote(script);
+}
+
+net::Task<Result<std::unique_ptr<Duplex>>> start_agent(
+    RemoteShell& shell, std::shared_ptr<const AgentFile> agent, std::string directory,
+    std::function<void(SpawnStage)> on_stage) {
+  std::string refused;  // directories, between colons
+  std::string tried;    // what went wrong in them
+  for (;;) {
+    on_stage(SpawnStage::kSendAgent);
+    Attempt attempt;
+    attempt.who = shell.who_ended();
+    attempt.mark = random_mark();
+    auto stream = co_await shell.run(agent_command(*agent, directory, refused, attempt.mark));
+    if (!stream.ok()) co_return stream.status();
+    attempt.stream = std::move(*stream);
+
+    Result<std::string> line = co_await next_marked_line(attempt);
+    if (!line.ok()) co_return line.status();
+    std::string_view rest = *line;
+    std::string_view verdict = take_word(rest);
+    if (verdict == "want") {
+      const Status sent = co_await attempt.stream->write(agent->content);
+      line = co_await next_marked_line(attempt);
+      if (!line.ok()) co_return sent.ok() ? line.status() : sent.with_context("sending the agent");
+      rest = *line;
+      verdict = take_word(rest);
+    }
+    if (verdict == "run") {
+      on_stage(SpawnStage::kStartAgent);
+      on_stage(SpawnStage::kReady);
+      co_return std::make_unique<AgentStream>(std::move(attempt.stream), std::move(attempt.text));
+    }
+    if (verdict != "fail") co_return refusal(verdict, rest, *agent, tried);
+    // The next directory; its end says why this one failed (disk full, quota).
+    std::array<std::byte, 256> buffer;
+    for (;;) {
+      const Result<size_t> size = co_await attempt.stream->read_some(buffer);
+      if (!size.ok() || *size == 0) break;
+    }
+    refused += cat(refused.empty() ? ":" : "", rest, ":");
+    tried += cat(tried.empty() ? "" : "; ", rest, ": ", attempt.stream->last_words());
+  }
+}
+
+}  // namespace hvd::launcher

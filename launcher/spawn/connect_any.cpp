@@ -1,0 +1,98 @@
+#include "launcher/spawn/connect_any.h"
+
+#include <chrono>
+#include <list>
+#include <memory>
+
+#include "base/text.h"
+#include "launcher/spawn/wakeup.h"
+
+namespace hvd::launcher {
+
+namespace asio = net::asio;
+using asio::ip::tcp;
+
+namespace {
+
+// RFC 8305's delay between attempts.
+constexpr std::chrono::milliseconds kStagger{250};
+
+// What the handlers write and the coroutine reads. Kept by the handlers' copies when the coroutine
+// is gone; its sockets are closed then.
+struct Race {
+  explicit Race(const asio::any_io_executor& executor) : changed(executor) {}
+
+  void finish(std::list<tcp::socket>::iterator socket, const tcp::endpoint& to,
+              const net::error_code& error) {
+    --running;
+    if (!error && !winner) {
+      winner.emplace(std::move(*socket));
+    } else if (error && error != asio::error::operation_aborted) {
+      failure = describe(to, error);
+    }
+    changed.notify();
+  }
+
+  static Status describe(const tcp::endpoint& to, const net::error_code& error) {
+    if (error == asio::error::connection_refused) {
+      return unavailable(cat("nothing listens on port ", to.port(), " of ", to.address(),
+                             " (connection refused)"));
+    }
+    return unavailable(cat("cannot connect to port ", to.port(), " of ", to.address(), ": ",
+                           error.message()));
+  }
+
+  Wakeup changed;
+  std::list<tcp::socket> sockets;
+  size_t running = 0;
+  std::optional<tcp::socket> winner;
+  Status failure;
+};
+
+void start_attempt(const std::shared_ptr<Race>& race, const asio::any_io_executor& executor,
+                   const tcp::endpoint& to) {
+  const auto socket = race->sockets.emplace(race->sockets.end(), executor);
+  ++race->running;
+  socket->async_connect(to, [race, socket, to](const net::error_code& error) {
+    race->finish(socket, to, error);
+  });
+}
+
+// Closes what lost, so that its handlers end.
+class Ending {
+ public:
+  explicit Ending(std::shared_ptr<Race> race) : race_(std::move(race)) {}
+  Ending(const Ending&) = delete;
+  ~Ending() {
+    net::error_code ignored;
+    for (tcp::socket& socket : race_->sockets) socket.close(ignored);
+  }
+
+ private:
+  std::shared_ptr<Race> race_;
+};
+
+}  // namespace
+
+net::Task<Result<tcp::socket>> connect_any(std::vector<asio::ip::address> addresses,
+                                           uint16_t port) {
+  const auto executor = co_await asio::this_coro::executor;
+  const auto race = std::make_shared<Race>(executor);
+  const Ending ending(race);
+  size_t next = 0;
+  for (;;) {
+    if (race->winner) co_return std::move(*race->winner);
+    if (next == addresses.size() && race->running == 0) co_return race->failure;
+    // All who wait for a first answer wait a moment; all that have failed make way at once.
+    bool go_on = true;
+    if (next < addresses.size()) {
+      start_attempt(race, executor, {addresses[next++], port});
+      go_on = co_await race->changed.wait_until(std::chrono::steady_clock::now() + kStagger);
+    } else {
+      go_on = co_await race->changed.wait_until(Wakeup::Time::max());
+    }
+    if (!go_on) co_return aborted("connecting was given up");
+  }
+}
+
+}  // namespace hvd::launcher

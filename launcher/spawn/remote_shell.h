@@ -1,0 +1,23 @@
+// Runs commands on one host through the user's login shell there. A seam below the spawner: one
+// connection by libssh, or the system's ssh. Lives on the launcher's loop.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "launcher/spawn/duplex.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+class RemoteShell {
+ public:
+  virtual ~RemoteShell() = default;
+  // The stream may outlive this object.
+  virtual net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) = 0;
+  // Who is to blame when a command's stream ends before the command has said a word.
+  virtual std::string who_ended() const { return "the login shell"; }
+};
+
+}  // namespace hvd::launcher

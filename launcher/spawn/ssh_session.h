@@ -1,0 +1,50 @@
+// One authenticated connection to a host by libssh, driven by the loop: nothing in it waits but by
+// suspending its coroutine. Commands are channels of it. libssh is known to this .cpp alone.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "launcher/spawn/remote_shell.h"
+#include "launcher/spawn/spawner.h"
+#include "launcher/spawn/ssh_config.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+// Whose ssh configuration counts.
+struct SshUser {
+  std::string name;
+  std::string home;
+  std::string directory;      // "~/.ssh"
+  std::string system_config;  // "/etc/ssh/ssh_config"
+
+  // By the password database, as ssh itself finds it.
+  static SshUser current();
+};
+
+struct SshLogin {
+  SpawnTarget target;
+  SshConfig config;
+  SshUser user;
+};
+
+class SshSession : public RemoteShell {
+ public:
+  // `beyond_libssh` is set along with a failed result when the system's ssh may do better, to why.
+  static net::Task<Result<std::unique_ptr<SshSession>>> open(
+      SshLogin login, std::function<void(SpawnStage)> on_stage, std::string& beyond_libssh);
+  ~SshSession() override;
+
+  net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override;
+
+ private:
+  class Connection;
+  class Stream;
+  explicit SshSession(std::shared_ptr<Connection> connection);
+  std::shared_ptr<Connection> connection_;
+};
+
+}  // namespace hvd::launcher

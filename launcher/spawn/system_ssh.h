@@ -1,0 +1,25 @@
+// The system's ssh program as a RemoteShell, for what libssh cannot do: each command is an ssh of
+// its own, which never asks anything.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/spawn/remote_shell.h"
+#include "launcher/spawn/ssh_session.h"
+
+namespace hvd::launcher {
+
+class SystemSsh : public RemoteShell {
+ public:
+  explicit SystemSsh(SshLogin login) : login_(std::move(login)) {}
+  net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override;
+  std::string who_ended() const override { return "ssh"; }
+
+ private:
+  SshLogin login_;
+};
+
+std::vector<std::string> system_ssh_command(const SshLogin& login, std::string command);
+
+}  // namespace hvd::launcher

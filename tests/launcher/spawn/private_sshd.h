@@ -1,0 +1,46 @@
+// An sshd of the test's own on a free port of the loopback, run as the current user, with host
+// key, client key, known_hosts, ssh configuration and home directory in a scratch folder.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/spawn/ssh_session.h"
+#include "tests/conformance/spawner_conformance.h"
+
+namespace hvd::launcher {
+
+// Why there can be no sshd here, or empty.
+std::string why_no_sshd();
+
+class PrivateSshd {
+ public:
+  // `options` are lines of sshd_config that come before the others.
+  explicit PrivateSshd(const std::vector<std::string>& options = {});
+  PrivateSshd(const PrivateSshd&) = delete;
+  ~PrivateSshd();
+
+  int port() const { return port_; }
+  ScratchFolder& scratch() { return scratch_; }
+  std::string path(const std::string& name) const { return (scratch_.path() / name).string(); }
+
+  // The user whose ~/.ssh/config sends every host here, with `lines` before that.
+  SshUser user(const std::vector<std::string>& lines = {});
+  // "127.0.0.1", with the agent kept in the scratch folder.
+  SpawnTarget target(const std::string& agent_script);
+  // "[127.0.0.1]:port type key", as known_hosts has it.
+  std::string known_hosts_line() const;
+
+ private:
+  bool start(const std::vector<std::string>& options);
+
+  ScratchFolder scratch_;
+  int port_ = 0;
+  int pid_ = -1;
+};
+
+// Runs a program to its end and returns its exit status.
+int run_program(const std::vector<std::string>& arguments);
+
+}  // namespace hvd::launcher
