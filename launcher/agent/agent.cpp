@@ -238,15 +238,14 @@ void Agent::end(double grace_seconds) {
   }
   is_ending_ = true;
   kill_at_ = kill_at;
-  signal_descendants(SIGTERM);
-  signal_descendants(SIGCONT);  // a stopped one could not end
+  signal_descendants({SIGTERM, SIGCONT});  // a stopped one could not end
 }
 
 void Agent::kill_what_is_left() {
   if (!is_killing_) give_up_at_ = Deadline::after_seconds(kGiveUpSeconds);
   is_killing_ = true;
   kill_at_ = Deadline::never();
-  signal_descendants(SIGKILL);
+  signal_descendants({SIGKILL});
   kill_again_at_ = Deadline::after_seconds(kKillAgainSeconds);
 }
 

@@ -52,7 +52,7 @@ void kill_everything(const sigset_t& signals) {
   for (;;) {
     reap(-1, ignored);
     if (is_childless()) return;
-    signal_descendants(SIGKILL);
+    signal_descendants({SIGKILL});
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);
     if (now.tv_sec >= end.tv_sec) return;

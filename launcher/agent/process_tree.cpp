@@ -51,15 +51,35 @@ bool is_proc_ours() {
   return self && self->parent == ::getppid();
 }
 
+bool is_living_child(pid_t pid) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == 0;
+}
+
+// The number that the kernel gives to a new process now.
+pid_t newest_pid() {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(0);
+  if (pid > 0) ::waitpid(pid, nullptr, 0);
+  return pid;
+}
+
 // Without /proc: whose number can be waited for is a child. Their children are found when they
 // have become ours, after the death of their parent.
 std::vector<pid_t> children_by_waiting() {
   constexpr pid_t kLargestPid = 1 << 22;  // the kernel's own limit
   std::vector<pid_t> children;
+  // Whoever is below us is younger, and numbers mostly grow: seldom must all be tried.
+  for (pid_t pid = ::getpid(), newest = newest_pid(); pid <= newest; ++pid) {
+    if (is_living_child(pid)) children.push_back(pid);
+  }
+  // One that has ended and waits for being waited for is enough of a reason to be called again.
+  siginfo_t ended{};
+  ::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT);
+  if (!children.empty() || ended.si_pid != 0) return children;
   for (pid_t pid = 2; pid <= kLargestPid; ++pid) {
-    siginfo_t info{};
-    if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) continue;
-    if (info.si_pid == 0) children.push_back(pid);
+    if (is_living_child(pid)) children.push_back(pid);
   }
   return children;
 }
@@ -113,12 +133,10 @@ std::vector<pid_t> descendants() {
   return pids;
 }
 
-size_t signal_descendants(int number) {
-  size_t refused = 0;
+void signal_descendants(std::initializer_list<int> numbers) {
   for (const pid_t pid : descendants()) {
-    if (::kill(pid, number) != 0 && errno == EPERM) ++refused;
+    for (const int number : numbers) ::kill(pid, number);
   }
-  return refused;
 }
 
 bool is_childless() {

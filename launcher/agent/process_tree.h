@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,8 @@ void become_subreaper();
 // Children, their children and so on; also those that have ended and wait to be waited for, since
 // threads of theirs may still run.
 std::vector<pid_t> descendants();
-// Sends to each of them; the number of those that could not be signalled (another user's).
-size_t signal_descendants(int number);
+// Sends each of the signals to each of them.
+void signal_descendants(std::initializer_list<int> numbers);
 // True when this process has no child left, ended or not.
 bool is_childless();
 // "sudo (pid 12), x (pid 13)", for a message about what cannot be ended.

@@ -8,13 +8,12 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "base/clock.h"
 #include "base/secret.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 
 namespace hvd::launcher {
 
@@ -50,8 +49,14 @@ std::string random_mark() {
 }  // namespace
 
 std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  char buffer[65536];
+  // A process that ends meanwhile makes this an error: what there was before is enough.
+  for (ssize_t size; file && (size = ::read(file.get(), buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<size_t>(size));
+  }
+  return text;
 }
 
 SocketDuplex::SocketDuplex(asio::any_io_executor executor, int fd)

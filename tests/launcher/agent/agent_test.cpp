@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -56,8 +55,7 @@ TEST_CASE("A megabyte of any bytes arrives intact on both streams") {
   const std::string file = "/tmp/horovod-agent-test-" + fixture.mark();
   with_file.environment.emplace_back("FILE", file);
   CHECK(fixture.run(with_file) == "");
-  std::ifstream stream(file, std::ios::binary);
-  const std::string expected{std::istreambuf_iterator<char>(stream), {}};
+  const std::string expected = read_file(file);
   std::filesystem::remove(file);
   CHECK(expected.size() == 1 << 20);
   CHECK((fixture.output[{0, kOut}] == expected));
