@@ -421,8 +421,9 @@ TEST_CASE("a connection that breaks is an error for the reader") {
   {
     PrivateSshd sshd;
     SshSpawner spawner(sshd.user());
-    stream = spawn(loop, spawner, sshd.target("kill -9 $PPID; exec cat"));
-    REQUIRE(stream.ok());
+    stream = spawn(loop, spawner, sshd.target("read go; kill -9 $PPID; exec cat"));
+    REQUIRE_MESSAGE(stream.ok(), stream.status().message());
+    CHECK(run_on(loop, (*stream)->write(as_bytes("go\n"))).ok());
     const auto text = run_on(loop, read_to_end(**stream));
     CAPTURE((text.ok() ? *text : text.status().message()));
     CHECK((!text.ok() || !(*stream)->last_words().empty()));
