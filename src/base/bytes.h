@@ -54,6 +54,8 @@ class ByteWriter {
   size_t size() const { return bytes_.size(); }
   ByteView view() const { return bytes_; }
   Bytes take() { return std::move(bytes_); }
+  // Begins anew, in the memory it has.
+  void clear() { bytes_.clear(); }
 
  private:
   Bytes bytes_;

@@ -1,0 +1,148 @@
+#include "runtime/agreement.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+constexpr size_t kVariantsKept = 2;
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += cat(i == 0 ? "" : ", ", shape[i]);
+  return text + "]";
+}
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return result;
+}
+
+struct Pair {
+  const std::string& name;
+  const Variant& a;
+  const Variant& b;
+
+  // "Mismatched data types of 'w': float32 on rank 0, float64 on rank 2; <advice>"
+  template <typename A, typename B>
+  std::string say(std::string_view what, const A& of_a, const B& of_b,
+                  std::string_view advice) const {
+    return cat("Mismatched ", what, " of '", printable(name), "': ", of_a, " on rank ", a.rank,
+               ", ", of_b, " on rank ", b.rank, "; ", advice);
+  }
+};
+
+// The index of a tensor within its group, for the reader.
+std::string member(const Request& request, size_t index) {
+  return request.tensors.size() > 1 ? cat(" of tensor ", index, " of the group") : std::string();
+}
+
+std::optional<std::string> dtypes(const Pair& pair) {
+  const auto& a = pair.a.request.tensors;
+  const auto& b = pair.b.request.tensors;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i].dtype == b[i].dtype) continue;
+    return pair.say(cat("data types", member(pair.a.request, i)), dtype_name(a[i].dtype),
+                    dtype_name(b[i].dtype), "give the tensor the same dtype on every rank");
+  }
+  return {};
+}
+
+std::optional<std::string> shapes(const Pair& pair) {
+  const Request& a = pair.a.request;
+  const Request& b = pair.b.request;
+  const size_t first = has_rank_rows(a.op) ? 1 : 0;
+  for (size_t i = 0; i < a.tensors.size(); ++i) {
+    const auto& of_a = a.tensors[i].shape;
+    const auto& of_b = b.tensors[i].shape;
+    if (of_a.size() == of_b.size() &&
+        (of_a.size() <= first || std::equal(of_a.begin() + first, of_a.end(),
+                                            of_b.begin() + first))) {
+      continue;
+    }
+    return pair.say(cat(upper(op_name(a.op)), " tensor shapes", member(a, i)), shape_text(of_a),
+                    shape_text(of_b),
+                    first == 1 ? "only dimension 0 may differ between ranks"
+                               : "the shape must be the same on every rank");
+  }
+  return {};
+}
+
+bool reduces(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_REDUCESCATTER; }
+
+}  // namespace
+
+std::optional<std::string> disagreement(const std::string& name, const Variant& va,
+                                        const Variant& vb) {
+  const Pair pair{name, va, vb};
+  const Request& a = va.request;
+  const Request& b = vb.request;
+  if (auto sentence = dtypes(pair)) return sentence;
+  if (a.op != b.op) {
+    return pair.say("operations", upper(op_name(a.op)), upper(op_name(b.op)),
+                    "a name belongs to one operation at a time");
+  }
+  if (a.tensors.size() != b.tensors.size()) {
+    return pair.say("group sizes", cat(a.tensors.size(), " tensors"),
+                    cat(b.tensors.size(), " tensors"),
+                    "a group must have the same members on every rank");
+  }
+  if (auto sentence = shapes(pair)) return sentence;
+  if (reduces(a.op)) {
+    if (a.prescale != b.prescale || a.postscale != b.postscale) {
+      return pair.say("prescale and/or postscale factors", cat(a.prescale, " and ", a.postscale),
+                      cat(b.prescale, " and ", b.postscale),
+                      "the factors must be the same on every rank");
+    }
+    if (a.reduce_op != b.reduce_op) {
+      return pair.say("reduction operations", reduce_op_name(a.reduce_op),
+                      reduce_op_name(b.reduce_op), "the op must be the same on every rank");
+    }
+  }
+  if (a.op == HVD_BROADCAST && a.root != b.root) {
+    return pair.say("BROADCAST root ranks", a.root, b.root,
+                    "all ranks must receive from the same one");
+  }
+  if ((a.device == HVD_CPU) != (b.device == HVD_CPU)) {
+    return pair.say("CPU/GPU device selections", a.device == HVD_CPU ? "CPU" : "GPU",
+                    b.device == HVD_CPU ? "CPU" : "GPU",
+                    "the tensor must be on the same kind of device on every rank");
+  }
+  return {};
+}
+
+void merge(Proposal* into, Proposal&& other) {
+  if (into->variants.empty()) {
+    *into = std::move(other);
+    return;
+  }
+  auto& variants = into->variants;
+  for (Variant& variant : other.variants) {
+    const auto same = std::find_if(variants.begin(), variants.end(), [&](const Variant& known) {
+      return !disagreement(into->name, known, variant);
+    });
+    if (same == variants.end()) {
+      variants.push_back(std::move(variant));
+    } else if (variant.rank < same->rank) {
+      *same = std::move(variant);
+    }
+  }
+  std::sort(variants.begin(), variants.end(),
+            [](const Variant& a, const Variant& b) { return a.rank < b.rank; });
+  if (variants.size() > kVariantsKept) variants.resize(kVariantsKept);
+  for (RankRows& rows : other.rows) into->rows.push_back(std::move(rows));
+}
+
+Status verdict(const Proposal& proposal) {
+  for (size_t i = 1; i < proposal.variants.size(); ++i) {
+    if (auto sentence = disagreement(proposal.name, proposal.variants[0], proposal.variants[i])) {
+      return invalid_argument(std::move(*sentence));
+    }
+  }
+  return {};
+}
+
+}  // namespace hvd::runtime

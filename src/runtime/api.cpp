@@ -1,0 +1,267 @@
+// The C ABI: one runtime pointer, and the border that no exception crosses.
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "horovod/horovod.h"
+#include "horovod/version.h"
+#include "runtime/capability.h"
+#include "runtime/runtime.h"
+
+namespace {
+
+using hvd::Status;
+using hvd::runtime::Runtime;
+
+// Never destroyed, so that a call during exit finds it whole.
+struct State {
+  std::mutex mutex;                        // held by init and shutdown
+  std::atomic<Runtime*> current{nullptr};  // also after shutdown, until the next init
+  std::atomic<bool> initialized{false};
+  std::atomic<bool> forked{false};         // this process is a child of the one that called init
+  std::atomic<uint32_t> calls{0};          // that may be using `current`
+  uint32_t epoch = 0;                      // guarded by mutex
+  bool watches_forks = false;              // guarded by mutex
+};
+constinit State state;
+
+// Keeps `current` alive for the length of a call.
+class Call {
+ public:
+  Call() {
+    state.calls.fetch_add(1);
+    runtime_ = state.current.load();
+  }
+  ~Call() { state.calls.fetch_sub(1); }
+  Call(const Call&) = delete;
+
+  Runtime* runtime() const { return runtime_; }
+  Status check() const {
+    if (state.forked.load(std::memory_order_relaxed)) {
+      return hvd::failed_precondition(
+          "Horovod was initialised before this process was forked, and cannot be used in the "
+          "child; start it by exec, or call hvd.init in the child alone");
+    }
+    if (runtime_ == nullptr) {
+      return hvd::failed_precondition("Horovod has not been initialized; use hvd.init()");
+    }
+    return {};
+  }
+
+ private:
+  Runtime* runtime_;
+};
+
+int finish(const Status& status, char* error, size_t error_size) {
+  if (!status.ok() && error != nullptr && error_size > 0) {
+    const std::string& message = status.message();
+    const size_t size = std::min(message.size(), error_size - 1);
+    std::memcpy(error, message.data(), size);
+    error[size] = '\0';
+  }
+  return static_cast<int>(status.code());
+}
+
+// Runs f, which returns a Status; what it throws (memory that ran out) becomes one.
+template <typename F>
+int guarded(char* error, size_t error_size, F&& f) {
+  try {
+    return finish(f(), error, error_size);
+  } catch (const std::exception& exception) {
+    return finish(hvd::internal_error(exception.what()), error, error_size);
+  }
+}
+
+hvd::Deadline deadline_of(double seconds) {
+  return seconds < 0 ? hvd::Deadline::never() : hvd::Deadline::after_seconds(seconds);
+}
+
+// As much of the caller's struct as it has; the rest is zero.
+template <typename T>
+Status copy_sized(const T* from, size_t least, T* to) {
+  std::memset(static_cast<void*>(to), 0, sizeof *to);
+  if (from == nullptr) return hvd::invalid_argument("the struct is NULL");
+  if (from->struct_size < least) {
+    return hvd::invalid_argument(hvd::cat("struct_size is ", from->struct_size,
+                                          "; set it to the struct's sizeof"));
+  }
+  std::memcpy(static_cast<void*>(to), from, std::min(from->struct_size, sizeof *to));
+  return {};
+}
+
+void apply_log_settings(const hvd::Settings& settings, const hvd::runtime::Identity& identity) {
+  hvd::log::Level level = hvd::log::Level::kWarning;
+  if (hvd::log::parse_level(settings.text("log_level"), level)) hvd::log::set_level(level);
+  hvd::log::set_timestamps(!settings.flag("log_hide_time"));
+  hvd::log::set_identity(hvd::cat("rank ", std::max(identity.rank, 0)));
+}
+
+Status start(const hvd_init_options& wishes) {
+  HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
+  const double seconds = wishes.timeout_seconds > 0 ? wishes.timeout_seconds
+                                                    : settings.number("start_timeout");
+  const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
+  HVD_ASSIGN_OR_RETURN(hvd::runtime::Bootstrap bootstrap,
+                       hvd::runtime::bootstrap(settings, deadline));
+  apply_log_settings(settings, bootstrap.identity);
+
+  const auto catalogue = hvd::runtime::installed_plugins(settings);
+  hvd::runtime::RuntimeOptions options;
+  options.settings = std::move(settings);
+  options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
+  options.ops = catalogue.usable(HVD_PLUGIN_OP);
+  options.epoch = state.epoch++;
+  options.start_deadline = deadline;
+  HVD_ASSIGN_OR_RETURN(
+      std::unique_ptr<Runtime> runtime,
+      Runtime::create(bootstrap.identity, std::move(bootstrap.store), std::move(options)));
+
+  Runtime* old = state.current.exchange(runtime.release());
+  // Calls that still use the old one are about to end: it refuses everything.
+  while (state.calls.load() != 0) std::this_thread::yield();
+  delete old;
+  return {};
+}
+
+// Seconds that hvd_shutdown waits for the other ranks; they answer by themselves unless stopped.
+constexpr double kShutdownSeconds = 30;
+
+int32_t identity_number(int32_t hvd::runtime::Identity::* field) {
+  const Call call;
+  if (!state.initialized.load() || call.runtime() == nullptr) return -1;
+  return call.runtime()->identity().*field;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* hvd_version(void) { return HVD_VERSION; }
+
+int hvd_init(const hvd_init_options* options, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    if (state.forked.load()) return Call().check();
+    std::lock_guard lock(state.mutex);
+    if (state.initialized.load()) return {};
+    hvd_init_options wishes{};
+    if (options != nullptr) {
+      HVD_RETURN_IF_ERROR(copy_sized(options, sizeof options->struct_size, &wishes));
+    }
+    if (!state.watches_forks) {
+      ::pthread_atfork(nullptr, nullptr, [] { state.forked.store(state.current != nullptr); });
+      state.watches_forks = true;
+    }
+    HVD_RETURN_IF_ERROR(start(wishes));
+    state.initialized.store(true);
+    return {};
+  });
+}
+
+int hvd_shutdown(char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    // A forked child's exit handlers come here too; the job is its parent's.
+    if (state.forked.load()) return {};
+    std::lock_guard lock(state.mutex);
+    if (!state.initialized.load()) return {};
+    const Status status =
+        state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds));
+    state.initialized.store(false);
+    return status;
+  });
+}
+
+int hvd_is_initialized(void) {
+  return state.initialized.load() && !state.forked.load() ? 1 : 0;
+}
+
+int32_t hvd_rank(void) { return identity_number(&hvd::runtime::Identity::rank); }
+int32_t hvd_size(void) { return identity_number(&hvd::runtime::Identity::size); }
+int32_t hvd_local_rank(void) { return identity_number(&hvd::runtime::Identity::local_rank); }
+int32_t hvd_local_size(void) { return identity_number(&hvd::runtime::Identity::local_size); }
+int32_t hvd_cross_rank(void) { return identity_number(&hvd::runtime::Identity::cross_rank); }
+int32_t hvd_cross_size(void) { return identity_number(&hvd::runtime::Identity::cross_size); }
+
+int32_t hvd_is_homogeneous(void) {
+  const Call call;
+  if (!state.initialized.load() || call.runtime() == nullptr) return -1;
+  return call.runtime()->identity().is_homogeneous ? 1 : 0;
+}
+
+int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
+               size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    if (handle == nullptr) return hvd::invalid_argument("the handle's address is NULL");
+    hvd_submission whole;
+    HVD_RETURN_IF_ERROR(copy_sized(submission, sizeof submission->struct_size, &whole));
+    return call.runtime()->submit(whole, handle);
+  });
+}
+
+int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    bool is_done = false;
+    HVD_RETURN_IF_ERROR(call.runtime()->poll(handle, &is_done));
+    if (done != nullptr) *done = is_done ? 1 : 0;
+    return {};
+  });
+}
+
+int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, size_t error_size) {
+  bool in_progress = false;
+  const int code = guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    const auto status = call.runtime()->wait(handle, deadline_of(timeout_seconds));
+    in_progress = !status.has_value();
+    return in_progress ? Status() : *status;
+  });
+  return in_progress ? HVD_IN_PROGRESS : code;
+}
+
+int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* error,
+                   size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    hvd_output whole;
+    HVD_RETURN_IF_ERROR(copy_sized(output, sizeof output->struct_size, &whole));
+    HVD_RETURN_IF_ERROR(call.runtime()->output(handle, index, &whole));
+    std::memcpy(output, &whole, std::min(output->struct_size, sizeof whole));
+    return {};
+  });
+}
+
+int hvd_release(hvd_handle handle, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    return call.runtime()->release(handle);
+  });
+}
+
+int32_t hvd_capability(const char* name, char* why, size_t why_size) {
+  bool works = false;
+  guarded(why, why_size, [&]() -> Status {
+    if (name == nullptr) return hvd::invalid_argument("a capability has a name");
+    HVD_ASSIGN_OR_RETURN(const hvd::Settings settings, hvd::Settings::from_environment());
+    std::string reason;
+    works = hvd::runtime::is_capable(name, hvd::runtime::installed_plugins(settings), &reason);
+    return works ? Status() : hvd::unavailable(std::move(reason));
+  });
+  return works ? 1 : 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,18 @@
+// What this build can do on this machine, found by trying.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/settings.h"
+#include "plugin/catalogue.h"
+
+namespace hvd::runtime {
+
+// The built-in plugins and those of the search path.
+plugin::Catalogue installed_plugins(const Settings& settings);
+
+// Whether `name` (as in hvd_capability) works here; if not, why gets one sentence.
+bool is_capable(std::string_view name, const plugin::Catalogue& catalogue, std::string* why);
+
+}  // namespace hvd::runtime

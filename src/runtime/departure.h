@@ -1,0 +1,79 @@
+// How the ranks part: the first that calls hvd_shutdown asks the root, which plans nothing more
+// and says so down the tree; when a whole subtree has finished what was planned, that goes up;
+// when all have, the farewell goes down, and nobody needs anybody's links any more. A state
+// machine that says what to send and sends nothing. Belongs to the thread that makes progress.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace hvd::runtime {
+
+class Departure {
+ public:
+  Departure(bool is_root, size_t children) : is_root_(is_root), children_(children) {}
+
+  // What the caller has to send now, to the parent or to all children.
+  struct Actions {
+    bool leave_up = false;
+    bool stop_down = false;
+    bool stopped_up = false;
+    bool farewell_down = false;
+  };
+
+  // This rank, or one below it, wants to leave.
+  Actions leave(int32_t rank) {
+    Actions actions;
+    if (asked_ || stopping()) return actions;
+    asked_ = true;
+    if (is_root_) return stop(rank);
+    leaver_asked_for_ = rank;
+    actions.leave_up = true;
+    return actions;
+  }
+  // The root has said stop (or is the root).
+  Actions stop(int32_t rank) {
+    Actions actions;
+    if (stopping()) return actions;
+    leaver_ = rank;
+    actions.stop_down = true;
+    return actions;
+  }
+  // A child's whole subtree is done.
+  void child_stopped() { ++children_stopped_; }
+  // Nothing planned is left to run here. Called in every pass; acts once.
+  Actions drained() {
+    Actions actions;
+    if (!stopping() || reported_ || children_stopped_ < children_) return actions;
+    reported_ = true;
+    if (is_root_) return farewell();
+    actions.stopped_up = true;
+    return actions;
+  }
+  Actions farewell() {
+    Actions actions;
+    complete_ = true;
+    actions.farewell_down = true;
+    return actions;
+  }
+
+  bool stopping() const { return leaver_ >= 0; }
+  int32_t leaver() const { return leaver_; }
+  int32_t leaver_asked_for() const { return leaver_asked_for_; }
+  // Everything planned was run by this rank and all below it.
+  bool reported() const { return reported_; }
+  bool complete() const { return complete_; }
+
+ private:
+  const bool is_root_;
+  const size_t children_;
+  size_t children_stopped_ = 0;
+  int32_t leaver_ = -1;
+  int32_t leaver_asked_for_ = -1;
+  bool asked_ = false;
+  bool reported_ = false;
+  bool complete_ = false;
+};
+
+}  // namespace hvd::runtime

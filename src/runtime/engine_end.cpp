@@ -1,0 +1,125 @@
+// How an engine ends: by a rank that leaves, or by a failure.
+#include "base/check.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "runtime/engine.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Passes over the links that a dying rank makes to get its last words out.
+constexpr int kLastWords = 64;
+
+}  // namespace
+
+Status Engine::send(int32_t rank, ByteView message) {
+  ++counts_.messages_sent;
+  const int code = link().send(controller_->context(), rank, message.data(), message.size());
+  if (code == HVD_OK) return {};
+  return aborted(cat("rank ", options_.rank, " cannot send to rank ", rank));
+}
+
+void Engine::send_notice(MessageKind kind, const Notice& notice, int32_t rank) {
+  ByteWriter out;
+  encode(kind, notice, out);
+  if (Status status = send(rank, out.view()); !status.ok()) {
+    // The link's own failure, with its reason, comes from poll.
+    log::debug(status.message());
+  }
+}
+
+void Engine::notify_children(MessageKind kind, const Notice& notice) {
+  for (const int32_t child : negotiator_.place().children) send_notice(kind, notice, child);
+}
+
+void Engine::leave() {
+  if (over() || departure_.complete()) {
+    if (!departure_.stopping()) departed_.store(true);
+    return;
+  }
+  act(departure_.leave(options_.rank));
+}
+
+void Engine::act(const Departure::Actions& actions) {
+  const int32_t parent = negotiator_.place().parent;
+  if (actions.leave_up) {
+    send_notice(MessageKind::kLeave, {departure_.leaver_asked_for(), HVD_OK, {}}, parent);
+  }
+  if (actions.stop_down) {
+    notify_children(MessageKind::kStop, {departure_.leaver(), HVD_OK, {}});
+    end_at(departure_.leaver());
+  }
+  if (actions.stopped_up) {
+    send_notice(MessageKind::kStopped, {options_.rank, HVD_OK, {}}, parent);
+  }
+  if (actions.farewell_down) {
+    notify_children(MessageKind::kFarewell, {departure_.leaver(), HVD_OK, {}});
+    departed_.store(true);
+  }
+}
+
+// Nothing is planned any more: what is not planned yet never will be.
+void Engine::end_at(int32_t leaver) {
+  const std::string who =
+      leaver == options_.rank ? std::string("this rank") : cat("rank ", leaver);
+  refuse_from_now(aborted(cat("Horovod has been shut down: ", who,
+                              " called shutdown; work that not every rank had submitted by then "
+                              "cannot run")));
+  const Status reason = refusal();
+  close_window();
+  for (Submission* submission = newest_; submission != nullptr;) {
+    Submission* older = submission->older;
+    if (!submission->planned) complete(submission, reason);
+    submission = older;
+  }
+}
+
+void Engine::refuse_from_now(Status reason) {
+  {
+    std::lock_guard lock(refusal_mutex_);
+    if (!refusal_.ok()) return;
+    refusal_ = std::move(reason);
+  }
+  over_.store(true, std::memory_order_release);
+}
+
+void Engine::close() {
+  HVD_CHECK(departed_.load());
+  controller_.reset();
+}
+
+void Engine::fail(const Status& cause) {
+  fail_with(cause, -1);
+  settle();
+}
+
+void Engine::fail_with(const Status& cause, int32_t heard_from) {
+  if (departed_.load(std::memory_order_relaxed)) return;
+  refuse_from_now(cause);
+  const Status first = departure_.stopping() ? cause : refusal();
+  departed_.store(true);
+
+  const Notice notice{options_.rank, static_cast<int32_t>(first.code()), first.message()};
+  const TreePlace& place = negotiator_.place();
+  if (place.parent >= 0 && place.parent != heard_from) {
+    send_notice(MessageKind::kAbort, notice, place.parent);
+  }
+  for (const int32_t child : place.children) {
+    if (child != heard_from) send_notice(MessageKind::kAbort, notice, child);
+  }
+  int32_t progressed = 1;
+  for (int i = 0; i < kLastWords && progressed != 0; ++i) {
+    progressed = 0;
+    char ignored[256];
+    link().poll(
+        controller_->context(), [](void*, int32_t, const void*, size_t) {}, nullptr, &progressed,
+        ignored, sizeof ignored);
+  }
+  executor_.abort(first.message().c_str());
+  link().abort(controller_->context(), first.message().c_str());
+
+  close_window();
+  while (newest_ != nullptr) complete(newest_, first);
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,171 @@
+#include "runtime/identity.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/check.h"
+#include "base/secret.h"
+#include "base/text.h"
+#include "rendezvous/http_store.h"
+
+namespace hvd::runtime {
+namespace {
+
+// One of the three pairs rank/size, local_rank/local_size, cross_rank/cross_size.
+Status read_pair(const Settings& settings, std::string_view rank_key, std::string_view size_key,
+                 int32_t* rank, int32_t* size) {
+  const std::string rank_variable = setting(rank_key).variable;
+  const std::string size_variable = setting(size_key).variable;
+  if (settings.is_set(rank_key) != settings.is_set(size_key)) {
+    const bool has_rank = settings.is_set(rank_key);
+    return invalid_argument(cat(has_rank ? rank_variable : size_variable, " is set but ",
+                                has_rank ? size_variable : rank_variable,
+                                " is not; set both or neither"));
+  }
+  if (!settings.is_set(rank_key)) return {};
+  const int64_t of_rank = settings.integer(rank_key);
+  const int64_t of_size = settings.integer(size_key);
+  if (of_size < 1 || of_size > 1 << 24) {
+    return invalid_argument(cat(size_variable, " is ", of_size, ", which is no number of ranks"));
+  }
+  if (of_rank < 0 || of_rank >= of_size) {
+    return invalid_argument(cat(rank_variable, " is ", of_rank, ", but ", size_variable, " is ",
+                                of_size, "; it must be from 0 to ", of_size - 1));
+  }
+  *rank = static_cast<int32_t>(of_rank);
+  *size = static_cast<int32_t>(of_size);
+  return {};
+}
+
+// The same for the processes of one machine, and for no others.
+std::string machine_name(const Settings& settings) {
+  if (settings.is_set("hostname")) return settings.text("hostname");
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return cat(name, "/", boot);
+}
+
+Result<Identity> ask_for_place(rendezvous::HttpStore& store, const Settings& settings,
+                               Deadline deadline) {
+  auto place = store.join(machine_name(settings), deadline);
+  if (!place.ok()) return place.error().with_context("asking the rendezvous for a rank");
+  Identity identity;
+  identity.rank = place->rank;
+  identity.size = place->size;
+  identity.local_rank = place->local_rank;
+  identity.local_size = place->local_size;
+  identity.cross_rank = place->cross_rank;
+  identity.cross_size = place->cross_size;
+  identity.generation = place->generation;
+  return identity;
+}
+
+}  // namespace
+
+Result<Identity> identity_of(const Settings& settings) {
+  Identity identity;
+  identity.rank = -1;
+  HVD_RETURN_IF_ERROR(read_pair(settings, "rank", "size", &identity.rank, &identity.size));
+  HVD_RETURN_IF_ERROR(read_pair(settings, "local_rank", "local_size", &identity.local_rank,
+                                &identity.local_size));
+  HVD_RETURN_IF_ERROR(read_pair(settings, "cross_rank", "cross_size", &identity.cross_rank,
+                                &identity.cross_size));
+  identity.generation = static_cast<int32_t>(settings.integer("generation"));
+  if (identity.rank < 0) {
+    if (identity.local_rank >= 0 || identity.cross_rank >= 0) {
+      return invalid_argument("HOROVOD_LOCAL_RANK or HOROVOD_CROSS_RANK is set but HOROVOD_RANK "
+                              "is not; set HOROVOD_RANK and HOROVOD_SIZE too");
+    }
+    return identity;
+  }
+  if (identity.local_size > identity.size || identity.cross_size > identity.size) {
+    return invalid_argument(cat(
+        identity.local_size > identity.size ? "HOROVOD_LOCAL_SIZE" : "HOROVOD_CROSS_SIZE", " is ",
+        std::max(identity.local_size, identity.cross_size), ", but HOROVOD_SIZE is ",
+        identity.size));
+  }
+  return identity;
+}
+
+Result<std::string> store_address(const Settings& settings) {
+  if (settings.is_set("store")) return settings.text("store");
+  const bool has_address = settings.is_set("rendezvous_address");
+  if (has_address != settings.is_set("rendezvous_port")) {
+    return invalid_argument(
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR and HOROVOD_GLOO_RENDEZVOUS_PORT need each other, but one "
+        "of them is not set");
+  }
+  if (!has_address) return std::string();
+  const std::string address = settings.text("rendezvous_address");
+  const bool is_ipv6 = address.find(':') != std::string::npos && address.front() != '[';
+  return cat("tcp:", is_ipv6 ? "[" : "", address, is_ipv6 ? "]" : "", ":",
+             settings.integer("rendezvous_port"));
+}
+
+Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline) {
+  Bootstrap result;
+  HVD_ASSIGN_OR_RETURN(result.identity, identity_of(settings));
+  HVD_ASSIGN_OR_RETURN(const std::string address, store_address(settings));
+  Identity& identity = result.identity;
+  if (address.empty()) {
+    if (identity.size > 1) {
+      return invalid_argument(cat("HOROVOD_SIZE is ", identity.size,
+                                  ", but HOROVOD_STORE does not say where the ranks meet; start "
+                                  "the program by horovodrun, or set it"));
+    }
+    identity.rank = 0;
+    return result;
+  }
+  // A world of one needs nobody.
+  if (identity.rank >= 0 && identity.size == 1) return result;
+  if (!settings.is_set("job_secret")) {
+    return invalid_argument(cat("the store is at ", address,
+                                ", but HOROVOD_JOB_SECRET is not set; it is the secret that the "
+                                "launcher gave to its ranks"));
+  }
+  auto secret = Secret::from_hex(settings.text("job_secret"));
+  if (!secret.ok()) return secret.error().with_context("HOROVOD_JOB_SECRET");
+  rendezvous::HttpStoreOptions options;
+  options.rank = identity.rank;
+  HVD_ASSIGN_OR_RETURN(std::shared_ptr<rendezvous::HttpStore> store,
+                       rendezvous::HttpStore::open(address, *std::move(secret), options));
+  if (identity.rank < 0) {
+    HVD_ASSIGN_OR_RETURN(identity, ask_for_place(*store, settings, deadline));
+  }
+  result.store = std::move(store);
+  return result;
+}
+
+void complete_identity(std::span<const int32_t> machines, Identity* identity) {
+  const size_t count =
+      machines.empty() ? 0 : static_cast<size_t>(*std::max_element(machines.begin(),
+                                                                   machines.end())) + 1;
+  std::vector<int32_t> ranks_on(count, 0);  // of each machine
+  int32_t local_rank = 0;
+  for (size_t rank = 0; rank < machines.size(); ++rank) {
+    if (static_cast<int32_t>(rank) == identity->rank) local_rank = ranks_on[machines[rank]];
+    ++ranks_on[machines[rank]];
+  }
+  identity->is_homogeneous =
+      std::all_of(ranks_on.begin(), ranks_on.end(), [&](int32_t n) { return n == ranks_on[0]; });
+  const int32_t machine = machines[identity->rank];
+  if (identity->local_rank < 0) {
+    identity->local_rank = local_rank;
+    identity->local_size = ranks_on[machine];
+  }
+  if (identity->cross_rank < 0) {
+    // Among the machines that have a rank with this local rank.
+    identity->cross_rank = identity->cross_size = 0;
+    for (size_t other = 0; other < count; ++other) {
+      if (ranks_on[other] <= identity->local_rank) continue;
+      if (static_cast<int32_t>(other) < machine) ++identity->cross_rank;
+      ++identity->cross_size;
+    }
+  }
+}
+
+}  // namespace hvd::runtime

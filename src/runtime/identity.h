@@ -1,0 +1,47 @@
+// Who this rank is: from HOROVOD_* variables, or from the rendezvous, or alone. And the job's
+// store, which comes from the same variables.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/settings.h"
+#include "rendezvous/store.h"
+
+namespace hvd::runtime {
+
+struct Identity {
+  int32_t rank = 0;
+  int32_t size = 1;
+  // -1: not given; to be found from the machines of the ranks.
+  int32_t local_rank = -1;
+  int32_t local_size = -1;
+  int32_t cross_rank = -1;
+  int32_t cross_size = -1;
+  int32_t generation = 0;
+  bool is_homogeneous = true;
+};
+
+struct Bootstrap {
+  Identity identity;
+  std::shared_ptr<rendezvous::Store> store;  // nullptr in a world of one
+};
+
+// What the variables say alone; rank -1 when they name a job but no rank. Contradictions get one
+// sentence. Pure.
+Result<Identity> identity_of(const Settings& settings);
+
+// The store's address, as in HOROVOD_STORE; empty when none is named. Pure.
+Result<std::string> store_address(const Settings& settings);
+
+// Reaches the store and asks for a place, where needed. Nothing set touches no network.
+Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline);
+
+// Fills in what was not given. machines[rank]: as of hvd_controller_v1.
+void complete_identity(std::span<const int32_t> machines, Identity* identity);
+
+}  // namespace hvd::runtime

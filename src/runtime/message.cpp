@@ -1,0 +1,212 @@
+#include "runtime/message.h"
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// More dimensions than any framework has: a larger number is garbage.
+constexpr uint32_t kMaxDimensions = 64;
+
+void put_request(const Request& request, ByteWriter& out) {
+  out.put(static_cast<uint8_t>(request.op))
+      .put(static_cast<uint8_t>(request.reduce_op))
+      .put(request.root)
+      .put(request.device)
+      .put(request.prescale)
+      .put(request.postscale)
+      .put(static_cast<uint32_t>(request.tensors.size()));
+  for (const TensorSpec& tensor : request.tensors) {
+    out.put(static_cast<uint8_t>(tensor.dtype)).put(static_cast<uint8_t>(tensor.shape.size()));
+    for (const int64_t extent : tensor.shape) out.put(extent);
+  }
+  out.put(static_cast<uint32_t>(request.splits.size()));
+  for (const int32_t rows : request.splits) out.put(rows);
+}
+
+Status get_request(ByteReader& in, Request* request) {
+  request->op = in.get<uint8_t>();
+  request->reduce_op = in.get<uint8_t>();
+  request->root = in.get<int32_t>();
+  request->device = in.get<int32_t>();
+  request->prescale = in.get<double>();
+  request->postscale = in.get<double>();
+  request->tensors.resize(in.get_count(2));
+  for (TensorSpec& tensor : request->tensors) {
+    tensor.dtype = in.get<uint8_t>();
+    const uint32_t dimensions = in.get<uint8_t>();
+    if (!in.failed() && (dtype_size(tensor.dtype) == 0 || dimensions > kMaxDimensions)) {
+      return invalid_argument("a request has an unknown dtype or too many dimensions");
+    }
+    tensor.shape.resize(dimensions);
+    int64_t count = 1;
+    for (int64_t& extent : tensor.shape) {
+      extent = in.get<int64_t>();
+      if (extent < 0 || __builtin_mul_overflow(count, extent, &count)) {
+        return invalid_argument("a request has an impossible shape");
+      }
+    }
+  }
+  request->splits.resize(in.get_count(sizeof(int32_t)));
+  for (int32_t& rows : request->splits) rows = in.get<int32_t>();
+  return {};
+}
+
+void put_rows(const std::vector<RankRows>& all, ByteWriter& out) {
+  out.put(static_cast<uint32_t>(all.size()));
+  for (const RankRows& one : all) {
+    out.put(one.rank).put(static_cast<uint32_t>(one.rows.size()));
+    for (const int64_t rows : one.rows) out.put(rows);
+  }
+}
+
+Status get_rows(ByteReader& in, std::vector<RankRows>* all) {
+  all->resize(in.get_count(8));
+  for (RankRows& one : *all) {
+    one.rank = in.get<int32_t>();
+    one.rows.resize(in.get_count(sizeof(int64_t)));
+    for (int64_t& rows : one.rows) {
+      rows = in.get<int64_t>();
+      if (rows < 0) return invalid_argument("a rank brings a negative number of rows");
+    }
+  }
+  return {};
+}
+
+void put_ids(const std::vector<uint32_t>& ids, ByteWriter& out) {
+  out.put(static_cast<uint32_t>(ids.size()));
+  for (const uint32_t id : ids) out.put(id);
+}
+
+Status get_proposal(ByteReader& in, Proposal* proposal) {
+  proposal->name = in.get_text();
+  proposal->variants.resize(in.get_count(30));
+  for (Variant& variant : proposal->variants) {
+    variant.rank = in.get<int32_t>();
+    HVD_RETURN_IF_ERROR(get_request(in, &variant.request));
+  }
+  if (!in.failed() && proposal->variants.empty()) {
+    return invalid_argument("an announcement proposes a name without a request");
+  }
+  return get_rows(in, &proposal->rows);
+}
+
+enum ItemFlags : uint8_t { kFull = 1, kFailed = 2 };
+
+Status get_item(ByteReader& in, PlanItem* item) {
+  const auto flags = in.get<uint8_t>();
+  item->id = in.get<uint32_t>();
+  item->full = (flags & kFull) != 0;
+  item->error_code = HVD_OK;
+  item->error.clear();
+  if (item->full) {
+    item->name = in.get_text();
+    HVD_RETURN_IF_ERROR(get_request(in, &item->request));
+    HVD_RETURN_IF_ERROR(get_rows(in, &item->rows));
+  }
+  if ((flags & kFailed) != 0) {
+    item->error_code = in.get<uint8_t>();
+    item->error = in.get_text();
+  }
+  return {};
+}
+
+Status check_kind(ByteReader& in, MessageKind kind) {
+  if (in.get<MessageKind>() != kind) return invalid_argument("a message is of another kind");
+  return {};
+}
+
+}  // namespace
+
+Status peek_kind(ByteView message, MessageKind* kind) {
+  ByteReader in(message);
+  *kind = in.get<MessageKind>();
+  if (in.failed() || *kind < MessageKind::kAnnouncement || *kind > MessageKind::kAbort) {
+    return invalid_argument("a message is of no known kind");
+  }
+  return {};
+}
+
+void encode(const Announcement& announcement, ByteWriter& out) {
+  out.put(MessageKind::kAnnouncement).put(announcement.process_set);
+  put_ids(announcement.ids, out);
+  out.put(static_cast<uint32_t>(announcement.proposals.size()));
+  for (const Proposal& proposal : announcement.proposals) {
+    out.put_text(proposal.name).put(static_cast<uint32_t>(proposal.variants.size()));
+    for (const Variant& variant : proposal.variants) {
+      out.put(variant.rank);
+      put_request(variant.request, out);
+    }
+    put_rows(proposal.rows, out);
+  }
+}
+
+Status decode(ByteView message, Announcement* announcement) {
+  ByteReader in(message);
+  HVD_RETURN_IF_ERROR(check_kind(in, MessageKind::kAnnouncement));
+  announcement->process_set = in.get<int32_t>();
+  announcement->ids.resize(in.get_count(sizeof(uint32_t)));
+  for (uint32_t& id : announcement->ids) id = in.get<uint32_t>();
+  announcement->proposals.resize(in.get_count(12));
+  for (Proposal& proposal : announcement->proposals) {
+    HVD_RETURN_IF_ERROR(get_proposal(in, &proposal));
+  }
+  return in.finish("an announcement");
+}
+
+void encode(const Plan& plan, ByteWriter& out) {
+  out.put(MessageKind::kPlan).put(plan.process_set).put(plan.sequence);
+  out.put(static_cast<uint32_t>(plan.items.size()));
+  for (const PlanItem& item : plan.items) {
+    const bool failed = item.error_code != HVD_OK;
+    out.put(static_cast<uint8_t>((item.full ? kFull : 0) | (failed ? kFailed : 0))).put(item.id);
+    if (item.full) {
+      out.put_text(item.name);
+      put_request(item.request, out);
+      put_rows(item.rows, out);
+    }
+    if (failed) out.put(static_cast<uint8_t>(item.error_code)).put_text(item.error);
+  }
+  out.put(static_cast<uint32_t>(plan.batches.size()));
+  for (const auto& batch : plan.batches) {
+    out.put(static_cast<uint32_t>(batch.size()));
+    for (const PlanUnit& unit : batch) out.put(unit.item).put(static_cast<uint8_t>(unit.dtype));
+  }
+}
+
+Status decode(ByteView message, Plan* plan) {
+  ByteReader in(message);
+  HVD_RETURN_IF_ERROR(check_kind(in, MessageKind::kPlan));
+  plan->process_set = in.get<int32_t>();
+  plan->sequence = in.get<uint64_t>();
+  plan->items.resize(in.get_count(5));
+  for (PlanItem& item : plan->items) HVD_RETURN_IF_ERROR(get_item(in, &item));
+  plan->batches.resize(in.get_count(4));
+  for (auto& batch : plan->batches) {
+    batch.resize(in.get_count(5));
+    for (PlanUnit& unit : batch) {
+      unit.item = in.get<uint32_t>();
+      unit.dtype = in.get<uint8_t>();
+      if (!in.failed() && unit.item >= plan->items.size()) {
+        return invalid_argument("a plan's batch names an item that the plan lacks");
+      }
+    }
+  }
+  return in.finish("a plan");
+}
+
+void encode(MessageKind kind, const Notice& notice, ByteWriter& out) {
+  out.put(kind).put(notice.rank).put(notice.code).put_text(notice.text);
+}
+
+Status decode(ByteView message, Notice* notice) {
+  ByteReader in(message);
+  in.get<MessageKind>();
+  notice->rank = in.get<int32_t>();
+  notice->code = in.get<int32_t>();
+  notice->text = in.get_text();
+  return in.finish("a notice");
+}
+
+}  // namespace hvd::runtime

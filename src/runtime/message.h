@@ -1,0 +1,106 @@
+// What the runtimes of a job say to each other, as bytes. Every message begins with its kind.
+// Decoding trusts nothing: a message that is cut, too long or out of range is refused with a
+// sentence. Decoders fill a value that the caller keeps, so that steady traffic allocates nothing.
+//
+//   announcement  child -> parent   names that became ready in the whole subtree
+//   plan          parent -> child   batches to run, in order
+//   leave         child -> parent   a rank wants to leave (hvd_shutdown)
+//   stop          parent -> child   nothing is planned after this; who left
+//   stopped       child -> parent   the whole subtree has finished what was planned before
+//   farewell      parent -> child   every rank has: links may be closed
+//   abort         any neighbour     the first cause of a failure
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "runtime/request.h"
+
+namespace hvd::runtime {
+
+enum class MessageKind : uint8_t {
+  kAnnouncement = 1,
+  kPlan = 2,
+  kLeave = 3,
+  kStop = 4,
+  kStopped = 5,
+  kFarewell = 6,
+  kAbort = 7,
+};
+
+// One of the differing requests for a name, and the lowest rank that made it.
+struct Variant {
+  int32_t rank = 0;
+  Request request;
+  bool operator==(const Variant&) const = default;
+};
+
+// A name in full: what the ranks of a subtree ask for under it.
+struct Proposal {
+  std::string name;
+  std::vector<Variant> variants;  // one when all agree; the two lowest-ranked when not
+  std::vector<RankRows> rows;     // of every rank of the subtree, where the operation has rows
+  bool operator==(const Proposal&) const = default;
+};
+
+struct Announcement {
+  int32_t process_set = 0;
+  std::vector<uint32_t> ids;  // of the response cache: as agreed last time
+  std::vector<Proposal> proposals;
+  bool operator==(const Announcement&) const = default;
+  void clear() {
+    ids.clear();
+    proposals.clear();
+  }
+  bool empty() const { return ids.empty() && proposals.empty(); }
+};
+
+// A name of a plan. Short: an id, as cached. Full: everything, and the id it has from now on
+// (0: none). With an error it is never run.
+struct PlanItem {
+  uint32_t id = 0;
+  bool full = false;
+  std::string name;
+  Request request;
+  std::vector<RankRows> rows;
+  int32_t error_code = HVD_OK;
+  std::string error;
+  bool operator==(const PlanItem&) const = default;
+};
+
+// The tensors of one dtype of an item.
+struct PlanUnit {
+  uint32_t item = 0;  // index
+  int32_t dtype = HVD_FLOAT32;
+  bool operator==(const PlanUnit&) const = default;
+};
+
+struct Plan {
+  int32_t process_set = 0;
+  uint64_t sequence = 0;  // of the first batch
+  std::vector<PlanItem> items;
+  std::vector<std::vector<PlanUnit>> batches;
+  bool operator==(const Plan&) const = default;
+};
+
+// leave, stop: the rank that left first. abort: code and sentence too.
+struct Notice {
+  int32_t rank = 0;
+  int32_t code = HVD_OK;
+  std::string text;
+  bool operator==(const Notice&) const = default;
+};
+
+Status peek_kind(ByteView message, MessageKind* kind);
+
+void encode(const Announcement& announcement, ByteWriter& out);
+Status decode(ByteView message, Announcement* announcement);
+void encode(const Plan& plan, ByteWriter& out);
+Status decode(ByteView message, Plan* plan);
+void encode(MessageKind kind, const Notice& notice, ByteWriter& out);
+Status decode(ByteView message, Notice* notice);
+
+}  // namespace hvd::runtime

@@ -1,0 +1,38 @@
+// Which op plugin runs a batch: the one that claims it most. The same answer on every rank, since
+// every rank has the same plugins and asks about the same batch. Belongs to the thread that makes
+// progress.
+#pragma once
+
+#include <vector>
+
+#include "horovod/plugin_op.h"
+#include "runtime/opened_plugin.h"
+
+namespace hvd::runtime {
+
+class OpSelector {
+ public:
+  // The highest priority first.
+  explicit OpSelector(std::vector<OpenedPlugin> ops) : ops_(std::move(ops)) {}
+
+  const std::vector<OpenedPlugin>& all() const { return ops_; }
+  void close() { ops_.clear(); }
+  // nullptr when none can run it.
+  const OpenedPlugin* select(const hvd_batch& batch) const {
+    const OpenedPlugin* best = nullptr;
+    int32_t best_score = 0;
+    for (const OpenedPlugin& op : ops_) {
+      const int32_t score = op.vtable<hvd_op_v1>().supports(op.context(), &batch);
+      if (score > best_score) {
+        best = &op;
+        best_score = score;
+      }
+    }
+    return best;
+  }
+
+ private:
+  std::vector<OpenedPlugin> ops_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,56 @@
+// What the runtime offers to its plugins: the C vtable of plugin.h over settings, store and
+// wake-ups. Functions of the vtable may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/settings.h"
+#include "horovod/plugin.h"
+#include "rendezvous/store.h"
+#include "runtime/wakeup.h"
+
+namespace hvd::runtime {
+
+class PluginHost {
+ public:
+  // store may be nullptr (a world of one); keys are put below `prefix`.
+  PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> store, std::string prefix,
+             Wakeup* wakeup);
+
+  const hvd_plugin_host* vtable() const { return &vtable_; }
+
+  bool has_posted() const { return has_posted_.load(); }
+  // Calls back what plugins have posted; true when there was any.
+  bool run_posted();
+
+ private:
+  struct Posted {
+    void (*callback)(void*);
+    void* argument;
+  };
+  static PluginHost& self(void* host) { return *static_cast<PluginHost*>(host); }
+  const char* setting(const char* variable);
+  int store_set(const char* key, const void* value, size_t size);
+  int store_get(const char* key, void* value, size_t capacity, size_t* size, double timeout);
+  void post(void (*callback)(void*), void* argument);
+
+  const Settings settings_;
+  const std::shared_ptr<rendezvous::Store> store_;
+  const std::string prefix_;
+  Wakeup* const wakeup_;
+  hvd_plugin_host vtable_{};
+  std::atomic<bool> has_posted_{false};
+
+  std::mutex mutex_;  // guards all below
+  std::map<std::string, std::string> strings_;
+  std::map<std::string, void*> published_;
+  std::vector<Posted> posted_;
+};
+
+}  // namespace hvd::runtime

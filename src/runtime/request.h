@@ -1,0 +1,61 @@
+// What one rank asks for: the part of a submission that the ranks must agree on. Values only.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "horovod/types.h"
+
+namespace hvd::runtime {
+
+struct TensorSpec {
+  int32_t dtype = HVD_FLOAT32;
+  std::vector<int64_t> shape;
+
+  int64_t count() const {
+    int64_t product = 1;
+    for (const int64_t extent : shape) product *= extent;
+    return product;
+  }
+  // Elements of one row of dimension 0.
+  int64_t row() const {
+    int64_t product = 1;
+    for (size_t i = 1; i < shape.size(); ++i) product *= shape[i];
+    return product;
+  }
+  bool operator==(const TensorSpec&) const = default;
+};
+
+struct Request {
+  int32_t op = HVD_ALLREDUCE;
+  int32_t reduce_op = HVD_SUM;  // as the user named it: HVD_AVERAGE stays HVD_AVERAGE here
+  int32_t root = 0;             // global rank
+  int32_t device = HVD_CPU;
+  double prescale = 1;
+  double postscale = 1;
+  std::vector<TensorSpec> tensors;  // more than one: a group, which runs whole or not at all
+  std::vector<int32_t> splits;      // alltoall: rows to each rank
+
+  bool operator==(const Request&) const = default;
+};
+
+// Operations whose ranks may differ in the rows (or splits) that they bring.
+constexpr bool has_rank_rows(int32_t op) { return op == HVD_ALLGATHER || op == HVD_ALLTOALL; }
+
+// What one rank brings: allgather: rows of each tensor; alltoall: rows to each rank.
+struct RankRows {
+  int32_t rank = 0;
+  std::vector<int64_t> rows;
+  bool operator==(const RankRows&) const = default;
+};
+// Of an operation without rows it is empty.
+std::vector<int64_t> rows_of(const Request& request);
+
+// 0 when the number is none of hvd_dtype.
+size_t dtype_size(int32_t dtype);
+std::string_view dtype_name(int32_t dtype);
+std::string_view op_name(int32_t op);
+std::string_view reduce_op_name(int32_t reduce_op);
+
+}  // namespace hvd::runtime

@@ -1,0 +1,279 @@
+#include "runtime/runtime.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "runtime/submission_check.h"
+
+namespace hvd::runtime {
+namespace {
+
+constexpr std::string_view kStartName = "<start>";
+
+hvd_plugin_config config_of(const Identity& identity) {
+  hvd_plugin_config config{};
+  config.struct_size = sizeof config;
+  config.rank = identity.rank;
+  config.size = identity.size;
+  config.local_rank = identity.local_rank;
+  config.local_size = identity.local_size;
+  config.cross_rank = identity.cross_rank;
+  config.cross_size = identity.cross_size;
+  return config;
+}
+
+EngineOptions engine_options(const Identity& identity, const Settings& settings) {
+  EngineOptions options;
+  options.rank = identity.rank;
+  options.size = identity.size;
+  options.window = std::chrono::microseconds(
+      static_cast<int64_t>(std::clamp(settings.number("cycle_time"), 0.0, 1000.0) * 1000));
+  options.fusion_threshold =
+      static_cast<uint64_t>(std::max<int64_t>(0, settings.integer("fusion_threshold")));
+  options.cache_capacity = static_cast<uint32_t>(
+      std::clamp<int64_t>(settings.integer("cache_capacity"), 0, 1 << 20));
+  return options;
+}
+
+std::string list_of(const std::vector<int32_t>& ranks) {
+  std::string text;
+  constexpr size_t kShown = 8;
+  for (size_t i = 0; i < std::min(ranks.size(), kShown); ++i) {
+    text += cat(i == 0 ? "" : ", ", ranks[i]);
+  }
+  if (ranks.size() > kShown) text += cat(" and ", ranks.size() - kShown, " more");
+  return text;
+}
+
+}  // namespace
+
+Runtime::Runtime(Identity identity, const RuntimeOptions& options)
+    : identity_(identity), handles_(options.epoch << 20) {}
+
+Runtime::~Runtime() {
+  if (engine_ != nullptr && !engine_->departed().load()) {
+    std::lock_guard lock(progress_ ? progress_->baton() : *std::make_unique<std::mutex>());
+    engine_->fail(aborted(cat("rank ", identity_.rank, " left without shutdown")));
+  }
+  close();
+}
+
+Result<std::unique_ptr<Runtime>> Runtime::create(Identity identity,
+                                                 std::shared_ptr<rendezvous::Store> store,
+                                                 RuntimeOptions options) {
+  if (identity.size > 1 && store == nullptr) {
+    return invalid_argument("ranks that are more than one need a store to meet");
+  }
+  std::unique_ptr<Runtime> runtime(new Runtime(identity, options));
+  HVD_RETURN_IF_ERROR(runtime->open(std::move(store), options));
+  HVD_RETURN_IF_ERROR(runtime->meet(options.start_deadline));
+  return runtime;
+}
+
+Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOptions& options) {
+  if (options.controllers.empty()) {
+    return unavailable("no controller plugin works here; hvd_capability says why");
+  }
+  Settings settings = options.settings;
+  if (!options.start_deadline.is_never()) {
+    HVD_RETURN_IF_ERROR(
+        settings.set("start_timeout", cat(options.start_deadline.seconds_left())));
+  }
+  HVD_RETURN_IF_ERROR(settings.set("generation", cat(identity_.generation)));
+  HVD_ASSIGN_OR_RETURN(wakeup_, Wakeup::create());
+  const std::string prefix = cat("g", identity_.generation, "/", options.epoch, "/");
+  host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, wakeup_.get());
+
+  const hvd_plugin* record = options.controllers.front();
+  auto controller = OpenedPlugin::open(record, host_->vtable(), config_of(identity_));
+  if (!controller.ok()) return controller.error();
+  const int32_t* machines =
+      controller->vtable<hvd_controller_v1>().hosts(controller->context());
+  complete_identity({machines, static_cast<size_t>(identity_.size)}, &identity_);
+
+  std::vector<OpenedPlugin> ops;
+  if (Status status = open_ops(options, config_of(identity_), &ops); !status.ok()) {
+    ops.clear();  // before the controller, whose links they may share
+    return status;
+  }
+  ops_ = std::make_unique<OpSelector>(std::move(ops));
+  engine_ = std::make_unique<Engine>(engine_options(identity_, settings), *std::move(controller),
+                                     ops_.get(), host_.get(), &names_, &handles_);
+  const SpinBudget budget = spin_budget(available_cores(), identity_.local_size);
+  progress_ = std::make_unique<Progress>(engine_.get(), wakeup_.get(), budget,
+                                         engine_options(identity_, settings).window);
+  return {};
+}
+
+Status Runtime::open_ops(const RuntimeOptions& options, const hvd_plugin_config& config,
+                         std::vector<OpenedPlugin>* ops) {
+  std::vector<int32_t> members(static_cast<size_t>(identity_.size));
+  std::iota(members.begin(), members.end(), 0);
+  for (const hvd_plugin* record : options.ops) {
+    auto op = OpenedPlugin::open(record, host_->vtable(), config);
+    // Ranks must have the same ops, so one that does not open here is no small matter.
+    if (!op.ok()) return op.error().with_context(cat("operation plugin ", record->name));
+    const int code = op->vtable<hvd_op_v1>().new_set(op->context(), 0, members.data(),
+                                                     identity_.size);
+    if (code != HVD_OK) {
+      return Status(static_cast<Code>(code), cat("operation plugin ", record->name,
+                                                 " refuses the set of all ranks"));
+    }
+    ops->push_back(*std::move(op));
+  }
+  return {};
+}
+
+// The first agreement of all ranks: when it is there, every rank is.
+Status Runtime::meet(Deadline deadline) {
+  hvd_handle handle = 0;
+  Submission* submission = handles_.claim(&handle);
+  submission->request = {};
+  submission->request.op = HVD_BARRIER;
+  submission->tensors.clear();
+  submission->bytes = 0;
+  HVD_RETURN_IF_ERROR(submit_named(kStartName, false, submission));
+  std::optional<Status> status = wait(handle, deadline);
+  if (status) {
+    HVD_RETURN_IF_ERROR(release(handle));
+    return *status;
+  }
+  std::lock_guard lock(progress_->baton());
+  const std::vector<int32_t> missing = engine_->missing(kStartName);
+  const Status late = deadline_exceeded(
+      missing.empty() ? cat("rank ", identity_.rank, " waited too long for the others to start")
+                      : cat("rank ", identity_.rank, " waited too long for the start of rank ",
+                            list_of(missing), "; HOROVOD_START_TIMEOUT may be raised"));
+  engine_->fail(late);
+  return late;
+}
+
+Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
+  if (Status status = engine_->refusal(); !status.ok()) return status;
+  hvd_handle claimed = 0;
+  Submission* submission = handles_.claim(&claimed);
+  std::string_view name;
+  bool shared = false;
+  Status status =
+      copy_submission(from, identity_.rank, identity_.size, submission, &name, &shared);
+  if (status.ok()) {
+    status = submit_named(name, shared, submission);
+  } else {
+    handles_.unclaim(submission);
+  }
+  if (status.ok()) *handle = claimed;
+  return status;
+}
+
+Status Runtime::submit_named(std::string_view name, bool shared, Submission* submission) {
+  if (Status status = names_.insert(name, shared, submission); !status.ok()) {
+    handles_.unclaim(submission);
+    return status;
+  }
+  switch (engine_->submit(submission)) {
+    case Engine::Wake::kNone: break;
+    case Engine::Wake::kDriver: progress_->notify(); break;
+    case Engine::Wake::kFull: progress_->notify_full(); break;
+  }
+  return {};
+}
+
+Status Runtime::poll(hvd_handle handle, bool* done) {
+  Submission* submission = handles_.pin(handle);
+  if (submission == nullptr) return not_found(cat("handle ", handle, " does not exist"));
+  *done = submission->done.load(std::memory_order_acquire);
+  if (!*done && engine_->departed().load()) {
+    // No helper drives any more, and there is nothing left to wait for: only to be told.
+    std::lock_guard lock(progress_->baton());
+    engine_->step(true);
+    *done = submission->done.load(std::memory_order_acquire);
+  }
+  handles_.unpin(submission);
+  return {};
+}
+
+std::optional<Status> Runtime::wait(hvd_handle handle, Deadline deadline) {
+  Submission* submission = handles_.pin(handle);
+  if (submission == nullptr) return not_found(cat("handle ", handle, " does not exist"));
+  std::optional<Status> status;
+  if (progress_->wait(submission->done, deadline)) status = submission->status;
+  handles_.unpin(submission);
+  return status;
+}
+
+Status Runtime::output(hvd_handle handle, uint32_t index, hvd_output* output) {
+  Submission* submission = handles_.pin(handle);
+  if (submission == nullptr) return not_found(cat("handle ", handle, " does not exist"));
+  Status status;
+  const Request& request = submission->request;
+  if (!submission->done.load(std::memory_order_acquire)) {
+    status = failed_precondition("the work is not complete; wait for it first");
+  } else if (!submission->status.ok()) {
+    status = submission->status;
+  } else if (index >= request.tensors.size()) {
+    status = invalid_argument(cat("there is no output ", index, "; the work has ",
+                                  request.tensors.size()));
+  } else {
+    const TensorSpec& spec = request.tensors[index];
+    const bool owned = index < submission->outputs.size();
+    const auto& shape = owned ? submission->outputs[index].shape : spec.shape;
+    output->data = owned ? submission->outputs[index].data.get()
+                         : submission->tensors[index].output;
+    output->dtype = spec.dtype;
+    output->ndim = static_cast<int32_t>(shape.size());
+    output->shape = shape.data();
+    const auto& splits = submission->received_splits;
+    output->received_splits = splits.empty() ? nullptr : splits.data();
+    output->received_split_count = static_cast<uint32_t>(splits.size());
+    output->last_joined_rank = submission->last_joined_rank;
+  }
+  handles_.unpin(submission);
+  return status;
+}
+
+Status Runtime::release(hvd_handle handle) {
+  if (handles_.release(handle)) return {};
+  return not_found(cat("handle ", handle, " does not exist, or was released before"));
+}
+
+Status Runtime::shutdown(Deadline deadline) {
+  {
+    std::lock_guard lock(progress_->baton());
+    if (closed_) return {};
+    engine_->leave();
+  }
+  Status status;
+  if (!progress_->wait(engine_->departed(), deadline)) {
+    status = deadline_exceeded(cat("rank ", identity_.rank,
+                                   " left without an answer of the other ranks"));
+    std::lock_guard lock(progress_->baton());
+    engine_->fail(aborted(cat("rank ", identity_.rank, " has shut down")));
+  }
+  close();
+  return status;
+}
+
+void Runtime::close() {
+  if (progress_ == nullptr) {
+    if (ops_) ops_->close();
+    return;
+  }
+  progress_->stop_helper();
+  std::lock_guard lock(progress_->baton());
+  if (std::exchange(closed_, true)) return;
+  // What came in too late is told so.
+  engine_->step(true);
+  ops_->close();  // before the controller, whose links they may share
+  engine_->close();
+}
+
+EngineCounts Runtime::counts() {
+  std::lock_guard lock(progress_->baton());
+  return engine_->counts();
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,75 @@
+// One rank of a job, whole: identity, links, engine and the thread that helps it. Several live in
+// one process without knowing of each other. Any thread may call; only create and shutdown wait
+// for other ranks, and wait does.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/settings.h"
+#include "horovod/horovod.h"
+#include "runtime/engine.h"
+#include "runtime/identity.h"
+
+namespace hvd::runtime {
+
+struct RuntimeOptions {
+  Settings settings;
+  // Plugins to use, the best first: the first controller, all ops.
+  std::vector<const hvd_plugin*> controllers;
+  std::vector<const hvd_plugin*> ops;
+  // How often this process has joined the job before: keeps the keys of each time apart.
+  uint32_t epoch = 0;
+  Deadline start_deadline = Deadline::never();
+};
+
+class Runtime {
+ public:
+  // Blocks until every rank is there. store may be nullptr for a world of one.
+  static Result<std::unique_ptr<Runtime>> create(Identity identity,
+                                                 std::shared_ptr<rendezvous::Store> store,
+                                                 RuntimeOptions options);
+  // Without shutdown before it, peers see this rank as lost.
+  ~Runtime();
+
+  const Identity& identity() const { return identity_; }
+
+  Status submit(const hvd_submission& submission, hvd_handle* handle);
+  Status poll(hvd_handle handle, bool* done);
+  // Nothing: not complete by the deadline.
+  std::optional<Status> wait(hvd_handle handle, Deadline deadline);
+  Status output(hvd_handle handle, uint32_t index, hvd_output* output);
+  Status release(hvd_handle handle);
+
+  // Leaves the job: pending work fails everywhere, and when this returns no peer needs this rank.
+  // The object stays, for what threads still want to know of their handles.
+  Status shutdown(Deadline deadline);
+
+  // Of a runtime at rest.
+  EngineCounts counts();
+
+ private:
+  Runtime(Identity identity, const RuntimeOptions& options);
+  Status open(std::shared_ptr<rendezvous::Store> store, const RuntimeOptions& options);
+  Status open_ops(const RuntimeOptions& options, const hvd_plugin_config& config,
+                  std::vector<OpenedPlugin>* ops);
+  Status meet(Deadline deadline);
+  void close();
+  Status submit_named(std::string_view name, bool shared, Submission* submission);
+
+  Identity identity_;
+  TensorTable names_;
+  HandleTable handles_;
+  std::unique_ptr<Wakeup> wakeup_;
+  std::unique_ptr<PluginHost> host_;
+  std::unique_ptr<OpSelector> ops_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Progress> progress_;
+  bool closed_ = false;  // guarded by the baton
+};
+
+}  // namespace hvd::runtime

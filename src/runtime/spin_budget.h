@@ -1,0 +1,24 @@
+// How long a waiting thread may spin before it sleeps: it depends on the cores that this rank
+// really has (affinity, cgroup quota, other ranks of the machine).
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace hvd::runtime {
+
+struct SpinBudget {
+  std::chrono::microseconds waiter{0};  // of a thread of the user in hvd_wait
+  std::chrono::microseconds helper{0};  // of our own thread, which takes time from the user's
+  bool yields = false;                  // give the core away between two looks
+};
+
+// Pure: `cores` may be a fraction.
+SpinBudget spin_budget(double cores, int local_ranks);
+
+// Cores that this process may use: the affinity mask, cut by the quotas of its cgroups.
+double available_cores();
+// Of the text of a cgroup's cpu.max ("max 100000", "50000 100000"); a large number without limit.
+double cores_of_cpu_max(const std::string& text);
+
+}  // namespace hvd::runtime

@@ -1,0 +1,165 @@
+#include "runtime/submission_check.h"
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+constexpr std::string_view kBarrierName = "<barrier>";
+constexpr int32_t kMaxDimensions = 64;
+constexpr uint32_t kMaxTensors = 1 << 20;
+
+// "allreduce 'grad'": how sentences name the work.
+std::string label(const hvd_submission& from) {
+  if (from.name == nullptr) return std::string(op_name(from.op));
+  return cat(op_name(from.op), " '", printable(from.name), "'");
+}
+
+bool is_known_op(int32_t op) {
+  return op == HVD_ALLREDUCE || op == HVD_ALLGATHER || op == HVD_BROADCAST || op == HVD_JOIN ||
+         op == HVD_ALLTOALL || op == HVD_BARRIER || op == HVD_REDUCESCATTER;
+}
+
+bool reduces(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_REDUCESCATTER; }
+bool writes_to_caller(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_BROADCAST; }
+
+Status check_terms(const hvd_submission& from, int32_t size) {
+  if (!is_known_op(from.op)) {
+    return invalid_argument(cat("operation ", from.op, " is unknown"));
+  }
+  if (from.flags != 0) return invalid_argument(cat(label(from), ": flags must be 0"));
+  if (from.process_set != 0) {
+    return not_found(cat(label(from), ": process set ", from.process_set, " does not exist"));
+  }
+  if (from.op == HVD_JOIN) {
+    return unimplemented("join is not in this build; let every rank submit the same work");
+  }
+  if (from.op == HVD_BARRIER) return {};
+  if (from.name == nullptr || from.name[0] == '\0') {
+    return invalid_argument(cat(op_name(from.op), " needs a name, the same on every rank"));
+  }
+  if (from.tensor_count == 0 || from.tensor_count > kMaxTensors || from.tensors == nullptr) {
+    return invalid_argument(cat(label(from), ": it needs from 1 to ", kMaxTensors, " tensors"));
+  }
+  if (from.device != HVD_CPU) {
+    return unimplemented(cat(label(from), ": device ", from.device,
+                             " has no operation plugin here; move the tensor to the CPU"));
+  }
+  if (reduces(from.op)) {
+    if (from.reduce_op < HVD_AVERAGE || from.reduce_op > HVD_PRODUCT) {
+      return invalid_argument(cat(label(from), ": reduction ", from.reduce_op, " is unknown"));
+    }
+    if (from.reduce_op == HVD_ADASUM) {
+      return unimplemented(cat(label(from), ": adasum is not in this build; use average or sum"));
+    }
+  }
+  if (from.op == HVD_REDUCESCATTER && from.reduce_op > HVD_SUM) {
+    return invalid_argument(cat(label(from), ": reducescatter knows average and sum, not ",
+                                reduce_op_name(from.reduce_op)));
+  }
+  if (from.op == HVD_BROADCAST && (from.root_rank < 0 || from.root_rank >= size)) {
+    return invalid_argument(cat(label(from), ": invalid root rank ", from.root_rank,
+                                "; it must be from 0 to ", size - 1));
+  }
+  return {};
+}
+
+Status copy_tensor(const hvd_submission& from, uint32_t index, bool reads, TensorSpec* spec,
+                   Submission* to) {
+  const hvd_tensor& tensor = from.tensors[index];
+  const auto who = [&] {
+    return from.tensor_count > 1 ? cat(label(from), ", tensor ", index) : label(from);
+  };
+  if (dtype_size(tensor.dtype) == 0) {
+    return invalid_argument(cat(who(), ": dtype ", tensor.dtype, " is unknown"));
+  }
+  if (tensor.ndim < 0 || tensor.ndim > kMaxDimensions ||
+      (tensor.ndim > 0 && tensor.shape == nullptr)) {
+    return invalid_argument(cat(who(), ": ", tensor.ndim, " dimensions are impossible"));
+  }
+  int64_t bytes = static_cast<int64_t>(dtype_size(tensor.dtype));
+  for (int32_t i = 0; i < tensor.ndim; ++i) {
+    if (tensor.shape[i] < 0 || __builtin_mul_overflow(bytes, tensor.shape[i], &bytes)) {
+      return invalid_argument(cat(who(), ": dimension ", i, " is ", tensor.shape[i]));
+    }
+  }
+  if (bytes > 0 && reads && tensor.input == nullptr) {
+    return invalid_argument(cat(who(), ": its input is NULL"));
+  }
+  if (bytes > 0 && writes_to_caller(from.op) && tensor.output == nullptr) {
+    return invalid_argument(cat(who(), ": its output is NULL"));
+  }
+  spec->dtype = tensor.dtype;
+  spec->shape.assign(tensor.shape, tensor.shape + tensor.ndim);
+  to->tensors[index] = {tensor.input, writes_to_caller(from.op) ? tensor.output : nullptr};
+  to->bytes += static_cast<uint64_t>(bytes);
+  return {};
+}
+
+Status copy_splits(const hvd_submission& from, int32_t size, Submission* to) {
+  auto& splits = to->request.splits;
+  splits.clear();
+  if (from.op != HVD_ALLTOALL) return {};
+  for (const TensorSpec& tensor : to->request.tensors) {
+    if (tensor.shape.empty()) {
+      return invalid_argument(cat(label(from), ": a scalar has no rows to send"));
+    }
+    const int64_t rows = tensor.shape[0];
+    if (from.split_count == 0) {
+      if (rows % size != 0) {
+        return invalid_argument(cat(label(from), ": ", rows, " rows do not split evenly over ",
+                                    size, " ranks; give splits"));
+      }
+      splits.assign(static_cast<size_t>(size), static_cast<int32_t>(rows / size));
+      continue;
+    }
+    if (from.split_count != static_cast<uint32_t>(size) || from.splits == nullptr) {
+      return invalid_argument(cat(label(from), ": it has ", from.split_count, " splits for ", size,
+                                  " ranks"));
+    }
+    int64_t sum = 0;
+    for (int32_t i = 0; i < size; ++i) {
+      if (from.splits[i] < 0) {
+        return invalid_argument(cat(label(from), ": split ", i, " is ", from.splits[i]));
+      }
+      sum += from.splits[i];
+    }
+    if (sum > rows) {
+      return invalid_argument(cat(label(from), ": its splits name ", sum, " rows, the tensor has ",
+                                  rows));
+    }
+    splits.assign(from.splits, from.splits + size);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status copy_submission(const hvd_submission& from, int32_t rank, int32_t size, Submission* to,
+                       std::string_view* name, bool* shared_name) {
+  HVD_RETURN_IF_ERROR(check_terms(from, size));
+  const bool is_barrier = from.op == HVD_BARRIER;
+  *name = is_barrier ? kBarrierName : std::string_view(from.name);
+  *shared_name = is_barrier;
+
+  Request& request = to->request;
+  request.op = from.op;
+  request.reduce_op = reduces(from.op) ? from.reduce_op : static_cast<int32_t>(HVD_SUM);
+  request.root = from.op == HVD_BROADCAST ? from.root_rank : 0;
+  request.device = is_barrier ? static_cast<int32_t>(HVD_CPU) : from.device;
+  request.prescale = reduces(from.op) && from.prescale != 0 ? from.prescale : 1;
+  request.postscale = reduces(from.op) && from.postscale != 0 ? from.postscale : 1;
+  const uint32_t count = is_barrier ? 0 : from.tensor_count;
+  request.tensors.resize(count);
+  to->tensors.resize(count);
+  to->process_set = from.process_set;
+  to->bytes = 0;
+  const bool reads = from.op != HVD_BROADCAST || from.root_rank == rank;
+  for (uint32_t i = 0; i < count; ++i) {
+    HVD_RETURN_IF_ERROR(copy_tensor(from, i, reads, &request.tensors[i], to));
+  }
+  return copy_splits(from, size, to);
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,42 @@
+// What a thread that makes progress sleeps on: the descriptors that plugins watch, and a doorbell
+// of our own. Any thread may watch, unwatch and ring; whoever holds the baton dispatches.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd::runtime {
+
+class Wakeup {
+ public:
+  static Result<std::unique_ptr<Wakeup>> create();
+
+  Status watch(int fd, void (*callback)(void*), void* argument);
+  void unwatch(int fd);
+  void ring();
+
+  // Blocks until something is ready or the time passed. Several threads may wait at once.
+  void wait(Clock::time_point until);
+  // Calls back for what is ready now, and silences the doorbell. Never waits.
+  void dispatch();
+
+ private:
+  struct Watch {
+    void (*callback)(void*);
+    void* argument;
+  };
+  Wakeup(UniqueFd epoll, UniqueFd doorbell)
+      : epoll_(std::move(epoll)), doorbell_(std::move(doorbell)) {}
+
+  UniqueFd epoll_;
+  UniqueFd doorbell_;
+  std::mutex mutex_;             // guards watches_
+  std::map<int, Watch> watches_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,86 @@
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "plugin/catalogue.h"
+#include "plugin/library.h"
+
+using hvd::plugin::Catalogue;
+using hvd::plugin::Candidate;
+
+namespace {
+
+int says_yes(char*, size_t) { return 1; }
+int says_no(char* why, size_t size) {
+  std::snprintf(why, size, "there is no such device");
+  return 0;
+}
+int open(const hvd_plugin_host*, const hvd_plugin_config*, void**, char*, size_t) { return 0; }
+const int kVtable = 0;
+
+hvd_plugin record(const char* name, int32_t priority, int (*probe)(char*, size_t)) {
+  return {sizeof(hvd_plugin), HVD_PLUGIN_ABI, HVD_PLUGIN_OP, name,         priority, HVD_THREADS_ANY,
+          0,                  probe,          open,          [](void*) {}, &kVtable};
+}
+
+const std::vector<std::string> kFolder{HVD_TEST_PLUGINS};
+
+}  // namespace
+
+TEST_CASE("the highest priority comes first, and what does not work is left out") {
+  const hvd_plugin low = record("low", 1, says_yes);
+  const hvd_plugin high = record("high", 9, says_yes);
+  const hvd_plugin never = record("never", 99, says_no);
+  const hvd_plugin* const builtins[] = {&low, &never, &high};
+  const Catalogue catalogue = Catalogue::make(builtins, {});
+  const auto usable = catalogue.usable(HVD_PLUGIN_OP);
+  REQUIRE(usable.size() == 2);
+  CHECK(std::strcmp(usable[0]->name, "high") == 0);
+  CHECK(catalogue.usable(HVD_PLUGIN_CONTROLLER).empty());
+  CHECK(catalogue.find(HVD_PLUGIN_OP, "low") == &low);
+  CHECK(catalogue.find(HVD_PLUGIN_OP, "never") == nullptr);
+  CHECK(catalogue.why_none(HVD_PLUGIN_OP, "never").find("there is no such device") !=
+        std::string::npos);
+  CHECK(catalogue.why_none(HVD_PLUGIN_OP, "mpi") == "no op plugin named mpi is installed");
+}
+
+TEST_CASE("a folder's shared objects are opened, and each refused one has its reason") {
+  const Catalogue catalogue = Catalogue::make({}, kFolder);
+  CHECK(catalogue.find(HVD_PLUGIN_CONTROLLER, "memory") != nullptr);
+  CHECK(catalogue.find(HVD_PLUGIN_OP, "memory") != nullptr);
+  int refused = 0;
+  for (const Candidate& candidate : catalogue.all()) {
+    if (candidate.works()) continue;
+    ++refused;
+    CAPTURE(candidate.path);
+    CAPTURE(candidate.refusal);
+    const bool is_later = candidate.path.find("bad_abi") != std::string::npos;
+    CHECK(candidate.refusal.find(is_later ? "ABI 99" : "hvd_plugin_entry_v1") !=
+          std::string::npos);
+  }
+  CHECK(refused == 2);
+}
+
+TEST_CASE("a folder that is not there holds no plugins") {
+  const std::vector<std::string> folders{"/nonexistent/plugins"};
+  CHECK(Catalogue::make({}, folders).all().empty());
+}
+
+TEST_CASE("a record that lacks something is refused") {
+  hvd_plugin broken = record("broken", 1, says_yes);
+  broken.probe = nullptr;
+  CHECK(!hvd::plugin::check_record(&broken).ok());
+  CHECK(!hvd::plugin::check_record(nullptr).ok());
+  hvd_plugin small = record("small", 1, says_yes);
+  small.struct_size = 8;
+  CHECK(!hvd::plugin::check_record(&small).ok());
+}
+
+TEST_CASE("the search path is the list's folders and then the library's own") {
+  const auto folders = hvd::plugin::search_path("/a::/b");
+  REQUIRE(folders.size() == 3);
+  CHECK(folders[0] == "/a");
+  CHECK(folders[1] == "/b");
+  CHECK(folders[2].ends_with("/horovod/plugins"));
+}

@@ -1,0 +1,133 @@
+/* A world of one through the C ABI, from C. Prints what went wrong and returns 1. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "horovod/horovod.h"
+#include "horovod/plugin_controller.h"
+#include "horovod/plugin_framework.h"
+#include "horovod/plugin_op.h"
+#include "horovod/version.h"
+
+static char error[512];
+
+#define EXPECT(condition)                                                             \
+  do {                                                                                \
+    if (!(condition)) {                                                               \
+      fprintf(stderr, "%s:%d: %s does not hold (%s)\n", __FILE__, __LINE__, #condition, error); \
+      return 1;                                                                       \
+    }                                                                                 \
+  } while (0)
+
+static int run(hvd_submission* submission, hvd_handle* handle) {
+  const int code = hvd_submit(submission, handle, error, sizeof error);
+  return code != HVD_OK ? code : hvd_wait(*handle, 10, error, sizeof error);
+}
+
+static hvd_submission make(int32_t op, const char* name, const hvd_tensor* tensor) {
+  hvd_submission submission;
+  memset(&submission, 0, sizeof submission);
+  submission.struct_size = sizeof submission;
+  submission.op = op;
+  submission.name = name;
+  submission.device = HVD_CPU;
+  submission.tensor_count = tensor != NULL ? 1 : 0;
+  submission.tensors = tensor;
+  return submission;
+}
+
+static int before_init(void) {
+  hvd_handle handle = 0;
+  hvd_submission barrier = make(HVD_BARRIER, NULL, NULL);
+  EXPECT(strcmp(hvd_version(), HVD_VERSION) == 0);
+  EXPECT(hvd_is_initialized() == 0);
+  EXPECT(hvd_rank() == -1 && hvd_size() == -1 && hvd_is_homogeneous() == -1);
+  EXPECT(hvd_submit(&barrier, &handle, error, sizeof error) == HVD_FAILED_PRECONDITION);
+  EXPECT(strstr(error, "has not been initialized") != NULL);
+  EXPECT(hvd_shutdown(error, sizeof error) == HVD_OK);
+  EXPECT(hvd_capability("shared-memory", NULL, 0) == 1);
+  EXPECT(hvd_capability("no-such-thing", error, sizeof error) == 0 && error[0] != '\0');
+  return 0;
+}
+
+static int operations(void) {
+  const int64_t shape[2] = {2, 3};
+  float input[6] = {1, 2, 3, 4, 5, 6};
+  float output[6] = {0};
+  hvd_tensor tensor = {NULL, HVD_FLOAT32, 2, shape, input, output};
+  hvd_handle handle = 0;
+  int32_t done = 0;
+  hvd_output result;
+
+  hvd_submission sum = make(HVD_ALLREDUCE, "x", &tensor);
+  sum.reduce_op = HVD_SUM;
+  sum.prescale = 3;
+  EXPECT(run(&sum, &handle) == HVD_OK);
+  EXPECT(output[0] == 3 && output[5] == 18);
+  EXPECT(hvd_poll(handle, &done, error, sizeof error) == HVD_OK && done == 1);
+  memset(&result, 0, sizeof result);
+  result.struct_size = sizeof result;
+  EXPECT(hvd_get_output(handle, 0, &result, error, sizeof error) == HVD_OK);
+  EXPECT(result.data == output && result.ndim == 2 && result.shape[1] == 3);
+  EXPECT(hvd_release(handle, error, sizeof error) == HVD_OK);
+  EXPECT(hvd_release(handle, error, sizeof error) == HVD_NOT_FOUND);
+
+  hvd_submission broadcast = make(HVD_BROADCAST, "b", &tensor);
+  EXPECT(run(&broadcast, &handle) == HVD_OK);
+  EXPECT(memcmp(input, output, sizeof input) == 0);
+  EXPECT(hvd_release(handle, error, sizeof error) == HVD_OK);
+
+  tensor.output = NULL;
+  hvd_submission gather = make(HVD_ALLGATHER, "g", &tensor);
+  EXPECT(run(&gather, &handle) == HVD_OK);
+  EXPECT(hvd_get_output(handle, 0, &result, error, sizeof error) == HVD_OK);
+  EXPECT(result.ndim == 2 && result.shape[0] == 2 && memcmp(result.data, input, 24) == 0);
+  EXPECT(hvd_release(handle, error, sizeof error) == HVD_OK);
+
+  hvd_submission barrier = make(HVD_BARRIER, NULL, NULL);
+  EXPECT(run(&barrier, &handle) == HVD_OK);
+  EXPECT(hvd_release(handle, error, sizeof error) == HVD_OK);
+  return 0;
+}
+
+static int refusals(void) {
+  const int64_t shape[1] = {2};
+  float data[2] = {1, 2};
+  hvd_tensor tensor = {NULL, HVD_FLOAT32, 1, shape, data, NULL};
+  hvd_handle handle = 0;
+  hvd_submission reduce = make(HVD_ALLREDUCE, "r", &tensor);
+  EXPECT(hvd_submit(&reduce, &handle, error, sizeof error) == HVD_INVALID_ARGUMENT);
+  EXPECT(strstr(error, "allreduce 'r'") != NULL);
+  tensor.output = data;
+  tensor.dtype = 77;
+  EXPECT(hvd_submit(&reduce, &handle, error, sizeof error) == HVD_INVALID_ARGUMENT);
+  tensor.dtype = HVD_FLOAT32;
+  reduce.name = NULL;
+  EXPECT(hvd_submit(&reduce, &handle, error, sizeof error) == HVD_INVALID_ARGUMENT);
+  reduce.name = "r";
+  reduce.process_set = 4;
+  EXPECT(hvd_submit(&reduce, &handle, error, sizeof error) == HVD_NOT_FOUND);
+  EXPECT(hvd_submit(NULL, &handle, error, sizeof error) == HVD_INVALID_ARGUMENT);
+  EXPECT(hvd_wait(0, 1, error, sizeof error) == HVD_NOT_FOUND);
+  /* A buffer that is too small gets what fits. */
+  char small[4] = "zzz";
+  EXPECT(hvd_wait(0, 1, small, sizeof small) == HVD_NOT_FOUND && small[3] == '\0');
+  return 0;
+}
+
+int main(void) {
+  if (before_init() != 0) return 1;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT(hvd_init(NULL, error, sizeof error) == HVD_OK);
+    EXPECT(hvd_init(NULL, error, sizeof error) == HVD_OK);
+    EXPECT(hvd_is_initialized() == 1);
+    EXPECT(hvd_rank() == 0 && hvd_size() == 1);
+    EXPECT(hvd_local_rank() == 0 && hvd_local_size() == 1);
+    EXPECT(hvd_cross_rank() == 0 && hvd_cross_size() == 1);
+    EXPECT(hvd_is_homogeneous() == 1);
+    if (operations() != 0 || refusals() != 0) return 1;
+    EXPECT(hvd_shutdown(error, sizeof error) == HVD_OK);
+    EXPECT(hvd_is_initialized() == 0 && hvd_rank() == -1);
+  }
+  return 0;
+}

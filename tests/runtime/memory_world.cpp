@@ -1,0 +1,327 @@
+#include "runtime/memory_world.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "horovod/plugin_controller.h"
+#include "horovod/plugin_op.h"
+
+namespace hvd::test {
+
+MemoryWorld::MemoryWorld(std::vector<int32_t> of_rank) : machines(std::move(of_rank)) {
+  for (size_t i = 0; i < machines.size(); ++i) {
+    mailboxes.emplace_back().doorbell = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  }
+}
+
+MemoryWorld::~MemoryWorld() {
+  for (Mailbox& mailbox : mailboxes) ::close(mailbox.doorbell);
+}
+
+std::string MemoryWorld::address() const {
+  return std::to_string(reinterpret_cast<uintptr_t>(this));
+}
+
+void MemoryWorld::lose(int32_t rank) {
+  lost.store(rank);
+  ring_all();
+}
+
+void MemoryWorld::ring(int32_t rank) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n =
+      ::write(mailboxes[static_cast<size_t>(rank)].doorbell, &one, sizeof one);
+}
+
+void MemoryWorld::ring_all() {
+  for (size_t rank = 0; rank < mailboxes.size(); ++rank) ring(static_cast<int32_t>(rank));
+}
+
+namespace {
+
+int probe(char*, size_t) { return 1; }
+
+// ---- controller ----
+
+struct Controller {
+  const hvd_plugin_host* host = nullptr;
+  std::unique_ptr<MemoryWorld> own;  // of a world of one without a store
+  MemoryWorld* world = nullptr;
+  int32_t rank = 0;
+  bool closed = false;
+
+  MemoryWorld::Mailbox& mailbox() { return world->mailboxes[static_cast<size_t>(rank)]; }
+};
+
+int open_controller(const hvd_plugin_host* host, const hvd_plugin_config* config, void** context,
+                    char* error, size_t error_size) {
+  auto self = std::make_unique<Controller>();
+  self->host = host;
+  self->rank = config->rank;
+  char text[64] = "";
+  size_t size = 0;
+  const int code = host->store_get(host->host, MemoryWorld::kKey, text, sizeof text - 1, &size, 5);
+  if (code == HVD_OK) {
+    self->world = reinterpret_cast<MemoryWorld*>(std::strtoull(text, nullptr, 10));
+  } else if (config->size == 1) {
+    self->own = std::make_unique<MemoryWorld>(std::vector<int32_t>{0});
+    self->world = self->own.get();
+  } else {
+    std::snprintf(error, error_size, "the test's memory world is not in the store");
+    return HVD_UNAVAILABLE;
+  }
+  host->publish(host->host, MemoryWorld::kKey, self->world);
+  // Drained by poll, not by the callback, so that a ring is never lost between the two.
+  host->watch(host->host, self->mailbox().doorbell, [](void*) {}, nullptr);
+  *context = self.release();
+  return HVD_OK;
+}
+
+void close_controller(void* context) {
+  std::unique_ptr<Controller> self(static_cast<Controller*>(context));
+  self->host->unwatch(self->host->host, self->mailbox().doorbell);
+}
+
+int send_message(void* context, int32_t rank, const void* message, size_t size) {
+  auto* self = static_cast<Controller*>(context);
+  if (rank < 0 || rank >= static_cast<int32_t>(self->world->mailboxes.size())) {
+    return HVD_INVALID_ARGUMENT;
+  }
+  auto& mailbox = self->world->mailboxes[static_cast<size_t>(rank)];
+  {
+    std::lock_guard lock(mailbox.mutex);
+    mailbox.messages.push_back({self->rank, std::string(static_cast<const char*>(message), size)});
+  }
+  self->world->sent.fetch_add(1);
+  self->world->ring(rank);
+  return HVD_OK;
+}
+
+int poll_messages(void* context,
+                  void (*on_message)(void* argument, int32_t rank, const void* message,
+                                     size_t size),
+                  void* argument, int32_t* progressed, char* error, size_t error_size) {
+  auto* self = static_cast<Controller*>(context);
+  std::deque<MemoryWorld::Message> messages;
+  {
+    std::lock_guard lock(self->mailbox().mutex);
+    messages.swap(self->mailbox().messages);
+  }
+  for (const auto& message : messages) {
+    *progressed = 1;
+    on_message(argument, message.from, message.bytes.data(), message.bytes.size());
+  }
+  const int32_t lost = self->world->lost.load();
+  if (lost >= 0 && lost != self->rank && messages.empty()) {
+    std::snprintf(error, error_size, "rank %d is lost: the test cut its links", lost);
+    return HVD_ABORTED;
+  }
+  return HVD_OK;
+}
+
+void abort_controller(void* context, const char*) { static_cast<Controller*>(context)->closed = true; }
+
+const int32_t* hosts_of(void* context) {
+  return static_cast<Controller*>(context)->world->machines.data();
+}
+
+int before_sleep(void* context) {
+  auto* self = static_cast<Controller*>(context);
+  uint64_t rings = 0;
+  if (::read(self->mailbox().doorbell, &rings, sizeof rings) > 0) return 0;
+  return 1;
+}
+
+// ---- op ----
+
+struct Op {
+  MemoryWorld* world = nullptr;
+  int32_t rank = 0;
+  int32_t size = 1;
+  const hvd_batch* batch = nullptr;  // that runs
+  void (*done)(void*, int, const char*) = nullptr;
+  void* argument = nullptr;
+};
+
+int open_op(const hvd_plugin_host* host, const hvd_plugin_config* config, void** context,
+            char* error, size_t error_size) {
+  auto self = std::make_unique<Op>();
+  self->world = static_cast<MemoryWorld*>(host->lookup(host->host, MemoryWorld::kKey));
+  self->rank = config->rank;
+  self->size = config->size;
+  if (self->world == nullptr) {
+    std::snprintf(error, error_size, "the memory controller is not there");
+    return HVD_FAILED_PRECONDITION;
+  }
+  *context = self.release();
+  return HVD_OK;
+}
+
+void close_op(void* context) { delete static_cast<Op*>(context); }
+
+size_t element_size(int32_t dtype) {
+  switch (dtype) {
+    case HVD_UINT8: return 1;
+    case HVD_INT32:
+    case HVD_FLOAT32: return 4;
+    case HVD_INT64:
+    case HVD_FLOAT64: return 8;
+    default: return 0;
+  }
+}
+
+int32_t supports(void*, const hvd_batch* batch) {
+  if (element_size(batch->dtype) == 0) return 0;
+  return batch->op == HVD_ALLREDUCE || batch->op == HVD_ALLGATHER || batch->op == HVD_BROADCAST ||
+                 batch->op == HVD_ALLTOALL || batch->op == HVD_REDUCESCATTER
+             ? 1
+             : 0;
+}
+
+int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const char*),
+        void* argument) {
+  auto* self = static_cast<Op*>(context);
+  if (self->batch != nullptr) return HVD_INTERNAL;
+  self->batch = batch;
+  self->done = done;
+  self->argument = argument;
+  std::lock_guard lock(self->world->mutex);
+  MemoryWorld::Board& board = self->world->boards[batch->sequence];
+  board.inputs.resize(static_cast<size_t>(self->size));
+  for (uint32_t i = 0; i < batch->tensor_count; ++i) {
+    const hvd_batch_tensor& tensor = batch->tensors[i];
+    const bool reads = batch->op != HVD_BROADCAST || batch->root == self->rank;
+    const size_t bytes = static_cast<size_t>(tensor.count) * element_size(batch->dtype);
+    board.inputs[static_cast<size_t>(self->rank)].emplace_back(
+        reads ? std::string(static_cast<const char*>(tensor.input), bytes) : std::string());
+  }
+  ++board.brought;
+  self->world->ring_all();
+  return HVD_OK;
+}
+
+template <typename T>
+T combine(int32_t reduce_op, T a, T b) {
+  switch (reduce_op) {
+    case HVD_MIN: return std::min(a, b);
+    case HVD_MAX: return std::max(a, b);
+    case HVD_PRODUCT: return static_cast<T>(a * b);
+    default: return static_cast<T>(a + b);
+  }
+}
+
+template <typename T>
+T element(const std::string& bytes, size_t index) {
+  T value;
+  std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <typename T>
+void reduce(const Op& op, const MemoryWorld::Board& board, uint32_t index, size_t first,
+            size_t count) {
+  const hvd_batch& batch = *op.batch;
+  T* output = static_cast<T*>(batch.tensors[index].output);
+  for (size_t i = 0; i < count; ++i) {
+    T sum{};
+    for (int32_t rank = 0; rank < op.size; ++rank) {
+      const T scaled = static_cast<T>(
+          batch.prescale *
+          static_cast<double>(
+              element<T>(board.inputs[static_cast<size_t>(rank)][index], first + i)));
+      sum = rank == 0 ? scaled : combine(batch.reduce_op, sum, scaled);
+    }
+    output[i] = static_cast<T>(batch.postscale * static_cast<double>(sum));
+  }
+}
+
+void reduce_any(const Op& op, const MemoryWorld::Board& board, uint32_t i, size_t first,
+                size_t count) {
+  switch (op.batch->dtype) {
+    case HVD_UINT8: reduce<uint8_t>(op, board, i, first, count); break;
+    case HVD_INT32: reduce<int32_t>(op, board, i, first, count); break;
+    case HVD_INT64: reduce<int64_t>(op, board, i, first, count); break;
+    case HVD_FLOAT32: reduce<float>(op, board, i, first, count); break;
+    default: reduce<double>(op, board, i, first, count); break;
+  }
+}
+
+void take(const Op& op, const MemoryWorld::Board& board, uint32_t i) {
+  const hvd_batch& batch = *op.batch;
+  const hvd_batch_tensor& tensor = batch.tensors[i];
+  char* output = static_cast<char*>(tensor.output);
+  const size_t row = static_cast<size_t>(tensor.row) * element_size(batch.dtype);
+  if (batch.op == HVD_ALLREDUCE) {
+    reduce_any(op, board, i, 0, static_cast<size_t>(tensor.count));
+  } else if (batch.op == HVD_REDUCESCATTER) {
+    const int64_t rows = tensor.row == 0 ? 0 : tensor.count / tensor.row;
+    const int64_t each = rows / op.size;
+    const int64_t more = rows % op.size;
+    const int64_t first = op.rank * each + std::min<int64_t>(op.rank, more);
+    const int64_t mine = each + (op.rank < more ? 1 : 0);
+    reduce_any(op, board, i, static_cast<size_t>(first * tensor.row),
+               static_cast<size_t>(mine * tensor.row));
+  } else if (batch.op == HVD_BROADCAST) {
+    const std::string& bytes = board.inputs[static_cast<size_t>(batch.root)][i];
+    std::memcpy(output, bytes.data(), bytes.size());
+  } else if (batch.op == HVD_ALLGATHER) {
+    for (const auto& inputs : board.inputs) {
+      std::memcpy(output, inputs[i].data(), inputs[i].size());
+      output += inputs[i].size();
+    }
+  } else {
+    // Where my part begins at another rank is not in the ABI; equal splits are enough for tests.
+    for (int32_t from = 0; from < op.size; ++from) {
+      const size_t bytes = static_cast<size_t>(tensor.from_rows[from]) * row;
+      const std::string& input = board.inputs[static_cast<size_t>(from)][i];
+      std::memcpy(output, input.data() + static_cast<size_t>(op.rank) * bytes, bytes);
+      output += bytes;
+    }
+  }
+}
+
+int poll_op(void* context, int32_t* progressed) {
+  auto* self = static_cast<Op*>(context);
+  if (self->batch == nullptr) return HVD_OK;
+  {
+    std::lock_guard lock(self->world->mutex);
+    const uint64_t sequence = self->batch->sequence;
+    MemoryWorld::Board& board = self->world->boards[sequence];
+    if (board.brought < self->size) return HVD_OK;
+    for (uint32_t i = 0; i < self->batch->tensor_count; ++i) take(*self, board, i);
+    if (++board.taken == self->size) self->world->boards.erase(sequence);
+  }
+  *progressed = 1;
+  self->batch = nullptr;
+  self->done(self->argument, HVD_OK, nullptr);
+  return HVD_OK;
+}
+
+int new_set(void*, int32_t, const int32_t*, int32_t) { return HVD_OK; }
+int drop_set(void*, int32_t) { return HVD_OK; }
+void abort_op(void*, const char*) {}
+
+const hvd_controller_v1 kControllerVtable = {
+    sizeof kControllerVtable, send_message, poll_messages, abort_controller,
+    hosts_of,                 before_sleep, [](void*) {}};
+const hvd_plugin kController = {sizeof kController, HVD_PLUGIN_ABI,    HVD_PLUGIN_CONTROLLER,
+                                "memory",           1,                 HVD_THREADS_ONE,
+                                0,                  probe,             open_controller,
+                                close_controller,   &kControllerVtable};
+const hvd_op_v1 kOpVtable = {sizeof kOpVtable, supports, run,     poll_op,
+                             new_set,          drop_set, abort_op};
+const hvd_plugin kOp = {sizeof kOp,      HVD_PLUGIN_ABI, HVD_PLUGIN_OP, "memory",
+                        1,               HVD_THREADS_ONE, 0,            probe,
+                        open_op,         close_op,        &kOpVtable};
+
+}  // namespace
+
+const hvd_plugin* memory_controller() { return &kController; }
+const hvd_plugin* memory_op() { return &kOp; }
+
+}  // namespace hvd::test

@@ -1,0 +1,61 @@
+// A controller and an op for tests: ranks of one process that meet in its memory. Plain and slow,
+// with levers that make links fail. Written against the plugin ABI alone.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "horovod/plugin.h"
+
+namespace hvd::test {
+
+class MemoryWorld {
+ public:
+  // machines[rank], as hvd_controller_v1.hosts gives it.
+  explicit MemoryWorld(std::vector<int32_t> machines);
+  ~MemoryWorld();
+  MemoryWorld(const MemoryWorld&) = delete;
+
+  // Where the plugins find it in the job's store: the address as text.
+  static constexpr const char* kKey = "memory-world";
+  std::string address() const;
+
+  // From now on every rank's poll says that this one is lost.
+  void lose(int32_t rank);
+
+  struct Message {
+    int32_t from;
+    std::string bytes;
+  };
+  struct Mailbox {
+    std::mutex mutex;
+    std::deque<Message> messages;  // guarded by mutex
+    int doorbell = -1;
+  };
+  // One batch: what each rank has brought.
+  struct Board {
+    std::vector<std::vector<std::string>> inputs;  // [rank][tensor]
+    int32_t brought = 0;
+    int32_t taken = 0;
+  };
+  void ring(int32_t rank);
+  void ring_all();
+
+  const std::vector<int32_t> machines;
+  std::deque<Mailbox> mailboxes;
+  std::mutex mutex;
+  std::map<uint64_t, Board> boards;  // by sequence; guarded by mutex
+  std::atomic<int32_t> lost{-1};
+  std::atomic<uint64_t> sent{0};
+};
+
+const hvd_plugin* memory_controller();
+const hvd_plugin* memory_op();
+
+}  // namespace hvd::test

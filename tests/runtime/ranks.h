@@ -1,0 +1,98 @@
+// N ranks of a job as N runtimes of this process, for tests. Each is driven by its own threads.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/memory_world.h"
+#include "runtime/runtime.h"
+
+namespace hvd::test {
+
+enum class Links { kMemory, kBuiltin };
+
+// Whether this build has the built-in controller and op.
+bool has_builtin_links();
+
+struct RanksOptions {
+  Links links = Links::kMemory;
+  Settings settings;
+  std::vector<int32_t> machines;  // of the memory links; empty: one machine
+  uint32_t epoch = 0;
+  double start_seconds = 20;
+};
+
+class Ranks {
+ public:
+  explicit Ranks(int size, RanksOptions options = {});
+  ~Ranks();
+
+  int size() const { return size_; }
+  runtime::Runtime& operator[](int rank) { return *runtimes_[static_cast<size_t>(rank)]; }
+  // Runs body(rank) on a thread for each rank, and waits for all.
+  void each(const std::function<void(int rank)>& body);
+  // Shuts all down; done by the destructor otherwise.
+  void shutdown();
+  MemoryWorld& world() { return *world_; }
+  std::vector<Status> start_status;  // of each rank; the runtime is null when it failed
+
+ private:
+  const int size_;
+  std::unique_ptr<MemoryWorld> world_;
+  std::vector<std::unique_ptr<runtime::Runtime>> runtimes_;
+};
+
+// Work for one rank, with the memory it needs.
+struct Work {
+  template <typename T>
+  Work(int32_t op, std::string name, std::vector<T> values, int32_t dtype,
+       std::vector<int64_t> shape = {});
+
+  hvd_submission submission{};
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<std::byte> input;
+  std::vector<std::byte> output;
+  hvd_tensor tensor{};
+  hvd_handle handle = 0;
+
+  Work(Work&&) = delete;
+  template <typename T>
+  std::vector<T> result() const {
+    std::vector<T> values(output.size() / sizeof(T));
+    if (!values.empty()) std::memcpy(values.data(), output.data(), output.size());
+    return values;
+  }
+  Status submit(runtime::Runtime& runtime) { return runtime.submit(submission, &handle); }
+  // Waits up to 20 s and releases.
+  Status finish(runtime::Runtime& runtime);
+  Status run(runtime::Runtime& runtime);
+};
+
+template <typename T>
+Work::Work(int32_t op, std::string text, std::vector<T> values, int32_t dtype,
+           std::vector<int64_t> extents)
+    : name(std::move(text)), shape(std::move(extents)) {
+  if (shape.empty()) shape.push_back(static_cast<int64_t>(values.size()));
+  input.resize(values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(input.data(), values.data(), input.size());
+  const bool in_caller = op == HVD_ALLREDUCE || op == HVD_BROADCAST;
+  if (in_caller) output.resize(input.size());
+  tensor.dtype = dtype;
+  tensor.ndim = static_cast<int32_t>(shape.size());
+  tensor.shape = shape.data();
+  tensor.input = input.data();
+  tensor.output = in_caller ? output.data() : nullptr;
+  submission.struct_size = sizeof submission;
+  submission.op = op;
+  submission.reduce_op = HVD_SUM;
+  submission.name = op == HVD_BARRIER ? nullptr : name.c_str();
+  submission.device = HVD_CPU;
+  submission.tensor_count = op == HVD_BARRIER ? 0 : 1;
+  submission.tensors = &tensor;
+}
+
+}  // namespace hvd::test
