@@ -26,7 +26,8 @@ Result<std::unique_ptr<HttpConnection>> HttpConnection::open(const net::Endpoint
   auto stream = net::BlockingStream::connect(addresses, deadline);
   if (!stream.ok()) {
     // Whatever the reason, it may be another one a moment later.
-    return Status(deadline.passed() ? Code::kDeadlineExceeded : Code::kUnavailable,
+    const bool is_late = stream.status().code() == Code::kDeadlineExceeded && deadline.passed();
+    return Status(is_late ? Code::kDeadlineExceeded : Code::kUnavailable,
                   stream.status().message());
   }
   std::unique_ptr<HttpConnection> connection(new HttpConnection(std::move(*stream)));

@@ -96,7 +96,8 @@ net::Task<Session::Read> Session::read_request() {
   for (;;) {
     const auto consumed = parser_->feed(ByteView(input_).subspan(begin_, end_ - begin_));
     if (!consumed.ok()) {
-      co_return co_await refuse({parser_->fault(), consumed.status().message(), nullptr});
+      Reply refusal{parser_->fault(), consumed.status().message(), nullptr};
+      co_return co_await refuse(std::move(refusal));
     }
     begin_ += *consumed;
     if (parser_->head_done() && !is_admitted_) {
@@ -201,7 +202,8 @@ net::Task<Reply> Session::answer() {
     wake_.cancel();
   });
   if (auto* reply = std::get_if<Reply>(&outcome)) co_return std::move(*reply);
-  co_return co_await settle(std::move(std::get<Pending>(outcome)));
+  Pending pending = std::move(std::get<Pending>(outcome));
+  co_return co_await settle(std::move(pending));
 }
 
 net::Task<Reply> Session::settle(Pending pending) {

@@ -1,0 +1,20 @@
+// Whatever is given as an address: what is taken is written and read again to the same.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/check.h"
+#include "net/socket_address.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto endpoint = hvd::net::parse_endpoint(text);
+  if (!endpoint.ok()) return 0;
+  const auto again = hvd::net::parse_endpoint(hvd::net::to_string(*endpoint));
+  HVD_CHECK(again.ok() && *again == *endpoint);
+  if (const auto address = hvd::net::numeric_address(*endpoint)) {
+    const auto back = hvd::net::numeric_address(hvd::net::to_endpoint(*address));
+    HVD_CHECK(back.has_value() && back->size == address->size);
+  }
+  return 0;
+}

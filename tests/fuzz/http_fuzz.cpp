@@ -1,0 +1,52 @@
+// Whatever arrives on a connection, in whatever pieces: both parsers keep to their limits and say
+// the same messages whether it comes at once or byte by byte. (When a malformed head is refused, at
+// its first wrong byte or at its end, depends on the pieces.)
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "net/http.h"
+
+namespace {
+
+constexpr hvd::net::HttpLimits kLimits{.head_bytes = 512, .body_bytes = 256};
+
+// The messages of a stream as text, each parsed as a connection does it.
+std::string parsed(hvd::net::HttpParser& parser, hvd::ByteView bytes, size_t piece) {
+  std::string seen;
+  size_t begin = 0, end = 0;
+  for (;;) {
+    const auto consumed = parser.feed(bytes.subspan(begin, end - begin));
+    if (!consumed.ok()) {
+      HVD_CHECK(parser.fault() == 400 || parser.fault() == 413 || parser.fault() == 431);
+      return seen;
+    }
+    HVD_CHECK(*consumed <= end - begin);
+    begin += *consumed;
+    if (parser.done()) {
+      const hvd::Bytes body = parser.take_body();
+      HVD_CHECK(body.size() <= kLimits.body_bytes);
+      seen += hvd::cat(parser.keep_alive(), ' ', parser.field("Content-Length"), ' ', body.size(),
+                       '\n');
+      parser.reset();
+      continue;
+    }
+    if (*consumed > 0 && begin < end) continue;
+    if (end == bytes.size()) return seen;
+    end = std::min(bytes.size(), end + piece);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
+  HVD_CHECK(parsed(*hvd::net::make_request_parser(kLimits), bytes, size + 1) ==
+            parsed(*hvd::net::make_request_parser(kLimits), bytes, 1));
+  HVD_CHECK(parsed(*hvd::net::make_response_parser(kLimits), bytes, size + 1) ==
+            parsed(*hvd::net::make_response_parser(kLimits), bytes, 1));
+  (void)hvd::net::percent_decode(hvd::as_text(bytes));
+  return 0;
+}

@@ -1,0 +1,46 @@
+// Whatever a client that knows the secret asks: every request has a reply or waits, and what waits
+// can be withdrawn.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "rendezvous/service.h"
+
+// One request a line: method, target, body, separated by spaces.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hvd::rendezvous;
+  std::string_view text(reinterpret_cast<const char*>(data), size);
+  Service service(3);
+  std::vector<Pending> waiting;
+  size_t replies = 0, requests = 0;
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    Request request;
+    request.method = line.substr(0, line.find(' '));
+    line.remove_prefix(std::min(line.size(), request.method.size() + 1));
+    request.target = line.substr(0, line.find(' '));
+    line.remove_prefix(std::min(line.size(), request.target.size() + 1));
+    request.body = hvd::to_bytes(line);
+    ++requests;
+    auto outcome = service.start(std::move(request), [&](const Reply& reply) {
+      HVD_CHECK(reply.status >= 200 && reply.status < 600);
+      ++replies;
+    });
+    if (const auto* reply = std::get_if<Reply>(&outcome)) {
+      HVD_CHECK(reply->status == 200 || !reply->text.empty());
+      ++replies;
+    } else {
+      waiting.push_back(std::move(std::get<Pending>(outcome)));
+    }
+  }
+  HVD_CHECK(replies <= requests && requests - replies <= waiting.size());
+  for (const Pending& pending : waiting) {
+    HVD_CHECK(pending.expired().status == 504);
+    pending.withdraw();
+  }
+  HVD_CHECK(service.state().waiter_count() == 0);
+  return 0;
+}

@@ -1,0 +1,27 @@
+// Whatever comes as a proof of a request or as its target: what is taken is written and read again
+// to the same.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/check.h"
+#include "rendezvous/signature.h"
+#include "rendezvous/target.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hvd::rendezvous;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (const auto proof = parse_proof(text); proof.ok()) {
+    const auto again = parse_proof(to_string(*proof));
+    HVD_CHECK(again.ok() && again->count == proof->count && again->body == proof->body &&
+              again->signature == proof->signature);
+  }
+  if (const auto target = parse_target(text); target.ok()) {
+    const auto again = parse_target(to_string(*target));
+    HVD_CHECK(again.ok() && again->resource == target->resource && again->name == target->name &&
+              again->query == target->query);
+    (void)target->number("wait", 0, 100);
+  }
+  HVD_CHECK(!is_nonce(text) || text.size() == 32);
+  return 0;
+}
