@@ -295,7 +295,7 @@ void Job::act(Supervisor::Action action) {
     case Supervisor::Action::kNone: break;
     case Supervisor::Action::kEnd: end_all(kGrace); break;
     case Supervisor::Action::kKill:
-      output_->give_up();
+      output_->discard_stalled();
       end_all(0);
       break;
   }

@@ -111,9 +111,10 @@ net::Task<void> Output::drain() {
   co_await stderr_.drain();
 }
 
-void Output::give_up() {
-  stdout_.cancel_drain();
-  stderr_.cancel_drain();
+void Output::discard_stalled() {
+  for (Sink* sink : {&stdout_, &stderr_}) {
+    if (sink->is_stalled()) sink->discard();
+  }
 }
 
 }  // namespace hvd::launcher

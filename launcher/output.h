@@ -39,8 +39,8 @@ class Output {
 
   bool is_stalled() const { return stdout_.is_stalled() || stderr_.is_stalled(); }
   net::Task<void> drain();
-  // Lets drain return without the rest: the user will not wait.
-  void give_up();
+  // Throws away what is stalled now, and what follows on that stream: the user will not wait.
+  void discard_stalled();
 
  private:
   struct Channel {

@@ -76,14 +76,13 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
 
   net::Task<void> drain() {
     const auto self = shared_from_this();
-    while (!is_empty() && !drain_cancelled_) {
-      co_await drained_.async_wait(net::use_tuple);
-    }
+    while (!is_empty()) co_await drained_.async_wait(net::use_tuple);
   }
 
-  void cancel_drain() {
-    drain_cancelled_ = true;
-    drained_.cancel();
+  void discard() {
+    broken_ = true;
+    waiting_ = false;
+    flush();
   }
 
   bool is_empty() const { return total_written_ == total_queued_; }
@@ -171,7 +170,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
   size_t position_ = 0;  // in current_
   uint64_t total_queued_ = 0, total_written_ = 0;
   std::deque<Mark> marks_;
-  bool waiting_ = false, flushing_ = false, broken_ = false, drain_cancelled_ = false;
+  bool waiting_ = false, flushing_ = false, broken_ = false;
   std::function<void(int)> on_broken_;
 };
 
@@ -183,7 +182,7 @@ void Sink::write(std::string_view bytes, std::function<void()> written) {
   impl_->write(bytes, std::move(written));
 }
 net::Task<void> Sink::drain() { return impl_->drain(); }
-void Sink::cancel_drain() { impl_->cancel_drain(); }
+void Sink::discard() { impl_->discard(); }
 bool Sink::is_stalled() const { return !impl_->is_empty(); }
 void Sink::on_broken(std::function<void(int)> callback) {
   impl_->set_on_broken(std::move(callback));

@@ -22,9 +22,10 @@ class Sink {
   // Queues the bytes. `written` is called once, when they are written or, on a broken sink, thrown
   // away; it may be called before write returns.
   void write(std::string_view bytes, std::function<void()> written = {});
-  // Returns when nothing is queued, or cancel_drain was called.
+  // Returns when nothing is queued.
   net::Task<void> drain();
-  void cancel_drain();
+  // Throws away what is queued and all that follows.
+  void discard();
 
   bool is_stalled() const;  // something is queued
   // Called once, when the far side is gone or full. From then on everything is thrown away.
