@@ -286,8 +286,8 @@ net::Task<void> Job::suspend() {
   }
   if (telling->left > 0) co_await telling->done.async_wait(net::use_tuple);
   ::raise(SIGSTOP);
+  // The links' next pings end the suspension.
   suspending_ = false;
-  for (const auto& link : links_) link->signal(SIGCONT);
 }
 
 void Job::act(Supervisor::Action action) {
