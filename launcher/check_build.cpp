@@ -1,7 +1,6 @@
 #include "launcher/check_build.h"
 
-#include <dlfcn.h>
-
+#include "base/shared_library.h"
 #include "base/text.h"
 #include "horovod/horovod.h"
 #include "horovod/version.h"
@@ -26,24 +25,20 @@ struct Library {
 
   // Returns why it cannot be opened.
   std::string open(const std::string& path);
-
- private:
-  template <typename Function>
-  static bool find(void* handle, const char* name, Function& function) {
-    function = reinterpret_cast<Function>(::dlsym(handle, name));
-    return function != nullptr;
-  }
 };
 
 std::string Library::open(const std::string& path) {
-  void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  const bool found = handle != nullptr && find(handle, "hvd_init", init) &&
-                     find(handle, "hvd_shutdown", shutdown) && find(handle, "hvd_submit", submit) &&
-                     find(handle, "hvd_wait", wait) && find(handle, "hvd_release", release) &&
-                     find(handle, "hvd_capability", capability);
-  if (found) return {};
-  const char* error = ::dlerror();
-  return error == nullptr ? "it cannot be opened" : error;
+  auto library = SharedLibrary::open(path);
+  if (!library.ok()) return library.status().message();
+  const auto find = [&](const char* name, auto& function) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
+        library->symbol(name));
+    return function != nullptr;
+  };
+  const bool found = find("hvd_init", init) && find("hvd_shutdown", shutdown) &&
+                     find("hvd_submit", submit) && find("hvd_wait", wait) &&
+                     find("hvd_release", release) && find("hvd_capability", capability);
+  return found ? "" : cat(path, " is no libhorovod.so of this version");
 }
 
 // Sums one number over a world of one rank.
