@@ -1,0 +1,116 @@
+#include "ops/cpu/executor.h"
+
+#include <numeric>
+
+#include "base/text.h"
+
+namespace hvd::ops {
+
+using collectives::Group;
+
+Executor::Executor(collectives::SharedMesh mesh) : mesh_(std::move(mesh)) {
+  std::vector<int32_t> everyone(static_cast<size_t>(mesh_->size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  new_set(0, std::move(everyone));
+  mesh_->set_idle_check([this] { return is_idle(); });
+}
+
+Executor::~Executor() {
+  mesh_->set_idle_check(nullptr);
+  for (auto& [id, set] : sets_) set->flow.drop();
+}
+
+int Executor::new_set(int32_t id, std::vector<int32_t> members) {
+  if (sets_.contains(id)) return id == 0 ? HVD_OK : HVD_ALREADY_EXISTS;
+  const uint32_t incarnation = incarnations_[{id, members}]++;
+  auto set = std::make_unique<Set>();
+  set->group = std::make_unique<Group>(*mesh_, id, std::move(members), incarnation);
+  sets_.emplace(id, std::move(set));
+  return HVD_OK;
+}
+
+int Executor::drop_set(int32_t id) {
+  const auto found = sets_.find(id);
+  if (found == sets_.end() || id == 0) return HVD_NOT_FOUND;
+  if (!found->second->entries.empty()) return HVD_FAILED_PRECONDITION;
+  sets_.erase(found);
+  return HVD_OK;
+}
+
+int Executor::run(const hvd_batch& batch, Done done, void* argument) {
+  const auto found = sets_.find(batch.process_set);
+  if (found == sets_.end()) return HVD_NOT_FOUND;
+  if (!mesh_->failure().ok()) {
+    done(argument, HVD_ABORTED, mesh_->failure().message().c_str());
+    return HVD_OK;
+  }
+  Set& set = *found->second;
+  set.entries.push_back({&batch, done, argument});
+  ++running_;
+  if (set.entries.size() == 1) start_next(set);
+  return HVD_OK;
+}
+
+// Goes on until a batch has to wait. Whoever is told that one is done may submit the next at once.
+void Executor::start_next(Set& set) {
+  while (!set.entries.empty() && !set.flow.running()) {
+    set.flow.start(collectives::run(set.flow, *set.group, *set.entries.front().batch));
+    if (set.flow.running()) return;
+    finish(set, {});
+  }
+}
+
+void Executor::finish(Set& set, const Status& status) {
+  const Entry entry = set.entries.front();
+  set.entries.pop_front();
+  --running_;
+  entry.done(entry.argument, static_cast<int>(status.code()),
+             status.ok() ? nullptr : status.message().c_str());
+}
+
+bool Executor::poll() {
+  if (running_ == 0) return false;
+  bool moved = mesh_->pump();
+  for (auto& [id, set] : sets_) {
+    if (!mesh_->failure().ok()) break;
+    if (set->entries.empty()) continue;
+    if (set->flow.poll()) {
+      moved = true;
+      if (!set->flow.running()) {
+        finish(*set, {});
+        start_next(*set);
+      }
+    } else {
+      check_hopeless(*set);
+    }
+  }
+  if (!mesh_->failure().ok()) {
+    fail_all();
+    return true;
+  }
+  return moved;
+}
+
+// A rank that has left in good order posts nothing more; whatever waits for it waits for ever.
+void Executor::check_hopeless(Set& set) {
+  const int rank = set.flow.condition()->waits_for();
+  if (rank < 0 || !mesh_->departed(rank) || set.flow.ready()) return;
+  mesh_->fail(aborted(cat(mesh_->describe(rank), " has shut down")));
+}
+
+void Executor::fail_all() {
+  // Done callbacks may run new batches, which fail at once.
+  for (auto& [id, set] : sets_) {
+    set->flow.drop();
+    while (!set->entries.empty()) finish(*set, mesh_->failure());
+  }
+}
+
+bool Executor::is_idle() {
+  for (auto& [id, set] : sets_) {
+    if (!set->entries.empty() && set->flow.ready()) return false;
+  }
+  return mesh_->failure().ok() || running_ == 0;
+}
+
+}  // namespace hvd::ops

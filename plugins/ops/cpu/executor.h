@@ -1,0 +1,58 @@
+// Runs batches on host memory: those of one process set one after another, those of different
+// sets side by side. Lives on the thread that makes progress.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "collectives/collectives.h"
+#include "collectives/shared_mesh.h"
+#include "horovod/plugin_op.h"
+
+namespace hvd::ops {
+
+class Executor {
+ public:
+  explicit Executor(collectives::SharedMesh mesh);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  using Done = void (*)(void* argument, int status, const char* error);
+  // Starts the batch, or queues it behind the others of its set.
+  int run(const hvd_batch& batch, Done done, void* argument);
+  // True when anything moved.
+  bool poll();
+  // Whether poll would find nothing to do.
+  bool is_idle();
+
+  int new_set(int32_t id, std::vector<int32_t> members);
+  int drop_set(int32_t id);
+
+ private:
+  struct Entry {
+    const hvd_batch* batch;
+    Done done;
+    void* argument;
+  };
+  // A set's memory for a coroutine, its group, and what waits; the first entry is what runs.
+  struct Set {
+    collectives::Flow flow;
+    std::unique_ptr<collectives::Group> group;
+    std::deque<Entry> entries;
+  };
+
+  void start_next(Set& set);
+  void finish(Set& set, const Status& status);
+  void check_hopeless(Set& set);
+  void fail_all();
+
+  collectives::SharedMesh mesh_;
+  std::map<int32_t, std::unique_ptr<Set>> sets_;
+  std::map<std::pair<int32_t, std::vector<int32_t>>, uint32_t> incarnations_;
+  size_t running_ = 0;
+};
+
+}  // namespace hvd::ops

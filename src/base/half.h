@@ -1,0 +1,61 @@
+// float16 and bfloat16 as bits, to and from float32, rounding to nearest even. Without branches,
+// so that loops over them become vector instructions. Internal linkage on purpose: sources that
+// are compiled for other instruction sets include this, and must not share code with the rest.
+#pragma once
+
+#include <stdint.h>
+
+namespace hvd {
+namespace {
+
+inline float float_of_bits(uint32_t bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline uint32_t bits_of_float(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+inline float float_of_half(uint16_t half) {
+  const uint32_t magnitude = static_cast<uint32_t>(half & 0x7fffu) << 13;
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  // Normal numbers only need the exponent's bias moved from 15 to 127; infinities and NaNs twice.
+  const uint32_t special = magnitude >= (0x7c00u << 13) ? (112u << 23) : 0u;
+  const uint32_t normal = magnitude + (112u << 23) + special;
+  // A subnormal is its fraction above the smallest normal number of the same scale.
+  const float shifted = float_of_bits(magnitude + (113u << 23)) - float_of_bits(113u << 23);
+  const uint32_t bits = magnitude < (0x0400u << 13) ? bits_of_float(shifted) : normal;
+  return float_of_bits(bits | sign);
+}
+
+inline uint16_t half_of_float(float value) {
+  const uint32_t bits = bits_of_float(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  // Adding one half makes the adder of the processor round a subnormal into its low bits.
+  const uint32_t subnormal =
+      bits_of_float(float_of_bits(magnitude) + 0.5f) - bits_of_float(0.5f);
+  const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+  const uint32_t normal = (rounded - (112u << 23)) >> 13;
+  const uint32_t special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  uint32_t half = magnitude < (113u << 23) ? subnormal : normal;
+  half = magnitude >= 0x477ff000u ? special : half;
+  return static_cast<uint16_t>(half | sign);
+}
+
+inline float float_of_bfloat(uint16_t bfloat) {
+  return float_of_bits(static_cast<uint32_t>(bfloat) << 16);
+}
+
+inline uint16_t bfloat_of_float(float value) {
+  const uint32_t bits = bits_of_float(value);
+  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const uint32_t quiet = (bits >> 16) | 0x40u;
+  return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,166 @@
+// Every member's slot has a place for each other member. First all agree on the largest block, so
+// that they take the same steps; then the blocks stream through the places, between hosts through
+// the leaders, whole places at a time.
+#include <vector>
+
+#include "base/dtype.h"
+#include "collectives/collectives.h"
+#include "collectives/tensor_list.h"
+
+namespace hvd::collectives {
+namespace {
+
+constexpr auto kArrived = &MemberFlags::arrived;
+constexpr auto kConsumed = &MemberFlags::consumed;
+constexpr auto kShared = &MemberFlags::shared;
+
+// Rows to or from a member: where they start among all rows, and how many.
+Piece rows_at(std::byte* data, const int64_t* rows, size_t member, size_t row) {
+  int64_t before = 0;
+  for (size_t i = 0; i < member; ++i) before += rows[i];
+  return {data + static_cast<size_t>(before) * row, static_cast<size_t>(rows[member]) * row};
+}
+
+struct BlockTo {
+  size_t element;
+  size_t member;
+  Piece operator()(const hvd_batch_tensor& tensor) const {
+    // Only read from.
+    return rows_at(static_cast<std::byte*>(const_cast<void*>(tensor.input)), tensor.rank_rows,
+                   member, static_cast<size_t>(tensor.row) * element);
+  }
+};
+
+struct BlockFrom {
+  size_t element;
+  size_t member;
+  Piece operator()(const hvd_batch_tensor& tensor) const {
+    return rows_at(static_cast<std::byte*>(tensor.output), tensor.from_rows, member,
+                   static_cast<size_t>(tensor.row) * element);
+  }
+};
+
+class Shuffle {
+ public:
+  Shuffle(Group& group, const hvd_batch& batch)
+      : group_(group),
+        element_(size_of(static_cast<hvd_dtype>(batch.dtype))),
+        tensors_(batch.tensors, batch.tensor_count) {
+    for (size_t member = 0; member < group.size(); ++member) {
+      to_.emplace_back(tensors_, BlockTo{element_, member});
+      from_.emplace_back(tensors_, BlockFrom{element_, member});
+      int64_t to = 0;
+      for (const hvd_batch_tensor& tensor : tensors_) {
+        to += tensor.rank_rows[member] * tensor.row;
+      }
+      largest = std::max(largest, to * static_cast<int64_t>(element_));
+    }
+  }
+
+  // After `largest` has become the largest of all members.
+  void plan() {
+    const size_t chunk = group_.segment().chunk();
+    largest_host_ = 1;
+    // The result buffer holds a place for every pair of a remote and a local member.
+    for (size_t host = 0; host < group_.host_count() && group_.host_count() > 1; ++host) {
+      largest_host_ = std::max(largest_host_, group_.members_of(host).size());
+    }
+    place_ = std::max<size_t>(chunk / (group_.size() * largest_host_), 1);
+    place_ = std::min(place_, static_cast<size_t>(largest));
+    steps = (static_cast<size_t>(largest) + place_ - 1) / place_;
+    first = group_.take_steps(steps);
+  }
+
+  void pack(uint64_t step) {
+    std::byte* slot = group_.segment().slot(group_.local_index(), step);
+    for (size_t member = 0; member < group_.size(); ++member) {
+      to_[member].read(slot + member * place_, place_);
+    }
+    group_.post_all(kArrived, step + 1);
+  }
+  void unpack(uint64_t step) {
+    for (size_t member = 0; member < group_.size(); ++member) {
+      from_[member].write(place_of(member, group_.index(), step), place_);
+    }
+    group_.post_all(kConsumed, step + 1);
+  }
+  void add_transfers(Exchange& exchange, uint64_t step) {
+    for (size_t host = 0; host < group_.host_count(); ++host) {
+      if (host == group_.host_index()) continue;
+      Lane& lane = group_.lane(host);
+      for (const size_t from : group_.local_members()) {
+        for (const size_t to : group_.members_of(host)) {
+          exchange.send(lane, place_of(from, to, step), place_);
+        }
+      }
+      for (const size_t from : group_.members_of(host)) {
+        for (const size_t to : group_.local_members()) {
+          exchange.receive(lane, place_of(from, to, step), place_);
+        }
+      }
+    }
+  }
+
+  int64_t largest = 0;
+  size_t steps = 0;
+  uint64_t first = 0;
+
+ private:
+  std::byte* place_of(size_t from, size_t to, uint64_t step) const {
+    const Segment& segment = group_.segment();
+    if (group_.host_of(from) == group_.host_index()) {
+      return segment.slot(group_.local_index_of(from), step) + to * place_;
+    }
+    return segment.result(step) +
+           (from * largest_host_ + group_.local_index_of(to)) * place_;
+  }
+
+  Group& group_;
+  size_t element_;
+  std::span<const hvd_batch_tensor> tensors_;
+  std::vector<Walk<BlockTo>> to_;
+  std::vector<Walk<BlockFrom>> from_;
+  size_t place_ = 0;
+  size_t largest_host_ = 0;
+};
+
+}  // namespace
+
+Job alltoall(Flow& flow, Group& group, const hvd_batch& batch) {
+  Shuffle shuffle(group, batch);
+  hvd_batch_tensor tensor{&shuffle.largest, &shuffle.largest, 1, 1, nullptr, nullptr};
+  hvd_batch agreement{};
+  agreement.op = HVD_ALLREDUCE;
+  agreement.reduce_op = HVD_MAX;
+  agreement.dtype = HVD_INT64;
+  agreement.prescale = agreement.postscale = 1;
+  agreement.tensor_count = 1;
+  agreement.tensors = &tensor;
+  co_await allreduce(flow, group, agreement);
+  if (shuffle.largest == 0) co_return;
+  shuffle.plan();
+  for (size_t i = 0; i < shuffle.steps; ++i) {
+    const uint64_t step = shuffle.first + i;
+    if (step > 0) {
+      AllReached consumed(group, kConsumed, step - 1);
+      co_await flow.until(consumed);
+    }
+    shuffle.pack(step);
+    if (group.host_count() == 1 || group.is_leader()) {
+      AllReached arrived(group, kArrived, step + 1);
+      co_await flow.until(arrived);
+    }
+    if (group.host_count() > 1 && group.is_leader()) {
+      Exchange exchange;
+      shuffle.add_transfers(exchange, step);
+      co_await flow.until(exchange);
+      group.post(kShared, step + 1);
+    } else if (group.host_count() > 1) {
+      OneReached shared(group, 0, kShared, step + 1);
+      co_await flow.until(shared);
+    }
+    shuffle.unpack(step);
+  }
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,26 @@
+// What two ranks prove to each other when they open a link: that both know the job's secret, for
+// this job, generation and pair of ranks. A proof is good for one pair of nonces.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/secret.h"
+
+namespace hvd::collectives {
+
+using Nonce = std::array<std::byte, 32>;
+
+struct Credentials {
+  std::string job;
+  int32_t generation = 0;
+  Secret secret;
+
+  // `role` keeps a proof from being played back in the other direction.
+  Digest prove(std::string_view role, int32_t from, int32_t to, const Nonce& first,
+               const Nonce& second, ByteView payload = {}) const;
+};
+
+Nonce fresh_nonce();
+
+}  // namespace hvd::collectives

@@ -1,0 +1,139 @@
+// Runs one collective as a coroutine that is polled: it goes on until it waits for a Condition,
+// and again when that is ready. No thread of its own; nothing here blocks. A collective that
+// cannot go on is dropped, with all its frames: errors need no way through the algorithms.
+#pragma once
+
+#include <array>
+#include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <utility>
+
+namespace hvd::collectives {
+
+class Condition {
+ public:
+  // Cheap, called often; may move bytes.
+  virtual bool ready() = 0;
+  // A global rank that this waits for, or -1 when it cannot say.
+  virtual int waits_for() const { return -1; }
+
+ protected:
+  ~Condition() = default;
+};
+
+// Memory for the frames of one flow, last in, first out, so that a collective allocates nothing.
+class FrameStack {
+ public:
+  void* take(size_t size);
+  static void give_back(void* frame);
+
+ private:
+  struct Header {
+    FrameStack* stack;  // null: from the heap
+    size_t size;
+  };
+  static constexpr size_t kSize = 16 * 1024;
+  alignas(std::max_align_t) std::array<std::byte, kSize> memory_;
+  size_t used_ = 0;
+};
+
+class Flow;
+
+// The coroutine type of collectives. Its first parameter is the Flow it runs in. Awaiting a Job
+// runs it to its end.
+class [[nodiscard]] Job {
+ public:
+  struct promise_type {
+    std::coroutine_handle<> caller;
+
+    template <typename... Rest>
+    static void* operator new(size_t size, Flow& flow, Rest&&...) {
+      return take_frame(flow, size);
+    }
+    static void operator delete(void* frame, size_t) { FrameStack::give_back(frame); }
+
+    Job get_return_object() {
+      return Job(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    struct Final {
+      bool await_ready() noexcept { return false; }
+      std::coroutine_handle<> await_suspend(
+          std::coroutine_handle<promise_type> self) noexcept {
+        const auto caller = self.promise().caller;
+        return caller ? caller : std::noop_coroutine();
+      }
+      void await_resume() noexcept {}
+    };
+    Final final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { std::terminate(); }
+  };
+
+  Job(Job&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Job& operator=(Job&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  Job() = default;
+  ~Job() {
+    if (handle_) handle_.destroy();
+  }
+
+  bool await_ready() const noexcept { return false; }
+  std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) noexcept {
+    handle_.promise().caller = caller;
+    return handle_;
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  friend class Flow;
+  explicit Job(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+  static void* take_frame(Flow& flow, size_t size);
+  std::coroutine_handle<promise_type> handle_;
+};
+
+class Flow {
+ public:
+  Flow() = default;
+  Flow(const Flow&) = delete;
+  Flow& operator=(const Flow&) = delete;
+
+  // Takes a coroutine made with this flow and runs it up to its first wait.
+  void start(Job job);
+  bool running() const { return static_cast<bool>(job_.handle_); }
+  // Goes on if it can; true when it did. running() tells whether it ended.
+  bool poll();
+  // Whether poll would go on.
+  bool ready() { return condition_ != nullptr && condition_->ready(); }
+  const Condition* condition() const { return condition_; }
+  // Ends it where it is.
+  void drop();
+
+  // co_await flow.until(condition);
+  struct Until {
+    Flow& flow;
+    Condition& condition;
+    bool await_ready() { return condition.ready(); }
+    void await_suspend(std::coroutine_handle<> handle) {
+      flow.point_ = handle;
+      flow.condition_ = &condition;
+    }
+    void await_resume() const {}
+  };
+  Until until(Condition& condition) { return {*this, condition}; }
+
+ private:
+  friend class Job;
+  void settle();
+  FrameStack frames_;
+  Job job_;
+  std::coroutine_handle<> point_;
+  Condition* condition_ = nullptr;
+};
+
+inline void* Job::take_frame(Flow& flow, size_t size) { return flow.frames_.take(size); }
+
+}  // namespace hvd::collectives

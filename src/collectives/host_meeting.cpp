@@ -1,0 +1,386 @@
+#include "collectives/host_meeting.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace hvd::collectives {
+namespace {
+
+constexpr size_t kDoorbellsPerMessage = 200;  // the kernel takes 253
+constexpr size_t kMessageLimit = 64 * 1024;
+
+sockaddr_un abstract_address(const std::string& name, socklen_t& size) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const size_t length = std::min(name.size(), sizeof address.sun_path - 1);
+  std::memcpy(address.sun_path + 1, name.data(), length);
+  size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  return address;
+}
+
+Status wait_for(int fd, short events, Deadline deadline, std::string_view whom) {
+  pollfd entry{fd, events, 0};
+  for (;;) {
+    const int count = ::poll(&entry, 1, deadline.poll_timeout());
+    if (count > 0) return {};
+    if (count == 0) return deadline_exceeded(cat("gave up waiting for ", whom));
+    if (errno != EINTR) return system_error("cannot wait for a socket", errno);
+  }
+}
+
+Status send_message(int fd, ByteView bytes, const std::vector<int>& fds, Deadline deadline,
+                    std::string_view whom) {
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  std::vector<char> control(fds.empty() ? 0 : CMSG_SPACE(sizeof(int) * fds.size()));
+  if (!fds.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
+    std::memcpy(CMSG_DATA(header), fds.data(), sizeof(int) * fds.size());
+  }
+  for (;;) {
+    if (::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return {};
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) return system_error(cat("cannot write to ", whom), errno);
+    HVD_RETURN_IF_ERROR(wait_for(fd, POLLOUT, deadline, whom));
+  }
+}
+
+// One message that is there already; empty at the end of the stream.
+Result<Bytes> receive_now(int fd, std::vector<UniqueFd>* fds, std::string_view whom) {
+  Bytes bytes(kMessageLimit);
+  std::vector<char> control(CMSG_SPACE(sizeof(int) * 253));
+  iovec part{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ssize_t size;
+  do {
+    size = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  } while (size < 0 && errno == EINTR);
+  if (size < 0) return system_error(cat("cannot read from ", whom), errno);
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int received;
+      std::memcpy(&received, CMSG_DATA(header) + i * sizeof(int), sizeof received);
+      UniqueFd owned(received);
+      if (fds != nullptr) fds->push_back(std::move(owned));
+    }
+  }
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    return invalid_argument(cat("a message from ", whom, " is too long, or this process may open "
+                                "no more descriptors (ulimit -n)"));
+  }
+  bytes.resize(static_cast<size_t>(size));
+  return bytes;
+}
+
+Result<Bytes> receive_message(int fd, std::vector<UniqueFd>* fds, Deadline deadline,
+                              std::string_view whom) {
+  HVD_RETURN_IF_ERROR(wait_for(fd, POLLIN, deadline, whom));
+  HVD_ASSIGN_OR_RETURN(Bytes bytes, receive_now(fd, fds, whom));
+  if (bytes.empty()) return unavailable(cat(whom, " closed its socket while ranks were meeting"));
+  return bytes;
+}
+
+UniqueFd open_process(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};
+  if (peer.pid == ::getpid()) return {};
+  // The descriptor that the kernel made at connect time, where it does (6.5); it also works
+  // across process id namespaces. Before, a lookup by number.
+  constexpr int kPeerPidfd = 77;
+  int process = -1;
+  size = sizeof process;
+  if (::getsockopt(socket, SOL_SOCKET, kPeerPidfd, &process, &size) == 0) {
+    return UniqueFd(process);
+  }
+  if (peer.pid <= 0) return {};
+  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+}
+
+std::string name_of_rank(const std::vector<PeerRecord>& records, int32_t rank) {
+  return cat("rank ", rank, " on host ", records[static_cast<size_t>(rank)].host);
+}
+
+// What a member sends: its rank, a nonce, its proof.
+struct Application {
+  int32_t rank = -1;
+  Nonce nonce{};
+  Digest proof{};
+
+  Bytes encode() const {
+    return ByteWriter().put(rank).put_raw(nonce).put_raw(proof).take();
+  }
+  static std::optional<Application> decode(ByteView bytes) {
+    ByteReader in(bytes);
+    Application application;
+    application.rank = in.get<int32_t>();
+    const ByteView nonce = in.get_raw(application.nonce.size());
+    const ByteView proof = in.get_raw(application.proof.size());
+    if (!in.finish("an application").ok()) return std::nullopt;
+    std::copy(nonce.begin(), nonce.end(), application.nonce.begin());
+    std::copy(proof.begin(), proof.end(), application.proof.begin());
+    return application;
+  }
+};
+
+constexpr std::string_view kRefused = "refused";
+
+// The leader's side of the door: strangers may knock, and are sent away; nobody can hold it up.
+class Reception {
+ public:
+  Reception(int listener, const Credentials& credentials, int32_t rank,
+            const std::vector<int32_t>& members)
+      : listener_(listener), credentials_(credentials), rank_(rank), members_(members) {}
+
+  struct Guest {
+    UniqueFd socket;
+    Nonce mine{};
+    Nonce theirs{};
+  };
+
+  Result<std::map<int32_t, Guest>> receive(const std::vector<PeerRecord>& records,
+                                           Deadline deadline) {
+    while (admitted_.size() < members_.size()) {
+      std::vector<pollfd> entries{{listener_, POLLIN, 0}};
+      for (const Guest& guest : waiting_) entries.push_back({guest.socket.get(), POLLIN, 0});
+      const int count = ::poll(entries.data(), entries.size(), deadline.poll_timeout());
+      if (count < 0 && errno != EINTR) return system_error("cannot wait for local ranks", errno);
+      if (count == 0) return late(records);
+      for (size_t i = entries.size() - 1; count > 0 && i > 0; --i) {
+        if (entries[i].revents != 0) examine(i - 1);
+      }
+      if (count > 0 && entries[0].revents != 0) open_door();
+    }
+    return std::move(admitted_);
+  }
+
+ private:
+  void open_door() {
+    UniqueFd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) return;
+    Guest guest{std::move(socket), fresh_nonce(), {}};
+    if (::send(guest.socket.get(), guest.mine.data(), guest.mine.size(), MSG_NOSIGNAL) < 0) return;
+    waiting_.push_back(std::move(guest));
+  }
+
+  void examine(size_t index) {
+    Guest guest = std::move(waiting_[index]);
+    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(index));
+    const auto bytes = receive_now(guest.socket.get(), nullptr, "a local process");
+    if (!bytes.ok()) return;
+    const auto application = Application::decode(bytes.value());
+    if (!application) return;
+    const Digest expected = credentials_.prove("member", application->rank, rank_, guest.mine,
+                                               application->nonce);
+    if (!equal_in_constant_time(expected, application->proof) ||
+        std::find(members_.begin(), members_.end(), application->rank) == members_.end() ||
+        admitted_.contains(application->rank)) {
+      log::warning(cat("a process that says it is rank ", application->rank,
+                       " did not prove that it belongs to this job"));
+      ::send(guest.socket.get(), kRefused.data(), kRefused.size(), MSG_NOSIGNAL);
+      return;
+    }
+    guest.theirs = application->nonce;
+    admitted_.emplace(application->rank, std::move(guest));
+  }
+
+  Status late(const std::vector<PeerRecord>& records) const {
+    for (const int32_t member : members_) {
+      if (!admitted_.contains(member)) {
+        return deadline_exceeded(cat(name_of_rank(records, member), " did not meet rank ", rank_,
+                                     " there before the start timeout"));
+      }
+    }
+    return internal_error("nobody is late");
+  }
+
+  int listener_;
+  const Credentials& credentials_;
+  int32_t rank_;
+  const std::vector<int32_t>& members_;
+  std::vector<Guest> waiting_;
+  std::map<int32_t, Guest> admitted_;
+};
+
+Status hand_over(int socket, int arena, const std::vector<UniqueFd>& doorbells, Deadline deadline,
+                 ByteView welcome, std::string_view whom) {
+  HVD_RETURN_IF_ERROR(send_message(socket, welcome, {arena}, deadline, whom));
+  for (size_t first = 0; first < doorbells.size(); first += kDoorbellsPerMessage) {
+    std::vector<int> fds;
+    for (size_t i = first; i < std::min(doorbells.size(), first + kDoorbellsPerMessage); ++i) {
+      fds.push_back(doorbells[i].get());
+    }
+    HVD_RETURN_IF_ERROR(send_message(socket, as_bytes("bells"), fds, deadline, whom));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<MeetingPlace> MeetingPlace::open() {
+  MeetingPlace place;
+  place.listener = UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!place.listener) return system_error("cannot create a Unix socket", errno);
+  std::array<std::byte, 12> random;
+  fill_random(random);
+  place.name = cat("horovod-", to_hex(random));
+  socklen_t size = 0;
+  const sockaddr_un address = abstract_address(place.name, size);
+  if (::bind(place.listener.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+      ::listen(place.listener.get(), 1024) != 0) {
+    return system_error("cannot listen on a Unix socket", errno);
+  }
+  return place;
+}
+
+Result<std::unique_ptr<Visit>> find_leader(const std::vector<PeerRecord>& records, int32_t rank) {
+  const PeerRecord& mine = records[static_cast<size_t>(rank)];
+  for (int32_t candidate = 0; candidate < rank; ++candidate) {
+    const PeerRecord& record = records[static_cast<size_t>(candidate)];
+    if (record.machine != mine.machine) continue;
+    UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    if (!socket) return system_error("cannot create a Unix socket", errno);
+    socklen_t size = 0;
+    const sockaddr_un address = abstract_address(record.meeting, size);
+    int failed;
+    do {
+      failed = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size);
+    } while (failed != 0 && errno == EINTR);
+    if (failed == 0) return std::make_unique<Visit>(Visit{candidate, std::move(socket)});
+    // The name was taken before it was published: when nobody answers, it is another machine
+    // that looks the same (a virtual machine cloned while it ran).
+    if (errno != ECONNREFUSED) {
+      return system_error(cat("cannot meet ", name_of_rank(records, candidate)), errno);
+    }
+  }
+  return std::unique_ptr<Visit>();
+}
+
+Result<Met> receive_members(const MeetingPlace& place, const Credentials& credentials,
+                            const std::vector<PeerRecord>& records, int32_t rank,
+                            const std::vector<int32_t>& members, std::vector<int32_t> leaders,
+                            size_t segment_size, MemoryMap& map, Deadline deadline) {
+  const size_t count = members.size() + 1;
+  HVD_ASSIGN_OR_RETURN(std::unique_ptr<Arena> arena, Arena::create(count, segment_size, map));
+  std::vector<UniqueFd> doorbells;
+  for (size_t i = 0; i < count; ++i) {
+    doorbells.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!doorbells.back()) return system_error("cannot create an eventfd", errno);
+  }
+  Reception reception(place.listener.get(), credentials, rank, members);
+  HVD_ASSIGN_OR_RETURN(auto guests, reception.receive(records, deadline));
+  const Bytes table = encode_leaders(leaders);
+  Met met;
+  for (auto& [member, guest] : guests) {
+    const Digest proof =
+        credentials.prove("leader", rank, member, guest.mine, guest.theirs, table);
+    const Bytes welcome = ByteWriter().put_raw(proof).put_raw(table).take();
+    HVD_RETURN_IF_ERROR(hand_over(guest.socket.get(), arena->fd(), doorbells, deadline, welcome,
+                                  name_of_rank(records, member)));
+    UniqueFd process = open_process(guest.socket.get());
+    met.watched.push_back({member, std::move(guest.socket), std::move(process)});
+  }
+  met.links = std::make_unique<HostLinks>(std::move(arena), std::move(doorbells), 0);
+  met.leaders = std::move(leaders);
+  return met;
+}
+
+Result<Met> join_leader(Visit visit, const Credentials& credentials,
+                        const std::vector<PeerRecord>& records, int32_t rank, MemoryMap& map,
+                        Deadline deadline) {
+  const std::string whom = name_of_rank(records, visit.leader);
+  const int socket = visit.socket.get();
+  HVD_ASSIGN_OR_RETURN(const Bytes challenge, receive_message(socket, nullptr, deadline, whom));
+  Application application;
+  Nonce theirs;
+  if (challenge.size() != theirs.size()) return invalid_argument(cat(whom, " sent no challenge"));
+  std::copy(challenge.begin(), challenge.end(), theirs.begin());
+  application.rank = rank;
+  application.nonce = fresh_nonce();
+  application.proof = credentials.prove("member", rank, visit.leader, theirs, application.nonce);
+  HVD_RETURN_IF_ERROR(send_message(socket, application.encode(), {}, deadline, whom));
+
+  std::vector<UniqueFd> files;
+  HVD_ASSIGN_OR_RETURN(const Bytes welcome, receive_message(socket, &files, deadline, whom));
+  if (as_text(welcome) == kRefused) {
+    return permission_denied(
+        cat(whom, " refused rank ", rank, ": it does not hold the secret of that job"));
+  }
+  Digest proof;
+  ByteReader in(welcome);
+  const ByteView sent_proof = in.get_raw(proof.size());
+  const ByteView table = in.get_raw(in.left());
+  proof = credentials.prove("leader", visit.leader, rank, theirs, application.nonce, table);
+  if (in.failed() || files.size() != 1 || !equal_in_constant_time(proof, sent_proof)) {
+    return permission_denied(cat(whom, " did not prove that it belongs to this job"));
+  }
+  Met met;
+  HVD_ASSIGN_OR_RETURN(met.leaders, decode_leaders(table, records.size()));
+  HVD_ASSIGN_OR_RETURN(std::unique_ptr<Arena> arena, Arena::open(std::move(files[0]), map));
+  std::vector<UniqueFd> doorbells;
+  while (doorbells.size() < arena->rank_count()) {
+    HVD_ASSIGN_OR_RETURN(const Bytes bells, receive_message(socket, &doorbells, deadline, whom));
+  }
+  size_t local = 0;
+  for (int32_t other = 0; other < rank; ++other) {
+    if (met.leaders[static_cast<size_t>(other)] == visit.leader) ++local;
+  }
+  if (doorbells.size() != arena->rank_count() || local >= doorbells.size()) {
+    return invalid_argument(cat(whom, " counts other ranks on this host"));
+  }
+  met.links = std::make_unique<HostLinks>(std::move(arena), std::move(doorbells), local);
+  UniqueFd process = open_process(socket);
+  met.watched.push_back({visit.leader, std::move(visit.socket), std::move(process)});
+  return met;
+}
+
+Bytes encode_leaders(const std::vector<int32_t>& leaders) {
+  ByteWriter out;
+  out.put(static_cast<uint32_t>(leaders.size()));
+  for (const int32_t leader : leaders) out.put(leader);
+  return out.take();
+}
+
+Result<std::vector<int32_t>> decode_leaders(ByteView bytes, size_t size) {
+  ByteReader in(bytes);
+  std::vector<int32_t> leaders(in.get_count(sizeof(int32_t)));
+  for (size_t rank = 0; rank < leaders.size(); ++rank) {
+    leaders[rank] = in.get<int32_t>();
+    const auto leader = static_cast<size_t>(leaders[rank]);
+    // A leader is the lowest of its host, so it leads itself.
+    if (in.failed() || leader > rank || leaders[leader] != leaders[rank]) {
+      return invalid_argument("a table of hosts makes no sense");
+    }
+  }
+  HVD_RETURN_IF_ERROR(in.finish("a table of hosts"));
+  if (leaders.size() != size) return invalid_argument("a table of hosts has another size");
+  return leaders;
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,281 @@
+#include "collectives/mesh.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+
+#include "base/text.h"
+#include "collectives/segment.h"
+#include "net/interfaces.h"
+
+namespace hvd::collectives {
+namespace {
+
+// How many polls of shared memory go by before the descriptors are looked at, when nothing said
+// that there is anything: a system call costs as much as a small allreduce.
+constexpr uint32_t kPollsPerLook = 256;
+
+// The kernel and the network namespace, in which abstract Unix sockets are found.
+Result<std::string> this_machine() {
+  std::string boot;
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::getline(file, boot);
+  struct stat space {};
+  if (::stat("/proc/self/ns/net", &space) != 0) {
+    return system_error("cannot read /proc/self/ns/net", errno);
+  }
+  return cat(boot, "/", space.st_dev, "/", space.st_ino);
+}
+
+// Room for the segment of any group on a host with so many ranks.
+size_t largest_segment(size_t ranks) {
+  size_t largest = 0;
+  for (size_t count = 1; count <= ranks; ++count) {
+    largest = std::max(largest, Segment::size_for(count, Segment::chunk_for(count)));
+  }
+  return largest;
+}
+
+}  // namespace
+
+Mesh::Mesh(MeshOptions options, net::DataLoop loop)
+    : options_(std::move(options)), owner_(::getpid()), loop_(std::move(loop)) {}
+
+Result<std::unique_ptr<Mesh>> Mesh::establish(MeshOptions options, Board& board,
+                                              Deadline deadline) {
+  HVD_ASSIGN_OR_RETURN(net::DataLoop loop, net::DataLoop::open());
+  std::unique_ptr<Mesh> mesh(new Mesh(std::move(options), std::move(loop)));
+  const Status met = mesh->meet(board, deadline);
+  if (!met.ok()) return met;
+  return mesh;
+}
+
+Status Mesh::meet(Board& board, Deadline deadline) {
+  const auto key = [this](std::string_view what, int32_t rank) {
+    return cat("mesh/", options_.credentials.generation, "/", what, "/", rank);
+  };
+  MemoryMap& map =
+      options_.memory_map != nullptr ? *options_.memory_map : MemoryMap::system();
+  HVD_ASSIGN_OR_RETURN(const MeetingPlace place, MeetingPlace::open());
+  HVD_ASSIGN_OR_RETURN(remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank));
+  PeerRecord mine;
+  mine.rank = options_.rank;
+  mine.host = options_.host;
+  HVD_ASSIGN_OR_RETURN(mine.machine, this_machine());
+  mine.machine += options_.machine;
+  mine.meeting = place.name;
+  mine.pid = static_cast<uint32_t>(::getpid());
+  mine.port = remote_->port();
+  HVD_ASSIGN_OR_RETURN(const auto addresses, net::interface_addresses(options_.with_loopback));
+  for (const auto& address : addresses) {
+    mine.candidates.push_back({address.interface, address.bytes});
+  }
+
+  records_.resize(static_cast<size_t>(options_.size));
+  if (options_.size > 1) {
+    HVD_RETURN_IF_ERROR(board.set(key("rank", options_.rank), mine.encode()));
+  }
+  for (int32_t rank = 0; rank < options_.size; ++rank) {
+    PeerRecord& record = records_[static_cast<size_t>(rank)];
+    if (rank == options_.rank) {
+      record = mine;
+      continue;
+    }
+    HVD_ASSIGN_OR_RETURN(const Bytes bytes, board.get(key("rank", rank), deadline));
+    HVD_ASSIGN_OR_RETURN(record, PeerRecord::decode(bytes));
+  }
+
+  // Who looks as if it were on this host is asked; who answers is.
+  HVD_ASSIGN_OR_RETURN(auto visit, find_leader(records_, options_.rank));
+  const int32_t leader = visit ? visit->leader : options_.rank;
+  const auto looks_alone = [this](size_t rank) {
+    return std::none_of(records_.begin(), records_.end(), [&](const PeerRecord& other) {
+      return other.rank != records_[rank].rank && other.machine == records_[rank].machine;
+    });
+  };
+  const auto own = static_cast<size_t>(options_.rank);
+  if (!looks_alone(own)) {
+    HVD_RETURN_IF_ERROR(
+        board.set(key("leader", options_.rank), ByteWriter().put(leader).view()));
+  }
+  Met met;
+  if (visit) {
+    HVD_ASSIGN_OR_RETURN(met, join_leader(std::move(*visit), options_.credentials, records_,
+                                          options_.rank, map, deadline));
+  } else {
+    std::vector<int32_t> members;
+    std::vector<int32_t> leaders;
+    for (size_t rank = 0; rank < records_.size(); ++rank) {
+      leaders.push_back(static_cast<int32_t>(rank));
+      if (rank == own || looks_alone(rank)) continue;
+      HVD_ASSIGN_OR_RETURN(const Bytes bytes,
+                           board.get(key("leader", static_cast<int32_t>(rank)), deadline));
+      leaders.back() = ByteReader(bytes).get<int32_t>();
+      if (leaders.back() == options_.rank) members.push_back(static_cast<int32_t>(rank));
+    }
+    HVD_ASSIGN_OR_RETURN(
+        met, receive_members(place, options_.credentials, records_, options_.rank, members,
+                             std::move(leaders), largest_segment(members.size() + 1), map,
+                             deadline));
+  }
+  leaders_ = std::move(met.leaders);
+  host_ = std::move(met.links);
+  number_hosts();
+  HVD_RETURN_IF_ERROR(watch_host(std::move(met.watched)));
+  if (hosts_.back() == 0 && local_ranks_.size() == records_.size()) {
+    remote_->close_listener();
+    return {};
+  }
+  return remote_->start(records_, std::max(1.0, deadline.is_never() ? 30.0
+                                                                    : deadline.seconds_left()));
+}
+
+void Mesh::number_hosts() {
+  std::vector<size_t> seen(leaders_.size(), 0);
+  std::vector<int32_t> numbers(leaders_.size(), 0);
+  int32_t next = 0;
+  for (size_t rank = 0; rank < leaders_.size(); ++rank) {
+    const auto leader = static_cast<size_t>(leaders_[rank]);
+    if (leader == rank) numbers[rank] = next++;
+    hosts_.push_back(numbers[leader]);
+    local_index_.push_back(seen[leader]++);
+    if (leaders_[rank] == leader_of(options_.rank)) {
+      local_ranks_.push_back(static_cast<int32_t>(rank));
+    }
+  }
+}
+
+Status Mesh::watch_host(std::vector<Watched> watched) {
+  doorbell_ = std::make_unique<Doorbell>(*host_);
+  HVD_RETURN_IF_ERROR(loop_.add(host_->doorbell(), EPOLLIN, *doorbell_));
+  watched_ = std::move(watched);
+  for (const Watched& entry : watched_) {
+    watchers_.push_back(std::make_unique<Watcher>(*this, entry.rank));
+    HVD_RETURN_IF_ERROR(loop_.add(entry.socket.get(), EPOLLIN | EPOLLRDHUP, *watchers_.back()));
+    if (entry.process) {
+      HVD_RETURN_IF_ERROR(loop_.add(entry.process.get(), EPOLLIN, *watchers_.back()));
+    }
+  }
+  return {};
+}
+
+Mesh::~Mesh() {
+  if (!in_owner_process()) {
+    // What is shared belongs to the parent, and is not mapped here.
+    static_cast<void>(host_.release());
+    return;
+  }
+  if (host_ && failure_.ok()) {
+    // The last messages get a moment to find room.
+    const Deadline deadline = Deadline::after_seconds(1);
+    while (!deadline.passed() && failure_.ok() && (host_->has_output() || remote_->has_output())) {
+      host_->fall_asleep();
+      pollfd entry{fd(), POLLIN, 0};
+      if (host_->has_output() || remote_->has_output()) ::poll(&entry, 1, deadline.poll_timeout());
+      host_->wake_up();
+      look_ = true;
+      pump();
+      host_->flush();
+    }
+    remote_->depart();
+    host_->depart();
+  }
+  for (const Watched& entry : watched_) {
+    loop_.remove(entry.socket.get());
+    if (entry.process) loop_.remove(entry.process.get());
+  }
+  if (host_) loop_.remove(host_->doorbell());
+}
+
+std::string Mesh::describe(int32_t rank) const {
+  return cat("rank ", rank, " on host ", records_[static_cast<size_t>(rank)].host);
+}
+
+bool Mesh::in_owner_process() const { return ::getpid() == owner_; }
+
+Status Mesh::send(int32_t rank, ByteView message) {
+  if (!failure_.ok()) return failure_;
+  if (rank < 0 || rank >= options_.size) {
+    return invalid_argument(cat("there is no rank ", rank, " among ", options_.size));
+  }
+  if (!is_local(rank)) return remote_->send(rank, message);
+  if (departed(rank)) return aborted(cat(describe(rank), " has shut down"));
+  host_->send(local_index_of(rank), message);
+  return {};
+}
+
+Status Mesh::poll(const Receiver& receiver, bool& progressed) {
+  if (!failure_.ok()) return failure_;
+  bool moved = host_->poll([&](size_t from, ByteView message) {
+    receiver(local_ranks_[from], message);
+  });
+  if (remote_->has_mail()) moved |= remote_->poll(&receiver);
+  if (look_ || remote_->in_use() || ++polls_ % kPollsPerLook == 0) {
+    look_ = false;
+    moved |= loop_.dispatch();
+    moved |= remote_->poll(&receiver);
+  }
+  check();
+  progressed |= moved;
+  return failure_;
+}
+
+bool Mesh::pump() {
+  if (!failure_.ok()) return false;
+  bool moved = false;
+  if (look_ || remote_->in_use() || ++polls_ % kPollsPerLook == 0) {
+    look_ = false;
+    moved |= loop_.dispatch();
+    moved |= remote_->poll(nullptr);
+  }
+  check();
+  return moved || !failure_.ok();
+}
+
+void Mesh::check() {
+  if (!failure_.ok()) return;
+  if (!remote_->failure().ok()) return fail(remote_->failure());
+  const Status failed = host_->failure();
+  if (!failed.ok()) fail(failed);
+}
+
+void Mesh::fail(const Status& cause) {
+  if (!failure_.ok()) return;
+  failure_ = host_->fail(cause);
+  remote_->abort(failure_.message());
+}
+
+void Mesh::lost(int32_t rank) {
+  for (const Watched& entry : watched_) {
+    if (entry.rank != rank) continue;
+    loop_.remove(entry.socket.get());
+    if (entry.process) loop_.remove(entry.process.get());
+  }
+  if (!departed(rank)) fail(aborted(cat(describe(rank), " was lost: its process ended")));
+}
+
+bool Mesh::departed(int32_t rank) const {
+  return is_local(rank) ? host_->departed(local_index_of(rank)) : remote_->departed(rank);
+}
+
+bool Mesh::before_sleep() {
+  // Whoever has failed gets no more messages; it may as well rest.
+  if (!failure_.ok()) return true;
+  host_->fall_asleep();
+  const bool busy = look_ || host_->has_mail() || remote_->has_mail() ||
+                    host_->has_failed() || (is_idle_ && !is_idle_());
+  if (busy || !failure_.ok()) {
+    host_->wake_up();
+    return false;
+  }
+  return true;
+}
+
+void Mesh::after_sleep() { host_->wake_up(); }
+
+}  // namespace hvd::collectives

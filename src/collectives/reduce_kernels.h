@@ -1,0 +1,40 @@
+// Reduces arrays element by element: dtype x operation, half and bfloat16 in float32, scales fused
+// in. Pure functions of memory; any thread. The fastest variant that the processor has is taken.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "horovod/types.h"
+
+namespace hvd::collectives {
+
+// A factor as the kernels take it. Integers are divided when the factor is 1/n, so that an average
+// is exact; by any other factor they are multiplied in float64. Both truncate toward zero.
+struct Scale {
+  double factor = 1;
+  int64_t divisor = 0;  // 0: multiply
+  bool active = false;
+};
+Scale scale_by(double factor);
+
+// result[i] = after * (before * inputs[0][i] op before * inputs[1][i] op ...), in that order.
+// `result` may be one of the inputs; no other overlap. input_count is at least 1.
+using ReduceFunction = void (*)(void* result, const void* const* inputs, size_t input_count,
+                                size_t count, const Scale& before, const Scale& after);
+
+// Null when the operation has no meaning for the type.
+ReduceFunction reduce_function(hvd_dtype dtype, hvd_reduce_op op);
+
+// What leaves every other operand as it is: 0 for sum, 1 for product, the extremes for min, max.
+void fill_neutral(void* out, hvd_dtype dtype, hvd_reduce_op op, size_t count);
+
+// The variants, one per instruction set; see reduce_kernels_body.h.
+namespace baseline {
+ReduceFunction find(int dtype, int op);
+}
+namespace avx2 {
+ReduceFunction find(int dtype, int op);
+}
+
+}  // namespace hvd::collectives

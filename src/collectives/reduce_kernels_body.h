@@ -1,0 +1,198 @@
+// The loops of the reduce kernels, compiled once per instruction set: the including source opens
+// the namespace of its variant. Everything here has internal linkage and uses no library code, so
+// that instructions of one variant never leak into functions that others share.
+
+struct Half {
+  uint16_t bits;
+};
+struct Brain {
+  uint16_t bits;
+};
+struct Truth {
+  uint8_t bits;
+};
+
+// How an element is computed with. Integers wrap around, as unsigned ones do.
+template <typename T, typename Wide, bool kSigned>
+struct IntegerElement {
+  using Storage = T;
+  using Value = T;
+  static constexpr bool kDirect = true;
+  static inline T load(T value) { return value; }
+  static inline T store(T value) { return value; }
+  static inline T sum(T a, T b) {
+    return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
+  }
+  static inline T product(T a, T b) {
+    return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
+  }
+  static inline T min(T a, T b) { return a < b ? a : b; }
+  static inline T max(T a, T b) { return a < b ? b : a; }
+  static constexpr T kLowest = kSigned ? static_cast<T>(Wide{1} << (sizeof(T) * 8 - 1)) : T{0};
+  static constexpr T kHighest =
+      kSigned ? static_cast<T>(~(Wide{1} << (sizeof(T) * 8 - 1))) : static_cast<T>(~Wide{0});
+  static inline T scale(T value, const Scale& scale) {
+    if (scale.divisor > 0) return divide(value, scale.divisor);
+    const double scaled = static_cast<double>(value) * scale.factor;
+    if (!(scaled > static_cast<double>(kLowest))) return scaled == scaled ? kLowest : T{0};
+    if (scaled >= static_cast<double>(kHighest)) return kHighest;
+    return static_cast<T>(scaled);
+  }
+  static inline T divide(T value, int64_t divisor) {
+    if constexpr (kSigned) return static_cast<T>(static_cast<int64_t>(value) / divisor);
+    return static_cast<T>(static_cast<uint64_t>(value) / static_cast<uint64_t>(divisor));
+  }
+};
+
+template <typename T>
+struct FloatElement {
+  using Storage = T;
+  using Value = T;
+  static constexpr bool kDirect = true;
+  static inline T load(T value) { return value; }
+  static inline T store(T value) { return value; }
+  static inline T sum(T a, T b) { return a + b; }
+  static inline T product(T a, T b) { return a * b; }
+  static inline T min(T a, T b) { return a < b ? a : b; }
+  static inline T max(T a, T b) { return a < b ? b : a; }
+  static inline T scale(T value, const Scale& scale) {
+    return value * static_cast<T>(scale.factor);
+  }
+};
+
+struct HalfElement : FloatElement<float> {
+  using Storage = Half;
+  static constexpr bool kDirect = false;
+  static inline float load(Half value) { return float_of_half(value.bits); }
+  static inline Half store(float value) { return {half_of_float(value)}; }
+};
+
+struct BrainElement : FloatElement<float> {
+  using Storage = Brain;
+  static constexpr bool kDirect = false;
+  static inline float load(Brain value) { return float_of_bfloat(value.bits); }
+  static inline Brain store(float value) { return {bfloat_of_float(value)}; }
+};
+
+// Sum and max are "or", product and min are "and"; scales mean nothing.
+struct TruthElement {
+  using Storage = Truth;
+  using Value = uint8_t;
+  static constexpr bool kDirect = false;
+  static inline uint8_t load(Truth value) { return value.bits != 0 ? 1 : 0; }
+  static inline Truth store(uint8_t value) { return {value}; }
+  static inline uint8_t sum(uint8_t a, uint8_t b) { return a | b; }
+  static inline uint8_t product(uint8_t a, uint8_t b) { return a & b; }
+  static inline uint8_t min(uint8_t a, uint8_t b) { return a & b; }
+  static inline uint8_t max(uint8_t a, uint8_t b) { return a | b; }
+  static inline uint8_t scale(uint8_t value, const Scale&) { return value; }
+};
+
+template <typename E, int kOp>
+inline typename E::Value combine(typename E::Value a, typename E::Value b) {
+  if constexpr (kOp == HVD_SUM) return E::sum(a, b);
+  if constexpr (kOp == HVD_MIN) return E::min(a, b);
+  if constexpr (kOp == HVD_MAX) return E::max(a, b);
+  if constexpr (kOp == HVD_PRODUCT) return E::product(a, b);
+}
+
+// Two unscaled inputs, the usual case, need no detour through the block below.
+template <typename E, int kOp>
+void reduce_two(typename E::Storage* result, const typename E::Storage* a,
+                const typename E::Storage* b, size_t count) {
+  // The result may be one of the inputs; no element depends on another one.
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (size_t i = 0; i < count; ++i) result[i] = combine<E, kOp>(a[i], b[i]);
+}
+
+template <typename E, int kOp>
+void reduce(void* result, const void* const* inputs, size_t input_count, size_t count,
+            const Scale& before, const Scale& after) {
+  using Storage = typename E::Storage;
+  using Value = typename E::Value;
+  auto* out = static_cast<Storage*>(result);
+  if constexpr (E::kDirect) {
+    if (input_count == 2 && !before.active && !after.active) {
+      return reduce_two<E, kOp>(out, static_cast<const Storage*>(inputs[0]),
+                                static_cast<const Storage*>(inputs[1]), count);
+    }
+  }
+  // Small enough for the first-level cache, large enough to forget the loop around it.
+  constexpr size_t kBlock = 1024;
+  Value block[kBlock];
+  for (size_t first = 0; first < count; first += kBlock) {
+    const size_t n = count - first < kBlock ? count - first : kBlock;
+    const Storage* in = static_cast<const Storage*>(inputs[0]) + first;
+    for (size_t i = 0; i < n; ++i) block[i] = E::load(in[i]);
+    if (before.active) {
+      for (size_t i = 0; i < n; ++i) block[i] = E::scale(block[i], before);
+    }
+    for (size_t k = 1; k < input_count; ++k) {
+      in = static_cast<const Storage*>(inputs[k]) + first;
+      if (before.active) {
+        for (size_t i = 0; i < n; ++i) {
+          block[i] = combine<E, kOp>(block[i], E::scale(E::load(in[i]), before));
+        }
+      } else {
+        for (size_t i = 0; i < n; ++i) block[i] = combine<E, kOp>(block[i], E::load(in[i]));
+      }
+    }
+    if (after.active) {
+      for (size_t i = 0; i < n; ++i) block[i] = E::scale(block[i], after);
+    }
+    for (size_t i = 0; i < n; ++i) out[first + i] = E::store(block[i]);
+  }
+}
+
+template <typename E>
+ReduceFunction find_operation(int op) {
+  switch (op) {
+    case HVD_SUM:
+      return reduce<E, HVD_SUM>;
+    case HVD_MIN:
+      return reduce<E, HVD_MIN>;
+    case HVD_MAX:
+      return reduce<E, HVD_MAX>;
+    case HVD_PRODUCT:
+      return reduce<E, HVD_PRODUCT>;
+    default:
+      return nullptr;
+  }
+}
+
+ReduceFunction find_kernel(int dtype, int op) {
+  switch (dtype) {
+    case HVD_UINT8:
+      return find_operation<IntegerElement<uint8_t, uint32_t, false>>(op);
+    case HVD_INT8:
+      return find_operation<IntegerElement<int8_t, uint32_t, true>>(op);
+    case HVD_UINT16:
+      return find_operation<IntegerElement<uint16_t, uint32_t, false>>(op);
+    case HVD_INT16:
+      return find_operation<IntegerElement<int16_t, uint32_t, true>>(op);
+    case HVD_INT32:
+      return find_operation<IntegerElement<int32_t, uint32_t, true>>(op);
+    case HVD_INT64:
+      return find_operation<IntegerElement<int64_t, uint64_t, true>>(op);
+    case HVD_FLOAT16:
+      return find_operation<HalfElement>(op);
+    case HVD_FLOAT32:
+      return find_operation<FloatElement<float>>(op);
+    case HVD_FLOAT64:
+      return find_operation<FloatElement<double>>(op);
+    case HVD_BOOL:
+      return find_operation<TruthElement>(op);
+    case HVD_BFLOAT16:
+      return find_operation<BrainElement>(op);
+    case HVD_UINT32:
+      return find_operation<IntegerElement<uint32_t, uint32_t, false>>(op);
+    case HVD_UINT64:
+      return find_operation<IntegerElement<uint64_t, uint64_t, false>>(op);
+    default:
+      return nullptr;
+  }
+}

@@ -1,0 +1,76 @@
+// The layout of one group's part of the arena on one host, and how its ranks take turns in it.
+//
+// Every operation takes a number of steps, the same on all members, and each step uses the buffers
+// of its parity. A rank tells by counters that only grow how far it is: `arrived` (its data of a
+// step is in its slot), `reduced` (its slice of the result is in place), `consumed` (it reads
+// nothing of that step any more); the host's leader tells by `shared` that the result of all hosts
+// is in place. A counter's value is a step plus one.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace hvd::collectives {
+
+struct alignas(128) MemberFlags {
+  std::atomic<uint64_t> arrived;
+  std::atomic<uint64_t> reduced;
+  std::atomic<uint64_t> consumed;
+  std::atomic<uint64_t> shared;
+};
+
+// A small payload travels in the cache line of the flag that announces it.
+constexpr size_t kSmallBytes = 4096 - sizeof(std::atomic<uint64_t>);
+struct alignas(128) SmallSlot {
+  std::atomic<uint64_t> turn;
+  std::byte payload[kSmallBytes];
+};
+static_assert(sizeof(SmallSlot) == 4096);
+
+class Segment {
+ public:
+  Segment() = default;
+  Segment(std::byte* base, size_t ranks, size_t chunk) : base_(base), ranks_(ranks), chunk_(chunk) {}
+
+  // Bytes per slot and result; small enough that all ranks' buffers stay in the caches and in
+  // their share of memory, and 256 KiB when there are few ranks, where it measured best.
+  static size_t chunk_for(size_t ranks) {
+    constexpr size_t kLargest = 256 * 1024;
+    constexpr size_t kSmallest = 16 * 1024;
+    constexpr size_t kBudget = 8 * 1024 * 1024;
+    const size_t share = kBudget / (ranks + 1) / 4096 * 4096;
+    return share < kSmallest ? kSmallest : share > kLargest ? kLargest : share;
+  }
+  static size_t size_for(size_t ranks, size_t chunk) {
+    return flags_size(ranks) + 2 * ranks * sizeof(SmallSlot) + 2 * (ranks + 1) * chunk;
+  }
+
+  explicit operator bool() const { return base_ != nullptr; }
+  std::byte* base() const { return base_; }
+  size_t size() const { return size_for(ranks_, chunk_); }
+  size_t chunk() const { return chunk_; }
+
+  MemberFlags& flags(size_t rank) const {
+    return reinterpret_cast<MemberFlags*>(base_)[rank];
+  }
+  SmallSlot& small(size_t rank, uint64_t step) const {
+    return reinterpret_cast<SmallSlot*>(base_ + flags_size(ranks_))[2 * rank + (step & 1)];
+  }
+  std::byte* slot(size_t rank, uint64_t step) const {
+    return buffers() + (2 * rank + (step & 1)) * chunk_;
+  }
+  std::byte* result(uint64_t step) const { return slot(ranks_, step); }
+
+ private:
+  static size_t flags_size(size_t ranks) {
+    return (ranks * sizeof(MemberFlags) + 4095) / 4096 * 4096;
+  }
+  std::byte* buffers() const { return base_ + flags_size(ranks_) + 2 * ranks_ * sizeof(SmallSlot); }
+
+  std::byte* base_ = nullptr;
+  size_t ranks_ = 0;
+  size_t chunk_ = 0;
+};
+
+}  // namespace hvd::collectives

@@ -1,0 +1,14 @@
+// The name under which the built-in controller publishes its mesh to the built-in operations of
+// the same runtime: a pointer to a SharedMesh.
+#pragma once
+
+#include <memory>
+
+#include "collectives/mesh.h"
+
+namespace hvd::collectives {
+
+using SharedMesh = std::shared_ptr<Mesh>;
+constexpr const char* kMeshName = "hvd.collectives.mesh.v1";
+
+}  // namespace hvd::collectives

@@ -1,0 +1,45 @@
+// The pollable loop of the data links: an epoll instance that can itself be watched, so that one
+// thread may block on it and another one poll it. Not Asio, which cannot be polled while a thread
+// blocks in it. Called by one thread at a time.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd::net {
+
+class DataLoop {
+ public:
+  // What is called when something happens to a descriptor; outlives its registration.
+  class Source {
+   public:
+    virtual void on_events(uint32_t events) = 0;
+
+   protected:
+    ~Source() = default;
+  };
+
+  static Result<DataLoop> open();
+
+  // Becomes readable when there is something to dispatch.
+  int fd() const { return epoll_.get(); }
+  // `events` as in epoll_ctl(2), EPOLLET included.
+  Status add(int fd, uint32_t events, Source& source);
+  void remove(int fd);
+  // Calls the sources of what happened, without waiting. True when anything did.
+  bool dispatch();
+  // Makes the loop readable at the deadline, once; never() takes that back.
+  void wake_at(Deadline deadline);
+
+ private:
+  DataLoop(UniqueFd epoll, UniqueFd timer);
+
+  UniqueFd epoll_;
+  UniqueFd timer_;
+  int owner_;  // a forked child shares the registrations and must not change them
+};
+
+}  // namespace hvd::net

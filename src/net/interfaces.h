@@ -1,0 +1,21 @@
+// The addresses of this host's network interfaces that a peer on another host may try.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace hvd::net {
+
+struct InterfaceAddress {
+  std::string interface;
+  Bytes bytes;  // 4 (IPv4) or 16 (IPv6)
+};
+
+// Of every interface that is up, IPv4 first. Never a loopback or link-local address, except that
+// tests may ask for loopback ones.
+Result<std::vector<InterfaceAddress>> interface_addresses(bool with_loopback = false);
+
+}  // namespace hvd::net

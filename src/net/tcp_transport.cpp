@@ -1,0 +1,115 @@
+#include "net/tcp_transport.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/text.h"
+
+namespace hvd::net {
+namespace {
+
+// What was sent and is not acknowledged for this long means that the peer is gone.
+constexpr int kUserTimeoutMs = 20000;
+
+void tune(int socket) {
+  const int on = 1;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof kUserTimeoutMs);
+}
+
+socklen_t fill_address(sockaddr_storage& storage, ByteView address, uint16_t port) {
+  std::memset(&storage, 0, sizeof storage);
+  if (address.size() == 4) {
+    auto& ipv4 = reinterpret_cast<sockaddr_in&>(storage);
+    ipv4.sin_family = AF_INET;
+    ipv4.sin_port = htons(port);
+    std::memcpy(&ipv4.sin_addr, address.data(), 4);
+    return sizeof ipv4;
+  }
+  if (address.size() == 16) {
+    auto& ipv6 = reinterpret_cast<sockaddr_in6&>(storage);
+    ipv6.sin6_family = AF_INET6;
+    ipv6.sin6_port = htons(port);
+    std::memcpy(&ipv6.sin6_addr, address.data(), 16);
+    return sizeof ipv6;
+  }
+  return 0;
+}
+
+UniqueFd listen_on(ByteView any) {
+  UniqueFd socket(::socket(any.size() == 4 ? AF_INET : AF_INET6,
+                           SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return {};
+  const int off = 0;
+  if (any.size() == 16) {
+    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  }
+  sockaddr_storage storage;
+  const socklen_t size = fill_address(storage, any, 0);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0) return {};
+  if (::listen(socket.get(), 1024) != 0) return {};
+  return socket;
+}
+
+}  // namespace
+
+Result<TcpListener> TcpListener::open() {
+  TcpListener listener;
+  listener.socket = listen_on(Bytes(16));
+  if (!listener.socket) listener.socket = listen_on(Bytes(4));
+  if (!listener.socket) return system_error("cannot listen for other hosts by TCP", errno);
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  if (::getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
+    return system_error("cannot learn the port of a socket", errno);
+  }
+  listener.port = ntohs(storage.ss_family == AF_INET
+                            ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
+                            : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+  return listener;
+}
+
+UniqueFd accept_tcp(const TcpListener& listener) {
+  UniqueFd socket(
+      ::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket) tune(socket.get());
+  return socket;
+}
+
+Result<UniqueFd> start_connect(ByteView address, uint16_t port) {
+  sockaddr_storage storage;
+  const socklen_t size = fill_address(storage, address, port);
+  if (size == 0) return invalid_argument("an address has neither 4 nor 16 bytes");
+  UniqueFd socket(::socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return system_error("cannot create a socket", errno);
+  tune(socket.get());
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0 &&
+      errno != EINPROGRESS && errno != EINTR) {
+    return system_error(endpoint_text(address, port), errno);
+  }
+  return socket;
+}
+
+int connect_outcome(int socket) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
+  return error;
+}
+
+std::string endpoint_text(ByteView address, uint16_t port) {
+  char text[INET6_ADDRSTRLEN] = "?";
+  if (address.size() == 4) {
+    ::inet_ntop(AF_INET, address.data(), text, sizeof text);
+    return cat(text, ":", port);
+  }
+  if (address.size() == 16) ::inet_ntop(AF_INET6, address.data(), text, sizeof text);
+  return cat("[", text, "]:", port);
+}
+
+}  // namespace hvd::net

@@ -1,0 +1,32 @@
+// Non-blocking TCP sockets for the data links, by address and not by name. Descriptors only; who
+// is at the other end must be proven by whoever uses them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd::net {
+
+struct TcpListener {
+  UniqueFd socket;
+  uint16_t port = 0;
+  // On every address of this host, IPv6 and IPv4, at a port that the system chooses.
+  static Result<TcpListener> open();
+};
+
+// A connection that has come in; empty when there is none, or none can be taken now.
+UniqueFd accept_tcp(const TcpListener& listener);
+
+// Begins to connect to an address of 4 or 16 bytes; writable when it is decided.
+Result<UniqueFd> start_connect(ByteView address, uint16_t port);
+// 0 when the connection stands, else an errno value.
+int connect_outcome(int socket);
+
+// "10.77.0.2:4711", "[fd00::1]:4711".
+std::string endpoint_text(ByteView address, uint16_t port);
+
+}  // namespace hvd::net
