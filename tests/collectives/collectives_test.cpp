@@ -1,0 +1,504 @@
+// Every collective, over every shape of a world, against a plain oracle.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/dtype.h"
+#include "base/half.h"
+#include "collectives/world.h"
+
+using namespace hvd;
+using namespace hvd::test;
+
+namespace {
+
+// Elements as float64, to and from any type.
+double load(hvd_dtype dtype, const std::byte* at) {
+  const auto as = [at]<typename T>(T value) {
+    std::memcpy(&value, at, sizeof value);
+    return static_cast<double>(value);
+  };
+  switch (dtype) {
+    case HVD_UINT8:
+    case HVD_BOOL:
+      return as(uint8_t{});
+    case HVD_INT8:
+      return as(int8_t{});
+    case HVD_UINT16:
+      return as(uint16_t{});
+    case HVD_INT16:
+      return as(int16_t{});
+    case HVD_INT32:
+      return as(int32_t{});
+    case HVD_INT64:
+      return as(int64_t{});
+    case HVD_UINT32:
+      return as(uint32_t{});
+    case HVD_UINT64:
+      return as(uint64_t{});
+    case HVD_FLOAT32:
+      return as(float{});
+    case HVD_FLOAT64:
+      return as(double{});
+    default: {
+      uint16_t bits;
+      std::memcpy(&bits, at, sizeof bits);
+      return dtype == HVD_FLOAT16 ? float_of_half(bits) : float_of_bfloat(bits);
+    }
+  }
+}
+
+void store(hvd_dtype dtype, std::byte* at, double value) {
+  const auto as = [at, value]<typename T>(T) {
+    const T typed = static_cast<T>(value);
+    std::memcpy(at, &typed, sizeof typed);
+  };
+  switch (dtype) {
+    case HVD_UINT8:
+    case HVD_BOOL:
+      return as(uint8_t{});
+    case HVD_INT8:
+      return as(int8_t{});
+    case HVD_UINT16:
+      return as(uint16_t{});
+    case HVD_INT16:
+      return as(int16_t{});
+    case HVD_INT32:
+      return as(int32_t{});
+    case HVD_INT64:
+      return as(int64_t{});
+    case HVD_UINT32:
+      return as(uint32_t{});
+    case HVD_UINT64:
+      return as(uint64_t{});
+    case HVD_FLOAT32:
+      return as(float{});
+    case HVD_FLOAT64:
+      return as(double{});
+    default: {
+      const auto single = static_cast<float>(value);
+      const uint16_t bits = dtype == HVD_FLOAT16 ? half_of_float(single) : bfloat_of_float(single);
+      std::memcpy(at, &bits, sizeof bits);
+    }
+  }
+}
+
+// Small whole numbers, exact in every type, also after a product over a few ranks.
+double element(hvd_dtype dtype, int op, int rank, size_t i) {
+  const auto mixed = (static_cast<size_t>(rank) * 7 + i * 3 + i / 11) % 5;
+  if (dtype == HVD_BOOL) return mixed % 2 == 0 ? 1 : 0;
+  if (op == HVD_PRODUCT) return mixed % 2 == 0 ? 1 : 2;
+  return static_cast<double>(mixed);
+}
+
+double combine(hvd_dtype dtype, int op, double a, double b) {
+  if (dtype == HVD_BOOL) {
+    return op == HVD_SUM || op == HVD_MAX ? std::max(a, b) : std::min(a, b);
+  }
+  switch (op) {
+    case HVD_MIN:
+      return std::min(a, b);
+    case HVD_MAX:
+      return std::max(a, b);
+    case HVD_PRODUCT:
+      return a * b;
+    default:
+      return a + b;
+  }
+}
+
+hvd_batch batch_of(int op, hvd_dtype dtype, std::vector<hvd_batch_tensor>& tensors) {
+  hvd_batch batch{};
+  batch.struct_size = sizeof batch;
+  batch.op = op;
+  batch.reduce_op = HVD_SUM;
+  batch.dtype = dtype;
+  batch.device = HVD_CPU;
+  batch.prescale = batch.postscale = 1;
+  batch.tensor_count = static_cast<uint32_t>(tensors.size());
+  batch.tensors = tensors.data();
+  return batch;
+}
+
+struct Tensors {
+  std::vector<Bytes> inputs, outputs;
+  std::vector<hvd_batch_tensor> entries;
+};
+
+// Tensors of these counts, filled for a rank.
+Tensors tensors_of(hvd_dtype dtype, int op, int rank, const std::vector<size_t>& counts,
+                   bool in_place) {
+  Tensors made;
+  const size_t size = size_of(dtype);
+  for (size_t t = 0; t < counts.size(); ++t) {
+    Bytes input(counts[t] * size + 1);
+    for (size_t i = 0; i < counts[t]; ++i) {
+      store(dtype, input.data() + i * size, element(dtype, op, rank, i + t));
+    }
+    made.inputs.push_back(std::move(input));
+    made.outputs.emplace_back(counts[t] * size + 1);
+  }
+  for (size_t t = 0; t < counts.size(); ++t) {
+    void* output = in_place ? made.inputs[t].data() : made.outputs[t].data();
+    made.entries.push_back({made.inputs[t].data(), output, static_cast<int64_t>(counts[t]), 1,
+                            nullptr, nullptr});
+  }
+  return made;
+}
+
+std::string check_allreduce(Rank& rank, hvd_dtype dtype, int op,
+                            const std::vector<size_t>& counts, bool in_place) {
+  Tensors tensors = tensors_of(dtype, op, rank.rank(), counts, in_place);
+  hvd_batch batch = batch_of(HVD_ALLREDUCE, dtype, tensors.entries);
+  batch.reduce_op = op;
+  const Status ran = rank.run(batch);
+  if (!ran.ok()) return ran.message();
+  const size_t size = size_of(dtype);
+  for (size_t t = 0; t < counts.size(); ++t) {
+    const auto* output = static_cast<const std::byte*>(tensors.entries[t].output);
+    for (size_t i = 0; i < counts[t]; ++i) {
+      double expected = element(dtype, op, 0, i + t);
+      for (int r = 1; r < rank.size(); ++r) {
+        expected = combine(dtype, op, expected, element(dtype, op, r, i + t));
+      }
+      const double got = load(dtype, output + i * size);
+      if (got != expected) {
+        return cat(name_of(dtype), " ", name_of(static_cast<hvd_reduce_op>(op)), " tensor ", t,
+                   " of ", counts[t], " element ", i, ": ", got, " and not ", expected);
+      }
+    }
+  }
+  return {};
+}
+
+Status as_status(const std::string& complaint) {
+  return complaint.empty() ? Status() : internal_error(complaint);
+}
+
+void require_all_ok(const std::vector<Status>& outcomes) {
+  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
+    INFO("rank ", rank);
+    CHECK(outcomes[rank].message() == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an allreduce of every type, operation and size matches the oracle") {
+  for (const auto& hosts : all_worlds()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      const size_t chunk = collectives::Segment::chunk_for(1);
+      for (int dtype = 0; dtype < kDtypeCount; ++dtype) {
+        for (const int op : {HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT}) {
+          for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{1000}, size_t{4099}}) {
+            const std::string complaint =
+                check_allreduce(rank, static_cast<hvd_dtype>(dtype), op, {count}, count % 2 == 0);
+            if (!complaint.empty()) return as_status(complaint);
+          }
+        }
+      }
+      for (const hvd_dtype dtype : {HVD_FLOAT32, HVD_FLOAT16, HVD_INT64}) {
+        const size_t per_chunk = chunk / size_of(dtype);
+        for (const size_t count : {per_chunk - 1, per_chunk, per_chunk + 1, 2 * per_chunk,
+                                   5 * per_chunk + 13}) {
+          const std::string complaint = check_allreduce(rank, dtype, HVD_SUM, {count}, true);
+          if (!complaint.empty()) return as_status(complaint);
+        }
+      }
+      return {};
+    }));
+  }
+}
+
+TEST_CASE("ten megabytes and fused batches arrive whole") {
+  for (const auto& hosts : all_worlds()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      for (const auto& counts : std::vector<std::vector<size_t>>{
+               {2'500'000}, {3, 0, 17, 1}, {1, 100'000, 0, 5, 70'000, 1}, {65536, 65536, 1}}) {
+        const std::string complaint = check_allreduce(rank, HVD_FLOAT32, HVD_SUM, counts, false);
+        if (!complaint.empty()) return as_status(complaint);
+      }
+      return {};
+    }));
+  }
+}
+
+TEST_CASE("scales are applied before and after, and an integer average truncates toward zero") {
+  for (const auto& hosts : all_worlds()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      const auto size = static_cast<double>(rank.size());
+      for (const size_t count : {size_t{5}, size_t{5000}}) {
+        std::vector<float> values(count, static_cast<float>(rank.rank() + 1));
+        std::vector<int32_t> whole(count, rank.rank() % 2 == 0 ? -7 : -4);
+        std::vector<hvd_batch_tensor> tensors{
+            {values.data(), values.data(), static_cast<int64_t>(count), 1, nullptr, nullptr}};
+        hvd_batch batch = batch_of(HVD_ALLREDUCE, HVD_FLOAT32, tensors);
+        batch.prescale = 0.5;
+        batch.postscale = 4;
+        HVD_RETURN_IF_ERROR(rank.run(batch));
+        const auto expected = static_cast<float>(size * (size + 1));
+        if (values.front() != expected || values.back() != expected) {
+          return internal_error(cat("scaled sum is ", values.front(), " and not ", expected));
+        }
+        tensors[0].input = tensors[0].output = whole.data();
+        batch = batch_of(HVD_ALLREDUCE, HVD_INT32, tensors);
+        batch.postscale = 1.0 / size;
+        HVD_RETURN_IF_ERROR(rank.run(batch));
+        int sum = 0;
+        for (int r = 0; r < rank.size(); ++r) sum += r % 2 == 0 ? -7 : -4;
+        if (whole.front() != sum / rank.size() || whole.back() != sum / rank.size()) {
+          return internal_error(cat("average is ", whole.front()));
+        }
+      }
+      return {};
+    }));
+  }
+}
+
+TEST_CASE("a rank without the tensor contributes what changes nothing") {
+  World world({0, 0, 1});
+  require_all_ok(world.run([](Rank& rank) -> Status {
+    for (const int op : {HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT}) {
+      std::vector<double> values(3000, 3);
+      const bool joined = rank.rank() == 1;
+      std::vector<hvd_batch_tensor> tensors{{joined ? nullptr : values.data(),
+                                             joined ? nullptr : values.data(), 3000, 1, nullptr,
+                                             nullptr}};
+      hvd_batch batch = batch_of(HVD_ALLREDUCE, HVD_FLOAT64, tensors);
+      batch.reduce_op = op;
+      HVD_RETURN_IF_ERROR(rank.run(batch));
+      const double expected = op == HVD_SUM ? 6 : op == HVD_PRODUCT ? 9 : 3;
+      if (!joined && values[2999] != expected) return internal_error(cat(op, ": ", values[2999]));
+    }
+    return {};
+  }));
+}
+
+TEST_CASE("sums of random floats have the same bits on every rank") {
+  for (const auto& hosts : all_worlds()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    std::mutex mutex;
+    std::vector<std::vector<uint32_t>> results;
+    require_all_ok(world.run([&](Rank& rank) -> Status {
+      std::vector<uint32_t> all;
+      for (const size_t count : {size_t{11}, size_t{200'001}}) {
+        std::vector<float> values(count);
+        uint32_t state = 12345u + static_cast<uint32_t>(rank.rank());
+        for (float& value : values) {
+          state = state * 1664525u + 1013904223u;
+          value = static_cast<float>(state) / 1e9f - 2.0f;
+        }
+        std::vector<hvd_batch_tensor> tensors{
+            {values.data(), values.data(), static_cast<int64_t>(count), 1, nullptr, nullptr}};
+        const hvd_batch batch = batch_of(HVD_ALLREDUCE, HVD_FLOAT32, tensors);
+        HVD_RETURN_IF_ERROR(rank.run(batch));
+        for (const float value : values) all.push_back(bits_of_float(value));
+      }
+      const std::lock_guard lock(mutex);
+      results.push_back(std::move(all));
+      return {};
+    }));
+    for (const auto& result : results) CHECK(result == results.front());
+  }
+}
+
+TEST_CASE("an allgather concatenates rows of any number in rank order") {
+  for (const auto& hosts : all_worlds()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      for (const int64_t scale : {1, 300, 50'000}) {
+        std::vector<std::vector<int64_t>> rows(2);
+        for (int r = 0; r < rank.size(); ++r) {
+          rows[0].push_back(scale * (r % 3));
+          rows[1].push_back(r + 1);
+        }
+        std::vector<std::vector<int32_t>> inputs, outputs;
+        std::vector<hvd_batch_tensor> tensors;
+        for (size_t t = 0; t < 2; ++t) {
+          const auto mine = static_cast<size_t>(rows[t][static_cast<size_t>(rank.rank())] * 2);
+          int64_t total = 0;
+          for (const int64_t count : rows[t]) total += count;
+          inputs.emplace_back(mine, rank.rank() + 100 * static_cast<int>(t));
+          outputs.emplace_back(static_cast<size_t>(total * 2), -1);
+        }
+        for (size_t t = 0; t < 2; ++t) {
+          tensors.push_back({inputs[t].data(), outputs[t].data(),
+                             static_cast<int64_t>(inputs[t].size()), 2, rows[t].data(), nullptr});
+        }
+        const hvd_batch batch = batch_of(HVD_ALLGATHER, HVD_INT32, tensors);
+        HVD_RETURN_IF_ERROR(rank.run(batch));
+        for (size_t t = 0; t < 2; ++t) {
+          size_t at = 0;
+          for (int r = 0; r < rank.size(); ++r) {
+            for (int64_t i = 0; i < rows[t][static_cast<size_t>(r)] * 2; ++i, ++at) {
+              if (outputs[t][at] != r + 100 * static_cast<int>(t)) {
+                return internal_error(cat("element ", at, " is ", outputs[t][at]));
+              }
+            }
+          }
+        }
+      }
+      return {};
+    }));
+  }
+}
+
+TEST_CASE("a broadcast from every root reaches every rank") {
+  for (const auto& hosts : all_worlds()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      for (int root = 0; root < rank.size(); ++root) {
+        for (const size_t count : {size_t{0}, size_t{1}, size_t{300'007}}) {
+          std::vector<int16_t> input(count, static_cast<int16_t>(rank.rank() + 5));
+          std::vector<int16_t> output(count, -1);
+          std::vector<hvd_batch_tensor> tensors{{input.data(), output.data(),
+                                                 static_cast<int64_t>(count), 1, nullptr,
+                                                 nullptr}};
+          hvd_batch batch = batch_of(HVD_BROADCAST, HVD_INT16, tensors);
+          batch.root = root;
+          HVD_RETURN_IF_ERROR(rank.run(batch));
+          for (const int16_t value : output) {
+            if (value != root + 5) return internal_error(cat("got ", value, " from ", root));
+          }
+        }
+      }
+      return {};
+    }));
+  }
+}
+
+TEST_CASE("an alltoall gives each rank its rows from each") {
+  for (const auto& hosts : all_worlds()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      for (const int64_t scale : {0, 1, 20'000}) {
+        std::vector<int64_t> to, from;
+        std::vector<int32_t> input;
+        size_t incoming = 0;
+        for (int r = 0; r < rank.size(); ++r) {
+          to.push_back(scale * ((rank.rank() + r) % 3));
+          from.push_back(scale * ((rank.rank() + r) % 3));
+          input.insert(input.end(), static_cast<size_t>(to.back()), rank.rank() * 100 + r);
+          incoming += static_cast<size_t>(from.back());
+        }
+        std::vector<int32_t> output(incoming, -1);
+        std::vector<hvd_batch_tensor> tensors{{input.data(), output.data(),
+                                               static_cast<int64_t>(input.size()), 1, to.data(),
+                                               from.data()}};
+        const hvd_batch batch = batch_of(HVD_ALLTOALL, HVD_INT32, tensors);
+        HVD_RETURN_IF_ERROR(rank.run(batch));
+        size_t at = 0;
+        for (int r = 0; r < rank.size(); ++r) {
+          for (int64_t i = 0; i < from[static_cast<size_t>(r)]; ++i, ++at) {
+            if (output[at] != r * 100 + rank.rank()) {
+              return internal_error(cat("element ", at, " is ", output[at]));
+            }
+          }
+        }
+      }
+      return {};
+    }));
+  }
+}
+
+TEST_CASE("a reducescatter leaves each rank its rows, the first ranks one more") {
+  for (const auto& hosts : all_worlds()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      for (const size_t rows : {size_t{1}, size_t{7}, size_t{40'001}}) {
+        const auto members = static_cast<size_t>(rank.size());
+        const auto index = static_cast<size_t>(rank.rank());
+        std::vector<float> input(rows * 3);
+        for (size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(i % 1000);
+        const size_t mine = rows / members + (index < rows % members ? 1 : 0);
+        const size_t first = index * (rows / members) + std::min(index, rows % members);
+        std::vector<float> output(mine * 3, -1);
+        std::vector<hvd_batch_tensor> tensors{{input.data(), output.data(),
+                                               static_cast<int64_t>(input.size()), 3, nullptr,
+                                               nullptr}};
+        const hvd_batch batch = batch_of(HVD_REDUCESCATTER, HVD_FLOAT32, tensors);
+        HVD_RETURN_IF_ERROR(rank.run(batch));
+        for (size_t i = 0; i < output.size(); ++i) {
+          const auto expected =
+              static_cast<float>((first * 3 + i) % 1000) * static_cast<float>(members);
+          if (output[i] != expected) return internal_error(cat("element ", i, ": ", output[i]));
+        }
+      }
+      return {};
+    }));
+  }
+}
+
+TEST_CASE("operations of all kinds and sizes follow each other in any order") {
+  for (const auto& hosts : all_worlds()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      uint32_t state = 99;
+      for (int round = 0; round < 300; ++round) {
+        state = state * 1664525u + 1013904223u;
+        const size_t count = (state >> 8) % 3 == 0 ? (state >> 10) % 300'000 : (state >> 10) % 900;
+        const uint32_t kind = (state >> 4) % 4;
+        std::vector<float> values(count, 1);
+        std::vector<hvd_batch_tensor> tensors{
+            {values.data(), values.data(), static_cast<int64_t>(count), 1, nullptr, nullptr}};
+        if (kind <= 1) {
+          HVD_RETURN_IF_ERROR(rank.run(batch_of(HVD_ALLREDUCE, HVD_FLOAT32, tensors)));
+          if (count > 0 && values.back() != static_cast<float>(rank.size())) {
+            return internal_error(cat("round ", round, ": ", values.back()));
+          }
+        } else if (kind == 2) {
+          hvd_batch batch = batch_of(HVD_BROADCAST, HVD_FLOAT32, tensors);
+          batch.root = static_cast<int>(state >> 16) % rank.size();
+          if (rank.rank() == batch.root && count > 0) values.back() = static_cast<float>(round);
+          HVD_RETURN_IF_ERROR(rank.run(batch));
+          if (count > 0 && values.back() != static_cast<float>(round)) {
+            return internal_error(cat("round ", round, ": broadcast ", values.back()));
+          }
+        } else {
+          tensors.clear();
+          HVD_RETURN_IF_ERROR(rank.run(batch_of(HVD_BARRIER, HVD_UINT8, tensors)));
+        }
+      }
+      return {};
+    }));
+  }
+}
+
+TEST_CASE("groups of some of the ranks work beside the group of all") {
+  World world({0, 0, 1, 1, 0});
+  require_all_ok(world.run([](Rank& rank) -> Status {
+    for (uint32_t incarnation = 0; incarnation < 3; ++incarnation) {
+      const std::vector<std::vector<int32_t>> sets{{0, 1, 4}, {1, 2, 3}, {2, 4}};
+      for (size_t s = 0; s < sets.size(); ++s) {
+        const auto& members = sets[s];
+        if (std::find(members.begin(), members.end(), rank.rank()) == members.end()) continue;
+        Group group(rank.mesh(), static_cast<int32_t>(s + 1), members, incarnation);
+        for (const size_t count : {size_t{3}, size_t{100'000}}) {
+          std::vector<int32_t> values(count, rank.rank());
+          std::vector<hvd_batch_tensor> tensors{
+              {values.data(), values.data(), static_cast<int64_t>(count), 1, nullptr, nullptr}};
+          HVD_RETURN_IF_ERROR(rank.run(batch_of(HVD_ALLREDUCE, HVD_INT32, tensors), group));
+          int32_t expected = 0;
+          for (const int32_t member : members) expected += member;
+          if (values.back() != expected) return internal_error(cat("set ", s, ": ", values[0]));
+        }
+      }
+      std::vector<hvd_batch_tensor> none;
+      HVD_RETURN_IF_ERROR(rank.run(batch_of(HVD_BARRIER, HVD_UINT8, none)));
+    }
+    return {};
+  }));
+}

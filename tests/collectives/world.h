@@ -1,0 +1,212 @@
+// N ranks as N threads of one process, each with its own mesh, over an in-memory board. Hosts are
+// played: ranks with the same host number share memory, others meet by TCP on loopback.
+#pragma once
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/text.h"
+#include "collectives/collectives.h"
+#include "collectives/mesh.h"
+
+namespace hvd::test {
+
+using collectives::Flow;
+using collectives::Group;
+using collectives::Mesh;
+using collectives::MeshOptions;
+
+class MemoryBoard final : public collectives::Board {
+ public:
+  Status set(std::string_view key, ByteView value) override {
+    const std::lock_guard lock(mutex_);
+    values_[std::string(key)] = Bytes(value.begin(), value.end());
+    changed_.notify_all();
+    return {};
+  }
+  Result<Bytes> get(std::string_view key, Deadline deadline) override {
+    std::unique_lock lock(mutex_);
+    const std::string name(key);
+    while (!values_.contains(name)) {
+      if (changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout) {
+        return deadline_exceeded("no " + name);
+      }
+    }
+    return values_[name];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, Bytes> values_;
+};
+
+// Gives all ranks of the process the same addresses for the same memory.
+class SharedMap final : public collectives::MemoryMap {
+ public:
+  Result<void*> map(int fd, size_t offset, size_t size) override {
+    struct stat info {};
+    ::fstat(fd, &info);
+    const std::lock_guard lock(mutex_);
+    Mapping& mapping = mappings_[{info.st_ino, offset, size}];
+    if (mapping.users++ == 0) {
+      mapping.memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                              static_cast<off_t>(offset));
+    }
+    return mapping.memory;
+  }
+  void unmap(void* memory, size_t size) override {
+    const std::lock_guard lock(mutex_);
+    for (auto it = mappings_.begin(); it != mappings_.end(); ++it) {
+      if (it->second.memory != memory || std::get<2>(it->first) != size) continue;
+      if (--it->second.users == 0) {
+        ::munmap(memory, size);
+        mappings_.erase(it);
+      }
+      return;
+    }
+  }
+
+ private:
+  struct Mapping {
+    void* memory = nullptr;
+    int users = 0;
+  };
+  std::mutex mutex_;
+  std::map<std::tuple<ino_t, size_t, size_t>, Mapping> mappings_;
+};
+
+inline Secret test_secret(std::string_view text = "the secret of the tests") {
+  return Secret::from_bytes(as_bytes(text)).value();
+}
+
+// One rank: its mesh, the group of all, and a loop that drives both.
+class Rank {
+ public:
+  explicit Rank(std::unique_ptr<Mesh> mesh) : mesh_(std::move(mesh)) {
+    std::vector<int32_t> everyone;
+    for (int32_t rank = 0; rank < mesh_->size(); ++rank) everyone.push_back(rank);
+    group_ = std::make_unique<Group>(*mesh_, 0, everyone, 0);
+  }
+  ~Rank() { group_.reset(); }
+
+  Mesh& mesh() { return *mesh_; }
+  Group& group() { return *group_; }
+  int32_t rank() const { return mesh_->rank(); }
+  int32_t size() const { return mesh_->size(); }
+  // How often to look before sleeping.
+  int spins = 200;
+
+  // Runs a batch to its end; a failure of the mesh ends it too.
+  Status run(const hvd_batch& batch) { return run(batch, *group_); }
+  Status run(const hvd_batch& batch, Group& group) {
+    flow_.start(collectives::run(flow_, group, batch));
+    const Status driven = drive([this] {
+      flow_.poll();
+      return !flow_.running();
+    });
+    flow_.drop();
+    return driven;
+  }
+  // Polls until `done`, sleeping in between.
+  Status drive(const std::function<bool()>& done) {
+    mesh_->set_idle_check([this] { return !flow_.ready(); });
+    int idle = 0;
+    while (!done()) {
+      bool moved = false;
+      const Status polled = mesh_->poll(
+          [this](int32_t from, ByteView message) { on_message(from, message); }, moved);
+      if (!polled.ok()) return polled;
+      if (flow_.running() && !moved) {
+        const int waits_for = flow_.condition()->waits_for();
+        if (waits_for >= 0 && mesh_->departed(waits_for) && !flow_.ready()) {
+          return aborted(cat(mesh_->describe(waits_for), " has shut down"));
+        }
+      }
+      idle = moved ? 0 : idle + 1;
+      if (idle > spins && mesh_->before_sleep()) {
+        pollfd entry{mesh_->fd(), POLLIN, 0};
+        const int woken = ::poll(&entry, 1, 20000);
+        mesh_->after_sleep();
+        mesh_->notice();
+        if (woken == 0) return deadline_exceeded("nobody woke this rank in 20 seconds");
+        ++sleeps;
+        idle = 0;
+      }
+    }
+    return {};
+  }
+  std::function<void(int32_t, ByteView)> on_message = [](int32_t, ByteView) {};
+  int sleeps = 0;
+
+ private:
+  std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<Group> group_;
+  Flow flow_;
+};
+
+struct World {
+  // The host of each rank.
+  std::vector<int> hosts;
+  MemoryBoard board;
+  SharedMap memory;
+
+  explicit World(std::vector<int> host_of_rank) : hosts(std::move(host_of_rank)) {}
+
+  MeshOptions options(int32_t rank) {
+    return MeshOptions{.rank = rank,
+                       .size = static_cast<int32_t>(hosts.size()),
+                       .host = std::string(1, static_cast<char>('a' + hosts[size_t(rank)])),
+                       .credentials = {.job = "0123456789abcdef",
+                                       .generation = 0,
+                                       .secret = test_secret()},
+                       .memory_map = &memory,
+                       .machine = cat("/", hosts[size_t(rank)]),
+                       .with_loopback = true};
+  }
+
+  // Runs `body` on a thread per rank; the failures that it or the meeting ended with.
+  std::vector<Status> run(const std::function<Status(Rank&)>& body, double seconds = 20) {
+    std::vector<Status> outcomes(hosts.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < hosts.size(); ++i) {
+      threads.emplace_back([&, i] {
+        auto mesh = Mesh::establish(options(static_cast<int32_t>(i)), board,
+                                    Deadline::after_seconds(seconds));
+        if (!mesh.ok()) {
+          outcomes[i] = mesh.status();
+          return;
+        }
+        Rank rank(std::move(mesh).value());
+        outcomes[i] = body(rank);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return outcomes;
+  }
+};
+
+// All worlds worth a test, as the host of each rank.
+inline std::vector<std::vector<int>> all_worlds() {
+  return {{0},       {0, 0},       {0, 0, 0},       {0, 0, 0, 0, 0},    {0, 1},
+          {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1, 2, 2}, {0, 1, 2, 3, 4}};
+}
+
+inline std::string name_of_world(const std::vector<int>& hosts) {
+  std::string name = "hosts";
+  for (const int host : hosts) name += cat(" ", host);
+  return name;
+}
+
+}  // namespace hvd::test
