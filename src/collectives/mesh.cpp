@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <fstream>
 
+#include "base/fork_guard.h"
 #include "base/text.h"
 #include "collectives/segment.h"
 #include "net/interfaces.h"
@@ -155,6 +156,7 @@ Status Mesh::watch_host(std::vector<Watched> watched) {
   HVD_RETURN_IF_ERROR(loop_.add(host_->doorbell(), EPOLLIN, *doorbell_));
   watched_ = std::move(watched);
   for (const Watched& entry : watched_) {
+    close_in_forked_child(entry.socket.get());
     watchers_.push_back(std::make_unique<Watcher>(*this, entry.rank));
     HVD_RETURN_IF_ERROR(loop_.add(entry.socket.get(), EPOLLIN | EPOLLRDHUP, *watchers_.back()));
     if (entry.process) {
@@ -166,8 +168,11 @@ Status Mesh::watch_host(std::vector<Watched> watched) {
 
 Mesh::~Mesh() {
   if (!in_owner_process()) {
-    // What is shared belongs to the parent, and is not mapped here.
+    // All of it belongs to the parent: the memory is not mapped here, and the descriptors that
+    // matter are closed already.
     static_cast<void>(host_.release());
+    static_cast<void>(remote_.release());
+    static_cast<void>(new std::vector<Watched>(std::move(watched_)));
     return;
   }
   if (host_ && failure_.ok()) {
@@ -186,6 +191,7 @@ Mesh::~Mesh() {
     host_->depart();
   }
   for (const Watched& entry : watched_) {
+    forget_in_forked_child(entry.socket.get());
     loop_.remove(entry.socket.get());
     if (entry.process) loop_.remove(entry.process.get());
   }

@@ -111,6 +111,7 @@ class Rank {
   // Runs a batch to its end; a failure of the mesh ends it too.
   Status run(const hvd_batch& batch) { return run(batch, *group_); }
   Status run(const hvd_batch& batch, Group& group) {
+    if (!mesh_->failure().ok()) return mesh_->failure();
     flow_.start(collectives::run(flow_, group, batch));
     const Status driven = drive([this] {
       flow_.poll();

@@ -1,0 +1,355 @@
+// Meeting, control messages, sleeping, and every way to lose somebody.
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+
+#include "collectives/world.h"
+
+using namespace hvd;
+using namespace hvd::test;
+
+namespace {
+
+hvd_batch barrier_batch() {
+  hvd_batch batch{};
+  batch.op = HVD_BARRIER;
+  batch.device = HVD_CPU;
+  return batch;
+}
+
+Status barrier(Rank& rank) { return rank.run(barrier_batch()); }
+
+void require_all_ok(const std::vector<Status>& outcomes) {
+  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
+    INFO("rank ", rank);
+    CHECK(outcomes[rank].message() == "");
+  }
+}
+
+size_t open_descriptors() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++count;
+  }
+  return count;
+}
+
+Bytes message_of(int32_t from, int32_t to, uint32_t number, size_t size) {
+  Bytes bytes(size, static_cast<std::byte>(number));
+  const std::array<uint32_t, 3> head{static_cast<uint32_t>(from), static_cast<uint32_t>(to),
+                                     number};
+  std::memcpy(bytes.data(), head.data(), sizeof head);
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("ranks learn which of them share a host") {
+  World world({0, 1, 0, 2, 1});
+  require_all_ok(world.run([](Rank& rank) -> Status {
+    if (rank.mesh().hosts() != std::vector<int32_t>{0, 1, 0, 2, 1}) {
+      return internal_error("other hosts");
+    }
+    if (rank.mesh().describe(3) != "rank 3 on host c") {
+      return internal_error(rank.mesh().describe(3));
+    }
+    return barrier(rank);
+  }));
+}
+
+TEST_CASE("control messages of every size arrive in order, once and whole") {
+  for (const auto& hosts : {std::vector<int>{0, 0}, {0, 0, 0, 0}, {0, 1}, {0, 0, 1, 2}}) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      const std::vector<size_t> sizes{12, 13, 239, 240, 241, 480, 5000, 100'000, 1 << 20, 12};
+      const uint32_t rounds = 30;
+      std::vector<uint32_t> expected(static_cast<size_t>(rank.size()), 0);
+      std::string complaint;
+      rank.on_message = [&](int32_t from, ByteView message) {
+        const uint32_t number = expected[static_cast<size_t>(from)]++;
+        const Bytes wanted =
+            message_of(from, rank.rank(), number, sizes[number % sizes.size()]);
+        if (!std::equal(message.begin(), message.end(), wanted.begin(), wanted.end())) {
+          complaint = cat("message ", number, " from ", from, " has ", message.size(), " bytes");
+        }
+      };
+      const auto whole = [&] {
+        return !complaint.empty() ||
+               std::all_of(expected.begin(), expected.end(),
+                           [&](uint32_t count) { return count == rounds; });
+      };
+      for (uint32_t number = 0; number < rounds; ++number) {
+        for (int32_t to = 0; to < rank.size(); ++to) {
+          HVD_RETURN_IF_ERROR(rank.mesh().send(
+              to, message_of(rank.rank(), to, number, sizes[number % sizes.size()])));
+        }
+      }
+      HVD_RETURN_IF_ERROR(rank.drive(whole));
+      if (!complaint.empty()) return internal_error(complaint);
+      return barrier(rank);
+    }));
+  }
+}
+
+TEST_CASE("an empty message is a message") {
+  World world({0, 0, 1});
+  require_all_ok(world.run([](Rank& rank) -> Status {
+    int empty = 0;
+    rank.on_message = [&](int32_t, ByteView message) { empty += message.empty() ? 1 : 100; };
+    for (int32_t to = 0; to < rank.size(); ++to) {
+      HVD_RETURN_IF_ERROR(rank.mesh().send(to, {}));
+    }
+    HVD_RETURN_IF_ERROR(rank.drive([&] { return empty >= rank.size(); }));
+    return empty == rank.size() ? barrier(rank) : internal_error(cat(empty));
+  }));
+}
+
+TEST_CASE("no wake-up is lost between ranks that sleep at once") {
+  for (const auto& hosts : {std::vector<int>{0, 0}, {0, 0, 0}, {0, 1}, {0, 0, 1}}) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    std::atomic<int> sleeps = 0;
+    require_all_ok(world.run([&](Rank& rank) -> Status {
+      int32_t heard = 0;
+      rank.on_message = [&](int32_t, ByteView) { ++heard; };
+      for (int32_t round = 1; round <= 1000; ++round) {
+        rank.spins = round % 3;
+        if (round % 2 == 0) {
+          HVD_RETURN_IF_ERROR(barrier(rank));
+          continue;
+        }
+        // A token once around the ring.
+        const int32_t next = (rank.rank() + 1) % rank.size();
+        if (rank.rank() == 0) HVD_RETURN_IF_ERROR(rank.mesh().send(next, {}));
+        HVD_RETURN_IF_ERROR(rank.drive([&] { return heard == (round + 1) / 2; }));
+        if (rank.rank() != 0) HVD_RETURN_IF_ERROR(rank.mesh().send(next, {}));
+      }
+      sleeps += rank.sleeps;
+      return barrier(rank);
+    }));
+    CHECK(sleeps > 100);
+  }
+}
+
+TEST_CASE("a rank with another secret is refused with a sentence") {
+  for (const int host_of_last : {0, 1}) {
+    CAPTURE(host_of_last);
+    World world({0, 0, host_of_last});
+    std::vector<Status> outcomes(3);
+    std::vector<std::thread> threads;
+    for (int32_t i = 0; i < 3; ++i) {
+      threads.emplace_back([&, i] {
+        MeshOptions options = world.options(i);
+        if (i == 2) options.credentials.secret = test_secret("a stranger's");
+        auto mesh = Mesh::establish(options, world.board, Deadline::after_seconds(1.5));
+        outcomes[static_cast<size_t>(i)] = mesh.status();
+        if (!mesh.ok()) return;
+        Rank rank(std::move(mesh).value());
+        outcomes[static_cast<size_t>(i)] = barrier(rank);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    INFO(outcomes[0].message());
+    INFO(outcomes[2].message());
+    CHECK(!outcomes[0].ok());
+    CHECK(!outcomes[2].ok());
+    if (host_of_last == 0) {
+      CHECK(outcomes[2].message() ==
+            "rank 0 on host a refused rank 2: it does not hold the secret of that job");
+      CHECK(outcomes[0].message() ==
+            "rank 2 on host a did not meet rank 0 there before the start timeout");
+    } else {
+      CHECK(outcomes[2].message().find("did not prove that it belongs to this job") !=
+            std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("strangers who knock and say nothing hold nobody up") {
+  World world({0, 0});
+  std::vector<UniqueFd> strangers;
+  std::thread stranger([&] {
+    const auto bytes = world.board.get("mesh/0/rank/0", Deadline::after_seconds(5));
+    const auto record = collectives::PeerRecord::decode(bytes.value());
+    for (int i = 0; i < 3; ++i) {
+      strangers.emplace_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+      sockaddr_un address{};
+      address.sun_family = AF_UNIX;
+      std::memcpy(address.sun_path + 1, record->meeting.data(), record->meeting.size());
+      ::connect(strangers.back().get(), reinterpret_cast<const sockaddr*>(&address),
+                static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                       record->meeting.size()));
+      if (i == 1) ::send(strangers.back().get(), "rubbish", 7, MSG_NOSIGNAL);
+    }
+  });
+  require_all_ok(world.run(barrier));
+  stranger.join();
+}
+
+TEST_CASE("a rank that does not start is named when time is up") {
+  World world({0, 0});
+  auto mesh = Mesh::establish(world.options(0), world.board, Deadline::after_seconds(0.2));
+  REQUIRE(!mesh.ok());
+  CHECK(mesh.status().code() == Code::kDeadlineExceeded);
+}
+
+TEST_CASE("an abort reaches all ranks with the same cause") {
+  for (const auto& hosts : all_worlds()) {
+    if (hosts.size() < 2) continue;
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    const auto outcomes = world.run([](Rank& rank) -> Status {
+      HVD_RETURN_IF_ERROR(barrier(rank));
+      if (rank.rank() == rank.size() - 1) rank.mesh().fail(aborted("the cat sat on rank 1"));
+      return barrier(rank);
+    });
+    for (const Status& outcome : outcomes) CHECK(outcome.message() == "the cat sat on rank 1");
+  }
+}
+
+TEST_CASE("a rank that leaves in good order fails only those who wait for it") {
+  for (const auto& hosts : {std::vector<int>{0, 0, 0}, {0, 1, 2}}) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    const auto outcomes = world.run([](Rank& rank) -> Status {
+      HVD_RETURN_IF_ERROR(barrier(rank));
+      if (rank.rank() == 2) return {};
+      return barrier(rank);
+    });
+    CHECK(outcomes[2].message() == "");
+    for (const size_t rank : {size_t{0}, size_t{1}}) {
+      CHECK(!outcomes[rank].ok());
+      CHECK(outcomes[rank].message().find("rank 2 on host") == 0);
+    }
+  }
+}
+
+TEST_CASE("a process that dies fails all others within two seconds, also if a child of it lives") {
+  for (const auto& hosts : {std::vector<int>{0, 0, 0}, {0, 1, 1}, {0, 0, 1}, {1, 0, 0, 1}}) {
+    for (size_t victim = 0; victim < hosts.size(); ++victim) {
+      CAPTURE(name_of_world(hosts));
+      CAPTURE(victim);
+      // The board for processes: pipes through a parent would be a store of its own, so the
+      // meeting's few keys go through files of a directory that is gone afterwards.
+      const std::string folder =
+          cat(std::filesystem::temp_directory_path().string(), "/mesh_test.", ::getpid());
+      std::filesystem::create_directory(folder);
+      class FileBoard final : public collectives::Board {
+       public:
+        explicit FileBoard(std::string folder) : folder_(std::move(folder)) {}
+        Status set(std::string_view key, ByteView value) override {
+          const std::string path = path_of(key);
+          FILE* file = std::fopen((path + ".new").c_str(), "wb");
+          std::fwrite(value.data(), 1, value.size(), file);
+          std::fclose(file);
+          std::filesystem::rename(path + ".new", path);
+          return {};
+        }
+        Result<Bytes> get(std::string_view key, Deadline deadline) override {
+          while (!deadline.passed()) {
+            if (FILE* file = std::fopen(path_of(key).c_str(), "rb")) {
+              Bytes bytes(4096);
+              bytes.resize(std::fread(bytes.data(), 1, bytes.size(), file));
+              std::fclose(file);
+              return bytes;
+            }
+            ::poll(nullptr, 0, 2);
+          }
+          return deadline_exceeded("no key");
+        }
+
+       private:
+        std::string path_of(std::string_view key) const {
+          std::string path(key);
+          std::replace(path.begin(), path.end(), '/', '_');
+          return folder_ + "/" + path;
+        }
+        std::string folder_;
+      };
+
+      std::vector<pid_t> processes;
+      std::vector<UniqueFd> reports;
+      for (size_t i = 0; i < hosts.size(); ++i) {
+        int ends[2];
+        REQUIRE(::pipe(ends) == 0);
+        const pid_t process = ::fork();
+        if (process == 0) {
+          World world(hosts);
+          FileBoard board(folder);
+          MeshOptions options = world.options(static_cast<int32_t>(i));
+          options.memory_map = nullptr;
+          auto mesh = Mesh::establish(options, board, Deadline::after_seconds(10));
+          Status outcome = mesh.status();
+          if (mesh.ok()) {
+            Rank rank(std::move(mesh).value());
+            outcome = barrier(rank);
+            if (outcome.ok() && i == victim) {
+              // A child that keeps every descriptor, as a loader of data does.
+              if (::fork() == 0) {
+                ::close(ends[1]);
+                ::sleep(3);
+                ::_exit(0);
+              }
+              ::kill(::getpid(), SIGKILL);
+            }
+            if (outcome.ok()) outcome = barrier(rank);
+            [[maybe_unused]] const ssize_t put =
+                ::write(ends[1], outcome.message().data(), outcome.message().size());
+          }
+          ::_exit(0);
+        }
+        processes.push_back(process);
+        ::close(ends[1]);
+        reports.emplace_back(ends[0]);
+      }
+      ::waitpid(processes[victim], nullptr, 0);
+      const auto died = Clock::now();
+      std::vector<std::string> outcomes;
+      for (size_t i = 0; i < hosts.size(); ++i) {
+        std::string text(512, '\0');
+        const ssize_t size = i == victim ? 0 : ::read(reports[i].get(), text.data(), text.size());
+        text.resize(size < 0 ? 0 : static_cast<size_t>(size));
+        outcomes.push_back(text);
+        if (i != victim) ::waitpid(processes[i], nullptr, 0);
+      }
+      CHECK(Clock::now() - died < std::chrono::seconds(2));
+      const std::string expected = cat("rank ", victim, " on host ",
+                                       std::string(1, static_cast<char>('a' + hosts[victim])),
+                                       " was lost: ");
+      for (size_t i = 0; i < hosts.size(); ++i) {
+        if (i != victim) CHECK(outcomes[i].substr(0, expected.size()) == expected);
+      }
+      std::filesystem::remove_all(folder);
+    }
+  }
+}
+
+TEST_CASE("a hundred meetings leave no descriptor behind") {
+  for (const auto& hosts : {std::vector<int>{0, 0}, {0, 1}}) {
+    CAPTURE(name_of_world(hosts));
+    size_t before = 0;
+    for (int cycle = 0; cycle < 100; ++cycle) {
+      World world(hosts);
+      const auto outcomes = world.run([](Rank& rank) -> Status {
+        HVD_RETURN_IF_ERROR(rank.mesh().send((rank.rank() + 1) % 2, as_bytes("hello")));
+        return barrier(rank);
+      });
+      require_all_ok(outcomes);
+      if (cycle == 0) before = open_descriptors();
+    }
+    CHECK(open_descriptors() == before);
+  }
+}
+
+TEST_CASE("a rank alone needs nobody") {
+  World world({0});
+  require_all_ok(world.run(barrier));
+}
