@@ -13,8 +13,7 @@ def refused(arguments, *patterns, seconds=10, prepare=None, environment=None, se
         prepare(job)
     job.ends_with(2, seconds)
     expect(job.out == "", f"nothing on stdout was expected\n{job.describe()}")
-    lines = job.err.splitlines()
-    expect(len(lines) == sentences, f"{sentences} sentences expected\n{job.describe()}")
+    expect(len(job.said()) == sentences, f"{sentences} sentences expected\n{job.describe()}")
     for pattern in patterns:
         expect(re.search(pattern, job.err), f"{pattern!r} is not said\n{job.describe()}")
     expect(not STARTED.exists(), f"a rank was started\n{job.describe()}")
@@ -136,10 +135,12 @@ def test_a_changed_host_key():
 
 
 @world()
-def test_an_unknown_host_key():
-    known = pathlib.Path.home() / ".ssh/known_hosts"
+def test_an_unknown_host_key_where_the_user_wants_none():
+    ssh = pathlib.Path.home() / ".ssh"
+    known = ssh / "known_hosts"
     known.write_text(known.read_text().splitlines()[0] + "\n")
-    refused(["-np", 2, "-H", "a:1,b:1", *TOUCH], "host b", "key", "known_hosts")
+    (ssh / "config").write_text("Host *\n  StrictHostKeyChecking yes\n")
+    refused(["-np", 2, "-H", "a:1,b:1", *TOUCH], "host b", "key", "StrictHostKeyChecking")
 
 
 @world()

@@ -72,13 +72,15 @@ class Job:
     """One horovodrun, in a process group of its own, as a shell would start it."""
 
     def __init__(self, *arguments, environment=None, cwd=None, stdin=subprocess.DEVNULL):
-        self.before = Inventory()
+        self.mark = f"HVD_E2E={os.getpid()}-{time.monotonic_ns()}"
+        self.before = Inventory(self.mark)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-"))
         self.command = [str(LAUNCHER), *map(str, arguments)]
         with open(self.folder / "out", "wb") as out, open(self.folder / "err", "wb") as err:
             self.process = subprocess.Popen(
                 self.command, stdin=stdin, stdout=out, stderr=err, cwd=cwd or ROOT,
-                env=environment or clean_environment(), process_group=0)
+                env={**(environment or clean_environment()), **dict([self.mark.split("=")])},
+                process_group=0)
 
     @property
     def out(self):
@@ -127,14 +129,18 @@ class Job:
 
 
 class Inventory:
-    """Every process of the world, every abstract socket and every file in shared memory."""
+    """Every process of the world, every abstract socket and every file in shared memory.
 
-    def __init__(self):
+    Outside of a world the machine is full of others' processes: there only those count that have
+    `mark` in their environment, and no sockets and files.
+    """
+
+    def __init__(self, mark=""):
+        self.mark = "" if in_world() else mark
         self.processes = set(self.living())
         self.things = set(self.all_things())
 
-    @staticmethod
-    def living():
+    def living(self):
         """Pid and start of every process, with what it is; an sshd's own are not a job's."""
         found = {}
         own = os.getpid()
@@ -148,6 +154,8 @@ class Inventory:
                 name = (entry / "comm").read_text().strip()
                 if state[0] in "ZX" or name == "sshd" or not words:
                     continue
+                if self.mark and self.mark.encode() not in (entry / "environ").read_bytes():
+                    continue
                 found[entry.name, state[19]] = f"pid {entry.name}, host " \
                     f"{host_of(entry)}: {words.strip()}"
             except OSError:
@@ -156,7 +164,7 @@ class Inventory:
 
     @staticmethod
     def all_things():
-        for pid in first_processes():
+        for pid in first_processes() if in_world() else ():
             try:
                 table = pathlib.Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]
                 names = {line.split()[7] for line in table if len(line.split()) > 7}
@@ -175,11 +183,12 @@ class Inventory:
         return sorted(thing for thing in set(self.all_things()) - self.things)
 
 
+def in_world():
+    return (host.STATE / "spec.json").exists()
+
+
 def first_processes():
-    pids = [1]
-    if (host.STATE / "spec.json").exists():
-        pids += [pid for pid in map(host.pid_of, host.spec()["names"]) if pid]
-    return pids
+    return [1, *(pid for pid in map(host.pid_of, host.spec()["names"]) if pid)]
 
 
 def host_of(entry):

@@ -93,9 +93,17 @@ def test_a_key_that_only_the_ssh_agent_holds():
 @world()
 def test_a_key_by_flag():
     ssh = pathlib.Path.home() / ".ssh"
-    (ssh / "id_ed25519").rename("/tmp/e2e-key")
+    (ssh / "id_ed25519").rename(ssh / "elsewhere")
     (ssh / "id_ed25519.pub").unlink()
-    Job("-np", 1, "-H", "b:1", "-i", "/tmp/e2e-key", "true").ends_with(0)
+    Job("-np", 1, "-H", "b:1", "-i", ssh / "elsewhere", "true").ends_with(0)
+
+
+@world()
+def test_a_host_that_was_never_met_is_met():
+    known = pathlib.Path.home() / ".ssh/known_hosts"
+    known.unlink()
+    Job("-np", 2, "-H", "a:1,b:1", "true").ends_with(0)
+    Job("-np", 2, "-H", "a:1,b:1", "true").ends_with(0)
 
 
 @world()
