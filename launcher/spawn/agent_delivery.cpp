@@ -184,7 +184,7 @@ std::string agent_command(const AgentFile& agent, std::string_view directory,
       "if [ \"$hd\" = \"$ht\" ]; then mkdir \"$hd\" 2>/dev/null; "
       "own || { no \"$hd is not a private directory of this user\"; continue; }; "
       "else mkdir -p \"$hd\" 2>/dev/null; fi; "
-      "hf=\"$hd/$hn.$$\"; "
+      "hf=\"$hd/$hn.${hk#*:}\"; "
       "(: >\"$hf\") 2>/dev/null || { hf=; no \"$hd is not writable\"; continue; }; "
       "chmod 700 \"$hf\"; "
       "\"$hf\" 2>/dev/null || { no \"$hd does not let programs run (noexec)\"; continue; }; "
