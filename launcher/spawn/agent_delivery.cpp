@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "base/check.h"
@@ -122,11 +123,12 @@ Status refusal(std::string_view verdict, std::string_view rest, const AgentFile&
 }  // namespace
 
 Result<std::shared_ptr<const AgentFile>> AgentFile::load(const std::string& path) {
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  if (!in) return system_error(cat("cannot open the agent ", path), errno);
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);  // fails for what is no file
+  if (error) return not_found(cat("cannot read the agent ", path, ": ", error.message()));
   auto file = std::make_shared<AgentFile>();
-  file->content.resize(static_cast<size_t>(in.tellg()));
-  in.seekg(0);
+  file->content.resize(size);
+  std::ifstream in(path, std::ios::binary);
   in.read(reinterpret_cast<char*>(file->content.data()),
           static_cast<std::streamsize>(file->content.size()));
   if (!in) return system_error(cat("cannot read the agent ", path), errno);
