@@ -49,7 +49,7 @@ SYSTEM = re.compile(
     r"[a-z_0-9]+|(assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp"
     r"|signal|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|time|wchar"
     r"|dirent|fcntl|fnmatch|glob|grp|ifaddrs|netdb|poll|pthread|pwd|sched|semaphore|spawn|syslog"
-    r"|termios|unistd|elf|link|features|immintrin|x86intrin|arm_neon)\.h"
+    r"|termios|unistd|cpuid|elf|link|features|immintrin|x86intrin|arm_neon)\.h"
     r"|(sys|arpa|netinet|net|linux|asm)/[a-z_0-9]+\.h")
 
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
@@ -57,8 +57,9 @@ ENVIRONMENT_HOME = "src/base/settings.cpp"
 CONDITIONAL = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b(?!.*__cplusplus)")
 # Headers that strangers compile meet other compilers than ours.
 CONDITIONAL_HOME = re.compile(r"src/base/platform_.*|include/horovod/.*")
-# What outlives every call: the runtime behind the C ABI, and the one stderr that logs go to.
-STATE_HOMES = ("src/runtime/api.cpp", "src/base/log.cpp")
+# What outlives every call: the runtime behind the C ABI, the one stderr that logs go to, and what
+# a forked child must close, which the system asks for without saying for whom.
+STATE_HOMES = ("src/runtime/api.cpp", "src/base/log.cpp", "src/base/fork_guard.cpp")
 
 README_LINES = 25
 
@@ -82,7 +83,7 @@ def target_of(root, file, name):
     """The file that a quoted include means, by the include path of the build."""
     if name == "horovod/version.h":
         return "include/horovod/version.h"  # made by the build
-    for base in (str(pathlib.PurePosixPath(file).parent), "include", "src", "."):
+    for base in (str(pathlib.PurePosixPath(file).parent), "include", "src", ".", "plugins"):
         candidate = root / base / name
         if candidate.is_file():
             return candidate.resolve().relative_to(root.resolve()).as_posix()
@@ -179,7 +180,7 @@ def mutable_state(text):
             line += 1
         at_namespace = all(scope == "namespace" for scope in scopes)
         if character == "{":
-            opens_namespace = re.match(r"\s*(?:inline\s+)?(?:namespace\b|extern\s+\"\s*)", statement)
+            opens_namespace = re.match(r"\s*(?:(?:inline\s+)?namespace\b|extern\s+\"\s*\"\s*$)", statement)
             kind = "namespace" if at_namespace and opens_namespace else "other"
             if kind == "other" and statement.strip() and "(" not in statement and \
                     not NO_VARIABLE.match(statement.strip()):

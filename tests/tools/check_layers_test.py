@@ -112,7 +112,8 @@ class CheckLayers(unittest.TestCase):
                      "void f() { static constexpr int n = 3; }", "A::A() : b_{1}, c_(2) {}",
                      "auto f() -> int { int a{3}; return a; }", "[[nodiscard]] int f();",
                      "constexpr const char* kName = \"x\";", "const char* const kName = \"x\";",
-                     "struct A { int x; int y = 0; };", "extern \"C\" { int hvd_init(int a); }"):
+                     "struct A { int x; int y = 0; };", "extern \"C\" { int hvd_init(int a); }",
+                     "extern \"C\" const A* f(void);\nextern \"C\" const A* f(void) { return &k; }"):
             self.assertEqual(self.problems({"src/net/a.cpp": text + "\n"}), [], text)
 
     def test_a_long_readme_and_a_missing_one_are_found(self):
