@@ -51,6 +51,7 @@ Status Engine::refusal() const {
 }
 
 bool Engine::step(bool flush) {
+  ++counts_.steps;
   bool moved = host_->run_posted();
   moved |= collect();
   if (!collected_.empty()) {
@@ -72,8 +73,7 @@ bool Engine::step(bool flush) {
     }
     if (departure_.stopping() && executor_.idle()) act(departure_.drained());
   }
-  settle();
-  return moved;
+  return settle() || moved;
 }
 
 bool Engine::collect() {
@@ -293,8 +293,8 @@ void Engine::complete(Submission* submission, Status status) {
   }
 }
 
-void Engine::settle() {
-  if (finished_.empty()) return;
+bool Engine::settle() {
+  if (finished_.empty()) return false;
   const uint64_t count = finished_.size();
   const uint64_t left = pending_.load() - count;
   if (newest_ == nullptr && collected_.empty()) {
@@ -307,6 +307,7 @@ void Engine::settle() {
   pending_.fetch_sub(count);
   handles_->finish(finished_);
   finished_.clear();
+  return true;
 }
 
 bool Engine::before_sleep() {

@@ -30,6 +30,7 @@ struct EngineOptions {
 };
 
 struct EngineCounts {
+  uint64_t steps = 0;
   uint64_t batches = 0;        // run, or being run
   uint64_t fused_tensors = 0;  // in batches of more than one
   uint64_t messages_sent = 0;
@@ -83,7 +84,7 @@ class Engine final : public Drivable, private CompletionSink {
   Status resolve(const PlanItem& item, AgreedItem* agreed);
   void act(const Departure::Actions& actions);
   void end_at(int32_t leaver);
-  void settle();
+  bool settle();
 
   void complete(Submission* submission, Status status) override;
   void close_window();

@@ -143,6 +143,11 @@ void Progress::notify_full() {
   if (waiters_.load() == 0) helper_changed_.notify_all();
 }
 
+void Progress::notify_completed() {
+  wakeup_->ring();
+  wake_waiters();
+}
+
 void Progress::help() {
   ::pthread_setname_np(::pthread_self(), "hvd-progress");
   last_active_ = Clock::now();

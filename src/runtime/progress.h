@@ -51,6 +51,8 @@ class Progress {
   void notify();
   // As notify, for the moment when waiting for more submissions has no point any more.
   void notify_full();
+  // Work was completed by somebody who does not drive: wakes all who may have waited for it.
+  void notify_completed();
 
   // The baton: what the engine owns may be touched by the holder alone.
   std::mutex& baton() { return baton_; }

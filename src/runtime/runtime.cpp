@@ -55,9 +55,8 @@ Runtime::Runtime(Identity identity, const RuntimeOptions& options)
     : identity_(identity), handles_(options.epoch << 20) {}
 
 Runtime::~Runtime() {
-  if (engine_ != nullptr && !engine_->departed().load()) {
-    std::lock_guard lock(progress_ ? progress_->baton() : *std::make_unique<std::mutex>());
-    engine_->fail(aborted(cat("rank ", identity_.rank, " left without shutdown")));
+  if (progress_ != nullptr && !engine_->departed().load()) {
+    fail(aborted(cat("rank ", identity_.rank, " left without shutdown")));
   }
   close();
 }
@@ -142,13 +141,16 @@ Status Runtime::meet(Deadline deadline) {
     HVD_RETURN_IF_ERROR(release(handle));
     return *status;
   }
-  std::lock_guard lock(progress_->baton());
-  const std::vector<int32_t> missing = engine_->missing(kStartName);
+  std::vector<int32_t> missing;
+  {
+    std::lock_guard lock(progress_->baton());
+    missing = engine_->missing(kStartName);
+  }
   const Status late = deadline_exceeded(
       missing.empty() ? cat("rank ", identity_.rank, " waited too long for the others to start")
                       : cat("rank ", identity_.rank, " waited too long for the start of rank ",
                             list_of(missing), "; HOROVOD_START_TIMEOUT may be raised"));
-  engine_->fail(late);
+  fail(late);
   return late;
 }
 
@@ -189,7 +191,7 @@ Status Runtime::poll(hvd_handle handle, bool* done) {
   if (!*done && engine_->departed().load()) {
     // No helper drives any more, and there is nothing left to wait for: only to be told.
     std::lock_guard lock(progress_->baton());
-    engine_->step(true);
+    if (engine_->step(true)) progress_->notify_completed();
     *done = submission->done.load(std::memory_order_acquire);
   }
   handles_.unpin(submission);
@@ -250,8 +252,7 @@ Status Runtime::shutdown(Deadline deadline) {
   if (!progress_->wait(engine_->departed(), deadline)) {
     status = deadline_exceeded(cat("rank ", identity_.rank,
                                    " left without an answer of the other ranks"));
-    std::lock_guard lock(progress_->baton());
-    engine_->fail(aborted(cat("rank ", identity_.rank, " has shut down")));
+    fail(aborted(cat("rank ", identity_.rank, " has shut down")));
   }
   close();
   return status;
@@ -266,9 +267,15 @@ void Runtime::close() {
   std::lock_guard lock(progress_->baton());
   if (std::exchange(closed_, true)) return;
   // What came in too late is told so.
-  engine_->step(true);
+  if (engine_->step(true)) progress_->notify_completed();
   ops_->close();  // before the controller, whose links they may share
   engine_->close();
+}
+
+void Runtime::fail(const Status& cause) {
+  std::lock_guard lock(progress_->baton());
+  engine_->fail(cause);
+  progress_->notify_completed();
 }
 
 EngineCounts Runtime::counts() {

@@ -49,7 +49,9 @@ class Runtime {
   // The object stays, for what threads still want to know of their handles.
   Status shutdown(Deadline deadline);
 
-  // Of a runtime at rest.
+  // Gives up, with a cause that every rank gets to read.
+  void fail(const Status& cause);
+
   EngineCounts counts();
 
  private:

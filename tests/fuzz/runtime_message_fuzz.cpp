@@ -1,0 +1,32 @@
+// Messages between runtimes: any bytes, decoded as each kind. What decodes must survive a round.
+#include <cstdlib>
+
+#include "runtime/message.h"
+
+namespace {
+
+template <typename T>
+void round_trip(hvd::ByteView message) {
+  T first;
+  if (!decode(message, &first).ok()) return;
+  hvd::ByteWriter out;
+  encode(first, out);
+  T second;
+  if (!decode(out.view(), &second).ok()) std::abort();
+  hvd::ByteWriter again;
+  encode(second, again);
+  if (hvd::as_text(out.view()) != hvd::as_text(again.view())) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const hvd::ByteView message(reinterpret_cast<const std::byte*>(data), size);
+  hvd::runtime::MessageKind kind{};
+  (void)hvd::runtime::peek_kind(message, &kind);
+  round_trip<hvd::runtime::Announcement>(message);
+  round_trip<hvd::runtime::Plan>(message);
+  hvd::runtime::Notice notice;
+  (void)hvd::runtime::decode(message, &notice);
+  return 0;
+}

@@ -1,0 +1,207 @@
+// How jobs end: shutdown with work pending, lost ranks, starting again.
+#include <doctest/doctest.h>
+
+#include <dirent.h>
+
+#include <atomic>
+#include <thread>
+
+#include "rendezvous/memory_store.h"
+#include "runtime/ranks.h"
+
+using hvd::Code;
+using hvd::Deadline;
+using hvd::Status;
+using hvd::test::Links;
+using hvd::test::Ranks;
+using hvd::test::RanksOptions;
+using hvd::test::Work;
+
+namespace {
+
+Work sum_of(const std::string& name, std::vector<float> values) {
+  return Work(HVD_ALLREDUCE, name, std::move(values), HVD_FLOAT32);
+}
+
+void check_started(Ranks& ranks) {
+  for (const Status& status : ranks.start_status) {
+    INFO(status.message());
+    REQUIRE(status.ok());
+  }
+}
+
+size_t open_descriptors() {
+  size_t count = 0;
+  DIR* folder = ::opendir("/proc/self/fd");
+  while (::readdir(folder) != nullptr) ++count;
+  ::closedir(folder);
+  return count;
+}
+
+size_t threads_of_process() {
+  size_t count = 0;
+  DIR* folder = ::opendir("/proc/self/task");
+  while (::readdir(folder) != nullptr) ++count;
+  ::closedir(folder);
+  return count;
+}
+
+}  // namespace
+
+#define FOR_ALL_LINKS(options)                        \
+  RanksOptions options;                               \
+  SUBCASE("over memory links") {}                     \
+  SUBCASE("over the built-in links") {                \
+    if (!hvd::test::has_builtin_links()) return;      \
+    options.links = Links::kBuiltin;                  \
+  }
+
+TEST_CASE("work that a peer never submits fails when that peer shuts down, naming it") {
+  FOR_ALL_LINKS(options);
+  Ranks ranks(3, options);
+  check_started(ranks);
+  ranks.each([&](int rank) {
+    if (rank == 1) {
+      CHECK(ranks[1].shutdown(Deadline::after_seconds(20)).ok());
+      return;
+    }
+    Work work = sum_of("pending", {1});
+    const Status submitted = work.submit(ranks[rank]);
+    const Status status = submitted.ok() ? work.finish(ranks[rank]) : submitted;
+    CHECK(status.code() == Code::kAborted);
+    INFO(status.message());
+    CHECK(status.message().find("rank 1") != std::string::npos);
+    CHECK(status.message().find("shut down") != std::string::npos);
+    Work later = sum_of("later", {1});
+    CHECK(later.submit(ranks[rank]).code() == Code::kAborted);
+  });
+}
+
+TEST_CASE("one's own pending work fails at shutdown") {
+  FOR_ALL_LINKS(options);
+  Ranks ranks(2, options);
+  check_started(ranks);
+  Work work = sum_of("mine", {1});
+  REQUIRE(work.submit(ranks[0]).ok());
+  ranks.shutdown();
+  CHECK(work.finish(ranks[0]).code() == Code::kAborted);
+}
+
+TEST_CASE("what every rank has submitted is done before a shutdown takes effect") {
+  FOR_ALL_LINKS(options);
+  for (int round = 0; round < 10; ++round) {
+    Ranks ranks(4, options);
+    check_started(ranks);
+    ranks.each([&](int rank) {
+      Work work(HVD_ALLREDUCE, "last", std::vector<float>(20000, 1), HVD_FLOAT32);
+      const Status status = work.run(ranks[rank]);
+      CHECK_MESSAGE(status.ok(), status.message());
+      CHECK(ranks[rank].shutdown(Deadline::after_seconds(20)).ok());
+    });
+  }
+}
+
+TEST_CASE("a thread that waits is told of the shutdown") {
+  FOR_ALL_LINKS(options);
+  Ranks ranks(2, options);
+  check_started(ranks);
+  Work work = sum_of("waiting", {1});
+  REQUIRE(work.submit(ranks[0]).ok());
+  std::thread waiter([&] { CHECK(work.finish(ranks[0]).code() == Code::kAborted); });
+  ranks.shutdown();
+  waiter.join();
+}
+
+TEST_CASE("a lost rank fails everything on all ranks with the same cause") {
+  RanksOptions options;
+  options.machines = {0, 0, 1, 1, 2};
+  Ranks ranks(5, options);
+  check_started(ranks);
+  std::vector<Status> statuses(5);
+  ranks.each([&](int rank) {
+    if (rank == 3) {
+      ranks.world().lose(3);
+      return;
+    }
+    Work work = sum_of("never", {1});
+    const Status submitted = work.submit(ranks[rank]);
+    statuses[static_cast<size_t>(rank)] = submitted.ok() ? work.finish(ranks[rank]) : submitted;
+  });
+  for (const int rank : {0, 1, 2, 4}) {
+    const Status& status = statuses[static_cast<size_t>(rank)];
+    CHECK(status.code() == Code::kAborted);
+    CHECK(status.message() == "rank 3 is lost: the test cut its links");
+    CHECK(sum_of("after", {1}).submit(ranks[rank]) == status);
+  }
+}
+
+TEST_CASE("a rank that fails by itself tells the others why") {
+  FOR_ALL_LINKS(options);
+  Ranks ranks(3, options);
+  check_started(ranks);
+  std::vector<Status> statuses(3);
+  ranks.each([&](int rank) {
+    Work work = sum_of("never", {1});
+    const Status submitted = work.submit(ranks[rank]);
+    if (rank == 2) ranks[rank].fail(hvd::internal_error("rank 2 found a defect"));
+    statuses[static_cast<size_t>(rank)] = submitted.ok() ? work.finish(ranks[rank]) : submitted;
+  });
+  for (const Status& status : statuses) {
+    INFO(status.message());
+    CHECK(status.message().find("rank 2 found a defect") != std::string::npos);
+  }
+}
+
+TEST_CASE("a rank that never comes is named when the start takes too long") {
+  hvd::rendezvous::MemoryStore store;
+  hvd::test::MemoryWorld world({0, 0});
+  const auto shared = std::make_shared<hvd::rendezvous::MemoryStore>();
+  REQUIRE(shared
+              ->set(std::string("g0/0/") + hvd::test::MemoryWorld::kKey,
+                    hvd::as_bytes(world.address()), Deadline::after_seconds(1))
+              .ok());
+  hvd::runtime::Identity identity;
+  identity.size = 2;
+  hvd::runtime::RuntimeOptions options;
+  options.controllers = {hvd::test::memory_controller()};
+  options.ops = {hvd::test::memory_op()};
+  options.start_deadline = Deadline::after_seconds(0.1);
+  const auto runtime = hvd::runtime::Runtime::create(identity, shared, options);
+  REQUIRE(!runtime.ok());
+  CHECK(runtime.error().code() == Code::kDeadlineExceeded);
+  CHECK(runtime.error().message().find("the start of rank 1") != std::string::npos);
+}
+
+TEST_CASE("starting and ending a hundred times leaves no descriptors and no threads") {
+  FOR_ALL_LINKS(options);
+  {
+    Ranks warm_up(2, options);
+    check_started(warm_up);
+  }
+  const size_t descriptors = open_descriptors();
+  const size_t threads = threads_of_process();
+  for (uint32_t i = 0; i < 100; ++i) {
+    options.epoch = i + 1;
+    Ranks ranks(2, options);
+    check_started(ranks);
+    ranks.each([&](int rank) { CHECK(sum_of("x", {1}).run(ranks[rank]).ok()); });
+  }
+  CHECK(open_descriptors() <= descriptors);
+  CHECK(threads_of_process() <= threads);
+}
+
+TEST_CASE("with nothing pending no rank wakes up or sends anything") {
+  FOR_ALL_LINKS(options);
+  Ranks ranks(2, options);
+  check_started(ranks);
+  ranks.each([&](int rank) { CHECK(sum_of("x", {1}).run(ranks[rank]).ok()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the helpers go to sleep
+  const uint64_t steps[2] = {ranks[0].counts().steps, ranks[1].counts().steps};
+  const uint64_t sent[2] = {ranks[0].counts().messages_sent, ranks[1].counts().messages_sent};
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  for (const int rank : {0, 1}) {
+    CHECK(ranks[rank].counts().steps == steps[rank]);
+    CHECK(ranks[rank].counts().messages_sent == sent[rank]);
+  }
+  ranks.each([&](int rank) { CHECK(sum_of("y", {1}).run(ranks[rank]).ok()); });
+}

@@ -1,0 +1,111 @@
+#include <doctest/doctest.h>
+
+#include "runtime/message.h"
+
+using namespace hvd::runtime;
+using hvd::ByteWriter;
+
+namespace {
+
+Request example_request() {
+  Request request;
+  request.op = HVD_ALLGATHER;
+  request.prescale = 0.5;
+  request.tensors = {{HVD_FLOAT32, {2, 3}}, {HVD_INT64, {}}};
+  request.splits = {1, 2};
+  return request;
+}
+
+template <typename T>
+void check_every_cut_is_refused(hvd::ByteView whole) {
+  for (size_t size = 0; size < whole.size(); ++size) {
+    T value;
+    CHECK(!decode(whole.first(size), &value).ok());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an announcement arrives as it was sent, and no part of it alone") {
+  const Announcement sent{
+      3, {1, 7}, {{"w", {{0, example_request()}, {4, Request{}}}, {{0, {5, 1}}, {2, {}}}}}};
+  ByteWriter out;
+  encode(sent, out);
+  Announcement got;
+  REQUIRE(decode(out.view(), &got).ok());
+  CHECK(got == sent);
+  check_every_cut_is_refused<Announcement>(out.view());
+  out.put('x');
+  CHECK(!decode(out.view(), &got).ok());
+}
+
+TEST_CASE("a plan arrives as it was sent, and no part of it alone") {
+  Plan sent;
+  sent.sequence = 1ULL << 40;
+  sent.items.push_back({9, false, {}, {}, {}, HVD_OK, {}});
+  sent.items.push_back({10, true, "name", example_request(), {{0, {2, 1}}}, HVD_OK, {}});
+  sent.items.push_back({0, true, "bad", Request{}, {}, HVD_INVALID_ARGUMENT, "a sentence"});
+  sent.batches = {{{0, HVD_FLOAT32}}, {{1, HVD_FLOAT32}, {1, HVD_INT64}}};
+  ByteWriter out;
+  encode(sent, out);
+  Plan got;
+  REQUIRE(decode(out.view(), &got).ok());
+  CHECK(got == sent);
+  check_every_cut_is_refused<Plan>(out.view());
+}
+
+TEST_CASE("decoding again into the same value leaves nothing of the first") {
+  ByteWriter first;
+  encode(Announcement{0, {1, 2, 3}, {{"w", {{0, example_request()}}, {}}}}, first);
+  ByteWriter second;
+  const Announcement sent{0, {4}, {}};
+  encode(sent, second);
+  Announcement got;
+  REQUIRE(decode(first.view(), &got).ok());
+  REQUIRE(decode(second.view(), &got).ok());
+  CHECK(got == sent);
+}
+
+TEST_CASE("a notice arrives as it was sent") {
+  const Notice sent{5, HVD_ABORTED, "rank 5 is gone"};
+  ByteWriter out;
+  encode(MessageKind::kAbort, sent, out);
+  MessageKind kind{};
+  REQUIRE(peek_kind(out.view(), &kind).ok());
+  CHECK(kind == MessageKind::kAbort);
+  Notice got;
+  REQUIRE(decode(out.view(), &got).ok());
+  CHECK(got == sent);
+  check_every_cut_is_refused<Notice>(out.view());
+}
+
+TEST_CASE("impossible content is refused") {
+  MessageKind kind{};
+  CHECK(!peek_kind({}, &kind).ok());
+  ByteWriter unknown;
+  unknown.put(uint8_t{99});
+  CHECK(!peek_kind(unknown.view(), &kind).ok());
+
+  const auto refused = [](const Request& request) {
+    ByteWriter out;
+    encode(Announcement{0, {}, {{"w", {{0, request}}, {}}}}, out);
+    Announcement got;
+    return !decode(out.view(), &got).ok();
+  };
+  Request negative = example_request();
+  negative.tensors[0].shape[0] = -1;
+  CHECK(refused(negative));
+  Request huge = example_request();
+  huge.tensors[0].shape = {INT64_MAX, 4};
+  CHECK(refused(huge));
+  Request dtype = example_request();
+  dtype.tensors[0].dtype = 77;
+  CHECK(refused(dtype));
+
+  Plan outside;
+  outside.batches = {{{3, HVD_FLOAT32}}};
+  ByteWriter out;
+  encode(outside, out);
+  Plan got;
+  CHECK(!decode(out.view(), &got).ok());
+}
