@@ -68,7 +68,8 @@ class Casting {
       size_ += static_cast<size_t>(tensor.count) * element_;
     }
     const size_t chunk = group.segment() ? group.segment().chunk() : 1;
-    steps = (size_ + chunk - 1) / chunk;
+    // A member that is alone copies, and leaves no step behind that nobody consumes.
+    steps = group.size() == 1 ? 0 : (size_ + chunk - 1) / chunk;
     first = group.take_steps(steps);
   }
 
