@@ -184,6 +184,7 @@ class SshSession::Connection : public std::enable_shared_from_this<Connection> {
   uint64_t epoch_ = 0;
   uint64_t seen_bytes_ = 0;
   bool seen_broken_ = false;
+  bool seen_output_ = false;
   bool waits_to_read_ = false;
   bool waits_to_write_ = false;
   std::string host_;  // that is connected to, of which the key must be known
@@ -246,9 +247,12 @@ void SshSession::Connection::settle() {
   for (Stream* stream : streams_) stream->drain_errors();
   const uint64_t bytes = counters_.in_bytes + counters_.out_bytes;
   const bool broken = is_broken();
-  if (bytes != seen_bytes_ || broken != seen_broken_) {
+  // libssh learns that the socket takes more without sending anything; who writes waits for that.
+  const bool output = has_output();
+  if (bytes != seen_bytes_ || broken != seen_broken_ || output != seen_output_) {
     seen_bytes_ = bytes;
     seen_broken_ = broken;
+    seen_output_ = output;
     ++epoch_;
     changed_.notify();
   }
