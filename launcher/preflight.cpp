@@ -46,7 +46,7 @@ net::Task<Status> Preflight::bring_up(Progress& host) {
   Spawner& spawner = is_local ? local_ : remote_;
   auto duplex = co_await spawner.spawn(host.start.target, [&host](SpawnStage stage) {
     host.stage = to_string(stage);
-    log::info(cat("host ", host.name(), ": ", host.stage));
+    if (stage != SpawnStage::kReady) log::info(cat("host ", host.name(), ": ", host.stage));
   });
   if (!duplex.ok()) co_return duplex.status();
   host.stage = "prepare";
@@ -63,7 +63,6 @@ net::Task<std::vector<Status>> Preflight::run(double timeout_seconds) {
         executor_, bring_up(*host),
         net::asio::bind_cancellation_slot(
             host->cancel.slot(), [this, &host = *host](std::exception_ptr error, Status status) {
-              if (host.done) return;  // abandoned
               host.done = true;
               if (error) status = internal_error("cancelled");
               host.status = status.ok() ? status : host.error(status);

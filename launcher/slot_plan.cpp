@@ -8,18 +8,17 @@
 namespace hvd::launcher {
 namespace {
 
-std::string slot_table(const std::vector<Host>& hosts) {
-  constexpr size_t kMaxRows = 32;
-  const size_t rows = std::min(hosts.size(), kMaxRows);
-  size_t width = 4;
-  for (size_t i = 0; i < rows; ++i) width = std::max(width, hosts[i].name.size());
-  const auto row = [&](const std::string& name, const std::string& slots) {
-    return cat("\n  ", name, std::string(width - name.size() + 2, ' '), slots);
-  };
-  std::string table = row("host", "slots");
-  for (size_t i = 0; i < rows; ++i) table += row(hosts[i].name, cat(hosts[i].slots));
-  if (rows < hosts.size()) table += cat("\n  and ", hosts.size() - rows, " more hosts");
-  return table;
+// "a:4, b:4", as -H takes it.
+std::string slot_list(const std::vector<Host>& hosts) {
+  constexpr size_t kMaxShown = 32;
+  std::vector<std::string> shown;
+  for (const Host& host : hosts) {
+    if (shown.size() == kMaxShown) break;
+    shown.push_back(cat(host.name, ":", host.slots));
+  }
+  const std::string list = join(shown, ", ");
+  return shown.size() == hosts.size() ? list
+                                      : cat(list, " and ", hosts.size() - shown.size(), " more");
 }
 
 }  // namespace
@@ -30,9 +29,8 @@ Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> n
   const int size = num_proc.value_or(total);
   if (size > total) {
     return invalid_argument(cat(size, " ranks are more than the ", total,
-                                total == 1 ? " slot" : " slots",
-                                " of the hosts; lower -np or give the hosts more slots",
-                                slot_table(hosts)));
+                                total == 1 ? " slot" : " slots", " there are (",
+                                slot_list(hosts), "); lower -np or give the hosts more slots"));
   }
   SlotPlan plan;
   plan.slots.reserve(static_cast<size_t>(size));
