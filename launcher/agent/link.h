@@ -2,6 +2,10 @@
 // two descriptors that carry frames. A new way is a new function here.
 #pragma once
 
+#include <string>
+
+#include "base/bytes.h"
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 
@@ -16,5 +20,11 @@ struct Link {
 // Standard input and output, whatever they are (ssh, kubectl exec, pipes, a socket). They are
 // /dev/null afterwards, so that nothing written there by mistake can disturb the frames.
 Result<Link> stream_link();
+
+// Dials the launcher at "tcp:address:port" (no name: nothing here resolves names), "unix:/path" or
+// "unix:@name", and admits it only when it holds the token too, as this side proves that it does.
+// `name` tells the launcher which of the agents that it awaits this is.
+Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
+                       Deadline deadline);
 
 }  // namespace hvd::launcher

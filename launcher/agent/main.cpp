@@ -3,10 +3,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <string>
 #include <string_view>
 
+#include "base/check.h"
+#include "base/clock.h"
 #include "base/settings.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
 #include "horovod/version.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/guardian.h"
@@ -17,6 +23,8 @@ namespace {
 
 using namespace hvd;
 using namespace hvd::launcher;
+
+constexpr double kDialSeconds = 30;
 
 int fail(std::string_view sentence) {
   std::fprintf(stderr, "horovod-agent: %.*s\n", static_cast<int>(sentence.size()),
@@ -37,8 +45,68 @@ std::string file_name(std::string_view path) {
   return std::string(path.substr(path.rfind('/') + 1));
 }
 
-int run_agent(std::string build) {
-  auto link = stream_link();
+struct Options {
+  std::string home;  // an address, or empty for the stream on standard input and output
+  std::string name;
+  Bytes token;
+};
+
+Result<Bytes> read_token(int fd) {
+  char buffer[1025];
+  const ssize_t size = ::read(fd, buffer, sizeof buffer);
+  if (size < 0) return system_error("the token cannot be read", errno);
+  const std::string_view token = trim({buffer, static_cast<size_t>(size)});
+  if (token.empty()) return invalid_argument("the token is empty");
+  if (token.size() > 1024) return invalid_argument("the token is longer than 1024 bytes");
+  return to_bytes(token);
+}
+
+Result<Bytes> read_token_file(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return system_error(cat("the token file '", path, "'"), errno);
+  return read_token(file.get());
+}
+
+// The token never stands on the command line, which every user of the host can read.
+Result<Options> parse(int argc, char** argv) {
+  Options options;
+  if (argc % 2 == 0) return invalid_argument(cat("'", argv[argc - 1], "' lacks its value"));
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view option = argv[i];
+    const std::string value = argv[i + 1];
+    if (option == "--call-home") {
+      options.home = value;
+    } else if (option == "--name") {
+      options.name = value;
+    } else if (option == "--token-file") {
+      HVD_ASSIGN_OR_RETURN(options.token, read_token_file(value));
+    } else if (option == "--token-fd") {
+      const auto fd = parse_int(value);
+      if (!fd) return invalid_argument("--token-fd takes the number of a descriptor");
+      HVD_ASSIGN_OR_RETURN(options.token, read_token(static_cast<int>(*fd)));
+    } else {
+      return invalid_argument(cat("unknown option '", option,
+                                  "': horovodrun starts this program, nobody else need"));
+    }
+  }
+  if (options.home.empty() != options.token.empty()) {
+    return invalid_argument("--call-home needs --token-file or --token-fd, and they need it");
+  }
+  return options;
+}
+
+Result<Link> make_link(const Options& options) {
+  if (options.home.empty()) return stream_link();
+  auto link = call_home(options.home, options.token, options.name,
+                        Deadline::after_seconds(kDialSeconds));
+  // What a resource manager sends to every host's standard input is not for the ranks.
+  const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (link.ok() && null) ::dup2(null.get(), STDIN_FILENO);
+  return link;
+}
+
+int run_agent(const Options& options, std::string build) {
+  auto link = make_link(options);
   if (!link.ok()) return fail(link.error().message());
   auto loop = PollLoop::make();
   if (!loop.ok()) return fail(loop.error().message());
@@ -48,16 +116,16 @@ int run_agent(std::string build) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view argument = argc > 1 ? argv[1] : "";
-  if (argument == "--version") {
+  if (argc == 2 && std::string_view(argv[1]) == "--version") {
     std::printf("horovod-agent %s\n", HVD_VERSION);
     return 0;
   }
-  if (argc > 1) return fail("unknown argument; horovodrun starts this program, nobody else need");
-  if (::isatty(STDIN_FILENO)) {
+  const auto options = parse(argc, argv);
+  if (!options.ok()) return fail(options.error().message());
+  if (options->home.empty() && ::isatty(STDIN_FILENO)) {
     return fail("this program starts and watches the ranks of a job on one host for horovodrun, "
                 "which starts it by itself");
   }
   close_inherited();
-  return run_guarded([build = file_name(argv[0])] { return run_agent(build); });
+  return run_guarded([&] { return run_agent(*options, file_name(argv[0])); });
 }

@@ -1,5 +1,6 @@
 #include "launcher/agent/protocol.h"
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -26,11 +27,15 @@ enum class Kind : uint16_t {
   kSuspend = 12,
   kSuspended = 13,
   kFailed = 14,
+  kChallenge = 15,
+  kAnswer = 16,
+  kAdmission = 17,
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 void put(ByteWriter& to, const std::string& text) { to.put_text(text); }
+void put(ByteWriter& to, const Proof& proof) { to.put_raw(proof); }
 void put(ByteWriter& to, const Status& status) {
   to.put(static_cast<int32_t>(status.code())).put_text(status.message());
 }
@@ -45,6 +50,10 @@ void put(ByteWriter& to, T number) {
 }
 
 void get(ByteReader& from, std::string& text) { text = from.get_text(); }
+void get(ByteReader& from, Proof& proof) {
+  const ByteView raw = from.get_raw(proof.size());
+  std::copy(raw.begin(), raw.end(), proof.begin());
+}
 void get(ByteReader& from, Status& status) {
   const auto code = from.get<int32_t>();
   std::string sentence = from.get_text();
@@ -128,6 +137,9 @@ template <typename F> void fields(F f, Finished& m) { f(m.left_behind); }
 template <typename F> void fields(F f, Pong& m) { f(m.number); }
 template <typename F> void fields(F, Suspended&) {}
 template <typename F> void fields(F f, Failed& m) { f(m.sentence); }
+template <typename F> void fields(F f, Challenge& m) { f(m.nonce); }
+template <typename F> void fields(F f, Answer& m) { f(m.nonce), f(m.name), f(m.proof); }
+template <typename F> void fields(F f, Admission& m) { f(m.proof); }
 
 Kind kind_of(const Greeting&) { return Kind::kGreeting; }
 Kind kind_of(const Prepare&) { return Kind::kPrepare; }
@@ -143,6 +155,9 @@ Kind kind_of(const Finished&) { return Kind::kFinished; }
 Kind kind_of(const Pong&) { return Kind::kPong; }
 Kind kind_of(const Suspended&) { return Kind::kSuspended; }
 Kind kind_of(const Failed&) { return Kind::kFailed; }
+Kind kind_of(const Challenge&) { return Kind::kChallenge; }
+Kind kind_of(const Answer&) { return Kind::kAnswer; }
+Kind kind_of(const Admission&) { return Kind::kAdmission; }
 
 template <typename T>
 Result<Message> decode_as(ByteReader& reader, std::string_view name) {
@@ -214,6 +229,9 @@ Result<Message> decode(ByteView bytes) {
     case Kind::kSuspend: return decode_as<Suspend>(reader, "a suspension");
     case Kind::kSuspended: return decode_as<Suspended>(reader, "an answer to a suspension");
     case Kind::kFailed: return decode_as<Failed>(reader, "a failure");
+    case Kind::kChallenge: return decode_as<Challenge>(reader, "a challenge");
+    case Kind::kAnswer: return decode_as<Answer>(reader, "an answer to a challenge");
+    case Kind::kAdmission: return decode_as<Admission>(reader, "an admission");
   }
   return unimplemented(cat("a control message of the unknown kind ", static_cast<unsigned>(kind),
                            ": the far side is of another release"));

@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "launcher/agent/host_job.h"
+#include "launcher/agent/token_proof.h"
 
 namespace hvd::launcher {
 
@@ -69,8 +70,23 @@ struct Failed {
   std::string sentence;
 };
 
+// Only on a link that the agent dialled, before its greeting: the launcher's challenge, the
+// agent's answer, the launcher's own proof. See token_proof.h.
+struct Challenge {
+  Nonce nonce{};
+};
+struct Answer {
+  Nonce nonce{};
+  std::string name;
+  Proof proof{};
+};
+struct Admission {
+  Proof proof{};
+};
+
 using Message = std::variant<Greeting, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started,
-                             Exited, Finished, Pong, Suspended, Failed>;
+                             Exited, Finished, Pong, Suspended, Failed, Challenge, Answer,
+                             Admission>;
 
 Bytes encode(const Message& message);
 Result<Message> decode(ByteView bytes);

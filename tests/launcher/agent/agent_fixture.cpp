@@ -14,6 +14,7 @@
 #include "base/secret.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "launcher/agent/admission.h"
 
 namespace hvd::launcher {
 
@@ -84,24 +85,54 @@ void SocketDuplex::close() {
   socket_->close(ignored);
 }
 
-AgentFixture::AgentFixture(std::vector<std::string> command) : mark_(random_mark()) {
-  if (command.empty()) command = {HVD_AGENT};
-  int ends[2];
-  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+void AgentFixture::fork_agent(std::vector<std::string> command, int input, int output) {
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   guardian_ = ::fork();
   REQUIRE(guardian_ >= 0);
   if (guardian_ == 0) {
-    ::dup2(ends[1], STDIN_FILENO);
-    ::dup2(ends[1], STDOUT_FILENO);
+    ::dup2(input, STDIN_FILENO);
+    ::dup2(output, STDOUT_FILENO);
     ::execv(arguments[0], arguments.data());
     ::_exit(126);
   }
+}
+
+AgentFixture::AgentFixture(std::vector<std::string> command) : mark_(random_mark()) {
+  if (command.empty()) command = {HVD_AGENT};
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+  fork_agent(command, ends[1], ends[1]);
   ::close(ends[1]);
   link_ = std::make_unique<AgentLink>(
       loop_.get_executor(), std::make_unique<SocketDuplex>(loop_.get_executor(), ends[0]), *this);
+}
+
+AgentFixture::AgentFixture(const std::string& agents_token, const std::string& launchers_token)
+    : mark_(random_mark()) {
+  asio::ip::tcp::acceptor acceptor(
+      loop_, asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+  int token[2];
+  REQUIRE(::pipe(token) == 0);
+  REQUIRE(::write(token[1], agents_token.data(), agents_token.size()) > 0);
+  ::close(token[1]);
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  fork_agent({HVD_AGENT, "--call-home", cat("tcp:127.0.0.1:", acceptor.local_endpoint().port()),
+              "--token-fd", cat(token[0]), "--name", "host 3"}, null.get(), STDERR_FILENO);
+  ::close(token[0]);
+  refusal_ = drive(admit_caller(acceptor, launchers_token)).message();
+}
+
+net::Task<Status> AgentFixture::admit_caller(asio::ip::tcp::acceptor& acceptor,
+                                             std::string token) {
+  auto [error, socket] = co_await acceptor.async_accept(net::use_tuple);
+  if (error) co_return net::to_status("accept", error);
+  auto agent = co_await admit(net::StreamSocket(std::move(socket)), to_bytes(token));
+  if (!agent.ok()) co_return agent.status();
+  admitted_name_ = agent->name;
+  link_ = std::make_unique<AgentLink>(loop_.get_executor(), std::move(agent->duplex), *this);
+  co_return Status();
 }
 
 AgentFixture::~AgentFixture() {

@@ -33,6 +33,11 @@ class AgentFixture : public AgentEvents {
  public:
   // Starts build/bin/horovod-agent, or `command` in its place.
   explicit AgentFixture(std::vector<std::string> command = {});
+  // The agent dials this test, with this token, and is admitted with another or the same. Where it
+  // is not, there is no link, and refusal() says why.
+  AgentFixture(const std::string& agents_token, const std::string& launchers_token);
+  const std::string& refusal() const { return refusal_; }
+  const std::string& admitted_name() const { return admitted_name_; }
   ~AgentFixture() override;
 
   // A job of `ranks` ranks that run `script` by /bin/sh.
@@ -73,11 +78,15 @@ class AgentFixture : public AgentEvents {
   void on_lost(const Status& why) override;
   void on_store_connection(net::StreamSocket socket) override;
   Status drive(net::Task<Status> task);
+  net::Task<Status> admit_caller(net::asio::ip::tcp::acceptor& acceptor, std::string token);
+  void fork_agent(std::vector<std::string> command, int input, int output);
 
   net::asio::io_context loop_;
   std::unique_ptr<AgentLink> link_;
   pid_t guardian_ = -1;
   std::string mark_;
+  std::string refusal_;
+  std::string admitted_name_;
 };
 
 // Of the direct children of a process.

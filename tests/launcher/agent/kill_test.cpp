@@ -157,7 +157,6 @@ TEST_CASE("Ending sends SIGTERM, after the grace SIGKILL, and reports ranks as e
   CHECK(fixture.exits.at(0).signal == SIGKILL);
   CHECK(fixture.exits.at(0).by_agent);
   CHECK(deadline.seconds_left() < 8.6);
-  CHECK(deadline.seconds_left() > 5);
   CHECK(fixture.marked().empty());
 }
 

@@ -82,6 +82,13 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(Ping{9}).number == 9);
   CHECK(again(Pong{9}).number == 9);
   CHECK(again(Failed{"why"}).sentence == "why");
+  const Nonce nonce{std::byte{5}};
+  CHECK(again(Challenge{nonce}).nonce == nonce);
+  const Answer answer = again(Answer{nonce, "host 3", {std::byte{6}}});
+  CHECK(answer.nonce == nonce);
+  CHECK(answer.name == "host 3");
+  CHECK(answer.proof == Proof{std::byte{6}});
+  CHECK(again(Admission{nonce}).proof == nonce);
   again(Start{});
   again(Suspend{});
   again(Suspended{});

@@ -1,0 +1,27 @@
+// How an agent that calls home and its launcher prove to each other that they hold the same token,
+// without sending it. HMAC-SHA256 by libcrypto's plain SHA-256: its newer interface would bring
+// name resolution and a loader into the static agent.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "base/bytes.h"
+
+namespace hvd::launcher {
+
+using Proof = std::array<std::byte, 32>;
+using Nonce = std::array<std::byte, 32>;
+
+Proof hmac_sha256(ByteView key, ByteView message);
+
+// What each side sends; they differ, so that neither can be reflected to its sender. `name` is
+// what the agent calls itself by, and is proven along.
+Proof prove_agent(ByteView token, const Nonce& of_launcher, const Nonce& of_agent,
+                  std::string_view name);
+Proof prove_launcher(ByteView token, const Nonce& of_launcher, const Nonce& of_agent);
+
+// In a time that does not depend on where they differ.
+bool is_same(const Proof& a, const Proof& b);
+
+}  // namespace hvd::launcher

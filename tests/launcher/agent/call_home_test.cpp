@@ -1,0 +1,51 @@
+// An agent that dials its launcher, instead of being reached over its standard input.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "base/secret.h"
+#include "launcher/agent/agent_fixture.h"
+#include "launcher/agent/token_proof.h"
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+TEST_CASE("An agent that calls home runs a job as any other") {
+  AgentFixture fixture("the token\n", "the token");
+  REQUIRE(fixture.refusal() == "");
+  CHECK(fixture.admitted_name() == "host 3");
+  CHECK(fixture.run(fixture.shell_job("echo $HOROVOD_RANK; cat; exit $HOROVOD_RANK", 3)) == "");
+  CHECK(fixture.output[{2, OutputStream::kStdout}] == "2\n");
+  CHECK(fixture.exits.at(2).code == 2);
+}
+
+TEST_CASE("The end of the connection ends the job") {
+  AgentFixture fixture("the token", "the token");
+  REQUIRE(fixture.refusal() == "");
+  REQUIRE(fixture.prepare(fixture.shell_job("(setsid sleep 1000 &); sleep 1000")).ok());
+  REQUIRE(fixture.start().ok());
+  CHECK(fixture.until([&] { return fixture.marked().size() >= 2; }));
+  fixture.link().close();
+  CHECK(fixture.until([&] { return fixture.marked().empty(); }));
+}
+
+TEST_CASE("Who does not hold the token is not admitted, and ends") {
+  AgentFixture fixture("another token", "the token");
+  CHECK(fixture.refusal() == "an agent that called home does not hold the job's token");
+  CHECK(fixture.until([&] { return !is_alive(fixture.guardian()); }));
+}
+
+TEST_CASE("The proofs are HMAC-SHA256, and those of the two sides differ") {
+  for (const size_t size : {1, 63, 64, 65, 500}) {
+    const std::string key(size, 'k');
+    const Bytes message = to_bytes(std::string(size * 3, 'm'));
+    const auto secret = Secret::from_bytes(as_bytes(key));
+    REQUIRE(secret.ok());
+    CHECK(hmac_sha256(as_bytes(key), message) == secret->sign(message));
+  }
+  const Nonce one{std::byte{1}}, two{std::byte{2}};
+  const auto token = as_bytes("token");
+  CHECK_FALSE(is_same(prove_agent(token, one, two, ""), prove_launcher(token, one, two)));
+  CHECK_FALSE(is_same(prove_agent(token, one, two, "a"), prove_agent(token, one, two, "b")));
+  CHECK(is_same(prove_agent(token, one, two, "a"), prove_agent(token, one, two, "a")));
+}
