@@ -172,6 +172,7 @@ bool Engine::poll_links() {
       },
       this, &progressed, error, sizeof error);
   if (!link_failure_.ok()) {
+    finish_what_can_be();
     fail_with(std::exchange(link_failure_, {}), heard_from_);
   } else if (code != HVD_OK && !departed_.load(std::memory_order_relaxed)) {
     if (departure_.reported()) {
@@ -179,10 +180,19 @@ bool Engine::poll_links() {
       // farewell came to us. Nobody needs us.
       act(departure_.farewell());
     } else {
+      finish_what_can_be();
       fail_with(aborted(error[0] != '\0' ? error : "the link to a peer failed"), -1);
     }
   }
   return progressed != 0;
+}
+
+// A peer that is gone may have left everything behind that running work needs of it.
+void Engine::finish_what_can_be() {
+  for (;;) {
+    const auto moved = executor_.advance();
+    if (!moved.ok() || !moved.value()) return;
+  }
 }
 
 void Engine::receive(int32_t from, ByteView message) {

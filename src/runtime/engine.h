@@ -76,6 +76,7 @@ class Engine final : public Drivable, private CompletionSink {
   void announce();
   void announce_now(Submission* submission);
   bool poll_links();
+  void finish_what_can_be();
   void receive(int32_t from, ByteView message);
   Status handle(int32_t from, ByteView message);
   void report();

@@ -11,6 +11,8 @@ namespace {
 // While the user was active a moment ago, the helper looks at the queue every batching window
 // instead of sleeping, so that a submit need not wake it by a system call.
 constexpr std::chrono::milliseconds kLinger{20};
+// A spin that takes longer than this most likely waits for somebody who wants this core.
+constexpr std::chrono::microseconds kPatience{20};
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -85,7 +87,7 @@ void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
       since = now;
     }
     if (now - since < budget_.waiter) {
-      if (budget_.yields) ::sched_yield();
+      if (budget_.yields || now - since > kPatience) ::sched_yield();
       else relax();
       continue;
     }

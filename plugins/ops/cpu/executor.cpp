@@ -71,8 +71,18 @@ void Executor::finish(Set& set, const Status& status) {
 bool Executor::poll() {
   if (running_ == 0) return false;
   bool moved = mesh_->pump();
+  moved |= advance();
+  if (mesh_->failure().ok()) return moved;
+  // What a lost rank has left behind complete can still be finished; the rest cannot.
+  while (advance()) {
+  }
+  fail_all();
+  return true;
+}
+
+bool Executor::advance() {
+  bool moved = false;
   for (auto& [id, set] : sets_) {
-    if (!mesh_->failure().ok()) break;
     if (set->entries.empty()) continue;
     if (set->flow.poll()) {
       moved = true;
@@ -80,13 +90,9 @@ bool Executor::poll() {
         finish(*set, {});
         start_next(*set);
       }
-    } else {
+    } else if (mesh_->failure().ok()) {
       check_hopeless(*set);
     }
-  }
-  if (!mesh_->failure().ok()) {
-    fail_all();
-    return true;
   }
   return moved;
 }

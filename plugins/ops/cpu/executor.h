@@ -44,6 +44,7 @@ class Executor {
     std::deque<Entry> entries;
   };
 
+  bool advance();
   void start_next(Set& set);
   void finish(Set& set, const Status& status);
   void check_hopeless(Set& set);

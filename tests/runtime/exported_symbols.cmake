@@ -1,0 +1,25 @@
+# libhorovod.so shows hvd_* and nothing else, and needs no library that its users may have another
+# version of.
+execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE symbols
+                COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL "[^\n]+" lines "${symbols}")
+set(count 0)
+foreach(line IN LISTS lines)
+  if(line MATCHES " A HVD_1$")
+    continue()
+  elseif(line MATCHES " T hvd_[a-z_]+(@@HVD_1)?$")
+    math(EXPR count "${count} + 1")
+  else()
+    message(FATAL_ERROR "exported, but not hvd_*: ${line}")
+  endif()
+endforeach()
+if(count LESS 17)
+  message(FATAL_ERROR "only ${count} functions are exported")
+endif()
+execute_process(COMMAND ${READELF} -d ${LIBRARY} OUTPUT_VARIABLE dynamic
+                COMMAND_ERROR_IS_FATAL ANY)
+foreach(name IN ITEMS libcrypto libssl libspdlog libfmt libboost libprotobuf)
+  if(dynamic MATCHES "NEEDED[^\n]*${name}")
+    message(FATAL_ERROR "it needs ${name}")
+  endif()
+endforeach()
