@@ -171,7 +171,8 @@ class Inventory:
                 yield from ((pid, name) for name in names if name.startswith("@"))
                 for folder in ("dev/shm", "run", "tmp"):
                     for path in pathlib.Path(f"/proc/{pid}/root/{folder}").iterdir():
-                        if not path.name.startswith(("e2e-", "tmp")):
+                        # Ours, Python's and torch's own.
+                        if not path.name.startswith(("e2e-", "tmp", "torchinductor_")):
                             yield pid, f"/{folder}/{path.name}"
             except OSError:
                 continue  # the host is down
