@@ -1,0 +1,14 @@
+// The first bytes on a TCP connection between ranks, which anybody can send.
+#include <algorithm>
+#include <cstdlib>
+
+#include "collectives/greeting.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
+  const auto hello = hvd::collectives::Hello::decode(bytes);
+  if (!hello.ok()) return 0;
+  const hvd::Bytes again = hello->encode();
+  if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end())) std::abort();
+  return 0;
+}

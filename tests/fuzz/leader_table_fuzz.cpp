@@ -1,0 +1,14 @@
+// The table of hosts that a leader gives its members.
+#include <cstdlib>
+
+#include "collectives/host_meeting.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
+  const auto leaders = hvd::collectives::decode_leaders(bytes, size / 4 - (size >= 4 ? 1 : 0));
+  if (!leaders.ok()) return 0;
+  for (size_t rank = 0; rank < leaders->size(); ++rank) {
+    if (static_cast<size_t>((*leaders)[rank]) > rank) std::abort();
+  }
+  return 0;
+}
