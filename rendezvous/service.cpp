@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "rendezvous/http_status.h"
+#include "rendezvous/signature.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -62,7 +63,7 @@ Result<std::string> host_of(const Bytes& body) {
 
 Digest Reply::digest() const {
   if (value && value->digest) return *value->digest;
-  return sha256(body());
+  return body().empty() ? digest_of_nothing() : sha256(body());
 }
 
 Reply Reply::failure(const Status& status) {

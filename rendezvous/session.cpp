@@ -104,6 +104,7 @@ net::Task<Session::Read> Session::read_request() {
       std::optional<Reply> refusal = admit();
       if (refusal) co_return co_await refuse(std::move(*refusal));
       is_admitted_ = true;
+      if (is_proven_) disarm();  // its body has a time of its own
       continue;
     }
     if (parser_->done()) co_return Read::kRequest;
@@ -112,7 +113,7 @@ net::Task<Session::Read> Session::read_request() {
     if (is_proven_) {
       const bool is_idle = begin_ == end_ && !parser_->head_done();
       if (is_idle) disarm();
-      else if (!is_armed_) arm(core_->limits.transfer);
+      else if (!is_armed_) arm(core_->limits.transfer_time(announced_body()));
     }
     const bool filled = co_await fill();
     if (!filled) co_return Read::kEnd;
@@ -140,6 +141,12 @@ net::Task<bool> Session::fill() {
   const auto [error, size] = co_await socket_.async_read_some(buffer, net::use_tuple);
   end_ += size;
   co_return !error && size > 0;
+}
+
+// As far as it is known. The parser has refused what is no number or too large.
+size_t Session::announced_body() const {
+  if (!parser_->head_done()) return 0;
+  return static_cast<size_t>(parse_int(parser_->field("Content-Length")).value_or(0));
 }
 
 // Nothing when the head is fine; else why the request is refused.
@@ -170,7 +177,6 @@ std::optional<Reply> Session::admit() {
   }
   count_ = proof->count;
   body_digest_ = proof->body;
-  if (!is_proven_) disarm();
   is_proven_ = true;
   return {};
 }
@@ -269,7 +275,7 @@ net::Task<bool> Session::write(Reply reply, bool keep) {
     co_return false;
   }
   // The peer's window is full: from here on it has limited time.
-  arm(core_->limits.transfer);
+  arm(core_->limits.transfer_time(body.size()));
   const size_t of_head = std::min(sent, head.size());
   parts = {asio::buffer(head) + of_head, asio::buffer(body.data(), body.size()) + (sent - of_head)};
   const auto [failed, rest] = co_await asio::async_write(socket_, parts, net::use_tuple);

@@ -56,6 +56,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   std::optional<Reply> admit();
   Reply hello();
+  size_t announced_body() const;
   void arm(std::chrono::milliseconds limit);
   void disarm();
   void watch_peer();
