@@ -11,10 +11,8 @@ namespace hvd::collectives {
 class MemoryMap {
  public:
   virtual ~MemoryMap() = default;
-  virtual Result<void*> map(int fd, size_t offset, size_t size) = 0;
-  virtual void unmap(void* memory, size_t size) = 0;
-
-  static MemoryMap& system();
+  virtual Result<void*> map(int fd, size_t offset, size_t size);
+  virtual void unmap(void* memory, size_t size);
 };
 
 }  // namespace hvd::collectives

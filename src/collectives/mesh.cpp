@@ -60,8 +60,7 @@ Status Mesh::meet(Board& board, Deadline deadline) {
   const auto key = [this](std::string_view what, int32_t rank) {
     return cat("mesh/", options_.credentials.generation, "/", what, "/", rank);
   };
-  MemoryMap& map =
-      options_.memory_map != nullptr ? *options_.memory_map : MemoryMap::system();
+  MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
   HVD_ASSIGN_OR_RETURN(const MeetingPlace place, MeetingPlace::open());
   HVD_ASSIGN_OR_RETURN(remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank));
   PeerRecord mine;

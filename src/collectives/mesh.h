@@ -107,6 +107,7 @@ class Mesh {
   bool is_local(int32_t rank) const { return leader_of(rank) == leader_of(options_.rank); }
 
   MeshOptions options_;
+  MemoryMap system_map_;
   int owner_;
   net::DataLoop loop_;
   std::vector<PeerRecord> records_;

@@ -96,16 +96,11 @@ inline typename E::Value combine(typename E::Value a, typename E::Value b) {
   if constexpr (kOp == HVD_PRODUCT) return E::product(a, b);
 }
 
-// Two unscaled inputs, the usual case, need no detour through the block below.
+// Two unscaled inputs and a result apart from them, the usual case, need no detour through the
+// block below.
 template <typename E, int kOp>
-void reduce_two(typename E::Storage* result, const typename E::Storage* a,
-                const typename E::Storage* b, size_t count) {
-  // The result may be one of the inputs; no element depends on another one.
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
+void reduce_two(typename E::Storage* __restrict result, const typename E::Storage* __restrict a,
+                const typename E::Storage* __restrict b, size_t count) {
   for (size_t i = 0; i < count; ++i) result[i] = combine<E, kOp>(a[i], b[i]);
 }
 
@@ -116,7 +111,8 @@ void reduce(void* result, const void* const* inputs, size_t input_count, size_t 
   using Value = typename E::Value;
   auto* out = static_cast<Storage*>(result);
   if constexpr (E::kDirect) {
-    if (input_count == 2 && !before.active && !after.active) {
+    if (input_count == 2 && !before.active && !after.active && result != inputs[0] &&
+        result != inputs[1]) {
       return reduce_two<E, kOp>(out, static_cast<const Storage*>(inputs[0]),
                                 static_cast<const Storage*>(inputs[1]), count);
     }
