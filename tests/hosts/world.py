@@ -18,25 +18,25 @@ import host
 import namespaces as ns
 import network
 
+# The exit code when there are no hosts to be had.
+NO_WORLD = 125
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 
 
 def run(settings, command):
     """Makes the world, runs the command in it as the launcher's machine, returns its exit code."""
     ns.unshare(ns.NEWNS | ns.NEWUTS | ns.NEWIPC | ns.NEWPID | ns.NEWNET)
-    outer = os.getpid()
     child = os.fork()
     if child == 0:
         ns.die_with_parent()
         try:
             code = be_first_process(settings, command)
         except (OSError, subprocess.CalledProcessError) as error:
-            print(f"hosts: {error}", file=sys.stderr)
-            code = 125
+            print(f"hosts: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
+            code = NO_WORLD
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-    assert outer == os.getpid()
 
     def end(number, _frame):
         os.kill(child, signal.SIGKILL)
@@ -73,7 +73,12 @@ def be_first_process(settings, command):
     make_keys(settings["names"], user)
     network.make_bridge()
     host.start(settings["names"])
-    return wait_for(subprocess.Popen(command, env=environment(user), preexec_fn=lambda: become(user)))
+    try:
+        child = subprocess.Popen(command, env=environment(user), preexec_fn=lambda: become(user))
+    except OSError as error:
+        print(f"hosts: cannot run {command[0]}: {error.strerror}", file=sys.stderr)
+        return 127
+    return wait_for(child)
 
 
 def replace_etc(names):
