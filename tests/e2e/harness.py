@@ -71,14 +71,14 @@ def clean_environment(**more):
 class Job:
     """One horovodrun, in a process group of its own, as a shell would start it."""
 
-    def __init__(self, *arguments, environment=None, cwd=None, stdin=subprocess.DEVNULL):
+    def __init__(self, *arguments, environment=None, cwd=None, program=LAUNCHER):
         self.mark = f"HVD_E2E={os.getpid()}-{time.monotonic_ns()}"
         self.before = Inventory(self.mark)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-"))
-        self.command = [str(LAUNCHER), *map(str, arguments)]
+        self.command = [str(program), *map(str, arguments)]
         with open(self.folder / "out", "wb") as out, open(self.folder / "err", "wb") as err:
             self.process = subprocess.Popen(
-                self.command, stdin=stdin, stdout=out, stderr=err, cwd=cwd or ROOT,
+                self.command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd or ROOT,
                 env={**(environment or clean_environment()), **dict([self.mark.split("=")])},
                 process_group=0)
 

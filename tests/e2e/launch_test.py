@@ -127,6 +127,20 @@ def test_secrets_are_on_no_command_line():
     job.ends_with(0)
 
 
+@world()
+def test_an_installation_elsewhere_runs_jobs():
+    prefix = pathlib.Path("/tmp/e2e-prefix")
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True,
+                   stdout=subprocess.DEVNULL)
+    code = ("import torch, horovod.torch as hvd; hvd.init(); "
+            "print(hvd.__file__, hvd.allreduce(torch.ones(1), op=hvd.Sum).item())")
+    packages = prefix / "lib/python3/dist-packages"
+    job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", code, program=prefix / "bin/horovodrun",
+              environment=clean_environment(PYTHONPATH=str(packages)))
+    job.ends_with(0)
+    expect(job.out.count(f"{packages}/horovod/torch/__init__.py 2.0") == 2, job.describe())
+
+
 @world("a b c d e f g h")
 def test_eight_hosts_at_once():
     job = Job("-np", 16, "-H", ",".join(f"{name}:2" for name in "abcdefgh"), PYTHON, "-c", IDENTITY)

@@ -1,0 +1,52 @@
+#!/usr/bin/python3 -B
+"""The first command of the README: it trains wherever it can, and says where and why."""
+from harness import *  # noqa: F403
+
+QUICKSTART = ROOT / "packaging/quickstart.sh"
+INSTALL = ROOT / "packaging/install-packages.sh"
+
+
+def quickstart(*around):
+    if BUILD != ROOT / "build":
+        raise Skip(f"it builds into build/, and this is a test of {BUILD}")
+    done = subprocess.run([*around, QUICKSTART], capture_output=True, text=True, check=False,
+                          stdin=subprocess.DEVNULL, timeout=170)
+    expect(done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    last = done.stdout.splitlines()[-1]
+    expect(re.fullmatch(r"==> test accuracy 0\.9[5-9]\d*, \d+ s in all", last), last)
+    return done.stdout
+
+
+def test_it_trains_on_two_hosts():
+    try_hosts = subprocess.run([HOSTS, "try"], capture_output=True, text=True, check=False)
+    if try_hosts.returncode != 0:
+        raise Skip(try_hosts.stderr.strip().removeprefix("hosts: no: "))
+    output = quickstart()
+    expect("on two hosts" in output and "-H a:4,b:4" in output, output)
+
+
+def test_it_trains_on_two_local_slots_where_hosts_cannot_be_made():
+    without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    output = quickstart(*(without if os.getuid() == 0 else []))
+    expect("on two slots of this machine" in output, output)
+    expect(re.search(r"cannot make hosts \(.*(permitted|root)", output), output)
+
+
+def test_packages_that_are_missing_are_named_where_nobody_may_install_them():
+    with tempfile.NamedTemporaryFile("w") as packages:
+        packages.write("# a list\nbash\nno-such-package # really\n")
+        packages.flush()
+        os.chmod(packages.name, 0o644)
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        done = subprocess.run([*(nobody if os.getuid() == 0 else []), "env", "PATH=/usr/bin:/bin",
+                               "/bin/bash", "-c", 'cat "$0" | bash -s "$1"', INSTALL,
+                               packages.name], capture_output=True, text=True, check=False,
+                              stdin=subprocess.DEVNULL)
+    if "sudo" in done.stderr and "password" in done.stderr:
+        raise Skip("sudo asks for a password here")
+    expect(done.returncode == 1, done)
+    expect("no-such-package" in done.stderr and "bash" not in done.stderr.split(":")[1], done)
+
+
+if __name__ == "__main__":
+    main()
