@@ -231,7 +231,6 @@ net::Task<void> Job::start() {
     if (stream == OutputStream::kStdout) act(supervisor_.on_output_broken(error));
   });
   for (size_t host = 0; host < links_.size(); ++host) {
-    if (supervisor_.is_ending()) break;
     net::asio::co_spawn(
         loop_, links_[host]->start(), [this, host](std::exception_ptr error, Status status) {
           if (error) status = internal_error("the start was cut off");

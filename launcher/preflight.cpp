@@ -1,5 +1,8 @@
 #include "launcher/preflight.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -13,6 +16,13 @@ namespace {
 // How long others may go on after the first failure, and how long cancelled ones may take.
 constexpr double kAfterFailure = 2;
 constexpr double kAfterCancel = 1;
+
+// Only ssh makes a rank another user's.
+bool is_somebody_else(const std::string& user) {
+  if (user.empty()) return false;
+  const passwd* self = ::getpwuid(::geteuid());
+  return self == nullptr || user != self->pw_name;
+}
 
 }  // namespace
 
@@ -42,7 +52,8 @@ Preflight::Preflight(net::asio::any_io_executor executor, Spawner& local, Spawne
 Preflight::~Preflight() = default;
 
 net::Task<Status> Preflight::bring_up(Progress& host) {
-  const bool is_local = co_await is_local_host(host.name());
+  bool is_local = co_await is_local_host(host.name());
+  if (is_somebody_else(host.start.target.user)) is_local = false;
   Spawner& spawner = is_local ? local_ : remote_;
   auto duplex = co_await spawner.spawn(host.start.target, [&host](SpawnStage stage) {
     host.stage = to_string(stage);
