@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "launcher/agent/protocol.h"
 #include "net/frame.h"
@@ -121,6 +122,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   std::optional<Status> prepared_, started_;
   bool is_waited_for_ = false;  // prepare or start will report a loss
   bool is_suspended_ = false;
+  bool hold_ping_back_ = false;
   bool is_finished_ = false;
   bool is_closed_ = false;
   Status lost_;
@@ -190,6 +192,7 @@ net::Task<Status> AgentLink::Impl::suspend() {
   is_suspended_ = false;
   put(Suspend{});
   // The next ping ends the suspension: it must not come before the launcher has been stopped.
+  hold_ping_back_ = true;
   ping_timer_.cancel();
   asio::steady_timer patience(executor_, kSuspendPatience);
   const auto is_too_late = std::make_shared<bool>(false);
@@ -285,7 +288,9 @@ net::Task<void> AgentLink::Impl::ping() {
   while (!is_closed_ && !is_finished_ && lost_.ok()) {
     ping_timer_.expires_after(interval);
     const auto [error] = co_await ping_timer_.async_wait(net::use_tuple);
-    if (error) continue;  // suspended: the whole interval again
+    // Suspended: the whole interval again, also when this ping was just due.
+    const bool is_held_back = std::exchange(hold_ping_back_, false);
+    if (error || is_held_back) continue;
     if (unanswered_ >= kPingsInLease) {
       lose(deadline_exceeded(cat("the host gave no sign of life for ", job_.lease_seconds, " s")));
       break;
@@ -320,7 +325,10 @@ Status AgentLink::Impl::obey(Message message) {
     events_->on_exit(exited->exit);
   } else if (const auto* failed = std::get_if<Failed>(&message)) {
     return unavailable(failed->sentence);
-  } else if (std::holds_alternative<Finished>(message)) {
+  } else if (const auto* finished = std::get_if<Finished>(&message)) {
+    if (!finished->left_behind.empty()) {
+      log::warning(cat("host ", job_.host_name, ": ", printable(finished->left_behind)));
+    }
     is_finished_ = true;
     ping_timer_.cancel();
     events_->on_finished();

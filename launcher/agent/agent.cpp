@@ -47,7 +47,7 @@ Agent::Agent(PollLoop loop, Link link, std::string build, Environment environmen
       environment_(std::move(environment)),
       outbox_(loop_, link_.output.get()),
       store_(loop_, outbox_),
-      ranks_(loop_, outbox_),
+      ranks_(loop_, outbox_, [this] { reap(); }),
       parent_(::getppid()),
       lease_(Deadline::after_seconds(kFirstLeaseSeconds)) {}
 
@@ -218,14 +218,19 @@ void Agent::on_signal() {
   signalfd_siginfo info{};
   while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGCHLD) {
-      ranks_.reap(is_ending_);
-      if (is_killing_) kill_what_is_left();
+      reap();
     } else if (::getppid() != parent_) {
       fail("the guardian above the agent was killed");
     } else {
       fail(cat("the agent was ended by signal ", info.ssi_signo));
     }
   }
+}
+
+void Agent::reap() {
+  ranks_.reap(is_ending_);
+  // The dead may have handed their children to us.
+  if (is_killing_) kill_what_is_left();
 }
 
 void Agent::end(double grace_seconds) {
@@ -265,7 +270,7 @@ void Agent::lose_link() {
   link_.input.reset();
   link_.output.reset();
   store_.close();
-  ranks_.drop_output();
+  ranks_.discard_output();
   end(job_.kill_grace_seconds);
 }
 

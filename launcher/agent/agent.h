@@ -36,6 +36,7 @@ class Agent {
   void handle(const Start& order);
   void obey(const Message& message);
   void on_signal();
+  void reap();
   // Ends all of the job: SIGTERM now, SIGKILL after the grace. A later call can only hasten it.
   void end(double grace_seconds);
   void kill_what_is_left();

@@ -21,9 +21,11 @@ constexpr std::string_view kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
 }  // namespace
 
 Ranks::~Ranks() {
-  drop_output();
   for (const auto& rank : ranks_) {
     if (rank->pidfd) loop_.forget(rank->pidfd.get());
+    for (const Output& output : rank->outputs) {
+      if (output.pipe) loop_.forget(output.pipe.get());
+    }
   }
 }
 
@@ -72,13 +74,13 @@ Status Ranks::start(const std::string& store_address) {
 }
 
 void Ranks::watch(Rank& rank) {
-  // A process descriptor tells the end of a rank also while a debugger holds its SIGCHLD back;
-  // where the kernel has none, SIGCHLD alone brings reap().
+  // Where the kernel has no process descriptors, SIGCHLD alone tells.
   if (rank.pidfd) {
     loop_.watch(rank.pidfd.get(), EPOLLIN, [this, &rank](uint32_t) {
+      // Once: a debugger may keep an ended rank from being waited for.
       loop_.forget(rank.pidfd.get());
       rank.pidfd.reset();
-      ::kill(::getpid(), SIGCHLD);
+      on_end_();
     });
   }
   for (Output& output : rank.outputs) {
@@ -89,9 +91,11 @@ void Ranks::watch(Rank& rank) {
 void Ranks::pump(Output& output) {
   do {
     std::array<std::byte, net::kMaxChunk> buffer;
-    const size_t room = std::min(buffer.size(), output.credit.left());
+    const size_t room =
+        is_discarding_ ? buffer.size() : std::min(buffer.size(), output.credit.left());
     if (room == 0) break;
     const ssize_t size = ::read(output.pipe.get(), buffer.data(), room);
+    if (size > 0 && is_discarding_) continue;
     if (size > 0) {
       output.credit.use(static_cast<size_t>(size));
       outbox_.put(net::FrameType::kData, output.stream, 0,
@@ -103,7 +107,8 @@ void Ranks::pump(Output& output) {
     // At the end nothing may ever make the pipe ready again: whoever still holds it is not of the
     // job.
   } while (is_last_output_);
-  loop_.change(output.pipe.get(), output.credit.left() > 0 ? EPOLLIN : EPOLL_EVENTS{});
+  const bool is_wanted = is_discarding_ || output.credit.left() > 0;
+  loop_.change(output.pipe.get(), is_wanted ? EPOLLIN : EPOLL_EVENTS{});
 }
 
 void Ranks::finish(Output& output) {
@@ -132,15 +137,19 @@ void Ranks::expect_no_more_output() {
   is_last_output_ = true;
   for (const auto& rank : ranks_) {
     for (Output& output : rank->outputs) {
-      if (output.pipe) pump(output);
+      if (!output.pipe) continue;
+      if (is_discarding_) finish(output);
+      else pump(output);
     }
   }
 }
 
-void Ranks::drop_output() {
+void Ranks::discard_output() {
+  is_discarding_ = true;
   for (const auto& rank : ranks_) {
     for (Output& output : rank->outputs) {
-      if (output.pipe) finish(output);
+      if (output.pipe && is_last_output_) finish(output);
+      else if (output.pipe) loop_.change(output.pipe.get(), EPOLLIN);
     }
   }
 }

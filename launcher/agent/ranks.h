@@ -3,8 +3,10 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -16,7 +18,9 @@ namespace hvd::launcher {
 
 class Ranks {
  public:
-  Ranks(PollLoop& loop, Outbox& outbox) : loop_(loop), outbox_(outbox) {}
+  // `on_end` is told, on the loop, that a rank may have ended: reap() finds out.
+  Ranks(PollLoop& loop, Outbox& outbox, std::function<void()> on_end)
+      : loop_(loop), outbox_(outbox), on_end_(std::move(on_end)) {}
   ~Ranks();
 
   // Tries all that can be tried before anything starts. `environment` is the agent's own.
@@ -36,8 +40,8 @@ class Ranks {
   void expect_no_more_output();
   // All that was written has been put into the outbox.
   bool is_output_ended() const { return open_outputs_ == 0; }
-  // The launcher is gone: nobody wants output any more.
-  void drop_output();
+  // The launcher is gone: output is read on, so that ranks can clean up undisturbed, and dropped.
+  void discard_output();
 
  private:
   struct Output {
@@ -58,11 +62,13 @@ class Ranks {
 
   PollLoop& loop_;
   Outbox& outbox_;
+  std::function<void()> on_end_;
   std::vector<RankCommand> commands_;  // of ranks_, at the same place
   std::vector<std::unique_ptr<Rank>> ranks_;
   uint32_t output_credit_ = 0;
   size_t running_ = 0;
   size_t open_outputs_ = 0;
+  bool is_discarding_ = false;
   bool is_last_output_ = false;
 };
 

@@ -235,3 +235,19 @@ TEST_CASE("A signal reaches the whole process group of each rank") {
   CHECK_FALSE(fixture.exits.at(1).by_agent);
   CHECK(fixture.output[{1, kOut}].find("child") != std::string::npos);
 }
+
+TEST_CASE("A rank whose launcher is gone can write until the grace is over") {
+  AgentFixture fixture;
+  const std::string file = cat("/tmp/horovod-agent-test-", fixture.mark());
+  HostJob job = fixture.shell_job(
+      cat("trap 'i=0; while [ $i -lt 2000 ]; do echo cleaning up; echo again >&2; i=$((i+1)); done; "
+          "echo done >", file, "; exit' TERM; echo ready; sleep 1000 & wait"));
+  job.kill_grace_seconds = 8;
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "ready\n"; }));
+  fixture.link().close();
+  CHECK(is_gone(fixture));
+  CHECK(read_file(file) == "done\n");
+  ::unlink(file.c_str());
+}
