@@ -145,25 +145,26 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
     end_known.notify();
   }
 
+  // Waits and then reads, rather than reading by the loop: whatever is in the pipe when the end of
+  // the process is handled can then be read in its order.
   void read_errors() {
-    errors.async_read_some(
-        asio::buffer(error_buffer),
-        [self = shared_from_this()](const net::error_code& error, size_t size) {
-          if (error) return;
-          self->words.add({self->error_buffer.data(), size});
-          self->read_errors();
-        });
+    errors.async_wait(asio::posix::stream_descriptor::wait_read,
+                      [self = shared_from_this()](const net::error_code& error) {
+                        if (!error && self->drain_errors()) self->read_errors();
+                      });
   }
 
-  // What lies in the pipe when the process has ended; others may hold its far end for long.
-  void drain_errors() {
+  // Reads what is there; false when there will be no more. Others than the process may hold the
+  // pipe's far end for long.
+  bool drain_errors() {
     net::error_code error;
-    while (errors.is_open()) {
-      errors.non_blocking(true, error);
-      const size_t size = errors.read_some(asio::buffer(error_buffer), error);
-      if (error || size == 0) break;
-      words.add({error_buffer.data(), size});
+    std::array<char, 1024> buffer;
+    errors.non_blocking(true, error);
+    while (!error) {
+      const size_t size = errors.read_some(asio::buffer(buffer), error);
+      if (!error) words.add({buffer.data(), size});
     }
+    return error == asio::error::would_block;
   }
 
   void close() {
@@ -183,7 +184,6 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
   asio::posix::stream_descriptor watch;
   Wakeup end_known;
   LastWords words;
-  std::array<char, 1024> error_buffer;
   bool is_reaped = false;
   bool is_closed = false;
 };

@@ -274,23 +274,4 @@ std::string expand_ssh_path(std::string_view path, const SshTokens& tokens,
   return expanded;
 }
 
-bool has_marked_key(std::string_view known_hosts, std::string_view host) {
-  for (const std::string& line : split(known_hosts, '\n')) {
-    const std::string_view text = trim(line);
-    if (!text.starts_with('@')) continue;
-    const Words words = words_of_line(text);
-    if (words.size() < 2) continue;
-    // A hashed name cannot be told from here: it may be this host's.
-    if (words[1].starts_with('|')) return true;
-    Words patterns = split(words[1], ',');
-    for (std::string& pattern : patterns) {
-      // "[host]:port"; the port is not looked at.
-      if (!pattern.starts_with('[')) continue;
-      pattern = pattern.substr(1, pattern.find(']') - 1);
-    }
-    if (matches_pattern_list(host, patterns)) return true;
-  }
-  return false;
-}
-
 }  // namespace hvd::launcher

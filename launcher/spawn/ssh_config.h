@@ -53,8 +53,4 @@ struct SshTokens {
 std::string expand_ssh_path(std::string_view path, const SshTokens& tokens,
                             const std::function<std::string(std::string_view)>& variable);
 
-// Whether known_hosts text has a @revoked or @cert-authority line that may speak of `host`, which
-// libssh does not heed.
-bool has_marked_key(std::string_view known_hosts, std::string_view host);
-
 }  // namespace hvd::launcher

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <libssh/callbacks.h>
 #include <libssh/libssh.h>
-#include <pwd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,8 +16,8 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "launcher/spawn/connect_any.h"
+#include "launcher/spawn/known_hosts.h"
 #include "launcher/spawn/last_words.h"
 #include "launcher/spawn/name_lookup.h"
 #include "launcher/spawn/wakeup.h"
@@ -88,37 +87,7 @@ std::string line_of_host(const std::string& path, const std::string& host) {
   return {};
 }
 
-// As ssh writes it: on a line of its own, in a directory that is made when it is missing.
-Status append_known_host(const std::string& path, const std::string& entry) {
-  const size_t slash = path.rfind('/');
-  if (slash != std::string::npos && slash > 0) ::mkdir(path.substr(0, slash).c_str(), 0700);
-  const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (!file) return system_error(cat("cannot open ", path), errno);
-  char last = '\n';
-  const off_t size = ::lseek(file.get(), 0, SEEK_END);
-  if (size > 0 && ::pread(file.get(), &last, 1, size - 1) != 1) last = '\n';
-  const std::string text = (last == '\n' ? "" : "\n") + entry;
-  if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    return system_error(cat("cannot write ", path), errno);
-  }
-  return {};
-}
-
 }  // namespace
-
-SshUser SshUser::current() {
-  SshUser user;
-  if (const passwd* entry = ::getpwuid(::geteuid()); entry != nullptr) {
-    user.name = entry->pw_name;
-    user.home = entry->pw_dir;
-  } else {
-    user.name = std::to_string(::geteuid());
-    user.home = environment_variable("HOME").value_or("/");
-  }
-  user.directory = user.home + "/.ssh";
-  user.system_config = "/etc/ssh/ssh_config";
-  return user;
-}
 
 // The libssh session and its socket. Whatever libssh reads on behalf of one waiter may be what
 // another waits for, so everything that it has done is found by counters and told to all.
@@ -484,7 +453,7 @@ net::Task<Result<int>> SshSession::Connection::try_key_file(std::string path,
 }
 
 Status SshSession::Connection::refused(int outcome, const std::vector<std::string>& tried) const {
-  const std::string keys = tried.empty() ? "no key found" : "tried " + join(tried, ", ");
+  const std::string keys = tried.empty() ? "found no key and no ssh-agent" : "tried " + join(tried, ", ");
   const std::string offered = methods_text(ssh_userauth_list(session_.get(), nullptr));
   if (outcome == SSH_AUTH_PARTIAL) {
     return permission_denied(cat("authentication of user ", user_, " by key is not enough for it, "
@@ -510,7 +479,9 @@ net::Task<Status> SshSession::Connection::authenticate(const SshLogin& login,
     if (!path.empty()) files.push_back(path);
   }
   const bool has_own_files = !files.empty();
-  const bool uses_agent = config.identity_agent != "none" && !config.identities_only;
+  const bool has_agent = config.identity_agent != "none" &&
+                         (!config.identity_agent.empty() || !variable("SSH_AUTH_SOCK").empty());
+  const bool uses_agent = has_agent && !config.identities_only;
   if (uses_agent) files.emplace_back();
   if (!has_own_files) {
     for (const char* name : {"/id_ed25519", "/id_ecdsa", "/id_rsa"}) {
@@ -526,8 +497,7 @@ net::Task<Status> SshSession::Connection::authenticate(const SshLogin& login,
     if (file.empty()) {
       result = co_await finish([&] { return ssh_userauth_agent(session_.get(), nullptr); },
                                SSH_AUTH_AGAIN);
-      const bool is_there = ssh_userauth_list(session_.get(), nullptr) != 0;
-      tried.push_back(is_there ? "ssh-agent" : "ssh-agent (none, or without keys)");
+      tried.push_back("the keys of ssh-agent");
     } else {
       result = co_await try_key_file(file, tried, unreadable);
     }
@@ -545,7 +515,7 @@ net::Task<Status> SshSession::Connection::authenticate(const SshLogin& login,
   }
   const int offered = ssh_userauth_list(session_.get(), nullptr);
   if (config.has_control_path) beyond_libssh = "ControlPath";
-  if (config.identities_only && config.identity_agent != "none") beyond_libssh = "IdentitiesOnly";
+  if (config.identities_only && has_agent) beyond_libssh = "IdentitiesOnly with an ssh-agent";
   if (config.has_gssapi && (offered & SSH_AUTH_METHOD_GSSAPI_MIC)) beyond_libssh = "GSSAPI";
   if (!unreadable.empty()) beyond_libssh = unreadable;
   co_return refused(outcome, tried);

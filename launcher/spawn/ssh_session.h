@@ -9,27 +9,10 @@
 #include "base/result.h"
 #include "launcher/spawn/remote_shell.h"
 #include "launcher/spawn/spawner.h"
-#include "launcher/spawn/ssh_config.h"
+#include "launcher/spawn/ssh_login.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
-
-// Whose ssh configuration counts.
-struct SshUser {
-  std::string name;
-  std::string home;
-  std::string directory;      // "~/.ssh"
-  std::string system_config;  // "/etc/ssh/ssh_config"
-
-  // By the password database, as ssh itself finds it.
-  static SshUser current();
-};
-
-struct SshLogin {
-  SpawnTarget target;
-  SshConfig config;
-  SshUser user;
-};
 
 class SshSession : public RemoteShell {
  public:

@@ -8,6 +8,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "launcher/spawn/known_hosts.h"
+#include "launcher/spawn/ssh_session.h"
 #include "launcher/spawn/system_ssh.h"
 
 namespace hvd::launcher {

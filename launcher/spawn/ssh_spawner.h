@@ -8,7 +8,7 @@
 
 #include "launcher/spawn/agent_delivery.h"
 #include "launcher/spawn/spawner.h"
-#include "launcher/spawn/ssh_session.h"
+#include "launcher/spawn/ssh_login.h"
 
 namespace hvd::launcher {
 

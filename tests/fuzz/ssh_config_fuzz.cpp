@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "launcher/spawn/known_hosts.h"
 #include "launcher/spawn/ssh_config.h"
 
 // The first line is a host, the rest a configuration file that includes itself once.

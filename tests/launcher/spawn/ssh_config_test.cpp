@@ -106,13 +106,5 @@ TEST_CASE("tokens of a path are expanded, unknown ones leave nothing") {
   }
 }
 
-TEST_CASE("marked known_hosts lines are found for the hosts that they may mean") {
-  CHECK(has_marked_key("# x\n@cert-authority *.cluster ssh-ed25519 AAAA\n", "n7.cluster"));
-  CHECK_FALSE(has_marked_key("@cert-authority *.cluster ssh-ed25519 AAAA\n", "n7"));
-  CHECK(has_marked_key("@revoked |1|salt|hash ssh-ed25519 AAAA\n", "n7"));
-  CHECK(has_marked_key(" @revoked [n7]:2222,n8 ssh-ed25519 AAAA\n", "n7"));
-  CHECK_FALSE(has_marked_key("n7 ssh-ed25519 AAAA\n@revoked\n", "n7"));
-}
-
 }  // namespace
 }  // namespace hvd::launcher
