@@ -1,7 +1,5 @@
 #include "launcher/agent_link.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -11,7 +9,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "launcher/agent/bell.h"
 #include "launcher/agent/protocol.h"
+#include "launcher/agent/store_streams.h"
 #include "net/frame.h"
 
 namespace hvd::launcher {
@@ -22,25 +22,11 @@ namespace asio = net::asio;
 
 // What a rank may write ahead of its reader; of a whole host, times twice its ranks.
 constexpr uint32_t kOutputWindow = 256 << 10;
-constexpr uint32_t kStoreWindow = 256 << 10;
 constexpr size_t kBatch = 64 << 10;
 // Pings in a lease. As many unanswered ones in a row mean that the host is gone: counted, not
 // timed, so that a launcher that was stopped itself does not blame the agent.
 constexpr int kPingsInLease = 3;
 constexpr auto kSuspendPatience = std::chrono::seconds(2);
-
-// Wakes the coroutines that wait for something to change.
-class Bell {
- public:
-  explicit Bell(const asio::any_io_executor& executor)
-      : timer_(executor, asio::steady_timer::time_point::max()) {}
-  void ring() { timer_.cancel(); }
-  // Also returns when the waiter is cancelled.
-  net::Task<void> wait() { co_await timer_.async_wait(net::use_tuple); }
-
- private:
-  asio::steady_timer timer_;
-};
 
 }  // namespace
 
@@ -52,7 +38,15 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
         events_(&events),
         answered_(executor_),
         outgoing_(executor_),
-        ping_timer_(executor_) {}
+        ping_timer_(executor_),
+        stores_(std::make_shared<StoreStreams>(
+            executor_,
+            [this](net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload) {
+              put(type, stream, credit, payload, net::Urgency::kStore);
+            },
+            [this](net::StreamSocket socket) {
+              events_->on_store_connection(std::move(socket));
+            })) {}
 
   net::Task<Status> prepare(HostJob job);
   net::Task<Status> start();
@@ -67,27 +61,12 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
     OutputStream stream;
     net::Window window{kOutputWindow};
   };
-  struct StoreStream {
-    StoreStream(net::StreamSocket s, uint32_t credit)
-        : socket(std::move(s)), credit(credit), credited(socket.get_executor()),
-          filled(socket.get_executor()) {}
-    net::StreamSocket socket;
-    net::Credit credit;                 // of the agent, for what the server sends
-    net::Window window{kStoreWindow};   // for what the rank sends
-    Bell credited, filled;
-    Bytes unwritten;                    // of what the rank sent
-    bool has_agent_end = false;         // the rank sends no more
-    bool has_server_end = false;        // the server sends no more
-    bool is_reset = false;              // neither side cares any more
-  };
 
   // Runs a coroutine of this object, which lives at least as long.
   void spawn(net::Task<void> (Impl::*body)());
   net::Task<void> read_link();
   net::Task<void> write_link();
   net::Task<void> ping();
-  net::Task<void> read_store(uint32_t stream, std::shared_ptr<StoreStream> store);
-  net::Task<void> write_store(uint32_t stream, std::shared_ptr<StoreStream> store);
   // Until `is_there` or the link is gone; then its failure.
   template <typename Claim>
   net::Task<Status> wait_for(Claim is_there);
@@ -96,10 +75,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
            net::Urgency urgency);
   Status handle(const net::Frame& frame);
   Status handle_output(const net::FrameHeader& header, ByteView payload);
-  Status handle_store(const net::FrameHeader& header, ByteView payload);
   Status obey(Message message);
-  Status open_store(const net::FrameHeader& header);
-  void settle_store(uint32_t stream, StoreStream& store);
   void lose(Status why);
   void shut();
   std::string last_words() const;
@@ -114,7 +90,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   HostJob job_;
   std::map<uint32_t, Output> outputs_;
   std::map<int, size_t> index_of_rank_;
-  std::map<uint32_t, std::shared_ptr<StoreStream>> stores_;
+  const std::shared_ptr<StoreStreams> stores_;
 
   bool is_running_ = false;   // the coroutines are
   bool is_addressed_ = false; // frames carry the job
@@ -308,7 +284,7 @@ Status AgentLink::Impl::handle(const net::Frame& frame) {
     return obey(std::move(*message));
   }
   if (!greeting_) return internal_error("the agent sent something before its greeting");
-  if (header.stream >= kFirstStoreStream) return handle_store(header, frame.payload);
+  if (header.stream >= kFirstStoreStream) return stores_->handle(header, frame.payload);
   return handle_output(header, frame.payload);
 }
 
@@ -359,121 +335,6 @@ Status AgentLink::Impl::handle_output(const net::FrameHeader& header, ByteView p
   return {};
 }
 
-Status AgentLink::Impl::open_store(const net::FrameHeader& header) {
-  if (stores_.count(header.stream) != 0) {
-    return internal_error(cat("the agent opened stream ", header.stream, " twice"));
-  }
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    // Out of descriptors: this connection fails, the job need not.
-    put(net::FrameType::kReset, header.stream, 0, {}, net::Urgency::kStore);
-    return {};
-  }
-  const asio::generic::stream_protocol protocol(AF_UNIX, 0);
-  net::StreamSocket ours(executor_, protocol, ends[0]), servers(executor_, protocol, ends[1]);
-  auto store = std::make_shared<StoreStream>(std::move(ours), header.credit);
-  stores_.emplace(header.stream, store);
-  const auto report = [self = shared_from_this()](const std::exception_ptr& error) {
-    if (error) self->lose(internal_error("a store connection failed"));
-  };
-  asio::co_spawn(executor_, read_store(header.stream, store), report);
-  asio::co_spawn(executor_, write_store(header.stream, store), report);
-  events_->on_store_connection(std::move(servers));
-  return {};
-}
-
-Status AgentLink::Impl::handle_store(const net::FrameHeader& header, ByteView payload) {
-  if (header.type == net::FrameType::kOpen) return open_store(header);
-  const auto found = stores_.find(header.stream);
-  if (found == stores_.end()) return {};  // sent before the agent heard of the end
-  StoreStream& store = *found->second;
-  switch (header.type) {
-    case net::FrameType::kData:
-      if (!store.window.arrived(payload.size()) || store.has_agent_end) {
-        return internal_error("the agent sent more of a store connection than was granted");
-      }
-      store.unwritten.insert(store.unwritten.end(), payload.begin(), payload.end());
-      break;
-    case net::FrameType::kCredit:
-      if (!store.credit.grant(header.credit)) {
-        return internal_error("the agent granted a store connection more than can be");
-      }
-      break;
-    case net::FrameType::kEnd: store.has_agent_end = true; break;
-    case net::FrameType::kReset: store.is_reset = true; break;
-    default: return internal_error("the agent sent a frame that no store connection takes");
-  }
-  store.credited.ring();
-  store.filled.ring();
-  return {};
-}
-
-// From the server to the rank.
-net::Task<void> AgentLink::Impl::read_store(uint32_t stream, std::shared_ptr<StoreStream> store) {
-  const auto self = shared_from_this();
-  std::array<std::byte, net::kMaxChunk> buffer;
-  while (!store->is_reset && !is_closed_) {
-    const size_t room = std::min(buffer.size(), store->credit.left());
-    if (room == 0) {
-      co_await store->credited.wait();
-      continue;
-    }
-    const auto [error, size] =
-        co_await store->socket.async_read_some(asio::buffer(buffer.data(), room), net::use_tuple);
-    if (store->is_reset || is_closed_) break;
-    if (error) {
-      store->has_server_end = true;
-      put(net::FrameType::kEnd, stream, 0, {}, net::Urgency::kStore);
-      break;
-    }
-    store->credit.use(size);
-    put(net::FrameType::kData, stream, 0, ByteView(buffer).first(size), net::Urgency::kStore);
-  }
-  settle_store(stream, *store);
-}
-
-// From the rank to the server.
-net::Task<void> AgentLink::Impl::write_store(uint32_t stream, std::shared_ptr<StoreStream> store) {
-  const auto self = shared_from_this();
-  for (;;) {
-    if (is_closed_) break;
-    if (store->unwritten.empty()) {
-      if (store->has_agent_end || store->is_reset) break;
-      co_await store->filled.wait();
-      continue;
-    }
-    const Bytes bytes = std::exchange(store->unwritten, {});
-    const auto [error, size] =
-        co_await asio::async_write(store->socket, asio::buffer(bytes), net::use_tuple);
-    if (error) {
-      // The server has closed it: the rank learns of it, whatever it still sends.
-      if (!store->is_reset) put(net::FrameType::kReset, stream, 0, {}, net::Urgency::kStore);
-      store->is_reset = true;
-      break;
-    }
-    const uint32_t credit = store->window.consumed(size);
-    if (credit > 0 && !store->has_agent_end && !store->is_reset) {
-      put(net::FrameType::kCredit, stream, credit, {}, net::Urgency::kStore);
-    }
-  }
-  store->has_agent_end = true;
-  settle_store(stream, *store);
-}
-
-void AgentLink::Impl::settle_store(uint32_t stream, StoreStream& store) {
-  net::error_code ignored;
-  if (store.is_reset || is_closed_ || (store.has_agent_end && store.has_server_end)) {
-    const bool is_written = store.unwritten.empty() || is_closed_;
-    if (!is_written) return;  // write_store comes here when it is
-    store.socket.close(ignored);
-    store.credited.ring();
-    store.filled.ring();
-    stores_.erase(stream);
-  } else if (store.has_agent_end && store.unwritten.empty()) {
-    store.socket.shutdown(asio::socket_base::shutdown_send, ignored);
-  }
-}
-
 std::string AgentLink::Impl::last_words() const {
   const std::string words(trim(duplex_->last_words()));
   return words.empty() ? "" : cat(" (", printable(words), ")");
@@ -498,13 +359,7 @@ void AgentLink::Impl::shut() {
   ping_timer_.cancel();
   answered_.ring();
   outgoing_.ring();
-  for (const auto& [stream, store] : std::exchange(stores_, {})) {
-    store->is_reset = true;
-    net::error_code ignored;
-    store->socket.close(ignored);
-    store->credited.ring();
-    store->filled.ring();
-  }
+  stores_->close();
 }
 
 AgentLink::AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex> duplex,

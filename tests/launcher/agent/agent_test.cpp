@@ -286,3 +286,33 @@ TEST_CASE("A flood of output does not delay what is urgent") {
   CHECK(fixture.until([&] { return fixture.is_finished; }, 5));
   CHECK(end.seconds_left() > 9);
 }
+
+TEST_CASE("What a rank sends before it closes its connection reaches the store") {
+  AgentFixture fixture;
+  const HostJob job = fixture.shell_job("echo $HOROVOD_STORE; sleep 1000");
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  std::string& told = fixture.output[{0, kOut}];
+  REQUIRE(fixture.until([&] { return told.ends_with("\n"); }));
+  const std::string name(trim(told).substr(std::string_view("unix:@").size()));
+  asio::local::stream_protocol::socket rank(fixture.loop());
+  rank.connect(asio::local::stream_protocol::endpoint(std::string(1, '\0') + name));
+  const std::string sent(1'000'000, 's');
+  bool is_sent = false;
+  asio::async_write(rank, asio::buffer(sent), [&](const net::error_code& error, size_t) {
+    is_sent = !error;
+    rank.close();
+  });
+  REQUIRE(fixture.until([&] { return fixture.stores.size() == 1; }));
+  std::string received(sent.size() + 1, ' ');
+  size_t received_size = 0;
+  bool is_ended = false;
+  asio::async_read(fixture.stores[0], asio::buffer(received),
+                   [&](const net::error_code& error, size_t size) {
+                     received_size = size;
+                     is_ended = static_cast<bool>(error);
+                   });
+  CHECK(fixture.until([&] { return is_ended; }));
+  CHECK(is_sent);
+  CHECK(received_size == sent.size());
+}
