@@ -76,7 +76,9 @@ typedef struct hvd_plugin {
   int32_t run_blocks;   /* 1 when an op's run may block until peers act */
   /* 1 when it works here; 0 when not, with the reason in `why`. Must not crash, hang or print. */
   int (*probe)(char* why, size_t why_size);
-  /* Makes *context, passed to every call after; returns an hvd_status. */
+  /* Makes *context, passed to every call after; returns an hvd_status. An op that has no part in
+   * this job (its controller is not in use), on all ranks alike, returns HVD_FAILED_PRECONDITION
+   * and is left out; any other failure ends hvd_init. */
   int (*open)(const hvd_plugin_host* host, const hvd_plugin_config* config, void** context,
               char* error, size_t error_size);
   void (*close)(void* context);

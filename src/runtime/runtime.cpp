@@ -114,6 +114,10 @@ Status Runtime::open_ops(const RuntimeOptions& options, const hvd_plugin_config&
   std::iota(members.begin(), members.end(), 0);
   for (const hvd_plugin* record : options.ops) {
     auto op = OpenedPlugin::open(record, host_->vtable(), config);
+    if (!op.ok() && op.error().code() == Code::kFailedPrecondition) {
+      log::info(cat("operation plugin ", record->name, " is left out: ", op.error().message()));
+      continue;
+    }
     // Ranks must have the same ops, so one that does not open here is no small matter.
     if (!op.ok()) return op.error().with_context(cat("operation plugin ", record->name));
     const int code = op->vtable<hvd_op_v1>().new_set(op->context(), 0, members.data(),
