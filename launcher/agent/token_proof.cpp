@@ -1,23 +1,10 @@
 #include "launcher/agent/token_proof.h"
 
-#define OPENSSL_SUPPRESS_DEPRECATED
-#include <openssl/sha.h>
+#include "base/hmac.h"
 
 namespace hvd::launcher {
 
 namespace {
-
-constexpr size_t kBlock = 64;  // of SHA-256
-
-Proof sha256_of(ByteView first, ByteView second) {
-  SHA256_CTX context;
-  Proof digest;
-  SHA256_Init(&context);
-  SHA256_Update(&context, first.data(), first.size());
-  SHA256_Update(&context, second.data(), second.size());
-  SHA256_Final(reinterpret_cast<unsigned char*>(digest.data()), &context);
-  return digest;
-}
 
 Proof prove(ByteView token, std::string_view who, const Nonce& of_launcher, const Nonce& of_agent,
             std::string_view name) {
@@ -27,20 +14,6 @@ Proof prove(ByteView token, std::string_view who, const Nonce& of_launcher, cons
 }
 
 }  // namespace
-
-// RFC 2104.
-Proof hmac_sha256(ByteView key, ByteView message) {
-  Bytes padded(key.begin(), key.end());
-  if (padded.size() > kBlock) {
-    const Proof digest = sha256_of(key, {});
-    padded.assign(digest.begin(), digest.end());
-  }
-  padded.resize(kBlock);
-  Bytes inner = padded, outer = padded;
-  for (std::byte& byte : inner) byte ^= std::byte{0x36};
-  for (std::byte& byte : outer) byte ^= std::byte{0x5c};
-  return sha256_of(outer, sha256_of(inner, message));
-}
 
 Proof prove_agent(ByteView token, const Nonce& of_launcher, const Nonce& of_agent,
                   std::string_view name) {

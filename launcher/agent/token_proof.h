@@ -1,6 +1,5 @@
 // How an agent that calls home and its launcher prove to each other that they hold the same token,
-// without sending it. HMAC-SHA256 by libcrypto's plain SHA-256: its newer interface would bring
-// name resolution and a loader into the static agent.
+// without sending it.
 #pragma once
 
 #include <array>
@@ -12,8 +11,6 @@ namespace hvd::launcher {
 
 using Proof = std::array<std::byte, 32>;
 using Nonce = std::array<std::byte, 32>;
-
-Proof hmac_sha256(ByteView key, ByteView message);
 
 // What each side sends; they differ, so that neither can be reflected to its sender. `name` is
 // what the agent calls itself by, and is proven along.

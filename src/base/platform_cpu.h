@@ -1,9 +1,18 @@
-// What this processor can do beyond its architecture's baseline.
+// What this processor can do beyond what C++ says, and beyond its architecture's baseline.
 #pragma once
 
 namespace hvd {
 
 // AVX2 and F16C.
 bool cpu_has_avx2();
+
+// Between two looks at a flag that another thread will set.
+inline void cpu_pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 }  // namespace hvd

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/platform_cpu.h"
+
 namespace hvd::runtime {
 namespace {
 
@@ -13,14 +15,6 @@ namespace {
 constexpr std::chrono::milliseconds kLinger{20};
 // A spin that takes longer than this most likely waits for somebody who wants this core.
 constexpr std::chrono::microseconds kPatience{20};
-
-void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#else
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
-}
 
 }  // namespace
 
@@ -88,7 +82,7 @@ void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
     }
     if (now - since < budget_.waiter) {
       if (budget_.yields || now - since > kPatience) ::sched_yield();
-      else relax();
+      else cpu_pause();
       continue;
     }
     if (arm()) {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/hmac.h"
 #include "base/secret.h"
 #include "launcher/agent/agent_fixture.h"
 #include "launcher/agent/token_proof.h"
