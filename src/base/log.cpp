@@ -25,7 +25,8 @@ struct Logger {
 };
 
 Logger& logger() {
-  static Logger instance;
+  // Never destroyed: a thread of a library may speak while the process exits.
+  static Logger& instance = *new Logger;
   return instance;
 }
 

@@ -14,7 +14,8 @@ Status::Status(Code code, std::string message) {
 }
 
 const std::string& Status::message() const {
-  static const std::string kEmpty;
+  // Never destroyed: a thread of a library may ask while the process exits.
+  static const std::string& kEmpty = *new std::string;
   return failure_ ? failure_->message : kEmpty;
 }
 
