@@ -63,6 +63,11 @@ def wait_until(condition, seconds=10):
     return False
 
 
+def resident_kib(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
 def read_until(process, wanted):
     """Reads whole lines of standard output until `wanted` of them have come."""
     return [process.stdout.readline() for _ in range(wanted)]
@@ -286,10 +291,11 @@ class Output(Marked):
         job = self.start_job("-np", "2", "sh", "-c",
                              "yes | head -c 3000000; sleep 0.3; [ $HOROVOD_RANK = 0 ] || exit 4; "
                              "sleep 60")
-        time.sleep(2)
-        with open(f"/proc/{job.pid}/status") as status:
-            resident = next(line for line in status if line.startswith("VmRSS"))
-        self.assertLess(int(resident.split()[1]), 64 * 1024)
+        self.assertTrue(wait_until(lambda: "yes" in self.programs()))
+        time.sleep(1)
+        before = resident_kib(job.pid)
+        time.sleep(1)
+        self.assertLess(resident_kib(job.pid) - before, 1024)
         out, err = job.communicate(timeout=TIMEOUT)
         self.assertEqual(job.returncode, 4, err)
         self.assertEqual(out.count(b"]<stdout>:y\n"), 3000000)
