@@ -137,6 +137,7 @@ net::Task<Status> AgentFixture::admit_caller(asio::ip::tcp::acceptor& acceptor,
 
 AgentFixture::~AgentFixture() {
   link_.reset();
+  stores.clear();  // before the loop they live on
   pass(0);
   // A failed test leaves nothing behind either.
   for (int i = 0; i < 100 && ::waitpid(guardian_, nullptr, WNOHANG) == 0; ++i) pass(0.1);
