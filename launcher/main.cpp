@@ -1,10 +1,12 @@
-#include "launcher/command.h"
-
 #include <string>
 #include <vector>
 
+#include "base/standard_streams.h"
+#include "launcher/command.h"
+
 int main(int argc, char** argv) {
   using namespace hvd::launcher;
+  hvd::open_standard_streams();
   const auto options = parse_options(std::vector<std::string>(argv + 1, argv + argc));
   if (!options.ok()) return refuse(options.status());
   if (is_question(*options)) return answer(*options);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/standard_streams.h"
 #include "base/text.h"
 #include "horovod/version.h"
 #include "rendezvous/server.h"
@@ -84,6 +85,7 @@ int serve(const Options& options) {
 }  // namespace hvd::rendezvous
 
 int main(int argc, char** argv) {
+  hvd::open_standard_streams();
   hvd::rendezvous::Options options;
   if (const auto code = hvd::rendezvous::parse(argc, argv, options)) return *code;
   return hvd::rendezvous::serve(options);

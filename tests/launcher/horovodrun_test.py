@@ -317,6 +317,17 @@ class Output(Marked):
         self.assertEqual(job.stderr.read(), b"")
         job.stdout = None
 
+    def test_standard_streams_may_be_closed(self):
+        for closed in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):
+            with self.subTest(closed), tempfile.TemporaryDirectory() as folder:
+                command = f'"$0" -np 2 sh -c "echo out; echo >{folder}/\\$HOROVOD_RANK" {closed}'
+                ended = subprocess.run(["sh", "-c", command, HOROVODRUN], timeout=TIMEOUT,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                self.assertEqual((ended.returncode, ended.stderr), (0, b""))
+                self.assertEqual(sorted(os.listdir(folder)), ["0", "1"])
+                if ">&-" not in closed.replace("2>&-", ""):
+                    self.assertEqual(lines(ended.stdout), ["[0]<stdout>:out", "[1]<stdout>:out"])
+
     def test_output_filename_keeps_a_copy_of_each_rank(self):
         with tempfile.TemporaryDirectory() as folder:
             target = os.path.join(folder, "deep", "logs")

@@ -1,0 +1,10 @@
+// Standard input, output and error of a program that was started without one of them.
+#pragma once
+
+namespace hvd {
+
+// Opens /dev/null in place of each that is closed: else the next file or socket gets its number,
+// and what is meant for the user goes there. For a program's first line.
+void open_standard_streams();
+
+}  // namespace hvd
