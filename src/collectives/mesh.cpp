@@ -21,6 +21,10 @@ namespace {
 // that there is anything: a system call costs as much as a small allreduce.
 constexpr uint32_t kPollsPerLook = 256;
 
+// Of ranks that do not come: how many are named, and how long each is looked for once more.
+constexpr size_t kMostNamed = 8;
+constexpr double kLookAgainSeconds = 0.05;
+
 // The kernel and the network namespace, in which abstract Unix sockets are found.
 Result<std::string> this_machine() {
   std::string boot;
@@ -40,6 +44,25 @@ size_t largest_segment(size_t ranks) {
     largest = std::max(largest, Segment::size_for(count, Segment::chunk_for(count)));
   }
   return largest;
+}
+
+// Which ranks did not come, found by one more look at each from the first that did not.
+template <typename HasCome>
+Status late_ranks(int32_t first, int32_t size, HasCome has_come) {
+  std::vector<int32_t> late{first};
+  for (int32_t rank = first + 1; rank < size && late.size() < kMostNamed; ++rank) {
+    if (!has_come(rank)) late.push_back(rank);
+  }
+  std::string names = cat(first);
+  for (size_t i = 1; i < late.size(); ++i) {
+    names += cat(i + 1 < late.size() ? ", " : " and ", late[i]);
+  }
+  const bool one = late.size() == 1;
+  const bool capped = late.size() == kMostNamed;
+  return deadline_exceeded(cat(one ? "rank " : "ranks ", names, capped ? " and perhaps more" : "",
+                               one ? " has" : " have",
+                               " not called hvd.init() within the start timeout; every rank of the "
+                               "job must, and HOROVOD_START_TIMEOUT may be raised"));
 }
 
 }  // namespace
@@ -86,8 +109,14 @@ Status Mesh::meet(Board& board, Deadline deadline) {
       record = mine;
       continue;
     }
-    HVD_ASSIGN_OR_RETURN(const Bytes bytes, board.get(key("rank", rank), deadline));
-    HVD_ASSIGN_OR_RETURN(record, PeerRecord::decode(bytes));
+    const auto bytes = board.get(key("rank", rank), deadline);
+    if (!bytes.ok() && bytes.error().code() == Code::kDeadlineExceeded) {
+      return late_ranks(rank, options_.size, [&](int32_t other) {
+        return board.get(key("rank", other), Deadline::after_seconds(kLookAgainSeconds)).ok();
+      });
+    }
+    if (!bytes.ok()) return bytes.error();
+    HVD_ASSIGN_OR_RETURN(record, PeerRecord::decode(*bytes));
   }
 
   // Who looks as if it were on this host is asked; who answers is.

@@ -194,11 +194,14 @@ TEST_CASE("strangers who knock and say nothing hold nobody up") {
   stranger.join();
 }
 
-TEST_CASE("a rank that does not start is named when time is up") {
-  World world({0, 0});
+TEST_CASE("ranks that do not start are named when time is up") {
+  World world({0, 0, 0, 0});
+  REQUIRE(world.board.set("mesh/0/rank/2", as_bytes("here")).ok());
   auto mesh = Mesh::establish(world.options(0), world.board, Deadline::after_seconds(0.2));
   REQUIRE(!mesh.ok());
   CHECK(mesh.status().code() == Code::kDeadlineExceeded);
+  INFO(mesh.status().message());
+  CHECK(mesh.status().message().starts_with("ranks 1 and 3 have not called hvd.init()"));
 }
 
 TEST_CASE("an abort reaches all ranks with the same cause") {
