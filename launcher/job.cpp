@@ -19,6 +19,7 @@
 #include "launcher/spawn/ssh_spawner.h"
 #include "launcher/supervisor.h"
 #include "launcher/worker_env.h"
+#include "rendezvous/job_keys.h"
 #include "rendezvous/server.h"
 
 namespace hvd::launcher {
@@ -28,6 +29,8 @@ namespace {
 constexpr double kGrace = 2;
 // How long agents may take beyond that before the launcher drops their links.
 constexpr double kBeyondGrace = 2;
+// How long a rank that made others fail by leaving may take to end itself.
+constexpr std::chrono::seconds kTimeToLeave{2};
 // How long a suspended launcher may take to say so.
 constexpr std::chrono::seconds kTimeToSuspend{1};
 
@@ -60,7 +63,8 @@ class Job {
         job_(random_job()),
         signals_(loop_),
         changed_(loop_),
-        give_up_(loop_) {}
+        give_up_(loop_),
+        cause_(loop_) {}
 
   int run();
 
@@ -72,7 +76,9 @@ class Job {
       job.output_->write(rank, stream, bytes);
     }
     void on_output_end(int rank, OutputStream stream) override { job.output_->end(rank, stream); }
-    void on_exit(const RankExit& exit) override { job.act(job.supervisor_.on_exit(exit)); }
+    void on_exit(const RankExit& exit) override {
+      job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank)));
+    }
     void on_finished() override { job.act(job.supervisor_.on_finished(host)); }
     void on_lost(const Status& why) override { job.act(job.supervisor_.on_lost(host, why)); }
     void on_store_connection(net::StreamSocket socket) override {
@@ -93,6 +99,8 @@ class Job {
   HostJob host_job(int host, bool is_local) const;
   void watch_signals();
   void on_signal(int number);
+  std::optional<int> left_by(int rank) const;
+  net::Task<void> await_cause();
   void act(Supervisor::Action action);
   void end_all(double grace);
   void drop_links();
@@ -108,6 +116,7 @@ class Job {
   net::asio::signal_set signals_;
   net::asio::steady_timer changed_;  // cancelled when the job's state changes
   net::asio::steady_timer give_up_;
+  net::asio::steady_timer cause_;
   std::unique_ptr<Output> output_;
   std::unique_ptr<rendezvous::Server> server_;
   LocalSpawner local_;
@@ -156,6 +165,7 @@ net::Task<int> Job::run_all() {
     co_await changed_.async_wait(net::use_tuple);
   }
   give_up_.cancel();
+  cause_.cancel();
   if (!supervisor_.report().empty()) output_->say(supervisor_.report());
   co_await output_->drain();
   drop_links();
@@ -289,9 +299,26 @@ net::Task<void> Job::suspend() {
   suspending_ = false;
 }
 
+std::optional<int> Job::left_by(int rank) const {
+  const auto value = server_ ? server_->value(rendezvous::left_by_key(rank)) : std::nullopt;
+  if (!value) return {};
+  const auto peer = parse_int(as_text(*value));
+  if (!peer || *peer < 0 || *peer >= plan_.size()) return {};
+  return static_cast<int>(*peer);
+}
+
+net::Task<void> Job::await_cause() {
+  cause_.expires_after(kTimeToLeave);
+  const auto [error] = co_await cause_.async_wait(net::use_tuple);
+  if (!error) act(supervisor_.on_awaited());
+}
+
 void Job::act(Supervisor::Action action) {
   switch (action) {
     case Supervisor::Action::kNone: break;
+    case Supervisor::Action::kAwait:
+      net::asio::co_spawn(loop_, await_cause(), net::asio::detached);
+      break;
     case Supervisor::Action::kEnd: end_all(kGrace); break;
     case Supervisor::Action::kKill:
       output_->discard_stalled();

@@ -32,20 +32,39 @@ Supervisor::Action Supervisor::fail(int exit_code, std::string sentence) {
   return Action::kEnd;
 }
 
-Supervisor::Action Supervisor::on_exit(const RankExit& exit) {
+Supervisor::Failure Supervisor::describe(const RankExit& exit) const {
+  if (exit.by_agent) return {kExitLauncher, cat(place(exit.rank), " was ended by its agent")};
+  if (exit.signal != 0) {
+    return {kExitSignal + exit.signal, cat(place(exit.rank), " was killed by signal ", exit.signal,
+                                           " (", signal_name(exit.signal), ")")};
+  }
+  return {exit.code, cat(place(exit.rank), " exited with code ", exit.code)};
+}
+
+Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> left_by) {
   if (exit.rank < 0 || exit.rank >= plan_.size()) return Action::kNone;
   rank_done_[static_cast<size_t>(exit.rank)] = true;
-  if (exit.code == 0 && exit.signal == 0) return Action::kNone;
   // What ends because the job ends is no cause of it.
   if (ending_) return Action::kNone;
-  if (exit.by_agent) {
-    return fail(kExitLauncher, cat(place(exit.rank), " was ended by its agent"));
+  if (exit.code == 0 && exit.signal == 0) {
+    return exit.rank == awaited_ ? fail_late() : Action::kNone;
   }
-  if (exit.signal != 0) {
-    return fail(kExitSignal + exit.signal, cat(place(exit.rank), " was killed by signal ", exit.signal,
-                                       " (", signal_name(exit.signal), ")"));
+  Failure failure = describe(exit);
+  if (!left_by || *left_by < 0 || *left_by >= plan_.size() || *left_by == exit.rank) {
+    return fail(failure.exit_code, std::move(failure.sentence));
   }
-  return fail(exit.code, cat(place(exit.rank), " exited with code ", exit.code));
+  if (late_) return exit.rank == awaited_ ? fail_late() : Action::kNone;
+  failure.sentence += cat(", after rank ", *left_by, " had left the job");
+  late_ = std::move(failure);
+  awaited_ = *left_by;
+  return rank_done_[static_cast<size_t>(awaited_)] ? fail_late() : Action::kAwait;
+}
+
+Supervisor::Action Supervisor::on_awaited() { return fail_late(); }
+
+Supervisor::Action Supervisor::fail_late() {
+  if (ending_ || !late_) return Action::kNone;
+  return fail(late_->exit_code, late_->sentence);
 }
 
 void Supervisor::leave(int host) {

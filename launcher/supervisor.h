@@ -2,6 +2,7 @@
 // which exit code and sentence the user gets. Pure; lives wherever its owner lives.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,12 +18,16 @@ class Supervisor {
     kNone,
     kEnd,   // end the ranks on all hosts, with grace
     kKill,  // at once
+    kAwait,  // a moment for the rank that another's failure comes from; then call on_awaited
   };
 
   explicit Supervisor(const SlotPlan& plan);
 
-  // The first rank that fails ends the job.
-  Action on_exit(const RankExit& exit);
+  // The first rank that fails ends the job. `left_by`: the rank whose leaving made this one fail,
+  // as it said; that one's end, if it comes soon and is a failure too, is the cause.
+  Action on_exit(const RankExit& exit, std::optional<int> left_by = {});
+  // The moment is over.
+  Action on_awaited();
   Action on_finished(int host);
   // So does a host that is lost.
   Action on_lost(int host, const Status& why);
@@ -42,7 +47,14 @@ class Supervisor {
   std::string report() const;
 
  private:
+  struct Failure {
+    int exit_code;
+    std::string sentence;
+  };
+
   Action fail(int exit_code, std::string sentence);
+  Failure describe(const RankExit& exit) const;
+  Action fail_late();
   void leave(int host);
   std::string place(int rank) const;      // "rank 3 on host b"
   std::string host_name(int host) const;  // "host b"
@@ -54,6 +66,8 @@ class Supervisor {
   int signals_ = 0;
   int exit_code_ = 0;
   std::string sentence_;
+  std::optional<Failure> late_;  // waits for the end of awaited_
+  int awaited_ = -1;
 };
 
 }  // namespace hvd::launcher

@@ -107,6 +107,11 @@ Result<net::Endpoint> Server::listen(const net::Endpoint& endpoint) {
 uint16_t Server::port() const { return impl_->port(); }
 void Server::adopt(net::StreamSocket socket) { impl_->adopt(std::move(socket)); }
 void Server::close() { impl_->close(); }
+std::optional<Bytes> Server::value(std::string_view key) const {
+  const ValuePtr value = impl_->core().service.state().get(key);
+  if (!value) return {};
+  return value->bytes;
+}
 size_t Server::session_count() const { return impl_->core().sessions.size(); }
 size_t Server::waiter_count() const { return impl_->core().service.state().waiter_count(); }
 

@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string_view>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "base/secret.h"
 #include "net/asio.h"
@@ -36,6 +39,9 @@ class Server {
   // Stops listening and ends all sessions; who waits is told so. Needs the loop to run on for a
   // moment.
   void close();
+
+  // What the store holds under this key now.
+  std::optional<Bytes> value(std::string_view key) const;
 
   size_t session_count() const;
   // Requests that wait for a key or at a fence.

@@ -50,6 +50,18 @@ Status Engine::refusal() const {
   return refusal_;
 }
 
+Status Engine::refuse() {
+  Status reason = refusal();
+  if (!reason.ok()) cut_off_.store(true);
+  return reason;
+}
+
+std::optional<int32_t> Engine::cut_off_by() const {
+  const int32_t peer = left_by_.load();
+  if (peer < 0 || !cut_off_.load()) return {};
+  return peer;
+}
+
 bool Engine::step(bool flush) {
   ++counts_.steps;
   bool moved = host_->run_posted();
@@ -87,7 +99,7 @@ bool Engine::collect() {
     newest_ = submission;
     submission->planned = false;
     if (over()) {
-      complete(submission, refusal());
+      complete(submission, refuse());
       continue;
     }
     collected_.push_back(submission);

@@ -48,6 +48,10 @@ class Engine final : public Drivable, private CompletionSink {
   Wake submit(Submission* submission);
   // Why nothing is accepted any more, or ok.
   Status refusal() const;
+  // As refusal, asked for work that is now not done.
+  Status refuse();
+  // The peer whose leaving made work of this rank fail, if one did.
+  std::optional<int32_t> cut_off_by() const;
   // True when no peer needs this rank any more.
   const std::atomic<bool>& departed() const { return departed_; }
   bool has_input() const override { return !queue_.empty() || host_->has_posted(); }
@@ -134,6 +138,8 @@ class Engine final : public Drivable, private CompletionSink {
   std::atomic<bool> window_open_{false};
   std::atomic<bool> over_{false};
   std::atomic<bool> departed_{false};
+  std::atomic<int32_t> left_by_{-1};   // the first peer that left
+  std::atomic<bool> cut_off_{false};   // work failed by that
   mutable std::mutex refusal_mutex_;
   Status refusal_;  // guarded by refusal_mutex_
 };

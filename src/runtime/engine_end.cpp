@@ -66,10 +66,14 @@ void Engine::end_at(int32_t leaver) {
                               " called shutdown; work that not every rank had submitted by then "
                               "cannot run")));
   const Status reason = refusal();
+  if (leaver != options_.rank) left_by_.store(leaver);
   close_window();
   for (Submission* submission = newest_; submission != nullptr;) {
     Submission* older = submission->older;
-    if (!submission->planned) complete(submission, reason);
+    if (!submission->planned) {
+      cut_off_.store(true);
+      complete(submission, reason);
+    }
     submission = older;
   }
 }

@@ -7,12 +7,14 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "rendezvous/job_keys.h"
 #include "runtime/submission_check.h"
 
 namespace hvd::runtime {
 namespace {
 
 constexpr std::string_view kStartName = "<start>";
+constexpr double kSayWhoLeftSeconds = 1;
 
 hvd_plugin_config config_of(const Identity& identity) {
   hvd_plugin_config config{};
@@ -85,6 +87,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   HVD_RETURN_IF_ERROR(settings.set("generation", cat(identity_.generation)));
   HVD_ASSIGN_OR_RETURN(wakeup_, Wakeup::create());
   const std::string prefix = cat("g", identity_.generation, "/", options.epoch, "/");
+  store_ = store;
   host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, wakeup_.get());
 
   const hvd_plugin* record = options.controllers.front();
@@ -159,7 +162,7 @@ Status Runtime::meet(Deadline deadline) {
 }
 
 Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
-  if (Status status = engine_->refusal(); !status.ok()) return status;
+  if (Status status = engine_->refuse(); !status.ok()) return status;
   hvd_handle claimed = 0;
   Submission* submission = handles_.claim(&claimed);
   std::string_view name;
@@ -246,7 +249,18 @@ Status Runtime::release(hvd_handle handle) {
   return not_found(cat("handle ", handle, " does not exist, or was released before"));
 }
 
+// A rank that fails because a peer left says so: the peer's end may become known after its own.
+void Runtime::say_who_left() {
+  const std::optional<int32_t> peer = engine_->cut_off_by();
+  if (!peer || !store_) return;
+  const std::string text = cat(*peer);
+  const Status status = store_->set(rendezvous::left_by_key(identity_.rank), as_bytes(text),
+                                    Deadline::after_seconds(kSayWhoLeftSeconds));
+  if (!status.ok()) log::debug(status.message());
+}
+
 Status Runtime::shutdown(Deadline deadline) {
+  say_who_left();
   {
     std::lock_guard lock(progress_->baton());
     if (closed_) return {};

@@ -61,11 +61,13 @@ class Runtime {
                   std::vector<OpenedPlugin>* ops);
   Status meet(Deadline deadline);
   void close();
+  void say_who_left();
   Status submit_named(std::string_view name, bool shared, Submission* submission);
 
   Identity identity_;
   TensorTable names_;
   HandleTable handles_;
+  std::shared_ptr<rendezvous::Store> store_;
   std::unique_ptr<Wakeup> wakeup_;
   std::unique_ptr<PluginHost> host_;
   std::unique_ptr<OpSelector> ops_;

@@ -50,6 +50,11 @@ def test_a_reducing_rank_that_exits_3_while_its_child_keeps_its_sockets():
 
 
 @world()
+def test_a_reducing_rank_that_leaves_with_3_is_named_and_not_those_that_fail_for_want_of_it():
+    fails(WORKERS / "reducing_rank.py", "leave3", 3, r"\b3\b", ready=60)
+
+
+@world()
 def test_a_reducing_rank_that_is_killed_while_its_child_keeps_its_sockets():
     fails(WORKERS / "reducing_rank.py", "kill", 137, "SIGKILL", ready=60)
 

@@ -35,6 +35,47 @@ TEST_CASE("the first rank that fails ends the job and names its host and cause")
   CHECK(supervisor.report() == "rank 3 on host b exited with code 3");
 }
 
+TEST_CASE("a rank that failed because another left waits for that one's end, which is the cause") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kAwait);
+  CHECK(supervisor.on_exit({.rank = 0, .code = 1}, 3) == Action::kNone);
+  CHECK(supervisor.on_exit({.rank = 3, .code = 7}) == Action::kEnd);
+  CHECK(supervisor.on_awaited() == Action::kNone);
+  CHECK(supervisor.exit_code() == 7);
+  CHECK(supervisor.report() == "rank 3 on host b exited with code 7");
+}
+
+TEST_CASE("a rank that failed because another left is the cause when that one ends well") {
+  Supervisor supervisor(kPlan);
+  SUBCASE("before it") {
+    CHECK(supervisor.on_exit({.rank = 3}) == Action::kNone);
+    CHECK(supervisor.on_exit({.rank = 1, .code = 4}, 3) == Action::kEnd);
+  }
+  SUBCASE("after it") {
+    CHECK(supervisor.on_exit({.rank = 1, .code = 4}, 3) == Action::kAwait);
+    CHECK(supervisor.on_exit({.rank = 3}) == Action::kEnd);
+  }
+  SUBCASE("not in time") {
+    CHECK(supervisor.on_exit({.rank = 1, .code = 4}, 3) == Action::kAwait);
+    CHECK(supervisor.on_awaited() == Action::kEnd);
+  }
+  CHECK(supervisor.exit_code() == 4);
+  CHECK(supervisor.report() == "rank 1 on host a exited with code 4, after rank 3 had left the job");
+}
+
+TEST_CASE("while a rank's end is awaited, other causes end the job at once") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kAwait);
+  SUBCASE("another rank") {
+    CHECK(supervisor.on_exit({.rank = 2, .signal = SIGKILL}) == Action::kEnd);
+    CHECK(supervisor.exit_code() == 137);
+  }
+  SUBCASE("the user") {
+    CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);
+    CHECK(supervisor.exit_code() == 130);
+  }
+}
+
 TEST_CASE("a rank that a signal killed gives 128 and the signal") {
   Supervisor supervisor(kPlan);
   CHECK(supervisor.on_exit({.rank = 1, .signal = SIGKILL}) == Action::kEnd);

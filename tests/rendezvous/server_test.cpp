@@ -121,6 +121,17 @@ TEST_CASE("an unsigned request gets 401 and the end of the connection") {
   CHECK(client.ends());
 }
 
+TEST_CASE("who owns the server reads the store without a connection") {
+  RunningServer server;
+  HttpStore store(server.endpoint(), test_secret());
+  const Deadline deadline = Deadline::after_seconds(10);
+  CHECK_FALSE(server.run([](Server& owned) { return owned.value("k"); }));
+  REQUIRE(store.set("k", as_bytes("v"), deadline).ok());
+  const auto value = server.run([](Server& owned) { return owned.value("k"); });
+  REQUIRE(value);
+  CHECK(as_text(*value) == "v");
+}
+
 TEST_CASE("a replayed request is refused, on its connection and on another") {
   RunningServer server;
   RawClient client(server.endpoint());

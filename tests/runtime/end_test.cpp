@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "rendezvous/job_keys.h"
 #include "rendezvous/memory_store.h"
 #include "runtime/ranks.h"
 
@@ -75,6 +76,31 @@ TEST_CASE("work that a peer never submits fails when that peer shuts down, namin
     Work later = sum_of("later", {1});
     CHECK(later.submit(ranks[rank]).code() == Code::kAborted);
   });
+}
+
+TEST_CASE("a rank whose work fails because a peer left says so in the store, and no other does") {
+  FOR_ALL_LINKS(options);
+  Ranks ranks(3, options);
+  check_started(ranks);
+  ranks.each([&](int rank) {
+    if (rank == 0) {
+      Work work = sum_of("pending", {1});
+      const Status submitted = work.submit(ranks[rank]);
+      CHECK((submitted.ok() ? work.finish(ranks[rank]) : submitted).code() == Code::kAborted);
+    }
+    if (rank == 2) {
+      CHECK(ranks[rank].shutdown(Deadline::after_seconds(20)).ok());
+    }
+  });
+  ranks.shutdown();
+  const auto left_by = [&](int rank) {
+    const auto value =
+        ranks.store().get(hvd::rendezvous::left_by_key(rank), Deadline::after_seconds(1));
+    return value.ok() ? std::string(hvd::as_text(*value)) : "nobody";
+  };
+  CHECK(left_by(0) == "2");
+  CHECK(left_by(1) == "nobody");
+  CHECK(left_by(2) == "nobody");
 }
 
 TEST_CASE("one's own pending work fails at shutdown") {

@@ -14,6 +14,7 @@ Ranks::Ranks(int size, RanksOptions options) : size_(size) {
   start_status.resize(static_cast<size_t>(size));
   runtimes_.resize(static_cast<size_t>(size));
   const auto store = std::make_shared<rendezvous::MemoryStore>();
+  store_ = store;
   runtime::RuntimeOptions common;
   common.settings = options.settings;
   common.epoch = options.epoch;

@@ -37,10 +37,12 @@ class Ranks {
   // Shuts all down; done by the destructor otherwise.
   void shutdown();
   MemoryWorld& world() { return *world_; }
+  rendezvous::Store& store() { return *store_; }
   std::vector<Status> start_status;  // of each rank; the runtime is null when it failed
 
  private:
   const int size_;
+  std::shared_ptr<rendezvous::Store> store_;
   std::unique_ptr<MemoryWorld> world_;
   std::vector<std::unique_ptr<runtime::Runtime>> runtimes_;
 };

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """A rank that reduces for ever, with a forked child that keeps all its sockets open; at GO the
-rank named by --rank dies as --then says: exit3, kill or segv."""
+rank named by --rank dies as --then says: exit3, leave3, kill or segv."""
 import argparse
 import ctypes
 import os
@@ -28,6 +28,8 @@ while True:
     if hvd.rank() == options.rank and os.path.exists(options.go):
         if options.then == "exit3":
             os._exit(3)
+        if options.then == "leave3":  # as a program that ends itself: Python's exit handlers run
+            sys.exit(3)
         if options.then == "segv":
             ctypes.string_at(0)
         os.kill(os.getpid(), signal.SIGKILL)
