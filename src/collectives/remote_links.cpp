@@ -12,6 +12,8 @@ namespace hvd::collectives {
 namespace {
 constexpr size_t kGuestLimit = 1024;
 constexpr auto kGuestPatience = std::chrono::seconds(10);
+// A peer that fails refuses its new links at once; why it failed comes over the others.
+constexpr double kSecondsForCause = 1;
 }  // namespace
 
 Result<std::unique_ptr<RemoteLinks>> RemoteLinks::open(net::DataLoop& loop,
@@ -98,6 +100,7 @@ void RemoteLinks::begin_dial(Key key) {
     dial.attempts.push_back(Greeting::dial(loop_, credentials_, std::move(socket).value(), rank_,
                                            key.first, key.second, where));
   }
+  dial.tried = !dial.attempts.empty();
   set_timer();
 }
 
@@ -148,7 +151,12 @@ bool RemoteLinks::advance_dial(Key key, Dial& dial, bool& finished) {
     }
     ++i;
   }
-  finished = dial.attempts.empty() || dial.deadline.passed();
+  if (moved && dial.attempts.empty()) {
+    const Deadline cause = Deadline::after_seconds(kSecondsForCause);
+    if (cause.time() < dial.deadline.time()) dial.deadline = cause;
+    set_timer();
+  }
+  finished = !dial.tried || dial.deadline.passed();
   return moved || finished;
 }
 
@@ -260,6 +268,8 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
 void RemoteLinks::check_lanes() {
   for (const auto& [key, lane] : lanes_) {
     if (!lane->ended() || lane->end_reason() == 0) continue;
+    // A control stream that is not there yet knows more when it is, or cannot be.
+    if (dials_.contains({key.first, 0})) continue;
     const auto control = controls_.find(key.first);
     if (control != controls_.end() && control->second->departed) continue;
     return fail(aborted(cat(describe(key.first), " was lost: its connection broke (",

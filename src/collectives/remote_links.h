@@ -60,6 +60,7 @@ class RemoteLinks final : public net::DataLoop::Source {
     Greeting* chosen = nullptr;
     std::vector<std::string> failures;
     Deadline deadline = Deadline::never();
+    bool tried = false;  // there was an address to try
   };
 
   RemoteLinks(net::DataLoop& loop, const Credentials& credentials, int32_t rank)
