@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 
@@ -129,6 +130,10 @@ class Job {
 };
 
 Status Job::find_places() {
+  const std::string key = options_.settings.text("ssh_identity_file");
+  if (!key.empty() && ::access(key.c_str(), R_OK) != 0) {
+    return system_error(cat("cannot read the private key ", key, " given with -i"), errno);
+  }
   HVD_ASSIGN_OR_RETURN(agent_, find_agent(executable_folder()));
   std::error_code error;
   directory_ = std::filesystem::current_path(error).string();

@@ -394,6 +394,9 @@ class BadInput(unittest.TestCase):
     def test_a_hostfile_that_cannot_be_read(self):
         self.one_sentence("-hostfile", "/no/such/file", "true", says="/no/such/file")
 
+    def test_a_private_key_that_cannot_be_read(self):
+        self.one_sentence("-np", "1", "-i", "/no/such/key", "true", says="/no/such/key")
+
     def test_a_hostfile_with_a_mistake(self):
         with tempfile.NamedTemporaryFile("w") as hostfile:
             hostfile.write("localhost slots=2\nb four\n")
