@@ -35,6 +35,9 @@ def plug_in(indices_and_pids, decoys):
     """Gives each host (its index, the pid of its first process) its interfaces."""
     outside = []
     for index, pid in indices_and_pids:
+        # The kernel may still be taking down the ends of a host that has just died.
+        for end in (f"eth0-{index}", f"eth1-{index}"):
+            try_ip(f"link del {end}")
         outside += [f"link add eth0-{index} type veth peer name eth0 netns {pid}",
                     f"link set eth0-{index} master {BRIDGE} up"]
         if decoys:
@@ -62,7 +65,12 @@ def cut(device, peer_address, pid=None):
 
 
 def heal(device, peer_address, pid=None):
+    try_ip(f"neigh del {peer_address} dev {device}", pid)
+
+
+def try_ip(line, pid=None):
+    """For what need not be there."""
     try:
-        _ip([f"neigh del {peer_address} dev {device}"], pid)
+        _ip([line], pid)
     except OSError:
-        pass  # it was not cut
+        pass

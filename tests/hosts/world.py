@@ -1,7 +1,7 @@
 """The world that the hosts and the launcher live in: one set of namespaces, gone with its command.
 
-Nothing outside changes: the bridge, the names, the keys and the files in home, /run and /tmp exist
-in these namespaces only, so that several worlds live side by side and none leaves anything
+Nothing outside changes: the bridge, the names, the keys and the files in home, /etc, /run and /tmp
+exist in these namespaces only, so that several worlds live side by side and none leaves anything
 behind, however it ends.
 """
 import json
@@ -82,23 +82,24 @@ def be_first_process(settings, command):
 
 
 def replace_etc(names):
-    """Names resolve by a file of our own, without a network, and accounts are not locked."""
-    def lay_over(path, text, mode=0o644):
-        copy = host.STATE / path.strip("/").replace("/", "-")
-        copy.write_text(text)
-        copy.chmod(mode)
-        if os.path.exists(path):
-            ns.bind(copy, path)
+    """An /etc of our own: names resolve by a file, without a network; no account is locked."""
+    copy = host.STATE / "etc"
+    subprocess.run(["cp", "-a", "/etc", copy], check=True)
+    ns.bind(copy, "/etc")
 
-    lay_over("/etc/hosts", host.hosts_file(names, network.LAUNCHER))
-    lay_over("/etc/resolv.conf", "")
-    switch = pathlib.Path("/etc/nsswitch.conf")
-    if switch.exists():
-        lay_over(str(switch), re.sub(r"(?m)^hosts:.*$", "hosts: files", switch.read_text()))
-    shadow = pathlib.Path("/etc/shadow").read_text()
-    lay_over("/etc/shadow", re.sub(r"(?m)^([^:]+):[^:]*:", r"\1:*:", shadow), 0o600)
-    if os.path.isdir("/etc/ssh/ssh_config.d"):
-        ns.cover("/etc/ssh/ssh_config.d")
+    def write(path, text):
+        path = copy / path
+        if path.is_symlink():
+            path.unlink()
+        path.write_text(text)
+
+    write("hosts", host.hosts_file(names, network.LAUNCHER))
+    write("resolv.conf", "")
+    switch = copy / "nsswitch.conf"
+    lines = switch.read_text() if switch.exists() else "hosts: files\n"
+    write("nsswitch.conf", re.sub(r"(?m)^hosts:.*$", "hosts: files", lines))
+    write("shadow", re.sub(r"(?m)^([^:]+):[^:]*:", r"\1:*:", (copy / "shadow").read_text()))
+    shutil.rmtree(copy / "ssh/ssh_config.d", ignore_errors=True)
 
 
 def make_keys(names, user):
