@@ -1,0 +1,55 @@
+#!/usr/bin/python3 -B
+"""Jobs that are ended at a random moment in a random way, over and over, leave nothing behind.
+
+HVD_SOAK_SEED repeats a run, HVD_SOAK_RUNS says how many; each line of the output names its seed, its moment and its way.
+"""
+import os
+import random
+import time
+
+from harness import *  # noqa: F403
+
+RUNS = int(os.environ.get("HVD_SOAK_RUNS", 100))
+NASTY = [PYTHON, WORKERS / "rank.py", "--nasty"]
+
+
+def launcher_by(number):
+    return lambda job: job.signal(number)
+
+
+def kill(role):
+    def end(job):
+        for pid in agents(random.choice("ab"))[role]:
+            os.kill(pid, signal.SIGKILL)
+    return end
+
+
+WAYS = {
+    "Ctrl-C": launcher_by(signal.SIGINT),
+    "SIGTERM": launcher_by(signal.SIGTERM),
+    "SIGKILL of the launcher": launcher_by(signal.SIGKILL),
+    "SIGKILL of an agent": kill("agent"),
+    "SIGKILL of a guardian": kill("guardian"),
+}
+
+
+@world()
+def test_random_ends():
+    seed = int(os.environ.get("HVD_SOAK_SEED", time.time()))
+    random.seed(seed)
+    for run in range(RUNS):
+        way = random.choice(list(WAYS))
+        moment = random.uniform(0, 1.5)
+        print(f"seed {seed}, run {run}: {way} after {moment:.3f} s", flush=True)
+        job = Job("-np", 4, "-H", random.choice(["a:2,b:2", "localhost:2,b:2"]), *NASTY)
+        time.sleep(moment)
+        WAYS[way](job)
+        if "of a" in way:
+            # Before the ranks were started there may have been no agent to kill.
+            job.signal(signal.SIGTERM)
+        job.wait(15)
+        job.leaves_nothing(10)
+
+
+if __name__ == "__main__":
+    main()
