@@ -106,14 +106,21 @@ class ProtocolTest(unittest.TestCase):
         self.assertIn("listens on tcp:127.0.0.1:", line)
         self.port = int(line.rsplit(":", 1)[1])
         self.connections = []
+        self.is_told_to_end = False
 
     def tearDown(self):
         for connection in self.connections:
             connection.close()
-        self.server.send_signal(signal.SIGTERM)
+        self.end_server()
         self.assertEqual(self.server.wait(timeout=20), 0)
         self.server.stdout.close()
         self.folder.cleanup()
+
+    def end_server(self):
+        # Once: while it ends, a second signal means that it shall not take its time.
+        if not self.is_told_to_end:
+            self.is_told_to_end = True
+            self.server.send_signal(signal.SIGTERM)
 
     def connect(self, **arguments):
         self.connections.append(Connection(self.port, **arguments))
@@ -233,7 +240,7 @@ class ProtocolTest(unittest.TestCase):
         a = self.connect()
         a.start("GET", "/v1/keys/k?wait=20000")
         self.connect().request("GET", "/v1/keys/k")
-        threading.Timer(0.1, self.server.send_signal, [signal.SIGTERM]).start()
+        threading.Timer(0.1, self.end_server).start()
         status, sentence = a.finish()
         self.assertEqual(status, 503)
         self.assertIn(b"closing", sentence)
