@@ -54,7 +54,8 @@ function(hvd_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}"
+                       SKIP_RETURN_CODE 77)
 endfunction()
 
 # hvd_fuzzer(NAME SOURCES a_fuzz.cpp CORPUS folder [DEPENDS target ...])

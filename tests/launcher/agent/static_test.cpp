@@ -61,12 +61,12 @@ TEST_CASE("The agent resolves no names") {
 
 TEST_CASE("The agent runs a job in a root that holds nothing but a static shell") {
   if (::geteuid() != 0) {
-    MESSAGE("SKIPPED: only root may change its root directory");
+    MESSAGE("SKIP: only root may change its root directory");
     return;
   }
   const char* busybox = "/bin/busybox";
   if (!std::filesystem::exists(busybox) || asks_for_loader(busybox)) {
-    MESSAGE("SKIPPED: there is no static /bin/busybox (Debian: busybox-static)");
+    MESSAGE("SKIP: there is no static /bin/busybox (Debian: busybox-static)");
     return;
   }
   std::string root = "/tmp/horovod-agent-root-XXXXXX";
