@@ -1,8 +1,10 @@
 #include "launcher/spawn/name_lookup.h"
 
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +16,7 @@
 #include <thread>
 
 #include "base/text.h"
-#include "launcher/spawn/wakeup.h"
+#include "base/unique_fd.h"
 
 namespace hvd::launcher {
 
@@ -63,45 +65,21 @@ Result<Addresses> resolve_blocking(const std::string& name) {
   return addresses;
 }
 
-// What the thread and the waiting coroutine share. The coroutine may be gone before the resolver
-// has answered; then `waiting` is null and the answer is dropped.
+// What the thread and the waiting coroutine share. The thread knows no loop, which may be gone
+// before the resolver has answered: it makes `answered` readable.
 struct Lookup {
+  UniqueFd answered;
   std::mutex mutex;
-  Wakeup* waiting = nullptr;             // guarded by mutex, used on the loop only
-  asio::any_io_executor executor;        // guarded by mutex, empty when nobody waits
   std::optional<Result<Addresses>> answer;  // guarded by mutex
 };
 
-void answer(const std::shared_ptr<Lookup>& lookup, Result<Addresses> addresses) {
-  const std::lock_guard lock(lookup->mutex);
-  if (lookup->waiting == nullptr) return;
-  lookup->answer = std::move(addresses);
-  asio::post(lookup->executor, [lookup] {
-    const std::lock_guard lock(lookup->mutex);
-    if (lookup->waiting != nullptr) lookup->waiting->notify();
-  });
+void put_answer(Lookup& lookup, Result<Addresses> addresses) {
+  {
+    const std::lock_guard lock(lookup.mutex);
+    lookup.answer = std::move(addresses);
+  }
+  ::eventfd_write(lookup.answered.get(), 1);
 }
-
-// Held by the coroutine's frame, so that it also runs when the loop is destroyed.
-class Waiting {
- public:
-  Waiting(std::shared_ptr<Lookup> lookup, asio::any_io_executor executor)
-      : lookup_(std::move(lookup)), wakeup_(executor) {
-    lookup_->waiting = &wakeup_;
-    lookup_->executor = std::move(executor);
-  }
-  Waiting(const Waiting&) = delete;
-  ~Waiting() {
-    const std::lock_guard lock(lookup_->mutex);
-    lookup_->waiting = nullptr;
-    lookup_->executor = {};
-  }
-  net::Task<bool> wait() { return wakeup_.wait(); }
-
- private:
-  std::shared_ptr<Lookup> lookup_;
-  Wakeup wakeup_;
-};
 
 std::string own_name() {
   char name[256] = {};
@@ -128,20 +106,22 @@ net::Task<Result<Addresses>> look_up(std::string name) {
   if (!not_an_address) co_return Addresses{literal};
 
   const auto lookup = std::make_shared<Lookup>();
-  Waiting waiting(lookup, co_await asio::this_coro::executor);
+  lookup->answered.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  // The loop watches a descriptor of its own, which it closes when it likes.
+  UniqueFd watched(::fcntl(lookup->answered.get(), F_DUPFD_CLOEXEC, 0));
+  if (!watched) {
+    co_return unavailable(cat("cannot resolve '", printable(name), "': ", std::strerror(errno)));
+  }
+  asio::posix::stream_descriptor answered(co_await asio::this_coro::executor, watched.release());
   try {
-    std::thread([lookup, name] { answer(lookup, resolve_blocking(name)); }).detach();
+    std::thread([lookup, name] { put_answer(*lookup, resolve_blocking(name)); }).detach();
   } catch (const std::system_error& error) {
     co_return unavailable(cat("cannot start a thread to resolve '", name, "': ", error.what()));
   }
-  for (;;) {
-    {
-      const std::lock_guard lock(lookup->mutex);
-      if (lookup->answer) co_return std::move(*lookup->answer);
-    }
-    const bool go_on = co_await waiting.wait();
-    if (!go_on) co_return aborted(cat("resolving '", printable(name), "' was given up"));
-  }
+  co_await answered.async_wait(asio::posix::stream_descriptor::wait_read, net::use_tuple);
+  const std::lock_guard lock(lookup->mutex);
+  if (!lookup->answer) co_return aborted(cat("resolving '", printable(name), "' was given up"));
+  co_return std::move(*lookup->answer);
 }
 
 net::Task<bool> is_local_host(std::string name) {

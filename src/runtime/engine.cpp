@@ -74,6 +74,7 @@ bool Engine::step(bool flush) {
       moved = true;
     }
   }
+  moved |= run_alarms();
   if (!departed_.load(std::memory_order_relaxed)) {
     report();
     moved |= poll_links();
@@ -230,6 +231,9 @@ Status Engine::handle(int32_t from, ByteView message) {
     }
     HVD_RETURN_IF_ERROR(decode(message, &heard_plan_));
     return apply(heard_plan_);
+  }
+  if (kind == MessageKind::kToRoot || kind == MessageKind::kToAll) {
+    return hand_on(kind, from, message);
   }
   Notice notice;
   HVD_RETURN_IF_ERROR(decode(message, &notice));

@@ -3,6 +3,7 @@
 // what says so may be called from other threads.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,7 @@
 #include "runtime/negotiator.h"
 #include "runtime/plugin_host.h"
 #include "runtime/progress.h"
+#include "runtime/service.h"
 #include "runtime/submission_queue.h"
 
 namespace hvd::runtime {
@@ -63,6 +65,13 @@ class Engine final : public Drivable, private CompletionSink {
   bool before_sleep() override;
   void after_sleep() override;
   Clock::time_point window_end() const override { return window_end_; }
+  Clock::time_point alarm() const override;
+  // A service is heard from now on; it outlives the engine's last step.
+  void set_service(ServiceId id, Service* service);
+  // From this rank's service to the root's, or from the root's to everybody's, its own too. Lost
+  // when the job has ended.
+  void to_root(ServiceId id, ByteView message);
+  void to_all(ServiceId id, ByteView message);
   // Begins to leave the job: hvd_shutdown.
   void leave();
   // Gives up: everything pending fails with this, here and on all ranks.
@@ -83,6 +92,8 @@ class Engine final : public Drivable, private CompletionSink {
   void finish_what_can_be();
   void receive(int32_t from, ByteView message);
   Status handle(int32_t from, ByteView message);
+  Status hand_on(MessageKind kind, int32_t from, ByteView message);
+  bool run_alarms();
   void report();
   void plan();
   Status apply(const Plan& plan);
@@ -112,6 +123,8 @@ class Engine final : public Drivable, private CompletionSink {
   Executor executor_;
   Departure departure_;
   EngineCounts counts_;
+
+  std::array<Service*, kServices> services_{};
 
   std::vector<Submission*> collected_;  // drained, not announced
   uint64_t collected_bytes_ = 0;

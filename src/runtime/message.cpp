@@ -122,7 +122,7 @@ Status check_kind(ByteReader& in, MessageKind kind) {
 Status peek_kind(ByteView message, MessageKind* kind) {
   ByteReader in(message);
   *kind = in.get<MessageKind>();
-  if (in.failed() || *kind < MessageKind::kAnnouncement || *kind > MessageKind::kAbort) {
+  if (in.failed() || *kind < MessageKind::kAnnouncement || *kind > MessageKind::kToAll) {
     return invalid_argument("a message is of no known kind");
   }
   return {};
@@ -207,6 +207,19 @@ Status decode(ByteView message, Notice* notice) {
   notice->code = in.get<int32_t>();
   notice->text = in.get_text();
   return in.finish("a notice");
+}
+
+void encode(MessageKind kind, const ServiceMessage& said, ByteWriter& out) {
+  out.put(kind).put(said.service).put(said.rank).put_blob(said.content);
+}
+
+Status decode(ByteView message, ServiceMessage* said) {
+  ByteReader in(message);
+  in.get<MessageKind>();
+  said->service = in.get<uint8_t>();
+  said->rank = in.get<int32_t>();
+  said->content = in.get_blob();
+  return in.finish("a message of a service");
 }
 
 }  // namespace hvd::runtime

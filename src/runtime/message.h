@@ -9,6 +9,8 @@
 //   stopped       child -> parent   the whole subtree has finished what was planned before
 //   farewell      parent -> child   every rank has: links may be closed
 //   abort         any neighbour     the first cause of a failure
+//   to_root       child -> parent   of a service (service.h), handed on to the root
+//   to_all        parent -> child   of a service, handed on to everybody below
 #pragma once
 
 #include <cstdint>
@@ -29,6 +31,8 @@ enum class MessageKind : uint8_t {
   kStopped = 5,
   kFarewell = 6,
   kAbort = 7,
+  kToRoot = 8,
+  kToAll = 9,
 };
 
 // One of the differing requests for a name, and the lowest rank that made it.
@@ -94,6 +98,13 @@ struct Notice {
   bool operator==(const Notice&) const = default;
 };
 
+// to_root, to_all: bytes that a service understands. Decoded in place.
+struct ServiceMessage {
+  uint8_t service = 0;
+  int32_t rank = 0;  // that said it
+  ByteView content;
+};
+
 Status peek_kind(ByteView message, MessageKind* kind);
 
 void encode(const Announcement& announcement, ByteWriter& out);
@@ -102,5 +113,7 @@ void encode(const Plan& plan, ByteWriter& out);
 Status decode(ByteView message, Plan* plan);
 void encode(MessageKind kind, const Notice& notice, ByteWriter& out);
 Status decode(ByteView message, Notice* notice);
+void encode(MessageKind kind, const ServiceMessage& said, ByteWriter& out);
+Status decode(ByteView message, ServiceMessage* said);
 
 }  // namespace hvd::runtime

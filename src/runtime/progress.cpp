@@ -86,7 +86,8 @@ void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
       continue;
     }
     if (arm()) {
-      const auto until = std::min(deadline.time(), engine_->window_end());
+      const auto until =
+          std::min({deadline.time(), engine_->window_end(), engine_->alarm()});
       baton.unlock();
       wakeup_->wait(until);
       baton.lock();
@@ -170,12 +171,12 @@ void Progress::help_once() {
   if (window_end <= now) {
     flush_ = true;
   } else if (engine_->pending() > 0) {
-    if (now - last_active_ >= budget_.helper) helper_sleep(baton, window_end);
+    if (now - last_active_ >= budget_.helper) helper_sleep(baton, std::min(window_end, engine_->alarm()));
   } else if (now - last_active_ < kLinger) {
     baton.unlock();
     lull();
   } else {
-    helper_sleep(baton, Clock::time_point::max());
+    helper_sleep(baton, engine_->alarm());
   }
 }
 

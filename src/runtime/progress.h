@@ -29,6 +29,8 @@ class Drivable {
   virtual void after_sleep() = 0;
   // When the batching window ends; max when it is not open.
   virtual Clock::time_point window_end() const = 0;
+  // When step has something to do that nobody hands in; max: never.
+  virtual Clock::time_point alarm() const = 0;
   // Something was handed in that step has not looked at. Any thread.
   virtual bool has_input() const = 0;
   // Submissions that are not complete. Any thread.

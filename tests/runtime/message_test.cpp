@@ -79,6 +79,20 @@ TEST_CASE("a notice arrives as it was sent") {
   check_every_cut_is_refused<Notice>(out.view());
 }
 
+TEST_CASE("what a service says arrives as it was said") {
+  ByteWriter out;
+  encode(MessageKind::kToRoot, {2, 7, hvd::as_bytes("late")}, out);
+  MessageKind kind{};
+  REQUIRE(peek_kind(out.view(), &kind).ok());
+  CHECK(kind == MessageKind::kToRoot);
+  ServiceMessage got;
+  REQUIRE(decode(out.view(), &got).ok());
+  CHECK(got.service == 2);
+  CHECK(got.rank == 7);
+  CHECK(hvd::as_text(got.content) == "late");
+  check_every_cut_is_refused<ServiceMessage>(out.view());
+}
+
 TEST_CASE("impossible content is refused") {
   MessageKind kind{};
   CHECK(!peek_kind({}, &kind).ok());

@@ -1,0 +1,29 @@
+// What ranks say to each other beside the work itself: timeline, stalls, metrics, tuning. Messages
+// go along the links of the combining tree, up to the root or from the root down to everybody, in
+// one order with plans and announcements of the same link: what the root says before a plan is
+// heard before that plan by every rank. Every function is called with the baton held.
+#pragma once
+
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+
+namespace hvd::runtime {
+
+enum class ServiceId : uint8_t { kTimeline = 0, kStall = 1, kMetrics = 2, kTuning = 3 };
+constexpr size_t kServices = 4;
+
+class Service {
+ public:
+  virtual ~Service() = default;
+  // At the root: what rank `from` said (Engine::to_root). Elsewhere and at the root too: what the
+  // root said (Engine::to_all), with `from` its rank. Trusts nothing of it.
+  virtual void receive(int32_t from, ByteView message) = 0;
+  // When on_alarm wants to be called; max: never. Read at each step of the engine; whoever makes it
+  // earlier outside of a step notifies Progress. A rank with nothing pending is not to be woken.
+  virtual Clock::time_point alarm() const { return Clock::time_point::max(); }
+  virtual void on_alarm(Clock::time_point) {}
+};
+
+}  // namespace hvd::runtime
