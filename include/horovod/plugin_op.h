@@ -17,6 +17,20 @@ typedef struct hvd_batch_tensor {
   const int64_t* from_rows; /* alltoall: rows from each; else NULL */
 } hvd_batch_tensor;
 
+/* How a batch is to be run, the same on all members of its process set. In every field 0 is the
+ * op's own choice, and what an op does not know it ignores. Grows at the tail only. Limits are bytes
+ * of a whole batch on one rank; -1 turns a limit's way off. */
+typedef struct hvd_tuning {
+  size_t struct_size;
+  int64_t whole_limit;    /* up to here each host gets every other host's part whole: one hop */
+  int64_t doubling_limit; /* up to here hosts double what they know in each hop */
+  int64_t ring_from;      /* from here a ring of hosts; between the two, slices */
+  int64_t chunk;          /* bytes that travel between hosts as one piece */
+  int32_t direct_hosts;   /* slices go to each host directly up to so many hosts, else by halving */
+  int32_t streams;        /* TCP streams between two ranks on two hosts */
+  int32_t drivers;        /* ranks of a host that drive its streams: 1 is its leader alone */
+} hvd_tuning;
+
 /* Work that all members of a process set run together, in the same order everywhere. */
 typedef struct hvd_batch {
   size_t struct_size;
@@ -31,6 +45,7 @@ typedef struct hvd_batch {
   void* stream;
   uint32_t tensor_count;
   const hvd_batch_tensor* tensors;
+  const hvd_tuning* tuning; /* NULL: the op's own choice in everything */
 } hvd_batch;
 
 typedef struct hvd_op_v1 {

@@ -56,6 +56,10 @@ void Executor::add(uint64_t sequence, std::span<const PlanUnit> units,
   batch.prescale = request.prescale;
   batch.postscale = request.postscale;
   if (request.reduce_op == HVD_AVERAGE) batch.postscale /= size_;
+  if (tuning_) {
+    run->tuning = *tuning_;
+    batch.tuning = &run->tuning;
+  }
   for (const PlanUnit& unit : units) {
     const AgreedItem& item = items[unit.item];
     run->submissions.push_back(item.submission);

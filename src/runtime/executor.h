@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,6 +35,8 @@ class Executor {
 
   // Queues a batch: the tensors of the units' dtype in their items.
   void add(uint64_t sequence, std::span<const PlanUnit> units, std::span<const AgreedItem> items);
+  // How batches are run that are added from now on; the same on all ranks.
+  void tune(const hvd_tuning& tuning) { tuning_ = tuning; }
   // Starts what can be started and advances what runs. True when anything moved; a failure is
   // one of this rank or its links, after which nothing can go on.
   Result<bool> advance();
@@ -47,6 +50,7 @@ class Executor {
   struct Run {
     Executor* executor = nullptr;
     hvd_batch batch{};
+    hvd_tuning tuning{};  // what batch.tuning points to, where it points
     std::vector<hvd_batch_tensor> tensors;
     std::vector<uint32_t> member;            // index of each tensor in its submission
     std::vector<Submission*> owner;          // of each tensor
@@ -69,6 +73,7 @@ class Executor {
   const int32_t size_;
   OpSelector* const ops_;
   CompletionSink* const sink_;
+  std::optional<hvd_tuning> tuning_;
   std::deque<std::unique_ptr<Run>> queue_;
   std::deque<std::unique_ptr<Run>> running_;
   std::vector<std::unique_ptr<Run>> spare_;

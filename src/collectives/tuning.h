@@ -1,0 +1,31 @@
+// Which way a batch goes between hosts: the switch points, with what measured best as defaults.
+// A batch may bring its own, the same on all members of its group. Values only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "horovod/plugin_op.h"
+
+namespace hvd::collectives {
+
+struct Tuning {
+  // Bytes of a batch. Every host gets every other's part whole: one hop, and H - 1 parts for each.
+  size_t whole_limit = 4096;
+  // In each hop a host exchanges what it knows with another: log2 H hops and parts.
+  size_t doubling_limit = 16 * 1024;
+  // Above it each host reduces a slice. Few hosts send slices to each other directly; more of them
+  // by halving and doubling; large ones around a ring, where nobody hears from two at once.
+  int32_t direct_hosts = 4;
+  size_t ring_from = 4 * 1024 * 1024;
+  // What travels as one piece, of which several are under way.
+  size_t chunk = 256 * 1024;
+  // Streams between two ranks, and ranks of a host that drive them.
+  int32_t streams = 1;
+  int32_t drivers = std::numeric_limits<int32_t>::max();
+};
+
+Tuning tuning_of(const hvd_batch& batch);
+
+}  // namespace hvd::collectives
