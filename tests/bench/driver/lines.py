@@ -1,0 +1,194 @@
+"""The lines of the bench: what each measures, and what it must reach.
+
+A line takes a `Bench`, which keeps teams alive between lines, and returns a `Result`.
+"""
+import dataclasses
+import math
+import statistics
+import typing
+
+from driver import teams
+
+KIB, MIB = 1 << 10, 1 << 20
+PEERS = (teams.openmpi, teams.mpich, teams.gloo, teams.torch_gloo)
+
+
+@dataclasses.dataclass
+class Result:
+    unit: str
+    ours: float = math.nan
+    peers: dict = dataclasses.field(default_factory=dict)  # medians by name
+    must: str = ""
+    passed: bool = False
+    note: str = ""
+
+    def ratio(self):
+        """How many times faster than the best peer."""
+        return min(self.peers.values()) / self.ours if self.peers and self.ours else math.nan
+
+
+@dataclasses.dataclass
+class Line:
+    name: str
+    what: str
+    measure: typing.Callable
+    needs_hosts: bool = False
+
+
+class Bench:
+    """Teams by what makes them; each is started once, and those that do not start are named."""
+
+    def __init__(self, rounds, seconds, python):
+        self.rounds, self.seconds, self.python = rounds, seconds, python
+        self.missing = {}
+        self._teams = {}
+
+    def team(self, make, *arguments, **options):
+        """The team, or None when it cannot be had."""
+        key = (make.__name__, arguments, tuple(sorted(options.items())))
+        if key not in self._teams:
+            try:
+                self._teams[key] = make(*arguments, **options)
+            except teams.Missing as error:
+                self.missing[make.__name__] = str(error)
+                self._teams[key] = None
+        return self._teams[key]
+
+    def only(self, *kept):
+        """Ends all other teams: what is not measured takes no memory."""
+        for key, team in list(self._teams.items()):
+            if team is not None and team not in kept:
+                team.stop()
+                del self._teams[key]
+
+    def medians(self, contenders, *command):
+        """Median of rounds, in which the contenders take turns; each sizes its rounds by a trial.
+
+        `command` has ITERATIONS where the worker wants their number.
+        """
+        contenders = [team for team in contenders if team is not None]
+        self.only(*contenders)
+        iterations, values = {}, {team: [] for team in contenders}
+        for team in contenders:
+            trial = max(team.ask(*_with(command, 5))[0], 0.1)
+            iterations[team] = max(3, min(5000, int(self.seconds * 1e6 / trial)))
+        for _ in range(self.rounds):
+            for team in contenders:
+                values[team].append(team.ask(*_with(command, iterations[team])))
+        return {team.name: [statistics.median(column) for column in zip(*rows)]
+                for team, rows in values.items()}
+
+    def close(self):
+        self.only()
+
+
+def _with(command, iterations):
+    return [iterations if word == "ITERATIONS" else word for word in command]
+
+
+def _against_peers(bench, size, ranks, hosts=False, peers=PEERS, extra=()):
+    contenders = [bench.team(teams.ours, ranks, hosts=hosts)]
+    contenders += [bench.team(make, ranks, hosts=hosts) for make in peers]
+    contenders += extra
+    found = {name: numbers[0]
+             for name, numbers in bench.medians(contenders, "allreduce", size, "ITERATIONS").items()}
+    return found.pop("ours"), found
+
+
+def at_most(microseconds, size, ranks):
+    def measure(bench):
+        ours, peers = _against_peers(bench, size, ranks)
+        return Result("µs", ours, peers, f"≤ {microseconds} µs", ours <= microseconds)
+    return measure
+
+
+def times_best_peer(factor, size, ranks):
+    def measure(bench):
+        ours, peers = _against_peers(bench, size, ranks)
+        result = Result("µs", ours, peers, f"≥ {factor} × best")
+        result.passed = bool(peers) and result.ratio() >= factor
+        return result
+    return measure
+
+
+def lent_memory(factor, size):
+    def measure(bench):
+        contenders = [bench.team(teams.ours, 2)] + [bench.team(make, 2) for make in PEERS]
+        result = Result("µs", must=f"≥ {factor} × best")
+        try:
+            contenders[0].ask("lent", size, 3)
+        except teams.Refused as refusal:
+            result.note = str(refusal)
+            return result
+        lent = bench.medians(contenders[:1], "lent", size, "ITERATIONS")
+        result.ours = lent["ours"][0]
+        _, result.peers = _against_peers(bench, size, 2)
+        result.passed = bool(result.peers) and result.ratio() >= factor
+        return result
+    return measure
+
+
+def between_hosts(size):
+    """Twice a condition: against the peers, and against what the link moves."""
+    def measure(bench):
+        stream = bench.team(teams.stream_pair, hosts=True)
+        ours, peers = _against_peers(bench, size, 2, True, (teams.openmpi, teams.gloo), [stream])
+        plain = peers.pop("plain stream pair", math.nan)
+        result = Result("µs", ours, peers, "≥ 1.2 × best, ≥ 80 % of a stream pair")
+        share = 100 * plain / ours
+        result.note = f"stream pair {plain:.1f} µs: {share:.0f} % of it"
+        result.passed = bool(peers) and result.ratio() >= 1.2 and share >= 80
+        return result
+    return measure
+
+
+def many_names(milliseconds, python):
+    def measure(bench):
+        team = bench.team(teams.ours, 2, **({"python": bench.python} if python else {}))
+        contenders = [team] + ([bench.team(teams.torch_gloo, 2)] if python else [])
+        found = bench.medians(contenders, "names", 1000, 1024, "ITERATIONS")
+        ours = found.pop(team.name)[0]
+        return Result("µs", ours, {name: numbers[0] for name, numbers in found.items()},
+                      f"≤ {milliseconds} ms", ours <= 1000 * milliseconds)
+    return measure
+
+
+def submit_alone(python):
+    def measure(bench):
+        team = bench.team(teams.ours, 2, **({"python": bench.python} if python else {}))
+        ours = bench.medians([team], "names", 1000, 1024, "ITERATIONS")[team.name][1]
+        return Result("µs", ours, {}, "≤ 1.5 µs", ours <= 1.5)
+    return measure
+
+
+def python_small(bench):
+    c, python = bench.team(teams.ours, 2), bench.team(teams.ours, 2, python=bench.python)
+    found = bench.medians([c, python], "allreduce", 4, "ITERATIONS")
+    ours, base = found[python.name][0], found["ours"][0]
+    return Result("µs", ours, {}, f"≤ C ABI ({base:.1f}) + 8 µs", ours <= base + 8)
+
+
+def restart(bench):
+    ours = bench.medians([bench.team(teams.ours, 2)], "restart", "ITERATIONS")["ours"][0]
+    return Result("µs", ours, {}, "≤ 5 ms", ours <= 5000)
+
+
+LINES = [
+    Line("4B", "4 B, 2 ranks", at_most(3, 4, 2)),
+    Line("4B-4ranks", "4 B, 4 ranks", at_most(20, 4, 4)),
+    Line("1MiB", "1 MiB, private buffers, 2 ranks", times_best_peer(1.5, MIB, 2)),
+    Line("8MiB", "8 MiB, private buffers, 2 ranks", times_best_peer(2, 8 * MIB, 2)),
+    Line("64MiB", "64 MiB, private buffers, 2 ranks", times_best_peer(2.5, 64 * MIB, 2)),
+    Line("256MiB", "256 MiB, private buffers, 2 ranks", times_best_peer(2.5, 256 * MIB, 2)),
+    Line("lent-8MiB", "8 MiB in hvd_alloc memory, 2 ranks", lent_memory(5, 8 * MIB)),
+    Line("lent-64MiB", "64 MiB in hvd_alloc memory, 2 ranks", lent_memory(5, 64 * MIB)),
+    Line("names", "1,000 names of 1 KiB, then wait for all", many_names(0.8, False)),
+    Line("names-python", "the same from Python", many_names(2.5, True)),
+    Line("submit", "one hvd_submit of those", submit_alone(False)),
+    Line("submit-python", "one hvd.allreduce_async_ of those", submit_alone(True)),
+    Line("4B-python", "hvd.allreduce_ on 4 B, 2 ranks", python_small),
+    Line("restart", "shutdown + init, 2 ranks", restart),
+] + [
+    Line(f"hosts-{label}", f"{label[:-3]} {label[-3:]} between two hosts", between_hosts(size), True)
+    for label, size in (("64KiB", 64 * KIB), ("1MiB", MIB), ("8MiB", 8 * MIB), ("64MiB", 64 * MIB))
+]

@@ -1,0 +1,195 @@
+"""Teams: the ranks of one contender, alive through many measurements and asleep between them.
+
+A team's ranks connect to the driver's Unix socket and obey commands (workers/worker.h). Where
+they run is their launcher's affair: this machine, or the hosts "a" and "b" of tests/hosts.
+"""
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BUILD = pathlib.Path(os.environ.get("HVD_BUILD", ROOT / "build"))
+WORKERS = BUILD / "bench"
+HOSTS = ROOT / "tests" / "hosts" / "hosts"
+PYTHON_WORKER = ROOT / "tests" / "bench" / "workers" / "python_worker.py"
+HOST_NAMES = ("a", "b")
+
+
+class Missing(Exception):
+    """A contender that is not installed or does not start."""
+
+
+class Refused(Exception):
+    """A worker that cannot do what it was asked for."""
+
+
+class Team:
+    """Context manager. `ask` sends one command to all ranks and returns rank 0's numbers."""
+
+    def __init__(self, name, commands, ranks, environment=None):
+        self.name = name
+        self._folder = tempfile.TemporaryDirectory(prefix="team-", dir=WORKERS)
+        # A socket's path is short, and hosts have a /tmp of their own.
+        path = os.path.relpath(self._folder.name, "/")
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(f"/{path}/s")
+        self._listener.listen(ranks)
+        places = {"socket": f"/{path}/s", "folder": f"/{path}"}
+        self._log = open(f"/{path}/log", "w+", encoding="utf-8", errors="replace")
+        self._processes = [
+            subprocess.Popen([str(word).format(**places) for word in command],
+                             env={**os.environ, **(environment or {})}, stdin=subprocess.DEVNULL,
+                             stdout=self._log, stderr=self._log, start_new_session=True)
+            for command in commands]
+        self._ranks = {}
+        self.pids = {}
+        try:
+            self._meet(ranks)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _meet(self, ranks):
+        self._listener.settimeout(0.5)
+        waited = 0
+        while len(self._ranks) < ranks:
+            try:
+                connection, _ = self._listener.accept()
+            except TimeoutError:
+                waited += 0.5
+                ended = [p for p in self._processes if p.poll() is not None]
+                if ended or waited > 60:
+                    raise Missing(f"{self.name} does not start: {self._last_words()}") from None
+                continue
+            connection.settimeout(120)
+            lines = connection.makefile(encoding="utf-8")
+            _, rank, pid = lines.readline().split()
+            self._ranks[int(rank)] = (connection, lines)
+            self.pids[int(rank)] = int(pid)
+
+    def _last_words(self):
+        self._log.seek(0)
+        words = [line.strip() for line in self._log.read().splitlines() if line.strip()]
+        return words[-1] if words else "it says nothing"
+
+    def ask(self, *command):
+        """The numbers of rank 0."""
+        return self.ask_all(*command)[0]
+
+    def ask_all(self, *command):
+        """The numbers of each rank. Refused with the first worker's sentence."""
+        for connection, _ in self._ranks.values():
+            connection.sendall((" ".join(map(str, command)) + "\n").encode())
+        numbers, refusals = {}, []
+        for rank, (_, lines) in sorted(self._ranks.items()):
+            verdict, _, rest = lines.readline().strip().partition(" ")
+            if verdict == "ok":
+                numbers[rank] = [float(word) for word in rest.split()]
+            else:
+                refusals.append(rest or f"rank {rank} is gone: {self._last_words()}")
+        if refusals:
+            raise Refused(refusals[0])
+        return [numbers[rank] for rank in sorted(numbers)]
+
+    def stop(self):
+        for connection, lines in self._ranks.values():
+            try:
+                connection.sendall(b"quit\n")
+            except OSError:
+                pass
+            lines.close()
+            connection.close()
+        for process in self._processes:
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self._listener.close()
+        self._log.close()
+        self._folder.cleanup()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+def _need(path, what):
+    if not os.path.exists(path) and not shutil.which(path):
+        raise Missing(f"{what} is not there")
+    return path
+
+
+def _spread(hosts, ranks):
+    return ["-H", ",".join(f"{host}:{ranks // 2}" for host in HOST_NAMES)] if hosts else []
+
+
+def _singly(command, ranks, hosts):
+    """One process per rank, as launchers would start them: {rank} is filled in."""
+    commands = []
+    for rank in range(ranks):
+        words = [str(word).replace("{rank}", str(rank)) for word in command]
+        commands.append([HOSTS, "exec", HOST_NAMES[rank * 2 // ranks], *words] if hosts else words)
+    return commands
+
+
+def ours(ranks, hosts=False, python=None):
+    """Through the C ABI, or with `python` from an interpreter that has torch."""
+    launcher = [_need(BUILD / "bin" / "horovodrun", "horovodrun"), "-np", ranks,
+                *_spread(hosts, ranks)]
+    if python:
+        worker = [python, PYTHON_WORKER, "{socket}", "horovod"]
+    else:
+        worker = [_need(WORKERS / "horovod_worker", "horovod_worker"), "{socket}"]
+    return Team("ours (Python)" if python else "ours", [launcher + worker], ranks,
+                {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"})
+
+
+def openmpi(ranks, hosts=False):
+    command = [_need("mpirun.openmpi", "Open MPI"), "-np", ranks, "--allow-run-as-root",
+               "--oversubscribe", "--bind-to", "none", *_spread(hosts, ranks)]
+    if hosts:
+        net = "10.77.0.0/16"
+        command += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", net,
+                    "--mca", "oob_tcp_if_include", net]
+    return Team("Open MPI", [command + [_need(WORKERS / "openmpi_worker", "Open MPI's worker"),
+                                        "{socket}"]], ranks)
+
+
+def mpich(ranks, hosts=False):
+    return Team("MPICH", [[_need("mpiexec.hydra", "MPICH"), "-np", ranks,
+                           *(["-hosts", ",".join(HOST_NAMES)] if hosts else []),
+                           _need(WORKERS / "mpich_worker", "MPICH's worker"), "{socket}"]], ranks)
+
+
+def _interface(hosts):
+    return "eth0" if hosts else "lo"
+
+
+def gloo(ranks, hosts=False):
+    command = [_need(WORKERS / "gloo_worker", "libgloo's worker"), "{socket}", "{rank}", ranks,
+               "{folder}", _interface(hosts)]
+    return Team("libgloo", _singly(command, ranks, hosts), ranks)
+
+
+def torch_gloo(ranks, hosts=False, python="/usr/bin/python3"):
+    command = [python, PYTHON_WORKER, "{socket}", "gloo", "{rank}", ranks, "{folder}",
+               _interface(hosts)]
+    return Team("torch gloo", _singly(command, ranks, hosts), ranks, {"OMP_NUM_THREADS": "1"})
+
+
+def plain_torch(ranks, python="/usr/bin/python3"):
+    command = [python, PYTHON_WORKER, "{socket}", "plain", "{rank}"]
+    return Team("torch alone", _singly(command, ranks, False), ranks, {"OMP_NUM_THREADS": "1"})
+
+
+def stream_pair(hosts=False):
+    command = [_need(WORKERS / "stream_worker", "stream_worker"), "{socket}", "{rank}", 2,
+               "{folder}", _interface(hosts)]
+    return Team("plain stream pair", _singly(command, 2, hosts), 2)

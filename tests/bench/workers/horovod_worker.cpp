@@ -1,0 +1,87 @@
+// A rank of ours, through the C ABI.
+//
+//   horovodrun -np N horovod_worker SOCKET
+#include <horovod/horovod.h>
+
+#include "worker.h"
+
+namespace {
+
+char error[1024];
+
+void check(int status) {
+  if (status != HVD_OK) throw std::runtime_error(error);
+}
+
+hvd_handle submit(const char* name, float* data, size_t count) {
+  const int64_t shape = static_cast<int64_t>(count);
+  hvd_tensor tensor{};
+  tensor.dtype = HVD_FLOAT32;
+  tensor.ndim = 1;
+  tensor.shape = &shape;
+  tensor.input = tensor.output = data;
+  hvd_submission submission{};
+  submission.struct_size = sizeof(submission);
+  submission.op = HVD_ALLREDUCE;
+  submission.reduce_op = HVD_SUM;
+  submission.name = name;
+  submission.device = HVD_CPU;
+  submission.tensor_count = 1;
+  submission.tensors = &tensor;
+  hvd_handle handle = 0;
+  check(hvd_submit(&submission, &handle, error, sizeof(error)));
+  return handle;
+}
+
+void finish(hvd_handle handle) {
+  check(hvd_wait(handle, -1, error, sizeof(error)));
+  check(hvd_release(handle, error, sizeof(error)));
+}
+
+void allreduce(float* data, size_t count) { finish(submit("bench", data, count)); }
+
+// allreduce BYTES ITERATIONS
+std::vector<double> time_private(const bench::Words& words) {
+  const size_t bytes = std::stoull(words.at(0));
+  std::vector<float> data(bytes / sizeof(float));
+  return {bench::time_allreduce(data.data(), bytes, std::stoi(words.at(1)), hvd_size(), allreduce)};
+}
+
+// names COUNT BYTES ITERATIONS: submits all, then waits for all; and what one submit alone takes.
+std::vector<double> time_names(const bench::Words& words) {
+  const size_t names = std::stoull(words.at(0));
+  const size_t count = std::stoull(words.at(1)) / sizeof(float);
+  std::vector<std::vector<float>> data(names, std::vector<float>(count));
+  std::vector<std::string> called;
+  for (size_t i = 0; i < names; ++i) called.push_back("bench.layer." + std::to_string(i));
+  std::vector<hvd_handle> handles(names);
+  std::vector<double> submits;
+  const double all = bench::median_us(std::stoi(words.at(2)), [&] {
+    const double start = bench::now_us();
+    for (size_t i = 0; i < names; ++i) handles[i] = submit(called[i].c_str(), data[i].data(), count);
+    submits.push_back((bench::now_us() - start) / static_cast<double>(names));
+    for (hvd_handle handle : handles) finish(handle);
+  });
+  return {all, bench::median(submits)};
+}
+
+// restart ITERATIONS: shutdown and init.
+std::vector<double> time_restart(const bench::Words& words) {
+  return {bench::median_us(std::stoi(words.at(0)), [] {
+    check(hvd_shutdown(error, sizeof(error)));
+    check(hvd_init(nullptr, error, sizeof(error)));
+  })};
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  if (hvd_init(nullptr, error, sizeof(error)) != HVD_OK) {
+    std::fprintf(stderr, "%s\n", error);
+    return 1;
+  }
+  bench::serve(argv[1], hvd_rank(),
+               {{"allreduce", time_private}, {"names", time_names}, {"restart", time_restart}});
+  hvd_shutdown(nullptr, 0);
+  return 0;
+}

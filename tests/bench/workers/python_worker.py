@@ -1,0 +1,121 @@
+"""A rank of ours or of torch.distributed, from Python; hears the same commands as worker.h.
+
+    horovodrun -np N python3 python_worker.py SOCKET horovod
+    python3 python_worker.py SOCKET gloo RANK SIZE FOLDER INTERFACE
+    python3 python_worker.py SOCKET plain RANK
+"""
+
+import os
+import socket
+import statistics
+import sys
+import time
+
+
+def median_us(iterations, step):
+    for _ in range(3):
+        step()
+    times = []
+    for _ in range(iterations):
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e6
+
+
+def memory():
+    """Resident and proportional memory of this process in MiB."""
+    with open("/proc/self/smaps_rollup", encoding="ascii") as file:
+        kib = {line.split()[0]: line.split()[1] for line in file if line.split()[2:] == ["kB"]}
+    return [int(kib["Rss:"]) / 1024, int(kib["Pss:"]) / 1024]
+
+
+class Plain:
+    """A process that uses torch, and nothing of ours."""
+
+    def __init__(self, rank="0"):
+        import torch
+
+        torch.set_num_threads(1)
+        self.rank = int(rank)
+        self.torch = torch
+        torch.ones(1000).sum()
+
+    def memory(self):
+        return memory()
+
+
+class Horovod(Plain):
+    def __init__(self):
+        super().__init__()
+        import horovod.torch as hvd
+
+        hvd.init()
+        self.hvd = hvd
+        self.rank = hvd.rank()
+
+    def allreduce(self, size, iterations):
+        tensor = self.torch.zeros(int(size) // 4)
+        return [median_us(int(iterations),
+                          lambda: self.hvd.allreduce_(tensor, name="bench", op=self.hvd.Sum))]
+
+    def names(self, count, size, iterations):
+        tensors = [self.torch.zeros(int(size) // 4) for _ in range(int(count))]
+        names = [f"bench.layer.{index}" for index in range(len(tensors))]
+        submit, wait, op = self.hvd.allreduce_async_, self.hvd.synchronize, self.hvd.Sum
+        submits = []
+
+        def step():
+            start = time.perf_counter()
+            handles = [submit(tensor, name=name, op=op) for tensor, name in zip(tensors, names)]
+            submits.append((time.perf_counter() - start) * 1e6 / len(handles))
+            for handle in handles:
+                wait(handle)
+
+        return [median_us(int(iterations), step), statistics.median(submits)]
+
+
+class Gloo(Plain):
+    def __init__(self, rank, size, folder, interface):
+        super().__init__(rank)
+        import torch.distributed
+
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+        self.torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{folder}/torch", rank=int(rank), world_size=int(size)
+        )
+
+    def allreduce(self, size, iterations):
+        tensor = self.torch.zeros(int(size) // 4)
+        return [median_us(int(iterations), lambda: self.torch.distributed.all_reduce(tensor))]
+
+    def names(self, count, size, iterations):
+        tensors = [self.torch.zeros(int(size) // 4) for _ in range(int(count))]
+
+        def step():
+            works = [self.torch.distributed.all_reduce(tensor, async_op=True) for tensor in tensors]
+            for work in works:
+                work.wait()
+
+        return [median_us(int(iterations), step)]
+
+
+def serve(path, worker):
+    driver = socket.socket(socket.AF_UNIX)
+    driver.connect(path)
+    driver.sendall(f"hello {worker.rank} {os.getpid()}\n".encode())
+    for line in driver.makefile():
+        verb, *arguments = line.split()
+        if verb == "quit":
+            break
+        try:
+            numbers = getattr(worker, verb)(*arguments)
+            reply = " ".join(["ok"] + [repr(number) for number in numbers])
+        except Exception as error:  # the driver names it and goes on with the others
+            reply = f"no {type(error).__name__}: {error}".splitlines()[0]
+        driver.sendall(f"{reply}\n".encode())
+
+
+if __name__ == "__main__":
+    KINDS = {"horovod": Horovod, "gloo": Gloo, "plain": Plain}
+    serve(sys.argv[1], KINDS[sys.argv[2]](*sys.argv[3:]))
