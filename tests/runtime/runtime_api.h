@@ -1,0 +1,39 @@
+// A Runtime of this process as programs see it.
+#pragma once
+
+#include "runtime/player.h"
+#include "runtime/runtime.h"
+
+namespace hvd::test {
+
+class RuntimeApi final : public RankApi {
+ public:
+  explicit RuntimeApi(runtime::Runtime& runtime) : runtime_(runtime) {}
+
+  int submit(const hvd_submission& submission, hvd_handle* handle, std::string* error) override {
+    return told(runtime_.submit(submission, handle), error);
+  }
+  int poll(hvd_handle handle, bool* done, std::string* error) override {
+    return told(runtime_.poll(handle, done), error);
+  }
+  int wait(hvd_handle handle, double seconds, std::string* error) override {
+    const auto status = runtime_.wait(handle, Deadline::after_seconds(seconds));
+    return status ? told(*status, error) : HVD_IN_PROGRESS;
+  }
+  int output(hvd_handle handle, uint32_t index, hvd_output* output,
+             std::string* error) override {
+    return told(runtime_.output(handle, index, output), error);
+  }
+  int release(hvd_handle handle, std::string* error) override {
+    return told(runtime_.release(handle), error);
+  }
+
+ private:
+  static int told(const Status& status, std::string* error) {
+    if (!status.ok()) *error = status.message();
+    return static_cast<int>(status.code());
+  }
+  runtime::Runtime& runtime_;
+};
+
+}  // namespace hvd::test
