@@ -30,7 +30,7 @@ void check_world(unsigned first, unsigned count, const std::vector<int>& machine
 
 TEST_CASE("hundreds of random programs come out right on real processes") {
   const unsigned first = number_from("HVD_SEED", 1) * 1000;
-  const unsigned count = number_from("HVD_PROGRAMS", 300) / 4;
+  const unsigned count = number_from("HVD_PROGRAMS", HVD_TEST_PROGRAMS) / 4;
   SUBCASE("two on one machine") { check_world(first, count, {0, 0}); }
   SUBCASE("four on one machine") { check_world(first + 250, count, {0, 0, 0, 0}); }
   SUBCASE("two that share no memory") { check_world(first + 500, count, {0, 1}); }

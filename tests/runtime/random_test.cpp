@@ -104,7 +104,7 @@ TEST_CASE("thousands of random programs come out as plain arithmetic says") {
   }
   constexpr unsigned kOfWorld = 25;
   const unsigned first = number_from("HVD_SEED", 1);
-  const unsigned worlds = number_from("HVD_PROGRAMS", 1000) / kOfWorld;
+  const unsigned worlds = number_from("HVD_PROGRAMS", HVD_TEST_PROGRAMS) / kOfWorld;
   for (unsigned seed = first; seed < first + worlds; ++seed) {
     CAPTURE(seed);
     run_world(seed, kOfWorld, vocabulary, options);
