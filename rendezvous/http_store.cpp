@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "rendezvous/http_status.h"
-#include "rendezvous/state.h"
+#include "rendezvous/store_checks.h"
+#include "rendezvous/store_text.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -119,10 +121,7 @@ Result<std::unique_ptr<HttpStore>> HttpStore::open(std::string_view address, Sec
 
 Status HttpStore::set(std::string_view key, ByteView value, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
-  if (value.size() > kMaxValueBytes) {
-    return invalid_argument(cat("the value of '", printable(key), "' is longer than ",
-                                kMaxValueBytes, " bytes"));
-  }
+  HVD_RETURN_IF_ERROR(check_value(key, value.size()));
   return call({"PUT", {"keys", std::string(key), {}}, value, deadline, true, false}).status();
 }
 
@@ -156,6 +155,57 @@ Status HttpStore::fence(std::string_view name, int count, Deadline deadline) {
 Status HttpStore::remove(std::string_view key, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
   return call({"DELETE", {"keys", std::string(key), {}}, {}, deadline, true, false}).status();
+}
+
+Status HttpStore::set_for(std::string_view key, ByteView value,
+                          std::chrono::milliseconds lifetime, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  HVD_RETURN_IF_ERROR(check_value(key, value.size()));
+  HVD_RETURN_IF_ERROR(check_lifetime(lifetime));
+  Target target{"keys", std::string(key), {{"lifetime", std::to_string(lifetime.count())}}};
+  return call({"PUT", std::move(target), value, deadline, true, false}).status();
+}
+
+Result<Swap> HttpStore::compare_and_set(std::string_view key, std::optional<ByteView> expected,
+                                        ByteView value, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  HVD_RETURN_IF_ERROR(check_value(key, value.size()));
+  Target target{"swap", std::string(key), {}};
+  Bytes body;
+  if (expected) {
+    HVD_RETURN_IF_ERROR(check_value(key, expected->size() + value.size()));
+    target.query["expected"] = std::to_string(expected->size());
+    body.assign(expected->begin(), expected->end());
+  }
+  body.insert(body.end(), value.begin(), value.end());
+  HVD_ASSIGN_OR_RETURN(const Bytes answer,
+                       call({"POST", std::move(target), body, deadline, true, false}));
+  return parse_swap(answer);
+}
+
+Result<std::vector<std::string>> HttpStore::list(std::string_view prefix, Deadline deadline) {
+  std::vector<std::string> keys;
+  for (;;) {
+    Target target{"list", std::string(prefix), {}};
+    if (!keys.empty()) target.query["after"] = keys.back();
+    HVD_ASSIGN_OR_RETURN(const Bytes answer,
+                         call({"GET", std::move(target), {}, deadline, false, false}));
+    HVD_ASSIGN_OR_RETURN(KeyPage page, parse_keys(answer));
+    if (page.more && page.keys.empty()) {
+      return internal_error("the server's list goes on without a key");
+    }
+    std::move(page.keys.begin(), page.keys.end(), std::back_inserter(keys));
+    if (!page.more) return keys;
+  }
+}
+
+Result<Changes> HttpStore::watch(std::string_view prefix, std::optional<uint64_t> revision,
+                                 Deadline deadline) {
+  Target target{"watch", std::string(prefix), {}};
+  if (revision) target.query["after"] = std::to_string(*revision);
+  HVD_ASSIGN_OR_RETURN(const Bytes answer, call({"GET", std::move(target), {}, deadline, false,
+                                                 revision.has_value()}));
+  return parse_changes(answer);
 }
 
 Result<Place> HttpStore::join(std::string_view host, Deadline deadline) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "rendezvous/store_checks.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -36,16 +37,21 @@ class Slot {
 
 }  // namespace
 
+State& MemoryStore::fresh() {
+  state_.expire(Clock::now());
+  return state_;
+}
+
 Status MemoryStore::set(std::string_view key, ByteView value, Deadline) {
   auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
   std::lock_guard lock(mutex_);
-  return state_.set(key, std::move(held));
+  return fresh().set(key, std::move(held));
 }
 
 Result<Bytes> MemoryStore::get(std::string_view key, Deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
   std::lock_guard lock(mutex_);
-  const ValuePtr value = state_.get(key);
+  const ValuePtr value = fresh().get(key);
   if (!value) return not_found(cat("there is no key '", printable(key), "'"));
   return value->bytes;
 }
@@ -53,7 +59,7 @@ Result<Bytes> MemoryStore::get(std::string_view key, Deadline) {
 Result<Bytes> MemoryStore::wait(std::string_view key, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
   std::unique_lock lock(mutex_);
-  if (const ValuePtr value = state_.get(key)) return value->bytes;
+  if (const ValuePtr value = fresh().get(key)) return value->bytes;
   Slot<ValuePtr> slot;
   const State::Ticket ticket =
       state_.wait(key, [&slot](ValuePtr value) { slot.fill(std::move(value)); });
@@ -64,7 +70,7 @@ Result<Bytes> MemoryStore::wait(std::string_view key, Deadline deadline) {
 
 Result<int64_t> MemoryStore::add(std::string_view key, int64_t amount, Deadline) {
   std::lock_guard lock(mutex_);
-  return state_.add(key, amount);
+  return fresh().add(key, amount);
 }
 
 Status MemoryStore::fence(std::string_view name, int count, Deadline deadline) {
@@ -82,7 +88,54 @@ Status MemoryStore::fence(std::string_view name, int count, Deadline deadline) {
 
 Status MemoryStore::remove(std::string_view key, Deadline) {
   std::lock_guard lock(mutex_);
-  return state_.remove(key);
+  return fresh().remove(key);
+}
+
+Status MemoryStore::set_for(std::string_view key, ByteView value,
+                            std::chrono::milliseconds lifetime, Deadline) {
+  HVD_RETURN_IF_ERROR(check_lifetime(lifetime));
+  auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
+  std::lock_guard lock(mutex_);
+  return fresh().set(key, std::move(held), {}, Clock::now() + lifetime);
+}
+
+Result<Swap> MemoryStore::compare_and_set(std::string_view key, std::optional<ByteView> expected,
+                                          ByteView value, Deadline) {
+  auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
+  std::lock_guard lock(mutex_);
+  HVD_ASSIGN_OR_RETURN(const State::Swapped result,
+                       fresh().compare_and_set(key, expected, std::move(held)));
+  Swap swap{result.swapped, {}};
+  if (result.value) swap.value = result.value->bytes;
+  return swap;
+}
+
+Result<std::vector<std::string>> MemoryStore::list(std::string_view prefix, Deadline) {
+  std::lock_guard lock(mutex_);
+  return fresh().list(prefix, {}, SIZE_MAX);
+}
+
+Result<Changes> MemoryStore::watch(std::string_view prefix, std::optional<uint64_t> revision,
+                                   Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  if (!revision) return Changes{fresh().revision(), {}};
+  Slot<Changes> slot;
+  std::optional<State::Ticket> ticket;
+  HVD_ASSIGN_OR_RETURN(
+      Changes changes,
+      fresh().watch(prefix, *revision, [&slot](const Changes& c) { slot.fill(c); }, &ticket));
+  if (!ticket) return changes;
+  // Nobody else may come by when something has lived its time.
+  for (;;) {
+    const Clock::time_point expiry = state_.next_expiry();
+    const bool expires_first = expiry < deadline.time();
+    auto found = slot.await(lock, expires_first ? Deadline::at(expiry) : deadline);
+    if (found) return std::move(*found);
+    if (!expires_first) break;
+    state_.expire(Clock::now());
+  }
+  state_.withdraw(*ticket);
+  return nothing_changed(prefix);
 }
 
 }  // namespace hvd::rendezvous

@@ -1,5 +1,7 @@
 #include "rendezvous/scoped_store.h"
 
+#include "base/text.h"
+
 namespace hvd::rendezvous {
 
 ScopedStore::ScopedStore(Store& store, std::string_view scope)
@@ -31,6 +33,31 @@ Status ScopedStore::fence(std::string_view name, int count, Deadline deadline) {
 
 Status ScopedStore::remove(std::string_view key, Deadline deadline) {
   return store_.remove(full(key), deadline);
+}
+
+Status ScopedStore::set_for(std::string_view key, ByteView value,
+                            std::chrono::milliseconds lifetime, Deadline deadline) {
+  return store_.set_for(full(key), value, lifetime, deadline);
+}
+
+Result<Swap> ScopedStore::compare_and_set(std::string_view key, std::optional<ByteView> expected,
+                                          ByteView value, Deadline deadline) {
+  return store_.compare_and_set(full(key), expected, value, deadline);
+}
+
+Result<std::vector<std::string>> ScopedStore::list(std::string_view prefix, Deadline deadline) {
+  auto keys = store_.list(cat(prefix_, prefix), deadline);
+  if (!keys.ok()) return keys;
+  for (std::string& key : *keys) key.erase(0, prefix_.size());
+  return keys;
+}
+
+Result<Changes> ScopedStore::watch(std::string_view prefix, std::optional<uint64_t> revision,
+                                   Deadline deadline) {
+  auto found = store_.watch(cat(prefix_, prefix), revision, deadline);
+  if (!found.ok()) return found;
+  for (Changes::Change& change : found->changes) change.key.erase(0, prefix_.size());
+  return found;
 }
 
 }  // namespace hvd::rendezvous

@@ -19,6 +19,13 @@ class ScopedStore final : public Store {
   Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override;
   Status fence(std::string_view name, int count, Deadline deadline) override;
   Status remove(std::string_view key, Deadline deadline) override;
+  Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
+                 Deadline deadline) override;
+  Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
+                               ByteView value, Deadline deadline) override;
+  Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override;
+  Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
+                        Deadline deadline) override;
 
  private:
   // An empty key stays one, so that the store below refuses it.

@@ -26,7 +26,10 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::any_io_executor executor, ServerOptions options)
       : executor_(std::move(executor)),
-        core_(std::make_shared<ServerCore>(std::move(options.secret), options.size, options.limits)) {}
+        core_(std::make_shared<ServerCore>(std::move(options.secret), options.size, options.limits)),
+        expiry_(executor_) {
+    core_->expiry_changed = [this] { arm_expiry(); };
+  }
 
   Result<net::Endpoint> listen(const net::Endpoint& endpoint) {
     HVD_ASSIGN_OR_RETURN(const auto addresses, net::resolve_to_listen(endpoint));
@@ -59,6 +62,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
 
   void close() {
     if (std::exchange(core_->is_closing, true)) return;
+    core_->expiry_changed = [] {};
+    expiry_.cancel();
     for (Acceptor& acceptor : acceptors_) {
       net::error_code ignored;
       acceptor.close(ignored);
@@ -74,6 +79,25 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   const ServerCore& core() const { return *core_; }
 
  private:
+  // A timer for the next key that has lived its time; none runs when there is no such key.
+  void arm_expiry() {
+    const Clock::time_point next = core_->service.state().next_expiry();
+    if (next == armed_for_) return;
+    armed_for_ = next;
+    if (next == Clock::time_point::max()) {
+      expiry_.cancel();
+      return;
+    }
+    expiry_.expires_at(next);
+    expiry_.async_wait([weak = weak_from_this()](const net::error_code& error) {
+      const auto self = weak.lock();
+      if (error || !self) return;
+      self->armed_for_ = Clock::time_point::max();
+      self->core_->service.expire(Clock::now());
+      self->arm_expiry();
+    });
+  }
+
   net::Task<void> accept(Acceptor& acceptor) {
     asio::steady_timer pause(executor_);
     while (acceptor.is_open()) {
@@ -91,6 +115,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
 
   asio::any_io_executor executor_;
   std::shared_ptr<ServerCore> core_;
+  asio::steady_timer expiry_;
+  Clock::time_point armed_for_ = Clock::time_point::max();
   std::list<Acceptor> acceptors_;
   std::vector<std::string> paths_;
   uint16_t port_ = 0;

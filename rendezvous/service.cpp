@@ -5,12 +5,15 @@
 #include "base/text.h"
 #include "rendezvous/http_status.h"
 #include "rendezvous/signature.h"
+#include "rendezvous/store_checks.h"
+#include "rendezvous/store_text.h"
 
 namespace hvd::rendezvous {
 namespace {
 
 constexpr size_t kMaxClientBytes = 64;
 constexpr size_t kMaxHostBytes = 255;
+constexpr int64_t kMaxListed = 10'000;
 
 Reply not_allowed(const Request& request, std::string_view allowed) {
   return {405, cat(printable(request.method, 20), " is not done here, only ", allowed), nullptr};
@@ -77,12 +80,15 @@ Service::Outcome Service::start(Request request, Done done) {
   if (target->resource == "keys") {
     return keys(request, std::move(*target), std::move(body), std::move(done));
   }
+  if (target->resource == "swap") return swap(request, *target, body);
+  if (target->resource == "list") return list(request, *target);
+  if (target->resource == "watch") return watch(request, *target, std::move(done));
   if (target->resource == "add") return add(request, *target);
   if (target->resource == "fence") return fence(request, *target, std::move(done));
   if (target->resource == "join") return join(request, *target, body, std::move(done));
   return Reply::failure(not_found(cat("/v1/", printable(target->resource, 40),
-                                      " is nothing here: there are hello, keys, add, fence and "
-                                      "join")));
+                                      " is nothing here: there are hello, keys, add, swap, list, "
+                                      "watch, fence and join")));
 }
 
 Service::Outcome Service::keys(const Request& request, Target target, Bytes body, Done done) {
@@ -97,8 +103,12 @@ Service::Outcome Service::keys(const Request& request, Target target, Bytes body
   const auto call = call_of(target, Naming::kOptional);
   if (!call.ok()) return Reply::failure(call.status());
   if (request.method == "PUT") {
+    const auto lifetime = target.number("lifetime", 1, kLongestLifetime.count());
+    if (!lifetime.ok()) return Reply::failure(lifetime.status());
+    const auto expires = *lifetime ? Clock::now() + std::chrono::milliseconds(**lifetime)
+                                   : Clock::time_point::max();
     auto value = std::make_shared<Value>(Value{std::move(body), request.digest});
-    return to_reply(state_.set(target.name, std::move(value), *call));
+    return to_reply(state_.set(target.name, std::move(value), *call, expires));
   }
   if (request.method == "DELETE") return to_reply(state_.remove(target.name, *call));
   return not_allowed(request, "GET, PUT and DELETE");
@@ -115,6 +125,58 @@ Service::Outcome Service::wait(const std::string& key, Deadline deadline, Done d
     return Reply::failure(deadline_exceeded(cat("the key '", printable(key),
                                                 "' was not set in time")));
   };
+  return pending;
+}
+
+Service::Outcome Service::swap(const Request& request, const Target& target, const Bytes& body) {
+  if (request.method != "POST") return not_allowed(request, "POST");
+  const auto call = call_of(target, Naming::kRequired);
+  if (!call.ok()) return Reply::failure(call.status());
+  const auto size = target.number("expected", 0, static_cast<int64_t>(body.size()));
+  if (!size.ok()) return Reply::failure(size.status());
+  const auto begin = static_cast<size_t>(size->value_or(0));
+  std::optional<ByteView> expected;
+  if (*size) expected = ByteView(body).first(begin);
+  const ByteView rest = ByteView(body).subspan(begin);
+  auto value = std::make_shared<Value>(Value{Bytes(rest.begin(), rest.end()), {}});
+  const auto result = state_.compare_and_set(target.name, expected, std::move(value), *call);
+  if (!result.ok()) return Reply::failure(result.status());
+  return Reply{200, to_text(result->swapped, result->value ? &result->value->bytes : nullptr),
+               nullptr};
+}
+
+Service::Outcome Service::list(const Request& request, const Target& target) {
+  if (request.method != "GET") return not_allowed(request, "GET");
+  const auto limit = target.number("limit", 1, kMaxListed);
+  if (!limit.ok()) return Reply::failure(limit.status());
+  const auto most = static_cast<size_t>(limit->value_or(kMaxListed));
+  KeyPage page;
+  page.keys = state_.list(target.name, target.text("after").value_or(""), most + 1);
+  page.more = page.keys.size() > most;
+  if (page.more) page.keys.pop_back();
+  return Reply{200, to_text(page), nullptr};
+}
+
+Service::Outcome Service::watch(const Request& request, const Target& target, Done done) {
+  if (request.method != "GET") return not_allowed(request, "GET");
+  const auto deadline = deadline_of(target);
+  if (!deadline.ok()) return Reply::failure(deadline.status());
+  const auto after = target.number("after", 0, INT64_MAX);
+  if (!after.ok()) return Reply::failure(after.status());
+  if (!*after) return Reply{200, to_text(Changes{state_.revision(), {}}), nullptr};
+  std::optional<State::Ticket> ticket;
+  const auto found = state_.watch(
+      target.name, static_cast<uint64_t>(**after),
+      [done = std::move(done)](const Changes& changes) {
+        done({200, to_text(changes), nullptr});
+      },
+      &ticket);
+  if (!found.ok()) return Reply::failure(found.status());
+  if (!ticket) return Reply{200, to_text(*found), nullptr};
+  Pending pending;
+  pending.deadline = *deadline;
+  pending.withdraw = [this, ticket = *ticket] { state_.withdraw(ticket); };
+  pending.expired = [prefix = target.name] { return Reply::failure(nothing_changed(prefix)); };
   return pending;
 }
 

@@ -49,11 +49,16 @@ class Service {
 
   std::variant<Reply, Pending> start(Request request, Done done);
   const State& state() const { return state_; }
+  // Forgets what has lived its time (State::next_expiry).
+  void expire(Clock::time_point now) { state_.expire(now); }
 
  private:
   using Outcome = std::variant<Reply, Pending>;
 
   Outcome keys(const Request& request, Target target, Bytes body, Done done);
+  Outcome swap(const Request& request, const Target& target, const Bytes& body);
+  Outcome list(const Request& request, const Target& target);
+  Outcome watch(const Request& request, const Target& target, Done done);
   Outcome add(const Request& request, const Target& target);
   Outcome fence(const Request& request, const Target& target, Done done);
   Outcome join(const Request& request, const Target& target, const Bytes& body, Done done);

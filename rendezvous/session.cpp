@@ -207,6 +207,7 @@ net::Task<Reply> Session::answer() {
     reply_ = std::move(reply);
     wake_.cancel();
   });
+  core_->expiry_changed();
   if (auto* reply = std::get_if<Reply>(&outcome)) co_return std::move(*reply);
   Pending pending = std::move(std::get<Pending>(outcome));
   co_return co_await settle(std::move(pending));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@ struct ServerCore {
   Service service;
   std::unordered_set<Session*> sessions;
   bool is_closing = false;
+  std::function<void()> expiry_changed;  // a key was given a lifetime, maybe
 };
 
 class Session : public std::enable_shared_from_this<Session> {

@@ -1,9 +1,10 @@
 #include "rendezvous/state.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/text.h"
-#include "rendezvous/store.h"
+#include "rendezvous/store_checks.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -24,15 +25,6 @@ std::string join_numbers(const std::vector<int>& numbers) {
 
 }  // namespace
 
-Status check_key(std::string_view key) {
-  if (key.empty()) return invalid_argument("the key is empty");
-  if (key.size() > kMaxKeyBytes) {
-    return invalid_argument(cat("the key '", printable(key, 40), "' is longer than ", kMaxKeyBytes,
-                                " bytes"));
-  }
-  return {};
-}
-
 std::optional<State::Outcome> State::recall(const CallId& call) const {
   const auto found = outcomes_.find(call.client);
   if (call.client.empty() || found == outcomes_.end()) return {};
@@ -41,13 +33,13 @@ std::optional<State::Outcome> State::recall(const CallId& call) const {
   if (call.sequence == last.sequence) return last;
   return Outcome{call.sequence, failed_precondition(cat("call ", call.sequence,
       " of this client came after its call ", last.sequence, ": a client makes one at a time")),
-      0};
+      0, {}};
 }
 
-void State::remember(const CallId& call, Status status, int64_t number) {
+void State::remember(const CallId& call, Status status, int64_t number, ValuePtr value) {
   if (call.client.empty()) return;
   const auto [entry, is_new] = outcomes_.try_emplace(call.client);
-  entry->second = {call.sequence, std::move(status), number};
+  entry->second = {call.sequence, std::move(status), number, std::move(value)};
   if (!is_new) return;
   clients_.push_back(call.client);
   if (clients_.size() > kMaxClients) {
@@ -56,25 +48,100 @@ void State::remember(const CallId& call, Status status, int64_t number) {
   }
 }
 
-void State::put(std::string_view key, ValuePtr value) {
+void State::put(std::string_view key, ValuePtr value, Clock::time_point expires) {
   auto entry = entries_.find(key);
   if (entry == entries_.end()) entry = entries_.emplace(key, Entry{}).first;
+  if (entry->second.value) value_bytes_ -= entry->second.value->bytes.size();
+  else ++key_count_;
+  value_bytes_ += value->bytes.size();
   entry->second.value = value;
+  set_expiry(entry, expires);
+  changes_.add(key, false);
   auto waiters = std::exchange(entry->second.waiters, {});
   waiter_count_ -= waiters.size();
   for (auto& [id, on_value] : waiters) on_value(value);
 }
 
-Status State::set(std::string_view key, ValuePtr value, const CallId& call) {
-  HVD_RETURN_IF_ERROR(check_key(key));
-  if (value->bytes.size() > kMaxValueBytes) {
-    return invalid_argument(cat("the value of '", printable(key), "' is longer than ",
-                                kMaxValueBytes, " bytes"));
+// The last entry of a key in expiries_ goes with its time.
+void State::set_expiry(Entries::iterator entry, Clock::time_point expires) {
+  if (entry->second.expires != Clock::time_point::max()) {
+    auto [first, last] = expiries_.equal_range(entry->second.expires);
+    while (first != last && first->second != entry->first) ++first;
+    if (first != last) expiries_.erase(first);
   }
+  entry->second.expires = expires;
+  if (expires != Clock::time_point::max()) expiries_.emplace(expires, entry->first);
+}
+
+void State::drop(Entries::iterator entry) {
+  if (!entry->second.value) return;
+  --key_count_;
+  value_bytes_ -= entry->second.value->bytes.size();
+  entry->second.value = nullptr;
+  set_expiry(entry, Clock::time_point::max());
+  changes_.add(entry->first, true);
+  if (entry->second.waiters.empty()) entries_.erase(entry);
+}
+
+void State::expire(Clock::time_point now) {
+  while (!expiries_.empty() && expiries_.begin()->first <= now) {
+    drop(entries_.find(expiries_.begin()->second));
+  }
+}
+
+Clock::time_point State::next_expiry() const {
+  return expiries_.empty() ? Clock::time_point::max() : expiries_.begin()->first;
+}
+
+Status State::set(std::string_view key, ValuePtr value, const CallId& call,
+                  Clock::time_point expires) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  HVD_RETURN_IF_ERROR(check_value(key, value->bytes.size()));
   if (const auto outcome = recall(call)) return outcome->status;
-  put(key, std::move(value));
+  put(key, std::move(value), expires);
   remember(call, {});
   return {};
+}
+
+Result<State::Swapped> State::compare_and_set(std::string_view key,
+                                              std::optional<ByteView> expected, ValuePtr value,
+                                              const CallId& call) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  HVD_RETURN_IF_ERROR(check_value(key, value->bytes.size()));
+  if (const auto outcome = recall(call)) {
+    if (!outcome->status.ok()) return outcome->status;
+    return Swapped{outcome->number != 0, outcome->value};
+  }
+  Swapped result{false, get(key)};
+  const bool is_expected = result.value && expected
+                               ? std::ranges::equal(result.value->bytes, *expected)
+                               : !result.value && !expected;
+  if (is_expected) {
+    result = {true, value};
+    put(key, std::move(value));
+  }
+  remember(call, {}, result.swapped ? 1 : 0, result.value);
+  return result;
+}
+
+std::vector<std::string> State::list(std::string_view prefix, std::string_view after,
+                                     size_t limit) const {
+  std::vector<std::string> keys;
+  auto entry = after > prefix ? entries_.upper_bound(after) : entries_.lower_bound(prefix);
+  for (; entry != entries_.end() && keys.size() < limit; ++entry) {
+    if (!entry->first.starts_with(prefix)) break;
+    if (entry->second.value) keys.push_back(entry->first);
+  }
+  return keys;
+}
+
+Result<Changes> State::watch(std::string_view prefix, uint64_t revision,
+                             ChangeLog::OnChange on_change, std::optional<Ticket>* ticket) {
+  HVD_ASSIGN_OR_RETURN(Changes changes, changes_.after(revision, prefix));
+  if (changes.changes.empty()) {
+    *ticket = Ticket{{}, changes_.wait(prefix, std::move(on_change)), Ticket::Kind::kWatch};
+  }
+  return changes;
 }
 
 ValuePtr State::get(std::string_view key) const {
@@ -107,11 +174,7 @@ Result<int64_t> State::add(std::string_view key, int64_t amount, const CallId& c
 Status State::remove(std::string_view key, const CallId& call) {
   HVD_RETURN_IF_ERROR(check_key(key));
   if (const auto outcome = recall(call)) return outcome->status;
-  const auto entry = entries_.find(key);
-  if (entry != entries_.end()) {
-    entry->second.value = nullptr;
-    if (entry->second.waiters.empty()) entries_.erase(entry);
-  }
+  if (const auto entry = entries_.find(key); entry != entries_.end()) drop(entry);
   remember(call, {});
   return {};
 }
@@ -122,7 +185,7 @@ State::Ticket State::wait(std::string_view key, OnValue on_value) {
   const uint64_t id = next_ticket_++;
   entry->second.waiters.emplace(id, std::move(on_value));
   ++waiter_count_;
-  return {std::string(key), id, false};
+  return {std::string(key), id, Ticket::Kind::kKey};
 }
 
 Result<std::optional<State::Ticket>> State::arrive(std::string_view name, int count,
@@ -147,7 +210,7 @@ Result<std::optional<State::Ticket>> State::arrive(std::string_view name, int co
   fence.arrivals.emplace(id, Arrival{std::move(party), std::move(on_fence)});
   ++waiter_count_;
   if (fence.arrivals.size() < static_cast<size_t>(count)) {
-    return std::optional(Ticket{std::string(name), id, true});
+    return std::optional(Ticket{std::string(name), id, Ticket::Kind::kFence});
   }
   fence.arrivals.at(id).on_fence = nullptr;
   Fence full = std::move(fence);
@@ -179,7 +242,9 @@ void State::complete(Fence fence) {
 }
 
 void State::withdraw(const Ticket& ticket) {
-  if (ticket.of_fence) {
+  if (ticket.kind == Ticket::Kind::kWatch) {
+    changes_.withdraw(ticket.id);
+  } else if (ticket.kind == Ticket::Kind::kFence) {
     const auto fence = fences_.find(ticket.name);
     if (fence == fences_.end()) return;
     const auto arrival = fence->second.arrivals.find(ticket.id);

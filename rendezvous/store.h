@@ -3,9 +3,13 @@
 // call, several at once. Keys are any bytes, at least one, and belong to the job.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -16,6 +20,24 @@ namespace hvd::rendezvous {
 // Longer ones are kInvalidArgument, in every implementation.
 constexpr size_t kMaxKeyBytes = 4096;
 constexpr size_t kMaxValueBytes = 64 * 1024 * 1024;
+constexpr std::chrono::milliseconds kLongestLifetime = std::chrono::hours(30 * 24);
+
+// What a compare-and-set has done, and what the key holds now; nothing: it is not there.
+struct Swap {
+  bool swapped = false;
+  std::optional<Bytes> value;
+};
+
+// Keys below a prefix that were set or removed, in that order, up to a revision of the store.
+struct Changes {
+  struct Change {
+    std::string key;
+    bool removed = false;
+    bool operator==(const Change&) const = default;
+  };
+  uint64_t revision = 0;
+  std::vector<Change> changes;
+};
 
 class Store {
  public:
@@ -34,6 +56,20 @@ class Store {
   virtual Status fence(std::string_view name, int count, Deadline deadline) = 0;
   // Fine when there is none.
   virtual Status remove(std::string_view key, Deadline deadline) = 0;
+  // As set; the key removes itself after this time, unless it is set again before.
+  virtual Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
+                         Deadline deadline) = 0;
+  // Sets the key if it holds `expected`, or is not there when nothing is expected. Done once,
+  // however often a lost reply made the client repeat it.
+  virtual Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
+                                       ByteView value, Deadline deadline) = 0;
+  // The keys that begin with the prefix, which may be empty, ascending by their bytes.
+  virtual Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) = 0;
+  // Blocks until a key with this prefix has changed after `revision`, one that an earlier watch
+  // gave. Without a revision: at once, with that of now and no change. kFailedPrecondition when
+  // what happened since is not remembered any more: then list and begin anew.
+  virtual Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
+                                Deadline deadline) = 0;
 };
 
 }  // namespace hvd::rendezvous

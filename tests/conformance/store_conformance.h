@@ -185,6 +185,175 @@ void check_fences() {
   }
 }
 
+template <typename Fixture>
+void check_swaps() {
+  Fixture fixture;
+  Store& a = fixture.first();
+  Store& b = fixture.second();
+
+  SUBCASE("a key that is not there is swapped in by the first who expects nothing") {
+    const auto first = a.compare_and_set("k", {}, as_bytes("1"), soon());
+    REQUIRE(first.ok());
+    CHECK(first->swapped);
+    CHECK(first->value == to_bytes("1"));
+    const auto second = b.compare_and_set("k", {}, as_bytes("2"), soon());
+    REQUIRE(second.ok());
+    CHECK_FALSE(second->swapped);
+    CHECK(second->value == to_bytes("1"));
+    CHECK(text_of(b.get("k", soon())) == "1");
+  }
+  SUBCASE("the value must be the expected one, and an empty value is one") {
+    const auto absent = a.compare_and_set("k", as_bytes("x"), as_bytes("1"), soon());
+    REQUIRE(absent.ok());
+    CHECK_FALSE(absent->swapped);
+    CHECK_FALSE(absent->value);
+    REQUIRE(a.set("k", {}, soon()).ok());
+    CHECK_FALSE(b.compare_and_set("k", {}, as_bytes("1"), soon())->swapped);
+    CHECK(b.compare_and_set("k", as_bytes(""), as_bytes("1"), soon())->swapped);
+    CHECK(a.compare_and_set("k", as_bytes("1"), as_bytes(""), soon())->swapped);
+    CHECK(text_of(b.get("k", soon())).empty());
+  }
+  SUBCASE("swaps of many threads lose nothing, and wake who waits") {
+    auto wait = std::async(std::launch::async, [&] { return b.wait("n", soon()).ok(); });
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&, i] {
+        Store& store = i % 2 ? a : b;
+        std::optional<Bytes> seen;
+        for (int done = 0; done < 25;) {
+          const int64_t number = seen ? parse_int(as_text(*seen)).value_or(-1000) : 0;
+          std::optional<ByteView> expected;
+          if (seen) expected = *seen;
+          auto swap = store.compare_and_set("n", expected, as_bytes(std::to_string(number + 1)),
+                                            soon());
+          REQUIRE(swap.ok());
+          done += swap->swapped;
+          seen = std::move(swap->value);
+        }
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    CHECK(text_of(a.get("n", soon())) == "100");
+    CHECK(wait.get());
+  }
+  SUBCASE("an empty key is refused") {
+    CHECK(a.compare_and_set("", {}, {}, soon()).status().code() == Code::kInvalidArgument);
+  }
+}
+
+template <typename Fixture>
+void check_lists() {
+  Fixture fixture;
+  Store& a = fixture.first();
+  Store& b = fixture.second();
+  using Keys = std::vector<std::string>;
+
+  SUBCASE("a list names the keys below a prefix in the order of their bytes") {
+    CHECK(a.list("", soon()).value_or(Keys{"none"}).empty());
+    const Keys keys{"a", "p/1", "p/10", "p/2", std::string("p/\xff\n", 4), "q"};
+    for (const std::string& key : keys) REQUIRE(a.set(key, as_bytes("v"), soon()).ok());
+    REQUIRE(a.set("p/gone", {}, soon()).ok());
+    REQUIRE(a.remove("p/gone", soon()).ok());
+    CHECK(b.wait("p/waited for", shortly()).status().code() == Code::kDeadlineExceeded);
+    CHECK(b.list("p/", soon()).value_or(Keys{}) == Keys(keys.begin() + 1, keys.end() - 1));
+    CHECK(b.list("", soon()).value_or(Keys{}) == keys);
+    CHECK(b.list("p/1", soon()).value_or(Keys{}) == Keys{"p/1", "p/10"});
+    CHECK(b.list("r", soon()).value_or(Keys{"none"}).empty());
+  }
+  SUBCASE("a long list is whole") {
+    constexpr int kKeys = 2500;
+    for (int i = 0; i < kKeys; ++i) REQUIRE(a.set(cat("k", 10000 + i), {}, soon()).ok());
+    const auto keys = b.list("k", soon());
+    REQUIRE(keys.ok());
+    REQUIRE(keys->size() == kKeys);
+    for (int i = 0; i < kKeys; ++i) REQUIRE((*keys)[static_cast<size_t>(i)] == cat("k", 10000 + i));
+  }
+}
+
+template <typename Fixture>
+void check_watches() {
+  Fixture fixture;
+  Store& a = fixture.first();
+  Store& b = fixture.second();
+  const auto now = [&] { return a.watch("", {}, soon()).value_or(Changes{}).revision; };
+
+  SUBCASE("a watch tells what was set and removed since a revision, below its prefix") {
+    const uint64_t start = now();
+    REQUIRE(b.set("p/1", as_bytes("x"), soon()).ok());
+    REQUIRE(b.set("other", as_bytes("x"), soon()).ok());
+    REQUIRE(b.add("p/n", 1, soon()).ok());
+    REQUIRE(b.remove("p/1", soon()).ok());
+    const auto seen = a.watch("p/", start, soon());
+    REQUIRE(seen.ok());
+    CHECK(seen->changes ==
+          std::vector<Changes::Change>{{"p/1", false}, {"p/n", false}, {"p/1", true}});
+    const auto rest = a.watch("p/", seen->revision, shortly());
+    CHECK(rest.status().code() == Code::kDeadlineExceeded);
+    CHECK(rest.status().message().find("p/") != std::string::npos);
+  }
+  SUBCASE("a watch waits for the next change and misses none") {
+    const uint64_t start = now();
+    auto watcher = std::async(std::launch::async, [&] {
+      std::vector<std::string> keys;
+      uint64_t revision = start;
+      while (keys.size() < 20) {
+        const auto seen = a.watch("w/", revision, soon());
+        if (!seen.ok()) break;
+        revision = seen->revision;
+        for (const auto& change : seen->changes) keys.push_back(change.key);
+      }
+      return keys;
+    });
+    for (int i = 0; i < 20; ++i) {
+      REQUIRE(b.set("unrelated", {}, soon()).ok());
+      REQUIRE(b.set(cat("w/", i), {}, soon()).ok());
+    }
+    const auto keys = watcher.get();
+    REQUIRE(keys.size() == 20);
+    for (int i = 0; i < 20; ++i) CHECK(keys[static_cast<size_t>(i)] == cat("w/", i));
+  }
+  SUBCASE("a revision that is still to come is refused") {
+    CHECK(a.watch("", now() + 1000, soon()).status().code() == Code::kFailedPrecondition);
+  }
+}
+
+template <typename Fixture>
+void check_lifetimes() {
+  Fixture fixture;
+  Store& a = fixture.first();
+  Store& b = fixture.second();
+  using std::chrono::milliseconds;
+
+  SUBCASE("a key with a lifetime removes itself, and a watch is told") {
+    const uint64_t start = a.watch("", {}, soon()).value_or(Changes{}).revision;
+    REQUIRE(a.set_for("k", as_bytes("1"), milliseconds(50), soon()).ok());
+    auto seen = b.watch("k", start, soon());
+    REQUIRE(seen.ok());
+    if (seen->changes.size() < 2) {
+      const auto next = b.watch("k", seen->revision, soon());
+      REQUIRE(next.ok());
+      seen->changes.insert(seen->changes.end(), next->changes.begin(), next->changes.end());
+    }
+    CHECK(seen->changes == std::vector<Changes::Change>{{"k", false}, {"k", true}});
+    CHECK(b.get("k", soon()).status().code() == Code::kNotFound);
+  }
+  SUBCASE("setting it again keeps it, with a new lifetime or without one") {
+    REQUIRE(a.set_for("k", as_bytes("1"), milliseconds(30), soon()).ok());
+    REQUIRE(a.set("k", as_bytes("2"), soon()).ok());
+    REQUIRE(a.set_for("other", as_bytes("1"), milliseconds(30), soon()).ok());
+    const uint64_t start = a.watch("", {}, soon()).value_or(Changes{}).revision;
+    const auto gone = b.watch("other", start, soon());
+    REQUIRE(gone.ok());
+    CHECK(gone->changes == std::vector<Changes::Change>{{"other", true}});
+    CHECK(text_of(b.get("k", soon())) == "2");
+  }
+  SUBCASE("a lifetime of nothing, or of years, is refused") {
+    CHECK(a.set_for("k", {}, milliseconds(0), soon()).code() == Code::kInvalidArgument);
+    CHECK(a.set_for("k", {}, std::chrono::hours(24 * 365), soon()).code() ==
+          Code::kInvalidArgument);
+  }
+}
+
 }  // namespace hvd::rendezvous
 
 #define HVD_STORE_CONFORMANCE(name, Fixture)                                              \
@@ -192,4 +361,8 @@ void check_fences() {
   TEST_CASE(name " lets clients wait for keys") { ::hvd::rendezvous::check_waits<Fixture>(); } \
   TEST_CASE(name " counts") { ::hvd::rendezvous::check_counters<Fixture>(); }             \
   TEST_CASE(name " has fences") { ::hvd::rendezvous::check_fences<Fixture>(); }           \
+  TEST_CASE(name " compares and sets") { ::hvd::rendezvous::check_swaps<Fixture>(); }     \
+  TEST_CASE(name " lists keys") { ::hvd::rendezvous::check_lists<Fixture>(); }            \
+  TEST_CASE(name " tells of changes") { ::hvd::rendezvous::check_watches<Fixture>(); }    \
+  TEST_CASE(name " lets keys end") { ::hvd::rendezvous::check_lifetimes<Fixture>(); }     \
   static_assert(true)

@@ -165,6 +165,51 @@ class ProtocolTest(unittest.TestCase):
         self.assertEqual(a.request("PUT", put, b"first")[0], 200)
         self.assertEqual(a.request("GET", "/v1/keys/k"), (200, b"second"))
 
+    def test_swap(self):
+        a, b = self.connect(), self.connect()
+
+        def swap(connection, sequence, body, expected=None):
+            extra = "" if expected is None else f"&expected={len(expected)}"
+            target = f"/v1/swap/k?client=s&sequence={sequence}{extra}"
+            return connection.request("POST", target, (expected or b"") + body)
+
+        self.assertEqual(swap(a, 1, b"one", b"zero"), (200, b"-"))
+        self.assertEqual(swap(a, 2, b"one"), (200, b"1one"))
+        self.assertEqual(swap(b, 2, b"one"), (200, b"1one"))
+        self.assertEqual(swap(a, 3, b"two"), (200, b"0one"))
+        self.assertEqual(swap(a, 4, b"", b"one"), (200, b"1"))
+        self.assertEqual(swap(b, 5, b"x", b""), (200, b"1x"))
+        self.assertEqual(b.request("GET", "/v1/keys/k"), (200, b"x"))
+        self.assertEqual(a.request("POST", "/v1/swap/k?client=s&sequence=6&expected=2", b"x")[0], 400)
+        self.assertEqual(a.request("POST", "/v1/swap/k", b"x")[0], 400)
+
+    def test_list_and_watch(self):
+        a, b = self.connect(), self.connect()
+        self.assertEqual(a.request("GET", "/v1/list"), (200, b"end\n"))
+        revision = a.request("GET", "/v1/watch")[1].split()[0].decode()
+        for key in (b"p/b", b"p/a\n", b"q", b"p/c"):
+            b.request("PUT", key_path(key), b"v")
+        self.assertEqual(a.request("GET", "/v1/list/p%2F"), (200, b"end\np%2Fa%0A\np%2Fb\np%2Fc\n"))
+        self.assertEqual(a.request("GET", "/v1/list/p%2F?limit=2"),
+                         (200, b"more\np%2Fa%0A\np%2Fb\n"))
+        self.assertEqual(a.request("GET", "/v1/list/p%2F?limit=2&after=p%2Fb"),
+                         (200, b"end\np%2Fc\n"))
+        b.request("DELETE", key_path(b"p/b"))
+        status, body = a.request("GET", f"/v1/watch/p%2F?after={revision}&wait=0")
+        self.assertEqual(status, 200)
+        lines = body.decode().splitlines()
+        self.assertEqual(lines[1:], ["set p%2Fb", "set p%2Fa%0A", "set p%2Fc", "removed p%2Fb"])
+        self.assertEqual(a.request("GET", f"/v1/watch/p?after={lines[0]}&wait=10")[0], 504)
+        a.start("GET", f"/v1/watch/p?after={lines[0]}&wait=20000")
+        b.request("PUT", key_path(b"p/d") + "?lifetime=20", b"v")
+        status, body = a.finish()
+        self.assertEqual((status, body.decode().splitlines()[1:]), (200, ["set p%2Fd"]))
+        revision = body.split()[0].decode()
+        status, body = a.request("GET", f"/v1/watch/p?after={revision}&wait=20000")
+        self.assertEqual((status, body.decode().splitlines()[1:]), (200, ["removed p%2Fd"]))
+        self.assertEqual(a.request("GET", "/v1/watch?after=1000000&wait=0")[0], 409)
+        self.assertEqual(b.request("PUT", "/v1/keys/k?lifetime=0", b"v")[0], 400)
+
     def test_fence(self):
         parties = [self.connect() for _ in range(3)]
         for rank in (0, 2):

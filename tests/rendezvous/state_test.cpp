@@ -46,9 +46,9 @@ TEST_CASE("who withdraws is not woken and leaves no trace") {
   State state;
   int woken = 0;
   const auto ticket = state.wait("k", [&](const ValuePtr&) { ++woken; });
-  CHECK(state.key_count() == 1);
+  CHECK_FALSE(state.is_blank());
   state.withdraw(ticket);
-  CHECK(state.key_count() == 0);
+  CHECK(state.is_blank());
   CHECK(state.waiter_count() == 0);
   CHECK(state.set("k", value("1")).ok());
   CHECK(woken == 0);

@@ -1,0 +1,24 @@
+// Answers of a server that a client parses: refused, or the same again when written anew.
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "rendezvous/store_text.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hvd::rendezvous;
+  const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
+  if (const auto page = parse_keys(bytes); page.ok()) {
+    const auto again = parse_keys(hvd::as_bytes(to_text(*page)));
+    HVD_CHECK(again.ok() && again->keys == page->keys && again->more == page->more);
+  }
+  if (const auto changes = parse_changes(bytes); changes.ok()) {
+    const auto again = parse_changes(hvd::as_bytes(to_text(*changes)));
+    HVD_CHECK(again.ok() && again->changes == changes->changes);
+  }
+  if (const auto swap = parse_swap(bytes); swap.ok()) {
+    const std::string text = to_text(swap->swapped, swap->value ? &*swap->value : nullptr);
+    HVD_CHECK(std::ranges::equal(hvd::as_bytes(text), bytes));
+  }
+  return 0;
+}
