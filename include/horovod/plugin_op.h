@@ -62,6 +62,9 @@ typedef struct hvd_op_v1 {
   int (*new_set)(void* context, int32_t process_set, const int32_t* members, int32_t count);
   int (*drop_set)(void* context, int32_t process_set);
   void (*abort)(void* context, const char* cause);
+  /* What the timeline calls the running of a batch, such as "NCCL_ALLREDUCE"; static storage, the
+   * same pointer for the same word. NULL (the function or what it returns): the plugin's name. */
+  const char* (*activity)(void* context, const hvd_batch* batch);
 } hvd_op_v1;
 
 #ifdef __cplusplus

@@ -25,7 +25,7 @@ Engine::Engine(const EngineOptions& options, OpenedPlugin controller, OpSelector
                PluginHost* host, TensorTable* names, HandleTable* handles)
     : options_(options), controller_(std::move(controller)), host_(host), names_(names),
       handles_(handles), negotiator_(options.rank, place_of(*controller_, options), &cache_),
-      executor_(options.rank, options.size, ops, this),
+      executor_(options.rank, options.size, options.fusion_threshold, ops, this, &instruments_),
       departure_(negotiator_.place().parent < 0, negotiator_.place().children.size()) {
   if (is_root()) {
     coordinator_.emplace(
@@ -92,8 +92,10 @@ bool Engine::step(bool flush) {
 bool Engine::collect() {
   Submission* next = queue_.take_all();
   if (next == nullptr) return false;
+  const Clock::time_point now = Clock::now();
   while (next != nullptr) {
     Submission* submission = std::exchange(next, next->next);
+    submission->since = now;
     submission->older = newest_;
     submission->newer = nullptr;
     if (newest_ != nullptr) newest_->newer = submission;
@@ -108,7 +110,7 @@ bool Engine::collect() {
     ++burst_;
   }
   if (!collected_.empty() && window_end_ == Clock::time_point::max()) {
-    window_end_ = Clock::now() + options_.window;
+    window_end_ = now + options_.window;
     window_open_.store(true);
   }
   return true;
@@ -122,6 +124,7 @@ void Engine::close_window() {
 }
 
 void Engine::announce() {
+  instruments_.trace.cycle();
   for (Submission* submission : collected_) {
     Name* name = submission->name;
     if (name->announced != nullptr) name->waiting.push_back(submission);
@@ -132,6 +135,7 @@ void Engine::announce() {
 
 void Engine::announce_now(Submission* submission) {
   submission->name->announced = submission;
+  instruments_.trace.negotiate(*submission);
   negotiator_.announce(*submission);
 }
 
@@ -256,8 +260,9 @@ Status Engine::apply(const Plan& plan) {
                               " is next"));
   }
   agreed_.assign(plan.items.size(), {});
+  const Clock::time_point now = Clock::now();
   for (size_t i = 0; i < plan.items.size(); ++i) {
-    HVD_RETURN_IF_ERROR(resolve(plan.items[i], &agreed_[i]));
+    HVD_RETURN_IF_ERROR(resolve(plan.items[i], now, &agreed_[i]));
   }
   for (const auto& batch : plan.batches) {
     for (const PlanUnit& unit : batch) {
@@ -273,7 +278,7 @@ Status Engine::apply(const Plan& plan) {
 }
 
 // Finds what this rank announced under an item's name, and remembers what the plan teaches.
-Status Engine::resolve(const PlanItem& item, AgreedItem* agreed) {
+Status Engine::resolve(const PlanItem& item, Clock::time_point now, AgreedItem* agreed) {
   CacheEntry* entry = item.full ? nullptr : cache_.find(item.id);
   Name* name = item.full ? names_->find(item.name) : entry != nullptr ? entry->name : nullptr;
   if (name == nullptr || name->announced == nullptr) {
@@ -282,6 +287,9 @@ Status Engine::resolve(const PlanItem& item, AgreedItem* agreed) {
   }
   Submission* submission = name->announced;
   submission->planned = true;
+  instruments_.metrics.agreed(now - submission->since);
+  instruments_.metrics.count(item.full ? Counter::kCacheMisses : Counter::kCacheHits);
+  instruments_.trace.decide(*submission, item.error_code == HVD_OK);
   if (item.error_code != HVD_OK) {
     complete(submission, Status(static_cast<Code>(item.error_code), item.error));
     return {};
@@ -321,6 +329,11 @@ void Engine::complete(Submission* submission, Status status) {
 
 bool Engine::settle() {
   if (finished_.empty()) return false;
+  const Clock::time_point now = Clock::now();
+  for (const Submission* submission : finished_) {
+    instruments_.metrics.finished(submission->request.op, submission->status.ok(),
+                                  submission->bytes, now - submission->since);
+  }
   const uint64_t count = finished_.size();
   const uint64_t left = pending_.load() - count;
   if (newest_ == nullptr && collected_.empty()) {

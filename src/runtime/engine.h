@@ -15,6 +15,7 @@
 #include "runtime/departure.h"
 #include "runtime/executor.h"
 #include "runtime/handle_table.h"
+#include "runtime/instruments.h"
 #include "runtime/negotiator.h"
 #include "runtime/plugin_host.h"
 #include "runtime/progress.h"
@@ -80,6 +81,7 @@ class Engine final : public Drivable, private CompletionSink {
   void close();
   std::vector<int32_t> missing(std::string_view name) const { return negotiator_.missing(name); }
   const EngineCounts& counts() const { return counts_; }
+  Instruments& instruments() { return instruments_; }
 
  private:
   const hvd_controller_v1& link() const { return controller_->vtable<hvd_controller_v1>(); }
@@ -97,7 +99,7 @@ class Engine final : public Drivable, private CompletionSink {
   void report();
   void plan();
   Status apply(const Plan& plan);
-  Status resolve(const PlanItem& item, AgreedItem* agreed);
+  Status resolve(const PlanItem& item, Clock::time_point now, AgreedItem* agreed);
   void act(const Departure::Actions& actions);
   void end_at(int32_t leaver);
   bool settle();
@@ -118,6 +120,7 @@ class Engine final : public Drivable, private CompletionSink {
   TensorTable* const names_;
   HandleTable* const handles_;
   ResponseCache cache_;
+  Instruments instruments_;
   Negotiator negotiator_;
   std::optional<Coordinator> coordinator_;  // of the root
   Executor executor_;

@@ -1,5 +1,6 @@
 #include "runtime/executor.h"
 
+#include <cstddef>
 #include <new>
 #include <numeric>
 
@@ -33,6 +34,7 @@ std::unique_ptr<Executor::Run> Executor::make_run() {
     run->submissions.clear();
     run->rows.clear();
     run->done = false;
+    run->traced = 0;
     run->status = {};
   }
   return run;
@@ -155,7 +157,27 @@ bool Executor::has_work(const Run& run) const {
   return false;
 }
 
+void Executor::measure(Run* run) {
+  uint64_t elements = 0;
+  for (const hvd_batch_tensor& tensor : run->tensors) elements += static_cast<uint64_t>(tensor.count);
+  instruments_->metrics.batch(run->tensors.size(), elements * dtype_size(run->batch.dtype),
+                              fusion_threshold_);
+  run->traced = instruments_->trace.start_batch(run->batch.op, run->batch.dtype, run->submissions);
+}
+
+// The plugin's own word for it, or its name and the operation's.
+void Executor::trace_run(const OpenedPlugin& op, const Run& run) {
+  const auto& vtable = op.vtable<hvd_op_v1>();
+  const char* name = nullptr;
+  if (vtable.struct_size >= offsetof(hvd_op_v1, activity) + sizeof vtable.activity &&
+      vtable.activity != nullptr) {
+    name = vtable.activity(op.context(), &run.batch);
+  }
+  instruments_->trace.activity(run.traced, name != nullptr ? name : op.record().name);
+}
+
 Status Executor::start(Run* run) {
+  measure(run);
   if (Status status = make_outputs(run); !status.ok()) return status;
   run->batch.tensors = run->tensors.data();
   if (!has_work(*run)) {
@@ -176,6 +198,7 @@ Status Executor::start(Run* run) {
     run->done = true;
     return {};
   }
+  if (run->traced != 0) trace_run(*op, *run);
   const int code = op->vtable<hvd_op_v1>().run(op->context(), &run->batch, &on_done, run);
   if (code != HVD_OK && !run->done) {
     return Status(static_cast<Code>(code),
@@ -188,6 +211,7 @@ Status Executor::start(Run* run) {
 Status Executor::make_outputs(Run* run) {
   const int32_t op = run->batch.op;
   if (!has_rank_rows(op) && op != HVD_REDUCESCATTER) return {};
+  instruments_->trace.activity(run->traced, "ALLOCATE_OUTPUT");
   for (size_t i = 0; i < run->tensors.size(); ++i) {
     hvd_batch_tensor& tensor = run->tensors[i];
     Submission& owner = *run->owner[i];
@@ -216,10 +240,12 @@ Status Executor::make_outputs(Run* run) {
     }
     tensor.output = output.data.get();
   }
+  instruments_->trace.activity(run->traced, nullptr);
   return {};
 }
 
 void Executor::finish(Run* run, const Status& status) {
+  instruments_->trace.end_batch(run->traced);
   for (Submission* submission : run->submissions) {
     if (!status.ok() && submission->status.ok()) submission->status = status;
     if (--submission->units_left == 0) sink_->complete(submission, submission->status);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "runtime/instruments.h"
 #include "runtime/message.h"
 #include "runtime/op_selector.h"
 #include "runtime/submission.h"
@@ -30,8 +31,10 @@ class CompletionSink {
 
 class Executor {
  public:
-  Executor(int32_t rank, int32_t size, OpSelector* ops, CompletionSink* sink)
-      : rank_(rank), size_(size), ops_(ops), sink_(sink) {}
+  Executor(int32_t rank, int32_t size, uint64_t fusion_threshold, OpSelector* ops,
+           CompletionSink* sink, Instruments* instruments)
+      : rank_(rank), size_(size), fusion_threshold_(fusion_threshold), ops_(ops), sink_(sink),
+        instruments_(instruments) {}
 
   // Queues a batch: the tensors of the units' dtype in their items.
   void add(uint64_t sequence, std::span<const PlanUnit> units, std::span<const AgreedItem> items);
@@ -57,6 +60,7 @@ class Executor {
     std::vector<Submission*> submissions;    // each once
     std::vector<int64_t> rows;               // what rank_rows and from_rows point to
     bool done = false;
+    uint32_t traced = 0;                     // its number in the timeline
     Status status;
   };
 
@@ -65,14 +69,18 @@ class Executor {
                    const std::vector<RankRows>* rows);
   Status start(Run* run);
   Status make_outputs(Run* run);
+  void measure(Run* run);
+  void trace_run(const OpenedPlugin& op, const Run& run);
   void finish(Run* run, const Status& status);
   bool has_work(const Run& run) const;
   static void on_done(void* argument, int status, const char* error);
 
   const int32_t rank_;
   const int32_t size_;
+  const uint64_t fusion_threshold_;
   OpSelector* const ops_;
   CompletionSink* const sink_;
+  Instruments* const instruments_;
   std::optional<hvd_tuning> tuning_;
   std::deque<std::unique_ptr<Run>> queue_;
   std::deque<std::unique_ptr<Run>> running_;

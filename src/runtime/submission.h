@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "runtime/request.h"
 
@@ -39,6 +40,7 @@ struct Submission {
   // Of the thread that makes progress.
   Submission* older = nullptr;  // among the unfinished ones
   Submission* newer = nullptr;
+  Clock::time_point since{};    // when it was drained
   bool planned = false;
   uint32_t units_left = 0;
   std::vector<Output> outputs;

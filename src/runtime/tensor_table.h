@@ -29,6 +29,8 @@ struct Name {
   Submission* announced = nullptr;
   std::deque<Submission*> waiting;  // behind it; only names that may be in flight twice
   CacheEntry* cached = nullptr;
+  uint32_t traced_in = 0;  // the timeline that knows it as `traced_as`
+  uint32_t traced_as = 0;
 };
 
 class TensorTable {

@@ -64,6 +64,19 @@ void abort_links(void* context, const char* cause) {
   op_of(context).mesh->fail(hvd::aborted(cause == nullptr ? "" : cause));
 }
 
+// By the links that carry it: memory inside a host, also TCP where it goes between hosts.
+const char* activity(void* context, const hvd_batch* batch) {
+  const bool across = op_of(context).executor.is_across_hosts(batch->process_set);
+  switch (batch->op) {
+    case HVD_ALLREDUCE: return across ? "TCP_ALLREDUCE" : "SHM_ALLREDUCE";
+    case HVD_ALLGATHER: return across ? "TCP_ALLGATHER" : "SHM_ALLGATHER";
+    case HVD_BROADCAST: return across ? "TCP_BCAST" : "SHM_BCAST";
+    case HVD_ALLTOALL: return across ? "TCP_ALLTOALL" : "SHM_ALLTOALL";
+    case HVD_REDUCESCATTER: return across ? "TCP_REDUCESCATTER" : "SHM_REDUCESCATTER";
+    default: return nullptr;
+  }
+}
+
 int probe(char*, size_t) { return 1; }
 
 const hvd_op_v1 kVtable = {
@@ -74,6 +87,7 @@ const hvd_op_v1 kVtable = {
     .new_set = new_set,
     .drop_set = drop_set,
     .abort = abort_links,
+    .activity = activity,
 };
 
 const hvd_plugin kRecord = {

@@ -30,6 +30,11 @@ class Executor {
 
   int new_set(int32_t id, std::vector<int32_t> members);
   int drop_set(int32_t id);
+  // Whether the members of a set are on several hosts.
+  bool is_across_hosts(int32_t id) const {
+    const auto found = sets_.find(id);
+    return found != sets_.end() && found->second->group->host_count() > 1;
+  }
 
  private:
   struct Entry {
