@@ -51,6 +51,30 @@ class AllreduceTest(RankCase):
             self.assert_close(tensor, reduced(hvd.Sum, self.size, torch.float64, shape),
                               torch.float64, str(shape))
 
+    def test_named_in_place_tensors_of_every_kind(self):
+        # What the short way for named dense tensors takes, and what it must leave to the long one.
+        kinds = {
+            "plain": torch.ones(3),
+            "scalar": torch.tensor(1.0),
+            "nine dimensions": torch.ones([1] * 9),
+            "parameter": torch.nn.Parameter(torch.ones(2)).detach(),
+            "strided": torch.ones(3, 4).t(),
+            "nämé": torch.ones(2),
+            "long " * 100: torch.ones(2),
+            "half": torch.ones(2, dtype=torch.float16),
+        }
+        for name, tensor in kinds.items():
+            for _ in range(2):
+                self.assertIs(hvd.allreduce_(tensor, name=name, op=hvd.Sum), tensor)
+                self.assertTrue((tensor == self.size).all(), name)
+                tensor.fill_(1)
+        tensor = torch.ones(2)
+        for factors in [{"prescale_factor": 0.0}, {"postscale_factor": 0.0}]:
+            with self.assertRaises(ValueError):
+                hvd.allreduce_(tensor, name="nothing", **factors)
+        with self.assertRaises(ValueError):
+            hvd.allreduce_([1.0], name="a list")
+
     def test_handles(self):
         tensor = values(self.rank, torch.float32, (5,))
         out = hvd.allreduce_async(tensor, name="out", op=hvd.Sum)

@@ -40,6 +40,7 @@ THIRD_PARTY = [
     (r"libssh/.*", ["launcher/spawn"], 1),
     (r"yaml-cpp/.*", ["launcher"], 1),
     (r"pmix.*\.h", ["plugins/bootstrap/pmix", "launcher"], 2),
+    (r"Python\.h", ["plugins/python"], None),
     (r"mpi\.h", ["plugins/bootstrap/mpi", "plugins/controllers/mpi", "plugins/ops/mpi"], None),
     (r"cuda.*\.h|nccl\.h", ["plugins/ops/nccl", "plugins/frameworks"], None),
 ]

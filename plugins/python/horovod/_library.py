@@ -8,27 +8,23 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from typing import Any
+import threading
+from typing import Any, Callable, NoReturn
 
 from horovod._version import __version__
 
 _NAME = "libhorovod.so"
 
-# Function name: argument types without the trailing (error, error_size). All of these return a
-# status. The first ones may wait for other ranks, so other threads of Python run meanwhile; the
-# others return at once, and giving up Python's lock for them could cost more than they do.
+# Function name: argument types without the trailing (error, error_size). Each returns a status, and
+# may wait for other ranks, so other threads of Python run meanwhile.
 _WAITING = {
     "hvd_init": [ctypes.c_void_p],
     "hvd_shutdown": [],
-    "hvd_wait": [ctypes.c_uint64, ctypes.c_double],
-}
-_PROMPT = {
-    "hvd_submit": [ctypes.c_void_p, ctypes.c_void_p],
-    "hvd_poll": [ctypes.c_uint64, ctypes.c_void_p],
-    "hvd_get_output": [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p],
-    "hvd_release": [ctypes.c_uint64],
 }
 _ERROR = [ctypes.c_void_p, ctypes.c_size_t]
+
+# Every step calls these, so the native module does it.
+_HOT = ["hvd_submit", "hvd_poll", "hvd_wait", "hvd_get_output", "hvd_release"]
 
 # These return a number and take nothing.
 _NUMBERS = [
@@ -43,21 +39,6 @@ _NUMBERS = [
 ]
 
 
-class Output(ctypes.Structure):
-    """hvd_output: an output that the runtime owns until the handle is released."""
-
-    _fields_ = [
-        ("struct_size", ctypes.c_size_t),
-        ("data", ctypes.c_void_p),
-        ("dtype", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("received_splits", ctypes.POINTER(ctypes.c_int32)),
-        ("received_split_count", ctypes.c_uint32),
-        ("last_joined_rank", ctypes.c_int32),
-    ]
-
-
 class Library:
     """The functions of libhorovod.so, each an attribute of the same name.
 
@@ -69,18 +50,21 @@ class Library:
         prompt = ctypes.PyDLL(path, handle=waiting._handle)
         for name, argtypes in _WAITING.items():
             self._take(waiting, name, argtypes + _ERROR, ctypes.c_int)
-        for name, argtypes in _PROMPT.items():
-            self._take(prompt, name, argtypes + _ERROR, ctypes.c_int)
         for name in _NUMBERS:
             self._take(prompt, name, [], ctypes.c_int32)
         self._take(prompt, "hvd_version", [], ctypes.c_char_p)
         self._take(waiting, "hvd_capability", [ctypes.c_char_p] + _ERROR, ctypes.c_int32)
+        self._hot = [ctypes.cast(getattr(waiting, name), ctypes.c_void_p).value for name in _HOT]
 
     def _take(self, opened: Any, name: str, argtypes: list, restype: Any) -> None:
         function = getattr(opened, name)
         function.argtypes = argtypes
         function.restype = restype
         setattr(self, name, function)
+
+    def bind(self, native: Any, fail: Callable[[int, str, bool], NoReturn]) -> None:
+        """Gives the native module the functions of every step, and what raises for it."""
+        native.bind(*self._hot, fail, threading.main_thread().ident)
 
 
 def places() -> list[str]:

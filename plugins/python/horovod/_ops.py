@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import enum
-import functools
 import itertools
-import os
-import struct
-import threading
 from typing import Any, Callable, NamedTuple, NoReturn, Optional, Sequence
 
-from horovod._library import Output as _COutput
+from horovod import _native
 from horovod._library import library
 from horovod.exceptions import (
     HorovodDisagreementError,
@@ -61,15 +57,6 @@ _OK = 0
 _INVALID_ARGUMENT = 1
 _ALREADY_EXISTS = 8
 _UNIMPLEMENTED = 9
-_IN_PROGRESS = 11
-
-# Seconds that a wait on the main thread stays in C, where Python cannot run a signal's handler.
-_SLICE = 0.1
-_ERROR_SIZE = 4096
-
-# struct hvd_submission and struct hvd_tensor: all members lie at their natural alignment.
-_SUBMISSION = struct.Struct("@NiiPiiiiddPPIIPP")
-_TENSOR = struct.Struct("@PiiPPP")
 
 
 class Tensor(NamedTuple):
@@ -92,36 +79,14 @@ class RawOutput(NamedTuple):
     last_joined_rank: int
 
 
-class _Scratch:
-    """Memory that one call lends to C: the packed submission, a handle and the error text."""
-
-    def __init__(self, size: int = 1024) -> None:
-        self.buffer = ctypes.create_string_buffer(size)
-        self.address = ctypes.addressof(self.buffer)
-        self.handle = ctypes.c_uint64()
-        self.handle_address = ctypes.addressof(self.handle)
-        self.error = ctypes.create_string_buffer(_ERROR_SIZE)
-        self.error_address = ctypes.addressof(self.error)
-
-
 class _State:
-    """What is in flight in this process."""
+    """Numbers of unnamed calls, by operation."""
 
     def __init__(self) -> None:
-        # By handle: `finish`, and whatever owns the memory that the runtime reads and writes.
-        self.pending: dict[int, tuple[Callable[[int], Any], Any]] = {}
-        self.abandoned: list[int] = []  # handles that no caller holds any more
-        self.scratch: list[_Scratch] = []  # not in use; append and pop are atomic
         self.counters: dict[str, Any] = {}
-        self.forked = False  # whether this process is the child of a rank, and no rank itself
-
-    def note_fork(self) -> None:
-        opened = library.cache_info().currsize > 0
-        self.forked = opened and library().hvd_is_initialized() != 0
 
 
 _state = _State()
-os.register_at_fork(after_in_child=_state.note_fork)
 
 
 def auto_name(op: str) -> str:
@@ -159,93 +124,20 @@ def submit(
     Raises ValueError for a value that cannot be right or a name that is in flight, and
     HorovodInternalError when Horovod is not running.
     """
-    if _state.forked:
-        raise HorovodInternalError(
-            f"{name or kind.name.lower()}: this process was forked from a rank, and only the rank "
-            "itself can take part in collectives; start such processes before hvd.init(), or use "
-            "the 'spawn' method."
-        )
     if not prescale or not postscale:
         raise ValueError(f"{name}: a prescale or postscale factor of 0 leaves nothing to reduce.")
-    if _state.abandoned:
-        _sweep()
-    scratch = _state.scratch.pop() if _state.scratch else _Scratch()
-    scratch = _pack(
-        scratch, kind, name, tensors, reduce_op, root_rank, process_set, prescale, postscale, splits
-    )
-    status = library().hvd_submit(
-        scratch.address, scratch.handle_address, scratch.error_address, _ERROR_SIZE
-    )
-    handle = scratch.handle.value
-    if status == _OK:
-        _state.pending[handle] = (finish, keep)
-        _state.scratch.append(scratch)
-        return handle
-    _fail(status, scratch, negotiated=False)
-
-
-def _pack(scratch, kind, name, tensors, reduce_op, root_rank, process_set, prescale, postscale,
-          splits) -> _Scratch:
-    """Lays out the submission, its tensors, their shapes, the splits and the names, one after the
-    other: in this order each part is aligned."""
-    texts = [tensor.name.encode() + b"\0" if tensor.name else b"" for tensor in tensors]
-    text = name.encode() + b"\0" if name else b""
-    extents = [extent for tensor in tensors for extent in tensor.shape]
-    count = len(tensors)
-    shapes_at = _SUBMISSION.size + count * _TENSOR.size
-    splits_at = shapes_at + 8 * len(extents)
-    text_at = splits_at + 4 * len(splits)
-    all_text = text + b"".join(texts)
-    if text_at + len(all_text) > len(scratch.buffer):
-        scratch = _Scratch(2 * (text_at + len(all_text)))
-    base = scratch.address
-    values = [
-        _SUBMISSION.size, kind, reduce_op, base + text_at if text else 0,
-        process_set, root_rank, -1, 0,  # -1 is HVD_CPU
-        prescale, postscale, 0, 0, count, len(splits),
-        base + _SUBMISSION.size if count else 0, base + splits_at if splits else 0,
-    ]
-    shape_address = base + shapes_at
-    text_address = base + text_at + len(text)
-    for tensor, member in zip(tensors, texts):
-        ndim = len(tensor.shape)
-        values += (
-            text_address if member else 0, tensor.dtype, ndim, shape_address, tensor.input,
-            tensor.output,
-        )
-        shape_address += 8 * ndim
-        text_address += len(member)
-    _layout(count, len(extents), len(splits), len(all_text)).pack_into(
-        scratch.buffer, 0, *values, *extents, *splits, all_text
-    )
-    return scratch
-
-
-@functools.lru_cache(maxsize=1024)
-def _layout(tensors: int, extents: int, splits: int, text: int) -> struct.Struct:
-    return struct.Struct(
-        _SUBMISSION.format + _TENSOR.format[1:] * tensors + f"{extents}q{splits}i{text}s"
-    )
+    return _native.submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set,
+                          prescale, postscale, splits)
 
 
 def poll(handle: int) -> bool:
     """Whether the work is complete, failed or not. ValueError for a handle that is not known."""
-    if handle not in _state.pending:
-        raise ValueError(f"Handle {handle} is not one that waits to be synchronized.")
-    scratch = _state.scratch.pop() if _state.scratch else _Scratch()
-    done = ctypes.c_int32()
-    status = library().hvd_poll(
-        handle, ctypes.addressof(done), scratch.error_address, _ERROR_SIZE
-    )
-    if status != _OK:
-        _fail(status, scratch, negotiated=False)
-    _state.scratch.append(scratch)
-    return done.value != 0
+    return _native.poll(handle)
 
 
 def is_pending(handle: int) -> bool:
     """Whether `handle` was submitted and not yet waited for."""
-    return handle in _state.pending
+    return handle in _native.pending
 
 
 def wait(handle: int) -> Any:
@@ -253,52 +145,22 @@ def wait(handle: int) -> Any:
 
     Interrupted by a signal's handler that raises, the handle stays valid.
     """
-    pending = _state.pending.get(handle)
-    if pending is None:
-        raise ValueError(f"Handle {handle} is not one that waits to be synchronized.")
-    scratch = _state.scratch.pop() if _state.scratch else _Scratch()
-    seconds = _SLICE if threading.current_thread() is threading.main_thread() else -1.0
-    hvd_wait = library().hvd_wait
-    while True:
-        status = hvd_wait(handle, seconds, scratch.error_address, _ERROR_SIZE)
-        if status != _IN_PROGRESS:
-            break
-    _state.pending.pop(handle, None)
-    try:
-        if status != _OK:
-            _fail(status, scratch, negotiated=True)
-        _state.scratch.append(scratch)
-        return pending[0](handle)
-    finally:
-        library().hvd_release(handle, None, 0)
+    return _native.wait(handle)
 
 
 def run(handle: int) -> Any:
     """`wait` for a caller that keeps no handle: interrupted, the work is let go in peace."""
     try:
-        return wait(handle)
+        return _native.wait(handle)
     except BaseException:
-        if handle in _state.pending:
-            _state.abandoned.append(handle)
+        _native.abandon(handle)
         raise
 
 
 def output(handle: int, index: int = 0) -> RawOutput:
     """Output `index` of complete work; call it inside `finish` only."""
-    raw = _COutput()
-    raw.struct_size = ctypes.sizeof(raw)
-    scratch = _state.scratch.pop() if _state.scratch else _Scratch()
-    status = library().hvd_get_output(
-        handle, index, ctypes.addressof(raw), scratch.error_address, _ERROR_SIZE
-    )
-    if status != _OK:
-        _fail(status, scratch, negotiated=False)
-    _state.scratch.append(scratch)
-    splits = raw.received_splits[: raw.received_split_count] if raw.received_splits else None
-    return RawOutput(
-        raw.data or 0, raw.dtype, tuple(raw.shape[: raw.ndim]) if raw.ndim else (), splits,
-        raw.last_joined_rank,
-    )
+    address, dtype, shape, splits, last_joined_rank = _native.output(handle, index)
+    return RawOutput(address, dtype, shape, splits, last_joined_rank)
 
 
 def barrier(process_set: int = 0) -> None:
@@ -313,12 +175,8 @@ def join() -> int:
 
 def reset() -> None:
     """Forgets all work of a runtime that has been shut down: nothing of it runs any more."""
-    while _state.pending:
-        handle, _ = _state.pending.popitem()
-        library().hvd_release(handle, None, 0)
-    _state.abandoned.clear()
+    _native.release_all()
     _state.counters.clear()
-    _state.forked = False
 
 
 def check(status: int, error: "ctypes.Array[ctypes.c_char]") -> None:
@@ -327,9 +185,7 @@ def check(status: int, error: "ctypes.Array[ctypes.c_char]") -> None:
         raise HorovodInternalError(error.value.decode(errors="replace"))
 
 
-def _fail(status: int, scratch: _Scratch, negotiated: bool) -> NoReturn:
-    message = scratch.error.value.decode(errors="replace")
-    _state.scratch.append(scratch)
+def _fail(status: int, message: str, negotiated: bool) -> NoReturn:
     if status in (_INVALID_ARGUMENT, _ALREADY_EXISTS):
         raise HorovodDisagreementError(message) if negotiated else ValueError(message)
     if status == _UNIMPLEMENTED:
@@ -337,9 +193,4 @@ def _fail(status: int, scratch: _Scratch, negotiated: bool) -> NoReturn:
     raise HorovodInternalError(message)
 
 
-def _sweep() -> None:
-    for handle in _state.abandoned[:]:
-        if handle not in _state.pending or poll(handle):
-            _state.abandoned.remove(handle)
-            if _state.pending.pop(handle, None):
-                library().hvd_release(handle, None, 0)
+library().bind(_native, _fail)

@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import torch
 
-from horovod import _ops
+from horovod import _native, _ops
 from horovod._ops import Average, Kind, Sum
 from horovod.process_sets import ProcessSet, id_of
 from horovod.torch import _tensors
@@ -24,6 +24,24 @@ def choose_op(average: Optional[bool], op: Optional[ReduceOp]) -> ReduceOp:
     warnings.warn("The argument average is deprecated; use op=hvd.Average or op=hvd.Sum.",
                   DeprecationWarning, stacklevel=4)
     return Average if average else Sum
+
+
+# By what the native module tells a dense tensor from others, and its dtype's number.
+_PLAIN = (torch.Tensor, _tensors.DTYPES, torch.strided)
+
+
+def plain(kind: Kind, op: str, name: Optional[str], tensor: torch.Tensor, reduce_op: ReduceOp = Sum,
+          root_rank: int = 0, process_set: int = 0, prescale: float = 1.0, postscale: float = 1.0
+          ) -> Optional[int]:
+    """`elementwise`, in place, for the named dense tensors of every step: by the shortest way.
+
+    None where that way does not lead: an unnamed call, or a tensor that needs more than its
+    address to be described.
+    """
+    if name is None or not prescale or not postscale:
+        return None
+    return _native.submit_in_place(kind, op, name, tensor, reduce_op, root_rank, process_set,
+                                   prescale, postscale, _PLAIN)
 
 
 def elementwise(

@@ -11,7 +11,7 @@ from horovod import _ops
 from horovod._ops import Dtype
 from horovod.exceptions import HorovodUnimplementedError
 
-_DTYPES = {
+DTYPES = {
     torch.uint8: Dtype.UINT8,
     torch.int8: Dtype.INT8,
     torch.int16: Dtype.INT16,
@@ -27,9 +27,9 @@ _DTYPES = {
 for _name, _dtype in [("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32),
                       ("uint64", Dtype.UINT64)]:
     if hasattr(torch, _name):
-        _DTYPES[getattr(torch, _name)] = _dtype
+        DTYPES[getattr(torch, _name)] = _dtype
 
-_TORCH_DTYPES = {number: dtype for dtype, number in _DTYPES.items()}
+_TORCH_DTYPES = {number: dtype for dtype, number in DTYPES.items()}
 
 
 def check(tensor: torch.Tensor, what: str) -> None:
@@ -46,7 +46,7 @@ def check(tensor: torch.Tensor, what: str) -> None:
             f"{what}: the tensor is on {tensor.device}, and this build of Horovod has no operation "
             "for tensors outside host memory; move it with .cpu() first."
         )
-    if tensor.dtype not in _DTYPES:
+    if tensor.dtype not in DTYPES:
         raise ValueError(f"{what}: tensors of type {tensor.dtype} are not supported.")
 
 
@@ -56,7 +56,7 @@ def describe(tensor: torch.Tensor, output: Optional[torch.Tensor],
     return _ops.Tensor(
         tensor.data_ptr(),
         0 if output is None else output.data_ptr(),
-        _DTYPES[tensor.dtype],
+        DTYPES[tensor.dtype],
         tensor.shape,
         name,
     )

@@ -1,0 +1,157 @@
+// From a handle to its result: poll, wait, output.
+#include "reference.h"
+#include "state.h"
+
+namespace hvd::python {
+
+namespace {
+
+// Seconds that a wait on the main thread stays in C, where Python cannot run a signal's handler.
+constexpr double kSlice = 0.05;
+
+bool read_handle(PyObject* number, hvd_handle* handle) {
+  *handle = PyLong_AsUnsignedLongLong(number);
+  return *handle != static_cast<hvd_handle>(-1) || PyErr_Occurred() == nullptr;
+}
+
+// What is pending under the handle, borrowed; NULL with an exception when nothing is.
+PyObject* pending_entry(State* state, PyObject* handle) {
+  PyObject* entry = PyDict_GetItemWithError(state->pending, handle);
+  if (entry == nullptr && PyErr_Occurred() == nullptr) {
+    PyErr_Format(PyExc_ValueError, "Handle %S is not one that waits to be synchronized.", handle);
+  }
+  return entry;
+}
+
+// Returns once the work is complete, or -1 with what a signal's handler has raised.
+int wait_for_end(State* state, hvd_handle handle, char (&error)[kErrorSize]) {
+  int32_t done = 0;
+  int status = state->poll(handle, &done, error, sizeof error);
+  if (status == HVD_OK && done != 0) return state->wait(handle, 0, error, sizeof error);
+  const double seconds = PyThread_get_thread_ident() == state->main_thread ? kSlice : -1;
+  do {
+    Py_BEGIN_ALLOW_THREADS
+    status = state->wait(handle, seconds, error, sizeof error);
+    Py_END_ALLOW_THREADS
+    if (PyErr_CheckSignals() != 0) return -1;
+  } while (status == HVD_IN_PROGRESS);
+  return status;
+}
+
+PyObject* tuple_of_shape(const hvd_output& output) {
+  Reference shape(PyTuple_New(output.ndim));
+  for (int32_t i = 0; shape && i < output.ndim; ++i) {
+    PyObject* extent = PyLong_FromLongLong(output.shape[i]);
+    if (extent == nullptr) return nullptr;
+    PyTuple_SetItem(shape.get(), i, extent);
+  }
+  return shape.give();
+}
+
+PyObject* list_of_splits(const hvd_output& output) {
+  if (output.received_splits == nullptr) Py_RETURN_NONE;
+  Reference splits(PyList_New(output.received_split_count));
+  for (uint32_t i = 0; splits && i < output.received_split_count; ++i) {
+    PyObject* rows = PyLong_FromLong(output.received_splits[i]);
+    if (rows == nullptr) return nullptr;
+    PyList_SetItem(splits.get(), i, rows);
+  }
+  return splits.give();
+}
+
+}  // namespace
+
+PyObject* poll(PyObject* module, PyObject* number) {
+  State* state = state_of(module);
+  hvd_handle handle = 0;
+  char error[kErrorSize];
+  int32_t done = 0;
+  if (pending_entry(state, number) == nullptr || !read_handle(number, &handle)) return nullptr;
+  const int status = state->poll(handle, &done, error, sizeof error);
+  if (status != HVD_OK) return raise_failure(state, status, error, false);
+  return PyBool_FromLong(done);
+}
+
+PyObject* wait(PyObject* module, PyObject* number) {
+  State* state = state_of(module);
+  hvd_handle handle = 0;
+  if (!read_handle(number, &handle)) return nullptr;
+  PyObject* found = pending_entry(state, number);
+  if (found == nullptr) return nullptr;
+  Py_INCREF(found);
+  const Reference entry(found);
+  char error[kErrorSize];
+  const int status = wait_for_end(state, handle, error);
+  if (status == -1) return nullptr;  // interrupted: the handle stays valid
+  Reference result;
+  if (PyDict_DelItem(state->pending, number) != 0) PyErr_Clear();  // another thread waited too
+  if (status != HVD_OK) {
+    raise_failure(state, status, error, true);
+  } else if (PyTuple_GetItem(found, 0) == Py_None) {
+    result = Reference(PyTuple_GetItem(found, 1));
+    Py_INCREF(result.get());
+  } else {
+    result = Reference(PyObject_CallFunctionObjArgs(PyTuple_GetItem(found, 0), number, nullptr));
+  }
+  state->release(handle, nullptr, 0);
+  return result.give();
+}
+
+PyObject* output(PyObject* module, PyObject* arguments) {
+  State* state = state_of(module);
+  unsigned long long handle = 0;
+  unsigned int index = 0;
+  if (!PyArg_ParseTuple(arguments, "KI", &handle, &index)) return nullptr;
+  hvd_output found{};
+  found.struct_size = sizeof found;
+  char error[kErrorSize];
+  const int status = state->get_output(handle, index, &found, error, sizeof error);
+  if (status != HVD_OK) return raise_failure(state, status, error, false);
+  Reference shape(tuple_of_shape(found));
+  Reference splits(list_of_splits(found));
+  if (!shape || !splits) return nullptr;
+  return Py_BuildValue("KiOOi", reinterpret_cast<unsigned long long>(found.data), found.dtype,
+                       shape.get(), splits.get(), found.last_joined_rank);
+}
+
+PyObject* abandon(PyObject* module, PyObject* number) {
+  State* state = state_of(module);
+  if (PyDict_GetItemWithError(state->pending, number) != nullptr) {
+    if (PyList_Append(state->abandoned, number) != 0) return nullptr;
+  }
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  Py_RETURN_NONE;
+}
+
+bool sweep(State* state) {
+  for (Py_ssize_t i = PyList_Size(state->abandoned) - 1; i >= 0; --i) {
+    Reference number(PyList_GetItem(state->abandoned, i));
+    Py_INCREF(number.get());
+    hvd_handle handle = 0;
+    int32_t done = 0;
+    if (!read_handle(number.get(), &handle)) return false;
+    // One that the runtime no longer knows was waited for after all.
+    if (state->poll(handle, &done, nullptr, 0) == HVD_OK && done == 0) continue;
+    if (PyList_SetSlice(state->abandoned, i, i + 1, nullptr) != 0) return false;
+    if (PyDict_DelItem(state->pending, number.get()) != 0) PyErr_Clear();
+    state->release(handle, nullptr, 0);
+  }
+  return true;
+}
+
+PyObject* release_all(PyObject* module, PyObject*) {
+  State* state = state_of(module);
+  Reference handles(PyDict_Keys(state->pending));
+  const Py_ssize_t count = handles ? PyList_Size(handles.get()) : -1;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    hvd_handle handle = 0;
+    if (!read_handle(PyList_GetItem(handles.get(), i), &handle)) return nullptr;
+    state->release(handle, nullptr, 0);
+  }
+  if (count < 0) return nullptr;
+  PyDict_Clear(state->pending);
+  PyList_SetSlice(state->abandoned, 0, PyList_Size(state->abandoned), nullptr);
+  Py_RETURN_NONE;
+}
+
+}  // namespace hvd::python

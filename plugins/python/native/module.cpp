@@ -1,0 +1,128 @@
+// horovod._native: the C ABI's hot calls for Python. Built on CPython's limited API, so that one
+// build serves every Python from 3.8 on; knows no framework.
+#include <cstring>
+#include <initializer_list>
+
+#include "state.h"
+
+namespace hvd::python {
+
+namespace {
+
+int clear(PyObject* module) {
+  State* state = state_of(module);
+  if (state == nullptr) return 0;
+  for (PyObject** held :
+       {&state->fail, &state->pending, &state->abandoned, &state->name_of_dtype,
+        &state->name_of_shape, &state->name_of_layout, &state->name_of_is_cpu,
+        &state->name_of_data_ptr, &state->name_of_is_contiguous}) {
+    Py_CLEAR(*held);
+  }
+  return 0;
+}
+
+int traverse(PyObject* module, visitproc visit, void* arg) {
+  State* state = state_of(module);
+  if (state == nullptr) return 0;
+  Py_VISIT(state->fail);
+  Py_VISIT(state->pending);
+  Py_VISIT(state->abandoned);
+  return 0;
+}
+
+int execute(PyObject* module) {
+  State* state = state_of(module);
+  std::memset(static_cast<void*>(state), 0, sizeof *state);
+  state->pending = PyDict_New();
+  state->abandoned = PyList_New(0);
+  state->name_of_dtype = PyUnicode_InternFromString("dtype");
+  state->name_of_shape = PyUnicode_InternFromString("shape");
+  state->name_of_layout = PyUnicode_InternFromString("layout");
+  state->name_of_is_cpu = PyUnicode_InternFromString("is_cpu");
+  state->name_of_data_ptr = PyUnicode_InternFromString("data_ptr");
+  state->name_of_is_contiguous = PyUnicode_InternFromString("is_contiguous");
+  if (PyErr_Occurred() != nullptr) return -1;
+  Py_INCREF(state->pending);
+  if (PyModule_AddObject(module, "pending", state->pending) != 0) {
+    Py_DECREF(state->pending);
+    return -1;
+  }
+  return 0;
+}
+
+template <typename Function>
+void take(Function* function, unsigned long long address) {
+  *function = reinterpret_cast<Function>(static_cast<uintptr_t>(address));
+}
+
+PyObject* bind(PyObject* module, PyObject* arguments) {
+  State* state = state_of(module);
+  unsigned long long submit = 0, poll = 0, wait = 0, get_output = 0, release = 0;
+  PyObject* fail = nullptr;
+  if (!PyArg_ParseTuple(arguments, "KKKKKOk", &submit, &poll, &wait, &get_output, &release, &fail,
+                        &state->main_thread)) {
+    return nullptr;
+  }
+  take(&state->submit, submit);
+  take(&state->poll, poll);
+  take(&state->wait, wait);
+  take(&state->get_output, get_output);
+  take(&state->release, release);
+  Py_INCREF(fail);
+  Py_XDECREF(state->fail);
+  state->fail = fail;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"bind", bind, METH_VARARGS,
+     "bind(submit, poll, wait, get_output, release, fail, main_thread)\n\n"
+     "Addresses of the C functions, the function that raises, and the main thread's identifier."},
+    {"submit", submit, METH_VARARGS,
+     "submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set, prescale, "
+     "postscale, splits)\n\n"
+     "Returns the handle. tensors: (input, output, dtype, shape, name or None) each."},
+    {"submit_in_place", submit_in_place, METH_VARARGS,
+     "submit_in_place(kind, prefix, name, tensor, reduce_op, root_rank, process_set, prescale, "
+     "postscale, (type, dtypes, layout))\n\n"
+     "As submit, for one dense tensor that takes its own result. None for any other tensor."},
+    {"poll", poll, METH_O, "poll(handle): whether the work is complete."},
+    {"wait", wait, METH_O,
+     "wait(handle): the result, or what the work failed with; ends the claim on it."},
+    {"output", output, METH_VARARGS,
+     "output(handle, index): (address, dtype, shape, received splits or None, last joined rank)."},
+    {"abandon", abandon, METH_O,
+     "abandon(handle): nobody will wait for it; it is released once it is complete."},
+    {"release_all", release_all, METH_NOARGS, "release_all(): forgets all that is pending."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, reinterpret_cast<void*>(&execute)},
+    {0, nullptr},
+};
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "horovod._native", "The C ABI's hot calls.", sizeof(State),
+    methods, slots, traverse, clear, [](void* module) { clear(static_cast<PyObject*>(module)); },
+};
+
+}  // namespace
+
+PyObject* raise_failure(State* state, int status, const char* message, bool negotiated) {
+  PyObject* text = PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(std::strlen(message)),
+                                        "replace");
+  if (text == nullptr) return nullptr;
+  PyObject* none =
+      PyObject_CallFunction(state->fail, "iOi", status, text, static_cast<int>(negotiated));
+  Py_DECREF(text);
+  if (none != nullptr) {
+    Py_DECREF(none);
+    PyErr_SetString(PyExc_SystemError, "a failure was not raised");
+  }
+  return nullptr;
+}
+
+}  // namespace hvd::python
+
+PyMODINIT_FUNC PyInit__native() { return PyModuleDef_Init(&hvd::python::definition); }

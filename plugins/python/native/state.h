@@ -1,0 +1,51 @@
+// What the native module keeps: the functions of libhorovod that it was bound to, and what is in
+// flight. One per interpreter that imports it; guarded by Python's lock.
+#pragma once
+
+#include <Python.h>
+#include "horovod/horovod.h"
+
+namespace hvd::python {
+
+struct State {
+  // Of the library that horovod._library has opened; NULL until `bind`.
+  decltype(&::hvd_submit) submit;
+  decltype(&::hvd_poll) poll;
+  decltype(&::hvd_wait) wait;
+  decltype(&::hvd_get_output) get_output;
+  decltype(&::hvd_release) release;
+
+  PyObject* fail;       // fail(status, message, negotiated) raises what a failure deserves
+  PyObject* pending;    // handle -> (finish or None, what must stay alive)
+  PyObject* abandoned;  // list of pending handles that no caller holds any more
+  unsigned long main_thread;
+
+  // Names of a tensor's attributes, made once.
+  PyObject* name_of_dtype;
+  PyObject* name_of_shape;
+  PyObject* name_of_layout;
+  PyObject* name_of_is_cpu;
+  PyObject* name_of_data_ptr;
+  PyObject* name_of_is_contiguous;
+};
+
+constexpr size_t kErrorSize = 4096;
+
+inline State* state_of(PyObject* module) { return static_cast<State*>(PyModule_GetState(module)); }
+
+// Raises by State::fail. Always NULL.
+PyObject* raise_failure(State* state, int status, const char* message, bool negotiated);
+
+// The functions of the module; their arguments are described in module.cpp.
+PyObject* submit(PyObject* module, PyObject* arguments);
+PyObject* submit_in_place(PyObject* module, PyObject* arguments);
+PyObject* poll(PyObject* module, PyObject* handle);
+PyObject* wait(PyObject* module, PyObject* handle);
+PyObject* output(PyObject* module, PyObject* arguments);
+PyObject* abandon(PyObject* module, PyObject* handle);
+PyObject* release_all(PyObject* module, PyObject*);
+
+// Releases what was abandoned and is complete by now. False with an exception set.
+bool sweep(State* state);
+
+}  // namespace hvd::python

@@ -1,0 +1,194 @@
+// From Python's arguments to hvd_submit.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "reference.h"
+#include "state.h"
+
+namespace hvd::python {
+
+namespace {
+
+// Submits, and keeps `entry` alive until the work is complete. Gives the handle.
+PyObject* hand_over(State* state, const hvd_submission& submission, PyObject* entry) {
+  if (PyList_Size(state->abandoned) > 0 && !sweep(state)) return nullptr;
+  char error[kErrorSize];
+  hvd_handle number = 0;
+  const int status = state->submit(&submission, &number, error, sizeof error);
+  if (status != HVD_OK) return raise_failure(state, status, error, false);
+  Reference handle(PyLong_FromUnsignedLongLong(number));
+  if (!handle || PyDict_SetItem(state->pending, handle.get(), entry) != 0) return nullptr;
+  return handle.give();
+}
+
+// What a submission points to, for as long as hvd_submit reads it.
+struct Parts {
+  std::vector<hvd_tensor> tensors;
+  std::vector<std::vector<int64_t>> shapes;
+  std::vector<std::string> names;
+  std::vector<int32_t> splits;
+};
+
+bool read_text(PyObject* text, std::string* out) {
+  Reference bytes(PyUnicode_AsUTF8String(text));
+  char* data = nullptr;
+  Py_ssize_t size = 0;
+  if (!bytes || PyBytes_AsStringAndSize(bytes.get(), &data, &size) != 0) return false;
+  out->assign(data, static_cast<size_t>(size));
+  return true;
+}
+
+template <typename Number>
+bool read_numbers(PyObject* sequence, std::vector<Number>* out) {
+  const Py_ssize_t count = PySequence_Size(sequence);
+  if (count < 0) return false;
+  out->resize(static_cast<size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    Reference item(PySequence_GetItem(sequence, i));
+    if (!item) return false;
+    const long long value = PyLong_AsLongLong(item.get());
+    if (value == -1 && PyErr_Occurred() != nullptr) return false;
+    if (static_cast<long long>(static_cast<Number>(value)) != value) {
+      PyErr_Format(PyExc_ValueError, "%lld is too large", value);
+      return false;
+    }
+    (*out)[static_cast<size_t>(i)] = static_cast<Number>(value);
+  }
+  return true;
+}
+
+bool read_tensor(PyObject* described, size_t index, Parts* parts) {
+  unsigned long long input = 0, output = 0;
+  int dtype = 0;
+  PyObject *shape = nullptr, *name = nullptr;
+  if (!PyArg_ParseTuple(described, "KKiOO", &input, &output, &dtype, &shape, &name)) return false;
+  if (!read_numbers(shape, &parts->shapes[index])) return false;
+  if (name != Py_None && !read_text(name, &parts->names[index])) return false;
+  hvd_tensor& tensor = parts->tensors[index];
+  tensor.name = name == Py_None ? nullptr : parts->names[index].c_str();
+  tensor.dtype = dtype;
+  tensor.ndim = static_cast<int32_t>(parts->shapes[index].size());
+  tensor.shape = parts->shapes[index].data();
+  tensor.input = reinterpret_cast<const void*>(static_cast<uintptr_t>(input));
+  tensor.output = reinterpret_cast<void*>(static_cast<uintptr_t>(output));
+  return true;
+}
+
+bool read_tensors(PyObject* sequence, Parts* parts) {
+  const Py_ssize_t count = PySequence_Size(sequence);
+  if (count < 0) return false;
+  parts->tensors.resize(static_cast<size_t>(count));
+  parts->shapes.resize(static_cast<size_t>(count));
+  parts->names.resize(static_cast<size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    Reference described(PySequence_GetItem(sequence, i));
+    if (!described || !read_tensor(described.get(), static_cast<size_t>(i), parts)) return false;
+  }
+  return true;
+}
+
+constexpr int kMaxDimensions = 8;
+constexpr size_t kMaxName = 256;
+
+// One dense tensor in host memory, read without the framework's headers.
+struct DenseTensor {
+  hvd_tensor view{};
+  int64_t shape[kMaxDimensions];
+};
+
+bool is_true(PyObject* value) { return value == Py_True; }
+
+// Whether `tensor` is such; when not, no exception is set. `framework` is (type, dtypes, layout).
+bool read_dense(const State* state, PyObject* tensor, PyObject* framework, DenseTensor* out) {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(tensor)) != PyTuple_GetItem(framework, 0)) return false;
+  Reference layout(PyObject_GetAttr(tensor, state->name_of_layout));
+  if (layout.get() != PyTuple_GetItem(framework, 2)) return false;
+  Reference on_host(PyObject_GetAttr(tensor, state->name_of_is_cpu));
+  if (!is_true(on_host.get())) return false;
+  Reference dense(PyObject_CallMethodObjArgs(tensor, state->name_of_is_contiguous, nullptr));
+  if (!is_true(dense.get())) return false;
+  Reference dtype(PyObject_GetAttr(tensor, state->name_of_dtype));
+  PyObject* number =
+      dtype ? PyDict_GetItemWithError(PyTuple_GetItem(framework, 1), dtype.get()) : nullptr;
+  Reference shape(PyObject_GetAttr(tensor, state->name_of_shape));
+  Reference address(PyObject_CallMethodObjArgs(tensor, state->name_of_data_ptr, nullptr));
+  if (number == nullptr || !shape || !address) return false;
+  const Py_ssize_t dimensions = PyTuple_Size(shape.get());
+  if (dimensions < 0 || dimensions > kMaxDimensions) return false;
+  for (Py_ssize_t i = 0; i < dimensions; ++i) {
+    out->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape.get(), i));
+  }
+  out->view.dtype = static_cast<int32_t>(PyLong_AsLong(number));
+  out->view.ndim = static_cast<int32_t>(dimensions);
+  out->view.shape = out->shape;
+  out->view.output = PyLong_AsVoidPtr(address.get());
+  out->view.input = out->view.output;
+  return PyErr_Occurred() == nullptr;
+}
+
+// prefix + name, or false where that is too long or no text.
+bool join_name(PyObject* prefix, PyObject* name, char (&out)[kMaxName]) {
+  size_t at = 0;
+  for (PyObject* part : {prefix, name}) {
+    Reference bytes(PyUnicode_AsUTF8String(part));
+    char* data = nullptr;
+    Py_ssize_t size = 0;
+    if (!bytes || PyBytes_AsStringAndSize(bytes.get(), &data, &size) != 0) return false;
+    if (at + static_cast<size_t>(size) >= kMaxName) return false;
+    std::memcpy(out + at, data, static_cast<size_t>(size));
+    at += static_cast<size_t>(size);
+  }
+  out[at] = '\0';
+  return std::strlen(out) == at;
+}
+
+}  // namespace
+
+PyObject* submit(PyObject* module, PyObject* arguments) {
+  State* state = state_of(module);
+  hvd_submission submission{};
+  submission.struct_size = sizeof submission;
+  submission.device = HVD_CPU;
+  PyObject *tensors = nullptr, *keep = nullptr, *finish = nullptr, *splits = nullptr;
+  if (!PyArg_ParseTuple(arguments, "izOOOiiiddO", &submission.op, &submission.name, &tensors,
+                        &keep, &finish, &submission.reduce_op, &submission.root_rank,
+                        &submission.process_set, &submission.prescale, &submission.postscale,
+                        &splits)) {
+    return nullptr;
+  }
+  Parts parts;
+  if (!read_tensors(tensors, &parts) || !read_numbers(splits, &parts.splits)) return nullptr;
+  submission.tensor_count = static_cast<uint32_t>(parts.tensors.size());
+  submission.tensors = parts.tensors.data();
+  submission.split_count = static_cast<uint32_t>(parts.splits.size());
+  submission.splits = parts.splits.data();
+  Reference entry(PyTuple_Pack(2, finish, keep));
+  return entry ? hand_over(state, submission, entry.get()) : nullptr;
+}
+
+PyObject* submit_in_place(PyObject* module, PyObject* arguments) {
+  State* state = state_of(module);
+  hvd_submission submission{};
+  submission.struct_size = sizeof submission;
+  submission.device = HVD_CPU;
+  PyObject *prefix = nullptr, *name = nullptr, *tensor = nullptr, *framework = nullptr;
+  if (!PyArg_ParseTuple(arguments, "iOOOiiiddO!", &submission.op, &prefix, &name, &tensor,
+                        &submission.reduce_op, &submission.root_rank, &submission.process_set,
+                        &submission.prescale, &submission.postscale, &PyTuple_Type, &framework)) {
+    return nullptr;
+  }
+  DenseTensor dense;
+  char full_name[kMaxName];
+  if (!read_dense(state, tensor, framework, &dense) || !join_name(prefix, name, full_name)) {
+    PyErr_Clear();  // whoever describes it in full finds the words
+    Py_RETURN_NONE;
+  }
+  submission.name = full_name;
+  submission.tensor_count = 1;
+  submission.tensors = &dense.view;
+  Reference entry(PyTuple_Pack(2, Py_None, tensor));
+  return entry ? hand_over(state, submission, entry.get()) : nullptr;
+}
+
+}  // namespace hvd::python
