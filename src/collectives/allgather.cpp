@@ -22,8 +22,9 @@ struct RowsOf {
     int64_t before = 0;
     for (size_t i = 0; i < member; ++i) before += tensor.rank_rows[i];
     const size_t row = static_cast<size_t>(tensor.row) * element;
-    return {static_cast<std::byte*>(tensor.output) + static_cast<size_t>(before) * row,
-            static_cast<size_t>(tensor.rank_rows[member]) * row};
+    auto* output = static_cast<std::byte*>(tensor.output);
+    if (output != nullptr) output += static_cast<size_t>(before) * row;
+    return {output, static_cast<size_t>(tensor.rank_rows[member]) * row};
   }
 };
 

@@ -50,7 +50,7 @@ Job allreduce_on_host(Flow& flow, Group& group, HostStream& stream) {
 }  // namespace
 
 Job allreduce(Flow& flow, Group& group, const hvd_batch& batch) {
-  Reduction reduction(batch, group.size(), group.index());
+  Reduction reduction(batch);
   if (reduction.count == 0) co_return;
   if (group.size() == 1) {
     reduce_alone(batch, reduction);
@@ -71,11 +71,6 @@ Job allreduce(Flow& flow, Group& group, const hvd_batch& batch) {
   }
   stream.pack(0);
   co_await allreduce_on_host(flow, group, stream);
-}
-
-Job reduce_scatter(Flow& flow, Group& group, const hvd_batch& batch) {
-  // The unpacker keeps this member's rows.
-  co_await allreduce(flow, group, batch);
 }
 
 }  // namespace hvd::collectives

@@ -18,7 +18,8 @@ constexpr auto kShared = &MemberFlags::shared;
 Piece rows_at(std::byte* data, const int64_t* rows, size_t member, size_t row) {
   int64_t before = 0;
   for (size_t i = 0; i < member; ++i) before += rows[i];
-  return {data + static_cast<size_t>(before) * row, static_cast<size_t>(rows[member]) * row};
+  if (data != nullptr) data += static_cast<size_t>(before) * row;
+  return {data, static_cast<size_t>(rows[member]) * row};
 }
 
 struct BlockTo {

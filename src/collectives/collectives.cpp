@@ -1,6 +1,7 @@
 #include "collectives/collectives.h"
 
 #include "base/dtype.h"
+#include "collectives/adasum_kernels.h"
 #include "collectives/reduce_kernels.h"
 
 namespace hvd::collectives {
@@ -9,6 +10,8 @@ bool can_run(const hvd_batch& batch) {
   if (batch.device != HVD_CPU || (!is_dtype(batch.dtype) && batch.op != HVD_BARRIER)) return false;
   switch (batch.op) {
     case HVD_ALLREDUCE:
+      if (batch.reduce_op == HVD_ADASUM) return adasum_knows(static_cast<hvd_dtype>(batch.dtype));
+      [[fallthrough]];
     case HVD_REDUCESCATTER:
       return reduce_function(static_cast<hvd_dtype>(batch.dtype),
                              static_cast<hvd_reduce_op>(batch.reduce_op)) != nullptr;
@@ -41,7 +44,8 @@ Job run(Flow& flow, Group& group, const hvd_batch& batch) {
   co_await flow.until(open);
   switch (batch.op) {
     case HVD_ALLREDUCE:
-      co_await allreduce(flow, group, batch);
+      if (batch.reduce_op == HVD_ADASUM) co_await adasum(flow, group, batch);
+      else co_await allreduce(flow, group, batch);
       break;
     case HVD_REDUCESCATTER:
       co_await reduce_scatter(flow, group, batch);

@@ -15,7 +15,8 @@ Job run(Flow& flow, Group& group, const hvd_batch& batch);
 
 // Reduces in the host's shared memory, each rank its slice, then between the leaders of the hosts.
 Job allreduce(Flow& flow, Group& group, const hvd_batch& batch);
-// An allreduce of which each member keeps its rows.
+// An allreduce whose reduction is HVD_ADASUM.
+Job adasum(Flow& flow, Group& group, const hvd_batch& batch);
 Job reduce_scatter(Flow& flow, Group& group, const hvd_batch& batch);
 Job allgather(Flow& flow, Group& group, const hvd_batch& batch);
 Job broadcast(Flow& flow, Group& group, const hvd_batch& batch);

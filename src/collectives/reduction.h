@@ -1,4 +1,4 @@
-// What all parts of one allreduce or reducescatter need to know, and its copies in and out.
+// What all parts of one allreduce need to know, and its copies in and out.
 #pragma once
 
 #include <algorithm>
@@ -45,25 +45,21 @@ class Packer {
   size_t offset_ = 0;  // elements
 };
 
-// Unpacks chunks into the outputs, in order: all of them, or this member's rows.
+// Unpacks chunks into the outputs, in order.
 class Unpacker {
  public:
-  Unpacker(const hvd_batch& batch, size_t members, size_t index);
+  explicit Unpacker(const hvd_batch& batch);
   void write(const std::byte* from, size_t count);
 
  private:
-  Slice kept(const hvd_batch_tensor& tensor) const;
-
   const hvd_batch& batch_;
   size_t element_;
-  size_t members_;
-  size_t index_;
   size_t tensor_ = 0;
   size_t offset_ = 0;  // elements
 };
 
 struct Reduction {
-  Reduction(const hvd_batch& batch, size_t members, size_t index);
+  explicit Reduction(const hvd_batch& batch);
 
   ReduceFunction reduce;
   Scale before, after, none;

@@ -40,11 +40,12 @@ class Walk {
       }
     }
   }
-  // The next `size` bytes into, or out of, plain memory.
+  // The next `size` bytes into, or out of, plain memory; what is null reads as zeros.
   void read(void* to, size_t size) {
     auto* out = static_cast<std::byte*>(to);
     next(size, [&](const std::byte* data, size_t part) {
       if (data != nullptr) std::memcpy(out, data, part);
+      else std::memset(out, 0, part);
       out += part;
     });
   }

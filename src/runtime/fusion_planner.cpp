@@ -9,7 +9,7 @@ bool may_fuse(const FusionUnit& a, const FusionUnit& b) {
   const Request& x = *a.request;
   const Request& y = *b.request;
   return a.unit.dtype == b.unit.dtype && x.op == HVD_ALLREDUCE && y.op == HVD_ALLREDUCE &&
-         x.reduce_op == y.reduce_op && x.reduce_op != HVD_ADASUM && x.device == y.device &&
+         x.reduce_op == y.reduce_op && x.device == y.device &&
          x.prescale == y.prescale && x.postscale == y.postscale;
 }
 

@@ -50,17 +50,30 @@ Status check_terms(const hvd_submission& from, int32_t size) {
     if (from.reduce_op < HVD_AVERAGE || from.reduce_op > HVD_PRODUCT) {
       return invalid_argument(cat(label(from), ": reduction ", from.reduce_op, " is unknown"));
     }
-    if (from.reduce_op == HVD_ADASUM) {
-      return unimplemented(cat(label(from), ": adasum is not in this build; use average or sum"));
+    if (from.op == HVD_REDUCESCATTER && from.reduce_op == HVD_ADASUM) {
+      return invalid_argument(cat(label(from), ": adasum of rows that go to different ranks has no "
+                                  "meaning; use allreduce, or average or sum"));
     }
-  }
-  if (from.op == HVD_REDUCESCATTER && from.reduce_op > HVD_SUM) {
-    return invalid_argument(cat(label(from), ": reducescatter knows average and sum, not ",
-                                reduce_op_name(from.reduce_op)));
   }
   if (from.op == HVD_BROADCAST && (from.root_rank < 0 || from.root_rank >= size)) {
     return invalid_argument(cat(label(from), ": invalid root rank ", from.root_rank,
                                 "; it must be from 0 to ", size - 1));
+  }
+  return {};
+}
+
+// Whether the reduction has a meaning for the type (horovod.h).
+template <typename Who>
+Status check_reduction(int32_t reduce_op, int32_t dtype, const Who& who) {
+  const bool is_float = dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
+                        dtype == HVD_FLOAT64;
+  if (reduce_op == HVD_ADASUM && !is_float) {
+    return invalid_argument(cat(who(), ": adasum needs float16, bfloat16, float32 or float64, not ",
+                                dtype_name(dtype), "; convert the tensor, or use average or sum"));
+  }
+  if (reduce_op == HVD_AVERAGE && dtype == HVD_BOOL) {
+    return invalid_argument(cat(who(), ": bool has no average; convert the tensor, or use sum (any) "
+                                "or product (all)"));
   }
   return {};
 }
@@ -74,6 +87,7 @@ Status copy_tensor(const hvd_submission& from, uint32_t index, bool reads, Tenso
   if (dtype_size(tensor.dtype) == 0) {
     return invalid_argument(cat(who(), ": dtype ", tensor.dtype, " is unknown"));
   }
+  if (reduces(from.op)) HVD_RETURN_IF_ERROR(check_reduction(from.reduce_op, tensor.dtype, who));
   if (tensor.ndim < 0 || tensor.ndim > kMaxDimensions ||
       (tensor.ndim > 0 && tensor.shape == nullptr)) {
     return invalid_argument(cat(who(), ": ", tensor.ndim, " dimensions are impossible"));

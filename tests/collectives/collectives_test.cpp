@@ -1,125 +1,17 @@
 // Every collective, over every shape of a world, against a plain oracle.
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <cstring>
 
 #include "base/dtype.h"
 #include "base/half.h"
-#include "collectives/world.h"
+#include "collectives/checks.h"
+#include "conformance/elements.h"
 
 using namespace hvd;
 using namespace hvd::test;
 
 namespace {
-
-// Elements as float64, to and from any type.
-double load(hvd_dtype dtype, const std::byte* at) {
-  const auto as = [at]<typename T>(T value) {
-    std::memcpy(&value, at, sizeof value);
-    return static_cast<double>(value);
-  };
-  switch (dtype) {
-    case HVD_UINT8:
-    case HVD_BOOL:
-      return as(uint8_t{});
-    case HVD_INT8:
-      return as(int8_t{});
-    case HVD_UINT16:
-      return as(uint16_t{});
-    case HVD_INT16:
-      return as(int16_t{});
-    case HVD_INT32:
-      return as(int32_t{});
-    case HVD_INT64:
-      return as(int64_t{});
-    case HVD_UINT32:
-      return as(uint32_t{});
-    case HVD_UINT64:
-      return as(uint64_t{});
-    case HVD_FLOAT32:
-      return as(float{});
-    case HVD_FLOAT64:
-      return as(double{});
-    default: {
-      uint16_t bits;
-      std::memcpy(&bits, at, sizeof bits);
-      return dtype == HVD_FLOAT16 ? float_of_half(bits) : float_of_bfloat(bits);
-    }
-  }
-}
-
-void store(hvd_dtype dtype, std::byte* at, double value) {
-  const auto as = [at, value]<typename T>(T) {
-    const T typed = static_cast<T>(value);
-    std::memcpy(at, &typed, sizeof typed);
-  };
-  switch (dtype) {
-    case HVD_UINT8:
-    case HVD_BOOL:
-      return as(uint8_t{});
-    case HVD_INT8:
-      return as(int8_t{});
-    case HVD_UINT16:
-      return as(uint16_t{});
-    case HVD_INT16:
-      return as(int16_t{});
-    case HVD_INT32:
-      return as(int32_t{});
-    case HVD_INT64:
-      return as(int64_t{});
-    case HVD_UINT32:
-      return as(uint32_t{});
-    case HVD_UINT64:
-      return as(uint64_t{});
-    case HVD_FLOAT32:
-      return as(float{});
-    case HVD_FLOAT64:
-      return as(double{});
-    default: {
-      const auto single = static_cast<float>(value);
-      const uint16_t bits = dtype == HVD_FLOAT16 ? half_of_float(single) : bfloat_of_float(single);
-      std::memcpy(at, &bits, sizeof bits);
-    }
-  }
-}
-
-// Small whole numbers, exact in every type, also after a product over a few ranks.
-double element(hvd_dtype dtype, int op, int rank, size_t i) {
-  const auto mixed = (static_cast<size_t>(rank) * 7 + i * 3 + i / 11) % 5;
-  if (dtype == HVD_BOOL) return mixed % 2 == 0 ? 1 : 0;
-  if (op == HVD_PRODUCT) return mixed % 2 == 0 ? 1 : 2;
-  return static_cast<double>(mixed);
-}
-
-double combine(hvd_dtype dtype, int op, double a, double b) {
-  if (dtype == HVD_BOOL) {
-    return op == HVD_SUM || op == HVD_MAX ? std::max(a, b) : std::min(a, b);
-  }
-  switch (op) {
-    case HVD_MIN:
-      return std::min(a, b);
-    case HVD_MAX:
-      return std::max(a, b);
-    case HVD_PRODUCT:
-      return a * b;
-    default:
-      return a + b;
-  }
-}
-
-hvd_batch batch_of(int op, hvd_dtype dtype, std::vector<hvd_batch_tensor>& tensors) {
-  hvd_batch batch{};
-  batch.struct_size = sizeof batch;
-  batch.op = op;
-  batch.reduce_op = HVD_SUM;
-  batch.dtype = dtype;
-  batch.device = HVD_CPU;
-  batch.prescale = batch.postscale = 1;
-  batch.tensor_count = static_cast<uint32_t>(tensors.size());
-  batch.tensors = tensors.data();
-  return batch;
-}
 
 struct Tensors {
   std::vector<Bytes> inputs, outputs;
@@ -170,17 +62,6 @@ std::string check_allreduce(Rank& rank, hvd_dtype dtype, int op,
     }
   }
   return {};
-}
-
-Status as_status(const std::string& complaint) {
-  return complaint.empty() ? Status() : internal_error(complaint);
-}
-
-void require_all_ok(const std::vector<Status>& outcomes) {
-  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
-    INFO("rank ", rank);
-    CHECK(outcomes[rank].message() == "");
-  }
 }
 
 }  // namespace
@@ -405,35 +286,6 @@ TEST_CASE("an alltoall gives each rank its rows from each") {
               return internal_error(cat("element ", at, " is ", output[at]));
             }
           }
-        }
-      }
-      return {};
-    }));
-  }
-}
-
-TEST_CASE("a reducescatter leaves each rank its rows, the first ranks one more") {
-  for (const auto& hosts : all_worlds()) {
-    CAPTURE(name_of_world(hosts));
-    World world(hosts);
-    require_all_ok(world.run([](Rank& rank) -> Status {
-      for (const size_t rows : {size_t{1}, size_t{7}, size_t{40'001}}) {
-        const auto members = static_cast<size_t>(rank.size());
-        const auto index = static_cast<size_t>(rank.rank());
-        std::vector<float> input(rows * 3);
-        for (size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(i % 1000);
-        const size_t mine = rows / members + (index < rows % members ? 1 : 0);
-        const size_t first = index * (rows / members) + std::min(index, rows % members);
-        std::vector<float> output(mine * 3, -1);
-        std::vector<hvd_batch_tensor> tensors{{input.data(), output.data(),
-                                               static_cast<int64_t>(input.size()), 3, nullptr,
-                                               nullptr}};
-        const hvd_batch batch = batch_of(HVD_REDUCESCATTER, HVD_FLOAT32, tensors);
-        HVD_RETURN_IF_ERROR(rank.run(batch));
-        for (size_t i = 0; i < output.size(); ++i) {
-          const auto expected =
-              static_cast<float>((first * 3 + i) % 1000) * static_cast<float>(members);
-          if (output[i] != expected) return internal_error(cat("element ", i, ": ", output[i]));
         }
       }
       return {};

@@ -282,7 +282,7 @@ class ReducescatterTest(RankCase):
         return torch.tensor_split(tensor, self.size)[self.rank]
 
     def test_every_dtype(self):
-        for op in [hvd.Sum, hvd.Average]:
+        for op in [hvd.Sum, hvd.Average, hvd.Min, hvd.Max, hvd.Product]:
             for dtype in DTYPES:
                 for shape in [(2 * self.size,), (7, 3), (1, 2), (0, 2)]:
                     got = hvd.reducescatter(values(self.rank, dtype, shape), op=op)

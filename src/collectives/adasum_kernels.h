@@ -1,0 +1,33 @@
+// The arithmetic of Adasum on one piece of two vectors, in float64 whatever their type. Pure
+// functions of memory; any thread.
+#pragma once
+
+#include <stddef.h>
+
+#include "horovod/types.h"
+
+namespace hvd::collectives {
+
+// Whether Adasum has a meaning for the type: the floating-point ones.
+bool adasum_knows(hvd_dtype dtype);
+
+// Sums over the elements of a piece; those of two pieces may be added.
+struct Products {
+  double ab = 0, aa = 0, bb = 0;
+};
+Products products_of(hvd_dtype dtype, const void* a, const void* b, size_t count);
+
+// How much of each vector its pair keeps.
+struct Weights {
+  double a, b;
+};
+Weights weights_of(const Products& products);
+
+// out = weights.a * a + weights.b * b. `out` may be `a`.
+void combine(hvd_dtype dtype, const void* a, const void* b, const Weights& weights, double* out,
+             size_t count);
+// The same number as float64, and back with a factor and one rounding.
+void widen(hvd_dtype dtype, const void* in, double* out, size_t count);
+void narrow(hvd_dtype dtype, const double* in, double factor, void* out, size_t count);
+
+}  // namespace hvd::collectives

@@ -1,0 +1,34 @@
+// What tests of collectives share beside the world: batches, and verdicts of threads.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include "collectives/world.h"
+
+namespace hvd::test {
+
+inline hvd_batch batch_of(int op, hvd_dtype dtype, std::vector<hvd_batch_tensor>& tensors) {
+  hvd_batch batch{};
+  batch.struct_size = sizeof batch;
+  batch.op = op;
+  batch.reduce_op = HVD_SUM;
+  batch.dtype = dtype;
+  batch.device = HVD_CPU;
+  batch.prescale = batch.postscale = 1;
+  batch.tensor_count = static_cast<uint32_t>(tensors.size());
+  batch.tensors = tensors.data();
+  return batch;
+}
+
+inline Status as_status(const std::string& complaint) {
+  return complaint.empty() ? Status() : internal_error(complaint);
+}
+
+inline void require_all_ok(const std::vector<Status>& outcomes) {
+  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
+    INFO("rank ", rank);
+    CHECK(outcomes[rank].message() == "");
+  }
+}
+
+}  // namespace hvd::test
