@@ -24,7 +24,23 @@ typedef enum hvd_dtype {
   HVD_UINT64 = 12
 } hvd_dtype;
 
-/* Reduce operations; numbers as in hvd.Average, hvd.Sum, ... of the Python package. */
+/* Reduce operations; numbers as in hvd.Average, hvd.Sum, ... of the Python package.
+ *
+ *              integers              float16, bfloat16,      bool
+ *                                    float32, float64
+ *   average    sum divided, cut      sum divided             refused
+ *              towards zero
+ *   sum        wraps around          sum                     any is true (or)
+ *   min, max   yes                   yes                     all (and), any (or)
+ *   product    wraps around          yes                     all are true (and)
+ *   adasum     refused               allreduce only          refused
+ *
+ * float16 and bfloat16 are computed in float32 and rounded once per host and once at the end.
+ * Adasum computes in float64, tensor by tensor, also in a group: vectors a and b become
+ * (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b, so that orthogonal ones are added and equal ones
+ * averaged; ranks 2i and 2i+1 pair up, then those pairs, and so on; who has no partner waits for
+ * the next level. Factors (prescale, postscale) multiply in the tensor's type, integers in float64
+ * and then cut towards zero; they do nothing to bool. */
 typedef enum hvd_reduce_op {
   HVD_AVERAGE = 0,
   HVD_SUM = 1,

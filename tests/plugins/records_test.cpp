@@ -312,6 +312,7 @@ TEST_CASE("what the operations cannot do, they do not claim") {
   CHECK(op->supports(nullptr, &batch) == 0);
   batch.device = HVD_CPU;
   batch.reduce_op = HVD_ADASUM;
+  batch.dtype = HVD_INT32;
   CHECK(op->supports(nullptr, &batch) == 0);
   batch.op = HVD_JOIN;
   CHECK(op->supports(nullptr, &batch) == 0);
