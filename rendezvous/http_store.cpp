@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "rendezvous/exchange.h"
 #include "rendezvous/http_status.h"
 #include "rendezvous/store_checks.h"
 #include "rendezvous/store_text.h"
@@ -206,6 +207,25 @@ Result<Changes> HttpStore::watch(std::string_view prefix, std::optional<uint64_t
   HVD_ASSIGN_OR_RETURN(const Bytes answer, call({"GET", std::move(target), {}, deadline, false,
                                                  revision.has_value()}));
   return parse_changes(answer);
+}
+
+Result<std::vector<Bytes>> HttpStore::exchange(std::string_view name, const Party& party,
+                                               ByteView record, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_key(name));
+  HVD_RETURN_IF_ERROR(check_value(name, record.size()));
+  HVD_RETURN_IF_ERROR(check_party(party));
+  Target target{"exchange", std::string(name),
+                {{"count", std::to_string(party.count)}, {"index", std::to_string(party.index)}}};
+  if (!party.wanted.empty()) target.query["want"] = to_text(ranges_of(party.wanted));
+  HVD_ASSIGN_OR_RETURN(const Bytes answer,
+                       call({"POST", std::move(target), record, deadline, false, true}));
+  return records_for(party, answer);
+}
+
+Status HttpStore::forget(std::string_view exchange, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_key(exchange));
+  Target target{"exchange", std::string(exchange), {}};
+  return call({"DELETE", std::move(target), {}, deadline, false, false}).status();
 }
 
 Result<Place> HttpStore::join(std::string_view host, Deadline deadline) {

@@ -49,6 +49,9 @@ class HttpStore final : public Store {
   Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override;
   Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
                         Deadline deadline) override;
+  Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party, ByteView record,
+                                      Deadline deadline) override;
+  Status forget(std::string_view exchange, Deadline deadline) override;
 
   // Asks for a place in the job and blocks until it is complete. `host` is the same for the
   // workers of one host and of no other. Asking again gives the same place.

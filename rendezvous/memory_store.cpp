@@ -138,4 +138,34 @@ Result<Changes> MemoryStore::watch(std::string_view prefix, std::optional<uint64
   return nothing_changed(prefix);
 }
 
+Result<std::vector<Bytes>> MemoryStore::exchange(std::string_view name, const Party& party,
+                                                 ByteView record, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_party(party));
+  std::unique_lock lock(mutex_);
+  Slot<ValuePtr> slot;
+  std::optional<Exchanges::Ticket> ticket;
+  HVD_ASSIGN_OR_RETURN(
+      ValuePtr text,
+      exchanges_.join(name, party.count, party.index, Bytes(record.begin(), record.end()),
+                      ranges_of(party.wanted),
+                      [&slot](ValuePtr value) { slot.fill(std::move(value)); }, &ticket));
+  if (ticket) {
+    auto value = slot.await(lock, deadline);
+    if (!value) {
+      const std::string missing = exchanges_.describe(name);
+      exchanges_.withdraw(*ticket);
+      return deadline_exceeded(missing);
+    }
+    text = std::move(*value);
+  }
+  if (!text) return forgotten(name);
+  return records_for(party, text->bytes);
+}
+
+Status MemoryStore::forget(std::string_view exchange, Deadline) {
+  std::lock_guard lock(mutex_);
+  exchanges_.remove(exchange);
+  return {};
+}
+
 }  // namespace hvd::rendezvous

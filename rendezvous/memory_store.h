@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "rendezvous/exchange.h"
 #include "rendezvous/state.h"
 #include "rendezvous/store.h"
 
@@ -24,13 +25,17 @@ class MemoryStore final : public Store {
   Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override;
   Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
                         Deadline deadline) override;
+  Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party, ByteView record,
+                                      Deadline deadline) override;
+  Status forget(std::string_view exchange, Deadline deadline) override;
 
  private:
   // The state of now, with the lock held: what has lived its time is gone.
   State& fresh();
 
   std::mutex mutex_;
-  State state_;  // guarded by mutex_
+  State state_;          // guarded by mutex_
+  Exchanges exchanges_;  // guarded by mutex_
 };
 
 }  // namespace hvd::rendezvous

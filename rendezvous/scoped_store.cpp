@@ -60,4 +60,13 @@ Result<Changes> ScopedStore::watch(std::string_view prefix, std::optional<uint64
   return found;
 }
 
+Result<std::vector<Bytes>> ScopedStore::exchange(std::string_view name, const Party& party,
+                                                 ByteView record, Deadline deadline) {
+  return store_.exchange(full(name), party, record, deadline);
+}
+
+Status ScopedStore::forget(std::string_view exchange, Deadline deadline) {
+  return store_.forget(full(exchange), deadline);
+}
+
 }  // namespace hvd::rendezvous

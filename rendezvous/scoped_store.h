@@ -26,6 +26,9 @@ class ScopedStore final : public Store {
   Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override;
   Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
                         Deadline deadline) override;
+  Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party, ByteView record,
+                                      Deadline deadline) override;
+  Status forget(std::string_view exchange, Deadline deadline) override;
 
  private:
   // An empty key stays one, so that the store below refuses it.

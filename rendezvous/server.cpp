@@ -139,6 +139,6 @@ std::optional<Bytes> Server::value(std::string_view key) const {
   return value->bytes;
 }
 size_t Server::session_count() const { return impl_->core().sessions.size(); }
-size_t Server::waiter_count() const { return impl_->core().service.state().waiter_count(); }
+size_t Server::waiter_count() const { return impl_->core().service.waiter_count(); }
 
 }  // namespace hvd::rendezvous

@@ -84,11 +84,14 @@ Service::Outcome Service::start(Request request, Done done) {
   if (target->resource == "list") return list(request, *target);
   if (target->resource == "watch") return watch(request, *target, std::move(done));
   if (target->resource == "add") return add(request, *target);
+  if (target->resource == "exchange") {
+    return exchange(request, *target, std::move(body), std::move(done));
+  }
   if (target->resource == "fence") return fence(request, *target, std::move(done));
   if (target->resource == "join") return join(request, *target, body, std::move(done));
   return Reply::failure(not_found(cat("/v1/", printable(target->resource, 40),
                                       " is nothing here: there are hello, keys, add, swap, list, "
-                                      "watch, fence and join")));
+                                      "watch, fence, exchange and join")));
 }
 
 Service::Outcome Service::keys(const Request& request, Target target, Bytes body, Done done) {
@@ -213,6 +216,47 @@ Service::Outcome Service::fence(const Request& request, const Target& target, Do
   pending.withdraw = [this, ticket = **ticket] { state_.withdraw(ticket); };
   pending.expired = [this, name = target.name] {
     return Reply::failure(deadline_exceeded(state_.describe_fence(name)));
+  };
+  return pending;
+}
+
+Service::Outcome Service::exchange(const Request& request, const Target& target, Bytes body,
+                                   Done done) {
+  if (request.method == "DELETE") {
+    exchanges_.remove(target.name);
+    return Reply{};
+  }
+  if (request.method != "POST") return not_allowed(request, "POST and DELETE");
+  const auto deadline = deadline_of(target);
+  if (!deadline.ok()) return Reply::failure(deadline.status());
+  const auto count = target.number("count", 1, kMaxParties);
+  if (!count.ok()) return Reply::failure(count.status());
+  const auto index = target.number("index", 0, kMaxParties - 1);
+  if (!index.ok()) return Reply::failure(index.status());
+  if (!*count || !*index) {
+    return Reply::failure(invalid_argument("the call needs count=<number>&index=<number>"));
+  }
+  Ranges wanted;
+  if (const auto text = target.text("want")) {
+    auto ranges = parse_ranges(*text, static_cast<int>(**count));
+    if (!ranges.ok()) return Reply::failure(ranges.status());
+    wanted = std::move(*ranges);
+  }
+  std::optional<Exchanges::Ticket> ticket;
+  auto records = exchanges_.join(
+      target.name, static_cast<int>(**count), static_cast<int>(**index), std::move(body),
+      std::move(wanted),
+      [done = std::move(done), name = target.name](ValuePtr value) {
+        done(value ? Reply{200, {}, std::move(value)} : Reply::failure(forgotten(name)));
+      },
+      &ticket);
+  if (!records.ok()) return Reply::failure(records.status());
+  if (!ticket) return Reply{200, {}, std::move(*records)};
+  Pending pending;
+  pending.deadline = *deadline;
+  pending.withdraw = [this, ticket = *ticket] { exchanges_.withdraw(ticket); };
+  pending.expired = [this, name = target.name] {
+    return Reply::failure(deadline_exceeded(exchanges_.describe(name)));
   };
   return pending;
 }

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "base/clock.h"
+#include "rendezvous/exchange.h"
 #include "rendezvous/membership.h"
 #include "rendezvous/state.h"
 #include "rendezvous/target.h"
@@ -49,6 +50,7 @@ class Service {
 
   std::variant<Reply, Pending> start(Request request, Done done);
   const State& state() const { return state_; }
+  size_t waiter_count() const { return state_.waiter_count() + exchanges_.waiter_count(); }
   // Forgets what has lived its time (State::next_expiry).
   void expire(Clock::time_point now) { state_.expire(now); }
 
@@ -61,10 +63,12 @@ class Service {
   Outcome watch(const Request& request, const Target& target, Done done);
   Outcome add(const Request& request, const Target& target);
   Outcome fence(const Request& request, const Target& target, Done done);
+  Outcome exchange(const Request& request, const Target& target, Bytes body, Done done);
   Outcome join(const Request& request, const Target& target, const Bytes& body, Done done);
   Outcome wait(const std::string& key, Deadline deadline, Done done);
 
   State state_;
+  Exchanges exchanges_;
   Membership membership_;
 };
 

@@ -39,6 +39,14 @@ struct Changes {
   std::vector<Change> changes;
 };
 
+// One of `count` who exchange records, and whose records it wants: those of these parties, or of
+// all when it names none.
+struct Party {
+  int index = 0;
+  int count = 1;
+  std::vector<int> wanted;
+};
+
 class Store {
  public:
   virtual ~Store() = default;
@@ -70,6 +78,12 @@ class Store {
   // what happened since is not remembered any more: then list and begin anew.
   virtual Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
                                 Deadline deadline) = 0;
+  // Leaves a record for others and returns those that this party wants, in that order (of all:
+  // ascending), as soon as they are there. The exchange is kept until `forget`, so a name is good
+  // for one round. kDeadlineExceeded says who is missing.
+  virtual Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party,
+                                              ByteView record, Deadline deadline) = 0;
+  virtual Status forget(std::string_view exchange, Deadline deadline) = 0;
 };
 
 }  // namespace hvd::rendezvous

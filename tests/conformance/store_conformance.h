@@ -354,6 +354,67 @@ void check_lifetimes() {
   }
 }
 
+template <typename Fixture>
+void check_exchanges() {
+  Fixture fixture;
+  Store& a = fixture.first();
+  Store& b = fixture.second();
+  const auto record = [](int index) { return cat("record of ", index, std::string(1, '\0')); };
+  const auto texts = [](const Result<std::vector<Bytes>>& records) {
+    std::vector<std::string> found;
+    if (!records.ok()) return std::vector<std::string>{records.status().message()};
+    for (const Bytes& bytes : *records) found.emplace_back(as_text(bytes));
+    return found;
+  };
+
+  SUBCASE("each party gets the records that it wants, as soon as they are there") {
+    auto late = std::async(std::launch::async, [&] {
+      return texts(a.exchange("x", {2, 4, {3, 0, 2}}, as_bytes(record(2)), soon()));
+    });
+    CHECK(texts(b.exchange("x", {0, 4, {0}}, as_bytes(record(0)), soon())) ==
+          std::vector{record(0)});
+    auto all = std::async(std::launch::async, [&] {
+      return texts(b.exchange("x", {1, 4, {}}, as_bytes(record(1)), soon()));
+    });
+    CHECK(texts(a.exchange("x", {3, 4, {0, 3}}, as_bytes(record(3)), soon())) ==
+          std::vector{record(0), record(3)});
+    CHECK(late.get() == std::vector{record(3), record(0), record(2)});
+    CHECK(all.get() == std::vector{record(0), record(1), record(2), record(3)});
+    // Again, as after a lost reply.
+    CHECK(texts(a.exchange("x", {1, 4, {}}, as_bytes(record(1)), soon())).size() == 4);
+    CHECK(a.exchange("x", {1, 4, {}}, as_bytes("else"), soon()).status().code() ==
+          Code::kFailedPrecondition);
+    CHECK(a.exchange("x", {1, 5, {}}, as_bytes(record(1)), soon()).status().code() ==
+          Code::kFailedPrecondition);
+  }
+  SUBCASE("an exchange whose deadline passes says who is missing, and keeps the record") {
+    const auto early = a.exchange("x", {1, 4, {}}, as_bytes(record(1)), shortly());
+    CHECK(early.status().code() == Code::kDeadlineExceeded);
+    CHECK(early.status().message().find("0, 2, 3") != std::string::npos);
+    CHECK(texts(b.exchange("x", {0, 4, {1}}, as_bytes(record(0)), soon())) ==
+          std::vector{record(1)});
+  }
+  SUBCASE("a forgotten exchange begins anew, and who waits is told") {
+    auto waits = std::async(std::launch::async, [&] {
+      return a.exchange("x", {1, 3, {}}, as_bytes(record(1)), soon()).status().code();
+    });
+    // Answered when the other's record is there, and then the other waits.
+    CHECK(texts(b.exchange("x", {0, 3, {1}}, as_bytes(record(0)), soon())) ==
+          std::vector{record(1)});
+    CHECK(b.forget("x", soon()).ok());
+    CHECK(waits.get() == Code::kAborted);
+    CHECK(b.forget("x", soon()).ok());
+    CHECK(texts(b.exchange("x", {0, 1, {}}, {}, soon())) == std::vector<std::string>{""});
+  }
+  SUBCASE("parties that make no sense are refused") {
+    for (const Party& party : {Party{0, 0, {}}, Party{2, 2, {}}, Party{-1, 2, {}}, Party{0, 2, {2}},
+                               Party{0, 2, {-1}}}) {
+      CHECK(a.exchange("x", party, {}, soon()).status().code() == Code::kInvalidArgument);
+    }
+    CHECK(a.exchange("", {0, 1, {}}, {}, soon()).status().code() == Code::kInvalidArgument);
+  }
+}
+
 }  // namespace hvd::rendezvous
 
 #define HVD_STORE_CONFORMANCE(name, Fixture)                                              \
@@ -364,5 +425,6 @@ void check_lifetimes() {
   TEST_CASE(name " compares and sets") { ::hvd::rendezvous::check_swaps<Fixture>(); }     \
   TEST_CASE(name " lists keys") { ::hvd::rendezvous::check_lists<Fixture>(); }            \
   TEST_CASE(name " tells of changes") { ::hvd::rendezvous::check_watches<Fixture>(); }    \
+  TEST_CASE(name " exchanges records") { ::hvd::rendezvous::check_exchanges<Fixture>(); } \
   TEST_CASE(name " lets keys end") { ::hvd::rendezvous::check_lifetimes<Fixture>(); }     \
   static_assert(true)

@@ -41,6 +41,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     HVD_CHECK(pending.expired().status == 504);
     pending.withdraw();
   }
-  HVD_CHECK(service.state().waiter_count() == 0);
+  HVD_CHECK(service.waiter_count() == 0);
   return 0;
 }

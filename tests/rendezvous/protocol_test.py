@@ -210,6 +210,27 @@ class ProtocolTest(unittest.TestCase):
         self.assertEqual(a.request("GET", "/v1/watch?after=1000000&wait=0")[0], 409)
         self.assertEqual(b.request("PUT", "/v1/keys/k?lifetime=0", b"v")[0], 400)
 
+    def test_exchange(self):
+        parties = [self.connect() for _ in range(3)]
+
+        def target(index, want, wait=20000):
+            return f"/v1/exchange/e?count=3&index={index}&wait={wait}{want}"
+
+        parties[0].start("POST", target(0, ""), b"zero")
+        self.assertEqual(parties[1].request("POST", target(1, "&want=0-1"), b"one\n"),
+                         (200, b"0 4\nzero1 4\none\n"))
+        status, sentence = parties[1].request("POST", target(1, "&want=0,2", 10), b"one\n")
+        self.assertEqual(status, 504)
+        self.assertIn(b"2", sentence)
+        self.assertEqual(parties[1].request("POST", target(1, ""), b"other")[0], 409)
+        self.assertEqual(parties[2].request("POST", target(2, "&want=2"), b""), (200, b"2 0\n"))
+        self.assertEqual(parties[0].finish(), (200, b"0 4\nzero1 4\none\n2 0\n"))
+        for wrong in ("&want=3", "&want=1,0", "&want=1-", "&want="):
+            self.assertEqual(parties[1].request("POST", target(1, wrong), b"one\n")[0], 400)
+        self.assertEqual(parties[1].request("DELETE", "/v1/exchange/e"), (200, b""))
+        self.assertEqual(parties[1].request("POST", target(1, "&want=1"), b"anew"),
+                         (200, b"1 4\nanew"))
+
     def test_fence(self):
         parties = [self.connect() for _ in range(3)]
         for rank in (0, 2):

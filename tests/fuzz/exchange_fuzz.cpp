@@ -1,0 +1,28 @@
+// Lists of parties and records: refused, or well-formed.
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "rendezvous/exchange.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hvd::rendezvous;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  constexpr int kCount = 1000;
+  if (const auto ranges = parse_ranges(text, kCount); ranges.ok()) {
+    int above = -1;
+    for (const auto& [first, last] : *ranges) {
+      HVD_CHECK(first > above && last >= first && last < kCount);
+      above = last;
+    }
+    const auto again = parse_ranges(to_text(*ranges), kCount);
+    HVD_CHECK(again.ok() && *again == *ranges);
+  }
+  const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
+  if (const auto records = parse_records(bytes); records.ok()) {
+    size_t total = 0;
+    for (const Record& record : *records) total += record.bytes.size() + 4;
+    HVD_CHECK(total <= size);
+  }
+  return 0;
+}
