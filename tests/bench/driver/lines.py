@@ -5,9 +5,10 @@ A line takes a `Bench`, which keeps teams alive between lines, and returns a `Re
 import dataclasses
 import math
 import statistics
+import time
 import typing
 
-from driver import teams
+from driver import stillness, teams
 
 KIB, MIB = 1 << 10, 1 << 20
 PEERS = (teams.openmpi, teams.mpich, teams.gloo, teams.torch_gloo)
@@ -26,6 +27,11 @@ class Result:
         """How many times faster than the best peer."""
         return min(self.peers.values()) / self.ours if self.peers and self.ours else math.nan
 
+    def best_peer(self):
+        """Its name: the fastest, or where the figure is an efficiency the highest."""
+        choose = max if self.unit == "%" else min
+        return choose(self.peers, key=self.peers.get, default=None)
+
 
 @dataclasses.dataclass
 class Line:
@@ -38,8 +44,9 @@ class Line:
 class Bench:
     """Teams by what makes them; each is started once, and those that do not start are named."""
 
-    def __init__(self, rounds, seconds, python):
-        self.rounds, self.seconds, self.python = rounds, seconds, python
+    def __init__(self, quick, python):
+        self.rounds, self.seconds, self.idle_seconds = (3, 0.03, 2) if quick else (9, 0.3, 10)
+        self.python = python
         self.missing = {}
         self._teams = {}
 
@@ -61,22 +68,24 @@ class Bench:
                 team.stop()
                 del self._teams[key]
 
-    def medians(self, contenders, *command):
-        """Median of rounds, in which the contenders take turns; each sizes its rounds by a trial.
-
-        `command` has ITERATIONS where the worker wants their number.
-        """
+    def rounds_of(self, contenders, *command):
+        """Rows of figures by team, a row per round; the contenders take turns, and each sizes its
+        rounds by a trial. `command` has ITERATIONS where the worker wants their number."""
         contenders = [team for team in contenders if team is not None]
         self.only(*contenders)
-        iterations, values = {}, {team: [] for team in contenders}
+        iterations, rows = {}, {team.name: [] for team in contenders}
         for team in contenders:
             trial = max(team.ask(*_with(command, 5))[0], 0.1)
             iterations[team] = max(3, min(5000, int(self.seconds * 1e6 / trial)))
         for _ in range(self.rounds):
             for team in contenders:
-                values[team].append(team.ask(*_with(command, iterations[team])))
-        return {team.name: [statistics.median(column) for column in zip(*rows)]
-                for team, rows in values.items()}
+                rows[team.name].append(team.ask(*_with(command, iterations[team])))
+        return rows
+
+    def medians(self, contenders, *command):
+        """Medians of the rounds' figures, by team."""
+        return {name: [statistics.median(column) for column in zip(*rows)]
+                for name, rows in self.rounds_of(contenders, *command).items()}
 
     def close(self):
         self.only()
@@ -173,6 +182,51 @@ def restart(bench):
     return Result("µs", ours, {}, "≤ 5 ms", ours <= 5000)
 
 
+def training(model):
+    """Rounds of the barrier pair and of ours are compared one by one: they saw the same machine."""
+    def measure(bench):
+        barrier = bench.team(teams.plain_torch, 2, python=bench.python)
+        ours = bench.team(teams.ours, 2, python=bench.python)
+        ddp = bench.team(teams.torch_gloo, 2, python=bench.python)
+        found = bench.rounds_of([barrier, ours, ddp], "train", model, "ITERATIONS")
+        efficiency = {name: 100 * statistics.median(
+            base[0] / own[0] for base, own in zip(found[barrier.name], rows))
+            for name, rows in found.items() if name != barrier.name}
+        step = statistics.median(row[0] for row in found[barrier.name])
+        result = Result("%", efficiency.pop(ours.name), efficiency, "≥ 97 %",
+                        note=f"a step at a barrier only takes {step / 1000:.2f} ms")
+        result.passed = result.ours >= 97
+        return result
+    return measure
+
+
+def memory(bench):
+    """Of a rank after its first operation, over a process that has torch."""
+    plain = bench.team(teams.plain_torch, 2, python=bench.python)
+    ours = bench.team(teams.ours, 2, python=bench.python)
+    ours.ask("allreduce", 4, 1)
+    pairs = list(zip(ours.ask_all("memory"), plain.ask_all("memory")))
+    resident = max(own[0] - other[0] for own, other in pairs)
+    proportional = max(own[1] - other[1] for own, other in pairs)
+    return Result("MiB", resident, {}, "≤ 32 MiB", resident <= 32,
+                  f"resident; proportional {proportional:.1f} MiB")
+
+
+def idle(hosts):
+    def measure(bench):
+        ours = bench.team(teams.ours, 2, hosts=hosts)
+        bench.only(ours)
+        ours.ask("allreduce", 4, 10)
+        time.sleep(1)
+        before = stillness.activity(ours.pids.values())
+        time.sleep(bench.idle_seconds)
+        after = stillness.activity(ours.pids.values())
+        wakeups, packets = after[0] - before[0], after[1] - before[1]
+        return Result("wake-ups", wakeups, {}, "0, and no packet", wakeups == 0 and packets == 0,
+                      f"{packets} packets")
+    return measure
+
+
 LINES = [
     Line("4B", "4 B, 2 ranks", at_most(3, 4, 2)),
     Line("4B-4ranks", "4 B, 4 ranks", at_most(20, 4, 4)),
@@ -188,7 +242,13 @@ LINES = [
     Line("submit-python", "one hvd.allreduce_async_ of those", submit_alone(True)),
     Line("4B-python", "hvd.allreduce_ on 4 B, 2 ranks", python_small),
     Line("restart", "shutdown + init, 2 ranks", restart),
+    Line("idle", "nothing pending, 2 ranks", idle(False)),
+    Line("memory", "memory over torch alone, per rank", memory),
+    Line("training-cnn", "CNN, 21,840 parameters, against a barrier only", training("cnn")),
+    Line("training-mlp", "MLP, 669,706 parameters, against a barrier only", training("mlp")),
+    Line("training-deep", "62 tensors, 171,530 parameters, against a barrier only",
+         training("deep")),
 ] + [
     Line(f"hosts-{label}", f"{label[:-3]} {label[-3:]} between two hosts", between_hosts(size), True)
     for label, size in (("64KiB", 64 * KIB), ("1MiB", MIB), ("8MiB", 8 * MIB), ("64MiB", 64 * MIB))
-]
+] + [Line("hosts-idle", "nothing pending, on two hosts", idle(True), True)]

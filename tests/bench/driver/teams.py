@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -67,9 +68,11 @@ class Team:
                 continue
             connection.settimeout(120)
             lines = connection.makefile(encoding="utf-8")
-            _, rank, pid = lines.readline().split()
+            _, rank = lines.readline().split()
             self._ranks[int(rank)] = (connection, lines)
-            self.pids[int(rank)] = int(pid)
+            # As this process sees it, wherever the worker runs.
+            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            self.pids[int(rank)] = int.from_bytes(credentials[:4], sys.byteorder)
 
     def _last_words(self):
         self._log.seek(0)
@@ -185,8 +188,9 @@ def torch_gloo(ranks, hosts=False, python="/usr/bin/python3"):
 
 
 def plain_torch(ranks, python="/usr/bin/python3"):
-    command = [python, PYTHON_WORKER, "{socket}", "plain", "{rank}"]
-    return Team("torch alone", _singly(command, ranks, False), ranks, {"OMP_NUM_THREADS": "1"})
+    """Processes with torch that meet at a barrier in shared memory and nowhere else."""
+    command = [python, PYTHON_WORKER, "{socket}", "plain", "{rank}", ranks, "{folder}"]
+    return Team("barrier only", _singly(command, ranks, False), ranks, {"OMP_NUM_THREADS": "1"})
 
 
 def stream_pair(hosts=False):

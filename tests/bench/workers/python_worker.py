@@ -2,9 +2,10 @@
 
     horovodrun -np N python3 python_worker.py SOCKET horovod
     python3 python_worker.py SOCKET gloo RANK SIZE FOLDER INTERFACE
-    python3 python_worker.py SOCKET plain RANK
+    python3 python_worker.py SOCKET plain RANK SIZE FOLDER
 """
 
+import mmap
 import os
 import socket
 import statistics
@@ -30,19 +31,55 @@ def memory():
     return [int(kib["Rss:"]) / 1024, int(kib["Pss:"]) / 1024]
 
 
-class Plain:
-    """A process that uses torch, and nothing of ours."""
+class Barrier:
+    """Where processes of one machine meet: each counts its arrivals in memory that all share."""
 
-    def __init__(self, rank="0"):
+    def __init__(self, path, rank, size):
+        with open(path, "a+b") as file:
+            os.ftruncate(file.fileno(), 4096)
+            self._arrivals = memoryview(mmap.mmap(file.fileno(), 4096)).cast("Q")
+        self._rank, self._ranks = rank, range(size)
+
+    def __call__(self):
+        arrivals = self._arrivals
+        mine = arrivals[self._rank] + 1
+        arrivals[self._rank] = mine
+        for rank in self._ranks:
+            while arrivals[rank] < mine:
+                os.sched_yield()
+
+
+class Plain:
+    """A process that uses torch, and nothing of ours; it meets the others at a barrier only."""
+
+    def __init__(self, rank="0", size="1", folder=None, *_):
         import torch
 
         torch.set_num_threads(1)
         self.rank = int(rank)
         self.torch = torch
+        self.trainers = {}
+        self.barrier = Barrier(f"{folder}/barrier", self.rank, int(size)) if folder else None
         torch.ones(1000).sum()
 
     def memory(self):
         return memory()
+
+    def train(self, model, steps):
+        """Microseconds per step."""
+        if model not in self.trainers:
+            self.trainers[model] = self.trainer(model)
+        trainer = self.trainers[model]
+        trainer.step()  # it also brings the ranks together
+        start = time.perf_counter()
+        for _ in range(int(steps)):
+            trainer.step()
+        return [(time.perf_counter() - start) / int(steps) * 1e6]
+
+    def trainer(self, model):
+        from models import Trainer
+
+        return Trainer(model, after=self.barrier)
 
 
 class Horovod(Plain):
@@ -53,6 +90,15 @@ class Horovod(Plain):
         hvd.init()
         self.hvd = hvd
         self.rank = hvd.rank()
+
+    def trainer(self, model):
+        from models import Trainer
+
+        def distributed(optimizer, network):
+            names = [(f"{model}.{name}", param) for name, param in network.named_parameters()]
+            return self.hvd.DistributedOptimizer(optimizer, named_parameters=names)
+
+        return Trainer(model, wrap_optimizer=distributed)
 
     def allreduce(self, size, iterations):
         tensor = self.torch.zeros(int(size) // 4)
@@ -85,6 +131,11 @@ class Gloo(Plain):
             "gloo", init_method=f"file://{folder}/torch", rank=int(rank), world_size=int(size)
         )
 
+    def trainer(self, model):
+        from models import Trainer
+
+        return Trainer(model, wrap_model=self.torch.nn.parallel.DistributedDataParallel)
+
     def allreduce(self, size, iterations):
         tensor = self.torch.zeros(int(size) // 4)
         return [median_us(int(iterations), lambda: self.torch.distributed.all_reduce(tensor))]
@@ -103,7 +154,7 @@ class Gloo(Plain):
 def serve(path, worker):
     driver = socket.socket(socket.AF_UNIX)
     driver.connect(path)
-    driver.sendall(f"hello {worker.rank} {os.getpid()}\n".encode())
+    driver.sendall(f"hello {worker.rank}\n".encode())
     for line in driver.makefile():
         verb, *arguments = line.split()
         if verb == "quit":

@@ -1,7 +1,7 @@
 // A rank of a team that the benches drive: it hears commands on the driver's socket, and sleeps in
 // a read between them, so that teams that run in turns do not disturb each other.
 //
-//   from the worker:  hello RANK PID             once
+//   from the worker:  hello RANK                 once
 //   from the driver:  VERB ARGUMENT...           the same to all ranks; "quit" ends
 //   from the worker:  ok NUMBER...  |  no SENTENCE
 //
@@ -96,7 +96,7 @@ inline std::string answer(const std::map<std::string, Verb>& verbs, const Words&
 inline void serve(const std::string& path, int rank, const std::map<std::string, Verb>& verbs) {
   const int fd = connect_to(path);
   FILE* in = ::fdopen(fd, "r");
-  ::dprintf(fd, "hello %d %d\n", rank, static_cast<int>(::getpid()));
+  ::dprintf(fd, "hello %d\n", rank);
   char line[4096];
   while (std::fgets(line, sizeof(line), in) != nullptr) {
     std::istringstream words(line);

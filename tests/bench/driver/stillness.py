@@ -1,0 +1,26 @@
+"""What processes do while they have nothing to do: wake-ups of their threads, and packets."""
+import pathlib
+import re
+import subprocess
+
+
+def _wakeups(pid):
+    """How often the threads of a process have gone to sleep, and so been woken, of themselves."""
+    total = 0
+    for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
+        total += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status.read_text(), re.M)[1])
+    return total
+
+
+def _packets(pid):
+    """Segments that the process's TCP connections have sent and received."""
+    listing = subprocess.run(["nsenter", "--target", str(pid), "--net", "ss", "-tinpOH"],
+                             capture_output=True, text=True, check=True).stdout
+    own = [line for line in listing.splitlines() if f"pid={pid}," in line]
+    return sum(int(count) for line in own
+               for count in re.findall(r"\bsegs_(?:in|out):(\d+)", line))
+
+
+def activity(pids):
+    """(wake-ups, packets) of all of them, from their start."""
+    return sum(map(_wakeups, pids)), sum(map(_packets, pids))

@@ -1,0 +1,56 @@
+"""What the training bench trains, on synthetic data: many small gradients, and few large ones."""
+
+import torch
+from torch import nn
+
+BATCH = 32
+
+
+def cnn():
+    """21,840 parameters in 8 tensors: small convolutions, the gradients cost little to move."""
+    return nn.Sequential(
+        nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Conv2d(10, 20, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Linear(50, 10),
+    ), (1, 28, 28)
+
+
+def mlp():
+    """669,706 parameters in 6 tensors: the largest gradient comes last."""
+    return nn.Sequential(
+        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10),
+    ), (784,)
+
+
+def deep():
+    """171,530 parameters in 62 tensors: the exchange has a word to say for each."""
+    layers = [nn.Linear(784, 64), nn.ReLU()]
+    for _ in range(29):
+        layers += [nn.Linear(64, 64), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(64, 10)), (784,)
+
+
+MODELS = {"cnn": cnn, "mlp": mlp, "deep": deep}
+
+
+class Trainer:
+    """One rank's copy of a model; `step` is one step of training."""
+
+    def __init__(self, name, wrap_model=None, wrap_optimizer=None, after=None):
+        torch.manual_seed(1)
+        self.model, shape = MODELS[name]()
+        if wrap_model:
+            self.model = wrap_model(self.model)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        if wrap_optimizer:
+            self.optimizer = wrap_optimizer(self.optimizer, self.model)
+        self.after = after
+        self.inputs = torch.randn(BATCH, *shape)
+        self.labels = torch.randint(10, (BATCH,))
+
+    def step(self):
+        self.optimizer.zero_grad()
+        nn.functional.cross_entropy(self.model(self.inputs), self.labels).backward()
+        self.optimizer.step()
+        if self.after:
+            self.after()
