@@ -5,6 +5,8 @@ namespace hvd {
 
 // AVX2 and F16C.
 bool cpu_has_avx2();
+// AVX-512 F, BW, DQ and VL.
+bool cpu_has_avx512();
 
 // Between two looks at a flag that another thread will set.
 inline void cpu_pause() {

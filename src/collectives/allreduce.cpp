@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "collectives/allreduce_across.h"
+#include "collectives/allreduce_local.h"
 #include "collectives/collectives.h"
 #include "collectives/host_stages.h"
 #include "collectives/reduction.h"
@@ -62,6 +63,10 @@ Job allreduce(Flow& flow, Group& group, const hvd_batch& batch) {
   }
   if (reduction.count * reduction.element <= kSmallBytes) {
     co_await allreduce_small(flow, group, reduction);
+    co_return;
+  }
+  if (batch.op == HVD_ALLREDUCE) {
+    co_await allreduce_local(flow, group, batch, reduction);
     co_return;
   }
   HostStream stream(group, reduction);

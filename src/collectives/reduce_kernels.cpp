@@ -43,8 +43,10 @@ Scale scale_by(double factor) {
 }
 
 ReduceFunction reduce_function(hvd_dtype dtype, hvd_reduce_op op) {
-  static const bool has_avx2 = cpu_has_avx2();
-  return has_avx2 ? avx2::find(dtype, op) : baseline::find(dtype, op);
+  static const auto find = cpu_has_avx512() ? avx512::find
+                           : cpu_has_avx2() ? avx2::find
+                                            : baseline::find;
+  return find(dtype, op);
 }
 
 void fill_neutral(void* out, hvd_dtype dtype, hvd_reduce_op op, size_t count) {

@@ -36,5 +36,8 @@ ReduceFunction find(int dtype, int op);
 namespace avx2 {
 ReduceFunction find(int dtype, int op);
 }
+namespace avx512 {
+ReduceFunction find(int dtype, int op);
+}
 
 }  // namespace hvd::collectives

@@ -96,12 +96,32 @@ inline typename E::Value combine(typename E::Value a, typename E::Value b) {
   if constexpr (kOp == HVD_PRODUCT) return E::product(a, b);
 }
 
-// Two unscaled inputs and a result apart from them, the usual case, need no detour through the
-// block below.
+// Two unscaled inputs, the usual case, need no detour through the block below; the result is apart
+// from them, or is one of them.
 template <typename E, int kOp>
-void reduce_two(typename E::Storage* __restrict result, const typename E::Storage* __restrict a,
-                const typename E::Storage* __restrict b, size_t count) {
+void reduce_apart(typename E::Storage* __restrict result, const typename E::Storage* __restrict a,
+                  const typename E::Storage* __restrict b, size_t count) {
   for (size_t i = 0; i < count; ++i) result[i] = combine<E, kOp>(a[i], b[i]);
+}
+template <typename E, int kOp>
+void reduce_into_first(typename E::Storage* __restrict a, const typename E::Storage* __restrict b,
+                       size_t count) {
+  for (size_t i = 0; i < count; ++i) a[i] = combine<E, kOp>(a[i], b[i]);
+}
+template <typename E, int kOp>
+void reduce_into_second(const typename E::Storage* __restrict a, typename E::Storage* __restrict b,
+                        size_t count) {
+  for (size_t i = 0; i < count; ++i) b[i] = combine<E, kOp>(a[i], b[i]);
+}
+template <typename E, int kOp>
+void reduce_two(void* result, const void* const* inputs, size_t count) {
+  using Storage = typename E::Storage;
+  auto* out = static_cast<Storage*>(result);
+  const auto* a = static_cast<const Storage*>(inputs[0]);
+  const auto* b = static_cast<const Storage*>(inputs[1]);
+  if (result == a) return reduce_into_first<E, kOp>(out, b, count);
+  if (result == b) return reduce_into_second<E, kOp>(a, out, count);
+  reduce_apart<E, kOp>(out, a, b, count);
 }
 
 template <typename E, int kOp>
@@ -111,10 +131,8 @@ void reduce(void* result, const void* const* inputs, size_t input_count, size_t 
   using Value = typename E::Value;
   auto* out = static_cast<Storage*>(result);
   if constexpr (E::kDirect) {
-    if (input_count == 2 && !before.active && !after.active && result != inputs[0] &&
-        result != inputs[1]) {
-      return reduce_two<E, kOp>(out, static_cast<const Storage*>(inputs[0]),
-                                static_cast<const Storage*>(inputs[1]), count);
+    if (input_count == 2 && !before.active && !after.active) {
+      return reduce_two<E, kOp>(result, inputs, count);
     }
   }
   // Small enough for the first-level cache, large enough to forget the loop around it.

@@ -7,6 +7,7 @@
 // is in place. A counter's value is a step plus one.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +41,8 @@ class Segment {
     constexpr size_t kSmallest = 16 * 1024;
     constexpr size_t kBudget = 8 * 1024 * 1024;
     const size_t share = kBudget / (ranks + 1) / 4096 * 4096;
-    return share < kSmallest ? kSmallest : share > kLargest ? kLargest : share;
+    // At least a cache line for each.
+    return std::max(std::clamp(share, kSmallest, kLargest), ranks * 64);
   }
   static size_t size_for(size_t ranks, size_t chunk) {
     return flags_size(ranks) + 2 * ranks * sizeof(SmallSlot) + 2 * (ranks + 1) * chunk;
@@ -50,6 +52,13 @@ class Segment {
   std::byte* base() const { return base_; }
   size_t size() const { return size_for(ranks_, chunk_); }
   size_t chunk() const { return chunk_; }
+  // As much of a slot as an allreduce of `total` bytes takes at a time: a few chunks even when
+  // there is little, so that ranks work side by side.
+  size_t chunk_of(size_t total) const {
+    constexpr size_t kLeast = 32 * 1024;
+    const size_t quarter = (total / 4 + 4095) / 4096 * 4096;
+    return std::min(std::max({quarter, kLeast, ranks_ * 64}), chunk_);
+  }
 
   MemberFlags& flags(size_t rank) const {
     return reinterpret_cast<MemberFlags*>(base_)[rank];

@@ -67,4 +67,35 @@ class Walk {
   size_t offset_ = 0;
 };
 
+// The same walk in elements: what reduces needs to know a tensor's both sides.
+class Cursor {
+ public:
+  explicit Cursor(std::span<const hvd_batch_tensor> tensors) : tensors_(tensors) {}
+
+  // The next `count` elements: use(tensor, first of them in it, how many) for each part.
+  template <typename Use>
+  void next(size_t count, Use&& use) {
+    while (count > 0 && index_ < tensors_.size()) {
+      const hvd_batch_tensor& tensor = tensors_[index_];
+      const size_t left = static_cast<size_t>(tensor.count) - offset_;
+      const size_t part = count < left ? count : left;
+      if (part > 0) use(tensor, offset_, part);
+      offset_ += part;
+      count -= part;
+      if (part == left) {
+        ++index_;
+        offset_ = 0;
+      }
+    }
+  }
+  void skip(size_t count) {
+    next(count, [](const hvd_batch_tensor&, size_t, size_t) {});
+  }
+
+ private:
+  std::span<const hvd_batch_tensor> tensors_;
+  size_t index_ = 0;
+  size_t offset_ = 0;
+};
+
 }  // namespace hvd::collectives
