@@ -1,7 +1,6 @@
 // Small payloads go in one step: everybody puts its own next to a flag, everybody reduces all of
-// them in the same order. Large ones stream through the slots in chunks: each rank packs a chunk
-// into its slot, reduces its slice of it over all slots into the result, and unpacks the result
-// while the next chunk is under way.
+// them in the same order. Large ones stream through the slots in chunks (allreduce_local), and
+// between hosts as allreduce_across says.
 #include <vector>
 
 #include "collectives/allreduce_across.h"
@@ -39,15 +38,6 @@ Job allreduce_small(Flow& flow, Group& group, Reduction& reduction) {
   end_small(group, step);
 }
 
-Job allreduce_on_host(Flow& flow, Group& group, HostStream& stream) {
-  for (size_t chunk = 0; chunk < stream.chunks(); ++chunk) {
-    co_await reduce_chunk(flow, stream, chunk);
-    AllReached reduced(group, kReduced, stream.step_of(chunk) + 1);
-    co_await flow.until(reduced);
-    stream.unpack(chunk);
-  }
-}
-
 }  // namespace
 
 Job allreduce(Flow& flow, Group& group, const hvd_batch& batch) {
@@ -65,17 +55,7 @@ Job allreduce(Flow& flow, Group& group, const hvd_batch& batch) {
     co_await allreduce_small(flow, group, reduction);
     co_return;
   }
-  if (batch.op == HVD_ALLREDUCE) {
-    co_await allreduce_local(flow, group, batch, reduction);
-    co_return;
-  }
-  HostStream stream(group, reduction);
-  if (stream.step_of(0) > 0) {
-    AllReached consumed(group, kConsumed, stream.step_of(0) - 1);
-    co_await flow.until(consumed);
-  }
-  stream.pack(0);
-  co_await allreduce_on_host(flow, group, stream);
+  co_await allreduce_local(flow, group, batch, reduction);
 }
 
 }  // namespace hvd::collectives
