@@ -48,7 +48,7 @@ Job allreduce(Flow& flow, Group& group, const hvd_batch& batch) {
     co_return;
   }
   if (group.host_count() > 1) {
-    co_await allreduce_across(flow, group, reduction);
+    co_await allreduce_across(flow, group, batch, reduction);
     co_return;
   }
   if (reduction.count * reduction.element <= kSmallBytes) {

@@ -8,6 +8,6 @@
 
 namespace hvd::collectives {
 
-Job allreduce_across(Flow& flow, Group& group, Reduction& reduction);
+Job allreduce_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction);
 
 }  // namespace hvd::collectives

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "collectives/crossing.h"
+
 namespace hvd::collectives {
 namespace {
 
@@ -13,6 +15,12 @@ uint64_t key_of(int32_t id, uint32_t incarnation, const std::vector<int32_t>& me
   const auto key = ByteReader(digest).get<uint64_t>();
   // Zero is an entry without a key, and the lane of control messages.
   return key == 0 ? 1 : key;
+}
+
+// Streams beside the first have names of their own.
+uint64_t stream_key(uint64_t key, size_t stream) {
+  const uint64_t own = key ^ (stream * 0x9e3779b97f4a7c15);
+  return own == 0 ? 1 : own;
 }
 
 }  // namespace
@@ -48,7 +56,9 @@ Group::Group(Mesh& mesh, int32_t id, std::vector<int32_t> members, uint32_t inca
   }
   // The same on all hosts, so that all take the same steps.
   chunk_ = Segment::chunk_for(largest);
-  lanes_.resize(hosts_.size(), nullptr);
+  lanes_.resize(hosts_.size());
+  fewest_local_ = largest;
+  for (const auto& host : hosts_) fewest_local_ = std::min(fewest_local_, host.size());
 }
 
 Group::~Group() {
@@ -56,8 +66,10 @@ Group::~Group() {
   if (segment_) {
     mesh_.host_links().arena().release_segment(segment_index_, segment_.base(), segment_.size());
   }
-  for (Lane* lane : lanes_) {
-    if (lane != nullptr) mesh_.close_lane(*lane);
+  for (const auto& lanes : lanes_) {
+    for (Lane* lane : lanes) {
+      if (lane != nullptr) mesh_.close_lane(*lane);
+    }
   }
 }
 
@@ -67,9 +79,19 @@ size_t Group::local_index_of(size_t member) const {
                              local.begin());
 }
 
-Lane& Group::lane(size_t host) {
-  if (lanes_[host] == nullptr) lanes_[host] = &mesh_.lane(members_[hosts_[host][0]], key_);
-  return *lanes_[host];
+Lane& Group::lane(size_t host, size_t stream) {
+  auto& lanes = lanes_[host];
+  if (lanes.size() <= stream) lanes.resize(stream + 1, nullptr);
+  if (lanes[stream] == nullptr) {
+    const int32_t peer = members_[hosts_[host][local_index_]];
+    lanes[stream] = &mesh_.lane(peer, stream_key(key_, stream));
+  }
+  return *lanes[stream];
+}
+
+Crossing& Group::crossing() {
+  if (!crossing_) crossing_ = std::make_unique<Crossing>(*this);
+  return *crossing_;
 }
 
 bool Group::open_segment() {

@@ -14,6 +14,8 @@
 
 namespace hvd::collectives {
 
+class Crossing;
+
 class Group {
  public:
   using Counter = std::atomic<uint64_t> MemberFlags::*;
@@ -44,8 +46,11 @@ class Group {
     return members_[hosts_[host_index_][local]];
   }
   bool is_leader() const { return local_index_ == 0; }
-  // The stream between this host's leader and another's.
-  Lane& lane(size_t host);
+  // The streams between this rank and the one of the same index among its host's on another host.
+  Lane& lane(size_t host, size_t stream = 0);
+  // The members of the host that has the fewest.
+  size_t fewest_local() const { return fewest_local_; }
+  Crossing& crossing();
 
   // Makes or finds the segment; a failure fails the mesh.
   bool open_segment();
@@ -87,7 +92,9 @@ class Group {
   int segment_index_ = -1;
   bool made_segment_ = false;
   uint64_t step_ = 0;
-  std::vector<Lane*> lanes_;
+  size_t fewest_local_ = 0;
+  std::vector<std::vector<Lane*>> lanes_;  // by host and stream
+  std::unique_ptr<Crossing> crossing_;
   alignas(64) std::array<std::byte, sizeof(SmallSlot)> small_result_;
   std::vector<std::byte> scratch_;
 };

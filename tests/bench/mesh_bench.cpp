@@ -1,7 +1,8 @@
 // Where the links and collectives stand by themselves, without a runtime around them: latency and
-// bandwidth of an allreduce between processes of one host, or of two played hosts.
+// bandwidth of an allreduce between processes of one host, or of several hosts: network namespaces
+// (as root), where a plain stream pair is measured beside it.
 //
-//   mesh_bench [ranks [hosts]]
+//   mesh_bench [ranks [hosts [bytes...]]]
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "collectives/world.h"
+#include "net_hosts.h"
+#include "stream_pair.h"
 
 namespace {
 
@@ -59,80 +62,165 @@ class ForkBoard final : public hvd::collectives::Board {
   std::atomic<size_t>* next_;
 };
 
-double median_us(Rank& rank, size_t count, int rounds) {
-  std::vector<float> values(count, 1.0f);
-  hvd_batch_tensor tensor{values.data(), values.data(), static_cast<int64_t>(count), 1, nullptr,
-                          nullptr};
-  hvd_batch batch{};
-  batch.op = HVD_ALLREDUCE;
-  batch.reduce_op = HVD_SUM;
-  batch.dtype = HVD_FLOAT32;
-  batch.device = HVD_CPU;
-  batch.prescale = batch.postscale = 1;
-  batch.tensor_count = 1;
-  batch.tensors = &tensor;
-  std::vector<double> times;
-  for (int round = 0; round < rounds; ++round) {
-    const auto start = Clock::now();
-    const hvd::Status ran = rank.run(batch);
-    if (!ran.ok()) {
-      std::fprintf(stderr, "rank %d: %s\n", rank.rank(), ran.message().c_str());
-      std::exit(1);
-    }
-    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-  }
-  std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());
-  return times[static_cast<size_t>(rounds / 2)];
+double median(std::vector<double>& values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
 }
 
-void measure(Rank& rank) {
-  rank.spins = 1 << 30;
-  const struct {
-    size_t bytes;
-    int rounds;
-  } lines[] = {{4, 20000}, {2048, 20000}, {16 << 10, 5000}, {64 << 10, 3000},
-               {1 << 20, 500}, {8 << 20, 60}, {64 << 20, 12}};
-  for (const auto& line : lines) {
-    const double us = median_us(rank, line.bytes / 4, line.rounds);
-    if (rank.rank() != 0) continue;
-    std::printf("%9zu B  %10.2f us  %7.2f GB/s\n", line.bytes, us,
-                static_cast<double>(line.bytes) / us / 1e3);
-    std::fflush(stdout);
+template <typename Body>
+double timed_us(Body&& body) {
+  const auto start = Clock::now();
+  body();
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+int number(const char* name, int otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : std::atoi(value);
+}
+
+// HVD_BENCH_... sets a field of the tuning: what the switch points were found with.
+hvd_tuning tuning_from_environment() {
+  hvd_tuning tuning{};
+  tuning.struct_size = sizeof tuning;
+  tuning.whole_limit = number("HVD_BENCH_WHOLE_LIMIT", 0);
+  tuning.doubling_limit = number("HVD_BENCH_DOUBLING_LIMIT", 0);
+  tuning.ring_from = number("HVD_BENCH_RING_FROM", 0);
+  tuning.chunk = number("HVD_BENCH_CHUNK", 0);
+  tuning.direct_hosts = number("HVD_BENCH_DIRECT_HOSTS", 0);
+  tuning.streams = number("HVD_BENCH_STREAMS", 0);
+  tuning.drivers = number("HVD_BENCH_DRIVERS", 0);
+  return tuning;
+}
+
+// An allreduce in place, ready to be run again and again.
+class Allreduce {
+ public:
+  Allreduce(Rank& rank, size_t count) : rank_(rank), values_(count, 1.0f) {
+    tensor_.input = tensor_.output = values_.data();
+    tensor_.count = static_cast<int64_t>(count);
+    tensor_.row = 1;
+    batch_.struct_size = sizeof batch_;
+    batch_.op = HVD_ALLREDUCE;
+    batch_.reduce_op = HVD_SUM;
+    batch_.dtype = HVD_FLOAT32;
+    batch_.device = HVD_CPU;
+    batch_.prescale = batch_.postscale = 1;
+    batch_.tensor_count = 1;
+    batch_.tensors = &tensor_;
+    batch_.tuning = &tuning_;
   }
+  void run() {
+    const hvd::Status ran = rank_.run(batch_);
+    if (ran.ok()) return;
+    std::fprintf(stderr, "rank %d: %s\n", rank_.rank(), ran.message().c_str());
+    std::exit(1);
+  }
+
+ private:
+  Rank& rank_;
+  std::vector<float> values_;
+  hvd_tuning tuning_ = tuning_from_environment();
+  hvd_batch_tensor tensor_{};
+  hvd_batch batch_{};
+};
+
+// In turns, so that both meet the same weather.
+void measure_line(Rank& rank, size_t bytes, hvd::bench::StreamPair* pair) {
+  Allreduce allreduce(rank, bytes / 4);
+  std::vector<char> out(pair != nullptr ? bytes : 0, 'x');
+  std::vector<char> in(out.size());
+  std::vector<double> ours, plain;
+  const size_t rounds = std::clamp<size_t>((size_t{256} << 20) / (bytes + 50000), 16, 5000);
+  const size_t turns = std::min<size_t>(rounds, 32);
+  for (size_t turn = 0; turn < turns; ++turn) {
+    for (size_t round = 0; round < rounds / turns; ++round) {
+      ours.push_back(timed_us([&] { allreduce.run(); }));
+    }
+    for (size_t round = 0; pair != nullptr && round < rounds / turns; ++round) {
+      plain.push_back(timed_us([&] { pair->exchange(out.data(), in.data(), bytes); }));
+    }
+  }
+  if (rank.rank() != 0) return;
+  const double us = median(ours);
+  std::printf("%9zu B  %10.2f us  %7.2f GB/s", bytes, us, static_cast<double>(bytes) / us / 1e3);
+  if (pair != nullptr) {
+    const double pair_us = median(plain);
+    std::printf("   plain stream pair %10.2f us, %5.1f %%", pair_us, 100 * pair_us / us);
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+struct Options {
+  int ranks = 2;
+  int hosts = 1;
+  std::vector<size_t> bytes;
+};
+
+int run_rank(int i, const Options& options, ForkBoard& board,
+             const hvd::bench::NetHosts* net_hosts) {
+  std::vector<int> host_of_rank;
+  for (int r = 0; r < options.ranks; ++r) host_of_rank.push_back(r * options.hosts / options.ranks);
+  const int host = host_of_rank[static_cast<size_t>(i)];
+  if (net_hosts != nullptr) net_hosts->enter(host);
+  hvd::test::World world(host_of_rank);
+  auto mesh_options = world.options(i);
+  mesh_options.memory_map = nullptr;
+  mesh_options.with_loopback = net_hosts == nullptr;
+  const auto start = Clock::now();
+  auto mesh = hvd::test::Mesh::establish(mesh_options, board, hvd::Deadline::after_seconds(20));
+  if (!mesh.ok()) {
+    std::fprintf(stderr, "rank %d: %s\n", i, mesh.status().message().c_str());
+    return 1;
+  }
+  if (i == 0) {
+    std::printf("%d ranks, %d hosts; met in %.2f ms\n", options.ranks, options.hosts,
+                std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+  Rank rank(std::move(mesh).value());
+  // With other hosts the kernel needs the cores that a spin would hold.
+  rank.spins = number("HVD_BENCH_SPINS", options.hosts > 1 ? 2000 : 1 << 30);
+  // The first ranks of the first two hosts.
+  std::unique_ptr<hvd::bench::StreamPair> pair;
+  const bool first_of_second = host == 1 && host_of_rank[static_cast<size_t>(i - 1)] == 0;
+  if (net_hosts != nullptr && (i == 0 || first_of_second)) {
+    pair = std::make_unique<hvd::bench::StreamPair>(i == 0, net_hosts->address(0));
+  }
+  for (const size_t bytes : options.bytes) measure_line(rank, bytes, pair.get());
+  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
-  const int hosts = argc > 2 ? std::atoi(argv[2]) : 1;
-  std::vector<int> host_of_rank;
-  for (int i = 0; i < ranks; ++i) host_of_rank.push_back(i * hosts / ranks);
+  Options options;
+  if (argc > 1) options.ranks = std::atoi(argv[1]);
+  if (argc > 2) options.hosts = std::atoi(argv[2]);
+  for (int i = 3; i < argc; ++i) options.bytes.push_back(std::strtoull(argv[i], nullptr, 10));
+  if (options.bytes.empty()) {
+    options.bytes = {4, 2048, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20};
+  }
+  std::unique_ptr<hvd::bench::NetHosts> net_hosts;
+  if (options.hosts > 1 && ::getuid() == 0) {
+    net_hosts = std::make_unique<hvd::bench::NetHosts>(options.hosts);
+  }
   ForkBoard board;
-  for (int i = 0; i < ranks; ++i) {
-    if (::fork() != 0) continue;
-    hvd::test::World world(host_of_rank);
-    auto options = world.options(i);
-    options.memory_map = nullptr;
-    const auto start = Clock::now();
-    auto mesh =
-        hvd::test::Mesh::establish(options, board, hvd::Deadline::after_seconds(20));
-    if (!mesh.ok()) {
-      std::fprintf(stderr, "rank %d: %s\n", i, mesh.status().message().c_str());
-      return 1;
+  std::vector<pid_t> processes;
+  for (int i = 0; i < options.ranks; ++i) {
+    const pid_t process = ::fork();
+    if (process == 0) {
+      const int code = run_rank(i, options, board, net_hosts.get());
+      std::fflush(stdout);
+      ::_exit(code);
     }
-    if (i == 0) {
-      std::printf("%d ranks, %d hosts; met in %.2f ms\n", ranks, hosts,
-                  std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-    }
-    Rank rank(std::move(mesh).value());
-    measure(rank);
-    return 0;
+    processes.push_back(process);
   }
   int failed = 0;
-  for (int i = 0; i < ranks; ++i) {
+  for (const pid_t process : processes) {
     int status = 0;
-    ::wait(&status);
+    ::waitpid(process, &status, 0);
     failed |= status;
   }
   return failed == 0 ? 0 : 1;
