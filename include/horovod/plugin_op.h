@@ -22,7 +22,8 @@ typedef struct hvd_batch_tensor {
  * of a whole batch on one rank; -1 turns a limit's way off. */
 typedef struct hvd_tuning {
   size_t struct_size;
-  int64_t whole_limit;    /* up to here each host gets every other host's part whole: one hop */
+  int64_t whole_limit;    /* up to here each host gets every other host's part whole; times the other
+                           * hosts */
   int64_t doubling_limit; /* up to here hosts double what they know in each hop */
   int64_t ring_from;      /* from here a ring of hosts; between the two, slices */
   int64_t chunk;          /* bytes that travel between hosts as one piece */

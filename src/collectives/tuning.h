@@ -11,9 +11,9 @@
 namespace hvd::collectives {
 
 struct Tuning {
-  // Bytes of a batch. Every host gets every other's part whole: one hop, and H - 1 parts for each.
-  size_t whole_limit = 4096;
-  // In each hop a host exchanges what it knows with another: log2 H hops and parts.
+  // Bytes of a batch, times the other hosts. Every host gets every other's part whole: one hop.
+  size_t whole_limit = 64 * 1024;
+  // Bytes of a batch, as below. In each hop a host exchanges what it knows with another: log2 H hops and parts.
   size_t doubling_limit = 16 * 1024;
   // Above it each host reduces a slice. Few hosts send slices to each other directly; more of them
   // by halving and doubling; large ones around a ring, where nobody hears from two at once.
