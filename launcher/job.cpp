@@ -225,7 +225,9 @@ HostJob Job::host_job(int host, bool is_local) const {
   job.command = options_.command;
   job.working_directory = directory_;
   job.environment =
-      overlay(host_environment(environment(), is_local), job_environment(shared));
+      overlay(overlay(host_environment(environment(), is_local),
+                      flag_environment(options_.settings)),
+              job_environment(shared));
   for (const Slot& slot : plan_.slots) {
     if (slot.host == host) job.ranks.push_back({slot.rank, slot_environment(plan_, slot)});
   }

@@ -20,6 +20,7 @@ struct Flag {
   std::string key;
   bool takes_value = false;
   const Setting* setting = nullptr;  // null for --help
+  bool off = false;                  // means 0; not in --help
 
   const std::string& long_form() const { return spellings.back(); }
 };
@@ -30,6 +31,9 @@ std::vector<Flag> all_flags() {
     if (setting.flags[0] == '\0') continue;
     flags.push_back({split(setting.flags, ','), setting.key, setting.type != SettingType::kFlag,
                      &setting});
+    if (setting.off_flag[0] != '\0') {
+      flags.push_back({{setting.off_flag}, setting.key, false, &setting, true});
+    }
   }
   return flags;
 }
@@ -103,6 +107,10 @@ Result<CommandLine> translate(const std::vector<Flag>& flags,
     if (word.flag == nullptr) return unknown_flag(flags, arguments[i]);
     if (!word.flag->takes_value) {
       if (word.value) return invalid_argument(cat(word.spelling, " takes no value"));
+      // The parser does not keep the order of different flags: the last of a pair wins.
+      for (const Flag& flag : flags) {
+        if (flag.key == word.flag->key) std::erase(line.flags, flag.long_form());
+      }
       line.flags.push_back(word.flag->long_form());
       continue;
     }
@@ -163,15 +171,17 @@ std::unique_ptr<CLI::App> make_parser(const std::vector<Flag>& flags, const Rece
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
           ->type_name(value_name(flag.setting->type));
     } else {
-      option = app->add_flag_function(flag.long_form(),
-                                      [&flag, receive](int64_t) { receive(flag, "1"); });
+      option = app->add_flag_function(flag.long_form(), [&flag, receive](int64_t) {
+        receive(flag, flag.off ? "0" : "1");
+      });
     }
     const Setting* setting = flag.setting;
     std::string text = setting == nullptr ? "show this and exit" : setting->help;
     if (setting != nullptr && setting->variable[0] != '\0') {
       text += cat(" [", setting->default_value, "; ", setting->variable, "]");
     }
-    option->description(text)->group(setting == nullptr ? "general" : setting->section);
+    const char* section = setting == nullptr ? "general" : setting->section;
+    option->description(text)->group(flag.off ? "" : section);
   }
   app->formatter(std::make_shared<HelpFormatter>(flags));
   return app;
@@ -199,6 +209,10 @@ Status check_values(const Options& options, const std::vector<Flag>& flags) {
   HVD_RETURN_IF_ERROR(check_range(settings, flags, "ssh_port", 1, 65535));
   HVD_RETURN_IF_ERROR(check_range(settings, flags, "start_timeout", 0.1, 1e8));
   HVD_RETURN_IF_ERROR(check_range(settings, flags, "lease", 1, 1e8));
+  HVD_RETURN_IF_ERROR(check_range(settings, flags, "cycle_time", 0, 1e6));
+  HVD_RETURN_IF_ERROR(check_range(settings, flags, "cache_capacity", 0, 1 << 20));
+  HVD_RETURN_IF_ERROR(check_range(settings, flags, "stall_check_time", 0, 1e8));
+  HVD_RETURN_IF_ERROR(check_range(settings, flags, "stall_shutdown_time", 0, 1e8));
   if (settings.is_set("hosts") && settings.is_set("hostfile")) {
     return invalid_argument("-H and -hostfile both say where to run; give one of them");
   }

@@ -78,6 +78,20 @@ Environment job_environment(const JobEnvironment& job) {
   return environment;
 }
 
+Environment flag_environment(const Settings& settings) {
+  Environment environment;
+  for (const Setting& setting : all_settings()) {
+    const std::string_view variable = setting.variable;
+    if (setting.flags[0] == '\0' || variable.empty() || matches(variable, kOwn)) continue;
+    if (!settings.is_set(setting.key)) continue;
+    // Whoever reads a flag's variable elsewhere knows 1 and 0.
+    environment.emplace_back(variable, setting.type == SettingType::kFlag
+                                           ? (settings.flag(setting.key) ? "1" : "0")
+                                           : settings.text(setting.key));
+  }
+  return environment;
+}
+
 Environment overlay(Environment base, const Environment& winners) {
   std::erase_if(base, [&](const auto& variable) {
     return std::any_of(winners.begin(), winners.end(),

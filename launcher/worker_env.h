@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/settings.h"
 #include "launcher/slot_plan.h"
 
 namespace hvd::launcher {
@@ -30,6 +31,9 @@ struct JobEnvironment {
 };
 // What all ranks of a job share.
 Environment job_environment(const JobEnvironment& job);
+
+// The variables of the flags that were given, which the ranks read.
+Environment flag_environment(const Settings& settings);
 
 // `base` with the variables of `winners` in place of its own.
 Environment overlay(Environment base, const Environment& winners);

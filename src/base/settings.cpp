@@ -17,6 +17,8 @@ constexpr char kSsh[] = "SSH arguments";
 constexpr char kHost[] = "host arguments";
 constexpr char kIdentity[] = "identity of a worker (set by the launcher)";
 constexpr char kTune[] = "tuneable parameter arguments";
+constexpr char kAutotune[] = "autotune arguments";
+constexpr char kStall[] = "stall check arguments";
 constexpr char kLogging[] = "logging arguments";
 
 constexpr Setting kTable[] = {
@@ -73,10 +75,22 @@ constexpr Setting kTable[] = {
 
     {"fusion_threshold", "", "", "HOROVOD_FUSION_THRESHOLD", kInt, "134217728", kTune,
      "bytes that are packed into one batch at most; 0 packs nothing"},
-    {"cycle_time", "", "", "HOROVOD_CYCLE_TIME", kDouble, "1", kTune,
+    {"cycle_time", "--cycle-time-ms", "params.cycle_time_ms", "HOROVOD_CYCLE_TIME", kDouble, "1", kTune,
      "milliseconds that the batching window stays open at most"},
-    {"cache_capacity", "", "", "HOROVOD_CACHE_CAPACITY", kInt, "1024", kTune,
+    {"cache_capacity", "--cache-capacity", "params.cache_capacity", "HOROVOD_CACHE_CAPACITY", kInt, "1024", kTune,
      "entries of the response cache; 0 switches it off"},
+
+    {"stall_check_disable", "--no-stall-check", "", "HOROVOD_STALL_CHECK_DISABLE", kFlag, "0",
+     kStall, "do not look for work that some ranks wait for and others never submit",
+     "--stall-check"},
+    {"stall_check_time", "--stall-check-warning-time-seconds", "stall_check.warning_time_seconds",
+     "HOROVOD_STALL_CHECK_TIME_SECONDS", kDouble, "60", kStall,
+     "seconds after which waiting work is reported with the ranks that are missing; 0: never"},
+    {"stall_shutdown_time", "--stall-check-shutdown-time-seconds",
+     "stall_check.shutdown_time_seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", kDouble, "0",
+     kStall, "seconds after which waiting work ends the job; 0: never"},
+    {"stall_report", "--stall-report", "stall_check.report", "HOROVOD_STALL_REPORT", kText, "",
+     kStall, "file that also gets each report of waiting work, as a line of JSON"},
 
     {"log_level", "", "", "HOROVOD_LOG_LEVEL", kText, "warning", kLogging,
      "trace, debug, info, warning, error or fatal"},

@@ -25,6 +25,7 @@ struct Setting {
   const char* default_value;  // as text; "" is unset
   const char* section;        // heading in --help
   const char* help;           // one sentence
+  const char* off_flag = "";  // "--no-autotune": sets it to 0 on the command line; not in --help
 };
 
 std::span<const Setting> all_settings();

@@ -40,6 +40,7 @@ TEST_CASE("keys, flags and variables of the table are unique and every entry has
   for (const Setting& entry : all_settings()) {
     CHECK(seen.insert(entry.key).second);
     if (entry.flags[0]) CHECK(seen.insert(entry.flags).second);
+    if (entry.off_flag[0]) CHECK(seen.insert(entry.off_flag).second);
     if (entry.variable[0]) CHECK(seen.insert(entry.variable).second);
     CHECK(entry.help[0] != '\0');
   }

@@ -85,6 +85,20 @@ TEST_CASE("a mistake on the command line gets one sentence") {
         "the command is missing; it follows the flags, as in: horovodrun -np 4 python3 train.py");
 }
 
+TEST_CASE("a flag is taken back by its opposite, the last one wins") {
+  const auto disabled = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"-np", "1"});
+    words.push_back("x");
+    const auto options = parse_options(words);
+    REQUIRE(options.ok());
+    return options->settings.flag("stall_check_disable");
+  };
+  CHECK(disabled({"--no-stall-check"}));
+  CHECK_FALSE(disabled({"--no-stall-check", "--stall-check"}));
+  CHECK(disabled({"--stall-check", "--no-stall-check"}));
+  CHECK(help_text().find(" --stall-check ") == std::string::npos);
+}
+
 TEST_CASE("the help shows every flag of the table as it may be written") {
   const std::string help = help_text();
   for (const Setting& setting : all_settings()) {

@@ -57,6 +57,19 @@ TEST_CASE("a slot's environment says who it is") {
                     {"HOROVOD_HOSTNAME", "b"}});
 }
 
+TEST_CASE("a flag that has a variable reaches the ranks by it") {
+  Settings settings;
+  CHECK(flag_environment(settings).empty());
+  CHECK(settings.set("stall_check_disable", "yes").ok());
+  CHECK(settings.set("lease", "9").ok());
+  CHECK(settings.set("cycle_time", "2.5").ok());
+  CHECK(settings.set("start_timeout", "7").ok());  // set for the job by itself
+  CHECK(settings.set("fusion_threshold", "1").ok());  // has no flag
+  CHECK(flag_environment(settings) ==
+        Environment{{"HOROVOD_LEASE", "9"}, {"HOROVOD_CYCLE_TIME", "2.5"},
+                    {"HOROVOD_STALL_CHECK_DISABLE", "1"}});
+}
+
 TEST_CASE("a job's name has 16 digits") {
   CHECK(job_name(0xab) == "00000000000000ab");
   CHECK(job_name(~0ull) == "ffffffffffffffff");
