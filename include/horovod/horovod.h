@@ -132,6 +132,16 @@ HVD_API int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output
  * its buffers must stay alive until it is complete: so wait first. */
 HVD_API int hvd_release(hvd_handle handle, char* error, size_t error_size);
 
+/* ---- Being asked where a thread is ------------------------------------------------------------ */
+
+/* For interpreters: offers the stack that the report of a stall shows when this rank is the one that
+ * is missing. `signal_number` is handled in this process by writing the stack of the thread that
+ * gets it, as text with a header line that ends in "(most recent call first):", into a pipe whose
+ * end to read is `fd`, without waiting (Python's faulthandler does so). Both stay as they are while
+ * the process lives; signal 0 takes the offer back. The runtime sends that signal to the main
+ * thread, never while another handler is installed. Used from the next hvd_init on. */
+HVD_API int hvd_offer_stack(int32_t signal_number, int32_t fd, char* error, size_t error_size);
+
 /* ---- What this build and machine can do ------------------------------------------------------ */
 
 /* Names: "shared-memory", "tcp", "mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm".

@@ -31,6 +31,7 @@ struct State {
   std::atomic<uint32_t> calls{0};          // that may be using `current`
   uint32_t epoch = 0;                      // guarded by mutex
   bool watches_forks = false;              // guarded by mutex
+  hvd::runtime::StackOffer stack;          // guarded by mutex
 };
 constinit State state;
 
@@ -120,6 +121,7 @@ Status start(const hvd_init_options& wishes) {
   options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
   options.ops = catalogue.usable(HVD_PLUGIN_OP);
   options.epoch = state.epoch++;
+  options.stack = state.stack;
   options.start_deadline = deadline;
   HVD_ASSIGN_OR_RETURN(
       std::unique_ptr<Runtime> runtime,
@@ -249,6 +251,14 @@ int hvd_release(hvd_handle handle, char* error, size_t error_size) {
     const Call call;
     HVD_RETURN_IF_ERROR(call.check());
     return call.runtime()->release(handle);
+  });
+}
+
+int hvd_offer_stack(int32_t signal_number, int32_t fd, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    std::lock_guard lock(state.mutex);
+    HVD_ASSIGN_OR_RETURN(state.stack, hvd::runtime::accept_stack_offer(signal_number, fd));
+    return {};
   });
 }
 

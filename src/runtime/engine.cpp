@@ -95,7 +95,13 @@ bool Engine::collect() {
   const Clock::time_point now = Clock::now();
   while (next != nullptr) {
     Submission* submission = std::exchange(next, next->next);
+    if (next == nullptr) {
+      last_submission_.when = now;
+      last_submission_.name.assign(submission->name->text);
+      last_submission_.op = submission->request.op;
+    }
     submission->since = now;
+    submission->stall_reports = 0;
     submission->older = newest_;
     submission->newer = nullptr;
     if (newest_ != nullptr) newest_->newer = submission;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "horovod/plugin_controller.h"
@@ -38,6 +39,13 @@ struct EngineCounts {
   uint64_t fused_tensors = 0;  // in batches of more than one
   uint64_t messages_sent = 0;
   uint64_t short_announcements = 0;  // names announced by their id
+};
+
+// What the user handed in last, for those who ask what this rank does.
+struct LastSubmission {
+  Clock::time_point when{};
+  std::string name;  // empty: nothing yet
+  int32_t op = 0;
 };
 
 class Engine final : public Drivable, private CompletionSink {
@@ -82,10 +90,15 @@ class Engine final : public Drivable, private CompletionSink {
   std::vector<int32_t> missing(std::string_view name) const { return negotiator_.missing(name); }
   const EngineCounts& counts() const { return counts_; }
   Instruments& instruments() { return instruments_; }
+  // The newest of the unfinished submissions; the others by Submission::older.
+  Submission* newest() const { return newest_; }
+  const LastSubmission& last_submission() const { return last_submission_; }
+  bool is_root() const { return negotiator_.place().parent < 0; }
+  // Nothing is accepted any more: the job ends.
+  bool over() const { return over_.load(std::memory_order_relaxed); }
 
  private:
   const hvd_controller_v1& link() const { return controller_->vtable<hvd_controller_v1>(); }
-  bool is_root() const { return negotiator_.place().parent < 0; }
 
   bool collect();
   void announce();
@@ -108,7 +121,6 @@ class Engine final : public Drivable, private CompletionSink {
   void close_window();
   void refuse_from_now(Status reason);
   void fail_with(const Status& cause, int32_t heard_from);
-  bool over() const { return over_.load(std::memory_order_relaxed); }
 
   Status send(int32_t rank, ByteView message);
   void send_notice(MessageKind kind, const Notice& notice, int32_t rank);
@@ -135,6 +147,7 @@ class Engine final : public Drivable, private CompletionSink {
   uint64_t burst_ = 0;     // submissions since nothing was pending
   uint64_t expected_ = 0;  // as many as in the burst before
   Submission* newest_ = nullptr;  // of the unfinished ones that were drained
+  LastSubmission last_submission_;
   std::vector<Submission*> finished_;
   uint64_t next_sequence_ = 0;
   Status link_failure_;   // found while messages were handed in: acted upon after that

@@ -105,6 +105,10 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   ops_ = std::make_unique<OpSelector>(std::move(ops));
   engine_ = std::make_unique<Engine>(engine_options(identity_, settings), *std::move(controller),
                                      ops_.get(), host_.get(), &names_, &handles_);
+  if (auto stall = stall_options(identity_.rank, identity_.size, settings, options.stack)) {
+    stall_ = std::make_unique<StallInspector>(engine_.get(), *std::move(stall));
+    engine_->set_service(ServiceId::kStall, stall_.get());
+  }
   const SpinBudget budget = spin_budget(available_cores(), identity_.local_size);
   progress_ = std::make_unique<Progress>(engine_.get(), wakeup_.get(), budget,
                                          engine_options(identity_, settings).window);
@@ -146,6 +150,10 @@ Status Runtime::meet(Deadline deadline) {
   std::optional<Status> status = wait(handle, deadline);
   if (status) {
     HVD_RETURN_IF_ERROR(release(handle));
+    if (status->ok() && stall_) {
+      std::lock_guard lock(progress_->baton());
+      stall_->say_hello();
+    }
     return *status;
   }
   std::vector<int32_t> missing;
@@ -294,6 +302,11 @@ void Runtime::fail(const Status& cause) {
   std::lock_guard lock(progress_->baton());
   engine_->fail(cause);
   progress_->notify_completed();
+}
+
+uint64_t Runtime::stall_reports() {
+  std::lock_guard lock(progress_->baton());
+  return stall_ ? stall_->reports() : 0;
 }
 
 EngineCounts Runtime::counts() {

@@ -14,6 +14,7 @@
 #include "horovod/horovod.h"
 #include "runtime/engine.h"
 #include "runtime/identity.h"
+#include "runtime/stall_inspector.h"
 
 namespace hvd::runtime {
 
@@ -24,6 +25,7 @@ struct RuntimeOptions {
   std::vector<const hvd_plugin*> ops;
   // How often this process has joined the job before: keeps the keys of each time apart.
   uint32_t epoch = 0;
+  StackOffer stack;
   Deadline start_deadline = Deadline::never();
 };
 
@@ -53,6 +55,8 @@ class Runtime {
   void fail(const Status& cause);
 
   EngineCounts counts();
+  // Of stalls that this rank, the root, has found.
+  uint64_t stall_reports();
 
  private:
   Runtime(Identity identity, const RuntimeOptions& options);
@@ -71,6 +75,7 @@ class Runtime {
   std::unique_ptr<Wakeup> wakeup_;
   std::unique_ptr<PluginHost> host_;
   std::unique_ptr<OpSelector> ops_;
+  std::unique_ptr<StallInspector> stall_;  // or none
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Progress> progress_;
   bool closed_ = false;  // guarded by the baton

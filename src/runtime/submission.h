@@ -41,6 +41,7 @@ struct Submission {
   Submission* older = nullptr;  // among the unfinished ones
   Submission* newer = nullptr;
   Clock::time_point since{};    // when it was drained
+  uint32_t stall_reports = 0;   // how often the stall inspector has reported it
   bool planned = false;
   uint32_t units_left = 0;
   std::vector<Output> outputs;

@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "runtime/message.h"
+#include "runtime/stall_message.h"
 
 namespace {
 
@@ -26,6 +27,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)hvd::runtime::peek_kind(message, &kind);
   round_trip<hvd::runtime::Announcement>(message);
   round_trip<hvd::runtime::Plan>(message);
+  round_trip<hvd::runtime::StallHello>(message);
+  round_trip<hvd::runtime::StallWaiting>(message);
+  round_trip<hvd::runtime::StallAsk>(message);
+  round_trip<hvd::runtime::StallAnswer>(message);
   hvd::runtime::Notice notice;
   (void)hvd::runtime::decode(message, &notice);
   return 0;

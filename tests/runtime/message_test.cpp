@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/message.h"
+#include "runtime/stall_message.h"
 
 using namespace hvd::runtime;
 using hvd::ByteWriter;
@@ -91,6 +92,34 @@ TEST_CASE("what a service says arrives as it was said") {
   CHECK(got.rank == 7);
   CHECK(hvd::as_text(got.content) == "late");
   check_every_cut_is_refused<ServiceMessage>(out.view());
+}
+
+TEST_CASE("what ranks say about stalls arrives as it was said") {
+  ByteWriter out;
+  encode(StallWaiting{{{{3, "w"}, HVD_ALLREDUCE, 61.5}}}, out);
+  StallWaiting waiting;
+  REQUIRE(decode(out.view(), &waiting).ok());
+  REQUIRE(waiting.entries.size() == 1);
+  CHECK(waiting.entries[0].name == StallName{3, "w"});
+  CHECK(waiting.entries[0].seconds == 61.5);
+  check_every_cut_is_refused<StallWaiting>(out.view());
+  out.clear();
+  encode(StallAsk{7, {{0, "w"}}}, out);
+  StallAsk ask;
+  REQUIRE(decode(out.view(), &ask).ok());
+  CHECK(ask.names == std::vector<StallName>{{0, "w"}});
+  check_every_cut_is_refused<StallAsk>(out.view());
+  out.clear();
+  encode(StallAnswer{7, {StallState::kMissing}, "v", HVD_BARRIER, 2, "stack", "note"}, out);
+  StallAnswer answer;
+  REQUIRE(decode(out.view(), &answer).ok());
+  CHECK(answer.last_name == "v");
+  CHECK(answer.stack == "stack");
+  CHECK(answer.note == "note");
+  check_every_cut_is_refused<StallAnswer>(out.view());
+  out.clear();
+  encode(StallAnswer{7, {static_cast<StallState>(9)}, "", 0, 0, "", ""}, out);
+  CHECK(!decode(out.view(), &answer).ok());
 }
 
 TEST_CASE("impossible content is refused") {

@@ -9,7 +9,7 @@ import signal
 import threading
 from typing import Any, Optional
 
-from horovod import _ops
+from horovod import _ops, _stack
 from horovod._library import library
 from horovod.exceptions import HorovodInternalError, HorovodUnimplementedError
 
@@ -34,6 +34,7 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
     ranks = _ranks_of(comm)
     if not is_initialized():
         _ops.reset()
+        _stack.offer()
         _init_interruptibly()
         atexit.unregister(_shutdown_at_exit)
         atexit.register(_shutdown_at_exit, os.getpid())

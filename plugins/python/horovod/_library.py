@@ -20,6 +20,7 @@ _NAME = "libhorovod.so"
 _WAITING = {
     "hvd_init": [ctypes.c_void_p],
     "hvd_shutdown": [],
+    "hvd_offer_stack": [ctypes.c_int32, ctypes.c_int32],
 }
 _ERROR = [ctypes.c_void_p, ctypes.c_size_t]
 

@@ -1,0 +1,45 @@
+"""Lets the runtime ask where this process is: what it shows of a rank that the others wait for.
+
+The runtime runs no Python on its threads. So faulthandler, Python's own means, gets a signal that
+nobody uses; its handler, which is C alone, writes the stack of the thread that the runtime sends
+the signal to. A program's own use of faulthandler and of signals stays as it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import functools
+import os
+import signal
+from typing import Optional
+
+from horovod._library import library
+
+
+def _free_signal() -> Optional[int]:
+    """A real-time signal that nobody in this process handles, ignores or blocks; or None."""
+    taken = 0
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            name, _, mask = line.partition(":")
+            if name in ("SigCgt", "SigIgn", "SigBlk"):
+                taken |= int(mask, 16)
+    candidates = range(signal.SIGRTMAX - 1, signal.SIGRTMIN, -1)
+    return next((number for number in candidates if not taken & 1 << number - 1), None)
+
+
+@functools.lru_cache(maxsize=None)
+def offer() -> bool:
+    """Offers this process's stack, once; False where that is not possible, which harms nothing."""
+    try:
+        number = _free_signal()
+        if number is None:
+            return False
+        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        faulthandler.register(number, file=writer, all_threads=False, chain=False)
+    except (OSError, RuntimeError, ValueError):
+        return False
+    error = ctypes.create_string_buffer(1024)
+    status: int = library().hvd_offer_stack(number, reader, ctypes.addressof(error), len(error))
+    return status == 0

@@ -1,0 +1,74 @@
+// What the stall inspectors of a job say to each other, as bytes. Decoding trusts nothing.
+//
+//   hello    rank -> root   once: where the rank is, so that it can be named when it is mute
+//   waiting  rank -> root   work of this rank has been pending for long
+//   ask      root -> all    what about these names?
+//   answer   rank -> root   this rank's part of each, and what it does instead
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace hvd::runtime {
+
+enum class StallMessageKind : uint8_t { kHello = 1, kWaiting = 2, kAsk = 3, kAnswer = 4 };
+
+struct StallHello {
+  std::string host;
+  int64_t pid = 0;
+};
+
+// A name in a process set.
+struct StallName {
+  int32_t process_set = 0;
+  std::string name;
+  auto operator<=>(const StallName&) const = default;
+};
+
+struct StallWaiting {
+  struct Entry {
+    StallName name;
+    int32_t op = 0;
+    double seconds = 0;  // pending on this rank
+  };
+  std::vector<Entry> entries;
+};
+
+struct StallAsk {
+  uint32_t inquiry = 0;
+  std::vector<StallName> names;
+};
+
+enum class StallState : uint8_t {
+  kMissing = 0,    // not submitted
+  kWaiting = 1,    // submitted, not agreed on
+  kRunning = 2,    // agreed on, not complete
+  kExcused = 3,    // not a member of the process set, or joined
+};
+
+struct StallAnswer {
+  uint32_t inquiry = 0;
+  std::vector<StallState> states;  // of each name of the question, in its order
+  std::string last_name;           // submitted last; empty: nothing yet
+  int32_t last_op = 0;
+  double last_seconds = 0;         // ago
+  // Of a rank that misses something: its Python stack; without one, what the kernel knows.
+  std::string stack;
+  std::string note;
+};
+
+Status peek_kind(ByteView message, StallMessageKind* kind);
+void encode(const StallHello& hello, ByteWriter& out);
+Status decode(ByteView message, StallHello* hello);
+void encode(const StallWaiting& waiting, ByteWriter& out);
+Status decode(ByteView message, StallWaiting* waiting);
+void encode(const StallAsk& ask, ByteWriter& out);
+Status decode(ByteView message, StallAsk* ask);
+void encode(const StallAnswer& answer, ByteWriter& out);
+Status decode(ByteView message, StallAnswer* answer);
+
+}  // namespace hvd::runtime

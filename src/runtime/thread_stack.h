@@ -1,0 +1,30 @@
+// Where a thread of this process is, found inside the process: no ptrace. An interpreter offers to
+// write its stack when a signal comes (hvd_offer_stack); the kernel tells the rest.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace hvd::runtime {
+
+// The offer: `signal` makes the thread that gets it write its stack into a pipe, of which `fd` is
+// the end to read. Both belong to who offers, for the life of the process.
+struct StackOffer {
+  int signal = 0;  // 0: none
+  int fd = -1;
+  void* handler = nullptr;  // of the signal, when it was offered
+};
+
+// Checks an offer: the signal must be handled, since most kill when they are not.
+Result<StackOffer> accept_stack_offer(int signal, int fd);
+
+// The stack of the main thread, innermost call first, a line each. Empty when there is no offer,
+// when its signal has another handler by now, or when the thread does not answer within a moment.
+// Waits at most that long; one thread at a time.
+std::string main_thread_stack(const StackOffer& offer);
+
+// What the kernel knows of the main thread: its name and the system call that it is in.
+std::string main_thread_note();
+
+}  // namespace hvd::runtime

@@ -1,0 +1,83 @@
+#!/usr/bin/python3 -B
+"""A rank that keeps the others waiting is named with its host, pid and what it does instead."""
+import json
+
+from harness import *  # noqa: F403
+
+GO = "/tmp/e2e-stall-go"
+REPORT = "/tmp/e2e-stall.json"
+
+
+def stalled(then, shutdown=0, warning="0.5"):
+    """Rank 3, the last on host b, is late."""
+    for name in (GO, REPORT):
+        pathlib.Path(name).unlink(missing_ok=True)
+    job = Job("-np", 4, "-H", "a:2,b:2", "--stall-check-warning-time-seconds", warning,
+              "--stall-check-shutdown-time-seconds", shutdown, "--stall-report", REPORT,
+              PYTHON, WORKERS / "stalling_rank.py", "--rank", 3, "--then", then, "--go", GO)
+    job.wait_for("ready", 4, 60)
+    return job
+
+
+def warned(job, pattern, seconds=30):
+    wait_until(lambda: re.search(pattern, job.err), seconds,
+               lambda: f"{pattern!r} on stderr\n{job.describe()}")
+
+
+def reports():
+    return [json.loads(line) for line in pathlib.Path(REPORT).read_text().splitlines()]
+
+
+@world()
+def test_a_rank_that_sleeps_is_shown_where_it_sleeps():
+    job = stalled("nap")
+    warned(job, r"in nap_before_the_step")
+    for pattern in (r"Missing ranks:", r"\b3: \[allreduce\.step\.1\]",
+                    r"rank 3 on host b, pid \d+: last submitted allreduce 'allreduce\.step\.0'",
+                    r'stalling_rank\.py", line \d+ in nap_before_the_step'):
+        expect(re.search(pattern, job.err), f"{pattern!r} is missing\n{job.describe()}")
+    expect(not re.search(r"\b[012]: \[", job.err), f"a rank is blamed\n{job.describe()}")
+    report = reports()[0]
+    expect(report["tensors"][0]["missing_ranks"] == [3], report)
+    expect(report["ranks"][0]["host"] == "b", report)
+    expect(report["ranks"][0]["last_submitted"]["name"] == "allreduce.step.0", report)
+    expect("nap_before_the_step" in report["ranks"][0]["stack"], report)
+    pathlib.Path(GO).touch()
+    job.ends_with(0)
+    expect(len(re.findall(r"done", job.out)) == 4, job.describe())
+
+
+@world()
+def test_a_rank_that_never_comes_ends_the_job_after_the_shutdown_time():
+    job = stalled("nap", shutdown=1.5)
+    job.ends_with(1)
+    for pattern in (r"\b3!: \[allreduce\.step\.1\]", r"Will shutdown\.",
+                    r"allreduce: .*rank 3 on host b, pid \d+, which did not submit it"):
+        expect(re.search(pattern, job.err), f"{pattern!r} is missing\n{job.describe()}")
+    expect(reports()[-1]["shutdown"], reports())
+    job.leaves_nothing()
+
+
+@world()
+def test_a_stopped_rank_is_said_to_be_mute():
+    job = stalled("stop", shutdown=3)
+    warned(job, r"rank 3 on host b, pid \d+: does not answer")
+    job.ends_with(1)
+    expect(re.search(r"Will shutdown\.", job.err), job.describe())
+    job.leaves_nothing()
+
+
+@world()
+def test_without_the_check_nothing_is_said():
+    job = Job("-np", 2, "-H", "a:1,b:1", "--no-stall-check",
+              "--stall-check-warning-time-seconds", "0.2", PYTHON, WORKERS / "stalling_rank.py",
+              "--rank", 1, "--then", "nap", "--go", GO)
+    job.wait_for("ready", 2, 60)
+    time.sleep(1)  # what must not happen has no event
+    pathlib.Path(GO).touch()
+    job.ends_with(0)
+    expect("Missing ranks" not in job.err, job.describe())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,347 @@
+// Work that stays pending: who is named, how often, and what ends it.
+#include <doctest/doctest.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <thread>
+
+#include "base/text.h"
+#include "runtime/ranks.h"
+#include "runtime/stall_inquiry.h"
+#include "runtime/thread_stack.h"
+
+using hvd::Clock;
+using hvd::Code;
+using hvd::Deadline;
+using hvd::Status;
+using hvd::runtime::StallAnswer;
+using hvd::runtime::StallInquiry;
+using hvd::runtime::StallReport;
+using hvd::runtime::StallState;
+using hvd::runtime::StallTimes;
+using hvd::runtime::StallWaiting;
+using hvd::test::Ranks;
+using hvd::test::RanksOptions;
+using hvd::test::Work;
+using namespace std::chrono_literals;
+
+namespace {
+
+// A report file that is gone with the test.
+struct ReportFile {
+  ReportFile() : path(hvd::cat("/tmp/stall-test-", ::getpid(), "-", this)) {}
+  ~ReportFile() { std::remove(path.c_str()); }
+  std::vector<std::string> lines() const {
+    std::vector<std::string> all;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) all.push_back(line);
+    return all;
+  }
+  const std::string path;
+};
+
+RanksOptions checked(const ReportFile& file, const char* warning, const char* shutdown = "0") {
+  RanksOptions options;
+  CHECK(options.settings.set("stall_check_time", warning).ok());
+  CHECK(options.settings.set("stall_shutdown_time", shutdown).ok());
+  CHECK(options.settings.set("stall_report", file.path).ok());
+  CHECK(options.settings.set("hostname", "tester").ok());
+  return options;
+}
+
+Work sum_of(const std::string& name) {
+  return Work(HVD_ALLREDUCE, name, std::vector<float>{1}, HVD_FLOAT32);
+}
+
+// Waits for what another thread brings about.
+template <typename F>
+bool eventually(F&& f) {
+  const Deadline deadline = Deadline::after_seconds(20);
+  while (!f()) {
+    if (deadline.passed()) return false;
+    std::this_thread::sleep_for(5ms);
+  }
+  return true;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// An inquiry on times that the test makes up.
+struct Inquired {
+  explicit Inquired(int32_t size, StallTimes times = {10, 0}) : inquiry(size, times), size(size) {
+    for (int32_t rank = 0; rank < size; ++rank) {
+      inquiry.hello(rank, {hvd::cat("host", rank), 100 + rank});
+    }
+  }
+  void waits(int32_t rank, const std::string& name, double seconds, int32_t op = HVD_ALLREDUCE) {
+    inquiry.waiting(rank, StallWaiting{{{{0, name}, op, seconds}}}, now);
+  }
+  // Asks, when it is time; the ranks of `states` answer, those that are given no state do not.
+  std::optional<StallReport> ask(const std::vector<std::optional<StallState>>& states,
+                                 double last_seconds = 99) {
+    now += 1s;
+    const auto question = inquiry.ask(now);
+    if (!question) return {};
+    ++questions;
+    for (size_t rank = 0; rank < states.size(); ++rank) {
+      if (!states[rank]) continue;
+      StallAnswer answer;
+      answer.inquiry = question->inquiry;
+      answer.states.assign(question->names.size(), *states[rank]);
+      answer.last_name = "before";
+      answer.last_seconds = last_seconds;
+      inquiry.answer(static_cast<int32_t>(rank), answer);
+    }
+    if (auto report = inquiry.conclude(now)) return report;
+    now += 5s;
+    return inquiry.conclude(now);
+  }
+  StallInquiry inquiry;
+  int32_t size;
+  int questions = 0;
+  Clock::time_point now = Clock::time_point() + std::chrono::hours(1);
+};
+
+constexpr auto kMissing = StallState::kMissing;
+constexpr auto kWaiting = StallState::kWaiting;
+constexpr auto kRunning = StallState::kRunning;
+
+}  // namespace
+
+TEST_CASE("waiting work is due after the warning time, twice that, and at the end") {
+  const auto first = [](StallTimes times) {
+    std::vector<double> due;
+    for (uint32_t i = 0; i < 5; ++i) due.push_back(times.report_after(i));
+    return due;
+  };
+  CHECK(first({60, 0}) == std::vector<double>{60, 120, 240, 480, 960});
+  CHECK(first({60, 150}) == std::vector<double>{60, 120, 150, 240, 480});
+  CHECK(first({60, 120}) == std::vector<double>{60, 120, 240, 480, 960});
+  CHECK(first({60, 60}) == std::vector<double>{60, 120, 240, 480, 960});
+}
+
+TEST_CASE("the missing ranks are named, with those that are mute") {
+  Inquired inquired(4);
+  inquired.waits(0, "a", 10);
+  const auto report = inquired.ask({kWaiting, kMissing, {}, kWaiting});
+  REQUIRE(report.has_value());
+  REQUIRE(report->work.size() == 1);
+  CHECK(report->work[0].missing == std::vector<int32_t>{1, 2});
+  CHECK(!report->fatal());
+  REQUIRE(report->missing.size() == 2);
+  CHECK(report->missing[0].host == "host1");
+  CHECK(report->missing[0].pid == 101);
+  CHECK(report->missing[0].answered);
+  CHECK(!report->missing[1].answered);
+  const std::string text = text_of(*report);
+  CHECK(has(text, "longer") == false);
+  CHECK(has(text, "10 seconds"));
+  CHECK(has(text, "\nMissing ranks:\n1: [a]\n2: [a]\n"));
+  CHECK(has(text, "rank 1 on host host1, pid 101: last submitted allreduce 'before' 99.0 s ago"));
+  CHECK(has(text, "rank 2 on host host2, pid 102: does not answer"));
+}
+
+TEST_CASE("a rank that does not answer is missing from work that runs everywhere else") {
+  Inquired inquired(2);
+  inquired.waits(0, "a", 10);
+  const auto report = inquired.ask({kRunning, {}});
+  REQUIRE(report.has_value());
+  CHECK(report->work[0].missing == std::vector<int32_t>{1});
+}
+
+TEST_CASE("what resolves itself, or runs for long, is no stall") {
+  Inquired inquired(2);
+  inquired.waits(0, "a", 10);
+  CHECK(!inquired.ask({kMissing, kMissing}));
+  inquired.waits(0, "b", 10);
+  CHECK(!inquired.ask({kRunning, kRunning}));
+  CHECK(inquired.questions == 2);
+}
+
+TEST_CASE("the same stall is asked for once, and again when its time has doubled") {
+  Inquired inquired(3);
+  inquired.waits(0, "a", 10);
+  inquired.waits(1, "a", 10);
+  CHECK(inquired.ask({kWaiting, kWaiting, kMissing}));
+  inquired.waits(1, "a", 11);
+  CHECK(!inquired.ask({}));
+  inquired.now += 8s;
+  inquired.waits(0, "a", 20);
+  CHECK(inquired.ask({kWaiting, kWaiting, kMissing}));
+  CHECK(inquired.questions == 2);
+}
+
+TEST_CASE("a name that stalls anew is as young as it is") {
+  Inquired inquired(2, {10, 60});
+  inquired.waits(0, "a", 40);
+  CHECK(inquired.ask({kWaiting, kMissing}));
+  inquired.now += 30s;
+  inquired.waits(0, "a", 10);
+  const auto report = inquired.ask({kWaiting, kMissing});
+  REQUIRE(report.has_value());
+  CHECK(!report->fatal());
+}
+
+TEST_CASE("a rank that has joined waits for ranks that train on") {
+  Inquired inquired(2);
+  inquired.waits(0, "<join>", 10, HVD_JOIN);
+  CHECK(!inquired.ask({kWaiting, kMissing}, 1));
+  inquired.now += 20s;
+  inquired.waits(0, "<join>", 31, HVD_JOIN);
+  CHECK(inquired.ask({kWaiting, kMissing}, 31));
+}
+
+TEST_CASE("past the shutdown time the report is the last") {
+  Inquired inquired(2, {10, 15});
+  inquired.waits(0, "a", 15);
+  const auto report = inquired.ask({kWaiting, kMissing});
+  REQUIRE(report.has_value());
+  CHECK(report->fatal());
+  const std::string text = text_of(*report);
+  CHECK(has(text, "\n1!: [a]\n"));
+  CHECK(text.ends_with("Will shutdown."));
+  CHECK(has(cause_of(*report), "rank 1 on host host1, pid 101"));
+}
+
+TEST_CASE("more than six names are cut, and JSON has them all") {
+  Inquired inquired(2);
+  for (const char* name : {"g", "f", "e", "d", "c", "b", "\"a\"\n"}) inquired.waits(0, name, 10);
+  const auto report = inquired.ask({kWaiting, kMissing});
+  REQUIRE(report.has_value());
+  CHECK(has(text_of(*report), ", b, c, d, e, f ...]"));
+  const std::string json = json_of(*report, 12.5);
+  CHECK(has(json, "\"name\":\"\\\"a\\\"\\n\""));
+  CHECK(has(json, "\"name\":\"g\""));
+  CHECK(has(json, "\"time\":12.500"));
+  CHECK(!has(json, "\n"));
+}
+
+TEST_CASE("a rank that submits nothing is reported with what it did last") {
+  ReportFile file;
+  RanksOptions options = checked(file, "0.1");
+  options.machines = {0, 0, 1, 1};
+  Ranks ranks(4, options);
+  ranks.each([&](int rank) { CHECK(sum_of("before").run(ranks[rank]).ok()); });
+  ranks.each([&](int rank) {
+    if (rank == 3) CHECK(eventually([&] { return !file.lines().empty(); }));
+    Work work = sum_of("late");
+    CHECK(work.run(ranks[rank]).ok());
+  });
+  const std::string line = file.lines().front();
+  CHECK(has(line, "\"name\":\"late\",\"op\":\"allreduce\""));
+  CHECK(has(line, "\"missing_ranks\":[3]"));
+  CHECK(has(line, "\"rank\":3,\"host\":\"tester\",\"pid\":" + std::to_string(::getpid())));
+  CHECK(has(line, "\"last_submitted\":{\"name\":\"before\""));
+  CHECK(has(line, "main thread"));
+  CHECK(ranks[0].stall_reports() >= 1);
+  CHECK(ranks[1].stall_reports() == 0);
+}
+
+TEST_CASE("a barrier that not all reach is reported") {
+  ReportFile file;
+  Ranks ranks(2, checked(file, "0.1"));
+  ranks.each([&](int rank) {
+    if (rank == 0) CHECK(eventually([&] { return !file.lines().empty(); }));
+    Work work(HVD_BARRIER, "", std::vector<float>{}, HVD_FLOAT32);
+    CHECK(work.run(ranks[rank]).ok());
+  });
+  CHECK(has(file.lines().front(), "\"op\":\"barrier\""));
+  CHECK(has(file.lines().front(), "\"missing_ranks\":[0]"));
+}
+
+TEST_CASE("after the shutdown time all pending work fails on every rank with the same cause") {
+  ReportFile file;
+  Ranks ranks(3, checked(file, "0.1", "0.3"));
+  std::vector<Status> statuses(3);
+  ranks.each([&](int rank) {
+    Work work = sum_of(rank == 2 ? "other" : "common");
+    CHECK(work.submit(ranks[rank]).ok());
+    statuses[static_cast<size_t>(rank)] = work.finish(ranks[rank]);
+  });
+  for (const Status& status : statuses) {
+    CHECK(status.code() == Code::kAborted);
+    INFO(status.message());
+    CHECK(has(status.message(), "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"));
+    CHECK(has(status.message(), "'common' has waited"));
+    CHECK(has(status.message(), "rank 2"));
+  }
+  CHECK(has(file.lines().back(), "\"shutdown\":true"));
+}
+
+TEST_CASE("switched off, nobody says anything") {
+  ReportFile file;
+  RanksOptions options = checked(file, "0.05");
+  CHECK(options.settings.set("stall_check_disable", "1").ok());
+  Ranks ranks(2, options);
+  ranks.each([&](int rank) {
+    if (rank == 1) std::this_thread::sleep_for(200ms);  // what must not happen has no event
+    Work work = sum_of("late");
+    CHECK(work.run(ranks[rank]).ok());
+  });
+  CHECK(file.lines().empty());
+}
+
+TEST_CASE("a rank with nothing pending is woken by nothing but the question") {
+  ReportFile file;
+  Ranks ranks(2, checked(file, "0.05"));
+  ranks.each([&](int rank) { CHECK(sum_of("x").run(ranks[rank]).ok()); });
+  std::this_thread::sleep_for(200ms);  // the helpers go to sleep
+  const uint64_t steps[2] = {ranks[0].counts().steps, ranks[1].counts().steps};
+  std::this_thread::sleep_for(300ms);
+  for (const int rank : {0, 1}) CHECK(ranks[rank].counts().steps == steps[rank]);
+  CHECK(file.lines().empty());
+}
+
+// ---- stacks ----
+
+namespace {
+
+std::atomic<int> stack_end{-1};
+
+void write_stack(int) {
+  const char text[] = "Stack (most recent call first):\n  File \"x.py\", line 3 in nap\n";
+  [[maybe_unused]] const ssize_t n = ::write(stack_end.load(), text, sizeof text - 1);
+}
+
+}  // namespace
+
+TEST_CASE("the main thread writes its stack when its signal comes, and only to its own handler") {
+  const int number = SIGRTMAX - 4;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+  CHECK(!hvd::runtime::accept_stack_offer(number, ends[0]).ok());
+  stack_end = ends[1];
+  struct sigaction action {};
+  action.sa_handler = write_stack;
+  REQUIRE(::sigaction(number, &action, nullptr) == 0);
+  CHECK(!hvd::runtime::accept_stack_offer(number, 1 << 20).ok());
+  const auto offer = hvd::runtime::accept_stack_offer(number, ends[0]);
+  REQUIRE(offer.ok());
+  for (int i = 0; i < 3; ++i) {
+    CHECK(hvd::runtime::main_thread_stack(*offer) == "  File \"x.py\", line 3 in nap\n");
+    std::string from_thread;
+    std::thread([&] { from_thread = hvd::runtime::main_thread_stack(*offer); }).join();
+    CHECK(from_thread == "  File \"x.py\", line 3 in nap\n");
+  }
+  action.sa_handler = SIG_DFL;  // would kill
+  REQUIRE(::sigaction(number, &action, nullptr) == 0);
+  CHECK(hvd::runtime::main_thread_stack(*offer).empty());
+  CHECK(hvd::runtime::main_thread_stack({}).empty());
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_CASE("without an interpreter the kernel says where the main thread is") {
+  const std::string note = hvd::runtime::main_thread_note();
+  INFO(note);
+  CHECK(has(note, "main thread"));
+  CHECK(has(note, " is in "));
+}
