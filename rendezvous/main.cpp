@@ -9,6 +9,7 @@
 #include "base/standard_streams.h"
 #include "base/text.h"
 #include "horovod/version.h"
+#include "rendezvous/monitor.h"
 #include "rendezvous/server.h"
 #include "rendezvous/token_file.h"
 
@@ -21,6 +22,8 @@ struct Options {
   int size = 0;
   std::vector<std::string> listen{":29400"};
   std::string token_file;
+  bool open_monitor = false;
+  bool show_monitor_token = false;
 };
 
 int fail(const std::string& message, int code) {
@@ -45,6 +48,10 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   app.add_option("--token-file", options.token_file,
                  "file that holds the job's secret in hexadecimal digits, closed to others")
       ->required();
+  app.add_flag("--open-monitor", options.open_monitor,
+               "show /metrics and /status to everybody who can reach the port");
+  app.add_flag("--show-monitor-token", options.show_monitor_token,
+               "print the bearer token that opens /metrics and /status, and exit");
   // Multi-letter options with one dash are what users of launchers are used to.
   std::vector<std::string> arguments;
   for (int i = argc - 1; i > 0; --i) {
@@ -63,8 +70,12 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
 int serve(const Options& options) {
   auto secret = read_token_file(options.token_file);
   if (!secret.ok()) return fail(secret.status().message(), kBadInput);
+  if (options.show_monitor_token) {
+    std::printf("%s\n", Monitor::token(*secret).c_str());
+    return 0;
+  }
   net::asio::io_context loop(1);
-  Server server(loop.get_executor(), {std::move(*secret), options.size, {}});
+  Server server(loop.get_executor(), {std::move(*secret), options.size, {}, options.open_monitor});
   // Before the line that tells others that this is a process to talk to.
   net::asio::signal_set signals(loop, SIGINT, SIGTERM);
   signals.async_wait([&](const net::error_code&, int) { server.close(); });

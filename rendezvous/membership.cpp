@@ -52,7 +52,7 @@ Result<std::optional<Place>> Membership::join(std::string_view worker, std::stri
     earlier(aborted("the wait for a place was taken over by a later connection of this worker"));
   }
   ticket = next_arrival_++;
-  found->second = {std::string(host), ticket, std::move(on_place), {}};
+  found->second = {std::string(host), ticket, Clock::now(), std::move(on_place), {}};
   if (workers_.size() < static_cast<size_t>(size_)) return std::optional<Place>();
   found->second.on_place = nullptr;
   complete();
@@ -79,6 +79,18 @@ void Membership::withdraw(std::string_view worker, uint64_t ticket) {
   const auto found = workers_.find(worker);
   if (is_complete_ || found == workers_.end() || found->second.arrival != ticket) return;
   workers_.erase(found);
+}
+
+std::vector<Membership::Present> Membership::workers() const {
+  std::vector<const Worker*> order;
+  for (const auto& [name, worker] : workers_) order.push_back(&worker);
+  std::sort(order.begin(), order.end(),
+            [](const Worker* a, const Worker* b) { return a->arrival < b->arrival; });
+  std::vector<Present> present;
+  for (const Worker* worker : order) {
+    present.push_back({worker->host, worker->since, is_complete_ ? worker->place.rank : -1});
+  }
+  return present;
 }
 
 std::string Membership::describe() const {

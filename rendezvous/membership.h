@@ -1,5 +1,6 @@
 // Hands out places in a job to workers that come with nothing but the name of their host: when
-// `size` are there, everybody gets a rank. Pure: no I/O, no clock, one thread at a time.
+// `size` are there, everybody gets a rank. Pure: no I/O; one thread at a time. It looks at the
+// clock only to say since when somebody is there.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 
 namespace hvd::rendezvous {
@@ -47,11 +49,21 @@ class Membership {
   void withdraw(std::string_view worker, uint64_t ticket);
   // "5 of 8 workers are there (a: 4, b: 1), 3 are missing".
   std::string describe() const;
+  int size() const { return size_; }
+  bool is_complete() const { return is_complete_; }
+  struct Present {
+    std::string host;
+    Clock::time_point since;
+    int rank = -1;  // before the job is complete
+  };
+  // In the order of arrival.
+  std::vector<Present> workers() const;
 
  private:
   struct Worker {
     std::string host;
     uint64_t arrival = 0;
+    Clock::time_point since;
     OnPlace on_place;
     Place place;
   };

@@ -26,7 +26,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::any_io_executor executor, ServerOptions options)
       : executor_(std::move(executor)),
-        core_(std::make_shared<ServerCore>(std::move(options.secret), options.size, options.limits)),
+        core_(std::make_shared<ServerCore>(std::move(options.secret), options.size, options.limits,
+                                           options.open_monitor)),
         expiry_(executor_) {
     core_->expiry_changed = [this] { arm_expiry(); };
   }

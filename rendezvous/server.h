@@ -20,6 +20,7 @@ struct ServerOptions {
   Secret secret;
   int size = 0;  // workers that ask for a place; 0 hands out none
   ServerLimits limits = {};
+  bool open_monitor = false;  // /metrics and /status without a token
 };
 
 class Server {

@@ -50,6 +50,7 @@ class Service {
 
   std::variant<Reply, Pending> start(Request request, Done done);
   const State& state() const { return state_; }
+  const Membership& membership() const { return membership_; }
   size_t waiter_count() const { return state_.waiter_count() + exchanges_.waiter_count(); }
   // Forgets what has lived its time (State::next_expiry).
   void expire(Clock::time_point now) { state_.expire(now); }

@@ -16,6 +16,21 @@ constexpr size_t kChunk = 4096;
 constexpr size_t kLargeChunk = 64 * 1024;
 constexpr std::chrono::milliseconds kDrain{2000};
 
+// "keys" of "/v1/keys/x?y", "health" of "/health", one of few whatever a stranger asks.
+std::string_view resource_of(std::string_view target) {
+  constexpr std::string_view kKnown[] = {"health", "metrics", "status", "hello",  "keys",
+                                         "add",    "swap",    "list",   "watch",  "fence",
+                                         "join",   "exchange"};
+  constexpr std::string_view kRoot = "/v1";
+  if (target.starts_with(kRoot)) target.remove_prefix(kRoot.size());
+  target.remove_prefix(std::min<size_t>(target.size(), 1));
+  target = target.substr(0, target.find_first_of("/?"));
+  for (const std::string_view known : kKnown) {
+    if (target == known) return known;
+  }
+  return "other";
+}
+
 Status closing() {
   return aborted("the rendezvous server is closing: the job has ended");
 }
@@ -83,7 +98,9 @@ net::Task<void> Session::run() {
     if (read == Read::kRefused) break;
     Reply reply = co_await answer();
     if (is_lost_) co_return;
-    const bool keep = parser_->keep_alive() && !core_->is_closing;
+    core_->monitor.count(resource_of(parser_->target()), reply.status);
+    // Without hello there is nobody to keep a connection for.
+    const bool keep = parser_->keep_alive() && !core_->is_closing && key_;
     const bool written = co_await write(std::move(reply), keep);
     if (!written || !keep) co_return;
   }
@@ -159,6 +176,9 @@ std::optional<Reply> Session::admit() {
     if (length.empty() || length == "0") return {};
     return Reply{400, "hello has no body", nullptr};
   }
+  if (Monitor::is_its(parser_->target()) && !parser_->field("Authorization").starts_with("HVD1 ")) {
+    return admit_monitor();
+  }
   const std::string_view text = parser_->field("Authorization");
   if (text.empty() || !key_) {
     return Reply{401, "the request is not signed: say GET /v1/hello first, then sign each request "
@@ -193,16 +213,56 @@ Reply Session::hello() {
   return {};
 }
 
+// What monitoring asks without a signature: whether the server lives is no secret.
+std::optional<Reply> Session::admit_monitor() const {
+  if (parser_->method() != "GET") return Reply{405, "only GET is done here", nullptr};
+  if (parser_->target() == "/health" || core_->is_monitor_open) return {};
+  const std::string wanted = "Bearer " + core_->monitor_token;
+  const std::string_view given = parser_->field("Authorization");
+  if (equal_in_constant_time(as_bytes(wanted), as_bytes(given))) return {};
+  return Reply{401, "give 'Authorization: Bearer <token>' with the token that horovod-rendezvous "
+                    "--show-monitor-token prints, or sign the request", nullptr};
+}
+
+Reply Session::answer_monitor() {
+  const std::string_view target = parser_->target();
+  if (target == "/health") return {200, core_->is_closing ? "closing\n" : "ok\n", nullptr};
+  if (target == "/metrics") {
+    return {200, core_->monitor.metrics(core_->service, core_->sessions.size(),
+                                        core_->waiting().size()), nullptr};
+  }
+  return {200, core_->monitor.status(core_->service, core_->sessions.size(), core_->waiting()),
+          nullptr};
+}
+
+std::optional<WaitingRequest> Session::waiting() const {
+  if (!is_waiting_) return {};
+  return waiting_;
+}
+
+std::vector<WaitingRequest> ServerCore::waiting() const {
+  std::vector<WaitingRequest> all;
+  for (const Session* session : sessions) {
+    if (auto one = session->waiting()) all.push_back(std::move(*one));
+  }
+  return all;
+}
+
 net::Task<Reply> Session::answer() {
   is_signed_ = parser_->target() != "/v1/hello";
   if (!is_signed_) co_return hello();
+  is_signed_ = parser_->field("Authorization").starts_with("HVD1 ");
+  if (!is_signed_) co_return answer_monitor();
   Request request{std::string(parser_->method()), std::string(parser_->target()),
                   parser_->take_body(), body_digest_};
   const Digest digest = request.body.empty() ? digest_of_nothing() : sha256(request.body);
   if (!equal_in_constant_time(digest, body_digest_)) {
     co_return Reply{403, "the body is not the one that was signed", nullptr};
   }
+  if (Monitor::is_its(parser_->target())) co_return answer_monitor();
   reply_.reset();
+  waiting_.what = cat(request.method, " ",
+                      std::string_view(request.target).substr(0, request.target.find('?')));
   auto outcome = core_->service.start(std::move(request), [this](Reply reply) {
     reply_ = std::move(reply);
     wake_.cancel();
@@ -216,6 +276,7 @@ net::Task<Reply> Session::answer() {
 net::Task<Reply> Session::settle(Pending pending) {
   disarm();
   is_waiting_ = true;
+  waiting_.since = Clock::now();
   wake_.expires_at(pending.deadline.time());
   watch_peer();
   co_await wake_.async_wait(net::use_tuple);

@@ -13,6 +13,7 @@
 #include "base/secret.h"
 #include "net/asio.h"
 #include "net/http.h"
+#include "rendezvous/monitor.h"
 #include "rendezvous/server_limits.h"
 #include "rendezvous/service.h"
 #include "rendezvous/signature.h"
@@ -23,11 +24,16 @@ class Session;
 
 // What the sessions of one server share.
 struct ServerCore {
-  ServerCore(Secret key, int size, ServerLimits bounds)
-      : secret(std::move(key)), limits(bounds), service(size) {}
+  ServerCore(Secret key, int size, ServerLimits bounds, bool open_monitor)
+      : secret(std::move(key)), monitor_token(Monitor::token(secret)), limits(bounds),
+        is_monitor_open(open_monitor), service(size) {}
+  std::vector<WaitingRequest> waiting() const;
 
   const Secret secret;
+  const std::string monitor_token;
   const ServerLimits limits;
+  const bool is_monitor_open;
+  Monitor monitor;
   Service service;
   std::unordered_set<Session*> sessions;
   bool is_closing = false;
@@ -44,6 +50,9 @@ class Session : public std::enable_shared_from_this<Session> {
   // Who waits is told that the server is closing; everything else ends at once.
   void shut();
 
+  // What it waits for, if it does.
+  std::optional<WaitingRequest> waiting() const;
+
  private:
   enum class Read { kRequest, kEnd, kRefused };
 
@@ -57,6 +66,8 @@ class Session : public std::enable_shared_from_this<Session> {
   net::Task<void> drain();
 
   std::optional<Reply> admit();
+  std::optional<Reply> admit_monitor() const;
+  Reply answer_monitor();
   Reply hello();
   size_t announced_body() const;
   void arm(std::chrono::milliseconds limit);
@@ -83,6 +94,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   std::optional<Reply> reply_;     // of a request that waited
   bool is_waiting_ = false;
+  WaitingRequest waiting_;         // while it is
   bool is_lost_ = false;
   bool is_armed_ = false;          // limit_
   uint64_t limit_epoch_ = 0;       // a late timer must not close what was armed anew

@@ -302,6 +302,59 @@ class ProtocolTest(unittest.TestCase):
         chunked.socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n2\r\n12\r\n0\r\n\r\n")
         self.assertEqual(chunked.receive()[0], 411)
 
+    def fetch(self, target, token=None):
+        connection = object.__new__(Connection)
+        connection.socket = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        connection.stream = connection.socket.makefile("rb")
+        self.connections.append(connection)
+        fields = {} if token is None else {"Authorization": "Bearer " + token}
+        status, _, body = connection.raw("GET", target, fields)
+        self.assertEqual(connection.stream.read(), b"")
+        return status, body.decode()
+
+    def test_monitor(self):
+        token = hmac.new(bytes.fromhex(SECRET), b"horovod-rendezvous-1 monitor\n",
+                         "sha256").hexdigest()
+        shown = subprocess.run([SERVER, "--show-monitor-token", "--token-file",
+                                os.path.join(self.folder.name, "token")],
+                               stdout=subprocess.PIPE, text=True, check=True).stdout
+        self.assertEqual(shown, token + "\n")
+        self.assertEqual(self.fetch("/health"), (200, "ok\n"))
+        for target in ("/metrics", "/status"):
+            self.assertEqual(self.fetch(target)[0], 401)
+            self.assertEqual(self.fetch(target, token[:-1] + "x")[0], 401)
+        a, b = self.connect(), self.connect()
+        a.request("PUT", "/v1/keys/secret", b"12345")
+        a.request("GET", "/v1/keys/other")
+        a.start("POST", "/v1/join?client=w0&wait=20000", json.dumps({"host": "a"}).encode())
+        b.start("GET", "/v1/keys/never?wait=20000")
+        status = {}
+        while len(status.get("waiting", [])) < 2:
+            code, text = self.fetch("/status", token)
+            self.assertEqual(code, 200)
+            status = json.loads(text)
+        self.assertEqual(status["keys"], 1)
+        self.assertEqual(status["value_bytes"], 5)
+        self.assertEqual({key: status["job"][key] for key in ("size", "complete", "present",
+                                                              "missing")},
+                         {"size": 5, "complete": False, "present": 1, "missing": 4})
+        self.assertEqual(status["job"]["workers"][0]["host"], "a")
+        self.assertEqual(sorted(entry["request"] for entry in status["waiting"]),
+                         ["GET /v1/keys/never", "POST /v1/join"])
+        code, text = self.fetch("/metrics", token)
+        self.assertEqual(code, 200)
+        samples = dict(line.rsplit(" ", 1) for line in text.splitlines()
+                       if not line.startswith("#"))
+        self.assertEqual(samples['horovod_rendezvous_requests_total{resource="keys",status="200"}'],
+                         "1")
+        self.assertEqual(samples['horovod_rendezvous_requests_total{resource="keys",status="404"}'],
+                         "1")
+        self.assertEqual(float(samples["horovod_rendezvous_waiting_requests"]), 2)
+        self.assertEqual(float(samples["horovod_rendezvous_workers"]), 1)
+        c = self.connect()
+        self.assertEqual(c.request("GET", "/health"), (200, b"ok\n"))
+        self.assertEqual(json.loads(c.request("GET", "/status")[1])["job"]["size"], 5)
+
     def test_end(self):
         a = self.connect()
         a.start("GET", "/v1/keys/k?wait=20000")
