@@ -11,9 +11,10 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 import torch
 
 from horovod import _basics, _ops
-from horovod._ops import Adasum, Average
+from horovod._ops import Adasum, Average, Kind
 from horovod.exceptions import HorovodUnimplementedError
 from horovod.process_sets import ProcessSet, global_process_set, id_of
+from horovod.torch import _submission
 from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
 from horovod.torch._rows import sparse_allreduce_async
 from horovod.torch.compression import Compression
@@ -27,11 +28,16 @@ class _Bucket:
     Lives through many steps; `in_flight` is None between synchronize and the next backward.
     """
 
-    def __init__(self, name: str, params: Sequence[torch.Tensor]) -> None:
+    def __init__(self, name: str, params: Sequence[torch.Tensor], passes: int) -> None:
         self.name = name
         self.params = list(params)
-        self.ready: set = set()  # ids of parameters whose gradient is complete
-        self.in_flight: Optional[Callable[[], None]] = None
+        self.in_flight: Union[None, int, Callable[[], None]] = None  # or a handle
+        self.rearm(passes)
+
+    def rearm(self, passes: int) -> None:
+        """Makes ready for a step of so many backward passes."""
+        self.passes_left = [passes] * len(self.params)
+        self.incomplete = len(self.params)  # parameters whose gradient is not yet complete
 
 
 class _Exchange:
@@ -49,8 +55,7 @@ class _Exchange:
         # In a world of one there is nobody to exchange with.
         self.active = process_set.included() and _basics.size() > 1
         self.buckets: List[_Bucket] = []
-        self.bucket_of: Dict[int, _Bucket] = {}  # by id of the parameter
-        self.passes_left: Dict[int, int] = {}
+        self.in_flight = 0  # buckets that are
         self._hooked: List[Any] = []  # a graph node with a hook lives as long as somebody holds it
 
     def add(self, name: str, params: Sequence[torch.Tensor]) -> None:
@@ -58,22 +63,18 @@ class _Exchange:
         params = [param for param in params if param.requires_grad]
         if not self.active or not params:
             return
-        bucket = _Bucket(name, params)
-        self.buckets.append(bucket)
-        for param in params:
-            self.bucket_of[id(param)] = bucket
-            self.passes_left[id(param)] = self.passes
-            self._hook(param)
+        self.buckets.append(_Bucket(name, params, self.passes))
+        for index, param in enumerate(params):
+            self._hook(param, len(self.buckets) - 1, index)
 
-    def _hook(self, param: torch.Tensor) -> None:
+    def _hook(self, param: torch.Tensor, bucket: int, index: int) -> None:
         # A hook outlives an optimizer that was thrown away, and must not act for it.
         weak_self = weakref.ref(self)
-        weak_param = weakref.ref(param)
 
         def hook(*unused: Any) -> None:
             exchange = weak_self()
             if exchange is not None:
-                exchange._on_gradient(weak_param())
+                exchange._on_gradient(exchange.buckets[bucket], index)
 
         if hasattr(param, "register_post_accumulate_grad_hook"):
             param.register_post_accumulate_grad_hook(hook)
@@ -84,29 +85,41 @@ class _Exchange:
         node.register_hook(hook)
         self._hooked.append(node)
 
-    def _on_gradient(self, param: torch.Tensor) -> None:
-        bucket = self.bucket_of[id(param)]
-        if bucket.in_flight is not None or self.passes_left[id(param)] <= 0:
+    def _on_gradient(self, bucket: _Bucket, index: int) -> None:
+        # Runs once per parameter and step, between two operations of backward: every line counts.
+        left = bucket.passes_left[index] - 1
+        if left < 0 or bucket.in_flight is not None:
             raise AssertionError(
                 f"Gradient {bucket.name} was computed more than backward_passes_per_step="
                 f"{self.passes} times before step() or synchronize(); raise "
                 "backward_passes_per_step to add up gradients of more passes."
             )
-        self.passes_left[id(param)] -= 1
-        if self.passes_left[id(param)] == 0:
-            bucket.ready.add(id(param))
-            if len(bucket.ready) == len(bucket.params):
+        bucket.passes_left[index] = left
+        if left == 0:
+            bucket.incomplete -= 1
+            if bucket.incomplete == 0:
                 self._start(bucket)
 
     def _start(self, bucket: _Bucket) -> None:
+        if len(bucket.params) == 1 and self.compression is Compression.none:
+            handle = _submission.plain(
+                Kind.ALLREDUCE, "allreduce.", bucket.name, bucket.params[0].grad, self.op, 0,
+                id_of(self.process_set), self.prescale, self.postscale,
+            )
+            bucket.in_flight = handle
+        if bucket.in_flight is None:
+            bucket.in_flight = self._start_any(bucket)
+        self.in_flight += 1
+
+    def _start_any(self, bucket: _Bucket) -> Callable[[], None]:
+        """Starts a bucket of whatever gradients; returns what waits for it."""
         for param in bucket.params:
             if param.grad is None:
                 param.grad = torch.zeros_like(param)
             elif param.grad.is_sparse and self.sparse_as_dense:
                 param.grad = param.grad.to_dense()
         if len(bucket.params) == 1 and bucket.params[0].grad.is_sparse:
-            self._start_sparse(bucket, bucket.params[0])
-            return
+            return self._start_sparse(bucket, bucket.params[0])
         grads = [param.grad for param in bucket.params]
         compressed, contexts = zip(*(self.compression.compress(grad) for grad in grads))
         submit, what = grouped_allreduce_async_, list(compressed)
@@ -124,42 +137,50 @@ class _Exchange:
                     if reduced is not grad:
                         grad.copy_(self.compression.decompress(reduced, context))
 
-        bucket.in_flight = finish
+        return finish
 
-    def _start_sparse(self, bucket: _Bucket, param: torch.Tensor) -> None:
+    def _start_sparse(self, bucket: _Bucket, param: torch.Tensor) -> Callable[[], None]:
         wait = sparse_allreduce_async(param.grad, bucket.name, self.op, self.process_set)
 
         def finish() -> None:
             param.grad = wait()
 
-        bucket.in_flight = finish
+        return finish
+
+    def set_passes(self, passes: int) -> None:
+        """Sets how many backward passes make a step."""
+        self.passes = passes
+        for bucket in self.buckets:
+            bucket.rearm(passes)
 
     def has_work(self) -> bool:
         """Whether a request is in flight."""
-        return any(bucket.in_flight is not None for bucket in self.buckets)
+        return self.in_flight > 0
 
     def synchronize(self) -> None:
         """Starts what no hook has started, then waits for everything."""
-        for bucket in self.buckets:
-            # Frozen since, and on all ranks: nothing to exchange, and nothing to step.
-            frozen = all(not param.requires_grad and param.grad is None for param in bucket.params)
-            if bucket.in_flight is None and not frozen:
-                self._start(bucket)
+        if self.in_flight < len(self.buckets):
+            for bucket in self.buckets:
+                # Frozen since, and on all ranks: nothing to exchange, and nothing to step.
+                if bucket.in_flight is None and any(
+                        param.requires_grad or param.grad is not None for param in bucket.params):
+                    self._start(bucket)
         self.drain()
 
     def drain(self) -> None:
         """Waits for what is in flight and makes ready for the next step, also after a failure."""
         failure = None
+        self.in_flight = 0
         for bucket in self.buckets:
-            finish, bucket.in_flight = bucket.in_flight, None
-            bucket.ready.clear()
-            if finish is not None:
-                try:
-                    finish()
-                except Exception as error:  # the others must be waited for all the same
-                    failure = failure or error
-        for key in self.passes_left:
-            self.passes_left[key] = self.passes
+            work, bucket.in_flight = bucket.in_flight, None
+            bucket.rearm(self.passes)
+            try:
+                if type(work) is int:
+                    _ops.run(work)
+                elif work is not None:
+                    work()
+            except Exception as error:  # the others must be waited for all the same
+                failure = failure or error
         if failure is not None:
             raise failure
 
@@ -174,9 +195,7 @@ class _DistributedMixin:
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Sets how many backward passes add up to one step, from the next step on."""
         _check_passes(passes)
-        self._exchange.passes = passes
-        for key in self._exchange.passes_left:
-            self._exchange.passes_left[key] = passes
+        self._exchange.set_passes(passes)
 
     def synchronize(self) -> None:
         """Waits until all gradients are reduced: call it to clip or inspect them before `step`.
