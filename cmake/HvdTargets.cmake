@@ -43,8 +43,8 @@ add_custom_target(unit_tests)
 # A doctest program; its main comes from tests/doctest_main.cpp.
 function(hvd_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
-  add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/doctest_main.cpp ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE hvd_options ${ARG_DEPENDS})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE hvd_options hvd_doctest_main ${ARG_DEPENDS})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_options(${name} PRIVATE -O1)  # what is tested is optimised; testing need not be
   set_target_properties(${name} PROPERTIES
@@ -62,8 +62,8 @@ endfunction()
 # The corpus always runs as a plain test; with HVD_FUZZERS (clang) NAME is a libFuzzer program too.
 function(hvd_fuzzer name)
   cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPENDS" ${ARGN})
-  add_executable(${name}_corpus ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus_main.cpp ${ARG_SOURCES})
-  target_link_libraries(${name}_corpus PRIVATE hvd_options ${ARG_DEPENDS})
+  add_executable(${name}_corpus ${ARG_SOURCES})
+  target_link_libraries(${name}_corpus PRIVATE hvd_options hvd_corpus_main ${ARG_DEPENDS})
   set_target_properties(${name}_corpus PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_dependencies(unit_tests ${name}_corpus)
