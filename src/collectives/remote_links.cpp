@@ -105,7 +105,7 @@ void RemoteLinks::begin_dial(Key key) {
 }
 
 void RemoteLinks::set_timer() {
-  Deadline next = Deadline::never();
+  Deadline next = lane_patience_;
   for (const auto& [key, dial] : dials_) {
     if (dial.deadline.time() < next.time()) next = dial.deadline;
   }
@@ -266,15 +266,25 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
 }
 
 void RemoteLinks::check_lanes() {
+  bool has_end = false;
   for (const auto& [key, lane] : lanes_) {
-    if (!lane->ended() || lane->end_reason() == 0) continue;
+    if (!lane->ended()) continue;
     // A control stream that is not there yet knows more when it is, or cannot be.
     if (dials_.contains({key.first, 0})) continue;
     const auto control = controls_.find(key.first);
     if (control != controls_.end() && control->second->departed) continue;
-    return fail(aborted(cat(describe(key.first), " was lost: its connection broke (",
-                            std::strerror(lane->end_reason()), ")")));
+    const int reason = lane->end_reason();
+    if (reason == 0) {
+      // Why comes over the control stream, unless something between the hosts ended this alone.
+      has_end = true;
+      if (!lane_patience_.passed()) continue;
+    }
+    return fail(aborted(cat(describe(key.first), " was lost: its connection ",
+                            reason == 0 ? "ended" : cat("broke (", std::strerror(reason), ")"))));
   }
+  if (has_end != lane_patience_.is_never()) return;
+  lane_patience_ = has_end ? Deadline::after_seconds(kSecondsForCause) : Deadline::never();
+  set_timer();
 }
 
 bool RemoteLinks::poll(const Receiver* receiver) {

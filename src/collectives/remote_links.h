@@ -90,6 +90,7 @@ class RemoteLinks final : public net::DataLoop::Source {
   std::map<Key, Dial> dials_;
   std::vector<std::unique_ptr<Greeting>> guests_;
   std::deque<std::pair<int32_t, Bytes>> kept_;
+  Deadline lane_patience_ = Deadline::never();  // of a lane that ended without a word
   Status failure_;
 };
 

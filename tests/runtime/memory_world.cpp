@@ -92,13 +92,18 @@ int send_message(void* context, int32_t rank, const void* message, size_t size) 
   if (rank < 0 || rank >= static_cast<int32_t>(self->world->mailboxes.size())) {
     return HVD_INVALID_ARGUMENT;
   }
-  auto& mailbox = self->world->mailboxes[static_cast<size_t>(rank)];
-  {
-    std::lock_guard lock(mailbox.mutex);
-    mailbox.messages.push_back({self->rank, std::string(static_cast<const char*>(message), size)});
-  }
   self->world->sent.fetch_add(1);
-  self->world->ring(rank);
+  MemoryWorld::Message letter{self->rank, std::string(static_cast<const char*>(message), size)};
+  const auto deliver = [world = self->world, rank](MemoryWorld::Message one) {
+    auto& mailbox = world->mailboxes[static_cast<size_t>(rank)];
+    {
+      std::lock_guard lock(mailbox.mutex);
+      mailbox.messages.push_back(std::move(one));
+    }
+    world->ring(rank);
+  };
+  if (!self->world->postman) deliver(std::move(letter));
+  else self->world->postman->post({self->rank, rank}, [=] { deliver(letter); });
   return HVD_OK;
 }
 
@@ -183,6 +188,20 @@ int32_t supports(void*, const hvd_batch* batch) {
              : 0;
 }
 
+void put_inputs(const Op& op) {
+  const hvd_batch& batch = *op.batch;
+  std::lock_guard lock(op.world->mutex);
+  MemoryWorld::Board& board = op.world->boards[batch.sequence];
+  board.inputs.resize(static_cast<size_t>(op.size));
+  for (uint32_t i = 0; i < batch.tensor_count; ++i) {
+    const hvd_batch_tensor& tensor = batch.tensors[i];
+    const bool reads = batch.op != HVD_BROADCAST || batch.root == op.rank;
+    const size_t bytes = static_cast<size_t>(tensor.count) * element_size(batch.dtype);
+    board.inputs[static_cast<size_t>(op.rank)].emplace_back(
+        reads ? std::string(static_cast<const char*>(tensor.input), bytes) : std::string());
+  }
+}
+
 int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const char*),
         void* argument) {
   auto* self = static_cast<Op*>(context);
@@ -190,18 +209,14 @@ int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const ch
   self->batch = batch;
   self->done = done;
   self->argument = argument;
-  std::lock_guard lock(self->world->mutex);
-  MemoryWorld::Board& board = self->world->boards[batch->sequence];
-  board.inputs.resize(static_cast<size_t>(self->size));
-  for (uint32_t i = 0; i < batch->tensor_count; ++i) {
-    const hvd_batch_tensor& tensor = batch->tensors[i];
-    const bool reads = batch->op != HVD_BROADCAST || batch->root == self->rank;
-    const size_t bytes = static_cast<size_t>(tensor.count) * element_size(batch->dtype);
-    board.inputs[static_cast<size_t>(self->rank)].emplace_back(
-        reads ? std::string(static_cast<const char*>(tensor.input), bytes) : std::string());
-  }
-  ++board.brought;
-  self->world->ring_all();
+  put_inputs(*self);
+  const auto bring = [world = self->world, sequence = batch->sequence] {
+    std::lock_guard lock(world->mutex);
+    ++world->boards[sequence].brought;
+    world->ring_all();
+  };
+  if (!self->world->postman) bring();
+  else self->world->postman->post({self->rank, -1}, bring);
   return HVD_OK;
 }
 

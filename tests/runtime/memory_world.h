@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "horovod/plugin.h"
+#include "runtime/postman.h"
 
 namespace hvd::test {
 
@@ -25,6 +26,11 @@ class MemoryWorld {
   // Where the plugins find it in the job's store: the address as text.
   static constexpr const char* kKey = "memory-world";
   std::string address() const;
+
+  // Everything takes a random time from now on; before ranks start only.
+  void be_late(unsigned seed, std::chrono::microseconds most) {
+    postman = std::make_unique<Postman>(seed, most);
+  }
 
   // From now on every rank's poll says that this one is lost.
   void lose(int32_t rank);
@@ -53,6 +59,7 @@ class MemoryWorld {
   std::map<uint64_t, Board> boards;  // by sequence; guarded by mutex
   std::atomic<int32_t> lost{-1};
   std::atomic<uint64_t> sent{0};
+  std::unique_ptr<Postman> postman;  // the last member: its thread uses the others
 };
 
 const hvd_plugin* memory_controller();

@@ -38,7 +38,10 @@ class Player {
       }
       if (round.in_order) {
         for (const Step* step : parts[0]) {
-          if (auto running = start(*step)) finish(running.get());
+          auto running = start(*step);
+          if (running) finish(running.get());
+          // Work that is not complete may still be written to.
+          if (running && over_.load()) keep({running});
         }
         continue;
       }
@@ -68,7 +71,6 @@ class Player {
     }
     std::shuffle(running.begin(), running.end(), random);
     for (const auto& one : running) finish(one.get());
-    // Work that is not complete may still be written to.
     if (over_.load()) keep({running.begin(), running.end()});
   }
 

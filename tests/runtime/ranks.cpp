@@ -22,6 +22,7 @@ Ranks::Ranks(int size, RanksOptions options) : size_(size) {
     std::vector<int32_t> machines = options.machines;
     machines.resize(static_cast<size_t>(size), machines.empty() ? 0 : machines.back());
     world_ = std::make_unique<MemoryWorld>(machines);
+    if (options.late.count() > 0) world_->be_late(options.late_seed, options.late);
     const std::string key = "g0/" + std::to_string(options.epoch) + "/" + MemoryWorld::kKey;
     (void)store->set(key, as_bytes(world_->address()), Deadline::after_seconds(1));
     common.controllers = {memory_controller()};
@@ -39,7 +40,9 @@ Ranks::Ranks(int size, RanksOptions options) : size_(size) {
     identity.size = size;
     runtime::RuntimeOptions mine = common;
     mine.start_deadline = Deadline::after_seconds(options.start_seconds);
-    auto runtime = runtime::Runtime::create(identity, store, std::move(mine));
+    const std::shared_ptr<rendezvous::Store> seen =
+        options.store_of ? options.store_of(rank, store) : store;
+    auto runtime = runtime::Runtime::create(identity, seen, std::move(mine));
     if (runtime.ok()) runtimes_[static_cast<size_t>(rank)] = *std::move(runtime);
     else start_status[static_cast<size_t>(rank)] = runtime.error();
   });

@@ -23,6 +23,12 @@ struct RanksOptions {
   std::vector<int32_t> machines;  // of the memory links; empty: one machine
   uint32_t epoch = 0;
   double start_seconds = 20;
+  // Of the memory links: everything takes up to this long, at random from the seed.
+  std::chrono::microseconds late{0};
+  unsigned late_seed = 0;
+  // The store as a rank sees it, made from the one of all; empty: that one.
+  std::function<std::shared_ptr<rendezvous::Store>(int rank, std::shared_ptr<rendezvous::Store>)>
+      store_of;
 };
 
 class Ranks {

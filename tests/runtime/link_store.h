@@ -1,0 +1,67 @@
+// The job's store as one rank sees it, where ranks of this process play several machines whose TCP
+// links go through a relay: rewrites what ranks say of themselves.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "collectives/peer_record.h"
+#include "rendezvous/store.h"
+#include "runtime/relay.h"
+
+namespace hvd::test {
+
+class LinkStore final : public rendezvous::Store {
+ public:
+  LinkStore(std::shared_ptr<Store> store, Relay& relay, std::vector<int32_t> machines, int rank)
+      : store_(std::move(store)), relay_(relay), machines_(std::move(machines)), rank_(rank) {}
+
+  // Ranks are reached through the relay alone.
+  Status set(std::string_view key, ByteView value, Deadline deadline) override {
+    auto record = collectives::PeerRecord::decode(value);
+    if (!record.ok()) return store_->set(key, value, deadline);
+    record->port = relay_.route(record->port);
+    record->candidates = {{"lo", to_bytes({127, 0, 0, 1})}};
+    return store_->set(key, record->encode(), deadline);
+  }
+  Result<Bytes> get(std::string_view key, Deadline deadline) override {
+    return seen(store_->get(key, deadline));
+  }
+  Result<Bytes> wait(std::string_view key, Deadline deadline) override {
+    return seen(store_->wait(key, deadline));
+  }
+  Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override {
+    return store_->add(key, amount, deadline);
+  }
+  Status fence(std::string_view name, int count, Deadline deadline) override {
+    return store_->fence(name, count, deadline);
+  }
+  Status remove(std::string_view key, Deadline deadline) override {
+    return store_->remove(key, deadline);
+  }
+
+ private:
+  static Bytes to_bytes(std::initializer_list<unsigned> values) {
+    Bytes bytes;
+    for (const unsigned value : values) bytes.push_back(static_cast<std::byte>(value));
+    return bytes;
+  }
+  // A rank knows its own machine by its plain name, so that others of it have that name too.
+  Result<Bytes> seen(Result<Bytes> value) const {
+    if (!value.ok()) return value;
+    auto record = collectives::PeerRecord::decode(*value);
+    if (!record.ok()) return value;
+    const int32_t machine = machines_[static_cast<size_t>(record->rank)];
+    if (machine != machines_[static_cast<size_t>(rank_)]) {
+      record->machine += "/" + std::to_string(machine);
+    }
+    return record->encode();
+  }
+
+  const std::shared_ptr<Store> store_;
+  Relay& relay_;
+  const std::vector<int32_t> machines_;
+  const int rank_;
+};
+
+}  // namespace hvd::test

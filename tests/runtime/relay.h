@@ -1,0 +1,91 @@
+// TCP links under a test's control: relays connections byte by byte, late, in odd pieces, not at
+// all, or cuts them. One thread of its own; any thread may call.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+
+namespace hvd::test {
+
+class Relay {
+ public:
+  Relay();
+  ~Relay();
+  Relay(const Relay&) = delete;
+
+  // A port of 127.0.0.1 that leads to another one.
+  uint16_t route(uint16_t target);
+  // From now on pieces of random sizes wait up to `most`.
+  void delay(unsigned seed, std::chrono::microseconds most);
+  // Moves nothing until resume.
+  void stall();
+  void resume();
+  // Cuts one connection, by a reset or by a plain end; false when there is none.
+  bool cut_one(unsigned pick);
+  // Blocks until that many bytes have gone through, false when `abandoned` by then.
+  bool wait_for_bytes(uint64_t count);
+  // Blocks until somebody has sent something that does not move; false when abandoned.
+  bool wait_for_withheld();
+  // Ends all waits.
+  void abandon();
+
+ private:
+  struct Piece {
+    Clock::time_point due;
+    std::string bytes;
+    size_t sent = 0;
+  };
+  struct Direction {
+    std::deque<Piece> pieces;
+    size_t held = 0;
+    bool ended = false;
+    bool ready = false;  // to be read, seen while stalled
+  };
+  struct Pair {
+    UniqueFd ends[2];
+    Direction from[2];  // what came from ends[i]
+    bool cut = false;
+    bool reset = false;
+    bool broken = false;
+  };
+  struct Route {
+    UniqueFd listener;
+    uint16_t target;
+  };
+
+  void run();
+  void accept_all();
+  void move(Pair& pair);
+  void read(Pair& pair, int side);
+  void write(Pair& pair, int side);
+  void close_cut();
+  void wake();
+
+  UniqueFd doorbell_;
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::deque<Route> routes_;
+  std::list<Pair> pairs_;
+  std::mt19937 random_;
+  std::chrono::microseconds most_{0};
+  uint64_t moved_ = 0;
+  bool stalled_ = false;
+  bool withheld_ = false;
+  bool abandoned_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace hvd::test
