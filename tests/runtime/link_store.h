@@ -16,13 +16,8 @@ class LinkStore final : public rendezvous::Store {
   LinkStore(std::shared_ptr<Store> store, Relay& relay, std::vector<int32_t> machines, int rank)
       : store_(std::move(store)), relay_(relay), machines_(std::move(machines)), rank_(rank) {}
 
-  // Ranks are reached through the relay alone.
   Status set(std::string_view key, ByteView value, Deadline deadline) override {
-    auto record = collectives::PeerRecord::decode(value);
-    if (!record.ok()) return store_->set(key, value, deadline);
-    record->port = relay_.route(record->port);
-    record->candidates = {{"lo", to_bytes({127, 0, 0, 1})}};
-    return store_->set(key, record->encode(), deadline);
+    return store_->set(key, said(value), deadline);
   }
   Result<Bytes> get(std::string_view key, Deadline deadline) override {
     return seen(store_->get(key, deadline));
@@ -39,12 +34,45 @@ class LinkStore final : public rendezvous::Store {
   Status remove(std::string_view key, Deadline deadline) override {
     return store_->remove(key, deadline);
   }
+  Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
+                 Deadline deadline) override {
+    return store_->set_for(key, said(value), lifetime, deadline);
+  }
+  Result<rendezvous::Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
+                                           ByteView value, Deadline deadline) override {
+    return store_->compare_and_set(key, expected, value, deadline);
+  }
+  Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override {
+    return store_->list(prefix, deadline);
+  }
+  Result<rendezvous::Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
+                                    Deadline deadline) override {
+    return store_->watch(prefix, revision, deadline);
+  }
+  Result<std::vector<Bytes>> exchange(std::string_view name, const rendezvous::Party& party,
+                                      ByteView record, Deadline deadline) override {
+    auto records = store_->exchange(name, party, said(record), deadline);
+    if (!records.ok()) return records;
+    for (Bytes& one : *records) one = seen(std::move(one)).value();
+    return records;
+  }
+  Status forget(std::string_view exchange, Deadline deadline) override {
+    return store_->forget(exchange, deadline);
+  }
 
  private:
   static Bytes to_bytes(std::initializer_list<unsigned> values) {
     Bytes bytes;
     for (const unsigned value : values) bytes.push_back(static_cast<std::byte>(value));
     return bytes;
+  }
+  // Ranks are reached through the relay alone.
+  Bytes said(ByteView value) const {
+    auto record = collectives::PeerRecord::decode(value);
+    if (!record.ok()) return Bytes(value.begin(), value.end());
+    record->port = relay_.route(record->port);
+    record->candidates = {{"lo", to_bytes({127, 0, 0, 1})}};
+    return record->encode();
   }
   // A rank knows its own machine by its plain name, so that others of it have that name too.
   Result<Bytes> seen(Result<Bytes> value) const {
