@@ -1,0 +1,357 @@
+// The C++ face of libhorovod: header-only, C++20, over the C ABI of horovod.h and nothing else.
+//
+//   horovod::Job job;                                // joins; leaves at the end of its scope
+//   std::vector<float> gradient = ...;
+//   horovod::allreduce(gradient, "gradient");        // in place, the average of all ranks
+//   auto work = horovod::allreduce_async(gradient, "gradient");
+//   work.wait();
+//   auto rows = horovod::allgather(gradient, "all"); // rows.data() is a std::span
+//
+// What fails throws horovod::Error, with the runtime's sentence; destructors never throw. Names are
+// the same on every rank and not in flight. Memory given to an operation stays alive until its work
+// is complete: the destructor of Work waits for that. Every function may be called by any thread;
+// one object by one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ranges>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "horovod/horovod.h"
+
+namespace horovod {
+
+class Error : public std::runtime_error {
+ public:
+  Error(int status, const char* sentence) : std::runtime_error(sentence), status_(status) {}
+  // An hvd_status: HVD_ABORTED when a peer is lost, HVD_INVALID_ARGUMENT when ranks disagree, ...
+  int status() const noexcept { return status_; }
+
+ private:
+  int status_;
+};
+
+namespace detail {
+
+// Calls function(arguments..., error, error_size) and throws unless it is HVD_OK.
+template <typename Function, typename... Arguments>
+void call(Function function, Arguments... arguments) {
+  char error[1024] = "";
+  const int status = function(arguments..., error, sizeof error);
+  if (status != HVD_OK) throw Error(status, error);
+}
+
+inline int32_t known(int32_t number) {
+  if (number < 0) throw Error(HVD_FAILED_PRECONDITION, "there is no horovod::Job: make one first");
+  return number;
+}
+
+}  // namespace detail
+
+// ---- The job ------------------------------------------------------------------------------------
+
+// Membership of the job that the environment describes; one at a time.
+class Job {
+ public:
+  // Waits for all ranks; 0 takes HOROVOD_START_TIMEOUT or its default.
+  explicit Job(double timeout_seconds = 0) {
+    hvd_init_options options{};
+    options.struct_size = sizeof options;
+    options.timeout_seconds = timeout_seconds;
+    detail::call(hvd_init, &options);
+  }
+  ~Job() { hvd_shutdown(nullptr, 0); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+};
+
+// Throw Error where there is no job.
+inline int32_t rank() { return detail::known(hvd_rank()); }
+inline int32_t size() { return detail::known(hvd_size()); }
+inline int32_t local_rank() { return detail::known(hvd_local_rank()); }
+inline int32_t local_size() { return detail::known(hvd_local_size()); }
+inline int32_t cross_rank() { return detail::known(hvd_cross_rank()); }
+inline int32_t cross_size() { return detail::known(hvd_cross_size()); }
+
+// ---- Tensors ------------------------------------------------------------------------------------
+
+// 16 bits that C++ has no arithmetic for.
+struct Float16 {
+  uint16_t bits;
+};
+struct BFloat16 {
+  uint16_t bits;
+};
+
+namespace detail {
+template <typename T>
+inline constexpr int kDtype = -1;
+template <>
+inline constexpr int kDtype<bool> = HVD_BOOL;
+template <>
+inline constexpr int kDtype<float> = HVD_FLOAT32;
+template <>
+inline constexpr int kDtype<double> = HVD_FLOAT64;
+template <>
+inline constexpr int kDtype<Float16> = HVD_FLOAT16;
+template <>
+inline constexpr int kDtype<BFloat16> = HVD_BFLOAT16;
+
+// Integers by size and sign, whatever they are called.
+constexpr int dtype_of_integer(size_t size, bool is_signed) {
+  if (size == 1) return is_signed ? HVD_INT8 : HVD_UINT8;
+  if (size == 2) return is_signed ? HVD_INT16 : HVD_UINT16;
+  if (size == 4) return is_signed ? HVD_INT32 : HVD_UINT32;
+  return is_signed ? HVD_INT64 : HVD_UINT64;
+}
+}  // namespace detail
+
+template <typename T>
+constexpr int32_t dtype_of() {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    return detail::dtype_of_integer(sizeof(T), std::is_signed_v<T>);
+  } else {
+    static_assert(detail::kDtype<T> >= 0, "no element type of horovod");
+    return detail::kDtype<T>;
+  }
+}
+
+using Shape = std::vector<int64_t>;
+
+// Someone else's elements, row-major and dense, and how they are to be read.
+template <typename T>
+struct Tensor {
+  Tensor(T* elements, Shape extents) : data(elements), shape(std::move(extents)) {}
+  // A contiguous range is a vector; a single number a scalar.
+  template <typename Range>
+    requires(std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range>)
+  explicit Tensor(Range& range)
+      : data(std::ranges::data(range)), shape{static_cast<int64_t>(std::ranges::size(range))} {}
+
+  T* data;
+  Shape shape;
+};
+template <typename Range>
+  requires std::ranges::contiguous_range<Range>
+Tensor(Range&) -> Tensor<std::remove_reference_t<std::ranges::range_reference_t<Range>>>;
+
+template <typename T>
+const Tensor<T>& as_tensor(const Tensor<T>& tensor) {
+  return tensor;
+}
+template <typename Range>
+  requires std::ranges::contiguous_range<Range>
+auto as_tensor(Range&& range) {
+  return Tensor(range);
+}
+template <typename T>
+  requires std::is_arithmetic_v<T>
+Tensor<T> as_tensor(T& number) {
+  return {&number, {}};
+}
+
+// ---- Work ---------------------------------------------------------------------------------------
+
+struct Options {
+  hvd_reduce_op op = HVD_AVERAGE;  // of allreduce and reducescatter
+  double prescale = 1;
+  double postscale = 1;
+  int32_t process_set = 0;
+};
+
+// A claim on work that was submitted. Waits at its end, since the work uses the caller's memory.
+class Work {
+ public:
+  explicit Work(const hvd_submission& submission) {
+    detail::call(hvd_submit, &submission, &handle_);
+  }
+  ~Work() { reset(); }
+  Work(Work&& other) noexcept : handle_(std::exchange(other.handle_, 0)) {}
+  Work& operator=(Work&& other) noexcept {
+    if (this != &other) {
+      reset();
+      handle_ = std::exchange(other.handle_, 0);
+    }
+    return *this;
+  }
+
+  // Whether it is complete, failed or not.
+  bool done() const {
+    int32_t done = 0;
+    detail::call(hvd_poll, handle_, &done);
+    return done != 0;
+  }
+  // Until it is complete; throws when it failed, as often as asked.
+  void wait() const { detail::call(hvd_wait, handle_, -1.0); }
+  // False when the time passed first.
+  bool wait_for(double seconds) const {
+    char error[1024] = "";
+    const int status = hvd_wait(handle_, seconds < 0 ? 0 : seconds, error, sizeof error);
+    if (status == HVD_IN_PROGRESS) return false;
+    if (status != HVD_OK) throw Error(status, error);
+    return true;
+  }
+  hvd_handle handle() const noexcept { return handle_; }
+
+ private:
+  void reset() noexcept {
+    if (handle_ == 0) return;
+    hvd_wait(handle_, -1, nullptr, 0);
+    hvd_release(std::exchange(handle_, 0), nullptr, 0);
+  }
+  hvd_handle handle_ = 0;
+};
+
+// Work whose outcome belongs to the runtime: valid as long as this object. Complete it first.
+template <typename T>
+class Output : public Work {
+ public:
+  using Work::Work;
+  std::span<const T> data() const {
+    const hvd_output output = get();
+    size_t count = 1;
+    for (int32_t i = 0; i < output.ndim; ++i) count *= static_cast<size_t>(output.shape[i]);
+    return {static_cast<const T*>(output.data), output.data == nullptr ? 0 : count};
+  }
+  std::span<const int64_t> shape() const {
+    const hvd_output output = get();
+    return {output.shape, static_cast<size_t>(output.ndim)};
+  }
+  // Of an alltoall: rows from each rank.
+  std::span<const int32_t> received_splits() const {
+    const hvd_output output = get();
+    return {output.received_splits, output.received_split_count};
+  }
+
+ private:
+  hvd_output get() const {
+    hvd_output output{};
+    output.struct_size = sizeof output;
+    detail::call(hvd_get_output, handle(), uint32_t{0}, &output);
+    return output;
+  }
+};
+
+namespace detail {
+
+inline hvd_submission terms_of(hvd_op_kind op, const char* name, const Options& options) {
+  hvd_submission submission{};
+  submission.struct_size = sizeof submission;
+  submission.op = op;
+  submission.reduce_op = options.op;
+  submission.name = name;
+  submission.process_set = options.process_set;
+  submission.device = HVD_CPU;
+  submission.prescale = options.prescale;
+  submission.postscale = options.postscale;
+  return submission;
+}
+
+// hvd_submit copies names, shapes and tensors, so that they may lie on this stack.
+template <typename Result, typename T>
+Result submit(hvd_submission submission, const Tensor<T>& tensor, const void* input, void* output) {
+  const hvd_tensor entry{nullptr, dtype_of<std::remove_const_t<T>>(),
+                         static_cast<int32_t>(tensor.shape.size()), tensor.shape.data(), input,
+                         output};
+  submission.tensor_count = 1;
+  submission.tensors = &entry;
+  return Result(submission);
+}
+
+template <typename T>
+using OutputOf = Output<std::remove_const_t<T>>;
+
+template <typename Values>
+auto submit_rows(const hvd_submission& submission, Values&& values) {
+  const auto& tensor = as_tensor(values);
+  return [&]<typename T>(const Tensor<T>& rows) {
+    return submit<OutputOf<T>>(submission, rows, rows.data, nullptr);
+  }(tensor);
+}
+
+template <typename Done>
+Done waited(Done work) {
+  work.wait();
+  return work;
+}
+
+}  // namespace detail
+
+// ---- Operations: values are a Tensor, a contiguous range or, where it makes sense, a number ------
+
+// In place: every rank has the reduction of all afterwards.
+template <typename Values>
+Work allreduce_async(Values&& values, const std::string& name, const Options& options = {}) {
+  const auto& tensor = as_tensor(values);
+  return detail::submit<Work>(detail::terms_of(HVD_ALLREDUCE, name.c_str(), options), tensor,
+                              tensor.data, tensor.data);
+}
+template <typename Values>
+void allreduce(Values&& values, const std::string& name, const Options& options = {}) {
+  allreduce_async(values, name, options).wait();
+}
+
+// In place: every rank has what `root` (a global rank) had.
+template <typename Values>
+Work broadcast_async(Values&& values, int32_t root, const std::string& name,
+                     const Options& options = {}) {
+  const auto& tensor = as_tensor(values);
+  hvd_submission submission = detail::terms_of(HVD_BROADCAST, name.c_str(), options);
+  submission.root_rank = root;
+  return detail::submit<Work>(submission, tensor, tensor.data, tensor.data);
+}
+template <typename Values>
+void broadcast(Values&& values, int32_t root, const std::string& name,
+               const Options& options = {}) {
+  broadcast_async(values, root, name, options).wait();
+}
+
+// The rows of all ranks, in their order; ranks may bring different numbers of rows.
+template <typename Values>
+auto allgather_async(Values&& values, const std::string& name, const Options& options = {}) {
+  return detail::submit_rows(detail::terms_of(HVD_ALLGATHER, name.c_str(), options), values);
+}
+template <typename Values>
+auto allgather(Values&& values, const std::string& name, const Options& options = {}) {
+  return detail::waited(allgather_async(values, name, options));
+}
+
+// splits[r] rows go to rank r, in order; none splits them evenly.
+template <typename Values>
+auto alltoall_async(Values&& values, std::span<const int32_t> splits, const std::string& name,
+                    const Options& options = {}) {
+  hvd_submission submission = detail::terms_of(HVD_ALLTOALL, name.c_str(), options);
+  submission.splits = splits.data();
+  submission.split_count = static_cast<uint32_t>(splits.size());
+  return detail::submit_rows(submission, values);
+}
+template <typename Values>
+auto alltoall(Values&& values, std::span<const int32_t> splits, const std::string& name,
+              const Options& options = {}) {
+  return detail::waited(alltoall_async(values, splits, name, options));
+}
+
+// This rank's rows of the reduction of all; the first ranks have one more where it must be.
+template <typename Values>
+auto reducescatter_async(Values&& values, const std::string& name, const Options& options = {}) {
+  return detail::submit_rows(detail::terms_of(HVD_REDUCESCATTER, name.c_str(), options), values);
+}
+template <typename Values>
+auto reducescatter(Values&& values, const std::string& name, const Options& options = {}) {
+  return detail::waited(reducescatter_async(values, name, options));
+}
+
+// Waits until all ranks of the set have come here.
+inline void barrier(int32_t process_set = 0) {
+  Options options;
+  options.process_set = process_set;
+  Work(detail::terms_of(HVD_BARRIER, nullptr, options)).wait();
+}
+
+}  // namespace horovod

@@ -1,0 +1,437 @@
+// What every op plugin does, through the plugin ABI alone, against plain arithmetic. What a plugin
+// does not claim (supports) is passed over. Instantiate with HVD_OP_CONFORMANCE("name", links),
+// where links is a PluginLinks.
+#pragma once
+
+#include <deque>
+#include <numeric>
+
+#include "base/dtype.h"
+#include "base/text.h"
+#include "conformance/elements.h"
+#include "conformance/plugin_world.h"
+
+namespace hvd::test {
+
+// One rank's batch with its memory.
+class OpCase {
+ public:
+  OpCase(int op, hvd_dtype dtype, int32_t set = 0) : dtype_(dtype), size_(size_of(dtype)) {
+    batch.struct_size = sizeof batch;
+    batch.op = op;
+    batch.reduce_op = HVD_SUM;
+    batch.dtype = dtype;
+    batch.device = HVD_CPU;
+    batch.process_set = set;
+    batch.prescale = batch.postscale = 1;
+  }
+  OpCase(const OpCase&) = delete;
+
+  // A tensor of `count` elements value(i), in rows of `row`, and room for an outcome.
+  template <typename Value>
+  hvd_batch_tensor& add(int64_t count, int64_t row, int64_t outcome, Value&& value) {
+    std::vector<std::byte>& input = memory_.emplace_back(static_cast<size_t>(count) * size_);
+    for (int64_t i = 0; i < count; ++i) {
+      store(dtype_, input.data() + static_cast<size_t>(i) * size_, value(static_cast<size_t>(i)));
+    }
+    std::vector<std::byte>& output = memory_.emplace_back(static_cast<size_t>(outcome) * size_);
+    counts_.push_back(static_cast<size_t>(outcome));
+    tensors_.push_back({input.data(), output.data(), count, row, nullptr, nullptr});
+    return tensors_.back();
+  }
+  const hvd_batch& ready(uint64_t sequence) {
+    batch.sequence = sequence;
+    batch.tensors = tensors_.data();
+    batch.tensor_count = static_cast<uint32_t>(tensors_.size());
+    return batch;
+  }
+  std::vector<double> outcome(size_t tensor) const {
+    std::vector<double> values(counts_[tensor]);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = load(dtype_, static_cast<const std::byte*>(tensors_[tensor].output) + i * size_);
+    }
+    return values;
+  }
+  void in_place() {
+    for (hvd_batch_tensor& tensor : tensors_) tensor.output = const_cast<void*>(tensor.input);
+  }
+  // Rows that tensors point to; they stay where they are.
+  const int64_t* keep(std::vector<int64_t> rows) {
+    return rows_.emplace_back(std::make_unique<std::vector<int64_t>>(std::move(rows)))->data();
+  }
+
+  hvd_batch batch{};
+
+ private:
+  hvd_dtype dtype_;
+  size_t size_;
+  std::deque<std::vector<std::byte>> memory_;  // what it holds stays where it is
+  std::vector<size_t> counts_;
+  std::vector<hvd_batch_tensor> tensors_;
+  std::vector<std::unique_ptr<std::vector<int64_t>>> rows_;
+};
+
+// The ranks of a set, its own sequence numbers, and how to run a case there.
+struct OpSet {
+  PluginRank& rank;
+  int32_t id;
+  std::vector<int32_t> members;
+  uint64_t next = 1;
+
+  OpSet(PluginRank& of, int32_t number, std::vector<int32_t> ranks)
+      : rank(of), id(number), members(std::move(ranks)) {
+    CHECK(rank.op().new_set(rank.op_context(), id, members.data(),
+                            static_cast<int32_t>(members.size())) == HVD_OK);
+  }
+  static OpSet everyone(PluginRank& rank) {
+    std::vector<int32_t> ranks(static_cast<size_t>(rank.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return {rank, 0, std::move(ranks)};
+  }
+  int index() const {
+    return static_cast<int>(std::find(members.begin(), members.end(), rank.rank()) -
+                            members.begin());
+  }
+  int size() const { return static_cast<int>(members.size()); }
+  bool claims(OpCase& work) { return rank.op().supports(rank.op_context(), &work.ready(0)) > 0; }
+  bool run(OpCase& work) { return rank.run(work.ready(next++)); }
+};
+
+using Right = std::function<double(size_t)>;
+inline void check_outcome(const OpCase& work, size_t tensor, const Right& right) {
+  const std::vector<double> values = work.outcome(tensor);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == right(i)) continue;
+    FAIL_CHECK("operation ", work.batch.op, " ", name_of(static_cast<hvd_dtype>(work.batch.dtype)),
+               " reduction ", work.batch.reduce_op, " tensor ", tensor, " element ", i, ": ",
+               values[i], " and not ", right(i));
+    return;
+  }
+}
+
+// Rows [first, first + count) of a reducescatter, as horovod.h splits them.
+inline std::pair<int64_t, int64_t> rows_kept(int64_t rows, int index, int size) {
+  const int64_t longer = rows % size;
+  return {index * (rows / size) + std::min<int64_t>(index, longer),
+          rows / size + (index < longer ? 1 : 0)};
+}
+
+inline double reduced(hvd_dtype dtype, int op, int size, size_t i) {
+  double right = element(dtype, op, 0, i);
+  for (int r = 1; r < size; ++r) right = combine(dtype, op, right, element(dtype, op, r, i));
+  return right;
+}
+
+constexpr int kReductions[] = {HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT};
+
+inline void check_allreduces(OpSet& set, hvd_dtype dtype) {
+  for (const int op : kReductions) {
+    for (const auto& counts : std::vector<std::vector<int64_t>>{
+             {1}, {5, 0, 1000, 3}, {op == HVD_SUM ? 70'001 : 333}}) {
+      OpCase work(HVD_ALLREDUCE, dtype, set.id);
+      work.batch.reduce_op = op;
+      if (!set.claims(work)) continue;
+      for (const int64_t count : counts) {
+        work.add(count, 1, count, [&](size_t i) { return element(dtype, op, set.index(), i); });
+      }
+      if (counts.size() == 1) work.in_place();
+      CHECK(set.run(work));
+      for (size_t t = 0; t < counts.size(); ++t) {
+        check_outcome(work, t, [&](size_t i) { return reduced(dtype, op, set.size(), i); });
+      }
+    }
+  }
+}
+
+inline void check_reducescatters(OpSet& set, hvd_dtype dtype) {
+  for (const int op : kReductions) {
+    for (const auto& rows : std::vector<std::vector<int64_t>>{
+             {1}, {7, 0, 100}, {op == HVD_SUM ? 20'001 : 33}}) {
+      OpCase work(HVD_REDUCESCATTER, dtype, set.id);
+      work.batch.reduce_op = op;
+      if (!set.claims(work)) continue;
+      for (const int64_t count : rows) {
+        work.add(count * 3, 3, rows_kept(count, set.index(), set.size()).second * 3,
+                 [&](size_t i) { return element(dtype, op, set.index(), i); });
+      }
+      CHECK(set.run(work));
+      for (size_t t = 0; t < rows.size(); ++t) {
+        const auto first =
+            static_cast<size_t>(rows_kept(rows[t], set.index(), set.size()).first * 3);
+        check_outcome(work, t,
+                      [&](size_t i) { return reduced(dtype, op, set.size(), first + i); });
+      }
+    }
+  }
+}
+
+// Rank r brings r % 3 times `scale` rows of 2, so that some bring none, and a tensor of r + 1 rows.
+inline void check_allgathers(OpSet& set, hvd_dtype dtype) {
+  const auto value = [&](size_t rank, size_t i) {
+    return element(dtype, HVD_SUM, static_cast<int>(rank), i);
+  };
+  const auto size = static_cast<size_t>(set.size());
+  for (const int64_t scale : {1, 40, 9000}) {
+    OpCase work(HVD_ALLGATHER, dtype, set.id);
+    std::vector<std::vector<int64_t>> rows(2);
+    for (size_t r = 0; r < size; ++r) {
+      rows[0].push_back(scale * static_cast<int64_t>(r % 3));
+      rows[1].push_back(static_cast<int64_t>(r) + 1);
+    }
+    for (const auto& each : rows) {
+      hvd_batch_tensor& tensor =
+          work.add(each[static_cast<size_t>(set.index())] * 2, 2,
+                   std::accumulate(each.begin(), each.end(), int64_t{0}) * 2,
+                   [&](size_t i) { return value(static_cast<size_t>(set.index()), i); });
+      tensor.rank_rows = work.keep(each);
+    }
+    if (!set.claims(work)) return;
+    CHECK(set.run(work));
+    for (size_t t = 0; t < rows.size(); ++t) {
+      check_outcome(work, t, [&](size_t i) {
+        size_t rank = 0;
+        for (; i >= static_cast<size_t>(rows[t][rank] * 2); ++rank) {
+          i -= static_cast<size_t>(rows[t][rank] * 2);
+        }
+        return value(rank, i);
+      });
+    }
+  }
+}
+
+inline void check_broadcasts(OpSet& set, hvd_dtype dtype) {
+  for (int root = 0; root < set.size(); ++root) {
+    for (const int64_t count : {1, 40'007}) {
+      OpCase work(HVD_BROADCAST, dtype, set.id);
+      work.batch.root = root;
+      work.add(count, 1, count, [&](size_t i) { return element(dtype, 0, set.index(), i); });
+      work.add(0, 1, 0, [](size_t) { return 0.0; });
+      if (!set.claims(work)) return;
+      CHECK(set.run(work));
+      check_outcome(work, 0, [&](size_t i) { return element(dtype, 0, root, i); });
+    }
+  }
+}
+
+// Rank a sends (a + 2 b) % 4 times `scale` rows to rank b.
+inline void check_alltoalls(OpSet& set, hvd_dtype dtype) {
+  const auto rows = [](int from, int to) { return static_cast<int64_t>((from + 2 * to) % 4); };
+  const auto value = [&](int from, int to, size_t i) {
+    return element(dtype, HVD_SUM, from * 3 + to, i);
+  };
+  for (const int64_t scale : {0, 1, 5000}) {
+    OpCase work(HVD_ALLTOALL, dtype, set.id);
+    std::vector<int64_t> to, from;
+    std::vector<double> sent, right;
+    for (int r = 0; r < set.size(); ++r) {
+      to.push_back(scale * rows(set.index(), r));
+      from.push_back(scale * rows(r, set.index()));
+      for (int64_t i = 0; i < to.back(); ++i) {
+        sent.push_back(value(set.index(), r, static_cast<size_t>(i)));
+      }
+      for (int64_t i = 0; i < from.back(); ++i) {
+        right.push_back(value(r, set.index(), static_cast<size_t>(i)));
+      }
+    }
+    hvd_batch_tensor& tensor =
+        work.add(static_cast<int64_t>(sent.size()), 1, static_cast<int64_t>(right.size()),
+                 [&](size_t i) { return sent[i]; });
+    tensor.rank_rows = work.keep(to);
+    tensor.from_rows = work.keep(from);
+    if (!set.claims(work)) return;
+    CHECK(set.run(work));
+    check_outcome(work, 0, [&](size_t i) { return right[i]; });
+  }
+}
+
+inline void check_all_types(const PluginLinks& links, const std::vector<int32_t>& machines) {
+  run_plugin_world(links, machines, [](PluginRank& rank) {
+    OpSet set = OpSet::everyone(rank);
+    for (int number = 0; number < kDtypeCount; ++number) {
+      const auto dtype = static_cast<hvd_dtype>(number);
+      check_allreduces(set, dtype);
+      check_reducescatters(set, dtype);
+      check_allgathers(set, dtype);
+      check_broadcasts(set, dtype);
+      check_alltoalls(set, dtype);
+    }
+  });
+}
+
+inline void check_factors(const PluginLinks& links, const std::vector<int32_t>& machines) {
+  run_plugin_world(links, machines, [](PluginRank& rank) {
+    OpSet set = OpSet::everyone(rank);
+    const int size = set.size();
+    for (const int op : {HVD_ALLREDUCE, HVD_REDUCESCATTER}) {
+      const int64_t kept = op == HVD_ALLREDUCE ? 2 * size : 2;
+      OpCase scaled(op, HVD_FLOAT32);
+      scaled.batch.prescale = 0.5;
+      scaled.batch.postscale = 4;
+      scaled.add(2 * size, 1, kept, [&](size_t) { return rank.rank() + 1; });
+      CHECK(set.run(scaled));
+      check_outcome(scaled, 0, [&](size_t) { return size * (size + 1); });
+      OpCase average(op, HVD_INT32);
+      average.batch.postscale = 1.0 / size;
+      int sum = 0;
+      for (int r = 0; r < size; ++r) sum += r % 2 == 0 ? -7 : -4;
+      average.add(2 * size, 1, kept, [&](size_t) { return rank.rank() % 2 == 0 ? -7 : -4; });
+      CHECK(set.run(average));
+      check_outcome(average, 0, [&](size_t) { return sum / size; });
+    }
+  });
+}
+
+// Overlapping sets side by side, which the ranks start in different orders.
+inline void check_sets(const PluginLinks& links, const std::vector<int32_t>& machines) {
+  run_plugin_world(links, machines, [](PluginRank& rank) {
+    const std::vector<std::vector<int32_t>> members{{0, 1, 2}, {0, 2}, {1, 2}, {0, 1, 2}};
+    std::vector<int32_t> ids{0, 1, 2, 3};
+    if (rank.rank() % 2 == 1) std::reverse(ids.begin(), ids.end());
+    std::vector<OpSet> sets;
+    for (const int32_t id : ids) {
+      const auto& ranks = members[static_cast<size_t>(id)];
+      if (std::find(ranks.begin(), ranks.end(), rank.rank()) == ranks.end()) continue;
+      sets.push_back({rank, id, ranks});
+    }
+    std::vector<std::unique_ptr<OpCase>> works;
+    std::vector<Outcome> outcomes(sets.size() * 10);
+    std::vector<size_t> order;  // in which they ended
+    for (size_t s = 0; s < sets.size(); ++s) {
+      for (size_t i = 0; i < 10; ++i) {
+        OpCase& work = *works.emplace_back(
+            std::make_unique<OpCase>(HVD_ALLREDUCE, HVD_INT32, sets[s].id));
+        work.add(i % 3 == 0 ? 30'000 : 5, 1, i % 3 == 0 ? 30'000 : 5,
+                 [&](size_t) { return sets[s].index() + 1; });
+        rank.start(work.ready(sets[s].next++), outcomes[works.size() - 1]);
+      }
+    }
+    std::vector<bool> ended(outcomes.size());
+    CHECK(rank.step_until([&] {
+      for (size_t i = 0; i < outcomes.size(); ++i) {
+        if (outcomes[i].done && !ended[i]) {
+          ended[i] = true;
+          // Those of a set end in their order.
+          if (i % 10 > 0) CHECK(ended[i - 1]);
+        }
+      }
+      return std::all_of(ended.begin(), ended.end(), [](bool one) { return one; });
+    }) == HVD_OK);
+    for (size_t i = 0; i < works.size(); ++i) {
+      const int size = sets[i / 10].size();
+      CHECK(outcomes[i].status == HVD_OK);
+      check_outcome(*works[i], 0, [&](size_t) { return size * (size + 1) / 2; });
+    }
+    OpCase last(HVD_ALLREDUCE, HVD_INT32);
+    last.add(1, 1, 1, [](size_t) { return 1.0; });
+    const auto everyone = std::find_if(sets.begin(), sets.end(),
+                                       [](const OpSet& set) { return set.id == 0; });
+    CHECK(everyone->run(last));
+    for (const OpSet& set : sets) {
+      if (set.id != 0) CHECK(rank.op().drop_set(rank.op_context(), set.id) == HVD_OK);
+    }
+  });
+}
+
+// A rank without the tensor (it has joined) changes nothing.
+inline void check_joined(const PluginLinks& links) {
+  run_plugin_world(links, {0, 0, 1}, [](PluginRank& rank) {
+    OpSet set = OpSet::everyone(rank);
+    for (const int op : kReductions) {
+      OpCase work(HVD_ALLREDUCE, HVD_FLOAT64);
+      work.batch.reduce_op = op;
+      hvd_batch_tensor& tensor = work.add(3000, 1, 3000, [](size_t) { return 3.0; });
+      if (rank.rank() == 1) tensor.input = tensor.output = nullptr;
+      CHECK(set.run(work));
+      if (rank.rank() == 1) continue;
+      const double right = op == HVD_SUM ? 6 : op == HVD_PRODUCT ? 9 : 3;
+      check_outcome(work, 0, [&](size_t) { return right; });
+    }
+  });
+}
+
+inline void check_refusals(const PluginLinks& links) {
+  run_plugin_world(links, {0}, [](PluginRank& rank) {
+    OpSet set = OpSet::everyone(rank);
+    OpCase work(HVD_ALLREDUCE, HVD_INT32);
+    work.add(1, 1, 1, [](size_t) { return 1.0; });
+    CHECK(set.claims(work));
+    work.batch.reduce_op = HVD_ADASUM;
+    CHECK(!set.claims(work));
+    work.batch.reduce_op = HVD_SUM;
+    work.batch.dtype = 77;
+    CHECK(!set.claims(work));
+    work.batch.dtype = HVD_INT32;
+    work.batch.op = HVD_JOIN;
+    CHECK(!set.claims(work));
+    work.batch.op = HVD_ALLREDUCE;
+    work.batch.process_set = 5;
+    Outcome outcome;
+    CHECK(rank.op().run(rank.op_context(), &work.ready(1), note_outcome, &outcome) ==
+          HVD_NOT_FOUND);
+    CHECK(!outcome.done);
+    CHECK(rank.op().drop_set(rank.op_context(), 5) == HVD_NOT_FOUND);
+    const int32_t self = 0;
+    CHECK(rank.op().new_set(rank.op_context(), 5, &self, 1) == HVD_OK);
+    CHECK(rank.op().new_set(rank.op_context(), 5, &self, 1) == HVD_ALREADY_EXISTS);
+    CHECK(rank.op().drop_set(rank.op_context(), 5) == HVD_OK);
+    work.batch.process_set = 0;
+    CHECK(set.run(work));
+  });
+}
+
+// What one rank aborts fails on all that wait, with its cause, wherever they sleep.
+inline void check_op_abort(const PluginLinks& links, const std::vector<int32_t>& machines) {
+  run_plugin_world(links, machines, [](PluginRank& rank) {
+    OpSet set = OpSet::everyone(rank);
+    OpCase first(HVD_ALLREDUCE, HVD_INT32), second(HVD_ALLREDUCE, HVD_INT32);
+    first.add(1, 1, 1, [](size_t) { return 1.0; });
+    second.add(100'000, 1, 100'000, [](size_t) { return 1.0; });
+    CHECK(set.run(first));
+    rank.meet(1);
+    if (rank.rank() == 1) {
+      rank.op().abort(rank.op_context(), "rank 1 had enough");
+      rank.link().abort(rank.link_context(), "rank 1 had enough");
+      CHECK(rank.step(false) == HVD_ABORTED);
+      return;
+    }
+    Outcome outcome;
+    rank.start(second.ready(set.next++), outcome);
+    const int status = rank.step_until([&] { return outcome.done; });
+    CHECK((status == HVD_ABORTED || outcome.status == HVD_ABORTED));
+    CHECK((outcome.done ? outcome.error : rank.error) == "rank 1 had enough");
+  });
+}
+
+inline std::vector<std::vector<int32_t>> op_worlds() {
+  return {{0}, {0, 0}, {0, 0, 0}, {0, 1}, {0, 1, 0, 1}};
+}
+
+}  // namespace hvd::test
+
+#define HVD_OP_CONFORMANCE(name, links)                                                   \
+  TEST_CASE(name ": every operation, type, reduction and shape matches the arithmetic") { \
+    for (const auto& world : hvd::test::op_worlds()) {                                    \
+      hvd::test::check_all_types(links, world);                                           \
+    }                                                                                     \
+  }                                                                                       \
+  TEST_CASE(name ": factors are applied, an integer average truncates toward zero") {     \
+    for (const auto& world : hvd::test::op_worlds()) {                                    \
+      hvd::test::check_factors(links, world);                                             \
+    }                                                                                     \
+  }                                                                                       \
+  TEST_CASE(name ": sets run side by side, each in its order") {                          \
+    for (const auto& world : std::vector<std::vector<int32_t>>{{0, 0, 0}, {0, 1, 0}}) {   \
+      hvd::test::check_sets(links, world);                                                \
+    }                                                                                     \
+  }                                                                                       \
+  TEST_CASE(name ": a rank that has joined changes nothing") {                            \
+    hvd::test::check_joined(links);                                                       \
+  }                                                                                       \
+  TEST_CASE(name ": what it cannot do it does not claim, unknown sets are refused") {     \
+    hvd::test::check_refusals(links);                                                     \
+  }                                                                                       \
+  TEST_CASE(name ": an abort fails what is pending, with its cause") {                    \
+    for (const auto& world : std::vector<std::vector<int32_t>>{{0, 0, 0}, {0, 1, 0}}) {   \
+      hvd::test::check_op_abort(links, world);                                            \
+    }                                                                                     \
+  }

@@ -1,0 +1,264 @@
+// Ranks as threads of one process, each with a controller and an op that were opened through their
+// plugin records as a runtime opens them. Written against the plugin ABI alone.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "horovod/plugin_controller.h"
+#include "horovod/plugin_op.h"
+
+namespace hvd::test {
+
+struct PluginStore {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::string, std::string> values;
+  std::shared_ptr<void> kept;  // what the links keep for the life of the world
+};
+
+// A runtime's side of the host vtable, for one rank.
+struct PluginHost {
+  PluginHost(PluginStore& shared, std::map<std::string, std::string> known)
+      : store(shared), settings(std::move(known)) {
+    vtable.struct_size = sizeof vtable;
+    vtable.host = this;
+    vtable.log = [](void*, int, const char*) {};
+    vtable.setting = [](void* host, const char* name) -> const char* {
+      auto& all = static_cast<PluginHost*>(host)->settings;
+      const auto found = all.find(name);
+      return found == all.end() ? nullptr : found->second.c_str();
+    };
+    vtable.store_set = [](void* host, const char* key, const void* value, size_t size) -> int {
+      PluginStore& store = static_cast<PluginHost*>(host)->store;
+      const std::lock_guard lock(store.mutex);
+      store.values[key].assign(static_cast<const char*>(value), size);
+      store.changed.notify_all();
+      return HVD_OK;
+    };
+    vtable.store_get = [](void* host, const char* key, void* value, size_t capacity, size_t* size,
+                          double seconds) -> int {
+      PluginStore& store = static_cast<PluginHost*>(host)->store;
+      std::unique_lock lock(store.mutex);
+      if (!store.changed.wait_for(lock, std::chrono::duration<double>(seconds),
+                                  [&] { return store.values.contains(key); })) {
+        return HVD_DEADLINE_EXCEEDED;
+      }
+      const std::string& found = store.values[key];
+      *size = found.size();
+      std::memcpy(value, found.data(), std::min(capacity, found.size()));
+      return HVD_OK;
+    };
+    vtable.watch = [](void* host, int fd, void (*callback)(void*), void* argument) -> int {
+      static_cast<PluginHost*>(host)->watched[fd] = {callback, argument};
+      return HVD_OK;
+    };
+    vtable.unwatch = [](void* host, int fd) { static_cast<PluginHost*>(host)->watched.erase(fd); };
+    vtable.publish = [](void* host, const char* name, void* pointer) -> int {
+      static_cast<PluginHost*>(host)->published[name] = pointer;
+      return HVD_OK;
+    };
+    vtable.lookup = [](void* host, const char* name) {
+      return static_cast<PluginHost*>(host)->published[name];
+    };
+  }
+
+  // True when something became readable.
+  bool block(int milliseconds) {
+    std::vector<pollfd> entries;
+    for (const auto& [fd, callback] : watched) entries.push_back({fd, POLLIN, 0});
+    const int ready = ::poll(entries.data(), entries.size(), milliseconds);
+    for (const pollfd& entry : entries) {
+      const auto [callback, argument] = watched[entry.fd];
+      if (entry.revents != 0) callback(argument);
+    }
+    return ready > 0;
+  }
+
+  PluginStore& store;
+  std::map<std::string, std::string> settings;
+  std::map<int, std::pair<void (*)(void*), void*>> watched;
+  std::map<std::string, void*> published;
+  hvd_plugin_host vtable{};
+};
+
+// How a batch ended.
+struct Outcome {
+  bool done = false;
+  int status = -1;
+  std::string error;
+};
+
+inline void note_outcome(void* argument, int status, const char* error) {
+  auto* outcome = static_cast<Outcome*>(argument);
+  outcome->done = true;
+  outcome->status = status;
+  outcome->error = error == nullptr ? "" : error;
+}
+
+// The pair of plugins under test.
+struct PluginLinks {
+  const hvd_plugin* controller;
+  const hvd_plugin* op;
+  // Readies the store of a world; machines[rank]. May be empty.
+  std::function<void(PluginStore& store, const std::vector<int32_t>& machines)> prepare;
+  // Cuts off a rank without a word; empty where that takes a process's end.
+  std::function<void(PluginStore& store, int32_t rank)> lose;
+};
+
+class PluginRank {
+ public:
+  PluginRank(const PluginLinks& links, PluginStore& store, int32_t rank,
+             const std::vector<int32_t>& machines)
+      : links_(links), host_(store, settings_on(machines[static_cast<size_t>(rank)])) {
+    config_.struct_size = sizeof config_;
+    config_.rank = rank;
+    config_.size = static_cast<int32_t>(machines.size());
+    char text[512] = "";
+    opened = links.controller->open(&host_.vtable, &config_, &controller_context_, text,
+                                    sizeof text);
+    error = text;
+    if (opened != HVD_OK) return;
+    opened = links.op->open(&host_.vtable, &config_, &op_context_, text, sizeof text);
+    error = text;
+  }
+  ~PluginRank() {
+    if (op_context_ != nullptr) links_.op->close(op_context_);
+    if (controller_context_ != nullptr) links_.controller->close(controller_context_);
+  }
+  PluginRank(const PluginRank&) = delete;
+
+  int32_t rank() const { return config_.rank; }
+  int32_t size() const { return config_.size; }
+  const hvd_controller_v1& link() const {
+    return *static_cast<const hvd_controller_v1*>(links_.controller->vtable);
+  }
+  const hvd_op_v1& op() const { return *static_cast<const hvd_op_v1*>(links_.op->vtable); }
+  void* link_context() { return controller_context_; }
+  void* op_context() { return op_context_; }
+  PluginStore& store() { return host_.store; }
+  int send(int32_t to, const std::string& message) {
+    return link().send(controller_context_, to, message.data(), message.size());
+  }
+
+  // One round of a progress loop; the controller's status. Asleep for 20 s it counts as forgotten.
+  int step(bool may_sleep) {
+    int32_t progressed = 0;
+    char text[512] = "";
+    const int status = link().poll(
+        controller_context_,
+        [](void* self, int32_t from, const void* message, size_t size) {
+          static_cast<PluginRank*>(self)->messages.emplace_back(
+              from, std::string(static_cast<const char*>(message), size));
+        },
+        this, &progressed, text, sizeof text);
+    error = text;
+    op().poll(op_context_, &progressed);
+    if (status == HVD_OK && progressed == 0 && may_sleep &&
+        link().before_sleep(controller_context_) == 1) {
+      const bool woken = host_.block(20'000);
+      link().after_sleep(controller_context_);
+      if (!woken) {
+        error = "nobody woke this rank in 20 seconds";
+        return HVD_DEADLINE_EXCEEDED;
+      }
+    }
+    return status;
+  }
+  // One round for the others' sake, and at most so long until the next.
+  void drive(int milliseconds) {
+    step(false);
+    host_.block(milliseconds);
+  }
+  // Steps until it is so; the status that kept it from being so.
+  int step_until(const std::function<bool()>& done) {
+    while (!done()) {
+      if (const int status = step(true); status != HVD_OK) return done() ? HVD_OK : status;
+    }
+    return HVD_OK;
+  }
+
+  // Every rank hears from every other, so that all links are there; `last` goes on when all have.
+  void meet(int32_t last) {
+    const auto heard = [this](const char* what) {
+      return std::count_if(messages.begin(), messages.end(),
+                           [what](const auto& message) { return message.second == what; });
+    };
+    for (int32_t to = 0; to < size(); ++to) send(to, "hello");
+    CHECK(step_until([&] { return heard("hello") == size(); }) == HVD_OK);
+    send(last, "met");
+    if (rank() == last) CHECK(step_until([&] { return heard("met") == size(); }) == HVD_OK);
+  }
+
+  void start(const hvd_batch& batch, Outcome& outcome) {
+    const int started = op().run(op_context_, &batch, note_outcome, &outcome);
+    if (started != HVD_OK) outcome = {true, started, "it did not start"};
+  }
+  // Whether it came to a good end.
+  bool run(const hvd_batch& batch) {
+    Outcome outcome;
+    start(batch, outcome);
+    if (step_until([&] { return outcome.done; }) != HVD_OK) return false;
+    error = outcome.error;
+    return outcome.status == HVD_OK;
+  }
+
+  int opened = -1;
+  std::string error;
+  std::vector<std::pair<int32_t, std::string>> messages;
+
+ private:
+  static std::map<std::string, std::string> settings_on(int32_t machine) {
+    const std::string name = std::to_string(machine);
+    return {{"HOROVOD_JOB_SECRET", "00112233445566778899aabbccddeeff"},
+            {"HOROVOD_JOB_ID", "feedfacefeedface"},
+            {"HOROVOD_HOSTNAME", "h" + name},
+            {"HOROVOD_TEST_MACHINE", "m" + name},
+            {"HOROVOD_TEST_LOOPBACK", "1"},
+            {"HOROVOD_START_TIMEOUT", "20"}};
+  }
+
+  const PluginLinks& links_;
+  PluginHost host_;
+  hvd_plugin_config config_{};
+  void* controller_context_ = nullptr;
+  void* op_context_ = nullptr;
+};
+
+// Runs body(rank) for each rank of a world, as one thread each. Everybody drives its links until all
+// bodies have ended: what it has sent may still be on its way, and its end is another one's failure.
+inline void run_plugin_world(const PluginLinks& links, const std::vector<int32_t>& machines,
+                             const std::function<void(PluginRank&)>& body) {
+  PluginStore store;
+  if (links.prepare) links.prepare(store, machines);
+  std::atomic<size_t> ended{0};
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < machines.size(); ++i) {
+    threads.emplace_back([&, i] {
+      PluginRank rank(links, store, static_cast<int32_t>(i), machines);
+      CHECK(rank.error == "");
+      CHECK(rank.opened == HVD_OK);
+      if (rank.opened == HVD_OK) body(rank);
+      ++ended;
+      while (ended.load() < machines.size()) {
+        if (rank.opened == HVD_OK) rank.drive(1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace hvd::test
