@@ -36,6 +36,11 @@ typedef struct hvd_init_options {
   size_t struct_size;
   /* Seconds to wait for the other ranks; 0 takes HOROVOD_START_TIMEOUT or its default. */
   double timeout_seconds;
+  /* Process sets to register at once, the same on every rank: set i has process_set_sizes[i]
+   * ranks, which follow each other in process_set_ranks; their ids are 1, 2, ... in that order. */
+  uint32_t process_set_count;
+  const uint32_t* process_set_sizes;
+  const int32_t* process_set_ranks;
 } hvd_init_options;
 
 /* Joins the job that the environment describes, or a world of one when it describes none.
@@ -60,6 +65,42 @@ HVD_API int32_t hvd_cross_rank(void);
 HVD_API int32_t hvd_cross_size(void);
 /* 1 when every host has the same number of ranks, 0 when not, -1 when not initialised. */
 HVD_API int32_t hvd_is_homogeneous(void);
+
+/* The caller's claim on work, until hvd_release. 0 is never a handle. */
+typedef uint64_t hvd_handle;
+
+/* ---- Process sets: ranks that work together, beside others -------------------------------------
+ * Set 0 is all ranks. Every rank of the job adds and removes sets, in the same order, members or
+ * not; what members submit to a set concerns nobody else. Sets may overlap and run side by side.
+ * An id that was given back is given again, the oldest first. */
+
+/* Asks for a set of `count` ranks; their order does not matter. Waits for no other rank: the set
+ * is there when the handle is complete, and hvd_get_output(handle, 0) has its id. Complete with
+ * HVD_INVALID_ARGUMENT on every rank when ranks asked for different sets, and with
+ * HVD_ALREADY_EXISTS when a set has these ranks. */
+HVD_API int hvd_add_process_set(const int32_t* ranks, uint32_t count, hvd_handle* handle,
+                                char* error, size_t error_size);
+/* Asks for a set's end, as hvd_add_process_set. Work that not every member had submitted by then
+ * fails with HVD_NOT_FOUND; other work is complete before the handle is. */
+HVD_API int hvd_remove_process_set(int32_t process_set, hvd_handle* handle, char* error,
+                                   size_t error_size);
+/* This rank's index in the set: *rank; HVD_INVALID_ARGUMENT when it is no member. */
+HVD_API int hvd_process_set_rank(int32_t process_set, int32_t* rank, char* error,
+                                 size_t error_size);
+/* How many ranks the set has. HVD_NOT_FOUND, here and below: there is no such set. */
+HVD_API int hvd_process_set_size(int32_t process_set, int32_t* size, char* error,
+                                 size_t error_size);
+/* *included becomes 1 when this rank is a member, else 0. */
+HVD_API int hvd_process_set_included(int32_t process_set, int32_t* included, char* error,
+                                     size_t error_size);
+/* How many sets there are, set 0 included. */
+HVD_API int hvd_process_set_count(int32_t* count, char* error, size_t error_size);
+/* Writes the ids, ascending, as far as `room` goes; *count becomes how many there are. */
+HVD_API int hvd_process_set_ids(int32_t* ids, uint32_t room, uint32_t* count, char* error,
+                                size_t error_size);
+/* Writes the set's ranks, ascending, as far as `room` goes; *count becomes how many it has. */
+HVD_API int hvd_process_set_ranks(int32_t process_set, int32_t* ranks, uint32_t room,
+                                  uint32_t* count, char* error, size_t error_size);
 
 /* ---- Submitting work ------------------------------------------------------------------------ */
 
@@ -95,8 +136,6 @@ typedef struct hvd_submission {
   const int32_t* splits;     /* rows for each rank; copied */
 } hvd_submission;
 
-typedef uint64_t hvd_handle; /* 0 is never a handle */
-
 /* Hands work to the runtime and returns at once: it waits for no other rank, and the work is never
  * complete when it returns. *handle must be released. HVD_ALREADY_EXISTS: the name is in flight,
  * and the earlier work goes on unharmed. */
@@ -121,10 +160,11 @@ typedef struct hvd_output {
   const int32_t* received_splits; /* alltoall: rows from each rank, else NULL */
   uint32_t received_split_count;
   int32_t last_joined_rank; /* join, else -1 */
+  int32_t process_set;      /* hvd_add_process_set, hvd_remove_process_set: its id, else -1 */
 } hvd_output;
 
-/* Describes output `index` (0-based, below tensor_count; 0 for join) of complete work. For
- * allreduce and broadcast it is the caller's own memory. */
+/* Describes output `index` (0-based, below tensor_count; 0 for join, and for what adds or removes
+ * a process set) of complete work. For allreduce and broadcast it is the caller's own memory. */
 HVD_API int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* error,
                            size_t error_size);
 

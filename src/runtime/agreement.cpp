@@ -9,12 +9,6 @@ namespace {
 
 constexpr size_t kVariantsKept = 2;
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += cat(i == 0 ? "" : ", ", shape[i]);
-  return text + "]";
-}
-
 std::string upper(std::string_view text) {
   std::string result(text);
   for (char& c : result) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
@@ -63,15 +57,39 @@ std::optional<std::string> shapes(const Pair& pair) {
                                             of_b.begin() + first))) {
       continue;
     }
-    return pair.say(cat(upper(op_name(a.op)), " tensor shapes", member(a, i)), shape_text(of_a),
-                    shape_text(of_b),
+    return pair.say(cat(upper(op_name(a.op)), " tensor shapes", member(a, i)), list_text(of_a),
+                    list_text(of_b),
                     first == 1 ? "only dimension 0 may differ between ranks"
                                : "the shape must be the same on every rank");
   }
   return {};
 }
 
-bool reduces(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_REDUCESCATTER; }
+// Adasum is an operation of its own to those who compare.
+std::string_view operation(const Request& request) {
+  const bool adasum = request.op == HVD_ALLREDUCE && request.reduce_op == HVD_ADASUM;
+  return adasum ? reduce_op_name(HVD_ADASUM) : op_name(request.op);
+}
+
+std::string registration(const Request& request) {
+  if (request.op == kRemoveProcessSet) return cat("remove_process_set(", request.root, ")");
+  std::string text;
+  for (const auto& ranks : sets_of(request)) {
+    text += cat(text.empty() ? "" : " and ", list_text(std::span<const int32_t>(ranks)));
+  }
+  return cat("process set ", text.empty() ? "none" : text);
+}
+
+std::optional<std::string> registrations(const Variant& a, const Variant& b) {
+  if (a.request.op == b.request.op && a.request.root == b.request.root &&
+      a.request.splits == b.request.splits) {
+    return {};
+  }
+  return cat("Mismatched process sets: ", registration(a.request), " on rank ", a.rank, ", ",
+             registration(b.request), " on rank ", b.rank,
+             "; every rank of the job must register and remove the same process sets in the same "
+             "order");
+}
 
 }  // namespace
 
@@ -80,9 +98,10 @@ std::optional<std::string> disagreement(const std::string& name, const Variant& 
   const Pair pair{name, va, vb};
   const Request& a = va.request;
   const Request& b = vb.request;
+  if (is_registration(a.op) || is_registration(b.op)) return registrations(va, vb);
   if (auto sentence = dtypes(pair)) return sentence;
-  if (a.op != b.op) {
-    return pair.say("operations", upper(op_name(a.op)), upper(op_name(b.op)),
+  if (operation(a) != operation(b)) {
+    return pair.say("operations", upper(operation(a)), upper(operation(b)),
                     "a name belongs to one operation at a time");
   }
   if (a.tensors.size() != b.tensors.size()) {
@@ -133,10 +152,12 @@ void merge(Proposal* into, Proposal&& other) {
   std::sort(variants.begin(), variants.end(),
             [](const Variant& a, const Variant& b) { return a.rank < b.rank; });
   if (variants.size() > kVariantsKept) variants.resize(kVariantsKept);
+  into->askers += other.askers;
   for (RankRows& rows : other.rows) into->rows.push_back(std::move(rows));
 }
 
 Status verdict(const Proposal& proposal) {
+  if (proposal.variants.empty()) return internal_error("a name was proposed without a request");
   for (size_t i = 1; i < proposal.variants.size(); ++i) {
     if (auto sentence = disagreement(proposal.name, proposal.variants[0], proposal.variants[i])) {
       return invalid_argument(std::move(*sentence));

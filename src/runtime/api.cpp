@@ -14,73 +14,19 @@
 #include "base/text.h"
 #include "horovod/horovod.h"
 #include "horovod/version.h"
+#include "runtime/api_call.h"
 #include "runtime/capability.h"
 #include "runtime/runtime.h"
+
+constinit hvd::runtime::api::State hvd::runtime::api::state;
 
 namespace {
 
 using hvd::Status;
+using hvd::runtime::api::Call;
+using hvd::runtime::api::guarded;
+using hvd::runtime::api::state;
 using hvd::runtime::Runtime;
-
-// Never destroyed, so that a call during exit finds it whole.
-struct State {
-  std::mutex mutex;                        // held by init and shutdown
-  std::atomic<Runtime*> current{nullptr};  // also after shutdown, until the next init
-  std::atomic<bool> initialized{false};
-  std::atomic<bool> forked{false};         // this process is a child of the one that called init
-  std::atomic<uint32_t> calls{0};          // that may be using `current`
-  uint32_t epoch = 0;                      // guarded by mutex
-  bool watches_forks = false;              // guarded by mutex
-  hvd::runtime::StackOffer stack;          // guarded by mutex
-};
-constinit State state;
-
-// Keeps `current` alive for the length of a call.
-class Call {
- public:
-  Call() {
-    state.calls.fetch_add(1);
-    runtime_ = state.current.load();
-  }
-  ~Call() { state.calls.fetch_sub(1); }
-  Call(const Call&) = delete;
-
-  Runtime* runtime() const { return runtime_; }
-  Status check() const {
-    if (state.forked.load(std::memory_order_relaxed)) {
-      return hvd::failed_precondition(
-          "Horovod was initialised before this process was forked, and cannot be used in the "
-          "child; start it by exec, or call hvd.init in the child alone");
-    }
-    if (runtime_ == nullptr) {
-      return hvd::failed_precondition("Horovod has not been initialized; use hvd.init()");
-    }
-    return {};
-  }
-
- private:
-  Runtime* runtime_;
-};
-
-int finish(const Status& status, char* error, size_t error_size) {
-  if (!status.ok() && error != nullptr && error_size > 0) {
-    const std::string& message = status.message();
-    const size_t size = std::min(message.size(), error_size - 1);
-    std::memcpy(error, message.data(), size);
-    error[size] = '\0';
-  }
-  return static_cast<int>(status.code());
-}
-
-// Runs f, which returns a Status; what it throws (memory that ran out) becomes one.
-template <typename F>
-int guarded(char* error, size_t error_size, F&& f) {
-  try {
-    return finish(f(), error, error_size);
-  } catch (const std::exception& exception) {
-    return finish(hvd::internal_error(exception.what()), error, error_size);
-  }
-}
 
 hvd::Deadline deadline_of(double seconds) {
   return seconds < 0 ? hvd::Deadline::never() : hvd::Deadline::after_seconds(seconds);
@@ -106,6 +52,19 @@ void apply_log_settings(const hvd::Settings& settings, const hvd::runtime::Ident
   hvd::log::set_identity(hvd::cat("rank ", std::max(identity.rank, 0)));
 }
 
+Status read_sets(const hvd_init_options& wishes, std::vector<std::vector<int32_t>>* sets) {
+  const int32_t* ranks = wishes.process_set_ranks;
+  if (wishes.process_set_count > 0 && (ranks == nullptr || wishes.process_set_sizes == nullptr)) {
+    return hvd::invalid_argument("the process sets' sizes or ranks are NULL");
+  }
+  for (uint32_t i = 0; i < wishes.process_set_count; ++i) {
+    const uint32_t size = wishes.process_set_sizes[i];
+    sets->emplace_back(ranks, ranks + size);
+    ranks += size;
+  }
+  return {};
+}
+
 Status start(const hvd_init_options& wishes) {
   HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
   const double seconds = wishes.timeout_seconds > 0 ? wishes.timeout_seconds
@@ -123,6 +82,7 @@ Status start(const hvd_init_options& wishes) {
   options.epoch = state.epoch++;
   options.stack = state.stack;
   options.start_deadline = deadline;
+  HVD_RETURN_IF_ERROR(read_sets(wishes, &options.process_sets));
   HVD_ASSIGN_OR_RETURN(
       std::unique_ptr<Runtime> runtime,
       Runtime::create(bootstrap.identity, std::move(bootstrap.store), std::move(options)));

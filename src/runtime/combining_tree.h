@@ -1,6 +1,6 @@
 // Who reports to whom: the ranks of a machine to its lowest rank, those leaders to each other as
-// a binomial tree, with rank 0 at the root. So a rank talks to at most (ranks of its machine) +
-// log2(machines) others. Pure.
+// a binomial tree, with the lowest rank at the root. On a machine with many ranks some collect for
+// eight others each. So messages per rank and rounds grow with the logarithm of the ranks. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,9 @@ struct TreePlace {
   std::vector<std::vector<int32_t>> subtrees;   // ranks below each child, itself included
 };
 
-// machines[rank]: the machine of each rank, numbered from 0 in the order of their lowest ranks.
-TreePlace place_in_tree(int32_t rank, std::span<const int32_t> machines);
+// The place of `rank` among `members`, ascending ranks. machines[rank]: the machine of each rank
+// of the job.
+TreePlace place_in_tree(int32_t rank, std::span<const int32_t> members,
+                        std::span<const int32_t> machines);
 
 }  // namespace hvd::runtime

@@ -2,49 +2,90 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "runtime/agreement.h"
 
 namespace hvd::runtime {
 
-Coordinator::Coordinator(const CoordinatorOptions& options, const ResponseCache* cache)
-    : options_(options), cache_(cache) {}
+Coordinator::Coordinator(CoordinatorOptions options, const ResponseCache* cache)
+    : options_(std::move(options)), cache_(cache), policy_(options_.cache_capacity) {
+  plan_.set = options_.set;
+}
 
 const Request& Coordinator::request_of(const PlanItem& item) const {
-  // The cache only grows, and ids come from it.
+  // What is ready is in use, and so is not taken back.
   return item.full ? item.request : cache_->find(item.id)->request;
 }
 
+const std::vector<RankRows>& Coordinator::rows_of(const PlanItem& item) const {
+  return item.full ? item.rows : cache_->find(item.id)->rows;
+}
+
 void Coordinator::add(Announcement* ready) {
-  for (const uint32_t id : ready->ids) {
-    PlanItem& item = plan_.items.emplace_back();
-    item.id = id;
-    const Request& request = request_of(item);
-    for (const TensorSpec& tensor : request.tensors) {
-      ready_bytes_ += static_cast<uint64_t>(tensor.count()) * dtype_size(tensor.dtype);
-    }
-  }
+  for (const uint32_t id : ready->ids) add_id(id);
   for (Proposal& proposal : ready->proposals) add_proposal(std::move(proposal));
+  joined_.insert(joined_.end(), ready->joined.begin(), ready->joined.end());
+  if (joined_.size() == options_.members.size()) add_join();
   ready->clear();
+}
+
+void Coordinator::add_id(uint32_t id) {
+  PlanItem& item = plan_.items.emplace_back();
+  item.id = id;
+  policy_.use(id);
+  count_bytes(request_of(item));
+}
+
+void Coordinator::count_bytes(const Request& request) {
+  for (const TensorSpec& tensor : request.tensors) {
+    ready_bytes_ += static_cast<uint64_t>(tensor.count()) * dtype_size(tensor.dtype);
+  }
 }
 
 void Coordinator::add_proposal(Proposal&& proposal) {
   PlanItem& item = plan_.items.emplace_back();
   item.full = true;
-  Status status = verdict(proposal);
-  if (status.ok()) status = arrange_rows(&proposal);
+  const Status status = judge(&proposal);
   item.name = std::move(proposal.name);
-  item.request = std::move(proposal.variants.front().request);
+  if (!proposal.variants.empty()) item.request = std::move(proposal.variants.front().request);
   if (!status.ok()) {
     item.error_code = static_cast<int32_t>(status.code());
     item.error = status.message();
     return;
   }
   item.rows = std::move(proposal.rows);
-  item.id = id_for(item.name);
-  for (const TensorSpec& tensor : item.request.tensors) {
-    ready_bytes_ += static_cast<uint64_t>(tensor.count()) * dtype_size(tensor.dtype);
+  if (!is_registration(item.request.op)) item.id = id_for(item.name);
+  count_bytes(item.request);
+}
+
+// All have joined: what they do next is agreed on anew.
+void Coordinator::add_join() {
+  PlanItem& item = plan_.items.emplace_back();
+  item.full = true;
+  item.name = kJoinName;
+  item.request.op = HVD_JOIN;
+  item.request.root = joined_.back();
+  joined_.clear();
+}
+
+Status Coordinator::judge(Proposal* proposal) const {
+  HVD_RETURN_IF_ERROR(verdict(*proposal));
+  const Request& request = proposal->variants.front().request;
+  const bool alone = proposal->askers < options_.members.size();
+  if (alone && request.op != HVD_ALLREDUCE && request.op != HVD_BARRIER) {
+    return invalid_argument(cat(op_name(request.op), " '", printable(proposal->name),
+                                "' is not supported with Join at this time: ", joined_text(),
+                                " joined before it; only allreduce and barrier run without all "
+                                "ranks"));
   }
+  return arrange_rows(proposal);
+}
+
+std::string Coordinator::joined_text() const {
+  std::string text = joined_.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < joined_.size(); ++i) text += cat(i == 0 ? "" : ", ", joined_[i]);
+  return text;
 }
 
 Status Coordinator::arrange_rows(Proposal* proposal) const {
@@ -53,11 +94,12 @@ Status Coordinator::arrange_rows(Proposal* proposal) const {
   auto& rows = proposal->rows;
   std::sort(rows.begin(), rows.end(),
             [](const RankRows& a, const RankRows& b) { return a.rank < b.rank; });
-  const size_t wanted = request.op == HVD_ALLTOALL ? static_cast<size_t>(options_.size)
-                                                   : request.tensors.size();
-  bool whole = rows.size() == static_cast<size_t>(options_.size);
+  const auto& members = options_.members;
+  const size_t wanted =
+      request.op == HVD_ALLTOALL ? members.size() : request.tensors.size();
+  bool whole = rows.size() == members.size();
   for (size_t i = 0; whole && i < rows.size(); ++i) {
-    whole = rows[i].rank == static_cast<int32_t>(i) && rows[i].rows.size() == wanted;
+    whole = rows[i].rank == members[i] && rows[i].rows.size() == wanted;
   }
   if (whole) return {};
   return internal_error(cat("the rows that the ranks bring to '", printable(proposal->name),
@@ -65,17 +107,14 @@ Status Coordinator::arrange_rows(Proposal* proposal) const {
 }
 
 uint32_t Coordinator::id_for(const std::string& text) {
-  if (const CacheEntry* entry = cache_->find(std::string_view(text))) return entry->id;
-  if (next_id_ > options_.cache_capacity) return 0;
-  if (seen_.erase(text) != 0) return next_id_++;
-  seen_.insert(text);
-  seen_order_.push_back(text);
-  const size_t remembered = 4 * std::max<size_t>(options_.cache_capacity, 1024);
-  if (seen_order_.size() > remembered) {
-    seen_.erase(seen_order_.front());
-    seen_order_.pop_front();
+  if (const CacheEntry* entry = cache_->find(std::string_view(text))) {
+    policy_.use(entry->id);
+    return entry->id;
   }
-  return 0;
+  uint32_t forgotten = 0;
+  const uint32_t id = policy_.admit(text, &forgotten);
+  if (forgotten != 0) plan_.forgotten.push_back(forgotten);
+  return id;
 }
 
 const Plan& Coordinator::plan() {
@@ -84,27 +123,27 @@ const Plan& Coordinator::plan() {
     const PlanItem& item = plan_.items[i];
     if (item.error_code != HVD_OK) continue;
     const Request& request = request_of(item);
-    const auto index = static_cast<uint32_t>(i);
-    if (request.tensors.size() <= 1) {
-      const int32_t dtype = request.tensors.empty() ? HVD_UINT8 : request.tensors[0].dtype;
-      const uint64_t bytes = request.tensors.empty() ? 0 : bytes_of(request, dtype);
-      units_.push_back({{index, dtype}, &request, bytes});
-      continue;
-    }
-    for (const int32_t dtype : dtypes_of(request)) {
-      units_.push_back({{index, dtype}, &request, bytes_of(request, dtype)});
-    }
+    if (request.op == HVD_JOIN || is_registration(request.op)) continue;
+    add_units(static_cast<uint32_t>(i), request, rows_of(item), &units_);
   }
-  plan_.sequence = next_sequence_;
   plan_.batches.clear();
-  plan_fusion(units_, options_.fusion_threshold, &plan_.batches);
+  plan_fusion(units_, options_.fusion, &plan_.batches);
+  return plan_;
+}
+
+const Plan& Coordinator::last_plan() {
+  plan_.items.clear();
+  plan_.batches.clear();
+  plan_.forgotten.clear();
+  plan_.last = true;
   return plan_;
 }
 
 void Coordinator::planned() {
-  next_sequence_ += plan_.batches.size();
+  ++plan_.sequence;
   plan_.items.clear();
   plan_.batches.clear();
+  plan_.forgotten.clear();
   ready_bytes_ = 0;
 }
 

@@ -1,26 +1,31 @@
-// The root's part of the negotiation: from names that are ready on all ranks to plans. Judges
-// them, gives cache ids, fuses. Belongs to rank 0's thread that makes progress.
+// The root's part of the negotiation of a process set: from names that are ready on all its ranks
+// to plans. Judges them, gives and takes cache ids, fuses. Belongs to the root's thread that makes
+// progress.
 #pragma once
 
-#include <deque>
 #include <string>
-#include <unordered_set>
+#include <vector>
 
+#include "runtime/cache_policy.h"
 #include "runtime/fusion_planner.h"
 #include "runtime/message.h"
 #include "runtime/response_cache.h"
 
 namespace hvd::runtime {
 
+// By what name a rank joins: HVD_JOIN has none of its own.
+constexpr std::string_view kJoinName = "<join>";
+
 struct CoordinatorOptions {
-  int32_t size = 1;
-  uint64_t fusion_threshold = 0;
+  std::vector<int32_t> members;  // ascending
+  uint32_t set = 0;              // serial number
+  FusionOptions fusion;
   uint32_t cache_capacity = 0;
 };
 
 class Coordinator {
  public:
-  Coordinator(const CoordinatorOptions& options, const ResponseCache* cache);
+  Coordinator(CoordinatorOptions options, const ResponseCache* cache);
 
   // Takes the content of what became ready.
   void add(Announcement* ready);
@@ -30,25 +35,33 @@ class Coordinator {
 
   // Everything that is ready, as the next plan. Valid until the next call of add.
   const Plan& plan();
+  // As plan, without items: the last one.
+  const Plan& last_plan();
   // The plan was applied here and sent; makes room for the next.
   void planned();
 
+  // From the next plan on.
+  void set_fusion(const FusionOptions& fusion) { options_.fusion = fusion; }
+
  private:
+  void add_id(uint32_t id);
   void add_proposal(Proposal&& proposal);
+  void add_join();
+  void count_bytes(const Request& request);
+  Status judge(Proposal* proposal) const;
   Status arrange_rows(Proposal* proposal) const;
+  std::string joined_text() const;
   uint32_t id_for(const std::string& text);
   const Request& request_of(const PlanItem& item) const;
+  const std::vector<RankRows>& rows_of(const PlanItem& item) const;
 
-  const CoordinatorOptions options_;
+  CoordinatorOptions options_;
   const ResponseCache* const cache_;
+  CachePolicy policy_;
   Plan plan_;
   uint64_t ready_bytes_ = 0;
-  uint64_t next_sequence_ = 0;
   std::vector<FusionUnit> units_;
-  // An id is given at the second agreement, so that names used once do not fill the cache.
-  uint32_t next_id_ = 1;
-  std::unordered_set<std::string> seen_;
-  std::deque<std::string> seen_order_;
+  std::vector<int32_t> joined_;  // in that order
 };
 
 }  // namespace hvd::runtime

@@ -12,13 +12,12 @@
 #include <vector>
 
 #include "horovod/plugin_controller.h"
-#include "runtime/coordinator.h"
 #include "runtime/departure.h"
 #include "runtime/executor.h"
 #include "runtime/handle_table.h"
 #include "runtime/instruments.h"
-#include "runtime/negotiator.h"
 #include "runtime/plugin_host.h"
+#include "runtime/process_set.h"
 #include "runtime/progress.h"
 #include "runtime/service.h"
 #include "runtime/submission_queue.h"
@@ -29,7 +28,7 @@ struct EngineOptions {
   int32_t rank = 0;
   int32_t size = 1;
   std::chrono::microseconds window{1000};
-  uint64_t fusion_threshold = 0;
+  FusionOptions fusion;
   uint32_t cache_capacity = 0;
 };
 
@@ -38,6 +37,7 @@ struct EngineCounts {
   uint64_t batches = 0;        // run, or being run
   uint64_t fused_tensors = 0;  // in batches of more than one
   uint64_t messages_sent = 0;
+  uint64_t messages_received = 0;
   uint64_t short_announcements = 0;  // names announced by their id
 };
 
@@ -51,7 +51,9 @@ struct LastSubmission {
 class Engine final : public Drivable, private CompletionSink {
  public:
   Engine(const EngineOptions& options, OpenedPlugin controller, OpSelector* ops, PluginHost* host,
-         TensorTable* names, HandleTable* handles);
+         SetTable* sets, TensorTable* names, HandleTable* handles);
+  // Before the first step: opens the set of all ranks.
+  Status open();
 
   // ---- any thread ----
   enum class Wake { kNone, kDriver, kFull };
@@ -87,22 +89,31 @@ class Engine final : public Drivable, private CompletionSink {
   void fail(const Status& cause);
   // Closes the links; after departed() only.
   void close();
-  std::vector<int32_t> missing(std::string_view name) const { return negotiator_.missing(name); }
+  std::vector<int32_t> missing(std::string_view name) const {
+    return everybody_->negotiator.missing(name);
+  }
   const EngineCounts& counts() const { return counts_; }
   Instruments& instruments() { return instruments_; }
   // The newest of the unfinished submissions; the others by Submission::older.
   Submission* newest() const { return newest_; }
   const LastSubmission& last_submission() const { return last_submission_; }
-  bool is_root() const { return negotiator_.place().parent < 0; }
+  bool is_root() const { return tree().parent < 0; }
+  // Of a process set that exists.
+  bool is_member(int32_t process_set) const;
   // Nothing is accepted any more: the job ends.
   bool over() const { return over_.load(std::memory_order_relaxed); }
 
  private:
   const hvd_controller_v1& link() const { return controller_->vtable<hvd_controller_v1>(); }
+  // The tree of all ranks.
+  const TreePlace& tree() const { return everybody_->negotiator.place(); }
+  // nullptr: it is not there, or this rank is no member.
+  ProcessSet* set_of(uint32_t serial);
 
   bool collect();
   void announce();
-  void announce_now(Submission* submission);
+  void announce(ProcessSet* set, Submission* submission);
+  void announce_now(ProcessSet* set, Submission* submission);
   bool poll_links();
   void finish_what_can_be();
   void receive(int32_t from, ByteView message);
@@ -110,9 +121,28 @@ class Engine final : public Drivable, private CompletionSink {
   Status hand_on(MessageKind kind, int32_t from, ByteView message);
   bool run_alarms();
   void report();
-  void plan();
-  Status apply(const Plan& plan);
-  Status resolve(const PlanItem& item, Clock::time_point now, AgreedItem* agreed);
+  void report(ProcessSet* set);
+  void plan(ProcessSet* set);
+  Status send_plan(ProcessSet* set, const Plan& plan);
+  Status handle_of_set(MessageKind kind, int32_t from, ByteView message);
+  Status apply(ProcessSet* set, const Plan& plan);
+  Status forget(ProcessSet* set, const Plan& plan);
+  Status resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed);
+  void note_agreement(const PlanItem& item, const Submission& submission);
+  Status learn(ProcessSet* set, const PlanItem& item, Submission* submission, CacheEntry** entry);
+  void all_have_joined(ProcessSet* set, int32_t last);
+
+  Status open_set(std::shared_ptr<const SetMembers> members);
+  Status register_sets(const PlanItem& item, Submission* submission);
+  Status add_set(std::vector<int32_t> ranks, Submission* submission);
+  Status remove_set(int32_t id, Submission* submission);
+  Status send_last_plan(ProcessSet* set);
+  void end_set(ProcessSet* set);
+  void end_all_sets();
+  void fail_unplanned(ProcessSet* set, const Status& reason);
+  bool drop_removed_sets();
+  void hear_what_was_early();
+  bool all_sets_ended() const;
   void act(const Departure::Actions& actions);
   void end_at(int32_t leaver);
   bool settle();
@@ -131,12 +161,22 @@ class Engine final : public Drivable, private CompletionSink {
   PluginHost* const host_;
   TensorTable* const names_;
   HandleTable* const handles_;
-  ResponseCache cache_;
+  SetTable* const set_table_;
   Instruments instruments_;
-  Negotiator negotiator_;
-  std::optional<Coordinator> coordinator_;  // of the root
   Executor executor_;
-  Departure departure_;
+  std::vector<std::unique_ptr<ProcessSet>> sets_;  // of which this rank is a member, by serial
+  ProcessSet* everybody_ = nullptr;                // the first of them
+  uint32_t last_serial_ = 0;                       // of the sets that were added
+  // Of sets that this rank has not added yet: its peers were faster.
+  struct Early {
+    uint32_t set;
+    int32_t from;
+    Bytes message;
+  };
+  std::vector<Early> early_;
+  size_t early_bytes_ = 0;
+  bool some_removed_ = false;
+  std::optional<Departure> departure_;
   EngineCounts counts_;
 
   std::array<Service*, kServices> services_{};
@@ -149,13 +189,13 @@ class Engine final : public Drivable, private CompletionSink {
   Submission* newest_ = nullptr;  // of the unfinished ones that were drained
   LastSubmission last_submission_;
   std::vector<Submission*> finished_;
-  uint64_t next_sequence_ = 0;
   Status link_failure_;   // found while messages were handed in: acted upon after that
   int32_t heard_from_ = -1;
 
   // Kept for their memory.
   Announcement heard_;
   Plan heard_plan_;
+  Clock::time_point plan_heard_{};  // the one that is being applied
   std::vector<AgreedItem> agreed_;
   ByteWriter out_;
 

@@ -29,31 +29,31 @@ void Engine::send_notice(MessageKind kind, const Notice& notice, int32_t rank) {
 }
 
 void Engine::notify_children(MessageKind kind, const Notice& notice) {
-  for (const int32_t child : negotiator_.place().children) send_notice(kind, notice, child);
+  for (const int32_t child : tree().children) send_notice(kind, notice, child);
 }
 
 void Engine::leave() {
-  if (over() || departure_.complete()) {
-    if (!departure_.stopping()) departed_.store(true);
+  if (over() || departure_->complete()) {
+    if (!departure_->stopping()) departed_.store(true);
     return;
   }
-  act(departure_.leave(options_.rank));
+  act(departure_->leave(options_.rank));
 }
 
 void Engine::act(const Departure::Actions& actions) {
-  const int32_t parent = negotiator_.place().parent;
+  const int32_t parent = tree().parent;
   if (actions.leave_up) {
-    send_notice(MessageKind::kLeave, {departure_.leaver_asked_for(), HVD_OK, {}}, parent);
+    send_notice(MessageKind::kLeave, {departure_->leaver_asked_for(), HVD_OK, {}}, parent);
   }
   if (actions.stop_down) {
-    notify_children(MessageKind::kStop, {departure_.leaver(), HVD_OK, {}});
-    end_at(departure_.leaver());
+    notify_children(MessageKind::kStop, {departure_->leaver(), HVD_OK, {}});
+    end_at(departure_->leaver());
   }
   if (actions.stopped_up) {
     send_notice(MessageKind::kStopped, {options_.rank, HVD_OK, {}}, parent);
   }
   if (actions.farewell_down) {
-    notify_children(MessageKind::kFarewell, {departure_.leaver(), HVD_OK, {}});
+    notify_children(MessageKind::kFarewell, {departure_->leaver(), HVD_OK, {}});
     departed_.store(true);
   }
 }
@@ -70,11 +70,22 @@ void Engine::end_at(int32_t leaver) {
   close_window();
   for (Submission* submission = newest_; submission != nullptr;) {
     Submission* older = submission->older;
-    if (!submission->planned) {
+    if (!submission->accepted) {
       cut_off_.store(true);
       complete(submission, reason);
     }
     submission = older;
+  }
+  end_all_sets();
+}
+
+// The set of all ranks ends by the departure itself; another one with the last plan of its root,
+// since plans of it may be on their way.
+void Engine::end_all_sets() {
+  end_set(everybody_);
+  for (const auto& set : sets_) {
+    if (!set->coordinator || set->ended) continue;
+    if (Status status = send_last_plan(set.get()); !status.ok()) return fail_with(status, -1);
   }
 }
 
@@ -100,11 +111,11 @@ void Engine::fail(const Status& cause) {
 void Engine::fail_with(const Status& cause, int32_t heard_from) {
   if (departed_.load(std::memory_order_relaxed)) return;
   refuse_from_now(cause);
-  const Status first = departure_.stopping() ? cause : refusal();
+  const Status first = departure_->stopping() ? cause : refusal();
   departed_.store(true);
 
   const Notice notice{options_.rank, static_cast<int32_t>(first.code()), first.message()};
-  const TreePlace& place = negotiator_.place();
+  const TreePlace& place = tree();
   if (place.parent >= 0 && place.parent != heard_from) {
     send_notice(MessageKind::kAbort, notice, place.parent);
   }

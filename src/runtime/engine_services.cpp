@@ -21,7 +21,7 @@ void Engine::to_root(ServiceId id, ByteView message) {
   }
   ByteWriter out;
   encode(MessageKind::kToRoot, {static_cast<uint8_t>(id), options_.rank, message}, out);
-  if (Status status = send(negotiator_.place().parent, out.view()); !status.ok()) {
+  if (Status status = send(tree().parent, out.view()); !status.ok()) {
     fail_with(status, -1);
   }
 }
@@ -31,7 +31,7 @@ void Engine::to_all(ServiceId id, ByteView message) {
   if (departed_.load(std::memory_order_relaxed)) return;
   ByteWriter out;
   encode(MessageKind::kToAll, {static_cast<uint8_t>(id), options_.rank, message}, out);
-  for (const int32_t child : negotiator_.place().children) {
+  for (const int32_t child : tree().children) {
     if (Status status = send(child, out.view()); !status.ok()) {
       fail_with(status, -1);
       return;
@@ -48,7 +48,7 @@ Status Engine::hand_on(MessageKind kind, int32_t from, ByteView message) {
   if (said.service >= kServices) {
     return invalid_argument(cat("a message for service ", said.service, ", which nobody is"));
   }
-  const TreePlace& place = negotiator_.place();
+  const TreePlace& place = tree();
   if (kind == MessageKind::kToAll) {
     if (from != place.parent) {
       return invalid_argument("a message to all from a rank that is not above this one");

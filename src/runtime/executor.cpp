@@ -1,160 +1,224 @@
 #include "runtime/executor.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <new>
 #include <numeric>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "runtime/executor_run.h"
 
 namespace hvd::runtime {
 namespace {
 
-// Batches that an op plugin is given at a time.
-constexpr size_t kRunning = 1;
+// Batches of one process set that an op plugin is given at a time, so that it can fill one while
+// it empties another.
+constexpr size_t kRunning = 2;
 
 // Rows of dimension 0 that a rank gets of a reducescatter: the first ranks get one more.
 int64_t share_of(int64_t rows, int32_t rank, int32_t size) {
   return rows / size + (rank < rows % size ? 1 : 0);
 }
 
+int64_t sum_of(const int64_t* rows, int32_t size) {
+  return std::accumulate(rows, rows + size, int64_t{0});
+}
+
+bool has_own_output(int32_t op) { return has_rank_rows(op) || op == HVD_REDUCESCATTER; }
+
 }  // namespace
 
+Executor::Executor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
+                   Instruments* instruments)
+    : fusion_threshold_(fusion_threshold), ops_(ops), sink_(sink), instruments_(instruments) {}
+Executor::~Executor() = default;
+
+void Executor::Run::clear() {
+  op = nullptr;
+  tensors.clear();
+  member.clear();
+  owner.clear();
+  submissions.clear();
+  rows.clear();
+  done = false;
+  traced = 0;
+  status = {};
+}
+
+Status Executor::open_lane(std::shared_ptr<const SetMembers> set, Lane** lane) {
+  HVD_RETURN_IF_ERROR(ops_->new_set(set->id, set->ranks));
+  lanes_.push_back(std::make_unique<Lane>(std::move(set)));
+  *lane = lanes_.back().get();
+  return {};
+}
+
+Status Executor::close_lane(Lane* lane) {
+  HVD_CHECK(idle(*lane));
+  HVD_RETURN_IF_ERROR(ops_->drop_set(lane->set->id));
+  std::erase_if(lanes_, [lane](const auto& one) { return one.get() == lane; });
+  return {};
+}
+
+size_t Executor::outstanding(const Lane& lane) const {
+  return lane.queue.size() + lane.running.size();
+}
+
 std::unique_ptr<Executor::Run> Executor::make_run() {
-  std::unique_ptr<Run> run;
-  if (spare_.empty()) {
-    run = std::make_unique<Run>();
-    run->executor = this;
-  } else {
-    run = std::move(spare_.back());
-    spare_.pop_back();
-    run->tensors.clear();
-    run->member.clear();
-    run->owner.clear();
-    run->submissions.clear();
-    run->rows.clear();
-    run->done = false;
-    run->traced = 0;
-    run->status = {};
-  }
+  if (spare_.empty()) return std::make_unique<Run>();
+  std::unique_ptr<Run> run = std::move(spare_.back());
+  spare_.pop_back();
+  run->clear();
   return run;
 }
 
-void Executor::add(uint64_t sequence, std::span<const PlanUnit> units,
+void Executor::add(Lane* lane, std::span<const PlanUnit> units,
                    std::span<const AgreedItem> items) {
   std::unique_ptr<Run> run = make_run();
-  const Submission& first = *items[units.front().item].submission;
-  const Request& request = first.request;
+  describe(run.get(), lane, *items[units.front().item].request, units.front().dtype);
+  if (has_rank_rows(run->batch.op)) {
+    // Room for all of them first: what was handed out must not move.
+    size_t tensors = 0;
+    for (const PlanUnit& unit : units) tensors += items[unit.item].request->tensors.size();
+    run->rows.reserve(2 * lane->set->ranks.size() * tensors);
+  }
+  for (const PlanUnit& unit : units) {
+    const AgreedItem& item = items[unit.item];
+    if (item.submission != nullptr) run->submissions.push_back(item.submission);
+    add_tensors(run.get(), *lane, item, unit.dtype);
+  }
+  run->batch.tensors = run->tensors.data();
+  run->batch.tensor_count = static_cast<uint32_t>(run->tensors.size());
+  run->op = ops_->select(run->batch);
+  if (run->op == nullptr && units.size() > 1) {
+    // What no plugin runs together, each may run alone; every rank finds the same.
+    spare_.push_back(std::move(run));
+    for (const PlanUnit& unit : units) add(lane, {&unit, 1}, items);
+    return;
+  }
+  run->batch.sequence = lane->next_sequence++;
+  ++outstanding_;
+  lane->queue.push_back(std::move(run));
+}
+
+void Executor::describe(Run* run, Lane* lane, const Request& request, int32_t dtype) {
   hvd_batch& batch = run->batch;
   batch = {};
   batch.struct_size = sizeof batch;
-  batch.sequence = sequence;
   batch.op = request.op;
   batch.reduce_op = request.reduce_op == HVD_AVERAGE ? HVD_SUM : request.reduce_op;
-  batch.dtype = units.front().dtype;
+  batch.dtype = dtype;
   batch.device = request.device;
-  batch.process_set = first.process_set;
-  batch.root = request.root;
+  batch.process_set = lane->set->id;
+  batch.root = request.op == HVD_BROADCAST ? lane->set->index_of(request.root) : 0;
   batch.prescale = request.prescale;
   batch.postscale = request.postscale;
-  if (request.reduce_op == HVD_AVERAGE) batch.postscale /= size_;
+  if (request.reduce_op == HVD_AVERAGE) batch.postscale /= lane->set->size();
   if (tuning_) {
     run->tuning = *tuning_;
     batch.tuning = &run->tuning;
   }
-  for (const PlanUnit& unit : units) {
-    const AgreedItem& item = items[unit.item];
-    run->submissions.push_back(item.submission);
-    add_tensors(run.get(), item.submission, unit.dtype, item.rows);
-  }
-  batch.tensor_count = static_cast<uint32_t>(run->tensors.size());
-  queue_.push_back(std::move(run));
 }
 
-void Executor::add_tensors(Run* run, Submission* submission, int32_t dtype,
-                           const std::vector<RankRows>* all) {
-  const Request& request = submission->request;
-  const auto members = static_cast<size_t>(size_);
-  if (all != nullptr && has_rank_rows(request.op)) {
-    // Room for all of them first: what was handed out must not move. Such batches are not fused.
-    run->rows.reserve(2 * members * request.tensors.size());
-  }
+void Executor::add_tensors(Run* run, const Lane& lane, const AgreedItem& item, int32_t dtype) {
+  const Request& request = *item.request;
   for (size_t i = 0; i < request.tensors.size(); ++i) {
     const TensorSpec& spec = request.tensors[i];
     if (spec.dtype != dtype) continue;
     hvd_batch_tensor tensor{};
-    tensor.input = submission->tensors[i].input;
-    tensor.output = submission->tensors[i].output;
+    if (item.submission != nullptr) {
+      tensor.input = item.submission->tensors[i].input;
+      tensor.output = item.submission->tensors[i].output;
+    }
     tensor.count = spec.count();
     tensor.row = spec.row();
-    if (all != nullptr && has_rank_rows(request.op)) {
-      const bool to_each = request.op == HVD_ALLTOALL;
-      tensor.rank_rows = run->rows.data() + run->rows.size();
-      for (size_t r = 0; r < members; ++r) {
-        run->rows.push_back(to_each ? (*all)[rank_].rows[r] : (*all)[r].rows[i]);
-      }
-      if (to_each) {
-        tensor.from_rows = run->rows.data() + run->rows.size();
-        for (size_t r = 0; r < members; ++r) run->rows.push_back((*all)[r].rows[rank_]);
-      }
-    }
+    if (has_rank_rows(request.op)) add_rows(run, lane, item, i, &tensor);
     run->tensors.push_back(tensor);
     run->member.push_back(static_cast<uint32_t>(i));
-    run->owner.push_back(submission);
+    run->owner.push_back(item.submission);
   }
 }
 
+void Executor::add_rows(Run* run, const Lane& lane, const AgreedItem& item, size_t tensor,
+                        hvd_batch_tensor* to) {
+  const auto members = lane.set->ranks.size();
+  const auto mine = static_cast<size_t>(lane.set->index);
+  const std::vector<RankRows>& all = *item.rows;
+  const bool to_each = item.request->op == HVD_ALLTOALL;
+  to->rank_rows = run->rows.data() + run->rows.size();
+  for (size_t r = 0; r < members; ++r) {
+    run->rows.push_back(to_each ? all[mine].rows[r] : all[r].rows[tensor]);
+  }
+  if (!to_each) return;
+  to->from_rows = run->rows.data() + run->rows.size();
+  for (size_t r = 0; r < members; ++r) run->rows.push_back(all[r].rows[mine]);
+}
+
 Result<bool> Executor::advance() {
+  if (outstanding_ == 0) return false;
   bool moved = false;
-  while (!queue_.empty() && running_.size() < kRunning) {
-    running_.push_back(std::move(queue_.front()));
-    queue_.pop_front();
-    moved = true;
-    HVD_RETURN_IF_ERROR(start(running_.back().get()));
-    if (!running_.back()->done) break;
-    if (running_.size() > 1) continue;
-    std::unique_ptr<Run> run = std::move(running_.front());
-    running_.pop_front();
-    if (!run->status.ok()) return run->status;
-    finish(run.get(), {});
-    spare_.push_back(std::move(run));
+  bool running = false;
+  for (const auto& lane : lanes_) {
+    auto started = advance(lane.get());
+    if (!started.ok()) return started;
+    moved |= started.value();
+    running |= !lane->running.empty();
   }
-  if (running_.empty()) return moved;
-  for (const OpenedPlugin& op : ops_->all()) {
-    int32_t progressed = 0;
-    const int code = op.vtable<hvd_op_v1>().poll(op.context(), &progressed);
-    if (progressed != 0) moved = true;
-    if (code != HVD_OK && !running_.front()->done) {
-      return Status(static_cast<Code>(code), cat("the operation plugin ", op.record().name,
-                                                 " failed"));
-    }
-  }
-  while (!running_.empty() && running_.front()->done) {
-    std::unique_ptr<Run> run = std::move(running_.front());
-    running_.pop_front();
+  if (!running) return moved;
+  HVD_RETURN_IF_ERROR(poll_plugins(&moved));
+  for (const auto& lane : lanes_) HVD_RETURN_IF_ERROR(retire(lane.get(), &moved));
+  return moved;
+}
+
+Result<bool> Executor::advance(Lane* lane) {
+  bool moved = false;
+  while (!lane->queue.empty() && lane->running.size() < kRunning) {
+    lane->running.push_back(std::move(lane->queue.front()));
+    lane->queue.pop_front();
     moved = true;
-    if (!run->status.ok()) return run->status;
-    finish(run.get(), {});
-    spare_.push_back(std::move(run));
+    HVD_RETURN_IF_ERROR(start(lane, lane->running.back().get()));
+    HVD_RETURN_IF_ERROR(retire(lane, &moved));
   }
   return moved;
 }
 
-bool Executor::has_work(const Run& run) const {
-  for (size_t i = 0; i < run.tensors.size(); ++i) {
-    const hvd_batch_tensor& tensor = run.tensors[i];
-    if (run.batch.op == HVD_ALLGATHER || run.batch.op == HVD_ALLTOALL) {
-      // What all ranks bring counts, since all must judge alike.
-      if (run.batch.op == HVD_ALLTOALL) return true;
-      if (tensor.row > 0 &&
-          std::accumulate(tensor.rank_rows, tensor.rank_rows + size_, int64_t{0}) > 0) {
-        return true;
-      }
-    } else if (tensor.count > 0) {
-      return true;
+Status Executor::poll_plugins(bool* moved) {
+  for (const OpenedPlugin& op : ops_->all()) {
+    int32_t progressed = 0;
+    const int code = op.vtable<hvd_op_v1>().poll(op.context(), &progressed);
+    if (progressed != 0) *moved = true;
+    if (code == HVD_OK) continue;
+    const bool all_done = std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
+      return lane->running.empty() || lane->running.front()->done;
+    });
+    if (!all_done) {
+      return Status(static_cast<Code>(code),
+                    cat("the operation plugin ", op.record().name, " failed"));
     }
   }
-  return false;
+  return {};
+}
+
+Status Executor::retire(Lane* lane, bool* moved) {
+  while (!lane->running.empty() && lane->running.front()->done) {
+    std::unique_ptr<Run> run = std::move(lane->running.front());
+    lane->running.pop_front();
+    --outstanding_;
+    *moved = true;
+    if (!run->status.ok()) return run->status;
+    finish(run.get(), {});
+    spare_.push_back(std::move(run));
+  }
+  return {};
+}
+
+bool Executor::Run::has_work(size_t members) const {
+  // What all ranks bring counts, since all must judge alike.
+  if (batch.op == HVD_ALLTOALL) return true;
+  return std::any_of(tensors.begin(), tensors.end(), [&](const hvd_batch_tensor& tensor) {
+    if (batch.op != HVD_ALLGATHER) return tensor.count > 0;
+    return tensor.row > 0 && sum_of(tensor.rank_rows, static_cast<int32_t>(members)) > 0;
+  });
 }
 
 void Executor::measure(Run* run) {
@@ -166,81 +230,89 @@ void Executor::measure(Run* run) {
 }
 
 // The plugin's own word for it, or its name and the operation's.
-void Executor::trace_run(const OpenedPlugin& op, const Run& run) {
-  const auto& vtable = op.vtable<hvd_op_v1>();
+void Executor::trace_run(const Run& run) {
+  const auto& vtable = run.op->vtable<hvd_op_v1>();
   const char* name = nullptr;
   if (vtable.struct_size >= offsetof(hvd_op_v1, activity) + sizeof vtable.activity &&
       vtable.activity != nullptr) {
-    name = vtable.activity(op.context(), &run.batch);
+    name = vtable.activity(run.op->context(), &run.batch);
   }
-  instruments_->trace.activity(run.traced, name != nullptr ? name : op.record().name);
+  instruments_->trace.activity(run.traced, name != nullptr ? name : run.op->record().name);
 }
 
-Status Executor::start(Run* run) {
+Status Executor::start(Lane* lane, Run* run) {
   measure(run);
-  if (Status status = make_outputs(run); !status.ok()) return status;
-  run->batch.tensors = run->tensors.data();
-  if (!has_work(*run)) {
+  HVD_RETURN_IF_ERROR(make_outputs(*lane, run));
+  if (!run->has_work(lane->set->ranks.size())) {
     run->done = true;
     return {};
   }
-  const OpenedPlugin* op = ops_->select(run->batch);
-  if (op == nullptr) {
-    // Every rank finds the same, so the work fails and the runtime goes on.
-    const hvd_batch& batch = run->batch;
-    const bool reduces = batch.op == HVD_ALLREDUCE || batch.op == HVD_REDUCESCATTER;
-    finish(run, unimplemented(cat(
-        "no operation plugin here runs ", op_name(batch.op),
-        reduces ? cat(" (", reduce_op_name(batch.reduce_op), ")") : std::string(), " of ",
-        dtype_name(batch.dtype), " on ", batch.device == HVD_CPU ? "the CPU" : "this device",
-        "; convert the tensor, or add a plugin that does")));
-    run->submissions.clear();
-    run->done = true;
+  if (run->op == nullptr) {
+    refuse(run);
     return {};
   }
-  if (run->traced != 0) trace_run(*op, *run);
-  const int code = op->vtable<hvd_op_v1>().run(op->context(), &run->batch, &on_done, run);
+  if (run->traced != 0) trace_run(*run);
+  const int code =
+      run->op->vtable<hvd_op_v1>().run(run->op->context(), &run->batch, &on_done, run);
   if (code != HVD_OK && !run->done) {
     return Status(static_cast<Code>(code),
-                  cat("the operation plugin ", op->record().name, " did not start ",
+                  cat("the operation plugin ", run->op->record().name, " did not start ",
                       op_name(run->batch.op)));
   }
   return {};
 }
 
-Status Executor::make_outputs(Run* run) {
-  const int32_t op = run->batch.op;
-  if (!has_rank_rows(op) && op != HVD_REDUCESCATTER) return {};
+// Every rank finds the same, so the work fails and the runtime goes on.
+void Executor::refuse(Run* run) {
+  const hvd_batch& batch = run->batch;
+  finish(run, unimplemented(cat(
+      "no operation plugin here runs ", op_name(batch.op),
+      reduces(batch.op) ? cat(" (", reduce_op_name(batch.reduce_op), ")") : std::string(), " of ",
+      dtype_name(batch.dtype), " on ", batch.device == HVD_CPU ? "the CPU" : "this device",
+      "; convert the tensor, or add a plugin that does")));
+  run->submissions.clear();
+  run->done = true;
+}
+
+Status Executor::make_outputs(const Lane& lane, Run* run) {
+  if (!has_own_output(run->batch.op)) return {};
   instruments_->trace.activity(run->traced, "ALLOCATE_OUTPUT");
   for (size_t i = 0; i < run->tensors.size(); ++i) {
-    hvd_batch_tensor& tensor = run->tensors[i];
-    Submission& owner = *run->owner[i];
-    const TensorSpec& spec = owner.request.tensors[run->member[i]];
-    int64_t rows = 0;
-    if (op == HVD_ALLGATHER) {
-      rows = std::accumulate(tensor.rank_rows, tensor.rank_rows + size_, int64_t{0});
-    } else if (op == HVD_ALLTOALL) {
-      rows = std::accumulate(tensor.from_rows, tensor.from_rows + size_, int64_t{0});
-      owner.received_splits.assign(tensor.from_rows, tensor.from_rows + size_);
-    } else {
-      rows = share_of(spec.shape.empty() ? 1 : spec.shape[0], rank_, size_);
-    }
-    if (owner.outputs.size() < owner.tensors.size()) owner.outputs.resize(owner.tensors.size());
-    Submission::Output& output = owner.outputs[run->member[i]];
-    output.shape = spec.shape;
-    if (output.shape.empty()) output.shape.push_back(0);
-    output.shape[0] = rows;
-    const auto bytes = static_cast<size_t>(rows * tensor.row) * dtype_size(spec.dtype);
-    if (bytes > 0) {
-      output.data.reset(new (std::nothrow) std::byte[bytes]);
-      if (!output.data) {
-        return internal_error(cat("rank ", rank_, " has no memory for the ", bytes,
-                                  " bytes of the result of ", op_name(op)));
-      }
-    }
-    tensor.output = output.data.get();
+    HVD_RETURN_IF_ERROR(make_output(lane, run, i));
   }
   instruments_->trace.activity(run->traced, nullptr);
+  return {};
+}
+
+Status Executor::make_output(const Lane& lane, Run* run, size_t index) {
+  const int32_t op = run->batch.op;
+  const int32_t size = lane.set->size();
+  hvd_batch_tensor& tensor = run->tensors[index];
+  Submission& owner = *run->owner[index];
+  const TensorSpec& spec = owner.request.tensors[run->member[index]];
+  int64_t rows = 0;
+  if (op == HVD_ALLGATHER) {
+    rows = sum_of(tensor.rank_rows, size);
+  } else if (op == HVD_ALLTOALL) {
+    rows = sum_of(tensor.from_rows, size);
+    owner.received_splits.assign(tensor.from_rows, tensor.from_rows + size);
+  } else {
+    rows = share_of(spec.shape.empty() ? 1 : spec.shape[0], lane.set->index, size);
+  }
+  if (owner.outputs.size() < owner.tensors.size()) owner.outputs.resize(owner.tensors.size());
+  Submission::Output& output = owner.outputs[run->member[index]];
+  output.shape = spec.shape;
+  if (output.shape.empty()) output.shape.push_back(0);
+  output.shape[0] = rows;
+  const auto bytes = static_cast<size_t>(rows * tensor.row) * dtype_size(spec.dtype);
+  if (bytes > 0) {
+    output.data.reset(new (std::nothrow) std::byte[bytes]);
+    if (!output.data) {
+      return internal_error(cat("there is no memory for the ", bytes, " bytes of the result of ",
+                                op_name(op)));
+    }
+  }
+  tensor.output = output.data.get();
   return {};
 }
 

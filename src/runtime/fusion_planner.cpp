@@ -5,12 +5,17 @@
 namespace hvd::runtime {
 namespace {
 
-bool may_fuse(const FusionUnit& a, const FusionUnit& b) {
+bool can_fuse(const Request& request, const FusionOptions& options) {
+  if (options.groups_alone && request.tensors.size() > 1) return false;
+  return request.op == HVD_ALLREDUCE || request.op == HVD_ALLGATHER ||
+         request.op == HVD_REDUCESCATTER;
+}
+
+bool match(const FusionUnit& a, const FusionUnit& b) {
   const Request& x = *a.request;
   const Request& y = *b.request;
-  return a.unit.dtype == b.unit.dtype && x.op == HVD_ALLREDUCE && y.op == HVD_ALLREDUCE &&
-         x.reduce_op == y.reduce_op && x.device == y.device &&
-         x.prescale == y.prescale && x.postscale == y.postscale;
+  return a.unit.dtype == b.unit.dtype && x.op == y.op && x.reduce_op == y.reduce_op &&
+         x.device == y.device && x.prescale == y.prescale && x.postscale == y.postscale;
 }
 
 struct OpenBatch {
@@ -18,6 +23,24 @@ struct OpenBatch {
   size_t index;
   uint64_t bytes;
 };
+
+int64_t all_rows(const std::vector<RankRows>& rows, size_t tensor) {
+  int64_t sum = 0;
+  for (const RankRows& one : rows) sum += one.rows[tensor];
+  return sum;
+}
+
+uint64_t bytes_of(const Request& request, const std::vector<RankRows>& rows, int32_t dtype) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < request.tensors.size(); ++i) {
+    const TensorSpec& tensor = request.tensors[i];
+    if (tensor.dtype != dtype) continue;
+    const int64_t count =
+        request.op == HVD_ALLGATHER ? all_rows(rows, i) * tensor.row() : tensor.count();
+    bytes += static_cast<uint64_t>(count) * dtype_size(dtype);
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -31,30 +54,41 @@ std::vector<int32_t> dtypes_of(const Request& request) {
   return dtypes;
 }
 
-uint64_t bytes_of(const Request& request, int32_t dtype) {
-  uint64_t bytes = 0;
-  for (const TensorSpec& tensor : request.tensors) {
-    if (tensor.dtype == dtype) bytes += static_cast<uint64_t>(tensor.count()) * dtype_size(dtype);
-  }
-  return bytes;
+uint32_t unit_count(const Request& request) {
+  return request.tensors.size() <= 1 ? 1 : static_cast<uint32_t>(dtypes_of(request).size());
 }
 
-void plan_fusion(std::span<const FusionUnit> units, uint64_t threshold,
+void add_units(uint32_t item, const Request& request, const std::vector<RankRows>& rows,
+               std::vector<FusionUnit>* units) {
+  if (request.tensors.size() <= 1) {
+    const int32_t dtype = request.tensors.empty() ? HVD_UINT8 : request.tensors[0].dtype;
+    units->push_back({{item, dtype}, &request, bytes_of(request, rows, dtype)});
+    return;
+  }
+  for (const int32_t dtype : dtypes_of(request)) {
+    units->push_back({{item, dtype}, &request, bytes_of(request, rows, dtype)});
+  }
+}
+
+void plan_fusion(std::span<const FusionUnit> units, const FusionOptions& options,
                  std::vector<std::vector<PlanUnit>>* batches) {
   std::vector<OpenBatch> open;  // at most one of each kind
   for (const FusionUnit& unit : units) {
-    const auto same = std::find_if(open.begin(), open.end(), [&](const OpenBatch& batch) {
-      return may_fuse(*batch.first, unit);
-    });
-    if (same != open.end() && same->bytes + unit.bytes <= threshold) {
+    const bool fuses = can_fuse(*unit.request, options);
+    const auto same = !fuses ? open.end()
+                             : std::find_if(open.begin(), open.end(), [&](const OpenBatch& batch) {
+                                 return match(*batch.first, unit);
+                               });
+    if (same != open.end() && same->bytes + unit.bytes <= options.threshold) {
       (*batches)[same->index].push_back(unit.unit);
       same->bytes += unit.bytes;
       continue;
     }
     const OpenBatch fresh{&unit, batches->size(), unit.bytes};
     batches->push_back({unit.unit});
+    if (!fuses) continue;
     if (same != open.end()) *same = fresh;
-    else if (unit.request->op == HVD_ALLREDUCE) open.push_back(fresh);
+    else open.push_back(fresh);
   }
 }
 

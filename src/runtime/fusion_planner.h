@@ -9,21 +9,31 @@
 
 namespace hvd::runtime {
 
+struct FusionOptions {
+  uint64_t threshold = 0;     // bytes of a batch of several names
+  bool groups_alone = false;  // a group shares its batch with nobody
+};
+
 // One dtype of one agreed name.
 struct FusionUnit {
   PlanUnit unit;
   const Request* request = nullptr;
-  uint64_t bytes = 0;  // of that dtype
+  uint64_t bytes = 0;  // of that dtype; of an allgather, of all ranks
 };
 
 // The dtypes of a request, each once, in the order of first appearance.
 std::vector<int32_t> dtypes_of(const Request& request);
-uint64_t bytes_of(const Request& request, int32_t dtype);
+// How many those are.
+uint32_t unit_count(const Request& request);
+// The units of an item; rows: of all ranks, where the operation has rows.
+void add_units(uint32_t item, const Request& request, const std::vector<RankRows>& rows,
+               std::vector<FusionUnit>* units);
 
-// Appends to `batches`. Allreduces of the same dtype, scales, reduction and device share a batch
-// while it stays within `threshold` bytes; others between them do not part them. Everything else
-// runs alone. Batches are in the order of their first members.
-void plan_fusion(std::span<const FusionUnit> units, uint64_t threshold,
+// Appends to `batches`. Allreduces, allgathers and reducescatters share a batch with others of
+// the same operation, dtype, scales, reduction and device while it stays within the threshold;
+// others between them do not part them. Everything else runs alone. Batches are in the order of
+// their first members.
+void plan_fusion(std::span<const FusionUnit> units, const FusionOptions& options,
                  std::vector<std::vector<PlanUnit>>* batches);
 
 }  // namespace hvd::runtime

@@ -70,6 +70,8 @@ void HandleTable::recycle(Submission* submission) {
   submission->outputs.clear();
   submission->received_splits.clear();
   submission->status = {};
+  submission->last_joined_rank = -1;
+  submission->registered = -1;
   submission->name = nullptr;
   ++submission->incarnation;
   free_.push_back(submission);

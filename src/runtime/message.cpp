@@ -74,13 +74,21 @@ Status get_rows(ByteReader& in, std::vector<RankRows>* all) {
   return {};
 }
 
-void put_ids(const std::vector<uint32_t>& ids, ByteWriter& out) {
-  out.put(static_cast<uint32_t>(ids.size()));
-  for (const uint32_t id : ids) out.put(id);
+template <typename T>
+void put_numbers(const std::vector<T>& numbers, ByteWriter& out) {
+  out.put(static_cast<uint32_t>(numbers.size()));
+  for (const T number : numbers) out.put(number);
+}
+
+template <typename T>
+void get_numbers(ByteReader& in, std::vector<T>* numbers) {
+  numbers->resize(in.get_count(sizeof(T)));
+  for (T& number : *numbers) number = in.get<T>();
 }
 
 Status get_proposal(ByteReader& in, Proposal* proposal) {
   proposal->name = in.get_text();
+  proposal->askers = in.get<uint32_t>();
   proposal->variants.resize(in.get_count(30));
   for (Variant& variant : proposal->variants) {
     variant.rank = in.get<int32_t>();
@@ -128,12 +136,22 @@ Status peek_kind(ByteView message, MessageKind* kind) {
   return {};
 }
 
+Status peek_set(ByteView message, uint32_t* set) {
+  ByteReader in(message);
+  in.get<MessageKind>();
+  *set = in.get<uint32_t>();
+  if (in.failed()) return invalid_argument("a message is cut before its process set");
+  return {};
+}
+
 void encode(const Announcement& announcement, ByteWriter& out) {
-  out.put(MessageKind::kAnnouncement).put(announcement.process_set);
-  put_ids(announcement.ids, out);
+  out.put(MessageKind::kAnnouncement).put(announcement.set).put(announcement.plans);
+  put_numbers(announcement.ids, out);
+  put_numbers(announcement.joined, out);
   out.put(static_cast<uint32_t>(announcement.proposals.size()));
   for (const Proposal& proposal : announcement.proposals) {
-    out.put_text(proposal.name).put(static_cast<uint32_t>(proposal.variants.size()));
+    out.put_text(proposal.name).put(proposal.askers);
+    out.put(static_cast<uint32_t>(proposal.variants.size()));
     for (const Variant& variant : proposal.variants) {
       out.put(variant.rank);
       put_request(variant.request, out);
@@ -145,10 +163,11 @@ void encode(const Announcement& announcement, ByteWriter& out) {
 Status decode(ByteView message, Announcement* announcement) {
   ByteReader in(message);
   HVD_RETURN_IF_ERROR(check_kind(in, MessageKind::kAnnouncement));
-  announcement->process_set = in.get<int32_t>();
-  announcement->ids.resize(in.get_count(sizeof(uint32_t)));
-  for (uint32_t& id : announcement->ids) id = in.get<uint32_t>();
-  announcement->proposals.resize(in.get_count(12));
+  announcement->set = in.get<uint32_t>();
+  announcement->plans = in.get<uint64_t>();
+  get_numbers(in, &announcement->ids);
+  get_numbers(in, &announcement->joined);
+  announcement->proposals.resize(in.get_count(16));
   for (Proposal& proposal : announcement->proposals) {
     HVD_RETURN_IF_ERROR(get_proposal(in, &proposal));
   }
@@ -156,7 +175,9 @@ Status decode(ByteView message, Announcement* announcement) {
 }
 
 void encode(const Plan& plan, ByteWriter& out) {
-  out.put(MessageKind::kPlan).put(plan.process_set).put(plan.sequence);
+  out.put(MessageKind::kPlan).put(plan.set).put(plan.sequence);
+  out.put(static_cast<uint8_t>(plan.last));
+  put_numbers(plan.forgotten, out);
   out.put(static_cast<uint32_t>(plan.items.size()));
   for (const PlanItem& item : plan.items) {
     const bool failed = item.error_code != HVD_OK;
@@ -178,8 +199,10 @@ void encode(const Plan& plan, ByteWriter& out) {
 Status decode(ByteView message, Plan* plan) {
   ByteReader in(message);
   HVD_RETURN_IF_ERROR(check_kind(in, MessageKind::kPlan));
-  plan->process_set = in.get<int32_t>();
+  plan->set = in.get<uint32_t>();
   plan->sequence = in.get<uint64_t>();
+  plan->last = in.get<uint8_t>() != 0;
+  get_numbers(in, &plan->forgotten);
   plan->items.resize(in.get_count(5));
   for (PlanItem& item : plan->items) HVD_RETURN_IF_ERROR(get_item(in, &item));
   plan->batches.resize(in.get_count(4));

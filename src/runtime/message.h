@@ -45,21 +45,25 @@ struct Variant {
 // A name in full: what the ranks of a subtree ask for under it.
 struct Proposal {
   std::string name;
+  uint32_t askers = 1;            // ranks that do; the others have joined
   std::vector<Variant> variants;  // one when all agree; the two lowest-ranked when not
   std::vector<RankRows> rows;     // of every rank of the subtree, where the operation has rows
   bool operator==(const Proposal&) const = default;
 };
 
 struct Announcement {
-  int32_t process_set = 0;
-  std::vector<uint32_t> ids;  // of the response cache: as agreed last time
+  uint32_t set = 0;           // the process set's serial number
+  uint64_t plans = 0;         // that the sender has applied
+  std::vector<uint32_t> ids;  // of the response cache: as agreed last time, by the whole subtree
   std::vector<Proposal> proposals;
+  std::vector<int32_t> joined;  // ranks of the subtree that joined, in that order
   bool operator==(const Announcement&) const = default;
   void clear() {
     ids.clear();
     proposals.clear();
+    joined.clear();
   }
-  bool empty() const { return ids.empty() && proposals.empty(); }
+  bool empty() const { return ids.empty() && proposals.empty() && joined.empty(); }
 };
 
 // A name of a plan. Short: an id, as cached. Full: everything, and the id it has from now on
@@ -83,8 +87,10 @@ struct PlanUnit {
 };
 
 struct Plan {
-  int32_t process_set = 0;
-  uint64_t sequence = 0;  // of the first batch
+  uint32_t set = 0;       // the process set's serial number
+  uint64_t sequence = 0;  // among the plans of the set
+  bool last = false;      // nothing of the set comes after it
+  std::vector<uint32_t> forgotten;  // ids that stand for nothing any more, before the items
   std::vector<PlanItem> items;
   std::vector<std::vector<PlanUnit>> batches;
   bool operator==(const Plan&) const = default;
@@ -106,6 +112,8 @@ struct ServiceMessage {
 };
 
 Status peek_kind(ByteView message, MessageKind* kind);
+// Of an announcement or a plan.
+Status peek_set(ByteView message, uint32_t* set);
 
 void encode(const Announcement& announcement, ByteWriter& out);
 Status decode(ByteView message, Announcement* announcement);

@@ -17,6 +17,22 @@ class OpSelector {
 
   const std::vector<OpenedPlugin>& all() const { return ops_; }
   void close() { ops_.clear(); }
+  // Every plugin learns of a process set of which this rank is a member, or forgets it.
+  Status new_set(int32_t id, const std::vector<int32_t>& members) {
+    for (const OpenedPlugin& op : ops_) {
+      const int code = op.vtable<hvd_op_v1>().new_set(op.context(), id, members.data(),
+                                                      static_cast<int32_t>(members.size()));
+      if (code != HVD_OK) return refusal(op, code, "refuses", id);
+    }
+    return {};
+  }
+  Status drop_set(int32_t id) {
+    for (const OpenedPlugin& op : ops_) {
+      const int code = op.vtable<hvd_op_v1>().drop_set(op.context(), id);
+      if (code != HVD_OK) return refusal(op, code, "does not give up", id);
+    }
+    return {};
+  }
   // nullptr when none can run it.
   const OpenedPlugin* select(const hvd_batch& batch) const {
     const OpenedPlugin* best = nullptr;
@@ -32,6 +48,10 @@ class OpSelector {
   }
 
  private:
+  static Status refusal(const OpenedPlugin& op, int code, const char* what, int32_t id) {
+    return Status(static_cast<Code>(code), cat("operation plugin ", op.record().name, " ", what,
+                                               " process set ", id));
+  }
   std::vector<OpenedPlugin> ops_;
 };
 

@@ -1,6 +1,36 @@
 #include "runtime/request.h"
 
+#include <algorithm>
+
+#include "base/text.h"
+
 namespace hvd::runtime {
+namespace {
+
+template <typename T>
+std::string list_of(std::span<const T> numbers) {
+  std::string text = "[";
+  for (size_t i = 0; i < numbers.size(); ++i) text += cat(i == 0 ? "" : ", ", numbers[i]);
+  return text + "]";
+}
+
+}  // namespace
+
+std::string list_text(std::span<const int64_t> numbers) { return list_of(numbers); }
+std::string list_text(std::span<const int32_t> numbers) { return list_of(numbers); }
+
+std::vector<std::vector<int32_t>> sets_of(const Request& request) {
+  std::vector<std::vector<int32_t>> sets;
+  const std::span<const int32_t> all(request.splits);
+  for (size_t at = 0; at < all.size();) {
+    const size_t wanted = all[at] < 0 ? 0 : static_cast<size_t>(all[at]);
+    const size_t count = std::min(wanted, all.size() - at - 1);
+    const auto ranks = all.subspan(at + 1, count);
+    sets.emplace_back(ranks.begin(), ranks.end());
+    at += count + 1;
+  }
+  return sets;
+}
 
 std::vector<int64_t> rows_of(const Request& request) {
   std::vector<int64_t> rows;
@@ -62,6 +92,8 @@ std::string_view op_name(int32_t op) {
     case HVD_ALLTOALL: return "alltoall";
     case HVD_BARRIER: return "barrier";
     case HVD_REDUCESCATTER: return "reducescatter";
+    case kAddProcessSets: return "add_process_set";
+    case kRemoveProcessSet: return "remove_process_set";
     default: return "an unknown operation";
   }
 }

@@ -2,12 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "horovod/types.h"
 
 namespace hvd::runtime {
+
+// Operations of the runtime's own, beside hvd_op_kind: every rank registers process sets in the
+// same order.
+constexpr int32_t kAddProcessSets = 64;    // splits: the size of each set and its ranks
+constexpr int32_t kRemoveProcessSet = 65;  // root: its id
+constexpr bool is_registration(int32_t op) {
+  return op == kAddProcessSets || op == kRemoveProcessSet;
+}
 
 struct TensorSpec {
   int32_t dtype = HVD_FLOAT32;
@@ -35,13 +45,15 @@ struct Request {
   double prescale = 1;
   double postscale = 1;
   std::vector<TensorSpec> tensors;  // more than one: a group, which runs whole or not at all
-  std::vector<int32_t> splits;      // alltoall: rows to each rank
+  std::vector<int32_t> splits;      // alltoall: rows to each member of the process set
 
   bool operator==(const Request&) const = default;
 };
 
 // Operations whose ranks may differ in the rows (or splits) that they bring.
 constexpr bool has_rank_rows(int32_t op) { return op == HVD_ALLGATHER || op == HVD_ALLTOALL; }
+
+constexpr bool reduces(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_REDUCESCATTER; }
 
 // What one rank brings: allgather: rows of each tensor; alltoall: rows to each rank.
 struct RankRows {
@@ -56,6 +68,11 @@ std::vector<int64_t> rows_of(const Request& request);
 size_t dtype_size(int32_t dtype);
 std::string_view dtype_name(int32_t dtype);
 std::string_view op_name(int32_t op);
+// The process sets of a kAddProcessSets.
+std::vector<std::vector<int32_t>> sets_of(const Request& request);
+// "[2, 3]"
+std::string list_text(std::span<const int64_t> numbers);
+std::string list_text(std::span<const int32_t> numbers);
 std::string_view reduce_op_name(int32_t reduce_op);
 
 }  // namespace hvd::runtime

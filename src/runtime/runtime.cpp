@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -14,6 +13,7 @@ namespace hvd::runtime {
 namespace {
 
 constexpr std::string_view kStartName = "<start>";
+constexpr std::string_view kRegistrationName = "<process sets>";
 constexpr double kSayWhoLeftSeconds = 1;
 
 hvd_plugin_config config_of(const Identity& identity) {
@@ -34,11 +34,17 @@ EngineOptions engine_options(const Identity& identity, const Settings& settings)
   options.size = identity.size;
   options.window = std::chrono::microseconds(
       static_cast<int64_t>(std::clamp(settings.number("cycle_time"), 0.0, 1000.0) * 1000));
-  options.fusion_threshold =
+  options.fusion.threshold =
       static_cast<uint64_t>(std::max<int64_t>(0, settings.integer("fusion_threshold")));
   options.cache_capacity = static_cast<uint32_t>(
       std::clamp<int64_t>(settings.integer("cache_capacity"), 0, 1 << 20));
   return options;
+}
+
+// As sets_of reads it.
+void put_set(const std::vector<int32_t>& ranks, Request* request) {
+  request->splits.push_back(static_cast<int32_t>(ranks.size()));
+  request->splits.insert(request->splits.end(), ranks.begin(), ranks.end());
 }
 
 std::string list_of(const std::vector<int32_t>& ranks) {
@@ -54,7 +60,7 @@ std::string list_of(const std::vector<int32_t>& ranks) {
 }  // namespace
 
 Runtime::Runtime(Identity identity, const RuntimeOptions& options)
-    : identity_(identity), handles_(options.epoch << 20) {}
+    : identity_(identity), sets_(identity.rank, identity.size), handles_(options.epoch << 20) {}
 
 Runtime::~Runtime() {
   if (progress_ != nullptr && !engine_->departed().load()) {
@@ -71,7 +77,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(Identity identity,
   }
   std::unique_ptr<Runtime> runtime(new Runtime(identity, options));
   HVD_RETURN_IF_ERROR(runtime->open(std::move(store), options));
-  HVD_RETURN_IF_ERROR(runtime->meet(options.start_deadline));
+  HVD_RETURN_IF_ERROR(runtime->meet(options));
   return runtime;
 }
 
@@ -104,7 +110,8 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   }
   ops_ = std::make_unique<OpSelector>(std::move(ops));
   engine_ = std::make_unique<Engine>(engine_options(identity_, settings), *std::move(controller),
-                                     ops_.get(), host_.get(), &names_, &handles_);
+                                     ops_.get(), host_.get(), &sets_, &names_, &handles_);
+  HVD_RETURN_IF_ERROR(engine_->open());
   if (auto stall = stall_options(identity_.rank, identity_.size, settings, options.stack)) {
     stall_ = std::make_unique<StallInspector>(engine_.get(), *std::move(stall));
     engine_->set_service(ServiceId::kStall, stall_.get());
@@ -117,8 +124,6 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
 
 Status Runtime::open_ops(const RuntimeOptions& options, const hvd_plugin_config& config,
                          std::vector<OpenedPlugin>* ops) {
-  std::vector<int32_t> members(static_cast<size_t>(identity_.size));
-  std::iota(members.begin(), members.end(), 0);
   for (const hvd_plugin* record : options.ops) {
     auto op = OpenedPlugin::open(record, host_->vtable(), config);
     if (!op.ok() && op.error().code() == Code::kFailedPrecondition) {
@@ -127,24 +132,26 @@ Status Runtime::open_ops(const RuntimeOptions& options, const hvd_plugin_config&
     }
     // Ranks must have the same ops, so one that does not open here is no small matter.
     if (!op.ok()) return op.error().with_context(cat("operation plugin ", record->name));
-    const int code = op->vtable<hvd_op_v1>().new_set(op->context(), 0, members.data(),
-                                                     identity_.size);
-    if (code != HVD_OK) {
-      return Status(static_cast<Code>(code), cat("operation plugin ", record->name,
-                                                 " refuses the set of all ranks"));
-    }
     ops->push_back(*std::move(op));
   }
   return {};
 }
 
 // The first agreement of all ranks: when it is there, every rank is.
-Status Runtime::meet(Deadline deadline) {
+Status Runtime::meet(const RuntimeOptions& options) {
+  const Deadline deadline = options.start_deadline;
   hvd_handle handle = 0;
   Submission* submission = handles_.claim(&handle);
   submission->request = {};
-  submission->request.op = HVD_BARRIER;
+  submission->request.op = kAddProcessSets;
+  for (const auto& ranks : options.process_sets) {
+    auto checked = sets_.check(ranks);
+    if (!checked.ok()) return checked.error();
+    put_set(*checked, &submission->request);
+  }
   submission->tensors.clear();
+  submission->process_set = 0;
+  submission->set = 0;
   submission->bytes = 0;
   HVD_RETURN_IF_ERROR(submit_named(kStartName, false, submission));
   std::optional<Status> status = wait(handle, deadline);
@@ -171,12 +178,18 @@ Status Runtime::meet(Deadline deadline) {
 
 Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
   if (Status status = engine_->refuse(); !status.ok()) return status;
+  std::shared_ptr<const SetMembers> other;
+  const SetMembers* set = &sets_.all();
+  if (from.process_set != 0) {
+    other = sets_.find(from.process_set);
+    HVD_RETURN_IF_ERROR(check_member(from, identity_.rank, other.get()));
+    set = other.get();
+  }
   hvd_handle claimed = 0;
   Submission* submission = handles_.claim(&claimed);
   std::string_view name;
   bool shared = false;
-  Status status =
-      copy_submission(from, identity_.rank, identity_.size, submission, &name, &shared);
+  Status status = copy_submission(from, identity_.rank, *set, submission, &name, &shared);
   if (status.ok()) {
     status = submit_named(name, shared, submission);
   } else {
@@ -187,7 +200,7 @@ Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
 }
 
 Status Runtime::submit_named(std::string_view name, bool shared, Submission* submission) {
-  if (Status status = names_.insert(name, shared, submission); !status.ok()) {
+  if (Status status = names_.insert(submission->set, name, shared, submission); !status.ok()) {
     handles_.unclaim(submission);
     return status;
   }
@@ -196,6 +209,37 @@ Status Runtime::submit_named(std::string_view name, bool shared, Submission* sub
     case Engine::Wake::kDriver: progress_->notify(); break;
     case Engine::Wake::kFull: progress_->notify_full(); break;
   }
+  return {};
+}
+
+Status Runtime::add_process_set(std::vector<int32_t> ranks, hvd_handle* handle) {
+  HVD_ASSIGN_OR_RETURN(ranks, sets_.check(std::move(ranks)));
+  Request request;
+  request.op = kAddProcessSets;
+  put_set(ranks, &request);
+  return submit_registration(std::move(request), handle);
+}
+
+Status Runtime::remove_process_set(int32_t id, hvd_handle* handle) {
+  if (id == 0) return invalid_argument("process set 0 is all ranks and cannot be removed");
+  if (sets_.find(id) == nullptr) return not_found(cat("process set ", id, " does not exist"));
+  Request request;
+  request.op = kRemoveProcessSet;
+  request.root = id;
+  return submit_registration(std::move(request), handle);
+}
+
+Status Runtime::submit_registration(Request request, hvd_handle* handle) {
+  if (Status status = engine_->refuse(); !status.ok()) return status;
+  hvd_handle claimed = 0;
+  Submission* submission = handles_.claim(&claimed);
+  submission->request = std::move(request);
+  submission->tensors.clear();
+  submission->process_set = 0;
+  submission->set = 0;
+  submission->bytes = 0;
+  HVD_RETURN_IF_ERROR(submit_named(kRegistrationName, true, submission));
+  *handle = claimed;
   return {};
 }
 
@@ -231,6 +275,9 @@ Status Runtime::output(hvd_handle handle, uint32_t index, hvd_output* output) {
     status = failed_precondition("the work is not complete; wait for it first");
   } else if (!submission->status.ok()) {
     status = submission->status;
+  } else if (index == 0 && (request.op == HVD_JOIN || is_registration(request.op))) {
+    output->last_joined_rank = submission->last_joined_rank;
+    output->process_set = submission->registered;
   } else if (index >= request.tensors.size()) {
     status = invalid_argument(cat("there is no output ", index, "; the work has ",
                                   request.tensors.size()));
@@ -246,7 +293,8 @@ Status Runtime::output(hvd_handle handle, uint32_t index, hvd_output* output) {
     const auto& splits = submission->received_splits;
     output->received_splits = splits.empty() ? nullptr : splits.data();
     output->received_split_count = static_cast<uint32_t>(splits.size());
-    output->last_joined_rank = submission->last_joined_rank;
+    output->last_joined_rank = -1;
+    output->process_set = -1;
   }
   handles_.unpin(submission);
   return status;

@@ -26,6 +26,8 @@ struct RuntimeOptions {
   // How often this process has joined the job before: keeps the keys of each time apart.
   uint32_t epoch = 0;
   StackOffer stack;
+  // Process sets that every rank registers when it starts.
+  std::vector<std::vector<int32_t>> process_sets;
   Deadline start_deadline = Deadline::never();
 };
 
@@ -47,6 +49,11 @@ class Runtime {
   Status output(hvd_handle handle, uint32_t index, hvd_output* output);
   Status release(hvd_handle handle);
 
+  // Complete when every rank has asked for the same; output() names the set.
+  Status add_process_set(std::vector<int32_t> ranks, hvd_handle* handle);
+  Status remove_process_set(int32_t id, hvd_handle* handle);
+  const SetTable& process_sets() const { return sets_; }
+
   // Leaves the job: pending work fails everywhere, and when this returns no peer needs this rank.
   // The object stays, for what threads still want to know of their handles.
   Status shutdown(Deadline deadline);
@@ -63,12 +70,14 @@ class Runtime {
   Status open(std::shared_ptr<rendezvous::Store> store, const RuntimeOptions& options);
   Status open_ops(const RuntimeOptions& options, const hvd_plugin_config& config,
                   std::vector<OpenedPlugin>* ops);
-  Status meet(Deadline deadline);
+  Status meet(const RuntimeOptions& options);
   void close();
   void say_who_left();
   Status submit_named(std::string_view name, bool shared, Submission* submission);
+  Status submit_registration(Request request, hvd_handle* handle);
 
   Identity identity_;
+  SetTable sets_;
   TensorTable names_;
   HandleTable handles_;
   std::shared_ptr<rendezvous::Store> store_;

@@ -131,6 +131,7 @@ Status StallInspector::handle(int32_t from, ByteView message) {
 }
 
 StallState StallInspector::state_of(const StallName& name) const {
+  if (!engine_->is_member(name.process_set)) return StallState::kExcused;
   bool joined = false;
   for (const Submission* one = engine_->newest(); one != nullptr; one = one->older) {
     if (one->process_set != name.process_set) continue;

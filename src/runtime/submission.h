@@ -32,6 +32,7 @@ struct Submission {
   // Set by the submitting thread.
   Request request;
   int32_t process_set = 0;
+  uint32_t set = 0;  // serial number of the process set
   std::vector<Tensor> tensors;
   uint64_t bytes = 0;
   Name* name = nullptr;
@@ -42,11 +43,13 @@ struct Submission {
   Submission* newer = nullptr;
   Clock::time_point since{};    // when it was drained
   uint32_t stall_reports = 0;   // how often the stall inspector has reported it
+  bool accepted = false;        // by its process set
   bool planned = false;
   uint32_t units_left = 0;
   std::vector<Output> outputs;
   std::vector<int32_t> received_splits;
   int32_t last_joined_rank = -1;
+  int32_t registered = -1;  // process set that was added, or is being removed
   Status status;
 
   // status, outputs and what follows from them may be read once this is true (acquire).

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "runtime/coordinator.h"
 
 namespace hvd::runtime {
 namespace {
@@ -21,21 +22,34 @@ bool is_known_op(int32_t op) {
          op == HVD_ALLTOALL || op == HVD_BARRIER || op == HVD_REDUCESCATTER;
 }
 
-bool reduces(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_REDUCESCATTER; }
 bool writes_to_caller(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_BROADCAST; }
 
-Status check_terms(const hvd_submission& from, int32_t size) {
+Status check_root(const hvd_submission& from, const SetMembers& set) {
+  if (from.op != HVD_BROADCAST || set.index_of(from.root_rank) >= 0) return {};
+  return invalid_argument(cat(label(from), ": invalid root rank ", from.root_rank,
+                              set.id == 0 ? cat("; it must be from 0 to ", set.size() - 1)
+                                          : cat("; process set ", set.id, " has ranks ",
+                                                list_text(std::span<const int32_t>(set.ranks)))));
+}
+
+Status check_reduce_op(const hvd_submission& from) {
+  if (!reduces(from.op)) return {};
+  if (from.reduce_op < HVD_AVERAGE || from.reduce_op > HVD_PRODUCT) {
+    return invalid_argument(cat(label(from), ": reduction ", from.reduce_op, " is unknown"));
+  }
+  if (from.op == HVD_REDUCESCATTER && from.reduce_op == HVD_ADASUM) {
+    return invalid_argument(cat(label(from), ": adasum of rows that go to different ranks has no "
+                                "meaning; use allreduce, or average or sum"));
+  }
+  return {};
+}
+
+Status check_terms(const hvd_submission& from, const SetMembers& set) {
   if (!is_known_op(from.op)) {
     return invalid_argument(cat("operation ", from.op, " is unknown"));
   }
   if (from.flags != 0) return invalid_argument(cat(label(from), ": flags must be 0"));
-  if (from.process_set != 0) {
-    return not_found(cat(label(from), ": process set ", from.process_set, " does not exist"));
-  }
-  if (from.op == HVD_JOIN) {
-    return unimplemented("join is not in this build; let every rank submit the same work");
-  }
-  if (from.op == HVD_BARRIER) return {};
+  if (from.op == HVD_BARRIER || from.op == HVD_JOIN) return {};
   if (from.name == nullptr || from.name[0] == '\0') {
     return invalid_argument(cat(op_name(from.op), " needs a name, the same on every rank"));
   }
@@ -46,20 +60,8 @@ Status check_terms(const hvd_submission& from, int32_t size) {
     return unimplemented(cat(label(from), ": device ", from.device,
                              " has no operation plugin here; move the tensor to the CPU"));
   }
-  if (reduces(from.op)) {
-    if (from.reduce_op < HVD_AVERAGE || from.reduce_op > HVD_PRODUCT) {
-      return invalid_argument(cat(label(from), ": reduction ", from.reduce_op, " is unknown"));
-    }
-    if (from.op == HVD_REDUCESCATTER && from.reduce_op == HVD_ADASUM) {
-      return invalid_argument(cat(label(from), ": adasum of rows that go to different ranks has no "
-                                  "meaning; use allreduce, or average or sum"));
-    }
-  }
-  if (from.op == HVD_BROADCAST && (from.root_rank < 0 || from.root_rank >= size)) {
-    return invalid_argument(cat(label(from), ": invalid root rank ", from.root_rank,
-                                "; it must be from 0 to ", size - 1));
-  }
-  return {};
+  HVD_RETURN_IF_ERROR(check_reduce_op(from));
+  return check_root(from, set);
 }
 
 // Whether the reduction has a meaning for the type (horovod.h).
@@ -150,30 +152,43 @@ Status copy_splits(const hvd_submission& from, int32_t size, Submission* to) {
 
 }  // namespace
 
-Status copy_submission(const hvd_submission& from, int32_t rank, int32_t size, Submission* to,
-                       std::string_view* name, bool* shared_name) {
-  HVD_RETURN_IF_ERROR(check_terms(from, size));
-  const bool is_barrier = from.op == HVD_BARRIER;
-  *name = is_barrier ? kBarrierName : std::string_view(from.name);
-  *shared_name = is_barrier;
+Status check_member(const hvd_submission& from, int32_t rank, const SetMembers* set) {
+  if (set == nullptr) {
+    return not_found(cat(label(from), ": Process set provided does not exist: ",
+                         from.process_set, "; add it on every rank first"));
+  }
+  if (set->index >= 0) return {};
+  return invalid_argument(cat(label(from), ": Rank ", rank, " is not a member of process set ",
+                              set->id, ", which has ranks ",
+                              list_text(std::span<const int32_t>(set->ranks))));
+}
+
+Status copy_submission(const hvd_submission& from, int32_t rank, const SetMembers& set,
+                       Submission* to, std::string_view* name, bool* shared_name) {
+  HVD_RETURN_IF_ERROR(check_terms(from, set));
+  const bool is_nameless = from.op == HVD_BARRIER || from.op == HVD_JOIN;
+  if (is_nameless) *name = from.op == HVD_JOIN ? kJoinName : kBarrierName;
+  else *name = from.name;
+  *shared_name = is_nameless;
 
   Request& request = to->request;
   request.op = from.op;
   request.reduce_op = reduces(from.op) ? from.reduce_op : static_cast<int32_t>(HVD_SUM);
   request.root = from.op == HVD_BROADCAST ? from.root_rank : 0;
-  request.device = is_barrier ? static_cast<int32_t>(HVD_CPU) : from.device;
+  request.device = is_nameless ? static_cast<int32_t>(HVD_CPU) : from.device;
   request.prescale = reduces(from.op) && from.prescale != 0 ? from.prescale : 1;
   request.postscale = reduces(from.op) && from.postscale != 0 ? from.postscale : 1;
-  const uint32_t count = is_barrier ? 0 : from.tensor_count;
+  const uint32_t count = is_nameless ? 0 : from.tensor_count;
   request.tensors.resize(count);
   to->tensors.resize(count);
-  to->process_set = from.process_set;
+  to->process_set = set.id;
+  to->set = set.serial;
   to->bytes = 0;
   const bool reads = from.op != HVD_BROADCAST || from.root_rank == rank;
   for (uint32_t i = 0; i < count; ++i) {
     HVD_RETURN_IF_ERROR(copy_tensor(from, i, reads, &request.tensors[i], to));
   }
-  return copy_splits(from, size, to);
+  return copy_splits(from, set.size(), to);
 }
 
 }  // namespace hvd::runtime

@@ -5,13 +5,17 @@
 
 #include "base/status.h"
 #include "horovod/horovod.h"
+#include "runtime/set_table.h"
 #include "runtime/submission.h"
 
 namespace hvd::runtime {
 
+// Whether this rank may use the process set, which is null when it does not exist.
+Status check_member(const hvd_submission& from, int32_t rank, const SetMembers* set);
+
 // Fills a submission from the caller's struct. Every refusal is one sentence that names the work
 // and what is wrong with it. Gives the name it goes by, and whether that may be in flight twice.
-Status copy_submission(const hvd_submission& from, int32_t rank, int32_t size, Submission* to,
-                       std::string_view* name, bool* shared_name);
+Status copy_submission(const hvd_submission& from, int32_t rank, const SetMembers& set,
+                       Submission* to, std::string_view* name, bool* shared_name);
 
 }  // namespace hvd::runtime

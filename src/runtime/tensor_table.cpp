@@ -4,14 +4,15 @@
 
 namespace hvd::runtime {
 
-Status TensorTable::insert(std::string_view name, bool shared, Submission* submission) {
+Status TensorTable::insert(uint32_t set, std::string_view name, bool shared,
+                           Submission* submission) {
   std::lock_guard lock(mutex_);
-  const auto found = names_.find(name);
+  const auto found = names_.find(Key{set, name});
   if (found == names_.end()) {
-    auto entry = std::make_unique<Name>(std::string(name));
+    auto entry = std::make_unique<Name>(set, std::string(name));
     entry->in_flight = 1;
     submission->name = entry.get();
-    const std::string_view key = entry->text;
+    const Key key{set, entry->text};
     names_.emplace(key, std::move(entry));
     return {};
   }
@@ -29,19 +30,20 @@ void TensorTable::remove(std::span<Submission* const> submissions) {
   std::lock_guard lock(mutex_);
   for (Submission* submission : submissions) {
     Name* name = submission->name;
-    if (--name->in_flight == 0 && !name->kept) names_.erase(std::string_view(name->text));
+    if (--name->in_flight == 0 && !name->kept) names_.erase(Key{name->set, name->text});
   }
 }
 
-Name* TensorTable::find(std::string_view name) {
+Name* TensorTable::find(uint32_t set, std::string_view name) {
   std::lock_guard lock(mutex_);
-  const auto found = names_.find(name);
+  const auto found = names_.find(Key{set, name});
   return found == names_.end() ? nullptr : found->second.get();
 }
 
 void TensorTable::keep(Name* name, bool kept) {
   std::lock_guard lock(mutex_);
   name->kept = kept;
+  if (!kept && name->in_flight == 0) names_.erase(Key{name->set, name->text});
 }
 
 }  // namespace hvd::runtime

@@ -1,4 +1,4 @@
-// The names in flight on this rank. A name that the response cache knows keeps its entry between
+// The names in flight on this rank, of each process set its own. A name that the response cache knows keeps its entry between
 // uses, so that a repeated step hashes each name once and allocates nothing.
 #pragma once
 
@@ -18,7 +18,8 @@ namespace hvd::runtime {
 struct CacheEntry;  // response_cache.h
 
 struct Name {
-  explicit Name(std::string text) : text(std::move(text)) {}
+  Name(uint32_t set, std::string text) : set(set), text(std::move(text)) {}
+  const uint32_t set;  // serial number of its process set
   const std::string text;
 
   // Guarded by tensor_table.
@@ -36,17 +37,27 @@ struct Name {
 class TensorTable {
  public:
   // Puts a submission under its name. kAlreadyExists when one is in flight and `shared` is false.
-  Status insert(std::string_view name, bool shared, Submission* submission);
+  Status insert(uint32_t set, std::string_view name, bool shared, Submission* submission);
   // The submissions are over, and with them the names that nobody keeps.
   void remove(std::span<Submission* const> submissions);
-  // nullptr when nothing of that name is in flight.
-  Name* find(std::string_view name);
-  // Whether the name outlives its use.
+  // nullptr when nothing of that name is in flight and nobody keeps it.
+  Name* find(uint32_t set, std::string_view name);
+  // Whether the name outlives its use. One that does not, and is not in use, is gone after this.
   void keep(Name* name, bool kept);
 
  private:
+  struct Key {
+    uint32_t set;
+    std::string_view text;  // points into the value
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      return std::hash<std::string_view>()(key.text) + key.set * 0x9e3779b97f4a7c15U;
+    }
+  };
   std::mutex mutex_;  // guards the map and what Name says it guards
-  std::unordered_map<std::string_view, std::unique_ptr<Name>> names_;  // keys point into values
+  std::unordered_map<Key, std::unique_ptr<Name>, Hash> names_;
 };
 
 }  // namespace hvd::runtime

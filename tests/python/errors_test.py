@@ -100,10 +100,6 @@ class ErrorsTest(RankCase):
         with self.assertRaisesRegex(ValueError, "bool has no average"):
             hvd.allreduce(torch.ones(2, dtype=torch.bool), op=hvd.Average)
 
-    def test_what_this_build_lacks(self):
-        with self.assertRaisesRegex(NotImplementedError, "join"):
-            hvd.join()
-
     def test_tensors_outside_host_memory(self):
         with self.assertRaisesRegex(NotImplementedError, "meta"):
             hvd.allreduce(torch.ones(2, device="meta"))

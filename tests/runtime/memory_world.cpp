@@ -144,13 +144,24 @@ int before_sleep(void* context) {
 
 // ---- op ----
 
+struct Running {
+  const hvd_batch* batch = nullptr;
+  void (*done)(void*, int, const char*) = nullptr;
+  void* argument = nullptr;
+};
+
+struct Set {
+  std::string key;
+  int32_t index = 0;  // of this rank among the members
+  int32_t size = 1;
+  std::deque<Running> running;
+};
+
 struct Op {
   MemoryWorld* world = nullptr;
   int32_t rank = 0;
-  int32_t size = 1;
-  const hvd_batch* batch = nullptr;  // that runs
-  void (*done)(void*, int, const char*) = nullptr;
-  void* argument = nullptr;
+  std::map<int32_t, Set> sets;
+  std::map<std::string, int> incarnations;
 };
 
 int open_op(const hvd_plugin_host* host, const hvd_plugin_config* config, void** context,
@@ -158,7 +169,6 @@ int open_op(const hvd_plugin_host* host, const hvd_plugin_config* config, void**
   auto self = std::make_unique<Op>();
   self->world = static_cast<MemoryWorld*>(host->lookup(host->host, MemoryWorld::kKey));
   self->rank = config->rank;
-  self->size = config->size;
   if (self->world == nullptr) {
     std::snprintf(error, error_size, "the memory controller is not there");
     return HVD_FAILED_PRECONDITION;
@@ -188,31 +198,34 @@ int32_t supports(void*, const hvd_batch* batch) {
              : 0;
 }
 
-void put_inputs(const Op& op) {
-  const hvd_batch& batch = *op.batch;
+void put_inputs(const Op& op, const Set& set, const hvd_batch& batch) {
   std::lock_guard lock(op.world->mutex);
-  MemoryWorld::Board& board = op.world->boards[batch.sequence];
-  board.inputs.resize(static_cast<size_t>(op.size));
+  MemoryWorld::Board& board = op.world->boards[{set.key, batch.sequence}];
+  board.inputs.resize(static_cast<size_t>(set.size));
+  board.present.resize(static_cast<size_t>(set.size));
+  const auto index = static_cast<size_t>(set.index);
   for (uint32_t i = 0; i < batch.tensor_count; ++i) {
     const hvd_batch_tensor& tensor = batch.tensors[i];
-    const bool reads = batch.op != HVD_BROADCAST || batch.root == op.rank;
+    const bool reads =
+        (batch.op != HVD_BROADCAST || batch.root == set.index) && tensor.input != nullptr;
     const size_t bytes = static_cast<size_t>(tensor.count) * element_size(batch.dtype);
-    board.inputs[static_cast<size_t>(op.rank)].emplace_back(
+    board.inputs[index].emplace_back(
         reads ? std::string(static_cast<const char*>(tensor.input), bytes) : std::string());
+    board.present[index].push_back(reads);
   }
 }
 
 int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const char*),
         void* argument) {
   auto* self = static_cast<Op*>(context);
-  if (self->batch != nullptr) return HVD_INTERNAL;
-  self->batch = batch;
-  self->done = done;
-  self->argument = argument;
-  put_inputs(*self);
-  const auto bring = [world = self->world, sequence = batch->sequence] {
+  const auto found = self->sets.find(batch->process_set);
+  if (found == self->sets.end()) return HVD_NOT_FOUND;
+  Set& set = found->second;
+  set.running.push_back({batch, done, argument});
+  put_inputs(*self, set, *batch);
+  const auto bring = [world = self->world, key = std::pair(set.key, batch->sequence)] {
     std::lock_guard lock(world->mutex);
-    ++world->boards[sequence].brought;
+    ++world->boards[key].brought;
     world->ring_all();
   };
   if (!self->world->postman) bring();
@@ -238,26 +251,27 @@ T element(const std::string& bytes, size_t index) {
 }
 
 template <typename T>
-void reduce(const Op& op, const MemoryWorld::Board& board, uint32_t index, size_t first,
+void reduce(const hvd_batch& batch, const MemoryWorld::Board& board, uint32_t index, size_t first,
             size_t count) {
-  const hvd_batch& batch = *op.batch;
   T* output = static_cast<T*>(batch.tensors[index].output);
+  if (output == nullptr) return;
   for (size_t i = 0; i < count; ++i) {
     T sum{};
-    for (int32_t rank = 0; rank < op.size; ++rank) {
+    bool any = false;
+    for (size_t member = 0; member < board.inputs.size(); ++member) {
+      if (!board.present[member][index]) continue;
       const T scaled = static_cast<T>(
-          batch.prescale *
-          static_cast<double>(
-              element<T>(board.inputs[static_cast<size_t>(rank)][index], first + i)));
-      sum = rank == 0 ? scaled : combine(batch.reduce_op, sum, scaled);
+          batch.prescale * static_cast<double>(element<T>(board.inputs[member][index], first + i)));
+      sum = any ? combine(batch.reduce_op, sum, scaled) : scaled;
+      any = true;
     }
     output[i] = static_cast<T>(batch.postscale * static_cast<double>(sum));
   }
 }
 
-void reduce_any(const Op& op, const MemoryWorld::Board& board, uint32_t i, size_t first,
+void reduce_any(const hvd_batch& op, const MemoryWorld::Board& board, uint32_t i, size_t first,
                 size_t count) {
-  switch (op.batch->dtype) {
+  switch (op.dtype) {
     case HVD_UINT8: reduce<uint8_t>(op, board, i, first, count); break;
     case HVD_INT32: reduce<int32_t>(op, board, i, first, count); break;
     case HVD_INT64: reduce<int64_t>(op, board, i, first, count); break;
@@ -266,20 +280,19 @@ void reduce_any(const Op& op, const MemoryWorld::Board& board, uint32_t i, size_
   }
 }
 
-void take(const Op& op, const MemoryWorld::Board& board, uint32_t i) {
-  const hvd_batch& batch = *op.batch;
+void take(const Set& op, const hvd_batch& batch, const MemoryWorld::Board& board, uint32_t i) {
   const hvd_batch_tensor& tensor = batch.tensors[i];
   char* output = static_cast<char*>(tensor.output);
   const size_t row = static_cast<size_t>(tensor.row) * element_size(batch.dtype);
   if (batch.op == HVD_ALLREDUCE) {
-    reduce_any(op, board, i, 0, static_cast<size_t>(tensor.count));
+    reduce_any(batch, board, i, 0, static_cast<size_t>(tensor.count));
   } else if (batch.op == HVD_REDUCESCATTER) {
     const int64_t rows = tensor.row == 0 ? 0 : tensor.count / tensor.row;
     const int64_t each = rows / op.size;
     const int64_t more = rows % op.size;
-    const int64_t first = op.rank * each + std::min<int64_t>(op.rank, more);
-    const int64_t mine = each + (op.rank < more ? 1 : 0);
-    reduce_any(op, board, i, static_cast<size_t>(first * tensor.row),
+    const int64_t first = op.index * each + std::min<int64_t>(op.index, more);
+    const int64_t mine = each + (op.index < more ? 1 : 0);
+    reduce_any(batch, board, i, static_cast<size_t>(first * tensor.row),
                static_cast<size_t>(mine * tensor.row));
   } else if (batch.op == HVD_BROADCAST) {
     const std::string& bytes = board.inputs[static_cast<size_t>(batch.root)][i];
@@ -294,31 +307,54 @@ void take(const Op& op, const MemoryWorld::Board& board, uint32_t i) {
     for (int32_t from = 0; from < op.size; ++from) {
       const size_t bytes = static_cast<size_t>(tensor.from_rows[from]) * row;
       const std::string& input = board.inputs[static_cast<size_t>(from)][i];
-      std::memcpy(output, input.data() + static_cast<size_t>(op.rank) * bytes, bytes);
+      std::memcpy(output, input.data() + static_cast<size_t>(op.index) * bytes, bytes);
       output += bytes;
     }
   }
 }
 
-int poll_op(void* context, int32_t* progressed) {
-  auto* self = static_cast<Op*>(context);
-  if (self->batch == nullptr) return HVD_OK;
+// The oldest batch of the set, when all members have brought theirs.
+bool advance(Op* self, Set& set) {
+  if (set.running.empty()) return false;
+  const Running first = set.running.front();
   {
     std::lock_guard lock(self->world->mutex);
-    const uint64_t sequence = self->batch->sequence;
-    MemoryWorld::Board& board = self->world->boards[sequence];
-    if (board.brought < self->size) return HVD_OK;
-    for (uint32_t i = 0; i < self->batch->tensor_count; ++i) take(*self, board, i);
-    if (++board.taken == self->size) self->world->boards.erase(sequence);
+    const auto found = self->world->boards.find({set.key, first.batch->sequence});
+    MemoryWorld::Board& board = found->second;
+    if (board.brought < set.size) return false;
+    for (uint32_t i = 0; i < first.batch->tensor_count; ++i) take(set, *first.batch, board, i);
+    if (++board.taken == set.size) self->world->boards.erase(found);
   }
-  *progressed = 1;
-  self->batch = nullptr;
-  self->done(self->argument, HVD_OK, nullptr);
+  set.running.pop_front();
+  first.done(first.argument, HVD_OK, nullptr);
+  return true;
+}
+
+int poll_op(void* context, int32_t* progressed) {
+  auto* self = static_cast<Op*>(context);
+  for (auto& [id, set] : self->sets) {
+    while (advance(self, set)) *progressed = 1;
+  }
   return HVD_OK;
 }
 
-int new_set(void*, int32_t, const int32_t*, int32_t) { return HVD_OK; }
-int drop_set(void*, int32_t) { return HVD_OK; }
+int new_set(void* context, int32_t process_set, const int32_t* members, int32_t count) {
+  auto* self = static_cast<Op*>(context);
+  Set set;
+  for (int32_t i = 0; i < count; ++i) {
+    if (members[i] == self->rank) set.index = i;
+    set.key += std::to_string(members[i]) + ",";
+  }
+  set.size = count;
+  set.key += "#" + std::to_string(self->incarnations[set.key]++);
+  if (!self->sets.emplace(process_set, std::move(set)).second) return HVD_ALREADY_EXISTS;
+  return HVD_OK;
+}
+
+int drop_set(void* context, int32_t process_set) {
+  return static_cast<Op*>(context)->sets.erase(process_set) == 1 ? HVD_OK : HVD_NOT_FOUND;
+}
+
 void abort_op(void*, const char*) {}
 
 const hvd_controller_v1 kControllerVtable = {

@@ -46,7 +46,8 @@ class MemoryWorld {
   };
   // One batch: what each rank has brought.
   struct Board {
-    std::vector<std::vector<std::string>> inputs;  // [rank][tensor]
+    std::vector<std::vector<std::string>> inputs;  // [member][tensor]
+    std::vector<std::vector<bool>> present;        // false: that member has joined
     int32_t brought = 0;
     int32_t taken = 0;
   };
@@ -56,7 +57,8 @@ class MemoryWorld {
   const std::vector<int32_t> machines;
   std::deque<Mailbox> mailboxes;
   std::mutex mutex;
-  std::map<uint64_t, Board> boards;  // by sequence; guarded by mutex
+  // By the set's members and how often they had a set, and the batch's sequence; guarded by mutex.
+  std::map<std::pair<std::string, uint64_t>, Board> boards;
   std::atomic<int32_t> lost{-1};
   std::atomic<uint64_t> sent{0};
   std::unique_ptr<Postman> postman;  // the last member: its thread uses the others

@@ -29,7 +29,7 @@ void check_every_cut_is_refused(hvd::ByteView whole) {
 
 TEST_CASE("an announcement arrives as it was sent, and no part of it alone") {
   const Announcement sent{
-      3, {1, 7}, {{"w", {{0, example_request()}, {4, Request{}}}, {{0, {5, 1}}, {2, {}}}}}};
+      3, 9, {1, 7}, {{"w", 2, {{0, example_request()}, {4, Request{}}}, {{0, {5, 1}}, {2, {}}}}}, {4}};
   ByteWriter out;
   encode(sent, out);
   Announcement got;
@@ -43,6 +43,8 @@ TEST_CASE("an announcement arrives as it was sent, and no part of it alone") {
 TEST_CASE("a plan arrives as it was sent, and no part of it alone") {
   Plan sent;
   sent.sequence = 1ULL << 40;
+  sent.last = true;
+  sent.forgotten = {6, 2};
   sent.items.push_back({9, false, {}, {}, {}, HVD_OK, {}});
   sent.items.push_back({10, true, "name", example_request(), {{0, {2, 1}}}, HVD_OK, {}});
   sent.items.push_back({0, true, "bad", Request{}, {}, HVD_INVALID_ARGUMENT, "a sentence"});
@@ -57,9 +59,9 @@ TEST_CASE("a plan arrives as it was sent, and no part of it alone") {
 
 TEST_CASE("decoding again into the same value leaves nothing of the first") {
   ByteWriter first;
-  encode(Announcement{0, {1, 2, 3}, {{"w", {{0, example_request()}}, {}}}}, first);
+  encode(Announcement{0, 0, {1, 2, 3}, {{"w", 1, {{0, example_request()}}, {}}}, {5}}, first);
   ByteWriter second;
-  const Announcement sent{0, {4}, {}};
+  const Announcement sent{0, 0, {4}, {}, {}};
   encode(sent, second);
   Announcement got;
   REQUIRE(decode(first.view(), &got).ok());
@@ -131,7 +133,7 @@ TEST_CASE("impossible content is refused") {
 
   const auto refused = [](const Request& request) {
     ByteWriter out;
-    encode(Announcement{0, {}, {{"w", {{0, request}}, {}}}}, out);
+    encode(Announcement{0, 0, {}, {{"w", 1, {{0, request}}, {}}}, {}}, out);
     Announcement got;
     return !decode(out.view(), &got).ok();
   };

@@ -24,9 +24,16 @@ Request reduce_of(std::vector<int64_t> shape, int32_t dtype = HVD_FLOAT32) {
 }
 
 Proposal proposal(int32_t rank, const Request& request) {
-  Proposal made{"w", {{rank, request}}, {}};
+  Proposal made{"w", 1, {{rank, request}}, {}};
   if (has_rank_rows(request.op)) made.rows.push_back({rank, rows_of(request)});
   return made;
+}
+
+// Among all ranks.
+TreePlace place_of(int32_t rank, const std::vector<int32_t>& machines) {
+  std::vector<int32_t> members(machines.size());
+  std::iota(members.begin(), members.end(), 0);
+  return place_in_tree(rank, members, machines);
 }
 
 std::string sentence(const Request& a, const Request& b) {
@@ -83,14 +90,14 @@ TEST_CASE("the sentence is the same in whatever order the requests come together
 
 TEST_CASE("the tree: ranks under the leader of their machine, leaders in a binomial tree") {
   const std::vector<int32_t> machines{0, 0, 1, 1, 2, 2, 3, 3, 4, 4};
-  const TreePlace root = place_in_tree(0, machines);
+  const TreePlace root = place_of(0, machines);
   CHECK(root.parent == -1);
   CHECK(root.children == std::vector<int32_t>{1, 2, 4, 8});
   CHECK(root.subtrees[2] == std::vector<int32_t>{4, 5, 6, 7});
-  CHECK(place_in_tree(6, machines).parent == 4);
-  CHECK(place_in_tree(6, machines).children == std::vector<int32_t>{7});
-  CHECK(place_in_tree(7, machines).parent == 6);
-  CHECK(place_in_tree(7, machines).children.empty());
+  CHECK(place_of(6, machines).parent == 4);
+  CHECK(place_of(6, machines).children == std::vector<int32_t>{7});
+  CHECK(place_of(7, machines).parent == 6);
+  CHECK(place_of(7, machines).children.empty());
 }
 
 TEST_CASE("every rank but the root is the child of its parent, and its subtree is right") {
@@ -104,7 +111,7 @@ TEST_CASE("every rank but the root is the child of its parent, and its subtree i
       count = std::max(count, machines.back() + 1);
     }
     std::vector<TreePlace> places;
-    for (int rank = 0; rank < size; ++rank) places.push_back(place_in_tree(rank, machines));
+    for (int rank = 0; rank < size; ++rank) places.push_back(place_of(rank, machines));
     for (int rank = 0; rank < size; ++rank) {
       std::vector<int32_t> below{rank};
       for (size_t i = 0; i < places[rank].children.size(); ++i) {
@@ -122,6 +129,22 @@ TEST_CASE("every rank but the root is the child of its parent, and its subtree i
   }
 }
 
+TEST_CASE("many ranks of one machine report by eights") {
+  const std::vector<int32_t> machines(100, 0);
+  CHECK(place_of(0, machines).children == std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(place_of(2, machines).children.front() == 17);
+  CHECK(place_of(99, machines).parent == 12);
+  CHECK(place_of(12, machines).parent == 1);
+}
+
+TEST_CASE("the tree of some ranks") {
+  const std::vector<int32_t> machines{0, 0, 1, 1, 2, 2};
+  const std::vector<int32_t> members{1, 2, 5};
+  CHECK(place_in_tree(1, members, machines).parent == -1);
+  CHECK(place_in_tree(1, members, machines).children == std::vector<int32_t>{2, 5});
+  CHECK(place_in_tree(5, members, machines).parent == 1);
+}
+
 TEST_CASE("allreduces that match share a batch up to the threshold, in one order") {
   const Request a = reduce_of({10});
   const Request b = reduce_of({10}, HVD_FLOAT64);
@@ -134,11 +157,28 @@ TEST_CASE("allreduces that match share a batch up to the threshold, in one order
       {{3, HVD_FLOAT32}, &a, 40}, {{4, HVD_FLOAT32}, &scaled, 40}, {{5, HVD_FLOAT32}, &a, 40},
       {{6, HVD_FLOAT64}, &b, 80}, {{7, HVD_FLOAT32}, &gather, 40}};
   std::vector<std::vector<PlanUnit>> batches;
-  plan_fusion(units, 100, &batches);
+  plan_fusion(units, {100, false}, &batches);
   const std::vector<std::vector<PlanUnit>> expected = {
-      {{0, HVD_FLOAT32}, {3, HVD_FLOAT32}}, {{1, HVD_FLOAT64}}, {{2, HVD_FLOAT32}},
-      {{4, HVD_FLOAT32}}, {{5, HVD_FLOAT32}}, {{6, HVD_FLOAT64}}, {{7, HVD_FLOAT32}}};
+      {{0, HVD_FLOAT32}, {3, HVD_FLOAT32}}, {{1, HVD_FLOAT64}}, {{2, HVD_FLOAT32}, {7, HVD_FLOAT32}},
+      {{4, HVD_FLOAT32}}, {{5, HVD_FLOAT32}}, {{6, HVD_FLOAT64}}};
   CHECK(batches == expected);
+}
+
+TEST_CASE("groups stay alone when that is asked for") {
+  const Request one = reduce_of({10});
+  Request group = reduce_of({5});
+  group.tensors.push_back(group.tensors[0]);
+  const std::vector<FusionUnit> units = {{{0, HVD_FLOAT32}, &one, 40},
+                                         {{1, HVD_FLOAT32}, &group, 40},
+                                         {{2, HVD_FLOAT32}, &one, 40},
+                                         {{3, HVD_FLOAT32}, &group, 40}};
+  const auto batches = [&](bool groups_alone) {
+    std::vector<std::vector<PlanUnit>> planned;
+    plan_fusion(units, {1000, groups_alone}, &planned);
+    return planned.size();
+  };
+  CHECK(batches(false) == 1);
+  CHECK(batches(true) == 3);
 }
 
 namespace {
@@ -155,18 +195,20 @@ struct Tree {
   explicit Tree(const std::vector<int32_t>& machines) : nodes(machines.size()) {
     for (size_t rank = 0; rank < machines.size(); ++rank) {
       nodes[rank].negotiator = std::make_unique<Negotiator>(
-          static_cast<int32_t>(rank), place_in_tree(static_cast<int32_t>(rank), machines),
+          static_cast<int32_t>(rank), place_of(static_cast<int32_t>(rank), machines),
           &nodes[rank].cache);
     }
+    std::vector<int32_t> members(machines.size());
+    std::iota(members.begin(), members.end(), 0);
     coordinator = std::make_unique<Coordinator>(
-        CoordinatorOptions{static_cast<int32_t>(machines.size()), 1 << 20, 64}, &nodes[0].cache);
+        CoordinatorOptions{members, 0, {1 << 20, false}, 64}, &nodes[0].cache);
   }
 
   void announce(size_t rank, const std::string& name, const Request& request) {
     Node& node = nodes[rank];
     Submission& submission = node.submissions.emplace_back();
     submission.request = request;
-    REQUIRE(node.names.insert(name, false, &submission).ok());
+    REQUIRE(node.names.insert(0, name, false, &submission).ok());
     node.announced[name] = &submission;
     node.negotiator->announce(submission);
   }
@@ -317,10 +359,10 @@ TEST_CASE("a node says which ranks it has not heard of") {
 
 TEST_CASE("what is not of the tree is refused") {
   Tree tree({0, 0});
-  Announcement unknown_id{0, {5}, {}};
+  Announcement unknown_id{0, 0, {5}, {}, {}};
   CHECK(!tree.nodes[0].negotiator->receive(1, &unknown_id).ok());
   Announcement none;
   CHECK(!tree.nodes[1].negotiator->receive(0, &none).ok());
-  Announcement twice{0, {}, {proposal(1, reduce_of({1})), proposal(1, reduce_of({1}))}};
+  Announcement twice{0, 0, {}, {proposal(1, reduce_of({1})), proposal(1, reduce_of({1}))}, {}};
   CHECK(!tree.nodes[0].negotiator->receive(1, &twice).ok());
 }

@@ -18,6 +18,7 @@ Ranks::Ranks(int size, RanksOptions options) : size_(size) {
   runtime::RuntimeOptions common;
   common.settings = options.settings;
   common.epoch = options.epoch;
+  common.process_sets = options.process_sets;
   if (options.links == Links::kMemory) {
     std::vector<int32_t> machines = options.machines;
     machines.resize(static_cast<size_t>(size), machines.empty() ? 0 : machines.back());

@@ -23,6 +23,7 @@ struct RanksOptions {
   std::vector<int32_t> machines;  // of the memory links; empty: one machine
   uint32_t epoch = 0;
   double start_seconds = 20;
+  std::vector<std::vector<int32_t>> process_sets;
   // Of the memory links: everything takes up to this long, at random from the seed.
   std::chrono::microseconds late{0};
   unsigned late_seed = 0;
@@ -99,7 +100,7 @@ Work::Work(int32_t op, std::string text, std::vector<T> values, int32_t dtype,
   submission.reduce_op = HVD_SUM;
   submission.name = op == HVD_BARRIER ? nullptr : name.c_str();
   submission.device = HVD_CPU;
-  submission.tensor_count = op == HVD_BARRIER ? 0 : 1;
+  submission.tensor_count = op == HVD_BARRIER || op == HVD_JOIN ? 0 : 1;
   submission.tensors = &tensor;
 }
 

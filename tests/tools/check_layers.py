@@ -60,7 +60,7 @@ CONDITIONAL = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b(?!.*__cplusplus)")
 CONDITIONAL_HOME = re.compile(r"src/base/platform_.*|include/horovod/.*")
 # What outlives every call: the runtime behind the C ABI, the one stderr that logs go to, and what
 # a forked child must close, which the system asks for without saying for whom.
-STATE_HOMES = ("src/runtime/api.cpp", "src/base/log.cpp", "src/base/fork_guard.cpp")
+STATE_HOMES = ("src/runtime/api.cpp", "src/runtime/api_call.h", "src/base/log.cpp", "src/base/fork_guard.cpp")
 
 README_LINES = 25
 

@@ -1,0 +1,77 @@
+// What every function of the C ABI begins and ends with: the one runtime pointer, kept alive for
+// the length of a call, and the border that no exception crosses.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <string>
+
+#include "base/status.h"
+#include "runtime/runtime.h"
+
+namespace hvd::runtime::api {
+
+// Never destroyed, so that a call during exit finds it whole.
+struct State {
+  std::mutex mutex;                        // held by init and shutdown
+  std::atomic<Runtime*> current{nullptr};  // also after shutdown, until the next init
+  std::atomic<bool> initialized{false};
+  std::atomic<bool> forked{false};         // this process is a child of the one that called init
+  std::atomic<uint32_t> calls{0};          // that may be using `current`
+  uint32_t epoch = 0;                      // guarded by mutex
+  bool watches_forks = false;              // guarded by mutex
+  StackOffer stack;                        // guarded by mutex
+};
+extern constinit State state;
+
+// Keeps `current` alive for the length of a call.
+class Call {
+ public:
+  Call() {
+    state.calls.fetch_add(1);
+    runtime_ = state.current.load();
+  }
+  ~Call() { state.calls.fetch_sub(1); }
+  Call(const Call&) = delete;
+
+  Runtime* runtime() const { return runtime_; }
+  Status check() const {
+    if (state.forked.load(std::memory_order_relaxed)) {
+      return failed_precondition(
+          "Horovod was initialised before this process was forked, and cannot be used in the "
+          "child; start it by exec, or call hvd.init in the child alone");
+    }
+    if (runtime_ == nullptr) {
+      return failed_precondition("Horovod has not been initialized; use hvd.init()");
+    }
+    return {};
+  }
+
+ private:
+  Runtime* runtime_;
+};
+
+inline int finish(const Status& status, char* error, size_t error_size) {
+  if (!status.ok() && error != nullptr && error_size > 0) {
+    const std::string& message = status.message();
+    const size_t size = std::min(message.size(), error_size - 1);
+    std::memcpy(error, message.data(), size);
+    error[size] = '\0';
+  }
+  return static_cast<int>(status.code());
+}
+
+// Runs f, which returns a Status; what it throws (memory that ran out) becomes one.
+template <typename F>
+int guarded(char* error, size_t error_size, F&& f) {
+  try {
+    return finish(f(), error, error_size);
+  } catch (const std::exception& exception) {
+    return finish(internal_error(exception.what()), error, error_size);
+  }
+}
+
+}  // namespace hvd::runtime::api

@@ -1,0 +1,54 @@
+// The process sets of the job as every rank knows them: 0 is all ranks; ids that were given back
+// are given again, the oldest first. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hvd::runtime {
+
+// Values; shared by whoever still needs them after the set is gone.
+struct SetMembers {
+  int32_t id = 0;
+  uint32_t serial = 0;         // how many sets there were before: never given twice
+  std::vector<int32_t> ranks;  // ascending
+  int32_t index = -1;          // of this rank among them; -1: it is no member
+
+  int32_t size() const { return static_cast<int32_t>(ranks.size()); }
+  // Of another rank; -1: it is no member.
+  int32_t index_of(int32_t rank) const;
+};
+
+class SetTable {
+ public:
+  // This rank, and how many there are.
+  SetTable(int32_t rank, int32_t size);
+
+  const SetMembers& all() const { return *all_; }
+  // nullptr when there is none.
+  std::shared_ptr<const SetMembers> find(int32_t id) const;
+  std::vector<int32_t> ids() const;
+
+  // The ranks in order, or what is wrong with them.
+  Result<std::vector<int32_t>> check(std::vector<int32_t> ranks) const;
+  // The next set of the job; all ranks call this alike. kAlreadyExists: another set has the ranks.
+  Result<std::shared_ptr<const SetMembers>> add(std::vector<int32_t> ranks);
+  void remove(int32_t id);
+
+ private:
+  const int32_t rank_;
+  const std::shared_ptr<const SetMembers> all_;
+  mutable std::mutex mutex_;                                    // guards all below
+  std::map<int32_t, std::shared_ptr<const SetMembers>> sets_;   // by id
+  std::deque<int32_t> free_;
+  int32_t next_id_ = 1;
+  uint32_t next_serial_ = 1;
+};
+
+}  // namespace hvd::runtime
