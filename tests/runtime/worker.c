@@ -1,6 +1,7 @@
 /* One rank of process_test: does what its first argument says, by the C ABI alone. Exit codes:
  * 0 as expected, 1 not (with a line on standard error), 7 a failure that it reports by a line on
  * standard output. */
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +65,61 @@ static int again_and_again(void) {
   return 0;
 }
 
+/* ---- What 1000 starts and ends leave behind ---- */
+
+static long entries_of(const char* folder) {
+  long count = 0;
+  DIR* open_folder = opendir(folder);
+  while (readdir(open_folder) != NULL) ++count;
+  closedir(open_folder);
+  return count;
+}
+
+static long resident_kib(void) {
+  long pages = 0, resident = 0;
+  FILE* file = fopen("/proc/self/statm", "r");
+  if (file != NULL && fscanf(file, "%ld %ld", &pages, &resident) != 2) resident = 0;
+  if (file != NULL) fclose(file);
+  return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static int cycle(void) {
+  float value = 1;
+  if (start() != 0) return 1;
+  if (sum("x", &value) != HVD_OK) return wrong("allreduce");
+  return finish(0);
+}
+
+static int cycles(void) {
+  long memory = 0, descriptors = 0, threads = 0;
+  for (int i = 0; i < 1000; ++i) {
+    if (i == 100) {
+      memory = resident_kib();
+      descriptors = entries_of("/proc/self/fd");
+      threads = entries_of("/proc/self/task");
+    }
+    if (cycle() != 0) return 1;
+  }
+  printf("1000 cycles: %+ld KiB, %+ld descriptors, %+ld threads\n", resident_kib() - memory,
+         entries_of("/proc/self/fd") - descriptors, entries_of("/proc/self/task") - threads);
+  /* Less than 2 KiB a cycle is the allocator's own. */
+  return resident_kib() - memory < 2000 && entries_of("/proc/self/fd") == descriptors &&
+                 entries_of("/proc/self/task") == threads
+             ? 0
+             : 1;
+}
+
+static int for_ever(void) {
+  float value = 1;
+  if (sum("first", &value) != HVD_OK) return wrong("allreduce");
+  printf("running\n");
+  fflush(stdout);
+  for (;;) {
+    value = 1;
+    if (sum("again", &value) != HVD_OK) return wrong("allreduce");
+  }
+}
+
 /* Rank 1 dies; the others wait for it and say what they were told. */
 static int lose_a_rank(int by_signal) {
   float value = 1;
@@ -77,12 +133,27 @@ static int lose_a_rank(int by_signal) {
   return 7;
 }
 
+/* Whether this process has a socket or shared memory open. */
+static int has_links(void) {
+  char name[64], target[256];
+  for (int fd = 3; fd < 256; ++fd) {
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    const ssize_t size = readlink(name, target, sizeof target - 1);
+    if (size <= 0) continue;
+    target[size] = '\0';
+    if (strncmp(target, "socket:", 7) == 0 || strncmp(target, "/memfd:", 7) == 0) return 1;
+  }
+  return 0;
+}
+
 /* A forked child must be told that it cannot use the runtime, and must not disturb it. */
 static int use_in_child(void) {
   fflush(stdout);
+  if (!has_links()) return wrong("the parent has no links to close");
   const pid_t child = fork();
   if (child == 0) {
     float value = 1;
+    if (has_links()) _exit(1);
     const int code = sum("child", &value);
     const int told = code == HVD_FAILED_PRECONDITION && strstr(error, "fork") != NULL;
     if (hvd_shutdown(error, sizeof error) != HVD_OK) _exit(1);
@@ -96,7 +167,9 @@ static int use_in_child(void) {
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "";
   if (strcmp(what, "again-and-again") == 0) return again_and_again();
+  if (strcmp(what, "cycles") == 0) return cycles();
   if (start() != 0) return 1;
+  if (strcmp(what, "for-ever") == 0) return for_ever();
   if (strcmp(what, "sum") == 0) return finish(add_up());
   if (strcmp(what, "sum-and-exit") == 0) return add_up();
   if (strcmp(what, "lose-by-exit") == 0) return lose_a_rank(0);

@@ -1,0 +1,96 @@
+#!/usr/bin/python3 -B
+"""Starts and ends of the runtime: again and again, cut short, and what is left of them."""
+import functools
+
+from harness import *  # noqa: F403
+
+import namespaces as ns  # noqa: E402
+
+WORKER = BUILD / "tests" / "runtime_worker"
+
+
+def boxed(function):
+    """Runs the test as the first process of namespaces of its own: all that is there is its own."""
+    @functools.wraps(function)
+    def outside():
+        if "HVD_IN_BOX" in os.environ:
+            return function()
+        command = ["unshare", "--pid", "--net", "--mount", "--ipc", "--fork", "--mount-proc",
+                   "--kill-child", PYTHON, "-B", os.path.abspath(__file__), function.__name__]
+        if subprocess.run(command[:8] + ["true"], capture_output=True, check=False).returncode:
+            raise Skip("namespaces cannot be made here")
+        done = subprocess.run(command, env={**os.environ, "HVD_IN_BOX": "1"}, text=True,
+                              capture_output=True, check=False)
+        expect(done.returncode == 0, done.stdout + done.stderr)
+    return outside
+
+
+def others():
+    """Every other process of the box that lives; what has ended is reaped on the way."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0] != 0:
+            pass
+    except ChildProcessError:
+        pass
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if (entry / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
+                    found.append((int(entry.name), (entry / "cmdline").read_text()))
+            except OSError:
+                continue
+    return found
+
+
+def check_box_is_empty(what):
+    wait_until(lambda: not others(), 10, lambda: f"after {what}, an end of {others()}")
+    sockets = pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]
+    expect(not sockets, f"after {what}: {sockets}")
+    for table in ("tcp", "tcp6"):
+        # 06 is TIME_WAIT: the kernel's memory of a connection, nobody's.
+        left = [line for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+                if line.split()[3] != "06"]
+        expect(not left, f"after {what}: {left}")
+    memory = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+              if os.path.exists(f"/proc/self/fd/{fd}")]
+    expect(not [one for one in memory if "memfd" in one], f"after {what}: {memory}")
+    expect(not list(pathlib.Path("/dev/shm").glob("*hvd*")), f"after {what}: /dev/shm")
+
+
+@boxed
+def test_after_any_end_nothing_is_left_in_proc():
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    ns.mount("none", "/dev/shm", "tmpfs")
+    for how, code in (("sum", 0), ("sum-and-exit", 0), ("lose-by-exit", 3),
+                      ("lose-by-signal", 137)):
+        job = Job("-np", 3, WORKER, how)
+        job.ends_with(code)
+        check_box_is_empty(how)
+    for victim in ("horovodrun", "horovod-agent", "runtime_worker", ""):
+        job = Job("-np", 3, WORKER, "for-ever")
+        job.wait_for("running", 3)
+        for pid, command in others():
+            if victim in command:
+                os.kill(pid, signal.SIGKILL)
+        job.process.wait(20)
+        check_box_is_empty(f"SIGKILL to all of '{victim}'")
+
+
+def test_a_thousand_starts_and_ends():
+    """In each of two real processes; the worker compares memory, descriptors and threads."""
+    job = Job("-np", 2, WORKER, "cycles")
+    job.ends_with(0, 150)
+    expect(len(re.findall("1000 cycles", job.out)) == 2, job.describe())
+
+
+def test_ctrl_c_reaches_a_wait_within_100_ms():
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job("-np", 2, PYTHON, WORKERS / "interrupted_rank.py", f"{folder}/go")
+        job.ends_with(0)
+    late = re.search(r"interrupted after (\d+) ms", job.out)
+    expect(late and int(late[1]) <= 100, job.describe())
+
+
+if __name__ == "__main__":
+    main()

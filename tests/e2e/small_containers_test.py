@@ -1,0 +1,79 @@
+#!/usr/bin/python3 -B
+"""Containers that lack what a whole machine has: random programs come out right there too."""
+import socket
+
+from harness import *  # noqa: F403
+
+PROGRAMS = (BUILD / "tests" / "program_worker", 1, 40)
+
+
+def closed_in(what, ranks=2, **variables):
+    job = Job("-np", ranks, PYTHON, WORKERS / "closed_in.py", what, *PROGRAMS,
+              environment=clean_environment(**variables))
+    code = job.wait(120)
+    if reason := re.search(r"cannot be closed in: (.*)", job.out):
+        raise Skip(reason[1])
+    expect(code == 0, job.describe())
+    check_digests(job, ranks)
+
+
+def check_digests(job, ranks):
+    """Every rank has read the same sentences."""
+    digests = re.findall(r"digest (\w+)", job.out)
+    expect(len(digests) == ranks and len(set(digests)) == 1, job.describe())
+
+
+def test_64_mib_of_dev_shm():
+    closed_in("shm=64m", 4)
+
+
+def test_no_dev_shm_to_speak_of():
+    closed_in("shm=4k")
+
+
+def test_no_ptrace_and_no_process_vm_readv():
+    closed_in("no-peeking", 3)
+
+
+def test_half_a_core():
+    group = f"hvd-test-{os.getpid()}"
+    try:
+        closed_in("half-a-core", HVD_TEST_GROUP=group)
+    finally:
+        for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/cpu"):
+            folder = pathlib.Path(root) / group
+            if folder.exists():
+                wait_until(lambda: not (folder / "cgroup.procs").read_text(), 10, "an empty group")
+                folder.rmdir()
+
+
+@world()
+def test_two_containers_with_the_same_hostname():
+    for name in ("a", "b"):
+        subprocess.run([HOSTS, "exec", name, "hostname", "box"], check=True)
+    job = Job("-np", 4, "-H", "a:2,b:2", *PROGRAMS)
+    job.ends_with(0, 120)
+    check_digests(job, 4)
+
+
+@world()
+def test_one_machine_under_two_names():
+    address = socket.gethostbyname("a")
+    job = Job("-np", 2, "-H", f"a:1,{address}:1", *PROGRAMS)
+    job.ends_with(0, 120)
+    check_digests(job, 2)
+
+
+def test_localhost_and_the_hostname():
+    """Where sshd is there: the hostname is a host like any other."""
+    name = socket.gethostname()
+    if subprocess.run(["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", name, "true"],
+                      stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode != 0:
+        raise Skip(f"no ssh to {name}")
+    job = Job("-np", 2, "-H", f"localhost:1,{name}:1", *PROGRAMS)
+    job.ends_with(0, 120)
+    check_digests(job, 2)
+
+
+if __name__ == "__main__":
+    main()
