@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <new>
 
+#include "base/fork_guard.h"
 #include "base/text.h"
 
 namespace hvd::collectives {
@@ -100,7 +101,12 @@ Status Arena::attach(size_t size) {
   return {};
 }
 
+Arena::Arena(UniqueFd file, MemoryMap& map) : file_(std::move(file)), map_(map) {
+  close_in_forked_child(file_.get());
+}
+
 Arena::~Arena() {
+  forget_in_forked_child(file_.get());
   if (memory_ != nullptr) map_.unmap(memory_, size_);
 }
 

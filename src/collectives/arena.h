@@ -92,7 +92,7 @@ class Arena {
   void release_segment(int index, std::byte* memory, size_t size);
 
  private:
-  Arena(UniqueFd file, MemoryMap& map) : file_(std::move(file)), map_(map) {}
+  Arena(UniqueFd file, MemoryMap& map);
   Status attach(size_t size);
 
   UniqueFd file_;

@@ -1,11 +1,13 @@
 /* One rank of process_test: does what its first argument says, by the C ABI alone. Exit codes:
  * 0 as expected, 1 not (with a line on standard error), 7 a failure that it reports by a line on
  * standard output. */
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,15 +135,28 @@ static int lose_a_rank(int by_signal) {
   return 7;
 }
 
-/* Whether this process has a socket or shared memory open. */
+/* The port at the other end of a TCP socket, else 0. */
+static int peer_port(int fd) {
+  struct sockaddr_storage address;
+  socklen_t size = sizeof address;
+  if (getpeername(fd, (struct sockaddr*)&address, &size) != 0) return 0;
+  if (address.ss_family == AF_INET) return ntohs(((struct sockaddr_in*)&address)->sin_port);
+  if (address.ss_family == AF_INET6) return ntohs(((struct sockaddr_in6*)&address)->sin6_port);
+  return 0;
+}
+
+/* Whether this process has a socket to a rank, or shared memory, open. */
 static int has_links(void) {
+  const char* store = getenv("HOROVOD_STORE");
+  const int store_port = store != NULL ? atoi(strrchr(store, ':') + 1) : -1;
   char name[64], target[256];
   for (int fd = 3; fd < 256; ++fd) {
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     const ssize_t size = readlink(name, target, sizeof target - 1);
     if (size <= 0) continue;
     target[size] = '\0';
-    if (strncmp(target, "socket:", 7) == 0 || strncmp(target, "/memfd:", 7) == 0) return 1;
+    if (strncmp(target, "/memfd:", 7) == 0) return 1;
+    if (strncmp(target, "socket:", 7) == 0 && peer_port(fd) != store_port) return 1;
   }
   return 0;
 }
