@@ -24,7 +24,8 @@ Status Engine::open() {
 Engine::Wake Engine::submit(Submission* submission) {
   pending_.fetch_add(1);
   const uint64_t activity = activity_.fetch_add(1) + 1;
-  const bool whole = activity == burst_target_.load(std::memory_order_relaxed);
+  const bool whole = options_.calls_helper_early &&
+                     activity == burst_target_.load(std::memory_order_relaxed);
   queue_.push(submission);
   if (whole) return Wake::kFull;
   // An open window has its end as alarm.

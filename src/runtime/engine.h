@@ -28,6 +28,7 @@ struct EngineOptions {
   int32_t rank = 0;
   int32_t size = 1;
   std::chrono::microseconds window{1000};
+  bool calls_helper_early = true;  // when as many are submitted as the last burst had
   FusionOptions fusion;
   uint32_t cache_capacity = 0;
 };

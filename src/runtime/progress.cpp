@@ -21,7 +21,8 @@ constexpr std::chrono::microseconds kPatience{20};
 Progress::Progress(Drivable* engine, Wakeup* wakeup, const SpinBudget& budget,
                    std::chrono::microseconds window)
     : engine_(engine), wakeup_(wakeup), budget_(budget),
-      window_(std::max(window, std::chrono::microseconds(100))) {
+      window_(std::max(window, std::chrono::microseconds(100))),
+      linger_(std::max<std::chrono::microseconds>(kLinger, 10 * window_)) {
   helper_ = std::thread([this] { help(); });
 }
 
@@ -172,7 +173,7 @@ void Progress::help_once() {
     flush_ = true;
   } else if (engine_->pending() > 0) {
     if (now - last_active_ >= budget_.helper) helper_sleep(baton, std::min(window_end, engine_->alarm()));
-  } else if (now - last_active_ < kLinger) {
+  } else if (now - last_active_ < linger_) {
     baton.unlock();
     lull();
   } else {
@@ -200,7 +201,7 @@ void Progress::give_way() {
   const auto now = Clock::now();
   if (activity != seen_activity_) last_active_ = now;
   seen_activity_ = activity;
-  if (now - last_active_ < kLinger) {
+  if (now - last_active_ < linger_) {
     lull();
     return;
   }

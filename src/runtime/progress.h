@@ -76,6 +76,7 @@ class Progress {
   Wakeup* const wakeup_;
   const SpinBudget budget_;
   const std::chrono::microseconds window_;
+  const std::chrono::microseconds linger_;
 
   std::mutex baton_;
   bool armed_ = false;  // guarded by baton_: before_sleep was called, after_sleep not yet

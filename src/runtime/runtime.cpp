@@ -28,12 +28,18 @@ hvd_plugin_config config_of(const Identity& identity) {
   return config;
 }
 
-EngineOptions engine_options(const Identity& identity, const Settings& settings) {
+EngineOptions engine_options(const Identity& identity, const Settings& settings,
+                             const SpinBudget& budget) {
   EngineOptions options;
   options.rank = identity.rank;
   options.size = identity.size;
   options.window = std::chrono::microseconds(
       static_cast<int64_t>(std::clamp(settings.number("cycle_time"), 0.0, 1000.0) * 1000));
+  if (!settings.is_set("cycle_time")) {
+    options.window =
+        gathering_time(budget, identity.local_size == identity.size, options.window);
+  }
+  options.calls_helper_early = !budget.helper_is_guest;
   options.fusion.threshold =
       static_cast<uint64_t>(std::max<int64_t>(0, settings.integer("fusion_threshold")));
   options.cache_capacity = static_cast<uint32_t>(
@@ -109,16 +115,16 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
     return status;
   }
   ops_ = std::make_unique<OpSelector>(std::move(ops));
-  engine_ = std::make_unique<Engine>(engine_options(identity_, settings), *std::move(controller),
-                                     ops_.get(), host_.get(), &sets_, &names_, &handles_);
+  const SpinBudget budget = spin_budget(available_cores(), identity_.local_size);
+  const EngineOptions how = engine_options(identity_, settings, budget);
+  engine_ = std::make_unique<Engine>(how, *std::move(controller), ops_.get(), host_.get(), &sets_,
+                                     &names_, &handles_);
   HVD_RETURN_IF_ERROR(engine_->open());
   if (auto stall = stall_options(identity_.rank, identity_.size, settings, options.stack)) {
     stall_ = std::make_unique<StallInspector>(engine_.get(), *std::move(stall));
     engine_->set_service(ServiceId::kStall, stall_.get());
   }
-  const SpinBudget budget = spin_budget(available_cores(), identity_.local_size);
-  progress_ = std::make_unique<Progress>(engine_.get(), wakeup_.get(), budget,
-                                         engine_options(identity_, settings).window);
+  progress_ = std::make_unique<Progress>(engine_.get(), wakeup_.get(), budget, how.window);
   return {};
 }
 

@@ -14,6 +14,8 @@ namespace {
 using std::chrono::microseconds;
 
 constexpr double kUnlimited = 1e6;
+// About as long as a backward pass is, and no longer than a user who only polls would mind.
+constexpr std::chrono::milliseconds kGuestWindow{10};
 
 std::string content_of(const std::string& path) {
   std::ifstream file(path);
@@ -52,6 +54,7 @@ SpinBudget spin_budget(double cores, int local_ranks) {
   if (share >= 1) {
     budget.waiter = microseconds(200);
     budget.helper = share >= 2 ? microseconds(20) : microseconds(0);
+    budget.helper_is_guest = share < 2;
   } else if (cores >= 1) {
     // Peers need this core: look, and let them run.
     budget.waiter = microseconds(100);
@@ -59,6 +62,12 @@ SpinBudget spin_budget(double cores, int local_ranks) {
   }
   // Below one core every spin burns the quota that the peers' answer needs.
   return budget;
+}
+
+std::chrono::microseconds gathering_time(const SpinBudget& budget, bool one_host,
+                                         std::chrono::microseconds window) {
+  if (!budget.helper_is_guest || !one_host) return window;
+  return std::max<std::chrono::microseconds>(window, kGuestWindow);
 }
 
 double cores_of_cpu_max(const std::string& text) {

@@ -1,5 +1,6 @@
-// How long a waiting thread may spin before it sleeps: it depends on the cores that this rank
-// really has (affinity, cgroup quota, other ranks of the machine).
+// How long a waiting thread may spin before it sleeps, and whether the helper works ahead of it: it
+// depends on the cores that this rank really has (affinity, cgroup quota, other ranks of the
+// machine).
 #pragma once
 
 #include <chrono>
@@ -11,10 +12,17 @@ struct SpinBudget {
   std::chrono::microseconds waiter{0};  // of a thread of the user in hvd_wait
   std::chrono::microseconds helper{0};  // of our own thread, which takes time from the user's
   bool yields = false;                  // give the core away between two looks
+  // No core is left for the helper: what it does ahead of a waiter, the user's work pays for.
+  bool helper_is_guest = true;
 };
 
 // Pure: `cores` may be a fraction.
 SpinBudget spin_budget(double cores, int local_ranks);
+
+// How long submissions may gather before the helper takes them; a waiter takes them at once.
+// `one_host`: nobody but the ranks of this machine, which compute now, is kept waiting.
+std::chrono::microseconds gathering_time(const SpinBudget& budget, bool one_host,
+                                         std::chrono::microseconds window);
 
 // Cores that this process may use: the affinity mask, cut by the quotas of its cgroups.
 double available_cores();
