@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import itertools
 import os
 import signal
 import threading
 from typing import Any, Optional
 
 from horovod import _ops, _stack
-from horovod._library import library
+from horovod._library import InitOptions, library
 from horovod.exceptions import HorovodInternalError, HorovodUnimplementedError
 
 
@@ -18,24 +19,24 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
     """Joins the job that the launcher describes, or makes a world of one without a launcher.
 
     Blocks until every rank of the job has called it. Does nothing when already initialised.
-    `comm`: None, or the list of all ranks. `process_sets`: None, or nothing beyond the set of all
-    ranks. Raises ValueError or NotImplementedError for others, and HorovodInternalError when the
+    `comm`: None, or the list of all ranks. `process_sets`: a list of sets to register at once, the
+    same on every rank; "dynamic" is taken for existing scripts, and sets can be added in any case.
+    Raises ValueError or NotImplementedError for others, and HorovodInternalError when the
     other ranks do not come within HOROVOD_START_TIMEOUT seconds.
     """
-    from horovod.process_sets import global_process_set
+    from horovod import process_sets as sets
 
-    if process_sets is not None and process_sets != "dynamic":
-        for process_set in process_sets:
-            if process_set is not global_process_set:
-                raise HorovodUnimplementedError(
-                    "init: this release of Horovod has no process sets beside the one of all "
-                    "ranks; leave process_sets out."
-                )
+    added = [] if process_sets is None or process_sets == "dynamic" else [
+        process_set for process_set in process_sets if process_set is not sets.global_process_set]
+    if any(one.ranks == other.ranks for one, other in itertools.combinations(added, 2)):
+        raise ValueError("init: process_sets has one set twice; each can be registered once.")
     ranks = _ranks_of(comm)
     if not is_initialized():
         _ops.reset()
-        _stack.offer()
-        _init_interruptibly()
+        sets.forget_all()
+        _init_interruptibly([process_set.ranks for process_set in added])
+        for number, process_set in enumerate(added, 1):
+            sets.note_registered(process_set, number)
         atexit.unregister(_shutdown_at_exit)
         atexit.register(_shutdown_at_exit, os.getpid())
     if ranks is not None and ranks != list(range(size())):
@@ -58,7 +59,7 @@ def _ranks_of(comm: Optional[Any]) -> Optional[list[int]]:
     )
 
 
-def _init_interruptibly() -> None:
+def _init_interruptibly(sets: list[list[int]]) -> None:
     # Python's handler of Ctrl-C could only run after the call, so let the signal do its default.
     restore = None
     if threading.current_thread() is threading.main_thread():
@@ -66,7 +67,16 @@ def _init_interruptibly() -> None:
             restore = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         error = ctypes.create_string_buffer(4096)
-        _ops.check(library().hvd_init(None, ctypes.addressof(error), len(error)), error)
+        members = [rank for ranks in sets for rank in ranks]
+        options = InitOptions(
+            ctypes.sizeof(InitOptions), 0, len(sets),
+            (ctypes.c_uint32 * len(sets))(*map(len, sets)),
+            (ctypes.c_int32 * len(members))(*members),
+        )
+        _ops.check(
+            library().hvd_init(ctypes.addressof(options), ctypes.addressof(error), len(error)),
+            error,
+        )
     finally:
         if restore is not None:
             signal.signal(signal.SIGINT, restore)
@@ -78,8 +88,11 @@ def shutdown() -> None:
     Afterwards `init` may be called again, by all ranks. Runs by itself at the process's end.
     """
     error = ctypes.create_string_buffer(4096)
+    from horovod.process_sets import forget_all
+
     status = library().hvd_shutdown(ctypes.addressof(error), len(error))
     _ops.reset()
+    forget_all()
     _ops.check(status, error)
 
 

@@ -24,6 +24,15 @@ _WAITING = {
 }
 _ERROR = [ctypes.c_void_p, ctypes.c_size_t]
 
+# The same, of functions that return at once.
+_PROMPT = {
+    "hvd_add_process_set": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p],
+    "hvd_remove_process_set": [ctypes.c_int32, ctypes.c_void_p],
+    "hvd_process_set_rank": [ctypes.c_int32, ctypes.c_void_p],
+    "hvd_process_set_size": [ctypes.c_int32, ctypes.c_void_p],
+    "hvd_process_set_included": [ctypes.c_int32, ctypes.c_void_p],
+}
+
 # Every step calls these, so the native module does it.
 _HOT = ["hvd_submit", "hvd_poll", "hvd_wait", "hvd_get_output", "hvd_release"]
 
@@ -40,6 +49,18 @@ _NUMBERS = [
 ]
 
 
+class InitOptions(ctypes.Structure):
+    """hvd_init_options."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("timeout_seconds", ctypes.c_double),
+        ("process_set_count", ctypes.c_uint32),
+        ("process_set_sizes", ctypes.POINTER(ctypes.c_uint32)),
+        ("process_set_ranks", ctypes.POINTER(ctypes.c_int32)),
+    ]
+
+
 class Library:
     """The functions of libhorovod.so, each an attribute of the same name.
 
@@ -51,6 +72,8 @@ class Library:
         prompt = ctypes.PyDLL(path, handle=waiting._handle)
         for name, argtypes in _WAITING.items():
             self._take(waiting, name, argtypes + _ERROR, ctypes.c_int)
+        for name, argtypes in _PROMPT.items():
+            self._take(prompt, name, argtypes + _ERROR, ctypes.c_int)
         for name in _NUMBERS:
             self._take(prompt, name, [], ctypes.c_int32)
         self._take(prompt, "hvd_version", [], ctypes.c_char_p)

@@ -21,7 +21,7 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
     All ranks must call it, with the same root and name. `obj` is ignored elsewhere than on the
     root, and may be None there; it must be picklable.
     """
-    name = name or _ops.auto_name("broadcast_object")
+    name = name or _ops.auto_name("broadcast_object", process_set)
     is_root = _basics.rank() == root_rank
     failure: Optional[Exception] = None
     data = b""
@@ -47,7 +47,7 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
 
 def allgather_object(obj: Any, name: Optional[str] = None, process_set: int = 0) -> list:
     """Returns the list of all ranks' `obj`, in the order of ranks. All ranks must call it."""
-    name = name or _ops.auto_name("allgather_object")
+    name = name or _ops.auto_name("allgather_object", process_set)
     data = _dump(obj)
     sizes_raw = _allgather(len(data).to_bytes(8, "little"), f"{name}.sz", process_set)
     sizes = [

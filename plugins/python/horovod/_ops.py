@@ -55,6 +55,7 @@ class Dtype(enum.IntEnum):
 
 _OK = 0
 _INVALID_ARGUMENT = 1
+_NOT_FOUND = 3
 _ALREADY_EXISTS = 8
 _UNIMPLEMENTED = 9
 
@@ -77,29 +78,37 @@ class RawOutput(NamedTuple):
     shape: tuple
     received_splits: Optional[list]
     last_joined_rank: int
+    process_set: int  # of what added or removed one, else -1
 
 
 class _State:
-    """Numbers of unnamed calls, by operation."""
+    """Numbers of unnamed calls, by process set and operation."""
 
     def __init__(self) -> None:
-        self.counters: dict[str, Any] = {}
+        self.counters: dict[int, dict[str, Any]] = {}
 
 
 _state = _State()
 
 
-def auto_name(op: str) -> str:
-    """`<op>.noname.<n>`: the same on all ranks that make their unnamed calls in the same order."""
-    counter = _state.counters.get(op)
+def auto_name(op: str, process_set: int = 0) -> str:
+    """`<op>.noname.<n>`: the same on all ranks of the process set that make their unnamed calls
+    there in the same order."""
+    counters = _state.counters.setdefault(process_set, {})
+    counter = counters.get(op)
     if counter is None:
-        counter = _state.counters.setdefault(op, itertools.count(1))
+        counter = counters.setdefault(op, itertools.count(1))
     return f"{op}.noname.{next(counter)}"
 
 
-def full_name(op: str, name: Optional[str]) -> str:
+def full_name(op: str, name: Optional[str], process_set: int = 0) -> str:
     """The name under which ranks meet: the operation is a part of it."""
-    return auto_name(op) if name is None else f"{op}.{name}"
+    return auto_name(op, process_set) if name is None else f"{op}.{name}"
+
+
+def forget_names(process_set: int) -> None:
+    """Unnamed calls of the process set begin at 1 again: it is a new one under an old number."""
+    _state.counters.pop(process_set, None)
 
 
 def submit(
@@ -159,8 +168,29 @@ def run(handle: int) -> Any:
 
 def output(handle: int, index: int = 0) -> RawOutput:
     """Output `index` of complete work; call it inside `finish` only."""
-    address, dtype, shape, splits, last_joined_rank = _native.output(handle, index)
-    return RawOutput(address, dtype, shape, splits, last_joined_rank)
+    return RawOutput(*_native.output(handle, index))
+
+
+def adopt(function: Callable[..., int], *arguments: Any, finish: Callable[[int], Any]) -> int:
+    """Calls a function of the library that starts work and has the handle as its last result;
+    returns that, for `wait` or `run`."""
+    handle, error = ctypes.c_uint64(), ctypes.create_string_buffer(4096)
+    status = function(*arguments, ctypes.addressof(handle), ctypes.addressof(error), len(error))
+    if status != _OK:
+        _fail(status, error.value.decode(errors="replace"), negotiated=False)
+    _native.pending[handle.value] = (finish, None)
+    return handle.value
+
+
+def ask(function: str, process_set: int) -> int:
+    """What a function of the library says of a process set."""
+    number, error = ctypes.c_int32(), ctypes.create_string_buffer(4096)
+    status = getattr(library(), function)(
+        process_set, ctypes.addressof(number), ctypes.addressof(error), len(error)
+    )
+    if status != _OK:
+        _fail(status, error.value.decode(errors="replace"), negotiated=False)
+    return number.value
 
 
 def barrier(process_set: int = 0) -> None:
@@ -182,12 +212,14 @@ def reset() -> None:
 def check(status: int, error: "ctypes.Array[ctypes.c_char]") -> None:
     """Raises what a failed call of init or shutdown deserves."""
     if status != _OK:
-        raise HorovodInternalError(error.value.decode(errors="replace"))
+        _fail(status, error.value.decode(errors="replace"), negotiated=True)
 
 
 def _fail(status: int, message: str, negotiated: bool) -> NoReturn:
     if status in (_INVALID_ARGUMENT, _ALREADY_EXISTS):
         raise HorovodDisagreementError(message) if negotiated else ValueError(message)
+    if status == _NOT_FOUND and not negotiated:
+        raise ValueError(message)
     if status == _UNIMPLEMENTED:
         raise HorovodUnimplementedError(message)
     raise HorovodInternalError(message)

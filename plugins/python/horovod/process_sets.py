@@ -1,48 +1,55 @@
 """Process sets: which ranks take part in an operation.
 
-This release has the one set of all ranks, `global_process_set`.
+Every rank of the job registers and removes the same sets in the same order, members or not; what
+members then do in a set concerns nobody else.
 """
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Optional, Union
+import ctypes
+from typing import Any, Iterable, List, Optional, Union
 
-from horovod import _basics
-from horovod.exceptions import HorovodUnimplementedError
+from horovod import _basics, _ops
+from horovod._library import library
 
 
 class ProcessSet:
-    """A set of global ranks; usable once it is registered, which only the global set is."""
+    """A set of global ranks; usable once `hvd.init` or `hvd.add_process_set` has registered it."""
 
     process_set_id: Optional[int] = None
 
     def __init__(self, ranks: Union[Iterable[int], Any]) -> None:
         """`ranks`: the global ranks of the members."""
-        self._ranks: Optional[list[int]] = sorted(int(rank) for rank in ranks)
+        self._ranks: Optional[List[int]] = sorted(int(rank) for rank in ranks)
 
     @property
-    def ranks(self) -> Optional[list[int]]:
+    def ranks(self) -> Optional[List[int]]:
         """Global ranks of the members, ascending."""
         return self._ranks
 
     def size(self) -> int:
         """Number of members. ValueError unless Horovod is initialised and the set registered."""
-        self._require_registered()
-        return _basics.size()
+        return self._ask("hvd_process_set_size")
 
     def rank(self) -> int:
-        """This process's rank within the set. ValueError as for `size`."""
-        self._require_registered()
-        return _basics.rank()
+        """This process's rank within the set. ValueError as for `size`, and unless a member."""
+        return self._ask("hvd_process_set_rank")
 
     def included(self) -> bool:
         """Whether this process is a member. ValueError as for `size`."""
-        self._require_registered()
-        return True
+        return self._ask("hvd_process_set_included") != 0
 
-    def _require_registered(self) -> None:
+    def _ask(self, function: str) -> int:
         if self.process_set_id is None:
-            raise ValueError(f"{self} is not registered.")
+            raise ValueError(f"{self} is not registered; hvd.add_process_set does that.")
+        _basics.rank()  # ValueError when not initialised
+        return _ops.ask(function, self.process_set_id)
+
+    def __eq__(self, other: Any) -> bool:
+        return (isinstance(other, ProcessSet) and self.ranks == other.ranks
+                and self.process_set_id == other.process_set_id)
+
+    __hash__ = object.__hash__
 
     def __str__(self) -> str:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
@@ -55,33 +62,68 @@ class _GlobalProcessSet(ProcessSet):
         self._ranks = None
 
     @property
-    def ranks(self) -> Optional[list[int]]:
+    def ranks(self) -> Optional[List[int]]:
         return list(range(_basics.size())) if _basics.is_initialized() else None
 
 
 global_process_set: ProcessSet = _GlobalProcessSet()
+global_process_set.__doc__ = "The process set of all ranks."
+
+# Registered sets beside the global one: the runtime's end is theirs too.
+_registered: List[ProcessSet] = []
 
 
 def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet:
-    """Registers a set on all ranks. This release raises HorovodUnimplementedError."""
-    raise HorovodUnimplementedError(
-        "This release of Horovod has no process sets beside the one of all ranks: leave "
-        "process_set out, or pass hvd.global_process_set."
+    """Registers a set, given as such or by its ranks, and returns it. All ranks must call it.
+
+    Raises ValueError, on every rank, for ranks that the job does not have, for a set that is
+    registered already, and when ranks ask for different sets.
+    """
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    if process_set.process_set_id is not None:
+        raise ValueError(f"{process_set} is registered already.")
+    _basics.rank()  # ValueError when not initialised
+    ranks = (ctypes.c_int32 * len(process_set.ranks))(*process_set.ranks)
+    handle = _ops.adopt(
+        library().hvd_add_process_set, ctypes.addressof(ranks), len(ranks),
+        finish=lambda handle: _ops.output(handle).process_set,
     )
+    note_registered(process_set, _ops.run(handle))
+    return process_set
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Unregisters a set on all ranks; False for one that cannot go: the global one, or one that
-    is not registered."""
-    return False
+    """Ends a set's registration; all ranks must call it. Work in the set is completed first.
+
+    False for a set that cannot go: the global one, or one that is not registered.
+    """
+    if process_set is global_process_set or process_set.process_set_id is None:
+        return False
+    handle = _ops.adopt(library().hvd_remove_process_set, process_set.process_set_id,
+                        finish=lambda handle: None)
+    _ops.run(handle)
+    _registered.remove(process_set)
+    process_set.process_set_id = None
+    return True
+
+
+def note_registered(process_set: ProcessSet, number: int) -> None:
+    """The runtime knows the set under this number from now on."""
+    _ops.forget_names(number)
+    process_set.process_set_id = number
+    _registered.append(process_set)
+
+
+def forget_all() -> None:
+    """After the runtime's end no set is registered."""
+    while _registered:
+        _registered.pop().process_set_id = None
 
 
 def id_of(process_set: ProcessSet) -> int:
-    """The number by which the runtime knows the set."""
-    if process_set is global_process_set:
-        return 0
-    add_process_set(process_set)
-    return -1
-
-
-global_process_set.__doc__ = "The process set of all ranks."
+    """The number by which the runtime knows the set. ValueError when it knows none."""
+    number = process_set.process_set_id
+    if number is None:
+        raise ValueError(f"{process_set} is not registered; hvd.add_process_set does that.")
+    return number

@@ -90,7 +90,8 @@ PyMethodDef methods[] = {
     {"wait", wait, METH_O,
      "wait(handle): the result, or what the work failed with; ends the claim on it."},
     {"output", output, METH_VARARGS,
-     "output(handle, index): (address, dtype, shape, received splits or None, last joined rank)."},
+     "output(handle, index): (address, dtype, shape, received splits or None, last joined rank, "
+     "process set)."},
     {"abandon", abandon, METH_O,
      "abandon(handle): nobody will wait for it; it is released once it is complete."},
     {"release_all", release_all, METH_NOARGS, "release_all(): forgets all that is pending."},

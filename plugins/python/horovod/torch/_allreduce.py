@@ -25,7 +25,7 @@ def allreduce_async(
 ) -> int:
     """Starts `allreduce` and returns a handle; the result is a new tensor, without gradient."""
     return _submission.elementwise(
-        Kind.ALLREDUCE, _ops.full_name("allreduce", name), [tensor], False,
+        Kind.ALLREDUCE, _ops.full_name("allreduce", name, id_of(process_set)), [tensor], False,
         reduce_op=_submission.choose_op(average, op), prescale=prescale_factor,
         postscale=postscale_factor, process_set=id_of(process_set),
     )
@@ -48,7 +48,7 @@ def allreduce_async_(
     if handle is not None:
         return handle
     return _submission.elementwise(
-        Kind.ALLREDUCE, _ops.full_name("allreduce", name), [tensor], True,
+        Kind.ALLREDUCE, _ops.full_name("allreduce", name, id_of(process_set)), [tensor], True,
         reduce_op=reduce_op, prescale=prescale_factor, postscale=postscale_factor,
         process_set=number,
     )
@@ -124,7 +124,7 @@ def allreduce(
 
 def _grouped_allreduce(tensors, in_place, average, name, op, prescale_factor, postscale_factor,
                        process_set) -> int:
-    base = _submission.group_base("grouped_allreduce", tensors, name)
+    base = _submission.group_base("grouped_allreduce", tensors, name, process_set)
     return _submission.elementwise(
         Kind.ALLREDUCE, f"grouped_allreduce.{base}", tensors, in_place,
         _submission.member_names("grouped_allreduce", base, len(tensors)), grouped=True,

@@ -22,7 +22,7 @@ def broadcast_async(
 ) -> int:
     """Starts `broadcast` and returns a handle; the result is a new tensor, without gradient."""
     return _submission.elementwise(
-        Kind.BROADCAST, _ops.full_name("broadcast", name), [tensor], False,
+        Kind.BROADCAST, _ops.full_name("broadcast", name, id_of(process_set)), [tensor], False,
         root_rank=root_rank, process_set=id_of(process_set),
     )
 
@@ -35,7 +35,7 @@ def broadcast_async_(
 ) -> int:
     """Starts `broadcast_` and returns a handle; the root's values replace `tensor`'s."""
     return _submission.elementwise(
-        Kind.BROADCAST, _ops.full_name("broadcast", name), [tensor], True,
+        Kind.BROADCAST, _ops.full_name("broadcast", name, id_of(process_set)), [tensor], True,
         root_rank=root_rank, process_set=id_of(process_set),
     )
 

@@ -8,7 +8,7 @@ import torch
 
 from horovod import _ops
 from horovod._ops import Average, Kind, Sum
-from horovod.process_sets import ProcessSet, global_process_set
+from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch import _submission
 from horovod.torch._allreduce import allreduce_async
 from horovod.torch._submission import ReduceOp, Tensors
@@ -22,7 +22,8 @@ def allgather_async(
 ) -> int:
     """Starts `allgather` and returns a handle; the result is a new tensor, without gradient."""
     return _submission.rows(
-        Kind.ALLGATHER, _ops.full_name("allgather", name), [tensor], process_set
+        Kind.ALLGATHER, _ops.full_name("allgather", name, id_of(process_set)), [tensor],
+        process_set
     )
 
 
@@ -64,7 +65,7 @@ def grouped_allgather_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `grouped_allgather` and returns one handle for the group."""
-    base = _submission.group_base("grouped_allgather", tensors, name)
+    base = _submission.group_base("grouped_allgather", tensors, name, process_set)
     return _submission.rows(
         Kind.ALLGATHER, f"grouped_allgather.{base}", tensors, process_set,
         _submission.member_names("grouped_allgather", base, len(tensors)), grouped=True,
@@ -93,7 +94,7 @@ def sparse_allreduce_async(
     """
     if op not in (Average, Sum):
         raise ValueError(f"{name}: sparse tensors can be reduced by Average and Sum only.")
-    base = name if name is not None else _ops.auto_name("sparse_allreduce")
+    base = name if name is not None else _ops.auto_name("sparse_allreduce", id_of(process_set))
     coalesced = tensor.coalesce()
     # Rows lie along the first dimension of what is gathered.
     indices = allgather_async(coalesced.indices().t().contiguous(), f"{base}.indices", process_set)
@@ -121,7 +122,8 @@ def alltoall_async(
             raise ValueError("alltoall: splits must be one-dimensional and of whole numbers.")
         splits = splits.tolist()
     return _submission.rows(
-        Kind.ALLTOALL, _ops.full_name("alltoall", name), [tensor], process_set,
+        Kind.ALLTOALL, _ops.full_name("alltoall", name, id_of(process_set)), [tensor],
+        process_set,
         with_splits=True, splits=splits or (),
     )
 
@@ -175,7 +177,8 @@ def reducescatter_async(
 ) -> int:
     """Starts `reducescatter` and returns a handle; the result is a tensor without gradient."""
     return _submission.rows(
-        Kind.REDUCESCATTER, _ops.full_name("reducescatter", name), [tensor], process_set,
+        Kind.REDUCESCATTER, _ops.full_name("reducescatter", name, id_of(process_set)), [tensor],
+        process_set,
         reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
     )
 
@@ -189,7 +192,7 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts `grouped_reducescatter` and returns one handle for the group."""
-    base = _submission.group_base("grouped_reducescatter", tensors, name)
+    base = _submission.group_base("grouped_reducescatter", tensors, name, process_set)
     return _submission.rows(
         Kind.REDUCESCATTER, f"grouped_reducescatter.{base}", tensors, process_set,
         _submission.member_names("grouped_reducescatter", base, len(tensors)), grouped=True,

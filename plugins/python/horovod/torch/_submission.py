@@ -9,7 +9,7 @@ import torch
 
 from horovod import _native, _ops
 from horovod._ops import Average, Kind, Sum
-from horovod.process_sets import ProcessSet, id_of
+from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch import _tensors
 
 ReduceOp = int
@@ -126,7 +126,8 @@ def member_names(op: str, base: str, count: int) -> List[str]:
     return [f"{op}.{base}_{index}of{count}" for index in range(1, count + 1)]
 
 
-def group_base(op: str, tensors: Tensors, name: Optional[str]) -> str:
+def group_base(op: str, tensors: Tensors, name: Optional[str],
+               process_set: ProcessSet = global_process_set) -> str:
     if not isinstance(tensors, (list, tuple)) or not tensors:
         raise ValueError(f"{op} takes a list or tuple of at least one tensor.")
-    return name if name is not None else _ops.auto_name(op)[len(op) + 1 :]
+    return name if name is not None else _ops.auto_name(op, id_of(process_set))[len(op) + 1 :]

@@ -109,6 +109,6 @@ def join(device: int = -1) -> int:
     """Takes part in the others' allreduces with zeros until every rank has joined; returns the
     last rank to do so.
 
-    NotImplementedError where the runtime has no join. `device` is for existing scripts.
+    `device` is for existing scripts.
     """
     return _ops.join()
