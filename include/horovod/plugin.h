@@ -58,6 +58,15 @@ typedef struct hvd_plugin_host {
    * come from one hand share their links. lookup gives NULL when there is none. */
   int (*publish)(void* host, const char* name, void* pointer);
   void* (*lookup)(void* host, const char* name);
+  /* Each of `count` parties leaves one record under its index, 0 to count - 1, and takes those of
+   * the parties in `wanted`, or of all when wanted_count is 0: on_record is called once for each,
+   * in that order, before the call returns. One request, whatever the number of parties; a name is
+   * good for one round, in which a party may ask again. Returns an hvd_status. */
+  int (*store_exchange)(void* host, const char* name, int32_t index, int32_t count,
+                        const void* record, size_t size, const int32_t* wanted,
+                        int32_t wanted_count, double timeout_seconds,
+                        void (*on_record)(void* argument, const void* record, size_t size),
+                        void* argument);
 } hvd_plugin_host;
 
 /* What open is told. */

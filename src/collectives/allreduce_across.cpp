@@ -175,8 +175,11 @@ Job small_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& re
 class DrivenStream {
  public:
   DrivenStream(Group& group, const hvd_batch& batch, Reduction& reduction)
-      : on_host(group, reduction), crossing(group.crossing()), group_(group), reduction_(reduction) {
-    const Tuning tuning = tuning_of(batch);
+      : tuning(tuning_of(batch)),
+        on_host(group, reduction, tuning.chunk),
+        crossing(group.crossing()),
+        group_(group),
+        reduction_(reduction) {
     drivers_ = std::min(group.fewest_local(),
                         static_cast<size_t>(std::max(tuning.drivers, 1)));
     is_driver = group.local_index() < drivers_;
@@ -207,6 +210,7 @@ class DrivenStream {
     if (is_driver) crossing.add(result);
   }
 
+  const Tuning tuning;
   HostStream on_host;
   bool is_driver;
   Crossing& crossing;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/result.h"
+#include "base/text.h"
 
 namespace hvd::collectives {
 
@@ -15,6 +17,25 @@ class Board {
   virtual Status set(std::string_view key, ByteView value) = 0;
   // Waits for the key until the deadline.
   virtual Result<Bytes> get(std::string_view key, Deadline deadline) = 0;
+  // Leaves this party's record for the others and returns theirs: those of `wanted`, or all when
+  // that is empty. A board that can does it in one request.
+  virtual Result<std::vector<Bytes>> exchange(std::string_view name, int32_t party, int32_t count,
+                                              ByteView record, const std::vector<int32_t>& wanted,
+                                              Deadline deadline) {
+    const auto key = [name](int32_t index) { return cat(name, "/", index); };
+    HVD_RETURN_IF_ERROR(set(key(party), record));
+    std::vector<Bytes> records;
+    for (int32_t i = 0; i < (wanted.empty() ? count : static_cast<int32_t>(wanted.size())); ++i) {
+      const int32_t index = wanted.empty() ? i : wanted[static_cast<size_t>(i)];
+      if (index == party) {
+        records.emplace_back(record.begin(), record.end());
+        continue;
+      }
+      HVD_ASSIGN_OR_RETURN(Bytes bytes, get(key(index), deadline));
+      records.push_back(std::move(bytes));
+    }
+    return records;
+  }
 };
 
 }  // namespace hvd::collectives

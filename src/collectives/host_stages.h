@@ -25,9 +25,9 @@ void end_small(Group& group, uint64_t step);
 // One allreduce in chunks; its functions are the stages that a chunk goes through on its host.
 class HostStream {
  public:
-  HostStream(Group& group, Reduction& reduction)
+  HostStream(Group& group, Reduction& reduction, size_t largest_chunk = SIZE_MAX)
       : group_(group), segment_(group.segment()), reduction_(reduction) {
-    per_chunk_ = segment_.chunk() / reduction_.element;
+    per_chunk_ = std::min(segment_.chunk(), largest_chunk) / reduction_.element;
     chunks_ = (reduction_.count + per_chunk_ - 1) / per_chunk_;
     first_ = group_.take_steps(chunks_);
   }

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <numeric>
+#include <set>
 
 #include "base/fork_guard.h"
 #include "base/text.h"
@@ -46,14 +48,15 @@ size_t largest_segment(size_t ranks) {
   return largest;
 }
 
-// Which ranks did not come, found by one more look at each from the first that did not.
+// Which ranks did not come, found by one more look at each.
 template <typename HasCome>
-Status late_ranks(int32_t first, int32_t size, HasCome has_come) {
-  std::vector<int32_t> late{first};
-  for (int32_t rank = first + 1; rank < size && late.size() < kMostNamed; ++rank) {
-    if (!has_come(rank)) late.push_back(rank);
+Status late_ranks(int32_t self, int32_t size, HasCome has_come) {
+  std::vector<int32_t> late;
+  for (int32_t rank = 0; rank < size && late.size() < kMostNamed; ++rank) {
+    if (rank != self && !has_come(rank)) late.push_back(rank);
   }
-  std::string names = cat(first);
+  if (late.empty()) return deadline_exceeded("the ranks' records came too late");
+  std::string names = cat(late[0]);
   for (size_t i = 1; i < late.size(); ++i) {
     names += cat(i + 1 < late.size() ? ", " : " and ", late[i]);
   }
@@ -79,13 +82,11 @@ Result<std::unique_ptr<Mesh>> Mesh::establish(MeshOptions options, Board& board,
   return mesh;
 }
 
-Status Mesh::meet(Board& board, Deadline deadline) {
-  const auto key = [this](std::string_view what, int32_t rank) {
-    return cat("mesh/", options_.credentials.generation, "/", what, "/", rank);
-  };
-  MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
-  HVD_ASSIGN_OR_RETURN(const MeetingPlace place, MeetingPlace::open());
-  HVD_ASSIGN_OR_RETURN(remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank));
+std::string Mesh::key(std::string_view what) const {
+  return cat("mesh/", options_.credentials.generation, "/", what);
+}
+
+Result<PeerRecord> Mesh::own_record(const MeetingPlace& place) const {
   PeerRecord mine;
   mine.rank = options_.rank;
   mine.host = options_.host;
@@ -98,70 +99,95 @@ Status Mesh::meet(Board& board, Deadline deadline) {
   for (const auto& address : addresses) {
     mine.candidates.push_back({address.interface, address.bytes});
   }
+  return mine;
+}
 
+Status Mesh::exchange_records(const PeerRecord& mine, Board& board, Deadline deadline) {
+  const Bytes record = mine.encode();
   records_.resize(static_cast<size_t>(options_.size));
-  if (options_.size > 1) {
-    HVD_RETURN_IF_ERROR(board.set(key("rank", options_.rank), mine.encode()));
+  if (options_.size == 1) {
+    records_[0] = mine;
+    return {};
   }
-  for (int32_t rank = 0; rank < options_.size; ++rank) {
-    PeerRecord& record = records_[static_cast<size_t>(rank)];
-    if (rank == options_.rank) {
-      record = mine;
-      continue;
-    }
-    const auto bytes = board.get(key("rank", rank), deadline);
-    if (!bytes.ok() && bytes.error().code() == Code::kDeadlineExceeded) {
-      return late_ranks(rank, options_.size, [&](int32_t other) {
-        return board.get(key("rank", other), Deadline::after_seconds(kLookAgainSeconds)).ok();
-      });
-    }
-    if (!bytes.ok()) return bytes.error();
-    HVD_ASSIGN_OR_RETURN(record, PeerRecord::decode(*bytes));
+  const auto exchange = [&](const std::vector<int32_t>& wanted, Deadline until) {
+    return board.exchange(key("rank"), options_.rank, options_.size, record, wanted, until);
+  };
+  const auto all = exchange({}, deadline);
+  if (!all.ok() && all.error().code() == Code::kDeadlineExceeded) {
+    return late_ranks(options_.rank, options_.size, [&](int32_t other) {
+      return exchange({other}, Deadline::after_seconds(kLookAgainSeconds)).ok();
+    });
   }
+  if (!all.ok()) return all.error();
+  for (size_t rank = 0; rank < records_.size(); ++rank) {
+    HVD_ASSIGN_OR_RETURN(records_[rank], PeerRecord::decode((*all)[rank]));
+  }
+  return {};
+}
 
-  // Who looks as if it were on this host is asked; who answers is.
+// Who looks as if it were on this host is asked; who answers is.
+Result<Met> Mesh::meet_host(const MeetingPlace& place, Board& board, Deadline deadline) {
+  MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
   HVD_ASSIGN_OR_RETURN(auto visit, find_leader(records_, options_.rank));
   const int32_t leader = visit ? visit->leader : options_.rank;
-  const auto looks_alone = [this](size_t rank) {
-    return std::none_of(records_.begin(), records_.end(), [&](const PeerRecord& other) {
-      return other.rank != records_[rank].rank && other.machine == records_[rank].machine;
-    });
-  };
-  const auto own = static_cast<size_t>(options_.rank);
-  if (!looks_alone(own)) {
-    HVD_RETURN_IF_ERROR(
-        board.set(key("leader", options_.rank), ByteWriter().put(leader).view()));
-  }
-  Met met;
-  if (visit) {
-    HVD_ASSIGN_OR_RETURN(met, join_leader(std::move(*visit), options_.credentials, records_,
-                                          options_.rank, map, deadline));
-  } else {
-    std::vector<int32_t> members;
-    std::vector<int32_t> leaders;
-    for (size_t rank = 0; rank < records_.size(); ++rank) {
-      leaders.push_back(static_cast<int32_t>(rank));
-      if (rank == own || looks_alone(rank)) continue;
-      HVD_ASSIGN_OR_RETURN(const Bytes bytes,
-                           board.get(key("leader", static_cast<int32_t>(rank)), deadline));
-      leaders.back() = ByteReader(bytes).get<int32_t>();
-      if (leaders.back() == options_.rank) members.push_back(static_cast<int32_t>(rank));
+  // Where no two look alike, every rank knows that there is nobody to ask.
+  std::set<std::string_view> machines;
+  for (const PeerRecord& record : records_) machines.insert(record.machine);
+  std::vector<int32_t> leaders(records_.size());
+  std::iota(leaders.begin(), leaders.end(), 0);
+  std::vector<int32_t> members;
+  if (machines.size() < records_.size()) {
+    // Its leader tells a member who leads whom.
+    const std::vector<int32_t> wanted = visit ? std::vector{options_.rank} : std::vector<int32_t>{};
+    HVD_ASSIGN_OR_RETURN(const auto all,
+                         board.exchange(key("leader"), options_.rank, options_.size,
+                                        ByteWriter().put(leader).view(), wanted, deadline));
+    for (size_t rank = 0; rank < all.size() && !visit; ++rank) {
+      leaders[rank] = ByteReader(all[rank]).get<int32_t>();
+      const bool is_self = static_cast<int32_t>(rank) == options_.rank;
+      if (!is_self && leaders[rank] == options_.rank) members.push_back(static_cast<int32_t>(rank));
     }
-    HVD_ASSIGN_OR_RETURN(
-        met, receive_members(place, options_.credentials, records_, options_.rank, members,
-                             std::move(leaders), largest_segment(members.size() + 1), map,
-                             deadline));
   }
+  if (visit) {
+    return join_leader(std::move(*visit), options_.credentials, records_, options_.rank, map,
+                       deadline);
+  }
+  return receive_members(place, options_.credentials, records_, options_.rank, members,
+                         std::move(leaders), largest_segment(members.size() + 1), map, deadline);
+}
+
+// Leaders speak to few others until a group needs more: those above and below in a binomial tree.
+void Mesh::expect_neighbours() {
+  if (leader_of(options_.rank) != options_.rank) return;
+  std::vector<int32_t> leaders;
+  for (size_t rank = 0; rank < leaders_.size(); ++rank) {
+    if (leaders_[rank] == static_cast<int32_t>(rank)) leaders.push_back(leaders_[rank]);
+  }
+  const auto own = static_cast<size_t>(hosts_[static_cast<size_t>(options_.rank)]);
+  if (own != 0) remote_->expect(leaders[own & (own - 1)]);
+  for (size_t bit = 1; own + bit < leaders.size() && (own & bit) == 0; bit <<= 1) {
+    remote_->expect(leaders[own + bit]);
+  }
+}
+
+Status Mesh::meet(Board& board, Deadline deadline) {
+  HVD_ASSIGN_OR_RETURN(const MeetingPlace place, MeetingPlace::open());
+  HVD_ASSIGN_OR_RETURN(remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank));
+  HVD_ASSIGN_OR_RETURN(const PeerRecord mine, own_record(place));
+  HVD_RETURN_IF_ERROR(exchange_records(mine, board, deadline));
+  HVD_ASSIGN_OR_RETURN(Met met, meet_host(place, board, deadline));
   leaders_ = std::move(met.leaders);
   host_ = std::move(met.links);
   number_hosts();
   HVD_RETURN_IF_ERROR(watch_host(std::move(met.watched)));
-  if (hosts_.back() == 0 && local_ranks_.size() == records_.size()) {
+  if (local_ranks_.size() == records_.size()) {
     remote_->close_listener();
     return {};
   }
-  return remote_->start(records_, std::max(1.0, deadline.is_never() ? 30.0
-                                                                    : deadline.seconds_left()));
+  HVD_RETURN_IF_ERROR(remote_->start(
+      records_, std::max(1.0, deadline.is_never() ? 30.0 : deadline.seconds_left())));
+  expect_neighbours();
+  return {};
 }
 
 void Mesh::number_hosts() {

@@ -100,6 +100,11 @@ class Mesh {
 
   Mesh(MeshOptions options, net::DataLoop loop);
   Status meet(Board& board, Deadline deadline);
+  std::string key(std::string_view what) const;
+  Result<PeerRecord> own_record(const MeetingPlace& place) const;
+  Status exchange_records(const PeerRecord& mine, Board& board, Deadline deadline);
+  Result<Met> meet_host(const MeetingPlace& place, Board& board, Deadline deadline);
+  void expect_neighbours();
   Status watch_host(std::vector<Watched> watched);
   void number_hosts();
   void lost(int32_t rank);

@@ -1,5 +1,6 @@
 #include "collectives/remote_links.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -14,6 +15,10 @@ constexpr size_t kGuestLimit = 1024;
 constexpr auto kGuestPatience = std::chrono::seconds(10);
 // A peer that fails refuses its new links at once; why it failed comes over the others.
 constexpr double kSecondsForCause = 1;
+// How long a rank waits for a call that it expects.
+constexpr double kSecondsForCall = 0.3;
+// A failing rank ends the greetings that are under way, so that it can say why.
+constexpr double kSecondsForLastWords = 0.5;
 }  // namespace
 
 Result<std::unique_ptr<RemoteLinks>> RemoteLinks::open(net::DataLoop& loop,
@@ -55,8 +60,32 @@ ControlStream& RemoteLinks::control(int32_t rank) {
   if (!stream) {
     stream = std::make_unique<ControlStream>(loop_, rank);
     begin_dial({rank, 0});
+  } else if (const auto dial = dials_.find({rank, 0}); dial != dials_.end()) {
+    dial->second.is_wanted = true;
   }
   return *stream;
+}
+
+void RemoteLinks::expect(int32_t rank) {
+  expected_.emplace(rank, Deadline::after_seconds(kSecondsForCall));
+  set_timer();
+}
+
+void RemoteLinks::dial_expected() {
+  const size_t before = expected_.size();
+  for (auto it = expected_.begin(); it != expected_.end();) {
+    const int32_t rank = it->first;
+    const bool has_link = controls_.contains(rank);
+    if (!has_link && !it->second.passed()) {
+      ++it;
+      continue;
+    }
+    it = expected_.erase(it);
+    if (has_link) continue;
+    control(rank);
+    dials_[{rank, 0}].is_wanted = false;
+  }
+  if (expected_.size() != before) set_timer();
 }
 
 Lane& RemoteLinks::lane(int32_t rank, uint64_t id) {
@@ -100,14 +129,23 @@ void RemoteLinks::begin_dial(Key key) {
     dial.attempts.push_back(Greeting::dial(loop_, credentials_, std::move(socket).value(), rank_,
                                            key.first, key.second, where));
   }
-  dial.tried = !dial.attempts.empty();
+  // Who cannot be called may call.
+  if (dial.attempts.empty()) hurry(dial);
   set_timer();
+}
+
+void RemoteLinks::hurry(Dial& dial) {
+  const Deadline cause = Deadline::after_seconds(kSecondsForCause);
+  if (cause.time() < dial.deadline.time()) dial.deadline = cause;
 }
 
 void RemoteLinks::set_timer() {
   Deadline next = lane_patience_;
   for (const auto& [key, dial] : dials_) {
     if (dial.deadline.time() < next.time()) next = dial.deadline;
+  }
+  for (const auto& [rank, deadline] : expected_) {
+    if (deadline.time() < next.time()) next = deadline;
   }
   loop_.wake_at(next);
 }
@@ -152,11 +190,10 @@ bool RemoteLinks::advance_dial(Key key, Dial& dial, bool& finished) {
     ++i;
   }
   if (moved && dial.attempts.empty()) {
-    const Deadline cause = Deadline::after_seconds(kSecondsForCause);
-    if (cause.time() < dial.deadline.time()) dial.deadline = cause;
+    hurry(dial);
     set_timer();
   }
-  finished = !dial.tried || dial.deadline.passed();
+  finished = dial.deadline.passed();
   return moved || finished;
 }
 
@@ -170,6 +207,7 @@ bool RemoteLinks::advance_dials() {
       ++it;
       continue;
     }
+    const bool is_wanted = it->second.is_wanted;
     std::vector<std::string> failures = std::move(it->second.failures);
     for (const auto& attempt : it->second.attempts) {
       if (!is_open(key)) failures.push_back(cat(attempt->where(), ": no answer"));
@@ -183,6 +221,10 @@ bool RemoteLinks::advance_dials() {
              guest->lane() == key.second;
     });
     if (has_guest) continue;
+    if (!is_wanted) {
+      controls_.erase(key.first);
+      continue;
+    }
     if (failures.empty()) failures.push_back("it has no address but loopback ones");
     fail(unavailable(cat(describe(rank_), " cannot reach ", describe(key.first), ": ",
                          join(failures, "; "))));
@@ -204,7 +246,9 @@ bool RemoteLinks::receive_guests() {
       const auto dial = dials_.find(key);
       if (is_open(key)) {
         gone = true;
-      } else if (dial == dials_.end() || rank_ > key.first) {
+      } else if (dial == dials_.end() || rank_ > key.first || dial->second.chosen == nullptr) {
+        // Of two calls at once the lower rank's stays, once it has got that far. The peer cannot
+        // have taken a call that this rank has not chosen.
         if (dial != dials_.end()) dials_.erase(dial);
         guest.confirm();
         if (guest.state() == Greeting::State::kOpen) attach(key, guest.take());
@@ -298,6 +342,7 @@ bool RemoteLinks::poll(const Receiver* receiver) {
       moved = true;
     }
   }
+  if (!expected_.empty()) dial_expected();
   if (!guests_.empty()) moved |= receive_guests();
   if (!dials_.empty()) moved |= advance_dials();
   for (const auto& [rank, stream] : controls_) {
@@ -330,8 +375,26 @@ void RemoteLinks::say_last(FrameKind kind, const std::string& text) {
   }
 }
 
+// Whoever this rank is about to have a link with would else learn of its end, and nothing more.
+void RemoteLinks::finish_greetings() {
+  const auto is_greeting = [this] {
+    return !guests_.empty() || std::any_of(dials_.begin(), dials_.end(), [](const auto& entry) {
+      return entry.first.second == 0 && !entry.second.attempts.empty();
+    });
+  };
+  const Deadline deadline = Deadline::after_seconds(kSecondsForLastWords);
+  while (is_greeting() && !deadline.passed()) {
+    pollfd entry{loop_.fd(), POLLIN, 0};
+    ::poll(&entry, 1, deadline.poll_timeout());
+    loop_.dispatch();
+    receive_guests();
+    advance_dials();
+  }
+}
+
 void RemoteLinks::abort(const std::string& cause) {
   fail(aborted(cause));
+  finish_greetings();
   say_last(FrameKind::kAbort, cause);
   dials_.clear();
   guests_.clear();

@@ -29,12 +29,18 @@ class RemoteLinks final : public net::DataLoop::Source {
   // Nobody lives on another host: nothing will come in.
   void close_listener();
 
+  // This rank is likely to be called by that one, and calls it if that does not happen: where only
+  // one of two ranks can reach the other, the one that has nothing to say may be the one.
+  void expect(int32_t rank);
+
   Status send(int32_t rank, ByteView message);
   using Receiver = std::function<void(int32_t from, ByteView message)>;
   // Call after the loop has dispatched. True when anything moved; a failure ends all links.
   bool poll(const Receiver* receiver);
   // Whether there is anything that events may come for.
-  bool in_use() const { return !controls_.empty() || !dials_.empty() || !guests_.empty(); }
+  bool in_use() const {
+    return !controls_.empty() || !dials_.empty() || !guests_.empty() || !expected_.empty();
+  }
   // Messages that came while nobody took any.
   bool has_mail() const { return !kept_.empty(); }
   // Messages that could not be written yet.
@@ -60,7 +66,7 @@ class RemoteLinks final : public net::DataLoop::Source {
     Greeting* chosen = nullptr;
     std::vector<std::string> failures;
     Deadline deadline = Deadline::never();
-    bool tried = false;  // there was an address to try
+    bool is_wanted = true;  // or else nobody misses it
   };
 
   RemoteLinks(net::DataLoop& loop, const Credentials& credentials, int32_t rank)
@@ -68,11 +74,14 @@ class RemoteLinks final : public net::DataLoop::Source {
   std::string describe(int32_t rank) const;
   ControlStream& control(int32_t rank);
   void begin_dial(Key key);
+  void hurry(Dial& dial);
   bool is_open(Key key) const;
   void attach(Key key, UniqueFd socket);
   bool advance_dials();
   bool advance_dial(Key key, Dial& dial, bool& finished);
+  void dial_expected();
   bool receive_guests();
+  void finish_greetings();
   bool poll_control(int32_t rank, ControlStream& stream, const Receiver* receiver);
   void check_lanes();
   void fail(Status status);
@@ -88,6 +97,7 @@ class RemoteLinks final : public net::DataLoop::Source {
   std::map<int32_t, std::unique_ptr<ControlStream>> controls_;
   std::map<Key, std::unique_ptr<Lane>> lanes_;
   std::map<Key, Dial> dials_;
+  std::map<int32_t, Deadline> expected_;
   std::vector<std::unique_ptr<Greeting>> guests_;
   std::deque<std::pair<int32_t, Bytes>> kept_;
   Deadline lane_patience_ = Deadline::never();  // of a lane that ended without a word

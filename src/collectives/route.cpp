@@ -140,7 +140,7 @@ class Builder {
                 [](const Leg& a, const Leg& b) { return a.host < b.host; });
       size_t elements = 0;
       for (const Leg& leg : legs) elements += leg.part.count;
-      if (elements > 0) route_.last_reducing = hop;
+      if (elements > 0 && own.count > 0) route_.last_reducing = hop;
       route_.scratch = std::max(route_.scratch, elements);
     }
     return std::move(route_);

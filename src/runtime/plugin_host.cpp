@@ -33,6 +33,14 @@ PluginHost::PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> sto
                          double timeout) {
     return self(host).store_get(key, value, capacity, size, timeout);
   };
+  vtable_.store_exchange = [](void* host, const char* name, int32_t index, int32_t count,
+                              const void* record, size_t size, const int32_t* wanted,
+                              int32_t wanted_count, double timeout, OnRecord on_record,
+                              void* argument) {
+    const rendezvous::Party party{index, count, {wanted, wanted + wanted_count}};
+    return self(host).store_exchange(name, party, {static_cast<const std::byte*>(record), size},
+                                     timeout, on_record, argument);
+  };
   vtable_.post = [](void* host, void (*callback)(void*), void* argument) {
     self(host).post(callback, argument);
   };
@@ -86,6 +94,16 @@ int PluginHost::store_get(const char* key, void* value, size_t capacity, size_t*
   *size = found->size();
   const size_t copied = std::min(capacity, found->size());
   if (copied > 0) std::memcpy(value, found->data(), copied);
+  return HVD_OK;
+}
+
+int PluginHost::store_exchange(const char* name, const rendezvous::Party& party, ByteView record,
+                               double timeout, OnRecord on_record, void* argument) {
+  if (!store_) return HVD_FAILED_PRECONDITION;
+  const auto records =
+      store_->exchange(prefix_ + name, party, record, Deadline::after_seconds(timeout));
+  if (!records.ok()) return static_cast<int>(records.error().code());
+  for (const Bytes& one : *records) on_record(argument, one.data(), one.size());
   return HVD_OK;
 }
 

@@ -38,6 +38,9 @@ class PluginHost {
   const char* setting(const char* variable);
   int store_set(const char* key, const void* value, size_t size);
   int store_get(const char* key, void* value, size_t capacity, size_t* size, double timeout);
+  using OnRecord = void (*)(void* argument, const void* record, size_t size);
+  int store_exchange(const char* name, const rendezvous::Party& party, ByteView record,
+                     double timeout, OnRecord on_record, void* argument);
   void post(void (*callback)(void*), void* argument);
 
   const Settings settings_;

@@ -178,25 +178,32 @@ struct World {
   }
 
   // Runs `body` on a thread per rank; the failures that it or the meeting ended with.
-  std::vector<Status> run(const std::function<Status(Rank&)>& body, double seconds = 20) {
-    std::vector<Status> outcomes(hosts.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < hosts.size(); ++i) {
-      threads.emplace_back([&, i] {
-        auto mesh = Mesh::establish(options(static_cast<int32_t>(i)), board,
-                                    Deadline::after_seconds(seconds));
-        if (!mesh.ok()) {
-          outcomes[i] = mesh.status();
-          return;
-        }
-        Rank rank(std::move(mesh).value());
-        outcomes[i] = body(rank);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return outcomes;
-  }
+  std::vector<Status> run(const std::function<Status(Rank&)>& body, double seconds = 20);
 };
+
+inline std::vector<Status> run_on(World& world, collectives::Board& board,
+                                  const std::function<Status(Rank&)>& body, double seconds = 20) {
+  std::vector<Status> outcomes(world.hosts.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < world.hosts.size(); ++i) {
+    threads.emplace_back([&, i] {
+      auto mesh = Mesh::establish(world.options(static_cast<int32_t>(i)), board,
+                                  Deadline::after_seconds(seconds));
+      if (!mesh.ok()) {
+        outcomes[i] = mesh.status();
+        return;
+      }
+      Rank rank(std::move(mesh).value());
+      outcomes[i] = body(rank);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return outcomes;
+}
+
+inline std::vector<Status> World::run(const std::function<Status(Rank&)>& body, double seconds) {
+  return run_on(*this, board, body, seconds);
+}
 
 // All worlds worth a test, as the host of each rank.
 inline std::vector<std::vector<int>> all_worlds() {

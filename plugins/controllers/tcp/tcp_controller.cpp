@@ -52,6 +52,25 @@ class HostBoard final : public hvd::collectives::Board {
       if (whole) return value;
     }
   }
+  Result<std::vector<Bytes>> exchange(std::string_view name, int32_t party, int32_t count,
+                                      ByteView record, const std::vector<int32_t>& wanted,
+                                      Deadline deadline) override {
+    constexpr size_t kNeeded = offsetof(hvd_plugin_host, store_exchange) + sizeof(void*);
+    if (host_.struct_size < kNeeded || host_.store_exchange == nullptr) {
+      return Board::exchange(name, party, count, record, wanted, deadline);
+    }
+    std::vector<Bytes> records;
+    const auto take = [](void* argument, const void* bytes, size_t size) {
+      const auto* first = static_cast<const std::byte*>(bytes);
+      static_cast<std::vector<Bytes>*>(argument)->emplace_back(first, first + size);
+    };
+    const std::string key(name);
+    const int code = host_.store_exchange(
+        host_.host, key.c_str(), party, count, record.data(), record.size(), wanted.data(),
+        static_cast<int32_t>(wanted.size()), deadline.seconds_left(), take, &records);
+    HVD_RETURN_IF_ERROR(outcome(code, "exchange", name));
+    return records;
+  }
 
  private:
   static Status outcome(int code, std::string_view what, std::string_view key) {

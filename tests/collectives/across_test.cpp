@@ -1,0 +1,268 @@
+// Allreduce between hosts: every way, over every shape of a world, against a plain oracle.
+#include <cmath>
+#include <cstring>
+
+#include "base/half.h"
+#include "collectives/checks.h"
+
+using namespace hvd;
+using namespace hvd::test;
+
+namespace {
+
+constexpr int64_t kAlways = int64_t{1} << 40;
+
+struct NamedTuning {
+  const char* name;
+  hvd_tuning tuning;
+};
+
+hvd_tuning tuning_with(int64_t whole, int64_t doubling, int64_t ring_from, int32_t direct_hosts) {
+  hvd_tuning tuning{};
+  tuning.struct_size = sizeof tuning;
+  tuning.whole_limit = whole;
+  tuning.doubling_limit = doubling;
+  tuning.ring_from = ring_from;
+  tuning.direct_hosts = direct_hosts;
+  tuning.chunk = 4096;
+  return tuning;
+}
+
+std::vector<NamedTuning> all_ways() {
+  return {{"whole", tuning_with(kAlways, -1, -1, 1000)},
+          {"doubling", tuning_with(-1, kAlways, -1, 1)},
+          {"direct", tuning_with(-1, -1, -1, 1000)},
+          {"halving", tuning_with(-1, -1, -1, 1)},
+          {"ring", tuning_with(-1, -1, 1, 1)}};
+}
+
+std::vector<std::vector<int>> worlds_of_hosts() {
+  return {{0, 1},          {0, 1, 2},          {0, 1, 2, 3, 4}, {0, 1, 2, 3, 4, 5, 6, 7},
+          {0, 0, 1, 1},    {0, 1, 1, 2, 0, 2}, {0, 0, 0, 1, 2, 2}};
+}
+
+// Small whole numbers, exact in every type.
+template <typename T>
+T element(int rank, size_t i) {
+  return static_cast<T>((static_cast<size_t>(rank) * 7 + i * 3 + i / 11) % 4);
+}
+
+template <typename T>
+Status check_sum(Rank& rank, hvd_dtype dtype, const hvd_tuning& tuning,
+                 const std::vector<size_t>& counts, bool in_place) {
+  std::vector<std::vector<T>> inputs, outputs;
+  std::vector<hvd_batch_tensor> tensors;
+  for (const size_t count : counts) {
+    inputs.emplace_back(count);
+    for (size_t i = 0; i < count; ++i) inputs.back()[i] = element<T>(rank.rank(), i);
+    outputs.emplace_back(count);
+  }
+  for (size_t t = 0; t < counts.size(); ++t) {
+    tensors.push_back({inputs[t].data(), in_place ? inputs[t].data() : outputs[t].data(),
+                       static_cast<int64_t>(counts[t]), 1, nullptr, nullptr});
+  }
+  hvd_batch batch = batch_of(HVD_ALLREDUCE, dtype, tensors);
+  batch.tuning = &tuning;
+  HVD_RETURN_IF_ERROR(rank.run(batch));
+  for (size_t t = 0; t < counts.size(); ++t) {
+    const T* output = static_cast<const T*>(tensors[t].output);
+    for (size_t i = 0; i < counts[t]; ++i) {
+      T expected = 0;
+      for (int r = 0; r < rank.size(); ++r) expected = static_cast<T>(expected + element<T>(r, i));
+      if (output[i] != expected) {
+        return internal_error(cat("tensor ", t, " of ", counts[t], " element ", i, ": ",
+                                  static_cast<double>(output[i]), " and not ",
+                                  static_cast<double>(expected)));
+      }
+    }
+  }
+  return {};
+}
+
+float random_value(uint32_t& state) {
+  state = state * 1664525u + 1013904223u;
+  return static_cast<float>(state) / 4e9f;
+}
+
+}  // namespace
+
+TEST_CASE("every way between hosts gives every rank the sum") {
+  for (const auto& hosts : worlds_of_hosts()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      for (NamedTuning way : all_ways()) {
+        for (const int32_t streams : {1, 3}) {
+          way.tuning.streams = streams;
+          for (const size_t count : {size_t{1}, size_t{17}, size_t{1030}, size_t{40'007}}) {
+            const auto checked = [&](Status status) {
+              return status.with_context(cat(way.name, " over ", streams, " streams"));
+            };
+            HVD_RETURN_IF_ERROR(checked(
+                check_sum<float>(rank, HVD_FLOAT32, way.tuning, {count}, true)));
+            HVD_RETURN_IF_ERROR(checked(
+                check_sum<uint8_t>(rank, HVD_UINT8, way.tuning, {count}, false)));
+          }
+          HVD_RETURN_IF_ERROR(check_sum<int64_t>(rank, HVD_INT64, way.tuning,
+                                                 {3, 0, 1024, 5, 2048, 700, 1}, false));
+        }
+      }
+      return {};
+    }));
+  }
+}
+
+TEST_CASE("large sums over several streams arrive whole") {
+  for (const auto& hosts : {std::vector<int>{0, 1}, {0, 0, 1, 1}, {0, 1, 2, 3, 4}}) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      for (NamedTuning way : all_ways()) {
+        way.tuning.streams = 2;
+        way.tuning.chunk = 256 * 1024;
+        HVD_RETURN_IF_ERROR(
+            check_sum<float>(rank, HVD_FLOAT32, way.tuning, {700'001, 3}, true));
+      }
+      return {};
+    }));
+  }
+}
+
+TEST_CASE("a leader alone may drive the streams of its host") {
+  World world({0, 0, 0, 1, 1, 2, 2});
+  require_all_ok(world.run([](Rank& rank) -> Status {
+    for (NamedTuning way : all_ways()) {
+      way.tuning.drivers = 1;
+      HVD_RETURN_IF_ERROR(check_sum<double>(rank, HVD_FLOAT64, way.tuning, {30'000}, true));
+    }
+    return {};
+  }));
+}
+
+TEST_CASE("scales apply once on every way, and who brings nothing changes nothing") {
+  for (const auto& hosts : worlds_of_hosts()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      for (const NamedTuning& way : all_ways()) {
+        for (const size_t count : {size_t{2}, size_t{5000}}) {
+          std::vector<int32_t> values(count, rank.rank() == 1 ? 99 : 7);
+          std::vector<hvd_batch_tensor> tensors{
+              {rank.rank() == 1 ? nullptr : values.data(),
+               rank.rank() == 1 ? nullptr : values.data(), static_cast<int64_t>(count), 1, nullptr,
+               nullptr}};
+          hvd_batch batch = batch_of(HVD_ALLREDUCE, HVD_INT32, tensors);
+          batch.tuning = &way.tuning;
+          batch.prescale = 3;
+          batch.postscale = 0.5;
+          HVD_RETURN_IF_ERROR(rank.run(batch));
+          const int expected = rank.rank() == 1 ? 99 : (rank.size() - 1) * 21 / 2;
+          if (values.front() != expected || values.back() != expected) {
+            return internal_error(cat(way.name, ": ", values.back(), " and not ", expected));
+          }
+        }
+      }
+      return {};
+    }));
+  }
+}
+
+TEST_CASE("on every way all ranks get the same bits") {
+  for (const auto& hosts : worlds_of_hosts()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    std::mutex mutex;
+    std::vector<std::vector<float>> results;
+    require_all_ok(world.run([&](Rank& rank) -> Status {
+      std::vector<float> all;
+      for (const NamedTuning& way : all_ways()) {
+        std::vector<float> values(7001);
+        uint32_t state = 12345u + static_cast<uint32_t>(rank.rank());
+        for (float& value : values) value = random_value(state) - 0.5f;
+        std::vector<hvd_batch_tensor> tensors{
+            {values.data(), values.data(), 7001, 1, nullptr, nullptr}};
+        hvd_batch batch = batch_of(HVD_ALLREDUCE, HVD_FLOAT32, tensors);
+        batch.tuning = &way.tuning;
+        HVD_RETURN_IF_ERROR(rank.run(batch));
+        all.insert(all.end(), values.begin(), values.end());
+      }
+      const std::lock_guard lock(mutex);
+      results.push_back(std::move(all));
+      return {};
+    }));
+    for (const auto& result : results) {
+      CHECK(std::memcmp(result.data(), results[0].data(), result.size() * sizeof(float)) == 0);
+    }
+  }
+}
+
+TEST_CASE("the error of a sum in half precision does not grow with the hosts") {
+  for (const hvd_dtype dtype : {HVD_FLOAT16, HVD_BFLOAT16}) {
+    const auto to_bits = [dtype](float value) {
+      return dtype == HVD_FLOAT16 ? half_of_float(value) : bfloat_of_float(value);
+    };
+    const auto to_float = [dtype](uint16_t bits) {
+      return dtype == HVD_FLOAT16 ? float_of_half(bits) : float_of_bfloat(bits);
+    };
+    for (const size_t host_count : {2, 5, 16}) {
+      std::vector<int> hosts;
+      for (size_t host = 0; host < host_count; ++host) hosts.push_back(static_cast<int>(host));
+      CAPTURE(static_cast<int>(dtype));
+      CAPTURE(host_count);
+      constexpr size_t kCount = 600;
+      std::vector<std::vector<uint16_t>> inputs;
+      for (size_t rank = 0; rank < host_count; ++rank) {
+        uint32_t state = 77u + static_cast<uint32_t>(rank);
+        inputs.emplace_back();
+        for (size_t i = 0; i < kCount; ++i) inputs.back().push_back(to_bits(random_value(state)));
+      }
+      // Each exact sum rounded once; and pairs of pairs, each rounded.
+      std::vector<uint16_t> once;
+      double pairwise_error = 0;
+      for (size_t i = 0; i < kCount; ++i) {
+        double exact = 0;
+        std::vector<uint16_t> terms;
+        for (const auto& input : inputs) {
+          exact += to_float(input[i]);
+          terms.push_back(input[i]);
+        }
+        while (terms.size() > 1) {
+          std::vector<uint16_t> next;
+          for (size_t t = 0; t + 1 < terms.size(); t += 2) {
+            next.push_back(to_bits(to_float(terms[t]) + to_float(terms[t + 1])));
+          }
+          if (terms.size() % 2 == 1) next.push_back(terms.back());
+          terms = next;
+        }
+        once.push_back(to_bits(static_cast<float>(exact)));
+        pairwise_error = std::max(pairwise_error, std::abs(exact - to_float(terms[0])));
+      }
+      World world(hosts);
+      require_all_ok(world.run([&](Rank& rank) -> Status {
+        for (const NamedTuning& way : all_ways()) {
+          auto values = inputs[static_cast<size_t>(rank.rank())];
+          std::vector<hvd_batch_tensor> tensors{
+              {values.data(), values.data(), kCount, 1, nullptr, nullptr}};
+          hvd_batch batch = batch_of(HVD_ALLREDUCE, dtype, tensors);
+          batch.tuning = &way.tuning;
+          HVD_RETURN_IF_ERROR(rank.run(batch));
+          // float32 holds these sums nearly exactly, so one rounding is all there is.
+          for (size_t i = 0; i < kCount; ++i) {
+            const int apart = std::abs(int{values[i]} - int{once[i]});
+            if (apart > 1) return internal_error(cat(way.name, ": element ", i, " is off"));
+          }
+          double error = 0;
+          for (size_t i = 0; i < kCount; ++i) {
+            double exact = 0;
+            for (const auto& input : inputs) exact += to_float(input[i]);
+            error = std::max(error, std::abs(exact - to_float(values[i])));
+          }
+          if (error > pairwise_error) {
+            return internal_error(cat(way.name, ": ", error, " pairwise ", pairwise_error));
+          }
+        }
+        return {};
+      }));
+    }
+  }
+}
