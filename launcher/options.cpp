@@ -211,6 +211,10 @@ Status check_values(const Options& options, const std::vector<Flag>& flags) {
   HVD_RETURN_IF_ERROR(check_range(settings, flags, "lease", 1, 1e8));
   HVD_RETURN_IF_ERROR(check_range(settings, flags, "cycle_time", 0, 1e6));
   HVD_RETURN_IF_ERROR(check_range(settings, flags, "cache_capacity", 0, 1 << 20));
+  HVD_RETURN_IF_ERROR(check_range(settings, flags, "autotune_warmup_samples", 0, 1 << 20));
+  HVD_RETURN_IF_ERROR(check_range(settings, flags, "autotune_steps_per_sample", 0, 1 << 20));
+  HVD_RETURN_IF_ERROR(check_range(settings, flags, "autotune_points", 0, 1 << 20));
+  HVD_RETURN_IF_ERROR(check_range(settings, flags, "autotune_noise", 0, 1));
   HVD_RETURN_IF_ERROR(check_range(settings, flags, "stall_check_time", 0, 1e8));
   HVD_RETURN_IF_ERROR(check_range(settings, flags, "stall_shutdown_time", 0, 1e8));
   if (settings.is_set("hosts") && settings.is_set("hostfile")) {

@@ -30,6 +30,7 @@ class Coordinator {
   // Takes the content of what became ready.
   void add(Announcement* ready);
   bool has_ready() const { return !plan_.items.empty(); }
+  const std::vector<PlanItem>& ready() const { return plan_.items; }
   // Of those not planned yet.
   uint64_t ready_bytes() const { return ready_bytes_; }
 

@@ -12,13 +12,25 @@ Engine::Engine(const EngineOptions& options, OpenedPlugin controller, OpSelector
                PluginHost* host, SetTable* sets, TensorTable* names, HandleTable* handles)
     : options_(options), controller_(std::move(controller)), host_(host), names_(names),
       handles_(handles), set_table_(sets),
-      executor_(options.fusion.threshold, ops, this, &instruments_) {}
+      executor_(options.fusion.threshold, ops, this, &instruments_) {
+  executor_.set_tuning(options_.way);
+}
 
 Status Engine::open() {
   HVD_RETURN_IF_ERROR(open_set(set_table_->find(0)));
   everybody_ = sets_.front().get();
   departure_.emplace(is_root(), tree().children.size());
   return {};
+}
+
+void Engine::tune(std::chrono::microseconds window, uint64_t fusion_threshold,
+                  const hvd_tuning& way) {
+  options_.window = window;
+  options_.fusion.threshold = fusion_threshold;
+  for (const auto& set : sets_) {
+    if (set->coordinator) set->coordinator->set_fusion(options_.fusion);
+  }
+  executor_.tune(way);
 }
 
 Engine::Wake Engine::submit(Submission* submission) {

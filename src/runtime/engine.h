@@ -31,6 +31,7 @@ struct EngineOptions {
   bool calls_helper_early = true;  // when as many are submitted as the last burst had
   FusionOptions fusion;
   uint32_t cache_capacity = 0;
+  hvd_tuning way{};  // of what all ranks run
 };
 
 struct EngineCounts {
@@ -40,6 +41,13 @@ struct EngineCounts {
   uint64_t messages_sent = 0;
   uint64_t messages_received = 0;
   uint64_t short_announcements = 0;  // names announced by their id
+};
+
+// Is told what a plan is about to be made of.
+class PlanListener {
+ public:
+  virtual ~PlanListener() = default;
+  virtual void planning(const std::vector<PlanItem>& items, uint64_t bytes) = 0;
 };
 
 // What the user handed in last, for those who ask what this rank does.
@@ -100,7 +108,12 @@ class Engine final : public Drivable, private CompletionSink {
   const LastSubmission& last_submission() const { return last_submission_; }
   bool is_root() const { return tree().parent < 0; }
   // Of a process set that exists.
-  bool is_member(int32_t process_set) const;
+  bool is_member(int32_t process_set) const { return is_member(process_set, options_.rank); }
+  bool is_member(int32_t process_set, int32_t rank) const;
+  // Other parameters from the next plan on; on all ranks at the same plan of the set of all ranks.
+  void tune(std::chrono::microseconds window, uint64_t fusion_threshold, const hvd_tuning& way);
+  // At the root: who is told of each plan of all ranks before it is made. nullptr: nobody.
+  void set_plan_listener(PlanListener* listener) { plan_listener_ = listener; }
   // Nothing is accepted any more: the job ends.
   bool over() const { return over_.load(std::memory_order_relaxed); }
 
@@ -157,7 +170,7 @@ class Engine final : public Drivable, private CompletionSink {
   void send_notice(MessageKind kind, const Notice& notice, int32_t rank);
   void notify_children(MessageKind kind, const Notice& notice);
 
-  const EngineOptions options_;
+  EngineOptions options_;
   std::optional<OpenedPlugin> controller_;  // until close
   PluginHost* const host_;
   TensorTable* const names_;
@@ -181,6 +194,7 @@ class Engine final : public Drivable, private CompletionSink {
   EngineCounts counts_;
 
   std::array<Service*, kServices> services_{};
+  PlanListener* plan_listener_ = nullptr;
 
   std::vector<Submission*> collected_;  // drained, not announced
   uint64_t collected_bytes_ = 0;

@@ -44,6 +44,10 @@ void Engine::plan(ProcessSet* set) {
       coordinator.ready_bytes() < options_.fusion.threshold) {
     return;
   }
+  if (plan_listener_ != nullptr && set == everybody_) {
+    plan_listener_->planning(coordinator.ready(), coordinator.ready_bytes());
+    if (over()) return;
+  }
   const Plan& plan = coordinator.plan();
   Status status = send_plan(set, plan);
   if (status.ok()) status = apply(set, plan);

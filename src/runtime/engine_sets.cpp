@@ -15,9 +15,9 @@ ProcessSet* Engine::set_of(uint32_t serial) {
   return found == sets_.end() || (*found)->members->serial != serial ? nullptr : found->get();
 }
 
-bool Engine::is_member(int32_t process_set) const {
+bool Engine::is_member(int32_t process_set, int32_t rank) const {
   const auto members = set_table_->find(process_set);
-  return members != nullptr && members->index >= 0;
+  return members != nullptr && members->index_of(rank) >= 0;
 }
 
 Status Engine::open_set(std::shared_ptr<const SetMembers> members) {

@@ -114,10 +114,8 @@ void Executor::describe(Run* run, Lane* lane, const Request& request, int32_t dt
   batch.prescale = request.prescale;
   batch.postscale = request.postscale;
   if (request.reduce_op == HVD_AVERAGE) batch.postscale /= lane->set->size();
-  if (tuning_) {
-    run->tuning = *tuning_;
-    batch.tuning = &run->tuning;
-  }
+  run->tuning = batch.process_set == 0 ? tuning_ : others_tuning_;
+  batch.tuning = &run->tuning;
 }
 
 void Executor::add_tensors(Run* run, const Lane& lane, const AgreedItem& item, int32_t dtype) {

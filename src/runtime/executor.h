@@ -48,6 +48,8 @@ class Executor {
   // Queues a batch: the tensors of the units' dtype in their items.
   void add(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items);
   // How batches are run that are added from now on; the same on all ranks.
+  void set_tuning(const hvd_tuning& tuning) { tuning_ = others_tuning_ = tuning; }
+  // The same for the set of all ranks alone: the plans of other sets have another order.
   void tune(const hvd_tuning& tuning) { tuning_ = tuning; }
   // Starts what can be started and advances what runs. True when anything moved; a failure is
   // one of this rank or its links, after which nothing can go on.
@@ -82,7 +84,8 @@ class Executor {
   OpSelector* const ops_;
   CompletionSink* const sink_;
   Instruments* const instruments_;
-  std::optional<hvd_tuning> tuning_;
+  hvd_tuning tuning_{};         // of the set of all ranks
+  hvd_tuning others_tuning_{};  // of others
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Run>> spare_;
   size_t outstanding_ = 0;  // of all lanes

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -33,18 +34,26 @@ EngineOptions engine_options(const Identity& identity, const Settings& settings,
   EngineOptions options;
   options.rank = identity.rank;
   options.size = identity.size;
-  options.window = std::chrono::microseconds(
-      static_cast<int64_t>(std::clamp(settings.number("cycle_time"), 0.0, 1000.0) * 1000));
+  const TunedParameters parameters = parameters_of(settings);
+  options.window = window_of(parameters);
   if (!settings.is_set("cycle_time")) {
     options.window =
         gathering_time(budget, identity.local_size == identity.size, options.window);
   }
   options.calls_helper_early = !budget.helper_is_guest;
-  options.fusion.threshold =
-      static_cast<uint64_t>(std::max<int64_t>(0, settings.integer("fusion_threshold")));
+  options.fusion.threshold = static_cast<uint64_t>(parameters.fusion_threshold);
+  options.way = way_of(parameters);
   options.cache_capacity = static_cast<uint32_t>(
       std::clamp<int64_t>(settings.integer("cache_capacity"), 0, 1 << 20));
   return options;
+}
+
+// Of a job: its hosts, and the ranks on that which has most.
+std::pair<int32_t, int32_t> shape_of(std::span<const int32_t> machines) {
+  std::map<int32_t, int32_t> ranks;
+  int32_t most = 0;
+  for (const int32_t machine : machines) most = std::max(most, ++ranks[machine]);
+  return {static_cast<int32_t>(ranks.size()), most};
 }
 
 // As sets_of reads it.
@@ -123,6 +132,13 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   if (auto stall = stall_options(identity_.rank, identity_.size, settings, options.stack)) {
     stall_ = std::make_unique<StallInspector>(engine_.get(), *std::move(stall));
     engine_->set_service(ServiceId::kStall, stall_.get());
+  }
+  const auto [hosts, most_ranks] = shape_of({machines, static_cast<size_t>(identity_.size)});
+  if (auto tuning = tuning_options(settings, hosts, most_ranks)) {
+    tuning->tuner.start.window_ms =
+        std::chrono::duration<double, std::milli>(how.window).count();
+    tuning_ = std::make_unique<TuningService>(engine_.get(), *tuning);
+    engine_->set_service(ServiceId::kTuning, tuning_.get());
   }
   progress_ = std::make_unique<Progress>(engine_.get(), wakeup_.get(), budget, how.window);
   return {};

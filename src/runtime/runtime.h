@@ -15,6 +15,7 @@
 #include "runtime/engine.h"
 #include "runtime/identity.h"
 #include "runtime/stall_inspector.h"
+#include "runtime/tuning_service.h"
 
 namespace hvd::runtime {
 
@@ -85,6 +86,7 @@ class Runtime {
   std::unique_ptr<PluginHost> host_;
   std::unique_ptr<OpSelector> ops_;
   std::unique_ptr<StallInspector> stall_;  // or none
+  std::unique_ptr<TuningService> tuning_;  // or none
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Progress> progress_;
   bool closed_ = false;  // guarded by the baton

@@ -38,8 +38,10 @@ double StallTimes::report_after(uint32_t index) const {
   }
 }
 
-StallInquiry::StallInquiry(int32_t size, StallTimes times)
-    : size_(size), times_(times), ranks_(static_cast<size_t>(size)) {}
+StallInquiry::StallInquiry(int32_t size, StallTimes times,
+                           std::function<bool(int32_t, int32_t)> is_member)
+    : size_(size), times_(times), is_member_(std::move(is_member)),
+      ranks_(static_cast<size_t>(size)) {}
 
 void StallInquiry::hello(int32_t from, StallHello hello) {
   if (from >= 0 && from < size_) ranks_[static_cast<size_t>(from)] = std::move(hello);
@@ -125,6 +127,7 @@ std::optional<StallReport::Work> StallInquiry::judge(size_t index, Clock::time_p
     const auto& answer = answers_[static_cast<size_t>(rank)];
     if (answer && waits(answer->states[index])) anybody = true;
     if (answer && answer->states[index] != StallState::kMissing) continue;
+    if (!answer && !is_member_(name.process_set, rank)) continue;
     work.missing.push_back(rank);
     if (!answer || answer->last_name.empty() || answer->last_seconds > times_.warning) {
       all_active = false;

@@ -3,6 +3,7 @@
 // the root's thread that makes progress.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -23,7 +24,8 @@ struct StallTimes {
 
 class StallInquiry {
  public:
-  StallInquiry(int32_t size, StallTimes times);
+  // is_member(process set, rank): whether a rank that does not answer may be missing.
+  StallInquiry(int32_t size, StallTimes times, std::function<bool(int32_t, int32_t)> is_member);
 
   void hello(int32_t from, StallHello hello);
   // A rank waits. Names that are asked for, or were a moment ago, are not asked for again.
@@ -44,13 +46,13 @@ class StallInquiry {
     Clock::time_point asked{};
     Clock::time_point next{};  // not asked again before
   };
-  using Entry = std::map<StallName, Stall>::value_type;
   bool complete() const { return answers_left_ == 0; }
   std::optional<StallReport::Work> judge(size_t index, Clock::time_point now);
   void add_missing(StallReport* report) const;
 
   const int32_t size_;
   const StallTimes times_;
+  const std::function<bool(int32_t, int32_t)> is_member_;
   std::map<StallName, Stall> stalls_;
   std::vector<StallHello> ranks_;
   std::vector<StallName> candidates_;  // of the next question

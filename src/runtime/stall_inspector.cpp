@@ -45,7 +45,11 @@ std::optional<StallOptions> stall_options(int32_t rank, int32_t size, const Sett
 
 StallInspector::StallInspector(Engine* engine, StallOptions options)
     : engine_(engine), options_(std::move(options)) {
-  if (engine_->is_root()) inquiry_.emplace(options_.size, options_.times);
+  if (engine_->is_root()) {
+    inquiry_.emplace(options_.size, options_.times, [engine](int32_t process_set, int32_t rank) {
+      return engine->is_member(process_set, rank);
+    });
+  }
 }
 
 void StallInspector::say_hello() {

@@ -1,7 +1,9 @@
 """Start, identity and end, in worlds of every size."""
 
+import faulthandler
 import os
 import signal
+import tempfile
 import threading
 import unittest
 
@@ -45,6 +47,24 @@ class LifeTest(RankCase):
         with self.assertRaises(NotImplementedError):
             hvd.init(comm=object())
         self.assertTrue(hvd.is_initialized())
+
+    def test_a_programs_own_signals_and_faulthandler_stay_as_they_are(self):
+        heard = []
+        number = signal.SIGRTMIN + 5
+        with tempfile.TemporaryFile("w+") as file:
+            faulthandler.register(signal.SIGUSR1, file=file, chain=False)
+            signal.signal(number, lambda *_: heard.append(number))
+            try:
+                hvd.shutdown()
+                hvd.init()
+                signal.raise_signal(signal.SIGUSR1)
+                signal.raise_signal(number)
+            finally:
+                faulthandler.unregister(signal.SIGUSR1)
+                signal.signal(number, signal.SIG_DFL)
+            file.seek(0)
+            self.assertIn("life_test.py", file.read())
+        self.assertEqual(heard, [number])
 
     def test_the_global_process_set_is_everybody(self):
         everybody = hvd.global_process_set

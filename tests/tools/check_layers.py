@@ -36,6 +36,7 @@ THIRD_PARTY = [
     (r"dlfcn\.h", ["src/base", "src/plugin"], None),
     (r"boost/.*", ["src/net", "rendezvous", "src/runtime", "launcher"], None),
     (r"nlohmann/.*", ["rendezvous", "launcher"], None),
+    (r"Eigen/.*", ["src/runtime/gaussian_process.cpp"], 1),
     (r"CLI/.*", ["launcher/options.cpp", "rendezvous/main.cpp"], None),
     (r"libssh/.*", ["launcher/spawn"], 1),
     (r"yaml-cpp/.*", ["launcher"], 1),

@@ -1,0 +1,40 @@
+// What is believed of a function after some noisy looks at it: regression by a Gaussian process
+// over the unit cube. Its length scale, and how much of the scores' spread is noise, are those that
+// make the looks most likely. Pure; the same looks give the same beliefs.
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace hvd::runtime {
+
+class GaussianProcess {
+ public:
+  // noise: at most so much of the spread of the values is chance (a deviation, in 0 to 1).
+  explicit GaussianProcess(double noise) : noise_(noise) {}
+
+  // Points of equal dimension in [0, 1], and a value for each.
+  void fit(std::vector<std::vector<double>> points, const std::vector<double>& values);
+
+  struct Belief {
+    double mean = 0;
+    double deviation = 0;
+  };
+  Belief at(std::span<const double> point) const;
+
+ private:
+  double try_fit(const std::vector<double>& scaled, double length, double noise);
+
+  const double noise_;
+  std::vector<std::vector<double>> points_;
+  double mean_ = 0;
+  double spread_ = 1;
+  double length_ = 1;
+  std::vector<double> factor_;   // of the covariance: lower triangle of n by n, by columns
+  std::vector<double> weights_;  // covariance^-1 * values
+};
+
+// How much more than `best` is to be expected of a point with this belief.
+double expected_improvement(const GaussianProcess::Belief& belief, double best);
+
+}  // namespace hvd::runtime
