@@ -102,7 +102,27 @@ HVD_API int hvd_process_set_ids(int32_t* ids, uint32_t room, uint32_t* count, ch
 HVD_API int hvd_process_set_ranks(int32_t process_set, int32_t* ranks, uint32_t room,
                                   uint32_t* count, char* error, size_t error_size);
 
-/* ---- Submitting work ------------------------------------------------------------------------ */
+/* ---- Submitting work ---------------------------------------------------------------------------
+ *
+ * What the operations want and give. Rows are what dimension 0 counts; n is the size of the process
+ * set. All its ranks agree on dtype, op, device, factors and reduce_op; where they do not, the work
+ * of each ends with HVD_INVALID_ARGUMENT and a sentence with both values.
+ *
+ *   HVD_ALLREDUCE      the same shape on every rank, a scalar or empty too -> the reduction of all.
+ *   HVD_REDUCESCATTER  the same shape, at least one dimension -> this rank's rows of the reduction
+ *                      of all: rows / n, and one more for each of the first (rows mod n) ranks.
+ *   HVD_ALLGATHER      at least one dimension, any number of rows, the rest the same -> all ranks'
+ *                      rows, in the order of the ranks.
+ *   HVD_ALLTOALL       as allgather; splits[r] rows go to the set's rank r, in order -> the rows
+ *                      from each rank, in their order, and how many (received_splits).
+ *   HVD_BROADCAST      the same shape -> what the root had; the others' inputs are not read.
+ *   HVD_BARRIER        no tensor -> complete when every rank has submitted it.
+ *   HVD_JOIN           no tensor -> complete when every rank has; until then this one takes part in
+ *                      the others' allreduces with what changes nothing (averages count it), and
+ *                      other operations fail.
+ *
+ * Every dtype goes with every operation; what reductions mean for each: types.h. Factors are for
+ * allreduce and reducescatter: prescale for each input, postscale for the outcome. */
 
 /* One tensor of a submission. Row-major and dense. */
 typedef struct hvd_tensor {

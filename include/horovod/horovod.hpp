@@ -198,6 +198,11 @@ class Work {
     return true;
   }
   hvd_handle handle() const noexcept { return handle_; }
+  // Takes over a claim that a function of the C ABI gave.
+  static Work of(hvd_handle handle) noexcept { return Work(handle); }
+
+ protected:
+  explicit Work(hvd_handle handle) noexcept : handle_(handle) {}
 
  private:
   void reset() noexcept {
@@ -208,33 +213,37 @@ class Work {
   hvd_handle handle_ = 0;
 };
 
+namespace detail {
+
+// An outcome that the runtime lends until the work is released.
+inline hvd_output output_of(const Work& work) {
+  hvd_output output{};
+  output.struct_size = sizeof output;
+  call(hvd_get_output, work.handle(), uint32_t{0}, &output);
+  return output;
+}
+
+}  // namespace detail
+
 // Work whose outcome belongs to the runtime: valid as long as this object. Complete it first.
 template <typename T>
 class Output : public Work {
  public:
   using Work::Work;
   std::span<const T> data() const {
-    const hvd_output output = get();
+    const hvd_output output = detail::output_of(*this);
     size_t count = 1;
     for (int32_t i = 0; i < output.ndim; ++i) count *= static_cast<size_t>(output.shape[i]);
     return {static_cast<const T*>(output.data), output.data == nullptr ? 0 : count};
   }
   std::span<const int64_t> shape() const {
-    const hvd_output output = get();
+    const hvd_output output = detail::output_of(*this);
     return {output.shape, static_cast<size_t>(output.ndim)};
   }
   // Of an alltoall: rows from each rank.
   std::span<const int32_t> received_splits() const {
-    const hvd_output output = get();
+    const hvd_output output = detail::output_of(*this);
     return {output.received_splits, output.received_split_count};
-  }
-
- private:
-  hvd_output get() const {
-    hvd_output output{};
-    output.struct_size = sizeof output;
-    detail::call(hvd_get_output, handle(), uint32_t{0}, &output);
-    return output;
   }
 };
 
@@ -347,11 +356,50 @@ auto reducescatter(Values&& values, const std::string& name, const Options& opti
   return detail::waited(reducescatter_async(values, name, options));
 }
 
+// Submits nothing more, and helps the others until all ranks have joined; the last one's rank.
+inline int32_t join() {
+  const Work work(detail::terms_of(HVD_JOIN, nullptr, {}));
+  work.wait();
+  return detail::output_of(work).last_joined_rank;
+}
+
 // Waits until all ranks of the set have come here.
 inline void barrier(int32_t process_set = 0) {
   Options options;
   options.process_set = process_set;
   Work(detail::terms_of(HVD_BARRIER, nullptr, options)).wait();
 }
+
+// Ranks that work together, beside others: its id goes into Options::process_set. Every rank of the
+// job makes and removes sets, in the same order, members or not; nothing removes one by itself.
+class ProcessSet {
+ public:
+  explicit ProcessSet(std::span<const int32_t> ranks) {
+    hvd_handle handle = 0;
+    detail::call(hvd_add_process_set, ranks.data(), static_cast<uint32_t>(ranks.size()), &handle);
+    const Work work = Work::of(handle);
+    work.wait();
+    id_ = detail::output_of(work).process_set;
+  }
+  void remove() {
+    hvd_handle handle = 0;
+    detail::call(hvd_remove_process_set, id_, &handle);
+    Work::of(handle).wait();
+  }
+
+  int32_t id() const noexcept { return id_; }
+  int32_t size() const { return ask(hvd_process_set_size); }
+  bool included() const { return ask(hvd_process_set_included) != 0; }
+  // Of this rank, among the members; throws where it is none.
+  int32_t rank() const { return ask(hvd_process_set_rank); }
+
+ private:
+  int32_t ask(int (*question)(int32_t, int32_t*, char*, size_t)) const {
+    int32_t answer = 0;
+    detail::call(question, id_, &answer);
+    return answer;
+  }
+  int32_t id_ = 0;
+};
 
 }  // namespace horovod

@@ -75,14 +75,20 @@ class Shuffle {
   void pack(uint64_t step) {
     std::byte* slot = group_.segment().slot(group_.local_index(), step);
     for (size_t member = 0; member < group_.size(); ++member) {
-      to_[member].read(slot + member * place_, place_);
+      if (member != group_.index()) to_[member].read(slot + member * place_, place_);
     }
     group_.post_all(kArrived, step + 1);
   }
   void unpack(uint64_t step) {
+    const size_t own = group_.index();
     for (size_t member = 0; member < group_.size(); ++member) {
-      from_[member].write(place_of(member, group_.index(), step), place_);
+      if (member != own) from_[member].write(place_of(member, own, step), place_);
     }
+    // What a member keeps goes straight from its input to its output.
+    from_[own].next(place_, [&](std::byte* data, size_t size) {
+      if (data != nullptr) to_[own].read(data, size);
+      else to_[own].skip(size);
+    });
     group_.post_all(kConsumed, step + 1);
   }
   void add_transfers(Exchange& exchange, uint64_t step) {

@@ -284,25 +284,25 @@ inline void check_factors(const PluginLinks& links, const std::vector<int32_t>& 
 // Overlapping sets side by side, which the ranks start in different orders.
 inline void check_sets(const PluginLinks& links, const std::vector<int32_t>& machines) {
   run_plugin_world(links, machines, [](PluginRank& rank) {
-    const std::vector<std::vector<int32_t>> members{{0, 1, 2}, {0, 2}, {1, 2}, {0, 1, 2}};
-    std::vector<int32_t> ids{0, 1, 2, 3};
-    if (rank.rank() % 2 == 1) std::reverse(ids.begin(), ids.end());
-    std::vector<OpSet> sets;
-    for (const int32_t id : ids) {
-      const auto& ranks = members[static_cast<size_t>(id)];
+    const std::vector<std::vector<int32_t>> members{{0, 1, 2}, {0, 2}, {1, 2}, {0, 1}};
+    std::deque<OpSet> made;
+    std::vector<OpSet*> sets;
+    for (size_t s = 0; s < members.size(); ++s) {
+      const auto& ranks = members[s];
       if (std::find(ranks.begin(), ranks.end(), rank.rank()) == ranks.end()) continue;
-      sets.push_back({rank, id, ranks});
+      sets.push_back(&made.emplace_back(rank, static_cast<int32_t>(s), ranks));
     }
+    if (rank.rank() % 2 == 1) std::reverse(sets.begin(), sets.end());
     std::vector<std::unique_ptr<OpCase>> works;
     std::vector<Outcome> outcomes(sets.size() * 10);
     std::vector<size_t> order;  // in which they ended
     for (size_t s = 0; s < sets.size(); ++s) {
       for (size_t i = 0; i < 10; ++i) {
         OpCase& work = *works.emplace_back(
-            std::make_unique<OpCase>(HVD_ALLREDUCE, HVD_INT32, sets[s].id));
+            std::make_unique<OpCase>(HVD_ALLREDUCE, HVD_INT32, sets[s]->id));
         work.add(i % 3 == 0 ? 30'000 : 5, 1, i % 3 == 0 ? 30'000 : 5,
-                 [&](size_t) { return sets[s].index() + 1; });
-        rank.start(work.ready(sets[s].next++), outcomes[works.size() - 1]);
+                 [&](size_t) { return sets[s]->index() + 1; });
+        rank.start(work.ready(sets[s]->next++), outcomes[works.size() - 1]);
       }
     }
     std::vector<bool> ended(outcomes.size());
@@ -317,16 +317,14 @@ inline void check_sets(const PluginLinks& links, const std::vector<int32_t>& mac
       return std::all_of(ended.begin(), ended.end(), [](bool one) { return one; });
     }) == HVD_OK);
     for (size_t i = 0; i < works.size(); ++i) {
-      const int size = sets[i / 10].size();
+      const int size = sets[i / 10]->size();
       CHECK(outcomes[i].status == HVD_OK);
       check_outcome(*works[i], 0, [&](size_t) { return size * (size + 1) / 2; });
     }
     OpCase last(HVD_ALLREDUCE, HVD_INT32);
     last.add(1, 1, 1, [](size_t) { return 1.0; });
-    const auto everyone = std::find_if(sets.begin(), sets.end(),
-                                       [](const OpSet& set) { return set.id == 0; });
-    CHECK(everyone->run(last));
-    for (const OpSet& set : sets) {
+    CHECK(made.front().run(last));
+    for (const OpSet& set : made) {
       if (set.id != 0) CHECK(rank.op().drop_set(rank.op_context(), set.id) == HVD_OK);
     }
   });

@@ -73,6 +73,17 @@ TEST_CASE("all operations on numbers, ranges and tensors") {
   horovod::barrier();
 }
 
+TEST_CASE("process sets and join") {
+  const horovod::Job job;
+  const std::array<int32_t, 1> ranks{0};
+  // Set 0 has these ranks already.
+  CHECK(status_of([&] { horovod::ProcessSet again(ranks); }) == HVD_ALREADY_EXISTS);
+  CHECK(horovod::join() == 0);
+  float value = 2;
+  horovod::allreduce(value, "after");
+  CHECK(value == 2);
+}
+
 TEST_CASE("work can be polled, waited for in steps, moved and left to its destructor") {
   const horovod::Job job;
   std::vector<float> values(1000, 1);

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 
 #include "horovod/plugin_controller.h"
 #include "horovod/plugin_op.h"
@@ -32,6 +33,19 @@ void MemoryWorld::lose(int32_t rank) {
   ring_all();
 }
 
+std::string MemoryWorld::cause() {
+  std::lock_guard lock(mutex);
+  return failure;
+}
+
+void MemoryWorld::fail(const char* cause) {
+  {
+    std::lock_guard lock(mutex);
+    if (failure.empty()) failure = cause == nullptr ? "a rank failed its links" : cause;
+  }
+  ring_all();
+}
+
 void MemoryWorld::ring(int32_t rank) {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n =
@@ -53,7 +67,6 @@ struct Controller {
   std::unique_ptr<MemoryWorld> own;  // of a world of one without a store
   MemoryWorld* world = nullptr;
   int32_t rank = 0;
-  bool closed = false;
 
   MemoryWorld::Mailbox& mailbox() { return world->mailboxes[static_cast<size_t>(rank)]; }
 };
@@ -126,10 +139,17 @@ int poll_messages(void* context,
     std::snprintf(error, error_size, "rank %d is lost: the test cut its links", lost);
     return HVD_ABORTED;
   }
+  const std::string cause = self->world->cause();
+  if (!cause.empty() && messages.empty()) {
+    std::snprintf(error, error_size, "%s", cause.c_str());
+    return HVD_ABORTED;
+  }
   return HVD_OK;
 }
 
-void abort_controller(void* context, const char*) { static_cast<Controller*>(context)->closed = true; }
+void abort_controller(void* context, const char* cause) {
+  static_cast<Controller*>(context)->world->fail(cause);
+}
 
 const int32_t* hosts_of(void* context) {
   return static_cast<Controller*>(context)->world->machines.data();
@@ -191,7 +211,7 @@ size_t element_size(int32_t dtype) {
 }
 
 int32_t supports(void*, const hvd_batch* batch) {
-  if (element_size(batch->dtype) == 0) return 0;
+  if (element_size(batch->dtype) == 0 || batch->reduce_op == HVD_ADASUM) return 0;
   return batch->op == HVD_ALLREDUCE || batch->op == HVD_ALLGATHER || batch->op == HVD_BROADCAST ||
                  batch->op == HVD_ALLTOALL || batch->op == HVD_REDUCESCATTER
              ? 1
@@ -203,6 +223,7 @@ void put_inputs(const Op& op, const Set& set, const hvd_batch& batch) {
   MemoryWorld::Board& board = op.world->boards[{set.key, batch.sequence}];
   board.inputs.resize(static_cast<size_t>(set.size));
   board.present.resize(static_cast<size_t>(set.size));
+  board.rows.resize(static_cast<size_t>(set.size));
   const auto index = static_cast<size_t>(set.index);
   for (uint32_t i = 0; i < batch.tensor_count; ++i) {
     const hvd_batch_tensor& tensor = batch.tensors[i];
@@ -212,6 +233,8 @@ void put_inputs(const Op& op, const Set& set, const hvd_batch& batch) {
     board.inputs[index].emplace_back(
         reads ? std::string(static_cast<const char*>(tensor.input), bytes) : std::string());
     board.present[index].push_back(reads);
+    auto& rows = board.rows[index].emplace_back();
+    if (batch.op == HVD_ALLTOALL) rows.assign(tensor.rank_rows, tensor.rank_rows + set.size);
   }
 }
 
@@ -303,11 +326,11 @@ void take(const Set& op, const hvd_batch& batch, const MemoryWorld::Board& board
       output += inputs[i].size();
     }
   } else {
-    // Where my part begins at another rank is not in the ABI; equal splits are enough for tests.
-    for (int32_t from = 0; from < op.size; ++from) {
+    for (size_t from = 0; from < board.inputs.size(); ++from) {
+      const auto& rows = board.rows[from][i];
+      const auto before = std::accumulate(rows.begin(), rows.begin() + op.index, int64_t{0});
       const size_t bytes = static_cast<size_t>(tensor.from_rows[from]) * row;
-      const std::string& input = board.inputs[static_cast<size_t>(from)][i];
-      std::memcpy(output, input.data() + static_cast<size_t>(op.index) * bytes, bytes);
+      std::memcpy(output, board.inputs[from][i].data() + static_cast<size_t>(before) * row, bytes);
       output += bytes;
     }
   }

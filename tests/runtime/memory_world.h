@@ -34,6 +34,9 @@ class MemoryWorld {
 
   // From now on every rank's poll says that this one is lost.
   void lose(int32_t rank);
+  // The first cause for which a rank failed all links; empty while none has.
+  std::string cause();
+  void fail(const char* cause);
 
   struct Message {
     int32_t from;
@@ -48,6 +51,7 @@ class MemoryWorld {
   struct Board {
     std::vector<std::vector<std::string>> inputs;  // [member][tensor]
     std::vector<std::vector<bool>> present;        // false: that member has joined
+    std::vector<std::vector<std::vector<int64_t>>> rows;  // alltoall: [member][tensor], to each
     int32_t brought = 0;
     int32_t taken = 0;
   };
@@ -59,6 +63,7 @@ class MemoryWorld {
   std::mutex mutex;
   // By the set's members and how often they had a set, and the batch's sequence; guarded by mutex.
   std::map<std::pair<std::string, uint64_t>, Board> boards;
+  std::string failure;  // guarded by mutex
   std::atomic<int32_t> lost{-1};
   std::atomic<uint64_t> sent{0};
   std::unique_ptr<Postman> postman;  // the last member: its thread uses the others
