@@ -63,7 +63,8 @@ def measure(options, wanted):
             try:
                 results[line.name] = line.measure(bench)
             except (teams.Refused, AttributeError, OSError) as error:
-                reason = "; ".join(bench.missing.values()) or error
+                missing = bench.missing.get("ours")
+                reason = missing if missing and isinstance(error, AttributeError) else error
                 results[line.name] = lines.Result("µs", must="measured", note=f"not measured: {reason}")
             report(line.name, line.what, results[line.name])
     finally:

@@ -95,12 +95,12 @@ def _with(command, iterations):
     return [iterations if word == "ITERATIONS" else word for word in command]
 
 
-def _against_peers(bench, size, ranks, hosts=False, peers=PEERS, extra=()):
+def _against_peers(bench, size, ranks, hosts=False, peers=PEERS, extra=(), memory=()):
     contenders = [bench.team(teams.ours, ranks, hosts=hosts)]
     contenders += [bench.team(make, ranks, hosts=hosts) for make in peers]
     contenders += extra
-    found = {name: numbers[0]
-             for name, numbers in bench.medians(contenders, "allreduce", size, "ITERATIONS").items()}
+    medians = bench.medians(contenders, "allreduce", size, "ITERATIONS", *memory)
+    found = {name: numbers[0] for name, numbers in medians.items()}
     return found.pop("ours"), found
 
 
@@ -111,28 +111,12 @@ def at_most(microseconds, size, ranks):
     return measure
 
 
-def times_best_peer(factor, size, ranks):
+def times_best_peer(factor, size, memory=()):
+    """`memory` is ("lent",) for ours in memory of hvd_alloc; the peers' is their own."""
     def measure(bench):
-        ours, peers = _against_peers(bench, size, ranks)
+        ours, peers = _against_peers(bench, size, 2, memory=memory)
         result = Result("µs", ours, peers, f"≥ {factor} × best")
         result.passed = bool(peers) and result.ratio() >= factor
-        return result
-    return measure
-
-
-def lent_memory(factor, size):
-    def measure(bench):
-        contenders = [bench.team(teams.ours, 2)] + [bench.team(make, 2) for make in PEERS]
-        result = Result("µs", must=f"≥ {factor} × best")
-        try:
-            contenders[0].ask("lent", size, 3)
-        except teams.Refused as refusal:
-            result.note = str(refusal)
-            return result
-        lent = bench.medians(contenders[:1], "lent", size, "ITERATIONS")
-        result.ours = lent["ours"][0]
-        _, result.peers = _against_peers(bench, size, 2)
-        result.passed = bool(result.peers) and result.ratio() >= factor
         return result
     return measure
 
@@ -230,12 +214,12 @@ def idle(hosts):
 LINES = [
     Line("4B", "4 B, 2 ranks", at_most(3, 4, 2)),
     Line("4B-4ranks", "4 B, 4 ranks", at_most(20, 4, 4)),
-    Line("1MiB", "1 MiB, private buffers, 2 ranks", times_best_peer(1.5, MIB, 2)),
-    Line("8MiB", "8 MiB, private buffers, 2 ranks", times_best_peer(2, 8 * MIB, 2)),
-    Line("64MiB", "64 MiB, private buffers, 2 ranks", times_best_peer(2.5, 64 * MIB, 2)),
-    Line("256MiB", "256 MiB, private buffers, 2 ranks", times_best_peer(2.5, 256 * MIB, 2)),
-    Line("lent-8MiB", "8 MiB in hvd_alloc memory, 2 ranks", lent_memory(5, 8 * MIB)),
-    Line("lent-64MiB", "64 MiB in hvd_alloc memory, 2 ranks", lent_memory(5, 64 * MIB)),
+    Line("1MiB", "1 MiB, private buffers, 2 ranks", times_best_peer(1.5, MIB)),
+    Line("8MiB", "8 MiB, private buffers, 2 ranks", times_best_peer(2, 8 * MIB)),
+    Line("64MiB", "64 MiB, private buffers, 2 ranks", times_best_peer(2.5, 64 * MIB)),
+    Line("256MiB", "256 MiB, private buffers, 2 ranks", times_best_peer(2.5, 256 * MIB)),
+    Line("lent-8MiB", "8 MiB in hvd_alloc memory, 2 ranks", times_best_peer(5, 8 * MIB, ("lent",))),
+    Line("lent-64MiB", "64 MiB in hvd_alloc memory, 2 ranks", times_best_peer(5, 64 * MIB, ("lent",))),
     Line("names", "1,000 names of 1 KiB, then wait for all", many_names(0.8, False)),
     Line("names-python", "the same from Python", many_names(2.5, True)),
     Line("submit", "one hvd_submit of those", submit_alone(False)),

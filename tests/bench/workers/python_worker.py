@@ -100,7 +100,7 @@ class Horovod(Plain):
 
         return Trainer(model, wrap_optimizer=distributed)
 
-    def allreduce(self, size, iterations):
+    def allreduce(self, size, iterations, *_):
         tensor = self.torch.zeros(int(size) // 4)
         return [median_us(int(iterations),
                           lambda: self.hvd.allreduce_(tensor, name="bench", op=self.hvd.Sum))]
@@ -136,7 +136,7 @@ class Gloo(Plain):
 
         return Trainer(model, wrap_model=self.torch.nn.parallel.DistributedDataParallel)
 
-    def allreduce(self, size, iterations):
+    def allreduce(self, size, iterations, *_):
         tensor = self.torch.zeros(int(size) // 4)
         return [median_us(int(iterations), lambda: self.torch.distributed.all_reduce(tensor))]
 
