@@ -11,6 +11,8 @@ namespace {
 // Candidates of which the most promising is tried next.
 constexpr int kAnywhere = 1500;
 constexpr int kNearTheBest = 500;
+// How far from the best those lie at most, on each axis.
+constexpr double kReach = 0.2;
 
 // The i-th number of van der Corput's sequence: what comes first is spread well.
 double spread(int index, int base) {
@@ -78,10 +80,16 @@ Autotuner::Point Autotuner::next_point() {
     best_mean = mean;
     best_index = i;
   }
+  // The last points look around the best score: a peak may be narrower than beliefs are.
+  const bool last = 4 * tried >= 3 * options_.points;
+  if (last) {
+    best_index = static_cast<size_t>(std::max_element(scores_.begin(), scores_.end()) -
+                                     scores_.begin());
+  }
   Point chosen;
   double most = -1;
-  for (int i = 0; i < kAnywhere + kNearTheBest; ++i) {
-    Point candidate = i < kAnywhere ? random_point() : near(points_[best_index], 0.15);
+  for (int i = last ? kAnywhere : 0; i < kAnywhere + kNearTheBest; ++i) {
+    Point candidate = i < kAnywhere ? random_point() : near(points_[best_index], kReach);
     const double gain = expected_improvement(process.at(candidate), best_mean);
     if (gain <= most) continue;
     most = gain;
