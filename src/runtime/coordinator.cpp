@@ -32,8 +32,16 @@ void Coordinator::add(Announcement* ready) {
 
 void Coordinator::add_id(uint32_t id) {
   PlanItem& item = plan_.items.emplace_back();
-  item.id = id;
-  policy_.use(id);
+  if (is_taken_back(id)) {
+    const CacheEntry* entry = cache_->find(id);
+    item.full = true;
+    item.name = entry->text;
+    item.request = entry->request;
+    item.rows = entry->rows;
+  } else {
+    item.id = id;
+    policy_.use(id);
+  }
   count_bytes(request_of(item));
 }
 
@@ -106,8 +114,14 @@ Status Coordinator::arrange_rows(Proposal* proposal) const {
                             "' did not all arrive"));
 }
 
+// By the plan that is being made: to the cache the id is still good.
+bool Coordinator::is_taken_back(uint32_t id) const {
+  return std::find(plan_.forgotten.begin(), plan_.forgotten.end(), id) != plan_.forgotten.end();
+}
+
 uint32_t Coordinator::id_for(const std::string& text) {
-  if (const CacheEntry* entry = cache_->find(std::string_view(text))) {
+  const CacheEntry* entry = cache_->find(std::string_view(text));
+  if (entry != nullptr && !is_taken_back(entry->id)) {
     policy_.use(entry->id);
     return entry->id;
   }

@@ -52,6 +52,7 @@ class Coordinator {
   Status judge(Proposal* proposal) const;
   Status arrange_rows(Proposal* proposal) const;
   std::string joined_text() const;
+  bool is_taken_back(uint32_t id) const;
   uint32_t id_for(const std::string& text);
   const Request& request_of(const PlanItem& item) const;
   const std::vector<RankRows>& rows_of(const PlanItem& item) const;
