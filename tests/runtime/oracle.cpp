@@ -84,10 +84,14 @@ double combined(const Step& step, int32_t dtype, double a, double b) {
 
 double reduced(const Step& step, size_t tensor, int32_t dtype, size_t index, int size) {
   double result = 0;
+  bool is_first = true;
   for (int rank = 0; rank < size; ++rank) {
+    // Who has joined changes nothing, but counts in an average.
+    if (!step.joined.empty() && step.joined[static_cast<size_t>(rank)]) continue;
     const double value =
         scaled(dtype, value_of(step, tensor, dtype, rank, index), step.prescale);
-    result = rank == 0 ? value : combined(step, dtype, result, value);
+    result = is_first ? value : combined(step, dtype, result, value);
+    is_first = false;
   }
   if (step.reduce_op == HVD_AVERAGE) {
     result /= size;
@@ -200,10 +204,10 @@ std::vector<int32_t> received_splits(const Step& step, int rank, int size) {
   return splits;
 }
 
-Verdict verdict_of(const Step& step, int size) {
+Verdict verdict_of(const Program& program, const Step& step) {
   switch (step.refused) {
     case Refused::kNothing: break;
-    case Refused::kRoot: return {HVD_INVALID_ARGUMENT, {cat("invalid root rank ", size)}};
+    case Refused::kRoot: return {HVD_INVALID_ARGUMENT, {cat("invalid root rank ", program.size)}};
     case Refused::kReduction: return {HVD_INVALID_ARGUMENT, {"reduction 77"}};
     case Refused::kSplits: return {HVD_INVALID_ARGUMENT, {"splits"}};
     case Refused::kUneven: return {HVD_INVALID_ARGUMENT, {"evenly"}};
@@ -221,8 +225,8 @@ Verdict verdict_of(const Step& step, int size) {
                          "Mismatched group sizes"};
   // Both sides: the odd rank, and the lowest of the others.
   return {HVD_INVALID_ARGUMENT,
-          {words[static_cast<int>(step.odd)], cat("on rank ", step.odd_rank),
-           cat("on rank ", step.odd_rank == 0 ? 1 : 0)}};
+          {words[static_cast<int>(step.odd)], cat("on rank ", program.rank_of(step, step.odd_rank)),
+           cat("on rank ", program.rank_of(step, step.odd_rank == 0 ? 1 : 0))}};
 }
 
 std::string difference(const Step& step, const Tensor& expected, const void* got) {

@@ -1,5 +1,6 @@
 // Plain arithmetic: what each rank puts into the tensors of a step, and what must come out. Small
-// whole numbers, so that every dtype holds every result exactly but for averages.
+// whole numbers, so that every dtype holds every result exactly but for averages. Ranks are indices
+// in the step's process set, and `size` is that set's.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,7 @@ struct Verdict {
   int code = HVD_OK;
   std::vector<std::string> fragments;
 };
-Verdict verdict_of(const Step& step, int size);
+Verdict verdict_of(const Program& program, const Step& step);
 
 // Empty when `got` is right, else what is wrong.
 std::string difference(const Step& step, const Tensor& expected, const void* got);

@@ -17,6 +17,8 @@ bool writes_to_caller(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_BROA
 // A step of this rank on its way: its memory, its claim.
 struct Running {
   const Step* step = nullptr;
+  int index = 0;  // of this rank, in the step's process set
+  int members = 1;
   std::vector<Tensor> inputs;
   std::vector<std::vector<std::byte>> outputs;
   hvd_handle handle = 0;
@@ -29,6 +31,24 @@ class Player {
       : program_(program), rank_(rank), api_(api), options_(options), report_(report) {}
 
   void play() {
+    for (const auto& set : program_.sets) {
+      hvd_handle handle = 0;
+      std::string error;
+      const int code = api_.add_set(set, &handle, &error);
+      set_ids_.push_back(finish_alone(code, handle, "a set", error).process_set);
+    }
+    play_rounds();
+    if (over_.load()) return;
+    for (const int32_t id : set_ids_) {
+      hvd_handle handle = 0;
+      std::string error;
+      const int code = api_.remove_set(id, &handle, &error);
+      finish_alone(code, handle, "the end of a set", error);
+    }
+  }
+
+ private:
+  void play_rounds() {
     for (round_ = 0; round_ < program_.rounds.size() && !over_.load(); ++round_) {
       const Round& round = program_.rounds[round_];
       std::vector<std::vector<const Step*>> parts(
@@ -43,6 +63,7 @@ class Player {
           // Work that is not complete may still be written to.
           if (running && over_.load()) keep({running});
         }
+        if (round.ends_with_join) join();
         continue;
       }
       const auto seed = program_.seed * 977 + static_cast<unsigned>(rank_ * 31 + round_ * 7);
@@ -55,7 +76,37 @@ class Player {
     }
   }
 
- private:
+  // Waits for what is no step: joins and sets.
+  hvd_output finish_alone(int code, hvd_handle handle, const std::string& what,
+                          std::string error) {
+    hvd_output output{};
+    output.struct_size = sizeof output;
+    output.process_set = -1;
+    Step step;
+    step.name = what;
+    if (code == HVD_OK) code = api_.wait(handle, options_.patience, &error);
+    if (code == HVD_OK) code = api_.output(handle, 0, &output, &error);
+    std::string ignored;
+    if (handle != 0) api_.release(handle, &ignored);
+    if (code != HVD_OK) fail(step, code, "", error);
+    std::lock_guard lock(report_->mutex);
+    report_->sentences[cat(round_, " ", what)] +=
+        cat(output.last_joined_rank, " ", output.process_set, ";");
+    return output;
+  }
+
+  void join() {
+    if (over_.load()) return;
+    hvd_submission submission{};
+    submission.struct_size = sizeof submission;
+    submission.op = HVD_JOIN;
+    submission.device = HVD_CPU;
+    hvd_handle handle = 0;
+    std::string error;
+    const int code = api_.submit(submission, &handle, &error);
+    finish_alone(code, handle, "join", error);
+  }
+
   void play_part(std::vector<const Step*> steps, unsigned seed) {
     std::mt19937 random(seed);
     std::shuffle(steps.begin(), steps.end(), random);
@@ -80,9 +131,13 @@ class Player {
   }
 
   std::shared_ptr<Running> start(const Step& step) {
-    if (over_.load()) return nullptr;
+    const int index = program_.index_in(step, rank_);
+    if (over_.load() || index < 0) return nullptr;
+    if (!step.joined.empty() && step.joined[static_cast<size_t>(index)]) return nullptr;
     auto running = std::make_shared<Running>();
     running->step = &step;
+    running->index = index;
+    running->members = program_.members(step);
     std::string error;
     const int code = submit(running.get(), &error);
     if (step.refused != Refused::kNothing) {
@@ -93,7 +148,7 @@ class Player {
       fail(step, code, "submit", error);
       return nullptr;
     }
-    if (step.careless_rank != rank_) return running;
+    if (step.careless_rank != index) return running;
     if (api_.release(running->handle, &error) != HVD_OK) complain(step, "release: " + error);
     keep({running});
     return nullptr;
@@ -102,13 +157,14 @@ class Player {
   // All that is only lent for the call ends with it.
   int submit(Running* running, std::string* error) {
     const Step& step = *running->step;
-    const bool is_odd = step.odd_rank == rank_;
+    const bool is_odd = step.odd_rank == running->index;
     hvd_submission submission{};
     submission.struct_size = sizeof submission;
     submission.op = step.op;
     submission.device = HVD_CPU;
     submission.reduce_op = step.reduce_op;
-    submission.root_rank = step.root;
+    submission.root_rank = program_.rank_of(step, step.root);
+    submission.process_set = step.set < 0 ? 0 : set_ids_[static_cast<size_t>(step.set)];
     submission.prescale = step.prescale == 1 ? 0 : step.prescale;
     submission.postscale = step.postscale;
     if (is_odd) make_odd(step, &submission);
@@ -120,11 +176,11 @@ class Player {
     submission.tensors = tensors.data();
     std::vector<int32_t> splits;
     if (step.op == HVD_ALLTOALL && !step.even) {
-      for (const int64_t rows : step.rows[static_cast<size_t>(rank_)]) {
+      for (const int64_t rows : step.rows[static_cast<size_t>(running->index)]) {
         splits.push_back(static_cast<int32_t>(rows));
       }
     }
-    std::vector<int64_t> uneven = {program_.size + 1};
+    std::vector<int64_t> uneven = {running->members + 1};
     refuse(step, &submission, &splits, &uneven, &tensors);
     submission.splits = splits.data();
     submission.split_count = static_cast<uint32_t>(splits.size());
@@ -141,7 +197,7 @@ class Player {
     running->outputs.resize(tensors.size());
     running->inputs.reserve(tensors.size());
     for (size_t i = 0; i < tensors.size(); ++i) {
-      Tensor& input = running->inputs.emplace_back(input_on(step, i, rank_));
+      Tensor& input = running->inputs.emplace_back(input_on(step, i, running->index));
       tensors[i].dtype = input.dtype;
       tensors[i].ndim = static_cast<int32_t>(input.shape.size());
       tensors[i].shape = input.shape.data();
@@ -166,7 +222,10 @@ class Player {
       case Odd::kReduction:
         submission->reduce_op = step.reduce_op == HVD_MAX ? HVD_MIN : HVD_MAX;
         break;
-      case Odd::kRoot: submission->root_rank = (step.root + 1) % program_.size; break;
+      case Odd::kRoot:
+        submission->root_rank =
+            program_.rank_of(step, (step.root + 1) % program_.members(step));
+        break;
       default: break;
     }
   }
@@ -179,7 +238,7 @@ class Player {
       case Refused::kSet: submission->process_set = 1000; break;
       case Refused::kName: submission->name = ""; break;
       case Refused::kSplits:
-        splits->assign(static_cast<size_t>(program_.size) + 1, 1);
+        splits->assign(static_cast<size_t>(program_.members(step)) + 1, 1);
         break;
       case Refused::kUneven:
         splits->clear();
@@ -230,7 +289,7 @@ class Player {
   void check_outputs(const Running& running) {
     const Step& step = *running.step;
     for (size_t i = 0; i < step.tensors.size(); ++i) {
-      const Tensor expected = output_on(step, i, rank_, program_.size);
+      const Tensor expected = output_on(step, i, running.index, running.members);
       const void* got = step.in_place ? running.inputs[i].bytes.data() : running.outputs[i].data();
       if (!writes_to_caller(step.op)) {
         hvd_output output{};
@@ -241,9 +300,9 @@ class Player {
           continue;
         }
         got = output.data;
-        check_terms(step, expected, output);
+        check_terms(running, expected, output);
       } else if (!step.in_place &&
-                 running.inputs[i].bytes != input_on(step, i, rank_).bytes) {
+                 running.inputs[i].bytes != input_on(step, i, running.index).bytes) {
         complain(step, "the input has changed");
       }
       const std::string wrong = difference(step, expected, got);
@@ -251,7 +310,8 @@ class Player {
     }
   }
 
-  void check_terms(const Step& step, const Tensor& expected, const hvd_output& output) {
+  void check_terms(const Running& running, const Tensor& expected, const hvd_output& output) {
+    const Step& step = *running.step;
     const std::vector<int64_t> shape(output.shape, output.shape + output.ndim);
     if (shape != expected.shape || output.dtype != expected.dtype) {
       complain(step, "the output has another shape or dtype");
@@ -259,14 +319,14 @@ class Player {
     if (step.op != HVD_ALLTOALL) return;
     const std::vector<int32_t> splits(output.received_splits,
                                       output.received_splits + output.received_split_count);
-    if (splits != received_splits(step, rank_, program_.size)) {
+    if (splits != received_splits(step, running.index, running.members)) {
       complain(step, "the received splits are wrong");
     }
   }
 
   // It had to fail: how?
   void check_failure(const Step& step, int code, const std::string& error) {
-    const Verdict verdict = verdict_of(step, program_.size);
+    const Verdict verdict = verdict_of(program_, step);
     if (options_.may_break && code == HVD_ABORTED) return fail(step, code, "", error);
     bool right = code == verdict.code;
     for (const std::string& fragment : verdict.fragments) {
@@ -275,7 +335,8 @@ class Player {
     if (!right) complain(step, cat("it had to fail otherwise than with ", code, ": ", error));
     if (step.refused != Refused::kNothing) return;
     std::lock_guard lock(report_->mutex);
-    report_->sentences[cat(round_, " ", step.name)] = error;
+    // Members read the same; who is none reads nothing.
+    if (step.set < 0) report_->sentences[cat(round_, " ", step.name)] = error;
   }
 
   void fail(const Step& step, int code, const char* where, const std::string& error) {
@@ -297,6 +358,7 @@ class Player {
   const PlayOptions options_;
   Report* const report_;
   size_t round_ = 0;
+  std::vector<int32_t> set_ids_;
   std::atomic<bool> over_{false};  // nothing more is submitted
 };
 

@@ -24,12 +24,16 @@ class RankApi {
   virtual int output(hvd_handle handle, uint32_t index, hvd_output* output,
                      std::string* error) = 0;
   virtual int release(hvd_handle handle, std::string* error) = 0;
+  virtual int add_set(const std::vector<int32_t>& ranks, hvd_handle* handle,
+                      std::string* error) = 0;
+  virtual int remove_set(int32_t set, hvd_handle* handle, std::string* error) = 0;
 };
 
 // What one rank has seen. Kept until the rank has shut down: it owns memory of released work.
 struct Report {
   std::vector<std::string> complaints;
-  // Sentences of the steps that failed as they had to, by round and step: the same on all ranks.
+  // The same on all ranks: sentences of the steps that failed as they had to, by round and step,
+  // who joined last, by round, and the ids of sets.
   std::map<std::string, std::string> sentences;
   // The first failure that no step asked for: of a link, or of a peer that left.
   Status broken;

@@ -1,5 +1,6 @@
 #include "runtime/program.h"
 
+#include <algorithm>
 #include <random>
 
 #include "base/dtype.h"
@@ -11,12 +12,13 @@ namespace {
 class Maker {
  public:
   Maker(unsigned seed, int size, const Vocabulary& vocabulary)
-      : random_(seed), size_(size), vocabulary_(vocabulary) {
+      : random_(seed), all_(size), size_(size), vocabulary_(vocabulary) {
     program_.seed = seed;
     program_.size = size;
   }
 
   Program make() {
+    make_sets();
     const size_t rounds = 1 + below(4);
     for (size_t i = 0; i < rounds; ++i) {
       // A training step comes again, with the same names and terms.
@@ -33,13 +35,63 @@ class Maker {
     return values[below(kCount)];
   }
 
+  // Each different from all others, and from all ranks.
+  void make_sets() {
+    if (!vocabulary_.sets || all_ < 2 || below(2) == 0) return;
+    for (size_t i = 0, count = 1 + below(3); i < count; ++i) {
+      std::vector<int32_t> set;
+      for (int32_t rank = 0; rank < all_; ++rank) {
+        if (below(2) == 0) set.push_back(rank);
+      }
+      const bool is_new = std::find(program_.sets.begin(), program_.sets.end(), set) ==
+                          program_.sets.end();
+      if (!set.empty() && set.size() < static_cast<size_t>(all_) && is_new) {
+        program_.sets.push_back(std::move(set));
+      }
+    }
+  }
+
+  // A step of all ranks or of a set.
+  Step any_step() {
+    const int set = program_.sets.empty() || below(2) == 0
+                        ? -1
+                        : static_cast<int>(below(program_.sets.size()));
+    size_ = set < 0 ? all_ : static_cast<int>(program_.sets[static_cast<size_t>(set)].size());
+    Step made = step();
+    made.set = set;
+    size_ = all_;
+    return made;
+  }
+
+  // Ranks leave one after another; the last one does everything.
+  Round join_round() {
+    Round round;
+    round.in_order = round.ends_with_join = true;
+    const size_t steps = 1 + below(8);
+    std::vector<size_t> leaves_at;
+    for (int rank = 0; rank < all_; ++rank) leaves_at.push_back(below(steps + 1));
+    leaves_at[below(leaves_at.size())] = steps;
+    for (size_t i = 0; i < steps; ++i) {
+      Step step;
+      step.name = cat("j", i);
+      step.salt = static_cast<unsigned>(below(1000));
+      step.in_place = below(2) == 0;
+      step.tensors.push_back(tensor(HVD_ALLREDUCE));
+      reduction(&step);
+      for (const size_t leaves : leaves_at) step.joined.push_back(leaves <= i);
+      round.steps.push_back(std::move(step));
+    }
+    return round;
+  }
+
   Round round() {
+    if (vocabulary_.joins && below(6) == 0) return join_round();
     Round round;
     round.in_order = below(4) == 0;
     round.threads = 1 + static_cast<int>(below(2));
     const size_t steps = 1 + below(below(4) == 0 ? 40 : 12);
     for (size_t i = 0; i < steps; ++i) {
-      Step next = step();
+      Step next = any_step();
       // Names come back in other rounds, mostly with other terms.
       next.name = cat(next.op == HVD_BARRIER ? "barrier" : "n", i);
       dress(&next, i);
@@ -186,7 +238,8 @@ class Maker {
   }
 
   std::mt19937 random_;
-  const int size_;
+  const int all_;
+  int size_;  // of the step that is being made
   const Vocabulary& vocabulary_;
   Program program_;
 };
@@ -209,6 +262,21 @@ const char* op_text(int32_t op) {
 }
 
 }  // namespace
+
+int Program::members(const Step& step) const {
+  return step.set < 0 ? size : static_cast<int>(sets[static_cast<size_t>(step.set)].size());
+}
+
+int Program::index_in(const Step& step, int rank) const {
+  if (step.set < 0) return rank;
+  const auto& set = sets[static_cast<size_t>(step.set)];
+  const auto found = std::find(set.begin(), set.end(), rank);
+  return found == set.end() ? -1 : static_cast<int>(found - set.begin());
+}
+
+int Program::rank_of(const Step& step, int index) const {
+  return step.set < 0 ? index : sets[static_cast<size_t>(step.set)][static_cast<size_t>(index)];
+}
 
 Vocabulary everything() {
   Vocabulary vocabulary;
@@ -243,6 +311,10 @@ std::string describe(const Step& step) {
     text += cat(" ", name_of(static_cast<hvd_reduce_op>(step.reduce_op)), " scales ",
                 step.prescale, " ", step.postscale);
   }
+  if (step.set >= 0) text += cat(" in set ", step.set);
+  for (size_t i = 0; i < step.joined.size(); ++i) {
+    if (step.joined[i]) text += cat(" without ", i);
+  }
   if (step.op == HVD_BROADCAST) text += cat(" from ", step.root);
   for (const auto& rows : step.rows) text += cat(" rows ", shape_text(rows));
   if (step.even) text += " even";
@@ -257,6 +329,11 @@ std::string describe(const Step& step) {
 
 std::string describe(const Program& program) {
   std::string text = cat("program ", program.seed, " of ", program.size, " ranks\n");
+  for (const auto& set : program.sets) {
+    text += "  set of ranks";
+    for (const int32_t rank : set) text += cat(" ", rank);
+    text += "\n";
+  }
   for (const Round& round : program.rounds) {
     text += round.in_order ? "  round in order\n" : cat("  round of ", round.threads, " threads\n");
     for (const Step& step : round.steps) text += cat("    ", describe(step), "\n");

@@ -23,8 +23,10 @@ struct TensorTerms {
   std::vector<int64_t> shape;
 };
 
+// Ranks of a step are counted within its process set: 0 is the first member.
 struct Step {
   std::string name;
+  int set = -1;  // of Program::sets; -1 is all ranks
   int32_t op = HVD_ALLREDUCE;
   int32_t reduce_op = HVD_SUM;
   int32_t root = 0;
@@ -39,6 +41,7 @@ struct Step {
   Refused refused = Refused::kNothing;
   // This rank releases its claim at once; its name comes once only.
   int32_t careless_rank = -1;
+  std::vector<bool> joined;  // who takes no part, having joined before; empty: nobody
   unsigned salt = 0;
 };
 
@@ -47,26 +50,36 @@ struct Round {
   // the threads submits its steps in an order of its own, and looks after them in another.
   bool in_order = false;
   int threads = 1;
+  bool ends_with_join = false;
   std::vector<Step> steps;
 };
 
 struct Program {
   unsigned seed = 0;
   int size = 1;
+  // Added before the rounds, each by all ranks, and removed after them; ascending ranks.
+  std::vector<std::vector<int32_t>> sets;
   std::vector<Round> rounds;
+
+  // How many take part in a step, this rank's index among them or -1, and the rank of an index.
+  int members(const Step& step) const;
+  int index_in(const Step& step, int rank) const;
+  int rank_of(const Step& step, int index) const;
 };
 
 // What programs may use.
 struct Vocabulary {
   std::vector<int32_t> dtypes;
   bool uneven_alltoall = true;
+  bool sets = true;   // process sets
+  bool joins = true;
   int64_t largest = 20000;  // elements of a tensor
 };
 Vocabulary everything();
 
 Program make_program(unsigned seed, int size, const Vocabulary& vocabulary);
 
-// The shape that a rank submits, oddness included.
+// The shape that a member submits, oddness included.
 std::vector<int64_t> shape_on(const Step& step, size_t tensor, int rank);
 // One line a step.
 std::string describe(const Step& step);

@@ -32,6 +32,15 @@ class CAbi final : public hvd::test::RankApi {
   int release(hvd_handle handle, std::string* error) override {
     return told(hvd_release(handle, buffer(), kSize), error);
   }
+  int add_set(const std::vector<int32_t>& ranks, hvd_handle* handle,
+              std::string* error) override {
+    return told(hvd_add_process_set(ranks.data(), static_cast<uint32_t>(ranks.size()), handle,
+                                    buffer(), kSize),
+                error);
+  }
+  int remove_set(int32_t set, hvd_handle* handle, std::string* error) override {
+    return told(hvd_remove_process_set(set, handle, buffer(), kSize), error);
+  }
 
  private:
   static constexpr size_t kSize = 1024;

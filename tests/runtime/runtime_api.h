@@ -27,6 +27,13 @@ class RuntimeApi final : public RankApi {
   int release(hvd_handle handle, std::string* error) override {
     return told(runtime_.release(handle), error);
   }
+  int add_set(const std::vector<int32_t>& ranks, hvd_handle* handle,
+              std::string* error) override {
+    return told(runtime_.add_process_set(ranks, handle), error);
+  }
+  int remove_set(int32_t set, hvd_handle* handle, std::string* error) override {
+    return told(runtime_.remove_process_set(set, handle), error);
+  }
 
  private:
   static int told(const Status& status, std::string* error) {
