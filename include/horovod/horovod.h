@@ -202,6 +202,31 @@ HVD_API int hvd_release(hvd_handle handle, char* error, size_t error_size);
  * thread, never while another handler is installed. Used from the next hvd_init on. */
 HVD_API int hvd_offer_stack(int32_t signal_number, int32_t fd, char* error, size_t error_size);
 
+/* ---- Watching ------------------------------------------------------------------------------- */
+
+/* Begins a timeline of all ranks: a Chrome trace in one file, which rank 0 writes; a relative path
+ * is relative to its working directory. `mark_cycles` is 1 to mark each batching window, else 0.
+ * Returns when this rank takes part; the others do before any work is agreed on after that. Any
+ * rank may call; one timeline runs at a time. HVD_UNAVAILABLE: one runs, or the file cannot be
+ * written (the job goes on). */
+HVD_API int hvd_start_timeline(const char* path, int32_t mark_cycles, char* error,
+                               size_t error_size);
+
+/* Ends the timeline, if there is one: returns when its file is complete. Any rank may call.
+ * hvd_shutdown does it too. */
+HVD_API int hvd_stop_timeline(char* error, size_t error_size);
+
+typedef enum hvd_metrics_scope {
+  HVD_METRICS_RANK = 0, /* of this rank */
+  HVD_METRICS_JOB = 1   /* of all ranks, whose helper threads answer */
+} hvd_metrics_scope;
+
+/* Counters and histograms since hvd_init as text in Prometheus's format (docs/metrics.md). *needed
+ * gets its size with the closing NUL. It is copied when it fits into `size` bytes, else `buffer`
+ * is left as it was; each call counts anew, so leave room for some digits more. */
+HVD_API int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed, char* error,
+                        size_t error_size);
+
 /* ---- What this build and machine can do ------------------------------------------------------ */
 
 /* Names: "shared-memory", "tcp", "mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm".

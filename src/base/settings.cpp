@@ -19,6 +19,7 @@ constexpr char kIdentity[] = "identity of a worker (set by the launcher)";
 constexpr char kTune[] = "tuneable parameter arguments";
 constexpr char kAutotune[] = "autotune arguments";
 constexpr char kStall[] = "stall check arguments";
+constexpr char kTimeline[] = "timeline arguments";
 constexpr char kLogging[] = "logging arguments";
 
 constexpr Setting kTable[] = {
@@ -118,6 +119,12 @@ constexpr Setting kTable[] = {
      kStall, "seconds after which waiting work ends the job; 0: never"},
     {"stall_report", "--stall-report", "stall_check.report", "HOROVOD_STALL_REPORT", kText, "",
      kStall, "file that also gets each report of waiting work, as a line of JSON"},
+
+    {"timeline", "--timeline-filename", "timeline.filename", "HOROVOD_TIMELINE", kText, "",
+     kTimeline, "file at rank 0 that gets a Chrome trace of all ranks; DYNAMIC: none yet"},
+    {"timeline_mark_cycles", "--timeline-mark-cycles", "timeline.mark_cycles",
+     "HOROVOD_TIMELINE_MARK_CYCLES", kFlag, "0", kTimeline, "mark each batching window in it",
+     "--no-timeline-mark-cycles"},
 
     {"log_level", "", "", "HOROVOD_LOG_LEVEL", kText, "warning", kLogging,
      "trace, debug, info, warning, error or fatal"},

@@ -134,6 +134,7 @@ class Engine final : public Drivable, private CompletionSink {
   Status handle(int32_t from, ByteView message);
   Status hand_on(MessageKind kind, int32_t from, ByteView message);
   bool run_alarms();
+  void end_services();
   void report();
   void report(ProcessSet* set);
   void plan(ProcessSet* set);

@@ -55,6 +55,7 @@ void Engine::act(const Departure::Actions& actions) {
   if (actions.farewell_down) {
     notify_children(MessageKind::kFarewell, {departure_->leaver(), HVD_OK, {}});
     departed_.store(true);
+    end_services();
   }
 }
 
@@ -135,6 +136,7 @@ void Engine::fail_with(const Status& cause, int32_t heard_from) {
 
   close_window();
   while (newest_ != nullptr) complete(newest_, first);
+  end_services();
 }
 
 }  // namespace hvd::runtime

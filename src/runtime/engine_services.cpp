@@ -69,6 +69,13 @@ Clock::time_point Engine::alarm() const {
   return first;
 }
 
+void Engine::end_services() {
+  const Status why = refusal();
+  for (Service* service : services_) {
+    if (service != nullptr) service->on_end(why);
+  }
+}
+
 bool Engine::run_alarms() {
   bool rang = false;
   Clock::time_point now{};

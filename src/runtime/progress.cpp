@@ -119,7 +119,10 @@ bool Progress::arm() {
   armed_ = true;
   sleeping_.store(true);
   // Either we see the input, or who brings it sees that we sleep.
-  if (!engine_->has_input()) return true;
+  if (!engine_->has_input()) {
+    ++sleeps_;
+    return true;
+  }
   disarm();
   return false;
 }

@@ -59,6 +59,8 @@ class Progress {
   // The baton: what the engine owns may be touched by the holder alone.
   std::mutex& baton() { return baton_; }
   void stop_helper();
+  // How often a thread slept until it was woken. With the baton.
+  uint64_t sleeps() const { return sleeps_; }
 
  private:
   void drive(const std::atomic<bool>& done, Deadline deadline);
@@ -79,6 +81,7 @@ class Progress {
   const std::chrono::microseconds linger_;
 
   std::mutex baton_;
+  uint64_t sleeps_ = 0;  // guarded by baton_
   bool armed_ = false;  // guarded by baton_: before_sleep was called, after_sleep not yet
 
   std::atomic<bool> sleeping_{false};       // somebody sleeps on wakeup_, or is about to

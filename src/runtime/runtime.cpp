@@ -93,6 +93,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(Identity identity,
   std::unique_ptr<Runtime> runtime(new Runtime(identity, options));
   HVD_RETURN_IF_ERROR(runtime->open(std::move(store), options));
   HVD_RETURN_IF_ERROR(runtime->meet(options));
+  runtime->observation_->begin();
   return runtime;
 }
 
@@ -116,6 +117,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   if (!controller.ok()) return controller.error();
   const int32_t* machines =
       controller->vtable<hvd_controller_v1>().hosts(controller->context());
+  const bool on_roots_machine = machines[identity_.rank] == machines[0];
   complete_identity({machines, static_cast<size_t>(identity_.size)}, &identity_);
 
   std::vector<OpenedPlugin> ops;
@@ -141,6 +143,8 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
     engine_->set_service(ServiceId::kTuning, tuning_.get());
   }
   progress_ = std::make_unique<Progress>(engine_.get(), wakeup_.get(), budget, how.window);
+  observation_ = std::make_unique<Observation>(identity_, settings, on_roots_machine, engine_.get(),
+                                               host_.get(), progress_.get());
   return {};
 }
 
@@ -339,6 +343,7 @@ void Runtime::say_who_left() {
 
 Status Runtime::shutdown(Deadline deadline) {
   say_who_left();
+  observation_->before_leave();
   {
     std::lock_guard lock(progress_->baton());
     if (closed_) return {};
@@ -362,6 +367,7 @@ void Runtime::close() {
   progress_->stop_helper();
   std::lock_guard lock(progress_->baton());
   if (std::exchange(closed_, true)) return;
+  observation_->close();
   // What came in too late is told so.
   if (engine_->step(true)) progress_->notify_completed();
   ops_->close();  // before the controller, whose links they may share

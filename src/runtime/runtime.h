@@ -14,6 +14,7 @@
 #include "horovod/horovod.h"
 #include "runtime/engine.h"
 #include "runtime/identity.h"
+#include "runtime/observation.h"
 #include "runtime/stall_inspector.h"
 #include "runtime/tuning_service.h"
 
@@ -65,6 +66,8 @@ class Runtime {
   EngineCounts counts();
   // Of stalls that this rank, the root, has found.
   uint64_t stall_reports();
+  // A timeline, metrics.
+  Observation& observation() { return *observation_; }
 
  private:
   Runtime(Identity identity, const RuntimeOptions& options);
@@ -89,6 +92,7 @@ class Runtime {
   std::unique_ptr<TuningService> tuning_;  // or none
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Progress> progress_;
+  std::unique_ptr<Observation> observation_;
   bool closed_ = false;  // guarded by the baton
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/status.h"
 
 namespace hvd::runtime {
 
@@ -24,6 +25,8 @@ class Service {
   // earlier outside of a step notifies Progress. A rank with nothing pending is not to be woken.
   virtual Clock::time_point alarm() const { return Clock::time_point::max(); }
   virtual void on_alarm(Clock::time_point) {}
+  // The job is over for this rank: nothing is heard or said any more. Called once.
+  virtual void on_end(const Status& why) { static_cast<void>(why); }
 };
 
 }  // namespace hvd::runtime

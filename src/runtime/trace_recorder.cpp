@@ -53,25 +53,30 @@ bool TraceRecorder::is_known(const Submission& submission) const {
   return submission.name->traced_in == run_;
 }
 
-void TraceRecorder::note_negotiate(const Submission& submission) {
+bool TraceRecorder::define(const Submission& submission) {
   Name* name = submission.name;
+  bytes_.clear();
+  encode(TraceName{name->text, submission.process_set, submission.request.op,
+                   submission.request.tensors},
+         bytes_);
+  name->traced_in = 0;
+  if (!add_record({0, next_name_, TraceKind::kName}, bytes_.view())) return false;
+  name->traced_in = run_;
+  name->traced_as = next_name_++;
+  return true;
+}
+
+void TraceRecorder::note_negotiate(const Submission& submission) {
+  const Name* name = submission.name;
   // What is asked for under a name changes only where the cache does not have it.
   const bool same = name->cached != nullptr && name->cached->request == submission.request;
-  if (!same || !is_known(submission)) {
-    bytes_.clear();
-    encode(TraceName{name->text, submission.process_set, submission.request.op,
-                     submission.request.tensors},
-           bytes_);
-    name->traced_in = 0;
-    if (!add_record({0, next_name_, TraceKind::kName}, bytes_.view())) return;
-    name->traced_in = run_;
-    name->traced_as = next_name_++;
-  }
+  if ((!same || !is_known(submission)) && !define(submission)) return;
   add({now(), name->traced_as, TraceKind::kNegotiate});
 }
 
 void TraceRecorder::note_decision(const Submission& submission, bool agreed) {
-  if (!is_known(submission)) return;
+  // It may have been announced before the timeline began.
+  if (!is_known(submission) && !define(submission)) return;
   Name* name = submission.name;
   add({now(), name->traced_as, agreed ? TraceKind::kAgreed : TraceKind::kRefused});
   if (!agreed) name->traced_in = 0;  // it may be asked for in the old way again

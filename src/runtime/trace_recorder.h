@@ -59,6 +59,7 @@ class TraceRecorder {
   bool add(const TraceSlot& slot);
   bool add_record(TraceSlot slot, ByteView bytes);
   bool is_known(const Submission& submission) const;
+  bool define(const Submission& submission);
   void note_negotiate(const Submission& submission);
   void note_decision(const Submission& submission, bool agreed);
   uint32_t note_batch(int32_t op, int32_t dtype, std::span<Submission* const> submissions);

@@ -51,6 +51,18 @@ static int add_up(void) {
   return 0;
 }
 
+/* Says who it is once all ranks are there, and goes on until it is ended. */
+static int steps_for_ever(void) {
+  for (float value = 1;; value = 1) {
+    static int said = 0;
+    if (sum("value", &value) != HVD_OK) return wrong("allreduce");
+    if (!said) printf("ready %d %ld\n", hvd_rank(), (long)getpid());
+    if (!said) fflush(stdout);
+    said = 1;
+    usleep(500); /* as a small model's steps are */
+  }
+}
+
 static int start(void) {
   return hvd_init(NULL, error, sizeof error) == HVD_OK ? 0 : wrong("init");
 }
@@ -187,6 +199,7 @@ int main(int argc, char** argv) {
   if (strcmp(what, "for-ever") == 0) return for_ever();
   if (strcmp(what, "sum") == 0) return finish(add_up());
   if (strcmp(what, "sum-and-exit") == 0) return add_up();
+  if (strcmp(what, "steps-for-ever") == 0) return steps_for_ever();
   if (strcmp(what, "lose-by-exit") == 0) return lose_a_rank(0);
   if (strcmp(what, "lose-by-signal") == 0) return lose_a_rank(1);
   if (strcmp(what, "fork") == 0) return finish(use_in_child());

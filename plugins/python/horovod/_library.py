@@ -21,6 +21,9 @@ _WAITING = {
     "hvd_init": [ctypes.c_void_p],
     "hvd_shutdown": [],
     "hvd_offer_stack": [ctypes.c_int32, ctypes.c_int32],
+    "hvd_start_timeline": [ctypes.c_char_p, ctypes.c_int32],
+    "hvd_stop_timeline": [],
+    "hvd_metrics": [ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p],
 }
 _ERROR = [ctypes.c_void_p, ctypes.c_size_t]
 

@@ -16,6 +16,7 @@ from horovod._library import library as _library
 
 _library()  # a missing libhorovod.so is an ImportError here, not a surprise later
 
+from horovod._observation import metrics, start_timeline, stop_timeline
 from horovod.exceptions import HorovodInternalError
 from horovod.process_sets import (
     ProcessSet,

@@ -1,0 +1,64 @@
+"""What may be asked of a running job beside work: a timeline, metrics; the same for every framework."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Union
+
+from horovod import _ops
+from horovod._library import library
+
+_SCOPES = {"rank": 0, "job": 1}
+
+
+def start_timeline(file_path: Union[str, os.PathLike], mark_cycles: bool = False) -> None:
+    """Begins a timeline of all ranks, a Chrome trace that rank 0 writes; any rank may call.
+
+    A relative path is relative to rank 0's working directory. `mark_cycles`: mark each batching
+    window. Raises ValueError before `init`, and HorovodInternalError when a timeline is being
+    written or the file cannot be; the job goes on.
+    """
+    _require_init()
+    error = ctypes.create_string_buffer(4096)
+    path = os.fsencode(os.fspath(file_path))
+    status = library().hvd_start_timeline(path, int(mark_cycles), ctypes.addressof(error), len(error))
+    _ops.check(status, error)
+
+
+def stop_timeline() -> None:
+    """Ends the timeline, if there is one; returns when its file is complete. Any rank may call.
+
+    Raises ValueError before `init`. `shutdown` does it too.
+    """
+    _require_init()
+    error = ctypes.create_string_buffer(4096)
+    _ops.check(library().hvd_stop_timeline(ctypes.addressof(error), len(error)), error)
+
+
+def metrics(scope: str = "rank") -> str:
+    """Counters and histograms since `init`, as text in Prometheus's format.
+
+    `scope`: "rank" for those of this rank, "job" for those of all, of which none needs to call
+    anything. Raises ValueError for another scope and before `init`.
+    """
+    if scope not in _SCOPES:
+        raise ValueError(f'metrics: scope is {scope!r}; it is "rank" or "job".')
+    _require_init()
+    error = ctypes.create_string_buffer(4096)
+    needed = ctypes.c_size_t(1 << 16)
+    while True:
+        # Digits may be added between two calls.
+        size = needed.value + 4096
+        text = ctypes.create_string_buffer(size)
+        status = library().hvd_metrics(_SCOPES[scope], ctypes.addressof(text), size,
+                                       ctypes.addressof(needed), ctypes.addressof(error),
+                                       len(error))
+        _ops.check(status, error)
+        if needed.value <= size:
+            return text.value.decode()
+
+
+def _require_init() -> None:
+    if library().hvd_is_initialized() == 0:
+        raise ValueError("Horovod has not been initialized; use hvd.init() first.")

@@ -1,0 +1,130 @@
+#include "runtime/observation.h"
+
+#include <unistd.h>
+
+#include <array>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Other ranks' helpers answer within milliseconds; the file of a long timeline may take longer.
+constexpr double kAnswerSeconds = 30;
+constexpr double kLeaveSeconds = 10;
+
+// As the plan names it, or as the machine names itself.
+std::string host_name(const Settings& settings) {
+  if (settings.is_set("hostname")) return settings.text("hostname");
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+}  // namespace
+
+Observation::Observation(const Identity& identity, const Settings& settings,
+                         bool on_roots_machine, Engine* engine, PluginHost* host,
+                         Progress* progress)
+    : identity_(identity), host_name_(host_name(settings)),
+      wanted_path_(identity.rank == 0 ? settings.text("timeline") : std::string()),
+      wanted_marks_(settings.flag("timeline_mark_cycles")), engine_(engine), host_(host),
+      progress_(progress),
+      timeline_({identity.rank, identity.size, on_roots_machine, host_name_},
+                &engine->instruments().trace, links(ServiceId::kTimeline)),
+      metrics_(identity.rank, identity.size, [this] { return own_metrics(); },
+               links(ServiceId::kMetrics)) {
+  std::lock_guard lock(progress_->baton());
+  engine_->set_service(ServiceId::kTimeline, &timeline_);
+  engine_->set_service(ServiceId::kMetrics, &metrics_);
+}
+
+ServiceLinks Observation::links(ServiceId id) {
+  const auto post = [host = host_](std::function<void()> what) {
+    const hvd_plugin_host* vtable = host->vtable();
+    vtable->post(
+        vtable->host,
+        [](void* argument) {
+          const std::unique_ptr<std::function<void()>> posted(
+              static_cast<std::function<void()>*>(argument));
+          (*posted)();
+        },
+        new std::function<void()>(std::move(what)));
+  };
+  return {[this, id](ByteView message) { engine_->to_root(id, message); },
+          [this, id](ByteView message) { engine_->to_all(id, message); }, post};
+}
+
+MetricsOfRank Observation::own_metrics() const {
+  MetricsOfRank own{identity_.rank, host_name_, engine_->pending(),
+                    engine_->instruments().metrics};
+  const EngineCounts& counts = engine_->counts();
+  own.metrics.count(Counter::kSteps, counts.steps);
+  own.metrics.count(Counter::kMessages, counts.messages_sent);
+  own.metrics.count(Counter::kWakeups, progress_->sleeps());
+  return own;
+}
+
+// The question is put by whoever drives, so that nobody has to wait for the baton here.
+Result<std::string> Observation::ask(bool of_all, Asking asking, double seconds) {
+  const auto question = std::make_shared<Question>();
+  links(ServiceId::kMetrics).post([this, of_all, asking = std::move(asking), question] {
+    const Status reason = of_all ? engine_->refusal() : Status();
+    if (reason.ok()) asking(question);
+    else question->answer(reason);
+  });
+  if (!progress_->wait(question->done, Deadline::after_seconds(seconds))) {
+    return deadline_exceeded(cat("rank ", identity_.rank, " got no answer of the other ranks; one "
+                                 "of them may be stopped"));
+  }
+  if (!question->status.ok()) return question->status;
+  return question->text;
+}
+
+void Observation::begin() {
+  if (wanted_path_.empty() || wanted_path_ == "DYNAMIC") return;
+  if (Status status = start_timeline(wanted_path_, wanted_marks_); !status.ok()) {
+    log::warning(status.message() + "; the job goes on without a timeline");
+  }
+}
+
+Status Observation::start_timeline(const std::string& path, bool mark_cycles) {
+  if (path.empty()) return invalid_argument("a timeline needs the path of its file");
+  const auto started = ask(
+      true,
+      [this, path, mark_cycles](const std::shared_ptr<Question>& question) {
+        timeline_.start(path, mark_cycles, question);
+      },
+      kAnswerSeconds);
+  return started.ok() ? Status() : started.error();
+}
+
+Status Observation::stop_timeline() {
+  const auto stopped = ask(
+      true, [this](const std::shared_ptr<Question>& question) { timeline_.stop(question); },
+      kAnswerSeconds);
+  return stopped.ok() ? Status() : stopped.error();
+}
+
+Result<std::string> Observation::metrics(bool of_job) {
+  return ask(
+      of_job,
+      [this, of_job](const std::shared_ptr<Question>& question) {
+        if (of_job) metrics_.ask_job(question);
+        else metrics_.ask_rank(question);
+      },
+      kAnswerSeconds);
+}
+
+void Observation::before_leave() {
+  {
+    std::lock_guard lock(progress_->baton());
+    if (!timeline_.is_on()) return;
+  }
+  const auto stopped = ask(
+      true, [this](const std::shared_ptr<Question>& question) { timeline_.stop(question); },
+      kLeaveSeconds);
+  if (!stopped.ok()) log::debug(stopped.error().message());
+}
+
+}  // namespace hvd::runtime

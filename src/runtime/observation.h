@@ -1,0 +1,53 @@
+// What a user may ask of a running rank beside work: a timeline, metrics. Any thread may call;
+// the calls wait for other ranks' helper threads, never for their users.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "base/settings.h"
+#include "runtime/engine.h"
+#include "runtime/identity.h"
+#include "runtime/metrics_service.h"
+#include "runtime/timeline.h"
+
+namespace hvd::runtime {
+
+class Observation {
+ public:
+  // All of them outlive this; `baton` is not held.
+  Observation(const Identity& identity, const Settings& settings, bool on_roots_machine,
+              Engine* engine, PluginHost* host, Progress* progress);
+
+  // The timeline that the settings want, once all ranks are there. Failing stops nothing.
+  void begin();
+  Status start_timeline(const std::string& path, bool mark_cycles);
+  Status stop_timeline();
+  // As text; of this rank, or of all.
+  Result<std::string> metrics(bool of_job);
+  // What is noted goes to the root while there are links.
+  void before_leave();
+  // With the baton held, when the engine has ended: waits for the timeline's file.
+  void close() { timeline_.close(); }
+
+ private:
+  using Asking = std::function<void(const std::shared_ptr<Question>&)>;
+  // `of_all`: other ranks are needed for the answer.
+  Result<std::string> ask(bool of_all, Asking asking, double seconds);
+  MetricsOfRank own_metrics() const;
+  ServiceLinks links(ServiceId id);
+
+  const Identity identity_;
+  const std::string host_name_;
+  const std::string wanted_path_;
+  const bool wanted_marks_;
+  Engine* const engine_;
+  PluginHost* const host_;
+  Progress* const progress_;
+  Timeline timeline_;
+  MetricsService metrics_;
+};
+
+}  // namespace hvd::runtime

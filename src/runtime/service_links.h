@@ -1,0 +1,17 @@
+// How a service speaks: what it is given of the engine and the progress around it.
+#pragma once
+
+#include <functional>
+
+#include "base/bytes.h"
+
+namespace hvd::runtime {
+
+struct ServiceLinks {
+  std::function<void(ByteView)> to_root;
+  std::function<void(ByteView)> to_all;
+  // Runs a function with the baton held, soon. Any thread.
+  std::function<void(std::function<void()>)> post;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,50 @@
+// The timeline's file: a JSON array that is whole at every moment, whenever this process ends and
+// however (SIGKILL too, where a write of several pages may stop between two).
+//
+// How: the file grows by pages of spaces behind the closing bracket. Events replace the bracket
+// within one page, by one write that the kernel does or does not do. The bracket crosses to the
+// next page by one store of two bytes into the mapped file. Belongs to one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd::runtime {
+
+class TraceFile {
+ public:
+  static constexpr size_t kPage = 4096;
+  static constexpr size_t kLongestEvent = kPage - 8;
+
+  // Makes the file, or empties it: an array without elements.
+  static Result<TraceFile> create(const std::string& path);
+  TraceFile(TraceFile&&) = default;
+
+  // A value of the array; it may be in the file only after flush. The first failure stays.
+  void append(std::string_view value);
+  Status flush();
+  // Flushes, and cuts the spaces off the end.
+  Status finish();
+
+ private:
+  explicit TraceFile(UniqueFd fd, std::string path);
+  Status write(uint64_t offset, std::string_view bytes);
+  Status cross();
+  void fail(Status status);
+
+  UniqueFd fd_;
+  std::string path_;
+  Status failure_;
+  uint64_t base_ = 0;                // of the page that the bracket is in
+  std::array<char, kPage> page_{};   // as it will be; behind used_ there are spaces
+  size_t used_ = 0;                  // where the bracket goes
+  size_t written_ = 0;               // where it is in the file
+  bool empty_ = true;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,55 @@
+// Messages of the timeline and the metrics between runtimes, and what ranks noted: any bytes. What
+// decodes must survive a round; what is formatted must be JSON that nests.
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/metrics_message.h"
+#include "runtime/metrics_text.h"
+#include "runtime/timeline_message.h"
+#include "runtime/trace_format.h"
+
+namespace {
+
+using namespace hvd::runtime;
+
+template <typename T>
+bool round_trip(hvd::ByteView message, T* first) {
+  if (!decode(message, first).ok()) return false;
+  hvd::ByteWriter out;
+  encode(*first, out);
+  T second;
+  if (!decode(out.view(), &second).ok()) std::abort();
+  hvd::ByteWriter again;
+  encode(second, again);
+  if (hvd::as_text(out.view()) != hvd::as_text(again.view())) std::abort();
+  return true;
+}
+
+// Begun and ended events, and the size that a file takes.
+void format(const std::vector<TraceSlot>& slots, int64_t offset) {
+  long depth = 0;
+  TraceFormat trace(3, 0, 0, [&](std::string_view value) {
+    if (value.size() > 4088 || !value.starts_with('{') || !value.ends_with('}')) std::abort();
+    if (value.starts_with("{\"ph\": \"B\"")) ++depth;
+    if (value.starts_with("{\"ph\": \"E\"") && --depth < 0) std::abort();
+  });
+  trace.add({1, offset, 0, 0, "host", slots});
+  trace.finish();
+  if (depth != 0) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
+  TimelineMessage timeline;
+  if (round_trip(bytes, &timeline)) format(timeline.slots, timeline.offset);
+  MetricsMessage metrics;
+  if (round_trip(bytes, &metrics)) (void)metrics_text(metrics.values);
+  TraceName name;
+  (void)decode(bytes, &name);
+  std::vector<TraceSlot> slots(size / sizeof(TraceSlot));
+  std::memcpy(static_cast<void*>(slots.data()), data, slots.size() * sizeof(TraceSlot));
+  format(slots, 0);
+  return 0;
+}
