@@ -41,6 +41,10 @@ typedef struct hvd_init_options {
   uint32_t process_set_count;
   const uint32_t* process_set_sizes;
   const int32_t* process_set_ranks;
+  /* Ranks of the job that go on as a job of their own, ascending, the same list on each of them
+   * and this one among them: they are numbered anew, from 0. 0: all ranks. */
+  uint32_t rank_count;
+  const int32_t* ranks;
 } hvd_init_options;
 
 /* Joins the job that the environment describes, or a world of one when it describes none.

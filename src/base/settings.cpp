@@ -78,6 +78,8 @@ constexpr Setting kTable[] = {
      "bytes that are packed into one batch at most; 0 packs nothing"},
     {"cycle_time", "--cycle-time-ms", "params.cycle_time_ms", "HOROVOD_CYCLE_TIME", kDouble, "1", kTune,
      "milliseconds that the batching window stays open at most"},
+    {"disable_group_fusion", "", "", "HOROVOD_DISABLE_GROUP_FUSION", kFlag, "0", kTune,
+     "a grouped operation shares its batch with nothing else"},
     {"cache_capacity", "--cache-capacity", "params.cache_capacity", "HOROVOD_CACHE_CAPACITY", kInt, "1024", kTune,
      "entries of the response cache; 0 switches it off"},
 

@@ -83,6 +83,11 @@ Status start(const hvd_init_options& wishes) {
   options.stack = state.stack;
   options.start_deadline = deadline;
   HVD_RETURN_IF_ERROR(read_sets(wishes, &options.process_sets));
+  if (wishes.rank_count > 0 && wishes.ranks == nullptr) {
+    return hvd::invalid_argument("the ranks that are to start are NULL");
+  }
+  options.ranks.assign(wishes.ranks, wishes.ranks + wishes.rank_count);
+  HVD_RETURN_IF_ERROR(hvd::runtime::restrict_to(options.ranks, &bootstrap.identity));
   HVD_ASSIGN_OR_RETURN(
       std::unique_ptr<Runtime> runtime,
       Runtime::create(bootstrap.identity, std::move(bootstrap.store), std::move(options)));

@@ -32,16 +32,8 @@ void Coordinator::add(Announcement* ready) {
 
 void Coordinator::add_id(uint32_t id) {
   PlanItem& item = plan_.items.emplace_back();
-  if (is_taken_back(id)) {
-    const CacheEntry* entry = cache_->find(id);
-    item.full = true;
-    item.name = entry->text;
-    item.request = entry->request;
-    item.rows = entry->rows;
-  } else {
-    item.id = id;
-    policy_.use(id);
-  }
+  item.id = id;
+  policy_.use(id);
   count_bytes(request_of(item));
 }
 
@@ -63,7 +55,6 @@ void Coordinator::add_proposal(Proposal&& proposal) {
     return;
   }
   item.rows = std::move(proposal.rows);
-  if (!is_registration(item.request.op)) item.id = id_for(item.name);
   count_bytes(item.request);
 }
 
@@ -114,24 +105,29 @@ Status Coordinator::arrange_rows(Proposal* proposal) const {
                             "' did not all arrive"));
 }
 
-// By the plan that is being made: to the cache the id is still good.
-bool Coordinator::is_taken_back(uint32_t id) const {
-  return std::find(plan_.forgotten.begin(), plan_.forgotten.end(), id) != plan_.forgotten.end();
-}
-
-uint32_t Coordinator::id_for(const std::string& text) {
-  const CacheEntry* entry = cache_->find(std::string_view(text));
-  if (entry != nullptr && !is_taken_back(entry->id)) {
-    policy_.use(entry->id);
-    return entry->id;
+// Not before the plan is made: an id may be announced until it is taken back. And first those that
+// have one, so that none of them is taken back for another item of this plan.
+void Coordinator::give_ids() {
+  new_names_.clear();
+  for (PlanItem& item : plan_.items) {
+    const bool is_work = item.request.op != HVD_JOIN && !is_registration(item.request.op);
+    if (!item.full || item.error_code != HVD_OK || !is_work) continue;
+    if (const CacheEntry* entry = cache_->find(std::string_view(item.name))) {
+      item.id = entry->id;
+      policy_.use(entry->id);
+    } else {
+      new_names_.push_back(&item);
+    }
   }
-  uint32_t forgotten = 0;
-  const uint32_t id = policy_.admit(text, &forgotten);
-  if (forgotten != 0) plan_.forgotten.push_back(forgotten);
-  return id;
+  for (PlanItem* item : new_names_) {
+    uint32_t forgotten = 0;
+    item->id = policy_.admit(item->name, &forgotten);
+    if (forgotten != 0) plan_.forgotten.push_back(forgotten);
+  }
 }
 
 const Plan& Coordinator::plan() {
+  give_ids();
   units_.clear();
   for (size_t i = 0; i < plan_.items.size(); ++i) {
     const PlanItem& item = plan_.items[i];

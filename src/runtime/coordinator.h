@@ -52,8 +52,7 @@ class Coordinator {
   Status judge(Proposal* proposal) const;
   Status arrange_rows(Proposal* proposal) const;
   std::string joined_text() const;
-  bool is_taken_back(uint32_t id) const;
-  uint32_t id_for(const std::string& text);
+  void give_ids();
   const Request& request_of(const PlanItem& item) const;
   const std::vector<RankRows>& rows_of(const PlanItem& item) const;
 
@@ -63,6 +62,7 @@ class Coordinator {
   Plan plan_;
   uint64_t ready_bytes_ = 0;
   std::vector<FusionUnit> units_;
+  std::vector<PlanItem*> new_names_;  // of the plan that is being made
   std::vector<int32_t> joined_;  // in that order
 };
 

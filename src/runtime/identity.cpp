@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 
 #include "base/check.h"
 #include "base/secret.h"
 #include "base/text.h"
 #include "rendezvous/http_store.h"
+#include "runtime/request.h"
 
 namespace hvd::runtime {
 namespace {
@@ -138,6 +140,25 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline) {
   }
   result.store = std::move(store);
   return result;
+}
+
+Status restrict_to(std::span<const int32_t> ranks, Identity* identity) {
+  if (ranks.empty()) return {};
+  if (std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end() ||
+      ranks.front() < 0 || ranks.back() >= identity->size) {
+    return invalid_argument(cat("the ranks ", list_text(ranks), " must ascend from 0 to ",
+                                identity->size - 1));
+  }
+  const auto found = std::find(ranks.begin(), ranks.end(), identity->rank);
+  if (found == ranks.end()) {
+    return invalid_argument(cat("rank ", identity->rank, " is not among the ranks ",
+                                list_text(ranks), " that are to start; it must not call hvd.init"));
+  }
+  identity->job_rank = identity->rank;
+  identity->rank = static_cast<int32_t>(found - ranks.begin());
+  identity->size = static_cast<int32_t>(ranks.size());
+  identity->local_rank = identity->local_size = identity->cross_rank = identity->cross_size = -1;
+  return {};
 }
 
 void complete_identity(std::span<const int32_t> machines, Identity* identity) {

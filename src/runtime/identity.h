@@ -23,6 +23,8 @@ struct Identity {
   int32_t cross_rank = -1;
   int32_t cross_size = -1;
   int32_t generation = 0;
+  // What the launcher calls this rank, where that is not `rank`; -1: the same.
+  int32_t job_rank = -1;
   bool is_homogeneous = true;
 };
 
@@ -40,6 +42,9 @@ Result<std::string> store_address(const Settings& settings);
 
 // Reaches the store and asks for a place, where needed. Nothing set touches no network.
 Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline);
+
+// The rank's place among `ranks`, which go on as a job of their own; empty: all.
+Status restrict_to(std::span<const int32_t> ranks, Identity* identity);
 
 // Fills in what was not given. machines[rank]: as of hvd_controller_v1.
 void complete_identity(std::span<const int32_t> machines, Identity* identity);

@@ -43,6 +43,7 @@ EngineOptions engine_options(const Identity& identity, const Settings& settings,
   options.calls_helper_early = !budget.helper_is_guest;
   options.fusion.threshold = static_cast<uint64_t>(parameters.fusion_threshold);
   options.way = way_of(parameters);
+  options.fusion.groups_alone = settings.flag("disable_group_fusion");
   options.cache_capacity = static_cast<uint32_t>(
       std::clamp<int64_t>(settings.integer("cache_capacity"), 0, 1 << 20));
   return options;
@@ -75,7 +76,7 @@ std::string list_of(const std::vector<int32_t>& ranks) {
 }  // namespace
 
 Runtime::Runtime(Identity identity, const RuntimeOptions& options)
-    : identity_(identity), sets_(identity.rank, identity.size), handles_(options.epoch << 20) {}
+    : identity_(identity), job_ranks_(options.ranks), sets_(identity.rank, identity.size), handles_(options.epoch << 20) {}
 
 Runtime::~Runtime() {
   if (progress_ != nullptr && !engine_->departed().load()) {
@@ -108,7 +109,11 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   }
   HVD_RETURN_IF_ERROR(settings.set("generation", cat(identity_.generation)));
   HVD_ASSIGN_OR_RETURN(wakeup_, Wakeup::create());
-  const std::string prefix = cat("g", identity_.generation, "/", options.epoch, "/");
+  std::string prefix = cat("g", identity_.generation, "/", options.epoch, "/");
+  // Others of the launcher's job may meet at the same time.
+  for (const int32_t rank : options.ranks) {
+    prefix += cat(rank, rank == options.ranks.back() ? "/" : ".");
+  }
   store_ = store;
   host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, wakeup_.get());
 
@@ -335,8 +340,10 @@ Status Runtime::release(hvd_handle handle) {
 void Runtime::say_who_left() {
   const std::optional<int32_t> peer = engine_->cut_off_by();
   if (!peer || !store_) return;
-  const std::string text = cat(*peer);
-  const Status status = store_->set(rendezvous::left_by_key(identity_.rank), as_bytes(text),
+  const int32_t job_rank = identity_.job_rank < 0 ? identity_.rank : identity_.job_rank;
+  const std::string text =
+      cat(job_ranks_.empty() ? *peer : job_ranks_[static_cast<size_t>(*peer)]);
+  const Status status = store_->set(rendezvous::left_by_key(job_rank), as_bytes(text),
                                     Deadline::after_seconds(kSayWhoLeftSeconds));
   if (!status.ok()) log::debug(status.message());
 }

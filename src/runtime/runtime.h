@@ -28,6 +28,8 @@ struct RuntimeOptions {
   // How often this process has joined the job before: keeps the keys of each time apart.
   uint32_t epoch = 0;
   StackOffer stack;
+  // The ranks of the launcher's job that these are; empty: all.
+  std::vector<int32_t> ranks;
   // Process sets that every rank registers when it starts.
   std::vector<std::vector<int32_t>> process_sets;
   Deadline start_deadline = Deadline::never();
@@ -81,6 +83,7 @@ class Runtime {
   Status submit_registration(Request request, hvd_handle* handle);
 
   Identity identity_;
+  const std::vector<int32_t> job_ranks_;  // what the launcher calls each; empty: the same
   SetTable sets_;
   TensorTable names_;
   HandleTable handles_;

@@ -108,3 +108,25 @@ TEST_CASE("submissions gather longer where the helper has no core and no other h
   CHECK(gathering_time(spin_budget(64, 4), true, window) == window);
   CHECK(gathering_time(spin_budget(2, 2), true, microseconds(50000)) == microseconds(50000));
 }
+
+TEST_CASE("some ranks of a job go on as a job of their own") {
+  hvd::runtime::Identity identity;
+  identity.rank = 4;
+  identity.size = 6;
+  identity.local_rank = 1;
+  identity.local_size = 2;
+  const std::vector<int32_t> ranks{1, 4, 5};
+  hvd::runtime::Identity restricted = identity;
+  REQUIRE(hvd::runtime::restrict_to(ranks, &restricted).ok());
+  CHECK(restricted.rank == 1);
+  CHECK(restricted.size == 3);
+  CHECK(restricted.job_rank == 4);
+  CHECK(restricted.local_rank == -1);
+  identity.rank = 0;
+  CHECK(hvd::runtime::restrict_to(ranks, &identity).message().find("rank 0 is not among") !=
+        std::string::npos);
+  const std::vector<int32_t> twice{0, 0};
+  CHECK(!hvd::runtime::restrict_to(twice, &identity).ok());
+  CHECK(hvd::runtime::restrict_to({}, &identity).ok());
+  CHECK(identity.size == 6);
+}

@@ -246,10 +246,10 @@ int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const ch
   Set& set = found->second;
   set.running.push_back({batch, done, argument});
   put_inputs(*self, set, *batch);
-  const auto bring = [world = self->world, key = std::pair(set.key, batch->sequence)] {
+  const auto bring = [world = self->world, size = set.size,
+                      key = std::pair(set.key, batch->sequence)] {
     std::lock_guard lock(world->mutex);
-    ++world->boards[key].brought;
-    world->ring_all();
+    if (++world->boards[key].brought == size) world->ring_all();
   };
   if (!self->world->postman) bring();
   else self->world->postman->post({self->rank, -1}, bring);
