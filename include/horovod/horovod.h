@@ -231,6 +231,20 @@ typedef enum hvd_metrics_scope {
 HVD_API int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed, char* error,
                         size_t error_size);
 
+/* ---- Memory that the ranks of a host share --------------------------------------------------- */
+
+/* Memory that the other ranks of this host can reach: an allreduce in place whose tensors lie in
+ * such memory on every rank is reduced where it lies, without copies. A tensor may be any part of
+ * it; elsewhere it is memory like any other. Page-aligned, zeroed, and all there: HVD_UNAVAILABLE
+ * or HVD_INTERNAL when the host has not that much. It belongs to the process and not to a job, so
+ * this works before hvd_init, after hvd_shutdown and after another hvd_init. A forked child sees
+ * its parent's memory and shares what either writes; it cannot allocate or free
+ * (HVD_FAILED_PRECONDITION). Nothing has a name, so nothing is left behind. */
+HVD_API int hvd_alloc(size_t size, void** memory, char* error, size_t error_size);
+
+/* Gives memory from hvd_alloc back. NULL is HVD_OK. Not while work that uses it is unfinished. */
+HVD_API int hvd_free(void* memory, char* error, size_t error_size);
+
 /* ---- What this build and machine can do ------------------------------------------------------ */
 
 /* Names: "shared-memory", "tcp", "mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm".

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "collectives/allreduce_across.h"
+#include "collectives/allreduce_direct.h"
 #include "collectives/allreduce_local.h"
 #include "collectives/collectives.h"
 #include "collectives/host_stages.h"
@@ -54,6 +55,11 @@ Job allreduce(Flow& flow, Group& group, const hvd_batch& batch) {
   if (reduction.count * reduction.element <= kSmallBytes) {
     co_await allreduce_small(flow, group, reduction);
     co_return;
+  }
+  if (may_be_direct(group, batch, reduction)) {
+    bool done = false;
+    co_await allreduce_direct(flow, group, batch, reduction, &done);
+    if (done) co_return;
   }
   co_await allreduce_local(flow, group, batch, reduction);
 }

@@ -71,6 +71,10 @@ class Group {
 
   // That nobody reads anything of steps before `step` any more, as far as this rank knows.
   uint64_t known_consumed = 0;
+  // Whether all have read the small payloads that this step's overwrite, as far as it knows.
+  bool small_slot_is_free(uint64_t step) const {
+    return step == 0 || known_consumed >= step - 1;
+  }
 
   // Private memory for small results and for what comes from other hosts.
   std::byte* small_result() { return small_result_.data(); }

@@ -1,5 +1,6 @@
 #include "collectives/host_meeting.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -18,7 +19,10 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr size_t kDoorbellsPerMessage = 200;  // the kernel takes 253
+constexpr size_t kFilesPerMessage = 200;  // the kernel takes 253
+// Every rank holds every other one's: with more ranks that would be too many descriptors.
+constexpr size_t kMostHeaps = 128;
+size_t heaps_among(size_t ranks) { return ranks <= kMostHeaps ? ranks : 0; }
 constexpr size_t kMessageLimit = 64 * 1024;
 
 sockaddr_un abstract_address(const std::string& name, socklen_t& size) {
@@ -162,6 +166,7 @@ class Reception {
     UniqueFd socket;
     Nonce mine{};
     Nonce theirs{};
+    UniqueFd heap;
   };
 
   Result<std::map<int32_t, Guest>> receive(const std::vector<PeerRecord>& records,
@@ -184,7 +189,7 @@ class Reception {
   void open_door() {
     UniqueFd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return;
-    Guest guest{std::move(socket), fresh_nonce(), {}};
+    Guest guest{std::move(socket), fresh_nonce(), {}, {}};
     if (::send(guest.socket.get(), guest.mine.data(), guest.mine.size(), MSG_NOSIGNAL) < 0) return;
     waiting_.push_back(std::move(guest));
   }
@@ -192,8 +197,9 @@ class Reception {
   void examine(size_t index) {
     Guest guest = std::move(waiting_[index]);
     waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(index));
-    const auto bytes = receive_now(guest.socket.get(), nullptr, "a local process");
-    if (!bytes.ok()) return;
+    std::vector<UniqueFd> files;
+    const auto bytes = receive_now(guest.socket.get(), &files, "a local process");
+    if (!bytes.ok() || files.size() != 1) return;
     const auto application = Application::decode(bytes.value());
     if (!application) return;
     const Digest expected = credentials_.prove("member", application->rank, rank_, guest.mine,
@@ -207,6 +213,7 @@ class Reception {
       return;
     }
     guest.theirs = application->nonce;
+    guest.heap = std::move(files[0]);
     admitted_.emplace(application->rank, std::move(guest));
   }
 
@@ -228,17 +235,34 @@ class Reception {
   std::map<int32_t, Guest> admitted_;
 };
 
-Status hand_over(int socket, int arena, const std::vector<UniqueFd>& doorbells, Deadline deadline,
-                 ByteView welcome, std::string_view whom) {
-  HVD_RETURN_IF_ERROR(send_message(socket, welcome, {arena}, deadline, whom));
-  for (size_t first = 0; first < doorbells.size(); first += kDoorbellsPerMessage) {
+Status send_files(int socket, const std::vector<UniqueFd>& files, Deadline deadline,
+                  std::string_view whom) {
+  for (size_t first = 0; first < files.size(); first += kFilesPerMessage) {
     std::vector<int> fds;
-    for (size_t i = first; i < std::min(doorbells.size(), first + kDoorbellsPerMessage); ++i) {
-      fds.push_back(doorbells[i].get());
+    for (size_t i = first; i < std::min(files.size(), first + kFilesPerMessage); ++i) {
+      fds.push_back(files[i].get());
     }
-    HVD_RETURN_IF_ERROR(send_message(socket, as_bytes("bells"), fds, deadline, whom));
+    HVD_RETURN_IF_ERROR(send_message(socket, as_bytes("files"), fds, deadline, whom));
   }
   return {};
+}
+
+Result<std::vector<UniqueFd>> receive_files(int socket, size_t count, Deadline deadline,
+                                            std::string_view whom) {
+  std::vector<UniqueFd> files;
+  while (files.size() < count) {
+    HVD_ASSIGN_OR_RETURN(const Bytes message, receive_message(socket, &files, deadline, whom));
+  }
+  if (files.size() != count) {
+    return invalid_argument(cat(whom, " counts other ranks on this host"));
+  }
+  return files;
+}
+
+// A copy to hand out; the end of nothing where there is no heap.
+UniqueFd copy_of(int heap) {
+  return UniqueFd(heap >= 0 ? ::fcntl(heap, F_DUPFD_CLOEXEC, 0)
+                            : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 }  // namespace
@@ -285,7 +309,7 @@ Result<std::unique_ptr<Visit>> find_leader(const std::vector<PeerRecord>& record
 Result<Met> receive_members(const MeetingPlace& place, const Credentials& credentials,
                             const std::vector<PeerRecord>& records, int32_t rank,
                             const std::vector<int32_t>& members, std::vector<int32_t> leaders,
-                            size_t segment_size, MemoryMap& map, Deadline deadline) {
+                            size_t segment_size, int heap, MemoryMap& map, Deadline deadline) {
   const size_t count = members.size() + 1;
   HVD_ASSIGN_OR_RETURN(std::unique_ptr<Arena> arena, Arena::create(count, segment_size, map));
   std::vector<UniqueFd> doorbells;
@@ -297,12 +321,19 @@ Result<Met> receive_members(const MeetingPlace& place, const Credentials& creden
   HVD_ASSIGN_OR_RETURN(auto guests, reception.receive(records, deadline));
   const Bytes table = encode_leaders(leaders);
   Met met;
+  if (heaps_among(count) > 0) {
+    met.heaps.push_back(copy_of(heap));
+    for (auto& [member, guest] : guests) met.heaps.push_back(std::move(guest.heap));
+  }
   for (auto& [member, guest] : guests) {
     const Digest proof =
         credentials.prove("leader", rank, member, guest.mine, guest.theirs, table);
     const Bytes welcome = ByteWriter().put_raw(proof).put_raw(table).take();
-    HVD_RETURN_IF_ERROR(hand_over(guest.socket.get(), arena->fd(), doorbells, deadline, welcome,
-                                  name_of_rank(records, member)));
+    const int socket = guest.socket.get();
+    const std::string whom = name_of_rank(records, member);
+    HVD_RETURN_IF_ERROR(send_message(socket, welcome, {arena->fd()}, deadline, whom));
+    HVD_RETURN_IF_ERROR(send_files(socket, doorbells, deadline, whom));
+    HVD_RETURN_IF_ERROR(send_files(socket, met.heaps, deadline, whom));
     UniqueFd process = open_process(guest.socket.get());
     met.watched.push_back({member, std::move(guest.socket), std::move(process)});
   }
@@ -312,8 +343,8 @@ Result<Met> receive_members(const MeetingPlace& place, const Credentials& creden
 }
 
 Result<Met> join_leader(Visit visit, const Credentials& credentials,
-                        const std::vector<PeerRecord>& records, int32_t rank, MemoryMap& map,
-                        Deadline deadline) {
+                        const std::vector<PeerRecord>& records, int32_t rank, int heap,
+                        MemoryMap& map, Deadline deadline) {
   const std::string whom = name_of_rank(records, visit.leader);
   const int socket = visit.socket.get();
   HVD_ASSIGN_OR_RETURN(const Bytes challenge, receive_message(socket, nullptr, deadline, whom));
@@ -324,7 +355,9 @@ Result<Met> join_leader(Visit visit, const Credentials& credentials,
   application.rank = rank;
   application.nonce = fresh_nonce();
   application.proof = credentials.prove("member", rank, visit.leader, theirs, application.nonce);
-  HVD_RETURN_IF_ERROR(send_message(socket, application.encode(), {}, deadline, whom));
+  const UniqueFd own_heap = copy_of(heap);
+  HVD_RETURN_IF_ERROR(
+      send_message(socket, application.encode(), {own_heap.get()}, deadline, whom));
 
   std::vector<UniqueFd> files;
   HVD_ASSIGN_OR_RETURN(const Bytes welcome, receive_message(socket, &files, deadline, whom));
@@ -343,15 +376,14 @@ Result<Met> join_leader(Visit visit, const Credentials& credentials,
   Met met;
   HVD_ASSIGN_OR_RETURN(met.leaders, decode_leaders(table, records.size()));
   HVD_ASSIGN_OR_RETURN(std::unique_ptr<Arena> arena, Arena::open(std::move(files[0]), map));
-  std::vector<UniqueFd> doorbells;
-  while (doorbells.size() < arena->rank_count()) {
-    HVD_ASSIGN_OR_RETURN(const Bytes bells, receive_message(socket, &doorbells, deadline, whom));
-  }
+  const size_t count = arena->rank_count();
+  HVD_ASSIGN_OR_RETURN(auto doorbells, receive_files(socket, count, deadline, whom));
+  HVD_ASSIGN_OR_RETURN(met.heaps, receive_files(socket, heaps_among(count), deadline, whom));
   size_t local = 0;
   for (int32_t other = 0; other < rank; ++other) {
     if (met.leaders[static_cast<size_t>(other)] == visit.leader) ++local;
   }
-  if (doorbells.size() != arena->rank_count() || local >= doorbells.size()) {
+  if (local >= count) {
     return invalid_argument(cat(whom, " counts other ranks on this host"));
   }
   met.links = std::make_unique<HostLinks>(std::move(arena), std::move(doorbells), local);

@@ -26,6 +26,7 @@ struct Met {
   std::unique_ptr<HostLinks> links;
   std::vector<int32_t> leaders;  // of each rank: the lowest rank on its host
   std::vector<Watched> watched;
+  std::vector<UniqueFd> heaps;   // of each rank of the host; none where there are too many ranks
 };
 
 // The socket under a random abstract name on which a leader receives the others.
@@ -44,16 +45,17 @@ struct Visit {
 // Reaches the lowest rank of this host; none when this rank is the lowest.
 Result<std::unique_ptr<Visit>> find_leader(const std::vector<PeerRecord>& records, int32_t rank);
 
-// As the leader: receives `members` (ranks, ascending, without itself).
+// As the leader: receives `members` (ranks, ascending, without itself). `heap` is the file of the
+// memory that this rank shares; everybody gets everybody's.
 Result<Met> receive_members(const MeetingPlace& place, const Credentials& credentials,
                             const std::vector<PeerRecord>& records, int32_t rank,
                             const std::vector<int32_t>& members, std::vector<int32_t> leaders,
-                            size_t segment_size, MemoryMap& map, Deadline deadline);
+                            size_t segment_size, int heap, MemoryMap& map, Deadline deadline);
 
 // As a member: proves itself and takes what the leader gives.
 Result<Met> join_leader(Visit visit, const Credentials& credentials,
-                        const std::vector<PeerRecord>& records, int32_t rank, MemoryMap& map,
-                        Deadline deadline);
+                        const std::vector<PeerRecord>& records, int32_t rank, int heap,
+                        MemoryMap& map, Deadline deadline);
 
 // What the leader tells its members: the leader of each rank, from which all else follows.
 Bytes encode_leaders(const std::vector<int32_t>& leaders);

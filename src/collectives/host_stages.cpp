@@ -3,7 +3,7 @@
 namespace hvd::collectives {
 
 Job pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t step) {
-  if (step > 0 && group.known_consumed < step - 1) {
+  if (!group.small_slot_is_free(step)) {
     AllReached consumed(group, kConsumed, step - 1);
     co_await flow.until(consumed);
   }

@@ -148,12 +148,16 @@ Result<Met> Mesh::meet_host(const MeetingPlace& place, Board& board, Deadline de
       if (!is_self && leaders[rank] == options_.rank) members.push_back(static_cast<int32_t>(rank));
     }
   }
+  // A forked child shares nothing: what its parent had before is the parent's.
+  if (options_.heap != nullptr && options_.heap->file().ok()) heap_ = options_.heap;
+  const int heap = heap_ != nullptr ? heap_->file().value() : -1;
   if (visit) {
-    return join_leader(std::move(*visit), options_.credentials, records_, options_.rank, map,
+    return join_leader(std::move(*visit), options_.credentials, records_, options_.rank, heap, map,
                        deadline);
   }
   return receive_members(place, options_.credentials, records_, options_.rank, members,
-                         std::move(leaders), largest_segment(members.size() + 1), map, deadline);
+                         std::move(leaders), largest_segment(members.size() + 1), heap, map,
+                         deadline);
 }
 
 // Leaders speak to few others until a group needs more: those above and below in a binomial tree.
@@ -178,6 +182,8 @@ Status Mesh::meet(Board& board, Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(Met met, meet_host(place, board, deadline));
   leaders_ = std::move(met.leaders);
   host_ = std::move(met.links);
+  MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
+  if (!met.heaps.empty()) peer_heaps_ = std::make_unique<PeerHeaps>(std::move(met.heaps), map);
   number_hosts();
   HVD_RETURN_IF_ERROR(watch_host(std::move(met.watched)));
   if (local_ranks_.size() == records_.size()) {
@@ -225,6 +231,7 @@ Mesh::~Mesh() {
     // All of it belongs to the parent: the memory is not mapped here, and the descriptors that
     // matter are closed already.
     static_cast<void>(host_.release());
+    static_cast<void>(peer_heaps_.release());
     static_cast<void>(remote_.release());
     static_cast<void>(new std::vector<Watched>(std::move(watched_)));
     return;

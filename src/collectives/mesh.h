@@ -15,6 +15,7 @@
 #include "collectives/host_links.h"
 #include "collectives/host_meeting.h"
 #include "collectives/lane.h"
+#include "collectives/peer_heaps.h"
 #include "collectives/remote_links.h"
 #include "net/data_loop.h"
 
@@ -25,6 +26,7 @@ struct MeshOptions {
   int32_t size = 1;
   std::string host;  // its name in sentences
   Credentials credentials;
+  SharedHeap* heap = nullptr;  // what this process shares of its memory, if it does
   // For tests that play several hosts in one process.
   MemoryMap* memory_map = nullptr;
   std::string machine;
@@ -75,6 +77,10 @@ class Mesh {
   bool departed(int32_t rank) const;
 
   HostLinks& host_links() { return *host_; }
+  // This process's shared memory, and that of the ranks of this host; null where there is none
+  // (in a forked child), or where they are too many, which all of them know.
+  const SharedHeap* heap() const { return heap_; }
+  PeerHeaps* peer_heaps() { return peer_heaps_.get(); }
   Lane& lane(int32_t rank, uint64_t id) { return remote_->lane(rank, id); }
   void close_lane(Lane& lane) { remote_->close_lane(lane); }
 
@@ -121,6 +127,8 @@ class Mesh {
   std::vector<size_t> local_index_;
   std::vector<int32_t> local_ranks_;
   std::unique_ptr<HostLinks> host_;
+  SharedHeap* heap_ = nullptr;
+  std::unique_ptr<PeerHeaps> peer_heaps_;
   std::unique_ptr<RemoteLinks> remote_;
   std::unique_ptr<Doorbell> doorbell_;
   std::vector<Watched> watched_;

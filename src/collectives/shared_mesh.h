@@ -5,10 +5,13 @@
 #include <memory>
 
 #include "collectives/mesh.h"
+#include "collectives/shared_heap.h"
 
 namespace hvd::collectives {
 
 using SharedMesh = std::shared_ptr<Mesh>;
 constexpr const char* kMeshName = "hvd.collectives.mesh.v1";
+// And that under which the runtime publishes the memory that its process shares: a SharedHeap.
+constexpr const char* kHeapName = "hvd.collectives.heap.v1";
 
 }  // namespace hvd::collectives

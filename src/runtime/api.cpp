@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "collectives/shared_heap.h"
 #include "horovod/horovod.h"
 #include "horovod/version.h"
 #include "runtime/api_call.h"
@@ -27,6 +28,12 @@ using hvd::runtime::api::Call;
 using hvd::runtime::api::guarded;
 using hvd::runtime::api::state;
 using hvd::runtime::Runtime;
+
+// Memory of hvd_alloc may be there before the runtime, and outlives it.
+hvd::collectives::SharedHeap& heap() {
+  std::call_once(state.heap_made, [] { state.heap = new hvd::collectives::SharedHeap; });
+  return *state.heap;
+}
 
 hvd::Deadline deadline_of(double seconds) {
   return seconds < 0 ? hvd::Deadline::never() : hvd::Deadline::after_seconds(seconds);
@@ -79,6 +86,7 @@ Status start(const hvd_init_options& wishes) {
   options.settings = std::move(settings);
   options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
   options.ops = catalogue.usable(HVD_PLUGIN_OP);
+  options.heap = &heap();
   options.epoch = state.epoch++;
   options.stack = state.stack;
   options.start_deadline = deadline;
@@ -257,6 +265,20 @@ int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed, char* 
     if (needed != nullptr) *needed = text.size() + 1;
     if (buffer != nullptr && size > text.size()) std::memcpy(buffer, text.c_str(), text.size() + 1);
     return {};
+  });
+}
+
+int hvd_alloc(size_t size, void** memory, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    if (memory == nullptr) return hvd::invalid_argument("the memory's address is NULL");
+    HVD_ASSIGN_OR_RETURN(*memory, heap().allocate(size));
+    return {};
+  });
+}
+
+int hvd_free(void* memory, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    return heap().release(memory);
   });
 }
 

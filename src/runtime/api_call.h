@@ -24,6 +24,8 @@ struct State {
   uint32_t epoch = 0;                      // guarded by mutex
   bool watches_forks = false;              // guarded by mutex
   StackOffer stack;                        // guarded by mutex
+  std::once_flag heap_made;
+  collectives::SharedHeap* heap = nullptr;  // made once, when first wanted
 };
 extern constinit State state;
 

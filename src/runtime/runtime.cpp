@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "collectives/shared_mesh.h"
 #include "rendezvous/job_keys.h"
 #include "runtime/submission_check.h"
 
@@ -116,6 +117,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   }
   store_ = store;
   host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, wakeup_.get());
+  host_->vtable()->publish(host_.get(), collectives::kHeapName, options.heap);
 
   const hvd_plugin* record = options.controllers.front();
   auto controller = OpenedPlugin::open(record, host_->vtable(), config_of(identity_));

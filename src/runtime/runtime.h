@@ -18,6 +18,10 @@
 #include "runtime/stall_inspector.h"
 #include "runtime/tuning_service.h"
 
+namespace hvd::collectives {
+class SharedHeap;
+}
+
 namespace hvd::runtime {
 
 struct RuntimeOptions {
@@ -25,6 +29,8 @@ struct RuntimeOptions {
   // Plugins to use, the best first: the first controller, all ops.
   std::vector<const hvd_plugin*> controllers;
   std::vector<const hvd_plugin*> ops;
+  // What this process shares of its memory with the ranks of its host; may be nullptr.
+  collectives::SharedHeap* heap = nullptr;
   // How often this process has joined the job before: keeps the keys of each time apart.
   uint32_t epoch = 0;
   StackOffer stack;

@@ -340,13 +340,13 @@ TEST_CASE("a hundred meetings leave no descriptor behind") {
     CAPTURE(name_of_world(hosts));
     size_t before = 0;
     for (int cycle = 0; cycle < 100; ++cycle) {
+      if (cycle == 1) before = open_descriptors();
       World world(hosts);
       const auto outcomes = world.run([](Rank& rank) -> Status {
         HVD_RETURN_IF_ERROR(rank.mesh().send((rank.rank() + 1) % 2, as_bytes("hello")));
         return barrier(rank);
       });
       require_all_ok(outcomes);
-      if (cycle == 0) before = open_descriptors();
     }
     CHECK(open_descriptors() == before);
   }

@@ -162,6 +162,7 @@ struct World {
   std::vector<int> hosts;
   MemoryBoard board;
   SharedMap memory;
+  collectives::SharedHeap heap;  // one process has one
 
   explicit World(std::vector<int> host_of_rank) : hosts(std::move(host_of_rank)) {}
 
@@ -172,6 +173,7 @@ struct World {
                        .credentials = {.job = "0123456789abcdef",
                                        .generation = 0,
                                        .secret = test_secret()},
+                       .heap = &heap,
                        .memory_map = &memory,
                        .machine = cat("/", hosts[size_t(rank)]),
                        .with_loopback = true};

@@ -50,6 +50,20 @@ static int before_init(void) {
   return 0;
 }
 
+/* Before the first hvd_init, while initialised and after hvd_shutdown. */
+static int shared_memory(void) {
+  void* memory = NULL;
+  EXPECT(hvd_alloc(100, NULL, error, sizeof error) == HVD_INVALID_ARGUMENT);
+  EXPECT(hvd_alloc(0, &memory, error, sizeof error) == HVD_INVALID_ARGUMENT);
+  EXPECT(hvd_alloc(100000, &memory, error, sizeof error) == HVD_OK);
+  EXPECT(((char*)memory)[99999] == 0);
+  memset(memory, 1, 100000);
+  EXPECT(hvd_free(memory, error, sizeof error) == HVD_OK);
+  EXPECT(hvd_free(memory, error, sizeof error) == HVD_NOT_FOUND);
+  EXPECT(hvd_free(NULL, error, sizeof error) == HVD_OK);
+  return 0;
+}
+
 static int operations(void) {
   const int64_t shape[2] = {2, 3};
   float input[6] = {1, 2, 3, 4, 5, 6};
@@ -116,7 +130,7 @@ static int refusals(void) {
 }
 
 int main(void) {
-  if (before_init() != 0) return 1;
+  if (before_init() != 0 || shared_memory() != 0) return 1;
   for (int i = 0; i < 3; ++i) {
     EXPECT(hvd_init(NULL, error, sizeof error) == HVD_OK);
     EXPECT(hvd_init(NULL, error, sizeof error) == HVD_OK);
@@ -125,9 +139,10 @@ int main(void) {
     EXPECT(hvd_local_rank() == 0 && hvd_local_size() == 1);
     EXPECT(hvd_cross_rank() == 0 && hvd_cross_size() == 1);
     EXPECT(hvd_is_homogeneous() == 1);
-    if (operations() != 0 || refusals() != 0) return 1;
+    if (operations() != 0 || refusals() != 0 || shared_memory() != 0) return 1;
     EXPECT(hvd_shutdown(error, sizeof error) == HVD_OK);
     EXPECT(hvd_is_initialized() == 0 && hvd_rank() == -1);
+    if (shared_memory() != 0) return 1;
   }
   return 0;
 }

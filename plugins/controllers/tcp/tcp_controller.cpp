@@ -123,6 +123,8 @@ Result<MeshOptions> options_of(const hvd_plugin_host& host, const hvd_plugin_con
                       .generation =
                           static_cast<int32_t>(hvd::parse_int(generation).value_or(0)),
                       .secret = secret},
+      .heap = static_cast<hvd::collectives::SharedHeap*>(
+          host.lookup(host.host, hvd::collectives::kHeapName)),
       .memory_map = nullptr,
       .machine = setting(host, "HOROVOD_TEST_MACHINE"),
       .with_loopback = setting(host, "HOROVOD_TEST_LOOPBACK") == "1"};

@@ -1,0 +1,60 @@
+// Memory of this process that the other ranks of its host can reach. It lies in one sparse file
+// without a name, in which every block has a place that is not used twice; so a place says which
+// memory is meant even after the block has gone. One per process: its memory may be there before
+// the first runtime and outlives each. Any thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd::collectives {
+
+class SharedHeap {
+ public:
+  SharedHeap() = default;
+  // Blocks that nobody released stay mapped.
+  ~SharedHeap();
+  SharedHeap(const SharedHeap&) = delete;
+  SharedHeap& operator=(const SharedHeap&) = delete;
+
+  // All of it is there at once: what the host cannot give is an error here and not a signal later.
+  Result<void*> allocate(size_t size);
+  // Gives the memory back at once. What a peer has mapped of it holds addresses, and no memory.
+  Status release(void* memory);
+
+  // A part of the file: of the block at `block`, `size` bytes long, what begins at `offset`.
+  struct Place {
+    uint64_t block;
+    uint64_t size;
+    uint64_t offset;
+  };
+  // Where all of this memory lies; nothing when it is not in one block.
+  std::optional<Place> find(const void* memory, size_t size) const;
+
+  // The file, sealed, for peers to have; an error in a forked child, whose memory is its parent's.
+  Result<int> file();
+
+ private:
+  struct Block {
+    uint64_t at;    // in the file
+    uint64_t size;  // as mapped
+  };
+  Status open();
+
+  mutable std::mutex mutex_;  // guards all below
+  UniqueFd file_;
+  int owner_ = 0;
+  uint64_t end_ = 0;       // of the file
+  uint64_t next_ = 0;      // where the next block goes
+  std::map<uintptr_t, Block> blocks_;
+  std::atomic<size_t> block_count_{0};  // lets find() skip the lock where nobody uses this
+};
+
+}  // namespace hvd::collectives
