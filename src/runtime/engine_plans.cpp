@@ -160,7 +160,7 @@ Status Engine::resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed
     }
     return {};
   }
-  if (is_registration(item.request.op)) return register_sets(item, submission);
+  if (item.full && is_registration(item.request.op)) return register_sets(item, submission);
   if (item.full && item.id != 0) HVD_RETURN_IF_ERROR(learn(set, item, submission, &entry));
   agreed->submission = submission;
   agreed->request = submission != nullptr ? &submission->request : &item.request;

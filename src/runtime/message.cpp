@@ -112,6 +112,11 @@ Status get_item(ByteReader& in, PlanItem* item) {
     item->name = in.get_text();
     HVD_RETURN_IF_ERROR(get_request(in, &item->request));
     HVD_RETURN_IF_ERROR(get_rows(in, &item->rows));
+  } else {
+    // What the item held before is another plan's.
+    item->name.clear();
+    item->request = {};
+    item->rows.clear();
   }
   if ((flags & kFailed) != 0) {
     item->error_code = in.get<uint8_t>();

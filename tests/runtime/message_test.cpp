@@ -67,6 +67,19 @@ TEST_CASE("decoding again into the same value leaves nothing of the first") {
   REQUIRE(decode(first.view(), &got).ok());
   REQUIRE(decode(second.view(), &got).ok());
   CHECK(got == sent);
+
+  Plan full;
+  full.items.push_back({4, true, "w", example_request(), {{0, {2}}}, HVD_INVALID_ARGUMENT, "no"});
+  full.items[0].request.op = kRemoveProcessSet;
+  Plan brief;
+  brief.items.push_back({4, false, {}, {}, {}, HVD_OK, {}});
+  Plan plan;
+  for (const Plan& one : {full, brief, full}) {
+    ByteWriter out;
+    encode(one, out);
+    REQUIRE(decode(out.view(), &plan).ok());
+    CHECK(plan == one);
+  }
 }
 
 TEST_CASE("a notice arrives as it was sent") {

@@ -220,6 +220,34 @@ TEST_CASE("ids that were given back are given again, the oldest first, and mean 
   });
 }
 
+TEST_CASE("cached work of all ranks goes on among sets that come and go") {
+  Links links = Links::kMemory;
+  SUBCASE("over memory links") {}
+  SUBCASE("over the built-in links") {
+    if (!hvd::test::has_builtin_links()) return;
+    links = Links::kBuiltin;
+  }
+  Ranks ranks(4, over(links));
+  require_started(ranks);
+  ranks.each([&](int rank) {
+    const auto work_of_all = [&] {
+      Work work(HVD_ALLREDUCE, "w", std::vector<double>{1}, HVD_FLOAT64);
+      const Status status = work.run(ranks[rank]);
+      CHECK_MESSAGE(status.ok(), status.message());
+      CHECK(work.result<double>()[0] == 4);
+      Work barrier(HVD_BARRIER, "", std::vector<double>{}, HVD_FLOAT64);
+      CHECK(barrier.run(ranks[rank]).ok());
+    };
+    for (int i = 0; i < 3; ++i) work_of_all();  // by its id from now on
+    for (int round = 0; round < 5; ++round) {
+      REQUIRE(add(ranks[rank], {2, 3}).ok());
+      work_of_all();
+      REQUIRE(remove(ranks[rank], 1).ok());
+      work_of_all();
+    }
+  });
+}
+
 TEST_CASE("ranks that register different sets all get both sides of it, and go on") {
   Ranks ranks(3);
   require_started(ranks);

@@ -71,7 +71,7 @@ struct Program {
 struct Vocabulary {
   std::vector<int32_t> dtypes;
   bool uneven_alltoall = true;
-  bool sets = false;  // process sets
+  bool sets = true;  // process sets
   bool joins = true;
   int64_t largest = 20000;  // elements of a tensor
 };

@@ -102,7 +102,7 @@ TEST_CASE("thousands of random programs come out as plain arithmetic says") {
     if (!hvd::test::has_builtin_links()) return;
     options.links = Links::kBuiltin;
   }
-  vocabulary.sets = number_from("HVD_SETS", 0) != 0;
+  vocabulary.sets = number_from("HVD_SETS", 1) != 0;
   vocabulary.joins = number_from("HVD_JOINS", 1) != 0;
   constexpr unsigned kOfWorld = 25;
   const unsigned first = number_from("HVD_SEED", 1);
