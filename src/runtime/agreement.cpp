@@ -91,14 +91,11 @@ std::optional<std::string> registrations(const Variant& a, const Variant& b) {
              "order");
 }
 
-}  // namespace
-
-std::optional<std::string> disagreement(const std::string& name, const Variant& va,
-                                        const Variant& vb) {
-  const Pair pair{name, va, vb};
-  const Request& a = va.request;
-  const Request& b = vb.request;
-  if (is_registration(a.op) || is_registration(b.op)) return registrations(va, vb);
+// What differs, of that which is looked at first.
+std::optional<std::string> terms(const Pair& pair) {
+  const Request& a = pair.a.request;
+  const Request& b = pair.b.request;
+  if (is_registration(a.op) || is_registration(b.op)) return registrations(pair.a, pair.b);
   if (auto sentence = dtypes(pair)) return sentence;
   if (operation(a) != operation(b)) {
     return pair.say("operations", upper(operation(a)), upper(operation(b)),
@@ -109,17 +106,25 @@ std::optional<std::string> disagreement(const std::string& name, const Variant& 
                     cat(b.tensors.size(), " tensors"),
                     "a group must have the same members on every rank");
   }
+  if (has_rank_rows(a.op)) return {};
   if (auto sentence = shapes(pair)) return sentence;
-  if (reduces(a.op)) {
-    if (a.prescale != b.prescale || a.postscale != b.postscale) {
-      return pair.say("prescale and/or postscale factors", cat(a.prescale, " and ", a.postscale),
-                      cat(b.prescale, " and ", b.postscale),
-                      "the factors must be the same on every rank");
-    }
-    if (a.reduce_op != b.reduce_op) {
-      return pair.say("reduction operations", reduce_op_name(a.reduce_op),
-                      reduce_op_name(b.reduce_op), "the op must be the same on every rank");
-    }
+  if (!reduces(a.op)) return {};
+  if (a.prescale != b.prescale || a.postscale != b.postscale) {
+    return pair.say("prescale and/or postscale factors", cat(a.prescale, " and ", a.postscale),
+                    cat(b.prescale, " and ", b.postscale),
+                    "the factors must be the same on every rank");
+  }
+  if (a.reduce_op == b.reduce_op) return {};
+  return pair.say("reduction operations", reduce_op_name(a.reduce_op),
+                  reduce_op_name(b.reduce_op), "the op must be the same on every rank");
+}
+
+// And of the rest, where the terms are alike.
+std::optional<std::string> places(const Pair& pair) {
+  const Request& a = pair.a.request;
+  const Request& b = pair.b.request;
+  if (has_rank_rows(a.op)) {
+    if (auto sentence = shapes(pair)) return sentence;
   }
   if (a.op == HVD_BROADCAST && a.root != b.root) {
     return pair.say("BROADCAST root ranks", a.root, b.root,
@@ -131,6 +136,48 @@ std::optional<std::string> disagreement(const std::string& name, const Variant& 
                     "the tensor must be on the same kind of device on every rank");
   }
   return {};
+}
+
+std::optional<std::string> absence(const Proposal& proposal, std::string_view joined) {
+  const int32_t op = proposal.variants.front().request.op;
+  if (joined.empty() || op == HVD_ALLREDUCE || op == HVD_BARRIER) return {};
+  return cat(op_name(op), " '", printable(proposal.name),
+             "' is not supported with Join at this time: ", joined,
+             " joined before it; only allreduce and barrier run without all ranks");
+}
+
+// Of what deals in rows, on the lowest rank that has one.
+std::optional<std::string> scalar(const Proposal& proposal) {
+  for (const Variant& variant : proposal.variants) {
+    const Request& request = variant.request;
+    if (!has_rank_rows(request.op) && request.op != HVD_REDUCESCATTER) continue;
+    for (size_t i = 0; i < request.tensors.size(); ++i) {
+      if (!request.tensors[i].shape.empty()) continue;
+      return cat(op_name(request.op), " '", printable(proposal.name), "': a rank-zero tensor",
+                 member(request, i), " on rank ", variant.rank,
+                 "; a scalar has no rows: give it the shape [1]");
+    }
+  }
+  return {};
+}
+
+// Of those who differ, the two that are kept.
+template <typename Look>
+std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
+  const auto& variants = proposal.variants;
+  for (size_t i = 1; i < variants.size(); ++i) {
+    if (auto sentence = look({proposal.name, variants[0], variants[i]})) return sentence;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::string> disagreement(const std::string& name, const Variant& a,
+                                        const Variant& b) {
+  const Pair pair{name, a, b};
+  auto sentence = terms(pair);
+  return sentence ? sentence : places(pair);
 }
 
 void merge(Proposal* into, Proposal&& other) {
@@ -156,14 +203,13 @@ void merge(Proposal* into, Proposal&& other) {
   for (RankRows& rows : other.rows) into->rows.push_back(std::move(rows));
 }
 
-Status verdict(const Proposal& proposal) {
+Status verdict(const Proposal& proposal, std::string_view joined) {
   if (proposal.variants.empty()) return internal_error("a name was proposed without a request");
-  for (size_t i = 1; i < proposal.variants.size(); ++i) {
-    if (auto sentence = disagreement(proposal.name, proposal.variants[0], proposal.variants[i])) {
-      return invalid_argument(std::move(*sentence));
-    }
-  }
-  return {};
+  auto sentence = compare(proposal, terms);
+  if (!sentence) sentence = absence(proposal, joined);
+  if (!sentence) sentence = scalar(proposal);
+  if (!sentence) sentence = compare(proposal, places);
+  return sentence ? invalid_argument(*std::move(sentence)) : Status();
 }
 
 }  // namespace hvd::runtime

@@ -69,15 +69,8 @@ void Coordinator::add_join() {
 }
 
 Status Coordinator::judge(Proposal* proposal) const {
-  HVD_RETURN_IF_ERROR(verdict(*proposal));
-  const Request& request = proposal->variants.front().request;
   const bool alone = proposal->askers < options_.members.size();
-  if (alone && request.op != HVD_ALLREDUCE && request.op != HVD_BARRIER) {
-    return invalid_argument(cat(op_name(request.op), " '", printable(proposal->name),
-                                "' is not supported with Join at this time: ", joined_text(),
-                                " joined before it; only allreduce and barrier run without all "
-                                "ranks"));
-  }
+  HVD_RETURN_IF_ERROR(verdict(*proposal, alone ? joined_text() : std::string()));
   return arrange_rows(proposal);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <random>
@@ -76,6 +77,52 @@ TEST_CASE("the sentence names the first difference, both ranks and both values")
   group.tensors.push_back(group.tensors[0]);
   CHECK(sentence(reduce_of({2}), group).find("1 tensors on rank 1, 2 tensors on rank 4") !=
         std::string::npos);
+}
+
+TEST_CASE("the first check that fails is the one that is told") {
+  const auto told = [](int32_t op, std::vector<int64_t> on_1, std::vector<int64_t> on_4,
+                       const std::function<void(Request*)>& change = [](Request*) {}) {
+    Request a = reduce_of(std::move(on_1));
+    Request b = reduce_of(std::move(on_4));
+    a.op = b.op = op;
+    change(&b);
+    Proposal both = proposal(1, a);
+    merge(&both, proposal(4, b));
+    return verdict(both, "rank 3").message();
+  };
+  const auto says = [](const std::string& text, const char* part) {
+    CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+  };
+  const char* join = "not supported with Join at this time: rank 3 joined before it";
+  // Who is there counts before shapes, where only rows may differ, and before roots.
+  says(told(HVD_ALLGATHER, {2, 3}, {2, 4}), join);
+  says(told(HVD_ALLTOALL, {2}, {}), join);
+  says(told(HVD_BROADCAST, {2}, {2}, [](Request* r) { r->root = 1; }), join);
+  says(told(HVD_REDUCESCATTER, {}, {}), join);
+  // But after what any work has.
+  says(told(HVD_ALLGATHER, {2}, {2}, [](Request* r) { r->tensors[0].dtype = HVD_INT8; }),
+       "Mismatched data types");
+  says(told(HVD_ALLGATHER, {2}, {2}, [](Request* r) { r->op = HVD_ALLREDUCE; }),
+       "Mismatched operations");
+  says(told(HVD_BROADCAST, {2}, {3}), "Mismatched BROADCAST tensor shapes");
+  says(told(HVD_REDUCESCATTER, {2}, {3}), "Mismatched REDUCESCATTER tensor shapes");
+  says(told(HVD_REDUCESCATTER, {2}, {2}, [](Request* r) { r->prescale = 2; }),
+       "Mismatched prescale");
+  CHECK(told(HVD_ALLREDUCE, {}, {}).empty());
+}
+
+TEST_CASE("a scalar has no rows, whoever brings it") {
+  for (const int32_t op : {HVD_ALLGATHER, HVD_ALLTOALL, HVD_REDUCESCATTER}) {
+    Request scalar = reduce_of({});
+    Request row = reduce_of({1});
+    scalar.op = row.op = op;
+    const std::string both = sentence(scalar, scalar);
+    CHECK_MESSAGE(both.find("'w': a rank-zero tensor on rank 1") != std::string::npos, both);
+    const std::string one = sentence(row, scalar);
+    CHECK_MESSAGE(one.find(op == HVD_REDUCESCATTER ? "Mismatched REDUCESCATTER tensor shapes"
+                                                   : "a rank-zero tensor on rank 4") !=
+                      std::string::npos, one);
+  }
 }
 
 TEST_CASE("the sentence is the same in whatever order the requests come together") {

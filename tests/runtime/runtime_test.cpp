@@ -223,7 +223,7 @@ TEST_CASE("a group runs whole, with tensors of several dtypes") {
   });
 }
 
-TEST_CASE("empty and scalar tensors are fine") {
+TEST_CASE("empty and scalar tensors are fine, but a scalar where rows count") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
   check_started(ranks);
@@ -236,6 +236,14 @@ TEST_CASE("empty and scalar tensors are fine") {
     scalar.tensor.ndim = 0;
     CHECK(scalar.run(ranks[rank]).ok());
     CHECK(scalar.result<float>()[0] == 4);
+    for (const int32_t op : {HVD_ALLGATHER, HVD_ALLTOALL, HVD_REDUCESCATTER}) {
+      Work rows(op, "rows", std::vector<float>{1, 2}, HVD_FLOAT32);
+      if (rank == 1 || op == HVD_REDUCESCATTER) rows.tensor.ndim = 0;
+      const Status status = rows.run(ranks[rank]);
+      CHECK(status.code() == Code::kInvalidArgument);
+      CHECK_MESSAGE(status.message().find("a rank-zero tensor on rank") != std::string::npos,
+                    status.message());
+    }
   });
 }
 

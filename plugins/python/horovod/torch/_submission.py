@@ -91,10 +91,7 @@ def rows(
     """Submits allgather, alltoall or reducescatter: the runtime makes outputs of rows."""
     raw, keep = [], []
     for tensor, member in zip(tensors, members):
-        what = member or name
-        _tensors.check(tensor, what)
-        if tensor.dim() == 0:
-            raise ValueError(f"{what}: a scalar has no rows; use tensor.reshape(1).")
+        _tensors.check(tensor, member or name)
         dense = tensor.detach().contiguous()
         keep.append(dense)
         raw.append(_tensors.describe(dense, None, member))
