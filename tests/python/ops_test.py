@@ -224,9 +224,12 @@ class AllgatherTest(RankCase):
         start = sum(rank + 1 for rank in range(self.rank))
         self.assert_close(tensor.grad, weights[start : start + self.rank + 1], torch.float32)
 
-    def test_a_scalar_has_no_rows(self):
-        with self.assertRaisesRegex(ValueError, "scalar"):
-            hvd.allgather(torch.tensor(1.0))
+    def test_a_scalar_of_one_rank_fails_on_all(self):
+        has_scalar = self.rank == self.size - 1
+        with self.assertRaisesRegex(hvd.HorovodInternalError, "rank-zero tensor"):
+            hvd.allgather(torch.tensor(1.0) if has_scalar else torch.ones(1), name="scalar")
+        with self.assertRaisesRegex(hvd.HorovodInternalError, "rank-zero tensor"):
+            hvd.alltoall(torch.tensor(1.0) if has_scalar else torch.ones(self.size), name="scalar")
 
 
 class AlltoallTest(RankCase):
