@@ -75,19 +75,28 @@ bool Engine::step(bool flush) {
     }
   }
   moved |= run_alarms();
-  if (!departed_.load(std::memory_order_relaxed)) {
-    report();
-    moved |= poll_links();
-    report();
-    if (auto advanced = executor_.advance(); !advanced.ok()) {
-      fail_with(advanced.error().with_context(cat("rank ", options_.rank)), -1);
-    } else {
-      moved |= advanced.value();
-    }
-    moved |= drop_removed_sets();
-    if (departure_->stopping() && executor_.idle() && all_sets_ended()) act(departure_->drained());
-  }
+  if (!departed()) moved |= work();
   return settle() || moved;
+}
+
+// A failure completes all work: after one nothing is touched, or it would be completed twice.
+bool Engine::work() {
+  report();
+  bool moved = poll_links();
+  if (!departed()) report();
+  if (!departed()) moved |= run_batches();
+  if (!departed()) moved |= drop_removed_sets();
+  if (!departed() && departure_->stopping() && executor_.idle() && all_sets_ended()) {
+    act(departure_->drained());
+  }
+  return moved;
+}
+
+bool Engine::run_batches() {
+  const auto moved = executor_.advance();
+  if (moved.ok()) return moved.value();
+  fail_with(moved.error().with_context(cat("rank ", options_.rank)), -1);
+  return false;
 }
 
 bool Engine::collect() {
@@ -172,7 +181,7 @@ bool Engine::poll_links() {
   if (!link_failure_.ok()) {
     finish_what_can_be();
     fail_with(std::exchange(link_failure_, {}), heard_from_);
-  } else if (code != HVD_OK && !departed_.load(std::memory_order_relaxed)) {
+  } else if (code != HVD_OK && !departed()) {
     if (departure_->reported()) {
       // All that was planned is done here and below; a peer has closed its links before the
       // farewell came to us. Nobody needs us.
@@ -195,7 +204,7 @@ void Engine::finish_what_can_be() {
 
 void Engine::receive(int32_t from, ByteView message) {
   ++counts_.messages_received;
-  if (departed_.load(std::memory_order_relaxed) || !link_failure_.ok()) return;
+  if (departed() || !link_failure_.ok()) return;
   if (Status status = handle(from, message); !status.ok()) {
     link_failure_ = status.with_context(cat("rank ", from, " sent rank ", options_.rank,
                                             " something wrong"));
@@ -266,12 +275,12 @@ bool Engine::settle() {
 }
 
 bool Engine::before_sleep() {
-  if (departed_.load(std::memory_order_relaxed)) return true;
+  if (departed()) return true;
   return link().before_sleep(controller_->context()) == 1;
 }
 
 void Engine::after_sleep() {
-  if (!departed_.load(std::memory_order_relaxed)) link().after_sleep(controller_->context());
+  if (!departed()) link().after_sleep(controller_->context());
 }
 
 }  // namespace hvd::runtime

@@ -135,6 +135,8 @@ class Engine final : public Drivable, private CompletionSink {
   Status hand_on(MessageKind kind, int32_t from, ByteView message);
   bool run_alarms();
   void end_services();
+  bool work();
+  bool run_batches();
   void report();
   void report(ProcessSet* set);
   void plan(ProcessSet* set);

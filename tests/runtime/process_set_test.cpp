@@ -358,3 +358,27 @@ TEST_CASE("a shutdown in the middle of a set's work ends it everywhere") {
     });
   }
 }
+
+TEST_CASE("a failure while sets come and go ends all work, and each once") {
+  for (unsigned round = 0; round < 150; ++round) {
+    Ranks ranks(3);
+    require_started(ranks);
+    ranks.each([&](int rank) {
+      for (unsigned i = 0;; ++i) {
+        if (rank == 2 && i == round % 10) ranks[rank].fail(hvd::aborted("rank 2 gives up"));
+        Status status;
+        hvd_handle handle = 0;
+        for (const std::vector<int32_t>& set : {std::vector<int32_t>{0, 1}, {1, 2}}) {
+          if (status.ok()) status = add(ranks[rank], set);
+        }
+        for (const int32_t id : {1, 2}) {
+          if (status.ok()) status = ranks[rank].remove_process_set(id, &handle);
+          if (status.ok() && id == 2) status = finish(ranks[rank], handle);
+        }
+        if (status.ok()) continue;
+        CHECK_MESSAGE(status.code() == Code::kAborted, status.message());
+        break;
+      }
+    });
+  }
+}
