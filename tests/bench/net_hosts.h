@@ -33,10 +33,9 @@ class NetHosts {
     for (int host = 0; host < count; ++host) holders_.push_back(hold(host));
   }
   ~NetHosts() {
-    for (const Holder& holder : holders_) {
-      ::close(holder.pipe);
-      ::waitpid(holder.pid, nullptr, 0);
-    }
+    // All pipes first: a holder has those of the ones before it.
+    for (const Holder& holder : holders_) ::close(holder.pipe);
+    for (const Holder& holder : holders_) ::waitpid(holder.pid, nullptr, 0);
   }
   // Moves the calling process, a forked rank, to a host.
   void enter(int host) const {
