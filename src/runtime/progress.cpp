@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/platform_cpu.h"
 
@@ -15,6 +16,12 @@ namespace {
 constexpr std::chrono::milliseconds kLinger{20};
 // A spin that takes longer than this most likely waits for somebody who wants this core.
 constexpr std::chrono::microseconds kPatience{20};
+// The same where the one who wants this core is the peer that is waited for.
+constexpr std::chrono::microseconds kShortPatience{1};
+// A yield that takes longer has let somebody run, and one that takes longer still no peer, which
+// answers and waits in its turn.
+constexpr std::chrono::microseconds kEmptyYield{2};
+constexpr std::chrono::microseconds kAnswer{200};
 
 }  // namespace
 
@@ -22,7 +29,7 @@ Progress::Progress(Drivable* engine, Wakeup* wakeup, const SpinBudget& budget,
                    std::chrono::microseconds window)
     : engine_(engine), wakeup_(wakeup), budget_(budget),
       window_(std::max(window, std::chrono::microseconds(100))),
-      linger_(std::max<std::chrono::microseconds>(kLinger, 10 * window_)) {
+      linger_(std::max<std::chrono::microseconds>(kLinger, 10 * window_)), patience_(kPatience) {
   helper_ = std::thread([this] { help(); });
 }
 
@@ -67,9 +74,12 @@ void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
   std::unique_lock baton(baton_);
   disarm();
   bool spinning = false;
+  bool answered = false;  // by the last yield, it seems
   Clock::time_point since;
   while (!done.load(std::memory_order_acquire)) {
+    const bool was_answered = std::exchange(answered, false);
     if (engine_->step(true)) {
+      if (was_answered) patience_ = kShortPatience;
       spinning = false;
       if (blocked_.load() > 0) wake_waiters();
       continue;
@@ -82,7 +92,8 @@ void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
       since = now;
     }
     if (now - since < budget_.waiter) {
-      if (budget_.yields || now - since > kPatience) ::sched_yield();
+      if (budget_.yields) ::sched_yield();
+      else if (now - since > patience_) answered = give_core(now);
       else cpu_pause();
       continue;
     }
@@ -96,6 +107,15 @@ void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
     }
     spinning = false;
   }
+}
+
+// True when whoever ran meanwhile may be the peer that is waited for.
+bool Progress::give_core(Clock::time_point now) {
+  ::sched_yield();
+  const auto took = Clock::now() - now;
+  const bool answered = took > kEmptyYield && took < kAnswer;
+  if (!answered) patience_ = kPatience;
+  return answered;
 }
 
 void Progress::wait_for_driver(const std::atomic<bool>& done, Deadline deadline) {
