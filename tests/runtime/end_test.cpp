@@ -1,8 +1,6 @@
 // How jobs end: shutdown with work pending, lost ranks, starting again.
 #include <doctest/doctest.h>
 
-#include <dirent.h>
-
 #include <atomic>
 #include <thread>
 
@@ -29,22 +27,6 @@ void check_started(Ranks& ranks) {
     INFO(status.message());
     REQUIRE(status.ok());
   }
-}
-
-size_t open_descriptors() {
-  size_t count = 0;
-  DIR* folder = ::opendir("/proc/self/fd");
-  while (::readdir(folder) != nullptr) ++count;
-  ::closedir(folder);
-  return count;
-}
-
-size_t threads_of_process() {
-  size_t count = 0;
-  DIR* folder = ::opendir("/proc/self/task");
-  while (::readdir(folder) != nullptr) ++count;
-  ::closedir(folder);
-  return count;
 }
 
 }  // namespace
@@ -196,24 +178,6 @@ TEST_CASE("a rank that never comes is named when the start takes too long") {
   REQUIRE(!runtime.ok());
   CHECK(runtime.error().code() == Code::kDeadlineExceeded);
   CHECK(runtime.error().message().find("the start of rank 1") != std::string::npos);
-}
-
-TEST_CASE("starting and ending a hundred times leaves no descriptors and no threads") {
-  FOR_ALL_LINKS(options);
-  {
-    Ranks warm_up(2, options);
-    check_started(warm_up);
-  }
-  const size_t descriptors = open_descriptors();
-  const size_t threads = threads_of_process();
-  for (uint32_t i = 0; i < 100; ++i) {
-    options.epoch = i + 1;
-    Ranks ranks(2, options);
-    check_started(ranks);
-    ranks.each([&](int rank) { CHECK(sum_of("x", {1}).run(ranks[rank]).ok()); });
-  }
-  CHECK(open_descriptors() <= descriptors);
-  CHECK(threads_of_process() <= threads);
 }
 
 TEST_CASE("with nothing pending no rank wakes up or sends anything") {

@@ -1,0 +1,56 @@
+#!/usr/bin/python3
+"""usage: plant.py NAME ORIGINAL OUTPUT
+
+Writes ORIGINAL to OUTPUT with the bug NAME in it. Fails when the text that the bug replaces is not
+there exactly once: the original has changed, and the plant must follow it.
+"""
+
+import pathlib
+import sys
+
+# name: (what is there, what is planted)
+PLANTS = {
+    # Whoever claims or releases a handle meanwhile reads what is being written.
+    "race": (
+        "void HandleTable::finish(std::span<Submission* const> submissions) {\n"
+        "  std::lock_guard lock(mutex_);\n",
+        "void HandleTable::finish(std::span<Submission* const> submissions) {\n",
+    ),
+    # A descriptor of each runtime stays open.
+    "descriptor_leak": (
+        "UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));",
+        "UniqueFd epoll(::dup(::epoll_create1(EPOLL_CLOEXEC)));",
+    ),
+    # Names that nobody uses any more are never freed.
+    "memory_leak": (
+        "if (--name->in_flight == 0 && !name->kept) names_.erase(Key{name->set, name->text});",
+        "if (--name->in_flight == 0 && !name->kept)\n"
+        "      (void)names_.extract(Key{name->set, name->text}).mapped().release();",
+    ),
+    # Looks for work before it says that it sleeps: who submits in between rings nobody.
+    "lost_wakeup": (
+        "  sleeping_.store(true);\n",
+        "  const bool seen = engine_->has_input();\n"
+        "  for (int i = 0; i < 10; ++i) ::sched_yield();\n"
+        "  sleeping_.store(true);\n"
+        "  if (!seen) return true;\n",
+    ),
+}
+
+
+def plant(name, original):
+    old, new = PLANTS[name]
+    if (found := original.count(old)) != 1:
+        raise SystemExit(f"plant.py: the plant '{name}' replaces this text, which is there {found} "
+                         f"times instead of once; let it follow the change of its original:\n{old}")
+    return original.replace(old, new)
+
+
+def main():
+    name, original, output = sys.argv[1:]
+    text = pathlib.Path(original).read_text(encoding="utf-8")
+    pathlib.Path(output).write_text(plant(name, text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+// Threads that submit, fall asleep and must be woken, without a deadline to save them: a wake-up
+// that is lost stops them for good, and the watchdog says so.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <random>
+#include <thread>
+
+#include "runtime/ranks.h"
+
+using hvd::Deadline;
+using hvd::Status;
+using hvd::runtime::Runtime;
+using hvd::test::Links;
+using hvd::test::Ranks;
+using hvd::test::RanksOptions;
+using hvd::test::Work;
+
+namespace {
+
+// How long nothing may be completed on any thread before that counts as hanging.
+std::chrono::seconds patience() {
+  const char* seconds = std::getenv("HVD_TEST_WATCHDOG_SECONDS");
+  return std::chrono::seconds(seconds != nullptr ? std::atoi(seconds) : 30);
+}
+
+// Runs body(completed), which counts what it completes, and ends the process when that hangs: the
+// threads that sleep cannot be joined.
+template <typename Body>
+void watched(const Body& body) {
+  std::atomic<int> completed{0};
+  auto over = std::async(std::launch::async, [&] { body(completed); });
+  for (int seen = 0; over.wait_for(patience()) != std::future_status::ready;) {
+    const int now = completed.load();
+    if (now == seen) {
+      std::fprintf(stderr, "watchdog: nothing completes any more after %d rounds: a sleeper was "
+                           "not woken\n", now);
+      std::_Exit(1);
+    }
+    seen = now;
+  }
+  over.get();
+}
+
+// Now at once, now when others are about to sleep or do.
+void dawdle(std::minstd_rand& random) {
+  const unsigned dice = random() % 8;
+  if (dice < 5) std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+  if (dice == 5) std::this_thread::yield();
+}
+
+Work sum_of(const char* name) {
+  return Work(HVD_ALLREDUCE, name, std::vector<float>{1}, HVD_FLOAT32);
+}
+
+void wait_for(Work& work, Runtime& runtime) {
+  CHECK(runtime.wait(work.handle, Deadline::never())->ok());
+}
+
+void end(Work& work, Runtime& runtime) {
+  wait_for(work, runtime);
+  CHECK(runtime.release(work.handle).ok());
+  CHECK(work.result<float>()[0] == 2);
+}
+
+// Brings `first`, which the peer does not submit yet, so that whoever drives this rank falls asleep
+// over it: a thread that waits in every second round, the helper in the others. Then `second`, for
+// which the sleeper must be woken: the peer does nothing before that is done.
+void bring(Runtime& runtime, std::atomic<int>& peer_rounds, int round, std::minstd_rand& random) {
+  Work first = sum_of("first");
+  Work second = sum_of("second");
+  CHECK(first.submit(runtime).ok());
+  std::thread driver;
+  if (round % 2 == 0) driver = std::thread([&] { wait_for(first, runtime); });
+  dawdle(random);
+  CHECK(second.submit(runtime).ok());
+  if (round % 2 == 0) wait_for(second, runtime);
+  else peer_rounds.wait(round);
+  if (driver.joinable()) driver.join();
+  end(first, runtime);
+  end(second, runtime);
+}
+
+void take(Runtime& runtime, std::atomic<int>& rounds) {
+  Work second = sum_of("second");
+  CHECK(second.submit(runtime).ok());
+  end(second, runtime);
+  ++rounds;
+  rounds.notify_all();
+  Work first = sum_of("first");
+  CHECK(first.submit(runtime).ok());
+  end(first, runtime);
+}
+
+void check_sleepers(Links links, int rounds) {
+  watched([&](std::atomic<int>& completed) {
+    RanksOptions options;
+    options.links = links;
+    CHECK(options.settings.set("cycle_time", "0.1").ok());  // sleeps soon, and not until a window ends
+    Ranks ranks(2, options);
+    for (const Status& status : ranks.start_status) {
+      INFO(status.message());
+      REQUIRE(status.ok());
+    }
+    ranks.each([&](int rank) {
+      std::minstd_rand random(1);
+      for (int round = 0; round < rounds; ++round) {
+        // The root brings, and then the other one.
+        if ((rank == 0) == (round < rounds / 2)) bring(ranks[rank], completed, round, random);
+        else take(ranks[rank], completed);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+TEST_CASE("who sleeps is woken, whoever brings the work") {
+  check_sleepers(Links::kMemory, HVD_TEST_ROUNDS);
+}
+
+TEST_CASE("who sleeps is woken over the built-in links too") {
+  if (!hvd::test::has_builtin_links()) return;
+  check_sleepers(Links::kBuiltin, HVD_TEST_ROUNDS);
+}
