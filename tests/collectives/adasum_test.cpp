@@ -7,6 +7,7 @@
 #include "collectives/checks.h"
 #include "collectives/adasum_kernels.h"
 #include "conformance/elements.h"
+#include "fewer.h"
 
 using namespace hvd;
 using namespace hvd::test;
@@ -112,14 +113,11 @@ std::string check(Rank& rank, hvd_dtype dtype, const std::vector<size_t>& counts
 }
 
 std::vector<std::vector<int>> worlds() {
-  std::vector<std::vector<int>> all;
+  std::vector<std::vector<int>> all{
+      {0, 1}, {0, 1, 2}, {0, 0, 1, 1}, {0, 1, 0, 1, 0}, {0, 0, 0, 1, 2, 2},
+      {0, 1, 2, 3, 4, 5, 6}, {0, 0, 0, 0, 1, 1, 1, 2, 2}};
   for (int size = 1; size <= 9; ++size) all.emplace_back(static_cast<size_t>(size), 0);
-  for (const std::vector<int>& hosts : std::initializer_list<std::vector<int>>{
-           {0, 1}, {0, 1, 2}, {0, 0, 1, 1}, {0, 1, 0, 1, 0}, {0, 0, 0, 1, 2, 2},
-           {0, 1, 2, 3, 4, 5, 6}, {0, 0, 0, 0, 1, 1, 1, 2, 2}}) {
-    all.push_back(hosts);
-  }
-  return all;
+  return test::fewer(std::move(all), 5);
 }
 
 // One tensor that each rank fills by itself.

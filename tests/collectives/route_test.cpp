@@ -62,8 +62,9 @@ std::vector<std::vector<Contributions>> play(const std::vector<Route>& routes, s
 }  // namespace
 
 TEST_CASE("on every way each host ends with every host's part of every element, once") {
+  const size_t most = HVD_TEST_SANITIZED ? 9 : 17;
   for (const Way way : kWays) {
-    for (size_t hosts = 2; hosts <= 17; ++hosts) {
+    for (size_t hosts = 2; hosts <= most; ++hosts) {
       for (const size_t count : {size_t{0}, size_t{1}, size_t{100}, size_t{1003}}) {
         CAPTURE(static_cast<int>(way));
         CAPTURE(hosts);

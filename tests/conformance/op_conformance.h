@@ -3,6 +3,7 @@
 // where links is a PluginLinks.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <numeric>
 
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "conformance/elements.h"
 #include "conformance/plugin_world.h"
+#include "fewer.h"
 
 namespace hvd::test {
 
@@ -247,8 +249,12 @@ inline void check_alltoalls(OpSet& set, hvd_dtype dtype) {
 inline void check_all_types(const PluginLinks& links, const std::vector<int32_t>& machines) {
   run_plugin_world(links, machines, [](PluginRank& rank) {
     OpSet set = OpSet::everyone(rank);
+    std::vector<hvd_dtype> dtypes{HVD_FLOAT16, HVD_INT64, HVD_BOOL};
     for (int number = 0; number < kDtypeCount; ++number) {
       const auto dtype = static_cast<hvd_dtype>(number);
+      if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
+    }
+    for (const hvd_dtype dtype : fewer(dtypes, 3)) {
       check_allreduces(set, dtype);
       check_reducescatters(set, dtype);
       check_allgathers(set, dtype);
