@@ -48,6 +48,8 @@ class PlanListener {
  public:
   virtual ~PlanListener() = default;
   virtual void planning(const std::vector<PlanItem>& items, uint64_t bytes) = 0;
+  // The plan is made, and with it the ids that names have from now on.
+  virtual void planned(const std::vector<PlanItem>& items) = 0;
 };
 
 // What the user handed in last, for those who ask what this rank does.

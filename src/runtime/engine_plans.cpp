@@ -49,6 +49,7 @@ void Engine::plan(ProcessSet* set) {
     if (over()) return;
   }
   const Plan& plan = coordinator.plan();
+  if (plan_listener_ != nullptr && set == everybody_) plan_listener_->planned(plan.items);
   Status status = send_plan(set, plan);
   if (status.ok()) status = apply(set, plan);
   coordinator.planned();

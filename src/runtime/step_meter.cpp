@@ -38,6 +38,13 @@ bool StepMeter::step_begins(const std::vector<PlanItem>& items) {
   return begins;
 }
 
+void StepMeter::learn(const std::vector<PlanItem>& items) {
+  if (mark_.empty()) return;
+  for (const PlanItem& item : items) {
+    if (item.full && item.name == mark_) mark_id_ = item.id;
+  }
+}
+
 std::optional<double> StepMeter::add(const std::vector<PlanItem>& items, uint64_t bytes,
                                      Clock::time_point now) {
   const bool begins = step_begins(items);

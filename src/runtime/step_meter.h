@@ -26,6 +26,8 @@ class StepMeter {
   // completes one; then the next step is not measured, since it began before.
   std::optional<double> add(const std::vector<PlanItem>& items, uint64_t bytes,
                             Clock::time_point now);
+  // The ids that a plan gave to its items.
+  void learn(const std::vector<PlanItem>& items);
 
  private:
   bool step_begins(const std::vector<PlanItem>& items);

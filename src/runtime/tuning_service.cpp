@@ -107,6 +107,8 @@ void TuningService::planning(const std::vector<PlanItem>& items, uint64_t bytes)
   engine_->set_plan_listener(nullptr);
 }
 
+void TuningService::planned(const std::vector<PlanItem>& items) { meter_.learn(items); }
+
 void TuningService::tell_all() {
   ByteWriter out;
   put(tuner_.current(), out);

@@ -35,6 +35,7 @@ class TuningService final : public Service, public PlanListener {
 
   void receive(int32_t from, ByteView message) override;
   void planning(const std::vector<PlanItem>& items, uint64_t bytes) override;
+  void planned(const std::vector<PlanItem>& items) override;
 
  private:
   void log(const Autotuner::Trial& trial);

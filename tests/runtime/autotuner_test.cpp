@@ -236,7 +236,8 @@ TEST_CASE("a score is the median of samples, each bytes over time between return
   };
   CHECK(!meter.add({full("start")}, 1, now));
   step({full("a")}, 100);
-  step({full("a", 1)}, 100);  // comes again: the mark; from here on it has an id
+  step({full("a")}, 100);     // comes again: the mark
+  meter.learn({full("a", 1)});  // from here on it has an id
   step({cached(1)}, 100);
   step({cached(1)}, 10);      // ends the warm-up of two steps
   step({cached(1)}, 10);      // 10 per microsecond

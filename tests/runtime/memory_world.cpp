@@ -21,6 +21,7 @@ MemoryWorld::MemoryWorld(std::vector<int32_t> of_rank) : machines(std::move(of_r
 }
 
 MemoryWorld::~MemoryWorld() {
+  postman.reset();  // rings doorbells
   for (Mailbox& mailbox : mailboxes) ::close(mailbox.doorbell);
 }
 

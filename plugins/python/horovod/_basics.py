@@ -34,6 +34,7 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
     if not is_initialized():
         _ops.reset()
         sets.forget_all()
+        _stack.offer()
         _init_interruptibly([process_set.ranks for process_set in added])
         for number, process_set in enumerate(added, 1):
             sets.note_registered(process_set, number)
