@@ -48,7 +48,11 @@ function(hvd_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_options(${name} PRIVATE -O1)  # what is tested is optimised; testing need not be
   # Sanitizers cost ten times as much: a test may take fewer of many alike (tests/fewer.h).
-  target_compile_definitions(${name} PRIVATE HVD_TEST_SANITIZED=$<BOOL:${HVD_SANITIZE}>)
+  if(HVD_SANITIZE)
+    target_compile_definitions(${name} PRIVATE HVD_TEST_SANITIZED=1)
+  else()
+    target_compile_definitions(${name} PRIVATE HVD_TEST_SANITIZED=0)
+  endif()
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_dependencies(unit_tests ${name})
