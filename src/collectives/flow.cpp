@@ -5,11 +5,10 @@
 namespace hvd::collectives {
 
 void* FrameStack::take(size_t size) {
-  constexpr size_t kAlign = alignof(std::max_align_t);
   const size_t whole = (sizeof(Header) + size + kAlign - 1) / kAlign * kAlign;
   static_assert(sizeof(Header) % kAlign == 0);
   const bool fits = whole <= kSize - used_;
-  void* place = fits ? static_cast<void*>(memory_.data() + used_) : ::operator new(whole);
+  void* place = fits ? static_cast<void*>(memory_.data() + used_) : ::operator new(whole, std::align_val_t(kAlign));
   if (fits) used_ += whole;
   auto* header = new (place) Header{fits ? this : nullptr, whole};
   return header + 1;
@@ -18,7 +17,7 @@ void* FrameStack::take(size_t size) {
 void FrameStack::give_back(void* frame) {
   auto* header = static_cast<Header*>(frame) - 1;
   if (header->stack == nullptr) {
-    ::operator delete(header);
+    ::operator delete(header, std::align_val_t(kAlign));
   } else {
     header->stack->used_ -= header->size;
   }

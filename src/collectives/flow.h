@@ -29,12 +29,15 @@ class FrameStack {
   static void give_back(void* frame);
 
  private:
-  struct Header {
+  // What a collective keeps between its steps may be laid out for cache lines; the language does
+  // not say so to operator new.
+  static constexpr size_t kAlign = 64;
+  struct alignas(kAlign) Header {
     FrameStack* stack;  // null: from the heap
     size_t size;
   };
   static constexpr size_t kSize = 16 * 1024;
-  alignas(std::max_align_t) std::array<std::byte, kSize> memory_;
+  alignas(kAlign) std::array<std::byte, kSize> memory_;
   size_t used_ = 0;
 };
 

@@ -59,6 +59,11 @@ void MemoryWorld::ring_all() {
 
 namespace {
 
+// Nothing may be copied from nowhere.
+void copy(void* to, const void* from, size_t size) {
+  if (size > 0) std::memcpy(to, from, size);
+}
+
 int probe(char*, size_t) { return 1; }
 
 // ---- controller ----
@@ -270,7 +275,7 @@ T combine(int32_t reduce_op, T a, T b) {
 template <typename T>
 T element(const std::string& bytes, size_t index) {
   T value;
-  std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
+  copy(&value, bytes.data() + index * sizeof(T), sizeof(T));
   return value;
 }
 
@@ -320,10 +325,10 @@ void take(const Set& op, const hvd_batch& batch, const MemoryWorld::Board& board
                static_cast<size_t>(mine * tensor.row));
   } else if (batch.op == HVD_BROADCAST) {
     const std::string& bytes = board.inputs[static_cast<size_t>(batch.root)][i];
-    std::memcpy(output, bytes.data(), bytes.size());
+    copy(output, bytes.data(), bytes.size());
   } else if (batch.op == HVD_ALLGATHER) {
     for (const auto& inputs : board.inputs) {
-      std::memcpy(output, inputs[i].data(), inputs[i].size());
+      copy(output, inputs[i].data(), inputs[i].size());
       output += inputs[i].size();
     }
   } else {
@@ -331,7 +336,7 @@ void take(const Set& op, const hvd_batch& batch, const MemoryWorld::Board& board
       const auto& rows = board.rows[from][i];
       const auto before = std::accumulate(rows.begin(), rows.begin() + op.index, int64_t{0});
       const size_t bytes = static_cast<size_t>(tensor.from_rows[from]) * row;
-      std::memcpy(output, board.inputs[from][i].data() + static_cast<size_t>(before) * row, bytes);
+      copy(output, board.inputs[from][i].data() + static_cast<size_t>(before) * row, bytes);
       output += bytes;
     }
   }
