@@ -349,6 +349,8 @@ bool advance(Op* self, Set& set) {
   {
     std::lock_guard lock(self->world->mutex);
     const auto found = self->world->boards.find({set.key, first.batch->sequence});
+    // No board any more: the batch was given up.
+    if (found == self->world->boards.end()) return false;
     MemoryWorld::Board& board = found->second;
     if (board.brought < set.size) return false;
     for (uint32_t i = 0; i < first.batch->tensor_count; ++i) take(set, *first.batch, board, i);
