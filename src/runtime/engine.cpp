@@ -144,7 +144,11 @@ void Engine::announce() {
   for (Submission* submission : collected_) {
     ProcessSet* set = set_of(submission->set);
     if (set != nullptr && !set->ended) announce(set, submission);
-    else complete(submission, not_found("its process set was removed meanwhile"));
+    else if (set == nullptr || set->removed) {
+      complete(submission, not_found("its process set was removed meanwhile"));
+    } else {
+      submission->accepted = true;  // until the news that the job ends has come
+    }
   }
   close_window();
 }

@@ -157,6 +157,7 @@ class Engine final : public Drivable, private CompletionSink {
   Status remove_set(int32_t id, Submission* submission);
   Status send_last_plan(ProcessSet* set);
   void end_set(ProcessSet* set);
+  void fail_rest(ProcessSet* set);
   void end_all_sets();
   void fail_unplanned(ProcessSet* set, const Status& reason);
   bool drop_removed_sets();

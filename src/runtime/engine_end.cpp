@@ -85,6 +85,7 @@ void Engine::end_at(int32_t leaver) {
 void Engine::end_all_sets() {
   end_set(everybody_);
   for (const auto& set : sets_) {
+    if (set->ended) fail_rest(set.get());
     if (!set->coordinator || set->ended) continue;
     if (Status status = send_last_plan(set.get()); !status.ok()) return fail_with(status, -1);
   }

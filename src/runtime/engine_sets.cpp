@@ -73,7 +73,8 @@ Status Engine::remove_set(int32_t id, Submission* submission) {
   }
   set->removed = some_removed_ = true;
   set->removal = submission;
-  if (set->coordinator && !set->ended) return send_last_plan(set);
+  if (set->ended) fail_rest(set);
+  else if (set->coordinator) return send_last_plan(set);
   return {};
 }
 
@@ -88,6 +89,12 @@ Status Engine::send_last_plan(ProcessSet* set) {
 // What is not planned yet never will be.
 void Engine::end_set(ProcessSet* set) {
   if (std::exchange(set->ended, true)) return;
+  // A set that nobody has removed ends with the job: the news of that may still be on its way, and
+  // then fails this work too.
+  if (over() || set->removed) fail_rest(set);
+}
+
+void Engine::fail_rest(ProcessSet* set) {
   fail_unplanned(set, over() ? refusal()
                              : not_found(cat("process set ", set->members->id,
                                              " was removed; work that not every member had "
