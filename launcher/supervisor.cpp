@@ -53,7 +53,8 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> 
   if (!left_by || *left_by < 0 || *left_by >= plan_.size() || *left_by == exit.rank) {
     return fail(failure.exit_code, std::move(failure.sentence));
   }
-  if (late_) return exit.rank == awaited_ ? fail_late() : Action::kNone;
+  // Who was awaited may have left because of yet another.
+  if (late_ && exit.rank != awaited_) return Action::kNone;
   failure.sentence += cat(", after rank ", *left_by, " had left the job");
   late_ = std::move(failure);
   awaited_ = *left_by;

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "base/fork_guard.h"
+#include "base/lost_peer.h"
 #include "base/text.h"
 #include "collectives/segment.h"
 #include "net/interfaces.h"
@@ -260,7 +261,7 @@ Mesh::~Mesh() {
 }
 
 std::string Mesh::describe(int32_t rank) const {
-  return cat("rank ", rank, " on host ", records_[static_cast<size_t>(rank)].host);
+  return rank_on_host(rank, records_[static_cast<size_t>(rank)].host);
 }
 
 bool Mesh::in_owner_process() const { return ::getpid() == owner_; }
@@ -323,7 +324,9 @@ void Mesh::lost(int32_t rank) {
     loop_.remove(entry.socket.get());
     if (entry.process) loop_.remove(entry.process.get());
   }
-  if (!departed(rank)) fail(aborted(cat(describe(rank), " was lost: its process ended")));
+  if (!departed(rank)) {
+    fail(aborted(lost_peer(rank, records_[static_cast<size_t>(rank)].host, "its process ended")));
+  };
 }
 
 bool Mesh::departed(int32_t rank) const {

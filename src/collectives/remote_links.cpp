@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/lost_peer.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -44,7 +45,7 @@ void RemoteLinks::close_listener() {
 }
 
 std::string RemoteLinks::describe(int32_t rank) const {
-  return cat("rank ", rank, " on host ", records_[static_cast<size_t>(rank)].host);
+  return rank_on_host(rank, records_[static_cast<size_t>(rank)].host);
 }
 
 void RemoteLinks::on_events(uint32_t) {
@@ -301,12 +302,16 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
     }
   }
   if (stream.lane().ended() && !stream.departed) {
-    const int reason = stream.lane().end_reason();
-    fail(aborted(cat(describe(rank), " was lost: its connection ",
-                     reason == 0 ? "ended" : cat("broke (", std::strerror(reason), ")"))));
+    fail(lost(rank, stream.lane().end_reason()));
     return true;
   }
   return moved;
+}
+
+Status RemoteLinks::lost(int32_t rank, int reason) const {
+  return aborted(lost_peer(
+      rank, records_[static_cast<size_t>(rank)].host,
+      reason == 0 ? "its connection ended" : cat("its connection broke (", std::strerror(reason), ")")));
 }
 
 void RemoteLinks::check_lanes() {
@@ -323,8 +328,7 @@ void RemoteLinks::check_lanes() {
       has_end = true;
       if (!lane_patience_.passed()) continue;
     }
-    return fail(aborted(cat(describe(key.first), " was lost: its connection ",
-                            reason == 0 ? "ended" : cat("broke (", std::strerror(reason), ")"))));
+    return fail(lost(key.first, reason));
   }
   if (has_end != lane_patience_.is_never()) return;
   lane_patience_ = has_end ? Deadline::after_seconds(kSecondsForCause) : Deadline::never();

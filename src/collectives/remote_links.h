@@ -72,6 +72,8 @@ class RemoteLinks final : public net::DataLoop::Source {
   RemoteLinks(net::DataLoop& loop, const Credentials& credentials, int32_t rank)
       : loop_(loop), credentials_(credentials), rank_(rank) {}
   std::string describe(int32_t rank) const;
+  // A connection of it ended for this errno, or 0: in order, though it had not departed.
+  Status lost(int32_t rank, int reason) const;
   ControlStream& control(int32_t rank);
   void begin_dial(Key key);
   void hurry(Dial& dial);

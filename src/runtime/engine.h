@@ -228,7 +228,7 @@ class Engine final : public Drivable, private CompletionSink {
   std::atomic<bool> window_open_{false};
   std::atomic<bool> over_{false};
   std::atomic<bool> departed_{false};
-  std::atomic<int32_t> left_by_{-1};   // the first peer that left
+  std::atomic<int32_t> left_by_{-1};   // the first peer that left or was lost
   std::atomic<bool> cut_off_{false};   // work failed by that
   mutable std::mutex refusal_mutex_;
   Status refusal_;  // guarded by refusal_mutex_

@@ -1,6 +1,7 @@
 // How an engine ends: by a rank that leaves, or by a failure.
 #include "base/check.h"
 #include "base/log.h"
+#include "base/lost_peer.h"
 #include "base/text.h"
 #include "runtime/engine.h"
 
@@ -115,6 +116,10 @@ void Engine::fail_with(const Status& cause, int32_t heard_from) {
   refuse_from_now(cause);
   const Status first = departure_->stopping() ? cause : refusal();
   departed_.store(true);
+  if (const auto peer = lost_peer_in(first.message()); peer && left_by_.load() < 0) {
+    left_by_.store(*peer);
+    if (newest_ != nullptr) cut_off_.store(true);
+  }
 
   const Notice notice{options_.rank, static_cast<int32_t>(first.code()), first.message()};
   const TreePlace& place = tree();

@@ -295,6 +295,7 @@ std::optional<Status> Runtime::wait(hvd_handle handle, Deadline deadline) {
   if (submission == nullptr) return not_found(cat("handle ", handle, " does not exist"));
   std::optional<Status> status;
   if (progress_->wait(submission->done, deadline)) status = submission->status;
+  if (status && !status->ok()) say_who_left();
   handles_.unpin(submission);
   return status;
 }
@@ -338,10 +339,11 @@ Status Runtime::release(hvd_handle handle) {
   return not_found(cat("handle ", handle, " does not exist, or was released before"));
 }
 
-// A rank that fails because a peer left says so: the peer's end may become known after its own.
+// A rank that fails because a peer left says so, before its program learns of the failure and may
+// end: the peer's end may become known after its own.
 void Runtime::say_who_left() {
   const std::optional<int32_t> peer = engine_->cut_off_by();
-  if (!peer || !store_) return;
+  if (!peer || !store_ || has_said_who_left_.exchange(true)) return;
   const int32_t job_rank = identity_.job_rank < 0 ? identity_.rank : identity_.job_rank;
   const std::string text =
       cat(job_ranks_.empty() ? *peer : job_ranks_[static_cast<size_t>(*peer)]);

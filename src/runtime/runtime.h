@@ -3,6 +3,7 @@
 // for other ranks, and wait does.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -102,6 +103,7 @@ class Runtime {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Observation> observation_;
+  std::atomic<bool> has_said_who_left_{false};
   bool closed_ = false;  // guarded by the baton
 };
 

@@ -49,6 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   TraceName name;
   (void)decode(bytes, &name);
   std::vector<TraceSlot> slots(size / sizeof(TraceSlot));
+  if (slots.empty()) return 0;
   std::memcpy(static_cast<void*>(slots.data()), data, slots.size() * sizeof(TraceSlot));
   format(slots, 0);
   return 0;

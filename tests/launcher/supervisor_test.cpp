@@ -45,6 +45,21 @@ TEST_CASE("a rank that failed because another left waits for that one's end, whi
   CHECK(supervisor.report() == "rank 3 on host b exited with code 7");
 }
 
+TEST_CASE("who is awaited may have left because of another, who is awaited then") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 2) == Action::kAwait);
+  CHECK(supervisor.on_exit({.rank = 2, .code = 1}, 3) == Action::kAwait);
+  SUBCASE("and is the cause") {
+    CHECK(supervisor.on_exit({.rank = 3, .code = 7}) == Action::kEnd);
+    CHECK(supervisor.report() == "rank 3 on host b exited with code 7");
+  }
+  SUBCASE("and names the first again") {
+    CHECK(supervisor.on_exit({.rank = 3, .code = 7}, 1) == Action::kEnd);
+    CHECK(supervisor.report() ==
+          "rank 3 on host b exited with code 7, after rank 1 had left the job");
+  }
+}
+
 TEST_CASE("a rank that failed because another left is the cause when that one ends well") {
   Supervisor supervisor(kPlan);
   SUBCASE("before it") {
