@@ -44,13 +44,15 @@ void copy_past_caches(void* to, const void* from, size_t size) {
   stream_lines(out + head, in + head, lines);
   const size_t done = head + lines * kLine;
   if (done < size) std::memcpy(out + done, in + done, size - done);
-  // Streaming stores are not ordered with the flag that is stored next.
-  _mm_sfence();
 }
+
+// Streaming stores are not ordered with the flag that is stored next.
+void settle_past_caches() { _mm_sfence(); }
 #else
 void copy_past_caches(void* to, const void* from, size_t size) {
   if (size > 0) std::memcpy(to, from, size);
 }
+void settle_past_caches() {}
 #endif
 
 }  // namespace hvd

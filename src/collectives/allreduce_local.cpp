@@ -22,6 +22,8 @@ namespace {
 // Results go to two places; a block of them is in the first-level cache when it goes to the second.
 constexpr size_t kBlockBytes = 4096;
 constexpr size_t kLine = 64;
+// Nothing of a result that is so long is left in the caches when its user comes to it.
+constexpr size_t kBeyondCaches = 32 << 20;
 
 class LocalStream {
  public:
@@ -35,6 +37,7 @@ class LocalStream {
                 kLine * kLine),
         per_chunk_(stride_ * group.local_count() / reduction.element),
         chunks_((reduction.count + per_chunk_ - 1) / per_chunk_),
+        outlives_caches_(reduction.count * reduction.element >= kBeyondCaches),
         first_(group.take_steps(chunks_)),
         packed_({batch.tensors, batch.tensor_count}),
         reduced_(packed_),
@@ -54,6 +57,7 @@ class LocalStream {
         read(place(group_.local_index(), step, rank), part.count);
       }
     }
+    settle_past_caches();
     group_.post_all(kArrived, step + 1);
   }
 
@@ -67,6 +71,7 @@ class LocalStream {
       offset += count * element();
     });
     reduced_.skip(count_of(chunk) - own.first - own.count);
+    settle_past_caches();
     group_.post_all(kReduced, step + 1);
   }
 
@@ -80,6 +85,7 @@ class LocalStream {
         write(place(rank, step, rank), part.count);
       }
     }
+    if (outlives_caches_) settle_past_caches();
     group_.post_all(kConsumed, step + 1);
   }
 
@@ -111,11 +117,13 @@ class LocalStream {
   }
   void write(const std::byte* from, size_t count) {
     unpacked_.next(count, [&](const hvd_batch_tensor& tensor, size_t first, size_t part) {
+      const size_t size = part * element();
       if (tensor.output != nullptr) {
-        std::memcpy(static_cast<std::byte*>(tensor.output) + first * element(), from,
-                    part * element());
+        std::byte* to = static_cast<std::byte*>(tensor.output) + first * element();
+        if (outlives_caches_) copy_past_caches(to, from, size);
+        else std::memcpy(to, from, size);
       }
-      from += part * element();
+      from += size;
     });
   }
 
@@ -154,6 +162,7 @@ class LocalStream {
   const size_t stride_;  // bytes
   const size_t per_chunk_;
   const size_t chunks_;
+  const bool outlives_caches_;  // the result, before anybody looks at it
   const uint64_t first_;
   Cursor packed_, reduced_, unpacked_;
   alignas(64) std::byte block_[kBlockBytes];

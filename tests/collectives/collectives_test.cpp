@@ -109,6 +109,14 @@ TEST_CASE("ten megabytes and fused batches arrive whole") {
   }
 }
 
+TEST_CASE("what is longer than the caches arrives whole, however its tensors lie") {
+  World world({0, 0});
+  require_all_ok(world.run([](Rank& rank) -> Status {
+    const std::vector<size_t> counts{1, 17'000'003, 62, 17'000'000};
+    return as_status(check_allreduce(rank, HVD_UINT8, HVD_SUM, counts, false));
+  }));
+}
+
 TEST_CASE("scales are applied before and after, and an integer average truncates toward zero") {
   for (const auto& hosts : all_worlds()) {
     CAPTURE(name_of_world(hosts));
