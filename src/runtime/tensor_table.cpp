@@ -1,5 +1,7 @@
 #include "runtime/tensor_table.h"
 
+#include <utility>
+
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -7,8 +9,8 @@ namespace hvd::runtime {
 Status TensorTable::insert(uint32_t set, std::string_view name, bool shared,
                            Submission* submission) {
   std::lock_guard lock(mutex_);
-  const auto found = names_.find(Key{set, name});
-  if (found == names_.end()) {
+  Name* known = find_next(set, name);
+  if (known == nullptr) {
     auto entry = std::make_unique<Name>(set, std::string(name));
     entry->in_flight = 1;
     submission->name = entry.get();
@@ -16,13 +18,12 @@ Status TensorTable::insert(uint32_t set, std::string_view name, bool shared,
     names_.emplace(key, std::move(entry));
     return {};
   }
-  Name* entry = found->second.get();
-  if (entry->in_flight > 0 && !shared) {
+  if (known->in_flight > 0 && !shared) {
     return already_exists(cat("'", printable(name), "' has the same name as another tensor that "
                               "is in flight; wait for the first, or give each its own name"));
   }
-  ++entry->in_flight;
-  submission->name = entry;
+  ++known->in_flight;
+  submission->name = known;
   return {};
 }
 
@@ -30,7 +31,7 @@ void TensorTable::remove(std::span<Submission* const> submissions) {
   std::lock_guard lock(mutex_);
   for (Submission* submission : submissions) {
     Name* name = submission->name;
-    if (--name->in_flight == 0 && !name->kept) names_.erase(Key{name->set, name->text});
+    if (--name->in_flight == 0 && !name->kept) erase(*name);
   }
 }
 
@@ -42,8 +43,36 @@ Name* TensorTable::find(uint32_t set, std::string_view name) {
 
 void TensorTable::keep(Name* name, bool kept) {
   std::lock_guard lock(mutex_);
-  name->kept = kept;
-  if (!kept && name->in_flight == 0) names_.erase(Key{name->set, name->text});
+  if (std::exchange(name->kept, kept) != kept) {
+    if (kept) {
+      order_.push_back(name);
+      name->place = order_.size() - 1;
+    } else {
+      put_at(order_.back(), name->place);
+      order_.pop_back();
+    }
+  }
+  if (!kept && name->in_flight == 0) erase(*name);
+}
+
+void TensorTable::put_at(Name* name, size_t place) {
+  order_[place] = name;
+  name->place = place;
+}
+
+Name* TensorTable::find_next(uint32_t set, std::string_view name) {
+  if (next_ >= order_.size()) next_ = 0;
+  if (!order_.empty() && order_[next_]->set == set && order_[next_]->text == name) {
+    return order_[next_++];
+  }
+  const auto found = names_.find(Key{set, name});
+  if (found == names_.end()) return nullptr;
+  Name* known = found->second.get();
+  if (known->kept) {
+    put_at(order_[next_], known->place);
+    put_at(known, next_++);
+  }
+  return known;
 }
 
 }  // namespace hvd::runtime

@@ -1,5 +1,6 @@
-// The names in flight on this rank, of each process set its own. A name that the response cache knows keeps its entry between
-// uses, so that a repeated step hashes each name once and allocates nothing.
+// The names in flight on this rank, of each process set its own. A name that the response cache
+// knows keeps its entry between uses, so that a repeated step allocates nothing; and where names
+// come in the order of the last time, each is found behind the one before, without a look-up.
 #pragma once
 
 #include <deque>
@@ -9,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "base/status.h"
 #include "runtime/submission.h"
@@ -25,6 +27,7 @@ struct Name {
   // Guarded by tensor_table.
   uint32_t in_flight = 0;
   bool kept = false;
+  size_t place = 0;  // of one that is kept, in the table's order
 
   // Of the thread that makes progress.
   Submission* announced = nullptr;
@@ -56,8 +59,14 @@ class TensorTable {
       return std::hash<std::string_view>()(key.text) + key.set * 0x9e3779b97f4a7c15U;
     }
   };
-  std::mutex mutex_;  // guards the map and what Name says it guards
+  Name* find_next(uint32_t set, std::string_view name);
+  void put_at(Name* name, size_t place);
+  void erase(const Name& name) { names_.erase(Key{name.set, name.text}); }
+
+  std::mutex mutex_;  // guards what follows and what Name says it guards
   std::unordered_map<Key, std::unique_ptr<Name>, Hash> names_;
+  std::vector<Name*> order_;  // names that are kept, as they came the last time
+  size_t next_ = 0;           // of them
 };
 
 }  // namespace hvd::runtime
