@@ -62,7 +62,7 @@ void Session::start() {
 
 void Session::shut() {
   if (is_waiting_) {
-    if (!reply_) reply_ = Reply::failure(closing());
+    if (!outgoing_) begin_reply(Reply::failure(closing()), false);
     wake_.cancel();
   } else {
     close();
@@ -96,12 +96,11 @@ net::Task<void> Session::run() {
     const Read read = co_await read_request();
     if (read == Read::kEnd) co_return;
     if (read == Read::kRefused) break;
-    Reply reply = co_await answer();
+    co_await answer();
     if (is_lost_) co_return;
-    core_->monitor.count(resource_of(parser_->target()), reply.status);
-    // Without hello there is nobody to keep a connection for.
-    const bool keep = parser_->keep_alive() && !core_->is_closing && key_;
-    const bool written = co_await write(std::move(reply), keep);
+    core_->monitor.count(resource_of(parser_->target()), outgoing_->reply.status);
+    const bool keep = outgoing_->keep;
+    const bool written = co_await finish_reply();
     if (!written || !keep) co_return;
   }
   co_await drain();
@@ -140,7 +139,8 @@ net::Task<Session::Read> Session::read_request() {
 // Answers a request whose body was not read: the connection is of no use any more.
 net::Task<Session::Read> Session::refuse(Reply reply) {
   is_signed_ = false;
-  co_await write(std::move(reply), false);
+  begin_reply(std::move(reply), false);
+  co_await finish_reply();
   co_return Read::kRefused;
 }
 
@@ -248,32 +248,39 @@ std::vector<WaitingRequest> ServerCore::waiting() const {
   return all;
 }
 
-net::Task<Reply> Session::answer() {
+// Without hello there is nobody to keep a connection for.
+bool Session::keeps() const { return parser_->keep_alive() && !core_->is_closing && key_; }
+
+net::Task<void> Session::answer() {
   is_signed_ = parser_->target() != "/v1/hello";
-  if (!is_signed_) co_return hello();
+  if (!is_signed_) {
+    Reply reply = hello();
+    co_return begin_reply(std::move(reply), keeps());
+  }
   is_signed_ = parser_->field("Authorization").starts_with("HVD1 ");
-  if (!is_signed_) co_return answer_monitor();
+  if (!is_signed_) co_return begin_reply(answer_monitor(), keeps());
   Request request{std::string(parser_->method()), std::string(parser_->target()),
                   parser_->take_body(), body_digest_};
   const Digest digest = request.body.empty() ? digest_of_nothing() : sha256(request.body);
   if (!equal_in_constant_time(digest, body_digest_)) {
-    co_return Reply{403, "the body is not the one that was signed", nullptr};
+    co_return begin_reply({403, "the body is not the one that was signed", nullptr}, keeps());
   }
-  if (Monitor::is_its(parser_->target())) co_return answer_monitor();
-  reply_.reset();
+  if (Monitor::is_its(parser_->target())) co_return begin_reply(answer_monitor(), keeps());
   waiting_.what = cat(request.method, " ",
                       std::string_view(request.target).substr(0, request.target.find('?')));
   auto outcome = core_->service.start(std::move(request), [this](Reply reply) {
-    reply_ = std::move(reply);
+    if (!outgoing_) begin_reply(std::move(reply), keeps());
     wake_.cancel();
   });
   core_->expiry_changed();
-  if (auto* reply = std::get_if<Reply>(&outcome)) co_return std::move(*reply);
+  if (auto* reply = std::get_if<Reply>(&outcome)) {
+    co_return begin_reply(std::move(*reply), keeps());
+  }
   Pending pending = std::move(std::get<Pending>(outcome));
-  co_return co_await settle(std::move(pending));
+  co_await settle(std::move(pending));
 }
 
-net::Task<Reply> Session::settle(Pending pending) {
+net::Task<void> Session::settle(Pending pending) {
   disarm();
   is_waiting_ = true;
   waiting_.since = Clock::now();
@@ -284,14 +291,13 @@ net::Task<Reply> Session::settle(Pending pending) {
   ++watch_epoch_;
   net::error_code ignored;
   socket_.cancel(ignored);
-  if (reply_) {
-    // Of the server's closing rather than of what was waited for, it may still be in a queue.
-    pending.withdraw();
-    co_return std::move(*reply_);
+  if (!outgoing_) {
+    Reply expired = pending.expired();
+    begin_reply(std::move(expired), keeps());
   }
-  Reply expired = pending.expired();
+  // Also of a reply: of the server's closing rather than of what was waited for, this may still be
+  // in a queue.
   pending.withdraw();
-  co_return expired;
 }
 
 // Notices that the peer of a waiting request has gone, so that nothing is kept for it.
@@ -316,30 +322,42 @@ void Session::watch_peer() {
       });
 }
 
-net::Task<bool> Session::write(Reply reply, bool keep) {
-  const ByteView body = reply.body();
+// Sends what the connection takes at once; finish_reply sends the rest.
+void Session::begin_reply(Reply reply, bool keep) {
+  Outgoing& outgoing = outgoing_.emplace();
+  outgoing.reply = std::move(reply);
+  outgoing.keep = keep;
+  const ByteView body = outgoing.reply.body();
   std::string signature;
   if (is_signed_) {
-    signature = to_hex(key_->sign_response(count_, reply.status, reply.digest()));
+    signature = to_hex(key_->sign_response(count_, outgoing.reply.status, outgoing.reply.digest()));
   }
-  const std::string head = net::response_head(
-      reply.status,
+  outgoing.head = net::response_head(
+      outgoing.reply.status,
       {{"Hvd-Nonce", std::exchange(server_nonce_, {})},
        {"Hvd-Signature", signature},
        {"Connection", keep ? "" : "close"}},
       body.size());
-  std::array<asio::const_buffer, 2> parts{asio::buffer(head),
-                                          asio::buffer(body.data(), body.size())};
+  const std::array<asio::const_buffer, 2> parts{asio::buffer(outgoing.head),
+                                                asio::buffer(body.data(), body.size())};
   net::error_code error;
-  size_t sent = socket_.write_some(parts, error);
-  if (sent == head.size() + body.size()) co_return true;
-  if (error && error != asio::error::would_block && error != asio::error::try_again) {
-    co_return false;
-  }
+  outgoing.sent = socket_.write_some(parts, error);
+  outgoing.is_broken =
+      error && error != asio::error::would_block && error != asio::error::try_again;
+}
+
+// False when the connection is broken.
+net::Task<bool> Session::finish_reply() {
+  const Outgoing outgoing = std::move(*std::exchange(outgoing_, {}));
+  const ByteView body = outgoing.reply.body();
+  if (outgoing.is_broken) co_return false;
+  if (outgoing.sent == outgoing.head.size() + body.size()) co_return true;
   // The peer's window is full: from here on it has limited time.
   arm(core_->limits.transfer_time(body.size()));
-  const size_t of_head = std::min(sent, head.size());
-  parts = {asio::buffer(head) + of_head, asio::buffer(body.data(), body.size()) + (sent - of_head)};
+  const size_t of_head = std::min(outgoing.sent, outgoing.head.size());
+  const std::array<asio::const_buffer, 2> parts{
+      asio::buffer(outgoing.head) + of_head,
+      asio::buffer(body.data(), body.size()) + (outgoing.sent - of_head)};
   const auto [failed, rest] = co_await asio::async_write(socket_, parts, net::use_tuple);
   if (is_proven_) disarm();
   co_return !failed;

@@ -59,9 +59,9 @@ class Session : public std::enable_shared_from_this<Session> {
   net::Task<void> run();
   net::Task<Read> read_request();
   net::Task<bool> fill();
-  net::Task<Reply> answer();
-  net::Task<Reply> settle(Pending pending);
-  net::Task<bool> write(Reply reply, bool keep);
+  net::Task<void> answer();
+  net::Task<void> settle(Pending pending);
+  net::Task<bool> finish_reply();
   net::Task<Read> refuse(Reply reply);
   net::Task<void> drain();
 
@@ -69,6 +69,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<Reply> admit_monitor() const;
   Reply answer_monitor();
   Reply hello();
+  void begin_reply(Reply reply, bool keep);
+  bool keeps() const;
   size_t announced_body() const;
   void arm(std::chrono::milliseconds limit);
   void disarm();
@@ -92,7 +94,15 @@ class Session : public std::enable_shared_from_this<Session> {
   Digest body_digest_{};           // that the request being read has promised
   bool is_signed_ = false;         // the reply being made
 
-  std::optional<Reply> reply_;     // of a request that waited
+  // Begun where it becomes known, so that nothing stands between a set and who waits for it.
+  struct Outgoing {
+    Reply reply;
+    std::string head;
+    size_t sent = 0;
+    bool keep = false;
+    bool is_broken = false;
+  };
+  std::optional<Outgoing> outgoing_;
   bool is_waiting_ = false;
   WaitingRequest waiting_;         // while it is
   bool is_lost_ = false;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "base/hmac.h"
 #include "base/secret.h"
 
 namespace hvd::rendezvous {
@@ -25,7 +26,7 @@ class SessionKey {
   Digest sign_response(uint64_t count, int status, const Digest& body) const;
 
  private:
-  Secret key_;
+  HmacKey key_;
 };
 
 // The Authorization header of a request: "HVD1 <count> <body> <signature>".

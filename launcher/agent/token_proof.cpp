@@ -10,7 +10,7 @@ Proof prove(ByteView token, std::string_view who, const Nonce& of_launcher, cons
             std::string_view name) {
   ByteWriter message;
   message.put_text(who).put_blob(of_launcher).put_blob(of_agent).put_text(name);
-  return hmac_sha256(token, message.view());
+  return HmacKey(token).sign(message.view());
 }
 
 }  // namespace

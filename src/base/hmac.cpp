@@ -1,39 +1,71 @@
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/hmac.h"
 
-#define OPENSSL_SUPPRESS_DEPRECATED
-#include <openssl/sha.h>
+#include <openssl/crypto.h>
 
 namespace hvd {
 namespace {
 
-using Sum = std::array<std::byte, 32>;
-
 constexpr size_t kBlock = 64;  // of SHA-256
 
-Sum sha256_of(ByteView first, ByteView second) {
-  SHA256_CTX context;
-  Sum digest;
-  SHA256_Init(&context);
-  SHA256_Update(&context, first.data(), first.size());
-  SHA256_Update(&context, second.data(), second.size());
+void update(SHA256_CTX& context, ByteView bytes) {
+  SHA256_Update(&context, bytes.data(), bytes.size());
+}
+
+Digest final_of(SHA256_CTX& context) {
+  Digest digest;
   SHA256_Final(reinterpret_cast<unsigned char*>(digest.data()), &context);
   return digest;
 }
 
 }  // namespace
 
+Digest sha256(ByteView message) {
+  SHA256_CTX context;
+  SHA256_Init(&context);
+  update(context, message);
+  return final_of(context);
+}
+
 // RFC 2104.
-std::array<std::byte, 32> hmac_sha256(ByteView key, ByteView message) {
-  Bytes padded(key.begin(), key.end());
-  if (padded.size() > kBlock) {
-    const Sum digest = sha256_of(key, {});
-    padded.assign(digest.begin(), digest.end());
+HmacKey::HmacKey(ByteView key) {
+  std::array<std::byte, kBlock> block{};
+  if (key.size() > kBlock) {
+    const Digest digest = sha256(key);
+    std::copy(digest.begin(), digest.end(), block.begin());
+  } else {
+    std::copy(key.begin(), key.end(), block.begin());
   }
-  padded.resize(kBlock);
-  Bytes inner = padded, outer = padded;
-  for (std::byte& byte : inner) byte ^= std::byte{0x36};
-  for (std::byte& byte : outer) byte ^= std::byte{0x5c};
-  return sha256_of(outer, sha256_of(inner, message));
+  for (std::byte& byte : block) byte ^= std::byte{0x36};
+  SHA256_Init(&inner_);
+  update(inner_, block);
+  for (std::byte& byte : block) byte ^= std::byte{0x36 ^ 0x5c};
+  SHA256_Init(&outer_);
+  update(outer_, block);
+  OPENSSL_cleanse(block.data(), block.size());
+}
+
+HmacKey::~HmacKey() {
+  OPENSSL_cleanse(&inner_, sizeof inner_);
+  OPENSSL_cleanse(&outer_, sizeof outer_);
+}
+
+Digest HmacKey::finish(SHA256_CTX inner) const {
+  SHA256_CTX outer = outer_;
+  update(outer, final_of(inner));
+  return final_of(outer);
+}
+
+Digest HmacKey::sign(ByteView message) const {
+  SHA256_CTX inner = inner_;
+  update(inner, message);
+  return finish(inner);
+}
+
+Digest HmacKey::sign(std::initializer_list<std::string_view> parts) const {
+  SHA256_CTX inner = inner_;
+  for (const std::string_view part : parts) update(inner, as_bytes(part));
+  return finish(inner);
 }
 
 }  // namespace hvd

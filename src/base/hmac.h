@@ -1,13 +1,36 @@
-// HMAC-SHA256 by libcrypto's plain SHA-256, for what must stay static: the interface that secret.h
-// uses would bring name resolution and a loader along.
+// SHA-256 and HMAC-SHA256 by libcrypto's plain functions: they bring no name resolution and no
+// loader along, so that static programs can have them, and take a quarter of the time of the
+// others for messages of a line.
 #pragma once
 
+#include <openssl/sha.h>
+
 #include <array>
+#include <initializer_list>
 
 #include "base/bytes.h"
 
 namespace hvd {
 
-std::array<std::byte, 32> hmac_sha256(ByteView key, ByteView message);
+using Digest = std::array<std::byte, 32>;
+
+Digest sha256(ByteView message);
+
+// A key that is ready to sign: what depends on it alone is done once.
+class HmacKey {
+ public:
+  explicit HmacKey(ByteView key);
+  ~HmacKey();
+  HmacKey(const HmacKey&) = default;
+  HmacKey& operator=(const HmacKey&) = default;
+
+  Digest sign(ByteView message) const;
+  // Of the parts one after the other.
+  Digest sign(std::initializer_list<std::string_view> parts) const;
+
+ private:
+  Digest finish(SHA256_CTX inner) const;
+  SHA256_CTX inner_, outer_;
+};
 
 }  // namespace hvd

@@ -1,8 +1,6 @@
 #include "base/secret.h"
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <sys/random.h>
 
 #include <cerrno>
@@ -35,15 +33,7 @@ Secret::~Secret() {
 
 std::string Secret::hex() const { return to_hex(bytes_); }
 
-Digest Secret::sign(ByteView message) const {
-  Digest digest;
-  unsigned size = 0;
-  const auto* made = HMAC(EVP_sha256(), bytes_.data(), static_cast<int>(bytes_.size()),
-                          reinterpret_cast<const unsigned char*>(message.data()), message.size(),
-                          reinterpret_cast<unsigned char*>(digest.data()), &size);
-  HVD_CHECK(made != nullptr && size == digest.size());
-  return digest;
-}
+Digest Secret::sign(ByteView message) const { return HmacKey(bytes_).sign(message); }
 
 bool equal_in_constant_time(ByteView a, ByteView b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
@@ -60,11 +50,10 @@ void fill_random(std::span<std::byte> bytes) {
 
 std::string to_hex(ByteView bytes) {
   constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  hex.reserve(bytes.size() * 2);
-  for (std::byte b : bytes) {
-    hex += kDigits[std::to_integer<unsigned>(b) >> 4];
-    hex += kDigits[std::to_integer<unsigned>(b) & 15];
+  std::string hex(2 * bytes.size(), '0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    hex[2 * i] = kDigits[std::to_integer<unsigned>(bytes[i]) >> 4];
+    hex[2 * i + 1] = kDigits[std::to_integer<unsigned>(bytes[i]) & 15];
   }
   return hex;
 }
@@ -78,22 +67,13 @@ Result<Bytes> from_hex(std::string_view hex) {
   };
   if (hex.size() % 2 != 0) return invalid_argument("an odd number of hexadecimal digits");
   Bytes bytes;
+  bytes.reserve(hex.size() / 2);
   for (size_t i = 0; i < hex.size(); i += 2) {
     const int high = digit(hex[i]), low = digit(hex[i + 1]);
     if (high < 0 || low < 0) return invalid_argument("not a hexadecimal digit");
     bytes.push_back(static_cast<std::byte>(high << 4 | low));
   }
   return bytes;
-}
-
-Digest sha256(ByteView message) {
-  Digest digest;
-  unsigned size = 0;
-  const int made = EVP_Digest(message.data(), message.size(),
-                              reinterpret_cast<unsigned char*>(digest.data()), &size,
-                              EVP_sha256(), nullptr);
-  HVD_CHECK(made == 1 && size == digest.size());
-  return digest;
 }
 
 }  // namespace hvd

@@ -1,18 +1,16 @@
-// The job's secret and what is proven with it: HMAC-SHA256 by libcrypto. A Secret has no way into
+// The job's secret and what is proven with it: HMAC-SHA256 (hmac.h). A Secret has no way into
 // a log line; hex() is for the one place that hands it to a worker's environment.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/hmac.h"
 #include "base/result.h"
 
 namespace hvd {
-
-using Digest = std::array<std::byte, 32>;
 
 class Secret {
  public:
@@ -42,6 +40,5 @@ bool equal_in_constant_time(ByteView a, ByteView b);
 void fill_random(std::span<std::byte> bytes);
 std::string to_hex(ByteView bytes);
 Result<Bytes> from_hex(std::string_view hex);
-Digest sha256(ByteView message);
 
 }  // namespace hvd

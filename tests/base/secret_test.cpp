@@ -1,6 +1,8 @@
 #include "base/secret.h"
 
 #include <doctest/doctest.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 namespace hvd {
 
@@ -9,6 +11,20 @@ TEST_CASE("HMAC-SHA256 gives the value of RFC 4231, test case 2") {
   REQUIRE(secret.ok());
   CHECK(to_hex(secret->sign(as_bytes("what do ya want for nothing?"))) ==
         "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+TEST_CASE("HMAC-SHA256 is that of libcrypto, for keys around the size of a block") {
+  for (const size_t size : {1, 63, 64, 65, 500}) {
+    CAPTURE(size);
+    const std::string key(size, 'k'), message(3 * size, 'm');
+    Digest digest;
+    HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+         reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+         reinterpret_cast<unsigned char*>(digest.data()), nullptr);
+    const HmacKey ready(as_bytes(key));
+    CHECK(ready.sign(as_bytes(message)) == digest);
+    CHECK(ready.sign({message.substr(0, size), "", message.substr(size)}) == digest);
+  }
 }
 
 TEST_CASE("a secret survives the way through hexadecimal digits") {

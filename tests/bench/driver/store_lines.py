@@ -1,0 +1,141 @@
+"""The lines of tests/bench/rendezvous: the server against its limits and its peer."""
+import contextlib
+import math
+import os
+import pathlib
+import re
+import secrets
+import statistics
+import subprocess
+import tempfile
+
+from driver import teams
+from driver.lines import Line, Result
+
+TCPSTORE_WORKER = teams.ROOT / "tests" / "bench" / "workers" / "tcpstore_worker.py"
+
+
+@contextlib.contextmanager
+def token_file():
+    with tempfile.NamedTemporaryFile("w", dir=teams.WORKERS) as file:
+        os.chmod(file.name, 0o600)
+        file.write(secrets.token_hex(32))
+        file.flush()
+        yield file.name
+
+
+@contextlib.contextmanager
+def server(token, *arguments, listen="127.0.0.1:0"):
+    """Our server alone: its process and its port."""
+    program = teams.BUILD / "bin" / "horovod-rendezvous"
+    if not program.exists():
+        raise teams.Refused(f"{program} is not built")
+    process = subprocess.Popen([program, "--listen", listen, "--token-file", token,
+                                *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline()
+        yield process, int(re.search(r":(\d+)$", line.strip())[1])
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+def store_team(token, ranks=1):
+    worker = teams.WORKERS / "store_worker"
+    return teams.Team("ours", [[worker, "{socket}", rank, token] for rank in range(ranks)], ranks)
+
+
+def bare_team(token):
+    return teams.Team("bare loop", [[teams.WORKERS / "bare_server", "{socket}", token]], 1)
+
+
+def requests_per_second(verb):
+    """64 keep-alive clients: ours and the bare loop in turns, medians of the rounds."""
+    def measure(bench):
+        figures = {"ours": [], "bare loop": []}
+        requests = 300 if bench.rounds < 9 else 2000
+        with token_file() as token, server(token) as (_, port), bare_team(token) as bare, \
+                store_team(token) as clients:
+            ports = {"ours": port, "bare loop": int(bare.ask("ports")[0])}
+            for _ in range(bench.rounds):
+                for name, one in ports.items():
+                    figures[name] += clients.ask("rate", one, 64, requests, verb)
+        ours, limit = (statistics.median(figures[name]) for name in figures)
+        share = 100 * ours / limit
+        return Result("%", share, must="≥ 50 % of a bare loop", passed=share >= 50,
+                      note=f"{ours:.0f}/s, the bare loop with the same proofs {limit:.0f}/s")
+    return measure
+
+
+def gets_per_second(clients):
+    """Each client a process; ours signed, the peer's not."""
+    def measure(bench):
+        seconds = 0.5 if bench.rounds < 9 else 2
+        ours, theirs = [], []
+        with token_file() as token, server(token) as (_, port), \
+                store_team(token, clients) as team, contextlib.ExitStack() as stack:
+            try:
+                peer = stack.enter_context(teams.Team(
+                    "TCPStore", [[bench.python, "-B", TCPSTORE_WORKER, "{socket}", rank, "{folder}"]
+                                 for rank in range(clients)], clients))
+            except teams.Missing as error:
+                raise teams.Refused(str(error)) from None
+            for _ in range(min(5, bench.rounds)):
+                ours.append(sum(row[0] for row in team.ask_all("gets", port, seconds)))
+                theirs.append(sum(row[0] for row in peer.ask_all("gets", seconds)))
+        mine, its = statistics.median(ours), statistics.median(theirs)
+        return Result("µs", 1e6 / mine, {"TCPStore": 1e6 / its}, "≥ 2 × TCPStore", mine >= 2 * its,
+                      f"{mine:.0f} gets/s, TCPStore {its:.0f}/s")
+    return measure
+
+
+def set_to_get(bench):
+    """Both from one thread, in turns with a bare round trip of one byte."""
+    iterations = 200 if bench.rounds < 9 else 1500
+    reached, echoed = [], []
+    with token_file() as token, server(token) as (_, port), bare_team(token) as bare, \
+            store_team(token) as team:
+        echo = int(bare.ask("ports")[1])
+        for _ in range(min(5, bench.rounds)):
+            reached.append(team.ask("reach", port, iterations))
+            echoed.append(team.ask("echo", echo, iterations))
+    (half, late), (echo_half, echo_late) = (
+        [statistics.median(column) for column in zip(*rows)] for rows in (reached, echoed))
+    return Result("µs", half, {"round trip": echo_half}, "≤ 2 × a round trip, p99 ≤ 4 ×",
+                  half <= 2 * echo_half and late <= 4 * echo_late,
+                  f"p99 {late:.1f} µs, of a round trip {echo_late:.1f} µs")
+
+
+def memory_mib(process):
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
+
+
+def start_up(hosts, ranks, seconds, mebibytes):
+    """Every rank on a connection of its own asks for its place, leaves its record, and takes those
+    of its host and of its links."""
+    def measure(bench):
+        took, peak = [], math.nan
+        with token_file() as token:
+            for _ in range(1 if hosts > 5000 else min(3, bench.rounds)):
+                with server(token, "-np", hosts * ranks, listen="0.0.0.0:0") as (process, port), \
+                        teams.Team("ours", [[teams.WORKERS / "start_worker", "{socket}", 0, token]],
+                                   1) as team:
+                    took += team.ask("start", port, hosts, ranks)
+                    peak = memory_mib(process)
+        took = statistics.median(took)
+        return Result("s", took, must=f"≤ {seconds} s, ≤ {mebibytes} MiB",
+                      passed=took <= seconds and peak <= mebibytes,
+                      note=f"{took / hosts * 1e6:.0f} µs a host, server's memory {peak:.0f} MiB")
+    return measure
+
+
+LINES = [
+    Line("set", "64 clients, 8 B", requests_per_second("set")),
+    Line("get", "64 clients, 8 B", requests_per_second("get")),
+    *[Line(f"get-{n}", f"get from {n} client processes", gets_per_second(n)) for n in (1, 4, 16)],
+    Line("reach", "from a set to the get that waits", set_to_get),
+    Line("start-1000x8", "start-up of 1,000 hosts of 8 ranks", start_up(1000, 8, 2, 2048)),
+    Line("start-12500x8", "start-up of 12,500 hosts of 8 ranks", start_up(12500, 8, 20, 2048)),
+]
