@@ -1,10 +1,10 @@
-// The start-up of a large job, seen from its ranks: each on a connection of its own says hello,
-// asks for its place, leaves its record, and takes the records of its host and of its links. One
-// epoll loop plays them all.
+// The start-up of a large job, seen from the parties that connect: each says hello, asks for its
+// place, leaves its record, and takes the records of its host and of its links. A party is a rank,
+// or a host that speaks for its ranks. One epoll loop plays them all.
 //
 //   start_worker SOCKET RANK TOKEN_FILE
 //
-//   start PORT HOSTS RANKS_PER_HOST      seconds until everybody has everything
+//   start PORT HOSTS PARTIES_PER_HOST RANKS_PER_PARTY    seconds until everybody has everything
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
@@ -19,7 +19,7 @@ namespace {
 using hvd::cat;
 
 constexpr int kDialling = 1000;  // at once, not yet greeted
-constexpr size_t kRecordBytes = 120;
+constexpr size_t kRecordBytes = 120;  // of a rank
 constexpr uint32_t kAddresses = 8;  // of loopback: each gives as many connections as there are ports
 
 struct Client {
@@ -33,8 +33,12 @@ struct Client {
 
 class StartUp {
  public:
-  StartUp(const hvd::Secret& secret, uint16_t port, int hosts, int ranks)
-      : secret_(secret), port_(port), ranks_(ranks), size_(hosts * ranks) {
+  StartUp(const hvd::Secret& secret, uint16_t port, int hosts, int parties, int ranks)
+      : secret_(secret),
+        port_(port),
+        parties_(parties),
+        size_(hosts * parties),
+        record_bytes_(kRecordBytes * static_cast<size_t>(ranks)) {
     const rlim_t wanted = static_cast<rlim_t>(size_) + 100;
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -96,7 +100,7 @@ class StartUp {
     client.stage = Client::Stage::kJoin;
     send(client, client.signer.request("POST", cat("/v1/join?client=w", client.number,
                                                    "&wait=600000"),
-                                       cat("{\"host\": \"h", client.number / ranks_, "\"}")));
+                                       cat("{\"host\": \"h", client.number / parties_, "\"}")));
     dial();
   }
 
@@ -104,7 +108,7 @@ class StartUp {
     constexpr std::string_view kRank = "\"rank\":";
     const int rank = std::stoi(std::string(response.substr(response.find(kRank) + kRank.size(), 9)));
     std::set<int> wanted;
-    for (int i = 0; i < ranks_; ++i) wanted.insert(rank / ranks_ * ranks_ + i);
+    for (int i = 0; i < parties_; ++i) wanted.insert(rank / parties_ * parties_ + i);
     for (const int step : {1, size_ - 1}) wanted.insert((rank + step) % size_);
     for (int bit = 1; bit < size_; bit *= 2) {
       if ((rank ^ bit) < size_) wanted.insert(rank ^ bit);
@@ -115,12 +119,13 @@ class StartUp {
     send(client, client.signer.request(
                      "POST", cat("/v1/exchange/rank?count=", size_, "&index=", rank,
                                  "&wait=600000&want=", list),
-                     std::string(kRecordBytes, static_cast<char>('a' + rank % 26))));
+                     std::string(record_bytes_, static_cast<char>('a' + rank % 26))));
   }
 
   const hvd::Secret& secret_;
   const uint16_t port_;
-  const int ranks_, size_;
+  const int parties_, size_;
+  const size_t record_bytes_;
   int left_ = size_;
   const int epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   std::vector<std::unique_ptr<Client>> clients_;
@@ -134,7 +139,8 @@ int main(int argc, char** argv) {
   const hvd::Secret secret = bench::secret_of(argv[3]);
   bench::serve(argv[1], std::stoi(argv[2]), {{"start", [&](const bench::Words& words) {
                  StartUp start(secret, static_cast<uint16_t>(std::stoi(words.at(0))),
-                               std::stoi(words.at(1)), std::stoi(words.at(2)));
+                               std::stoi(words.at(1)), std::stoi(words.at(2)),
+                               std::stoi(words.at(3)));
                  return std::vector<double>{start.run()};
                }}});
   return 0;
