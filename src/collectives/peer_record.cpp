@@ -43,4 +43,11 @@ Result<PeerRecord> PeerRecord::decode(ByteView bytes) {
   return record;
 }
 
+bool shares_kernel(const PeerRecord& one, const PeerRecord& other) {
+  const auto boot_id = [](const PeerRecord& record) {
+    return std::string_view(record.machine).substr(0, record.machine.find('/'));
+  };
+  return boot_id(one) == boot_id(other);
+}
+
 }  // namespace hvd::collectives

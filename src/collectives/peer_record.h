@@ -20,7 +20,7 @@ struct Candidate {
 struct PeerRecord {
   int32_t rank = 0;
   std::string host;        // for sentences, never for decisions
-  std::string machine;     // boot id and network namespace: equal when ranks may share memory
+  std::string machine;     // boot id "/" network namespace: equal when ranks may share memory
   std::string meeting;     // name of the abstract Unix socket, without the leading zero
   uint32_t pid = 0;
   uint16_t port = 0;
@@ -29,5 +29,8 @@ struct PeerRecord {
   Bytes encode() const;
   static Result<PeerRecord> decode(ByteView bytes);
 };
+
+// Whether two ranks run below one kernel, perhaps in different network namespaces.
+bool shares_kernel(const PeerRecord& one, const PeerRecord& other);
 
 }  // namespace hvd::collectives

@@ -60,6 +60,8 @@ class RemoteLinks final : public net::DataLoop::Source {
   void on_events(uint32_t events) override;
 
  private:
+  // A peer that fails refuses its new links at once; why it failed comes over the others.
+  static constexpr double kSecondsForCause = 1;
   using Key = std::pair<int32_t, uint64_t>;
   struct Dial {
     std::vector<std::unique_ptr<Greeting>> attempts;

@@ -102,6 +102,16 @@ int connect_outcome(int socket) {
   return error;
 }
 
+void send_unpaced(int socket) {
+  // Every kernel has it and allows it to everybody.
+  constexpr std::string_view kUnpaced = "reno";
+  char name[16] = "";
+  socklen_t size = sizeof name;
+  const bool known = ::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0;
+  if (!known || !std::string_view(name, ::strnlen(name, size)).starts_with("bbr")) return;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, kUnpaced.data(), kUnpaced.size());
+}
+
 std::string endpoint_text(ByteView address, uint16_t port) {
   char text[INET6_ADDRSTRLEN] = "?";
   if (address.size() == 4) {

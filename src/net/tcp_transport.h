@@ -25,6 +25,9 @@ UniqueFd accept_tcp(const TcpListener& listener);
 Result<UniqueFd> start_connect(ByteView address, uint16_t port);
 // 0 when the connection stands, else an errno value.
 int connect_outcome(int socket);
+// For a connection between namespaces of one kernel. Where the system's congestion control paces
+// what is sent (bbr), it spares the queues of a network that is not there.
+void send_unpaced(int socket);
 
 // "10.77.0.2:4711", "[fd00::1]:4711".
 std::string endpoint_text(ByteView address, uint16_t port);

@@ -51,6 +51,15 @@ Bytes message_of(int32_t from, int32_t to, uint32_t number, size_t size) {
 
 }  // namespace
 
+TEST_CASE("ranks below one kernel are told by its boot id, whatever their network namespace") {
+  collectives::PeerRecord one, other;
+  one.machine = "1f2e/4/100";
+  other.machine = "1f2e/4/200";
+  CHECK(collectives::shares_kernel(one, other));
+  other.machine = "1f2/4/100";
+  CHECK(!collectives::shares_kernel(one, other));
+}
+
 TEST_CASE("ranks learn which of them share a host") {
   World world({0, 1, 0, 2, 1});
   require_all_ok(world.run([](Rank& rank) -> Status {

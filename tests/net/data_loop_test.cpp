@@ -1,7 +1,10 @@
 #include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include "net/data_loop.h"
 #include "net/interfaces.h"
@@ -79,7 +82,7 @@ TEST_CASE("no loopback or link-local address is offered to other hosts") {
   CHECK(with_loopback->size() > addresses->size());
 }
 
-TEST_CASE("a connection over loopback stands, and one to a closed port says why not") {
+TEST_CASE("a connection over loopback stands and can be unpaced, and one to a closed port says why not") {
   auto listener = TcpListener::open();
   REQUIRE(listener.ok());
   const Bytes loopback{std::byte{127}, std::byte{0}, std::byte{0}, std::byte{1}};
@@ -89,6 +92,11 @@ TEST_CASE("a connection over loopback stands, and one to a closed port says why 
   CHECK(accept_tcp(*listener));
   CHECK(!accept_tcp(*listener));
   CHECK(connect_outcome(socket->get()) == 0);
+  send_unpaced(socket->get());
+  char control[16] = "";
+  socklen_t size = sizeof control;
+  CHECK(::getsockopt(socket->get(), IPPROTO_TCP, TCP_CONGESTION, control, &size) == 0);
+  CHECK(std::string(control) != "bbr");
   const uint16_t port = listener->port;
   listener->socket.reset();
   auto refused = start_connect(loopback, port);
