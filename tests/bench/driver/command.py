@@ -75,9 +75,10 @@ def measure(options, wanted):
 
 
 def measure_on_hosts(program, options, wanted):
-    """The same, by this program on the launcher's machine of two hosts."""
+    """The same, by this program on the launcher's machine of the lines' hosts."""
     with tempfile.NamedTemporaryFile(dir=teams.WORKERS, suffix=".json") as file:
-        command = [teams.HOSTS, "run", "--root", "--no-decoys", "--names", "a b", "--", program,
+        command = [teams.HOSTS, "run", "--root", "--no-decoys", "--names", wanted[0].hosts, "--",
+                   program,
                    "--on-hosts", "--json", file.name, "--python", options.python]
         command += ["--quick"] * options.quick
         for line in wanted:
@@ -104,8 +105,9 @@ def main(program, description, table):
     here = [line for line in wanted if options.on_hosts or not line.needs_hosts]
     there = [line for line in wanted if line not in here]
     results = measure(options, here) if here else {}
-    if there:
-        results.update(measure_on_hosts(program, options, there))
+    for hosts in dict.fromkeys(line.hosts for line in there):
+        results.update(measure_on_hosts(program, options,
+                                        [line for line in there if line.hosts == hosts]))
     if options.json:
         pathlib.Path(options.json).write_text(
             json.dumps({name: vars(result) for name, result in results.items()}, indent=1,

@@ -39,6 +39,7 @@ class Line:
     what: str
     measure: typing.Callable
     needs_hosts: bool = False
+    hosts: str = "a b"
 
 
 class Bench:
