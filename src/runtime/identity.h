@@ -26,6 +26,7 @@ struct Identity {
   // What the launcher calls this rank, where that is not `rank`; -1: the same.
   int32_t job_rank = -1;
   bool is_homogeneous = true;
+  bool has_one_host() const { return local_size == size; }
 };
 
 struct Bootstrap {

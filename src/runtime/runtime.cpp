@@ -38,8 +38,7 @@ EngineOptions engine_options(const Identity& identity, const Settings& settings,
   const TunedParameters parameters = parameters_of(settings);
   options.window = window_of(parameters);
   if (!settings.is_set("cycle_time")) {
-    options.window =
-        gathering_time(budget, identity.local_size == identity.size, options.window);
+    options.window = gathering_time(budget, identity.has_one_host(), options.window);
   }
   options.calls_helper_early = !budget.helper_is_guest;
   options.fusion.threshold = static_cast<uint64_t>(parameters.fusion_threshold);
@@ -133,7 +132,8 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
     return status;
   }
   ops_ = std::make_unique<OpSelector>(std::move(ops));
-  const SpinBudget budget = spin_budget(available_cores(), identity_.local_size);
+  const SpinBudget budget =
+      spin_budget(available_cores(), identity_.local_size, identity_.has_one_host());
   const EngineOptions how = engine_options(identity_, settings, budget);
   engine_ = std::make_unique<Engine>(how, *std::move(controller), ops_.get(), host_.get(), &sets_,
                                      &names_, &handles_);

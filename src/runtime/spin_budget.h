@@ -16,11 +16,11 @@ struct SpinBudget {
   bool helper_is_guest = true;
 };
 
-// Pure: `cores` may be a fraction.
-SpinBudget spin_budget(double cores, int local_ranks);
+// Pure: `cores` may be a fraction. `one_host`: the whole job is on this machine.
+SpinBudget spin_budget(double cores, int local_ranks, bool one_host);
 
-// How long submissions may gather before the helper takes them; a waiter takes them at once.
-// `one_host`: nobody but the ranks of this machine, which compute now, is kept waiting.
+// How long submissions may gather before the helper takes them; a waiter takes them at once. On one
+// host nobody but the ranks of this machine, which compute now, is kept waiting.
 std::chrono::microseconds gathering_time(const SpinBudget& budget, bool one_host,
                                          std::chrono::microseconds window);
 

@@ -85,14 +85,15 @@ TEST_CASE("what was not given follows from the machines of the ranks") {
 }
 
 TEST_CASE("the spin budget follows the cores that a rank really has") {
-  CHECK(spin_budget(2, 2).waiter.count() > 0);
-  CHECK(!spin_budget(2, 2).yields);
-  CHECK(spin_budget(2, 4).yields);
-  CHECK(spin_budget(0.5, 1).waiter.count() == 0);
-  CHECK(spin_budget(2, 2).helper.count() == 0);
-  CHECK(spin_budget(64, 4).helper.count() > 0);
-  CHECK(spin_budget(2, 2).helper_is_guest);
-  CHECK(!spin_budget(64, 4).helper_is_guest);
+  CHECK(spin_budget(2, 2, true).waiter > spin_budget(2, 2, false).waiter);
+  CHECK(spin_budget(2, 2, false).waiter.count() > 0);
+  CHECK(!spin_budget(2, 2, true).yields);
+  CHECK(spin_budget(2, 4, true).yields);
+  CHECK(spin_budget(0.5, 1, true).waiter.count() == 0);
+  CHECK(spin_budget(2, 2, true).helper.count() == 0);
+  CHECK(spin_budget(64, 4, true).helper.count() > 0);
+  CHECK(spin_budget(2, 2, true).helper_is_guest);
+  CHECK(!spin_budget(64, 4, true).helper_is_guest);
   CHECK(cores_of_cpu_max("50000 100000\n") == 0.5);
   CHECK(cores_of_cpu_max("max 100000\n") > 1000);
   CHECK(cores_of_cpu_max("") > 1000);
@@ -103,10 +104,10 @@ TEST_CASE("the spin budget follows the cores that a rank really has") {
 TEST_CASE("submissions gather longer where the helper has no core and no other host waits") {
   using std::chrono::microseconds;
   const microseconds window{1000};
-  CHECK(gathering_time(spin_budget(2, 2), true, window) > window);
-  CHECK(gathering_time(spin_budget(2, 2), false, window) == window);
-  CHECK(gathering_time(spin_budget(64, 4), true, window) == window);
-  CHECK(gathering_time(spin_budget(2, 2), true, microseconds(50000)) == microseconds(50000));
+  CHECK(gathering_time(spin_budget(2, 2, true), true, window) > window);
+  CHECK(gathering_time(spin_budget(2, 2, false), false, window) == window);
+  CHECK(gathering_time(spin_budget(64, 4, true), true, window) == window);
+  CHECK(gathering_time(spin_budget(2, 2, true), true, microseconds(50000)) == microseconds(50000));
 }
 
 TEST_CASE("some ranks of a job go on as a job of their own") {
