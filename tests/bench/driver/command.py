@@ -43,7 +43,7 @@ def quantity(value, unit):
 
 
 def report(name, what, result):
-    verdict = "ok" if result.passed else "MISSED"
+    verdict = "met" if result.passed else "MISSED"
     print(f"{name:14} {what}: {quantity(result.ours, result.unit)}, must be {result.must}: {verdict}")
     for peer, value in result.peers.items():
         ratio = "" if result.unit == "%" else f"{value / result.ours:8.2f} ×"
@@ -62,10 +62,8 @@ def measure(options, wanted):
         for line in wanted:
             try:
                 results[line.name] = line.measure(bench)
-            except (teams.Refused, AttributeError, OSError) as error:
-                missing = bench.missing.get("ours")
-                reason = missing if missing and isinstance(error, AttributeError) else error
-                results[line.name] = lines.Result("µs", must="measured", note=f"not measured: {reason}")
+            except (teams.Missing, teams.Refused, OSError) as error:
+                results[line.name] = lines.Result("µs", must="measured", note=f"not measured: {error}")
             report(line.name, line.what, results[line.name])
     finally:
         bench.close()
@@ -94,7 +92,8 @@ def measure_on_hosts(program, options, wanted):
     return {name: lines.Result(**values) for name, values in found.items()}
 
 
-def main(program, description, table):
+def main(program, description, table, needs=lambda: None):
+    """`needs` raises teams.Missing where no line can be measured at all."""
     options = arguments(description)
     wanted = chosen(options, table)
     if not wanted:
@@ -102,6 +101,10 @@ def main(program, description, table):
     if options.list:
         print("\n".join(f"{line.name:14} {line.what}" for line in wanted))
         return
+    try:
+        needs()
+    except teams.Missing as error:
+        sys.exit(str(error))
     here = [line for line in wanted if options.on_hosts or not line.needs_hosts]
     there = [line for line in wanted if line not in here]
     results = measure(options, here) if here else {}

@@ -62,6 +62,13 @@ class Bench:
                 self._teams[key] = None
         return self._teams[key]
 
+    def need(self, make, *arguments, **options):
+        """The team; teams.Missing where a line cannot do without it."""
+        team = self.team(make, *arguments, **options)
+        if team is None:
+            raise teams.Missing(self.missing[make.__name__])
+        return team
+
     def only(self, *kept):
         """Ends all other teams: what is not measured takes no memory."""
         for key, team in list(self._teams.items()):
@@ -97,7 +104,7 @@ def _with(command, iterations):
 
 
 def _against_peers(bench, size, ranks, hosts=False, peers=PEERS, extra=(), memory=()):
-    contenders = [bench.team(teams.ours, ranks, hosts=hosts)]
+    contenders = [bench.need(teams.ours, ranks, hosts=hosts)]
     contenders += [bench.team(make, ranks, hosts=hosts) for make in peers]
     contenders += extra
     medians = bench.medians(contenders, "allreduce", size, "ITERATIONS", *memory)
@@ -138,7 +145,7 @@ def between_hosts(size):
 
 def many_names(milliseconds, python):
     def measure(bench):
-        team = bench.team(teams.ours, 2, **({"python": bench.python} if python else {}))
+        team = bench.need(teams.ours, 2, **({"python": bench.python} if python else {}))
         contenders = [team] + ([bench.team(teams.torch_gloo, 2)] if python else [])
         found = bench.medians(contenders, "names", 1000, 1024, "ITERATIONS")
         ours = found.pop(team.name)[0]
@@ -149,29 +156,29 @@ def many_names(milliseconds, python):
 
 def submit_alone(python):
     def measure(bench):
-        team = bench.team(teams.ours, 2, **({"python": bench.python} if python else {}))
+        team = bench.need(teams.ours, 2, **({"python": bench.python} if python else {}))
         ours = bench.medians([team], "names", 1000, 1024, "ITERATIONS")[team.name][1]
         return Result("µs", ours, {}, "≤ 1.5 µs", ours <= 1.5)
     return measure
 
 
 def python_small(bench):
-    c, python = bench.team(teams.ours, 2), bench.team(teams.ours, 2, python=bench.python)
+    c, python = bench.need(teams.ours, 2), bench.need(teams.ours, 2, python=bench.python)
     found = bench.medians([c, python], "allreduce", 4, "ITERATIONS")
     ours, base = found[python.name][0], found["ours"][0]
     return Result("µs", ours, {}, f"≤ C ABI ({base:.1f}) + 8 µs", ours <= base + 8)
 
 
 def restart(bench):
-    ours = bench.medians([bench.team(teams.ours, 2)], "restart", "ITERATIONS")["ours"][0]
+    ours = bench.medians([bench.need(teams.ours, 2)], "restart", "ITERATIONS")["ours"][0]
     return Result("µs", ours, {}, "≤ 5 ms", ours <= 5000)
 
 
 def training(model):
     """Rounds of the barrier pair and of ours are compared one by one: they saw the same machine."""
     def measure(bench):
-        barrier = bench.team(teams.plain_torch, 2, python=bench.python)
-        ours = bench.team(teams.ours, 2, python=bench.python)
+        barrier = bench.need(teams.plain_torch, 2, python=bench.python)
+        ours = bench.need(teams.ours, 2, python=bench.python)
         ddp = bench.team(teams.torch_gloo, 2, python=bench.python)
         found = bench.rounds_of([barrier, ours, ddp], "train", model, "ITERATIONS")
         efficiency = {name: 100 * statistics.median(
@@ -187,8 +194,8 @@ def training(model):
 
 def memory(bench):
     """Of a rank after its first operation, over a process that has torch."""
-    plain = bench.team(teams.plain_torch, 2, python=bench.python)
-    ours = bench.team(teams.ours, 2, python=bench.python)
+    plain = bench.need(teams.plain_torch, 2, python=bench.python)
+    ours = bench.need(teams.ours, 2, python=bench.python)
     ours.ask("allreduce", 4, 1)
     pairs = list(zip(ours.ask_all("memory"), plain.ask_all("memory")))
     resident = max(own[0] - other[0] for own, other in pairs)
@@ -199,7 +206,7 @@ def memory(bench):
 
 def idle(hosts):
     def measure(bench):
-        ours = bench.team(teams.ours, 2, hosts=hosts)
+        ours = bench.need(teams.ours, 2, hosts=hosts)
         bench.only(ours)
         ours.ask("allreduce", 4, 10)
         time.sleep(1)

@@ -129,6 +129,18 @@ def _need(path, what):
     return path
 
 
+def _built(path):
+    if not path.exists():
+        raise Missing(f"{path} is not there; build the release preset with BUILD_TESTING=ON")
+    return path
+
+
+def ours_is_built():
+    """Missing, with one sentence for all lines, when it is not."""
+    _built(BUILD / "bin" / "horovodrun")
+    _built(WORKERS / "horovod_worker")
+
+
 def _spread(hosts, ranks):
     return ["-H", ",".join(f"{host}:{ranks // 2}" for host in HOST_NAMES)] if hosts else []
 
@@ -144,12 +156,12 @@ def _singly(command, ranks, hosts):
 
 def ours(ranks, hosts=False, python=None):
     """Through the C ABI, or with `python` from an interpreter that has torch."""
-    launcher = [_need(BUILD / "bin" / "horovodrun", "horovodrun"), "-np", ranks,
+    launcher = [_built(BUILD / "bin" / "horovodrun"), "-np", ranks,
                 *_spread(hosts, ranks)]
     if python:
         worker = [python, PYTHON_WORKER, "{socket}", "horovod"]
     else:
-        worker = [_need(WORKERS / "horovod_worker", "horovod_worker"), "{socket}"]
+        worker = [_built(WORKERS / "horovod_worker"), "{socket}"]
     return Team("ours (Python)" if python else "ours", [launcher + worker], ranks,
                 {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"})
 
@@ -194,6 +206,6 @@ def plain_torch(ranks, python="/usr/bin/python3"):
 
 
 def stream_pair(hosts=False):
-    command = [_need(WORKERS / "stream_worker", "stream_worker"), "{socket}", "{rank}", 2,
+    command = [_built(WORKERS / "stream_worker"), "{socket}", "{rank}", 2,
                "{folder}", _interface(hosts)]
     return Team("plain stream pair", _singly(command, 2, hosts), 2)
