@@ -35,9 +35,10 @@ class Segment {
   Segment(std::byte* base, size_t ranks, size_t chunk) : base_(base), ranks_(ranks), chunk_(chunk) {}
 
   // Bytes per slot and result; small enough that all ranks' buffers stay in the caches and in
-  // their share of memory, and 256 KiB when there are few ranks, where it measured best.
+  // their share of memory, and 512 KiB when there are few ranks, where an allreduce of their
+  // private memory measured best.
   static size_t chunk_for(size_t ranks) {
-    constexpr size_t kLargest = 256 * 1024;
+    constexpr size_t kLargest = 512 * 1024;
     constexpr size_t kSmallest = 16 * 1024;
     constexpr size_t kBudget = 8 * 1024 * 1024;
     const size_t share = kBudget / (ranks + 1) / 4096 * 4096;
@@ -51,13 +52,14 @@ class Segment {
   explicit operator bool() const { return base_ != nullptr; }
   std::byte* base() const { return base_; }
   size_t size() const { return size_for(ranks_, chunk_); }
-  size_t chunk() const { return chunk_; }
-  // As much of a slot as an allreduce of `total` bytes takes at a time: a few chunks even when
-  // there is little, so that ranks work side by side.
+  // As much of a slot as most operations take at a time.
+  size_t chunk() const { return std::min<size_t>(chunk_, 256 * 1024); }
+  // As much as an allreduce of `total` bytes takes: more than one chunk even when there is little,
+  // so that ranks work side by side.
   size_t chunk_of(size_t total) const {
-    constexpr size_t kLeast = 32 * 1024;
-    const size_t quarter = (total / 4 + 4095) / 4096 * 4096;
-    return std::min(std::max({quarter, kLeast, ranks_ * 64}), chunk_);
+    constexpr size_t kLeast = 64 * 1024;
+    const size_t half = (total / 2 + 4095) / 4096 * 4096;
+    return std::min(std::max({half, kLeast, ranks_ * 64}), chunk_);
   }
 
   MemberFlags& flags(size_t rank) const {
