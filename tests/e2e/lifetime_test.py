@@ -89,12 +89,12 @@ def test_a_thousand_starts_and_ends():
     expect(len(re.findall("1000 cycles", job.out)) == 2, job.describe())
 
 
-def test_ctrl_c_reaches_a_wait_within_100_ms():
+def test_ctrl_c_reaches_whoever_waits_within_100_ms():
     with tempfile.TemporaryDirectory() as folder:
-        job = Job("-np", 2, PYTHON, WORKERS / "interrupted_rank.py", f"{folder}/go")
+        job = Job("-np", 2, PYTHON, WORKERS / "interrupted_rank.py", folder)
         job.ends_with(0)
-    late = re.search(r"interrupted after (\d+) ms", job.out)
-    expect(late and int(late[1]) <= 100, job.describe())
+    late = [int(ms) for ms in re.findall(r"interrupted after (\d+) ms", job.out)]
+    expect(len(late) == 3 and max(late) <= 100, job.describe())
 
 
 if __name__ == "__main__":

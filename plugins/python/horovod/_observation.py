@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Union
+import queue
+import threading
+from typing import Any, Callable, Union
 
 from horovod import _ops
 from horovod._library import library
@@ -20,10 +22,7 @@ def start_timeline(file_path: Union[str, os.PathLike], mark_cycles: bool = False
     written or the file cannot be; the job goes on.
     """
     _require_init()
-    error = ctypes.create_string_buffer(4096)
-    path = os.fsencode(os.fspath(file_path))
-    status = library().hvd_start_timeline(path, int(mark_cycles), ctypes.addressof(error), len(error))
-    _ops.check(status, error)
+    _ask(library().hvd_start_timeline, os.fsencode(os.fspath(file_path)), int(mark_cycles))
 
 
 def stop_timeline() -> None:
@@ -32,8 +31,7 @@ def stop_timeline() -> None:
     Raises ValueError before `init`. `shutdown` does it too.
     """
     _require_init()
-    error = ctypes.create_string_buffer(4096)
-    _ops.check(library().hvd_stop_timeline(ctypes.addressof(error), len(error)), error)
+    _ask(library().hvd_stop_timeline)
 
 
 def metrics(scope: str = "rank") -> str:
@@ -45,18 +43,33 @@ def metrics(scope: str = "rank") -> str:
     if scope not in _SCOPES:
         raise ValueError(f'metrics: scope is {scope!r}; it is "rank" or "job".')
     _require_init()
-    error = ctypes.create_string_buffer(4096)
     needed = ctypes.c_size_t(1 << 16)
     while True:
         # Digits may be added between two calls.
         size = needed.value + 4096
         text = ctypes.create_string_buffer(size)
-        status = library().hvd_metrics(_SCOPES[scope], ctypes.addressof(text), size,
-                                       ctypes.addressof(needed), ctypes.addressof(error),
-                                       len(error))
-        _ops.check(status, error)
+        _ask(library().hvd_metrics, _SCOPES[scope], text, size, ctypes.byref(needed))
         if needed.value <= size:
             return text.value.decode()
+
+
+def _ask(function: Callable[..., int], *arguments: Any) -> None:
+    """Calls a function of the library that waits for other ranks.
+
+    For the main thread another one calls it, so that a signal's handler can run meanwhile; when
+    that raises, the call ends in peace there, where all that it writes to stays alive.
+    """
+    error = ctypes.create_string_buffer(4096)
+    answer: "queue.SimpleQueue[int]" = queue.SimpleQueue()
+
+    def call() -> None:
+        answer.put(function(*arguments, error, len(error)))
+
+    if threading.current_thread() is threading.main_thread():
+        threading.Thread(target=call, daemon=True).start()
+    else:
+        call()
+    _ops.check(answer.get(), error)
 
 
 def _require_init() -> None:

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Rank 0 waits for what rank 1 does not submit, gets a Ctrl-C, says how long that took, and waits
-again: now rank 1 comes. The file named by the argument tells it so."""
+"""Rank 0 waits for what rank 1 does not submit, and for what it does not answer while it is stopped;
+gets a Ctrl-C each time, says how long that took, and goes on with rank 1 as before. The folder
+that the argument names is theirs: a file there tells rank 1 to come."""
 import os
 import pathlib
 import signal
@@ -12,27 +13,46 @@ import torch
 
 import horovod.torch as hvd
 
-go = pathlib.Path(sys.argv[1])
-struck = 0.0
+folder = pathlib.Path(sys.argv[1])
+go = folder / "go"
 
 
-def strike():
-    global struck
-    time.sleep(0.3)  # the main thread is in its wait, most likely asleep
-    struck = time.monotonic()
-    os.kill(os.getpid(), signal.SIGINT)
+def interrupt(what, wait):
+    struck = 0.0
+
+    def strike():
+        nonlocal struck
+        time.sleep(0.3)  # the main thread is in its wait, most likely asleep
+        struck = time.monotonic()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    striker = threading.Thread(target=strike)
+    striker.start()
+    try:
+        wait()
+        sys.exit(f"nobody interrupted {what}")
+    except KeyboardInterrupt:
+        print(f"{what} interrupted after {(time.monotonic() - struck) * 1000:.0f} ms", flush=True)
+    striker.join()
+
+
+def stop(pid):
+    os.kill(pid, signal.SIGSTOP)
+    while pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        time.sleep(0.001)  # the kernel tells only the parent
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 hvd.init()
+pids = hvd.allgather(torch.tensor([os.getpid()])).tolist()
 if hvd.rank() == 0:
     handle = hvd.allreduce_async(torch.ones(3), name="late", op=hvd.Sum)
-    threading.Thread(target=strike).start()
-    try:
-        hvd.synchronize(handle)
-        sys.exit("nobody interrupted it")
-    except KeyboardInterrupt:
-        print(f"interrupted after {(time.monotonic() - struck) * 1000:.0f} ms", flush=True)
+    interrupt("synchronize", lambda: hvd.synchronize(handle))
+    stop(pids[1])
+    interrupt("metrics", lambda: hvd.metrics("job"))
+    hvd.start_timeline(folder / "timeline")
+    interrupt("stop_timeline", hvd.stop_timeline)
+    os.kill(pids[1], signal.SIGCONT)
     go.touch()
     handle = hvd.allreduce_async(torch.ones(3), name="after", op=hvd.Sum)
     total = hvd.synchronize(handle)
