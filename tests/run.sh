@@ -111,7 +111,7 @@ if ((!quick)); then
   fi
 fi
 if ((fuzz)); then
-  if step build.fuzz build fuzz all; then run_ctest fuzz build-fuzz -L fuzzing -j "$jobs"; fi
+  if step build.fuzz build fuzz fuzzers; then run_ctest fuzz build-fuzz -L fuzzing -j "$jobs"; fi
 fi
 
 say "summary"
