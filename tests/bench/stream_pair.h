@@ -35,7 +35,7 @@ class StreamPair {
     } else {
       while (::connect(fd_, name, sizeof where) != 0) {
         ::close(fd_);
-        ::usleep(1000);
+        ::usleep(1000);  // nothing but an answer tells that the other host listens
         fd_ = ::socket(AF_INET, SOCK_STREAM, 0);
       }
     }

@@ -74,7 +74,7 @@ class ObservationTest(RankCase):
             for rank in range(self.size):
                 self.assertIn(f'horovod_batches_total{{rank="{rank}",', everybody)
         else:
-            time.sleep(0.05)
+            time.sleep(0.05)  # its helper thread answers meanwhile
         hvd.barrier()
 
     def test_prometheus_reads_the_metrics(self):

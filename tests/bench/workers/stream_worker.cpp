@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -29,6 +30,13 @@ in_addr address_of(const char* interface) {
   return found;
 }
 
+// Where both ends meet: opening it waits for the other one.
+std::string pipe_in(const std::string& folder) {
+  const std::string path = folder + "/address";
+  ::mkfifo(path.c_str(), 0600);  // by whoever comes first
+  return path;
+}
+
 int accept_one(const std::string& folder, const char* interface) {
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -38,15 +46,14 @@ int accept_one(const std::string& folder, const char* interface) {
   ::bind(listener, reinterpret_cast<sockaddr*>(&address), size);
   ::listen(listener, 1);
   ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
-  std::ofstream(folder + "/new") << ::inet_ntoa(address.sin_addr) << ' ' << ntohs(address.sin_port);
-  std::rename((folder + "/new").c_str(), (folder + "/address").c_str());
+  std::ofstream(pipe_in(folder)) << ::inet_ntoa(address.sin_addr) << ' ' << ntohs(address.sin_port);
   return ::accept(listener, nullptr, nullptr);
 }
 
 int connect_one(const std::string& folder) {
   std::string host;
   int port = 0;
-  while (!(std::ifstream(folder + "/address") >> host >> port)) ::usleep(1000);
+  std::ifstream(pipe_in(folder)) >> host >> port;
   sockaddr_in address{};
   address.sin_family = AF_INET;
   ::inet_aton(host.c_str(), &address.sin_addr);
