@@ -324,9 +324,8 @@ void Session::watch_peer() {
 
 // Sends what the connection takes at once; finish_reply sends the rest.
 void Session::begin_reply(Reply reply, bool keep) {
-  Outgoing& outgoing = outgoing_.emplace();
-  outgoing.reply = std::move(reply);
-  outgoing.keep = keep;
+  // A value, since clang 14 cannot see how to make one inside of an optional.
+  Outgoing& outgoing = outgoing_.emplace(Outgoing{std::move(reply), {}, 0, keep});
   const ByteView body = outgoing.reply.body();
   std::string signature;
   if (is_signed_) {
