@@ -12,75 +12,65 @@
 
 namespace hvd::test {
 
-// Elements as float64, to and from any type.
-inline double load(hvd_dtype dtype, const std::byte* at) {
-  const auto as = [at]<typename T>(T value) {
-    std::memcpy(&value, at, sizeof value);
-    return static_cast<double>(value);
-  };
+// float16 and bfloat16 as numbers.
+struct Half {
+  Half() = default;
+  explicit Half(double value) : bits(half_of_float(static_cast<float>(value))) {}
+  explicit operator double() const { return float_of_half(bits); }
+  uint16_t bits = 0;
+};
+struct Bfloat {
+  Bfloat() = default;
+  explicit Bfloat(double value) : bits(bfloat_of_float(static_cast<float>(value))) {}
+  explicit operator double() const { return float_of_bfloat(bits); }
+  uint16_t bits = 0;
+};
+
+// Calls use(T{}) with the type of such elements.
+template <typename F>
+auto with_type_of(hvd_dtype dtype, F&& use) {
   switch (dtype) {
     case HVD_UINT8:
     case HVD_BOOL:
-      return as(uint8_t{});
+      return use(uint8_t{});
     case HVD_INT8:
-      return as(int8_t{});
+      return use(int8_t{});
     case HVD_UINT16:
-      return as(uint16_t{});
+      return use(uint16_t{});
     case HVD_INT16:
-      return as(int16_t{});
+      return use(int16_t{});
     case HVD_INT32:
-      return as(int32_t{});
+      return use(int32_t{});
     case HVD_INT64:
-      return as(int64_t{});
+      return use(int64_t{});
     case HVD_UINT32:
-      return as(uint32_t{});
+      return use(uint32_t{});
     case HVD_UINT64:
-      return as(uint64_t{});
+      return use(uint64_t{});
     case HVD_FLOAT32:
-      return as(float{});
+      return use(float{});
     case HVD_FLOAT64:
-      return as(double{});
-    default: {
-      uint16_t bits;
-      std::memcpy(&bits, at, sizeof bits);
-      return dtype == HVD_FLOAT16 ? float_of_half(bits) : float_of_bfloat(bits);
-    }
+      return use(double{});
+    case HVD_FLOAT16:
+      return use(Half{});
+    default:
+      return use(Bfloat{});
   }
 }
 
+// Elements as float64, to and from any type.
+inline double load(hvd_dtype dtype, const std::byte* at) {
+  return with_type_of(dtype, [at]<typename T>(T value) {
+    std::memcpy(&value, at, sizeof value);
+    return static_cast<double>(value);
+  });
+}
+
 inline void store(hvd_dtype dtype, std::byte* at, double value) {
-  const auto as = [at, value]<typename T>(T) {
+  with_type_of(dtype, [at, value]<typename T>(T) {
     const T typed = static_cast<T>(value);
     std::memcpy(at, &typed, sizeof typed);
-  };
-  switch (dtype) {
-    case HVD_UINT8:
-    case HVD_BOOL:
-      return as(uint8_t{});
-    case HVD_INT8:
-      return as(int8_t{});
-    case HVD_UINT16:
-      return as(uint16_t{});
-    case HVD_INT16:
-      return as(int16_t{});
-    case HVD_INT32:
-      return as(int32_t{});
-    case HVD_INT64:
-      return as(int64_t{});
-    case HVD_UINT32:
-      return as(uint32_t{});
-    case HVD_UINT64:
-      return as(uint64_t{});
-    case HVD_FLOAT32:
-      return as(float{});
-    case HVD_FLOAT64:
-      return as(double{});
-    default: {
-      const auto single = static_cast<float>(value);
-      const uint16_t bits = dtype == HVD_FLOAT16 ? half_of_float(single) : bfloat_of_float(single);
-      std::memcpy(at, &bits, sizeof bits);
-    }
-  }
+  });
 }
 
 // Small whole numbers, exact in every type, also after a product over a few ranks.
