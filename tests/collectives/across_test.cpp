@@ -1,6 +1,7 @@
 // Allreduce between hosts: every way, over every shape of a world, against a plain oracle.
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "base/half.h"
 #include "collectives/checks.h"
@@ -46,7 +47,7 @@ std::vector<std::vector<int>> worlds_of_hosts() {
 
 // Small whole numbers, exact in every type.
 template <typename T>
-T element(int rank, size_t i) {
+T value_of(int rank, size_t i) {
   return static_cast<T>((static_cast<size_t>(rank) * 7 + i * 3 + i / 11) % 4);
 }
 
@@ -57,7 +58,7 @@ Status check_sum(Rank& rank, hvd_dtype dtype, const hvd_tuning& tuning,
   std::vector<hvd_batch_tensor> tensors;
   for (const size_t count : counts) {
     inputs.emplace_back(count);
-    for (size_t i = 0; i < count; ++i) inputs.back()[i] = element<T>(rank.rank(), i);
+    for (size_t i = 0; i < count; ++i) inputs.back()[i] = value_of<T>(rank.rank(), i);
     outputs.emplace_back(count);
   }
   for (size_t t = 0; t < counts.size(); ++t) {
@@ -71,7 +72,7 @@ Status check_sum(Rank& rank, hvd_dtype dtype, const hvd_tuning& tuning,
     const T* output = static_cast<const T*>(tensors[t].output);
     for (size_t i = 0; i < counts[t]; ++i) {
       T expected = 0;
-      for (int r = 0; r < rank.size(); ++r) expected = static_cast<T>(expected + element<T>(r, i));
+      for (int r = 0; r < rank.size(); ++r) expected = static_cast<T>(expected + value_of<T>(r, i));
       if (output[i] != expected) {
         return internal_error(cat("tensor ", t, " of ", counts[t], " element ", i, ": ",
                                   static_cast<double>(output[i]), " and not ",
@@ -199,7 +200,7 @@ TEST_CASE("on every way all ranks get the same bits") {
   }
 }
 
-TEST_CASE("the error of a sum in half precision does not grow with the hosts") {
+TEST_CASE("the error of a sum in half precision does not grow with the ranks, on hosts or in one") {
   for (const hvd_dtype dtype : {HVD_FLOAT16, HVD_BFLOAT16}) {
     const auto to_bits = [dtype](float value) {
       return dtype == HVD_FLOAT16 ? half_of_float(value) : bfloat_of_float(value);
@@ -207,22 +208,28 @@ TEST_CASE("the error of a sum in half precision does not grow with the hosts") {
     const auto to_float = [dtype](uint16_t bits) {
       return dtype == HVD_FLOAT16 ? float_of_half(bits) : float_of_bfloat(bits);
     };
-    for (const size_t host_count : {2, 5, 16}) {
-      std::vector<int> hosts;
-      for (size_t host = 0; host < host_count; ++host) hosts.push_back(static_cast<int>(host));
+    const auto apart = [](int count) {
+      std::vector<int> hosts(static_cast<size_t>(count));
+      std::iota(hosts.begin(), hosts.end(), 0);
+      return hosts;
+    };
+    const auto together = [](size_t count) { return std::vector<int>(count, 0); };
+    for (const std::vector<int>& hosts : {apart(2), apart(5), apart(16), together(2), together(5),
+                                          together(16)}) {
       CAPTURE(static_cast<int>(dtype));
-      CAPTURE(host_count);
-      constexpr size_t kCount = 600;
+      CAPTURE(name_of_world(hosts));
+      // More than travels as a small payload where ranks share memory.
+      const size_t count = hosts.front() == hosts.back() ? 3000 : 600;
       std::vector<std::vector<uint16_t>> inputs;
-      for (size_t rank = 0; rank < host_count; ++rank) {
+      for (size_t rank = 0; rank < hosts.size(); ++rank) {
         uint32_t state = 77u + static_cast<uint32_t>(rank);
         inputs.emplace_back();
-        for (size_t i = 0; i < kCount; ++i) inputs.back().push_back(to_bits(random_value(state)));
+        for (size_t i = 0; i < count; ++i) inputs.back().push_back(to_bits(random_value(state)));
       }
       // Each exact sum rounded once; and pairs of pairs, each rounded.
       std::vector<uint16_t> once;
       double pairwise_error = 0;
-      for (size_t i = 0; i < kCount; ++i) {
+      for (size_t i = 0; i < count; ++i) {
         double exact = 0;
         std::vector<uint16_t> terms;
         for (const auto& input : inputs) {
@@ -245,17 +252,17 @@ TEST_CASE("the error of a sum in half precision does not grow with the hosts") {
         for (const NamedTuning& way : all_ways()) {
           auto values = inputs[static_cast<size_t>(rank.rank())];
           std::vector<hvd_batch_tensor> tensors{
-              {values.data(), values.data(), kCount, 1, nullptr, nullptr}};
+              {values.data(), values.data(), static_cast<int64_t>(count), 1, nullptr, nullptr}};
           hvd_batch batch = batch_of(HVD_ALLREDUCE, dtype, tensors);
           batch.tuning = &way.tuning;
           HVD_RETURN_IF_ERROR(rank.run(batch));
           // float32 holds these sums nearly exactly, so one rounding is all there is.
-          for (size_t i = 0; i < kCount; ++i) {
+          for (size_t i = 0; i < count; ++i) {
             const int apart = std::abs(int{values[i]} - int{once[i]});
             if (apart > 1) return internal_error(cat(way.name, ": element ", i, " is off"));
           }
           double error = 0;
-          for (size_t i = 0; i < kCount; ++i) {
+          for (size_t i = 0; i < count; ++i) {
             double exact = 0;
             for (const auto& input : inputs) exact += to_float(input[i]);
             error = std::max(error, std::abs(exact - to_float(values[i])));
