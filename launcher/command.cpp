@@ -7,7 +7,8 @@
 #include "horovod/version.h"
 #include "launcher/check_build.h"
 #include "launcher/dry_run.h"
-#include "launcher/hosts.h"
+#include "launcher/host_choice.h"
+#include "launcher/manual.h"
 
 namespace hvd::launcher {
 namespace {
@@ -18,30 +19,19 @@ int print(const std::string& text) {
   return written ? 0 : kExitLauncher;
 }
 
-Result<std::vector<Host>> chosen_hosts(const Settings& settings) {
-  if (settings.is_set("hosts")) {
-    auto hosts = parse_hosts(settings.text("hosts"));
-    if (!hosts.ok()) return hosts.status().with_context("-H");
-    return hosts;
-  }
-  if (settings.is_set("hostfile")) return read_hostfile(settings.text("hostfile"));
-  return std::vector<Host>{{"localhost", "", static_cast<int>(settings.integer("num_proc"))}};
-}
-
 }  // namespace
 
-bool is_question(const Options& options) {
-  return options.help || options.settings.flag("version") || options.settings.flag("check_build");
-}
-
 int answer(const Options& options) {
-  if (options.help) return print(help_text());
-  if (options.settings.flag("version")) return print(HVD_VERSION "\n");
-  return print(check_build(options.settings));
+  const Settings& settings = options.settings;
+  if (settings.flag("help")) return print(help_text());
+  if (settings.flag("version")) return print(HVD_VERSION "\n");
+  if (settings.is_set("completion")) return print(completion(to_lower(settings.text("completion"))));
+  if (settings.is_set("manual")) return print(manual(to_lower(settings.text("manual"))));
+  return print(check_build(settings));
 }
 
 Result<SlotPlan> make_plan(const Options& options) {
-  HVD_ASSIGN_OR_RETURN(const auto hosts, chosen_hosts(options.settings));
+  HVD_ASSIGN_OR_RETURN(const auto hosts, choose_hosts(options.settings));
   std::optional<int> num_proc;
   if (options.settings.is_set("num_proc")) {
     num_proc = static_cast<int>(options.settings.integer("num_proc"));
@@ -50,7 +40,7 @@ Result<SlotPlan> make_plan(const Options& options) {
 }
 
 int show_plan(const Options& options, const SlotPlan& plan) {
-  return print(plan_as_json(plan, options.settings.number("start_timeout")));
+  return print(plan_as_json(plan, options.settings));
 }
 
 }  // namespace hvd::launcher

@@ -9,11 +9,10 @@
 
 namespace hvd::launcher {
 
-// --help, --version, --check-build: need no plan.
-bool is_question(const Options& options);
+// What is_question() is.
 int answer(const Options& options);
 
-// From -H, -hostfile and -np.
+// From the hosts that were chosen, and -np.
 Result<SlotPlan> make_plan(const Options& options);
 
 // --dry-run.

@@ -6,14 +6,15 @@
 
 namespace hvd::launcher {
 
-std::string plan_as_json(const SlotPlan& plan, double start_timeout) {
+std::string plan_as_json(const SlotPlan& plan, const Settings& settings) {
   using Json = nlohmann::ordered_json;
+  JobEnvironment job;
+  job.start_timeout = settings.number("start_timeout");
+  const Environment shared = overlay(flag_environment(settings), job_environment(job));
   Json ranks = Json::array();
   for (const Slot& slot : plan.slots) {
     Json env = Json::object();
-    JobEnvironment job;
-    job.start_timeout = start_timeout;
-    for (const auto& [name, value] : overlay(slot_environment(plan, slot), job_environment(job))) {
+    for (const auto& [name, value] : overlay(slot_environment(plan, slot), shared)) {
       env[name] = value;
     }
     Json rank = Json::object();

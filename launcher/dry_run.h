@@ -3,12 +3,13 @@
 
 #include <string>
 
+#include "base/settings.h"
 #include "launcher/slot_plan.h"
 
 namespace hvd::launcher {
 
 // {"size":8,"ranks":[{"rank":0,"host":"a",...,"env":{...}},...]} and a newline. env is what the
-// launcher sets for that slot and knows before a job exists: no job, no secret.
-std::string plan_as_json(const SlotPlan& plan, double start_timeout);
+// launcher sets for that slot, by flags too, and knows before a job exists: no job, no secret.
+std::string plan_as_json(const SlotPlan& plan, const Settings& settings);
 
 }  // namespace hvd::launcher

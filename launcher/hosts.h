@@ -1,7 +1,8 @@
-// The hosts of a job as the user wrote them: the grammar of -H and of hostfiles. Pure: reads no
-// file but the one that read_hostfile is given, resolves no name.
+// The hosts of a job as the user wrote them: the grammar of -H, whose items hostfiles and
+// allocations share. Pure: reads no file, resolves no name.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,13 +21,34 @@ struct Host {
   friend bool operator==(const Host&, const Host&) = default;
 };
 
-// "a:4, user@b:2, [fd00::1]:4, c": a name alone has one slot, a host given twice has the sum. An
-// error names the item.
-Result<std::vector<Host>> parse_hosts(std::string_view list);
+// Hosts in the order of their first mention; a host given again adds its slots.
+class HostList {
+ public:
+  Status add(Host host);
+  // An error when there are too many slots in all.
+  Result<std::vector<Host>> take();
 
-// One host a line: "a slots=4 max_slots=8", "a:4" or "a"; further key=value words are ignored, so
-// are comments and blank lines. `path` is for messages, which name it and the line.
-Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view path);
-Result<std::vector<Host>> read_hostfile(const std::string& path);
+ private:
+  std::vector<Host> hosts_;
+  std::map<std::string, size_t, std::less<>> index_;
+  int64_t total_ = 0;
+};
+
+// One item: "[user@]name[:slots]", "[user@][address][:slots]", or names with ranges.
+struct HostItem {
+  std::vector<std::string> names;
+  std::string user;
+  int slots = 0;  // 0: not said
+};
+Result<HostItem> parse_host_item(std::string_view text);
+
+Result<int> parse_slots(std::string_view text);
+
+// A name that a scheduler gave.
+Status check_host_name(std::string_view name);
+
+// "a:4, user@b:2, [fd00::1]:4, n[01-16]:8, c": a name alone has `slots_alone`, a host given twice
+// has the sum. An error names the item.
+Result<std::vector<Host>> parse_hosts(std::string_view list, int slots_alone = 1);
 
 }  // namespace hvd::launcher

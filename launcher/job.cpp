@@ -371,6 +371,9 @@ void Job::drop_links() {
 int run_job(const Options& options, const SlotPlan& plan) {
   log::set_identity("horovodrun");
   log::set_timestamps(false);
+  if (log::Level level; log::parse_level(options.settings.text("log_level"), level)) {
+    log::set_level(level);
+  }
   if (options.settings.flag("verbose")) log::set_level(log::Level::kInfo);
   // A local agent starts with this process's environment.
   for (const auto& [name, value] : environment()) {

@@ -1,5 +1,6 @@
-// The command line of horovodrun. Flags, their types and their help come from the table in
-// base/settings; here lies only how they are written. Reads the environment once, no file.
+// The command line of horovodrun, over a config file, over the environment, over the defaults.
+// Flags, their types and their help come from the table in base/settings; here lies only how they
+// are read.
 #pragma once
 
 #include <span>
@@ -12,14 +13,14 @@
 namespace hvd::launcher {
 
 struct Options {
-  Settings settings;                 // argument over environment over default
+  Settings settings;
   std::vector<std::string> command;  // everything from the first word that is no flag, untouched
-  bool help = false;
 };
 
 // `arguments` without the program's name. An error is one sentence.
 Result<Options> parse_options(std::span<const std::string> arguments);
 
-std::string help_text();
+// --help, --version and the like: answered without a job.
+bool is_question(const Options& options);
 
 }  // namespace hvd::launcher

@@ -1,24 +1,31 @@
 #include "launcher/slot_plan.h"
 
 #include <algorithm>
+#include <iomanip>
 #include <numeric>
+#include <sstream>
 
 #include "base/text.h"
 
 namespace hvd::launcher {
 namespace {
 
-// "a:4, b:4", as -H takes it.
-std::string slot_list(const std::vector<Host>& hosts) {
+// A line for each host, below a heading; each begins on a new line.
+std::string slot_table(const std::vector<Host>& hosts) {
   constexpr size_t kMaxShown = 32;
-  std::vector<std::string> shown;
-  for (const Host& host : hosts) {
-    if (shown.size() == kMaxShown) break;
-    shown.push_back(cat(host.name, ":", host.slots));
-  }
-  const std::string list = join(shown, ", ");
-  return shown.size() == hosts.size() ? list
-                                      : cat(list, " and ", hosts.size() - shown.size(), " more");
+  constexpr std::string_view kHeading = "host";
+  const size_t shown = std::min(hosts.size(), kMaxShown);
+  size_t width = kHeading.size();
+  for (size_t i = 0; i < shown; ++i) width = std::max(width, hosts[i].name.size());
+  std::ostringstream table;
+  const auto row = [&](std::string_view name, std::string_view slots) {
+    table << "\n  " << std::left << std::setw(static_cast<int>(width)) << name << "  "
+          << std::right << std::setw(5) << slots;
+  };
+  row(kHeading, "slots");
+  for (size_t i = 0; i < shown; ++i) row(hosts[i].name, cat(hosts[i].slots));
+  if (shown < hosts.size()) table << "\n  and " << hosts.size() - shown << " more hosts";
+  return table.str();
 }
 
 }  // namespace
@@ -29,8 +36,8 @@ Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> n
   const int size = num_proc.value_or(total);
   if (size > total) {
     return invalid_argument(cat(size, " ranks are more than the ", total,
-                                total == 1 ? " slot" : " slots", " there are (",
-                                slot_list(hosts), "); lower -np or give the hosts more slots"));
+                                total == 1 ? " slot" : " slots", " there are; lower -np or give the "
+                                "hosts more slots:", slot_table(hosts)));
   }
   SlotPlan plan;
   plan.slots.reserve(static_cast<size_t>(size));

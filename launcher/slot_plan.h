@@ -26,7 +26,7 @@ struct SlotPlan {
 };
 
 // Fills the hosts in their order, up to num_proc ranks, or all slots when it is not given. More
-// ranks than slots is an error that shows the hosts and their slots.
+// ranks than slots is an error with a table of the hosts and their slots.
 Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> num_proc);
 
 }  // namespace hvd::launcher

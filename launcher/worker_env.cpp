@@ -89,6 +89,7 @@ Environment flag_environment(const Settings& settings) {
                                            ? (settings.flag(setting.key) ? "1" : "0")
                                            : settings.text(setting.key));
   }
+  if (settings.flag("tcp")) environment.emplace_back("NCCL_IB_DISABLE", "1");
   return environment;
 }
 

@@ -14,7 +14,8 @@
 
 namespace hvd {
 
-enum class SettingType { kFlag, kInt, kDouble, kText };
+// A list has an element for each time that it is given.
+enum class SettingType { kFlag, kInt, kDouble, kText, kList };
 
 struct Setting {
   const char* key;            // "start_timeout": the name in code
@@ -26,6 +27,10 @@ struct Setting {
   const char* section;        // heading in --help
   const char* help;           // one sentence
   const char* off_flag = "";  // "--no-autotune": sets it to 0 on the command line; not in --help
+  const char* aliases = "";   // flags by which other launchers call it; not in --help
+  // What one of the flag's and the config key's units is in the variable's.
+  int64_t flag_unit = 1;
+  bool is_inverse_in_config = false;  // the config key says the opposite
 };
 
 std::span<const Setting> all_settings();
@@ -41,14 +46,18 @@ class Settings {
   Settings() = default;
 
   Status set(std::string_view key, std::string_view value);
+  // The same with a value as a flag or a config file gives it.
+  Status set_in_units(std::string_view key, std::string_view value);
   // Not empty when it was set by anybody.
   bool is_set(std::string_view key) const;
   std::string text(std::string_view key) const;
   int64_t integer(std::string_view key) const;
   double number(std::string_view key) const;
   bool flag(std::string_view key) const;
+  std::vector<std::string> list(std::string_view key) const;
 
  private:
+  std::map<std::string, std::vector<std::string>, std::less<>> lists_;
   std::map<std::string, std::string, std::less<>> values_;
 };
 

@@ -49,7 +49,7 @@ def test_more_ranks_than_slots():
 
 def test_an_unknown_flag():
     refused(["-np", 2, "--no-such-flag", *TOUCH], "--no-such-flag")
-    refused(["-np", 2, "--host", "a:2", *TOUCH], "--hosts")
+    refused(["-np", 2, "--hots", "a:2", *TOUCH], "--hosts")
 
 
 def test_a_number_that_is_none():

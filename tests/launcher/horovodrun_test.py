@@ -140,6 +140,23 @@ class Ranks(Marked):
             result = self.run_job("-hostfile", hostfile.name, "sh", "-c", "echo $HOROVOD_SIZE")
         self.assertEqual(lines(result.stdout), ["[0]<stdout>:2", "[1]<stdout>:2"])
 
+    def test_a_hostfile_may_come_from_standard_input(self):
+        with tempfile.TemporaryFile() as hosts:
+            hosts.write(b"localhost slots=2\n")
+            hosts.seek(0)
+            result = self.run_job("--hostfile", "-", "sh", "-c", "echo $HOROVOD_SIZE; cat",
+                                  stdin=hosts)
+        self.assertEqual(lines(result.stdout), ["[0]<stdout>:2", "[1]<stdout>:2"])
+
+    def test_a_schedulers_hosts_are_found_but_not_within_a_rank(self):
+        self.environment.update(SLURM_JOB_ID="7", SLURM_JOB_NODELIST="localhost",
+                                SLURM_TASKS_PER_NODE="2")
+        self.environment.pop("HOROVOD_JOB_ID", None)
+        result = self.run_job("sh", "-c", "echo $HOROVOD_SIZE")
+        self.assertEqual(lines(result.stdout), ["[0]<stdout>:2", "[1]<stdout>:2"])
+        result = self.run_job("-H", "localhost", HOROVODRUN, "-np", "3", "sh", "-c", "echo x")
+        self.assertEqual(result.stdout.count(b"x"), 3)
+
     def test_ranks_run_where_the_launcher_was_called_with_its_environment(self):
         with tempfile.TemporaryDirectory() as folder:
             self.environment["MINE"] = "a b\n'c'"
@@ -374,6 +391,22 @@ class Questions(unittest.TestCase):
         self.assertNotIn("HOROVOD_JOB_SECRET", last["env"])
 
 
+class Manuals(unittest.TestCase):
+    def test_the_page_of_all_settings_is_current(self):
+        page = os.path.join(os.path.dirname(__file__), "../../docs/settings.md")
+        with open(page, encoding="utf-8") as text:
+            self.assertEqual(run("--manual", "markdown").stdout.decode(), text.read(),
+                             "run: horovodrun --manual markdown > docs/settings.md")
+
+    def test_bash_completes_flags(self):
+        script = ('source <("$0" --completion bash); COMP_WORDS=(horovodrun --hie); COMP_CWORD=1; '
+                  '_horovodrun; printf "%s\\n" "${COMPREPLY[@]}"')
+        done = subprocess.run(["bash", "-c", script, HOROVODRUN], stdout=subprocess.PIPE,
+                              check=True, timeout=TIMEOUT)
+        self.assertEqual(lines(done.stdout),
+                         ["--hierarchical-allgather", "--hierarchical-allreduce"])
+
+
 class BadInput(unittest.TestCase):
     def refused(self, *arguments, says):
         result = run(*arguments)
@@ -405,8 +438,10 @@ class BadInput(unittest.TestCase):
                               says=f"{hostfile.name}, line 2: 'four'")
 
     def test_more_ranks_than_slots(self):
-        self.one_sentence("-np", "9", "-H", "localhost:4,b:4", "true",
-                          says="9 ranks are more than the 8 slots there are (localhost:4, b:4)")
+        text = self.refused("-np", "9", "-H", "localhost:4,b:4", "true",
+                            says="9 ranks are more than the 8 slots there are; ")
+        self.assertEqual([line.split() for line in text.splitlines()[1:]],
+                         [["host", "slots"], ["localhost", "4"], ["b", "4"]])
 
     def test_an_unknown_flag(self):
         self.one_sentence("-np", "2", "--verbos", "true", says="did you mean --verbose?")

@@ -1,10 +1,10 @@
 #include "launcher/hosts.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <fstream>
+#include <random>
+
+#include "base/text.h"
 
 namespace hvd::launcher {
 namespace {
@@ -14,15 +14,7 @@ std::vector<Host> hosts_of(std::string_view list) {
   REQUIRE_MESSAGE(hosts.ok(), hosts.status().message());
   return *hosts;
 }
-std::vector<Host> file_of(std::string_view text) {
-  auto hosts = parse_hostfile(text, "f");
-  REQUIRE_MESSAGE(hosts.ok(), hosts.status().message());
-  return *hosts;
-}
 std::string error_of(std::string_view list) { return parse_hosts(list).status().message(); }
-std::string file_error_of(std::string_view text) {
-  return parse_hostfile(text, "f").status().message();
-}
 
 }  // namespace
 
@@ -33,6 +25,42 @@ TEST_CASE("-H names hosts with slots, spaces around items are nothing") {
 
 TEST_CASE("a bare name has one slot") {
   CHECK(hosts_of("a,b:2") == std::vector<Host>{{"a", "", 1}, {"b", "", 2}});
+}
+
+TEST_CASE("a bare name may be given more slots") {
+  CHECK(*parse_hosts("a,b:2,n[1-2]", 8) ==
+        std::vector<Host>{{"a", "", 8}, {"b", "", 2}, {"n1", "", 8}, {"n2", "", 8}});
+}
+
+TEST_CASE("ranges mean many hosts") {
+  CHECK(hosts_of("n[01-03,20]:8, me@r[0-1]c[8-9]-ib,x") ==
+        std::vector<Host>{{"n01", "", 8}, {"n02", "", 8}, {"n03", "", 8}, {"n20", "", 8},
+                          {"r0c8-ib", "me", 1}, {"r0c9-ib", "me", 1}, {"r1c8-ib", "me", 1},
+                          {"r1c9-ib", "me", 1}, {"x", "", 1}});
+  CHECK(hosts_of("n[1-2]:2,n2") == std::vector<Host>{{"n1", "", 2}, {"n2", "", 3}});
+  CHECK(error_of("n[1-:2") == "'n[1-:2': the ']' is missing");
+  CHECK(error_of("n[a-b]:2") ==
+        "'n[a-b]:2': 'a-b' is neither a number nor a range such as 01-16");
+  CHECK(error_of("-n[1-2]") == "'-n[1-2]': '-n1' is not a host's name");
+}
+
+TEST_CASE("what is written from any hosts is read as the same hosts") {
+  std::mt19937 random(5);
+  for (int round = 0; round < 500; ++round) {
+    HostList wanted;
+    std::string text;
+    for (unsigned count = 1 + random() % 12; count > 0; --count) {
+      const unsigned number = random() % 6;
+      const bool is_address = random() % 4 == 0;
+      const Host host{is_address ? cat("fd00::", number) : cat("n_", number, ".x-y.org"), "",
+                      static_cast<int>(1 + random() % 9)};
+      REQUIRE(wanted.add(host).ok());
+      text += cat(text.empty() ? "" : ",", is_address ? "[" : "", host.name,
+                  is_address ? "]" : "");
+      if (host.slots > 1 || random() % 2 == 0) text += cat(":", host.slots);
+    }
+    CHECK_MESSAGE(hosts_of(text) == *wanted.take(), text);
+  }
 }
 
 TEST_CASE("users, underscores, full names and IPv6 addresses are understood") {
@@ -68,40 +96,6 @@ TEST_CASE("a malformed item of -H is named") {
   CHECK(error_of("a:99999999999999999999") ==
         "'a:99999999999999999999': '99999999999999999999' is not a number of slots, which is 1 "
         "or more");
-}
-
-TEST_CASE("a hostfile has a host on each line, in all the usual forms") {
-  CHECK(file_of("a slots=4 max_slots=8\n"
-                "b:2\r\n"
-                "\r\n"
-                "# nothing\n"
-                "  c   # one\n"
-                "me@d slots = 3 vendor=x\n"
-                "e max-slots=2 slots=2") ==
-        std::vector<Host>{
-            {"a", "", 4}, {"b", "", 2}, {"c", "", 1}, {"d", "me", 3}, {"e", "", 2}});
-  CHECK(file_of("a\na\nb slots=2\na slots=2\n") == std::vector<Host>{{"a", "", 4}, {"b", "", 2}});
-  CHECK(file_of("\xef\xbb\xbf" "a\n") == std::vector<Host>{{"a", "", 1}});
-}
-
-TEST_CASE("an error in a hostfile names file and line") {
-  CHECK(file_error_of("a\nb slots=x\n") ==
-        "hostfile f, line 2: 'x' is not a number of slots, which is 1 or more");
-  CHECK(file_error_of("a 4\n") ==
-        "hostfile f, line 1: '4' is not understood; write 'host slots=4'");
-  CHECK(file_error_of("\n\na slots=4 max_slots=2\n") ==
-        "hostfile f, line 3: host a has slots=4, more than its max_slots=2");
-  CHECK(file_error_of("a:2 slots=3\n") ==
-        "hostfile f, line 1: host a is given both 2 and 3 slots");
-  CHECK(file_error_of("# only\n\n") == "hostfile f names no host");
-  CHECK(file_error_of(std::string_view("a\0b\n", 4)) ==
-        "hostfile f, line 1: 'a\\x00b' is not a host's name");
-}
-
-TEST_CASE("a hostfile that cannot be read is named with the reason") {
-  CHECK(read_hostfile("/nonexistent/hosts").status().message() ==
-        "cannot read hostfile /nonexistent/hosts: No such file or directory");
-  CHECK(read_hostfile("/").status().message() == "cannot read hostfile /: Is a directory");
 }
 
 }  // namespace hvd::launcher

@@ -49,8 +49,10 @@ TEST_CASE("-np caps the job, and hosts without a rank are not in it") {
 
 TEST_CASE("more ranks than slots is an error that shows the hosts") {
   CHECK(plan_slots({{"a", "", 4}, {"host-b", "", 16}}, 21).status().message() ==
-        "21 ranks are more than the 20 slots there are (a:4, host-b:16); lower -np or give the "
-        "hosts more slots");
+        "21 ranks are more than the 20 slots there are; lower -np or give the hosts more slots:\n"
+        "  host    slots\n"
+        "  a           4\n"
+        "  host-b     16");
 }
 
 TEST_CASE("any plan is numbered without gap or overlap") {

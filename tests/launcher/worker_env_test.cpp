@@ -64,10 +64,22 @@ TEST_CASE("a flag that has a variable reaches the ranks by it") {
   CHECK(settings.set("lease", "9").ok());
   CHECK(settings.set("cycle_time", "2.5").ok());
   CHECK(settings.set("start_timeout", "7").ok());  // set for the job by itself
-  CHECK(settings.set("fusion_threshold", "1").ok());  // has no flag
+  CHECK(settings.set("plugin_path", "p").ok());       // has no flag
   CHECK(flag_environment(settings) ==
         Environment{{"HOROVOD_LEASE", "9"}, {"HOROVOD_CYCLE_TIME", "2.5"},
                     {"HOROVOD_STALL_CHECK_DISABLE", "1"}});
+}
+
+TEST_CASE("the dry run shows what flags set, below what the launcher sets") {
+  Settings settings;
+  CHECK(settings.set("fusion_threshold", "8").ok());
+  CHECK(settings.set("tcp", "1").ok());
+  const auto plan = nlohmann::json::parse(plan_as_json(two_hosts(), settings));
+  for (const auto& rank : plan["ranks"]) {
+    CHECK(rank["env"]["HOROVOD_FUSION_THRESHOLD"] == "8");
+    CHECK(rank["env"]["NCCL_IB_DISABLE"] == "1");
+    CHECK(rank["env"]["HOROVOD_SIZE"] == "4");
+  }
 }
 
 TEST_CASE("a job's name has 16 digits") {
@@ -76,14 +88,14 @@ TEST_CASE("a job's name has 16 digits") {
 }
 
 TEST_CASE("the dry run's JSON keeps its order and holds no secret") {
-  const std::string text = plan_as_json(*plan_slots({{"a", "", 1}}, {}), 30);
+  const std::string text = plan_as_json(*plan_slots({{"a", "", 1}}, {}), Settings());
   CHECK(text ==
         "{\"size\":1,\"ranks\":[{\"rank\":0,\"host\":\"a\",\"local_rank\":0,\"local_size\":1,"
         "\"cross_rank\":0,\"cross_size\":1,\"env\":{\"HOROVOD_RANK\":\"0\",\"HOROVOD_SIZE\":\"1\","
         "\"HOROVOD_LOCAL_RANK\":\"0\",\"HOROVOD_LOCAL_SIZE\":\"1\",\"HOROVOD_CROSS_RANK\":\"0\","
         "\"HOROVOD_CROSS_SIZE\":\"1\",\"HOROVOD_HOSTNAME\":\"a\",\"HOROVOD_GENERATION\":\"0\","
         "\"HOROVOD_START_TIMEOUT\":\"30\",\"PYTHONUNBUFFERED\":\"1\"}}]}\n");
-  CHECK(nlohmann::json::parse(plan_as_json(two_hosts(), 30))["ranks"].size() == 4);
+  CHECK(nlohmann::json::parse(plan_as_json(two_hosts(), Settings()))["ranks"].size() == 4);
 }
 
 }  // namespace hvd::launcher

@@ -1,0 +1,40 @@
+// The flags of horovodrun as they are written: those of the table in base/settings, and what is
+// answered to flags of other launchers that mean nothing here. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/settings.h"
+
+namespace hvd::launcher {
+
+struct Flag {
+  std::vector<std::string> spellings;  // "-np", "--num-proc"; the last is long
+  std::vector<std::string> aliases;    // understood as well, shown nowhere
+  const Setting* setting = nullptr;
+  bool is_off = false;                 // sets it to 0; shown nowhere
+
+  bool takes_value() const { return setting->type != SettingType::kFlag; }
+};
+
+std::vector<Flag> all_flags();
+
+// What the value of a setting is called in help: "N".
+const char* value_name(const Setting& setting);
+
+// A flag of mpirun's or torchrun's, or one of the original's that this build lacks.
+struct ForeignFlag {
+  const char* spellings;  // between commas
+  int values;             // that follow it
+  const char* accepted;   // values that say what is so anyway, between commas; "*": any; or ""
+  const char* answer;     // a sentence that names what to write instead
+};
+const ForeignFlag* find_foreign_flag(std::string_view name);
+
+// The flag that was probably meant, or empty.
+std::string nearest_flag(const std::vector<Flag>& flags, std::string_view name);
+
+}  // namespace hvd::launcher

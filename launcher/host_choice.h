@@ -1,0 +1,16 @@
+// Where a job runs, by what the user or a scheduler said.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "base/settings.h"
+#include "launcher/hosts.h"
+
+namespace hvd::launcher {
+
+// -H or -hostfile; else what a scheduler has given; else this machine with -np slots, as also
+// within a rank of another job, whose scheduler's hosts are not this one's.
+Result<std::vector<Host>> choose_hosts(const Settings& settings);
+
+}  // namespace hvd::launcher

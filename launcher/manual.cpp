@@ -1,0 +1,213 @@
+#include "launcher/manual.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+#include <vector>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "horovod/version.h"
+#include "launcher/config_file.h"
+#include "launcher/flag_table.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr char kUsage[] = "horovodrun -np N [-H HOST:SLOTS,...] [flags] COMMAND [ARGUMENTS...]";
+constexpr char kSummary[] =
+    "Starts a command once on each slot of the hosts, as the ranks of one job.";
+
+// In the order of their first setting.
+std::vector<std::string> sections() {
+  std::vector<std::string> found;
+  for (const Setting& setting : all_settings()) {
+    if (std::find(found.begin(), found.end(), setting.section) == found.end()) {
+      found.emplace_back(setting.section);
+    }
+  }
+  return found;
+}
+
+std::string flags_of(const Setting& setting) { return join(split(setting.flags, ','), ", "); }
+
+std::string with_value(const Setting& setting) {
+  const std::string value = value_name(setting);
+  return flags_of(setting) + (value.empty() ? "" : " " + value);
+}
+
+std::string help_of(const Setting& setting) {
+  std::string text = setting.help;
+  if (setting.variable[0] != '\0') {
+    text += cat(" [", setting.default_value, "; ", setting.variable, "]");
+  }
+  return text;
+}
+
+// Breaks a text into lines of at most `width`.
+std::vector<std::string> wrap(std::string_view text, size_t width) {
+  std::vector<std::string> lines = {""};
+  for (const std::string_view word : words_of(text)) {
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width) lines.push_back("");
+    if (!lines.back().empty()) lines.back() += ' ';
+    lines.back() += word;
+  }
+  return lines;
+}
+
+std::string bash_completion() {
+  std::vector<std::string> flags;
+  for (const Flag& flag : all_flags()) {
+    flags.insert(flags.end(), flag.spellings.begin(), flag.spellings.end());
+  }
+  return cat("# bash completion of horovodrun\n"
+             "_horovodrun() {\n"
+             "  local word=${COMP_WORDS[COMP_CWORD]}\n"
+             "  case $word in\n"
+             "    -*) COMPREPLY=($(compgen -W '", join(flags, " "), "' -- \"$word\"));;\n"
+             "    *) COMPREPLY=($(compgen -c -f -- \"$word\"));;\n"
+             "  esac\n"
+             "}\n"
+             "complete -o default -F _horovodrun horovodrun\n");
+}
+
+std::string single_quoted(std::string_view text, std::string_view quote) {
+  std::string quoted;
+  for (const char c : text) {
+    if (c == '\'') quoted += quote;
+    else quoted += c;
+  }
+  return "'" + quoted + "'";
+}
+
+// Brackets and colons end a description of _arguments.
+std::string zsh_description(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '[' || c == ']' || c == ':' || c == '\\') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string zsh_completion() {
+  std::string text = "#compdef horovodrun\n_arguments -S \\\n";
+  for (const Flag& flag : all_flags()) {
+    for (const std::string& spelling : flag.spellings) {
+      const std::string value =
+          flag.takes_value() ? cat(":", value_name(*flag.setting), ":_files") : "";
+      const std::string help = flag.is_off ? cat("not: ", flag.setting->help) : flag.setting->help;
+      text += cat("  ", single_quoted(cat("*", spelling, "[", zsh_description(help), "]", value),
+                                      "'\\''"), " \\\n");
+    }
+  }
+  return text + "  '*::command:_normal'\n";
+}
+
+std::string fish_completion() {
+  std::string text = "# fish completion of horovodrun\n";
+  for (const Flag& flag : all_flags()) {
+    for (const std::string& spelling : flag.spellings) {
+      const bool is_long = spelling.starts_with("--");
+      text += cat("complete -c horovodrun ",
+                  is_long ? "-l " : (spelling.size() == 2 ? "-s " : "-o "),
+                  spelling.substr(is_long ? 2 : 1), flag.takes_value() ? " -r" : "", " -d ",
+                  single_quoted(flag.is_off ? cat("not: ", flag.setting->help)
+                                            : flag.setting->help, "\\'"), "\n");
+    }
+  }
+  return text;
+}
+
+std::string in_code(const std::string& text) { return text.empty() ? "" : cat("`", text, "`"); }
+
+// A table's cells end at '|'.
+std::string cell(std::string text) {
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  return text;
+}
+
+std::string markdown() {
+  std::string text = cat(
+      "# Settings\n\n"
+      "All flags of `horovodrun`, keys of its `--config-file`, and variables. A flag wins over the\n"
+      "config file, which wins over the environment. Variables are what the ranks read; those of\n"
+      "flags that were given are set for them.\n\n"
+      "This page is generated: `horovodrun --manual markdown > docs/settings.md`.\n");
+  for (const std::string& section : sections()) {
+    text += cat("\n## ", section, "\n\n| flag | config key | variable | default | meaning |\n"
+                "|---|---|---|---|---|\n");
+    for (const Setting& setting : all_settings()) {
+      if (section != setting.section) continue;
+      text += cat("| ", in_code(flags_of(setting)), " | ", in_code(config_key(setting)), " | ",
+                  in_code(setting.variable), " | ", cell(setting.default_value), " | ",
+                  cell(setting.help), " |\n");
+    }
+  }
+  return text;
+}
+
+std::string roff(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\\') escaped += "\\e";
+    else if (c == '-') escaped += "\\-";
+    else if (c == '\'') escaped += "\\(aq";
+    else escaped += c;
+  }
+  return escaped;
+}
+
+std::string man_page() {
+  std::string text =
+      cat(".TH HOROVODRUN 1 \"\" \"horovodrun " HVD_VERSION "\"\n.SH NAME\nhorovodrun \\- ",
+          "start the ranks of a distributed job\n.SH SYNOPSIS\n.B ", roff(kUsage),
+          "\n.SH DESCRIPTION\n", roff(kSummary), "\n");
+  for (const std::string& section : sections()) {
+    text += cat(".SH \"", roff(section), "\"\n");
+    for (const Setting& setting : all_settings()) {
+      if (section != setting.section) continue;
+      const std::string name = setting.flags[0] != '\0' ? with_value(setting) : setting.variable;
+      text += cat(".TP\n.B ", roff(name), "\n", roff(help_of(setting)), "\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string help_text() {
+  constexpr int kColumn = 34;
+  constexpr size_t kHelpWidth = 66;
+  std::ostringstream out;
+  out << kSummary << "\n\nUsage: " << kUsage << "\n";
+  for (const std::string& section : sections()) {
+    bool has_heading = false;
+    for (const Setting& setting : all_settings()) {
+      if (section != setting.section || setting.flags[0] == '\0') continue;
+      if (!has_heading) out << "\n" << section << ":\n";
+      has_heading = true;
+      const std::string name = "  " + with_value(setting);
+      const bool fits = name.size() + 2 <= kColumn;
+      out << std::left << std::setw(fits ? kColumn : 0) << name;
+      if (!fits) out << "\n" << std::string(kColumn, ' ');
+      const auto lines = wrap(help_of(setting), kHelpWidth);
+      for (size_t i = 0; i < lines.size(); ++i) {
+        if (i > 0) out << std::string(kColumn, ' ');
+        out << lines[i] << "\n";
+      }
+    }
+  }
+  return out.str();
+}
+
+std::string completion(std::string_view shell) {
+  if (shell == "zsh") return zsh_completion();
+  return shell == "fish" ? fish_completion() : bash_completion();
+}
+
+std::string manual(std::string_view format) {
+  return format == "man" ? man_page() : markdown();
+}
+
+}  // namespace hvd::launcher

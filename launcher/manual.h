@@ -1,0 +1,15 @@
+// The table of settings as people and shells read it. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hvd::launcher {
+
+std::string help_text();
+// For bash, zsh or fish.
+std::string completion(std::string_view shell);
+// As docs/settings.md, or as a page for man.
+std::string manual(std::string_view format);
+
+}  // namespace hvd::launcher

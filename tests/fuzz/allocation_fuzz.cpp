@@ -1,0 +1,35 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "launcher/allocation.h"
+
+// Lines NAME=value, the environment; then an empty line and what every file holds.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hvd;
+  std::string_view text(reinterpret_cast<const char*>(data), size);
+  const size_t gap = std::min(text.find("\n\n"), text.size());
+  const std::vector<std::string> lines = split(text.substr(0, gap), '\n');
+  const std::string file(gap < text.size() ? text.substr(gap + 2) : "");
+  launcher::AllocationSources sources;
+  sources.variable = [&](std::string_view name) -> std::optional<std::string> {
+    for (const std::string& line : lines) {
+      if (line.starts_with(cat(name, "="))) return line.substr(name.size() + 1);
+    }
+    return {};
+  };
+  sources.file = [&](const std::string& path) -> std::optional<Result<std::string>> {
+    if (path == launcher::kOperatorHostfile && file.empty()) return {};
+    return Result<std::string>(file);
+  };
+  const auto found = launcher::find_allocation(sources);
+  HVD_CHECK(found.ok() || !found.status().message().empty());
+  if (!found.ok() || !*found) return 0;
+  HVD_CHECK(!(*found)->hosts.empty());
+  for (const auto& host : (*found)->hosts) {
+    HVD_CHECK(!host.name.empty() && host.name.front() != '-' && host.slots >= 1);
+  }
+  return 0;
+}

@@ -1,0 +1,13 @@
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "launcher/config_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  hvd::Settings settings;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const hvd::Status status = hvd::launcher::apply_config(text, "f", settings);
+  HVD_CHECK(status.ok() || status.message().starts_with("config file f"));
+  return 0;
+}
