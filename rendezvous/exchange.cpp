@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "rendezvous/keeper.h"
+#include "rendezvous/kept.h"
 #include "rendezvous/store_checks.h"
 
 namespace hvd::rendezvous {
@@ -131,17 +133,36 @@ ValuePtr Exchanges::text_of(Exchange& exchange, const Ranges& wanted) {
   return value;
 }
 
-Result<ValuePtr> Exchanges::join(std::string_view name, int count, int index, Bytes record,
-                                 Ranges wanted, OnRecords on_records,
-                                 std::optional<Ticket>* ticket) {
-  HVD_RETURN_IF_ERROR(check_key(name));
-  HVD_RETURN_IF_ERROR(check_party({index, count, {}}));
+Exchanges::Exchange& Exchanges::exchange_of(std::string_view name, int count) {
   auto found = exchanges_.find(name);
   if (found == exchanges_.end()) {
     found = exchanges_.emplace(name, Exchange{}).first;
     found->second.records.resize(static_cast<size_t>(count));
   }
-  Exchange& exchange = found->second;
+  return found->second;
+}
+
+Status Exchanges::restore(std::string_view name, ByteView record) {
+  HVD_ASSIGN_OR_RETURN(const kept::ExchangeName place, kept::read_exchange_name(name));
+  HVD_ASSIGN_OR_RETURN(kept::KeptRecord one, kept::read_exchange(record));
+  HVD_RETURN_IF_ERROR(check_key(place.exchange));
+  HVD_RETURN_IF_ERROR(check_party({place.index, one.count, {}}));
+  Exchange& exchange = exchange_of(place.exchange, one.count);
+  if (exchange.records.size() != static_cast<size_t>(one.count)) {
+    return invalid_argument(cat("the kept records of exchange '", printable(place.exchange),
+                                "' name different counts"));
+  }
+  exchange.records[static_cast<size_t>(place.index)] = std::move(one.bytes);
+  ++exchange.present;
+  return {};
+}
+
+Result<ValuePtr> Exchanges::join(std::string_view name, int count, int index, Bytes record,
+                                 Ranges wanted, OnRecords on_records,
+                                 std::optional<Ticket>* ticket) {
+  HVD_RETURN_IF_ERROR(check_key(name));
+  HVD_RETURN_IF_ERROR(check_party({index, count, {}}));
+  Exchange& exchange = exchange_of(name, count);
   if (exchange.records.size() != static_cast<size_t>(count)) {
     return failed_precondition(cat("exchange '", printable(name), "' is one of ",
                                    exchange.records.size(), " parties for those who came before, "
@@ -154,6 +175,7 @@ Result<ValuePtr> Exchanges::join(std::string_view name, int count, int index, By
   }
   if (!own) {
     own = std::move(record);
+    if (keeper_) keeper_->put(kept::exchange_record(name, index), kept::write_exchange(count, *own));
     ++exchange.present;
     arrived(exchange, index);
   }
@@ -198,6 +220,11 @@ void Exchanges::withdraw(const Ticket& ticket) {
 void Exchanges::remove(std::string_view name) {
   const auto found = exchanges_.find(name);
   if (found == exchanges_.end()) return;
+  if (keeper_) {
+    keeper_->seal();
+    keeper_->remove_below(kept::exchange_prefix(name));
+    keeper_->seal();
+  }
   const auto waiters = std::move(found->second.waiters);
   exchanges_.erase(found);
   waiter_count_ -= waiters.size();

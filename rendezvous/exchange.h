@@ -37,6 +37,8 @@ Status check_party(const Party& party);
 Result<std::vector<Bytes>> records_for(const Party& party, ByteView text);
 Status forgotten(std::string_view name);
 
+class Keeper;
+
 class Exchanges {
  public:
   using OnRecords = std::function<void(ValuePtr)>;
@@ -44,6 +46,11 @@ class Exchanges {
     std::string name;
     uint64_t id = 0;
   };
+
+  // From here on, what changes is kept there.
+  void keep_in(Keeper* keeper) { keeper_ = keeper; }
+  // A record that an earlier server has kept, its name without the kind. Before any call.
+  Status restore(std::string_view name, ByteView record);
 
   // The records that were asked for, as text, when all are there; else on_records is called once,
   // later, and `ticket` is filled. Empty `wanted`: everybody's. Leaving the same record again is
@@ -70,9 +77,12 @@ class Exchanges {
     std::map<int, std::vector<uint64_t>> waiting_for;  // an index
     ValuePtr all;  // the text of everybody's, once asked for
   };
+  // A new one has none of its records.
+  Exchange& exchange_of(std::string_view name, int count);
   static ValuePtr text_of(Exchange& exchange, const Ranges& wanted);
   void arrived(Exchange& exchange, int index);
 
+  Keeper* keeper_ = nullptr;  // null: nothing is kept
   std::map<std::string, Exchange, std::less<>> exchanges_;
   uint64_t next_ticket_ = 1;
   size_t waiter_count_ = 0;

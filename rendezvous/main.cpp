@@ -9,6 +9,7 @@
 #include "base/standard_streams.h"
 #include "base/text.h"
 #include "horovod/version.h"
+#include "rendezvous/etcd/etcd_keeper.h"
 #include "rendezvous/monitor.h"
 #include "rendezvous/server.h"
 #include "rendezvous/token_file.h"
@@ -17,11 +18,14 @@ namespace hvd::rendezvous {
 namespace {
 
 constexpr int kBadInput = 2;
+constexpr int kLost = 1;
 
 struct Options {
   int size = 0;
   std::vector<std::string> listen{":29400"};
   std::string token_file;
+  std::string backend = "memory";
+  int keep = static_cast<int>(etcd::kUsualLifetime.count());
   bool open_monitor = false;
   bool show_monitor_token = false;
 };
@@ -48,6 +52,15 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   app.add_option("--token-file", options.token_file,
                  "file that holds the job's secret in hexadecimal digits, closed to others")
       ->required();
+  app.add_option("--backend", options.backend,
+                 "where the job is kept: memory, or etcd://HOST:2379[,HOST:2379...][/PREFIX], so "
+                 "that it outlives this server: another one with the same token goes on. SIGINT "
+                 "ends the job and removes it there, SIGTERM ends the server alone")
+      ->capture_default_str();
+  app.add_option("--keep", options.keep,
+                 "seconds for which etcd keeps the job when no server is there")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
   app.add_flag("--open-monitor", options.open_monitor,
                "show /metrics and /status to everybody who can reach the port");
   app.add_flag("--show-monitor-token", options.show_monitor_token,
@@ -67,6 +80,28 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   return {};
 }
 
+// What the one before has left, if there is a place for it.
+Result<Kept> open_backend(const Options& options, const Secret& secret,
+                          net::asio::io_context& loop) {
+  constexpr double kTimeToOpen = 15;
+  if (options.backend == "memory") return Kept{};
+  const auto url = etcd::parse_url(options.backend);
+  if (!url.ok()) return url.status().with_context("--backend");
+  Result<Kept> kept = internal_error("etcd was not asked");
+  net::asio::co_spawn(
+      loop,
+      [&]() -> net::Task<void> {
+        kept = co_await etcd::open_keeper(loop.get_executor(), *url, secret,
+                                          std::chrono::seconds(options.keep),
+                                          Deadline::after_seconds(kTimeToOpen));
+        loop.stop();
+      },
+      net::asio::detached);
+  loop.run();
+  loop.restart();
+  return kept;
+}
+
 int serve(const Options& options) {
   auto secret = read_token_file(options.token_file);
   if (!secret.ok()) return fail(secret.status().message(), kBadInput);
@@ -75,10 +110,31 @@ int serve(const Options& options) {
     return 0;
   }
   net::asio::io_context loop(1);
+  auto kept = open_backend(options, *secret, loop);
+  if (!kept.ok()) {
+    return fail(kept.status().message(),
+                kept.status().code() == Code::kInvalidArgument ? kBadInput : kLost);
+  }
   Server server(loop.get_executor(), {std::move(*secret), options.size, {}, options.open_monitor});
   // Before the line that tells others that this is a process to talk to.
   net::asio::signal_set signals(loop, SIGINT, SIGTERM);
-  signals.async_wait([&](const net::error_code&, int) { server.close(); });
+  int code = 0;
+  const bool outlived = kept->keeper != nullptr;
+  signals.async_wait([&](const net::error_code& error, int number) {
+    if (error) return;
+    if (outlived && number == SIGTERM) server.hand_over();
+    else server.close();
+  });
+  if (outlived) {
+    const Status status = server.go_on(std::move(*kept), [&](const Status& why) {
+      code = fail(why.message(), kLost);
+      signals.cancel();
+    });
+    if (!status.ok()) {
+      server.hand_over();
+      return fail(status.message(), kBadInput);
+    }
+  }
   for (const std::string& text : options.listen) {
     const bool is_full = text.starts_with("unix:") || text.starts_with("tcp:");
     const auto endpoint = net::parse_endpoint(is_full ? text : "tcp:" + text);
@@ -89,7 +145,7 @@ int serve(const Options& options) {
   }
   std::fflush(stdout);
   loop.run();
-  return 0;
+  return code;
 }
 
 }  // namespace

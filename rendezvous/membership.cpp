@@ -1,8 +1,11 @@
 #include "rendezvous/membership.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
+#include "rendezvous/keeper.h"
+#include "rendezvous/kept.h"
 
 namespace hvd::rendezvous {
 
@@ -59,19 +62,43 @@ Result<std::optional<Place>> Membership::join(std::string_view worker, std::stri
   return std::optional(found->second.place);
 }
 
+std::vector<const Membership::Entry*> Membership::in_order() const {
+  std::vector<const Entry*> order;
+  for (const Entry& entry : workers_) order.push_back(&entry);
+  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+    return a->second.arrival < b->second.arrival;
+  });
+  return order;
+}
+
+Status Membership::restore(ByteView record) {
+  HVD_ASSIGN_OR_RETURN(const std::vector<kept::KeptWorker> workers, kept::read_workers(record));
+  if (workers.size() != static_cast<size_t>(size_)) {
+    return failed_precondition(cat("the job that is kept there has ", workers.size(),
+                                   " workers, and this server was started for ", size_,
+                                   ": give -np ", workers.size(), ", or a new token to a new job"));
+  }
+  for (const kept::KeptWorker& one : workers) {
+    workers_[one.worker] = {one.host, next_arrival_++, Clock::now(), {}, {}};
+  }
+  complete();
+  return {};
+}
+
 void Membership::complete() {
   is_complete_ = true;
-  std::vector<Worker*> order;
-  for (auto& [name, worker] : workers_) order.push_back(&worker);
-  std::sort(order.begin(), order.end(),
-            [](const Worker* a, const Worker* b) { return a->arrival < b->arrival; });
   std::vector<std::string> hosts;
-  for (const Worker* worker : order) hosts.push_back(worker->host);
+  std::vector<kept::KeptWorker> workers;
+  for (const Entry* entry : in_order()) {
+    hosts.push_back(entry->second.host);
+    workers.push_back({entry->first, entry->second.host});
+  }
   const std::vector<Place> places = number_places(hosts);
-  for (size_t i = 0; i < order.size(); ++i) order[i]->place = places[i];
-  for (Worker* worker : order) {
-    if (const OnPlace on_place = std::move(worker->on_place)) on_place(worker->place);
-    worker->on_place = nullptr;
+  if (keeper_) keeper_->put(kept::name(kept::Kind::kPlaces), kept::write_workers(workers));
+  for (size_t i = 0; i < workers.size(); ++i) {
+    Worker& worker = workers_.find(workers[i].worker)->second;
+    worker.place = places[i];
+    if (const OnPlace on_place = std::exchange(worker.on_place, nullptr)) on_place(places[i]);
   }
 }
 
@@ -82,13 +109,10 @@ void Membership::withdraw(std::string_view worker, uint64_t ticket) {
 }
 
 std::vector<Membership::Present> Membership::workers() const {
-  std::vector<const Worker*> order;
-  for (const auto& [name, worker] : workers_) order.push_back(&worker);
-  std::sort(order.begin(), order.end(),
-            [](const Worker* a, const Worker* b) { return a->arrival < b->arrival; });
   std::vector<Present> present;
-  for (const Worker* worker : order) {
-    present.push_back({worker->host, worker->since, is_complete_ ? worker->place.rank : -1});
+  for (const Entry* entry : in_order()) {
+    const Worker& worker = entry->second;
+    present.push_back({worker.host, worker.since, is_complete_ ? worker.place.rank : -1});
   }
   return present;
 }

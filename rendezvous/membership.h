@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/result.h"
 
@@ -33,12 +34,19 @@ struct Place {
 // one host are neighbours, hosts are in the order of their first worker.
 std::vector<Place> number_places(std::span<const std::string> hosts);
 
+class Keeper;
+
 class Membership {
  public:
   using OnPlace = std::function<void(Result<Place>)>;
 
   // 0: hands out none.
   explicit Membership(int size) : size_(size) {}
+
+  // From here on, what changes is kept there.
+  void keep_in(Keeper* keeper) { keeper_ = keeper; }
+  // The places that an earlier server has handed out and kept. Before any call.
+  Status restore(ByteView record);
 
   // A place, when the job is complete (with this worker, or before: then the same as last time);
   // or nothing, and on_place is called once, later. `worker` tells a repetition from a newcomer.
@@ -68,8 +76,13 @@ class Membership {
     Place place;
   };
 
-  void complete();
+  using Entry = std::pair<const std::string, Worker>;
 
+  void complete();
+  // Of arrival.
+  std::vector<const Entry*> in_order() const;
+
+  Keeper* keeper_ = nullptr;  // null: nothing is kept
   int size_;
   bool is_complete_ = false;
   uint64_t next_arrival_ = 1;

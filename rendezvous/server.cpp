@@ -61,7 +61,32 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     std::make_shared<Session>(core_, std::move(socket))->start();
   }
 
+  Status go_on(Kept kept, std::function<void(Status)> on_lost) {
+    core_->keeper = std::move(kept.keeper);
+    HVD_RETURN_IF_ERROR(core_->service.go_on(kept.records, core_->keeper.get()));
+    core_->keeper->on_lost([weak = weak_from_this(), on_lost = std::move(on_lost)](Status why) {
+      if (const auto self = weak.lock()) self->hand_over();
+      on_lost(std::move(why));
+    });
+    arm_expiry();
+    return {};
+  }
+
   void close() {
+    end(&Session::shut);
+    if (core_->keeper) core_->keeper->end();
+  }
+
+  void hand_over() {
+    if (core_->keeper) core_->keeper->stop();
+    end(&Session::abandon);
+  }
+
+  uint16_t port() const { return port_; }
+  const ServerCore& core() const { return *core_; }
+
+ private:
+  void end(void (Session::*how)()) {
     if (std::exchange(core_->is_closing, true)) return;
     core_->expiry_changed = [] {};
     expiry_.cancel();
@@ -73,13 +98,9 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     // A session that ends takes itself out of the set.
     std::vector<std::shared_ptr<Session>> sessions;
     for (Session* session : core_->sessions) sessions.push_back(session->shared_from_this());
-    for (const auto& session : sessions) session->shut();
+    for (const auto& session : sessions) ((*session).*how)();
   }
 
-  uint16_t port() const { return port_; }
-  const ServerCore& core() const { return *core_; }
-
- private:
   // A timer for the next key that has lived its time; none runs when there is no such key.
   void arm_expiry() {
     const Clock::time_point next = core_->service.state().next_expiry();
@@ -133,7 +154,11 @@ Result<net::Endpoint> Server::listen(const net::Endpoint& endpoint) {
 }
 uint16_t Server::port() const { return impl_->port(); }
 void Server::adopt(net::StreamSocket socket) { impl_->adopt(std::move(socket)); }
+Status Server::go_on(Kept kept, std::function<void(Status)> on_lost) {
+  return impl_->go_on(std::move(kept), std::move(on_lost));
+}
 void Server::close() { impl_->close(); }
+void Server::hand_over() { impl_->hand_over(); }
 std::optional<Bytes> Server::value(std::string_view key) const {
   const ValuePtr value = impl_->core().service.state().get(key);
   if (!value) return {};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "base/secret.h"
 #include "net/asio.h"
 #include "net/endpoint.h"
+#include "rendezvous/keeper.h"
 #include "rendezvous/server_limits.h"
 
 namespace hvd::rendezvous {
@@ -30,6 +32,11 @@ class Server {
   ~Server();
   Server(const Server&) = delete;
 
+  // Goes on where an earlier server was lost, and keeps what changes. Before listen; fails when this
+  // server was started for another job than the one that is kept. `on_lost`: it is not this
+  // server's any more; all its connections have ended.
+  Status go_on(Kept kept, std::function<void(Status)> on_lost);
+
   // Resolves, binds and listens; may be called several times. Gives the address it listens on,
   // with the port that the kernel chose for port 0.
   Result<net::Endpoint> listen(const net::Endpoint& endpoint);
@@ -40,6 +47,9 @@ class Server {
   // Stops listening and ends all sessions; who waits is told so. Needs the loop to run on for a
   // moment.
   void close();
+  // Ends while the job goes on at the next server, if what this one holds is kept: connections
+  // break, and nobody is told that the job has ended.
+  void hand_over();
 
   // What the store holds under this key now.
   std::optional<Bytes> value(std::string_view key) const;

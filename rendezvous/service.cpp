@@ -74,6 +74,12 @@ Reply Reply::failure(const Status& status) {
 }
 
 Service::Outcome Service::start(Request request, Done done) {
+  Outcome outcome = dispatch(std::move(request), std::move(done));
+  if (keeper_) keeper_->seal();
+  return outcome;
+}
+
+Service::Outcome Service::dispatch(Request request, Done done) {
   auto target = parse_target(request.target);
   if (!target.ok()) return Reply::failure(target.status());
   Bytes body = std::move(request.body);

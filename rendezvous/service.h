@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "rendezvous/exchange.h"
+#include "rendezvous/keeper.h"
 #include "rendezvous/membership.h"
 #include "rendezvous/state.h"
 #include "rendezvous/target.h"
@@ -49,6 +50,9 @@ class Service {
   explicit Service(int size) : membership_(size) {}
 
   std::variant<Reply, Pending> start(Request request, Done done);
+  // Goes on where an earlier server was lost, whose records these are; from here on `keeper`, which
+  // outlives this, keeps what changes. Before any request.
+  Status go_on(const Records& records, Keeper* keeper);
   const State& state() const { return state_; }
   const Membership& membership() const { return membership_; }
   size_t waiter_count() const { return state_.waiter_count() + exchanges_.waiter_count(); }
@@ -58,6 +62,7 @@ class Service {
  private:
   using Outcome = std::variant<Reply, Pending>;
 
+  Outcome dispatch(Request request, Done done);
   Outcome keys(const Request& request, Target target, Bytes body, Done done);
   Outcome swap(const Request& request, const Target& target, const Bytes& body);
   Outcome list(const Request& request, const Target& target);
@@ -71,6 +76,7 @@ class Service {
   State state_;
   Exchanges exchanges_;
   Membership membership_;
+  Keeper* keeper_ = nullptr;  // null: nothing is kept
 };
 
 }  // namespace hvd::rendezvous

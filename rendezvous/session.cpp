@@ -69,6 +69,12 @@ void Session::shut() {
   }
 }
 
+void Session::abandon() {
+  is_lost_ = true;
+  wake_.cancel();
+  close();
+}
+
 void Session::close() {
   disarm();
   net::error_code ignored;
@@ -98,6 +104,10 @@ net::Task<void> Session::run() {
     if (read == Read::kRefused) break;
     co_await answer();
     if (is_lost_) co_return;
+    if (waits_for_keeper()) {
+      const bool confirmed = co_await core_->keeper->confirm();
+      if (!confirmed) co_return;
+    }
     core_->monitor.count(resource_of(parser_->target()), outgoing_->reply.status);
     const bool keep = outgoing_->keep;
     const bool written = co_await finish_reply();
@@ -251,6 +261,11 @@ std::vector<WaitingRequest> ServerCore::waiting() const {
 // Without hello there is nobody to keep a connection for.
 bool Session::keeps() const { return parser_->keep_alive() && !core_->is_closing && key_; }
 
+// What the end of the job brings about rests on nothing.
+bool Session::waits_for_keeper() const {
+  return core_->keeper && is_signed_ && !core_->is_closing;
+}
+
 net::Task<void> Session::answer() {
   is_signed_ = parser_->target() != "/v1/hello";
   if (!is_signed_) {
@@ -322,7 +337,8 @@ void Session::watch_peer() {
       });
 }
 
-// Sends what the connection takes at once; finish_reply sends the rest.
+// Sends what the connection takes at once, unless the reply has to wait until what it rests on is
+// kept; finish_reply sends the rest.
 void Session::begin_reply(Reply reply, bool keep) {
   // A value, since clang 14 cannot see how to make one inside of an optional.
   Outgoing& outgoing = outgoing_.emplace(Outgoing{std::move(reply), {}, 0, keep});
@@ -337,6 +353,7 @@ void Session::begin_reply(Reply reply, bool keep) {
        {"Hvd-Signature", signature},
        {"Connection", keep ? "" : "close"}},
       body.size());
+  if (waits_for_keeper()) return;
   const std::array<asio::const_buffer, 2> parts{asio::buffer(outgoing.head),
                                                 asio::buffer(body.data(), body.size())};
   net::error_code error;

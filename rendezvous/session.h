@@ -34,6 +34,7 @@ struct ServerCore {
   const ServerLimits limits;
   const bool is_monitor_open;
   Monitor monitor;
+  std::shared_ptr<Keeper> keeper;  // null: nothing is kept
   Service service;
   std::unordered_set<Session*> sessions;
   bool is_closing = false;
@@ -49,6 +50,9 @@ class Session : public std::enable_shared_from_this<Session> {
   void start();
   // Who waits is told that the server is closing; everything else ends at once.
   void shut();
+
+  // Ends without a word, so that the client comes again.
+  void abandon();
 
   // What it waits for, if it does.
   std::optional<WaitingRequest> waiting() const;
@@ -71,6 +75,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Reply hello();
   void begin_reply(Reply reply, bool keep);
   bool keeps() const;
+  bool waits_for_keeper() const;
   size_t announced_body() const;
   void arm(std::chrono::milliseconds limit);
   void disarm();

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "base/text.h"
+#include "rendezvous/keeper.h"
+#include "rendezvous/kept.h"
 #include "rendezvous/store_checks.h"
 
 namespace hvd::rendezvous {
@@ -43,6 +45,7 @@ void State::remember(const CallId& call, Status status, int64_t number, ValuePtr
   if (!is_new) return;
   clients_.push_back(call.client);
   if (clients_.size() > kMaxClients) {
+    if (keeper_) keeper_->remove(kept::name(kept::Kind::kOutcome, clients_.front()));
     outcomes_.erase(clients_.front());
     clients_.pop_front();
   }
@@ -57,6 +60,10 @@ void State::put(std::string_view key, ValuePtr value, Clock::time_point expires)
   entry->second.value = value;
   set_expiry(entry, expires);
   changes_.add(key, false);
+  if (keeper_) {
+    keeper_->put(kept::name(kept::Kind::kValue, key), kept::write_value(value->bytes, expires));
+    keep_revision();
+  }
   auto waiters = std::exchange(entry->second.waiters, {});
   waiter_count_ -= waiters.size();
   for (auto& [id, on_value] : waiters) on_value(value);
@@ -80,12 +87,17 @@ void State::drop(Entries::iterator entry) {
   entry->second.value = nullptr;
   set_expiry(entry, Clock::time_point::max());
   changes_.add(entry->first, true);
+  if (keeper_) {
+    keeper_->remove(kept::name(kept::Kind::kValue, entry->first));
+    keep_revision();
+  }
   if (entry->second.waiters.empty()) entries_.erase(entry);
 }
 
 void State::expire(Clock::time_point now) {
   while (!expiries_.empty() && expiries_.begin()->first <= now) {
     drop(entries_.find(expiries_.begin()->second));
+    if (keeper_) keeper_->seal();
   }
 }
 
@@ -100,6 +112,7 @@ Status State::set(std::string_view key, ValuePtr value, const CallId& call,
   if (const auto outcome = recall(call)) return outcome->status;
   put(key, std::move(value), expires);
   remember(call, {});
+  keep_outcome(call, 0);
   return {};
 }
 
@@ -110,6 +123,8 @@ Result<State::Swapped> State::compare_and_set(std::string_view key,
   HVD_RETURN_IF_ERROR(check_value(key, value->bytes.size()));
   if (const auto outcome = recall(call)) {
     if (!outcome->status.ok()) return outcome->status;
+    // What it has set is not kept beside its outcome: the repetition brings it again.
+    if (outcome->number != 0 && !outcome->value) return Swapped{true, std::move(value)};
     return Swapped{outcome->number != 0, outcome->value};
   }
   Swapped result{false, get(key)};
@@ -119,6 +134,7 @@ Result<State::Swapped> State::compare_and_set(std::string_view key,
   if (is_expected) {
     result = {true, value};
     put(key, std::move(value));
+    keep_outcome(call, 1);
   }
   remember(call, {}, result.swapped ? 1 : 0, result.value);
   return result;
@@ -168,6 +184,7 @@ Result<int64_t> State::add(std::string_view key, int64_t amount, const CallId& c
   }
   put(key, std::make_shared<Value>(Value{to_bytes(std::to_string(sum)), {}}));
   remember(call, {}, sum);
+  keep_outcome(call, sum);
   return sum;
 }
 
@@ -176,6 +193,7 @@ Status State::remove(std::string_view key, const CallId& call) {
   if (const auto outcome = recall(call)) return outcome->status;
   if (const auto entry = entries_.find(key); entry != entries_.end()) drop(entry);
   remember(call, {});
+  keep_outcome(call, 0);
   return {};
 }
 
@@ -235,6 +253,7 @@ void State::drop_earlier(std::string_view name, Fence& fence, const CallId& call
 
 void State::complete(Fence fence) {
   waiter_count_ -= fence.arrivals.size();
+  if (keeper_) keep_fence(fence);
   for (auto& [id, arrival] : fence.arrivals) remember(arrival.party.call, {});
   for (auto& [id, arrival] : fence.arrivals) {
     if (arrival.on_fence) arrival.on_fence({});

@@ -36,6 +36,8 @@ struct CallId {
   uint64_t sequence = 0;
 };
 
+class Keeper;
+
 struct FenceParty {
   CallId call;
   int rank = -1;  // when known: for the sentence that says who is missing
@@ -51,6 +53,11 @@ class State {
     uint64_t id = 0;
     enum class Kind { kKey, kFence, kWatch } kind = Kind::kKey;
   };
+
+  // From here on, what changes is kept there.
+  void keep_in(Keeper* keeper) { keeper_ = keeper; }
+  // A record that an earlier server's state has kept. Before any call.
+  Status restore(std::string_view record_name, ByteView record);
 
   Status set(std::string_view key, ValuePtr value, const CallId& call = {},
              Clock::time_point expires = Clock::time_point::max());
@@ -117,6 +124,9 @@ class State {
 
   std::optional<Outcome> recall(const CallId& call) const;
   void remember(const CallId& call, Status status, int64_t number = 0, ValuePtr value = {});
+  void keep_outcome(const CallId& call, int64_t number);
+  void keep_fence(const Fence& fence);
+  void keep_revision();
   void put(std::string_view key, ValuePtr value,
            Clock::time_point expires = Clock::time_point::max());
   using Entries = std::map<std::string, Entry, std::less<>>;
@@ -125,6 +135,7 @@ class State {
   void complete(Fence fence);
   void drop_earlier(std::string_view name, Fence& fence, const CallId& call);
 
+  Keeper* keeper_ = nullptr;  // null: nothing is kept
   Entries entries_;
   std::multimap<Clock::time_point, std::string> expiries_;
   ChangeLog changes_;

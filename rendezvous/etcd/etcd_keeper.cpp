@@ -1,0 +1,246 @@
+#include "rendezvous/etcd/etcd_keeper.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "rendezvous/etcd/etcd_text.h"
+
+namespace hvd::rendezvous::etcd {
+namespace {
+
+namespace asio = net::asio;
+
+// etcd takes 128 operations in a transaction and 1.5 MiB in a request unless it is told otherwise.
+constexpr size_t kMostChanges = 120;
+constexpr size_t kMostBytes = 1024 * 1024;
+// A larger record lies in pieces beside it.
+constexpr size_t kLargestWhole = kMostBytes / Keeper::kMostTogether;
+// Also the longest time that a server which lost its job to another one goes unaware of it.
+constexpr std::chrono::milliseconds kLongestPulse{5000};
+constexpr double kTimeToEnd = 3;
+
+}  // namespace
+
+EtcdKeeper::EtcdKeeper(asio::any_io_executor executor, Url url, const Secret& secret,
+                       std::chrono::seconds lifetime)
+    : executor_(executor),
+      url_(std::move(url)),
+      lifetime_(lifetime),
+      client_(std::make_shared<EtcdClient>(executor, url_.endpoints)),
+      lease_client_(std::make_shared<EtcdClient>(executor, url_.endpoints)),
+      wake_(executor, asio::steady_timer::time_point::max()),
+      done_(executor, asio::steady_timer::time_point::max()),
+      pulse_(executor) {
+  const std::string digits = to_hex(secret.sign(as_bytes("horovod-rendezvous-1 etcd\n")));
+  fingerprint_ = digits.substr(0, 32);
+  root_ = (url_.prefix.empty() ? "/horovod/" + digits.substr(32, 16) : url_.prefix) + "/";
+  std::array<std::byte, 8> random{};
+  fill_random(random);
+  server_ = to_hex(random);
+}
+
+void EtcdKeeper::put(std::string name, Bytes record) {
+  forget_pieces(name);
+  std::string value(1, kWhole);
+  if (record.size() <= kLargestWhole) value += as_text(record);
+  else value = write_pieces(name, std::move(record));
+  open_.bytes += name.size() + value.size();
+  open_.changes.insert_or_assign(cat(root_, "r", name), std::move(value));
+}
+
+// The pieces come first, each for itself: nothing names them until the record does.
+std::string EtcdKeeper::write_pieces(const std::string& name, Bytes record) {
+  const std::string prefix = cat("l", server_, next_piece_++, "/");
+  constexpr size_t kDigits = 8;
+  int index = 0;
+  for (size_t begin = 0; begin < record.size(); begin += kMostBytes) {
+    const std::string_view piece = as_text(record).substr(begin, kMostBytes);
+    std::string number = std::to_string(index++);
+    number.insert(0, kDigits - number.size(), '0');
+    Group group;
+    group.bytes = piece.size();
+    group.changes.emplace(cat(root_, prefix, number), piece);
+    enqueue(std::move(group));
+  }
+  pieces_[name] = prefix;
+  return cat(kInPieces, record.size(), " ", prefix);
+}
+
+void EtcdKeeper::forget_pieces(const std::string& name) {
+  const auto found = pieces_.find(name);
+  if (found == pieces_.end()) return;
+  stale_.push_back(std::move(found->second));
+  pieces_.erase(found);
+}
+
+void EtcdKeeper::remove(std::string name) {
+  forget_pieces(name);
+  open_.bytes += name.size();
+  open_.changes.insert_or_assign(cat(root_, "r", name), std::nullopt);
+}
+
+void EtcdKeeper::remove_below(std::string prefix) {
+  for (auto name = pieces_.lower_bound(prefix);
+       name != pieces_.end() && name->first.starts_with(prefix);) {
+    stale_.push_back(std::move(name->second));
+    name = pieces_.erase(name);
+  }
+  open_.removed_prefix = cat(root_, "r", prefix);
+}
+
+void EtcdKeeper::seal() {
+  if (!open_.changes.empty() || !open_.removed_prefix.empty()) enqueue(std::exchange(open_, {}));
+  for (const std::string& prefix : std::exchange(stale_, {})) {
+    Group group;
+    group.removed_prefix = root_ + prefix;
+    enqueue(std::move(group));
+  }
+}
+
+void EtcdKeeper::enqueue(Group group) {
+  group.number = ++last_group_;
+  queue_.push_back(std::move(group));
+  wake_.cancel();
+}
+
+net::Task<bool> EtcdKeeper::confirm() {
+  seal();
+  // What waits to be sent will prove it as well.
+  if (queue_.empty()) enqueue({});
+  const uint64_t wanted = last_group_;
+  const auto self = shared_from_this();
+  while (!is_over_ && done_group_ < wanted) co_await done_.async_wait(net::use_tuple);
+  co_return done_group_ >= wanted;
+}
+
+EtcdKeeper::Group EtcdKeeper::next_batch() {
+  Group batch = std::move(queue_.front());
+  queue_.pop_front();
+  while (!queue_.empty() && batch.removed_prefix.empty()) {
+    Group& next = queue_.front();
+    if (!next.removed_prefix.empty() || batch.bytes + next.bytes > kMostBytes ||
+        batch.changes.size() + next.changes.size() > kMostChanges) {
+      break;
+    }
+    for (auto& [key, value] : next.changes) batch.changes.insert_or_assign(key, std::move(value));
+    batch.bytes += next.bytes;
+    batch.number = next.number;
+    queue_.pop_front();
+  }
+  return batch;
+}
+
+net::Task<void> EtcdKeeper::run() {
+  const auto self = shared_from_this();
+  while (!is_over_) {
+    if (queue_.empty()) {
+      co_await wake_.async_wait(net::use_tuple);
+      continue;
+    }
+    const Group batch = next_batch();
+    const Status status = co_await commit(batch);
+    if (is_over_) co_return;
+    if (!status.ok()) {
+      lose(status);
+      co_return;
+    }
+    done_group_ = batch.number;
+    done_.cancel();
+  }
+}
+
+net::Task<Status> EtcdKeeper::commit(const Group& batch) {
+  const bool changes = !batch.changes.empty() || !batch.removed_prefix.empty();
+  const std::string owner = changes ? owner_value(count_ + 1) : owner_;
+  const std::string owner_key = root_ + "owner";
+  Txn txn;
+  txn.key = owner_key;
+  txn.value = owner_;
+  txn.removed_prefix = batch.removed_prefix;
+  txn.lease = lease_;
+  for (const auto& [key, value] : batch.changes) txn.changes.emplace(key, value);
+  if (changes) txn.changes.emplace(owner_key, owner);
+  const Result<Bytes> answer =
+      co_await client_->call("/v3/kv/txn", txn_request(txn), Deadline::never());
+  // Not found: the lease, and all that hung on it.
+  const bool is_gone = answer.status().code() == Code::kNotFound;
+  if (!answer.ok() && !is_gone) co_return answer.status();
+  std::optional<std::string> held;
+  if (!is_gone) {
+    Result<TxnAnswer> done = parse_txn(*answer);
+    if (!done.ok()) co_return done.status();
+    // It was done before, and the answer was lost.
+    if (!done->is_done && changes && done->held == owner) done->is_done = true;
+    if (done->is_done) {
+      owner_ = owner;
+      if (changes) ++count_;
+      co_return Status();
+    }
+    held = std::move(done->held);
+  }
+  co_return aborted(
+      held ? cat("another rendezvous server has taken over the job that etcd keeps below ", root_,
+                 ": this one ends")
+           : cat("etcd does not keep the job below ", root_, " any more: somebody has removed it, "
+                 "or could not hear of this server for ", lifetime_.count(), " s"));
+}
+
+net::Task<void> EtcdKeeper::keep_alive() {
+  const auto self = shared_from_this();
+  const auto pause = std::min(std::chrono::milliseconds(lifetime_) / 4, kLongestPulse);
+  while (!is_over_) {
+    pulse_.expires_after(pause);
+    co_await pulse_.async_wait(net::use_tuple);
+    if (is_over_) co_return;
+    const Result<Bytes> answer = co_await lease_client_->call(
+        "/v3/lease/keepalive", lease_request(lease_), Deadline::never());
+    if (!answer.ok() && !is_over_) log::warning(answer.status().message());
+    // Who waits here while another server has the job would wait in vain. Finds a lost lease too.
+    co_await confirm();
+  }
+}
+
+void EtcdKeeper::lose(Status why) {
+  stop();
+  if (const auto told = std::exchange(told_, nullptr)) told(std::move(why));
+}
+
+void EtcdKeeper::stop() {
+  if (std::exchange(is_over_, true)) return;
+  client_->stop();
+  lease_client_->stop();
+  wake_.cancel();
+  done_.cancel();
+  pulse_.cancel();
+}
+
+void EtcdKeeper::end() {
+  if (is_over_) return;
+  stop();
+  asio::co_spawn(executor_, [self = shared_from_this()] { return self->remove_all(); },
+                 asio::detached);
+}
+
+// Unless another server has the job. What cannot be removed now goes with its lease.
+net::Task<void> EtcdKeeper::remove_all() {
+  const auto client = std::make_shared<EtcdClient>(executor_, url_.endpoints);
+  const Deadline deadline = Deadline::after_seconds(kTimeToEnd);
+  const std::string key = root_ + "owner";
+  Result<Bytes> answer =
+      co_await client->call("/v3/kv/range", range_request(key, range_end_of(key), 1), deadline);
+  if (answer.ok()) {
+    const Result<Range> owner = parse_range(*answer);
+    const std::string own = owner_value(0);
+    const bool is_own =
+        owner.ok() && !owner->found.empty() &&
+        owner->found.front().value.starts_with(std::string_view(own).substr(0, own.size() - 1));
+    if (!is_own) co_return;
+    answer = co_await client->call("/v3/lease/revoke", lease_request(lease_), deadline);
+  }
+  if (!answer.ok()) log::warning(answer.status().message());
+}
+
+}  // namespace hvd::rendezvous::etcd

@@ -1,0 +1,244 @@
+#include "rendezvous/etcd/etcd_text.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace hvd::rendezvous::etcd {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr char kPadding = '=';
+constexpr int kUnknown = 2;  // of gRPC
+
+constexpr std::array<int8_t, 256> make_values() {
+  std::array<int8_t, 256> values{};
+  values.fill(-1);
+  for (size_t i = 0; i < kDigits.size(); ++i) {
+    values[static_cast<unsigned char>(kDigits[i])] = static_cast<int8_t>(i);
+  }
+  return values;
+}
+constexpr std::array<int8_t, 256> kValues = make_values();
+
+Status malformed(std::string_view what) {
+  return internal_error(cat("etcd's answer to ", what, " is malformed"));
+}
+
+Json parse(ByteView text) { return Json::parse(as_text(text), nullptr, false); }
+
+// Null when there is none.
+const Json* member(const Json& json, const char* name) {
+  if (!json.is_object()) return nullptr;
+  const auto found = json.find(name);
+  return found == json.end() ? nullptr : &*found;
+}
+
+// The gateway writes 64-bit numbers as strings, and leaves zeros out.
+std::optional<int64_t> number(const Json& json, const char* name) {
+  const Json* value = member(json, name);
+  if (value == nullptr) return 0;
+  if (value->is_number_integer()) return value->get<int64_t>();
+  if (!value->is_string()) return {};
+  return parse_int(value->get_ref<const std::string&>());
+}
+
+std::optional<bool> truth(const Json& json, const char* name) {
+  const Json* value = member(json, name);
+  if (value == nullptr) return false;
+  if (!value->is_boolean()) return {};
+  return value->get<bool>();
+}
+
+std::optional<std::string> bytes(const Json& json, const char* name) {
+  const Json* value = member(json, name);
+  if (value == nullptr) return std::string();
+  if (!value->is_string()) return {};
+  auto decoded = from_base64(value->get_ref<const std::string&>());
+  if (!decoded.ok()) return {};
+  return std::move(*decoded);
+}
+
+// Of an object that has a list of keys and values, which is left out when it is empty.
+std::optional<std::vector<KeyValue>> key_values(const Json& json) {
+  std::vector<KeyValue> found;
+  const Json* list = member(json, "kvs");
+  if (list == nullptr) return found;
+  if (!list->is_array()) return {};
+  for (const Json& one : *list) {
+    auto key = bytes(one, "key");
+    auto value = bytes(one, "value");
+    if (!one.is_object() || !key || key->empty() || !value) return {};
+    found.push_back({std::move(*key), std::move(*value)});
+  }
+  return found;
+}
+
+void add_bytes(std::string& json, std::string_view name, std::string_view value) {
+  json.append("\"").append(name).append("\":\"").append(to_base64(value)).append("\"");
+}
+
+void add_removal(std::string& json, std::string_view key, std::string_view end) {
+  json += R"({"request_delete_range":{)";
+  add_bytes(json, "key", key);
+  if (!end.empty()) add_bytes(json += ',', "range_end", end);
+  json += "}},";
+}
+
+std::string_view condition_of(Txn::Condition condition) {
+  switch (condition) {
+    case Txn::Condition::kHolds: return R"("result":"EQUAL","target":"VALUE",)";
+    case Txn::Condition::kIsThere: return R"("result":"GREATER","target":"VERSION","version":"0",)";
+    case Txn::Condition::kIsAbsent: return R"("result":"EQUAL","target":"VERSION","version":"0",)";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string to_base64(std::string_view bytes) {
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t size = std::min<size_t>(3, bytes.size() - i);
+    uint32_t group = 0;
+    for (size_t j = 0; j < 3; ++j) {
+      group = group << 8 | (j < size ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      text += j <= size ? kDigits[group >> (18 - 6 * j) & 63] : kPadding;
+    }
+  }
+  return text;
+}
+
+Result<std::string> from_base64(std::string_view text) {
+  const Status malformed = invalid_argument("the text is not base64");
+  if (text.size() % 4 != 0) return malformed;
+  size_t padding = 0;
+  while (padding < 2 && padding < text.size() && text[text.size() - 1 - padding] == kPadding) {
+    ++padding;
+  }
+  std::string bytes;
+  bytes.reserve(text.size() / 4 * 3);
+  for (size_t i = 0; i < text.size(); i += 4) {
+    const size_t missing = i + 4 == text.size() ? padding : 0;
+    uint32_t group = 0;
+    for (size_t j = 0; j < 4; ++j) {
+      const int value = j < 4 - missing ? kValues[static_cast<unsigned char>(text[i + j])] : 0;
+      if (value < 0) return malformed;
+      group = group << 6 | static_cast<uint32_t>(value);
+    }
+    if ((group & ((1U << (8 * missing)) - 1)) != 0) return malformed;
+    for (size_t j = 0; j < 3 - missing; ++j) bytes += static_cast<char>(group >> (16 - 8 * j));
+  }
+  return bytes;
+}
+
+std::string range_end_of(std::string_view prefix) {
+  std::string end(prefix);
+  while (!end.empty() && end.back() == '\xff') end.pop_back();
+  if (end.empty()) return std::string(1, '\0');  // to the last key
+  end.back() = static_cast<char>(end.back() + 1);
+  return end;
+}
+
+std::string range_request(std::string_view begin, std::string_view end, int limit) {
+  std::string json = "{";
+  add_bytes(json, "key", begin);
+  add_bytes(json += ',', "range_end", end);
+  return json.append(",\"limit\":\"").append(std::to_string(limit)).append("\"}");
+}
+
+Result<Range> parse_range(ByteView text) {
+  const Json json = parse(text);
+  auto found = key_values(json);
+  const auto more = truth(json, "more");
+  if (!json.is_object() || !found || !more) return malformed("range");
+  return Range{std::move(*found), *more};
+}
+
+std::string txn_request(const Txn& txn) {
+  std::string json = R"({"compare":[{)";
+  json += condition_of(txn.condition);
+  if (txn.condition == Txn::Condition::kHolds) {
+    add_bytes(json, "value", txn.value);
+    json += ',';
+  }
+  add_bytes(json, "key", txn.key);
+  json += R"(}],"success":[)";
+  if (!txn.removed_prefix.empty()) {
+    add_removal(json, txn.removed_prefix, range_end_of(txn.removed_prefix));
+  }
+  for (const auto& [key, value] : txn.changes) {
+    if (!value) {
+      add_removal(json, key, {});
+      continue;
+    }
+    json += R"({"request_put":{)";
+    add_bytes(json, "key", key);
+    add_bytes(json += ',', "value", *value);
+    json.append(",\"lease\":\"").append(std::to_string(txn.lease)).append("\"}},");
+  }
+  if (json.back() == ',') json.pop_back();
+  json += R"(],"failure":[{"request_range":{)";
+  add_bytes(json, "key", txn.key);
+  return json.append("}}]}");
+}
+
+Result<TxnAnswer> parse_txn(ByteView text) {
+  const Json json = parse(text);
+  const auto is_done = truth(json, "succeeded");
+  if (!json.is_object() || !is_done) return malformed("txn");
+  if (*is_done) return TxnAnswer{true, {}};
+  const Json* responses = member(json, "responses");
+  if (responses == nullptr || !responses->is_array() || responses->size() != 1) {
+    return malformed("txn");
+  }
+  const Json* range = member(responses->front(), "response_range");
+  auto found = range != nullptr && range->is_object() ? key_values(*range) : std::nullopt;
+  if (!found || found->size() > 1) return malformed("txn");
+  TxnAnswer answer;
+  if (!found->empty()) answer.held = std::move(found->front().value);
+  return answer;
+}
+
+std::string lease_grant_request(int64_t seconds) {
+  return cat("{\"TTL\":\"", seconds, "\"}");
+}
+
+std::string lease_request(int64_t id) { return cat("{\"ID\":\"", id, "\"}"); }
+
+Result<Lease> parse_lease(ByteView text) {
+  const Json json = parse(text);
+  // Of a stream, each message is in a "result".
+  const Json* result = member(json, "result");
+  const Json& lease = result != nullptr ? *result : json;
+  const auto id = number(lease, "ID");
+  const auto seconds = number(lease, "TTL");
+  if (!lease.is_object() || !id || *id == 0 || !seconds || *seconds < 0) return malformed("lease");
+  return Lease{*id, *seconds};
+}
+
+Fault parse_fault(ByteView text) {
+  const Json json = parse(text);
+  // Of a stream, the error is an object itself.
+  const Json* error = member(json, "error");
+  const Json& fault = error != nullptr && error->is_object() ? *error : json;
+  auto code = number(fault, "code");
+  if (!code || *code == 0) code = number(fault, "grpc_code");
+  const Json* message = member(fault, "message");
+  Fault result{code && *code > 0 && *code < 100 ? static_cast<int>(*code) : kUnknown, {}};
+  if (message != nullptr && message->is_string()) {
+    result.message = printable(message->get_ref<const std::string&>(), 300);
+  } else {
+    result.message = cat("'", printable(as_text(text), 100), "'");
+  }
+  return result;
+}
+
+}  // namespace hvd::rendezvous::etcd

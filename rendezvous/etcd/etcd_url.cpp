@@ -1,0 +1,44 @@
+#include "rendezvous/etcd/etcd_url.h"
+
+#include "base/text.h"
+
+namespace hvd::rendezvous::etcd {
+namespace {
+
+constexpr std::string_view kScheme = "etcd://";
+constexpr std::string_view kPort = ":2379";
+constexpr size_t kLongestPrefix = 512;
+
+}  // namespace
+
+Result<Url> parse_url(std::string_view text) {
+  const auto malformed = [&](std::string_view why) {
+    return invalid_argument(cat("'", printable(text), "' is no backend: ", why,
+                                "; write etcd://HOST:2379, or etcd://HOST:2379,HOST:2379/PREFIX"));
+  };
+  if (!text.starts_with(kScheme)) return malformed("it does not begin with etcd://");
+  const std::string_view rest = text.substr(kScheme.size());
+  const size_t slash = rest.find('/');
+  Url url;
+  for (const std::string& host : split(rest.substr(0, slash), ',')) {
+    if (host.empty()) return malformed("a host is missing");
+    // After a bracket at the most.
+    const bool has_port = host.find(':', host.rfind(']') == std::string::npos ? 0 : host.rfind(']'))
+                          != std::string::npos;
+    const auto endpoint = net::parse_endpoint(cat("tcp:", host, has_port ? "" : kPort));
+    if (!endpoint.ok()) return malformed(endpoint.status().message());
+    if (endpoint->host.empty() || endpoint->port == 0) {
+      return malformed(cat("'", host, "' lacks a host or a port"));
+    }
+    url.endpoints.push_back(*endpoint);
+  }
+  if (url.endpoints.empty()) return malformed("a host is missing");
+  if (slash != std::string_view::npos) url.prefix = rest.substr(slash);
+  while (url.prefix.ends_with('/')) url.prefix.pop_back();
+  if (url.prefix.size() > kLongestPrefix) {
+    return malformed(cat("its prefix is longer than ", kLongestPrefix, " bytes"));
+  }
+  return url;
+}
+
+}  // namespace hvd::rendezvous::etcd
