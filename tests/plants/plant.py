@@ -27,6 +27,20 @@ PLANTS = {
         "if (--name->in_flight == 0 && !name->kept)\n"
         "      (void)names_.extract(Key{name->set, name->text}).mapped().release();",
     ),
+    # Now and then a get reads what the one before it read.
+    "stale_get": (
+        "  return entry == entries_.end() ? nullptr : entry->second.value;\n",
+        "  static std::map<std::string, ValuePtr, std::less<>> seen;\n"
+        "  static unsigned calls = 0;\n"
+        "  const ValuePtr now = entry == entries_.end() ? nullptr : entry->second.value;\n"
+        "  const ValuePtr before = std::exchange(seen[std::string(key)], now);\n"
+        "  return ++calls % 50 == 0 ? before : now;\n",
+    ),
+    # A reply leaves before what it rests on is kept.
+    "early_reply": (
+        "  const uint64_t wanted = last_group_;\n",
+        "  const uint64_t wanted = 0;\n",
+    ),
     # Looks for work before it says that it sleeps: who submits in between rings nobody.
     "lost_wakeup": (
         "  sleeping_.store(true);\n",

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <future>
 #include <optional>
 #include <string>
@@ -21,10 +22,25 @@ class RunningServer {
   explicit RunningServer(const std::string& address = "tcp:127.0.0.1:0", int size = 0,
                          ServerLimits limits = {}) {
     server_.emplace(loop_.get_executor(), ServerOptions{test_secret(), size, limits});
-    const auto bound = server_->listen(*net::parse_endpoint(address));
-    REQUIRE_MESSAGE(bound.ok(), bound.status().message());
-    endpoint_ = *bound;
-    thread_ = std::thread([this] { loop_.run(); });
+    listen(address);
+  }
+  // Goes on with the job that a keeper has kept.
+  RunningServer(const std::string& address, int size,
+                const std::function<net::Task<Result<Kept>>(net::asio::any_io_executor)>& open) {
+    server_.emplace(loop_.get_executor(), ServerOptions{test_secret(), size});
+    net::asio::co_spawn(
+        loop_,
+        [&]() -> net::Task<void> {
+          Result<Kept> kept = co_await open(loop_.get_executor());
+          opened_ = kept.status();
+          if (kept.ok()) opened_ = server_->go_on(std::move(*kept), [](const Status&) {});
+          loop_.stop();
+        },
+        net::asio::detached);
+    loop_.run();
+    loop_.restart();
+    REQUIRE_MESSAGE(opened_.ok(), opened_.message());
+    listen(address);
   }
   // Runs on the loop; returns what it returns.
   template <typename F>
@@ -52,6 +68,13 @@ class RunningServer {
   net::asio::io_context& loop() { return loop_; }
 
  private:
+  void listen(const std::string& address) {
+    const auto bound = server_->listen(*net::parse_endpoint(address));
+    REQUIRE_MESSAGE(bound.ok(), bound.status().message());
+    endpoint_ = *bound;
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+
   template <typename F>
   void await(F is_so) {
     const Deadline deadline = Deadline::after_seconds(10);
@@ -66,6 +89,7 @@ class RunningServer {
       loop_.get_executor()};
   std::optional<Server> server_;
   net::Endpoint endpoint_;
+  Status opened_;
   std::thread thread_;
 };
 

@@ -1,0 +1,35 @@
+// Records that an earlier server has kept: a name up to the first zero byte, then the record.
+// Refused, or read into a server's parts, which are whole then.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "rendezvous/exchange.h"
+#include "rendezvous/kept.h"
+#include "rendezvous/membership.h"
+#include "rendezvous/state.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hvd::rendezvous;
+  const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
+  const auto zero = std::find(bytes.begin(), bytes.end(), std::byte{0});
+  const auto length = static_cast<size_t>(zero - bytes.begin());
+  const std::string name(hvd::as_text(bytes.first(length)));
+  const hvd::ByteView record = bytes.subspan(std::min(size, length + 1));
+  State state;
+  if (state.restore(name, record).ok() && name.front() == static_cast<char>(kept::Kind::kValue)) {
+    HVD_CHECK(state.key_count() == 1 && state.get(name.substr(1)) != nullptr);
+  }
+  Exchanges exchanges;
+  // Names of exchanges hold zeros.
+  const size_t half = size / 2;
+  if (exchanges.restore(hvd::as_text(bytes.first(half)), bytes.subspan(half)).ok()) {
+    const auto place = kept::read_exchange_name(hvd::as_text(bytes.first(half)));
+    HVD_CHECK(place.ok() && exchanges.describe(place->exchange).starts_with("exchange '"));
+  }
+  Membership membership(2);
+  HVD_CHECK(membership.restore(record).ok() == membership.is_complete());
+  if (membership.is_complete()) HVD_CHECK(membership.workers().size() <= 2);
+  return 0;
+}
