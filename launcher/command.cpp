@@ -3,12 +3,16 @@
 #include <cstdio>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "horovod/version.h"
 #include "launcher/check_build.h"
 #include "launcher/dry_run.h"
 #include "launcher/host_choice.h"
+#include "launcher/lobby.h"
 #include "launcher/manual.h"
+#include "rendezvous/listening.h"
+#include "rendezvous/token_file.h"
 
 namespace hvd::launcher {
 namespace {
@@ -37,6 +41,52 @@ Result<SlotPlan> make_plan(const Options& options) {
     num_proc = static_cast<int>(options.settings.integer("num_proc"));
   }
   return plan_slots(hosts, num_proc);
+}
+
+bool is_joined(const Options& options) {
+  return options.settings.is_set("listen") || options.settings.is_set("port_range");
+}
+
+int run_joined_job(const Options& options) {
+  const Settings& settings = options.settings;
+  log::set_identity("horovodrun");
+  log::set_timestamps(false);
+  if (settings.flag("verbose")) log::set_level(log::Level::kInfo);
+  auto token = rendezvous::read_token_file(settings.text("token_file"));
+  if (!token.ok()) return refuse(token.status());
+  Lobby::Wanted wanted;
+  wanted.slots = static_cast<int>(settings.integer("num_proc"));
+  if (settings.is_set("hosts") || settings.is_set("hostfile")) {
+    auto hosts = choose_hosts(settings);
+    if (!hosts.ok()) return refuse(hosts.status());
+    wanted.hosts = std::move(*hosts);
+  }
+  net::asio::io_context loop(1);
+  rendezvous::ServerOptions of_server{.secret = *token, .size = wanted.slots};
+  if (settings.flag("insecure_compat")) of_server.insecure_compat.emplace();
+  auto server = std::make_unique<rendezvous::Server>(loop.get_executor(), std::move(of_server));
+  const std::string where = settings.is_set("listen") ? settings.text("listen") : ":0";
+  const auto bound = rendezvous::listen_at(*server, where, settings.text("port_range"));
+  if (!bound.ok()) return refuse(bound.status());
+  Lobby lobby(loop, std::move(server), *std::move(token), std::move(wanted));
+  const double seconds = settings.number("start_timeout");
+  say(cat("waits up to ", seconds, " s at ", net::to_string(*bound), " for ",
+          lobby.describe_wanted(), ", to join by: horovod-agent --join THIS_MACHINE:", bound->port,
+          " --token-file FILE"));
+  Status status;
+  net::asio::co_spawn(loop, lobby.wait(seconds), [&](std::exception_ptr error, Status waited) {
+    status = error ? internal_error("waiting for hosts failed") : waited;
+    loop.stop();
+  });
+  loop.run();
+  loop.restart();
+  if (!status.ok()) return refuse(status);
+  std::optional<int> num_proc;
+  if (settings.is_set("num_proc")) num_proc = static_cast<int>(settings.integer("num_proc"));
+  const bool is_named = settings.is_set("hosts") || settings.is_set("hostfile");
+  const auto plan = is_named ? make_plan(options) : plan_slots(lobby.hosts(), num_proc);
+  if (!plan.ok()) return refuse(plan.status());
+  return run_job(options, *plan, &lobby);
 }
 
 int show_plan(const Options& options, const SlotPlan& plan) {

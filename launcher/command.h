@@ -15,6 +15,10 @@ int answer(const Options& options);
 // From the hosts that were chosen, and -np.
 Result<SlotPlan> make_plan(const Options& options);
 
+// --listen: the hosts join by themselves.
+bool is_joined(const Options& options);
+int run_joined_job(const Options& options);
+
 // --dry-run.
 int show_plan(const Options& options, const SlotPlan& plan);
 

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "launcher/agent_link.h"
 #include "launcher/installation.h"
+#include "launcher/lobby.h"
 #include "launcher/output.h"
 #include "launcher/preflight.h"
 #include "launcher/report.h"
@@ -56,11 +57,13 @@ bool is_ignored(int signal) {
 
 class Job {
  public:
-  Job(const Options& options, const SlotPlan& plan)
+  Job(const Options& options, const SlotPlan& plan, Lobby* lobby)
       : options_(options),
         plan_(plan),
+        lobby_(lobby),
+        loop_(lobby ? lobby->loop() : own_loop_),
         supervisor_(plan),
-        secret_(Secret::random()),
+        secret_(lobby ? lobby->secret() : Secret::random()),
         job_(random_job()),
         signals_(loop_),
         changed_(loop_),
@@ -98,6 +101,7 @@ class Job {
 
   std::vector<HostStart> host_starts();
   HostJob host_job(int host, bool is_local) const;
+  std::optional<rendezvous::ScopeSizes> plain_scopes() const;
   void watch_signals();
   void on_signal(int number);
   std::optional<int> left_by(int rank) const;
@@ -108,7 +112,9 @@ class Job {
 
   const Options& options_;
   const SlotPlan& plan_;
-  net::asio::io_context loop_{1};  // destroyed after all that lives on it
+  Lobby* const lobby_;
+  net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
+  net::asio::io_context& loop_;        // the lobby's, where there is one
   Supervisor supervisor_;
   Secret secret_;
   uint64_t job_;
@@ -179,7 +185,9 @@ net::Task<int> Job::run_all() {
 
 // Brings up all agents. Not 0: the exit code, and nothing was started anywhere.
 net::Task<int> Job::prepare() {
-  preflight_ = std::make_unique<Preflight>(loop_.get_executor(), local_, ssh_, host_starts());
+  Spawner& local = lobby_ ? static_cast<Spawner&>(*lobby_) : local_;
+  Spawner& remote = lobby_ ? static_cast<Spawner&>(*lobby_) : ssh_;
+  preflight_ = std::make_unique<Preflight>(loop_.get_executor(), local, remote, host_starts());
   const auto errors = co_await preflight_->run(options_.settings.number("start_timeout"));
   if (interrupt_ != 0) {
     output_->say(cat("ended by ", signal_name(interrupt_), " before anything was started"));
@@ -206,7 +214,9 @@ std::vector<HostStart> Job::host_starts() {
     start.target.identity_file = settings.text("ssh_identity_file");
     start.target.agent_path = agent_;
     start.target.agent_dir = settings.text("agent_dir");
-    start.make_job = [this, index](bool is_local) { return host_job(index, is_local); };
+    start.make_job = [this, index](bool is_local) {
+      return host_job(index, is_local && !lobby_);
+    };
     start.events = events_.back().get();
     starts.push_back(std::move(start));
   }
@@ -233,12 +243,28 @@ HostJob Job::host_job(int host, bool is_local) const {
   }
   job.lease_seconds = options_.settings.number("lease");
   job.kill_grace_seconds = kGrace;
+  job.insecure_compat = options_.settings.flag("insecure_compat");
   return job;
 }
 
+// Where Horovod's own workers meet, and how many; nothing when they are not let in.
+std::optional<rendezvous::ScopeSizes> Job::plain_scopes() const {
+  if (!options_.settings.flag("insecure_compat")) return {};
+  rendezvous::ScopeSizes sizes = {{"global", plan_.size()}};
+  for (const Slot& slot : plan_.slots) {
+    sizes[cat("local_", plan_.hosts[static_cast<size_t>(slot.host)].name)] = slot.local_size;
+    sizes[cat("cross_", slot.local_rank)] = slot.cross_size;
+  }
+  return sizes;
+}
+
 net::Task<void> Job::start() {
-  server_ = std::make_unique<rendezvous::Server>(
-      loop_.get_executor(), rendezvous::ServerOptions{.secret = secret_, .size = plan_.size()});
+  server_ = lobby_ ? lobby_->take_server()
+                   : std::make_unique<rendezvous::Server>(
+                         loop_.get_executor(),
+                         rendezvous::ServerOptions{.secret = secret_,
+                                                   .size = plan_.size(),
+                                                   .insecure_compat = plain_scopes()});
   output_->on_consumed([this](int rank, OutputStream stream, size_t size) {
     const auto host = static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host);
     if (links_[host]) links_[host]->consumed(rank, stream, size);
@@ -368,7 +394,7 @@ void Job::drop_links() {
 
 }  // namespace
 
-int run_job(const Options& options, const SlotPlan& plan) {
+int run_job(const Options& options, const SlotPlan& plan, Lobby* lobby) {
   log::set_identity("horovodrun");
   log::set_timestamps(false);
   if (log::Level level; log::parse_level(options.settings.text("log_level"), level)) {
@@ -380,7 +406,7 @@ int run_job(const Options& options, const SlotPlan& plan) {
     if (host_environment({{name, value}}, true).empty()) forget_environment_variable(name);
   }
   std::signal(SIGPIPE, SIG_IGN);
-  return Job(options, plan).run();
+  return Job(options, plan, lobby).run();
 }
 
 }  // namespace hvd::launcher

@@ -7,7 +7,10 @@
 
 namespace hvd::launcher {
 
-// Returns horovodrun's exit code, after the sentence that explains it.
-int run_job(const Options& options, const SlotPlan& plan);
+class Lobby;
+
+// Returns horovodrun's exit code, after the sentence that explains it. `lobby`: where the hosts have
+// joined, instead of being reached.
+int run_job(const Options& options, const SlotPlan& plan, Lobby* lobby = nullptr);
 
 }  // namespace hvd::launcher

@@ -188,6 +188,14 @@ Status check_values(const Settings& settings, const CommandLine& line) {
   if (settings.is_set("hosts") && settings.is_set("hostfile")) {
     return invalid_argument("-H and -hostfile both say where to run; give one of them");
   }
+  const bool listens = settings.is_set("listen") || settings.is_set("port_range");
+  if (listens && !settings.is_set("token_file")) {
+    return invalid_argument("--listen needs --token-file FILE, the secret by which hosts join; make "
+                            "one with: (umask 077; openssl rand -hex 32 > FILE)");
+  }
+  if (!listens && settings.is_set("token_file")) {
+    return invalid_argument("--token-file is for hosts that join, with --listen [HOST]:PORT");
+  }
   return {};
 }
 

@@ -7,8 +7,12 @@
 
 namespace hvd::launcher {
 
+void say(std::string_view sentence) {
+  std::fprintf(stderr, "horovodrun: %.*s\n", static_cast<int>(sentence.size()), sentence.data());
+}
+
 int refuse(const Status& why) {
-  std::fprintf(stderr, "horovodrun: %s\n", why.message().c_str());
+  say(why.message());
   return kExitBadInput;
 }
 

@@ -11,6 +11,8 @@ constexpr int kExitLauncher = 1;  // a host was lost, or the launcher itself cou
 constexpr int kExitBadInput = 2;  // nothing was started
 constexpr int kExitSignal = 128;  // and the signal's number
 
+// One sentence on standard error.
+void say(std::string_view sentence);
 // Says on standard error why nothing was started; returns kExitBadInput.
 int refuse(const Status& why);
 

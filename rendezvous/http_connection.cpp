@@ -14,14 +14,15 @@ constexpr size_t kChunk = 16 * 1024;
 
 }  // namespace
 
-HttpConnection::HttpConnection(net::BlockingStream stream)
+HttpConnection::HttpConnection(Stream stream)
     : stream_(std::move(stream)),
       parser_(net::make_response_parser({.body_bytes = kMaxValueBytes})),
       input_(kChunk) {}
 
 Result<std::unique_ptr<HttpConnection>> HttpConnection::open(const net::Endpoint& endpoint,
                                                              const Secret& secret,
-                                                             Deadline deadline) {
+                                                             Deadline deadline,
+                                                             const std::optional<Tls>& tls) {
   HVD_ASSIGN_OR_RETURN(const auto addresses, net::resolve(endpoint));
   auto stream = net::BlockingStream::connect(addresses, deadline);
   if (!stream.ok()) {
@@ -30,7 +31,14 @@ Result<std::unique_ptr<HttpConnection>> HttpConnection::open(const net::Endpoint
     return Status(is_late ? Code::kDeadlineExceeded : Code::kUnavailable,
                   stream.status().message());
   }
-  std::unique_ptr<HttpConnection> connection(new HttpConnection(std::move(*stream)));
+  std::unique_ptr<HttpConnection> connection;
+  if (tls) {
+    HVD_ASSIGN_OR_RETURN(auto secured, net::TlsStream::connect(std::move(*stream), endpoint.host,
+                                                               tls->ca_file, deadline));
+    connection.reset(new HttpConnection(std::move(secured)));
+  } else {
+    connection.reset(new HttpConnection(std::move(*stream)));
+  }
   HVD_RETURN_IF_ERROR(connection->hello(secret, deadline));
   return connection;
 }
@@ -81,8 +89,9 @@ Result<HttpConnection::Answer> HttpConnection::exchange(std::string_view method,
 
 Status HttpConnection::send(std::string_view head, ByteView body, Deadline deadline) {
   bool interrupted = false;
-  HVD_RETURN_IF_ERROR(stream_.write(as_bytes(head), body, deadline, interrupted));
-  return {};
+  return std::visit(
+      [&](auto& stream) { return stream.write(as_bytes(head), body, deadline, interrupted); },
+      stream_);
 }
 
 Status HttpConnection::receive(Deadline deadline) {
@@ -99,7 +108,11 @@ Status HttpConnection::receive(Deadline deadline) {
     begin_ = 0;
     if (input_.size() - end_ < kChunk) input_.resize(end_ + kChunk);
     HVD_ASSIGN_OR_RETURN(const size_t size,
-                         stream_.read_some(std::span(input_).subspan(end_), deadline));
+                         std::visit(
+                             [&](auto& stream) {
+                               return stream.read_some(std::span(input_).subspan(end_), deadline);
+                             },
+                             stream_));
     if (size == 0) return unavailable("the server closed the connection");
     end_ += size;
   }

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <variant>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -11,6 +14,7 @@
 #include "net/blocking_stream.h"
 #include "net/endpoint.h"
 #include "net/http.h"
+#include "net/tls_stream.h"
 #include "rendezvous/signature.h"
 
 namespace hvd::rendezvous {
@@ -22,9 +26,14 @@ class HttpConnection {
     Bytes body;
   };
 
+  // By TLS, whose certificate must be for the endpoint's host.
+  struct Tls {
+    std::string ca_file;  // empty: the system's authorities
+  };
   // Connects and says hello.
   static Result<std::unique_ptr<HttpConnection>> open(const net::Endpoint& endpoint,
-                                                      const Secret& secret, Deadline deadline);
+                                                      const Secret& secret, Deadline deadline,
+                                                      const std::optional<Tls>& tls = {});
 
   // The server's answer, proven to come from one that knows the secret. After an error the
   // connection is of no use; kUnavailable: it was lost, and the request may have been done.
@@ -35,12 +44,14 @@ class HttpConnection {
   bool is_closed() const { return is_closed_; }
 
  private:
-  explicit HttpConnection(net::BlockingStream stream);
+  using Stream = std::variant<net::BlockingStream, net::TlsStream>;
+
+  explicit HttpConnection(Stream stream);
   Status hello(const Secret& secret, Deadline deadline);
   Status send(std::string_view head, ByteView body, Deadline deadline);
   Status receive(Deadline deadline);
 
-  net::BlockingStream stream_;
+  Stream stream_;
   std::unique_ptr<net::HttpResponseParser> parser_;
   Bytes input_;
   size_t begin_ = 0;

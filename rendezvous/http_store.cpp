@@ -116,7 +116,17 @@ HttpStore::~HttpStore() = default;
 
 Result<std::unique_ptr<HttpStore>> HttpStore::open(std::string_view address, Secret secret,
                                                    HttpStoreOptions options) {
-  HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
+  constexpr std::string_view kHttps = "https://";
+  std::string endpoint_text(address);
+  if (address.starts_with(kHttps)) {
+    address.remove_prefix(kHttps.size());
+    if (address.ends_with('/')) address.remove_suffix(1);
+    endpoint_text = cat("tcp:", address);
+    if (!options.tls) options.tls.emplace();
+  } else {
+    options.tls.reset();
+  }
+  HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(endpoint_text));
   return std::make_unique<HttpStore>(std::move(endpoint), std::move(secret), options);
 }
 
@@ -292,7 +302,8 @@ Result<HttpConnection::Answer> HttpStore::try_once(Lane& lane, Call& call, Outag
   if (!lane.connection) {
     outage.begin();
     HVD_ASSIGN_OR_RETURN(lane.connection,
-                         HttpConnection::open(endpoint_, secret_, outage.limit()));
+                         HttpConnection::open(endpoint_, secret_, outage.limit(),
+                                              options_.tls));
   }
   if (call.is_waiting) {
     const double left = std::min(call.deadline.seconds_left() * 1000,

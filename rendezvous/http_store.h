@@ -25,13 +25,15 @@ struct HttpStoreOptions {
   int rank = -1;
   // How long a server that cannot be reached is tried, if the deadline of a call is later.
   double reconnect_seconds = 30;
+  std::optional<HttpConnection::Tls> tls = {};  // set: the server speaks TLS
 };
 
 class HttpStore final : public Store {
  public:
   // Connects on first use.
   HttpStore(net::Endpoint endpoint, Secret secret, HttpStoreOptions options = {});
-  // `address` as in HOROVOD_STORE.
+  // `address` as in HOROVOD_STORE: an endpoint, or "https://host:port", where options.tls may name
+  // a file of authorities.
   static Result<std::unique_ptr<HttpStore>> open(std::string_view address, Secret secret,
                                                  HttpStoreOptions options = {});
   ~HttpStore() override;

@@ -1,5 +1,6 @@
 // horovod-rendezvous: the rendezvous server alone. One thread; ends by SIGINT or SIGTERM.
 #include <CLI/CLI.hpp>
+#include <sys/resource.h>
 
 #include <csignal>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "horovod/version.h"
 #include "rendezvous/etcd/etcd_keeper.h"
+#include "rendezvous/listening.h"
 #include "rendezvous/monitor.h"
 #include "rendezvous/server.h"
 #include "rendezvous/token_file.h"
@@ -23,11 +25,15 @@ constexpr int kLost = 1;
 struct Options {
   int size = 0;
   std::vector<std::string> listen{":29400"};
+  std::string port_range;
   std::string token_file;
   std::string backend = "memory";
   int keep = static_cast<int>(etcd::kUsualLifetime.count());
   bool open_monitor = false;
   bool show_monitor_token = false;
+  bool insecure_compat = false;
+  std::string tls_certificate;
+  std::string tls_key;
 };
 
 int fail(const std::string& message, int code) {
@@ -49,6 +55,9 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
                  "[HOST]:PORT, [IPv6]:PORT, unix:/PATH or unix:@NAME; may be repeated; "
                  "port 0 takes a free one")
       ->capture_default_str();
+  app.add_option("--port-range", options.port_range,
+                 "FIRST-LAST: listen at the first of these ports that is free, not at that of "
+                 "--listen");
   app.add_option("--token-file", options.token_file,
                  "file that holds the job's secret in hexadecimal digits, closed to others")
       ->required();
@@ -63,6 +72,16 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       ->capture_default_str();
   app.add_flag("--open-monitor", options.open_monitor,
                "show /metrics and /status to everybody who can reach the port");
+  CLI::Option* certificate =
+      app.add_option("--tls-cert", options.tls_certificate,
+                     "speak TLS, with the certificates of this PEM file; workers then take "
+                     "HOROVOD_STORE=https://HOST:PORT");
+  CLI::Option* key = app.add_option("--tls-key", options.tls_key, "PEM file with its key");
+  certificate->needs(key);
+  key->needs(certificate);
+  app.add_flag("--insecure-compat", options.insecure_compat,
+               "also serve the unsigned requests by which Horovod's own workers meet, to everybody "
+               "who can reach the port");
   app.add_flag("--show-monitor-token", options.show_monitor_token,
                "print the bearer token that opens /metrics and /status, and exit");
   // Multi-letter options with one dash are what users of launchers are used to.
@@ -78,6 +97,14 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
     return fail(cat(error.what(), "; see horovod-rendezvous --help"), kBadInput);
   }
   return {};
+}
+
+// Each connection costs a descriptor, and the usual soft limit is 1,024.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // What the one before has left, if there is a place for it.
@@ -103,6 +130,7 @@ Result<Kept> open_backend(const Options& options, const Secret& secret,
 }
 
 int serve(const Options& options) {
+  raise_descriptor_limit();
   auto secret = read_token_file(options.token_file);
   if (!secret.ok()) return fail(secret.status().message(), kBadInput);
   if (options.show_monitor_token) {
@@ -115,7 +143,17 @@ int serve(const Options& options) {
     return fail(kept.status().message(),
                 kept.status().code() == Code::kInvalidArgument ? kBadInput : kLost);
   }
-  Server server(loop.get_executor(), {std::move(*secret), options.size, {}, options.open_monitor});
+  ServerOptions server_options{std::move(*secret), options.size, {}, options.open_monitor, {}};
+  if (options.insecure_compat) {
+    server_options.insecure_compat.emplace();
+    if (options.size > 0) server_options.insecure_compat->emplace("global", options.size);
+  }
+  if (!options.tls_certificate.empty()) {
+    auto tls = net::TlsFront::make(options.tls_certificate, options.tls_key);
+    if (!tls.ok()) return fail(tls.status().message(), kBadInput);
+    server_options.tls = std::move(*tls);
+  }
+  Server server(loop.get_executor(), std::move(server_options));
   // Before the line that tells others that this is a process to talk to.
   net::asio::signal_set signals(loop, SIGINT, SIGTERM);
   int code = 0;
@@ -136,10 +174,7 @@ int serve(const Options& options) {
     }
   }
   for (const std::string& text : options.listen) {
-    const bool is_full = text.starts_with("unix:") || text.starts_with("tcp:");
-    const auto endpoint = net::parse_endpoint(is_full ? text : "tcp:" + text);
-    if (!endpoint.ok()) return fail("--listen: " + endpoint.status().message(), kBadInput);
-    const auto bound = server.listen(*endpoint);
+    const auto bound = listen_at(server, text, options.port_range);
     if (!bound.ok()) return fail(bound.status().message(), kBadInput);
     std::printf("horovod-rendezvous listens on %s\n", net::to_string(*bound).c_str());
   }

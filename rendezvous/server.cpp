@@ -30,6 +30,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
                                            options.open_monitor)),
         expiry_(executor_) {
     core_->expiry_changed = [this] { arm_expiry(); };
+    tls_ = std::move(options.tls);
+    if (options.insecure_compat) core_->plain.emplace(std::move(*options.insecure_compat));
   }
 
   Result<net::Endpoint> listen(const net::Endpoint& endpoint) {
@@ -83,12 +85,13 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   uint16_t port() const { return port_; }
-  const ServerCore& core() const { return *core_; }
+  ServerCore& core() { return *core_; }
 
  private:
   void end(void (Session::*how)()) {
     if (std::exchange(core_->is_closing, true)) return;
     core_->expiry_changed = [] {};
+    core_->on_agent = nullptr;
     expiry_.cancel();
     for (Acceptor& acceptor : acceptors_) {
       net::error_code ignored;
@@ -120,13 +123,20 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     });
   }
 
+  void take_tls(net::StreamSocket socket) {
+    tls_->take(std::move(socket), [weak = weak_from_this()](net::StreamSocket plain) {
+      if (const auto self = weak.lock()) self->adopt(std::move(plain));
+    });
+  }
+
   net::Task<void> accept(Acceptor& acceptor) {
     asio::steady_timer pause(executor_);
     while (acceptor.is_open()) {
       auto [error, socket] = co_await acceptor.async_accept(net::use_tuple);
       if (!error) {
         net::tune_connection(socket.native_handle());
-        adopt(std::move(socket));
+        if (tls_) take_tls(std::move(socket));
+        else adopt(std::move(socket));
       } else if (acceptor.is_open() && error != asio::error::connection_aborted) {
         log::warning(cat("the rendezvous server cannot take a connection: ", error.message()));
         pause.expires_after(kPause);
@@ -139,6 +149,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   std::shared_ptr<ServerCore> core_;
   asio::steady_timer expiry_;
   Clock::time_point armed_for_ = Clock::time_point::max();
+  std::optional<net::TlsFront> tls_;
   std::list<Acceptor> acceptors_;
   std::vector<std::string> paths_;
   uint16_t port_ = 0;
@@ -156,6 +167,9 @@ uint16_t Server::port() const { return impl_->port(); }
 void Server::adopt(net::StreamSocket socket) { impl_->adopt(std::move(socket)); }
 Status Server::go_on(Kept kept, std::function<void(Status)> on_lost) {
   return impl_->go_on(std::move(kept), std::move(on_lost));
+}
+void Server::on_agent(std::function<void(net::StreamSocket)> take) {
+  impl_->core().on_agent = std::move(take);
 }
 void Server::close() { impl_->close(); }
 void Server::hand_over() { impl_->hand_over(); }

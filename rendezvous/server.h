@@ -13,7 +13,9 @@
 #include "base/secret.h"
 #include "net/asio.h"
 #include "net/endpoint.h"
+#include "net/tls_front.h"
 #include "rendezvous/keeper.h"
+#include "rendezvous/plain_store.h"
 #include "rendezvous/server_limits.h"
 
 namespace hvd::rendezvous {
@@ -23,6 +25,9 @@ struct ServerOptions {
   int size = 0;  // workers that ask for a place; 0 hands out none
   ServerLimits limits = {};
   bool open_monitor = false;  // /metrics and /status without a token
+  std::optional<net::TlsFront> tls = {};  // set: what it listens at speaks TLS alone
+  // Set: serves the unsigned requests of the original's workers too, in a store of their own.
+  std::optional<ScopeSizes> insecure_compat = {};
 };
 
 class Server {
@@ -44,6 +49,9 @@ class Server {
   uint16_t port() const;
   // Serves one connection that was made elsewhere. The socket must be of this loop.
   void adopt(net::StreamSocket socket);
+  // Takes the connections of agents who call their launcher (PROTOCOL.md, "Agents"), from now on;
+  // an empty function takes none.
+  void on_agent(std::function<void(net::StreamSocket)> take);
   // Stops listening and ends all sessions; who waits is told so. Needs the loop to run on for a
   // moment.
   void close();

@@ -19,7 +19,10 @@ struct ServerLimits {
   size_t rate = 256 * 1024;
 
   std::chrono::milliseconds transfer_time(size_t body) const {
-    return transfer + std::chrono::milliseconds(body * 1000 / rate);
+    return transfer + body_time(body);
+  }
+  std::chrono::milliseconds body_time(size_t body) const {
+    return std::chrono::milliseconds(body * 1000 / rate);
   }
 };
 

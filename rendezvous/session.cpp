@@ -11,10 +11,13 @@ namespace {
 
 namespace asio = net::asio;
 
+constexpr std::string_view kAgent = "/v1/agent";
 constexpr size_t kChunk = 4096;
 // Of a body: so that it takes few reads.
 constexpr size_t kLargeChunk = 64 * 1024;
 constexpr std::chrono::milliseconds kDrain{2000};
+// For the body of an unsigned request, as the original's server.
+constexpr std::chrono::milliseconds kPlainBody{3000};
 
 // "keys" of "/v1/keys/x?y", "health" of "/health", one of few whatever a stranger asks.
 std::string_view resource_of(std::string_view target) {
@@ -86,8 +89,17 @@ void Session::arm(std::chrono::milliseconds limit) {
   limit_.expires_after(limit);
   limit_.async_wait([weak = weak_from_this(), epoch = ++limit_epoch_](const net::error_code& error) {
     const auto self = weak.lock();
-    if (!error && self && self->limit_epoch_ == epoch) self->close();
+    if (!error && self && self->limit_epoch_ == epoch) self->on_limit();
   });
+}
+
+void Session::on_limit() {
+  if (is_plain_ && is_admitted_ && !parser_->done()) {
+    net::error_code ignored;
+    socket_.write_some(asio::buffer(net::response_head(408, {{"Connection", "close"}}, 0)),
+                       ignored);
+  }
+  close();
 }
 
 void Session::disarm() {
@@ -102,23 +114,26 @@ net::Task<void> Session::run() {
     const Read read = co_await read_request();
     if (read == Read::kEnd) co_return;
     if (read == Read::kRefused) break;
+    if (parser_->target() == kAgent) co_return co_await hand_over();
     co_await answer();
     if (is_lost_) co_return;
     if (waits_for_keeper()) {
       const bool confirmed = co_await core_->keeper->confirm();
       if (!confirmed) co_return;
     }
-    core_->monitor.count(resource_of(parser_->target()), outgoing_->reply.status);
+    core_->monitor.count(is_plain_ ? "plain" : resource_of(parser_->target()),
+                         outgoing_->reply.status);
     const bool keep = outgoing_->keep;
     const bool written = co_await finish_reply();
     if (!written || !keep) co_return;
+    if (is_plain_) arm(core_->limits.handshake);
   }
   co_await drain();
 }
 
 net::Task<Session::Read> Session::read_request() {
   parser_->reset();
-  is_admitted_ = false;
+  is_admitted_ = is_plain_ = false;
   for (;;) {
     const auto consumed = parser_->feed(ByteView(input_).subspan(begin_, end_ - begin_));
     if (!consumed.ok()) {
@@ -130,7 +145,8 @@ net::Task<Session::Read> Session::read_request() {
       std::optional<Reply> refusal = admit();
       if (refusal) co_return co_await refuse(std::move(*refusal));
       is_admitted_ = true;
-      if (is_proven_) disarm();  // its body has a time of its own
+      if (is_plain_) arm(kPlainBody + core_->limits.body_time(announced_body()));
+      else if (is_proven_) disarm();  // its body has a time of its own
       continue;
     }
     if (parser_->done()) co_return Read::kRequest;
@@ -181,15 +197,23 @@ std::optional<Reply> Session::admit() {
   if (!parser_->field("Transfer-Encoding").empty()) {
     return Reply{411, "a body needs Content-Length here, not Transfer-Encoding", nullptr};
   }
+  is_plain_ = core_->plain && !parser_->target().starts_with("/v1/") &&
+              !Monitor::is_its(parser_->target());
+  if (is_plain_) return admit_plain();
   if (parser_->target() == "/v1/hello") {
     const std::string_view length = parser_->field("Content-Length");
     if (length.empty() || length == "0") return {};
     return Reply{400, "hello has no body", nullptr};
   }
+  if (parser_->target() == kAgent) return admit_agent();
   if (Monitor::is_its(parser_->target()) && !parser_->field("Authorization").starts_with("HVD1 ")) {
     return admit_monitor();
   }
   const std::string_view text = parser_->field("Authorization");
+  if (text.empty() && !parser_->target().starts_with("/v1/")) {
+    return Reply{401, "the request is not signed; Horovod's own workers, which sign nothing, are "
+                      "served only with --insecure-compat", nullptr};
+  }
   if (text.empty() || !key_) {
     return Reply{401, "the request is not signed: say GET /v1/hello first, then sign each request "
                       "with the job's secret", nullptr};
@@ -223,28 +247,6 @@ Reply Session::hello() {
   return {};
 }
 
-// What monitoring asks without a signature: whether the server lives is no secret.
-std::optional<Reply> Session::admit_monitor() const {
-  if (parser_->method() != "GET") return Reply{405, "only GET is done here", nullptr};
-  if (parser_->target() == "/health" || core_->is_monitor_open) return {};
-  const std::string wanted = "Bearer " + core_->monitor_token;
-  const std::string_view given = parser_->field("Authorization");
-  if (equal_in_constant_time(as_bytes(wanted), as_bytes(given))) return {};
-  return Reply{401, "give 'Authorization: Bearer <token>' with the token that horovod-rendezvous "
-                    "--show-monitor-token prints, or sign the request", nullptr};
-}
-
-Reply Session::answer_monitor() {
-  const std::string_view target = parser_->target();
-  if (target == "/health") return {200, core_->is_closing ? "closing\n" : "ok\n", nullptr};
-  if (target == "/metrics") {
-    return {200, core_->monitor.metrics(core_->service, core_->sessions.size(),
-                                        core_->waiting().size()), nullptr};
-  }
-  return {200, core_->monitor.status(core_->service, core_->sessions.size(), core_->waiting()),
-          nullptr};
-}
-
 std::optional<WaitingRequest> Session::waiting() const {
   if (!is_waiting_) return {};
   return waiting_;
@@ -258,8 +260,13 @@ std::vector<WaitingRequest> ServerCore::waiting() const {
   return all;
 }
 
-// Without hello there is nobody to keep a connection for.
-bool Session::keeps() const { return parser_->keep_alive() && !core_->is_closing && key_; }
+bool Session::keeps() const {
+  if (core_->is_closing) return false;
+  // Clients of the original's server, which always closes, may wait for that.
+  if (is_plain_) return to_lower(parser_->field("Connection")) == "keep-alive";
+  // Without hello there is nobody to keep a connection for.
+  return parser_->keep_alive() && key_;
+}
 
 // What the end of the job brings about rests on nothing.
 bool Session::waits_for_keeper() const {
@@ -271,6 +278,10 @@ net::Task<void> Session::answer() {
   if (!is_signed_) {
     Reply reply = hello();
     co_return begin_reply(std::move(reply), keeps());
+  }
+  if (is_plain_) {
+    is_signed_ = false;
+    co_return begin_reply(answer_plain(), keeps());
   }
   is_signed_ = parser_->field("Authorization").starts_with("HVD1 ");
   if (!is_signed_) co_return begin_reply(answer_monitor(), keeps());

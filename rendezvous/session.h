@@ -14,6 +14,7 @@
 #include "net/asio.h"
 #include "net/http.h"
 #include "rendezvous/monitor.h"
+#include "rendezvous/plain_store.h"
 #include "rendezvous/server_limits.h"
 #include "rendezvous/service.h"
 #include "rendezvous/signature.h"
@@ -36,7 +37,9 @@ struct ServerCore {
   Monitor monitor;
   std::shared_ptr<Keeper> keeper;  // null: nothing is kept
   Service service;
+  std::optional<PlainStore> plain;  // for unsigned requests, where they are served
   std::unordered_set<Session*> sessions;
+  std::function<void(net::StreamSocket)> on_agent;  // takes connections of agents, while set
   bool is_closing = false;
   std::function<void()> expiry_changed;  // a key was given a lifetime, maybe
 };
@@ -68,16 +71,21 @@ class Session : public std::enable_shared_from_this<Session> {
   net::Task<bool> finish_reply();
   net::Task<Read> refuse(Reply reply);
   net::Task<void> drain();
+  net::Task<void> hand_over();
 
   std::optional<Reply> admit();
   std::optional<Reply> admit_monitor() const;
   Reply answer_monitor();
+  std::optional<Reply> admit_plain();
+  std::optional<Reply> admit_agent() const;
+  Reply answer_plain();
   Reply hello();
   void begin_reply(Reply reply, bool keep);
   bool keeps() const;
   bool waits_for_keeper() const;
   size_t announced_body() const;
   void arm(std::chrono::milliseconds limit);
+  void on_limit();
   void disarm();
   void watch_peer();
   void close();
@@ -95,6 +103,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::string server_nonce_;       // of an answered hello, until it is sent
   bool is_proven_ = false;
   bool is_admitted_ = false;       // the request being read
+  bool is_plain_ = false;          // and it is one for core_->plain
   uint64_t count_ = 0;             // of the last proven request
   Digest body_digest_{};           // that the request being read has promised
   bool is_signed_ = false;         // the reply being made

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "horovod/version.h"
+#include "launcher/agent/plain_workers.h"
 #include "launcher/agent/process_tree.h"
 
 namespace hvd::launcher {
@@ -202,6 +203,7 @@ void Agent::handle(const Prepare& order) {
   renew_lease();
   Status status = ranks_.prepare(job_, order.output_credit, environment_);
   if (status.ok()) status = store_.listen(order.store_credit);
+  if (status.ok() && job_.insecure_compat) status = store_.listen_on_loopback();
   outbox_.put(Prepared{status});
 }
 
@@ -209,7 +211,15 @@ void Agent::handle(const Start&) {
   if (phase_ != Phase::kPrepared) return fail("the launcher started what it had not prepared");
   if (is_ending_) return;
   phase_ = Phase::kStarted;
-  const Status status = ranks_.start(store_.address());
+  const Status status = ranks_.start([this](const Environment& rank) {
+    Environment more;
+    if (job_.insecure_compat) {
+      more = plain_worker_environment(store_.loopback_port(), link_.input.get(), rank,
+                                      environment_);
+    }
+    more.emplace_back("HOROVOD_STORE", store_.address());
+    return more;
+  });
   outbox_.put(Started{status});
   if (!status.ok()) end(job_.kill_grace_seconds);
 }

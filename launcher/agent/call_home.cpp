@@ -24,6 +24,8 @@ namespace hvd::launcher {
 
 namespace {
 
+constexpr size_t kMaxHead = 4096;
+
 struct Address {
   sockaddr_storage storage{};
   socklen_t size = 0;
@@ -89,11 +91,7 @@ Result<UniqueFd> dial(const Address& address, Deadline deadline) {
   return socket;
 }
 
-Status send(int socket, const Message& message, Deadline deadline) {
-  net::FrameWriter writer;
-  writer.put({}, encode(message), net::Urgency::kControl);
-  const Bytes bytes = writer.take(1);
-  ByteView left = bytes;
+Status send_all(int socket, ByteView left, Deadline deadline) {
   while (!left.empty()) {
     const ssize_t size = ::send(socket, left.data(), left.size(), MSG_NOSIGNAL);
     if (size >= 0) {
@@ -105,6 +103,12 @@ Status send(int socket, const Message& message, Deadline deadline) {
     }
   }
   return {};
+}
+
+Status send(int socket, const Message& message, Deadline deadline) {
+  net::FrameWriter writer;
+  writer.put({}, encode(message), net::Urgency::kControl);
+  return send_all(socket, writer.take(1), deadline);
 }
 
 // Byte by byte, so that nothing behind the message is taken.
@@ -129,6 +133,39 @@ Result<T> receive(int socket, Deadline deadline) {
   }
 }
 
+// Byte by byte, as receive does: the head of an answer of HTTP, or what is there of it.
+Result<std::string> receive_head(int socket, Deadline deadline) {
+  std::string head;
+  while (!head.ends_with("\r\n\r\n") && head.size() < kMaxHead) {
+    if (!wait_for(socket, POLLIN, deadline)) return deadline_exceeded("nobody answers");
+    char byte = 0;
+    const ssize_t size = ::read(socket, &byte, 1);
+    if (size == 0) return unavailable("the server closed the connection");
+    if (size < 0 && errno != EAGAIN && errno != EINTR) {
+      return system_error("the connection broke", errno);
+    }
+    if (size > 0) head += byte;
+  }
+  return head;
+}
+
+// Asks the rendezvous server for its launcher (rendezvous/PROTOCOL.md, "Agents").
+Status knock(int socket, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(send_all(socket, as_bytes("GET /v1/agent HTTP/1.1\r\n"
+                                                "Host: rendezvous\r\n"
+                                                "Connection: Upgrade\r\n"
+                                                "Upgrade: horovod-agent\r\n\r\n"),
+                               deadline));
+  HVD_ASSIGN_OR_RETURN(const std::string head, receive_head(socket, deadline));
+  if (head.starts_with("HTTP/1.1 101 ")) return {};
+  if (head.starts_with("HTTP/1.1 409 ")) {
+    return aborted("it wants no host now: its job has those that it needs, or it was started "
+                   "without --listen");
+  }
+  return failed_precondition("what listens there is no launcher of this version, started with "
+                             "--listen");
+}
+
 Status prove_each_other(int socket, ByteView token, const std::string& name, Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(const Challenge challenge, receive<Challenge>(socket, deadline));
   Answer answer{.name = name};
@@ -138,8 +175,12 @@ Status prove_each_other(int socket, ByteView token, const std::string& name, Dea
   }
   answer.proof = prove_agent(token, challenge.nonce, answer.nonce, name);
   HVD_RETURN_IF_ERROR(send(socket, answer, deadline));
-  HVD_ASSIGN_OR_RETURN(const Admission admission, receive<Admission>(socket, deadline));
-  if (!is_same(admission.proof, prove_launcher(token, challenge.nonce, answer.nonce))) {
+  const auto admission = receive<Admission>(socket, deadline);
+  if (admission.status().code() == Code::kUnavailable) {
+    return permission_denied("it did not admit this host: check that both have the same token");
+  }
+  if (!admission.ok()) return admission.status();
+  if (!is_same(admission->proof, prove_launcher(token, challenge.nonce, answer.nonce))) {
     return permission_denied("who answers there does not hold the job's token");
   }
   return {};
@@ -148,14 +189,15 @@ Status prove_each_other(int socket, ByteView token, const std::string& name, Dea
 }  // namespace
 
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
-                       Deadline deadline) {
+                       Deadline deadline, Door door) {
   const std::string context = cat("the launcher at ", address);
   const auto where = address_of(address);
   if (!where.ok()) return where.status().with_context(context);
   auto socket = dial(*where, deadline);
   if (!socket.ok()) return socket.status().with_context(context);
-  const Status proven = prove_each_other(socket->get(), token, name, deadline);
-  if (!proven.ok()) return proven.with_context(context);
+  Status status = door == Door::kServer ? knock(socket->get(), deadline) : Status();
+  if (status.ok()) status = prove_each_other(socket->get(), token, name, deadline);
+  if (!status.ok()) return status.with_context(context);
   UniqueFd output(::fcntl(socket->get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (!output) return system_error(context, errno);
   return Link{std::move(*socket), std::move(output)};

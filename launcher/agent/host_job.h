@@ -26,6 +26,7 @@ struct HostJob {
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<RankSpec> ranks;
   double lease_seconds = 60;
+  bool insecure_compat = false;  // the ranks may be Horovod's own workers
   double kill_grace_seconds = 5; // between SIGTERM and SIGKILL
 };
 

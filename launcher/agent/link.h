@@ -24,7 +24,10 @@ Result<Link> stream_link();
 // Dials the launcher at "tcp:address:port" (no name: nothing here resolves names), "unix:/path" or
 // "unix:@name", and admits it only when it holds the token too, as this side proves that it does.
 // `name` tells the launcher which of the agents that it awaits this is.
+// What is dialled may be a port of the launcher for agents alone, or the one port of its
+// rendezvous server, which is asked for the launcher by HTTP first. kAborted: it wants none now.
+enum class Door { kOwn, kServer };
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
-                       Deadline deadline);
+                       Deadline deadline, Door door = Door::kOwn);
 
 }  // namespace hvd::launcher

@@ -1,5 +1,6 @@
-// horovod-agent: started on each host of a job, by the launcher and not by hand.
+// horovod-agent: started on each host of a job, by the launcher, or by hand with --join.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "horovod/version.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/guardian.h"
+#include "launcher/agent/join.h"
 #include "launcher/agent/link.h"
 #include "launcher/agent/poll_loop.h"
 
@@ -47,7 +49,9 @@ std::string file_name(std::string_view path) {
 
 struct Options {
   std::string home;  // an address, or empty for the stream on standard input and output
+  std::string join;  // the address of a launcher's rendezvous server, instead
   std::string name;
+  int slots = 0;
   Bytes token;
 };
 
@@ -63,7 +67,14 @@ Result<Bytes> read_token(int fd) {
 
 Result<Bytes> read_token_file(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return system_error(cat("the token file '", path, "'"), errno);
+  struct stat info {};
+  if (!file || ::fstat(file.get(), &info) != 0) {
+    return system_error(cat("the token file '", path, "'"), errno);
+  }
+  if (S_ISREG(info.st_mode) && (info.st_mode & 077) != 0) {
+    return permission_denied(cat("the token file '", path, "' is open to others; run: chmod 600 ",
+                                 shell_quote(path)));
+  }
   return read_token(file.get());
 }
 
@@ -76,8 +87,16 @@ Result<Options> parse(int argc, char** argv) {
     const std::string value = argv[i + 1];
     if (option == "--call-home") {
       options.home = value;
+    } else if (option == "--join") {
+      options.join = value;
     } else if (option == "--name") {
       options.name = value;
+    } else if (option == "--slots") {
+      const auto slots = parse_int(value);
+      if (!slots || *slots < 1 || *slots > 65536) {
+        return invalid_argument("--slots takes a number from 1 to 65536");
+      }
+      options.slots = static_cast<int>(*slots);
     } else if (option == "--token-file") {
       HVD_ASSIGN_OR_RETURN(options.token, read_token_file(value));
     } else if (option == "--token-fd") {
@@ -86,19 +105,24 @@ Result<Options> parse(int argc, char** argv) {
       HVD_ASSIGN_OR_RETURN(options.token, read_token(static_cast<int>(*fd)));
     } else {
       return invalid_argument(cat("unknown option '", option,
-                                  "': horovodrun starts this program, nobody else need"));
+                                  "': horovodrun starts this program, or you, by: horovod-agent "
+                                  "--join HOST:PORT --token-file FILE [--name NAME] [--slots N]"));
     }
   }
-  if (options.home.empty() != options.token.empty()) {
-    return invalid_argument("--call-home needs --token-file or --token-fd, and they need it");
+  if ((options.home.empty() && options.join.empty()) != options.token.empty() ||
+      (!options.home.empty() && !options.join.empty())) {
+    return invalid_argument("--join (or --call-home) needs --token-file or --token-fd, and they "
+                            "need it");
   }
   return options;
 }
 
 Result<Link> make_link(const Options& options) {
-  if (options.home.empty()) return stream_link();
-  auto link = call_home(options.home, options.token, options.name,
-                        Deadline::after_seconds(kDialSeconds));
+  if (options.home.empty() && options.join.empty()) return stream_link();
+  auto link = options.join.empty()
+                  ? call_home(options.home, options.token, options.name,
+                              Deadline::after_seconds(kDialSeconds))
+                  : join({options.join, options.name, options.slots, options.token});
   // What a resource manager sends to every host's standard input is not for the ranks.
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (link.ok() && null) ::dup2(null.get(), STDIN_FILENO);
@@ -122,7 +146,7 @@ int main(int argc, char** argv) {
   }
   const auto options = parse(argc, argv);
   if (!options.ok()) return fail(options.error().message());
-  if (options->home.empty() && ::isatty(STDIN_FILENO)) {
+  if (options->token.empty() && ::isatty(STDIN_FILENO)) {
     return fail("this program starts and watches the ranks of a job on one host for horovodrun, "
                 "which starts it by itself");
   }

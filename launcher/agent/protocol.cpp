@@ -86,6 +86,7 @@ void put(ByteWriter& to, const HostJob& job) {
     put(to, spec.environment);
   }
   to.put(job.lease_seconds).put(job.kill_grace_seconds);
+  to.put(static_cast<uint8_t>(job.insecure_compat));
 }
 void get(ByteReader& from, HostJob& job) {
   job.job = from.get<uint64_t>();
@@ -105,6 +106,7 @@ void get(ByteReader& from, HostJob& job) {
   }
   job.lease_seconds = from.get<double>();
   job.kill_grace_seconds = from.get<double>();
+  job.insecure_compat = from.get<uint8_t>() != 0;
 }
 
 void put(ByteWriter& to, const RankExit& exit) {

@@ -52,11 +52,11 @@ Status Ranks::prepare(const HostJob& job, uint32_t output_credit, const Environm
   return {};
 }
 
-Status Ranks::start(const std::string& store_address) {
+Status Ranks::start(const MoreEnvironment& more) {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     Rank& rank = *ranks_[i];
-    commands_[i].environment = merged(std::move(commands_[i].environment),
-                                      {{"HOROVOD_STORE", store_address}});
+    Environment& environment = commands_[i].environment;
+    environment = merged(environment, more(environment));
     auto process = start_rank(commands_[i]);
     if (!process.ok()) return process.status();
     rank.pid = process->pid;

@@ -19,6 +19,9 @@ namespace hvd::launcher {
 class Ranks {
  public:
   // `on_end` is told, on the loop, that a rank may have ended: reap() finds out.
+  // What is told to a rank beside the job's environment, which it gets to see.
+  using MoreEnvironment = std::function<Environment(const Environment&)>;
+
   Ranks(PollLoop& loop, Outbox& outbox, std::function<void()> on_end)
       : loop_(loop), outbox_(outbox), on_end_(std::move(on_end)) {}
   ~Ranks();
@@ -26,7 +29,7 @@ class Ranks {
   // Tries all that can be tried before anything starts. `environment` is the agent's own.
   Status prepare(const HostJob& job, uint32_t output_credit, const Environment& environment);
   // Starts all; at the first that fails it stops.
-  Status start(const std::string& store_address);
+  Status start(const MoreEnvironment& more);
   void signal(int number);
   // Waits for whatever has ended, ranks or orphans, and announces the ranks among it. `by_agent`:
   // the agent has told them to end.

@@ -1,5 +1,6 @@
 #include "launcher/agent/store_tunnel.h"
 
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -34,9 +35,14 @@ Result<std::string> random_name() {
   return name;
 }
 
+// True also where the kernel does not tell: of the loopback.
 bool is_of_this_user(int socket) {
+  int family = 0;
+  socklen_t size = sizeof family;
+  if (::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
+  if (family != AF_UNIX) return true;
   ucred peer{};
-  socklen_t size = sizeof peer;
+  size = sizeof peer;
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
          peer.uid == ::geteuid();
 }
@@ -56,21 +62,42 @@ Status StoreTunnel::listen(uint32_t credit) {
       ::listen(socket.get(), SOMAXCONN) != 0) {
     return system_error("cannot listen for the ranks' store connections", errno);
   }
-  if (!loop_.watch(socket.get(), EPOLLIN, [this](uint32_t) { accept(); })) {
-    return system_error("cannot watch the store's socket", errno);
-  }
-  listener_ = std::move(socket);
+  HVD_RETURN_IF_ERROR(watch(std::move(socket), listener_));
   address_ = "unix:@" + *name;
   credit_ = credit;
   return {};
 }
 
-void StoreTunnel::accept() {
+Status StoreTunnel::listen_on_loopback() {
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return system_error("cannot make a socket of the loopback", errno);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* where = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof address;
+  if (::bind(socket.get(), where, size) != 0 || ::listen(socket.get(), SOMAXCONN) != 0 ||
+      ::getsockname(socket.get(), where, &size) != 0) {
+    return system_error("cannot listen on the loopback for Horovod's own workers", errno);
+  }
+  loopback_port_ = ntohs(address.sin_port);
+  return watch(std::move(socket), loopback_);
+}
+
+Status StoreTunnel::watch(UniqueFd socket, UniqueFd& listener) {
+  if (!loop_.watch(socket.get(), EPOLLIN, [this, &listener](uint32_t) { accept(listener); })) {
+    return system_error("cannot watch the store's socket", errno);
+  }
+  listener = std::move(socket);
+  return {};
+}
+
+void StoreTunnel::accept(const UniqueFd& listener) {
   for (;;) {
-    UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
       // Out of descriptors: the connection waits until one is free, which drop() tells.
-      if (errno == EMFILE || errno == ENFILE) loop_.change(listener_.get(), 0);
+      if (errno == EMFILE || errno == ENFILE) loop_.change(listener.get(), 0);
       return;
     }
     if (!is_of_this_user(socket.get())) continue;
@@ -189,13 +216,17 @@ void StoreTunnel::drop(uint32_t stream) {
   if (found == connections_.end()) return;
   loop_.forget(found->second.socket.get());
   connections_.erase(found);
-  if (listener_) loop_.change(listener_.get(), EPOLLIN);
+  for (const UniqueFd* listener : {&listener_, &loopback_}) {
+    if (*listener) loop_.change(listener->get(), EPOLLIN);
+  }
 }
 
 void StoreTunnel::close() {
   while (!connections_.empty()) drop(connections_.begin()->first);
-  if (listener_) loop_.forget(listener_.get());
-  listener_.reset();
+  for (UniqueFd* listener : {&listener_, &loopback_}) {
+    if (*listener) loop_.forget(listener->get());
+    listener->reset();
+  }
 }
 
 }  // namespace hvd::launcher

@@ -1,5 +1,6 @@
-// The store's way from the ranks of this host to the launcher: a listening abstract Unix socket
-// whose connections become streams of the link. Carries bytes, knows nothing of what they say.
+// The store's way from the ranks of this host to the launcher: a listening abstract Unix socket,
+// and a port of the loopback where that is asked for, whose connections become streams of the
+// link. Carries bytes, knows nothing of what they say.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,10 @@ class StoreTunnel {
 
   // `credit` is what the launcher takes at once of each connection.
   Status listen(uint32_t credit);
+  // For programs that know no Unix sockets; every user of this host can connect there.
+  Status listen_on_loopback();
+  // 0 without it.
+  uint16_t loopback_port() const { return loopback_port_; }
   // "unix:@name": what a worker is told.
   const std::string& address() const { return address_; }
   // A frame of a stream from kFirstStoreStream on. An error means that the launcher broke a rule.
@@ -38,7 +43,8 @@ class StoreTunnel {
     bool has_launcher_end = false; // the launcher sends no more
   };
 
-  void accept();
+  Status watch(UniqueFd socket, UniqueFd& listener);
+  void accept(const UniqueFd& listener);
   void on_ready(uint32_t stream, uint32_t events);
   void read(uint32_t stream, Connection& connection, bool is_hung_up);
   void write(uint32_t stream, Connection& connection);
@@ -49,8 +55,9 @@ class StoreTunnel {
 
   PollLoop& loop_;
   Outbox& outbox_;
-  UniqueFd listener_;
+  UniqueFd listener_, loopback_;
   std::string address_;
+  uint16_t loopback_port_ = 0;
   uint32_t credit_ = 0;
   uint32_t next_stream_ = kFirstStoreStream;
   std::map<uint32_t, Connection> connections_;

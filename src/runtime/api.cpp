@@ -78,7 +78,10 @@ Status start(const hvd_init_options& wishes) {
                                                     : settings.number("start_timeout");
   const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
   HVD_ASSIGN_OR_RETURN(hvd::runtime::Bootstrap bootstrap,
-                       hvd::runtime::bootstrap(settings, deadline));
+                       hvd::runtime::bootstrap(settings, deadline, state.epoch));
+  if (!bootstrap.secret.empty()) {
+    HVD_RETURN_IF_ERROR(settings.set("job_secret", bootstrap.secret));
+  }
   apply_log_settings(settings, bootstrap.identity);
 
   const auto catalogue = hvd::runtime::installed_plugins(settings);

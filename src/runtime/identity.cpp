@@ -7,9 +7,11 @@
 #include <functional>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/secret.h"
 #include "base/text.h"
 #include "rendezvous/http_store.h"
+#include "rendezvous/plain_http_store.h"
 #include "runtime/request.h"
 
 namespace hvd::runtime {
@@ -66,6 +68,30 @@ Result<Identity> ask_for_place(rendezvous::HttpStore& store, const Settings& set
   return identity;
 }
 
+// Under the original's launcher, whose store signs nothing and hands out no ranks: rank 0 makes the
+// secret by which the ranks know each other's links, as good as the network that the store is on.
+Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address, uint64_t epoch,
+                                    Deadline deadline) {
+  if (result.identity.rank < 0) {
+    return invalid_argument(
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR is set but neither HOROVOD_RANK and HOROVOD_SIZE nor "
+        "HOROVOD_JOB_SECRET; a server that hands out ranks wants the secret");
+  }
+  HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
+  auto store = std::make_shared<rendezvous::PlainHttpStore>(std::move(endpoint));
+  const std::string key = cat("secret/", epoch);
+  if (result.identity.rank == 0) {
+    result.secret = Secret::random().hex();
+    HVD_RETURN_IF_ERROR(store->set(key, as_bytes(result.secret), deadline));
+    log::info("the ranks meet at an unsigned rendezvous server: who reaches it can join the job");
+  } else {
+    HVD_ASSIGN_OR_RETURN(const Bytes secret, store->wait(key, deadline));
+    result.secret = as_text(secret);
+  }
+  result.store = std::move(store);
+  return result;
+}
+
 }  // namespace
 
 Result<Identity> identity_of(const Settings& settings) {
@@ -108,7 +134,7 @@ Result<std::string> store_address(const Settings& settings) {
              settings.integer("rendezvous_port"));
 }
 
-Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline) {
+Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch) {
   Bootstrap result;
   HVD_ASSIGN_OR_RETURN(result.identity, identity_of(settings));
   HVD_ASSIGN_OR_RETURN(const std::string address, store_address(settings));
@@ -124,6 +150,9 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline) {
   }
   // A world of one needs nobody.
   if (identity.rank >= 0 && identity.size == 1) return result;
+  if (!settings.is_set("job_secret") && !settings.is_set("store")) {
+    return bootstrap_plainly(std::move(result), address, epoch, deadline);
+  }
   if (!settings.is_set("job_secret")) {
     return invalid_argument(cat("the store is at ", address,
                                 ", but HOROVOD_JOB_SECRET is not set; it is the secret that the "
@@ -133,6 +162,7 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline) {
   if (!secret.ok()) return secret.error().with_context("HOROVOD_JOB_SECRET");
   rendezvous::HttpStoreOptions options;
   options.rank = identity.rank;
+  if (settings.is_set("store_ca")) options.tls.emplace(settings.text("store_ca"));
   HVD_ASSIGN_OR_RETURN(std::shared_ptr<rendezvous::HttpStore> store,
                        rendezvous::HttpStore::open(address, *std::move(secret), options));
   if (identity.rank < 0) {

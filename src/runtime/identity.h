@@ -32,6 +32,8 @@ struct Identity {
 struct Bootstrap {
   Identity identity;
   std::shared_ptr<rendezvous::Store> store;  // nullptr in a world of one
+  // In hexadecimal digits, where the ranks made one themselves: the original's launcher has none.
+  std::string secret;
 };
 
 // What the variables say alone; rank -1 when they name a job but no rank. Contradictions get one
@@ -42,7 +44,8 @@ Result<Identity> identity_of(const Settings& settings);
 Result<std::string> store_address(const Settings& settings);
 
 // Reaches the store and asks for a place, where needed. Nothing set touches no network.
-Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline);
+// `epoch` counts this process's starts.
+Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch = 0);
 
 // The rank's place among `ranks`, which go on as a job of their own; empty: all.
 Status restrict_to(std::span<const int32_t> ranks, Identity* identity);

@@ -20,8 +20,11 @@ inline Secret test_secret() { return *Secret::from_hex("00112233445566778899aabb
 class RunningServer {
  public:
   explicit RunningServer(const std::string& address = "tcp:127.0.0.1:0", int size = 0,
-                         ServerLimits limits = {}) {
-    server_.emplace(loop_.get_executor(), ServerOptions{test_secret(), size, limits});
+                         ServerLimits limits = {},
+                         std::optional<ScopeSizes> insecure_compat = {}) {
+    server_.emplace(loop_.get_executor(),
+                    ServerOptions{.secret = test_secret(), .size = size, .limits = limits,
+                                  .insecure_compat = std::move(insecure_compat)});
     listen(address);
   }
   // Goes on with the job that a keeper has kept.

@@ -72,8 +72,8 @@ static int finish(int result) {
   return hvd_shutdown(error, sizeof error) == HVD_OK ? 0 : wrong("shutdown");
 }
 
-static int again_and_again(void) {
-  for (int i = 0; i < 20; ++i) {
+static int again_and_again(int times) {
+  for (int i = 0; i < times; ++i) {
     if (start() != 0 || add_up() != 0 || finish(0) != 0) return 1;
   }
   return 0;
@@ -193,7 +193,7 @@ static int use_in_child(void) {
 
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "";
-  if (strcmp(what, "again-and-again") == 0) return again_and_again();
+  if (strcmp(what, "again-and-again") == 0) return again_and_again(argc > 2 ? atoi(argv[2]) : 20);
   if (strcmp(what, "cycles") == 0) return cycles();
   if (start() != 0) return 1;
   if (strcmp(what, "for-ever") == 0) return for_ever();

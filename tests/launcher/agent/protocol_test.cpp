@@ -21,6 +21,7 @@ HostJob job() {
   job.ranks = {{4, {{"HOROVOD_RANK", "4"}}}, {5, {}}};
   job.lease_seconds = 7.5;
   job.kill_grace_seconds = 0;
+  job.insecure_compat = true;
   return job;
 }
 
@@ -57,6 +58,7 @@ TEST_CASE("An order to prepare carries the whole job") {
   CHECK(read.job.ranks[1].environment.empty());
   CHECK(read.job.lease_seconds == 7.5);
   CHECK(read.job.kill_grace_seconds == 0);
+  CHECK(read.job.insecure_compat);
 }
 
 TEST_CASE("Every other message arrives as it was sent") {

@@ -1,0 +1,24 @@
+// What `horovod-agent --join HOST:PORT` does before it has a link: finds the launcher, and waits for
+// it as long as it takes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "launcher/agent/link.h"
+
+namespace hvd::launcher {
+
+struct JoinOptions {
+  std::string address;  // "host:port"; a name is asked of the system's `getent`
+  std::string name;     // of this host in the job; empty: its hostname
+  int slots = 0;        // 0: as many as it has processors for this process
+  Bytes token;          // as in the token file
+};
+
+// Errors are those that no waiting mends.
+Result<Link> join(const JoinOptions& options);
+
+}  // namespace hvd::launcher

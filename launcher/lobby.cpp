@@ -1,0 +1,146 @@
+#include "launcher/lobby.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+namespace asio = net::asio;
+
+// What an agent has to prove itself.
+constexpr std::chrono::seconds kAdmission{10};
+
+std::string names_of(const std::vector<Host>& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts) names.push_back(host.name);
+  return join(names, ", ");
+}
+
+}  // namespace
+
+Lobby::Lobby(asio::io_context& loop, std::unique_ptr<rendezvous::Server> server, Secret token,
+             Wanted wanted)
+    : loop_(loop),
+      server_(std::move(server)),
+      token_(std::move(token)),
+      wanted_(std::move(wanted)),
+      changed_(loop) {
+  server_->on_agent([this](net::StreamSocket socket) { on_call(std::move(socket)); });
+}
+
+Lobby::~Lobby() = default;
+
+void Lobby::on_call(net::StreamSocket socket) {
+  struct Caller {
+    explicit Caller(asio::io_context& loop) : limit(loop, kAdmission) {}
+    asio::cancellation_signal cancel;
+    asio::steady_timer limit;
+  };
+  const auto caller = std::make_shared<Caller>(loop_);
+  caller->limit.async_wait([caller](const net::error_code& error) {
+    if (!error) caller->cancel.emit(asio::cancellation_type::terminal);
+  });
+  asio::co_spawn(loop_, receive(std::move(socket)),
+                 asio::bind_cancellation_slot(caller->cancel.slot(), [caller](std::exception_ptr) {
+                   caller->limit.cancel();
+                 }));
+}
+
+net::Task<void> Lobby::receive(net::StreamSocket socket) {
+  Bytes token = to_bytes(token_.hex());
+  auto agent = co_await admit(std::move(socket), std::move(token));
+  if (agent.ok()) take(std::move(*agent));
+  else log::warning(agent.status().message());
+}
+
+void Lobby::take(AdmittedAgent agent) {
+  const auto hosts = parse_hosts(agent.name);
+  if (!hosts.ok() || hosts->size() != 1) {
+    log::warning(cat("an agent joined as '", printable(agent.name), "', which is no host"));
+    return;
+  }
+  if (is_complete()) return;
+  const Host& host = hosts->front();
+  if (const auto gone = std::erase_if(joined_, [&](const Joined& other) {
+        return other.host.name == host.name;
+      })) {
+    log::warning(cat("host ", printable(host.name), " joined again; if these are two hosts, start "
+                     "their agents with another --name each"));
+  }
+  joined_.push_back({host, std::move(agent.duplex)});
+  log::info(cat("host ", printable(host.name), " joined with ", host.slots, " slots"));
+  changed_.cancel();
+}
+
+bool Lobby::has(const std::string& name) const {
+  return std::any_of(joined_.begin(), joined_.end(),
+                     [&](const Joined& joined) { return joined.host.name == name; });
+}
+
+bool Lobby::is_complete() const {
+  if (!wanted_.hosts.empty()) {
+    return std::all_of(wanted_.hosts.begin(), wanted_.hosts.end(),
+                       [&](const Host& host) { return has(host.name); });
+  }
+  int slots = 0;
+  for (const Joined& joined : joined_) slots += joined.host.slots;
+  return slots >= wanted_.slots;
+}
+
+std::string Lobby::describe_wanted() const {
+  if (!wanted_.hosts.empty()) return cat("the hosts ", names_of(wanted_.hosts));
+  return cat("hosts that give ", wanted_.slots, " slots");
+}
+
+std::string Lobby::describe_missing() const {
+  std::vector<Host> missing;
+  for (const Host& host : wanted_.hosts) {
+    if (!has(host.name)) missing.push_back(host);
+  }
+  if (!missing.empty()) return cat(names_of(missing), " did not join");
+  int slots = 0;
+  std::vector<std::string> there;
+  for (const Joined& joined : joined_) {
+    slots += joined.host.slots;
+    there.push_back(cat(joined.host.name, ":", joined.host.slots));
+  }
+  return cat("only ", slots, " of ", wanted_.slots, " slots joined",
+             there.empty() ? "" : cat(" (", join(there, ", "), ")"));
+}
+
+net::Task<Status> Lobby::wait(double seconds) {
+  const Deadline deadline = Deadline::after_seconds(seconds);
+  while (!is_complete()) {
+    if (deadline.passed()) {
+      co_return deadline_exceeded(cat(describe_missing(), " within ", seconds,
+                                      " s; start `horovod-agent --join` there, or allow more with "
+                                      "--start-timeout"));
+    }
+    changed_.expires_at(deadline.time());
+    co_await changed_.async_wait(net::use_tuple);
+  }
+  server_->on_agent(nullptr);
+  co_return Status();
+}
+
+std::vector<Host> Lobby::hosts() const {
+  std::vector<Host> hosts;
+  for (const Joined& joined : joined_) hosts.push_back(joined.host);
+  return hosts;
+}
+
+net::Task<Result<std::unique_ptr<Duplex>>> Lobby::spawn(const SpawnTarget& target,
+                                                        std::function<void(SpawnStage)> on_stage) {
+  for (Joined& joined : joined_) {
+    if (joined.host.name != target.host || !joined.duplex) continue;
+    on_stage(SpawnStage::kReady);
+    co_return Result<std::unique_ptr<Duplex>>(std::move(joined.duplex));
+  }
+  co_return unavailable("it has not joined");
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,68 @@
+// Where hosts join a job that the launcher could not reach itself: agents dial the launcher's
+// rendezvous server (horovod-agent --join), prove that they hold the token, and wait here until
+// the job has the hosts that it needs. Lives on the launcher's loop.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/secret.h"
+#include "launcher/agent/admission.h"
+#include "launcher/hosts.h"
+#include "launcher/spawn/spawner.h"
+#include "net/asio.h"
+#include "rendezvous/server.h"
+
+namespace hvd::launcher {
+
+class Lobby : public Spawner {
+ public:
+  // Hosts of these names; or, when there are none, any that give so many slots together.
+  struct Wanted {
+    std::vector<Host> hosts;
+    int slots = 0;
+  };
+
+  // `server` listens already; its secret is the token.
+  Lobby(net::asio::io_context& loop, std::unique_ptr<rendezvous::Server> server, Secret token,
+        Wanted wanted);
+  ~Lobby() override;
+
+  // Returns when all are there; then nobody else is taken.
+  net::Task<Status> wait(double seconds);
+  // Who has joined, in the order of arrival, with the slots that they offered.
+  std::vector<Host> hosts() const;
+  // "hosts a and b", "hosts that give 8 slots".
+  std::string describe_wanted() const;
+
+  net::asio::io_context& loop() { return loop_; }
+  const Secret& secret() const { return token_; }
+  std::unique_ptr<rendezvous::Server> take_server() { return std::move(server_); }
+
+  // The agent that joined by the target's name.
+  net::Task<Result<std::unique_ptr<Duplex>>> spawn(
+      const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) override;
+
+ private:
+  struct Joined {
+    Host host;
+    std::unique_ptr<Duplex> duplex;
+  };
+
+  void on_call(net::StreamSocket socket);
+  net::Task<void> receive(net::StreamSocket socket);
+  void take(AdmittedAgent agent);
+  bool has(const std::string& name) const;
+  bool is_complete() const;
+  std::string describe_missing() const;
+
+  net::asio::io_context& loop_;
+  std::unique_ptr<rendezvous::Server> server_;
+  const Secret token_;
+  const Wanted wanted_;
+  net::asio::steady_timer changed_;  // cancelled when a host joins
+  std::vector<Joined> joined_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,146 @@
+#include "net/tls_front.h"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/ssl/impl/src.hpp>
+#include <cerrno>
+
+#include "base/text.h"
+
+namespace hvd::net {
+namespace {
+
+constexpr size_t kChunk = 64 * 1024;
+
+}  // namespace
+
+struct TlsFront::Shared {
+  asio::ssl::context context{asio::ssl::context::tls_server};
+  TlsLimits limits;
+};
+
+namespace {
+
+// One client: its TLS socket, and our end of a pair whose other end somebody adopts.
+class Relay : public std::enable_shared_from_this<Relay> {
+ public:
+  // `owner` keeps the context alive.
+  Relay(StreamSocket socket, asio::ssl::context& context, TlsLimits limits,
+        std::shared_ptr<const void> owner)
+      : owner_(std::move(owner)),
+        tls_(std::move(socket), context),
+        plain_(tls_.get_executor()),
+        limit_(tls_.get_executor()),
+        limits_(limits) {}
+
+  Task<void> run(std::function<void(StreamSocket)> adopt) {
+    const auto self = shared_from_this();
+    arm(limits_.handshake);
+    const auto [error] = co_await tls_.async_handshake(asio::ssl::stream_base::server, use_tuple);
+    ++epoch_;
+    limit_.cancel();
+    if (error || !pair_up(adopt)) {
+      close();
+      co_return;
+    }
+    asio::co_spawn(tls_.get_executor(), outwards(), asio::detached);
+    co_await inwards();
+  }
+
+ private:
+  bool pair_up(const std::function<void(StreamSocket)>& adopt) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return false;
+    const asio::generic::stream_protocol protocol(AF_UNIX, 0);
+    plain_.assign(protocol, ends[0]);
+    adopt(StreamSocket(tls_.get_executor(), protocol, ends[1]));
+    return true;
+  }
+
+  Task<void> inwards() {
+    const auto self = shared_from_this();
+    std::vector<std::byte> buffer(kChunk);
+    for (;;) {
+      const auto [error, size] = co_await tls_.async_read_some(asio::buffer(buffer), use_tuple);
+      if (error) break;
+      const auto [failed, written] = co_await asio::async_write(
+          plain_, asio::buffer(buffer.data(), size), use_tuple);
+      if (failed) break;
+    }
+    // What the client still gets to hear is not cut off: outwards() closes.
+    error_code ignored;
+    plain_.shutdown(StreamSocket::shutdown_send, ignored);
+  }
+
+  Task<void> outwards() {
+    const auto self = shared_from_this();
+    std::vector<std::byte> buffer(kChunk);
+    for (;;) {
+      const auto [error, size] = co_await plain_.async_read_some(asio::buffer(buffer), use_tuple);
+      if (error) break;
+      arm(limits_.write);
+      const auto [failed, written] = co_await asio::async_write(
+          tls_, asio::buffer(buffer.data(), size), use_tuple);
+      ++epoch_;
+      limit_.cancel();
+      if (failed) break;
+    }
+    arm(limits_.handshake);
+    co_await tls_.async_shutdown(use_tuple);
+    ++epoch_;
+    limit_.cancel();
+    close();
+  }
+
+  void arm(std::chrono::milliseconds time) {
+    limit_.expires_after(time);
+    limit_.async_wait([self = shared_from_this(), epoch = ++epoch_](const error_code& error) {
+      if (!error && self->epoch_ == epoch) self->close();
+    });
+  }
+
+  void close() {
+    error_code ignored;
+    tls_.next_layer().close(ignored);
+    plain_.close(ignored);
+  }
+
+  const std::shared_ptr<const void> owner_;
+  asio::ssl::stream<StreamSocket> tls_;
+  StreamSocket plain_;
+  asio::steady_timer limit_;
+  const TlsLimits limits_;
+  uint64_t epoch_ = 0;  // a late timer must not close what was armed anew
+};
+
+}  // namespace
+
+Result<TlsFront> TlsFront::make(const std::string& certificate, const std::string& key,
+                                TlsLimits limits) {
+  auto shared = std::make_shared<Shared>();
+  shared->limits = limits;
+  error_code error;
+  shared->context.set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, error);
+  shared->context.use_certificate_chain_file(certificate, error);
+  if (error) {
+    return invalid_argument(cat("--tls-cert: ", printable(certificate),
+                                " holds no certificate that can be read: ", error.message()));
+  }
+  shared->context.use_private_key_file(key, asio::ssl::context::pem, error);
+  if (error) {
+    return invalid_argument(cat("--tls-key: ", printable(key),
+                                " holds no key of that certificate: ", error.message()));
+  }
+  return TlsFront(std::move(shared));
+}
+
+void TlsFront::take(StreamSocket socket, std::function<void(StreamSocket)> adopt) const {
+  const auto executor = socket.get_executor();
+  const auto relay =
+      std::make_shared<Relay>(std::move(socket), shared_->context, shared_->limits, shared_);
+  asio::co_spawn(executor, relay->run(std::move(adopt)), [relay](const std::exception_ptr&) {});
+}
+
+}  // namespace hvd::net

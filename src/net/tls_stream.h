@@ -1,0 +1,37 @@
+// The client's side of TLS over a BlockingStream, by OpenSSL, which stays inside tls_stream.cpp.
+// Blocks the calling thread; one caller at a time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "net/blocking_stream.h"
+
+namespace hvd::net {
+
+class TlsStream {
+ public:
+  // Greets the server and believes it only with a certificate for `host` (a name or an address)
+  // that an authority of `ca_file` has signed; of the system's where that is empty. A certificate
+  // that is not believed is kFailedPrecondition, with the reason.
+  static Result<TlsStream> connect(BlockingStream stream, const std::string& host,
+                                   const std::string& ca_file, Deadline deadline);
+  TlsStream(TlsStream&&) noexcept;
+  TlsStream& operator=(TlsStream&&) noexcept;
+  ~TlsStream();
+
+  // As those of BlockingStream.
+  Status write(ByteView head, ByteView body, Deadline deadline, bool& interrupted);
+  Result<size_t> read_some(std::span<std::byte> buffer, Deadline deadline);
+
+ private:
+  class Impl;
+  explicit TlsStream(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hvd::net

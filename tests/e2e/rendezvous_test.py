@@ -1,0 +1,214 @@
+#!/usr/bin/python3 -B
+"""Jobs whose processes nobody but the user starts: the very lines of docs/rendezvous.md."""
+from harness import *  # noqa: F403
+
+import contextlib
+import json
+
+WORKER = BUILD / "tests" / "runtime_worker"
+DOCUMENT = (ROOT / "docs" / "rendezvous.md").read_text()
+
+
+def lines_of(heading):
+    """The commands under a heading; one to each block."""
+    section = DOCUMENT.split(f"\n## {heading}\n")[1].split("\n## ")[0] if heading else \
+        DOCUMENT.split("\n## ")[0]
+    return re.findall(r"^```sh\n(.*)\n```$", section, re.M)
+
+
+class Shell:
+    """A line, typed at a host by somebody who is there: it needs no sshd."""
+
+    def __init__(self, name, folder, line, **more):
+        self.line = line
+        self.log = pathlib.Path(tempfile.mktemp(prefix="e2e-"))
+        inside = [] if name == "launcher" else \
+            ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p"]
+        environment = clean_environment(**more)
+        environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [*inside, "sh", "-c", f"cd {folder} && {line}"], stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, env=environment, process_group=0)
+
+    @property
+    def said(self):
+        return self.log.read_text(errors="replace")
+
+    def wait_for(self, words, seconds=30):
+        wait_until(lambda: re.search(words, self.said), seconds,
+                   lambda: f"{words!r} of $ {self.line}\n{self.said}")
+
+    def ends_with(self, code, seconds=60):
+        wait_until(lambda: self.process.poll() is not None, seconds,
+                   lambda: f"the end of $ {self.line}\n{self.said}")
+        expect(self.process.returncode == code,
+               f"exit code {self.process.returncode}, expected {code}: $ {self.line}\n{self.said}")
+        return self.said
+
+    def end(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.wait(20)
+
+
+@contextlib.contextmanager
+def workplace():
+    """A folder that all hosts see, with the token, and a train.py that adds up numbers."""
+    with tempfile.TemporaryDirectory(dir=BUILD / "tests", prefix="e2e-") as folder:
+        path = pathlib.Path(folder)
+        (path / "train.py").write_text(f"import os\nos.execv('{WORKER}', ['worker', 'sum'])\n")
+        making, = lines_of("")
+        subprocess.run(["sh", "-c", making], cwd=path, check=True)
+        yield path
+
+
+def ranks_in(texts):
+    return sorted(re.findall(r"^(?:\[\d\]<stdout>:)?(\d) of \d, (\d of \d) here$",
+                             "\n".join(texts), re.M))
+
+
+def expect_secret(folder):
+    """The token is on no command line of any host."""
+    token = (folder / "token").read_text().strip()
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit():
+                expect(token.encode() not in (entry / "cmdline").read_bytes(),
+                       f"the token is on the command line of {entry.name}")
+    return token
+
+
+@world()
+def test_workers_started_by_hand_on_two_hosts():
+    before = Inventory()
+    serve, work = lines_of("Workers started by hand")
+    with workplace() as folder:
+        server = Shell("a", folder, serve)
+        server.wait_for("listens on tcp:")
+        workers = [Shell(name, folder, work) for name in "abb"]
+        status = monitor(folder, "status")
+        wait_until(lambda: status()["job"]["present"] == 3, 20, "three workers")
+        expect(status()["job"]["missing"] == 1, status())
+        token = expect_secret(folder)
+        workers.append(Shell("a", folder, work))
+        said = [worker.ends_with(0) for worker in workers]
+        expect(ranks_in(said) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"),
+                                  ("3", "1 of 2")], said)
+        surplus = Shell("b", folder, work).ends_with(1)
+        expect("has its 4 workers already" in surplus, surplus)
+        server.end()
+        said.append(surplus + server.said)
+        expect(token not in "".join(said), "the token is in a log")
+    wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+
+
+@world()
+def test_a_worker_that_waits_in_vain_says_who_is_there():
+    serve, work = lines_of("Workers started by hand")
+    with workplace() as folder:
+        server = Shell("a", folder, serve)
+        server.wait_for("listens on tcp:")
+        said = Shell("b", folder, work, HOROVOD_START_TIMEOUT="1").ends_with(1)
+        expect("1 of 4 workers are there" in said and "3 are missing" in said, said)
+        server.end()
+
+
+def monitor(folder, page):
+    line, = lines_of("What one sees")
+    line = line.replace("/status", "/" + page)
+
+    def ask():
+        return json.loads(subprocess.run(
+            ["sh", "-c", line], cwd=folder, check=True, capture_output=True, text=True,
+            env=clean_environment() | {"PATH": f"{BUILD / 'bin'}:{os.environ['PATH']}"}).stdout)
+    return ask
+
+
+@world()
+def test_two_shells_with_ranks_set_by_hand():
+    serve, first, second = lines_of("Two shells")
+    with workplace() as folder:
+        server = Shell("a", folder, serve)
+        server.wait_for("listens on tcp:")
+        said = [shell.ends_with(0) for shell in (Shell("b", folder, second),
+                                                 Shell("a", folder, first))]
+        expect(ranks_in(said) == [("0", "0 of 1"), ("1", "0 of 1")], said)
+        server.end()
+
+
+@world()
+def test_hosts_without_sshd_join():
+    launch, join = lines_of("Hosts without sshd")
+    with workplace() as folder:
+        for name in "ab":
+            for pid in faults.processes(name):
+                if b"sshd" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGTERM)
+        before = Inventory()
+        early = Shell("a", folder, join)
+        early.wait_for("waits for its launcher")
+        job = Shell("launcher", folder, launch)
+        job.wait_for("waits up to 30 s at .*29400 for hosts that give 4 slots")
+        token = expect_secret(folder)
+        late = Shell("b", folder, join)
+        said = job.ends_with(0)
+        expect(len(ranks_in([said])) == 4, said)
+        for agent in (early, late):
+            said += agent.ends_with(0)
+        expect(token not in said, "the token is in a log")
+        wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+
+
+@world()
+def test_named_hosts_that_do_not_join_are_named():
+    launch, join = lines_of("Hosts without sshd")
+    with workplace() as folder:
+        job = Shell("launcher", folder,
+                    launch.replace("-np 4", "-H a:2,b:2 --start-timeout 3"))
+        job.wait_for("waits up to 3 s")
+        agent = Shell("a", folder, join)
+        said = job.ends_with(2)
+        expect("horovodrun: b did not join within 3 s" in said, said)
+        agent.end()
+        waiting = Shell("a", folder, join)
+        waiting.wait_for("waits for its launcher")
+        waiting.end()
+
+
+@world()
+def test_who_joins_with_another_token_is_refused():
+    launch, join = lines_of("Hosts without sshd")
+    with workplace() as folder:
+        job = Shell("launcher", folder, launch.replace("-np 4", "-np 4 --start-timeout 6"))
+        job.wait_for("waits up to 6 s")
+        (folder / "other").write_text("0" * 64)
+        os.chmod(folder / "other", 0o600)
+        agent = Shell("a", folder, join.replace("--token-file token", "--token-file other"))
+        expect("both have the same token" in agent.ends_with(2), agent.said)
+        said = job.ends_with(2)
+        expect("does not hold the job's token" in said and "only 0 of 4 slots joined" in said, said)
+
+
+def test_a_port_that_is_taken_gets_a_sentence_and_a_range_another_port():
+    with workplace() as folder, socket_at_free_port() as port:
+        taken = f"horovod-rendezvous --listen 127.0.0.1:{port} --token-file token"
+        said = Shell("launcher", folder, taken).ends_with(2)
+        expect(f"127.0.0.1:{port}" in said and "in use" in said and said.count("\n") == 1, said)
+        said = Shell("launcher", folder, taken.replace("horovod-rendezvous", "horovodrun -np 1")
+                     + " true").ends_with(2)
+        expect(f"127.0.0.1:{port}" in said and "in use" in said and said.count("\n") == 1, said)
+        server = Shell("launcher", folder, f"{taken} --port-range {port}-{min(port + 9, 65535)}")
+        server.wait_for(r"listens on tcp:127\.0\.0\.1:(?!%d\b)\d+" % port)
+        server.end()
+
+
+@contextlib.contextmanager
+def socket_at_free_port():
+    import socket
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+// Whatever an unsigned client asks: it gets a status, and what was put is there at once.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/check.h"
+#include "rendezvous/plain_store.h"
+
+// One request a line: method, target, body, separated by spaces.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hvd::rendezvous;
+  std::string_view text(reinterpret_cast<const char*>(data), size);
+  PlainStore store({{"global", 2}});
+  const auto take = [](std::string_view* from, char end) {
+    const std::string_view part = from->substr(0, from->find(end));
+    from->remove_prefix(std::min(from->size(), part.size() + 1));
+    return part;
+  };
+  while (!text.empty()) {
+    std::string_view line = take(&text, '\n');
+    const std::string_view method = take(&line, ' ');
+    const std::string_view target = take(&line, ' ');
+    const auto answer = store.answer(method, target, hvd::to_bytes(line));
+    HVD_CHECK(PlainStore::knows(method) != (answer.status == 501));
+    HVD_CHECK(answer.status == 200 || answer.value == nullptr);
+    if (method == "PUT" && answer.status == 200) {
+      const auto value = store.answer("GET", target, {});
+      HVD_CHECK(value.status == 200 && hvd::as_text(value.value->bytes) == line);
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,185 @@
+"""Many clients of the rendezvous server, most of them no good: idle, slow, gone in the middle.
+
+Usage: crowd_test.py /path/to/horovod-rendezvous
+"""
+import contextlib
+import resource
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import os
+
+from protocol_test import SECRET, Connection
+
+SERVER = None
+IDLE = 10_000
+SLOW = 1_000
+
+
+def raise_limit(wanted):
+    """Whether this process, and the server that it starts, may have so many descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= wanted:
+        return True
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        with contextlib.suppress(ValueError, PermissionError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= wanted
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return True
+
+
+class CrowdTest(unittest.TestCase):
+    def start(self, **more):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        token = os.path.join(folder.name, "token")
+        with open(os.open(token, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(SECRET)
+        self.server = subprocess.Popen(
+            [SERVER, "--listen", "127.0.0.1:0", "--token-file", token, "--open-monitor"],
+            stdout=subprocess.PIPE, text=True, **more)
+        self.addCleanup(self.end)
+        self.port = int(self.server.stdout.readline().rsplit(":", 1)[1])
+        self.good = Connection(self.port)
+        self.addCleanup(self.good.close)
+        self.good.request("GET", "/health")  # proven, so that it may be idle
+
+    def end(self):
+        self.server.terminate()
+        self.assertEqual(self.server.wait(timeout=20), 0)
+        self.server.stdout.close()
+
+    def open(self, count):
+        """Connections that are closed with the test."""
+        found = []
+        for _ in range(count):
+            found.append(socket.create_connection(("127.0.0.1", self.port), timeout=20))
+            self.addCleanup(found[-1].close)
+        return found
+
+    def metric(self, name):
+        _, body = self.good.request("GET", "/metrics")
+        return float(dict(line.rsplit(" ", 1) for line in body.decode().splitlines())
+                     ["horovod_rendezvous_" + name])
+
+    def await_connections(self, count, seconds):
+        deadline = time.monotonic() + seconds
+        while (now := self.metric("connections")) > count:
+            self.assertLess(time.monotonic(), deadline, f"{now} connections are left")
+            time.sleep(0.05)
+
+    def slowest(self, requests=200):
+        """Of requests by one who means well, in seconds."""
+        times = []
+        for i in range(requests):
+            start = time.monotonic()
+            self.assertEqual(self.good.request("PUT", "/v1/keys/k", b"%d" % i)[0], 200)
+            times.append(time.monotonic() - start)
+        return max(times)
+
+    def memory(self):
+        with open(f"/proc/{self.server.pid}/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) * 1024
+
+    def processor_time(self):
+        with open(f"/proc/{self.server.pid}/stat", encoding="ascii") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def test_ten_thousand_idle_connections(self):
+        if not raise_limit(IDLE + 1000):
+            self.skipTest(f"the limit of descriptors cannot be raised to {IDLE + 1000}")
+        self.start()
+        before = self.memory()
+        idle = []
+        self.addCleanup(lambda: [each.close() for each in idle])
+        for _ in range(IDLE):
+            idle.append(Connection(self.port))
+            self.assertEqual(idle[-1].request("GET", "/v1/keys/none")[0], 404)
+        self.assertEqual(self.metric("connections"), IDLE + 1)
+        self.assertLess((self.memory() - before) / IDLE, 24 * 1024)
+        spent = self.processor_time()
+        time.sleep(1)
+        self.assertLess(self.processor_time() - spent, 0.05)
+        self.assertLess(self.slowest(), 2)
+        # They may idle for ever, and are served when they come back.
+        for each in idle[::1000]:
+            self.assertEqual(each.request("GET", "/v1/keys/k")[0], 200)
+        for each in idle:
+            each.close()
+        self.await_connections(1, 20)
+
+    def test_a_thousand_slow_and_half_open_connections(self):
+        if not raise_limit(2 * SLOW + 100):
+            self.skipTest(f"the limit of descriptors cannot be raised to {2 * SLOW + 100}")
+        self.start()
+        start = time.monotonic()
+        silent = self.open(SLOW)
+        slow = self.open(SLOW)
+        head = b"GET /v1/hello HTTP/1.1\r\n"
+        sent = 0
+        while time.monotonic() - start < 4:
+            for each in slow:
+                each.send(head[sent % len(head):][:1])
+            sent += 1
+            self.assertLess(self.slowest(20), 2)
+        # Who has not proven himself 10 s after he came is shown out, however busy he looks.
+        self.await_connections(1, 30)
+        for each in (silent[0], slow[0]):
+            with contextlib.suppress(ConnectionError):
+                self.assertEqual(each.recv(1), b"")
+
+    def test_clients_that_die_in_the_middle_of_a_request(self):
+        self.start()
+        for i, each in enumerate(self.open(300)):
+            each.sendall((b"GET /v1/hello HT", b"GET /v1/hello HTTP/1.1\r\nHvd-Nonce: " + b"1" * 32
+                          + b"\r\n\r\nPUT /v1/keys/k HTTP/1.1\r\nContent-Len", b"")[i % 3])
+            # Closing with this option resets the connection, as a host does that went down.
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            each.close()
+        waiting = [Connection(self.port) for _ in range(100)]
+        for each in waiting:
+            each.start("GET", "/v1/keys/never?wait=100000")
+        while self.metric("waiting_requests") < 100:
+            time.sleep(0.01)
+        for each in waiting:
+            each.close()
+        self.await_connections(1, 20)
+        self.assertEqual(self.metric("waiting_requests"), 0)
+
+    def test_slow_readers_share_what_they_do_not_take(self):
+        self.start()
+        size = 8 << 20
+        self.assertEqual(self.good.request("PUT", "/v1/keys/large", bytes(size))[0], 200)
+        before = self.memory()
+        readers = [Connection(self.port) for _ in range(50)]
+        self.addCleanup(lambda: [each.close() for each in readers])
+        for each in readers:
+            each.start("GET", "/v1/keys/large")
+        self.assertLess(self.slowest(), 2)
+        self.assertLess(self.memory() - before, 4 * size)
+        status, value = readers[0].finish()
+        self.assertEqual((status, len(value)), (200, size))
+
+    def test_a_server_without_descriptors_goes_on_when_some_are_free(self):
+        def few():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+        self.start(preexec_fn=few, stderr=subprocess.DEVNULL)
+        crowd = self.open(200)
+        self.assertLess(self.slowest(), 2)
+        for each in crowd:
+            each.close()
+        late = Connection(self.port)
+        self.assertEqual(late.request("GET", "/v1/keys/k")[0], 200)
+        late.close()
+
+
+if __name__ == "__main__":
+    SERVER = sys.argv.pop(1)
+    unittest.main(verbosity=2)
