@@ -23,7 +23,7 @@ PLANTS = {
     ),
     # Names that nobody uses any more are never freed.
     "memory_leak": (
-        "if (--name->in_flight == 0 && !name->kept) names_.erase(Key{name->set, name->text});",
+        "if (--name->in_flight == 0 && !name->kept) erase(*name);",
         "if (--name->in_flight == 0 && !name->kept)\n"
         "      (void)names_.extract(Key{name->set, name->text}).mapped().release();",
     ),
