@@ -255,7 +255,8 @@ Status Runtime::add_process_set(std::vector<int32_t> ranks, hvd_handle* handle) 
 
 Status Runtime::remove_process_set(int32_t id, hvd_handle* handle) {
   if (id == 0) return invalid_argument("process set 0 is all ranks and cannot be removed");
-  if (sets_.find(id) == nullptr) return not_found(cat("process set ", id, " does not exist"));
+  // A set that is gone here may still be there on other ranks: all are told by the same plan.
+  if (!sets_.was_given(id)) return not_found(cat("process set ", id, " does not exist"));
   Request request;
   request.op = kRemoveProcessSet;
   request.root = id;

@@ -43,6 +43,11 @@ std::vector<int32_t> SetTable::ids() const {
   return ids;
 }
 
+bool SetTable::was_given(int32_t id) const {
+  std::lock_guard lock(mutex_);
+  return id >= 0 && id < next_id_;
+}
+
 Result<std::vector<int32_t>> SetTable::check(std::vector<int32_t> ranks) const {
   std::sort(ranks.begin(), ranks.end());
   if (ranks.empty()) return invalid_argument("a process set needs at least one rank");

@@ -34,6 +34,8 @@ class SetTable {
   // nullptr when there is none.
   std::shared_ptr<const SetMembers> find(int32_t id) const;
   std::vector<int32_t> ids() const;
+  // Whether a set has this id or has had it.
+  bool was_given(int32_t id) const;
 
   // The ranks in order, or what is wrong with them.
   Result<std::vector<int32_t>> check(std::vector<int32_t> ranks) const;

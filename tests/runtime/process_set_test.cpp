@@ -315,6 +315,42 @@ TEST_CASE("removing a set fails what not every member has submitted") {
   });
 }
 
+TEST_CASE("a set that is removed twice at once is gone once, and all ranks are told the same") {
+  for (unsigned seed = 0; seed < 10; ++seed) {
+    CAPTURE(seed);
+    RanksOptions options;
+    options.late = std::chrono::microseconds(500);
+    options.late_seed = seed;
+    Ranks three(3, options);
+    require_started(three);
+    std::vector<Status> second(3);
+    three.each([&](int rank) {
+      Runtime& runtime = three[rank];
+      REQUIRE(add(runtime, {0, 1, 2}).code() == Code::kAlreadyExists);
+      REQUIRE(add(runtime, {0, 1}).ok());
+      hvd_handle handles[2] = {};
+      REQUIRE(runtime.remove_process_set(1, &handles[0]).ok());
+      REQUIRE(runtime.remove_process_set(1, &handles[1]).ok());
+      Work work(HVD_ALLREDUCE, "w", std::vector<float>{1}, HVD_FLOAT32);
+      if (rank != 2) {
+        work.submission.process_set = 1;
+        CHECK(work.run(runtime).code() == Code::kNotFound);
+      }
+      CHECK(finish(runtime, handles[0]).ok());
+      second[static_cast<size_t>(rank)] = finish(runtime, handles[1]);
+      // Whoever asks once more is not left alone with that either.
+      CHECK(remove(runtime, 1).code() == Code::kNotFound);
+      int32_t id = -1;
+      CHECK(add(runtime, {1, 2}, &id).ok());
+      CHECK(id == 1);
+    });
+    for (const Status& status : second) {
+      CHECK(status.code() == Code::kNotFound);
+      CHECK(status.message() == "process set 1 does not exist");
+    }
+  }
+}
+
 TEST_CASE("a rank that is no member gets no message of a set's work") {
   Ranks ranks(3);
   require_started(ranks);
