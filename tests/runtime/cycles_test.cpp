@@ -10,7 +10,7 @@
 #include <iterator>
 #include <string>
 
-#include "runtime/ranks.h"
+#include "runtime/rank_checks.h"
 
 using hvd::Status;
 using hvd::test::Links;
@@ -47,10 +47,7 @@ struct Holdings {
 void live(RanksOptions& options, uint32_t epoch) {
   options.epoch = epoch;
   Ranks ranks(2, options);
-  for (const Status& status : ranks.start_status) {
-    INFO(status.message());
-    REQUIRE(status.ok());
-  }
+  hvd::test::require_started(ranks);
   ranks.each([&](int rank) {
     CHECK(Work(HVD_ALLREDUCE, "x", std::vector<float>{1}, HVD_FLOAT32).run(ranks[rank]).ok());
   });

@@ -6,7 +6,7 @@
 
 #include "rendezvous/job_keys.h"
 #include "rendezvous/memory_store.h"
-#include "runtime/ranks.h"
+#include "runtime/rank_checks.h"
 
 using hvd::Code;
 using hvd::Deadline;
@@ -15,34 +15,13 @@ using hvd::test::Links;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::Work;
-
-namespace {
-
-Work sum_of(const std::string& name, std::vector<float> values) {
-  return Work(HVD_ALLREDUCE, name, std::move(values), HVD_FLOAT32);
-}
-
-void check_started(Ranks& ranks) {
-  for (const Status& status : ranks.start_status) {
-    INFO(status.message());
-    REQUIRE(status.ok());
-  }
-}
-
-}  // namespace
-
-#define FOR_ALL_LINKS(options)                        \
-  RanksOptions options;                               \
-  SUBCASE("over memory links") {}                     \
-  SUBCASE("over the built-in links") {                \
-    if (!hvd::test::has_builtin_links()) return;      \
-    options.links = Links::kBuiltin;                  \
-  }
+using hvd::test::require_started;
+using hvd::test::sum_of;
 
 TEST_CASE("work that a peer never submits fails when that peer shuts down, naming it") {
   FOR_ALL_LINKS(options);
   Ranks ranks(3, options);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     if (rank == 1) {
       CHECK(ranks[1].shutdown(Deadline::after_seconds(20)).ok());
@@ -63,7 +42,7 @@ TEST_CASE("work that a peer never submits fails when that peer shuts down, namin
 TEST_CASE("a rank whose work fails because a peer left says so in the store, and no other does") {
   FOR_ALL_LINKS(options);
   Ranks ranks(3, options);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     if (rank == 0) {
       Work work = sum_of("pending", {1});
@@ -88,7 +67,7 @@ TEST_CASE("a rank whose work fails because a peer left says so in the store, and
 TEST_CASE("one's own pending work fails at shutdown") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
-  check_started(ranks);
+  require_started(ranks);
   Work work = sum_of("mine", {1});
   REQUIRE(work.submit(ranks[0]).ok());
   ranks.shutdown();
@@ -99,7 +78,7 @@ TEST_CASE("what every rank has submitted is done before a shutdown takes effect"
   FOR_ALL_LINKS(options);
   for (int round = 0; round < 10; ++round) {
     Ranks ranks(4, options);
-    check_started(ranks);
+    require_started(ranks);
     ranks.each([&](int rank) {
       Work work(HVD_ALLREDUCE, "last", std::vector<float>(20000, 1), HVD_FLOAT32);
       const Status status = work.run(ranks[rank]);
@@ -112,7 +91,7 @@ TEST_CASE("what every rank has submitted is done before a shutdown takes effect"
 TEST_CASE("a thread that waits is told of the shutdown") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
-  check_started(ranks);
+  require_started(ranks);
   Work work = sum_of("waiting", {1});
   REQUIRE(work.submit(ranks[0]).ok());
   std::thread waiter([&] { CHECK(work.finish(ranks[0]).code() == Code::kAborted); });
@@ -124,7 +103,7 @@ TEST_CASE("a lost rank fails everything on all ranks with the same cause") {
   RanksOptions options;
   options.machines = {0, 0, 1, 1, 2};
   Ranks ranks(5, options);
-  check_started(ranks);
+  require_started(ranks);
   std::vector<Status> statuses(5);
   ranks.each([&](int rank) {
     if (rank == 3) {
@@ -146,7 +125,7 @@ TEST_CASE("a lost rank fails everything on all ranks with the same cause") {
 TEST_CASE("a rank that fails by itself tells the others why") {
   FOR_ALL_LINKS(options);
   Ranks ranks(3, options);
-  check_started(ranks);
+  require_started(ranks);
   std::vector<Status> statuses(3);
   ranks.each([&](int rank) {
     Work work = sum_of("never", {1});
@@ -183,12 +162,12 @@ TEST_CASE("a rank that never comes is named when the start takes too long") {
 TEST_CASE("with nothing pending no rank wakes up or sends anything") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) { CHECK(sum_of("x", {1}).run(ranks[rank]).ok()); });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the helpers go to sleep
   const uint64_t steps[2] = {ranks[0].counts().steps, ranks[1].counts().steps};
   const uint64_t sent[2] = {ranks[0].counts().messages_sent, ranks[1].counts().messages_sent};
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // what must not happen has no event
   for (const int rank : {0, 1}) {
     CHECK(ranks[rank].counts().steps == steps[rank]);
     CHECK(ranks[rank].counts().messages_sent == sent[rank]);

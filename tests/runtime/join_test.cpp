@@ -4,7 +4,7 @@
 #include <deque>
 #include <random>
 
-#include "runtime/ranks.h"
+#include "runtime/rank_checks.h"
 
 using hvd::Code;
 using hvd::Deadline;
@@ -14,6 +14,7 @@ using hvd::test::Links;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::Work;
+using hvd::test::require_started;
 
 namespace {
 
@@ -39,10 +40,6 @@ double reduce(Runtime& runtime, const std::string& name, double value, int32_t o
   const Status status = work.run(runtime);
   REQUIRE_MESSAGE(status.ok(), status.message());
   return work.result<double>().back();
-}
-
-void require_started(const Ranks& ranks) {
-  for (const Status& status : ranks.start_status) REQUIRE_MESSAGE(status.ok(), status.message());
 }
 
 }  // namespace

@@ -7,18 +7,19 @@
 
 #include "base/text.h"
 #include "runtime/link_store.h"
-#include "runtime/ranks.h"
+#include "runtime/rank_checks.h"
 #include "runtime/runtime_api.h"
 
 using hvd::Code;
 using hvd::Status;
-using hvd::test::LinkStore;
 using hvd::test::Links;
+using hvd::test::LinkStore;
 using hvd::test::Program;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::Relay;
 using hvd::test::Report;
+using hvd::test::require_started;
 using hvd::test::Vocabulary;
 
 namespace {
@@ -40,10 +41,6 @@ std::vector<int32_t> machines_from(std::mt19937& random) {
   for (size_t i = 1; i < machines.size(); ++i) machines[i] = static_cast<int32_t>(random() % 3);
   machines.back() = machines[0] + 1;
   return machines;
-}
-
-void check_started(const Ranks& ranks) {
-  for (const Status& status : ranks.start_status) REQUIRE_MESSAGE(status.ok(), status.message());
 }
 
 void play(Ranks& ranks, const Program& program, Reports* reports,
@@ -115,7 +112,7 @@ TEST_CASE("whatever comes late, programs come out right") {
     options.machines.assign(static_cast<size_t>(size), 0);
     options.machines.back() = 1;
     Ranks ranks(size, options);
-    check_started(ranks);
+    require_started(ranks);
     for (unsigned i = 0; i < 3; ++i) {
       const Program program = hvd::test::make_program(seed * 10 + i, size, vocabulary);
       play(ranks, program, &kept.emplace_back());
@@ -134,7 +131,7 @@ TEST_CASE("TCP links that are late, in odd pieces, or stand still for a while ch
     std::deque<Reports> kept;
     const auto machines = machines_from(random);
     Ranks ranks(static_cast<int>(machines.size()), over_relay(relay, machines));
-    check_started(ranks);
+    require_started(ranks);
     std::thread saboteur([&, from = random() % 5000] {
       if (!relay.wait_for_bytes(from)) return;
       relay.stall();
@@ -163,7 +160,7 @@ TEST_CASE("a rank that is lost at any moment ends everything everywhere with one
     vocabulary.uneven_alltoall = false;
     const int size = 2 + static_cast<int>(random() % 4);
     Ranks ranks(size, options);
-    check_started(ranks);
+    require_started(ranks);
     const auto lost = static_cast<int32_t>(random() % static_cast<unsigned>(size));
     const uint64_t after = random() % 400;
     std::atomic<bool> over{false};
@@ -189,7 +186,7 @@ TEST_CASE("a TCP link that is cut at any moment ends everything everywhere, nami
     std::deque<Reports> kept;
     const auto machines = machines_from(random);
     Ranks ranks(static_cast<int>(machines.size()), over_relay(relay, machines));
-    check_started(ranks);
+    require_started(ranks);
     // Not every connection is in use.
     std::thread saboteur([&, from = random() % 50000, pick = static_cast<unsigned>(random())] {
       for (unsigned i = 0; relay.wait_for_bytes(from + i * 5000); ++i) relay.cut_one(pick + i);

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-#include "runtime/ranks.h"
+#include "runtime/rank_checks.h"
 
 using hvd::Code;
 using hvd::Deadline;
@@ -17,6 +17,7 @@ using hvd::test::Links;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::Work;
+using hvd::test::require_started;
 
 namespace {
 
@@ -51,10 +52,6 @@ RanksOptions over(Links links) {
   RanksOptions options;
   options.links = links;
   return options;
-}
-
-void require_started(const Ranks& ranks) {
-  for (const Status& status : ranks.start_status) REQUIRE_MESSAGE(status.ok(), status.message());
 }
 
 // Every operation of a set, by one of its members. Sets have 2 members or more.
@@ -324,6 +321,7 @@ TEST_CASE("a set that is removed twice at once is gone once, and all ranks are t
     Ranks three(3, options);
     require_started(three);
     std::vector<Status> second(3);
+    std::vector<Code> of_work(2);
     three.each([&](int rank) {
       Runtime& runtime = three[rank];
       REQUIRE(add(runtime, {0, 1, 2}).code() == Code::kAlreadyExists);
@@ -334,7 +332,8 @@ TEST_CASE("a set that is removed twice at once is gone once, and all ranks are t
       Work work(HVD_ALLREDUCE, "w", std::vector<float>{1}, HVD_FLOAT32);
       if (rank != 2) {
         work.submission.process_set = 1;
-        CHECK(work.run(runtime).code() == Code::kNotFound);
+        // Before the end of the set or after it, but alike for both.
+        of_work[static_cast<size_t>(rank)] = work.run(runtime).code();
       }
       CHECK(finish(runtime, handles[0]).ok());
       second[static_cast<size_t>(rank)] = finish(runtime, handles[1]);
@@ -344,6 +343,8 @@ TEST_CASE("a set that is removed twice at once is gone once, and all ranks are t
       CHECK(add(runtime, {1, 2}, &id).ok());
       CHECK(id == 1);
     });
+    CHECK(of_work[0] == of_work[1]);
+    CHECK((of_work[0] == Code::kOk || of_work[0] == Code::kNotFound));
     for (const Status& status : second) {
       CHECK(status.code() == Code::kNotFound);
       CHECK(status.message() == "process set 1 does not exist");

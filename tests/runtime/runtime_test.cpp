@@ -7,7 +7,7 @@
 #include <random>
 #include <thread>
 
-#include "runtime/ranks.h"
+#include "runtime/rank_checks.h"
 
 using hvd::Code;
 using hvd::Deadline;
@@ -16,37 +16,19 @@ using hvd::test::Links;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::Work;
+using hvd::test::require_started;
+using hvd::test::sum_of;
 
 namespace {
-
-Work sum_of(const std::string& name, std::vector<float> values) {
-  return Work(HVD_ALLREDUCE, name, std::move(values), HVD_FLOAT32);
-}
-
-void check_started(Ranks& ranks) {
-  for (const Status& status : ranks.start_status) {
-    INFO(status.message());
-    REQUIRE(status.ok());
-  }
-}
 
 float triangle(int n) { return static_cast<float>(n * (n + 1)) / 2; }
 
 }  // namespace
 
-// A build without the built-in plugins' folders has the memory links alone.
-#define FOR_ALL_LINKS(options)                        \
-  RanksOptions options;                               \
-  SUBCASE("over memory links") {}                     \
-  SUBCASE("over the built-in links") {                \
-    if (!hvd::test::has_builtin_links()) return;      \
-    options.links = Links::kBuiltin;                  \
-  }
-
 TEST_CASE("two runtimes in one process allreduce with each other") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     Work work = sum_of("x", {1.0f + static_cast<float>(rank), 10});
     const Status status = work.run(ranks[rank]);
@@ -60,7 +42,7 @@ TEST_CASE("every operation works on 1 to 5 ranks, again and again under the same
   for (int size = 1; size <= 5; ++size) {
     CAPTURE(size);
     Ranks ranks(size, options);
-    check_started(ranks);
+    require_started(ranks);
     ranks.each([&](int rank) {
       for (int step = 0; step < 5; ++step) {
         Work sum = sum_of("sum", {static_cast<float>(rank + 1)});
@@ -103,7 +85,7 @@ TEST_CASE("every operation works on 1 to 5 ranks, again and again under the same
 TEST_CASE("averages divide, integers toward zero; minimum, maximum and product reduce") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     const auto reduce = [&](int32_t op, int32_t dtype, auto a, auto b) {
       Work work(HVD_ALLREDUCE, "w", std::vector{rank == 0 ? a : b}, dtype);
@@ -125,7 +107,7 @@ TEST_CASE("names that the ranks submit in different orders complete") {
   FOR_ALL_LINKS(options);
   constexpr int kNames = 60;
   Ranks ranks(4, options);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     std::mt19937 random(static_cast<unsigned>(rank) + 7);
     for (int step = 0; step < 4; ++step) {
@@ -153,7 +135,7 @@ TEST_CASE("names that the ranks submit in different orders complete") {
 
 TEST_CASE("many small tensors of one step become few batches, and repeat by their ids") {
   Ranks ranks(2);
-  check_started(ranks);
+  require_started(ranks);
   constexpr int kSteps = 6;
   ranks.each([&](int rank) {
     for (int step = 0; step < kSteps; ++step) {
@@ -177,7 +159,7 @@ TEST_CASE("a threshold of 0 packs nothing") {
   RanksOptions options;
   REQUIRE(options.settings.set("fusion_threshold", "0").ok());
   Ranks ranks(2, options);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     std::deque<Work> works;
     for (int i = 0; i < 10; ++i) {
@@ -190,43 +172,10 @@ TEST_CASE("a threshold of 0 packs nothing") {
   CHECK(ranks[0].counts().fused_tensors == 0);
 }
 
-TEST_CASE("a group runs whole, with tensors of several dtypes") {
-  FOR_ALL_LINKS(options);
-  Ranks ranks(3, options);
-  check_started(ranks);
-  ranks.each([&](int rank) {
-    float a = static_cast<float>(rank);
-    double b[2] = {1, static_cast<double>(rank)};
-    float c = 5;
-    const int64_t two = 2;
-    hvd_tensor tensors[3] = {{nullptr, HVD_FLOAT32, 0, nullptr, &a, &a},
-                             {nullptr, HVD_FLOAT64, 1, &two, b, b},
-                             {nullptr, HVD_FLOAT32, 0, nullptr, &c, &c}};
-    hvd_submission submission{};
-    submission.struct_size = sizeof submission;
-    submission.op = HVD_ALLREDUCE;
-    submission.reduce_op = HVD_SUM;
-    submission.name = "group";
-    submission.device = HVD_CPU;
-    submission.tensor_count = 3;
-    submission.tensors = tensors;
-    hvd_handle handle = 0;
-    REQUIRE(ranks[rank].submit(submission, &handle).ok());
-    const auto status = ranks[rank].wait(handle, Deadline::after_seconds(20));
-    REQUIRE(status);
-    CHECK_MESSAGE(status->ok(), status->message());
-    CHECK(a == 3);
-    CHECK(b[0] == 3);
-    CHECK(b[1] == 3);
-    CHECK(c == 15);
-    CHECK(ranks[rank].release(handle).ok());
-  });
-}
-
 TEST_CASE("empty and scalar tensors are fine, but a scalar where rows count") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     Work empty(HVD_ALLREDUCE, "empty", std::vector<float>{}, HVD_FLOAT32);
     CHECK(empty.run(ranks[rank]).ok());
@@ -250,7 +199,7 @@ TEST_CASE("empty and scalar tensors are fine, but a scalar where rows count") {
 TEST_CASE("ranks that disagree all read the same sentence, and go on") {
   FOR_ALL_LINKS(options);
   Ranks ranks(3, options);
-  check_started(ranks);
+  require_started(ranks);
   struct Case {
     const char* what;
     std::function<void(int rank, Work& work)> change;
@@ -302,7 +251,7 @@ TEST_CASE("ranks that disagree all read the same sentence, and go on") {
 TEST_CASE("what no plugin can run fails on all ranks alike, and they go on") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     // Bool has no product with a factor; the memory op knows no bool at all.
     Work work(HVD_ALLREDUCE, "b", std::vector<uint8_t>{1, 0}, HVD_BOOL);
@@ -319,7 +268,7 @@ TEST_CASE("what no plugin can run fails on all ranks alike, and they go on") {
 TEST_CASE("a name in flight is refused, and the first is unharmed") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     Work first = sum_of("twice", {static_cast<float>(rank)});
     REQUIRE(first.submit(ranks[rank]).ok());
@@ -338,7 +287,7 @@ TEST_CASE("a name in flight is refused, and the first is unharmed") {
 
 TEST_CASE("barriers of several threads of a rank pair up") {
   Ranks ranks(2);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; ++i) {
@@ -356,7 +305,7 @@ TEST_CASE("barriers of several threads of a rank pair up") {
 TEST_CASE("two threads of a rank submit and wait at once") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; ++i) {
@@ -375,7 +324,7 @@ TEST_CASE("two threads of a rank submit and wait at once") {
 TEST_CASE("asynchronous work completes while nobody waits") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     Work work = sum_of("async", {1});
     REQUIRE(work.submit(ranks[rank]).ok());
@@ -393,7 +342,7 @@ TEST_CASE("asynchronous work completes while nobody waits") {
 TEST_CASE("a wait ends when its time has passed, and may be taken up again") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
-  check_started(ranks);
+  require_started(ranks);
   Work early = sum_of("late", {1});
   REQUIRE(early.submit(ranks[0]).ok());
   CHECK(!ranks[0].wait(early.handle, Deadline::after_seconds(0.05)));
@@ -407,7 +356,7 @@ TEST_CASE("a wait ends when its time has passed, and may be taken up again") {
 
 TEST_CASE("alltoall and reducescatter") {
   Ranks ranks(2);
-  check_started(ranks);
+  require_started(ranks);
   ranks.each([&](int rank) {
     Work all(HVD_ALLTOALL, "all", std::vector<float>{10.0f * static_cast<float>(rank), 10.0f * static_cast<float>(rank) + 1},
              HVD_FLOAT32);
@@ -437,7 +386,7 @@ TEST_CASE("ranks on several machines agree through their leaders") {
   RanksOptions options;
   options.machines = {0, 1, 0, 2, 1, 3, 3, 4, 0};
   Ranks ranks(9, options);
-  check_started(ranks);
+  require_started(ranks);
   CHECK(ranks[2].identity().local_rank == 1);
   CHECK(ranks[2].identity().local_size == 3);
   CHECK(ranks[4].identity().cross_rank == 1);

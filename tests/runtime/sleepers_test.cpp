@@ -10,14 +10,15 @@
 #include <random>
 #include <thread>
 
-#include "runtime/ranks.h"
+#include "runtime/rank_checks.h"
 
 using hvd::Deadline;
-using hvd::Status;
 using hvd::runtime::Runtime;
+using hvd::Status;
 using hvd::test::Links;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
+using hvd::test::sum_of;
 using hvd::test::Work;
 
 namespace {
@@ -51,10 +52,6 @@ void dawdle(std::minstd_rand& random) {
   const unsigned dice = random() % 8;
   if (dice < 5) std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
   if (dice == 5) std::this_thread::yield();
-}
-
-Work sum_of(const char* name) {
-  return Work(HVD_ALLREDUCE, name, std::vector<float>{1}, HVD_FLOAT32);
 }
 
 void wait_for(Work& work, Runtime& runtime) {
@@ -102,10 +99,7 @@ void check_sleepers(Links links, int rounds) {
     options.links = links;
     CHECK(options.settings.set("cycle_time", "0.1").ok());  // sleeps soon, and not until a window ends
     Ranks ranks(2, options);
-    for (const Status& status : ranks.start_status) {
-      INFO(status.message());
-      REQUIRE(status.ok());
-    }
+    hvd::test::require_started(ranks);
     ranks.each([&](int rank) {
       std::minstd_rand random(1);
       for (int round = 0; round < rounds; ++round) {

@@ -13,22 +13,23 @@
 #include <thread>
 
 #include "base/text.h"
-#include "runtime/ranks.h"
+#include "runtime/rank_checks.h"
 #include "runtime/stall_inquiry.h"
 #include "runtime/thread_stack.h"
 
 using hvd::Clock;
 using hvd::Code;
 using hvd::Deadline;
-using hvd::Status;
 using hvd::runtime::StallAnswer;
 using hvd::runtime::StallInquiry;
 using hvd::runtime::StallReport;
 using hvd::runtime::StallState;
 using hvd::runtime::StallTimes;
 using hvd::runtime::StallWaiting;
+using hvd::Status;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
+using hvd::test::sum_of;
 using hvd::test::Work;
 using namespace std::chrono_literals;
 
@@ -66,10 +67,6 @@ RanksOptions checked(const ReportFile& file, const char* warning, const char* sh
   CHECK(options.settings.set("stall_report", file.path).ok());
   CHECK(options.settings.set("hostname", "tester").ok());
   return options;
-}
-
-Work sum_of(const std::string& name) {
-  return Work(HVD_ALLREDUCE, name, std::vector<float>{1}, HVD_FLOAT32);
 }
 
 // Waits for what another thread brings about.
@@ -354,7 +351,7 @@ TEST_CASE("a rank with nothing pending is woken by nothing but the question") {
   ranks.each([&](int rank) { CHECK(sum_of("x").run(ranks[rank]).ok()); });
   std::this_thread::sleep_for(200ms);  // the helpers go to sleep
   const uint64_t steps[2] = {ranks[0].counts().steps, ranks[1].counts().steps};
-  std::this_thread::sleep_for(300ms);
+  std::this_thread::sleep_for(300ms);  // what must not happen has no event
   for (const int rank : {0, 1}) CHECK(ranks[rank].counts().steps == steps[rank]);
 }
 
