@@ -23,10 +23,11 @@ def test_workers_of_the_original_on_one_host():
 
 
 def test_without_the_flag_no_port_is_told():
-    job = Job("-np", 1, "sh", "-c", "env; ss -ltnp || true")
+    job = Job("-np", 1, "sh", "-c", "echo agent=$PPID; env; ss -ltnp")
     job.ends_with(0)
     expect("HOROVOD_STORE" in job.out, job.describe())
-    expect("HOROVOD_GLOO" not in job.out and "horovod-agent" not in job.out, job.describe())
+    agent = re.search(r"agent=(\d+)", job.out)[1]
+    expect("HOROVOD_GLOO" not in job.out and f"pid={agent}," not in job.out, job.describe())
 
 
 if __name__ == "__main__":

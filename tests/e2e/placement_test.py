@@ -24,7 +24,7 @@ def test_ranges_of_names():
 
 
 @world("n1 n2 n3")
-def test_schedulers_hosts_are_found_and_H_wins():
+def test_schedulers_hosts_are_found_and_named_hosts_win():
     slurm = clean_environment(SLURM_JOB_ID="7", SLURM_JOB_NODELIST="n[1-2],n3",
                               SLURM_TASKS_PER_NODE="2(x2),1")
     expect_places(Job("hostname", environment=slurm), ["n1", "n1", "n2", "n2", "n3"])
