@@ -22,6 +22,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND HVD_SANITIZE)
   target_compile_options(hvd_options INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow
     -Wno-array-bounds -Wno-tsan)
 endif()
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ takes a source that another one includes for a header.
+  target_compile_options(hvd_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
 if(HVD_SANITIZE)
   # Less optimised and with line numbers only: compiled in nearly half of the time.
   add_compile_options(-fsanitize=${HVD_SANITIZE} -fno-omit-frame-pointer -O1 -g1

@@ -12,9 +12,9 @@ namespace {
 namespace asio = net::asio;
 
 constexpr std::string_view kAgent = "/v1/agent";
-constexpr size_t kChunk = 4096;
+constexpr size_t kHeadChunk = 4096;
 // Of a body: so that it takes few reads.
-constexpr size_t kLargeChunk = 64 * 1024;
+constexpr size_t kBodyChunk = 64 * 1024;
 constexpr std::chrono::milliseconds kDrain{2000};
 // For the body of an unsigned request, as the original's server.
 constexpr std::chrono::milliseconds kPlainBody{3000};
@@ -173,7 +173,7 @@ net::Task<Session::Read> Session::refuse(Reply reply) {
 // More bytes into the input; false when the connection has ended.
 net::Task<bool> Session::fill() {
   if (begin_ == end_) begin_ = end_ = 0;
-  const size_t chunk = parser_->head_done() ? kLargeChunk : kChunk;
+  const size_t chunk = parser_->head_done() ? kBodyChunk : kHeadChunk;
   if (input_.size() - end_ < chunk && begin_ > 0) {
     std::copy(input_.begin() + static_cast<std::ptrdiff_t>(begin_),
               input_.begin() + static_cast<std::ptrdiff_t>(end_), input_.begin());
@@ -334,10 +334,10 @@ void Session::watch_peer() {
       [weak = weak_from_this(), epoch = ++watch_epoch_](const net::error_code& error) {
         const auto self = weak.lock();
         if (error || !self || self->watch_epoch_ != epoch) return;
-        self->input_.resize(std::max(self->input_.size(), self->end_ + kChunk));
+        self->input_.resize(std::max(self->input_.size(), self->end_ + kHeadChunk));
         net::error_code failed;
         const size_t size = self->socket_.read_some(
-            asio::buffer(self->input_.data() + self->end_, kChunk), failed);
+            asio::buffer(self->input_.data() + self->end_, kHeadChunk), failed);
         self->end_ += size;
         if (failed && failed != asio::error::would_block && failed != asio::error::try_again) {
           self->is_lost_ = true;

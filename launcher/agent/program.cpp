@@ -26,8 +26,9 @@ bool is_runnable(const std::string& path) {
          ::access(path.c_str(), X_OK) == 0;
 }
 
-std::optional<std::string> search(std::string_view program, const std::string& working_directory,
-                                  std::string_view search_path) {
+std::optional<std::string> find_on_path(std::string_view program,
+                                        const std::string& working_directory,
+                                        std::string_view search_path) {
   for (const std::string& directory : split(search_path, ':')) {
     const std::string path = cat(absolute(directory, working_directory), "/", program);
     if (is_runnable(path)) return path;
@@ -54,7 +55,7 @@ Status not_on_path(const std::string& program, const std::string& working_direct
                                  " lacks the permission (chmod +x)"));
   }
   std::string sentence = cat("program '", program, "' was not found on PATH (", search_path, ")");
-  if (program == "python" && search("python3", working_directory, search_path)) {
+  if (program == "python" && find_on_path("python3", working_directory, search_path)) {
     return not_found(sentence + ", but 'python3' is there: write python3 in the command");
   }
   struct stat info{};
@@ -91,7 +92,7 @@ Status check_interpreter(const std::string& program, const std::string& path,
   }
   const bool is_env = words[0].ends_with("/env") && words.size() == 2 && words[1][0] != '-' &&
                       words[1].find('/') == std::string::npos;
-  if (!is_env || search(words[1], working_directory, search_path)) return {};
+  if (!is_env || find_on_path(words[1], working_directory, search_path)) return {};
   return not_on_path(printable(words[1]), working_directory, search_path)
       .with_context(cat("program '", program, "' is a script for '", printable(words[1]), "'"));
 }
@@ -137,7 +138,7 @@ Result<std::string> find_program(const std::string& program, const std::string& 
   if (program.empty()) return invalid_argument("the command's first word, the program, is empty");
   std::string path;
   if (program.find('/') == std::string::npos) {
-    auto found = search(program, working_directory, search_path);
+    auto found = find_on_path(program, working_directory, search_path);
     if (!found) return not_on_path(program, working_directory, search_path);
     path = std::move(*found);
   } else {

@@ -44,7 +44,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }
 
 // What the child needs, made before the fork: nothing is allocated after it.
-struct Prepared {
+struct ChildNeeds {
   std::vector<char*> argv;
   std::vector<char*> shell_argv;  // for a script without an interpreter line, as shells do it
   std::vector<char*> envp;
@@ -54,9 +54,9 @@ struct Prepared {
   int stdout_fd, stderr_fd, report_fd;
 };
 
-[[noreturn]] void give_up(const Prepared& prepared) {
+[[noreturn]] void give_up(const ChildNeeds& needs) {
   const int error = errno;
-  [[maybe_unused]] const ssize_t size = ::write(prepared.report_fd, &error, sizeof error);
+  [[maybe_unused]] const ssize_t size = ::write(needs.report_fd, &error, sizeof error);
   ::_exit(127);
 }
 
@@ -68,10 +68,10 @@ bool is_without_format(const char* path) {
   return is_read && std::memcmp(magic, "\x7f" "ELF", sizeof magic) != 0;
 }
 
-[[noreturn]] void become_rank(const Prepared& prepared) {
+[[noreturn]] void become_rank(const ChildNeeds& needs) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != prepared.agent) ::_exit(127);  // it died before the line above
+  if (::getppid() != needs.agent) ::_exit(127);  // it died before the line above
   for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -80,23 +80,23 @@ bool is_without_format(const char* path) {
   if (null < 0) {
     // A root without /dev: an end of file is what it should read.
     int ends[2];
-    if (::pipe(ends) != 0) give_up(prepared);
+    if (::pipe(ends) != 0) give_up(needs);
     ::close(ends[1]);
-    if (::dup2(ends[0], STDIN_FILENO) < 0) give_up(prepared);
+    if (::dup2(ends[0], STDIN_FILENO) < 0) give_up(needs);
     if (ends[0] > STDERR_FILENO) ::close(ends[0]);
   } else if (null != STDIN_FILENO) {
-    if (::dup2(null, STDIN_FILENO) < 0) give_up(prepared);
+    if (::dup2(null, STDIN_FILENO) < 0) give_up(needs);
     if (null > STDERR_FILENO) ::close(null);
   }
-  if (::dup2(prepared.stdout_fd, STDOUT_FILENO) < 0) give_up(prepared);
-  if (::dup2(prepared.stderr_fd, STDERR_FILENO) < 0) give_up(prepared);
-  if (::chdir(prepared.directory) != 0) give_up(prepared);
-  ::execve(prepared.path, prepared.argv.data(), prepared.envp.data());
-  if (errno == ENOEXEC && is_without_format(prepared.path)) {
-    ::execve("/bin/sh", prepared.shell_argv.data(), prepared.envp.data());
+  if (::dup2(needs.stdout_fd, STDOUT_FILENO) < 0) give_up(needs);
+  if (::dup2(needs.stderr_fd, STDERR_FILENO) < 0) give_up(needs);
+  if (::chdir(needs.directory) != 0) give_up(needs);
+  ::execve(needs.path, needs.argv.data(), needs.envp.data());
+  if (errno == ENOEXEC && is_without_format(needs.path)) {
+    ::execve("/bin/sh", needs.shell_argv.data(), needs.envp.data());
     errno = ENOEXEC;
   }
-  give_up(prepared);
+  give_up(needs);
 }
 
 Status execution_error(const RankCommand& command, int error) {
@@ -136,16 +136,16 @@ Result<RankProcess> start_rank(const RankCommand& command) {
   shell_arguments.insert(shell_arguments.end(), arguments.begin() + 1, arguments.end());
   std::vector<std::string> variables;
   for (const auto& [name, value] : command.environment) variables.push_back(name + "=" + value);
-  const Prepared prepared{pointers(arguments),     pointers(shell_arguments),
-                          pointers(variables),     command.path.c_str(),
-                          command.working_directory.c_str(), ::getpid(),
-                          out->write.get(),        error->write.get(),
-                          report->write.get()};
+  const ChildNeeds needs{pointers(arguments),     pointers(shell_arguments),
+                         pointers(variables),     command.path.c_str(),
+                         command.working_directory.c_str(), ::getpid(),
+                         out->write.get(),        error->write.get(),
+                         report->write.get()};
   const pid_t pid = ::fork();
   if (pid < 0) return system_error("cannot start a process", errno);
   if (pid == 0) {
     ::setrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
-    become_rank(prepared);
+    become_rank(needs);
   }
   ::setpgid(pid, pid);  // here too, so that it holds whoever runs first
   report->write.reset();

@@ -1,7 +1,10 @@
-#define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/hmac.h"
 
 #include <openssl/crypto.h>
+
+// They are the plain functions, whatever they are called today.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace hvd {
 namespace {
@@ -69,3 +72,5 @@ Digest HmacKey::sign(std::initializer_list<std::string_view> parts) const {
 }
 
 }  // namespace hvd
+
+#pragma GCC diagnostic pop

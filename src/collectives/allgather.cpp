@@ -10,10 +10,6 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr auto kArrived = &MemberFlags::arrived;
-constexpr auto kConsumed = &MemberFlags::consumed;
-constexpr auto kShared = &MemberFlags::shared;
-
 // A member's rows in the outputs.
 struct RowsOf {
   size_t element;

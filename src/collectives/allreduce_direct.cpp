@@ -14,8 +14,6 @@ namespace {
 // Less than this costs less to pack than to ask about.
 constexpr size_t kLeastBytes = 32 * 1024;
 constexpr size_t kMostTensors = 128;
-// Results go to all ranks; a block of them is in the first-level cache while they do.
-constexpr size_t kBlockBytes = 4096;
 
 struct Offer {
   uint64_t count;  // of tensors; none when one of them is private

@@ -19,8 +19,6 @@
 namespace hvd::collectives {
 namespace {
 
-// Results go to two places; a block of them is in the first-level cache when it goes to the second.
-constexpr size_t kBlockBytes = 4096;
 constexpr size_t kLine = 64;
 // Nothing of a result that is so long is left in the caches when its user comes to it.
 constexpr size_t kBeyondCaches = 32 << 20;

@@ -10,10 +10,6 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr auto kArrived = &MemberFlags::arrived;
-constexpr auto kConsumed = &MemberFlags::consumed;
-constexpr auto kShared = &MemberFlags::shared;
-
 // Rows to or from a member: where they start among all rows, and how many.
 Piece rows_at(std::byte* data, const int64_t* rows, size_t member, size_t row) {
   int64_t before = 0;

@@ -11,10 +11,6 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr auto kArrived = &MemberFlags::arrived;
-constexpr auto kConsumed = &MemberFlags::consumed;
-constexpr auto kShared = &MemberFlags::shared;
-
 struct WholeInput {
   size_t element;
   Piece operator()(const hvd_batch_tensor& tensor) const {

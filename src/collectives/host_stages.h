@@ -10,10 +10,8 @@
 
 namespace hvd::collectives {
 
-constexpr auto kArrived = &MemberFlags::arrived;
-constexpr auto kReduced = &MemberFlags::reduced;
-constexpr auto kConsumed = &MemberFlags::consumed;
-constexpr auto kShared = &MemberFlags::shared;
+// Results go to several places; a block of them is in the first-level cache while they do.
+constexpr size_t kBlockBytes = 4096;
 
 // Puts this rank's small payload where the others of its host see it.
 Job pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t step);

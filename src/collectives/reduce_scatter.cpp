@@ -14,11 +14,6 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr auto kArrived = &MemberFlags::arrived;
-constexpr auto kReduced = &MemberFlags::reduced;
-constexpr auto kConsumed = &MemberFlags::consumed;
-constexpr auto kShared = &MemberFlags::shared;
-
 // A member's rows in the inputs.
 struct RowsFor {
   size_t element;

@@ -20,6 +20,10 @@ struct alignas(128) MemberFlags {
   std::atomic<uint64_t> consumed;
   std::atomic<uint64_t> shared;
 };
+constexpr auto kArrived = &MemberFlags::arrived;
+constexpr auto kReduced = &MemberFlags::reduced;
+constexpr auto kConsumed = &MemberFlags::consumed;
+constexpr auto kShared = &MemberFlags::shared;
 
 // A small payload travels in the cache line of the flag that announces it.
 constexpr size_t kSmallBytes = 4096 - sizeof(std::atomic<uint64_t>);

@@ -16,7 +16,7 @@
 namespace hvd::net {
 namespace {
 
-constexpr size_t kChunk = 16 * 1024;
+constexpr size_t kTlsChunk = 16 * 1024;
 
 struct Free {
   void operator()(SSL_CTX* context) const { ::SSL_CTX_free(context); }
@@ -71,7 +71,7 @@ class TlsStream::Impl {
 
   Status write(ByteView bytes, Deadline deadline, bool& interrupted) {
     while (!bytes.empty() && !interrupted) {
-      const ByteView chunk = bytes.first(std::min(bytes.size(), kChunk));
+      const ByteView chunk = bytes.first(std::min(bytes.size(), kTlsChunk));
       const int count = ::SSL_write(session_.get(), chunk.data(), static_cast<int>(chunk.size()));
       if (count <= 0) return unavailable(cat("cannot send by TLS: ", last_error()));
       bytes = bytes.subspan(static_cast<size_t>(count));
@@ -151,7 +151,7 @@ class TlsStream::Impl {
 
   // Bytes from the socket into the session; 0 at their end.
   Result<size_t> take_in(Deadline deadline) {
-    std::array<std::byte, kChunk> buffer;
+    std::array<std::byte, kTlsChunk> buffer;
     HVD_ASSIGN_OR_RETURN(const size_t size, stream_.read_some(buffer, deadline));
     if (size > 0) ::BIO_write(incoming_, buffer.data(), static_cast<int>(size));
     return size;

@@ -7,7 +7,7 @@ namespace hvd::runtime {
 namespace {
 
 // More dimensions than any framework has: a larger number is garbage.
-constexpr uint32_t kMaxDimensions = 64;
+constexpr uint32_t kMostExtents = 64;
 
 void put_request(const Request& request, ByteWriter& out) {
   out.put(static_cast<uint8_t>(request.op))
@@ -36,7 +36,7 @@ Status get_request(ByteReader& in, Request* request) {
   for (TensorSpec& tensor : request->tensors) {
     tensor.dtype = in.get<uint8_t>();
     const uint32_t dimensions = in.get<uint8_t>();
-    if (!in.failed() && (dtype_size(tensor.dtype) == 0 || dimensions > kMaxDimensions)) {
+    if (!in.failed() && (dtype_size(tensor.dtype) == 0 || dimensions > kMostExtents)) {
       return invalid_argument("a request has an unknown dtype or too many dimensions");
     }
     tensor.shape.resize(dimensions);

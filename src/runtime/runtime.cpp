@@ -14,7 +14,6 @@
 namespace hvd::runtime {
 namespace {
 
-constexpr std::string_view kStartName = "<start>";
 constexpr std::string_view kRegistrationName = "<process sets>";
 constexpr double kSayWhoLeftSeconds = 1;
 

@@ -11,9 +11,7 @@ namespace {
 // Ranks that wait report at about the same time: one question serves all.
 constexpr double kGatherSeconds = 0.05;
 // A rank answers by its helper thread, whatever its user does.
-constexpr double kAnswerSeconds = 2;
-// Of one stall: the times double, so that these last for ever.
-constexpr uint32_t kMostReports = 40;
+constexpr double kStateSeconds = 2;
 // Names that are kept track of; more than any model has in flight.
 constexpr size_t kMaxStalls = 1 << 16;
 
@@ -87,7 +85,7 @@ std::optional<StallAsk> StallInquiry::ask(Clock::time_point now) {
   }
   answers_.assign(static_cast<size_t>(size_), {});
   answers_left_ = size_;
-  answers_until_ = now + seconds(kAnswerSeconds);
+  answers_until_ = now + seconds(kStateSeconds);
   return open_;
 }
 

@@ -13,6 +13,9 @@
 
 namespace hvd::runtime {
 
+// Of one stall: the times double, so that these last for ever.
+constexpr uint32_t kMostReports = 40;
+
 struct StallTimes {
   double warning = 60;  // seconds
   double shutdown = 0;  // 0: never

@@ -14,9 +14,6 @@ namespace {
 
 // Names in one report of a rank; the rest follows with the next.
 constexpr size_t kMaxNames = 256;
-constexpr int kMostReports = 40;
-// The first agreement of all ranks: no work of the user's.
-constexpr std::string_view kStartName = "<start>";
 
 double seconds_of(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -87,7 +84,7 @@ void StallInspector::report_waiting(Clock::time_point now) {
     if (due && waiting.entries.size() < kMaxNames) {
       waiting.entries.push_back({{one->process_set, one->name->text}, one->request.op, age});
       // Now, not once for each time that has passed unseen.
-      for (int i = 0; i < kMostReports && options_.times.report_after(one->stall_reports) <= age; ++i) {
+      for (uint32_t i = 0; i < kMostReports && options_.times.report_after(one->stall_reports) <= age; ++i) {
         ++one->stall_reports;
       }
     }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/settings.h"
 #include "runtime/engine.h"
@@ -13,6 +14,9 @@
 #include "runtime/thread_stack.h"
 
 namespace hvd::runtime {
+
+// The first agreement of all ranks: no work of the user's.
+constexpr std::string_view kStartName = "<start>";
 
 struct StallOptions {
   int32_t rank = 0;

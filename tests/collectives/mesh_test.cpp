@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include "collectives/world.h"
+#include "collectives/checks.h"
 
 using namespace hvd;
 using namespace hvd::test;
@@ -23,14 +23,7 @@ hvd_batch barrier_batch() {
   return batch;
 }
 
-Status barrier(Rank& rank) { return rank.run(barrier_batch()); }
-
-void require_all_ok(const std::vector<Status>& outcomes) {
-  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
-    INFO("rank ", rank);
-    CHECK(outcomes[rank].message() == "");
-  }
-}
+Status pass_barrier(Rank& rank) { return rank.run(barrier_batch()); }
 
 size_t open_descriptors() {
   size_t count = 0;
@@ -69,7 +62,7 @@ TEST_CASE("ranks learn which of them share a host") {
     if (rank.mesh().describe(3) != "rank 3 on host c") {
       return internal_error(rank.mesh().describe(3));
     }
-    return barrier(rank);
+    return pass_barrier(rank);
   }));
 }
 
@@ -103,7 +96,7 @@ TEST_CASE("control messages of every size arrive in order, once and whole") {
       }
       HVD_RETURN_IF_ERROR(rank.drive(whole));
       if (!complaint.empty()) return internal_error(complaint);
-      return barrier(rank);
+      return pass_barrier(rank);
     }));
   }
 }
@@ -117,7 +110,7 @@ TEST_CASE("an empty message is a message") {
       HVD_RETURN_IF_ERROR(rank.mesh().send(to, {}));
     }
     HVD_RETURN_IF_ERROR(rank.drive([&] { return empty >= rank.size(); }));
-    return empty == rank.size() ? barrier(rank) : internal_error(cat(empty));
+    return empty == rank.size() ? pass_barrier(rank) : internal_error(cat(empty));
   }));
 }
 
@@ -132,7 +125,7 @@ TEST_CASE("no wake-up is lost between ranks that sleep at once") {
       for (int32_t round = 1; round <= 1000; ++round) {
         rank.spins = round % 3;
         if (round % 2 == 0) {
-          HVD_RETURN_IF_ERROR(barrier(rank));
+          HVD_RETURN_IF_ERROR(pass_barrier(rank));
           continue;
         }
         // A token once around the ring.
@@ -142,7 +135,7 @@ TEST_CASE("no wake-up is lost between ranks that sleep at once") {
         if (rank.rank() != 0) HVD_RETURN_IF_ERROR(rank.mesh().send(next, {}));
       }
       sleeps += rank.sleeps;
-      return barrier(rank);
+      return pass_barrier(rank);
     }));
     CHECK(sleeps > 100);
   }
@@ -162,7 +155,7 @@ TEST_CASE("a rank with another secret is refused with a sentence") {
         outcomes[static_cast<size_t>(i)] = mesh.status();
         if (!mesh.ok()) return;
         Rank rank(std::move(mesh).value());
-        outcomes[static_cast<size_t>(i)] = barrier(rank);
+        outcomes[static_cast<size_t>(i)] = pass_barrier(rank);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -199,7 +192,7 @@ TEST_CASE("strangers who knock and say nothing hold nobody up") {
       if (i == 1) ::send(strangers.back().get(), "rubbish", 7, MSG_NOSIGNAL);
     }
   });
-  require_all_ok(world.run(barrier));
+  require_all_ok(world.run(pass_barrier));
   stranger.join();
 }
 
@@ -219,9 +212,9 @@ TEST_CASE("an abort reaches all ranks with the same cause") {
     CAPTURE(name_of_world(hosts));
     World world(hosts);
     const auto outcomes = world.run([](Rank& rank) -> Status {
-      HVD_RETURN_IF_ERROR(barrier(rank));
+      HVD_RETURN_IF_ERROR(pass_barrier(rank));
       if (rank.rank() == rank.size() - 1) rank.mesh().fail(aborted("the cat sat on rank 1"));
-      return barrier(rank);
+      return pass_barrier(rank);
     });
     for (const Status& outcome : outcomes) CHECK(outcome.message() == "the cat sat on rank 1");
   }
@@ -232,9 +225,9 @@ TEST_CASE("a rank that leaves in good order fails only those who wait for it") {
     CAPTURE(name_of_world(hosts));
     World world(hosts);
     const auto outcomes = world.run([](Rank& rank) -> Status {
-      HVD_RETURN_IF_ERROR(barrier(rank));
+      HVD_RETURN_IF_ERROR(pass_barrier(rank));
       if (rank.rank() == 2) return {};
-      return barrier(rank);
+      return pass_barrier(rank);
     });
     CHECK(outcomes[2].message() == "");
     for (const size_t rank : {size_t{0}, size_t{1}}) {
@@ -302,7 +295,7 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
           Status outcome = mesh.status();
           if (mesh.ok()) {
             Rank rank(std::move(mesh).value());
-            outcome = barrier(rank);
+            outcome = pass_barrier(rank);
             if (outcome.ok() && i == victim) {
               // A child that keeps every descriptor, as a loader of data does.
               if (::fork() == 0) {
@@ -312,7 +305,7 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
               }
               ::kill(::getpid(), SIGKILL);
             }
-            if (outcome.ok()) outcome = barrier(rank);
+            if (outcome.ok()) outcome = pass_barrier(rank);
             [[maybe_unused]] const ssize_t put =
                 ::write(ends[1], outcome.message().data(), outcome.message().size());
           }
@@ -353,7 +346,7 @@ TEST_CASE("a hundred meetings leave no descriptor behind") {
       World world(hosts);
       const auto outcomes = world.run([](Rank& rank) -> Status {
         HVD_RETURN_IF_ERROR(rank.mesh().send((rank.rank() + 1) % 2, as_bytes("hello")));
-        return barrier(rank);
+        return pass_barrier(rank);
       });
       require_all_ok(outcomes);
     }
@@ -363,5 +356,5 @@ TEST_CASE("a hundred meetings leave no descriptor behind") {
 
 TEST_CASE("a rank alone needs nobody") {
   World world({0});
-  require_all_ok(world.run(barrier));
+  require_all_ok(world.run(pass_barrier));
 }

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "base/half.h"
-#include "collectives/world.h"
+#include "collectives/checks.h"
 
 using namespace hvd;
 using namespace hvd::test;
@@ -45,16 +45,7 @@ Status sum(Rank& rank, const std::vector<Use>& uses) {
     }
     tensors.push_back({use.data, use.data, static_cast<int64_t>(use.count), 1, nullptr, nullptr});
   }
-  hvd_batch batch{};
-  batch.struct_size = sizeof batch;
-  batch.op = HVD_ALLREDUCE;
-  batch.reduce_op = HVD_SUM;
-  batch.dtype = HVD_FLOAT32;
-  batch.device = HVD_CPU;
-  batch.prescale = batch.postscale = 1;
-  batch.tensor_count = static_cast<uint32_t>(tensors.size());
-  batch.tensors = tensors.data();
-  HVD_RETURN_IF_ERROR(rank.run(batch));
+  HVD_RETURN_IF_ERROR(rank.run(batch_of(HVD_ALLREDUCE, HVD_FLOAT32, tensors)));
   const auto ranks = static_cast<size_t>(rank.size());
   for (const Use& use : uses) {
     for (size_t i = 0; i < use.count; ++i) {
@@ -66,10 +57,6 @@ Status sum(Rank& rank, const std::vector<Use>& uses) {
     }
   }
   return {};
-}
-
-void require_all_ok(const std::vector<Status>& outcomes) {
-  for (const Status& outcome : outcomes) CHECK(outcome.message() == "");
 }
 
 }  // namespace

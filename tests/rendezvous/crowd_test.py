@@ -167,6 +167,11 @@ class CrowdTest(unittest.TestCase):
         self.assertEqual((status, len(value)), (200, size))
 
     def test_a_server_without_descriptors_goes_on_when_some_are_free(self):
+        with open(SERVER, "rb") as file:
+            if b"__ubsan_handle" in file.read():
+                # It looks at objects through a pipe of its own, and calls them broken without one.
+                self.skipTest("UndefinedBehaviorSanitizer needs descriptors itself")
+
         def few():
             resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 
