@@ -162,7 +162,7 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
   if (!secret.ok()) return secret.error().with_context("HOROVOD_JOB_SECRET");
   rendezvous::HttpStoreOptions options;
   options.rank = identity.rank;
-  if (settings.is_set("store_ca")) options.tls.emplace(settings.text("store_ca"));
+  if (settings.is_set("store_ca")) options.tls = rendezvous::HttpConnection::Tls{settings.text("store_ca")};
   HVD_ASSIGN_OR_RETURN(std::shared_ptr<rendezvous::HttpStore> store,
                        rendezvous::HttpStore::open(address, *std::move(secret), options));
   if (identity.rank < 0) {

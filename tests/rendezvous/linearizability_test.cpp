@@ -134,7 +134,8 @@ void check(StoreOf store_of, Disturb disturb) {
     }
   }
   size_t known = 0;
-  for (const auto& [key, history] : all) {
+  for (const auto& [name, history] : all) {
+    const std::string& key = name;  // clang takes no structured binding into a lambda
     for (const Operation& one : history) known += one.is_known;
     const auto fault = find_fault(history);
     CHECK_MESSAGE(!fault, key << " is " << fault.value_or(""));
