@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/log.h"
 #include "base/secret.h"
@@ -99,7 +100,7 @@ net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, De
       if (const auto code = final_code(fault)) co_return explain(Status(*code, fault.message));
     }
     if (is_stopped_) continue;
-    if (deadline.is_never()) tell_of_outage(failure);
+    tell_of_outage(failure, deadline);
     drop();
     current_ = (current_ + 1) % endpoints_.size();
     // Each endpoint once before any has a second chance.
@@ -190,11 +191,14 @@ net::Task<Result<EtcdClient::Answer>> EtcdClient::receive() {
   co_return answer;
 }
 
-void EtcdClient::tell_of_outage(const Status& failure) {
+void EtcdClient::tell_of_outage(const Status& failure, Deadline deadline) {
   if (failures_ == 0) outage_ = Clock::now();
   if (is_told_ || Clock::now() - outage_ < kWorthTelling) return;
   is_told_ = true;
-  log::warning(cat(explain(failure).message(), "; requests wait until it can be reached"));
+  log::warning(cat(explain(failure).message(),
+                   deadline.is_never()
+                       ? std::string("; requests wait until it can be reached")
+                       : cat("; it is tried for ", std::lround(deadline.seconds_left()), " s more")));
 }
 
 void EtcdClient::tell_of_end() {

@@ -42,7 +42,7 @@ class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
   void arm(Deadline deadline);
   void disarm();
   void drop();
-  void tell_of_outage(const Status& failure);
+  void tell_of_outage(const Status& failure, Deadline deadline);
   void tell_of_end();
   Status explain(const Status& failure) const;
 
