@@ -35,6 +35,9 @@ if(HVD_SANITIZE)
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     # clang 14 cannot compile coroutines with it.
     add_compile_options(-fno-sanitize=function)
+    # Programs in C use our library, which is C++.
+    add_link_options(-fsanitize-link-c++-runtime)
+    link_libraries(stdc++)
   endif()
 endif()
 
@@ -44,6 +47,12 @@ function(hvd_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC hvd_options ${ARG_DEPENDS})
 endfunction()
+
+# Sanitizers cost ten times as much: a test may take fewer of many alike (tests/fewer.h).
+set(HVD_TEST_SANITIZED 0)
+if(HVD_SANITIZE)
+  set(HVD_TEST_SANITIZED 1)
+endif()
 
 # All programs that ctest's label "unit" runs, so that a sanitized build can make just these.
 add_custom_target(unit_tests)
@@ -56,12 +65,7 @@ function(hvd_test name)
   target_link_libraries(${name} PRIVATE hvd_options hvd_doctest_main ${ARG_DEPENDS})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_options(${name} PRIVATE -O1)  # what is tested is optimised; testing need not be
-  # Sanitizers cost ten times as much: a test may take fewer of many alike (tests/fewer.h).
-  if(HVD_SANITIZE)
-    target_compile_definitions(${name} PRIVATE HVD_TEST_SANITIZED=1)
-  else()
-    target_compile_definitions(${name} PRIVATE HVD_TEST_SANITIZED=0)
-  endif()
+  target_compile_definitions(${name} PRIVATE HVD_TEST_SANITIZED=${HVD_TEST_SANITIZED})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_dependencies(unit_tests ${name})

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "launcher/agent/host_job.h"
@@ -11,6 +12,10 @@
 #include "net/asio.h"
 
 namespace hvd::launcher {
+
+struct Ran;
+struct Run;
+struct StagePart;
 
 // What an agent reports. Called on the loop; must not block.
 class AgentEvents {
@@ -20,6 +25,13 @@ class AgentEvents {
   // agent more output of this rank only when consumed(rank, stream, size) was called.
   virtual void on_output(int rank, OutputStream stream, ByteView bytes) = 0;
   virtual void on_output_end(int rank, OutputStream stream) = 0;
+  // A paragraph for each running rank of the host.
+  virtual void on_inspected(uint32_t number, const std::string& text) = 0;
+  virtual void on_ran(const Ran& ran) = 0;
+  // The rank takes as much more input.
+  virtual void on_input_taken(int rank, size_t size) = 0;
+  // The rank, or a process below it, is about to meet the ranks of this world.
+  virtual void on_joined(int rank, int world_rank, int world_size) = 0;
   // At once: output that the rank wrote before may still follow.
   virtual void on_exit(const RankExit& exit) = 0;
   // All ranks have ended, all output was delivered and nothing of the job is left on the host.
@@ -42,15 +54,29 @@ class AgentLink {
   // Waits for the agent's greeting, hands it the job and lets it try everything that can be tried
   // before anything starts: working directory, program on PATH. An error is one sentence about
   // that host. The caller bounds the time (and calls close).
-  net::Task<Status> prepare(const HostJob& job);
+  // `code`: sent before, piece by piece; borrowed until prepare returns.
+  net::Task<Status> prepare(const HostJob& job, const std::vector<StagePart>* code = nullptr);
+  // Of a Python program's parts on that host, after a prepare that compares.
+  const std::vector<std::pair<std::string, std::string>>& versions() const;
+  // What the agent of rank 0's host offers after prepare.
+  const MeetingOffer& offer() const;
+  // Lets the agent try another's offer, which takes it a few seconds at most. Nothing is reached
+  // when the link is lost, which start() tells.
+  net::Task<Reached> visit(const MeetingOffer& offer);
   // Starts the ranks that prepare has checked.
-  net::Task<Status> start();
+  net::Task<Status> start(const StartOrder& order);
   // Delivers a signal to every rank's process group. What follows is not by_agent.
   void signal(int number);
   // Ends all ranks: SIGTERM, after the grace SIGKILL, of all descendants. on_finished follows. A
   // second call with a shorter grace hastens it.
   void end(double grace_seconds);
   void consumed(int rank, OutputStream stream, size_t size);
+  // Asks where the ranks are; on_inspected with that number follows.
+  void inspect(uint32_t number, bool with_stacks);
+  // Runs a command beside a rank; on_ran follows.
+  void run(const Run& order);
+  // What a rank shall read, which its job gave an input; without bytes: the end.
+  void give_input(int rank, ByteView bytes);
   // The launcher is about to be stopped (SIGTSTP): returns when the agent has paused the lease, or
   // after two seconds with an error. A third of the lease later, or when the launcher goes on after
   // that, the link renews the lease by itself.

@@ -6,11 +6,12 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "horovod/version.h"
-#include "launcher/check_build.h"
+#include "launcher/check/hosts.h"
 #include "launcher/dry_run.h"
 #include "launcher/host_choice.h"
 #include "launcher/lobby.h"
 #include "launcher/manual.h"
+#include "launcher/spares.h"
 #include "rendezvous/listening.h"
 #include "rendezvous/token_file.h"
 
@@ -31,11 +32,16 @@ int answer(const Options& options) {
   if (settings.flag("version")) return print(HVD_VERSION "\n");
   if (settings.is_set("completion")) return print(completion(to_lower(settings.text("completion"))));
   if (settings.is_set("manual")) return print(manual(to_lower(settings.text("manual"))));
-  return print(check_build(settings));
+  const CheckAnswer checked = asks_hosts(settings) ? check_hosts(options) : check_build(settings);
+  const int printed = print(checked.text);
+  return checked.exit_code != 0 ? checked.exit_code : printed;
 }
 
-Result<SlotPlan> make_plan(const Options& options) {
-  HVD_ASSIGN_OR_RETURN(const auto hosts, choose_hosts(options.settings));
+Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares) {
+  HVD_ASSIGN_OR_RETURN(auto hosts, choose_hosts(options.settings));
+  const auto count = static_cast<size_t>(options.settings.integer("spares"));
+  HVD_ASSIGN_OR_RETURN(auto held_back, take_spares(hosts, count));
+  if (spares != nullptr) *spares = std::move(held_back);
   std::optional<int> num_proc;
   if (options.settings.is_set("num_proc")) {
     num_proc = static_cast<int>(options.settings.integer("num_proc"));
@@ -44,7 +50,7 @@ Result<SlotPlan> make_plan(const Options& options) {
 }
 
 bool is_joined(const Options& options) {
-  return options.settings.is_set("listen") || options.settings.is_set("port_range");
+  return options.settings.is_set("listen") || options.settings.is_set("token_file");
 }
 
 int run_joined_job(const Options& options) {
@@ -86,7 +92,8 @@ int run_joined_job(const Options& options) {
   const bool is_named = settings.is_set("hosts") || settings.is_set("hostfile");
   const auto plan = is_named ? make_plan(options) : plan_slots(lobby.hosts(), num_proc);
   if (!plan.ok()) return refuse(plan.status());
-  return run_job(options, *plan, &lobby);
+  prepare_process(options);
+  return run_job(options, *plan, 0, &lobby).exit_code;
 }
 
 int show_plan(const Options& options, const SlotPlan& plan) {

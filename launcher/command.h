@@ -12,8 +12,8 @@ namespace hvd::launcher {
 // What is_question() is.
 int answer(const Options& options);
 
-// From the hosts that were chosen, and -np.
-Result<SlotPlan> make_plan(const Options& options);
+// From the hosts that were chosen, and -np; without those of --spares, which are for the caller.
+Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares = nullptr);
 
 // --listen: the hosts join by themselves.
 bool is_joined(const Options& options);

@@ -12,7 +12,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::array kNotInFiles = {"help", "version", "check_build", "config_file", "completion",
-                                    "manual"};
+                                    "manual", "json", "require", "gloo", "mpi", "jsrun"};
 
 std::string place(std::string_view path, const YAML::Mark& mark) {
   return mark.is_null() ? cat("config file ", path)
@@ -55,11 +55,11 @@ Status set_value(const Setting& setting, const YAML::Node& value, Settings& sett
 }
 
 Status apply_key(const std::string& key, const YAML::Node& value, Settings& settings) {
-  // The original's name for what this launcher always does.
+  // Who starts the ranks: a flag each.
   if (key == "controller") {
-    if (value.IsScalar() && to_lower(value.Scalar()) == "gloo") return {};
-    return invalid_argument("ranks are started by this launcher's own agents, which is called gloo; "
-                            "leave the key out");
+    const std::string name = value.IsScalar() ? to_lower(value.Scalar()) : "";
+    if (name == "gloo" || name == "mpi" || name == "jsrun") return settings.set(name, "1");
+    return invalid_argument("controller: it is gloo, mpi or jsrun");
   }
   for (const Setting& setting : all_settings()) {
     if (config_key(setting) == key) return set_value(setting, value, settings).with_context(key);

@@ -13,18 +13,16 @@ constexpr char kMeeting[] = "every host is started by this launcher, and ranks m
                             "leave the flag out and name the hosts with -H";
 constexpr char kBinding[] =
     "ranks are bound to no cores; leave the flag out, or bind within the command, as by taskset";
-constexpr char kMca[] = "no mpirun is called; leave the flag out";
+constexpr char kMca[] = "mpirun's flags are for --mpi, in --mpi-args; leave it out without --mpi";
 
 constexpr ForeignFlag kForeign[] = {
     {"--bind-to,-bind-to", 1, "none", kBinding},
     {"--map-by,-map-by,--rank-by", 1, "slot", "ranks fill the hosts in their order, slot by slot; "
                                               "leave the flag out"},
-    {"--binding-args", 1, "", kBinding},
     {"-N,-c", 1, "", "mpirun and srun mean different things by it; write -np for ranks, --nnodes for "
                      "hosts or --slots-per-host for ranks on each"},
     {"--cpus-per-proc,--cpus-per-rank,-d", 1, "", kBinding},
     {"--mca,-mca,--prtemca,--pmixmca,--gmca", 2, "", kMca},
-    {"--mpi-args", 1, "", kMca},
     {"-genv,-env", 2, "", "write -x NAME=VALUE"},
     {"-genvlist,-envlist", 1, "", "write -x NAME for each"},
     {"-genvall,-envall", 0, "*", ""},
@@ -34,10 +32,6 @@ constexpr ForeignFlag kForeign[] = {
     {"--allow-run-as-root,--tag-output,-l,-prepend-rank,--standalone,--no-python", 0, "*", ""},
     {"--oversubscribe,--use-hwthread-cpus", 0, "",
      "slots are what you say they are: write -H HOST:SLOTS"},
-    {"--gloo", 0, "*", ""},
-    {"--mpi,--jsrun", 0, "",
-     "ranks are started by this launcher's own agents, also those that use MPI; leave the flag "
-     "out"},
     {"-m,--module", 1, "", "write python3 -m MODULE as the command"},
     {"--rdzv-backend,--rdzv_backend,--rdzv-endpoint,--rdzv_endpoint,--rdzv-id,--rdzv_id,--rdzv-conf,"
      "--rdzv_conf,--node-rank,--node_rank,--master-addr,--master_addr,--master-port,--master_port",

@@ -45,6 +45,45 @@ Result<std::vector<Host>> all_hosts(const Settings& settings) {
       "say how many ranks to start, with -np N, or where, with -H or -hostfile");
 }
 
+bool is_on_path(const char* program) {
+  for (const std::string& folder : split(environment_variable("PATH").value_or(""), ':')) {
+    if (!folder.empty() && ::access(cat(folder, "/", program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+// In an allocation of Slurm, whose limits and accounting hold for what its own steps start: a step of
+// one task beside the others, with all that the job has on that node, and without the variables by
+// which programs would take themselves for that task. Empty elsewhere.
+std::string slurm_step(const Settings& settings) {
+  const bool is_named = settings.is_set("hosts") || settings.is_set("hostfile");
+  // The last of these nobody sets by hand who only wants to name hosts.
+  if (is_named || !environment_variable("SLURM_JOB_ID") ||
+      !environment_variable("SLURM_CLUSTER_NAME") || !is_on_path("srun")) {
+    return {};
+  }
+  std::string command =
+      "srun --overlap --whole --mem=0 --cpu-bind=none --nodes=1 --ntasks=1 --ntasks-per-node=1 "
+      "--nodelist={host} --chdir=/ --export=ALL --unbuffered --quiet env";
+  for (const char* variable :
+       {"PROCID", "LOCALID", "NODEID", "GTIDS", "TASK_PID", "STEPID", "STEP_ID", "STEP_NUM_TASKS",
+        "STEP_NUM_NODES", "STEP_NODELIST", "STEP_TASKS_PER_NODE", "STEP_LAUNCHER_PORT",
+        "LAUNCH_NODE_IPADDR", "SRUN_COMM_HOST", "SRUN_COMM_PORT"}) {
+    command += cat(" -u SLURM_", variable);
+  }
+  return command;
+}
+
+// The MPI Operator's script, whose kubectl passes no standard input on.
+constexpr std::string_view kKubexec = "/kubexec.sh";
+
+// The command, with the operator's script run as if it said `kubectl exec -i`.
+std::string with_input(const std::string& command) {
+  const std::string script = command.substr(0, command.find(' '));
+  if (!script.ends_with(kKubexec)) return command;
+  return cat("/bin/sh -c \"$(sed 's/kubectl exec /&-i /' ", script, ")\" ", command);
+}
+
 }  // namespace
 
 Result<std::vector<Host>> choose_hosts(const Settings& settings) {
@@ -58,6 +97,27 @@ Result<std::vector<Host>> choose_hosts(const Settings& settings) {
   }
   hosts.resize(wanted);
   return hosts;
+}
+
+std::string launch_agent(const Settings& settings) {
+  if (settings.is_set("launch_agent")) return with_input(settings.text("launch_agent"));
+  if (settings.is_set("ssh_command")) {
+    std::string command = settings.text("ssh_command");
+    if (settings.is_set("ssh_port")) command += cat(" -p ", settings.integer("ssh_port"));
+    if (settings.is_set("ssh_identity_file")) {
+      command += " -i " + shell_quote(settings.text("ssh_identity_file"));
+    }
+    return command;
+  }
+  if (const std::string step = slurm_step(settings); !step.empty()) return step;
+  const std::string script = environment_variable("OMPI_MCA_plm_rsh_agent").value_or("");
+  return script.ends_with(kKubexec) ? with_input(script) : "";
+}
+
+double lease_of(const Settings& settings) {
+  constexpr double kInStep = 12;
+  const double lease = settings.number("lease");
+  return settings.is_set("lease") || slurm_step(settings).empty() ? lease : kInStep;
 }
 
 }  // namespace hvd::launcher

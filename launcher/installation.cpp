@@ -10,6 +10,23 @@ namespace hvd::launcher {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// The library inside a package that pip installed with an executable in `folder`, or empty.
+std::string find_in_wheel(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(cat(folder, "/../lib"), error)) {
+    if (!entry.path().filename().string().starts_with("python3")) continue;
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      const fs::path library = entry.path() / packages / "horovod/libhorovod.so";
+      if (fs::exists(library, error)) return library.lexically_normal().string();
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 std::string executable_folder() {
   std::error_code error;
   const fs::path path = fs::read_symlink("/proc/self/exe", error);
@@ -39,7 +56,13 @@ Result<std::string> find_agent(const std::string& folder) {
 
 std::string find_library(const std::string& folder, const std::string& chosen) {
   if (!chosen.empty()) return first_existing({chosen});
-  return first_existing({cat(folder, "/../lib/libhorovod.so")});
+  const std::string library = first_existing({cat(folder, "/../lib/libhorovod.so")});
+  return library.empty() ? find_in_wheel(folder) : library;
+}
+
+std::string find_python(const std::string& folder) {
+  const std::string beside = cat(folder, "/python3");
+  return !find_in_wheel(folder).empty() && ::access(beside.c_str(), X_OK) == 0 ? beside : "python3";
 }
 
 std::string find_python_package(const std::string& folder) {

@@ -18,9 +18,12 @@ Result<std::string> find_agent(const std::string& folder);
 // What of `candidates` exists first, or empty.
 std::string first_existing(const std::vector<std::string>& candidates);
 
-// libhorovod.so: `chosen` (HOROVOD_LIBRARY) when it is not empty, else ../lib; empty when there is
-// none.
+// libhorovod.so: `chosen` (HOROVOD_LIBRARY) when it is not empty, else in ../lib or in the Python
+// package that pip installed with this executable; empty when there is none.
 std::string find_library(const std::string& folder, const std::string& chosen);
+
+// The interpreter that pip installed this executable for, else "python3", which PATH finds.
+std::string find_python(const std::string& folder);
 
 // The folder to put on PYTHONPATH, or empty.
 std::string find_python_package(const std::string& folder);

@@ -2,6 +2,9 @@
 // process, the ranks, their output, their end. One thread, one loop.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "launcher/options.h"
 #include "launcher/slot_plan.h"
 
@@ -9,8 +12,19 @@ namespace hvd::launcher {
 
 class Lobby;
 
-// Returns horovodrun's exit code, after the sentence that explains it. `lobby`: where the hosts have
-// joined, instead of being reached.
-int run_job(const Options& options, const SlotPlan& plan, Lobby* lobby = nullptr);
+// How a launch ended, after the sentence that explains it.
+struct JobEnd {
+  int exit_code = 0;  // of horovodrun
+  bool has_started = false;
+  bool may_be_tried_again = false;  // a rank or a host failed: neither the user nor time ended it
+  std::vector<int> failed_hosts{};  // that could not be readied, or were lost
+};
+
+// Once, before the first launch.
+void prepare_process(const Options& options);
+// `generation`: how many launches of this job were before. `lobby`: where the hosts have joined,
+// instead of being reached.
+JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
+               Lobby* lobby = nullptr);
 
 }  // namespace hvd::launcher

@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "launcher/agent/protocol.h"
+#include "net/frame.h"
 
 namespace hvd::launcher {
 namespace {
@@ -13,6 +15,9 @@ namespace asio = net::asio;
 
 // What an agent has to prove itself.
 constexpr std::chrono::seconds kAdmission{10};
+// Well within an agent's first lease.
+constexpr std::chrono::seconds kPingEvery{15};
+constexpr size_t kPingSize = 1024;
 
 std::string names_of(const std::vector<Host>& hosts) {
   std::vector<std::string> names;
@@ -65,20 +70,20 @@ void Lobby::take(AdmittedAgent agent) {
   }
   if (is_complete()) return;
   const Host& host = hosts->front();
-  if (const auto gone = std::erase_if(joined_, [&](const Joined& other) {
-        return other.host.name == host.name;
+  if (const auto gone = std::erase_if(joined_, [&](const auto& other) {
+        return other->host.name == host.name;
       })) {
     log::warning(cat("host ", printable(host.name), " joined again; if these are two hosts, start "
                      "their agents with another --name each"));
   }
-  joined_.push_back({host, std::move(agent.duplex)});
+  joined_.push_back(std::make_shared<Joined>(Joined{host, std::move(agent.duplex)}));
   log::info(cat("host ", printable(host.name), " joined with ", host.slots, " slots"));
   changed_.cancel();
 }
 
 bool Lobby::has(const std::string& name) const {
   return std::any_of(joined_.begin(), joined_.end(),
-                     [&](const Joined& joined) { return joined.host.name == name; });
+                     [&](const auto& joined) { return joined->host.name == name; });
 }
 
 bool Lobby::is_complete() const {
@@ -87,7 +92,7 @@ bool Lobby::is_complete() const {
                        [&](const Host& host) { return has(host.name); });
   }
   int slots = 0;
-  for (const Joined& joined : joined_) slots += joined.host.slots;
+  for (const auto& joined : joined_) slots += joined->host.slots;
   return slots >= wanted_.slots;
 }
 
@@ -104,9 +109,9 @@ std::string Lobby::describe_missing() const {
   if (!missing.empty()) return cat(names_of(missing), " did not join");
   int slots = 0;
   std::vector<std::string> there;
-  for (const Joined& joined : joined_) {
-    slots += joined.host.slots;
-    there.push_back(cat(joined.host.name, ":", joined.host.slots));
+  for (const auto& joined : joined_) {
+    slots += joined->host.slots;
+    there.push_back(cat(joined->host.name, ":", joined->host.slots));
   }
   return cat("only ", slots, " of ", wanted_.slots, " slots joined",
              there.empty() ? "" : cat(" (", join(there, ", "), ")"));
@@ -120,25 +125,40 @@ net::Task<Status> Lobby::wait(double seconds) {
                                       " s; start `horovod-agent --join` there, or allow more with "
                                       "--start-timeout"));
     }
-    changed_.expires_at(deadline.time());
-    co_await changed_.async_wait(net::use_tuple);
+    changed_.expires_at(std::min(deadline.time(), Clock::now() + kPingEvery));
+    const auto [error] = co_await changed_.async_wait(net::use_tuple);
+    if (!error) co_await ping_all();
   }
   server_->on_agent(nullptr);
   co_return Status();
 }
 
+// Who waits keeps its lease; who is gone may come again.
+net::Task<void> Lobby::ping_all() {
+  net::FrameWriter frame;
+  frame.put({.type = net::FrameType::kControl}, encode(Ping{}), net::Urgency::kControl);
+  const Bytes ping = frame.take(kPingSize);
+  // Others may join meanwhile, under the same name too.
+  const std::vector<std::shared_ptr<Joined>> all = joined_;
+  for (const auto& joined : all) {
+    if ((co_await joined->duplex->write(ping)).ok()) continue;
+    log::warning(cat("host ", printable(joined->host.name), " had joined, and is gone again"));
+    std::erase(joined_, joined);
+  }
+}
+
 std::vector<Host> Lobby::hosts() const {
   std::vector<Host> hosts;
-  for (const Joined& joined : joined_) hosts.push_back(joined.host);
+  for (const auto& joined : joined_) hosts.push_back(joined->host);
   return hosts;
 }
 
 net::Task<Result<std::unique_ptr<Duplex>>> Lobby::spawn(const SpawnTarget& target,
                                                         std::function<void(SpawnStage)> on_stage) {
-  for (Joined& joined : joined_) {
-    if (joined.host.name != target.host || !joined.duplex) continue;
+  for (const auto& joined : joined_) {
+    if (joined->host.name != target.host || !joined->duplex) continue;
     on_stage(SpawnStage::kReady);
-    co_return Result<std::unique_ptr<Duplex>>(std::move(joined.duplex));
+    co_return Result<std::unique_ptr<Duplex>>(std::move(joined->duplex));
   }
   co_return unavailable("it has not joined");
 }

@@ -53,6 +53,7 @@ class Lobby : public Spawner {
   void on_call(net::StreamSocket socket);
   net::Task<void> receive(net::StreamSocket socket);
   void take(AdmittedAgent agent);
+  net::Task<void> ping_all();
   bool has(const std::string& name) const;
   bool is_complete() const;
   std::string describe_missing() const;
@@ -62,7 +63,7 @@ class Lobby : public Spawner {
   const Secret token_;
   const Wanted wanted_;
   net::asio::steady_timer changed_;  // cancelled when a host joins
-  std::vector<Joined> joined_;
+  std::vector<std::shared_ptr<Joined>> joined_;
 };
 
 }  // namespace hvd::launcher

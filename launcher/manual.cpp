@@ -18,6 +18,26 @@ constexpr char kUsage[] = "horovodrun -np N [-H HOST:SLOTS,...] [flags] COMMAND 
 constexpr char kSummary[] =
     "Starts a command once on each slot of the hosts, as the ranks of one job.";
 
+// What is asked about jobs that run, in place of a program.
+struct Question {
+  const char* name;
+  const char* arguments;
+  const char* help;
+};
+constexpr Question kQuestions[] = {
+    {"ps", "", "lists your running jobs: their ranks by host, with pid, state and command"},
+    {"stack", "[PID]", "shows also the processes below the ranks, and their Python stacks"},
+    {"exec", "[PID] [--rank LIST] COMMAND",
+     "runs a command beside the first rank of each host, or those of the list, in its environment"},
+};
+constexpr const char* kAboutQuestions = "Looking into running jobs";
+
+std::string question_names() {
+  std::vector<std::string> names;
+  for (const Question& question : kQuestions) names.emplace_back(question.name);
+  return join(names, " ");
+}
+
 // In the order of their first setting.
 std::vector<std::string> sections() {
   std::vector<std::string> found;
@@ -65,7 +85,9 @@ std::string bash_completion() {
              "  local word=${COMP_WORDS[COMP_CWORD]}\n"
              "  case $word in\n"
              "    -*) COMPREPLY=($(compgen -W '", join(flags, " "), "' -- \"$word\"));;\n"
-             "    *) COMPREPLY=($(compgen -c -f -- \"$word\"));;\n"
+             "    *) COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
+             "       [ \"$COMP_CWORD\" != 1 ] || COMPREPLY+=($(compgen -W '", question_names(),
+             "' -- \"$word\"));;\n"
              "  esac\n"
              "}\n"
              "complete -o default -F _horovodrun horovodrun\n");
@@ -101,11 +123,16 @@ std::string zsh_completion() {
                                       "'\\''"), " \\\n");
     }
   }
-  return text + "  '*::command:_normal'\n";
+  return text + cat("  '*::command:{ (( CURRENT == 1 )) && compadd ", question_names(),
+                    "; _normal }'\n");
 }
 
 std::string fish_completion() {
   std::string text = "# fish completion of horovodrun\n";
+  for (const Question& question : kQuestions) {
+    text += cat("complete -c horovodrun -n __fish_use_subcommand -a ", question.name, " -d ",
+                single_quoted(question.help, "\\'"), "\n");
+  }
   for (const Flag& flag : all_flags()) {
     for (const std::string& spelling : flag.spellings) {
       const bool is_long = spelling.starts_with("--");
@@ -163,6 +190,11 @@ std::string man_page() {
       cat(".TH HOROVODRUN 1 \"\" \"horovodrun " HVD_VERSION "\"\n.SH NAME\nhorovodrun \\- ",
           "start the ranks of a distributed job\n.SH SYNOPSIS\n.B ", roff(kUsage),
           "\n.SH DESCRIPTION\n", roff(kSummary), "\n");
+  text += cat(".SH \"", kAboutQuestions, "\"\n");
+  for (const Question& question : kQuestions) {
+    text += cat(".TP\n.B horovodrun ", question.name, " ", roff(question.arguments), "\n",
+                roff(question.help), "\n");
+  }
   for (const std::string& section : sections()) {
     text += cat(".SH \"", roff(section), "\"\n");
     for (const Setting& setting : all_settings()) {
@@ -181,6 +213,10 @@ std::string help_text() {
   constexpr size_t kHelpWidth = 66;
   std::ostringstream out;
   out << kSummary << "\n\nUsage: " << kUsage << "\n";
+  for (const Question& question : kQuestions) {
+    out << "       horovodrun " << question.name << (*question.arguments ? " " : "")
+        << question.arguments << "\n           " << question.help << "\n";
+  }
   for (const std::string& section : sections()) {
     bool has_heading = false;
     for (const Setting& setting : all_settings()) {

@@ -10,6 +10,8 @@
 #include "launcher/flag_table.h"
 #include "launcher/hosts.h"
 #include "launcher/text_file.h"
+#include "net/interface_choice.h"
+#include "net/port_range.h"
 
 namespace hvd::launcher {
 namespace {
@@ -143,6 +145,10 @@ constexpr Range kRanges[] = {
     {"ssh_port", 1, 65535},
     {"start_timeout", 0.1, 1e8},
     {"lease", 1, 1e8},
+    {"kill_grace", 0, 1e8},
+    {"timeout", 0.001, 1e8},
+    {"max_restarts", 0, 1e6},
+    {"spares", 0, 1 << 24},
     {"fusion_threshold", 0, 1ll << 50},
     {"cycle_time", 0, 1e6},
     {"cache_capacity", 0, 1 << 20},
@@ -163,6 +169,9 @@ struct Choice {
 constexpr Choice kChoices[] = {
     {"completion", "bash, zsh, fish"},
     {"manual", "man, markdown"},
+    {"log_format", "text, json"},
+    {"on_failure", "kill, wait"},
+    {"stdin", "none, 0, all"},
     {"log_level", "trace, debug, info, warning, error, fatal"},
 };
 
@@ -188,18 +197,54 @@ Status check_values(const Settings& settings, const CommandLine& line) {
   if (settings.is_set("hosts") && settings.is_set("hostfile")) {
     return invalid_argument("-H and -hostfile both say where to run; give one of them");
   }
-  const bool listens = settings.is_set("listen") || settings.is_set("port_range");
-  if (listens && !settings.is_set("token_file")) {
+  if (settings.flag("gloo") + settings.flag("mpi") + settings.flag("jsrun") > 1) {
+    return invalid_argument("--gloo, --mpi and --jsrun each say who starts the ranks; give one of them");
+  }
+  if (!settings.flag("mpi") && !settings.flag("jsrun")) {
+    for (const char* key : {"mpi_args", "binding_args"}) {
+      if (!settings.is_set(key)) continue;
+      return invalid_argument(cat(name_of(line, key), " is for --mpi or --jsrun; give one of them"));
+    }
+  }
+  if (settings.is_set("listen") && !settings.is_set("token_file")) {
     return invalid_argument("--listen needs --token-file FILE, the secret by which hosts join; make "
                             "one with: (umask 077; openssl rand -hex 32 > FILE)");
   }
+  const bool listens = settings.is_set("listen") || settings.is_set("port_range");
   if (!listens && settings.is_set("token_file")) {
     return invalid_argument("--token-file is for hosts that join, with --listen [HOST]:PORT");
+  }
+  const bool checks = settings.flag("check_build") || settings.is_set("require");
+  if (settings.flag("json") && !checks) {
+    return invalid_argument("--json is for --check-build; for ranks' output as JSON give "
+                            "--log-format json");
+  }
+  if (settings.flag("fold") && to_lower(settings.text("log_format")) == "json") {
+    return invalid_argument("--fold has no objects to fold; leave out it or --log-format json");
+  }
+  const bool is_tried_again = settings.integer("max_restarts") > 0 || settings.integer("spares") > 0;
+  if (is_tried_again && (settings.is_set("listen") || settings.is_set("token_file"))) {
+    return invalid_argument("--max-restarts and --spares need hosts that are reached, not such as "
+                            "join by --listen: the agents of those end with the job");
+  }
+  HVD_RETURN_IF_ERROR(net::parse_port_range(settings.text("port_range")).status());
+  HVD_RETURN_IF_ERROR(net::InterfaceChoice::parse(settings.text("network_interfaces")).status());
+  if (settings.is_set("launch_agent") && settings.is_set("ssh_command")) {
+    return invalid_argument(
+        "--launch-agent and --ssh-command both say how hosts are reached; give one of them");
   }
   return {};
 }
 
 Status apply(const CommandLine& line, Settings& settings) {
+  constexpr std::string_view kStarters[] = {"gloo", "mpi", "jsrun"};
+  const bool names_starter = std::any_of(line.flags.begin(), line.flags.end(), [&](const Given& given) {
+    return std::find(std::begin(kStarters), std::end(kStarters), given.flag->setting->key) !=
+           std::end(kStarters);
+  });
+  for (const std::string_view key : kStarters) {  // in place of the config file's
+    if (names_starter) HVD_RETURN_IF_ERROR(settings.set(key, "0"));
+  }
   for (const Given& given : line.flags) {
     const Status status = settings.set_in_units(given.flag->setting->key, given.value);
     if (!status.ok()) return status.with_context(given.spelling);
@@ -220,6 +265,7 @@ Status check_complete(const Options& options) {
 bool is_question(const Options& options) {
   const Settings& settings = options.settings;
   return settings.flag("help") || settings.flag("version") || settings.flag("check_build") ||
+         settings.is_set("require") ||
          settings.is_set("completion") || settings.is_set("manual");
 }
 

@@ -3,7 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <ctime>
 #include <filesystem>
 
 #include "base/check.h"
@@ -11,45 +14,77 @@
 
 namespace hvd::launcher {
 
-std::string output_tag(int rank, OutputStream stream) {
-  return cat("[", rank, stream == OutputStream::kStdout ? "]<stdout>:" : "]<stderr>:");
-}
-
 std::string padded_rank(int rank, int size) {
   const std::string text = cat(rank);
   const size_t width = cat(size - 1).size();
   return text.size() < width ? std::string(width - text.size(), '0') + text : text;
 }
 
-Output::Channel::Channel(int rank, OutputStream stream) : tagger(output_tag(rank, stream)) {}
+std::string line_tag(const SlotPlan& plan, const std::vector<int>& ranks, OutputStream stream,
+                     const OutputStyle& style) {
+  const Slot& slot = plan.slots[static_cast<size_t>(ranks[0])];
+  std::string host = plan.hosts[static_cast<size_t>(slot.host)].name;
+  const char* name = stream == OutputStream::kStdout ? "stdout" : "stderr";
+  if (style.format == LineFormat::kJson) {
+    return cat(",\"rank\":", slot.rank, ",\"host\":\"", json_escaped(host).value_or(""),
+               "\",\"stream\":\"", name, "\",");
+  }
+  if (style.tag == "none") return "";
+  if (style.tag.empty()) return cat("[", ranks_text(ranks), "]<", name, ">:");
+  const bool is_one_host = std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+    return plan.slots[static_cast<size_t>(rank)].host == slot.host;
+  });
+  if (!is_one_host) host = "*";
+  std::string tag = style.tag;
+  const std::pair<std::string_view, std::string> values[] = {
+      {"{rank}", ranks_text(ranks)},
+      {"{host}", host},
+      {"{local_rank}", ranks.size() == 1 ? cat(slot.local_rank) : "*"},
+      {"{stream}", name}};
+  for (const auto& [key, value] : values) {
+    for (size_t at = 0; (at = tag.find(key, at)) != std::string::npos; at += value.size()) {
+      tag.replace(at, key.size(), value);
+    }
+  }
+  return tag + ": ";
+}
 
-Output::Output(net::asio::any_io_executor executor, int size)
-    : size_(size), stdout_(executor, STDOUT_FILENO), stderr_(executor, STDERR_FILENO) {
-  channels_.reserve(2 * static_cast<size_t>(size));
-  for (int rank = 0; rank < size; ++rank) {
-    channels_.emplace_back(rank, OutputStream::kStdout);
-    channels_.emplace_back(rank, OutputStream::kStderr);
+Output::Output(net::asio::any_io_executor executor, const SlotPlan& plan, OutputStyle style)
+    : plan_(plan),
+      size_(plan.size()),
+      style_(std::move(style)),
+      stdout_(executor, STDOUT_FILENO),
+      stderr_(executor, STDERR_FILENO) {
+  if (style_.folds) {
+    for (auto& each : folding_) each = std::make_unique<Folding>(executor, size_);
+  }
+  channels_.reserve(2 * static_cast<size_t>(size_));
+  for (int rank = 0; rank < size_; ++rank) {
+    const bool is_shown = style_.is_shown.empty() || style_.is_shown[static_cast<size_t>(rank)];
+    for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
+      channels_.emplace_back(line_tag(plan, {rank}, stream, style_), style_.format, is_shown);
+    }
   }
 }
 
-Result<std::unique_ptr<Output>> Output::open(net::asio::any_io_executor executor, int size,
-                                             const std::string& directory) {
-  std::unique_ptr<Output> output(new Output(std::move(executor), size));
-  if (!directory.empty()) HVD_RETURN_IF_ERROR(output->open_files(directory));
+Result<std::unique_ptr<Output>> Output::open(net::asio::any_io_executor executor,
+                                             const SlotPlan& plan, OutputStyle style) {
+  std::unique_ptr<Output> output(new Output(std::move(executor), plan, std::move(style)));
+  if (!output->style_.directory.empty()) HVD_RETURN_IF_ERROR(output->open_files());
   return output;
 }
 
-Status Output::open_files(const std::string& directory) {
+Status Output::open_files() {
   for (int rank = 0; rank < size_; ++rank) {
-    const auto folder = std::filesystem::path(directory) / cat("rank.", padded_rank(rank, size_));
+    const auto folder = std::filesystem::path(style_.directory) / cat("rank.", padded_rank(rank, size_));
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) return system_error(cat("cannot make directory ", folder.string()), error.value());
     for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
       Channel& target = channel(rank, stream);
       target.path = folder / (stream == OutputStream::kStdout ? "stdout" : "stderr");
-      target.file.reset(
-          ::open(target.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      const int how = style_.is_continued ? O_APPEND : O_TRUNC;
+      target.file.reset(::open(target.path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
       if (!target.file) return system_error(cat("cannot write to ", target.path), errno);
     }
   }
@@ -66,29 +101,126 @@ void Output::on_broken(Broken callback) {
   stderr_.on_broken([callback](int error) { callback(OutputStream::kStderr, error); });
 }
 
+namespace {
+
+std::string time_text(const char* format, bool is_utc, std::chrono::system_clock::time_point now) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  std::tm parts{};
+  if (is_utc) ::gmtime_r(&seconds, &parts);
+  else ::localtime_r(&seconds, &parts);
+  char text[64];
+  return std::string(text, std::strftime(text, sizeof text, format, &parts));
+}
+
+// The begin of an object.
+std::string time_member() {
+  const auto now = std::chrono::system_clock::now();
+  const auto milliseconds =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+  return cat("{\"time\":\"", time_text("%Y-%m-%dT%H:%M:%S", true, now), ".",
+             cat(1000 + milliseconds).substr(1), "Z\"");
+}
+
+}  // namespace
+
+std::string Output::stamped(const std::string& tag) const {
+  if (style_.format == LineFormat::kJson) return time_member() + tag;
+  if (!style_.has_timestamps) return tag;
+  return time_text("%a %b %e %H:%M:%S %Y", false, std::chrono::system_clock::now()) + tag;
+}
+
+void Output::stamp(Channel& channel) {
+  if (style_.format == LineFormat::kText && !style_.has_timestamps) return;
+  channel.tagger.set_tag(stamped(channel.tag));
+}
+
+void Output::keep(Channel& channel, OutputStream stream, std::string_view lines) {
+  constexpr size_t kRecent = 4096;
+  copy_to_file(channel, lines);
+  if (stream != OutputStream::kStderr) return;
+  channel.recent.append(lines.substr(lines.size() - std::min(lines.size(), kRecent)));
+  if (channel.recent.size() > 2 * kRecent) {
+    channel.recent.erase(0, channel.recent.size() - kRecent);
+  }
+}
+
+std::string Output::last_errors(int rank) const {
+  constexpr size_t kLines = 10;
+  const std::string& recent = channels_[2 * static_cast<size_t>(rank) + 1].recent;
+  size_t begin = recent.size();
+  for (size_t lines = 0; begin > 0; --begin) {
+    if (recent[begin - 1] == '\n' && begin < recent.size() && ++lines == kLines) break;
+  }
+  return recent.substr(begin);
+}
+
 void Output::write(int rank, OutputStream stream, ByteView bytes) {
   Channel& from = channel(rank, stream);
+  stamp(from);
   std::string lines;
   lines.reserve(bytes.size() + 64);
   from.tagger.feed(as_text(bytes), lines);
   const auto consumed = [this, rank, stream, size = bytes.size()] {
     if (consumed_) consumed_(rank, stream, size);
   };
+  if (!lines.empty()) keep(from, stream, lines);
+  if (from.is_shown && folding(stream)) return fold(rank, stream, bytes);
   // What is held of an unfinished line is bounded by the line's bound.
-  if (lines.empty()) return consumed();
-  copy_to_file(from, lines);
+  if (lines.empty() || !from.is_shown) return consumed();
   sink(stream).write(lines, consumed);
 }
 
 void Output::end(int rank, OutputStream stream) {
   Channel& from = channel(rank, stream);
   std::string lines;
+  stamp(from);
   from.tagger.finish(lines);
   if (!lines.empty()) {
-    copy_to_file(from, lines);
-    sink(stream).write(lines);
+    keep(from, stream, lines);
+    if (from.is_shown && folding(stream)) fold(rank, stream, {});
+    else if (from.is_shown) sink(stream).write(lines);
   }
   from.file.reset();
+}
+
+void Output::fold(int rank, OutputStream stream, ByteView bytes) {
+  LineFolder& folder = folding(stream)->lines;
+  std::string lines;
+  if (bytes.empty()) channel(rank, stream).plain.finish(lines);
+  else channel(rank, stream).plain.feed(as_text(bytes), lines);
+  if (lines.empty()) {
+    if (consumed_) consumed_(rank, stream, bytes.size());
+    return;
+  }
+  std::string_view rest = lines;
+  while (!rest.empty()) {
+    size_t end = rest.find_first_of("\r\n");
+    end += rest.substr(end).starts_with("\r\n") ? 2 : 1;
+    folder.add(rank, rest.substr(0, end), Clock::now());
+    rest.remove_prefix(end);
+  }
+  if (!folder.consume(rank, bytes.size()) && consumed_) consumed_(rank, stream, bytes.size());
+  unfold(stream, false);
+}
+
+void Output::unfold(OutputStream stream, bool all) {
+  Folding& folding = *this->folding(stream);
+  FoldedLine folded;
+  while (folding.lines.take(Clock::now(), all, folded)) {
+    const std::string tag = stamped(line_tag(plan_, folded.ranks, stream, style_));
+    sink(stream).write(tag + folded.line, [this, stream, shown = folded.consumed] {
+      for (const auto& [rank, size] : shown) {
+        if (consumed_) consumed_(rank, stream, size);
+      }
+    });
+  }
+  if (folding.lines.is_empty() || std::exchange(folding.is_waiting, true)) return;
+  folding.timer.expires_after(kFoldFor);
+  folding.timer.async_wait([this, stream](const net::error_code& error) {
+    if (error) return;
+    this->folding(stream)->is_waiting = false;
+    unfold(stream, false);
+  });
 }
 
 void Output::copy_to_file(Channel& channel, std::string_view lines) {
@@ -104,9 +236,26 @@ void Output::copy_to_file(Channel& channel, std::string_view lines) {
   }
 }
 
-void Output::say(std::string_view sentence) { stderr_.write(cat("horovodrun: ", sentence, "\n")); }
+void Output::show_status(std::string_view line) {
+  if (::isatty(STDERR_FILENO) != 1 || (line.empty() && !has_status_)) return;
+  has_status_ = !line.empty();
+  stderr_.write(cat("\r\x1b[K", line));
+}
+
+void Output::say(std::string_view sentence) {
+  show_status("");
+  if (style_.folds) unfold(OutputStream::kStderr, true);
+  if (style_.format == LineFormat::kText) return stderr_.write(cat("horovodrun: ", sentence, "\n"));
+  LineTagger tagger(time_member() + ",\"source\":\"horovodrun\",", LineFormat::kJson);
+  std::string lines;
+  tagger.feed(cat(sentence, "\n"), lines);
+  stderr_.write(lines);
+}
 
 net::Task<void> Output::drain() {
+  for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
+    if (folding(stream)) unfold(stream, true);
+  }
   co_await stdout_.drain();
   co_await stderr_.drain();
 }

@@ -10,7 +10,9 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "launcher/agent_link.h"
+#include "launcher/launch_progress.h"
 #include "launcher/spawn/spawner.h"
+#include "launcher/staged_code.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
@@ -21,6 +23,7 @@ struct HostStart {
   // Asked once it is known whether the host is this machine.
   std::function<HostJob(bool is_local)> make_job;
   AgentEvents* events = nullptr;
+  std::shared_ptr<const StagedCode> code{};  // may be none
 };
 
 class Preflight {
@@ -33,6 +36,10 @@ class Preflight {
   // One error for each host that is not ready, "host b: stage: cause"; none: all are. A host that
   // failed leaves the others only a moment more, for their own errors.
   net::Task<std::vector<Status>> run(double timeout_seconds);
+  // How far each host is.
+  std::vector<HostProgress> progress() const;
+  // Those of the errors, by their place.
+  const std::vector<int>& failed_hosts() const { return failed_hosts_; }
   // Ends run, and every agent with it.
   void cancel();
   // In the order of the hosts, after a run without errors.
@@ -43,13 +50,17 @@ class Preflight {
   net::Task<Status> bring_up(Progress& host);
   net::Task<void> wait_for_all(Deadline deadline);
   void abandon_unfinished();
+  Deadline give_up_late_ones();
+  void give_up(Progress& host, double seconds);
 
   net::asio::any_io_executor executor_;
   Spawner& local_;
   Spawner& remote_;
   std::vector<std::unique_ptr<Progress>> hosts_;
+  std::vector<int> failed_hosts_;
   net::asio::steady_timer changed_;
   bool cancelled_ = false;
+  double seconds_ = 0;  // that all may take
 };
 
 }  // namespace hvd::launcher

@@ -1,5 +1,6 @@
 #include "launcher/supervisor.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 
@@ -8,11 +9,13 @@
 
 namespace hvd::launcher {
 
-Supervisor::Supervisor(const SlotPlan& plan)
+Supervisor::Supervisor(const SlotPlan& plan, bool waits)
     : plan_(plan),
       host_done_(plan.hosts.size()),
       rank_done_(plan.slots.size()),
-      hosts_left_(static_cast<int>(plan.hosts.size())) {}
+      rank_joined_(plan.slots.size()),
+      hosts_left_(static_cast<int>(plan.hosts.size())),
+      waits_(waits) {}
 
 std::string Supervisor::place(int rank) const {
   return cat("rank ", rank, " on ", host_name(plan_.slots[static_cast<size_t>(rank)].host));
@@ -22,23 +25,46 @@ std::string Supervisor::host_name(int host) const {
   return cat("host ", plan_.hosts[static_cast<size_t>(host)].name);
 }
 
-Supervisor::Action Supervisor::fail(int exit_code, std::string sentence) {
+Supervisor::Action Supervisor::fail(int exit_code, std::string sentence, int rank) {
   if (exit_code_ == 0 && sentence_.empty()) {
     exit_code_ = exit_code;
     sentence_ = std::move(sentence);
+    failed_rank_ = rank;
   }
   if (ending_) return Action::kNone;
   ending_ = true;
   return Action::kEnd;
 }
 
+Supervisor::Action Supervisor::fail_rank(int rank, Failure failure) {
+  if (!waits_) return fail(failure.exit_code, std::move(failure.sentence), rank);
+  const auto running = std::count(rank_done_.begin(), rank_done_.end(), false);
+  if (running > 0) {
+    news_ = cat(failure.sentence, "; --on-failure wait lets the other ", running,
+                running == 1 ? " rank go on" : " ranks go on");
+  }
+  if (exit_code_ != 0) return Action::kNone;
+  exit_code_ = failure.exit_code;
+  sentence_ = std::move(failure.sentence);
+  failed_rank_ = rank;
+  return Action::kNone;
+}
+
 Supervisor::Failure Supervisor::describe(const RankExit& exit) const {
   if (exit.by_agent) return {kExitLauncher, cat(place(exit.rank), " was ended by its agent")};
+  if (exit.signal == SIGKILL && exit.out_of_memory) {
+    return {kExitSignal + exit.signal,
+            cat(place(exit.rank), " was killed by the kernel's out-of-memory killer (signal 9); the "
+                "ranks of that host need less memory or more of it, or fewer of them")};
+  }
+  const std::string why = exit.out_of_memory
+                              ? "; the kernel's out-of-memory killer has ended a process on that host"
+                              : "";
   if (exit.signal != 0) {
     return {kExitSignal + exit.signal, cat(place(exit.rank), " was killed by signal ", exit.signal,
-                                           " (", signal_name(exit.signal), ")")};
+                                           " (", signal_name(exit.signal), ")", why)};
   }
-  return {exit.code, cat(place(exit.rank), " exited with code ", exit.code)};
+  return {exit.code, cat(place(exit.rank), " exited with code ", exit.code, why)};
 }
 
 Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> left_by) {
@@ -51,21 +77,35 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> 
   }
   Failure failure = describe(exit);
   if (!left_by || *left_by < 0 || *left_by >= plan_.size() || *left_by == exit.rank) {
-    return fail(failure.exit_code, std::move(failure.sentence));
+    return fail_rank(exit.rank, std::move(failure));
   }
   // Who was awaited may have left because of yet another.
   if (late_ && exit.rank != awaited_) return Action::kNone;
   failure.sentence += cat(", after rank ", *left_by, " had left the job");
   late_ = std::move(failure);
+  late_rank_ = exit.rank;
   awaited_ = *left_by;
   return rank_done_[static_cast<size_t>(awaited_)] ? fail_late() : Action::kAwait;
+}
+
+Supervisor::Action Supervisor::on_joined(int rank, int world_rank, int world_size) {
+  if (rank < 0 || rank >= plan_.size() || plan_.size() == 1) return Action::kNone;
+  const auto place_of_rank = static_cast<size_t>(rank);
+  if (world_rank == rank && world_size == plan_.size()) rank_joined_[place_of_rank] = true;
+  if (rank_joined_[place_of_rank]) return Action::kNone;
+  return fail(kExitLauncher,
+              cat(place(rank), " is rank ", world_rank, " in a world of ", world_size,
+                  " of its own, and not among this job's ", plan_.size(),
+                  " ranks: look for what clears or overrides HOROVOD_RANK, HOROVOD_SIZE or "
+                  "HOROVOD_STORE before its program begins (env -i, a script, another launcher)"),
+              rank);
 }
 
 Supervisor::Action Supervisor::on_awaited() { return fail_late(); }
 
 Supervisor::Action Supervisor::fail_late() {
   if (ending_ || !late_) return Action::kNone;
-  return fail(late_->exit_code, late_->sentence);
+  return fail_rank(late_rank_, *late_);
 }
 
 void Supervisor::leave(int host) {
@@ -94,6 +134,10 @@ Supervisor::Action Supervisor::on_start_failed(int host, const Status& why) {
   leave(host);
   if (ending_) return Action::kNone;
   return fail(kExitLauncher, cat(host_name(host), ": start: ", why.message()));
+}
+
+Supervisor::Action Supervisor::on_timeout(double seconds) {
+  return fail(kExitTimeout, cat("the job was ended after ", seconds, " s, as --timeout says"));
 }
 
 Supervisor::Action Supervisor::on_signal(int number) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -21,11 +22,15 @@ class Supervisor {
     kAwait,  // a moment for the rank that another's failure comes from; then call on_awaited
   };
 
-  explicit Supervisor(const SlotPlan& plan);
+  // `waits`: a rank's failure leaves the others alone, and counts when all have ended.
+  explicit Supervisor(const SlotPlan& plan, bool waits = false);
 
   // The first rank that fails ends the job. `left_by`: the rank whose leaving made this one fail,
   // as it said; that one's end, if it comes soon and is a failure too, is the cause.
   Action on_exit(const RankExit& exit, std::optional<int> left_by = {});
+  // A process of the rank is in this world (or about to be), which should be the job's: so is another world an end,
+  // but for what such a rank does later.
+  Action on_joined(int rank, int world_rank, int world_size);
   // The moment is over.
   Action on_awaited();
   Action on_finished(int host);
@@ -33,6 +38,8 @@ class Supervisor {
   Action on_lost(int host, const Status& why);
   // So does a host whose ranks cannot be started.
   Action on_start_failed(int host, const Status& why);
+  // So does the end of the time that the job may take.
+  Action on_timeout(double seconds);
   // So does the user; a second time means now.
   Action on_signal(int number);
   // So does a standard output that nobody reads, quietly, as SIGPIPE would.
@@ -42,9 +49,14 @@ class Supervisor {
   bool is_done() const { return hosts_left_ == 0; }
   bool is_done(int host) const { return host_done_[static_cast<size_t>(host)]; }
 
+  // A sentence about a failure that does not end the job, once.
+  std::optional<std::string> take_news() { return std::exchange(news_, {}); }
+
   int exit_code() const;
   // One sentence about the first cause, or empty.
   std::string report() const;
+  // Whose failure was the first cause, or -1.
+  int failed_rank() const { return failed_rank_; }
 
  private:
   struct Failure {
@@ -52,7 +64,9 @@ class Supervisor {
     std::string sentence;
   };
 
-  Action fail(int exit_code, std::string sentence);
+  Action fail(int exit_code, std::string sentence, int rank = -1);
+  // A rank failed; whether that ends the job is the user's choice.
+  Action fail_rank(int rank, Failure failure);
   Failure describe(const RankExit& exit) const;
   Action fail_late();
   void leave(int host);
@@ -60,13 +74,17 @@ class Supervisor {
   std::string host_name(int host) const;  // "host b"
 
   const SlotPlan& plan_;
-  std::vector<bool> host_done_, rank_done_;
+  std::vector<bool> host_done_, rank_done_, rank_joined_;
   int hosts_left_;
+  const bool waits_;
   bool ending_ = false;
+  int failed_rank_ = -1;
   int signals_ = 0;
   int exit_code_ = 0;
   std::string sentence_;
+  std::optional<std::string> news_;
   std::optional<Failure> late_;  // waits for the end of awaited_
+  int late_rank_ = -1;
   int awaited_ = -1;
 };
 

@@ -15,22 +15,25 @@ namespace {
 using Patterns = std::span<const std::string_view>;
 
 // Set for each rank by the launcher or its agent.
-constexpr std::array<std::string_view, 15> kOwn = {
+constexpr std::array<std::string_view, 26> kOwn = {
     "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE",
     "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_JOB_ID",
     "HOROVOD_GENERATION", "HOROVOD_JOB_SECRET", "HOROVOD_STORE", "HOROVOD_START_TIMEOUT",
-    "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "_HOROVOD_SECRET_KEY"};
+    "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "_HOROVOD_SECRET_KEY", "HOROVOD_INTERFACE",
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
+    "MASTER_PORT", "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"};
 
 // A rank that finds one of these would take itself for a rank of the other launcher.
-constexpr std::array<std::string_view, 36> kOtherLaunchers = {
+constexpr std::array<std::string_view, 40> kOtherLaunchers = {
     "OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE", "OMPI_APP_CTX_NUM_PROCS", "OMPI_ARGV",
     "OMPI_COMMAND", "OMPI_FILE_LOCATION", "OMPI_FIRST_RANKS", "OMPI_NUM_APP_CTX",
-    "OMPI_MCA_orte_*", "OMPI_MCA_ess*", "PRTE_MCA_*", "PMI_*", "PMI2_*", "PMIX_*",
+    "OMPI_MCA_orte_*", "OMPI_MCA_schizo", "OMPI_MCA_ess*", "PRTE_MCA_*", "PMI_*", "PMI2_*", "PMIX_*",
     "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "HYDI_*", "MV2_COMM_WORLD_*",
     "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_*", "SLURM_STEPID",
     "SLURM_GTIDS", "SLURM_TASK_PID", "SLURM_PMIX*", "SLURM_PMI2_*", "SLURM_SRUN_COMM_*",
     "SLURM_LAUNCH_NODE_IPADDR", "SLURM_CPU_BIND*", "JSM_NAMESPACE_*", "ALPS_APP_*", "PALS_*",
-    "FLUX_TASK_*", "FLUX_KVS_NAMESPACE", "TORCHELASTIC_*"};
+    "FLUX_TASK_*", "FLUX_KVS_NAMESPACE", "TORCHELASTIC_*", "GROUP_WORLD_SIZE", "ROLE_RANK",
+    "ROLE_WORLD_SIZE"};
 
 // Means something else on another machine, or nothing.
 constexpr std::array<std::string_view, 33> kLocalOnly = {
@@ -51,8 +54,14 @@ bool matches(std::string_view name, Patterns patterns) {
 
 Environment host_environment(const Environment& inherited, bool is_local) {
   Environment environment;
+  const auto outer = std::find_if(inherited.begin(), inherited.end(), [](const auto& variable) {
+    return variable.first == "HOROVOD_INTERFACE";
+  });
   for (const auto& [name, value] : inherited) {
     if (matches(name, kOwn) || matches(name, kOtherLaunchers)) continue;
+    // What the user chose stays, but not what a job around this one found out for its own hosts.
+    const bool is_hint = name == "GLOO_SOCKET_IFNAME" || name == "TP_SOCKET_IFNAME";
+    if (is_hint && outer != inherited.end() && value == outer->second) continue;
     if (!is_local && matches(name, kLocalOnly)) continue;
     environment.emplace_back(name, value);
   }
@@ -66,7 +75,15 @@ Environment slot_environment(const SlotPlan& plan, const Slot& slot) {
           {"HOROVOD_LOCAL_SIZE", cat(slot.local_size)},
           {"HOROVOD_CROSS_RANK", cat(slot.cross_rank)},
           {"HOROVOD_CROSS_SIZE", cat(slot.cross_size)},
-          {"HOROVOD_HOSTNAME", plan.hosts[static_cast<size_t>(slot.host)].name}};
+          {"HOROVOD_HOSTNAME", plan.hosts[static_cast<size_t>(slot.host)].name},
+          // For programs of torchrun, DeepSpeed and JAX. Where they meet is found at the start.
+          {"RANK", cat(slot.rank)},
+          {"WORLD_SIZE", cat(plan.size())},
+          {"LOCAL_RANK", cat(slot.local_rank)},
+          {"LOCAL_WORLD_SIZE", cat(slot.local_size)},
+          {"GROUP_RANK", cat(slot.host)},
+          {"JAX_PROCESS_ID", cat(slot.rank)},
+          {"JAX_NUM_PROCESSES", cat(plan.size())}};
 }
 
 Environment job_environment(const JobEnvironment& job) {

@@ -54,7 +54,10 @@ if ! install >"$log" 2>&1; then
 fi
 rm -f "$log"
 
-# A machine that had no sshd does not get one at its next boot either.
-if [[ " ${missing[*]} " == *" openssh-server "* ]] && command -v systemctl >/dev/null; then
-  "${as_root[@]}" systemctl disable ssh.service ssh.socket >/dev/null 2>&1 || true
-fi
+# A machine that had none of these services does not get one at its next boot either.
+for pair in openssh-server:ssh.service openssh-server:ssh.socket munge:munge.service \
+            slurmctld:slurmctld.service slurmd:slurmd.service etcd-server:etcd.service; do
+  if [[ " ${missing[*]} " == *" ${pair%:*} "* ]] && command -v systemctl >/dev/null; then
+    "${as_root[@]}" systemctl disable "${pair#*:}" >/dev/null 2>&1 || true
+  fi
+done

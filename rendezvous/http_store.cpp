@@ -1,6 +1,5 @@
 #include "rendezvous/http_store.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "rendezvous/agent_store.h"
+#include "rendezvous/backoff.h"
 #include "rendezvous/exchange.h"
 #include "rendezvous/http_status.h"
 #include "rendezvous/store_checks.h"
@@ -29,13 +30,6 @@ Deadline later(Deadline deadline, double seconds) {
 }
 
 Deadline earlier(Deadline a, Deadline b) { return a.time() < b.time() ? a : b; }
-
-double random_share() {
-  std::byte random[2];
-  fill_random(random);
-  return static_cast<double>(std::to_integer<unsigned>(random[0]) << 8 |
-                             std::to_integer<unsigned>(random[1])) / 65536;
-}
 
 Result<Place> parse_place(const Bytes& body) {
   const auto json = nlohmann::json::parse(as_text(body), nullptr, false);
@@ -83,18 +77,15 @@ class HttpStore::Outage {
   void begin() {
     if (std::exchange(has_begun_, true)) return;
     limit_ = earlier(patience_, Deadline::after_seconds(seconds_));
-    pause_ = 0;
+    is_first_ = true;
+    backoff_.begin_anew();
   }
   void end() { has_begun_ = false; }
   Deadline limit() const { return limit_; }
   Deadline patience() const { return patience_; }
-  // Not at all the first time, then longer and longer: from half to one and a half times the
-  // pause, so that clients which lost the same server do not come back together.
+  // Not at all the first time.
   void rest(Deadline deadline) {
-    const Deadline until = earlier(earlier(limit_, deadline),
-                                   Deadline::after_seconds(pause_ * (0.5 + random_share())));
-    if (pause_ > 0) ::poll(nullptr, 0, until.poll_timeout());
-    pause_ = pause_ == 0 ? kFirstPause : std::min(pause_ * 2, kLongestPause);
+    if (!std::exchange(is_first_, false)) backoff_.rest(earlier(limit_, deadline));
   }
 
  private:
@@ -102,14 +93,15 @@ class HttpStore::Outage {
   const Deadline patience_;
   Deadline limit_;
   bool has_begun_ = false;
-  double pause_ = 0;
+  bool is_first_ = true;
+  Backoff backoff_{kFirstPause, kLongestPause};
 };
 
 HttpStore::HttpStore(net::Endpoint endpoint, Secret secret, HttpStoreOptions options)
     : endpoint_(std::move(endpoint)),
       secret_(std::move(secret)),
       options_(options),
-      worker_(make_nonce()),
+      worker_(options_.worker.empty() ? make_nonce() : options_.worker),
       process_(::getpid()) {}
 
 HttpStore::~HttpStore() = default;
@@ -117,6 +109,12 @@ HttpStore::~HttpStore() = default;
 Result<std::unique_ptr<HttpStore>> HttpStore::open(std::string_view address, Secret secret,
                                                    HttpStoreOptions options) {
   constexpr std::string_view kHttps = "https://";
+  if (address.starts_with(kAgentScheme)) {
+    address.remove_prefix(kAgentScheme.size());
+    HVD_ASSIGN_OR_RETURN(const auto store, net::parse_endpoint(cat("unix:", address)));
+    return std::unique_ptr<HttpStore>(
+        std::make_unique<AgentStore>(store, options.ranks, std::move(secret), options));
+  }
   std::string endpoint_text(address);
   if (address.starts_with(kHttps)) {
     address.remove_prefix(kHttps.size());
@@ -264,6 +262,11 @@ std::unique_ptr<HttpStore::Lane> HttpStore::take_lane() {
 void HttpStore::give_lane(std::unique_ptr<Lane> lane) {
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(lane));
+}
+
+void HttpStore::rest() {
+  std::lock_guard lock(mutex_);
+  if (process_ == ::getpid()) idle_.clear();
 }
 
 Result<Bytes> HttpStore::call(Call call) {

@@ -26,14 +26,17 @@ struct HttpStoreOptions {
   // How long a server that cannot be reached is tried, if the deadline of a call is later.
   double reconnect_seconds = 30;
   std::optional<HttpConnection::Tls> tls = {};  // set: the server speaks TLS
+  int ranks = 0;  // of the job, for a store that an agent offers (agent_store.h)
+  // Names the worker to membership; empty: this store alone, by a random name.
+  std::string worker = {};
 };
 
-class HttpStore final : public Store {
+class HttpStore : public Store {
  public:
   // Connects on first use.
   HttpStore(net::Endpoint endpoint, Secret secret, HttpStoreOptions options = {});
-  // `address` as in HOROVOD_STORE: an endpoint, or "https://host:port", where options.tls may name
-  // a file of authorities.
+  // `address` as in HOROVOD_STORE: an endpoint; "https://host:port", where options.tls may name a
+  // file of authorities; or "agent:@name", an agent's.
   static Result<std::unique_ptr<HttpStore>> open(std::string_view address, Secret secret,
                                                  HttpStoreOptions options = {});
   ~HttpStore() override;
@@ -54,6 +57,7 @@ class HttpStore final : public Store {
   Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party, ByteView record,
                                       Deadline deadline) override;
   Status forget(std::string_view exchange, Deadline deadline) override;
+  void rest() override;
 
   // Asks for a place in the job and blocks until it is complete. `host` is the same for the
   // workers of one host and of no other. Asking again gives the same place.

@@ -14,8 +14,8 @@ constexpr std::string_view kScope = "/horovod/";
 // One try; a server that took the request and died would never answer it.
 constexpr double kTrySeconds = 10;
 constexpr double kGraceSeconds = 2;
-constexpr double kFirstPause = 0.005;
-constexpr double kLongestPause = 0.5;
+constexpr double kFirstLookAgain = 0.005;
+constexpr double kLongestLookAgain = 0.5;
 constexpr size_t kChunk = 16 * 1024;
 
 Status not_there(std::string_view what) {
@@ -61,7 +61,7 @@ Result<Bytes> PlainHttpStore::call(std::string_view method, std::string_view key
   HVD_RETURN_IF_ERROR(check_key(key));
   HVD_RETURN_IF_ERROR(check_value(key, body.size()));
   const std::string target = cat(kScope, net::percent_encode(key));
-  Backoff pause(kFirstPause, kLongestPause);
+  Backoff pause(kFirstLookAgain, kLongestLookAgain);
   for (;;) {
     const Deadline of_try = Deadline::after_seconds(std::min(kTrySeconds,
                                                              deadline.seconds_left()));
@@ -88,7 +88,7 @@ Result<Bytes> PlainHttpStore::get(std::string_view key, Deadline deadline) {
 }
 
 Result<Bytes> PlainHttpStore::wait(std::string_view key, Deadline deadline) {
-  Backoff pause(kFirstPause, kLongestPause);
+  Backoff pause(kFirstLookAgain, kLongestLookAgain);
   // So that the last answer is one: a key that is not there, rather than a server that is late.
   const Deadline grace = Deadline::after_seconds(deadline.seconds_left() + kGraceSeconds);
   for (;;) {

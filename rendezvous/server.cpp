@@ -1,5 +1,6 @@
 #include "rendezvous/server.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <list>
@@ -134,6 +135,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     while (acceptor.is_open()) {
       auto [error, socket] = co_await acceptor.async_accept(net::use_tuple);
       if (!error) {
+        // Rank 0 may serve it in a program that starts others.
+        ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
         net::tune_connection(socket.native_handle());
         if (tls_) take_tls(std::move(socket));
         else adopt(std::move(socket));

@@ -84,6 +84,8 @@ class Store {
   virtual Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party,
                                               ByteView record, Deadline deadline) = 0;
   virtual Status forget(std::string_view exchange, Deadline deadline) = 0;
+  // Lets go of what is only kept for the next call, such as a connection.
+  virtual void rest() {}
 };
 
 }  // namespace hvd::rendezvous

@@ -62,15 +62,44 @@ run_ctest() {
     --output-on-failure -R "$filter" "$@" || true
 }
 
-# The second PyTorch that the package must work with; the first one is Debian's.
-torch=torch==2.13.0
-venv=$PWD/build/venv-torch-2.13
-install_torch() {
-  if [[ ! -f $venv/ready ]]; then
+# environment NAME PACKAGE...: an interpreter with packages of PyPI, in build/venv-NAME; where that
+# cannot be had, what needs it is skipped by name, with the reason.
+environment() {
+  local name=$1 venv=$PWD/build/venv-$1
+  shift
+  say "python.$name"
+  if [[ -f $venv/ready ]] || {
     /usr/bin/python3 -m venv --clear "$venv" &&
-      timeout 1200 "$venv/bin/pip" install --quiet "$torch" numpy cloudpickle &&
-      touch "$venv/ready"
+      timeout 1200 "$venv/bin/pip" install --quiet "$@" && touch "$venv/ready"
+  } >"$results/$name.log" 2>&1; then
+    echo "PASS python.$name" >>"$steps"
+    return
   fi
+  without "$name" "$1"
+}
+
+# without NAME PACKAGE: says why, by pip's last line.
+without() {
+  local reason
+  reason=$(grep -v '^ *$' "$results/$1.log" | tail -n 1)
+  echo "SKIP python.$1: pip install $2: ${reason:-timed out}" >>"$steps"
+  tail -n 1 "$steps"
+  return 1
+}
+
+# addition ENVIRONMENT NAME PACKAGE: one more package, which is built there, in an environment.
+addition() {
+  local venv=$PWD/build/venv-$1
+  say "python.$2"
+  if [[ -f $venv/ready-$2 ]] || {
+    timeout 300 "$venv/bin/pip" install --quiet setuptools wheel &&
+      timeout 600 "$venv/bin/pip" install --quiet --no-build-isolation "$3" &&
+      touch "$venv/ready-$2"
+  } >"$results/$2.log" 2>&1; then
+    echo "PASS python.$2" >>"$steps"
+    return
+  fi
+  without "$2" "$3"
 }
 
 say "Debian packages"
@@ -80,15 +109,33 @@ packaging/install-packages.sh packaging/packages-test.txt ||
 
 exec </dev/null
 export HVD_TEST_PYTHONS=/usr/bin/python3
-say "python.torch-2.13"
-if install_torch >"$results/torch.log" 2>&1; then
-  echo "PASS python.torch-2.13" >>"$steps"
-  HVD_TEST_PYTHONS+=:$venv/bin/python3
-else
-  reason=$(grep -v '^ *$' "$results/torch.log" | tail -n 1)
-  echo "SKIP python.torch-2.13: pip install $torch: ${reason:-timed out}" >>"$steps"
-  tail -n 1 "$steps"
+# The second PyTorch that the package must work with; the first one is Debian's.
+if environment torch-2.13 torch==2.13.0 numpy cloudpickle keras; then
+  HVD_TEST_PYTHONS+=:$PWD/build/venv-torch-2.13/bin/python3
+  if DS_BUILD_OPS=0 addition torch-2.13 deepspeed deepspeed==0.19.8; then
+    export HVD_TEST_DEEPSPEED=$PWD/build/venv-torch-2.13/bin/python3
+  fi
 fi
+if environment jax jax optax numpy keras; then
+  export HVD_TEST_JAX=$PWD/build/venv-jax/bin/python3
+fi
+# Its last release needs a numpy of its time.
+if environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle; then
+  export HVD_TEST_MXNET=$PWD/build/venv-mxnet/bin/python3
+fi
+# What pip builds the wheel with.
+if environment wheel scikit-build-core; then
+  export HVD_TEST_WHEEL=$PWD/build/venv-wheel/bin/python3
+fi
+# The newest TensorFlow, with Keras 3, and the last one with Keras 2.
+HVD_TEST_TENSORFLOWS=
+for version in tensorflow-cpu==2.21.0 tensorflow-cpu==2.15.1; do
+  name=tensorflow-${version#*==}
+  if environment "${name%.*}" "$version" tensorboard; then
+    HVD_TEST_TENSORFLOWS+=${HVD_TEST_TENSORFLOWS:+:}$PWD/build/venv-${name%.*}/bin/python3
+  fi
+done
+export HVD_TEST_TENSORFLOWS
 
 if step build.release build release all; then
   run_ctest release build -LE 'e2e|soak' -j "$jobs"
@@ -97,18 +144,20 @@ if step build.release build release all; then
   if ((soak)); then run_ctest release-soak build -L soak; fi
 fi
 if ((!quick)); then
+  # The one by clang, which compiles all, the other by g++.
   for sanitizer in asan tsan; do
-    if step "build.$sanitizer" build "$sanitizer" unit_tests; then
+    target=unit_tests
+    if [[ $sanitizer == asan ]]; then
+      target=all
+      if ! command -v clang++-14 >/dev/null; then
+        echo "SKIP build.asan: there is no clang++-14" >>"$steps"
+        continue
+      fi
+    fi
+    if step "build.$sanitizer" build "$sanitizer" "$target"; then
       run_ctest "$sanitizer" "build-$sanitizer" -L unit -j "$jobs"
     fi
   done
-  if command -v clang++-14 >/dev/null; then
-    if step build.clang build clang all; then
-      run_ctest clang build-clang -L unit -j "$jobs"
-    fi
-  else
-    echo "SKIP build.clang: there is no clang++-14" >>"$steps"
-  fi
 fi
 if ((fuzz)); then
   if step build.fuzz build fuzz fuzzers; then run_ctest fuzz build-fuzz -L fuzzing -j "$jobs"; fi

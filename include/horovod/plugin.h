@@ -60,8 +60,10 @@ typedef struct hvd_plugin_host {
   void* (*lookup)(void* host, const char* name);
   /* Each of `count` parties leaves one record under its index, 0 to count - 1, and takes those of
    * the parties in `wanted`, or of all when wanted_count is 0: on_record is called once for each,
-   * in that order, before the call returns. One request, whatever the number of parties; a name is
-   * good for one round, in which a party may ask again. Returns an hvd_status. */
+   * in that order, before the call returns. One request, whatever the number of parties, and one
+   * for a whole host where all ranks of the job ask for all: so of one name either all parties
+   * leave wanted_count 0, or none. A name is good for one round, in which a party may ask again,
+   * then also for some alone. Returns an hvd_status. */
   int (*store_exchange)(void* host, const char* name, int32_t index, int32_t count,
                         const void* record, size_t size, const int32_t* wanted,
                         int32_t wanted_count, double timeout_seconds,
@@ -111,11 +113,13 @@ typedef struct hvd_bootstrap_v1 {
   int (*identity)(void* context, hvd_identity* identity, char* error, size_t error_size);
   int (*put)(void* context, const char* key, const void* value, size_t size, char* error,
              size_t error_size);
+  /* What rank 0 has put, after a fence. Fills *size, and copies at most `capacity` bytes. */
   int (*get)(void* context, const char* key, void* value, size_t capacity, size_t* size,
              double timeout_seconds, char* error, size_t error_size);
   /* Returns when every rank of the job has called it and all their puts can be got. */
   int (*fence)(void* context, double timeout_seconds, char* error, size_t error_size);
-  /* The job's secret, the same on all ranks; *size in: capacity, out: bytes. */
+  /* The job's secret, the same on all ranks; *size in: capacity, out: bytes. NULL where there is
+   * none: then rank 0 makes one, and puts it. */
   int (*secret)(void* context, void* secret, size_t* size, char* error, size_t error_size);
 } hvd_bootstrap_v1;
 

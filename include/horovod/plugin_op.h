@@ -66,6 +66,9 @@ typedef struct hvd_op_v1 {
   /* What the timeline calls the running of a batch, such as "NCCL_ALLREDUCE"; static storage, the
    * same pointer for the same word. NULL (the function or what it returns): the plugin's name. */
   const char* (*activity)(void* context, const hvd_batch* batch);
+  /* Asked before the progress thread sleeps. 1: what runs makes a watched descriptor readable, or
+   * posts, when poll has something to do. 0: poll goes on. NULL: 1. */
+  int (*before_sleep)(void* context);
 } hvd_op_v1;
 
 #ifdef __cplusplus

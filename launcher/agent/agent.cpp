@@ -6,6 +6,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -14,13 +15,15 @@
 #include "horovod/version.h"
 #include "launcher/agent/plain_workers.h"
 #include "launcher/agent/process_tree.h"
+#include "launcher/agent/rank_environment.h"
+#include "rendezvous/gathering.h"
 
 namespace hvd::launcher {
 
 namespace {
 
-// Until a job brings its own lease: long enough for the slowest host of a large job.
-constexpr double kFirstLeaseSeconds = 600;
+// Until a job brings its own lease, which comes at once, or after pings where hosts join.
+constexpr double kFirstLeaseSeconds = 60;
 // Killed processes are looked for again after this, should one have been missed.
 constexpr double kKillAgainSeconds = 0.1;
 // After that long, what SIGKILL does not end (another user's, or stuck in the kernel) is left.
@@ -41,14 +44,28 @@ uint32_t usable_cpus() {
 
 }  // namespace
 
-Agent::Agent(PollLoop loop, Link link, std::string build, Environment environment)
+Agent::Agent(PollLoop loop, Link link, std::string build, Environment environment,
+             std::string folder, std::string staging)
     : loop_(std::move(loop)),
       link_(std::move(link)),
       build_(std::move(build)),
       environment_(std::move(environment)),
       outbox_(loop_, link_.output.get()),
       store_(loop_, outbox_),
-      ranks_(loop_, outbox_, [this] { reap(); }),
+      gatherer_(loop_),
+      executions_(loop_, [this](const Ran& ran) { outbox_.put(ran); }),
+      ranks_(loop_, outbox_, [this] { reap(); },
+             [this](pid_t pid, int status) { executions_.on_reaped(pid, status); }),
+      trial_(loop_),
+      meeting_(loop_),
+      visit_(loop_),
+      pmix_(loop_, std::move(folder)),
+      worlds_(loop_, [this](pid_t pid, const rendezvous::WorldReport& world) {
+        if (const auto rank = ranks_.rank_of(pid)) {
+          outbox_.put(Joined{*rank, world.rank, world.size});
+        }
+      }),
+      staging_(std::move(staging)),
       parent_(::getppid()),
       lease_(Deadline::after_seconds(kFirstLeaseSeconds)) {}
 
@@ -102,6 +119,8 @@ Deadline Agent::next_deadline() const {
   const auto consider = [&](Deadline each) {
     if (each.time() < next.time()) next = each;
   };
+  consider(visit_.deadline());
+  consider(pmix_.deadline());
   if (is_linked_ && !is_suspended_ && !is_finished_) consider(lease_);
   if (is_ending_ && !is_finished_) {
     consider(kill_at_);
@@ -112,8 +131,11 @@ Deadline Agent::next_deadline() const {
 }
 
 void Agent::watch_over() {
+  if (visit_.deadline().passed()) visit_.on_deadline();
+  if (pmix_.deadline().passed()) pmix_.on_deadline();
   if (is_linked_ && !is_suspended_ && !is_finished_ && lease_.passed()) {
-    return fail(cat("the launcher gave no sign of life for ", job_.lease_seconds, " s"));
+    const double lease = phase_ == Phase::kIdle ? kFirstLeaseSeconds : job_.lease_seconds;
+    fail(cat("the launcher gave no sign of life for ", lease, " s"));
   }
   if (is_ending_ && !is_finished_ && (kill_at_.passed() || kill_again_at_.passed())) {
     kill_what_is_left();
@@ -121,6 +143,7 @@ void Agent::watch_over() {
   const bool is_over = is_ending_ || (phase_ == Phase::kStarted && ranks_.have_ended());
   if (!is_over || is_finished_) return;
   const bool is_given_up = give_up_at_.passed();
+  if (!is_given_up && pmix_.is_alone()) return pmix_.end();
   if (!is_given_up && !is_childless()) {
     if (!is_ending_) end(job_.kill_grace_seconds);  // what the ranks left belongs to the job
     return;
@@ -128,100 +151,15 @@ void Agent::watch_over() {
   ranks_.expect_no_more_output();
   if (!ranks_.is_output_ended()) return;
   store_.close();
+  gatherer_.close();
+  worlds_.close();
+  staging_.remove();
   // Behind all output, which it must not overtake.
   outbox_.put(Finished{is_given_up && !is_childless()
                            ? cat("could not end ", describe_descendants())
                            : std::string()},
               net::Urgency::kOutput);
   is_finished_ = true;
-}
-
-void Agent::read_link() {
-  std::array<std::byte, 64 << 10> buffer;
-  const ssize_t size = ::read(link_.input.get(), buffer.data(), buffer.size());
-  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (size <= 0) return lose_link();
-  parser_.feed(ByteView(buffer).first(static_cast<size_t>(size)));
-  while (is_linked_) {
-    auto frame = parser_.next();
-    if (!frame.ok()) return fail(frame.error().message());
-    if (!*frame) return;
-    handle(**frame);
-  }
-}
-
-void Agent::handle(const net::Frame& frame) {
-  const net::FrameHeader& header = frame.header;
-  if (phase_ != Phase::kIdle && (header.job != job_.job || header.host != job_.host ||
-                                 header.generation != job_.generation)) {
-    return fail(cat("a frame for job ", header.job, ", generation ", header.generation, ", host ",
-                    header.host, " came to the agent of another"));
-  }
-  if (!is_suspended_) renew_lease();
-  if (header.type == net::FrameType::kControl) {
-    const auto message = decode(frame.payload);
-    if (!message.ok()) return fail(message.error().message());
-    return obey(*message);
-  }
-  Status status;
-  if (header.stream >= kFirstStoreStream) {
-    status = store_.handle(header, frame.payload);
-  } else if (header.type == net::FrameType::kCredit) {
-    status = ranks_.grant(header.stream, header.credit);
-  } else {
-    status = internal_error("the launcher sent a frame that no rank's output takes");
-  }
-  if (!status.ok()) fail(status.message());
-}
-
-void Agent::obey(const Message& message) {
-  if (const auto* prepare = std::get_if<Prepare>(&message)) {
-    handle(*prepare);
-  } else if (const auto* start = std::get_if<Start>(&message)) {
-    handle(*start);
-  } else if (const auto* signal = std::get_if<Signal>(&message)) {
-    ranks_.signal(signal->number);
-  } else if (const auto* order = std::get_if<End>(&message)) {
-    end(order->grace_seconds);
-  } else if (const auto* ping = std::get_if<Ping>(&message)) {
-    is_suspended_ = false;
-    renew_lease();
-    outbox_.put(Pong{ping->number});
-  } else if (std::holds_alternative<Suspend>(message)) {
-    is_suspended_ = true;
-    outbox_.put(Suspended{});
-  } else {
-    fail("the launcher sent a message that only an agent sends");
-  }
-}
-
-void Agent::handle(const Prepare& order) {
-  if (phase_ != Phase::kIdle) return fail("the launcher prepared this agent a second time");
-  job_ = order.job;
-  outbox_.address(job_.job, job_.generation, job_.host);
-  phase_ = Phase::kPrepared;
-  renew_lease();
-  Status status = ranks_.prepare(job_, order.output_credit, environment_);
-  if (status.ok()) status = store_.listen(order.store_credit);
-  if (status.ok() && job_.insecure_compat) status = store_.listen_on_loopback();
-  outbox_.put(Prepared{status});
-}
-
-void Agent::handle(const Start&) {
-  if (phase_ != Phase::kPrepared) return fail("the launcher started what it had not prepared");
-  if (is_ending_) return;
-  phase_ = Phase::kStarted;
-  const Status status = ranks_.start([this](const Environment& rank) {
-    Environment more;
-    if (job_.insecure_compat) {
-      more = plain_worker_environment(store_.loopback_port(), link_.input.get(), rank,
-                                      environment_);
-    }
-    more.emplace_back("HOROVOD_STORE", store_.address());
-    return more;
-  });
-  outbox_.put(Started{status});
-  if (!status.ok()) end(job_.kill_grace_seconds);
 }
 
 void Agent::on_signal() {
@@ -260,7 +198,7 @@ void Agent::kill_what_is_left() {
   if (!is_killing_) give_up_at_ = Deadline::after_seconds(kGiveUpSeconds);
   is_killing_ = true;
   kill_at_ = Deadline::never();
-  signal_descendants({SIGKILL});
+  signal_descendants({SIGKILL}, pmix_.pid());
   kill_again_at_ = Deadline::after_seconds(kKillAgainSeconds);
 }
 
@@ -280,6 +218,8 @@ void Agent::lose_link() {
   link_.input.reset();
   link_.output.reset();
   store_.close();
+  gatherer_.close();
+  worlds_.close();
   ranks_.discard_output();
   end(job_.kill_grace_seconds);
 }

@@ -6,12 +6,20 @@
 #include <string>
 
 #include "base/clock.h"
+#include "launcher/agent/executions.h"
+#include "launcher/agent/gatherer.h"
 #include "launcher/agent/link.h"
+#include "launcher/agent/meeting_place.h"
 #include "launcher/agent/outbox.h"
+#include "launcher/agent/pmix_helper.h"
 #include "launcher/agent/poll_loop.h"
 #include "launcher/agent/protocol.h"
 #include "launcher/agent/ranks.h"
+#include "launcher/agent/staging.h"
 #include "launcher/agent/store_tunnel.h"
+#include "launcher/agent/trial.h"
+#include "launcher/agent/visit.h"
+#include "launcher/agent/world_watch.h"
 #include "net/frame.h"
 
 namespace hvd::launcher {
@@ -19,7 +27,10 @@ namespace hvd::launcher {
 class Agent {
  public:
   // The signals SIGCHLD, SIGTERM, SIGINT, SIGHUP and SIGQUIT must be blocked.
-  Agent(PollLoop loop, Link link, std::string build, Environment environment);
+  // `folder`: for files of the job; `staging`: where a copy of the code may lie. Whoever started this
+  // removes both.
+  Agent(PollLoop loop, Link link, std::string build, Environment environment, std::string folder,
+        std::string staging);
   ~Agent();
 
   // Until nothing of the job is left; the exit status of the agent.
@@ -34,6 +45,10 @@ class Agent {
   void handle(const net::Frame& frame);
   void handle(const Prepare& order);
   void handle(const Start& order);
+  bool is_plain() const;
+  void announce();
+  Status open_ways(uint32_t store_credit);
+  Status offer_meeting();
   void obey(const Message& message);
   void on_signal();
   void reap();
@@ -53,13 +68,24 @@ class Agent {
   Environment environment_;
   Outbox outbox_;
   StoreTunnel store_;
+  Gatherer gatherer_;
+  Executions executions_;
   Ranks ranks_;
+  Trial trial_;
+  MeetingPlace meeting_;
+  Visit visit_;
+  PmixHelper pmix_;
+  std::optional<Prepared> prepared_;  // not yet told
+  WorldWatch worlds_;
+  Staging staging_;
   net::FrameParser parser_;
   UniqueFd signals_;
   int parent_;
 
   Phase phase_ = Phase::kIdle;
   HostJob job_;
+  net::PortRange ports_;
+  net::InterfaceChoice interfaces_;
   Deadline lease_;
   bool is_suspended_ = false;
   bool is_linked_ = true;

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 
 #include "launcher/agent/process_tree.h"
 
@@ -87,7 +88,7 @@ int guard(pid_t agent, const sigset_t& signals) {
 
 }  // namespace
 
-int run_guarded(const std::function<int()>& agent) {
+int run_guarded(const std::function<int()>& agent, const std::vector<std::string>& folders) {
   become_subreaper();
   // A terminal's Ctrl-Z stops the launcher; what it started must go on to hear it.
   for (const int number : {SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE}) ::signal(number, SIG_IGN);
@@ -100,7 +101,12 @@ int run_guarded(const std::function<int()>& agent) {
     std::fprintf(stderr, "horovod-agent: cannot start a process: %s\n", std::strerror(errno));
     return 1;
   }
-  if (child > 0) return guard(child, signals);
+  if (child > 0) {
+    const int status = guard(child, signals);
+    std::error_code error;
+    for (const std::string& folder : folders) std::filesystem::remove_all(folder, error);
+    return status;
+  }
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != guardian) return 1;
   // Away from the terminal that may have started the guardian: its Ctrl-C is the launcher's.

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace hvd::launcher {
 
 // Forks: `agent` runs in the child, below the guardian, and its value is the child's exit status.
+// The folders, which are the agent's, are removed after that, with all in them.
 // The guardian's side returns the exit status of the whole: the agent's, or 128 + its signal.
-int run_guarded(const std::function<int()>& agent);
+int run_guarded(const std::function<int()>& agent, const std::vector<std::string>& folders);
 
 }  // namespace hvd::launcher

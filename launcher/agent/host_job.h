@@ -2,6 +2,8 @@
 // ends of the link.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -12,12 +14,14 @@ namespace hvd::launcher {
 struct RankSpec {
   int rank = 0;
   std::vector<std::pair<std::string, std::string>> environment;  // of this rank alone
+  bool has_input = false;  // its standard input comes from the launcher
 };
 
 struct HostJob {
   uint64_t job = 0;
   uint32_t generation = 0;
   uint32_t host = 0;             // index of the host in the plan
+  uint32_t hosts = 1;            // of the plan
   std::string host_name;         // as in the plan
   std::vector<std::string> command;
   std::string working_directory;
@@ -25,18 +29,46 @@ struct HostJob {
   // a host keeps its own HOME, PATH and the like unless they are named here.
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<RankSpec> ranks;
+  std::string remote_init;  // a command whose environment the ranks get; empty: none
+  bool is_compared = false; // other hosts must have the same versions
   double lease_seconds = 60;
+  bool is_staged = false;   // a relative working directory is within the staged copy
+  std::string staged_path;  // within it, for PYTHONPATH
   bool insecure_compat = false;  // the ranks may be Horovod's own workers
   double kill_grace_seconds = 5; // between SIGTERM and SIGKILL
 };
 
+// Where programs of other stacks may meet, offered by the agent of rank 0's host.
+struct MeetingOffer {
+  uint16_t port = 0;  // 0: nothing is offered
+  std::array<std::byte, 32> nonce{};  // what answers there, to be told from anything else
+  // With the interface of each, the likeliest first, the loopback's last.
+  std::vector<std::pair<std::string, std::string>> addresses;
+};
+
+// The addresses of an offer that a host reaches, each with its own interface by which.
+using Reached = std::vector<std::pair<std::string, std::string>>;
+
+// What ranks learn only when they start: where they meet.
+struct StartOrder {
+  std::vector<std::pair<std::string, std::string>> environment;  // wins over all else
+  // By which this host is reached; for programs that were told none.
+  std::string interface;
+};
+
 enum class OutputStream : uint8_t { kStdout = 1, kStderr = 2 };
+
+// What a piece of staged code is: a file's beginning, more of it, ...
+enum class StageKind : uint8_t { kDirectory = 1, kFile = 2, kMore = 3, kLink = 4, kEnd = 5 };
 
 struct RankExit {
   int rank = 0;
   int code = 0;          // exit status, when signal is 0
   int signal = 0;        // that ended it, or 0
   bool by_agent = false; // the agent ended it because the job was ending
+  // The kernel's out-of-memory killer has ended a process of this host's cgroup since the start,
+  // or since the last rank that was told so.
+  bool out_of_memory = false;
 };
 
 }  // namespace hvd::launcher

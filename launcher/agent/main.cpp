@@ -1,5 +1,6 @@
 // horovod-agent: started on each host of a job, by the launcher, or by hand with --join.
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "launcher/agent/join.h"
 #include "launcher/agent/link.h"
 #include "launcher/agent/poll_loop.h"
+#include "launcher/agent/staging.h"
 
 namespace {
 
@@ -129,12 +131,23 @@ Result<Link> make_link(const Options& options) {
   return link;
 }
 
-int run_agent(const Options& options, std::string build) {
+// One that nobody has, in memory where that can be, and whose name leaves room for names of sockets below it.
+std::string job_folder() {
+  uint64_t number = 0;
+  [[maybe_unused]] const ssize_t size = ::getrandom(&number, sizeof number, 0);
+  const char* const where = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+  return cat(where, "/horovod-job-", number % 1'000'000'000'000);
+}
+
+int run_agent(const Options& options, std::string build, std::string folder,
+              const std::string& staging) {
   auto link = make_link(options);
   if (!link.ok()) return fail(link.error().message());
   auto loop = PollLoop::make();
   if (!loop.ok()) return fail(loop.error().message());
-  return Agent(std::move(*loop), std::move(*link), std::move(build), environment()).run();
+  return Agent(std::move(*loop), std::move(*link), std::move(build), environment(),
+               std::move(folder), staging)
+      .run();
 }
 
 }  // namespace
@@ -151,5 +164,8 @@ int main(int argc, char** argv) {
                 "which starts it by itself");
   }
   close_inherited();
-  return run_guarded([&] { return run_agent(*options, file_name(argv[0])); });
+  const std::string folder = job_folder();
+  const std::string staging = staging_directory();
+  return run_guarded([&] { return run_agent(*options, file_name(argv[0]), folder, staging); },
+                     {folder, staging});
 }

@@ -1,7 +1,6 @@
 #include "launcher/agent/process_tree.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,18 +13,11 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "base/unique_fd.h"
+#include "launcher/agent/proc_file.h"
 
 namespace hvd::launcher {
 
 namespace {
-
-std::string read_small_file(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char buffer[1024];
-  const ssize_t size = file ? ::read(file.get(), buffer, sizeof buffer) : -1;
-  return std::string(buffer, size > 0 ? static_cast<size_t>(size) : 0);
-}
 
 struct ProcessStat {
   pid_t parent;
@@ -34,7 +26,7 @@ struct ProcessStat {
 };
 
 std::optional<ProcessStat> read_stat(std::string_view pid) {
-  const std::string stat = read_small_file(cat("/proc/", pid, "/stat"));
+  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
   // The name stands in brackets and may hold any character, brackets too.
   const size_t open = stat.find('('), close = stat.rfind(')');
   if (open == std::string::npos || close == std::string::npos || stat.size() < close + 5) return {};
@@ -90,7 +82,7 @@ struct Process {
   std::string name;
 };
 
-std::vector<Process> processes_below() {
+std::vector<Process> processes_below(pid_t root = ::getpid()) {
   std::vector<Process> found;
   if (is_childless()) return found;
   if (!is_proc_ours()) {
@@ -109,7 +101,7 @@ std::vector<Process> processes_below() {
                       Process{static_cast<pid_t>(*pid), stat->state, std::move(stat->name)});
   }
   ::closedir(directory);
-  std::vector<pid_t> parents = {::getpid()};
+  std::vector<pid_t> parents = {root};
   while (!parents.empty()) {
     const pid_t parent = parents.back();
     parents.pop_back();
@@ -133,8 +125,21 @@ std::vector<pid_t> descendants() {
   return pids;
 }
 
-void signal_descendants(std::initializer_list<int> numbers) {
+std::vector<pid_t> descendants_of(pid_t pid) {
+  std::vector<pid_t> pids = {pid};
+  if (!is_proc_ours()) return pids;
+  for (const Process& process : processes_below(pid)) pids.push_back(process.pid);
+  return pids;
+}
+
+pid_t parent_of(pid_t pid) {
+  const auto stat = read_stat(cat(pid));
+  return stat ? stat->parent : 0;
+}
+
+void signal_descendants(std::initializer_list<int> numbers, pid_t spared) {
   for (const pid_t pid : descendants()) {
+    if (pid == spared) continue;
     for (const int number : numbers) ::kill(pid, number);
   }
 }

@@ -99,6 +99,15 @@ Status check_interpreter(const std::string& program, const std::string& path,
 
 }  // namespace
 
+std::string interpreter_of(const std::string& path, const std::string& working_directory,
+                           std::string_view search_path) {
+  const auto words = interpreter_line(path);
+  if (words.empty()) return path;
+  if (!words[0].ends_with("/env")) return absolute(words[0], working_directory);
+  if (words.size() < 2) return {};
+  return find_on_path(words[1], working_directory, search_path).value_or("");
+}
+
 Environment merged(Environment base, const Environment& over) {
   for (const auto& [name, value] : over) {
     bool is_there = false;

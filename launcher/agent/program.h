@@ -25,4 +25,9 @@ Status check_working_directory(const std::string& directory);
 Result<std::string> find_program(const std::string& program, const std::string& working_directory,
                                  std::string_view search_path);
 
+// The program that runs a script, as its first line says; of anything else the path itself. Empty
+// where it is not found.
+std::string interpreter_of(const std::string& path, const std::string& working_directory,
+                           std::string_view search_path);
+
 }  // namespace hvd::launcher

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "launcher/agent/value_bytes.h"
 
 namespace hvd::launcher {
 
@@ -30,95 +31,18 @@ enum class Kind : uint16_t {
   kChallenge = 15,
   kAnswer = 16,
   kAdmission = 17,
+  kVisitOrder = 18,
+  kVisited = 19,
+  kInput = 20,
+  kInputTaken = 21,
+  kInspect = 22,
+  kInspected = 23,
+  kJoined = 24,
+  kRun = 25,
+  kRan = 26,
+  kStagePart = 27,
+  kStaged = 28,
 };
-
-using Variables = std::vector<std::pair<std::string, std::string>>;
-
-void put(ByteWriter& to, const std::string& text) { to.put_text(text); }
-void put(ByteWriter& to, const Proof& proof) { to.put_raw(proof); }
-void put(ByteWriter& to, const Status& status) {
-  to.put(static_cast<int32_t>(status.code())).put_text(status.message());
-}
-void put(ByteWriter& to, const Variables& variables) {
-  to.put(static_cast<uint32_t>(variables.size()));
-  for (const auto& [name, value] : variables) to.put_text(name).put_text(value);
-}
-template <typename T>
-  requires std::is_arithmetic_v<T>
-void put(ByteWriter& to, T number) {
-  to.put(number);
-}
-
-void get(ByteReader& from, std::string& text) { text = from.get_text(); }
-void get(ByteReader& from, Proof& proof) {
-  const ByteView raw = from.get_raw(proof.size());
-  std::copy(raw.begin(), raw.end(), proof.begin());
-}
-void get(ByteReader& from, Status& status) {
-  const auto code = from.get<int32_t>();
-  std::string sentence = from.get_text();
-  const bool is_known = code >= 0 && code <= static_cast<int32_t>(Code::kInternal);
-  status = Status(is_known ? static_cast<Code>(code) : Code::kInternal, std::move(sentence));
-}
-void get(ByteReader& from, Variables& variables) {
-  const uint32_t count = from.get_count(8);
-  for (uint32_t i = 0; i < count && !from.failed(); ++i) {
-    std::string name = from.get_text();
-    std::string value = from.get_text();
-    variables.emplace_back(std::move(name), std::move(value));
-  }
-}
-template <typename T>
-  requires std::is_arithmetic_v<T>
-void get(ByteReader& from, T& number) {
-  number = from.get<T>();
-}
-
-void put(ByteWriter& to, const HostJob& job) {
-  to.put(job.job).put(job.generation).put(job.host).put_text(job.host_name);
-  to.put(static_cast<uint32_t>(job.command.size()));
-  for (const std::string& word : job.command) to.put_text(word);
-  to.put_text(job.working_directory);
-  put(to, job.environment);
-  to.put(static_cast<uint32_t>(job.ranks.size()));
-  for (const RankSpec& spec : job.ranks) {
-    to.put(static_cast<int32_t>(spec.rank));
-    put(to, spec.environment);
-  }
-  to.put(job.lease_seconds).put(job.kill_grace_seconds);
-  to.put(static_cast<uint8_t>(job.insecure_compat));
-}
-void get(ByteReader& from, HostJob& job) {
-  job.job = from.get<uint64_t>();
-  job.generation = from.get<uint32_t>();
-  job.host = from.get<uint32_t>();
-  job.host_name = from.get_text();
-  const uint32_t words = from.get_count(4);
-  for (uint32_t i = 0; i < words && !from.failed(); ++i) job.command.push_back(from.get_text());
-  job.working_directory = from.get_text();
-  get(from, job.environment);
-  const uint32_t ranks = from.get_count(8);
-  for (uint32_t i = 0; i < ranks && !from.failed(); ++i) {
-    RankSpec spec;
-    spec.rank = from.get<int32_t>();
-    get(from, spec.environment);
-    job.ranks.push_back(std::move(spec));
-  }
-  job.lease_seconds = from.get<double>();
-  job.kill_grace_seconds = from.get<double>();
-  job.insecure_compat = from.get<uint8_t>() != 0;
-}
-
-void put(ByteWriter& to, const RankExit& exit) {
-  to.put(static_cast<int32_t>(exit.rank)).put(static_cast<int32_t>(exit.code));
-  to.put(static_cast<int32_t>(exit.signal)).put(static_cast<uint8_t>(exit.by_agent));
-}
-void get(ByteReader& from, RankExit& exit) {
-  exit.rank = from.get<int32_t>();
-  exit.code = from.get<int32_t>();
-  exit.signal = from.get<int32_t>();
-  exit.by_agent = from.get<uint8_t>() != 0;
-}
 
 // The fields of each message, in their order on the wire, once for both directions.
 template <typename F> void fields(F f, Greeting& m) {
@@ -127,12 +51,14 @@ template <typename F> void fields(F f, Greeting& m) {
 template <typename F> void fields(F f, Prepare& m) {
   f(m.job), f(m.output_credit), f(m.store_credit);
 }
-template <typename F> void fields(F, Start&) {}
+template <typename F> void fields(F f, Start& m) { f(m.order); }
 template <typename F> void fields(F f, Signal& m) { f(m.number); }
 template <typename F> void fields(F f, End& m) { f(m.grace_seconds); }
 template <typename F> void fields(F f, Ping& m) { f(m.number); }
 template <typename F> void fields(F, Suspend&) {}
-template <typename F> void fields(F f, Prepared& m) { f(m.status); }
+template <typename F> void fields(F f, Prepared& m) {
+  f(m.status), f(m.offer), f(m.versions);
+}
 template <typename F> void fields(F f, Started& m) { f(m.status); }
 template <typename F> void fields(F f, Exited& m) { f(m.exit); }
 template <typename F> void fields(F f, Finished& m) { f(m.left_behind); }
@@ -142,6 +68,24 @@ template <typename F> void fields(F f, Failed& m) { f(m.sentence); }
 template <typename F> void fields(F f, Challenge& m) { f(m.nonce); }
 template <typename F> void fields(F f, Answer& m) { f(m.nonce), f(m.name), f(m.proof); }
 template <typename F> void fields(F f, Admission& m) { f(m.proof); }
+template <typename F> void fields(F f, VisitOrder& m) { f(m.offer); }
+template <typename F> void fields(F f, Visited& m) { f(m.reached); }
+template <typename F> void fields(F f, Input& m) { f(m.rank), f(m.bytes); }
+template <typename F> void fields(F f, InputTaken& m) { f(m.rank), f(m.size); }
+template <typename F> void fields(F f, Inspect& m) { f(m.number), f(m.with_stacks); }
+template <typename F> void fields(F f, Inspected& m) { f(m.number), f(m.text); }
+template <typename F> void fields(F f, Joined& m) { f(m.rank), f(m.world_rank), f(m.world_size); }
+
+template <typename F> void fields(F f, Run& m) {
+  f(m.number), f(m.rank), f(m.ranks), f(m.command);
+}
+template <typename F> void fields(F f, StagePart& m) {
+  f(m.kind), f(m.mode), f(m.path), f(m.bytes);
+}
+template <typename F> void fields(F f, Staged& m) { f(m.taken), f(m.status); }
+template <typename F> void fields(F f, Ran& m) {
+  f(m.number), f(m.rank), f(m.code), f(m.signal), f(m.output), f(m.errors);
+}
 
 Kind kind_of(const Greeting&) { return Kind::kGreeting; }
 Kind kind_of(const Prepare&) { return Kind::kPrepare; }
@@ -160,6 +104,17 @@ Kind kind_of(const Failed&) { return Kind::kFailed; }
 Kind kind_of(const Challenge&) { return Kind::kChallenge; }
 Kind kind_of(const Answer&) { return Kind::kAnswer; }
 Kind kind_of(const Admission&) { return Kind::kAdmission; }
+Kind kind_of(const VisitOrder&) { return Kind::kVisitOrder; }
+Kind kind_of(const Visited&) { return Kind::kVisited; }
+Kind kind_of(const Input&) { return Kind::kInput; }
+Kind kind_of(const InputTaken&) { return Kind::kInputTaken; }
+Kind kind_of(const Inspect&) { return Kind::kInspect; }
+Kind kind_of(const Inspected&) { return Kind::kInspected; }
+Kind kind_of(const Joined&) { return Kind::kJoined; }
+Kind kind_of(const Run&) { return Kind::kRun; }
+Kind kind_of(const StagePart&) { return Kind::kStagePart; }
+Kind kind_of(const Staged&) { return Kind::kStaged; }
+Kind kind_of(const Ran&) { return Kind::kRan; }
 
 template <typename T>
 Result<Message> decode_as(ByteReader& reader, std::string_view name) {
@@ -234,9 +189,33 @@ Result<Message> decode(ByteView bytes) {
     case Kind::kChallenge: return decode_as<Challenge>(reader, "a challenge");
     case Kind::kAnswer: return decode_as<Answer>(reader, "an answer to a challenge");
     case Kind::kAdmission: return decode_as<Admission>(reader, "an admission");
+    case Kind::kVisitOrder: return decode_as<VisitOrder>(reader, "an order to visit");
+    case Kind::kVisited: return decode_as<Visited>(reader, "an answer about a visit");
+    case Kind::kInput: return decode_as<Input>(reader, "a rank's input");
+    case Kind::kInputTaken: return decode_as<InputTaken>(reader, "an answer to input");
+    case Kind::kInspect: return decode_as<Inspect>(reader, "a question where ranks are");
+    case Kind::kInspected: return decode_as<Inspected>(reader, "where ranks are");
+    case Kind::kRun: {
+      auto message = decode_as<Run>(reader, "a command to run");
+      if (message.ok() && std::get<Run>(*message).command.empty()) {
+        return invalid_argument("a command to run has no words");
+      }
+      return message;
+    }
+    case Kind::kStagePart: return decode_as<StagePart>(reader, "a part of the code");
+    case Kind::kStaged: return decode_as<Staged>(reader, "an answer to a part of the code");
+    case Kind::kRan: return decode_as<Ran>(reader, "a command's end");
+    case Kind::kJoined: return decode_as<Joined>(reader, "a rank's world");
   }
   return unimplemented(cat("a control message of the unknown kind ", static_cast<unsigned>(kind),
                            ": the far side is of another release"));
+}
+
+Digest next_digest(const Digest& before, const StagePart& part) {
+  const Bytes bytes = encode(part);
+  ByteWriter both;
+  both.put_raw(before).put_raw(bytes);
+  return sha256(both.take());
 }
 
 uint32_t output_stream(size_t index, OutputStream stream) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/hmac.h"
 #include "base/result.h"
 #include "launcher/agent/host_job.h"
 #include "launcher/agent/token_proof.h"
@@ -26,19 +27,50 @@ struct Greeting {
   uint32_t cpus = 0;     // that the agent may run on
 };
 
-// From the launcher.
+// From the launcher. A piece of what the job's ranks find on each host, before Prepare.
+struct StagePart {
+  StageKind kind = StageKind::kEnd;
+  uint32_t mode = 0;
+  std::string path;   // within the copy
+  std::string bytes;  // of the file; where a link leads; the digest of all parts
+};
+// Of a part and all before it.
+Digest next_digest(const Digest& before, const StagePart& part);
 struct Prepare {
   HostJob job;
   uint32_t output_credit = 0;  // granted at once to each output stream
   uint32_t store_credit = 0;   // granted at once to each store connection
 };
-struct Start {};
+struct Start {
+  StartOrder order;
+};
+// To the agents of the other hosts: does the offer hold from there? Answered by Visited.
+struct VisitOrder {
+  MeetingOffer offer;
+};
 // To every rank's process group.
 struct Signal {
   int32_t number = 0;
 };
+// What a rank shall read; without bytes: the end.
+struct Input {
+  int32_t rank = 0;
+  std::string bytes;
+};
 struct End {
   double grace_seconds = 0;
+};
+// Where the ranks are is wanted.
+struct Inspect {
+  uint32_t number = 0;      // of the question, for the answer
+  uint8_t with_stacks = 0;  // and the processes below them, and the Python stacks of all
+};
+// A command is to run beside a rank, in its environment.
+struct Run {
+  uint32_t number = 0;  // of the order, for the answer
+  int32_t rank = 0;
+  std::string ranks;    // to a launcher, in place of both: "0,3-5"; empty: the first of each host
+  std::vector<std::string> command;
 };
 // Renews the lease, and ends a suspension.
 struct Ping {
@@ -47,9 +79,16 @@ struct Ping {
 // The lease is paused until the next Ping. Answered by Suspended.
 struct Suspend {};
 
+// From the agent: how much of the parts' texts has been taken, or why not.
+struct Staged {
+  uint64_t taken = 0;
+  Status status;
+};
 // From the agent. An answer carries an ok status or one sentence.
 struct Prepared {
   Status status;
+  MeetingOffer offer;  // of rank 0's host alone
+  std::vector<std::pair<std::string, std::string>> versions;  // of a Python program's parts
 };
 struct Started {
   Status status;
@@ -57,14 +96,42 @@ struct Started {
 struct Exited {
   RankExit exit;
 };
+// A rank, or a process below it, is in this world.
+struct Joined {
+  int32_t rank = 0;  // of the job
+  int32_t world_rank = 0;
+  int32_t world_size = 1;
+};
 // Nothing of the job is left on the host, and nothing more is sent.
 struct Finished {
   std::string left_behind;  // what could not be ended, as a sentence; empty when nothing
+};
+// So much of a rank's input is no longer on its way.
+struct InputTaken {
+  int32_t rank = 0;
+  uint32_t size = 0;
+};
+// An answer to Inspect: a paragraph for each rank.
+struct Inspected {
+  uint32_t number = 0;
+  std::string text;
+};
+// The end of a Run.
+struct Ran {
+  uint32_t number = 0;
+  int32_t rank = 0;
+  int32_t code = 0;
+  int32_t signal = 0;  // that ended it, or 0
+  std::string output;  // of its standard output, up to a bound
+  std::string errors;  // the last of its standard error
 };
 struct Pong {
   uint64_t number = 0;
 };
 struct Suspended {};
+struct Visited {
+  Reached reached;
+};
 // The agent gives up, for this reason; it ends everything and closes the link.
 struct Failed {
   std::string sentence;
@@ -86,7 +153,8 @@ struct Admission {
 
 using Message = std::variant<Greeting, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started,
                              Exited, Finished, Pong, Suspended, Failed, Challenge, Answer,
-                             Admission>;
+                             Admission, VisitOrder, Visited, Input, InputTaken, Inspect,
+                             Inspected, Joined, Run, Ran, StagePart, Staged>;
 
 Bytes encode(const Message& message);
 Result<Message> decode(ByteView bytes);
@@ -96,6 +164,9 @@ Result<Message> decode(ByteView bytes);
 constexpr uint32_t kFirstOutputStream = 1;
 constexpr uint32_t kFirstStoreStream = 1u << 20;
 constexpr size_t kMaxRanks = (kFirstStoreStream - kFirstOutputStream) / 2;
+
+// What a rank's input may be ahead of its reader.
+constexpr size_t kInputWindow = 64 << 10;
 
 uint32_t output_stream(size_t index, OutputStream stream);
 

@@ -51,7 +51,7 @@ struct ChildNeeds {
   const char* path;
   const char* directory;
   pid_t agent;
-  int stdout_fd, stderr_fd, report_fd;
+  int stdin_fd, stdout_fd, stderr_fd, report_fd;  // the first may be -1: nothing to read
 };
 
 [[noreturn]] void give_up(const ChildNeeds& needs) {
@@ -76,17 +76,17 @@ bool is_without_format(const char* path) {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int null = ::open("/dev/null", O_RDONLY);
-  if (null < 0) {
+  const int input = needs.stdin_fd >= 0 ? needs.stdin_fd : ::open("/dev/null", O_RDONLY);
+  if (input < 0) {
     // A root without /dev: an end of file is what it should read.
     int ends[2];
     if (::pipe(ends) != 0) give_up(needs);
     ::close(ends[1]);
     if (::dup2(ends[0], STDIN_FILENO) < 0) give_up(needs);
     if (ends[0] > STDERR_FILENO) ::close(ends[0]);
-  } else if (null != STDIN_FILENO) {
-    if (::dup2(null, STDIN_FILENO) < 0) give_up(needs);
-    if (null > STDERR_FILENO) ::close(null);
+  } else if (input != STDIN_FILENO) {
+    if (::dup2(input, STDIN_FILENO) < 0) give_up(needs);
+    if (input > STDERR_FILENO) ::close(input);
   }
   if (::dup2(needs.stdout_fd, STDOUT_FILENO) < 0) give_up(needs);
   if (::dup2(needs.stderr_fd, STDERR_FILENO) < 0) give_up(needs);
@@ -123,13 +123,19 @@ rlimit raise_descriptor_limit() {
   return before;
 }
 
-Result<RankProcess> start_rank(const RankCommand& command) {
+Result<RankProcess> fork_rank(const RankCommand& command) {
   auto out = make_pipe();
   if (!out.ok()) return out.status();
   auto error = make_pipe();
   if (!error.ok()) return error.status();
   auto report = make_pipe();
   if (!report.ok()) return report.status();
+  Pipe input;
+  if (command.has_input) {
+    auto made = make_pipe();
+    if (!made.ok()) return made.status();
+    input = *std::move(made);
+  }
 
   std::vector<std::string> arguments = command.arguments;
   std::vector<std::string> shell_arguments = {"/bin/sh", command.path};
@@ -139,33 +145,45 @@ Result<RankProcess> start_rank(const RankCommand& command) {
   const ChildNeeds needs{pointers(arguments),     pointers(shell_arguments),
                          pointers(variables),     command.path.c_str(),
                          command.working_directory.c_str(), ::getpid(),
-                         out->write.get(),        error->write.get(),
-                         report->write.get()};
-  const pid_t pid = ::fork();
+                         input.read.get(),        out->write.get(),
+                         error->write.get(),      report->write.get()};
+  // Nothing is copied: this process goes on when the child has executed, or given up.
+  const pid_t pid = ::vfork();
   if (pid < 0) return system_error("cannot start a process", errno);
   if (pid == 0) {
     ::setrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
     become_rank(needs);
   }
   ::setpgid(pid, pid);  // here too, so that it holds whoever runs first
-  report->write.reset();
-  int failure = 0;
-  ssize_t size = 0;
-  do {
-    size = ::read(report->read.get(), &failure, sizeof failure);
-  } while (size < 0 && errno == EINTR);
-  if (size == sizeof failure) {
-    ::waitpid(pid, nullptr, 0);
-    return execution_error(command, failure);
-  }
   RankProcess process;
   process.pid = pid;
+  process.report = std::move(report->read);
   process.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (input.write) ::fcntl(input.write.get(), F_SETFL, O_NONBLOCK);
+  process.input = std::move(input.write);
   for (Pipe* pipe : {&*out, &*error}) {
     ::fcntl(pipe->read.get(), F_SETFL, O_NONBLOCK);
     process.output[pipe == &*out ? 0 : 1] = std::move(pipe->read);
   }
   return process;
+}
+
+Status confirm_rank(RankProcess& process, const RankCommand& command) {
+  int failure = 0;
+  ssize_t size = 0;
+  do {
+    size = ::read(process.report.get(), &failure, sizeof failure);
+  } while (size < 0 && errno == EINTR);
+  process.report.reset();
+  return size == sizeof failure ? execution_error(command, failure) : Status();
+}
+
+Result<RankProcess> start_rank(const RankCommand& command) {
+  HVD_ASSIGN_OR_RETURN(RankProcess process, fork_rank(command));
+  const Status status = confirm_rank(process, command);
+  if (status.ok()) return process;
+  ::waitpid(process.pid, nullptr, 0);
+  return status;
 }
 
 }  // namespace hvd::launcher

@@ -20,15 +20,24 @@ struct RankCommand {
   std::string working_directory;
   Environment environment;
   rlimit descriptor_limit{};
+  bool has_input = false;  // otherwise it reads an end of file
 };
 
 struct RankProcess {
   pid_t pid = -1;
   UniqueFd pidfd;      // none where the kernel is too old
   UniqueFd output[2];  // read ends of stdout and stderr, non-blocking
+  UniqueFd input;      // write end of stdin, non-blocking, where it has one
+  UniqueFd report;     // until confirm_rank
 };
 
-// Returns when the program has been executed. An error is one sentence.
+// Returns before the program has been executed, so that many are at once.
+Result<RankProcess> fork_rank(const RankCommand& command);
+// Returns when it has been, or with one sentence why it cannot be; then the process is to be waited
+// for.
+Status confirm_rank(RankProcess& process, const RankCommand& command);
+
+// Both, and nothing is left to wait for after an error.
 Result<RankProcess> start_rank(const RankCommand& command);
 
 // Raises the limit of open descriptors for this process; the former one, which ranks get.

@@ -10,32 +10,25 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "base/words.h"
+#include "launcher/agent/out_of_memory.h"
+#include "launcher/agent/process_tree.h"
+#include "launcher/agent/whereabouts.h"
 
 namespace hvd::launcher {
-
-namespace {
-
-// Where the environment names none: what a login without any profile has.
-constexpr std::string_view kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
-
-}  // namespace
 
 Ranks::~Ranks() {
   for (const auto& rank : ranks_) {
     if (rank->pidfd) loop_.forget(rank->pidfd.get());
+    if (rank->input) loop_.forget(rank->input.get());
     for (const Output& output : rank->outputs) {
       if (output.pipe) loop_.forget(output.pipe.get());
     }
   }
 }
 
-Status Ranks::prepare(const HostJob& job, uint32_t output_credit, const Environment& environment) {
-  HVD_RETURN_IF_ERROR(check_working_directory(job.working_directory));
-  const Environment shared = merged(environment, job.environment);
-  const std::string_view path = value_of(shared, "PATH");
-  HVD_ASSIGN_OR_RETURN(const std::string program,
-                       find_program(job.command[0], job.working_directory,
-                                    path.empty() ? kDefaultPath : path));
+void Ranks::prepare(const HostJob& job, uint32_t output_credit, const std::string& program,
+                    const Environment& environment) {
   const rlimit limit = raise_descriptor_limit();
   output_credit_ = output_credit;
   for (const RankSpec& spec : job.ranks) {
@@ -47,30 +40,42 @@ Status Ranks::prepare(const HostJob& job, uint32_t output_credit, const Environm
     }
     ranks_.push_back(std::move(rank));
     commands_.push_back({program, job.command, job.working_directory,
-                         merged(shared, spec.environment), limit});
+                         merged(environment, spec.environment), limit, spec.has_input});
   }
-  return {};
 }
 
 Status Ranks::start(const MoreEnvironment& more) {
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    Rank& rank = *ranks_[i];
+  oom_kills_ = out_of_memory_kills();
+  std::vector<RankProcess> processes;
+  Status status;
+  for (size_t i = 0; i < ranks_.size() && status.ok(); ++i) {
     Environment& environment = commands_[i].environment;
     environment = merged(environment, more(environment));
-    auto process = start_rank(commands_[i]);
-    if (!process.ok()) return process.status();
-    rank.pid = process->pid;
-    rank.pidfd = std::move(process->pidfd);
-    ++running_;
-    for (size_t j = 0; j < rank.outputs.size(); ++j) {
-      rank.outputs[j].pipe = std::move(process->output[j]);
-      rank.outputs[j].credit = net::Credit(output_credit_);
-      ++open_outputs_;
-    }
-    watch(rank);
+    auto process = fork_rank(commands_[i]);
+    if (process.ok()) processes.push_back(*std::move(process));
+    else status = process.status();
   }
-  commands_.clear();
-  return {};
+  for (size_t i = 0; i < processes.size(); ++i) {
+    const Status confirmed = confirm_rank(processes[i], commands_[i]);
+    if (confirmed.ok()) adopt(*ranks_[i], std::move(processes[i]));
+    else ::waitpid(processes[i].pid, nullptr, 0);
+    if (status.ok()) status = confirmed;
+  }
+  is_started_ = status.ok();
+  return status;
+}
+
+void Ranks::adopt(Rank& rank, RankProcess process) {
+  rank.pid = process.pid;
+  rank.pidfd = std::move(process.pidfd);
+  rank.input = std::move(process.input);
+  ++running_;
+  for (size_t i = 0; i < rank.outputs.size(); ++i) {
+    rank.outputs[i].pipe = std::move(process.output[i]);
+    rank.outputs[i].credit = net::Credit(output_credit_);
+    ++open_outputs_;
+  }
+  watch(rank);
 }
 
 void Ranks::watch(Rank& rank) {
@@ -82,6 +87,9 @@ void Ranks::watch(Rank& rank) {
       rank.pidfd.reset();
       on_end_();
     });
+  }
+  if (rank.input) {
+    loop_.watch(rank.input.get(), EPOLLOUT, [this, &rank](uint32_t) { feed(rank); });
   }
   for (Output& output : rank.outputs) {
     loop_.watch(output.pipe.get(), EPOLLIN, [this, &output](uint32_t) { pump(output); });
@@ -132,6 +140,78 @@ Status Ranks::grant(uint32_t stream, uint32_t credit) {
   return {};
 }
 
+std::string Ranks::whereabouts(bool with_stacks) const {
+  std::string text;
+  for (const auto& rank : ranks_) {
+    if (rank->pid <= 0) continue;
+    text += cat("rank ", rank->number, "\n");
+    const std::vector<pid_t> own = {rank->pid};
+    for (const pid_t pid : with_stacks ? descendants_of(rank->pid) : own) {
+      const std::string lines = launcher::whereabouts(pid, with_stacks);
+      std::string_view rest = lines;
+      while (!rest.empty()) text += cat("  ", take_line(rest), "\n");
+    }
+  }
+  return text;
+}
+
+const RankCommand* Ranks::command_of(int rank) const {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i]->number == rank && ranks_[i]->pid > 0) return &commands_[i];
+  }
+  return nullptr;
+}
+
+std::optional<int> Ranks::rank_of(pid_t pid) const {
+  const pid_t group = pid > 0 ? ::getpgid(pid) : -1;
+  for (; pid > 1; pid = parent_of(pid)) {
+    for (const auto& rank : ranks_) {
+      if (rank->pid > 0 && (rank->pid == pid || rank->pid == group)) return rank->number;
+    }
+  }
+  return {};
+}
+
+Status Ranks::give_input(int number, std::string_view bytes) {
+  const auto found = std::find_if(ranks_.begin(), ranks_.end(),
+                                  [&](const auto& rank) { return rank->number == number; });
+  if (found == ranks_.end()) {
+    return internal_error(cat("the launcher gave input to rank ", number, ", which is not here"));
+  }
+  Rank& rank = **found;
+  rank.unread += bytes;
+  rank.input_ends |= bytes.empty();
+  if (rank.unread.size() > kInputWindow) {
+    return internal_error("the launcher gave a rank more input than it may");
+  }
+  if (rank.input) feed(rank);
+  else if (is_started_) stop_feeding(rank);  // otherwise it has not been started yet
+  return {};
+}
+
+void Ranks::feed(Rank& rank) {
+  while (!rank.unread.empty()) {
+    const ssize_t size = ::write(rank.input.get(), rank.unread.data(), rank.unread.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) return loop_.change(rank.input.get(), EPOLLOUT);
+    if (size < 0) return stop_feeding(rank);
+    rank.unread.erase(0, static_cast<size_t>(size));
+    outbox_.put(InputTaken{rank.number, static_cast<uint32_t>(size)});
+  }
+  if (rank.input_ends) stop_feeding(rank);
+  else loop_.change(rank.input.get(), EPOLL_EVENTS{});
+}
+
+// Nobody reads it, or all of it is in the pipe. What comes yet counts as taken.
+void Ranks::stop_feeding(Rank& rank) {
+  if (rank.input) loop_.forget(rank.input.get());
+  rank.input.reset();
+  if (!rank.unread.empty()) {
+    outbox_.put(InputTaken{rank.number, static_cast<uint32_t>(rank.unread.size())});
+  }
+  rank.unread.clear();
+}
+
 void Ranks::expect_no_more_output() {
   if (is_last_output_) return;
   is_last_output_ = true;
@@ -168,7 +248,10 @@ void Ranks::reap(bool by_agent) {
     if (pid <= 0) return;
     const auto found = std::find_if(ranks_.begin(), ranks_.end(),
                                     [&](const auto& rank) { return rank->pid == pid; });
-    if (found == ranks_.end()) continue;
+    if (found == ranks_.end()) {
+      on_other_(pid, status);
+      continue;
+    }
     Rank& rank = **found;
     rank.pid = -1;
     if (rank.pidfd) loop_.forget(rank.pidfd.get());
@@ -177,6 +260,11 @@ void Ranks::reap(bool by_agent) {
     RankExit exit{.rank = rank.number, .by_agent = by_agent};
     if (WIFSIGNALED(status)) exit.signal = WTERMSIG(status);
     else exit.code = WEXITSTATUS(status);
+    if (exit.signal != 0 || exit.code != 0) {
+      const auto kills = out_of_memory_kills();
+      exit.out_of_memory = kills && oom_kills_ && *kills > *oom_kills_;
+      oom_kills_ = kills;
+    }
     outbox_.put(Exited{exit});
   }
 }

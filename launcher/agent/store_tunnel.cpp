@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "launcher/agent/accepting.h"
 
 namespace hvd::launcher {
 
@@ -35,18 +36,6 @@ Result<std::string> random_name() {
   return name;
 }
 
-// True also where the kernel does not tell: of the loopback.
-bool is_of_this_user(int socket) {
-  int family = 0;
-  socklen_t size = sizeof family;
-  if (::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
-  if (family != AF_UNIX) return true;
-  ucred peer{};
-  size = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-         peer.uid == ::geteuid();
-}
-
 }  // namespace
 
 Status StoreTunnel::listen(uint32_t credit) {
@@ -63,12 +52,12 @@ Status StoreTunnel::listen(uint32_t credit) {
     return system_error("cannot listen for the ranks' store connections", errno);
   }
   HVD_RETURN_IF_ERROR(watch(std::move(socket), listener_));
-  address_ = "unix:@" + *name;
+  name_ = *std::move(name);
   credit_ = credit;
   return {};
 }
 
-Status StoreTunnel::listen_on_loopback() {
+Status StoreTunnel::listen_on_loopback(const net::PortRange& ports) {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("cannot make a socket of the loopback", errno);
   sockaddr_in address{};
@@ -76,7 +65,13 @@ Status StoreTunnel::listen_on_loopback() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   auto* where = reinterpret_cast<sockaddr*>(&address);
   socklen_t size = sizeof address;
-  if (::bind(socket.get(), where, size) != 0 || ::listen(socket.get(), SOMAXCONN) != 0 ||
+  // From the end of the range: the first are for the ranks.
+  bool is_bound = false;
+  for (int port = ports.last; port >= ports.first && !is_bound; --port) {
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    is_bound = ::bind(socket.get(), where, size) == 0;
+  }
+  if (!is_bound || ::listen(socket.get(), SOMAXCONN) != 0 ||
       ::getsockname(socket.get(), where, &size) != 0) {
     return system_error("cannot listen on the loopback for Horovod's own workers", errno);
   }
@@ -93,14 +88,7 @@ Status StoreTunnel::watch(UniqueFd socket, UniqueFd& listener) {
 }
 
 void StoreTunnel::accept(const UniqueFd& listener) {
-  for (;;) {
-    UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket) {
-      // Out of descriptors: the connection waits until one is free, which drop() tells.
-      if (errno == EMFILE || errno == ENFILE) loop_.change(listener.get(), 0);
-      return;
-    }
-    if (!is_of_this_user(socket.get())) continue;
+  accept_all(loop_, listener, [this](UniqueFd socket) {
     const uint32_t stream = next_stream_++;
     const int fd = socket.get();
     connections_.emplace(stream, Connection{.socket = std::move(socket),
@@ -109,7 +97,7 @@ void StoreTunnel::accept(const UniqueFd& listener) {
                                             .unwritten = {}});
     outbox_.put(net::FrameType::kOpen, stream, kWindow, {}, kStore);
     loop_.watch(fd, EPOLLIN, [this, stream](uint32_t events) { on_ready(stream, events); });
-  }
+  });
 }
 
 void StoreTunnel::on_ready(uint32_t stream, uint32_t events) {

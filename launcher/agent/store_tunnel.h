@@ -13,6 +13,7 @@
 #include "launcher/agent/outbox.h"
 #include "launcher/agent/poll_loop.h"
 #include "net/frame.h"
+#include "net/port_range.h"
 
 namespace hvd::launcher {
 
@@ -24,11 +25,11 @@ class StoreTunnel {
   // `credit` is what the launcher takes at once of each connection.
   Status listen(uint32_t credit);
   // For programs that know no Unix sockets; every user of this host can connect there.
-  Status listen_on_loopback();
+  Status listen_on_loopback(const net::PortRange& ports);
   // 0 without it.
   uint16_t loopback_port() const { return loopback_port_; }
-  // "unix:@name": what a worker is told.
-  const std::string& address() const { return address_; }
+  // The abstract name at which it listens.
+  const std::string& name() const { return name_; }
   // A frame of a stream from kFirstStoreStream on. An error means that the launcher broke a rule.
   Status handle(const net::FrameHeader& header, ByteView payload);
   void close();
@@ -56,7 +57,7 @@ class StoreTunnel {
   PollLoop& loop_;
   Outbox& outbox_;
   UniqueFd listener_, loopback_;
-  std::string address_;
+  std::string name_;
   uint16_t loopback_port_ = 0;
   uint32_t credit_ = 0;
   uint32_t next_stream_ = kFirstStoreStream;

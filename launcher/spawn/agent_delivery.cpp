@@ -191,7 +191,9 @@ std::string agent_command(const AgentFile& agent, std::string_view directory,
       "chmod 700 \"$hf\"; "
       "\"$hf\" 2>/dev/null || { no \"$hd does not let programs run (noexec)\"; continue; }; "
       "trap \"exit 1\" HUP INT TERM PIPE; trap no EXIT; echo \"$hk want $hd\"; "
-      "head -c $hs >\"$hf\" || fail; [ \"$(wc -c <\"$hf\")\" -eq $hs ] || fail; "
+      // A link that is cut just now ends nothing by itself.
+      "command -v timeout >/dev/null 2>&1 && hc=\"timeout 60\" || hc=; "
+      "$hc head -c $hs >\"$hf\" || fail; [ \"$(wc -c <\"$hf\")\" -eq $hs ] || fail; "
       "mv -f \"$hf\" \"$hd/$hn\" || fail; "
       "trap - EXIT HUP INT TERM PIPE; umask $ho; echo \"$hk run\"; exec \"$hd/$hn\"; done; "
       "echo \"$hk none $hw\"";

@@ -58,11 +58,11 @@ Result<Streams> open_streams() {
   return streams;
 }
 
-std::vector<std::string> environment_with(
-    const std::vector<std::pair<std::string, std::string>>& extra) {
+std::vector<std::string> environment_of(const ChildCommand& command) {
+  const auto& extra = command.environment;
   std::vector<std::string> entries;
   for (const auto& [name, value] : environment()) {
-    bool is_replaced = false;
+    bool is_replaced = !command.inherits_environment;
     for (const auto& [extra_name, extra_value] : extra) is_replaced |= name == extra_name;
     if (!is_replaced) entries.push_back(cat(name, "=", value));
   }
@@ -79,7 +79,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 Result<pid_t> spawn_program(const ChildCommand& command, const Streams& streams) {
   std::vector<std::string> arguments = command.arguments;
-  std::vector<std::string> variables = environment_with(command.environment);
+  std::vector<std::string> variables = environment_of(command);
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   ::posix_spawn_file_actions_init(&actions);

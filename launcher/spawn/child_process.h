@@ -23,6 +23,7 @@ enum class ChildEnd {
 struct ChildCommand {
   std::vector<std::string> arguments;  // the first is the program: a path, or a name on PATH
   std::vector<std::pair<std::string, std::string>> environment;  // on top of this process's
+  bool inherits_environment = true;  // false: `environment` is all of it
   ChildEnd end = ChildEnd::kLeave;
 };
 

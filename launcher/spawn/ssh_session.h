@@ -1,5 +1,5 @@
 // One authenticated connection to a host by libssh, driven by the loop: nothing in it waits but by
-// suspending its coroutine. Commands are channels of it. libssh is known to this .cpp alone.
+// suspending its coroutine. Commands are channels of it.
 #pragma once
 
 #include <functional>
@@ -14,6 +14,8 @@
 
 namespace hvd::launcher {
 
+class SshConnection;
+
 class SshSession : public RemoteShell {
  public:
   // `beyond_libssh` is set along with a failed result when the system's ssh may do better, to why.
@@ -24,10 +26,8 @@ class SshSession : public RemoteShell {
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override;
 
  private:
-  class Connection;
-  class Stream;
-  explicit SshSession(std::shared_ptr<Connection> connection);
-  std::shared_ptr<Connection> connection_;
+  explicit SshSession(std::shared_ptr<SshConnection> connection);
+  std::shared_ptr<SshConnection> connection_;
 };
 
 }  // namespace hvd::launcher

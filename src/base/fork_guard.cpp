@@ -1,25 +1,25 @@
 #include "base/fork_guard.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <utility>
 
 namespace hvd {
 namespace {
 
-// Fixed and without locks, since the child may use nothing that another thread could have held.
-// Descriptors beyond it stay open in children.
+// Fixed, since a child may allocate nothing. Descriptors beyond it stay open in children.
 class Table {
  public:
-  Table() {
-    ::pthread_atfork(nullptr, nullptr, [] { instance().close_all(); });
-  }
   static Table& instance() {
     static Table table;
     return table;
   }
+  // Readers change entries, one each; a fork is the writer, and sees all of them at rest.
+  void hold() { ::pthread_rwlock_rdlock(&lock_); }
+  void let_go() { ::pthread_rwlock_unlock(&lock_); }
+
   void add(int fd) {
     for (auto& entry : entries_) {
       int none = 0;
@@ -36,21 +36,63 @@ class Table {
       }
     }
   }
+  // How many forks lie between this process and the first one.
+  uint32_t process() const { return process_.load(std::memory_order_relaxed); }
 
  private:
-  void close_all() {
+  Table() {
+    ::pthread_atfork([] { ::pthread_rwlock_wrlock(&instance().lock_); },
+                     [] { ::pthread_rwlock_unlock(&instance().lock_); },
+                     [] { instance().begin_child(); });
+  }
+  void begin_child() {
+    // Made anew: those who wait for it in the parent are not here.
+    ::pthread_rwlock_unlock(&lock_);
+    lock_ = PTHREAD_RWLOCK_INITIALIZER;
+    process_.fetch_add(1, std::memory_order_relaxed);
     for (auto& entry : entries_) {
       const int value = entry.exchange(0);
       if (value != 0) ::close(value - 1);
     }
   }
+
+  pthread_rwlock_t lock_ = PTHREAD_RWLOCK_INITIALIZER;
+  std::atomic<uint32_t> process_{1};
   // The descriptor plus one; 0 is a free entry.
   std::array<std::atomic<int>, 4096> entries_{};
 };
 
 }  // namespace
 
-void close_in_forked_child(int fd) { Table::instance().add(fd); }
-void forget_in_forked_child(int fd) { Table::instance().remove(fd); }
+NoFork::NoFork() { Table::instance().hold(); }
+NoFork::~NoFork() { Table::instance().let_go(); }
+
+GuardedFd::GuardedFd(UniqueFd fd) {
+  if (!fd) return;
+  const NoFork hold;
+  process_ = Table::instance().process();
+  fd_ = fd.release();
+  Table::instance().add(fd_);
+}
+
+GuardedFd::GuardedFd(GuardedFd&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), process_(other.process_) {}
+
+GuardedFd& GuardedFd::operator=(GuardedFd&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  fd_ = std::exchange(other.fd_, -1);
+  process_ = other.process_;
+  return *this;
+}
+
+void GuardedFd::reset() {
+  const int fd = std::exchange(fd_, -1);
+  if (fd < 0) return;
+  const NoFork hold;
+  if (process_ != Table::instance().process()) return;
+  Table::instance().remove(fd);
+  ::close(fd);
+}
 
 }  // namespace hvd

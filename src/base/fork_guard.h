@@ -1,13 +1,42 @@
 // Descriptors that a forked child of this process must not keep: a socket that a child holds open
-// hides the death of its parent from the peer. Any thread. A fork is an event of the process, and
-// so this list is the process's; it owns nothing.
+// hides the death of its parent from the peer. A child made by fork() closes them at once. A fork
+// is an event of the process, and so is the list of them. Any thread.
 #pragma once
+
+#include <cstdint>
+
+#include "base/unique_fd.h"
 
 namespace hvd {
 
-// From now on a child made by fork() closes it at once.
-void close_in_forked_child(int fd);
-// Call before closing it.
-void forget_in_forked_child(int fd);
+// While one lives, a fork waits: what is opened and guarded under it is one step to a child. May be
+// nested; holds no longer than a few system calls that do not wait.
+class NoFork {
+ public:
+  NoFork();
+  ~NoFork();
+  NoFork(const NoFork&) = delete;
+  NoFork& operator=(const NoFork&) = delete;
+};
+
+// Owns a descriptor that no child keeps. In a child it owns nothing any more: its descriptor is
+// closed there, and the number may be another's.
+class GuardedFd {
+ public:
+  GuardedFd() = default;
+  // To leave no gap, open it under a NoFork that still lives here.
+  explicit GuardedFd(UniqueFd fd);
+  GuardedFd(GuardedFd&& other) noexcept;
+  GuardedFd& operator=(GuardedFd&& other) noexcept;
+  ~GuardedFd() { reset(); }
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void reset();
+
+ private:
+  int fd_ = -1;
+  uint32_t process_ = 0;
+};
 
 }  // namespace hvd

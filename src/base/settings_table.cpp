@@ -8,12 +8,16 @@ using enum SettingType;
 constexpr char kGeneral[] = "general";
 constexpr char kSsh[] = "SSH arguments";
 constexpr char kHost[] = "host arguments";
+constexpr char kEnvironment[] = "environment arguments";
+constexpr char kOutput[] = "output arguments";
+constexpr char kEnding[] = "arguments about the end";
 constexpr char kIdentity[] = "identity of a worker (set by the launcher)";
 constexpr char kTune[] = "tuneable parameter arguments";
 constexpr char kAutotune[] = "autotune arguments";
 constexpr char kStall[] = "stall check arguments";
 constexpr char kTimeline[] = "timeline arguments";
 constexpr char kLibrary[] = "library arguments";
+constexpr char kController[] = "controller arguments";
 constexpr char kLogging[] = "logging arguments";
 
 constexpr Setting kTable[] = {
@@ -21,11 +25,15 @@ constexpr Setting kTable[] = {
      "number of ranks to start; at most the slots of the hosts", "", "-n,--n,--np"},
     {"help", "-h,--help", "", "", kFlag, "0", kGeneral, "show this and exit"},
     {"check_build", "-cb,--check-build", "", "", kFlag, "0", kGeneral,
-     "show which frameworks, controllers and tensor operations work here, and exit"},
+     "show which frameworks, controllers and tensor operations work here, or on the hosts of -H, "
+     "and exit; with --verbose what was found, why not, and what would help"},
+    {"json", "--json", "", "", kFlag, "0", kGeneral, "print what --check-build finds as JSON"},
+    {"require", "--require", "", "", kText, "", kGeneral,
+     "as --check-build, with exit code 1 unless all of these rows work, such as MPI,PyTorch"},
     {"version", "-v,--version", "", "", kFlag, "0", kGeneral, "show the version and exit"},
     {"verbose", "--verbose", "", "", kFlag, "0", kGeneral, "say what is done, and why"},
     {"dry_run", "--dry-run", "", "", kFlag, "0", kGeneral,
-     "show the plan as JSON and start nothing"},
+     "show the plan as JSON, or with --mpi and --jsrun their command line, and start nothing"},
     {"config_file", "--config-file", "", "", kText, "", kGeneral,
      "YAML file of settings; flags win over it, it wins over the environment"},
     {"completion", "--completion", "", "", kText, "", kGeneral,
@@ -40,16 +48,72 @@ constexpr Setting kTable[] = {
      "seconds after which a host that lost its link to the launcher ends its ranks"},
     {"insecure_compat", "--insecure-compat", "", "", kFlag, "0", kGeneral,
      "let Horovod's own workers meet by their unsigned requests, on the loopback of each host"},
+    {"pmix", "--pmix", "", "HOROVOD_PMIX", kFlag, "1", kGeneral,
+     "programs of MPI are one world, where all hosts have libpmix; --no-pmix starts ranks without",
+     "--no-pmix"},
     {"listen", "--listen", "", "", kText, "", kGeneral,
      "[HOST]:PORT where hosts join by `horovod-agent --join`, instead of being reached"},
-    {"port_range", "--port-range", "", "", kText, "", kGeneral,
-     "FIRST-LAST: listen at the first of these ports that is free"},
+    {"port_range", "--port-range", "", "HOROVOD_PORT_RANGE", kText, "", kGeneral,
+     "FIRST-LAST: whatever listens, on every host, does so at a port of these that is free"},
+    {"network_interfaces", "--network-interfaces", "", "HOROVOD_NETWORK_INTERFACES", kText, "",
+     kGeneral,
+     "interfaces and networks by which hosts may meet, such as eth0,10.0.0.0/8,^docker0; default "
+     "all, whichever answers", "", "--network-interface"},
     {"token_file", "--token-file", "", "", kText, "", kGeneral,
      "file with the secret of hosts that join, in hexadecimal digits, closed to others"},
-    {"output_filename", "--output-filename", "", "", kText, "", kGeneral,
-     "directory that also gets the output, as rank.N/stdout and rank.N/stderr"},
 
+    {"env", "-x,--env", "", "", kList, "", kEnvironment,
+     "variable for the ranks besides this shell's: NAME, NAME=VALUE or 'NAME*'; may be given often"},
+    {"env_file", "--env-file", "", "", kText, "", kEnvironment,
+     "file with a NAME=VALUE on each line, for the ranks"},
+    {"no_env", "--no-env", "", "", kFlag, "0", kEnvironment,
+     "ranks get nothing of this shell's environment but what -x and --env-file name"},
+
+    {"stdin", "--stdin", "", "", kText, "0", kOutput,
+     "which ranks read what comes on standard input: 0, all or none"},
+
+    {"output_filename", "--output-filename", "", "", kText, "", kOutput,
+     "directory that also gets the output, as rank.N/stdout and rank.N/stderr"},
+    {"prefix_timestamp", "-prefix-timestamp,--prefix-output-with-timestamp", "", "", kFlag, "0",
+     kOutput, "begin each line of output with the time", "",
+     "--prefix-timestamp,--timestamp-output"},
+    {"tag", "--tag", "", "", kText, "", kOutput,
+     "what stands before each line of output, such as '{host}/{rank}'; also {local_rank} and "
+     "{stream}; none: nothing"},
+    {"only_rank", "--only-rank", "", "", kText, "", kOutput,
+     "show only the output of these ranks, such as 0,3-5"},
+    {"fold", "--fold", "", "", kFlag, "0", kOutput,
+     "show a line that several ranks say within a moment once, as [0-3,5]<stdout>:"},
+    {"log_format", "--log-format", "", "", kText, "text", kOutput,
+     "text, or json: each line of output as an object"},
+
+    {"on_failure", "--on-failure", "", "", kText, "kill", kEnding,
+     "what the other ranks do when one fails: kill ends them, wait lets them end by themselves"},
+    {"kill_grace", "--kill-grace", "", "HOROVOD_KILL_GRACE", kDouble, "2", kEnding,
+     "seconds between SIGTERM and SIGKILL for ranks that are ended"},
+    {"timeout", "--timeout", "", "", kDouble, "", kEnding,
+     "seconds after which the job is ended, with exit code 124"},
+
+    {"store_fd", "--store-fd", "", "", kInt, "", kGeneral,
+     "inherited Unix socket of a program that starts this launcher, such as horovod.run: it gets the "
+     "job's secret, and then its store"},
+    {"remote_init", "--remote-init", "", "", kText, "", kGeneral,
+     "shell command that is run once on each host, such as 'module load x', whose environment the "
+     "ranks get"},
+    {"max_restarts", "--max-restarts", "", "", kInt, "0", kGeneral,
+     "how many times a job that failed is started again"},
+    {"spares", "--spares", "", "", kInt, "0", kGeneral,
+     "the last N hosts are held back, to take the places of hosts that fail"},
+    {"stage", "--stage", "", "", kText, "", kGeneral,
+     "file or directory that is copied to every host for the job, where its ranks find it"},
+    {"wdir", "--wdir", "", "", kText, "", kGeneral,
+     "working directory of the ranks on all hosts; default this one", "",
+     "-wdir,-wd,--wd,--chdir"},
     {"ssh_port", "-p,--ssh-port", "", "", kInt, "", kSsh, "port of the hosts' sshd"},
+    {"launch_agent", "--launch-agent", "", "", kText, "", kSsh,
+     "command that gives a stream to a host in place of ssh, such as 'docker exec -i {host}'"},
+    {"ssh_command", "--ssh-command", "", "", kText, "", kSsh,
+     "ssh program and its flags, such as 'ssh -F FILE', in place of what this launcher does itself"},
     {"ssh_identity_file", "-i,--ssh-identity-file", "", "", kText, "", kSsh,
      "private key to authenticate with"},
 
@@ -68,6 +132,8 @@ constexpr Setting kTable[] = {
      "directory on the hosts that keeps the agent"},
     {"library", "", "", "HOROVOD_LIBRARY", kText, "", kGeneral,
      "path of libhorovod.so that the Python package loads"},
+    {"torch_process_group", "", "", "HOROVOD_TORCH_PROCESS_GROUP", kFlag, "1", kGeneral,
+     "a script that makes DistributedDataParallel modules and no process group is given one"},
     {"plugin_path", "", "", "HOROVOD_PLUGIN_PATH", kText, "", kGeneral,
      "folders of plugins, separated by colons, before those that came with the library"},
 
@@ -83,7 +149,7 @@ constexpr Setting kTable[] = {
     {"job", "", "", "HOROVOD_JOB_ID", kText, "", kIdentity, "job, as 16 hexadecimal digits"},
     {"generation", "", "", "HOROVOD_GENERATION", kInt, "0", kIdentity, "membership epoch"},
     {"store", "", "", "HOROVOD_STORE", kText, "", kIdentity,
-     "where the store is: unix:/path, unix:@name, tcp:host:port or https://host:port"},
+     "where the store is: unix:/path, unix:@name, tcp:host:port, https://host:port or agent:@name"},
     {"store_ca", "", "", "HOROVOD_STORE_CA", kText, "", kIdentity,
      "PEM file of the authorities that may sign its certificate; unset: those of the system"},
     {"job_secret", "", "", "HOROVOD_JOB_SECRET", kText, "", kIdentity,
@@ -156,6 +222,12 @@ constexpr Setting kTable[] = {
      "HOROVOD_TIMELINE_MARK_CYCLES", kFlag, "0", kTimeline, "mark each batching window in it",
      "--no-timeline-mark-cycles"},
 
+    {"cpu_operations", "", "", "HOROVOD_CPU_OPERATIONS", kText, "", kLibrary,
+     "engine of tensors in host memory: mpi, libgloo or ccl; gloo, or unset: the built-in one"},
+    {"gpu_operations", "", "", "HOROVOD_GPU_OPERATIONS", kText, "", kLibrary,
+     "engine of tensors on devices: nccl"},
+    {"mpi_library", "", "", "HOROVOD_MPI_LIBRARY", kText, "", kLibrary,
+     "path of the MPI library to use, Open MPI's or one of MPICH's kin; unset: the usual one"},
     {"mpi_threads_disable", "--mpi-threads-disable", "library_options.mpi_threads_disable",
      "HOROVOD_MPI_THREADS_DISABLE", kFlag, "0", kLibrary, "for ranks that run the original",
      "--no-mpi-threads-disable"},
@@ -166,7 +238,17 @@ constexpr Setting kTable[] = {
     {"gloo_timeout_seconds", "--gloo-timeout-seconds", "library_options.gloo_timeout_seconds",
      "HOROVOD_GLOO_TIMEOUT_SECONDS", kInt, "30", kLibrary, "for ranks that use Gloo"},
     {"tcp", "--tcp", "library_options.tcp", "", kFlag, "0", kLibrary,
-     "NCCL stays off InfiniBand, by NCCL_IB_DISABLE=1"},
+     "NCCL stays off InfiniBand, by NCCL_IB_DISABLE=1, and Spectrum MPI by its -tcp"},
+    {"mpi_args", "--mpi-args", "", "", kText, "", kLibrary,
+     "more flags for mpirun with --mpi, or jsrun's --smpiargs; written as --mpi-args='-x A'"},
+    {"binding_args", "--binding-args", "", "", kText, "", kLibrary,
+     "in place of the flags by which mpirun with --mpi, or jsrun, binds ranks"},
+
+    {"gloo", "--gloo", "", "", kFlag, "0", kController,
+     "this launcher's own agents start the ranks, as they do anyway"},
+    {"mpi", "--mpi", "", "", kFlag, "0", kController,
+     "the mpirun in PATH starts the ranks: Open MPI's, MPICH's, Intel MPI's or Spectrum MPI's"},
+    {"jsrun", "--jsrun", "", "", kFlag, "0", kController, "LSF's jsrun starts the ranks"},
 
     {"log_level", "--log-level", "logging.level", "HOROVOD_LOG_LEVEL", kText, "warning", kLogging,
      "trace, debug, info, warning, error or fatal"},

@@ -2,6 +2,7 @@
 // Any thread.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/result.h"
@@ -12,12 +13,19 @@ class SharedLibrary {
  public:
   // A path, or a name that the dynamic linker looks for. Its symbols stay its own (RTLD_LOCAL).
   static Result<SharedLibrary> open(const std::string& path);
+  // The same, and its symbols are found by whatever is opened later (RTLD_GLOBAL).
+  static Result<SharedLibrary> open_for_all(const std::string& path);
+
+  // Whether it can be opened and `judge` is content with it; it does not stay.
+  static Status try_open(const std::string& path,
+                         const std::function<Status(const SharedLibrary&)>& judge);
 
   // nullptr when the library has no such symbol.
   void* symbol(const char* name) const;
   const std::string& path() const { return path_; }
 
  private:
+  static Result<SharedLibrary> open(const std::string& path, int flags);
   SharedLibrary(std::string path, void* handle) : path_(std::move(path)), handle_(handle) {}
   std::string path_;
   void* handle_;

@@ -121,7 +121,8 @@ class Tensors {
 Job allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
   const Tuning tuning = tuning_of(batch);
   CrossingPlan plan = plan_for(group, batch, reduction, tuning);
-  cut(plan, reduction.count, tuning.chunk / reduction.element);
+  const size_t piece = plan.way == Way::kWhole ? tuning.whole_chunk : tuning.chunk;
+  cut(plan, reduction.count, piece / reduction.element);
   // Enough for a ring, whose hops are many.
   plan.window = std::min(plan.pieces, 4 * group.host_count() + 4);
   Crossing& crossing = group.crossing();

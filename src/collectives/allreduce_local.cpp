@@ -1,18 +1,21 @@
 // A chunk is cut into one slice per rank. A rank's own slice never leaves its tensors on the way
-// in: its slot carries what it has of the others' slices, and in the place that is left free, the
-// result of its own. So a chunk goes through three stages, and a pass over memory each:
+// in: its slot carries what it has of the others' slices. So a chunk goes through three stages, and
+// a pass over memory each:
 //
 //   pack    the others' slices from the tensors into the slot
-//   reduce  the own slice, from the tensors and the others' slots, into the tensors and the slot
-//   unpack  the others' results from their slots into the tensors
+//   reduce  the own slice, from the tensors and the others' slots, into the tensors, and over what
+//           the next rank's slot had of it
+//   unpack  the others' results, from where they left them, into the tensors
 //
-// The three stages of one turn belong to three chunks, so that whatever a stage waits for was
-// done a stage earlier by ranks that are equally fast.
+// A core reads fast what another one has in its cache, and stores fast where it has just read; what
+// is slow is storing to lines that others hold. Results that take the place of inputs leave one such
+// store per byte, that of pack, instead of two.
+//
+// Whatever a stage waits for was done a stage earlier by ranks that are equally fast.
 #include "collectives/allreduce_local.h"
 
 #include <cstring>
 
-#include "base/platform_memory.h"
 #include "collectives/host_stages.h"
 #include "collectives/tensor_list.h"
 
@@ -20,8 +23,6 @@ namespace hvd::collectives {
 namespace {
 
 constexpr size_t kLine = 64;
-// Nothing of a result that is so long is left in the caches when its user comes to it.
-constexpr size_t kBeyondCaches = 32 << 20;
 
 class LocalStream {
  public:
@@ -35,7 +36,6 @@ class LocalStream {
                 kLine * kLine),
         per_chunk_(stride_ * group.local_count() / reduction.element),
         chunks_((reduction.count + per_chunk_ - 1) / per_chunk_),
-        outlives_caches_(reduction.count * reduction.element >= kBeyondCaches),
         first_(group.take_steps(chunks_)),
         packed_({batch.tensors, batch.tensor_count}),
         reduced_(packed_),
@@ -55,7 +55,6 @@ class LocalStream {
         read(place(group_.local_index(), step, rank), part.count);
       }
     }
-    settle_past_caches();
     group_.post_all(kArrived, step + 1);
   }
 
@@ -69,7 +68,6 @@ class LocalStream {
       offset += count * element();
     });
     reduced_.skip(count_of(chunk) - own.first - own.count);
-    settle_past_caches();
     group_.post_all(kReduced, step + 1);
   }
 
@@ -80,10 +78,9 @@ class LocalStream {
       if (rank == group_.local_index()) {
         unpacked_.skip(part.count);
       } else {
-        write(place(rank, step, rank), part.count);
+        write(result(rank, step), part.count);
       }
     }
-    if (outlives_caches_) settle_past_caches();
     group_.post_all(kConsumed, step + 1);
   }
 
@@ -102,13 +99,18 @@ class LocalStream {
     return segment_.slot(rank, step) + slice * stride_;
   }
 
+  // Where the result of a rank's slice is.
+  std::byte* result(size_t rank, uint64_t step) const {
+    return place((rank + 1) % group_.local_count(), step, rank);
+  }
+
   void read(std::byte* to, size_t count) {
     packed_.next(count, [&](const hvd_batch_tensor& tensor, size_t first, size_t part) {
       if (tensor.input == nullptr) {
         fill_neutral(to, dtype_, op_, part);
       } else {
-        copy_past_caches(to, static_cast<const std::byte*>(tensor.input) + first * element(),
-                         part * element());
+        std::memcpy(to, static_cast<const std::byte*>(tensor.input) + first * element(),
+                    part * element());
       }
       to += part * element();
     });
@@ -117,9 +119,7 @@ class LocalStream {
     unpacked_.next(count, [&](const hvd_batch_tensor& tensor, size_t first, size_t part) {
       const size_t size = part * element();
       if (tensor.output != nullptr) {
-        std::byte* to = static_cast<std::byte*>(tensor.output) + first * element();
-        if (outlives_caches_) copy_past_caches(to, from, size);
-        else std::memcpy(to, from, size);
+        std::memcpy(static_cast<std::byte*>(tensor.output) + first * element(), from, size);
       }
       from += size;
     });
@@ -138,16 +138,17 @@ class LocalStream {
       for (size_t i = 0; i < group_.local_count(); ++i) {
         inputs[i] = place(i, step, own) + offset;
       }
-      std::byte* result = output == nullptr ? block_ : output + (first + done) * element();
       if (input != nullptr) {
         inputs[own] = input + (first + done) * element();
       } else {
         fill_neutral(block_, dtype_, op_, part);
         inputs[own] = block_;
       }
-      reduction_.reduce(result, inputs, group_.local_count(), part, reduction_.before,
+      std::byte* shared = result(own, step) + offset;
+      std::byte* to = output == nullptr ? shared : output + (first + done) * element();
+      reduction_.reduce(to, inputs, group_.local_count(), part, reduction_.before,
                         reduction_.after);
-      copy_past_caches(place(own, step, own) + offset, result, part * element());
+      if (output != nullptr) std::memcpy(shared, to, part * element());
       offset += part * element();
     }
   }
@@ -160,7 +161,6 @@ class LocalStream {
   const size_t stride_;  // bytes
   const size_t per_chunk_;
   const size_t chunks_;
-  const bool outlives_caches_;  // the result, before anybody looks at it
   const uint64_t first_;
   Cursor packed_, reduced_, unpacked_;
   alignas(64) std::byte block_[kBlockBytes];
@@ -170,33 +170,25 @@ class LocalStream {
 
 Job allreduce_local(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction) {
   LocalStream stream(group, batch, reduction);
-  // The buffers of a step are those of the step before the last, which may be another operation's.
-  const uint64_t first = stream.step_of(0);
-  if (first > 0) {
-    AllReached consumed(group, kConsumed, first - 1);
-    co_await flow.until(consumed);
-  }
-  stream.pack(0);
-  for (size_t chunk = 0; chunk <= stream.chunks(); ++chunk) {
-    const uint64_t step = stream.step_of(chunk);
-    if (chunk + 1 < stream.chunks()) {
-      AllReached is_free(group, chunk == 0 ? kConsumed : kReduced, step);
-      co_await flow.until(is_free);
-      stream.pack(chunk + 1);
+  for (size_t turn = 0; turn <= stream.chunks() + 1; ++turn) {
+    if (turn > 1) {
+      AllReached reduced(group, kReduced, stream.step_of(turn - 2) + 1);
+      co_await flow.until(reduced);
+      stream.unpack(turn - 2);
     }
-    if (chunk < stream.chunks()) {
-      AllReached arrived(group, kArrived, step + 1);
+    if (turn > 0 && turn <= stream.chunks()) {
+      AllReached arrived(group, kArrived, stream.step_of(turn - 1) + 1);
       co_await flow.until(arrived);
-      if (chunk > 1) {
+      stream.reduce(turn - 1);
+    }
+    if (turn < stream.chunks()) {
+      // The buffers of a step are those of the step before the last, which may be another
+      // operation's.
+      if (const uint64_t step = stream.step_of(turn); step > 0) {
         AllReached consumed(group, kConsumed, step - 1);
         co_await flow.until(consumed);
       }
-      stream.reduce(chunk);
-    }
-    if (chunk > 0) {
-      AllReached reduced(group, kReduced, step);
-      co_await flow.until(reduced);
-      stream.unpack(chunk - 1);
+      stream.pack(turn);
     }
   }
 }

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <new>
 
-#include "base/fork_guard.h"
 #include "base/text.h"
 
 namespace hvd::collectives {
@@ -32,6 +31,11 @@ Status allocate(int fd, size_t offset, size_t size) {
   return {};
 }
 
+GuardedFd create_file() {
+  const NoFork hold;
+  return GuardedFd(UniqueFd(::memfd_create("horovod", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Arena>> Arena::create(size_t rank_count, size_t segment_size,
@@ -40,7 +44,7 @@ Result<std::unique_ptr<Arena>> Arena::create(size_t rank_count, size_t segment_s
     return invalid_argument(cat(rank_count, " ranks on one host are more than the ",
                                 kMaxLocalRanks, " that can share memory"));
   }
-  UniqueFd file(::memfd_create("horovod", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  GuardedFd file = create_file();
   if (!file) return system_error("cannot create shared memory", errno);
   const size_t control = control_size(rank_count);
   segment_size = round_to_page(segment_size);
@@ -74,7 +78,7 @@ Result<std::unique_ptr<Arena>> Arena::open(UniqueFd file, MemoryMap& map) {
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return permission_denied("the shared memory that a peer offers is not sealed");
   }
-  std::unique_ptr<Arena> arena(new Arena(std::move(file), map));
+  std::unique_ptr<Arena> arena(new Arena(GuardedFd(std::move(file)), map));
   if (static_cast<size_t>(info.st_size) < control_size(1)) {
     return invalid_argument("the shared memory that a peer offers is too small");
   }
@@ -101,12 +105,9 @@ Status Arena::attach(size_t size) {
   return {};
 }
 
-Arena::Arena(UniqueFd file, MemoryMap& map) : file_(std::move(file)), map_(map) {
-  close_in_forked_child(file_.get());
-}
+Arena::Arena(GuardedFd file, MemoryMap& map) : file_(std::move(file)), map_(map) {}
 
 Arena::~Arena() {
-  forget_in_forked_child(file_.get());
   if (memory_ != nullptr) map_.unmap(memory_, size_);
 }
 

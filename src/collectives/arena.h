@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/fork_guard.h"
 #include "base/result.h"
-#include "base/unique_fd.h"
 #include "collectives/memory_map.h"
 
 namespace hvd::collectives {
@@ -92,10 +92,10 @@ class Arena {
   void release_segment(int index, std::byte* memory, size_t size);
 
  private:
-  Arena(UniqueFd file, MemoryMap& map);
+  Arena(GuardedFd file, MemoryMap& map);
   Status attach(size_t size);
 
-  UniqueFd file_;
+  GuardedFd file_;
   MemoryMap& map_;
   void* memory_ = nullptr;
   size_t size_ = 0;

@@ -18,7 +18,8 @@ class Board {
   // Waits for the key until the deadline.
   virtual Result<Bytes> get(std::string_view key, Deadline deadline) = 0;
   // Leaves this party's record for the others and returns theirs: those of `wanted`, or all when
-  // that is empty. A board that can does it in one request.
+  // that is empty, which it is for all parties or for none. A board that can does it in one request,
+  // or one for all of a host's ranks who want all.
   virtual Result<std::vector<Bytes>> exchange(std::string_view name, int32_t party, int32_t count,
                                               ByteView record, const std::vector<int32_t>& wanted,
                                               Deadline deadline) {

@@ -45,7 +45,7 @@ Result<Hello> Hello::decode(ByteView bytes) {
   return hello;
 }
 
-Greeting::Greeting(net::DataLoop& loop, const Credentials& credentials, UniqueFd socket,
+Greeting::Greeting(net::DataLoop& loop, const Credentials& credentials, GuardedFd socket,
                    bool dials)
     : loop_(loop), credentials_(credentials), socket_(std::move(socket)), dials_(dials) {
   mine_.job = job_digest(credentials);
@@ -53,7 +53,7 @@ Greeting::Greeting(net::DataLoop& loop, const Credentials& credentials, UniqueFd
 }
 
 std::unique_ptr<Greeting> Greeting::dial(net::DataLoop& loop, const Credentials& credentials,
-                                         UniqueFd socket, int32_t from, int32_t to, uint64_t lane,
+                                         GuardedFd socket, int32_t from, int32_t to, uint64_t lane,
                                          std::string where) {
   std::unique_ptr<Greeting> greeting(new Greeting(loop, credentials, std::move(socket), true));
   greeting->mine_.from = from;
@@ -67,7 +67,7 @@ std::unique_ptr<Greeting> Greeting::dial(net::DataLoop& loop, const Credentials&
 }
 
 std::unique_ptr<Greeting> Greeting::accept(net::DataLoop& loop, const Credentials& credentials,
-                                           UniqueFd socket, int32_t me, int32_t size) {
+                                           GuardedFd socket, int32_t me, int32_t size) {
   std::unique_ptr<Greeting> greeting(new Greeting(loop, credentials, std::move(socket), false));
   greeting->me_ = me;
   greeting->size_ = size;
@@ -77,12 +77,10 @@ std::unique_ptr<Greeting> Greeting::accept(net::DataLoop& loop, const Credential
   return greeting;
 }
 
-Greeting::~Greeting() {
-  if (socket_) loop_.remove(socket_.get());
-}
+Greeting::~Greeting() { (void)take(); }
 
-UniqueFd Greeting::take() {
-  loop_.remove(socket_.get());
+GuardedFd Greeting::take() {
+  if (socket_) loop_.remove(socket_.get());
   return std::move(socket_);
 }
 
@@ -90,8 +88,7 @@ void Greeting::fail(std::string reason) {
   if (state_ == State::kFailed) return;
   state_ = State::kFailed;
   reason_ = where_.empty() ? std::move(reason) : cat(where_, ": ", reason);
-  if (socket_) loop_.remove(socket_.get());
-  socket_.reset();
+  (void)take();
 }
 
 void Greeting::put(ByteView bytes) {

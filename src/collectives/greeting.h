@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/fork_guard.h"
 #include "collectives/credentials.h"
 #include "net/data_loop.h"
 
@@ -40,10 +41,10 @@ class Greeting final : public net::DataLoop::Source {
   };
 
   static std::unique_ptr<Greeting> dial(net::DataLoop& loop, const Credentials& credentials,
-                                        UniqueFd socket, int32_t from, int32_t to, uint64_t lane,
+                                        GuardedFd socket, int32_t from, int32_t to, uint64_t lane,
                                         std::string where);
   static std::unique_ptr<Greeting> accept(net::DataLoop& loop, const Credentials& credentials,
-                                          UniqueFd socket, int32_t me, int32_t size);
+                                          GuardedFd socket, int32_t me, int32_t size);
   ~Greeting();
   Greeting(const Greeting&) = delete;
   Greeting& operator=(const Greeting&) = delete;
@@ -58,12 +59,12 @@ class Greeting final : public net::DataLoop::Source {
 
   void choose();
   void confirm();
-  UniqueFd take();
+  GuardedFd take();
 
   void on_events(uint32_t events) override;
 
  private:
-  Greeting(net::DataLoop& loop, const Credentials& credentials, UniqueFd socket, bool dials);
+  Greeting(net::DataLoop& loop, const Credentials& credentials, GuardedFd socket, bool dials);
   void fail(std::string reason);
   void put(ByteView bytes);
   // True when `size` bytes are there.
@@ -75,7 +76,7 @@ class Greeting final : public net::DataLoop::Source {
 
   net::DataLoop& loop_;
   const Credentials& credentials_;
-  UniqueFd socket_;
+  GuardedFd socket_;
   bool dials_;
   int32_t me_ = -1;
   int32_t size_ = 0;

@@ -5,16 +5,16 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <iterator>
 #include <map>
 #include <optional>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "net/packet_socket.h"
 
 namespace hvd::collectives {
 namespace {
@@ -23,16 +23,6 @@ constexpr size_t kFilesPerMessage = 200;  // the kernel takes 253
 // Every rank holds every other one's: with more ranks that would be too many descriptors.
 constexpr size_t kMostHeaps = 128;
 size_t heaps_among(size_t ranks) { return ranks <= kMostHeaps ? ranks : 0; }
-constexpr size_t kMessageLimit = 64 * 1024;
-
-sockaddr_un abstract_address(const std::string& name, socklen_t& size) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const size_t length = std::min(name.size(), sizeof address.sun_path - 1);
-  std::memcpy(address.sun_path + 1, name.data(), length);
-  size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
-  return address;
-}
 
 Status wait_for(int fd, short events, Deadline deadline, std::string_view whom) {
   pollfd entry{fd, events, 0};
@@ -46,68 +36,25 @@ Status wait_for(int fd, short events, Deadline deadline, std::string_view whom) 
 
 Status send_message(int fd, ByteView bytes, const std::vector<int>& fds, Deadline deadline,
                     std::string_view whom) {
-  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  std::vector<char> control(fds.empty() ? 0 : CMSG_SPACE(sizeof(int) * fds.size()));
-  if (!fds.empty()) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-    std::memcpy(CMSG_DATA(header), fds.data(), sizeof(int) * fds.size());
-  }
   for (;;) {
-    if (::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return {};
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN) return system_error(cat("cannot write to ", whom), errno);
+    HVD_ASSIGN_OR_RETURN(const bool sent, net::send_packet(fd, bytes, fds, whom));
+    if (sent) return {};
     HVD_RETURN_IF_ERROR(wait_for(fd, POLLOUT, deadline, whom));
   }
 }
 
-// One message that is there already; empty at the end of the stream.
-Result<Bytes> receive_now(int fd, std::vector<UniqueFd>* fds, std::string_view whom) {
-  Bytes bytes(kMessageLimit);
-  std::vector<char> control(CMSG_SPACE(sizeof(int) * 253));
-  iovec part{bytes.data(), bytes.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  ssize_t size;
-  do {
-    size = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  } while (size < 0 && errno == EINTR);
-  if (size < 0) return system_error(cat("cannot read from ", whom), errno);
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int received;
-      std::memcpy(&received, CMSG_DATA(header) + i * sizeof(int), sizeof received);
-      UniqueFd owned(received);
-      if (fds != nullptr) fds->push_back(std::move(owned));
-    }
-  }
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-    return invalid_argument(cat("a message from ", whom, " is too long, or this process may open "
-                                "no more descriptors (ulimit -n)"));
-  }
-  bytes.resize(static_cast<size_t>(size));
-  return bytes;
-}
-
 Result<Bytes> receive_message(int fd, std::vector<UniqueFd>* fds, Deadline deadline,
                               std::string_view whom) {
-  HVD_RETURN_IF_ERROR(wait_for(fd, POLLIN, deadline, whom));
-  HVD_ASSIGN_OR_RETURN(Bytes bytes, receive_now(fd, fds, whom));
-  if (bytes.empty()) return unavailable(cat(whom, " closed its socket while ranks were meeting"));
-  return bytes;
+  for (;;) {
+    HVD_RETURN_IF_ERROR(wait_for(fd, POLLIN, deadline, whom));
+    HVD_ASSIGN_OR_RETURN(auto packet, net::receive_packet(fd, whom));
+    if (!packet) continue;
+    if (packet->bytes.empty()) {
+      return unavailable(cat(whom, " closed its socket while ranks were meeting"));
+    }
+    if (fds != nullptr) std::move(packet->fds.begin(), packet->fds.end(), std::back_inserter(*fds));
+    return std::move(packet->bytes);
+  }
 }
 
 UniqueFd open_process(int socket) {
@@ -163,7 +110,7 @@ class Reception {
       : listener_(listener), credentials_(credentials), rank_(rank), members_(members) {}
 
   struct Guest {
-    UniqueFd socket;
+    GuardedFd socket;
     Nonce mine{};
     Nonce theirs{};
     UniqueFd heap;
@@ -186,8 +133,14 @@ class Reception {
   }
 
  private:
+  GuardedFd take_call() {
+    const NoFork hold;
+    return GuardedFd(
+        UniqueFd(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+  }
+
   void open_door() {
-    UniqueFd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    GuardedFd socket = take_call();
     if (!socket) return;
     Guest guest{std::move(socket), fresh_nonce(), {}, {}};
     if (::send(guest.socket.get(), guest.mine.data(), guest.mine.size(), MSG_NOSIGNAL) < 0) return;
@@ -197,10 +150,9 @@ class Reception {
   void examine(size_t index) {
     Guest guest = std::move(waiting_[index]);
     waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(index));
-    std::vector<UniqueFd> files;
-    const auto bytes = receive_now(guest.socket.get(), &files, "a local process");
-    if (!bytes.ok() || files.size() != 1) return;
-    const auto application = Application::decode(bytes.value());
+    auto packet = net::receive_packet(guest.socket.get(), "a local process");
+    if (!packet.ok() || !*packet || (*packet)->fds.size() != 1) return;
+    const auto application = Application::decode((*packet)->bytes);
     if (!application) return;
     const Digest expected = credentials_.prove("member", application->rank, rank_, guest.mine,
                                                application->nonce);
@@ -213,7 +165,7 @@ class Reception {
       return;
     }
     guest.theirs = application->nonce;
-    guest.heap = std::move(files[0]);
+    guest.heap = std::move((*packet)->fds[0]);
     admitted_.emplace(application->rank, std::move(guest));
   }
 
@@ -269,17 +221,10 @@ UniqueFd copy_of(int heap) {
 
 Result<MeetingPlace> MeetingPlace::open() {
   MeetingPlace place;
-  place.listener = UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!place.listener) return system_error("cannot create a Unix socket", errno);
   std::array<std::byte, 12> random;
   fill_random(random);
   place.name = cat("horovod-", to_hex(random));
-  socklen_t size = 0;
-  const sockaddr_un address = abstract_address(place.name, size);
-  if (::bind(place.listener.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
-      ::listen(place.listener.get(), 1024) != 0) {
-    return system_error("cannot listen on a Unix socket", errno);
-  }
+  HVD_ASSIGN_OR_RETURN(place.listener, net::listen_for_packets(place.name));
   return place;
 }
 
@@ -288,19 +233,12 @@ Result<std::unique_ptr<Visit>> find_leader(const std::vector<PeerRecord>& record
   for (int32_t candidate = 0; candidate < rank; ++candidate) {
     const PeerRecord& record = records[static_cast<size_t>(candidate)];
     if (record.machine != mine.machine) continue;
-    UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    if (!socket) return system_error("cannot create a Unix socket", errno);
-    socklen_t size = 0;
-    const sockaddr_un address = abstract_address(record.meeting, size);
-    int failed;
-    do {
-      failed = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size);
-    } while (failed != 0 && errno == EINTR);
-    if (failed == 0) return std::make_unique<Visit>(Visit{candidate, std::move(socket)});
+    auto socket = net::connect_for_packets(record.meeting);
+    if (socket.ok()) return std::make_unique<Visit>(Visit{candidate, GuardedFd(std::move(*socket))});
     // The name was taken before it was published: when nobody answers, it is another machine
     // that looks the same (a virtual machine cloned while it ran).
-    if (errno != ECONNREFUSED) {
-      return system_error(cat("cannot meet ", name_of_rank(records, candidate)), errno);
+    if (socket.error().code() != Code::kNotFound) {
+      return socket.error().with_context(cat("cannot meet ", name_of_rank(records, candidate)));
     }
   }
   return std::unique_ptr<Visit>();

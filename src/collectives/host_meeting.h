@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/unique_fd.h"
+#include "base/fork_guard.h"
 #include "collectives/credentials.h"
 #include "collectives/host_links.h"
 #include "collectives/peer_record.h"
@@ -18,7 +18,7 @@ namespace hvd::collectives {
 // A local rank whose end is watched: the leader watches all, the others the leader.
 struct Watched {
   int32_t rank;
-  UniqueFd socket;  // ends when all processes that hold the other end are gone
+  GuardedFd socket;  // ends when all processes that hold the other end are gone
   UniqueFd process; // a pidfd; none where the kernel has none, or for this very process
 };
 
@@ -39,7 +39,7 @@ struct MeetingPlace {
 // A member's connection to the leader it has reached.
 struct Visit {
   int32_t leader = -1;
-  UniqueFd socket;
+  GuardedFd socket;
 };
 
 // Reaches the lowest rank of this host; none when this rank is the lowest.

@@ -5,21 +5,17 @@
 
 #include <cerrno>
 
-#include "base/fork_guard.h"
-
 namespace hvd::collectives {
 
-Status Lane::attach(UniqueFd socket) {
+Status Lane::attach(GuardedFd socket) {
   socket_ = std::move(socket);
   readable_ = writable_ = true;
-  close_in_forked_child(socket_.get());
   return loop_.add(socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, *this);
 }
 
 void Lane::close() {
   if (!socket_) return;
   loop_.remove(socket_.get());
-  forget_in_forked_child(socket_.get());
   socket_.reset();
 }
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/bytes.h"
-#include "base/unique_fd.h"
+#include "base/fork_guard.h"
 #include "net/data_loop.h"
 
 namespace hvd::collectives {
@@ -22,7 +22,7 @@ class Lane final : public net::DataLoop::Source {
   uint64_t id() const { return id_; }
   bool is_open() const { return static_cast<bool>(socket_); }
   // Takes over a connected socket.
-  Status attach(UniqueFd socket);
+  Status attach(GuardedFd socket);
   void close();
 
   // How much was taken or given now; 0 while it is not open or would block, and after its end.
@@ -42,7 +42,7 @@ class Lane final : public net::DataLoop::Source {
   net::DataLoop& loop_;
   int32_t peer_;
   uint64_t id_;
-  UniqueFd socket_;
+  GuardedFd socket_;
   bool readable_ = false;
   bool writable_ = false;
   bool ended_ = false;

@@ -9,9 +9,7 @@
 #include <cerrno>
 #include <fstream>
 #include <numeric>
-#include <set>
 
-#include "base/fork_guard.h"
 #include "base/lost_peer.h"
 #include "base/text.h"
 #include "collectives/segment.h"
@@ -93,11 +91,13 @@ Result<PeerRecord> Mesh::own_record(const MeetingPlace& place) const {
   mine.host = options_.host;
   HVD_ASSIGN_OR_RETURN(mine.machine, this_machine());
   mine.machine += options_.machine;
+  mine.site = options_.site;
   mine.meeting = place.name;
   mine.pid = static_cast<uint32_t>(::getpid());
   mine.port = remote_->port();
   HVD_ASSIGN_OR_RETURN(const auto addresses, net::interface_addresses(options_.with_loopback));
   for (const auto& address : addresses) {
+    if (!options_.interfaces.allows(address.interface, address.bytes)) continue;
     mine.candidates.push_back({address.interface, address.bytes});
   }
   return mine;
@@ -126,28 +126,40 @@ Status Mesh::exchange_records(const PeerRecord& mine, Board& board, Deadline dea
   return {};
 }
 
+// Who leads whom, where the records do not say: each says whom it has met. A member, whom its
+// leader will tell, gets a table of ranks without one.
+Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, Board& board,
+                                                   Deadline deadline) {
+  std::vector<int32_t> leaders(records_.size());
+  std::iota(leaders.begin(), leaders.end(), 0);
+  const bool leads = leader == options_.rank;
+  const std::vector<int32_t> wanted = leads ? leaders : std::vector{options_.rank};
+  HVD_ASSIGN_OR_RETURN(const auto all,
+                       board.exchange(key("leader"), options_.rank, options_.size,
+                                      ByteWriter().put(leader).view(), wanted, deadline));
+  for (size_t rank = 0; rank < all.size() && leads; ++rank) {
+    leaders[rank] = ByteReader(all[rank]).get<int32_t>();
+  }
+  return leaders;
+}
+
 // Who looks as if it were on this host is asked; who answers is.
 Result<Met> Mesh::meet_host(const MeetingPlace& place, Board& board, Deadline deadline) {
   MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
   HVD_ASSIGN_OR_RETURN(auto visit, find_leader(records_, options_.rank));
   const int32_t leader = visit ? visit->leader : options_.rank;
-  // Where no two look alike, every rank knows that there is nobody to ask.
-  std::set<std::string_view> machines;
-  for (const PeerRecord& record : records_) machines.insert(record.machine);
-  std::vector<int32_t> leaders(records_.size());
-  std::iota(leaders.begin(), leaders.end(), 0);
+  auto known = known_leaders(records_);
+  if (!known) {
+    HVD_ASSIGN_OR_RETURN(known, ask_for_leaders(leader, board, deadline));
+  } else if ((*known)[static_cast<size_t>(options_.rank)] != leader) {
+    return unavailable(cat(describe((*known)[static_cast<size_t>(options_.rank)]),
+                           " cannot be met any more: its process has ended"));
+  }
+  std::vector<int32_t> leaders = *std::move(known);
   std::vector<int32_t> members;
-  if (machines.size() < records_.size()) {
-    // Its leader tells a member who leads whom.
-    const std::vector<int32_t> wanted = visit ? std::vector{options_.rank} : std::vector<int32_t>{};
-    HVD_ASSIGN_OR_RETURN(const auto all,
-                         board.exchange(key("leader"), options_.rank, options_.size,
-                                        ByteWriter().put(leader).view(), wanted, deadline));
-    for (size_t rank = 0; rank < all.size() && !visit; ++rank) {
-      leaders[rank] = ByteReader(all[rank]).get<int32_t>();
-      const bool is_self = static_cast<int32_t>(rank) == options_.rank;
-      if (!is_self && leaders[rank] == options_.rank) members.push_back(static_cast<int32_t>(rank));
-    }
+  for (size_t rank = 0; rank < leaders.size(); ++rank) {
+    const bool is_self = static_cast<int32_t>(rank) == options_.rank;
+    if (!is_self && leaders[rank] == options_.rank) members.push_back(static_cast<int32_t>(rank));
   }
   // A forked child shares nothing: what its parent had before is the parent's.
   if (options_.heap != nullptr && options_.heap->file().ok()) heap_ = options_.heap;
@@ -177,7 +189,8 @@ void Mesh::expect_neighbours() {
 
 Status Mesh::meet(Board& board, Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(const MeetingPlace place, MeetingPlace::open());
-  HVD_ASSIGN_OR_RETURN(remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank));
+  HVD_ASSIGN_OR_RETURN(remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank,
+                                                    options_.ports));
   HVD_ASSIGN_OR_RETURN(const PeerRecord mine, own_record(place));
   HVD_RETURN_IF_ERROR(exchange_records(mine, board, deadline));
   HVD_ASSIGN_OR_RETURN(Met met, meet_host(place, board, deadline));
@@ -217,7 +230,6 @@ Status Mesh::watch_host(std::vector<Watched> watched) {
   HVD_RETURN_IF_ERROR(loop_.add(host_->doorbell(), EPOLLIN, *doorbell_));
   watched_ = std::move(watched);
   for (const Watched& entry : watched_) {
-    close_in_forked_child(entry.socket.get());
     watchers_.push_back(std::make_unique<Watcher>(*this, entry.rank));
     HVD_RETURN_IF_ERROR(loop_.add(entry.socket.get(), EPOLLIN | EPOLLRDHUP, *watchers_.back()));
     if (entry.process) {
@@ -253,7 +265,6 @@ Mesh::~Mesh() {
     host_->depart();
   }
   for (const Watched& entry : watched_) {
-    forget_in_forked_child(entry.socket.get());
     loop_.remove(entry.socket.get());
     if (entry.process) loop_.remove(entry.process.get());
   }

@@ -18,6 +18,8 @@
 #include "collectives/peer_heaps.h"
 #include "collectives/remote_links.h"
 #include "net/data_loop.h"
+#include "net/interface_choice.h"
+#include "net/port_range.h"
 
 namespace hvd::collectives {
 
@@ -26,6 +28,9 @@ struct MeshOptions {
   int32_t size = 1;
   std::string host;  // its name in sentences
   Credentials credentials;
+  std::string site;  // as in PeerRecord
+  net::PortRange ports{};           // where it may listen for other hosts
+  net::InterfaceChoice interfaces{};  // by which it may be reached
   SharedHeap* heap = nullptr;  // what this process shares of its memory, if it does
   // For tests that play several hosts in one process.
   MemoryMap* memory_map = nullptr;
@@ -109,6 +114,7 @@ class Mesh {
   std::string key(std::string_view what) const;
   Result<PeerRecord> own_record(const MeetingPlace& place) const;
   Status exchange_records(const PeerRecord& mine, Board& board, Deadline deadline);
+  Result<std::vector<int32_t>> ask_for_leaders(int32_t leader, Board& board, Deadline deadline);
   Result<Met> meet_host(const MeetingPlace& place, Board& board, Deadline deadline);
   void expect_neighbours();
   Status watch_host(std::vector<Watched> watched);

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/fork_guard.h"
-
 namespace hvd::collectives {
 namespace {
 
@@ -29,15 +27,13 @@ PeerHeaps::PeerHeaps(std::vector<UniqueFd> files, MemoryMap& map) : map_(map) {
   for (UniqueFd& file : files) {
     Heap heap;
     heap.size = file ? sealed_size(file.get()) : 0;
-    if (file) close_in_forked_child(file.get());
-    heap.file = std::move(file);
+    heap.file = GuardedFd(std::move(file));
     heaps_.push_back(std::move(heap));
   }
 }
 
 PeerHeaps::~PeerHeaps() {
   for (Heap& heap : heaps_) {
-    if (heap.file) forget_in_forked_child(heap.file.get());
     for (auto& [at, block] : heap.blocks) map_.unmap(block.memory, block.size);
   }
 }

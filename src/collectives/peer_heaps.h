@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "base/fork_guard.h"
 #include "collectives/memory_map.h"
 #include "collectives/shared_heap.h"
 
@@ -30,7 +30,7 @@ class PeerHeaps {
     uint64_t last_use;
   };
   struct Heap {
-    UniqueFd file;
+    GuardedFd file;
     uint64_t size = 0;
     std::map<uint64_t, Block> blocks;  // by their place in the file
   };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,17 +19,27 @@ struct Candidate {
 };
 
 struct PeerRecord {
-  int32_t rank = 0;
+  // Alike for the ranks of a host, and first on the wire: what a host's records begin with alike
+  // is sent once.
   std::string host;        // for sentences, never for decisions
   std::string machine;     // boot id "/" network namespace: equal when ranks may share memory
+  // What started it, where that is known: ranks of one machine that name one site share memory
+  // for sure, since no two machines can have it.
+  std::string site;
+  std::vector<Candidate> candidates;
+  // Its own.
+  int32_t rank = 0;
   std::string meeting;     // name of the abstract Unix socket, without the leading zero
   uint32_t pid = 0;
   uint16_t port = 0;
-  std::vector<Candidate> candidates;
 
   Bytes encode() const;
   static Result<PeerRecord> decode(ByteView bytes);
 };
+
+// The leader of each rank, the lowest one on its machine, where the records alone say so: nothing
+// where ranks that may share memory are of different sites, or of none.
+std::optional<std::vector<int32_t>> known_leaders(const std::vector<PeerRecord>& records);
 
 // Whether two ranks run below one kernel, perhaps in different network namespaces.
 bool shares_kernel(const PeerRecord& one, const PeerRecord& other);

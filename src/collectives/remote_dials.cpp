@@ -19,7 +19,7 @@ constexpr double kSecondsForLastWords = 0.5;
 }  // namespace
 
 void RemoteLinks::on_events(uint32_t) {
-  while (UniqueFd socket = net::accept_tcp(listener_)) {
+  while (GuardedFd socket = net::accept_tcp(listener_)) {
     if (guests_.size() >= kGuestLimit) guests_.erase(guests_.begin());
     guests_.push_back(Greeting::accept(loop_, credentials_, std::move(socket), rank_,
                                        static_cast<int32_t>(records_.size())));
@@ -93,7 +93,7 @@ void RemoteLinks::set_timer() {
   loop_.wake_at(next);
 }
 
-void RemoteLinks::attach(Key key, UniqueFd socket) {
+void RemoteLinks::attach(Key key, GuardedFd socket) {
   Lane* lane = nullptr;
   if (key.second == 0) {
     auto& stream = controls_[key.first];

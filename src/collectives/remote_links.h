@@ -20,7 +20,8 @@ namespace hvd::collectives {
 class RemoteLinks final : public net::DataLoop::Source {
  public:
   static Result<std::unique_ptr<RemoteLinks>> open(net::DataLoop& loop,
-                                                   const Credentials& credentials, int32_t rank);
+                                                   const Credentials& credentials, int32_t rank,
+                                                   net::PortRange ports = {});
   ~RemoteLinks();
 
   uint16_t port() const { return listener_.port; }
@@ -80,7 +81,7 @@ class RemoteLinks final : public net::DataLoop::Source {
   void begin_dial(Key key);
   void hurry(Dial& dial);
   bool is_open(Key key) const;
-  void attach(Key key, UniqueFd socket);
+  void attach(Key key, GuardedFd socket);
   bool advance_dials();
   bool advance_dial(Key key, Dial& dial, bool& finished);
   void dial_expected();

@@ -154,7 +154,8 @@ class Builder {
 
 Way choose_way(const Tuning& tuning, size_t hosts, size_t bytes) {
   const bool few = hosts <= static_cast<size_t>(std::max(tuning.direct_hosts, 1));
-  if (few && bytes * (hosts - 1) <= tuning.whole_limit) return Way::kWhole;
+  const size_t whole = hosts == 2 ? tuning.whole_limit_of_two : tuning.whole_limit;
+  if (few && bytes * (hosts - 1) <= whole) return Way::kWhole;
   if (bytes <= tuning.doubling_limit) return Way::kDoubling;
   if (few) return Way::kDirect;
   return bytes < tuning.ring_from ? Way::kHalving : Way::kRing;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/fork_guard.h"
 #include "base/text.h"
 
 namespace hvd::collectives {
@@ -32,11 +31,12 @@ void punch(int file, uint64_t at, uint64_t size) {
               static_cast<off_t>(size));
 }
 
-}  // namespace
-
-SharedHeap::~SharedHeap() {
-  if (file_) forget_in_forked_child(file_.get());
+GuardedFd create_file() {
+  const NoFork hold;
+  return GuardedFd(UniqueFd(::memfd_create("horovod-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
 }
+
+}  // namespace
 
 Status SharedHeap::open() {
   if (file_) {
@@ -45,14 +45,13 @@ Status SharedHeap::open() {
         "memory from hvd_alloc belongs to the process that this one was forked from; only that "
         "one can allocate or free it");
   }
-  UniqueFd file(::memfd_create("horovod-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  GuardedFd file = create_file();
   if (!file) return system_error("cannot create shared memory", errno);
   const uint64_t size = file_size();
   if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0 ||
       ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return system_error("cannot size and seal shared memory", errno);
   }
-  close_in_forked_child(file.get());
   file_ = std::move(file);
   owner_ = ::getpid();
   end_ = size;

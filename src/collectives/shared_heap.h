@@ -11,8 +11,8 @@
 #include <mutex>
 #include <optional>
 
+#include "base/fork_guard.h"
 #include "base/result.h"
-#include "base/unique_fd.h"
 
 namespace hvd::collectives {
 
@@ -20,7 +20,7 @@ class SharedHeap {
  public:
   SharedHeap() = default;
   // Blocks that nobody released stay mapped.
-  ~SharedHeap();
+  ~SharedHeap() = default;
   SharedHeap(const SharedHeap&) = delete;
   SharedHeap& operator=(const SharedHeap&) = delete;
 
@@ -49,7 +49,7 @@ class SharedHeap {
   Status open();
 
   mutable std::mutex mutex_;  // guards all below
-  UniqueFd file_;
+  GuardedFd file_;
   int owner_ = 0;
   uint64_t end_ = 0;       // of the file
   uint64_t next_ = 0;      // where the next block goes

@@ -105,6 +105,7 @@ Result<BlockingStream> BlockingStream::connect(std::span<const SocketAddress> ad
 
 Status BlockingStream::write(ByteView head, ByteView body, Deadline deadline, bool& interrupted) {
   interrupted = false;
+  has_asked_ = true;
   while (!head.empty() || !body.empty()) {
     iovec parts[2] = {{const_cast<std::byte*>(head.data()), head.size()},
                       {const_cast<std::byte*>(body.data()), body.size()}};
@@ -131,6 +132,7 @@ Status BlockingStream::write(ByteView head, ByteView body, Deadline deadline, bo
 }
 
 Result<size_t> BlockingStream::read_some(std::span<std::byte> buffer, Deadline deadline) {
+  if (std::exchange(has_asked_, false)) HVD_RETURN_IF_ERROR(wait_for(fd_.get(), POLLIN, deadline));
   for (;;) {
     const ssize_t count = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
     if (count >= 0) return static_cast<size_t>(count);

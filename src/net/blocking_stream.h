@@ -31,6 +31,7 @@ class BlockingStream {
 
  private:
   UniqueFd fd_;
+  bool has_asked_ = false;  // since it last read: the answer will not be there yet
 };
 
 }  // namespace hvd::net

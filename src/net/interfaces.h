@@ -14,8 +14,8 @@ struct InterfaceAddress {
   Bytes bytes;  // 4 (IPv4) or 16 (IPv6)
 };
 
-// Of every interface that is up, IPv4 first. Never a loopback or link-local address, except that
-// tests may ask for loopback ones.
+// Of every interface that is up, IPv4 first. Never a link-local address, and a loopback one only
+// for those who ask for it.
 Result<std::vector<InterfaceAddress>> interface_addresses(bool with_loopback = false);
 
 }  // namespace hvd::net

@@ -123,6 +123,15 @@ Result<SocketAddress> local_address(int fd) {
   return address;
 }
 
+Result<SocketAddress> peer_address(int fd) {
+  SocketAddress address;
+  address.size = sizeof address.storage;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.size) != 0) {
+    return system_error("cannot read a socket's peer address", errno);
+  }
+  return address;
+}
+
 void tune_connection(int fd) {
   const auto address = local_address(fd);
   if (!address.ok() || (address->family() != AF_INET && address->family() != AF_INET6)) return;

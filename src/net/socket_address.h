@@ -30,6 +30,7 @@ Endpoint to_endpoint(const SocketAddress& address);
 // The Unix path of a listener that is dead is taken over.
 Result<UniqueFd> listen_on(const SocketAddress& address, int backlog = 4096);
 Result<SocketAddress> local_address(int fd);
+Result<SocketAddress> peer_address(int fd);
 // What every connection of ours wants: no Nagle, and keep-alive that finds a dead peer within a
 // minute. Nothing for Unix sockets.
 void tune_connection(int fd);

@@ -15,11 +15,21 @@ namespace {
 
 // What was sent and is not acknowledged for this long means that the peer is gone.
 constexpr int kUserTimeoutMs = 20000;
+// Who has nothing to send, and waits for what does not come, asks after this long; the kernel does,
+// so nobody wakes up.
+constexpr int kSilenceSeconds = 15;
+constexpr int kSecondsBetweenProbes = 5;
+
+void set(int socket, int level, int option, int value) {
+  ::setsockopt(socket, level, option, &value, sizeof value);
+}
 
 void tune(int socket) {
-  const int on = 1;
-  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof kUserTimeoutMs);
+  set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, kSilenceSeconds);
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, kSecondsBetweenProbes);
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
 socklen_t fill_address(sockaddr_storage& storage, ByteView address, uint16_t port) {
@@ -41,16 +51,20 @@ socklen_t fill_address(sockaddr_storage& storage, ByteView address, uint16_t por
   return 0;
 }
 
-UniqueFd listen_on(ByteView any) {
-  UniqueFd socket(::socket(any.size() == 4 ? AF_INET : AF_INET6,
-                           SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+GuardedFd open_socket(int family) {
+  const NoFork hold;
+  return GuardedFd(UniqueFd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+}
+
+// A port of 0 is the system's choice.
+GuardedFd listen_on(ByteView any, uint16_t port) {
+  GuardedFd socket = open_socket(any.size() == 4 ? AF_INET : AF_INET6);
   if (!socket) return {};
-  const int off = 0;
-  if (any.size() == 16) {
-    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  }
+  if (any.size() == 16) set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  // A port of a narrow range must not wait for the last job's connections to be forgotten.
+  if (port != 0) set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   sockaddr_storage storage;
-  const socklen_t size = fill_address(storage, any, 0);
+  const socklen_t size = fill_address(storage, any, port);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0) return {};
   if (::listen(socket.get(), 1024) != 0) return {};
   return socket;
@@ -58,10 +72,19 @@ UniqueFd listen_on(ByteView any) {
 
 }  // namespace
 
-Result<TcpListener> TcpListener::open() {
+Result<TcpListener> TcpListener::open(PortRange ports) {
   TcpListener listener;
-  listener.socket = listen_on(Bytes(16));
-  if (!listener.socket) listener.socket = listen_on(Bytes(4));
+  for (int port = ports.first; port <= ports.last && !listener.socket; ++port) {
+    listener.socket = listen_on(Bytes(16), static_cast<uint16_t>(port));
+    if (!listener.socket && errno != EADDRINUSE) {
+      listener.socket = listen_on(Bytes(4), static_cast<uint16_t>(port));
+    }
+  }
+  if (!listener.socket && !ports.is_any()) {
+    const Status status = system_error("cannot listen for other hosts by TCP", errno);
+    return status.with_context(cat("no port of ", ports.first, "-", ports.last,
+                                   " is free for it, give a wider --port-range"));
+  }
   if (!listener.socket) return system_error("cannot listen for other hosts by TCP", errno);
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
@@ -74,18 +97,19 @@ Result<TcpListener> TcpListener::open() {
   return listener;
 }
 
-UniqueFd accept_tcp(const TcpListener& listener) {
-  UniqueFd socket(
-      ::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+GuardedFd accept_tcp(const TcpListener& listener) {
+  const NoFork hold;
+  GuardedFd socket(UniqueFd(
+      ::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
   if (socket) tune(socket.get());
   return socket;
 }
 
-Result<UniqueFd> start_connect(ByteView address, uint16_t port) {
+Result<GuardedFd> start_connect(ByteView address, uint16_t port) {
   sockaddr_storage storage;
   const socklen_t size = fill_address(storage, address, port);
   if (size == 0) return invalid_argument("an address has neither 4 nor 16 bytes");
-  UniqueFd socket(::socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  GuardedFd socket = open_socket(storage.ss_family);
   if (!socket) return system_error("cannot create a socket", errno);
   tune(socket.get());
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0 &&

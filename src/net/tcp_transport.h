@@ -1,5 +1,5 @@
-// Non-blocking TCP sockets for the data links, by address and not by name. Descriptors only; who
-// is at the other end must be proven by whoever uses them.
+// Non-blocking TCP sockets for the data links, by address and not by name, which no forked child
+// keeps. Descriptors only; who is at the other end must be proven by whoever uses them.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,23 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "base/unique_fd.h"
+#include "base/fork_guard.h"
+#include "net/port_range.h"
 
 namespace hvd::net {
 
 struct TcpListener {
-  UniqueFd socket;
+  GuardedFd socket;
   uint16_t port = 0;
-  // On every address of this host, IPv6 and IPv4, at a port that the system chooses.
-  static Result<TcpListener> open();
+  // On every address of this host, IPv6 and IPv4, at a port of the range that is free.
+  static Result<TcpListener> open(PortRange ports = {});
 };
 
 // A connection that has come in; empty when there is none, or none can be taken now.
-UniqueFd accept_tcp(const TcpListener& listener);
+GuardedFd accept_tcp(const TcpListener& listener);
 
 // Begins to connect to an address of 4 or 16 bytes; writable when it is decided.
-Result<UniqueFd> start_connect(ByteView address, uint16_t port);
+Result<GuardedFd> start_connect(ByteView address, uint16_t port);
 // 0 when the connection stands, else an errno value.
 int connect_outcome(int socket);
 // For a connection between namespaces of one kernel. Where the system's congestion control paces

@@ -7,9 +7,12 @@
 
 #include "base/text.h"
 #include "plugin/library.h"
+#include "plugin/trial.h"
 
 namespace hvd::plugin {
 namespace {
+
+constexpr double kTrialSeconds = 10;
 
 std::vector<std::string> shared_objects(const std::string& folder) {
   std::vector<std::string> paths;
@@ -23,6 +26,31 @@ std::vector<std::string> shared_objects(const std::string& folder) {
   return paths;
 }
 
+// What came with this library; empty where it does not know where it is.
+std::string own_folder() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&kind_name), &info) == 0 ||
+      info.dli_fname == nullptr) {
+    return {};
+  }
+  return (std::filesystem::path(info.dli_fname).parent_path() / "horovod").string();
+}
+
+bool is_own(const std::string& path) {
+  const std::string own = own_folder();
+  return !own.empty() && path.starts_with(own + "/");
+}
+
+// Those of a list, then one beside this library.
+std::vector<std::string> folders(std::string_view list, const char* name) {
+  std::vector<std::string> found;
+  for (std::string& folder : split(list, ':')) {
+    if (!folder.empty()) found.push_back(std::move(folder));
+  }
+  if (const std::string own = own_folder(); !own.empty()) found.push_back(cat(own, "/", name));
+  return found;
+}
+
 }  // namespace
 
 Catalogue Catalogue::make(std::span<const hvd_plugin* const> builtins,
@@ -30,16 +58,35 @@ Catalogue Catalogue::make(std::span<const hvd_plugin* const> builtins,
   Catalogue catalogue;
   for (const hvd_plugin* record : builtins) catalogue.add({}, record);
   for (const std::string& folder : folders) {
+    for (std::string& path : shared_objects(folder)) catalogue.add_file(std::move(path));
+  }
+  return catalogue;
+}
+
+Catalogue Catalogue::of_engine(std::span<const std::string> folders, std::string_view name) {
+  Catalogue catalogue;
+  for (const std::string& folder : folders) {
     for (std::string& path : shared_objects(folder)) {
-      auto loaded = load(path);
-      if (loaded.ok()) {
-        catalogue.add(std::move(path), loaded.value());
-      } else {
-        catalogue.candidates_.push_back({std::move(path), nullptr, loaded.error().message()});
-      }
+      const std::string stem = std::filesystem::path(path).stem().string();
+      if (stem == name || stem.starts_with(cat(name, "_"))) catalogue.add_file(std::move(path));
     }
   }
   return catalogue;
+}
+
+void Catalogue::add_file(std::string path) {
+  if (!is_own(path)) {
+    if (Status status = try_in_child(path, kTrialSeconds); !status.ok()) {
+      candidates_.push_back({std::move(path), nullptr, status.message()});
+      return;
+    }
+  }
+  auto loaded = load(path);
+  if (loaded.ok()) {
+    add(std::move(path), loaded.value());
+  } else {
+    candidates_.push_back({std::move(path), nullptr, loaded.error().message()});
+  }
 }
 
 void Catalogue::add(std::string path, const hvd_plugin* record) {
@@ -102,18 +149,10 @@ std::string_view kind_name(uint32_t kind) {
   }
 }
 
-std::vector<std::string> search_path(std::string_view list) {
-  std::vector<std::string> folders;
-  for (std::string& folder : split(list, ':')) {
-    if (!folder.empty()) folders.push_back(std::move(folder));
-  }
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&kind_name), &info) != 0 &&
-      info.dli_fname != nullptr) {
-    const std::filesystem::path self(info.dli_fname);
-    folders.push_back((self.parent_path() / "horovod" / "plugins").string());
-  }
-  return folders;
+std::vector<std::string> search_path(std::string_view list) { return folders(list, "plugins"); }
+std::vector<std::string> engine_path(std::string_view list) { return folders(list, "engines"); }
+std::vector<std::string> bootstrap_path(std::string_view list) {
+  return folders(list, "bootstraps");
 }
 
 }  // namespace hvd::plugin

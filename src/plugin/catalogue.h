@@ -23,9 +23,13 @@ struct Candidate {
 class Catalogue {
  public:
   // Probes every record, and loads and probes each *.so of the folders, in their order. A folder
-  // that does not exist holds no plugins.
+  // that does not exist holds no plugins. What did not come with this library is tried in a child
+  // process first.
   static Catalogue make(std::span<const hvd_plugin* const> builtins,
                         std::span<const std::string> folders);
+
+  // The files NAME.so and NAME_*.so of the folders, loaded and probed.
+  static Catalogue of_engine(std::span<const std::string> folders, std::string_view name);
 
   std::span<const Candidate> all() const { return candidates_; }
   // Those that work here, the highest priority first.
@@ -37,6 +41,7 @@ class Catalogue {
 
  private:
   void add(std::string path, const hvd_plugin* record);
+  void add_file(std::string path);
   std::vector<Candidate> candidates_;
 };
 
@@ -46,5 +51,10 @@ std::string_view kind_name(uint32_t kind);
 // The folders to search: those of a colon-separated list, then <folder of this library>/horovod/
 // plugins.
 std::vector<std::string> search_path(std::string_view list);
+// The same for bootstraps, which lie apart since few processes need one: those of the list, then
+// <folder of this library>/horovod/bootstraps.
+std::vector<std::string> bootstrap_path(std::string_view list);
+// The same for op plugins that are opened only when chosen: <folder of this library>/horovod/engines.
+std::vector<std::string> engine_path(std::string_view list);
 
 }  // namespace hvd::plugin

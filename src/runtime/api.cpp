@@ -8,6 +8,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -17,7 +18,9 @@
 #include "horovod/version.h"
 #include "runtime/api_call.h"
 #include "runtime/capability.h"
+#include "runtime/engine_choice.h"
 #include "runtime/runtime.h"
+#include "runtime/world_notice.h"
 
 constinit hvd::runtime::api::State hvd::runtime::api::state;
 
@@ -74,6 +77,8 @@ Status read_sets(const hvd_init_options& wishes, std::vector<std::vector<int32_t
 
 Status start(const hvd_init_options& wishes) {
   HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
+  // Before the ranks meet, since each finds for itself what is not here.
+  HVD_ASSIGN_OR_RETURN(const auto engines, hvd::runtime::chosen_engines(settings));
   const double seconds = wishes.timeout_seconds > 0 ? wishes.timeout_seconds
                                                     : settings.number("start_timeout");
   const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
@@ -85,10 +90,12 @@ Status start(const hvd_init_options& wishes) {
   apply_log_settings(settings, bootstrap.identity);
 
   const auto catalogue = hvd::runtime::installed_plugins(settings);
+  hvd::runtime::say_refusals(catalogue, bootstrap.identity.rank == 0);
   hvd::runtime::RuntimeOptions options;
   options.settings = std::move(settings);
   options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
   options.ops = catalogue.usable(HVD_PLUGIN_OP);
+  options.ops.insert(options.ops.begin(), engines.begin(), engines.end());
   options.heap = &heap();
   options.epoch = state.epoch++;
   options.stack = state.stack;
@@ -99,14 +106,18 @@ Status start(const hvd_init_options& wishes) {
   }
   options.ranks.assign(wishes.ranks, wishes.ranks + wishes.rank_count);
   HVD_RETURN_IF_ERROR(hvd::runtime::restrict_to(options.ranks, &bootstrap.identity));
+  // Before they meet, since wrong worlds may never. Who named its ranks wants one of its own.
+  if (options.ranks.empty()) {
+    hvd::runtime::tell_agent({bootstrap.identity.rank, bootstrap.identity.size});
+  }
   HVD_ASSIGN_OR_RETURN(
       std::unique_ptr<Runtime> runtime,
       Runtime::create(bootstrap.identity, std::move(bootstrap.store), std::move(options)));
-
   Runtime* old = state.current.exchange(runtime.release());
   // Calls that still use the old one are about to end: it refuses everything.
   while (state.calls.load() != 0) std::this_thread::yield();
   delete old;
+  state.tie = new std::shared_ptr<void>(std::move(bootstrap.tie));
   return {};
 }
 
@@ -153,6 +164,7 @@ int hvd_shutdown(char* error, size_t error_size) {
     const Status status =
         state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds));
     state.initialized.store(false);
+    delete std::exchange(state.tie, nullptr);
     return status;
   });
 }
@@ -291,7 +303,7 @@ int32_t hvd_capability(const char* name, char* why, size_t why_size) {
     if (name == nullptr) return hvd::invalid_argument("a capability has a name");
     HVD_ASSIGN_OR_RETURN(const hvd::Settings settings, hvd::Settings::from_environment());
     std::string reason;
-    works = hvd::runtime::is_capable(name, hvd::runtime::installed_plugins(settings), &reason);
+    works = hvd::runtime::is_capable(name, settings, &reason);
     return works ? Status() : hvd::unavailable(std::move(reason));
   });
   return works ? 1 : 0;

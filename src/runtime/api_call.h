@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -24,6 +25,7 @@ struct State {
   uint32_t epoch = 0;                      // guarded by mutex
   bool watches_forks = false;              // guarded by mutex
   StackOffer stack;                        // guarded by mutex
+  std::shared_ptr<void>* tie = nullptr;    // of Bootstrap, from init to shutdown; guarded by mutex
   std::once_flag heap_made;
   collectives::SharedHeap* heap = nullptr;  // made once, when first wanted
 };

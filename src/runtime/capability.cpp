@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "plugin/builtins.h"
+#include "runtime/engine_choice.h"
 
 namespace hvd::runtime {
 namespace {
@@ -70,18 +71,19 @@ plugin::Catalogue installed_plugins(const Settings& settings) {
                                  plugin::search_path(settings.text("plugin_path")));
 }
 
-bool is_capable(std::string_view name, const plugin::Catalogue& catalogue, std::string* why) {
+bool is_capable(std::string_view name, const Settings& settings, std::string* why) {
   if (name == "shared-memory") return say(try_shared_memory(), why);
   if (name == "tcp") return say(try_tcp(), why);
-  if (name == "gloo") return has_own_path(catalogue, why);
-  if (name == "mpi") {
-    return has_plugin(name, {HVD_PLUGIN_CONTROLLER, HVD_PLUGIN_OP}, catalogue, why);
+  if (name == "gloo") return has_own_path(installed_plugins(settings), why);
+  if (name == "ddl") {
+    *why = "DDL was discontinued by its maker";
+    return false;
   }
-  if (name == "nccl" || name == "ddl" || name == "ccl") {
-    return has_plugin(name, {HVD_PLUGIN_OP}, catalogue, why);
+  if (name == "mpi" || name == "nccl" || name == "ccl") {
+    return has_plugin(name, {HVD_PLUGIN_OP}, installed_engines(settings, name), why);
   }
   if (name == "cuda" || name == "rocm") {
-    return has_plugin(name, {HVD_PLUGIN_FRAMEWORK, HVD_PLUGIN_OP}, catalogue, why);
+    return has_plugin(name, {HVD_PLUGIN_FRAMEWORK, HVD_PLUGIN_OP}, installed_plugins(settings), why);
   }
   *why = cat("nothing is known of a capability '", printable(name), "'");
   return false;

@@ -13,6 +13,6 @@ namespace hvd::runtime {
 plugin::Catalogue installed_plugins(const Settings& settings);
 
 // Whether `name` (as in hvd_capability) works here; if not, why gets one sentence.
-bool is_capable(std::string_view name, const plugin::Catalogue& catalogue, std::string* why);
+bool is_capable(std::string_view name, const Settings& settings, std::string* why);
 
 }  // namespace hvd::runtime

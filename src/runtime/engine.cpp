@@ -280,6 +280,7 @@ bool Engine::settle() {
 
 bool Engine::before_sleep() {
   if (departed()) return true;
+  if (!executor_.may_sleep()) return false;
   return link().before_sleep(controller_->context()) == 1;
 }
 

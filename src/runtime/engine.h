@@ -170,7 +170,9 @@ class Engine final : public Drivable, private CompletionSink {
   void complete(Submission* submission, Status status) override;
   void close_window();
   void refuse_from_now(Status reason);
-  void fail_with(const Status& cause, int32_t heard_from);
+  // With what this rank found, or with what `heard_from`, a peer, says; then all agree on a cause.
+  void fail_with(const Status& found, int32_t heard_from);
+  void end_with(const Status& cause, int32_t heard_from);
 
   Status send(int32_t rank, ByteView message);
   void send_notice(MessageKind kind, const Notice& notice, int32_t rank);

@@ -107,11 +107,17 @@ void Engine::close() {
 }
 
 void Engine::fail(const Status& cause) {
-  fail_with(cause, -1);
+  end_with(cause, -1);
   settle();
 }
 
-void Engine::fail_with(const Status& cause, int32_t heard_from) {
+void Engine::fail_with(const Status& found, int32_t heard_from) {
+  if (departed_.load(std::memory_order_relaxed)) return;
+  // What a peer says is everybody's already.
+  end_with(heard_from < 0 ? host_->first_cause(found) : found, heard_from);
+}
+
+void Engine::end_with(const Status& cause, int32_t heard_from) {
   if (departed_.load(std::memory_order_relaxed)) return;
   refuse_from_now(cause);
   const Status first = departure_->stopping() ? cause : refusal();

@@ -56,6 +56,8 @@ class Executor {
   Result<bool> advance();
 
   bool idle() const { return outstanding_ == 0; }
+  // Whether nothing that runs must be polled.
+  bool may_sleep() const { return outstanding_ == 0 || ops_->may_sleep(); }
   bool idle(const Lane& lane) const { return outstanding(lane) == 0; }
   size_t outstanding(const Lane& lane) const;
   // Tells the plugins that nothing that runs will be finished.

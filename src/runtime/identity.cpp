@@ -3,15 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 
 #include "base/check.h"
+#include "base/hmac.h"
 #include "base/log.h"
 #include "base/secret.h"
 #include "base/text.h"
 #include "rendezvous/http_store.h"
 #include "rendezvous/plain_http_store.h"
+#include "runtime/launched_elsewhere.h"
 #include "runtime/request.h"
 
 namespace hvd::runtime {
@@ -51,6 +54,20 @@ std::string machine_name(const Settings& settings) {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   return cat(name, "/", boot);
+}
+
+// The same for all starts of this process, which keeps its place, and for no other process.
+std::string process_name(const Settings& settings) {
+  std::string stat;
+  std::ifstream file("/proc/self/stat");
+  std::getline(file, stat, '\0');
+  // The process's start is the twentieth word behind its name, which may have blanks.
+  const std::vector<std::string> words = split(stat.substr(stat.rfind(')') + 1), ' ');
+  std::error_code error;
+  const auto space = std::filesystem::read_symlink("/proc/self/ns/pid", error);
+  const std::string name = cat(machine_name(settings), "/", space.string(), "/", ::getpid(), "/",
+                               words.size() > 20 ? words[20] : std::string());
+  return to_hex(sha256(as_bytes(name))).substr(0, 32);
 }
 
 Result<Identity> ask_for_place(rendezvous::HttpStore& store, const Settings& settings,
@@ -145,6 +162,10 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
                                   ", but HOROVOD_STORE does not say where the ranks meet; start "
                                   "the program by horovodrun, or set it"));
     }
+    if (identity.rank < 0) {
+      HVD_ASSIGN_OR_RETURN(auto elsewhere, launched_elsewhere(settings, deadline, epoch));
+      if (elsewhere) return *std::move(elsewhere);
+    }
     identity.rank = 0;
     return result;
   }
@@ -162,6 +183,8 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
   if (!secret.ok()) return secret.error().with_context("HOROVOD_JOB_SECRET");
   rendezvous::HttpStoreOptions options;
   options.rank = identity.rank;
+  options.worker = process_name(settings);
+  options.ranks = identity.size;
   if (settings.is_set("store_ca")) options.tls = rendezvous::HttpConnection::Tls{settings.text("store_ca")};
   HVD_ASSIGN_OR_RETURN(std::shared_ptr<rendezvous::HttpStore> store,
                        rendezvous::HttpStore::open(address, *std::move(secret), options));

@@ -3,6 +3,8 @@
 // progress.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "horovod/plugin_op.h"
@@ -32,6 +34,17 @@ class OpSelector {
       if (code != HVD_OK) return refusal(op, code, "does not give up", id);
     }
     return {};
+  }
+  // Whether the progress thread may sleep, for all of them.
+  bool may_sleep() const {
+    return std::all_of(ops_.begin(), ops_.end(), [](const OpenedPlugin& op) {
+      const auto& vtable = op.vtable<hvd_op_v1>();
+      if (vtable.struct_size < offsetof(hvd_op_v1, before_sleep) + sizeof vtable.before_sleep ||
+          vtable.before_sleep == nullptr) {
+        return true;
+      }
+      return vtable.before_sleep(op.context()) == 1;
+    });
   }
   // nullptr when none can run it.
   const OpenedPlugin* select(const hvd_batch& batch) const {

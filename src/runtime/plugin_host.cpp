@@ -10,6 +10,9 @@ namespace hvd::runtime {
 namespace {
 
 constexpr double kSetSeconds = 60;
+constexpr const char* kFirstCause = "first-cause";
+// All who wait learn of a failure that much later where the store cannot be reached.
+constexpr double kCauseSeconds = 0.5;
 
 void write_log(void*, int level, const char* message) {
   const int clamped = std::clamp(level, 0, static_cast<int>(log::Level::kError));
@@ -103,8 +106,37 @@ int PluginHost::store_exchange(const char* name, const rendezvous::Party& party,
   const auto records =
       store_->exchange(prefix_ + name, party, record, Deadline::after_seconds(timeout));
   if (!records.ok()) return static_cast<int>(records.error().code());
+  {
+    std::lock_guard lock(mutex_);
+    exchanged_.push_back(prefix_ + name);
+  }
   for (const Bytes& one : *records) on_record(argument, one.data(), one.size());
   return HVD_OK;
+}
+
+void PluginHost::forget_meeting() {
+  std::vector<std::string> names;
+  {
+    std::lock_guard lock(mutex_);
+    names.swap(exchanged_);
+  }
+  if (!store_) return;
+  const Deadline deadline = Deadline::after_seconds(kSetSeconds);
+  Status status = names.empty() ? Status() : store_->remove(prefix_ + kFirstCause, deadline);
+  for (const std::string& name : names) {
+    if (status.ok()) status = store_->forget(name, deadline);
+  }
+  if (!status.ok()) log::debug(cat("the next program of this job may not meet: ", status.message()));
+}
+
+Status PluginHost::first_cause(const Status& found) {
+  if (!store_) return found;
+  const auto said = store_->compare_and_set(prefix_ + kFirstCause, std::nullopt,
+                                            as_bytes(found.message()),
+                                            Deadline::after_seconds(kCauseSeconds));
+  if (!said.ok()) log::debug(cat("no common cause: ", said.error().message()));
+  if (!said.ok() || !said->value) return found;
+  return {found.code(), std::string(as_text(*said->value))};
 }
 
 void PluginHost::post(void (*callback)(void*), void* argument) {

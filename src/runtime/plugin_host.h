@@ -25,9 +25,16 @@ class PluginHost {
 
   const hvd_plugin_host* vtable() const { return &vtable_; }
 
+  // Takes out of the store what the ranks of this start have left to meet, so that a program that
+  // runs after this one in the same job finds none of it. One rank, once all have met.
+  void forget_meeting();
+
   bool has_posted() const { return has_posted_.load(); }
   // Calls back what plugins have posted; true when there was any.
   bool run_posted();
+  // Why the job's links failed, for all ranks that still reach the store: what the first of them
+  // found, which may be this. Of a broken link each end would name the other.
+  Status first_cause(const Status& found);
 
  private:
   struct Posted {
@@ -53,6 +60,7 @@ class PluginHost {
   std::mutex mutex_;  // guards all below
   std::map<std::string, std::string> strings_;
   std::map<std::string, void*> published_;
+  std::vector<std::string> exchanged_;
   std::vector<Posted> posted_;
 };
 

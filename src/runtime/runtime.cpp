@@ -93,6 +93,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(Identity identity,
   std::unique_ptr<Runtime> runtime(new Runtime(identity, options));
   HVD_RETURN_IF_ERROR(runtime->open(std::move(store), options));
   HVD_RETURN_IF_ERROR(runtime->meet(options));
+  if (runtime->identity_.rank == 0) runtime->host_->forget_meeting();
   runtime->observation_->begin();
   return runtime;
 }
@@ -383,6 +384,7 @@ void Runtime::close() {
   if (engine_->step(true)) progress_->notify_completed();
   ops_->close();  // before the controller, whose links they may share
   engine_->close();
+  if (store_) store_->rest();
 }
 
 void Runtime::fail(const Status& cause) {

@@ -51,10 +51,10 @@ SpinBudget spin_budget(double cores, int local_ranks, bool one_host) {
   SpinBudget budget;
   const double share = cores / std::max(local_ranks, 1);
   // A wake-up costs 25-50 us, so spinning a few times that wins when the peer is about to answer.
-  // Ranks of one host that compute the same end within a few milliseconds of each other, and a
-  // waiter yields meanwhile. Between hosts the kernel has work of its own on these cores.
+  // Ranks of one host that compute the same end within a tenth of a step of each other, some
+  // milliseconds, and a waiter yields meanwhile. Between hosts the kernel has work of its own on these cores.
   if (share >= 1) {
-    budget.waiter = one_host ? microseconds(2000) : microseconds(200);
+    budget.waiter = one_host ? microseconds(6000) : microseconds(200);
     budget.helper = share >= 2 ? microseconds(20) : microseconds(0);
     budget.helper_is_guest = share < 2;
   } else if (cores >= 1) {

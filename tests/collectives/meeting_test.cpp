@@ -42,6 +42,17 @@ TEST_CASE("a rank asks the board twice, whatever the number of ranks") {
   }
 }
 
+TEST_CASE("where the ranks of a machine are known to be of one site, once is enough") {
+  World world({0, 0, 1, 1, 1});
+  world.site = "agent:@x";
+  CountingBoard board;
+  require_all_ok(run_on(world, board, [](Rank& rank) -> Status {
+    CHECK(rank.mesh().hosts() == std::vector<int32_t>{0, 0, 1, 1, 1});
+    return {};
+  }));
+  CHECK(board.requests == 5);
+}
+
 TEST_CASE("where each rank is alone on its host, once is enough") {
   World world({0, 1, 2, 3});
   CountingBoard board;

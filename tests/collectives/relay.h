@@ -44,9 +44,10 @@ class Relay {
   }
   // All connections break after so many bytes.
   void cut_after(size_t bytes) { cut_after_ = bytes; }
-  void wait_for_stall() {
+  // Whether it has stalled within this time.
+  bool wait_for_stall(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(20), [this] { return has_stalled_; });
+    return changed_.wait_for(lock, patience, [this] { return has_stalled_; });
   }
 
  private:

@@ -136,3 +136,19 @@ TEST_CASE("hops and bytes of each way grow as they should") {
     }
   }
 }
+
+TEST_CASE("two hosts exchange wholes for longer than more of them, unless somebody says otherwise") {
+  constexpr size_t kMiB = size_t{1} << 20;
+  CHECK(choose_way({}, 2, kMiB) == Way::kWhole);
+  CHECK(choose_way({}, 2, 8 * kMiB) == Way::kDirect);
+  CHECK(choose_way({}, 3, kMiB) == Way::kDirect);
+  hvd_tuning chosen{};
+  chosen.struct_size = sizeof chosen;
+  chosen.whole_limit = 4096;
+  hvd_batch batch{};
+  batch.struct_size = sizeof batch;
+  batch.tuning = &chosen;
+  CHECK(choose_way(tuning_of(batch), 2, 4096) == Way::kWhole);
+  CHECK(choose_way(tuning_of(batch), 2, 4100) == Way::kDoubling);
+  CHECK(choose_way(tuning_of(batch), 2, kMiB) == Way::kDirect);
+}

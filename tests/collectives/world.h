@@ -163,6 +163,7 @@ struct World {
   MemoryBoard board;
   SharedMap memory;
   collectives::SharedHeap heap;  // one process has one
+  std::string site = {};         // of each host's ranks, with the host's letter
 
   explicit World(std::vector<int> host_of_rank) : hosts(std::move(host_of_rank)) {}
 
@@ -173,6 +174,7 @@ struct World {
                        .credentials = {.job = "0123456789abcdef",
                                        .generation = 0,
                                        .secret = test_secret()},
+                       .site = site.empty() ? "" : cat(site, hosts[size_t(rank)]),
                        .heap = &heap,
                        .memory_map = &memory,
                        .machine = cat("/", hosts[size_t(rank)]),

@@ -387,7 +387,11 @@ inline void check_refusals(const PluginLinks& links) {
 inline void check_op_abort(const PluginLinks& links, const std::vector<int32_t>& machines) {
   run_plugin_world(links, machines, [](PluginRank& rank) {
     OpSet set = OpSet::everyone(rank);
-    OpCase first(HVD_ALLREDUCE, HVD_INT32), second(HVD_ALLREDUCE, HVD_INT32);
+    OpCase first(HVD_ALLREDUCE, HVD_INT32);
+    // Others may still read from it, who have not heard of the abort.
+    const auto kept = std::make_shared<OpCase>(HVD_ALLREDUCE, HVD_INT32);
+    rank.kept = kept;
+    OpCase& second = *kept;
     first.add(1, 1, 1, [](size_t) { return 1.0; });
     second.add(100'000, 1, 100'000, [](size_t) { return 1.0; });
     CHECK(set.run(first));
@@ -403,6 +407,7 @@ inline void check_op_abort(const PluginLinks& links, const std::vector<int32_t>&
     const int status = rank.step_until([&] { return outcome.done; });
     CHECK((status == HVD_ABORTED || outcome.status == HVD_ABORTED));
     CHECK((outcome.done ? outcome.error : rank.error) == "rank 1 had enough");
+    rank.op().abort(rank.op_context(), "rank 1 had enough");
   });
 }
 

@@ -14,10 +14,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "conformance/process_world.h"
 #include "horovod/plugin_controller.h"
 #include "horovod/plugin_op.h"
 
@@ -28,6 +30,23 @@ struct PluginStore {
   std::condition_variable changed;
   std::map<std::string, std::string> values;
   std::shared_ptr<void> kept;  // what the links keep for the life of the world
+  const SharedFolder* folder = nullptr;  // where the ranks are processes: their values instead
+
+  void set(const std::string& key, std::string value) {
+    if (folder != nullptr) return folder->set(key, value);
+    const std::lock_guard lock(mutex);
+    values[key] = std::move(value);
+    changed.notify_all();
+  }
+  std::optional<std::string> get(const std::string& key, double seconds) {
+    if (folder != nullptr) return folder->get(key, seconds);
+    std::unique_lock lock(mutex);
+    if (!changed.wait_for(lock, std::chrono::duration<double>(seconds),
+                          [&] { return values.contains(key); })) {
+      return std::nullopt;
+    }
+    return values[key];
+  }
 };
 
 // A runtime's side of the host vtable, for one rank.
@@ -43,23 +62,29 @@ struct PluginHost {
       return found == all.end() ? nullptr : found->second.c_str();
     };
     vtable.store_set = [](void* host, const char* key, const void* value, size_t size) -> int {
-      PluginStore& store = static_cast<PluginHost*>(host)->store;
-      const std::lock_guard lock(store.mutex);
-      store.values[key].assign(static_cast<const char*>(value), size);
-      store.changed.notify_all();
+      static_cast<PluginHost*>(host)->store.set(key, {static_cast<const char*>(value), size});
       return HVD_OK;
     };
     vtable.store_get = [](void* host, const char* key, void* value, size_t capacity, size_t* size,
                           double seconds) -> int {
+      const auto found = static_cast<PluginHost*>(host)->store.get(key, seconds);
+      if (!found) return HVD_DEADLINE_EXCEEDED;
+      *size = found->size();
+      std::memcpy(value, found->data(), std::min(capacity, found->size()));
+      return HVD_OK;
+    };
+    vtable.store_exchange = [](void* host, const char* name, int32_t index, int32_t count,
+                               const void* record, size_t size, const int32_t* wanted,
+                               int32_t wanted_count, double seconds,
+                               void (*on_record)(void*, const void*, size_t), void* argument) -> int {
       PluginStore& store = static_cast<PluginHost*>(host)->store;
-      std::unique_lock lock(store.mutex);
-      if (!store.changed.wait_for(lock, std::chrono::duration<double>(seconds),
-                                  [&] { return store.values.contains(key); })) {
-        return HVD_DEADLINE_EXCEEDED;
+      const auto key = [name](int32_t party) { return std::string(name) + "#" + std::to_string(party); };
+      store.set(key(index), {static_cast<const char*>(record), size});
+      for (int32_t i = 0; i < (wanted_count == 0 ? count : wanted_count); ++i) {
+        const auto found = store.get(key(wanted_count == 0 ? i : wanted[i]), seconds);
+        if (!found) return HVD_DEADLINE_EXCEEDED;
+        on_record(argument, found->data(), found->size());
       }
-      const std::string& found = store.values[key];
-      *size = found.size();
-      std::memcpy(value, found.data(), std::min(capacity, found.size()));
       return HVD_OK;
     };
     vtable.watch = [](void* host, int fd, void (*callback)(void*), void* argument) -> int {
@@ -117,13 +142,18 @@ struct PluginLinks {
   std::function<void(PluginStore& store, const std::vector<int32_t>& machines)> prepare;
   // Cuts off a rank without a word; empty where that takes a process's end.
   std::function<void(PluginStore& store, int32_t rank)> lose;
+  // Where this process is one rank and others are the rest.
+  ProcessWorld* processes = nullptr;
 };
 
 class PluginRank {
  public:
   PluginRank(const PluginLinks& links, PluginStore& store, int32_t rank,
              const std::vector<int32_t>& machines)
-      : links_(links), host_(store, settings_on(machines[static_cast<size_t>(rank)])) {
+      : links_(links),
+        host_(store, links.processes != nullptr && links.processes->real_hosts
+                         ? settings_of_process()
+                         : settings_on(machines[static_cast<size_t>(rank)])) {
     config_.struct_size = sizeof config_;
     config_.rank = rank;
     config_.size = static_cast<int32_t>(machines.size());
@@ -167,7 +197,9 @@ class PluginRank {
         this, &progressed, text, sizeof text);
     error = text;
     op().poll(op_context_, &progressed);
-    if (status == HVD_OK && progressed == 0 && may_sleep &&
+    const bool op_may_sleep =
+        op().before_sleep == nullptr || op().before_sleep(op_context_) == 1;
+    if (status == HVD_OK && progressed == 0 && may_sleep && op_may_sleep &&
         link().before_sleep(controller_context_) == 1) {
       const bool woken = host_.block(20'000);
       link().after_sleep(controller_context_);
@@ -219,6 +251,7 @@ class PluginRank {
   int opened = -1;
   std::string error;
   std::vector<std::pair<int32_t, std::string>> messages;
+  std::shared_ptr<void> kept;  // for the life of the world
 
  private:
   static std::map<std::string, std::string> settings_on(int32_t machine) {
@@ -228,7 +261,22 @@ class PluginRank {
             {"HOROVOD_HOSTNAME", "h" + name},
             {"HOROVOD_TEST_MACHINE", "m" + name},
             {"HOROVOD_TEST_LOOPBACK", "1"},
+            {"HOROVOD_GLOO_IFACE", "lo"},
             {"HOROVOD_START_TIMEOUT", "20"}};
+  }
+
+  static std::map<std::string, std::string> settings_of_process() {
+    auto settings = settings_on(0);
+    settings.erase("HOROVOD_TEST_MACHINE");
+    settings.erase("HOROVOD_TEST_LOOPBACK");
+    settings.erase("HOROVOD_HOSTNAME");
+    settings.erase("HOROVOD_GLOO_IFACE");
+    // Who has no part in a small world waits in the next one for those that have.
+    settings["HOROVOD_START_TIMEOUT"] = "120";
+    if (const char* interface = std::getenv("HOROVOD_GLOO_IFACE")) {
+      settings["HOROVOD_GLOO_IFACE"] = interface;
+    }
+    return settings;
   }
 
   const PluginLinks& links_;
@@ -238,11 +286,33 @@ class PluginRank {
   void* op_context_ = nullptr;
 };
 
+// The same for this process's rank alone. A world larger than there are processes is passed over.
+inline void run_process(ProcessWorld& world, const PluginLinks& links,
+                        const std::vector<int32_t>& machines,
+                        const std::function<void(PluginRank&)>& body) {
+  const SharedFolder folder = world.next();
+  const auto size = static_cast<int32_t>(machines.size());
+  if (size > world.size || world.rank >= size) return;
+  PluginStore store;
+  store.folder = &folder;
+  PluginRank rank(links, store, world.rank, machines);
+  CHECK(rank.error == "");
+  REQUIRE(rank.opened == HVD_OK);
+  body(rank);
+  folder.set("ended" + std::to_string(world.rank), "");
+  for (int32_t other = 0; other < size; ++other) {
+    while (!folder.has("ended" + std::to_string(other))) rank.drive(1);
+  }
+  // A library goes on with what was aborted in the next world.
+  world.kept.push_back(std::move(rank.kept));
+}
+
 // Runs body(rank) for each rank of a world, as one thread each. Everybody drives its links until all
 // bodies have ended: what it has sent may still be on its way, and its end is another one's failure.
 inline void run_plugin_world(const PluginLinks& links, const std::vector<int32_t>& machines,
                              const std::function<void(PluginRank&)>& body) {
   PluginStore store;
+  if (links.processes != nullptr) return run_process(*links.processes, links, machines, body);
   if (links.prepare) links.prepare(store, machines);
   std::atomic<size_t> ended{0};
   std::vector<std::thread> threads;

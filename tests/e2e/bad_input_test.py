@@ -153,7 +153,7 @@ def test_a_closed_port():
 @world()
 def test_a_host_that_is_silent():
     faults.cut("b", "launcher")
-    refused(["-np", 2, "-H", "a:1,b:1", "--start-timeout", 3, *TOUCH], "host b", "connect",
+    refused(["-np", 2, "-H", "a:1,b:1", "--start-timeout", 3, *TOUCH], "host b", "connect", "firewall",
             seconds=6)
 
 

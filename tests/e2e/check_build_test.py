@@ -1,72 +1,184 @@
 #!/usr/bin/python3 -B
 """--check-build tells what works here: take a thing away, and its mark goes."""
+import json
 import shutil
 
 from harness import *  # noqa: F403
 
+# The original's rows, in its order, with what each is known by in the build.
 LAYOUT = """\
 Horovod v{version}:
 
 Available Frameworks:
-    [ ] TensorFlow
+    [{tensorflow}] TensorFlow
     [{torch}] PyTorch
-    [ ] MXNet
+    [{mxnet}] MXNet
 
 Available Controllers:
-    [ ] MPI
-    [{library}] Gloo
+    [{mpi}] MPI
+    [{gloo}] Gloo
 
 Available Tensor Operations:
-    [ ] NCCL
-    [ ] DDL
-    [ ] CCL
-    [ ] MPI
-    [{library}] Gloo    
+    [{nccl}] NCCL
+    [{ddl}] DDL
+    [{ccl}] CCL
+    [{mpi}] MPI
+    [{gloo}] Gloo    
 """
+ENGINES = ("mpi", "nccl", "ddl", "ccl")
+ROWS = ("tensorflow", "torch", "mxnet", "gloo", *ENGINES)
 
 
-def check(torch, library, flag="--check-build", launcher=None, **environment):
-    done = subprocess.run([launcher or LAUNCHER, flag], capture_output=True, text=True, timeout=120,
-                          env=clean_environment(**environment), stdin=subprocess.DEVNULL,
-                          check=False)
+def check_build(*flags, launcher=None, code=0, **environment):
+    done = subprocess.run([launcher or LAUNCHER, "--check-build", *flags], capture_output=True,
+                          text=True, timeout=150, env=clean_environment(**environment),
+                          stdin=subprocess.DEVNULL, check=False)
+    expect(done.returncode == code, done)
+    return done.stdout if code == 0 else done.stderr
+
+
+def marks(launcher=None, **environment):
+    """The marks by row; fails unless the text is the original's to the last blank."""
+    text = check_build(launcher=launcher, **environment)
     version = subprocess.run([LAUNCHER, "-v"], capture_output=True, text=True,
                              check=True).stdout.strip()
-    expect(done.returncode == 0, done)
-    wanted = LAYOUT.format(version=version, torch=torch, library=library)
-    expect(done.stdout == wanted, f"got\n{done.stdout}expected\n{wanted}{done.stderr}")
+    pattern = re.escape(LAYOUT).replace(re.escape("{version}"), re.escape(version))
+    for row in ROWS:
+        pattern = pattern.replace(re.escape(f"{{{row}}}"), f"(?P<{row}>[X ])", 1)
+        pattern = pattern.replace(re.escape(f"{{{row}}}"), f"(?P={row})")
+    match = re.fullmatch(pattern, text)
+    expect(match, f"got\n{text}expected\n{LAYOUT}")
+    return {row for row in ROWS if match[row] == "X"}
+
+
+def installation(folder):
+    """A copy of the build, to take things away from: its launcher and its Python packages."""
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", folder], check=True,
+                   stdout=subprocess.DEVNULL)
+    return (pathlib.Path(folder, "bin/horovodrun"),
+            str(pathlib.Path(folder, "lib/python3/dist-packages")))
 
 
 def test_all_that_is_here_is_marked():
-    check("X", "X")
-    check("X", "X", flag="-cb")
+    found = marks()
+    expect({"torch", "gloo"} <= found, found)
+    expect(not found & {"mxnet", "ddl"}, found)
+    done = subprocess.run([LAUNCHER, "-cb"], capture_output=True, text=True, check=True,
+                          timeout=150, env=clean_environment())
+    expect(done.stdout == check_build(), done)
 
 
 def test_a_hidden_framework_loses_its_mark():
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "torch.py").write_text("raise ImportError('hidden')\n")
-        check(" ", "X", PYTHONPATH=f"{folder}:{BUILD / 'python'}")
+        found = marks(PYTHONPATH=f"{folder}:{BUILD / 'python'}")
+        expect("torch" not in found and "gloo" in found, found)
 
 
 def test_a_hidden_library_loses_its_marks():
-    check(" ", " ", HOROVOD_LIBRARY="/nowhere/libhorovod.so")
+    found = marks(HOROVOD_LIBRARY="/nowhere/libhorovod.so")
+    expect(not found, found)
 
 
-def test_an_installation_without_its_library_loses_its_marks():
+def test_an_installation_without_a_part_loses_its_marks():
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["cmake", "--install", BUILD, "--prefix", folder], check=True,
-                       stdout=subprocess.DEVNULL)
-        launcher = pathlib.Path(folder, "bin/horovodrun")
-        packages = str(pathlib.Path(folder, "lib/python3/dist-packages"))
-        check("X", "X", launcher=launcher, PYTHONPATH=packages)
+        launcher, packages = installation(folder)
+        whole = marks(launcher=launcher, PYTHONPATH=packages)
+        expect({"torch", "gloo"} <= whole, whole)
+        # Plugins go one engine at a time; each takes its own marks along.
+        for engine in sorted(whole & set(ENGINES)):
+            for path in pathlib.Path(folder, "lib/horovod").glob(f"*/*{engine}*"):
+                path.unlink()
+            left = marks(launcher=launcher, PYTHONPATH=packages)
+            expect(left == whole - {engine}, f"without {engine}: {left}")
+            whole = left
         pathlib.Path(folder, "lib/libhorovod.so").unlink()
-        check(" ", " ", launcher=launcher, PYTHONPATH=packages)
+        left = marks(launcher=launcher, PYTHONPATH=packages)
+        expect(not left, left)
         shutil.rmtree(pathlib.Path(packages, "horovod"))
-        check(" ", " ", launcher=launcher, PYTHONPATH=packages)
+        left = marks(launcher=launcher, PYTHONPATH=packages)
+        expect(not left, left)
+
+
+def test_engines_whose_libraries_are_broken_lose_their_marks():
+    names = {"mpi": ("libmpi.so.40", "libmpi.so.12", "libmpich.so.12"), "nccl": ("libnccl.so.2",),
+             "ccl": ("libccl.so.1",)}
+    whole = marks()
+    for engine in sorted(whole & set(names)):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in names[engine]:
+                pathlib.Path(folder, name).write_text("no library\n")
+            left = marks(LD_LIBRARY_PATH=folder)
+            expect(engine not in left and "gloo" in left, f"without lib{engine}: {left}")
 
 
 def test_without_python_no_framework_is_marked():
     with tempfile.TemporaryDirectory() as folder:
-        check(" ", "X", PATH=folder)
+        found = marks(PATH=folder)
+        expect("torch" not in found and "gloo" in found, found)
+
+
+def test_more_is_told_when_asked():
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "torch.py").write_text("raise ImportError('hidden')\n")
+        hidden = {"PYTHONPATH": f"{folder}:{BUILD / 'python'}"}
+        text = check_build("--verbose", **hidden)
+        expect(re.search(r"\[ \] PyTorch: .*\(hidden\).*\n +fix: \S", text), text)
+        expect(re.search(r"\[X\] Gloo: \S.*, /\S+", text), text)
+        for row in ("JAX", "PMIx", "shared memory", "TCP", "CUDA", "ROCm"):
+            expect(re.search(rf"\[[X ]\] {row}\b", text), f"no row {row} in\n{text}")
+        answer = json.loads(check_build("--json", **hidden))
+        rows = {(row["section"], row["name"]): row for row in answer["rows"]}
+        torch = rows["Available Frameworks", "PyTorch"]
+        expect(torch["works"] is False and "hidden" in torch["why"] and torch["fix"], torch)
+        expect(rows["Also Looked For", "TCP"]["works"] is True, rows)
+        check_build("--require", "gloo,TCP", **hidden)
+        words = check_build("--require", "Gloo,PyTorch", code=1, **hidden)
+        expect(re.search(r"PyTorch \(Available Frameworks\): .*hidden", words), words)
+        words = check_build("--require", "Torch", code=2, **hidden)
+        expect("is none of: TensorFlow, PyTorch" in words, words)
+
+
+def test_rows_are_tried_side_by_side():
+    # Each of the two imports ends only once the other has begun.
+    code = """
+import os, time
+folder, own, other = os.path.dirname(__file__), {own!r}, {other!r}
+open(os.path.join(folder, own + '-began'), 'w').close()
+while not os.path.exists(os.path.join(folder, other + '-began')):
+    time.sleep(0.01)
+raise ImportError('both began')
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        for own, other in (("torch", "jax"), ("jax", "torch")):
+            pathlib.Path(folder, f"{own}.py").write_text(code.format(own=own, other=other))
+        answer = json.loads(check_build("--json", PYTHONPATH=f"{folder}:{BUILD / 'python'}"))
+        whys = {row["name"]: row.get("why", "") for row in answer["rows"]}
+        expect("both began" in whys["PyTorch"] and "both began" in whys["JAX"], whys)
+
+
+@world("a b")
+def test_hosts_are_compared():
+    text = check_build("-H", "a,b")
+    expect(text.startswith("Horovod v") and " on a, b:\n" in text, text)
+    expect("    [X] PyTorch\n" in text and text.endswith("\nThe hosts agree.\n"), text)
+    # On b alone there is another torch, which does not work.
+    torch = pathlib.Path("/usr/lib/python3/dist-packages/torch/__init__.py")
+    if not torch.exists():
+        raise Skip("torch is not Debian's")
+    with tempfile.TemporaryDirectory() as folder:
+        hidden = pathlib.Path(folder, "hidden.py")
+        hidden.write_text("raise ImportError('hidden on b')\n")
+        subprocess.run(["nsenter", "-t", str(host.pid_of("b")), "-m", "mount", "--bind", hidden,
+                        torch], check=True)
+        text = check_build("-H", "a,b")
+        expect(re.search(r"\[ \] PyTorch: on a: \S+; on b: .*hidden on b", text), text)
+        expect("\nThe hosts differ in PyTorch.\n" in text, text)
+        answer = json.loads(check_build("-H", "a,b", "--json"))
+        expect(set(answer["hosts"]) == {"a", "b"}, answer)
+        words = check_build("-H", "a,b", "--require", "PyTorch", code=1)
+        expect("horovodrun: b: --require: PyTorch" in words, words)
+        expect("horovodrun: a:" not in words, words)
 
 
 if __name__ == "__main__":

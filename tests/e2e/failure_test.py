@@ -65,6 +65,25 @@ def test_a_reducing_rank_that_segfaults_while_its_child_keeps_its_sockets():
 
 
 @world()
+def test_a_broken_link_has_one_cause_that_all_ranks_say_within_two_seconds():
+    # Whoever fails stays, so that the launcher does not end the rest before they say why.
+    job = Job("-np", 4, "-H", "a:2,b:2", "sh", "-c",
+              f"{BUILD / 'tests' / 'runtime_worker'} steps-for-ever; sleep 60")
+    job.wait_for("ready", 4)
+    killed = subprocess.run(
+        ["nsenter", "-t", str(faults.running("b")), "-n", "ss", "-K", "-H", "-t", "dst",
+         faults.address_of("a")], capture_output=True, text=True)
+    if killed.returncode != 0 or not killed.stdout.strip():
+        raise Skip("the kernel ends no connections for ss (CONFIG_INET_DIAG_DESTROY)")
+    said = lambda: re.findall(r"^\[\d\]<stderr>:rank \d: allreduce: (.*)", job.err, re.M)
+    wait_until(lambda: len(said()) == 4, 2, job.describe)
+    expect(len(set(said())) == 1 and " was lost: its connection to rank " in said()[0],
+           job.describe())
+    job.signal(signal.SIGINT)
+    job.wait()
+
+
+@world()
 def test_a_rank_that_ends_well_before_the_others_is_no_failure():
     job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, WORKERS / "rank.py", "--rank", 1, "--then",
               "exit0", "--seconds", 2)

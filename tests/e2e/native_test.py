@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """What users write in C and C++ against an installation: found, built and run by its own tools."""
 import contextlib
+import shutil
 
 from harness import *  # noqa: F403
 
@@ -38,6 +39,24 @@ def test_cmake_finds_it_and_the_examples_train():
         run("cmake", "--build", build)
         trains(prefix, build / "linear_regression_c")
         trains(prefix, build / "linear_regression_cpp")
+
+
+def test_a_plugin_from_outside_runs_and_bad_ones_are_left_out():
+    with installation() as (prefix, build):
+        build.mkdir()
+        run("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I",
+            prefix / "include", ROOT / "examples/plugin/store_sum.c", "-o", build / "store_sum.so")
+        (build / "cut.so").write_bytes((build / "store_sum.so").read_bytes()[:6000])
+        for folder, name in (("plugins", "bad_abi"), ("plugins-crashing", "crashing")):
+            shutil.copy(BUILD / "tests" / folder / f"{name}.so", build)
+        job = Job("-np", 3, PYTHON, WORKERS / "elsewhere_rank.py", environment=clean_environment(
+            HOROVOD_PLUGIN_PATH=str(build), HOROVOD_LOG_LEVEL="info"))
+        job.ends_with(0)
+        for rank in range(3):
+            expect(re.search(rf"rank {rank} of 3, .* sum 6 ", job.out), job.describe())
+        for words in ("small sums go through the store", r"bad_abi.so: .* speaks plugin ABI 99",
+                      r"left out: .*cut\.so", r"left out: .*crashing\.so crashes"):
+            expect(re.search(words, job.err), f"{words!r}\n{job.describe()}")
 
 
 def test_pkg_config_finds_it_and_the_examples_train():

@@ -121,5 +121,60 @@ def test_a_reader_that_stalls_costs_no_lease():
     expect(text.count(b"\n") == 6000, f"{text.count(bytes([10]))} lines")
 
 
+def memory_of(pid):
+    """Its peak, in MiB."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
+
+
+@world()
+def test_a_gigabyte_of_a_rank_takes_little_memory_and_none_is_lost():
+    process = subprocess.Popen(
+        [LAUNCHER, "-np", "1", "-H", "b:1", "sh", "-c", f"yes {'x' * 63} | head -c 1073741824"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=clean_environment(), cwd=ROOT)
+    lines = 0
+    while chunk := process.stdout.read1(1 << 20):
+        lines += chunk.count(b"\n")
+        if (lines & 1023) == 0 and process.poll() is None:
+            expect(memory_of(process.pid) < 64, f"{memory_of(process.pid)} MiB")
+    expect(process.wait(20) == 0 and lines == 1 << 24, f"{lines} lines")
+
+
+@world()
+def test_a_stalled_terminal_takes_little_memory_and_delays_no_control():
+    """Nobody reads; both ranks print on; Ctrl-C ends it all the same."""
+    read_end, write_end = os.pipe()
+    before = Inventory()
+    process = subprocess.Popen([LAUNCHER, "-np", "2", "-H", "a:1,b:1", "yes"],
+                               stdin=subprocess.DEVNULL, stdout=write_end, env=clean_environment(),
+                               cwd=ROOT, process_group=0)
+    os.close(write_end)
+
+    def written():
+        return sum(int(pathlib.Path(f"/proc/{pid}/io").read_text().split()[3])
+                   for name in "ab" for pid in faults.processes(name)
+                   if pathlib.Path(f"/proc/{pid}/comm").read_text() == "yes\n")
+
+    # Both have filled all that lies between, when what they have written grows no more.
+    last = [0, time.monotonic()]
+
+    def is_stalled():
+        if (now := written()) != last[0] or not now:
+            last[:] = now, time.monotonic()
+        return time.monotonic() - last[1] > 1
+
+    wait_until(is_stalled, 30, lambda: last)
+    expect(last[0] < 8 << 20, f"the ranks wrote {last[0]} bytes that nobody reads")
+    expect(memory_of(process.pid) < 64, f"{memory_of(process.pid)} MiB")
+    begun = time.monotonic()
+    os.killpg(process.pid, signals.SIGINT)
+    wait_until(lambda: not written(), 5, "the ranks to end")
+    os.killpg(process.pid, signals.SIGINT)
+    expect(process.wait(10) == 130, f"exit code {process.returncode}")
+    expect(time.monotonic() - begun < 5, f"it took {time.monotonic() - begun} s")
+    os.close(read_end)
+    wait_until(lambda: not before.new_processes(), 5, before.new_processes)
+
+
 if __name__ == "__main__":
     main()

@@ -114,15 +114,17 @@ def test_a_worker_that_waits_in_vain_says_who_is_there():
         server.end()
 
 
-def monitor(folder, page):
+def page_of(folder, address):
+    """A page of monitoring, by the line for http://a:29400/status."""
     line, = lines_of("What one sees")
-    line = line.replace("/status", "/" + page)
+    return subprocess.run(
+        ["sh", "-c", line.replace("a:29400/status", address)], cwd=folder, check=True,
+        capture_output=True, text=True,
+        env=clean_environment() | {"PATH": f"{BUILD / 'bin'}:{os.environ['PATH']}"}).stdout
 
-    def ask():
-        return json.loads(subprocess.run(
-            ["sh", "-c", line], cwd=folder, check=True, capture_output=True, text=True,
-            env=clean_environment() | {"PATH": f"{BUILD / 'bin'}:{os.environ['PATH']}"}).stdout)
-    return ask
+
+def monitor(folder, page):
+    return lambda: json.loads(page_of(folder, f"a:29400/{page}"))
 
 
 @world()
@@ -158,6 +160,36 @@ def test_hosts_without_sshd_join():
             said += agent.ends_with(0)
         expect(token not in said, "the token is in a log")
         wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+
+
+@world()
+def test_a_host_asks_the_server_once_for_all_of_its_ranks():
+    launch, join = lines_of("Hosts without sshd")
+    launch = launch.replace("-np 4 python3 train.py", f"-np 8 {WORKER} steps-for-ever")
+    with workplace() as folder:
+        job = Shell("launcher", folder, launch)
+        job.wait_for("for hosts that give 8 slots")
+        agents = [Shell(name, folder, join.replace("--slots 2", "--slots 4")) for name in "ab"]
+        for rank in range(8):
+            job.wait_for(f"ready {rank} ")
+        asked = dict(re.findall(r'requests_total\{resource="(\w+)",status="200"\} (\d+)',
+                                page_of(folder, "launcher:29400/metrics")))
+        # The rank that asks for its host greets the server and gets all records at once; rank 0
+        # then takes out of the store what was left there to meet.
+        hellos = int(asked.pop("hello"))
+        expect(2 <= hellos <= 3 and asked == {"exchange": "4", "keys": "1"}, (hellos, asked))
+        job.end()
+        for agent in agents:
+            agent.end()
+
+
+@world()
+def test_a_rank_that_never_starts_is_named_and_its_neighbour_is_not():
+    job = Job("-np", 4, "-H", "a:2,b:2", "--start-timeout", 4, "sh", "-c",
+              f"[ $HOROVOD_RANK = 2 ] && exec sleep 60; exec {WORKER} sum")
+    expect(job.wait() != 0, job.describe())
+    named = re.findall(r"<stderr>.*: (ranks? .*) not called hvd", job.err)
+    expect(named and set(named) == {"rank 2 has"}, job.describe())
 
 
 @world()

@@ -4,11 +4,25 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "launcher/mpirun/arguments.h"
+#include "launcher/mpirun/flavour.h"
+#include "launcher/mpirun/jsrun.h"
 #include "launcher/options.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto options = hvd::launcher::parse_options(hvd::split(text, '\n'));
   HVD_CHECK(options.ok() || !options.status().message().empty());
+  using namespace hvd::launcher;
+  const auto node = parse_lsf_node(text, text, text);
+  HVD_CHECK(node.ok() || !node.status().message().empty());
+  const auto flavour = flavour_of(text);
+  if (!options.ok()) return 0;
+  hvd::Settings settings;
+  HVD_CHECK(settings.set("mpi_args", text).ok());
+  const auto plan = plan_slots({{"a", "", 2}, {"b", "", 2}}, {});
+  const auto line = mpirun_arguments(flavour.value_or(MpiFlavour::kOpenMpi),
+                                     {settings, options->command}, *plan, {});
+  HVD_CHECK(line.ok() || !line.status().message().empty());
   return 0;
 }

@@ -40,13 +40,19 @@ def end(name):
 
 
 def freeze(name):
-    for pid in processes(name):
-        os.kill(pid, signal.SIGSTOP)
+    signal_all(name, signal.SIGSTOP)
 
 
 def thaw(name):
+    signal_all(name, signal.SIGCONT)
+
+
+def signal_all(name, number):
     for pid in processes(name):
-        os.kill(pid, signal.SIGCONT)
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass  # it has just ended
 
 
 def cut(name, peer):

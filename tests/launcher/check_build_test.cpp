@@ -1,5 +1,3 @@
-#include "launcher/check_build.h"
-
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -7,15 +5,29 @@
 #include <cstdlib>
 
 #include "horovod/version.h"
-#include "launcher/probe.h"
+#include "launcher/check/format.h"
+#include "launcher/check/probe.h"
+#include "launcher/check/remedy.h"
 
 namespace hvd::launcher {
+namespace {
+
+CheckTable small_table() {
+  return {{"Available Frameworks", "TensorFlow", false, "not there", "", "", "get it"},
+          {"Available Frameworks", "PyTorch", true, "", "2.13.0", "/torch"},
+          {"Available Tensor Operations", "MPI", false, "no"},
+          {"Available Tensor Operations", "Gloo", true},
+          {"Also Looked For", "TCP", true, "", "", "", "", true}};
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
 
 TEST_CASE("the layout is the one that scripts search") {
-  const std::vector<CheckSection> sections = {
-      {"Available Frameworks", {{"TensorFlow", false, "not there"}, {"PyTorch", true, ""}}},
-      {"Available Tensor Operations", {{"MPI", false, "no"}, {"Gloo", true, ""}}}};
-  CHECK(format_check(sections, false) ==
+  CHECK(format_check(small_table(), false) ==
         "Horovod v" HVD_VERSION ":\n"
         "\n"
         "Available Frameworks:\n"
@@ -25,7 +37,62 @@ TEST_CASE("the layout is the one that scripts search") {
         "Available Tensor Operations:\n"
         "    [ ] MPI\n"
         "    [X] Gloo    \n");
-  CHECK(format_check(sections, true).find("    [ ] TensorFlow: not there\n") != std::string::npos);
+}
+
+TEST_CASE("verbose rows say what was found, why not, and what would help") {
+  const std::string text = format_check(small_table(), true);
+  CHECK(contains(text, "    [ ] TensorFlow: not there\n            fix: get it\n"));
+  CHECK(contains(text, "    [X] PyTorch: 2.13.0, /torch\n"));
+  CHECK(contains(text, "\nAlso Looked For:\n    [X] TCP    \n"));
+}
+
+TEST_CASE("rows survive their way through JSON") {
+  const auto rows = check_from_json(check_as_json(small_table()));
+  REQUIRE(rows.ok());
+  CHECK(format_check(*rows, true) == format_check(small_table(), true));
+  for (const char* text : {"", "[]", "{\"rows\": 1}", "{\"rows\": [1]}", "\xff"}) {
+    CHECK(!check_from_json(text).ok());
+  }
+}
+
+TEST_CASE("hosts are compared row by row") {
+  CheckTable other = small_table();
+  other[1] = {"Available Frameworks", "PyTorch", true, "", "1.13.1", "/elsewhere"};
+  other[3].works = false;
+  other[3].why = "broken";
+  const std::vector<HostCheck> alike = {{"a", small_table()}, {"b", small_table()}};
+  CHECK(contains(compare_checks(alike, false), "\nThe hosts agree.\n"));
+  const std::vector<HostCheck> mixed = {
+      {"a", small_table()}, {"b", other}, {"c", unavailable("it gave no answer")}};
+  const std::string text = compare_checks(mixed, false);
+  CHECK(contains(text, " on a, b:\n"));
+  CHECK(contains(text, "    [X] PyTorch: on a: 2.13.0; on b: 1.13.1\n"));
+  CHECK(contains(text, "    [ ] Gloo: on a: works; on b: broken\n"));
+  CHECK(contains(text, "\nThe hosts differ in PyTorch, Gloo.\n"));
+  CHECK(contains(text, "c: it gave no answer\n"));
+  CHECK(contains(comparison_as_json(mixed), "\"c\":{\"error\":\"it gave no answer\"}"));
+}
+
+TEST_CASE("what is required is named as rows are, and all rows of a name count") {
+  CheckTable rows = small_table();
+  CHECK(check_required("pytorch, Gloo", rows).ok());
+  CHECK(contains(check_required("PyTorch,MPI", rows).message(), "MPI (Available Tensor"));
+  rows.push_back({"Available Controllers", "Gloo", false, "away"});
+  CHECK(contains(check_required("Gloo", rows).message(), "away"));
+  CHECK(check_required("Torch", rows).code() == Code::kInvalidArgument);
+}
+
+TEST_CASE("a remedy is a command for this kind of machine, or why there is none") {
+  const Machine debian{.has_apt = true, .has_system_python = true};
+  CHECK(remedy("PyTorch", true, debian) == "apt-get install python3-torch");
+  CHECK(remedy("PyTorch", true, {}) == "python3 -m pip install torch");
+  CHECK(remedy("MXNet", false, debian) == "none: this version has no binding for MXNet");
+  CHECK(remedy("MPI", true, debian) == "apt-get install libopenmpi3");
+  CHECK(remedy("MPI", false, {.has_dnf = true, .is_built_tree = true, .build_folder = "/b"}) ==
+        "dnf install openmpi-devel && cmake /b && cmake --build /b");
+  CHECK(remedy("NCCL", true, debian) == "none: this machine has no GPU");
+  CHECK(remedy("CUDA", true, {.has_apt = true, .has_nvidia = true}) ==
+        "apt-get install nvidia-driver");
 }
 
 TEST_CASE("a probe works, or says why not") {

@@ -88,11 +88,15 @@ TEST_CASE("what is wrong is named with file, line and the nearest key") {
         "config file f.yaml, line 2: stall_check.enabled: 'perhaps' is not 1 or 0");
   CHECK(error_of("params: [1]\n").starts_with("config file f.yaml, line 1: unknown key params"));
   CHECK(error_of("- a\n") == "config file f.yaml: it holds no 'key: value' lines");
-  CHECK(error_of("controller: mpi\n") ==
-        "config file f.yaml, line 1: ranks are started by this launcher's own agents, which is "
-        "called gloo; leave the key out");
+  CHECK(error_of("controller: ddl\n") == "config file f.yaml, line 1: controller: it is gloo, mpi or jsrun");
   CHECK(error_of("a: [1\n").starts_with("config file f.yaml, line "));
   CHECK(error_of("version: 1\n").starts_with("config file f.yaml, line 1: unknown key version"));
+}
+
+TEST_CASE("controller says who starts the ranks") {
+  CHECK(settings_of("controller: MPI\n").flag("mpi"));
+  CHECK(settings_of("controller: jsrun\n").flag("jsrun"));
+  CHECK_FALSE(settings_of("controller: gloo\n").flag("mpi"));
 }
 
 TEST_CASE("each key of the table means its setting") {

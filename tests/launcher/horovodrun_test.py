@@ -177,7 +177,9 @@ class Ranks(Marked):
     def test_identities_of_other_launchers_do_not_reach_ranks(self):
         self.environment.update(OMPI_COMM_WORLD_RANK="5", PMI_RANK="5", SLURM_PROCID="5",
                                 HOROVOD_GLOO_RENDEZVOUS_ADDR="10.0.0.1", NCCL_DEBUG="WARN")
-        result = self.run_job("-np", "1", "sh", "-c", "env | grep -E 'OMPI_|PMI_|SLURM_|GLOO|NCCL'")
+        # Without the identity that ranks get of us.
+        result = self.run_job("-np", "1", "--no-pmix", "sh", "-c",
+                              "env | grep -E 'OMPI_|PMI_|SLURM_|GLOO_R|NCCL'")
         self.assertEqual(lines(result.stdout), ["[0]<stdout>:NCCL_DEBUG=WARN"])
 
     def test_the_secret_is_on_no_command_line(self):

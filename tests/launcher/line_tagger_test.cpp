@@ -30,6 +30,10 @@ TEST_CASE("a line that arrives in pieces is one line") {
   CHECK(tagged({"a", "b", "c\nd", "e"}) == "#abc\n#de\n");
 }
 
+TEST_CASE("an end of line that is cut in two ends one line") {
+  CHECK(tagged({"a\r", "\nb\r", "\n", "\n", "c\r", "d\n"}) == "#a\r\n#b\r\n#\n#c\r#d\n");
+}
+
 TEST_CASE("a lone carriage return is shown at once") {
   LineTagger tagger("#");
   std::string out;
@@ -63,12 +67,51 @@ TEST_CASE("a line beyond the bound is cut, and nothing of it is lost") {
 }
 
 TEST_CASE("tags and directories are as in the original") {
-  CHECK(output_tag(3, OutputStream::kStdout) == "[3]<stdout>:");
-  CHECK(output_tag(3, OutputStream::kStderr) == "[3]<stderr>:");
+  const SlotPlan plan = *plan_slots({{"a", "", 4}}, {});
+  CHECK(line_tag(plan, {3}, OutputStream::kStdout, {}) == "[3]<stdout>:");
+  CHECK(line_tag(plan, {3}, OutputStream::kStderr, {}) == "[3]<stderr>:");
   CHECK(padded_rank(0, 1) == "0");
   CHECK(padded_rank(9, 10) == "9");
   CHECK(padded_rank(9, 11) == "09");
   CHECK(padded_rank(9, 101) == "009");
+}
+
+TEST_CASE("each line is an object whose end and bytes can be had back") {
+  const auto objects = [](std::string_view bytes) {
+    LineTagger tagger("{\"rank\":1,", LineFormat::kJson);
+    std::string out;
+    tagger.feed(bytes.substr(0, 2), out);
+    tagger.feed(bytes.substr(2), out);
+    tagger.finish(out);
+    return out;
+  };
+  CHECK(objects("a\"b\\\x01\n") == "{\"rank\":1,\"text\":\"a\\\"b\\\\\\u0001\"}\n");
+  CHECK(objects("50%\r") == "{\"rank\":1,\"text\":\"50%\",\"end\":\"\\r\"}\n");
+  CHECK(objects("ab\r\nb") == "{\"rank\":1,\"text\":\"ab\"}\n{\"rank\":1,\"text\":\"b\"}\n");
+  CHECK(objects("\xff\xfe\n") == "{\"rank\":1,\"base64\":\"//4=\"}\n");
+}
+
+TEST_CASE("text of several bytes a character is text; what only looks like it is none") {
+  CHECK(json_escaped("\u00e4\u20ac\U0001f600") == "\u00e4\u20ac\U0001f600");
+  for (const std::string_view bytes : {"\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82",
+                                       "\x80", "\xf5\x80\x80\x80", "\xe0\x80\x80"}) {
+    CHECK_FALSE(json_escaped(bytes));
+  }
+}
+
+TEST_CASE("a tag is the user's, with what it names filled in") {
+  const SlotPlan plan = *plan_slots({{"a", "", 1}, {"b", "", 2}}, {});
+  OutputStyle style;
+  CHECK(line_tag(plan, {2}, OutputStream::kStderr, style) == "[2]<stderr>:");
+  style.tag = "{host}/{rank}/{local_rank}/{stream}/{host}{x}";
+  CHECK(line_tag(plan, {2}, OutputStream::kStdout, style) == "b/2/1/stdout/b{x}: ");
+  CHECK(line_tag(plan, {1, 2}, OutputStream::kStdout, style) == "b/1-2/*/stdout/b{x}: ");
+  CHECK(line_tag(plan, {0, 2}, OutputStream::kStdout, style) == "*/0,2/*/stdout/*{x}: ");
+  style.tag = "none";
+  CHECK(line_tag(plan, {2}, OutputStream::kStdout, style).empty());
+  style.format = LineFormat::kJson;
+  CHECK(line_tag(plan, {2}, OutputStream::kStdout, style) ==
+        ",\"rank\":2,\"host\":\"b\",\"stream\":\"stdout\",");
 }
 
 }  // namespace hvd::launcher

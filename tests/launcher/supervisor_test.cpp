@@ -35,6 +35,39 @@ TEST_CASE("the first rank that fails ends the job and names its host and cause")
   CHECK(supervisor.report() == "rank 3 on host b exited with code 3");
 }
 
+TEST_CASE("a rank in a world of its own ends the job, unless it has been in the job's before") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_joined(1, 1, 4) == Action::kNone);
+  CHECK(supervisor.on_joined(1, 0, 1) == Action::kNone);  // what it starts beside its work
+  CHECK(supervisor.on_joined(7, 0, 1) == Action::kNone);
+  SUBCASE("alone") {
+    CHECK(supervisor.on_joined(2, 0, 1) == Action::kEnd);
+    CHECK(supervisor.report().starts_with("rank 2 on host b is rank 0 in a world of 1 of its own"));
+  }
+  SUBCASE("of the same size, as another rank") { CHECK(supervisor.on_joined(2, 0, 4) == Action::kEnd); }
+  CHECK(supervisor.exit_code() == kExitLauncher);
+  CHECK(supervisor.failed_rank() == 2);
+}
+
+TEST_CASE("a failure that the others outlive is told at once, the last not twice") {
+  Supervisor supervisor(kPlan, true);
+  CHECK(supervisor.on_exit({.rank = 3, .code = 3}) == Action::kNone);
+  CHECK(supervisor.take_news() ==
+        "rank 3 on host b exited with code 3; --on-failure wait lets the other 3 ranks go on");
+  CHECK_FALSE(supervisor.take_news());
+  supervisor.on_exit({.rank = 0});
+  supervisor.on_exit({.rank = 1});
+  CHECK_FALSE(supervisor.take_news());
+  supervisor.on_exit({.rank = 2, .code = 4});
+  CHECK_FALSE(supervisor.take_news());
+  CHECK(supervisor.exit_code() == 3);
+}
+
+TEST_CASE("a job of one rank may start any world") {
+  const SlotPlan alone = *plan_slots({{"a", "", 1}}, {});
+  CHECK(Supervisor(alone).on_joined(0, 2, 4) == Action::kNone);
+}
+
 TEST_CASE("a rank that failed because another left waits for that one's end, which is the cause") {
   Supervisor supervisor(kPlan);
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kAwait);
@@ -135,6 +168,50 @@ TEST_CASE("a host that finishes without an exit of each rank is no success") {
   supervisor.on_exit({.rank = 0});
   CHECK(supervisor.on_finished(0) == Action::kEnd);
   CHECK(supervisor.exit_code() == kExitLauncher);
+}
+
+TEST_CASE("where failures wait, the first one counts when all have ended") {
+  Supervisor supervisor(kPlan, true);
+  CHECK(supervisor.on_exit({.rank = 2, .code = 5}) == Action::kNone);
+  CHECK(supervisor.on_exit({.rank = 0, .signal = SIGSEGV}) == Action::kNone);
+  CHECK_FALSE(supervisor.is_ending());
+  CHECK(supervisor.failed_rank() == 2);
+  CHECK(supervisor.on_exit({.rank = 1}) == Action::kNone);
+  CHECK(supervisor.on_exit({.rank = 3}) == Action::kNone);
+  CHECK(supervisor.exit_code() == 5);
+  CHECK(supervisor.report() == "rank 2 on host b exited with code 5");
+  SUBCASE("but a host that is lost ends the job at once") {
+    CHECK(supervisor.on_lost(1, unavailable("gone")) == Action::kEnd);
+    CHECK(supervisor.exit_code() == 5);
+  }
+  SUBCASE("and the user may end it") {
+    CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);
+    CHECK(supervisor.on_signal(SIGINT) == Action::kKill);
+  }
+}
+
+TEST_CASE("a job that takes too long is ended with a code of its own") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_timeout(2.5) == Action::kEnd);
+  CHECK(supervisor.on_exit({.rank = 0, .signal = SIGTERM, .by_agent = true}) == Action::kNone);
+  CHECK(supervisor.exit_code() == 124);
+  CHECK(supervisor.failed_rank() == -1);
+  CHECK(supervisor.report() == "the job was ended after 2.5 s, as --timeout says");
+}
+
+TEST_CASE("the kernel's out-of-memory killer is named, also when it struck a rank's child") {
+  Supervisor supervisor(kPlan);
+  SUBCASE("a rank") {
+    supervisor.on_exit({.rank = 3, .signal = SIGKILL, .out_of_memory = true});
+    CHECK(supervisor.report().starts_with(
+        "rank 3 on host b was killed by the kernel's out-of-memory killer"));
+    CHECK(supervisor.exit_code() == 137);
+  }
+  SUBCASE("another process") {
+    supervisor.on_exit({.rank = 3, .code = 1, .out_of_memory = true});
+    CHECK(supervisor.report() == "rank 3 on host b exited with code 1; the kernel's out-of-memory "
+                                 "killer has ended a process on that host");
+  }
 }
 
 }  // namespace hvd::launcher

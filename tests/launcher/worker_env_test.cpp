@@ -34,10 +34,19 @@ TEST_CASE("no host inherits another job's or launcher's identity") {
                                  {"HOROVOD_STORE", "unix:@x"},  {"OMPI_COMM_WORLD_RANK", "1"},
                                  {"PMI_RANK", "1"},             {"PMIX_RANK", "1"},
                                  {"SLURM_PROCID", "1"},         {"SLURM_LOCALID", "1"},
+                                 {"RANK", "7"},
+                                 {"MASTER_ADDR", "elsewhere"},  {"JAX_PROCESS_ID", "7"},
+                                 {"ROLE_RANK", "7"},            {"TORCHELASTIC_RUN_ID", "x"},
                                  {"SLURM_JOB_ID", "9"},         {"OMPI_MCA_btl", "tcp"}};
   const Environment kept = {{"SLURM_JOB_ID", "9"}, {"OMPI_MCA_btl", "tcp"}};
   CHECK(host_environment(inherited, true) == kept);
   CHECK(host_environment(inherited, false) == kept);
+}
+
+TEST_CASE("what a job around this one found out for its hosts is not taken for the user's choice") {
+  const Environment outer = {{"HOROVOD_INTERFACE", "lo"}, {"GLOO_SOCKET_IFNAME", "lo"},
+                             {"TP_SOCKET_IFNAME", "mine"}};
+  CHECK(host_environment(outer, true) == Environment{{"TP_SOCKET_IFNAME", "mine"}});
 }
 
 TEST_CASE("what the launcher sets wins") {
@@ -54,7 +63,14 @@ TEST_CASE("a slot's environment says who it is") {
                     {"HOROVOD_LOCAL_SIZE", "2"},
                     {"HOROVOD_CROSS_RANK", "1"},
                     {"HOROVOD_CROSS_SIZE", "2"},
-                    {"HOROVOD_HOSTNAME", "b"}});
+                    {"HOROVOD_HOSTNAME", "b"},
+                    {"RANK", "3"},
+                    {"WORLD_SIZE", "4"},
+                    {"LOCAL_RANK", "1"},
+                    {"LOCAL_WORLD_SIZE", "2"},
+                    {"GROUP_RANK", "1"},
+                    {"JAX_PROCESS_ID", "3"},
+                    {"JAX_NUM_PROCESSES", "4"}});
 }
 
 TEST_CASE("a flag that has a variable reaches the ranks by it") {
@@ -93,7 +109,9 @@ TEST_CASE("the dry run's JSON keeps its order and holds no secret") {
         "{\"size\":1,\"ranks\":[{\"rank\":0,\"host\":\"a\",\"local_rank\":0,\"local_size\":1,"
         "\"cross_rank\":0,\"cross_size\":1,\"env\":{\"HOROVOD_RANK\":\"0\",\"HOROVOD_SIZE\":\"1\","
         "\"HOROVOD_LOCAL_RANK\":\"0\",\"HOROVOD_LOCAL_SIZE\":\"1\",\"HOROVOD_CROSS_RANK\":\"0\","
-        "\"HOROVOD_CROSS_SIZE\":\"1\",\"HOROVOD_HOSTNAME\":\"a\",\"HOROVOD_GENERATION\":\"0\","
+        "\"HOROVOD_CROSS_SIZE\":\"1\",\"HOROVOD_HOSTNAME\":\"a\",\"RANK\":\"0\","
+        "\"WORLD_SIZE\":\"1\",\"LOCAL_RANK\":\"0\",\"LOCAL_WORLD_SIZE\":\"1\",\"GROUP_RANK\":\"0\","
+        "\"JAX_PROCESS_ID\":\"0\",\"JAX_NUM_PROCESSES\":\"1\",\"HOROVOD_GENERATION\":\"0\","
         "\"HOROVOD_START_TIMEOUT\":\"30\",\"PYTHONUNBUFFERED\":\"1\"}}]}\n");
   CHECK(nlohmann::json::parse(plan_as_json(two_hosts(), Settings()))["ranks"].size() == 4);
 }

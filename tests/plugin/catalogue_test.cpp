@@ -2,9 +2,11 @@
 
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "plugin/catalogue.h"
 #include "plugin/library.h"
+#include "plugin/trial.h"
 
 using hvd::plugin::Catalogue;
 using hvd::plugin::Candidate;
@@ -60,6 +62,26 @@ TEST_CASE("a folder's shared objects are opened, and each refused one has its re
           std::string::npos);
   }
   CHECK(refused == 2);
+}
+
+TEST_CASE("a plugin that crashes or hangs in its probe, or is cut off, is refused by a sentence") {
+  const std::string folders[] = {HVD_TEST_PLUGINS "-crashing"};
+  const Catalogue catalogue = Catalogue::make({}, folders);
+  REQUIRE(catalogue.all().size() == 1);
+  CHECK(!catalogue.all()[0].works());
+  CHECK(catalogue.all()[0].refusal.find("crashing.so ") != std::string::npos);
+  const hvd::Status hangs =
+      hvd::plugin::try_in_child(HVD_TEST_PLUGINS "-hanging/hanging.so", 0.3);
+  CHECK(hangs.message().find("does not answer within 0.3 seconds") != std::string::npos);
+
+  std::ifstream whole(HVD_TEST_PLUGINS "/memory_op.so", std::ios::binary);
+  std::string bytes(5000, '\0');
+  whole.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  const std::string cut = HVD_TEST_PLUGINS "-cut.so";
+  std::ofstream(cut, std::ios::binary) << bytes;
+  const hvd::Status status = hvd::plugin::try_in_child(cut, 10);
+  CHECK(status.message().find("-cut.so") != std::string::npos);
+  CHECK(hvd::plugin::try_in_child(HVD_TEST_PLUGINS "/memory_op.so", 60).ok());
 }
 
 TEST_CASE("a folder that is not there holds no plugins") {

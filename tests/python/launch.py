@@ -1,6 +1,7 @@
-"""Runs a program as the ranks of a job, or skips where this interpreter has no torch.
+"""Runs a program as the ranks of a job, or skips where this interpreter lacks what it needs: torch,
+or MODULE.
 
-    python3 launch.py LAUNCHER [ARGUMENT...] -- PROGRAM [ARGUMENT...]
+    python3 launch.py [--needs MODULE] LAUNCHER [ARGUMENT...] -- PROGRAM [ARGUMENT...]
 
 PROGRAM is a Python program and gets this interpreter.
 """
@@ -9,10 +10,14 @@ import importlib.util
 import os
 import sys
 
+needed = "torch"
+if sys.argv[1] == "--needs":
+    needed = sys.argv[2]
+    del sys.argv[1:3]
 at = sys.argv.index("--")
 launcher, program = sys.argv[1:at], sys.argv[at + 1 :]
-if importlib.util.find_spec("torch") is None:
+if importlib.util.find_spec(needed) is None:
     # Said here, because the launcher puts the rank in front of what a rank says.
-    print(f"SKIP: {sys.executable} has no torch")
+    print(f"SKIP: {sys.executable} has no {needed}")
     sys.exit(77)
 os.execv(launcher[0], launcher + [sys.executable] + program)

@@ -42,11 +42,22 @@ class LifeTest(RankCase):
             self.assert_equal_tensors(hvd.allreduce(torch.ones(2), op=hvd.Sum),
                                       torch.full((2,), float(self.size)))
 
-    def test_comm_may_list_all_ranks_and_nothing_else(self):
+    def test_ranks_that_comm_lists_are_a_job_of_their_own(self):
         hvd.init(comm=list(range(self.size)))
-        with self.assertRaises(NotImplementedError):
+        with self.assertRaisesRegex(ValueError, "list of ranks"):
             hvd.init(comm=object())
         self.assertTrue(hvd.is_initialized())
+        hvd.shutdown()
+        first = list(range((self.size + 1) // 2))
+        mine = first if self.rank in first else list(range(len(first), self.size))
+        hvd.init(comm=mine)
+        self.assertEqual((hvd.rank(), hvd.size()), (mine.index(self.rank), len(mine)))
+        self.assertEqual(hvd.allgather_object(self.rank), mine)
+        hvd.shutdown()
+        with self.assertRaisesRegex(ValueError, str(self.size + 3)):
+            hvd.init(comm=[self.rank, self.size + 3])
+        hvd.init()
+        self.assertEqual(hvd.size(), self.size)
 
     def test_a_programs_own_signals_and_faulthandler_stay_as_they_are(self):
         heard = []

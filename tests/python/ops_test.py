@@ -5,6 +5,53 @@ from rank_case import DTYPES, FLOATS, OPS, SHAPES, RankCase, hvd, reduced, torch
 
 
 class AllreduceTest(RankCase):
+    def test_every_way_to_call_an_allreduce_in_place(self):
+        total, mean = float(sum(range(self.size))), sum(range(self.size)) / self.size
+
+        def tensor():
+            return torch.full((3,), float(self.rank))
+
+        class Name(str):
+            pass
+
+        for call in [hvd.allreduce_, lambda *args, **kwargs:
+                     hvd.synchronize(hvd.allreduce_async_(*args, **kwargs))]:
+            for args, kwargs, want in [
+                ((), {}, mean),
+                ((None, "in"), {}, mean),
+                ((None, "in", hvd.Sum), {}, total),
+                ((), {"name": "in", "op": hvd.Sum}, total),
+                ((), {"op": hvd.Sum, "name": "grad\N{LATIN SMALL LETTER E WITH ACUTE}"}, total),
+                ((), {"name": Name("in"), "op": None}, mean),
+                ((), {"name": "n" * 300, "op": hvd.Sum}, total),
+                ((None, "in", hvd.Sum, 2.0), {"postscale_factor": 3.0}, 6 * total),
+                ((None, "in", hvd.Sum, 2, 3), {}, 6 * total),
+                ((), {"name": "in", "process_set": hvd.global_process_set}, mean),
+            ]:
+                given = tensor()
+                self.assertIs(call(given, *args, **kwargs), given)
+                self.assert_equal_tensors(given, torch.full((3,), want), (args, kwargs))
+            given = tensor()
+            call(tensor=given, op=hvd.Sum, name="in")
+            self.assert_equal_tensors(given, torch.full((3,), total))
+            with self.assertWarns(DeprecationWarning):
+                call(tensor(), False, "in")
+            for args, kwargs, error in [
+                ((), {}, TypeError), ((tensor(),), {"names": "in"}, TypeError),
+                ((tensor(), None), {"average": None}, TypeError),
+                ((tensor(), None, "in", hvd.Sum, 1.0, 1.0, hvd.global_process_set, 1), {},
+                 TypeError),
+                ((tensor(), True, "in", hvd.Sum), {}, ValueError),
+                ((tensor(), None, "in", 17), {}, ValueError),
+                ((tensor(), None, "in", hvd.Sum, 0.0), {}, ValueError),
+                ((tensor(), None, "a\0b"), {}, ValueError),
+                (("text", None, "in"), {}, ValueError),
+            ]:
+                with self.assertRaises(error, msg=str((args, kwargs))):
+                    call(*args, **kwargs)
+        self.assertIn("prescale_factor", hvd.allreduce_.__text_signature__)
+        self.assertIn("in place", hvd.allreduce_.__doc__)
+
     def test_every_op_and_dtype(self):
         for op_name, op in OPS.items():
             for dtype in DTYPES:

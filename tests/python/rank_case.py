@@ -1,23 +1,8 @@
-"""What all of these tests share: they run as one process alone, or as every rank of a job.
+"""What the tests of horovod.torch share beside rank_base: types, values, what they reduce to."""
 
-A rank that waits for another that has failed would wait for ever, so that each test gets a
-watchdog that says where everybody stands and ends the process.
-"""
+from rank_base import RankBase, main, need  # noqa: F401
 
-import faulthandler
-import os
-import sys
-import unittest
-
-SKIPPED = 77  # the exit code by which ctest knows a skipped test
-SECONDS = float(os.environ.get("HVD_TEST_SECONDS", "60"))
-
-try:
-    import torch
-except ImportError as error:
-    print(f"SKIP: {sys.executable} has no torch: {error}")
-    sys.exit(SKIPPED)
-
+torch = need("torch")
 import horovod.torch as hvd  # noqa: E402
 
 torch.set_num_threads(1)
@@ -30,19 +15,8 @@ OPS = {"Average": hvd.Average, "Sum": hvd.Sum, "Min": hvd.Min, "Max": hvd.Max,
 SHAPES = [(), (1,), (17,), (3, 5, 2), (0,), (4, 0), (70001,)]
 
 
-class RankCase(unittest.TestCase):
-    """A test that every rank runs at the same time."""
-
-    @classmethod
-    def setUpClass(cls):
-        hvd.init()
-        cls.rank, cls.size = hvd.rank(), hvd.size()
-
-    def setUp(self):
-        faulthandler.dump_traceback_later(SECONDS, exit=True)
-
-    def tearDown(self):
-        faulthandler.cancel_dump_traceback_later()
+class RankCase(RankBase):
+    """A test of tensors that every rank runs at the same time."""
 
     def assert_equal_tensors(self, got, want, message=None):
         self.assertEqual(got.dtype, want.dtype, message)
@@ -87,9 +61,3 @@ def reduced(op, size, dtype, shape):
         hvd.Product: lambda: inputs.prod(0),
     }[op]()
     return result.trunc().to(dtype) if not dtype.is_floating_point else result.to(dtype)
-
-
-def main():
-    """unittest's main; only rank 0 and failures are heard."""
-    rank = int(os.environ.get("HOROVOD_RANK", "0"))
-    unittest.main(module="__main__", verbosity=2 if rank == 0 else 0)

@@ -131,7 +131,9 @@ class CrowdTest(unittest.TestCase):
         sent = 0
         while time.monotonic() - start < 4:
             for each in slow:
-                each.send(head[sent % len(head):][:1])
+                # On a slow machine a round may take longer than they are suffered.
+                with contextlib.suppress(ConnectionError):
+                    each.send(head[sent % len(head):][:1])
             sent += 1
             self.assertLess(self.slowest(20), 2)
         # Who has not proven himself 10 s after he came is shown out, however busy he looks.

@@ -396,7 +396,7 @@ const hvd_plugin kController = {sizeof kController, HVD_PLUGIN_ABI,    HVD_PLUGI
                                 0,                  probe,             open_controller,
                                 close_controller,   &kControllerVtable};
 const hvd_op_v1 kOpVtable = {sizeof kOpVtable, supports, run,     poll_op,
-                             new_set,          drop_set, abort_op, nullptr};
+                             new_set,          drop_set, abort_op, nullptr, nullptr};
 const hvd_plugin kOp = {sizeof kOp,      HVD_PLUGIN_ABI, HVD_PLUGIN_OP, "memory",
                         1,               HVD_THREADS_ONE, 0,            probe,
                         open_op,         close_op,        &kOpVtable};

@@ -167,8 +167,11 @@ static int has_links(void) {
     const ssize_t size = readlink(name, target, sizeof target - 1);
     if (size <= 0) continue;
     target[size] = '\0';
-    if (strncmp(target, "/memfd:", 7) == 0) return 1;
-    if (strncmp(target, "socket:", 7) == 0 && peer_port(fd) != store_port) return 1;
+    if (strncmp(target, "/memfd:", 7) == 0 ||
+        (strncmp(target, "socket:", 7) == 0 && peer_port(fd) != store_port)) {
+      snprintf(error, sizeof error, "descriptor %d is %s to port %d", fd, target, peer_port(fd));
+      return 1;
+    }
   }
   return 0;
 }
@@ -180,7 +183,7 @@ static int use_in_child(void) {
   const pid_t child = fork();
   if (child == 0) {
     float value = 1;
-    if (has_links()) _exit(1);
+    if (has_links()) _exit(wrong("the child has a link of its parent's"));
     const int code = sum("child", &value);
     const int told = code == HVD_FAILED_PRECONDITION && strstr(error, "fork") != NULL;
     if (hvd_shutdown(error, sizeof error) != HVD_OK) _exit(1);

@@ -114,6 +114,13 @@ Result<MeshOptions> options_of(const hvd_plugin_host& host, const hvd_plugin_con
     name = buffer;
   }
   const std::string generation = setting(host, "HOROVOD_GENERATION");
+  // An agent's store has a random name, which no other machine has.
+  const std::string store = setting(host, "HOROVOD_STORE");
+  HVD_ASSIGN_OR_RETURN(const auto ports,
+                       hvd::net::parse_port_range(setting(host, "HOROVOD_PORT_RANGE")));
+  HVD_ASSIGN_OR_RETURN(
+      const auto interfaces,
+      hvd::net::InterfaceChoice::parse(setting(host, "HOROVOD_NETWORK_INTERFACES")));
   // The last two are no knobs: hosts that play several machines in one test offer them.
   return MeshOptions{
       .rank = config.rank,
@@ -123,6 +130,9 @@ Result<MeshOptions> options_of(const hvd_plugin_host& host, const hvd_plugin_con
                       .generation =
                           static_cast<int32_t>(hvd::parse_int(generation).value_or(0)),
                       .secret = secret},
+      .site = store.starts_with("agent:") ? store : std::string(),
+      .ports = ports,
+      .interfaces = interfaces,
       .heap = static_cast<hvd::collectives::SharedHeap*>(
           host.lookup(host.host, hvd::collectives::kHeapName)),
       .memory_map = nullptr,

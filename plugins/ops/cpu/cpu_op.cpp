@@ -88,6 +88,7 @@ const hvd_op_v1 kVtable = {
     .drop_set = drop_set,
     .abort = abort_links,
     .activity = activity,
+    .before_sleep = nullptr,
 };
 
 const hvd_plugin kRecord = {

@@ -8,21 +8,29 @@ import itertools
 import os
 import signal
 import threading
-from typing import Any, Optional
+from typing import Any, Callable, List, Optional
 
 from horovod import _ops, _stack
 from horovod._library import InitOptions, library
-from horovod.exceptions import HorovodInternalError, HorovodUnimplementedError
+from horovod.exceptions import HorovodInternalError
+
+__all__ = [
+    "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built", "gloo_built",
+    "gloo_enabled", "init", "is_homogeneous", "is_initialized", "local_rank", "local_size",
+    "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "rank", "rocm_built",
+    "shutdown", "size",
+]
 
 
 def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None:
     """Joins the job that the launcher describes, or makes a world of one without a launcher.
 
     Blocks until every rank of the job has called it. Does nothing when already initialised.
-    `comm`: None, or the list of all ranks. `process_sets`: a list of sets to register at once, the
-    same on every rank; "dynamic" is taken for existing scripts, and sets can be added in any case.
-    Raises ValueError or NotImplementedError for others, and HorovodInternalError when the
-    other ranks do not come within HOROVOD_START_TIMEOUT seconds.
+    `comm`: None for all ranks of the job; or those that go on as a job of their own, numbered anew
+    from 0: a list of ranks, this one among them, or a communicator of mpi4py. `process_sets`: a
+    list of sets to register at once, the same on every rank; "dynamic" is taken for existing
+    scripts, and sets can be added in any case. Raises ValueError for others, and
+    HorovodInternalError when the other ranks do not come within HOROVOD_START_TIMEOUT seconds.
     """
     from horovod import process_sets as sets
 
@@ -35,32 +43,30 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
         _ops.reset()
         sets.forget_all()
         _stack.offer()
-        _init_interruptibly([process_set.ranks for process_set in added])
+        _init_interruptibly([process_set.ranks for process_set in added], ranks)
         for number, process_set in enumerate(added, 1):
             sets.note_registered(process_set, number)
         atexit.unregister(_shutdown_at_exit)
         atexit.register(_shutdown_at_exit, os.getpid())
-    if ranks is not None and ranks != list(range(size())):
-        last = size() - 1
-        shutdown()
-        raise ValueError(
-            f"init: comm={comm} does not list all ranks of the job, 0 to {last}; a job of some of "
-            "them needs a launch of its own."
-        )
 
 
-def _ranks_of(comm: Optional[Any]) -> Optional[list[int]]:
+def _ranks_of(comm: Optional[Any]) -> List[int]:
+    """The ranks of the job that `comm` names; none for all of them."""
     if comm is None:
-        return None
+        return []
     if isinstance(comm, (list, tuple, range)):
-        return sorted(int(rank) for rank in comm) or None
-    raise HorovodUnimplementedError(
-        f"init: comm is a {type(comm).__name__}, and this build of Horovod takes no communicator "
-        "of MPI; leave comm out and start with horovodrun."
-    )
+        return sorted({int(rank) for rank in comm})
+    if not hasattr(comm, "Get_group"):
+        raise ValueError(f"init: comm is a {type(comm).__name__}; give a list of ranks or a "
+                         "communicator of mpi4py.")
+    from mpi4py import MPI  # the program has it: it made the communicator
+
+    everybody = MPI.COMM_WORLD.Get_group()
+    members = MPI.Group.Translate_ranks(comm.Get_group(), list(range(comm.Get_size())), everybody)
+    return [] if len(members) == everybody.Get_size() else sorted(members)
 
 
-def _init_interruptibly(sets: list[list[int]]) -> None:
+def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
     # Python's handler of Ctrl-C could only run after the call, so let the signal do its default.
     restore = None
     if threading.current_thread() is threading.main_thread():
@@ -72,7 +78,8 @@ def _init_interruptibly(sets: list[list[int]]) -> None:
         options = InitOptions(
             ctypes.sizeof(InitOptions), 0, len(sets),
             (ctypes.c_uint32 * len(sets))(*map(len, sets)),
-            (ctypes.c_int32 * len(members))(*members),
+            (ctypes.c_int32 * len(members))(*members), len(ranks),
+            (ctypes.c_int32 * len(ranks))(*ranks),
         )
         _ops.check(
             library().hvd_init(ctypes.addressof(options), ctypes.addressof(error), len(error)),
@@ -94,7 +101,18 @@ def shutdown() -> None:
     status = library().hvd_shutdown(ctypes.addressof(error), len(error))
     _ops.reset()
     forget_all()
+    while _at_end:
+        _at_end.pop()()
     _ops.check(status, error)
+
+
+# What else ends with the job.
+_at_end: List[Callable[[], None]] = []
+
+
+def after_shutdown(function: Callable[[], None]) -> None:
+    """Calls `function` once, after the next `shutdown`; it must not raise."""
+    _at_end.append(function)
 
 
 def _shutdown_at_exit(pid: int) -> None:
@@ -161,23 +179,28 @@ def mpi_threads_supported() -> bool:
     return False
 
 
+def _chosen() -> str:
+    """The engine for tensors in host memory that this job was told to use; empty for our own."""
+    return os.environ.get("HOROVOD_CPU_OPERATIONS", "").strip().lower()
+
+
 def mpi_enabled() -> bool:
-    """Whether this job uses MPI."""
-    return _works(b"mpi")
+    """Whether this job uses MPI: HOROVOD_CPU_OPERATIONS=mpi, where MPI works."""
+    return _chosen() == "mpi" and mpi_built()
 
 
 def mpi_built() -> bool:
-    """Whether MPI can be used here."""
+    """Whether MPI opens here."""
     return _works(b"mpi")
 
 
 def gloo_enabled() -> bool:
-    """Whether this job uses Gloo."""
-    return _works(b"gloo")
+    """Whether this job uses what stands where Horovod has Gloo: the path without MPI."""
+    return _chosen() != "mpi" and gloo_built()
 
 
 def gloo_built() -> bool:
-    """Whether Gloo can be used here."""
+    """Whether the path without MPI works here."""
     return _works(b"gloo")
 
 

@@ -34,6 +34,8 @@ _PROMPT = {
     "hvd_process_set_rank": [ctypes.c_int32, ctypes.c_void_p],
     "hvd_process_set_size": [ctypes.c_int32, ctypes.c_void_p],
     "hvd_process_set_included": [ctypes.c_int32, ctypes.c_void_p],
+    "hvd_alloc": [ctypes.c_size_t, ctypes.c_void_p],
+    "hvd_free": [ctypes.c_void_p],
 }
 
 # Every step calls these, so the native module does it.
@@ -61,6 +63,8 @@ class InitOptions(ctypes.Structure):
         ("process_set_count", ctypes.c_uint32),
         ("process_set_sizes", ctypes.POINTER(ctypes.c_uint32)),
         ("process_set_ranks", ctypes.POINTER(ctypes.c_int32)),
+        ("rank_count", ctypes.c_uint32),
+        ("ranks", ctypes.POINTER(ctypes.c_int32)),
     ]
 
 
@@ -81,13 +85,18 @@ class Library:
             self._take(prompt, name, [], ctypes.c_int32)
         self._take(prompt, "hvd_version", [], ctypes.c_char_p)
         self._take(waiting, "hvd_capability", [ctypes.c_char_p] + _ERROR, ctypes.c_int32)
-        self._hot = [ctypes.cast(getattr(waiting, name), ctypes.c_void_p).value for name in _HOT]
+        self._opened = waiting
+        self._hot = [self.address_of(name) for name in _HOT]
 
     def _take(self, opened: Any, name: str, argtypes: list, restype: Any) -> None:
         function = getattr(opened, name)
         function.argtypes = argtypes
         function.restype = restype
         setattr(self, name, function)
+
+    def address_of(self, name: str) -> int:
+        """Where a function of the library lies, for native code."""
+        return ctypes.cast(getattr(self._opened, name), ctypes.c_void_p).value
 
     def bind(self, native: Any, fail: Callable[[int, str, bool], NoReturn]) -> None:
         """Gives the native module the functions of every step, and what raises for it."""

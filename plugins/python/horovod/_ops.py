@@ -86,6 +86,8 @@ class _State:
 
     def __init__(self) -> None:
         self.counters: dict[int, dict[str, Any]] = {}
+        # Called with a process set, or -1 for all, where a framework counts in native code.
+        self.forgetters: list[Callable[[int], Any]] = []
 
 
 _state = _State()
@@ -109,6 +111,13 @@ def full_name(op: str, name: Optional[str], process_set: int = 0) -> str:
 def forget_names(process_set: int) -> None:
     """Unnamed calls of the process set begin at 1 again: it is a new one under an old number."""
     _state.counters.pop(process_set, None)
+    for forget in _state.forgetters:
+        forget(process_set)
+
+
+def also_forget(forget: Callable[[int], Any]) -> None:
+    """Calls `forget` with the process set, or -1 for all, whenever unnamed calls begin at 1 again."""
+    _state.forgetters.append(forget)
 
 
 def submit(
@@ -142,11 +151,6 @@ def submit(
 def poll(handle: int) -> bool:
     """Whether the work is complete, failed or not. ValueError for a handle that is not known."""
     return _native.poll(handle)
-
-
-def is_pending(handle: int) -> bool:
-    """Whether `handle` was submitted and not yet waited for."""
-    return handle in _native.pending
 
 
 def wait(handle: int) -> Any:
@@ -207,6 +211,8 @@ def reset() -> None:
     """Forgets all work of a runtime that has been shut down: nothing of it runs any more."""
     _native.release_all()
     _state.counters.clear()
+    for forget in _state.forgetters:
+        forget(-1)
 
 
 def check(status: int, error: "ctypes.Array[ctypes.c_char]") -> None:

@@ -72,29 +72,42 @@ PyObject* poll(PyObject* module, PyObject* number) {
   return PyBool_FromLong(done);
 }
 
-PyObject* wait(PyObject* module, PyObject* number) {
-  State* state = state_of(module);
+namespace {
+
+// `found` is what is pending under the handle.
+PyObject* result_of(State* state, PyObject* number, PyObject* found) {
   hvd_handle handle = 0;
   if (!read_handle(number, &handle)) return nullptr;
-  PyObject* found = pending_entry(state, number);
-  if (found == nullptr) return nullptr;
   Py_INCREF(found);
-  const Reference entry(found);
+  Reference entry(found);
   char error[kErrorSize];
   const int status = wait_for_end(state, handle, error);
   if (status == -1) return nullptr;  // interrupted: the handle stays valid
-  Reference result;
   if (PyDict_DelItem(state->pending, number) != 0) PyErr_Clear();  // another thread waited too
   if (status != HVD_OK) {
     raise_failure(state, status, error, true);
-  } else if (PyTuple_GetItem(found, 0) == Py_None) {
-    result = Reference(PyTuple_GetItem(found, 1));
-    Py_INCREF(result.get());
-  } else {
-    result = Reference(PyObject_CallFunctionObjArgs(PyTuple_GetItem(found, 0), number, nullptr));
+    entry = Reference();
+  } else if (PyTuple_CheckExact(found)) {
+    entry = Reference(PyObject_CallFunctionObjArgs(PyTuple_GetItem(found, 0), number, nullptr));
   }
   state->release(handle, nullptr, 0);
-  return result.give();
+  return entry.give();
+}
+
+}  // namespace
+
+PyObject* wait(PyObject* module, PyObject* number) {
+  State* state = state_of(module);
+  PyObject* found = pending_entry(state, number);
+  return found == nullptr ? nullptr : result_of(state, number, found);
+}
+
+PyObject* synchronize(PyObject* module, PyObject* number) {
+  State* state = state_of(module);
+  PyObject* found = PyDict_GetItemWithError(state->pending, number);
+  if (found != nullptr) return result_of(state, number, found);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  Py_RETURN_NONE;
 }
 
 PyObject* output(PyObject* module, PyObject* arguments) {

@@ -15,7 +15,9 @@ int clear(PyObject* module) {
   for (PyObject** held :
        {&state->fail, &state->pending, &state->abandoned, &state->name_of_dtype,
         &state->name_of_shape, &state->name_of_layout, &state->name_of_is_cpu,
-        &state->name_of_data_ptr, &state->name_of_is_contiguous}) {
+        &state->name_of_data_ptr, &state->name_of_is_contiguous, &state->name_of_grad,
+        &state->name_of_array_struct,
+        &state->names_of_arguments}) {
     Py_CLEAR(*held);
   }
   return 0;
@@ -30,6 +32,13 @@ int traverse(PyObject* module, visitproc visit, void* arg) {
   return 0;
 }
 
+PyObject* interned(std::initializer_list<const char*> names) {
+  PyObject* made = PyTuple_New(static_cast<Py_ssize_t>(names.size()));
+  Py_ssize_t at = 0;
+  for (const char* name : names) PyTuple_SetItem(made, at++, PyUnicode_InternFromString(name));
+  return made;
+}
+
 int execute(PyObject* module) {
   State* state = state_of(module);
   std::memset(static_cast<void*>(state), 0, sizeof *state);
@@ -41,6 +50,11 @@ int execute(PyObject* module) {
   state->name_of_is_cpu = PyUnicode_InternFromString("is_cpu");
   state->name_of_data_ptr = PyUnicode_InternFromString("data_ptr");
   state->name_of_is_contiguous = PyUnicode_InternFromString("is_contiguous");
+  state->name_of_grad = PyUnicode_InternFromString("grad");
+  state->name_of_array_struct = PyUnicode_InternFromString("__array_struct__");
+  state->names_of_arguments =
+      interned({"tensor", "average", "name", "op", "prescale_factor", "postscale_factor",
+                "process_set"});
   if (PyErr_Occurred() != nullptr) return -1;
   Py_INCREF(state->pending);
   if (PyModule_AddObject(module, "pending", state->pending) != 0) {
@@ -82,19 +96,35 @@ PyMethodDef methods[] = {
      "submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set, prescale, "
      "postscale, splits)\n\n"
      "Returns the handle. tensors: (input, output, dtype, shape, name or None) each."},
-    {"submit_in_place", submit_in_place, METH_VARARGS,
-     "submit_in_place(kind, prefix, name, tensor, reduce_op, root_rank, process_set, prescale, "
-     "postscale, (type, dtypes, layout))\n\n"
-     "As submit, for one dense tensor that takes its own result. None for any other tensor."},
+    {"shortcut", shortcut, METH_VARARGS,
+     "shortcut(name, doc, prefix, function, process_set, (type, dtypes, layout), op, waits)\n\n"
+     "An allreduce in place that takes the arguments of `function`, and calls it unless they are a "
+     "dense tensor, a name, and no process set but the one given. `op` is the default."},
     {"poll", poll, METH_O, "poll(handle): whether the work is complete."},
     {"wait", wait, METH_O,
      "wait(handle): the result, or what the work failed with; ends the claim on it."},
+    {"synchronize", synchronize, METH_O,
+     "synchronize(handle)\n--\n\n"
+     "Waits until the work is complete and returns its result: a tensor, or a tuple of tensors\n"
+     "for the grouped forms.\n\n"
+     "None for a handle that was synchronized already. Raises what the work failed with."},
     {"output", output, METH_VARARGS,
      "output(handle, index): (address, dtype, shape, received splits or None, last joined rank, "
      "process set)."},
     {"abandon", abandon, METH_O,
      "abandon(handle): nobody will wait for it; it is released once it is complete."},
     {"release_all", release_all, METH_NOARGS, "release_all(): forgets all that is pending."},
+    {"flat_new", flat_new, METH_VARARGS,
+     "flat_new(address, dtype, element size, slots)\n\n"
+     "Memory in which gradients lie beside each other. slots: (offset, elements) each."},
+    {"flat_gather", flat_gather, METH_VARARGS,
+     "flat_gather(flat, params, residents, held, (type, dtypes, layout))\n\n"
+     "Copies each param's gradient into its slot, but for those of `residents` (or None), which "
+     "are there already; `held` gets them. Returns whether they are the objects of the last time; "
+     "or the list of those that have no dense gradient, and whose slots are zero; or -1, with "
+     "nothing copied, where a resident has gone."},
+    {"flat_scatter", flat_scatter, METH_O,
+     "flat_scatter(flat): copies the slots back to where flat_gather found the gradients."},
     {nullptr, nullptr, 0, nullptr},
 };
 

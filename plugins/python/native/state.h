@@ -16,7 +16,7 @@ struct State {
   decltype(&::hvd_release) release;
 
   PyObject* fail;       // fail(status, message, negotiated) raises what a failure deserves
-  PyObject* pending;    // handle -> (finish or None, what must stay alive)
+  PyObject* pending;    // handle -> (finish, what must stay alive), or the result itself
   PyObject* abandoned;  // list of pending handles that no caller holds any more
   unsigned long main_thread;
 
@@ -27,6 +27,9 @@ struct State {
   PyObject* name_of_is_cpu;
   PyObject* name_of_data_ptr;
   PyObject* name_of_is_contiguous;
+  PyObject* name_of_grad;
+  PyObject* name_of_array_struct;
+  PyObject* names_of_arguments;  // those of an allreduce in place, a tuple
 };
 
 constexpr size_t kErrorSize = 4096;
@@ -36,14 +39,21 @@ inline State* state_of(PyObject* module) { return static_cast<State*>(PyModule_G
 // Raises by State::fail. Always NULL.
 PyObject* raise_failure(State* state, int status, const char* message, bool negotiated);
 
+// Submits, and keeps `entry`, as in State::pending, until the work is complete. Gives the handle.
+PyObject* hand_over(State* state, const hvd_submission& submission, PyObject* entry);
+
 // The functions of the module; their arguments are described in module.cpp.
 PyObject* submit(PyObject* module, PyObject* arguments);
-PyObject* submit_in_place(PyObject* module, PyObject* arguments);
 PyObject* poll(PyObject* module, PyObject* handle);
 PyObject* wait(PyObject* module, PyObject* handle);
+PyObject* synchronize(PyObject* module, PyObject* handle);
+PyObject* shortcut(PyObject* module, PyObject* arguments);
 PyObject* output(PyObject* module, PyObject* arguments);
 PyObject* abandon(PyObject* module, PyObject* handle);
 PyObject* release_all(PyObject* module, PyObject*);
+PyObject* flat_new(PyObject* module, PyObject* arguments);
+PyObject* flat_gather(PyObject* module, PyObject* arguments);
+PyObject* flat_scatter(PyObject* module, PyObject* flat);
 
 // Releases what was abandoned and is complete by now. False with an exception set.
 bool sweep(State* state);

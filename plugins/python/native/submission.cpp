@@ -1,5 +1,4 @@
 // From Python's arguments to hvd_submit.
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -8,9 +7,6 @@
 
 namespace hvd::python {
 
-namespace {
-
-// Submits, and keeps `entry` alive until the work is complete. Gives the handle.
 PyObject* hand_over(State* state, const hvd_submission& submission, PyObject* entry) {
   if (PyList_Size(state->abandoned) > 0 && !sweep(state)) return nullptr;
   char error[kErrorSize];
@@ -21,6 +17,8 @@ PyObject* hand_over(State* state, const hvd_submission& submission, PyObject* en
   if (!handle || PyDict_SetItem(state->pending, handle.get(), entry) != 0) return nullptr;
   return handle.give();
 }
+
+namespace {
 
 // What a submission points to, for as long as hvd_submit reads it.
 struct Parts {
@@ -88,61 +86,6 @@ bool read_tensors(PyObject* sequence, Parts* parts) {
   return true;
 }
 
-constexpr int kMaxDimensions = 8;
-constexpr size_t kMaxName = 256;
-
-// One dense tensor in host memory, read without the framework's headers.
-struct DenseTensor {
-  hvd_tensor view{};
-  int64_t shape[kMaxDimensions];
-};
-
-bool is_true(PyObject* value) { return value == Py_True; }
-
-// Whether `tensor` is such; when not, no exception is set. `framework` is (type, dtypes, layout).
-bool read_dense(const State* state, PyObject* tensor, PyObject* framework, DenseTensor* out) {
-  if (reinterpret_cast<PyObject*>(Py_TYPE(tensor)) != PyTuple_GetItem(framework, 0)) return false;
-  Reference layout(PyObject_GetAttr(tensor, state->name_of_layout));
-  if (layout.get() != PyTuple_GetItem(framework, 2)) return false;
-  Reference on_host(PyObject_GetAttr(tensor, state->name_of_is_cpu));
-  if (!is_true(on_host.get())) return false;
-  Reference dense(PyObject_CallMethodObjArgs(tensor, state->name_of_is_contiguous, nullptr));
-  if (!is_true(dense.get())) return false;
-  Reference dtype(PyObject_GetAttr(tensor, state->name_of_dtype));
-  PyObject* number =
-      dtype ? PyDict_GetItemWithError(PyTuple_GetItem(framework, 1), dtype.get()) : nullptr;
-  Reference shape(PyObject_GetAttr(tensor, state->name_of_shape));
-  Reference address(PyObject_CallMethodObjArgs(tensor, state->name_of_data_ptr, nullptr));
-  if (number == nullptr || !shape || !address) return false;
-  const Py_ssize_t dimensions = PyTuple_Size(shape.get());
-  if (dimensions < 0 || dimensions > kMaxDimensions) return false;
-  for (Py_ssize_t i = 0; i < dimensions; ++i) {
-    out->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape.get(), i));
-  }
-  out->view.dtype = static_cast<int32_t>(PyLong_AsLong(number));
-  out->view.ndim = static_cast<int32_t>(dimensions);
-  out->view.shape = out->shape;
-  out->view.output = PyLong_AsVoidPtr(address.get());
-  out->view.input = out->view.output;
-  return PyErr_Occurred() == nullptr;
-}
-
-// prefix + name, or false where that is too long or no text.
-bool join_name(PyObject* prefix, PyObject* name, char (&out)[kMaxName]) {
-  size_t at = 0;
-  for (PyObject* part : {prefix, name}) {
-    Reference bytes(PyUnicode_AsUTF8String(part));
-    char* data = nullptr;
-    Py_ssize_t size = 0;
-    if (!bytes || PyBytes_AsStringAndSize(bytes.get(), &data, &size) != 0) return false;
-    if (at + static_cast<size_t>(size) >= kMaxName) return false;
-    std::memcpy(out + at, data, static_cast<size_t>(size));
-    at += static_cast<size_t>(size);
-  }
-  out[at] = '\0';
-  return std::strlen(out) == at;
-}
-
 }  // namespace
 
 PyObject* submit(PyObject* module, PyObject* arguments) {
@@ -164,30 +107,6 @@ PyObject* submit(PyObject* module, PyObject* arguments) {
   submission.split_count = static_cast<uint32_t>(parts.splits.size());
   submission.splits = parts.splits.data();
   Reference entry(PyTuple_Pack(2, finish, keep));
-  return entry ? hand_over(state, submission, entry.get()) : nullptr;
-}
-
-PyObject* submit_in_place(PyObject* module, PyObject* arguments) {
-  State* state = state_of(module);
-  hvd_submission submission{};
-  submission.struct_size = sizeof submission;
-  submission.device = HVD_CPU;
-  PyObject *prefix = nullptr, *name = nullptr, *tensor = nullptr, *framework = nullptr;
-  if (!PyArg_ParseTuple(arguments, "iOOOiiiddO!", &submission.op, &prefix, &name, &tensor,
-                        &submission.reduce_op, &submission.root_rank, &submission.process_set,
-                        &submission.prescale, &submission.postscale, &PyTuple_Type, &framework)) {
-    return nullptr;
-  }
-  DenseTensor dense;
-  char full_name[kMaxName];
-  if (!read_dense(state, tensor, framework, &dense) || !join_name(prefix, name, full_name)) {
-    PyErr_Clear();  // whoever describes it in full finds the words
-    Py_RETURN_NONE;
-  }
-  submission.name = full_name;
-  submission.tensor_count = 1;
-  submission.tensors = &dense.view;
-  Reference entry(PyTuple_Pack(2, Py_None, tensor));
   return entry ? hand_over(state, submission, entry.get()) : nullptr;
 }
 

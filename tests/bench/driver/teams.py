@@ -18,6 +18,10 @@ WORKERS = BUILD / "bench"
 HOSTS = ROOT / "tests" / "hosts" / "hosts"
 PYTHON_WORKER = ROOT / "tests" / "bench" / "workers" / "python_worker.py"
 HOST_NAMES = ("a", "b")
+# Whether the C library gives the end of its heap back after each step, to fault it in anew in the
+# next, is a matter of luck (1.5 ms of a step of 5): nobody does.
+PYTHON_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+                      "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
 
 
 class Missing(Exception):
@@ -163,7 +167,7 @@ def ours(ranks, hosts=False, python=None):
     else:
         worker = [_built(WORKERS / "horovod_worker"), "{socket}"]
     return Team("ours (Python)" if python else "ours", [launcher + worker], ranks,
-                {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"})
+                {"PYTHONPATH": str(BUILD / "python"), **PYTHON_ENVIRONMENT})
 
 
 def openmpi(ranks, hosts=False):
@@ -196,13 +200,13 @@ def gloo(ranks, hosts=False):
 def torch_gloo(ranks, hosts=False, python="/usr/bin/python3"):
     command = [python, PYTHON_WORKER, "{socket}", "gloo", "{rank}", ranks, "{folder}",
                _interface(hosts)]
-    return Team("torch gloo", _singly(command, ranks, hosts), ranks, {"OMP_NUM_THREADS": "1"})
+    return Team("torch gloo", _singly(command, ranks, hosts), ranks, PYTHON_ENVIRONMENT)
 
 
 def plain_torch(ranks, python="/usr/bin/python3"):
     """Processes with torch that meet at a barrier in shared memory and nowhere else."""
     command = [python, PYTHON_WORKER, "{socket}", "plain", "{rank}", ranks, "{folder}"]
-    return Team("barrier only", _singly(command, ranks, False), ranks, {"OMP_NUM_THREADS": "1"})
+    return Team("barrier only", _singly(command, ranks, False), ranks, PYTHON_ENVIRONMENT)
 
 
 def stream_pair(hosts=False):

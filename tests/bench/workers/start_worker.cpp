@@ -1,10 +1,11 @@
 // The start-up of a large job, seen from the parties that connect: each says hello, asks for its
-// place, leaves its record, and takes the records of its host and of its links. A party is a rank,
-// or a host that speaks for its ranks. One epoll loop plays them all.
+// place, leaves its record, and takes the records of its host and of its links, or of all. A party
+// is a rank, or a host that speaks for its ranks. One epoll loop plays them all.
 //
 //   start_worker SOCKET RANK TOKEN_FILE
 //
-//   start PORT HOSTS PARTIES_PER_HOST RANKS_PER_PARTY    seconds until everybody has everything
+//   start PORT HOSTS PARTIES_PER_HOST RECORD_BYTES links|all
+//                                  seconds until everybody has everything, MiB that they received
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
@@ -19,7 +20,6 @@ namespace {
 using hvd::cat;
 
 constexpr int kDialling = 1000;  // at once, not yet greeted
-constexpr size_t kRecordBytes = 120;  // of a rank
 constexpr uint32_t kAddresses = 8;  // of loopback: each gives as many connections as there are ports
 
 struct Client {
@@ -33,12 +33,14 @@ struct Client {
 
 class StartUp {
  public:
-  StartUp(const hvd::Secret& secret, uint16_t port, int hosts, int parties, int ranks)
+  StartUp(const hvd::Secret& secret, uint16_t port, int hosts, int parties, size_t record_bytes,
+          bool wants_all)
       : secret_(secret),
         port_(port),
         parties_(parties),
         size_(hosts * parties),
-        record_bytes_(kRecordBytes * static_cast<size_t>(ranks)) {
+        record_bytes_(record_bytes),
+        wants_all_(wants_all) {
     const rlim_t wanted = static_cast<rlim_t>(size_) + 100;
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -47,7 +49,7 @@ class StartUp {
     if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) bench::fail(cat("no ", wanted, " descriptors"));
   }
 
-  double run() {
+  std::vector<double> run() {
     const double start = bench::now_us();
     for (int i = 0; i < kDialling; ++i) dial();
     std::vector<epoll_event> events(1024);
@@ -61,7 +63,7 @@ class StartUp {
     const double seconds = (bench::now_us() - start) / 1e6;
     for (const auto& client : clients_) ::close(client->fd);
     ::close(epoll_);
-    return seconds;
+    return {seconds, received_ / (1 << 20)};
   }
 
  private:
@@ -84,6 +86,7 @@ class StartUp {
   void advance(Client& client) {
     const ssize_t size = ::read(client.fd, buffer_.data(), buffer_.size());
     if (size <= 0) throw std::runtime_error("the server closed a connection");
+    received_ += static_cast<double>(size);
     client.input.append(buffer_.data(), static_cast<size_t>(size));
     if (bench::end_of_message(client.input) == 0) return;
     if (!client.input.starts_with("HTTP/1.1 200")) throw std::runtime_error(client.input);
@@ -108,9 +111,11 @@ class StartUp {
     constexpr std::string_view kRank = "\"rank\":";
     const int rank = std::stoi(std::string(response.substr(response.find(kRank) + kRank.size(), 9)));
     std::set<int> wanted;
-    for (int i = 0; i < parties_; ++i) wanted.insert(rank / parties_ * parties_ + i);
-    for (const int step : {1, size_ - 1}) wanted.insert((rank + step) % size_);
-    for (int bit = 1; bit < size_; bit *= 2) {
+    for (int i = 0; i < parties_ && !wants_all_; ++i) wanted.insert(rank / parties_ * parties_ + i);
+    for (const int step : {1, size_ - 1}) {
+      if (!wants_all_) wanted.insert((rank + step) % size_);
+    }
+    for (int bit = 1; bit < size_ && !wants_all_; bit *= 2) {
       if ((rank ^ bit) < size_) wanted.insert(rank ^ bit);
     }
     std::string list;
@@ -118,7 +123,7 @@ class StartUp {
     client.stage = Client::Stage::kExchange;
     send(client, client.signer.request(
                      "POST", cat("/v1/exchange/rank?count=", size_, "&index=", rank,
-                                 "&wait=600000&want=", list),
+                                 "&wait=600000", wants_all_ ? "" : "&want=", list),
                      std::string(record_bytes_, static_cast<char>('a' + rank % 26))));
   }
 
@@ -126,6 +131,8 @@ class StartUp {
   const uint16_t port_;
   const int parties_, size_;
   const size_t record_bytes_;
+  const bool wants_all_;
+  double received_ = 0;
   int left_ = size_;
   const int epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   std::vector<std::unique_ptr<Client>> clients_;
@@ -140,8 +147,8 @@ int main(int argc, char** argv) {
   bench::serve(argv[1], std::stoi(argv[2]), {{"start", [&](const bench::Words& words) {
                  StartUp start(secret, static_cast<uint16_t>(std::stoi(words.at(0))),
                                std::stoi(words.at(1)), std::stoi(words.at(2)),
-                               std::stoi(words.at(3)));
-                 return std::vector<double>{start.run()};
+                               std::stoul(words.at(3)), words.at(4) == "all");
+                 return start.run();
                }}});
   return 0;
 }

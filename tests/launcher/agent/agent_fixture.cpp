@@ -169,7 +169,7 @@ Status AgentFixture::drive(net::Task<Status> task) {
 }
 
 Status AgentFixture::prepare(const HostJob& job) { return drive(link_->prepare(job)); }
-Status AgentFixture::start() { return drive(link_->start()); }
+Status AgentFixture::start() { return drive(link_->start({})); }
 Status AgentFixture::suspend() { return drive(link_->suspend()); }
 
 std::string AgentFixture::run(const HostJob& job) {
@@ -225,6 +225,11 @@ void AgentFixture::on_output(int rank, OutputStream stream, ByteView bytes) {
 void AgentFixture::on_output_end(int rank, OutputStream stream) {
   ended.emplace_back(rank, stream);
 }
+
+void AgentFixture::on_joined(int rank, int world_rank, int world_size) {
+  joined.push_back({rank, world_rank, world_size});
+}
+void AgentFixture::on_input_taken(int rank, size_t size) { input_taken[rank] += size; }
 
 void AgentFixture::on_exit(const RankExit& exit) {
   CHECK(exits.count(exit.rank) == 0);

@@ -2,6 +2,7 @@
 // test's own. Everything that the agent reports is kept.
 #pragma once
 
+#include <array>
 #include <csignal>
 #include <chrono>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/agent/protocol.h"
 #include "launcher/agent_link.h"
 #include "net/asio.h"
 
@@ -64,6 +66,10 @@ class AgentFixture : public AgentEvents {
   std::map<int, RankExit> exits;
   std::map<std::pair<int, OutputStream>, std::string> output;
   std::vector<std::pair<int, OutputStream>> ended;
+  std::map<int, size_t> input_taken;
+  std::string inspected;
+  std::vector<Ran> ran;
+  std::vector<std::array<int, 3>> joined;  // rank of the job, rank and size of its world
   std::vector<net::StreamSocket> stores;
   bool is_finished = false;
   std::vector<std::string> lost;
@@ -73,6 +79,10 @@ class AgentFixture : public AgentEvents {
  private:
   void on_output(int rank, OutputStream stream, ByteView bytes) override;
   void on_output_end(int rank, OutputStream stream) override;
+  void on_inspected(uint32_t, const std::string& text) override { inspected = text; }
+  void on_joined(int rank, int world_rank, int world_size) override;
+  void on_ran(const Ran& each) override { ran.push_back(each); }
+  void on_input_taken(int rank, size_t size) override;
   void on_exit(const RankExit& exit) override;
   void on_finished() override;
   void on_lost(const Status& why) override;

@@ -1,12 +1,14 @@
 // What an agent does for a job that ends by itself.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "launcher/agent/agent_fixture.h"
+#include "launcher/agent/protocol.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -80,8 +82,76 @@ TEST_CASE("A rank has its environment, no input, no descriptor of the agent's, d
   CHECK(lines[6] == "SigIgn:\t0000000000000000");
   const auto ids = split(trim(lines[7]), ' ');
   CHECK(ids.at(0) == ids.at(1));
-  CHECK(lines[8].starts_with("unix:@horovod-store-"));
+  CHECK(lines[8].starts_with("agent:@horovod-store-"));
   CHECK(lines[9] == "/usr");
+}
+
+TEST_CASE("A rank reads its input to the end, and others read none") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job("cat; echo over", 2);
+  job.ranks[1].has_input = true;
+  REQUIRE(fixture.prepare(job).ok());
+  // What comes before the start waits for it.
+  fixture.link().give_input(1, as_bytes("one "));
+  REQUIRE(fixture.start().ok());
+  fixture.link().give_input(1, as_bytes("two\n"));
+  CHECK(fixture.until([&] { return fixture.input_taken[1] == 8; }));
+  CHECK(fixture.until([&] { return fixture.exits.count(0) == 1; }));
+  CHECK(fixture.exits.count(1) == 0);
+  fixture.link().give_input(1, {});
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
+  CHECK(fixture.output[{0, kOut}] == "over\n");
+  CHECK(fixture.output[{1, kOut}] == "one two\nover\n");
+}
+
+TEST_CASE("Input that a rank does not read stays bounded, and is taken when it ends") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job("exec sleep 60");
+  job.ranks[0].has_input = true;
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  const std::string much(kInputWindow, 'x');
+  fixture.link().give_input(0, as_bytes(much));
+  // As much as a pipe takes.
+  CHECK(fixture.until([&] { return fixture.input_taken[0] == much.size(); }));
+  fixture.link().give_input(0, as_bytes(much));
+  fixture.pass(0.2);
+  CHECK(fixture.input_taken[0] == much.size());
+  fixture.link().signal(SIGTERM);
+  CHECK(fixture.until([&] { return fixture.input_taken[0] == 2 * much.size(); }));
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
+}
+
+TEST_CASE("An agent says where its running ranks and their children are") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job("[ $HOROVOD_RANK = 0 ] || exec sleep 59; sleep 58; true", 2);
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  CHECK(fixture.until([&] {
+    fixture.link().inspect(1, true);
+    fixture.pass(0.05);
+    return fixture.inspected.find("sleep 58") != std::string::npos &&
+           fixture.inspected.find(": sleep 59\n") != std::string::npos;
+  }));
+  CHECK(fixture.inspected.starts_with("rank 0\n  pid "));
+  CHECK(fixture.inspected.find("\nrank 1\n  pid ") != std::string::npos);
+  CHECK(fixture.inspected.find("sleeping") != std::string::npos);
+  fixture.link().run({7, 1, "", {"sh", "-c", "echo beside $HOROVOD_RANK; echo x >&2; exit 5"}});
+  fixture.link().run({8, 0, "", {"no-such-program"}});
+  fixture.link().run({9, 7, "", {"true"}});
+  fixture.link().run({10, 0, "", {"sh", "-c", "kill -9 $$"}});
+  REQUIRE(fixture.until([&] { return fixture.ran.size() == 4; }));
+  const auto ran = [&](uint32_t number) {
+    return *std::find_if(fixture.ran.begin(), fixture.ran.end(),
+                         [&](const Ran& each) { return each.number == number; });
+  };
+  CHECK(ran(7).output == "beside 1\n");
+  CHECK((ran(7).errors == "x\n" && ran(7).code == 5));
+  CHECK((ran(8).code == 127 && ran(8).errors.find("no-such-program") != std::string::npos));
+  CHECK((ran(9).code == 1 && ran(9).errors == "the rank has ended\n"));
+  CHECK(ran(10).signal == SIGKILL);
+  fixture.link().end(0);
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
 
 TEST_CASE("What cannot run is said before anything starts") {
@@ -168,7 +238,7 @@ TEST_CASE("A connection of a rank to the store reaches the launcher and back, al
   REQUIRE(fixture.start().ok());
   std::string& told = fixture.output[{0, kOut}];
   REQUIRE(fixture.until([&] { return told.ends_with("\n"); }));
-  const std::string name = std::string(trim(told)).substr(std::string("unix:@").size());
+  const std::string name = std::string(trim(told)).substr(std::string("agent:@").size());
 
   asio::local::stream_protocol::socket rank(fixture.loop());
   rank.connect(asio::local::stream_protocol::endpoint(std::string(1, '\0') + name));
@@ -230,7 +300,7 @@ TEST_CASE("A store that closes a connection is seen by the rank") {
   REQUIRE(fixture.until([&] { return told.ends_with("\n"); }));
   asio::local::stream_protocol::socket rank(fixture.loop());
   rank.connect(asio::local::stream_protocol::endpoint(
-      std::string(1, '\0') + std::string(trim(told)).substr(std::string("unix:@").size())));
+      std::string(1, '\0') + std::string(trim(told)).substr(std::string("agent:@").size())));
   REQUIRE(fixture.until([&] { return fixture.stores.size() == 1; }));
   fixture.stores[0].close();
   bool is_ended = false;
@@ -294,7 +364,7 @@ TEST_CASE("What a rank sends before it closes its connection reaches the store")
   REQUIRE(fixture.start().ok());
   std::string& told = fixture.output[{0, kOut}];
   REQUIRE(fixture.until([&] { return told.ends_with("\n"); }));
-  const std::string name(trim(told).substr(std::string_view("unix:@").size()));
+  const std::string name(trim(told).substr(std::string_view("agent:@").size()));
   asio::local::stream_protocol::socket rank(fixture.loop());
   rank.connect(asio::local::stream_protocol::endpoint(std::string(1, '\0') + name));
   const std::string sent(1'000'000, 's');

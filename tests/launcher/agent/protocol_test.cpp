@@ -9,6 +9,8 @@ using namespace hvd::launcher;
 
 namespace {
 
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
 HostJob job() {
   HostJob job;
   job.job = 0xfedcba9876543210;
@@ -19,6 +21,8 @@ HostJob job() {
   job.working_directory = "/srv";
   job.environment = {{"PATH", "/bin"}, {"EMPTY", ""}};
   job.ranks = {{4, {{"HOROVOD_RANK", "4"}}}, {5, {}}};
+  job.remote_init = "module load x";
+  job.is_compared = true;
   job.lease_seconds = 7.5;
   job.kill_grace_seconds = 0;
   job.insecure_compat = true;
@@ -56,6 +60,8 @@ TEST_CASE("An order to prepare carries the whole job") {
   CHECK(read.job.ranks[0].rank == 4);
   CHECK(read.job.ranks[0].environment == expected.ranks[0].environment);
   CHECK(read.job.ranks[1].environment.empty());
+  CHECK(read.job.remote_init == "module load x");
+  CHECK(read.job.is_compared);
   CHECK(read.job.lease_seconds == 7.5);
   CHECK(read.job.kill_grace_seconds == 0);
   CHECK(read.job.insecure_compat);
@@ -70,7 +76,7 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(greeting.boot_id == "boot");
   CHECK(greeting.uid == 1000);
   CHECK(greeting.cpus == 64);
-  CHECK(again(Prepared{not_found("no python")}).status == not_found("no python"));
+  CHECK(again(Prepared{not_found("no python"), {}, {}}).status == not_found("no python"));
   CHECK(again(Prepared{}).status.ok());
   CHECK(again(Started{internal_error("x")}).status == internal_error("x"));
   const RankExit exit = again(Exited{{.rank = 3, .code = 4, .signal = 5, .by_agent = true}}).exit;
@@ -91,7 +97,36 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(answer.name == "host 3");
   CHECK(answer.proof == Proof{std::byte{6}});
   CHECK(again(Admission{nonce}).proof == nonce);
-  again(Start{});
+  const Variables addresses = {{"10.77.0.1", "eth0"}, {"127.0.0.1", "lo"}};
+  const MeetingOffer offer = again(VisitOrder{{29500, nonce, addresses}}).offer;
+  CHECK(offer.port == 29500);
+  CHECK(offer.nonce == nonce);
+  CHECK(offer.addresses == addresses);
+  const Prepared prepared = again(Prepared{{}, offer, {{"Python", "3.11.2"}}});
+  CHECK(prepared.offer.addresses == addresses);
+  CHECK(prepared.versions == Variables{{"Python", "3.11.2"}});
+  CHECK(again(Visited{addresses}).reached == addresses);
+  const StartOrder order = again(Start{{{{"MASTER_ADDR", "10.77.0.1"}}, "eth0"}}).order;
+  CHECK(order.environment == Variables{{"MASTER_ADDR", "10.77.0.1"}});
+  CHECK(order.interface == "eth0");
+  CHECK(again(Input{7, std::string("a\0b", 3)}).bytes == std::string("a\0b", 3));
+  CHECK(again(Input{7, ""}).rank == 7);
+  CHECK(again(InputTaken{7, 65536}).size == 65536);
+  CHECK(again(Inspect{3, 1}).with_stacks == 1);
+  CHECK(again(Inspected{3, "rank 0\n"}).text == "rank 0\n");
+  const Run run = again(Run{4, 1, "0-2", {"ls", "-l"}});
+  CHECK(run.command == std::vector<std::string>{"ls", "-l"});
+  CHECK((run.number == 4 && run.rank == 1 && run.ranks == "0-2"));
+  const Ran ran = again(Ran{4, 1, 3, 9, "out", "err"});
+  CHECK((ran.code == 3 && ran.signal == 9 && ran.output == "out" && ran.errors == "err"));
+  CHECK_FALSE(decode(encode(Run{})).ok());
+  const StagePart part = again(StagePart{StageKind::kFile, 0640, "lib/a.py", "x = 1"});
+  CHECK((part.kind == StageKind::kFile && part.mode == 0640));
+  CHECK((part.path == "lib/a.py" && part.bytes == "x = 1"));
+  const Staged staged = again(Staged{7, invalid_argument("no")});
+  CHECK((staged.taken == 7 && staged.status.message() == "no"));
+  const Joined joined = again(Joined{3, 0, 2});
+  CHECK(std::array{joined.rank, joined.world_rank, joined.world_size} == std::array{3, 0, 2});
   again(Suspend{});
   again(Suspended{});
 }

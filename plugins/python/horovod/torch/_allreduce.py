@@ -31,6 +31,7 @@ def allreduce_async(
     )
 
 
+@_submission.shortcut("allreduce.")
 def allreduce_async_(
     tensor: torch.Tensor,
     average: Optional[bool] = None,
@@ -41,19 +42,14 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `allreduce_` and returns a handle; the result replaces `tensor`'s values."""
-    reduce_op = _submission.choose_op(average, op)
-    number = id_of(process_set)
-    handle = _submission.plain(Kind.ALLREDUCE, "allreduce.", name, tensor, reduce_op, 0, number,
-                               prescale_factor, postscale_factor)
-    if handle is not None:
-        return handle
     return _submission.elementwise(
         Kind.ALLREDUCE, _ops.full_name("allreduce", name, id_of(process_set)), [tensor], True,
-        reduce_op=reduce_op, prescale=prescale_factor, postscale=postscale_factor,
-        process_set=number,
+        reduce_op=_submission.choose_op(average, op), prescale=prescale_factor,
+        postscale=postscale_factor, process_set=id_of(process_set),
     )
 
 
+@_submission.shortcut("allreduce.", waits=True)
 def allreduce_(
     tensor: torch.Tensor,
     average: Optional[bool] = None,

@@ -29,8 +29,6 @@ for _name, _dtype in [("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32),
     if hasattr(torch, _name):
         DTYPES[getattr(torch, _name)] = _dtype
 
-_TORCH_DTYPES = {number: dtype for dtype, number in DTYPES.items()}
-
 
 def check(tensor: torch.Tensor, what: str) -> None:
     """Raises, in one sentence, unless `tensor` lies densely in host memory with a known dtype."""
@@ -67,9 +65,25 @@ def empty_like(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(tensor, memory_format=torch.contiguous_format, requires_grad=False)
 
 
-def take(output: _ops.RawOutput) -> torch.Tensor:
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself when it is contiguous, else a copy that is."""
+    return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
+
+
+def copy(target: torch.Tensor, source: torch.Tensor) -> None:
+    """Gives `target` the values of `source`."""
+    with torch.no_grad():
+        target.copy_(source)
+
+
+def take(output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
     """A tensor of its own with what the runtime lends."""
-    tensor = torch.empty(output.shape, dtype=_TORCH_DTYPES[output.dtype])
+    tensor = torch.empty(output.shape, dtype=like.dtype)
     if output.address and tensor.numel():
         ctypes.memmove(tensor.data_ptr(), output.address, tensor.numel() * tensor.element_size())
     return tensor
+
+
+def splits(numbers: list) -> torch.Tensor:
+    """Received splits, as Horovod's users have them."""
+    return torch.tensor(numbers, dtype=torch.int32)

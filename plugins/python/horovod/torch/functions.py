@@ -8,7 +8,7 @@ import torch
 
 from horovod import _objects, _ops
 from horovod._basics import rank
-from horovod.process_sets import ProcessSet, global_process_set, id_of
+from horovod._frontend import allgather_object, broadcast_object  # noqa: F401, for users
 from horovod.torch._broadcast import broadcast_async_
 
 
@@ -128,29 +128,3 @@ def broadcast_optimizer_state(
         optimizer.state.clear()
         for key, value in structure["state"]:
             optimizer.state[params[key] if isinstance(key, int) else key] = value
-
-
-def broadcast_object(
-    obj: Any,
-    root_rank: int = 0,
-    name: Optional[str] = None,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """Returns the object of the rank `root_rank` on every rank; all ranks must call it.
-
-    `obj`: anything that can be pickled, ignored elsewhere than on the root. Where the root cannot
-    pickle it, the root raises that error and the others HorovodInternalError.
-    """
-    return _objects.broadcast_object(obj, root_rank, name, id_of(process_set))
-
-
-def allgather_object(
-    obj: Any,
-    name: Optional[str] = None,
-    process_set: ProcessSet = global_process_set,
-) -> list:
-    """Returns the objects of all ranks as a list in rank order; all ranks must call it.
-
-    `obj`: anything that can be pickled.
-    """
-    return _objects.allgather_object(obj, name, id_of(process_set))

@@ -15,9 +15,9 @@ Rules for all of them:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
-from horovod import _ops
+from horovod import _native
 from horovod._basics import (
     ccl_built,
     cross_rank,
@@ -40,8 +40,8 @@ from horovod._basics import (
     shutdown,
     size,
 )
+from horovod._frontend import barrier, join, poll
 from horovod._ops import Adasum, Average, Max, Min, Product, Sum
-from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch._allreduce import (
     allreduce,
     allreduce_,
@@ -80,35 +80,5 @@ __all__ = [
     "rocm_built", "shutdown", "size", "sparse_allreduce_async", "synchronize",
 ]
 
-
-def poll(handle: int) -> bool:
-    """Whether the work is complete, so that `synchronize` returns at once.
-
-    Raises ValueError for a handle that was synchronized already or never existed.
-    """
-    return _ops.poll(handle)
-
-
-def synchronize(handle: int) -> Any:
-    """Waits until the work is complete and returns its result: a tensor, or a tuple of tensors
-    for the grouped forms.
-
-    None for a handle that was synchronized already. Raises what the work failed with.
-    """
-    if not _ops.is_pending(handle):
-        return None
-    return _ops.wait(handle)
-
-
-def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Returns once every rank has called it."""
-    _ops.barrier(id_of(process_set))
-
-
-def join(device: int = -1) -> int:
-    """Takes part in the others' allreduces with zeros until every rank has joined; returns the
-    last rank to do so.
-
-    `device` is for existing scripts.
-    """
-    return _ops.join()
+# Waits until the work is complete and returns its result.
+synchronize: Callable[[int], Any] = _native.synchronize

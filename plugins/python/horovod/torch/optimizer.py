@@ -5,190 +5,23 @@ from __future__ import annotations
 import contextlib
 import itertools
 import warnings
-import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 
-from horovod import _basics, _ops
-from horovod._ops import Adasum, Average, Kind
-from horovod.exceptions import HorovodUnimplementedError
+from horovod._ops import Adasum, Average
 from horovod.process_sets import ProcessSet, global_process_set, id_of
-from horovod.torch import _submission
-from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
-from horovod.torch._rows import sparse_allreduce_async
+from horovod.torch._adasum import AdasumMixin
+from horovod.torch._exchange import Exchange
 from horovod.torch.compression import Compression
 
 _unnamed = itertools.count()
 
 
-class _Bucket:
-    """Parameters whose gradients travel as one request, and the request in flight.
-
-    Lives through many steps; `in_flight` is None between synchronize and the next backward.
-    """
-
-    def __init__(self, name: str, params: Sequence[torch.Tensor], passes: int) -> None:
-        self.name = name
-        self.params = list(params)
-        self.in_flight: Union[None, int, Callable[[], None]] = None  # or a handle
-        self.rearm(passes)
-
-    def rearm(self, passes: int) -> None:
-        """Makes ready for a step of so many backward passes."""
-        self.passes_left = [passes] * len(self.params)
-        self.incomplete = len(self.params)  # parameters whose gradient is not yet complete
-
-
-class _Exchange:
-    """The gradients' way over the ranks: hooks, buckets and requests of one optimizer."""
-
-    def __init__(self, compression: Any, backward_passes_per_step: int, op: int,
-                 predivide_factor: float, sparse_as_dense: bool, process_set: ProcessSet) -> None:
-        self.compression = compression
-        self.passes = backward_passes_per_step
-        self.op = op
-        self.prescale = 1.0 / predivide_factor
-        self.postscale = predivide_factor
-        self.sparse_as_dense = sparse_as_dense
-        self.process_set = process_set
-        # In a world of one there is nobody to exchange with.
-        self.active = process_set.included() and _basics.size() > 1
-        self.buckets: List[_Bucket] = []
-        self.in_flight = 0  # buckets that are
-        self._hooked: List[Any] = []  # a graph node with a hook lives as long as somebody holds it
-
-    def add(self, name: str, params: Sequence[torch.Tensor]) -> None:
-        """Makes `params` a bucket; those that require no gradient are left out."""
-        params = [param for param in params if param.requires_grad]
-        if not self.active or not params:
-            return
-        self.buckets.append(_Bucket(name, params, self.passes))
-        for index, param in enumerate(params):
-            self._hook(param, len(self.buckets) - 1, index)
-
-    def _hook(self, param: torch.Tensor, bucket: int, index: int) -> None:
-        # A hook outlives an optimizer that was thrown away, and must not act for it.
-        weak_self = weakref.ref(self)
-
-        def hook(*unused: Any) -> None:
-            exchange = weak_self()
-            if exchange is not None:
-                exchange._on_gradient(exchange.buckets[bucket], index)
-
-        if hasattr(param, "register_post_accumulate_grad_hook"):
-            param.register_post_accumulate_grad_hook(hook)
-            return
-        # Before torch 2.1 the node that adds to .grad is reached through a function of the
-        # parameter.
-        node = param.expand_as(param).grad_fn.next_functions[0][0]
-        node.register_hook(hook)
-        self._hooked.append(node)
-
-    def _on_gradient(self, bucket: _Bucket, index: int) -> None:
-        # Runs once per parameter and step, between two operations of backward: every line counts.
-        left = bucket.passes_left[index] - 1
-        if left < 0 or bucket.in_flight is not None:
-            raise AssertionError(
-                f"Gradient {bucket.name} was computed more than backward_passes_per_step="
-                f"{self.passes} times before step() or synchronize(); raise "
-                "backward_passes_per_step to add up gradients of more passes."
-            )
-        bucket.passes_left[index] = left
-        if left == 0:
-            bucket.incomplete -= 1
-            if bucket.incomplete == 0:
-                self._start(bucket)
-
-    def _start(self, bucket: _Bucket) -> None:
-        if len(bucket.params) == 1 and self.compression is Compression.none:
-            handle = _submission.plain(
-                Kind.ALLREDUCE, "allreduce.", bucket.name, bucket.params[0].grad, self.op, 0,
-                id_of(self.process_set), self.prescale, self.postscale,
-            )
-            bucket.in_flight = handle
-        if bucket.in_flight is None:
-            bucket.in_flight = self._start_any(bucket)
-        self.in_flight += 1
-
-    def _start_any(self, bucket: _Bucket) -> Callable[[], None]:
-        """Starts a bucket of whatever gradients; returns what waits for it."""
-        for param in bucket.params:
-            if param.grad is None:
-                param.grad = torch.zeros_like(param)
-            elif param.grad.is_sparse and self.sparse_as_dense:
-                param.grad = param.grad.to_dense()
-        if len(bucket.params) == 1 and bucket.params[0].grad.is_sparse:
-            return self._start_sparse(bucket, bucket.params[0])
-        grads = [param.grad for param in bucket.params]
-        compressed, contexts = zip(*(self.compression.compress(grad) for grad in grads))
-        submit, what = grouped_allreduce_async_, list(compressed)
-        if len(grads) == 1:
-            submit, what = allreduce_async_, compressed[0]
-        handle = submit(
-            what, name=bucket.name, op=self.op, prescale_factor=self.prescale,
-            postscale_factor=self.postscale, process_set=self.process_set,
-        )
-
-        def finish() -> None:
-            _ops.run(handle)
-            with torch.no_grad():
-                for grad, reduced, context in zip(grads, compressed, contexts):
-                    if reduced is not grad:
-                        grad.copy_(self.compression.decompress(reduced, context))
-
-        return finish
-
-    def _start_sparse(self, bucket: _Bucket, param: torch.Tensor) -> Callable[[], None]:
-        wait = sparse_allreduce_async(param.grad, bucket.name, self.op, self.process_set)
-
-        def finish() -> None:
-            param.grad = wait()
-
-        return finish
-
-    def set_passes(self, passes: int) -> None:
-        """Sets how many backward passes make a step."""
-        self.passes = passes
-        for bucket in self.buckets:
-            bucket.rearm(passes)
-
-    def has_work(self) -> bool:
-        """Whether a request is in flight."""
-        return self.in_flight > 0
-
-    def synchronize(self) -> None:
-        """Starts what no hook has started, then waits for everything."""
-        if self.in_flight < len(self.buckets):
-            for bucket in self.buckets:
-                # Frozen since, and on all ranks: nothing to exchange, and nothing to step.
-                if bucket.in_flight is None and any(
-                        param.requires_grad or param.grad is not None for param in bucket.params):
-                    self._start(bucket)
-        self.drain()
-
-    def drain(self) -> None:
-        """Waits for what is in flight and makes ready for the next step, also after a failure."""
-        failure = None
-        self.in_flight = 0
-        for bucket in self.buckets:
-            work, bucket.in_flight = bucket.in_flight, None
-            bucket.rearm(self.passes)
-            try:
-                if type(work) is int:
-                    _ops.run(work)
-                elif work is not None:
-                    work()
-            except Exception as error:  # the others must be waited for all the same
-                failure = failure or error
-        if failure is not None:
-            raise failure
-
-
 class _DistributedMixin:
     """Comes before the user's optimizer class in the classes that DistributedOptimizer makes."""
 
-    _exchange: _Exchange
+    _exchange: Exchange
     _synchronized = False
     _should_synchronize = True
 
@@ -267,8 +100,8 @@ class _DistributedMixin:
         super().add_param_group(param_group)
         group = len(self.param_groups) - 1
         prefix = f"added.{next(_unnamed)}.{group}"
-        for index, param in enumerate(self.param_groups[-1]["params"]):
-            self._exchange.add(f"{prefix}.{index}", [param])
+        params = self.param_groups[-1]["params"]
+        self._exchange.add([(f"{prefix}.{index}", [param]) for index, param in enumerate(params)])
 
 
 def _check_passes(passes: int) -> None:
@@ -355,7 +188,10 @@ def DistributedOptimizer(
     """Returns an optimizer like `optimizer` whose `step` uses gradients reduced over all ranks.
 
     The result is an instance of a subclass of the optimizer's class and shares its options and
-    state. Each gradient is reduced as soon as backward has made it, while backward goes on.
+    state. Each large gradient is reduced as soon as backward has made it, while backward goes on;
+    small ones travel together once it is over, under the first one's name and how many more there
+    are. Gradients that stay from step to step (`zero_grad(set_to_none=False)`) move into memory
+    that the ranks of a host share: take `param.grad` anew rather than keep a view of it.
 
     All ranks must wrap the same parameters in the same order and call `step` equally often.
 
@@ -364,7 +200,9 @@ def DistributedOptimizer(
       compression: what gradients are sent as: `Compression.none`, `.fp16` or `.bf16`.
       backward_passes_per_step: gradients of so many passes are added up (not averaged) before
         they are reduced.
-      op: Average or Sum (Min, Max and Product are reduced as they are named).
+      op: Average or Sum (Min, Max and Product are reduced as they are named). With Adasum each
+        rank steps by itself, and what the steps have changed is combined, each parameter's change
+        on its own.
       gradient_predivide_factor: f splits the average in two: divided by f before the sum and
         by size / f after it; with Average only.
       groups: a number of groups into which the gradients are divided, or lists of parameters;
@@ -385,23 +223,28 @@ def DistributedOptimizer(
                       stacklevel=2)
         groups = num_groups if groups is None else groups
     id_of(process_set)
-    if op == Adasum and _basics.size() > 1:
-        raise HorovodUnimplementedError(
-            "This release has no DistributedOptimizer with op=hvd.Adasum; use hvd.Average."
-        )
-    exchange = _Exchange(compression, backward_passes_per_step, op, gradient_predivide_factor,
-                         sparse_as_dense, process_set)
     names = _names(optimizer, named_parameters)
+    if op == Adasum and process_set.included() and process_set.size() > 1:
+        made = _derive(optimizer, AdasumMixin)
+        made._names, made._compression, made._process_set = names, compression, process_set
+        return made
+    exchange = Exchange(compression, backward_passes_per_step, op, gradient_predivide_factor,
+                        sparse_as_dense, process_set)
     params = [param for group in optimizer.param_groups for param in group["params"]]
-    for name, bucket in _buckets(params, names, groups):
-        exchange.add(name, bucket)
+    exchange.add(list(_buckets(params, names, groups)))
 
-    base = type(optimizer)
-    made = type(base.__name__, (_DistributedMixin, base), {"__module__": __name__})
-    distributed = made.__new__(made)
-    # Learning rate schedulers put a `step` into the instance, which would go past ours.
-    distributed.__dict__.update(
-        {key: value for key, value in optimizer.__dict__.items() if key != "step"}
-    )
+    distributed = _derive(optimizer, _DistributedMixin)
     distributed._exchange = exchange
     return distributed
+
+
+def _derive(optimizer: torch.optim.Optimizer, mixin: type) -> Any:
+    """An optimizer with the options and state of this one, and the mixin before its class."""
+    base = type(optimizer)
+    made = type(base.__name__, (mixin, base), {"__module__": __name__})
+    derived = made.__new__(made)
+    # Learning rate schedulers put a `step` into the instance, which would go past ours.
+    derived.__dict__.update(
+        {key: value for key, value in optimizer.__dict__.items() if key != "step"}
+    )
+    return derived

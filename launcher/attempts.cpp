@@ -1,0 +1,38 @@
+#include "launcher/attempts.h"
+
+#include <set>
+
+#include "base/text.h"
+#include "launcher/command.h"
+#include "launcher/job.h"
+#include "launcher/report.h"
+#include "launcher/spares.h"
+
+namespace hvd::launcher {
+
+int run_attempts(const Options& options) {
+  std::vector<Host> spares;
+  auto plan = make_plan(options, &spares);
+  if (!plan.ok()) return refuse(plan.status());
+  if (options.settings.flag("dry_run")) return show_plan(options, *plan);
+  prepare_process(options);
+  const int64_t most = options.settings.integer("max_restarts");
+  const bool has_spares = !spares.empty();
+  int64_t restarts = 0;
+  int exit_code = 0;
+  for (uint32_t generation = 0;; ++generation) {
+    const JobEnd end = run_job(options, *plan, generation);
+    // What ended the job before says more than that it could not be started again.
+    if (generation == 0 || end.has_started || end.exit_code > kExitSignal) exit_code = end.exit_code;
+    if (end.exit_code == 0 || !end.may_be_tried_again) return end.exit_code == 0 ? 0 : exit_code;
+    if (end.has_started ? restarts == most : !has_spares) return exit_code;
+    const std::set<int> failed(end.failed_hosts.begin(), end.failed_hosts.end());
+    const Replacement replaced =
+        replace_hosts(*plan, std::vector<int>(failed.begin(), failed.end()), spares);
+    for (const std::string& sentence : replaced.sentences) say(sentence);
+    if (!replaced.is_complete) return exit_code;
+    if (end.has_started) say(cat("restart ", ++restarts, " of ", most));
+  }
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,22 @@
+// --check-build: which frameworks, controllers and tensor operations work on this machine, each
+// found by trying it, all side by side.
+#pragma once
+
+#include <string>
+
+#include "base/settings.h"
+#include "launcher/check/row.h"
+
+namespace hvd::launcher {
+
+// Tries every row; takes as long as the slowest.
+CheckTable try_everything(const Settings& settings);
+
+struct CheckAnswer {
+  std::string text;
+  int exit_code = 0;  // 1 when something that --require names does not work; then it was said
+};
+// As --verbose, --json and --require want it.
+CheckAnswer check_build(const Settings& settings);
+
+}  // namespace hvd::launcher

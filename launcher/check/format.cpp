@@ -1,0 +1,195 @@
+#include "launcher/check/format.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "horovod/version.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// "2.13.0, /usr/lib/..." of what works, else why not.
+std::string found(const CheckRow& row) {
+  if (!row.works) return row.why;
+  if (row.version.empty() || row.path.empty()) return row.version + row.path;
+  return cat(row.version, ", ", row.path);
+}
+
+std::string lay_out(std::span<const CheckRow> rows, bool with_extra,
+                    const auto& describe) {
+  std::string text;
+  std::string_view section;
+  for (const CheckRow& row : rows) {
+    if (row.is_extra && !with_extra) continue;
+    if (section != row.section) text += cat("\n", row.section, ":\n");
+    section = row.section;
+    text += cat("    [", row.works ? "X" : " ", "] ", row.name, describe(row), "\n");
+  }
+  return text;
+}
+
+Json object_of(std::span<const CheckRow> rows) {
+  Json list = Json::array();
+  for (const CheckRow& row : rows) {
+    Json object = {{"section", row.section}, {"name", row.name}, {"works", row.works}};
+    const auto add = [&](const char* name, const std::string& text) {
+      if (!text.empty()) object[name] = text;
+    };
+    add("why", row.why);
+    add("version", row.version);
+    add("path", row.path);
+    add("fix", row.fix);
+    if (row.is_extra) object["extra"] = true;
+    list.push_back(std::move(object));
+  }
+  return {{"version", HVD_VERSION}, {"rows", std::move(list)}};
+}
+
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string text_of(const nlohmann::json& object, const char* name) {
+  const auto at = object.find(name);
+  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+const CheckRow* find_row(const CheckTable& rows, const CheckRow& like) {
+  for (const CheckRow& row : rows) {
+    if (row.name == like.name && row.section == like.section) return &row;
+  }
+  return nullptr;
+}
+
+// "on a, b: 2.13.0; on c: 1.13.1", or empty when all hosts say the same.
+std::string difference(std::span<const HostCheck> hosts, const CheckRow& like) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> answers;
+  for (const HostCheck& host : hosts) {
+    if (!host.rows.ok()) continue;
+    const CheckRow* row = find_row(*host.rows, like);
+    std::string answer = "no such row";
+    if (row != nullptr) answer = row->works ? row->version : row->why;
+    if (row != nullptr && row->works && answer.empty()) answer = "works";
+    auto at = std::ranges::find(answers, answer, [](const auto& each) { return each.first; });
+    if (at == answers.end()) at = answers.insert(at, {answer, {}});
+    at->second.push_back(host.host);
+  }
+  if (answers.size() < 2) return {};
+  std::vector<std::string> parts;
+  for (const auto& [answer, names] : answers) parts.push_back(cat("on ", join(names, ", "), ": ", answer));
+  return join(parts, "; ");
+}
+
+// Of all hosts together: a row works when it works everywhere.
+CheckTable common_rows(std::span<const HostCheck> hosts) {
+  CheckTable common;
+  for (const HostCheck& host : hosts) {
+    if (!host.rows.ok()) continue;
+    if (common.empty()) common = *host.rows;
+    for (CheckRow& row : common) {
+      const CheckRow* other = find_row(*host.rows, row);
+      if (other != nullptr && other->works) continue;
+      if (row.works && other != nullptr) row = *other;
+      row.works = false;
+    }
+  }
+  return common;
+}
+
+}  // namespace
+
+std::string format_check(std::span<const CheckRow> rows, bool verbose) {
+  std::string text = lay_out(rows, verbose, [&](const CheckRow& row) -> std::string {
+    if (!verbose) return {};
+    const std::string words = found(row);
+    std::string line = words.empty() ? "" : cat(": ", words);
+    if (!row.works && !row.fix.empty()) line += cat("\n            fix: ", row.fix);
+    return line;
+  });
+  // The original's last line ends in blanks.
+  if (!text.empty()) text.insert(text.size() - 1, "    ");
+  return cat(verbose ? "\n" : "", "Horovod v", HVD_VERSION, ":\n", text);
+}
+
+std::string check_as_json(std::span<const CheckRow> rows) { return dump(object_of(rows)); }
+
+Result<CheckTable> check_from_json(std::string_view text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto list = json.is_object() ? json.find("rows") : json.end();
+  if (!json.is_object() || list == json.end() || !list->is_array()) {
+    return invalid_argument(cat("'", printable(text), "' is no answer of --check-build --json"));
+  }
+  CheckTable rows;
+  for (const auto& object : *list) {
+    if (!object.is_object()) return invalid_argument("a row is no object");
+    CheckRow row{text_of(object, "section"), text_of(object, "name")};
+    row.works = object.contains("works") && object["works"] == true;
+    row.why = text_of(object, "why");
+    row.version = text_of(object, "version");
+    row.path = text_of(object, "path");
+    row.fix = text_of(object, "fix");
+    row.is_extra = object.contains("extra");
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string compare_checks(std::span<const HostCheck> hosts, bool verbose) {
+  std::vector<std::string> names;
+  std::vector<std::string> differing;
+  std::string silent;
+  for (const HostCheck& host : hosts) {
+    if (host.rows.ok()) names.push_back(host.host);
+    else silent += cat(host.host, ": ", host.rows.status().message(), "\n");
+  }
+  if (names.empty()) return silent;
+  const CheckTable common = common_rows(hosts);
+  std::string table = lay_out(common, verbose, [&](const CheckRow& row) -> std::string {
+    const std::string words = difference(hosts, row);
+    if (words.empty()) {
+      return verbose && !found(row).empty() ? cat(": ", found(row)) : std::string();
+    }
+    differing.push_back(row.name);
+    return cat(": ", words);
+  });
+  std::string end = "\nThe hosts agree.\n";
+  if (!differing.empty()) end = cat("\nThe hosts differ in ", join(differing, ", "), ".\n");
+  return cat("Horovod v", HVD_VERSION, " on ", join(names, ", "), ":\n", table, end, silent);
+}
+
+std::string comparison_as_json(std::span<const HostCheck> hosts) {
+  Json all = Json::object();
+  for (const HostCheck& host : hosts) {
+    all[host.host] = host.rows.ok() ? object_of(*host.rows)
+                                    : Json{{"error", host.rows.status().message()}};
+  }
+  return dump({{"version", HVD_VERSION}, {"hosts", std::move(all)}});
+}
+
+Status check_required(std::string_view names, std::span<const CheckRow> rows) {
+  std::vector<std::string> known;
+  for (const CheckRow& row : rows) {
+    if (std::ranges::find(known, row.name) == known.end()) known.push_back(row.name);
+  }
+  std::vector<std::string> missing;
+  for (const std::string& each : split(names, ',')) {
+    const std::string name = to_lower(trim(each));
+    bool is_known = false;
+    for (const CheckRow& row : rows) {
+      if (to_lower(row.name) != name) continue;
+      is_known = true;
+      if (!row.works) missing.push_back(cat(row.name, " (", row.section, "): ", row.why));
+    }
+    if (!is_known) {
+      return invalid_argument(cat("--require: '", printable(trim(each)), "' is none of: ",
+                                  join(known, ", ")));
+    }
+  }
+  if (missing.empty()) return {};
+  return unavailable(cat("--require: ", join(missing, "; ")));
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,37 @@
+// How the rows of --check-build are written, for people, for machines, and for several hosts; what
+// --require wants of them. Pure. The plain layout is the original's, which scripts search.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/check/row.h"
+
+namespace hvd::launcher {
+
+// The original's rows; verbose adds the others, and to each what was found.
+std::string format_check(std::span<const CheckRow> rows, bool verbose);
+
+// One line: {"version": ..., "rows": [{"section", "name", "works", "why", "version", "path",
+// "fix"}, ...]}, with all rows; texts that do not apply are left out.
+std::string check_as_json(std::span<const CheckRow> rows);
+Result<CheckTable> check_from_json(std::string_view text);
+
+// What one host answered: its rows, or why it gave none.
+struct HostCheck {
+  std::string host;
+  Result<CheckTable> rows;
+};
+// The table of what works on all hosts, with a sentence beside each row in which they differ.
+std::string compare_checks(std::span<const HostCheck> hosts, bool verbose);
+// {"version": ..., "hosts": {NAME: what check_as_json gives, or {"error": ...}}}
+std::string comparison_as_json(std::span<const HostCheck> hosts);
+
+// Every row of each name in the list works; an error names those that do not, or are no row.
+Status check_required(std::string_view names, std::span<const CheckRow> rows);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,105 @@
+#include "launcher/check/probe.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "launcher/report.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr size_t kKeptBytes = 64 * 1024;
+
+[[noreturn]] void run_child(const std::function<std::string()>& body, int error_fd) {
+  ::setpgid(0, 0);
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  ::dup2(null, STDIN_FILENO);
+  ::dup2(null, STDOUT_FILENO);
+  ::dup2(error_fd, STDERR_FILENO);
+  const std::string why = body();
+  if (!why.empty()) {
+    const std::string line = why + "\n";
+    if (::write(STDERR_FILENO, line.data(), line.size()) < 0) ::_exit(2);
+  }
+  ::_exit(why.empty() ? 0 : 1);
+}
+
+std::string last_line(const std::string& text) {
+  const std::string_view trimmed = trim(text);
+  const size_t newline = trimmed.rfind('\n');
+  return std::string(trim(newline == std::string_view::npos ? trimmed : trimmed.substr(newline)));
+}
+
+}  // namespace
+
+Probe::Probe(const std::function<std::string()>& body) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    start_error_ = system_error("cannot make a pipe", errno).message();
+    return;
+  }
+  pid_ = ::fork();
+  if (pid_ == 0) run_child(body, ends[1]);
+  if (pid_ < 0) start_error_ = system_error("cannot start a process", errno).message();
+  if (pid_ > 0) ::setpgid(pid_, pid_);
+  ::close(ends[1]);
+  error_fd_ = ends[0];
+}
+
+Probe::Probe(Probe&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      error_fd_(std::exchange(other.error_fd_, -1)),
+      start_error_(std::move(other.start_error_)) {}
+
+Probe::~Probe() {
+  if (pid_ > 0) {
+    ::kill(-pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  if (error_fd_ >= 0) ::close(error_fd_);
+}
+
+ProbeOutcome Probe::wait(Deadline deadline) {
+  if (pid_ < 0) return {false, start_error_, ""};
+  std::string text;
+  for (;;) {
+    pollfd readable{error_fd_, POLLIN, 0};
+    const int ready = ::poll(&readable, 1, deadline.poll_timeout());
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return {false, "it did not answer in time", ""};
+    char buffer[4096];
+    const ssize_t size = ::read(error_fd_, buffer, sizeof buffer);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) break;
+    text.append(buffer, static_cast<size_t>(size));
+    if (text.size() > kKeptBytes) text.erase(0, text.size() - kKeptBytes);
+  }
+  // The pipe's end is the child's end, or close to it.
+  int status = 0;
+  ::waitpid(std::exchange(pid_, -1), &status, 0);
+  if (WIFSIGNALED(status)) return {false, cat("it crashed by ", signal_name(WTERMSIG(status))), ""};
+  const std::string line = last_line(text);
+  if (WEXITSTATUS(status) == 0) return {true, "", line};
+  return {false, line.empty() ? cat("it ended with exit code ", WEXITSTATUS(status)) : printable(line), ""};
+}
+
+std::string become(const std::vector<std::string>& command,
+                   const std::vector<std::pair<std::string, std::string>>& environment) {
+  for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments.front(), arguments.data());
+  return system_error(cat("cannot run ", command.front()), errno).message();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,234 @@
+#include "launcher/check/probes.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/shared_library.h"
+#include "base/text.h"
+#include "horovod/version.h"
+#include "launcher/installation.h"
+#include "launcher/check/trial_world.h"
+#include "launcher/worker_env.h"
+
+namespace hvd::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kImport[] =
+    "import importlib, os, sys\n"
+    "importlib.import_module('horovod.' + sys.argv[1])\n"
+    "module = importlib.import_module(sys.argv[2])\n"
+    "version = getattr(module, '__version__', '')\n"
+    "path = os.path.dirname(getattr(module, '__file__', None) or '')\n"
+    "os.write(2, f'{version}\\t{path}\\n'.encode())\n"
+    "os._exit(0)\n";
+
+// A child must not take itself for a rank of a job that this launcher runs in.
+void forget_identity() {
+  for (const auto& [name, value] : environment()) {
+    if (host_environment({{name, value}}, true).empty()) forget_environment_variable(name);
+  }
+}
+
+// The libraries that engines' plugins open, by the start of their names, and the function of each
+// that tells its version into an int.
+struct Engine {
+  std::string_view name;
+  std::array<std::string_view, 2> libraries;
+};
+constexpr std::array kEngines = {
+    Engine{"mpi", {"libmpi.so", "libmpich.so"}}, Engine{"nccl", {"libnccl.so", "librccl.so"}},
+    Engine{"ccl", {"libccl.so", ""}}, Engine{"gloo", {"libgloo", ""}}};
+
+// The first file mapped into this process whose name starts so, resolved: its name carries its
+// version.
+std::string mapped_file(std::string_view start) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t slash = line.find('/');
+    if (slash == std::string::npos) continue;
+    const fs::path path = line.substr(slash);
+    if (!start.empty() && path.filename().string().starts_with(start)) return path.string();
+  }
+  return {};
+}
+
+// "40.30.4" of libmpi.so.40.30.4.
+std::string version_of_file(const std::string& path) {
+  const size_t at = path.rfind(".so.");
+  return at == std::string::npos ? "" : path.substr(at + 4);
+}
+
+ProbeFacts find_engine(const std::string& name) {
+  for (const Engine& engine : kEngines) {
+    if (engine.name != name) continue;
+    for (const std::string_view start : engine.libraries) {
+      const std::string path = mapped_file(start);
+      if (!path.empty()) return {version_of_file(path), path};
+    }
+  }
+  return {};
+}
+
+// A library that has these functions; the function is called with the first.
+std::string try_library(const std::string& name, std::initializer_list<const char*> symbols,
+                        const std::function<std::string(const SharedLibrary&)>& body) {
+  auto library = SharedLibrary::open(name);
+  if (!library.ok()) return library.status().message();
+  for (const char* symbol : symbols) {
+    if (library->symbol(symbol) == nullptr) return cat(name, " has no function ", symbol);
+  }
+  return body(*library);
+}
+
+template <typename Function>
+Function function(const SharedLibrary& library, const char* symbol) {
+  return reinterpret_cast<Function>(library.symbol(symbol));
+}
+
+std::string device_count(const char* runtime, int status, int count, int version,
+                         const std::string& file) {
+  if (status != 0) return cat(runtime, " answers with error ", status);
+  if (count == 0) return cat(runtime, " finds no GPU");
+  return report_found(cat(version), mapped_file(file));
+}
+
+}  // namespace
+
+std::string report_found(const std::string& version, const std::string& path) {
+  const std::string line = cat(version, "\t", path, "\n");
+  return ::write(STDERR_FILENO, line.data(), line.size()) < 0 ? "cannot report" : "";
+}
+
+ProbeFacts parse_found(const std::string& line) {
+  const size_t tab = line.find('\t');
+  if (tab == std::string::npos) return {};
+  return {line.substr(0, tab), line.substr(tab + 1)};
+}
+
+CheckProbes::CheckProbes(const Settings& settings) {
+  const std::string folder = executable_folder();
+  const std::string chosen = settings.text("library");
+  library_ = find_library(folder, chosen);
+  python_ = find_python(folder);
+  looked_for_ = chosen.empty() ? cat(folder, "/../lib/libhorovod.so") : chosen;
+  plugin_path_ = settings.text("plugin_path");
+  const std::string inherited = environment_variable("PYTHONPATH").value_or("");
+  const std::string package = find_python_package(folder);
+  python_path_ = inherited.empty() || package.empty() ? inherited + package
+                                                      : cat(inherited, ":", package);
+}
+
+Probe CheckProbes::framework(const std::string& name, const std::string& module) const {
+  return Probe([&] {
+    forget_identity();
+    Environment environment;
+    if (!python_path_.empty()) environment.emplace_back("PYTHONPATH", python_path_);
+    return become({python_, "-c", kImport, name, module}, environment);
+  });
+}
+
+Probe CheckProbes::built_in(bool with_sum) const {
+  return Probe([&] {
+    forget_identity();
+    if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
+    const std::string why = try_world_of_one(library_, with_sum);
+    if (!why.empty()) return why;
+    const ProbeFacts gloo = find_engine("gloo");
+    return gloo.path.empty() ? report_found(cat("built in, ", HVD_VERSION), library_)
+                             : report_found(gloo.version, gloo.path);
+  });
+}
+
+Probe CheckProbes::engine(const std::string& name, const std::string& variable,
+                          bool with_sum) const {
+  return Probe([&] {
+    forget_identity();
+    if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
+    if (std::string why = ask_capability(library_, name); !why.empty()) return why;
+    if (!variable.empty()) {
+      ::setenv(variable.c_str(), name.c_str(), 1);
+      if (std::string why = try_world_of_one(library_, with_sum); !why.empty()) return why;
+    }
+    const ProbeFacts found = find_engine(name);
+    return report_found(found.version, found.path);
+  });
+}
+
+Probe CheckProbes::own(const std::string& name) const {
+  return Probe([&] {
+    if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
+    return ask_capability(library_, name);
+  });
+}
+
+Probe CheckProbes::pmix() const {
+  return Probe([] {
+    return try_library("libpmix.so.2", {"PMIx_Init", "PMIx_server_init", "PMIx_Get_version"},
+                       [](const SharedLibrary& library) {
+                         const auto version = function<const char* (*)()>(library, "PMIx_Get_version");
+                         // "OpenPMIx 4.2.2 (...)"
+                         const auto words = split(version(), ' ');
+                         return report_found(words.size() > 1 ? words[1] : words[0],
+                                             mapped_file("libpmix.so"));
+                       });
+  });
+}
+
+Probe CheckProbes::cuda() const {
+  return Probe([] {
+    return try_library("libcuda.so.1", {"cuInit", "cuDeviceGetCount", "cuDriverGetVersion"},
+                       [](const SharedLibrary& library) {
+                         int count = 0, version = 0;
+                         int status = function<int (*)(unsigned)>(library, "cuInit")(0);
+                         if (status == 0) {
+                           status = function<int (*)(int*)>(library, "cuDeviceGetCount")(&count);
+                         }
+                         function<int (*)(int*)>(library, "cuDriverGetVersion")(&version);
+                         return device_count("CUDA's driver", status, count, version, "libcuda.so");
+                       });
+  });
+}
+
+Probe CheckProbes::rocm() const {
+  return Probe([] {
+    return try_library("libamdhip64.so.5", {"hipGetDeviceCount", "hipRuntimeGetVersion"},
+                       [](const SharedLibrary& library) {
+                         int count = 0, version = 0;
+                         const int status =
+                             function<int (*)(int*)>(library, "hipGetDeviceCount")(&count);
+                         function<int (*)(int*)>(library, "hipRuntimeGetVersion")(&version);
+                         return device_count("HIP", status, count, version, "libamdhip64.so");
+                       });
+  });
+}
+
+bool CheckProbes::has_binding(const std::string& name) const {
+  std::error_code error;
+  for (const std::string& folder : split(python_path_, ':')) {
+    if (!folder.empty() && fs::exists(fs::path(folder) / "horovod" / name, error)) return true;
+  }
+  return false;
+}
+
+bool CheckProbes::has_plugin(const std::string& name) const {
+  std::vector<std::string> folders = split(plugin_path_, ':');
+  const fs::path beside = fs::path(library_).parent_path() / "horovod";
+  folders.push_back((beside / "plugins").string());
+  folders.push_back((beside / "engines").string());
+  folders.push_back((beside / "bootstraps").string());
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+      if (at->path().filename().string().find(name) != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,46 @@
+// What the rows of --check-build are tried with: each a child process of its own, that reports a
+// version and a path where it finds them.
+#pragma once
+
+#include <string>
+
+#include "base/settings.h"
+#include "launcher/check/probe.h"
+
+namespace hvd::launcher {
+
+class CheckProbes {
+ public:
+  explicit CheckProbes(const Settings& settings);
+
+  // Imports horovod.<name>, and `module`, of which the version and the path are.
+  Probe framework(const std::string& name, const std::string& module) const;
+  // The path without MPI: an initialisation, and a sum over one rank.
+  Probe built_in(bool with_sum) const;
+  // Plugins of this name (as hvd_capability knows it) load; then, with `variable` set to `name`, an
+  // initialisation and a sum over one rank. No such trial when `variable` is empty.
+  Probe engine(const std::string& name, const std::string& variable, bool with_sum) const;
+  // What the library itself can do: "tcp", "shared-memory".
+  Probe own(const std::string& name) const;
+  Probe pmix() const;
+  Probe cuda() const;
+  Probe rocm() const;
+
+  // Whether this build has a binding of that name, or a plugin of one of the kinds.
+  bool has_binding(const std::string& name) const;
+  bool has_plugin(const std::string& name) const;
+
+ private:
+  std::string library_, looked_for_, python_, python_path_, plugin_path_;
+};
+
+// In the child: makes this what the probe reports, and succeeds.
+std::string report_found(const std::string& version, const std::string& path);
+
+struct ProbeFacts {
+  std::string version, path;
+};
+// What report_found wrote.
+ProbeFacts parse_found(const std::string& line);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,134 @@
+#include "launcher/check/remedy.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "launcher/installation.h"
+
+namespace hvd::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where packages of a row come from, by kind of machine. Empty: not to be had there.
+struct Source {
+  std::string_view row;
+  std::string_view run_apt, run_dnf;      // what runs it
+  std::string_view build_apt, build_dnf;  // what it is built with besides
+  std::string_view pip;
+};
+constexpr std::array kSources = {
+    Source{"PyTorch", "python3-torch", "python3-torch", "", "", "torch"},
+    Source{"TensorFlow", "", "", "", "", "tensorflow"},
+    Source{"MXNet", "", "", "", "", "'mxnet==1.9.1'"},
+    Source{"JAX", "", "", "", "", "jax"},
+    Source{"MPI", "libopenmpi3", "openmpi", "libopenmpi-dev libmpich-dev", "openmpi-devel", ""},
+    Source{"NCCL", "libnccl2", "libnccl", "", "", ""},
+    Source{"CCL", "", "", "", "", ""},
+    Source{"PMIx", "libpmix2", "pmix", "libpmix-dev", "pmix-devel", ""},
+    Source{"CUDA", "nvidia-driver", "nvidia-driver", "", "", ""},
+    Source{"ROCm", "libamdhip64-5", "rocm-hip", "", "", ""},
+};
+
+std::string first_on_path(std::string_view program) {
+  for (const std::string& folder : split(environment_variable("PATH").value_or(""), ':')) {
+    std::error_code error;
+    if (!folder.empty() && fs::exists(fs::path(folder) / program, error)) {
+      return (fs::path(folder) / program).string();
+    }
+  }
+  return {};
+}
+
+// A display or accelerator of this vendor, by the kernel's list of the bus.
+bool has_device_of(std::string_view vendor) {
+  std::error_code error;
+  for (fs::directory_iterator at("/sys/bus/pci/devices", error), end; !error && at != end;
+       at.increment(error)) {
+    std::string id, device_class;
+    std::ifstream(at->path() / "vendor") >> id;
+    std::ifstream(at->path() / "class") >> device_class;
+    // 0x03....: display; 0x12....: accelerator.
+    const bool computes = device_class.starts_with("0x03") || device_class.starts_with("0x12");
+    if (id == vendor && computes) return true;
+  }
+  return false;
+}
+
+std::string installed_by(std::string_view apt, std::string_view dnf, const Machine& machine) {
+  if (machine.has_apt && !apt.empty()) return cat("apt-get install ", apt);
+  if (machine.has_dnf && !dnf.empty()) return cat("dnf install ", dnf);
+  return {};
+}
+
+std::string of_framework(const Source& source, const Machine& machine) {
+  if (machine.has_system_python) {
+    std::string command = installed_by(source.run_apt, source.run_dnf, machine);
+    if (!command.empty()) return command;
+    return cat("python3 -m venv --system-site-packages venv && venv/bin/pip install ", source.pip,
+               " && . venv/bin/activate");
+  }
+  return cat("python3 -m pip install ", source.pip);
+}
+
+std::string with_rebuild(const std::string& command, const Machine& machine) {
+  const std::string again = machine.is_built_tree
+                                ? cat("cmake ", machine.build_folder, " && cmake --build ",
+                                      machine.build_folder)
+                                : "build and install Horovod again";
+  return command.empty() ? again : cat(command, " && ", again);
+}
+
+// Why no command helps, or empty.
+std::string hopeless(std::string_view row, bool has_part, const Machine& machine) {
+  const bool is_framework = row == "TensorFlow" || row == "PyTorch" || row == "MXNet" || row == "JAX";
+  if (is_framework && !has_part) return cat("none: this version has no binding for ", row);
+  if (row == "CCL" && !has_part) {
+    return "none: this version has no plugin for oneCCL, and Debian has no package of it";
+  }
+  if (row == "DDL") return "none: IBM has discontinued DDL";
+  const bool has_gpu = machine.has_nvidia || machine.has_amd;
+  if (row == "NCCL" && !has_gpu) return "none: this machine has no GPU";
+  if (row == "CUDA" && !machine.has_nvidia) return "none: this machine has no GPU of NVIDIA's";
+  if (row == "ROCm" && !machine.has_amd) return "none: this machine has no GPU of AMD's";
+  return {};
+}
+
+}  // namespace
+
+Machine this_machine() {
+  Machine machine;
+  machine.has_apt = !first_on_path("apt-get").empty();
+  machine.has_dnf = !first_on_path("dnf").empty();
+  machine.has_nvidia = has_device_of("0x10de");
+  machine.has_amd = has_device_of("0x1002");
+  machine.has_system_python = first_on_path("python3") == "/usr/bin/python3";
+  const fs::path build = fs::path(executable_folder()).parent_path();
+  std::error_code error;
+  machine.is_built_tree = fs::exists(build / "CMakeCache.txt", error);
+  machine.build_folder = build.string();
+  return machine;
+}
+
+std::string remedy(std::string_view row, bool has_part, const Machine& machine) {
+  if (std::string why = hopeless(row, has_part, machine); !why.empty()) return why;
+  if (row == "TCP" || row == "shared memory") {
+    return "none by installing: the kernel or the container refuses it";
+  }
+  const auto source = std::ranges::find(kSources, row, &Source::row);
+  if (source == kSources.end()) return with_rebuild("", machine);
+  if (!source->pip.empty()) return of_framework(*source, machine);
+  if (has_part || source->build_apt.empty()) {
+    const std::string command = installed_by(source->run_apt, source->run_dnf, machine);
+    const std::string words = command.empty() ? cat("install ", row, "'s library") : command;
+    return has_part ? words : with_rebuild(words, machine);
+  }
+  const std::string command = installed_by(source->build_apt, source->build_dnf, machine);
+  return with_rebuild(command, machine);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,25 @@
+// What would make a row of --check-build work on this machine: a command, or why there is none.
+// Looks at what this machine has; changes nothing.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hvd::launcher {
+
+struct Machine {
+  bool has_apt = false;
+  bool has_dnf = false;
+  bool has_nvidia = false;  // a device on the bus
+  bool has_amd = false;
+  // python3 is the distribution's own, whose packages come from there.
+  bool has_system_python = false;
+  bool is_built_tree = false;  // a build that can be repeated lies in build_folder
+  std::string build_folder{};
+};
+Machine this_machine();
+
+// `has_part`: this build has the part of it (a binding or plugin) that needs the library.
+std::string remedy(std::string_view row, bool has_part, const Machine& machine);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,23 @@
+// One row of --check-build: what was tried, and what was found.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace hvd::launcher {
+
+struct CheckRow {
+  std::string section;
+  std::string name;
+  bool works = false;
+  std::string why{};      // not
+  std::string version{};  // of what works, where it tells one
+  std::string path{};     // of what works, where it is a file
+  std::string fix{};      // of what does not: a command for this machine, or why there is none
+  // One that the original's table lacks: shown only where more was asked for.
+  bool is_extra = false;
+};
+
+using CheckTable = std::vector<CheckRow>;
+
+}  // namespace hvd::launcher

@@ -1,0 +1,18 @@
+// A world of one rank, made and left by the libhorovod.so at a path: whether what it says of itself
+// is so. For a child process that is thrown away.
+#pragma once
+
+#include <string>
+
+namespace hvd::launcher {
+
+// Longer than anything may take that works.
+constexpr double kTrialSeconds = 60;
+
+// Why not; empty when it works. With a sum: of one number, over the one rank.
+std::string try_world_of_one(const std::string& library, bool with_sum);
+
+// Why hvd_capability denies it; empty when it does not.
+std::string ask_capability(const std::string& library, const std::string& name);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,63 @@
+// Looking into a running job: the launcher's side of `horovodrun ps` and `horovodrun stack`, which
+// ask over a Unix socket by the abstract name @horovodrun/UID/PID. That name goes with the launcher,
+// however it ends; only its own user and root are answered. Lives on the loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+// Asks the agents of all hosts where their ranks are, and waits for their answers, but not long.
+class Inspection {
+ public:
+  // `ask` sends the question of this number to a host; false when there is nobody to answer.
+  using Ask = std::function<bool(size_t host, uint32_t number, bool with_stacks)>;
+  Inspection(net::asio::any_io_executor executor, size_t hosts, Ask ask)
+      : executor_(std::move(executor)), hosts_(hosts), ask_(std::move(ask)) {}
+
+  // By host; empty where nothing came.
+  net::Task<std::vector<std::string>> run(bool with_stacks);
+  void on_answer(size_t host, uint32_t number, const std::string& text);
+
+ private:
+  struct Question {
+    uint32_t number;
+    std::vector<std::string> answers;
+    size_t left;
+    net::asio::steady_timer answered;
+  };
+
+  net::asio::any_io_executor executor_;
+  size_t hosts_;
+  Ask ask_;
+  std::vector<Question*> questions_;
+  uint32_t last_ = 0;
+};
+
+class InspectionServer {
+ public:
+  // The answer to "ps", "stack" or "exec ORDER".
+  using Answer = std::function<net::Task<std::string>(std::string request)>;
+  static Result<std::unique_ptr<InspectionServer>> open(net::asio::any_io_executor executor,
+                                                        Answer answer);
+  ~InspectionServer();
+
+ private:
+  class Impl;
+  explicit InspectionServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+// "@horovodrun/0/": what the names of this user's launchers begin with.
+std::string inspection_prefix();
+// True when the socket's far end is this user, or root.
+bool is_trusted_peer(int socket);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,147 @@
+// One running launch, for job.cpp, job_start.cpp and job_end.cpp alone; job.h is the way in.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/secret.h"
+#include "launcher/agent_link.h"
+#include "launcher/environment_choice.h"
+#include "launcher/inspection.h"
+#include "launcher/job.h"
+#include "launcher/lobby.h"
+#include "launcher/meeting.h"
+#include "launcher/output.h"
+#include "launcher/preflight.h"
+#include "launcher/rank_commands.h"
+#include "launcher/spawn/command_spawner.h"
+#include "launcher/spawn/local.h"
+#include "launcher/spawn/ssh_spawner.h"
+#include "launcher/standard_input.h"
+#include "launcher/starter.h"
+#include "launcher/supervisor.h"
+#include "rendezvous/server.h"
+
+namespace hvd::launcher {
+
+class Job {
+ public:
+  Job(const Options& options, const SlotPlan& plan, uint32_t generation, Lobby* lobby);
+  Job(const Job&) = delete;
+
+  ~Job();
+  JobEnd run();
+
+ private:
+  // What one agent reports, with the host it speaks for.
+  struct HostEvents;
+
+  Status find_places();
+  net::Task<int> run_all();
+  net::Task<int> prepare();
+  net::Task<void> show_progress();
+  net::Task<void> start();
+  net::Task<void> end_in_time(double seconds);
+  net::Task<void> suspend();
+
+  void warn_of_differences(const std::vector<std::unique_ptr<AgentLink>>& links);
+  std::vector<HostStart> host_starts();
+  HostJob host_job(int host, bool is_local) const;
+  bool reads_input(int rank) const;
+  void start_input();
+  std::optional<rendezvous::ScopeSizes> plain_scopes() const;
+  net::Task<std::string> answer(std::string request);
+  net::Task<std::string> run_command(std::string_view order);
+  net::Task<void> time_out(double seconds);
+  void watch_signals();
+  void on_signal(int number);
+  std::optional<int> left_by(int rank) const;
+  net::Task<void> await_cause();
+  void act(Supervisor::Action action);
+  void tell_the_end();
+  void end_all(double grace);
+  void drop_links();
+
+  const Options& options_;
+  const SlotPlan& plan_;
+  const uint32_t generation_;
+  Lobby* const lobby_;
+  net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
+  net::asio::io_context& loop_;        // the lobby's, where there is one
+  const double grace_;  // between SIGTERM and SIGKILL of the ranks of a job that ends
+  Supervisor supervisor_;
+  Secret secret_;
+  uint64_t job_;
+  std::string agent_;
+  std::string directory_;
+  std::shared_ptr<const StagedCode> code_;
+  EnvironmentChoice environment_;
+  net::asio::signal_set signals_;
+  net::asio::steady_timer changed_;  // cancelled when the job's state changes
+  net::asio::steady_timer give_up_;
+  net::asio::steady_timer cause_;
+  net::asio::steady_timer timeout_;
+  net::asio::steady_timer progress_;
+  std::unique_ptr<Output> output_;
+  std::unique_ptr<rendezvous::Server> server_;
+  LocalSpawner local_;
+  SshSpawner ssh_;
+  CommandSpawner by_command_;
+  std::vector<std::unique_ptr<HostEvents>> events_;
+  std::unique_ptr<Preflight> preflight_;
+  std::vector<std::unique_ptr<AgentLink>> links_;
+  Meeting meeting_;
+  std::vector<int> failed_hosts_;
+  bool is_ended_by_user_ = false;
+  int interrupt_ = 0;  // the signal that came before anything was started
+  bool suspending_ = false;
+  bool has_pmix_ = false;  // on all hosts
+  size_t started_ = 0;  // hosts
+  std::unique_ptr<StandardInput> input_;
+  std::unique_ptr<Starter> starter_;
+  Inspection inspection_;
+  RankCommands commands_;
+  std::unique_ptr<InspectionServer> inspection_server_;
+};
+
+// What one agent reports, with the host it speaks for.
+struct Job::HostEvents : AgentEvents {
+  HostEvents(Job& job, int host) : job(job), host(host) {}
+  void on_output(int rank, OutputStream stream, ByteView bytes) override {
+    job.output_->write(rank, stream, bytes);
+  }
+  void on_output_end(int rank, OutputStream stream) override { job.output_->end(rank, stream); }
+  void on_inspected(uint32_t number, const std::string& text) override {
+    job.inspection_.on_answer(static_cast<size_t>(host), number, text);
+  }
+  void on_input_taken(int rank, size_t size) override {
+    if (job.input_) job.input_->taken(rank, size);
+  }
+  void on_exit(const RankExit& exit) override {
+    job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank)));
+  }
+  void on_joined(int rank, int world_rank, int world_size) override {
+    // Who asks each host what works there (--check-build -H) makes worlds of one to see it.
+    if (is_question(job.options_)) return;
+    job.act(job.supervisor_.on_joined(rank, world_rank, world_size));
+  }
+  void on_ran(const Ran& ran) override { job.commands_.on_ran(ran); }
+  void on_finished() override {
+    job.act(job.supervisor_.on_finished(host));
+    job.commands_.on_host_gone(host);
+  }
+  void on_lost(const Status& why) override {
+    job.failed_hosts_.push_back(host);
+    job.act(job.supervisor_.on_lost(host, why));
+    job.commands_.on_host_gone(host);
+  }
+  void on_store_connection(net::StreamSocket socket) override {
+    job.server_->adopt(std::move(socket));
+  }
+  Job& job;
+  int host;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,53 @@
+// Holds lines for a moment, so that what many ranks say alike is shown once. Pure. The lines of a
+// rank stay in their order; nothing is lost.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace hvd::launcher {
+
+// How long a line waits for others that say the same.
+constexpr std::chrono::milliseconds kFoldFor{100};
+// More than so many bytes never wait.
+constexpr size_t kMaxFolded = 1 << 20;
+
+struct FoldedLine {
+  std::string line;                       // with its end
+  std::vector<int> ranks;                 // ascending
+  std::vector<std::pair<int, size_t>> consumed;  // what counts as shown with it, by rank
+  Clock::time_point since;
+};
+
+class LineFolder {
+ public:
+  explicit LineFolder(int size) : last_(static_cast<size_t>(size)) {}
+
+  void add(int rank, std::string_view line, Clock::time_point now);
+  // The bytes count as shown when the rank's last line is. False: it is no longer held.
+  bool consume(int rank, size_t size);
+  // The first line when it has waited enough, everybody has said it, or too much is held.
+  bool take(Clock::time_point now, bool all, FoldedLine& out);
+  bool is_empty() const { return lines_.empty(); }
+
+ private:
+  using Number = uint64_t;
+  FoldedLine& at(Number number) { return lines_[static_cast<size_t>(number - first_)]; }
+
+  std::deque<FoldedLine> lines_;
+  Number first_ = 1;                          // of lines_.front()
+  std::map<std::string, Number, std::less<>> latest_;  // of each text that is held
+  std::vector<Number> last_;                  // the line that each rank said last
+  size_t held_ = 0;
+};
+
+// "0-3,5".
+std::string ranks_text(const std::vector<int>& ranks);
+
+}  // namespace hvd::launcher

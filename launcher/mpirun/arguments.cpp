@@ -1,0 +1,177 @@
+#include "launcher/mpirun/arguments.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "launcher/mpirun/shell_words.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+constexpr const char* kForAgents[] = {
+    "listen", "token_file", "max_restarts", "spares", "stage", "remote_init",
+    "launch_agent", "ssh_command", "timeout", "on_failure", "stdin", "only_rank", "fold", "tag",
+    "log_format", "no_env", "insecure_compat"};
+
+void append(Arguments& words, const Arguments& more) { words.insert(words.end(), more.begin(), more.end()); }
+
+std::string flag_of(const char* key) { return split(setting(key).flags, ',').back(); }
+
+bool is_hydra(MpiFlavour flavour) {
+  return flavour == MpiFlavour::kMpich || flavour == MpiFlavour::kIntel;
+}
+
+Status check_host(const Host& host) {
+  if (!host.user.empty()) {
+    return invalid_argument(cat("mpirun takes no user in ", printable(host.user + "@" + host.name),
+                                "; write -H ", printable(host.name),
+                                " and name the user in ~/.ssh/config"));
+  }
+  if (host.name.find(':') == std::string::npos) return {};
+  return invalid_argument(cat("mpirun takes no address with colons, such as ",
+                              printable(host.name), "; give the host's name to -H"));
+}
+
+Result<Arguments> host_arguments(MpiFlavour flavour, const SlotPlan& plan) {
+  Arguments with_slots;
+  Arguments names;
+  for (const Host& host : plan.hosts) {
+    HVD_RETURN_IF_ERROR(check_host(host));
+    with_slots.push_back(cat(host.name, ":", host.slots));
+    names.push_back(host.name);
+  }
+  if (!is_hydra(flavour)) return Arguments{"-H", join(with_slots, ",")};
+  const Host& first = plan.hosts.front();
+  for (const Host& host : plan.hosts) {
+    if (host.slots == first.slots) continue;
+    if (flavour == MpiFlavour::kMpich) return Arguments{"-hosts", join(with_slots, ",")};
+    return invalid_argument(cat("Intel MPI's mpirun wants as many slots on each host, and ",
+                                first.name, " has ", first.slots, ", ", host.name, " ",
+                                host.slots, "; give -H the same number for all"));
+  }
+  return Arguments{"-ppn", cat(first.slots), "-hosts", join(names, ",")};
+}
+
+Result<Arguments> binding_arguments(MpiFlavour flavour, const Settings& settings) {
+  if (settings.is_set("binding_args")) {
+    if (!is_hydra(flavour)) return words_of_flag(settings, "binding_args");
+    return invalid_argument(cat("--binding-args is for Open MPI and Spectrum MPI, and mpirun is ",
+                                name_of(flavour), "'s; write what binds into --mpi-args"));
+  }
+  switch (flavour) {
+    case MpiFlavour::kOpenMpi:
+    case MpiFlavour::kMpich: return Arguments{"-bind-to", "none", "-map-by", "slot"};
+    case MpiFlavour::kSpectrum:
+      return Arguments{"-bind-to", "socket", "-map-by", "socket", "-rank-by", "core"};
+    case MpiFlavour::kIntel: break;
+  }
+  return Arguments{};
+}
+
+// What is this flavour's alone.
+Result<Arguments> own_arguments(MpiFlavour flavour, const Settings& settings, size_t hosts) {
+  Arguments words;
+  if (flavour == MpiFlavour::kOpenMpi) words = {"-mca", "pml", "ob1", "-mca", "btl", "^openib"};
+  if (flavour == MpiFlavour::kSpectrum && settings.flag("tcp")) words = {"-tcp"};
+  if (!is_hydra(flavour)) append(words, many_hosts_arguments(hosts));
+  if (!settings.flag("prefix_timestamp")) return words;
+  if (is_hydra(flavour)) {
+    return invalid_argument(cat(name_of(flavour), "'s mpirun puts no times before lines; leave out ",
+                                flag_of("prefix_timestamp")));
+  }
+  words.push_back("--timestamp-output");
+  return words;
+}
+
+Arguments ssh_arguments(MpiFlavour flavour, const Settings& settings) {
+  Arguments ssh;
+  if (settings.is_set("ssh_port")) append(ssh, {"-p", settings.text("ssh_port")});
+  if (settings.is_set("ssh_identity_file")) append(ssh, {"-i", settings.text("ssh_identity_file")});
+  if (ssh.empty()) return {};
+  if (is_hydra(flavour)) return {"-bootstrap=ssh", "-bootstrap-exec-args", join(ssh, " ")};
+  return {"-mca", "plm_rsh_args", join(ssh, " ")};
+}
+
+// Exclusions and beginnings of names are for the ranks alone, which find them in their environment.
+Result<Arguments> network_arguments(MpiFlavour flavour, const Settings& settings) {
+  const std::string given = settings.text("network_interfaces");
+  if (given.empty() || given.find_first_of("^*") != std::string::npos) return Arguments{};
+  Arguments interfaces;
+  for (const std::string& each : split(given, ',')) interfaces.emplace_back(trim(each));
+  const std::string list = join(interfaces, ",");
+  const bool are_names = list.find('/') == std::string::npos;
+  const std::string of_nccl = "NCCL_SOCKET_IFNAME=" + list;
+  if (!is_hydra(flavour)) {
+    Arguments words = {"-mca", "btl_tcp_if_include", list};
+    if (are_names) append(words, {"-x", of_nccl});
+    return words;
+  }
+  if (!are_names) return Arguments{};
+  if (interfaces.size() > 1) {
+    return invalid_argument(cat(name_of(flavour), "'s mpirun takes one interface, and ",
+                                flag_of("network_interfaces"), " names ", list, "; name one"));
+  }
+  return Arguments{"-iface", list, "-genv", of_nccl};
+}
+
+}  // namespace
+
+std::vector<std::string> many_hosts_arguments(size_t hosts) {
+  if (hosts < kManyHosts) return {};
+  return {"-mca", "plm_rsh_no_tree_spawn", "true", "-mca", "plm_rsh_num_concurrent", cat(hosts)};
+}
+
+Result<std::vector<std::string>> words_of_flag(const Settings& settings, const char* key) {
+  auto words = shell_words(settings.text(key));
+  if (!words.ok()) return words.status().with_context(flag_of(key));
+  return words;
+}
+
+Status check_flags_without_agents(const Settings& settings) {
+  if (settings.is_set("store_fd")) {
+    return invalid_argument("horovod.run has its ranks started by this launcher's own agents; leave "
+                            "out use_mpi");
+  }
+  for (const char* key : kForAgents) {
+    if (!settings.is_set(key)) continue;
+    const char* with = settings.flag("jsrun") ? "--jsrun" : "--mpi";
+    return invalid_argument(cat(flag_of(key), " is for ranks that this launcher's own agents start; "
+                                "leave out it or ", with));
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Options& options,
+                                                  const SlotPlan& plan,
+                                                  const std::vector<std::string>& exported) {
+  const Settings& settings = options.settings;
+  HVD_RETURN_IF_ERROR(check_flags_without_agents(settings));
+  Arguments words = {"mpirun"};
+  append(words, is_hydra(flavour) ? Arguments{"-l"} : Arguments{"--allow-run-as-root", "--tag-output"});
+  append(words, {"-np", cat(plan.size())});
+  HVD_ASSIGN_OR_RETURN(const Arguments hosts, host_arguments(flavour, plan));
+  append(words, hosts);
+  HVD_ASSIGN_OR_RETURN(const Arguments binding, binding_arguments(flavour, settings));
+  append(words, binding);
+  HVD_ASSIGN_OR_RETURN(const Arguments own, own_arguments(flavour, settings, plan.hosts.size()));
+  append(words, own);
+  append(words, ssh_arguments(flavour, settings));
+  HVD_ASSIGN_OR_RETURN(const Arguments network, network_arguments(flavour, settings));
+  append(words, network);
+  if (settings.is_set("output_filename")) {
+    append(words, {is_hydra(flavour) ? "-outfile-pattern" : "--output-filename",
+                   settings.text("output_filename")});
+  }
+  if (settings.is_set("wdir")) append(words, {"-wdir", settings.text("wdir")});
+  if (!is_hydra(flavour)) {  // the others hand on all of mpirun's environment
+    for (const std::string& name : exported) append(words, {"-x", name});
+  }
+  HVD_ASSIGN_OR_RETURN(const Arguments extra, words_of_flag(settings, "mpi_args"));
+  append(words, extra);
+  append(words, options.command);
+  return words;
+}
+
+}  // namespace hvd::launcher

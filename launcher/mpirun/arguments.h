@@ -1,0 +1,32 @@
+// The command lines of the four mpiruns. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/mpirun/flavour.h"
+#include "launcher/options.h"
+#include "launcher/slot_plan.h"
+
+namespace hvd::launcher {
+
+// From how many hosts on Open MPI's ssh connections are made all at once, and not as a tree.
+constexpr size_t kManyHosts = 64;
+
+// `exported`: the names of the variables that ranks on other hosts get. An error is a sentence that
+// names a flag, or a host, of which this mpirun makes nothing.
+Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Options& options,
+                                                  const SlotPlan& plan,
+                                                  const std::vector<std::string>& exported);
+
+// Open MPI's way to many hosts; Spectrum MPI and its jsrun have it, too.
+std::vector<std::string> many_hosts_arguments(size_t hosts);
+
+// An error names a flag that only this launcher's own agents understand.
+Status check_flags_without_agents(const Settings& settings);
+
+// A flag's value as words.
+Result<std::vector<std::string>> words_of_flag(const Settings& settings, const char* key);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,201 @@
+#include "launcher/mpirun/start.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "launcher/environment_choice.h"
+#include "launcher/host_choice.h"
+#include "launcher/mpirun/arguments.h"
+#include "launcher/mpirun/jsrun.h"
+#include "launcher/mpirun/program.h"
+#include "launcher/report.h"
+#include "launcher/slot_plan.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+constexpr char kCsm[] = "/opt/ibm/csm/bin/";
+
+std::string shown(const Arguments& command) {
+  Arguments quoted;
+  for (const std::string& word : command) {
+    const bool is_plain = !word.empty() && word.find_first_not_of(
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,@+%^") ==
+        std::string::npos;
+    quoted.push_back(is_plain ? word : shell_quote(word));
+  }
+  return join(quoted, " ");
+}
+
+// Of the program that is called, and of ranks on this machine.
+struct Variables {
+  Environment all;
+  Arguments exported;
+};
+
+Result<Variables> choose_variables(const Settings& settings) {
+  HVD_ASSIGN_OR_RETURN(const EnvironmentChoice choice, read_environment_choice(settings));
+  const Environment inherited = environment();
+  for (const std::string& name : unset_names(inherited, choice)) {
+    say(cat("-x ", name, ": it is not set here"));
+  }
+  Environment flags = flag_environment(settings);
+  flags.emplace_back("PYTHONUNBUFFERED", "1");
+  if (settings.is_set("start_timeout")) {
+    flags.emplace_back("HOROVOD_START_TIMEOUT", settings.text("start_timeout"));
+  }
+  return Variables{chosen_environment(inherited, flags, choice, true),
+                   exported_names(chosen_environment(inherited, flags, choice, false))};
+}
+
+Result<SlotPlan> make_mpi_plan(const Settings& settings, std::vector<Host> hosts) {
+  std::optional<int> num_proc;
+  if (settings.is_set("num_proc")) num_proc = static_cast<int>(settings.integer("num_proc"));
+  return plan_slots(hosts, num_proc);
+}
+
+Result<MpiFlavour> find_flavour(Deadline deadline) {
+  const auto said = output_of({"mpirun", "--version"}, deadline);
+  constexpr char kFix[] = "; put that of Open MPI, MPICH, Intel MPI or Spectrum MPI first in PATH "
+                          "(Debian: apt-get install openmpi-bin), or leave out --mpi";
+  if (said.status().code() == Code::kNotFound) {
+    return not_found(cat("--mpi: there is no mpirun in PATH", kFix));
+  }
+  if (!said.ok()) return said.status().with_context("--mpi");
+  if (const auto flavour = flavour_of(*said)) return *flavour;
+  const std::string_view line = trim(std::string_view(*said).substr(0, said->find('\n')));
+  return invalid_argument(cat("--mpi: the mpirun in PATH is none that is known: mpirun --version says ",
+                              line.empty() ? "nothing" : printable(line), kFix));
+}
+
+int start_mpirun(const Options& options, Deadline deadline) {
+  const Settings& settings = options.settings;
+  auto hosts = choose_hosts(settings);
+  if (!hosts.ok()) return refuse(hosts.status());
+  const auto plan = make_mpi_plan(settings, *std::move(hosts));
+  if (!plan.ok()) return refuse(plan.status());
+  const auto variables = choose_variables(settings);
+  if (!variables.ok()) return refuse(variables.status());
+  const auto flavour = find_flavour(deadline);
+  if (!flavour.ok()) return refuse(flavour.status());
+  const auto command = mpirun_arguments(*flavour, options, *plan, variables->exported);
+  if (!command.ok()) return refuse(command.status());
+  if (settings.flag("dry_run")) return std::puts(shown(*command).c_str()) < 0 ? kExitLauncher : 0;
+  if (settings.flag("verbose")) say(cat(name_of(*flavour), " starts the ranks: ", shown(*command)));
+  return refuse(become_program(*command, variables->all));
+}
+
+Result<LsfNode> look_at_node(const std::string& host, Deadline deadline) {
+  const std::string job = environment_variable("CSM_ALLOCATION_ID").value_or("");
+  const auto query = [&](const char* program, const char* flag, const std::string& of) {
+    return output_of({cat(kCsm, program), flag, of}, deadline);
+  };
+  const auto allocation = query("csm_allocation_query", "-a", job);
+  if (allocation.status().code() == Code::kNotFound) {
+    return not_found(cat("--jsrun learns from IBM's CSM what the hosts have, and there is no ", kCsm,
+                         "csm_allocation_query; give --binding-args, such as '--nrs 2 "
+                         "--tasks_per_rs 4'"));
+  }
+  if (!allocation.ok()) return allocation.status();
+  HVD_ASSIGN_OR_RETURN(const std::string attributes,
+                       query("csm_node_attributes_query", "-n", host));
+  HVD_ASSIGN_OR_RETURN(const std::string lscpu,
+                       output_of({"ssh", "-o", "BatchMode=yes", host, "LC_ALL=C", "lscpu"}, deadline));
+  return parse_lsf_node(*allocation, attributes, lscpu);
+}
+
+// A file in the folder for such files, which goes with this.
+class TemporaryFile {
+ public:
+  ~TemporaryFile() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  const std::string& path() const { return path_; }
+  Status write(const std::string& text) {
+    std::string path = environment_variable("TMPDIR").value_or("/tmp") + "/horovodrun-XXXXXX";
+    const UniqueFd file(::mkstemp(path.data()));
+    if (!file) return system_error("cannot make the file " + path, errno);
+    path_ = path;
+    const ssize_t written = ::write(file.get(), text.data(), text.size());
+    return written == static_cast<ssize_t>(text.size())
+               ? Status()
+               : system_error("cannot write the file " + path, errno);
+  }
+
+ private:
+  std::string path_;
+};
+
+// Nothing when --binding-args says where ranks run.
+Result<std::string> make_rankfile(const Settings& settings, std::vector<Host> hosts,
+                                  Deadline deadline) {
+  if (settings.is_set("binding_args")) return std::string();
+  HVD_ASSIGN_OR_RETURN(const LsfNode node, look_at_node(hosts.front().name, deadline));
+  if (!settings.is_set("hosts") && !settings.is_set("hostfile")) {
+    for (Host& host : hosts) host.slots = node.gpus;
+  }
+  HVD_ASSIGN_OR_RETURN(const SlotPlan plan, make_mpi_plan(settings, std::move(hosts)));
+  return rankfile(plan, node);
+}
+
+int start_jsrun(const Options& options, Deadline deadline) {
+  const Settings& settings = options.settings;
+  if (!environment_variable("LSB_JOBID")) {
+    return refuse(invalid_argument("--jsrun is for a job of LSF, and LSB_JOBID is not set; submit this "
+                                   "by bsub, or leave out --jsrun"));
+  }
+  const auto hosts = choose_hosts(settings);
+  if (!hosts.ok()) return refuse(hosts.status());
+  const auto variables = choose_variables(settings);
+  if (!variables.ok()) return refuse(variables.status());
+  const auto places = make_rankfile(settings, *hosts, deadline);
+  if (!places.ok()) return refuse(places.status());
+  TemporaryFile file;
+  if (!places->empty()) {
+    if (const Status written = file.write(*places); !written.ok()) return refuse(written);
+  }
+  const auto command = jsrun_arguments(options, hosts->size(), file.path());
+  if (!command.ok()) return refuse(command.status());
+  if (settings.flag("dry_run")) return std::puts(shown(*command).c_str()) < 0 ? kExitLauncher : 0;
+  if (settings.flag("verbose")) say(cat("jsrun starts the ranks: ", shown(*command)));
+  const auto code = run_program(*command, variables->all);
+  return code.ok() ? *code : refuse(code.status());
+}
+
+}  // namespace
+
+std::vector<std::string> exported_names(const Environment& environment) {
+  Arguments names;
+  for (const auto& [name, value] : environment) {
+    const std::string_view text = name;
+    const bool stays = text.starts_with("BASH_FUNC_") || text == "OLDPWD" ||
+                       text.find("CUDA_VISIBLE_DEVICES") != std::string_view::npos ||
+                       text == "_HOROVOD_SECRET_KEY" || text == "HOROVOD_JOB_SECRET";
+    if (!stays) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+bool is_started_by_mpi(const Options& options) {
+  return options.settings.flag("mpi") || options.settings.flag("jsrun");
+}
+
+int run_by_mpi(const Options& options) {
+  const Settings& settings = options.settings;
+  const Status flags = check_flags_without_agents(settings);
+  if (!flags.ok()) return refuse(flags);
+  const Deadline deadline = Deadline::after_seconds(settings.number("start_timeout"));
+  return settings.flag("jsrun") ? start_jsrun(options, deadline) : start_mpirun(options, deadline);
+}
+
+}  // namespace hvd::launcher

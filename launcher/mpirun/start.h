@@ -1,0 +1,18 @@
+// --mpi and --jsrun: the ranks are started by somebody else's launcher, which this one calls.
+#pragma once
+
+#include "launcher/options.h"
+#include "launcher/worker_env.h"
+
+namespace hvd::launcher {
+
+// The names of the variables that ranks on other hosts get of this environment, sorted: none that is
+// for one machine only, or holds a secret of a job.
+std::vector<std::string> exported_names(const Environment& environment);
+
+bool is_started_by_mpi(const Options& options);
+
+// Becomes mpirun: returns only an exit code of jsrun's, of --dry-run, or of what went wrong.
+int run_by_mpi(const Options& options);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,108 @@
+#include "launcher/pmix/conversation.h"
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr size_t kOrderTexts = 6;
+
+Status no_map(std::string_view text) {
+  return invalid_argument(cat("'", printable(text), "' is no list of ranks by host"));
+}
+
+}  // namespace
+
+std::string pack_texts(const PmixTexts& texts) {
+  std::string bytes;
+  for (const std::string& text : texts) bytes.append(text).push_back('\0');
+  bytes.push_back('\0');
+  return bytes;
+}
+
+std::optional<PmixTexts> take_texts(std::string& bytes) {
+  PmixTexts texts;
+  for (size_t at = 0;;) {
+    const size_t end = bytes.find('\0', at);
+    if (end == std::string::npos) return std::nullopt;
+    if (end == at) {
+      bytes.erase(0, end + 1);
+      return texts;
+    }
+    texts.push_back(bytes.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+std::string to_map(const std::vector<std::vector<int>>& ranks) {
+  std::vector<std::string> hosts;
+  for (const auto& of_host : ranks) {
+    std::vector<std::string> numbers;
+    for (const int rank : of_host) numbers.push_back(cat(rank));
+    hosts.push_back(hvd::join(numbers, ","));
+  }
+  return hvd::join(hosts, ";");
+}
+
+Result<std::vector<std::vector<int>>> parse_map(std::string_view text) {
+  std::vector<std::vector<int>> ranks;
+  for (const std::string& of_host : split(text, ';')) {
+    ranks.emplace_back();
+    for (const std::string& number : split(of_host, ',')) {
+      const auto rank = parse_int(number);
+      if (!rank || *rank < 0 || *rank > 1 << 24) return no_map(text);
+      ranks.back().push_back(static_cast<int>(*rank));
+    }
+  }
+  return ranks;
+}
+
+PmixTexts to_texts(const PmixOrder& order) {
+  return {order.job,   cat(order.host),    hvd::join(order.names, ","), to_map(order.ranks),
+          order.store, order.secret};
+}
+
+Result<PmixOrder> parse_pmix_order(const PmixTexts& texts) {
+  if (texts.size() != kOrderTexts) return invalid_argument("an order has six texts");
+  PmixOrder order;
+  order.job = texts[0];
+  order.names = split(texts[2], ',');
+  HVD_ASSIGN_OR_RETURN(order.ranks, parse_map(texts[3]));
+  const auto host = parse_int(texts[1]);
+  if (!host || *host < 0 || static_cast<size_t>(*host) >= order.ranks.size() ||
+      order.names.size() != order.ranks.size()) {
+    return invalid_argument(cat("'", printable(texts[1]), "' is no host of this order"));
+  }
+  order.host = static_cast<size_t>(*host);
+  order.store = texts[4];
+  order.secret = texts[5];
+  return order;
+}
+
+// Each rank's number stands alone before its variables.
+PmixTexts to_texts(const std::map<int, PmixEnvironment>& environments) {
+  PmixTexts texts;
+  for (const auto& [rank, environment] : environments) {
+    texts.push_back(cat(rank));
+    for (const auto& [name, value] : environment) texts.push_back(cat(name, "=", value));
+  }
+  return texts;
+}
+
+Result<std::map<int, PmixEnvironment>> parse_environments(const PmixTexts& texts) {
+  std::map<int, PmixEnvironment> environments;
+  PmixEnvironment* current = nullptr;
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) {
+      const auto rank = parse_int(text);
+      if (!rank) return invalid_argument(cat("'", printable(text), "' is no rank"));
+      current = &environments[static_cast<int>(*rank)];
+    } else if (current != nullptr) {
+      current->emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  return environments;
+}
+
+}  // namespace hvd::launcher

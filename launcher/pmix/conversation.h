@@ -1,0 +1,44 @@
+// What the agent tells its PMIx helper and hears from it: texts that end with a 0 each, and an empty
+// one after the last. Pure; both ends are of one build.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hvd::launcher {
+
+using PmixTexts = std::vector<std::string>;
+
+std::string pack_texts(const PmixTexts& texts);
+// The first whole message at the start of `bytes`, which it leaves there without; nothing when it
+// is not complete.
+std::optional<PmixTexts> take_texts(std::string& bytes);
+
+// The order to serve. Ranks by host: {{0, 1}, {2, 3}}.
+struct PmixOrder {
+  std::string job;           // names the ranks' world
+  size_t host = 0;           // this one's index
+  std::vector<std::string> names;         // of the hosts
+  std::vector<std::vector<int>> ranks;
+  std::string store;         // where it listens for this host
+  std::string secret;        // in hexadecimal digits
+};
+PmixTexts to_texts(const PmixOrder& order);
+Result<PmixOrder> parse_pmix_order(const PmixTexts& texts);
+
+// "0,1;2,3"
+std::string to_map(const std::vector<std::vector<int>>& ranks);
+Result<std::vector<std::vector<int>>> parse_map(std::string_view text);
+
+// What each rank of this host finds in its environment.
+using PmixEnvironment = std::vector<std::pair<std::string, std::string>>;
+PmixTexts to_texts(const std::map<int, PmixEnvironment>& environments);
+Result<std::map<int, PmixEnvironment>> parse_environments(const PmixTexts& texts);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,38 @@
+// Fences between the helpers of all hosts: each brings what its ranks have put, and gets what those
+// of all have. One thread may call `next`; `run` blocks, and any thread may call it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/pmix/conversation.h"
+#include "rendezvous/store.h"
+
+namespace hvd::launcher {
+
+class Fences {
+ public:
+  explicit Fences(const PmixOrder& order) : order_(order) {}
+
+  struct Fence {
+    std::string name;
+    std::vector<size_t> hosts;  // that take part, ascending
+    size_t place = 0;           // of this host among them
+  };
+  // The next one of these ranks (of all, when there are none). Every host that takes part counts
+  // the fences of each set alike.
+  Fence next(std::vector<int> ranks);
+
+  // What all of them brought, one after another. `store` may be null when this host is alone in it.
+  Result<std::string> run(const Fence& fence, const std::string& data, rendezvous::Store* store,
+                          Deadline deadline) const;
+
+ private:
+  const PmixOrder order_;
+  std::map<std::string, uint64_t> counts_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,80 @@
+// horovod-pmix FOLDER HOST_NAME HOST: an agent's helper. Says its library's version, hears the order
+// on standard input, says the ranks' environments, and serves until its standard input ends.
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/text.h"
+#include "launcher/pmix/conversation.h"
+#include "launcher/pmix/pmix_server.h"
+
+namespace {
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+int fail(const Status& status) {
+  std::fprintf(stderr, "horovod-pmix: %s\n", status.message().c_str());
+  return 1;
+}
+
+bool say(const PmixTexts& texts) {
+  const std::string bytes = pack_texts(texts);
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t size = ::write(STDOUT_FILENO, bytes.data() + done, bytes.size() - done);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return false;
+    done += static_cast<size_t>(size);
+  }
+  return true;
+}
+
+// Nothing at the end of the input.
+std::optional<PmixTexts> hear() {
+  std::string bytes;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t size = ::read(STDIN_FILENO, buffer, sizeof buffer);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return std::nullopt;
+    bytes.append(buffer, static_cast<size_t>(size));
+    if (auto texts = take_texts(bytes)) return texts;
+  }
+}
+
+Status serve(const std::string& folder) {
+  const auto texts = hear();
+  if (!texts) return {};  // the job ended before it began
+  HVD_ASSIGN_OR_RETURN(const PmixOrder order, parse_pmix_order(*texts));
+  HVD_ASSIGN_OR_RETURN(const auto environments, serve_job(order, folder));
+  if (say(to_texts(environments))) hear();
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4 || !parse_int(argv[3])) {
+    return fail(invalid_argument("horovod-agent starts this program for the ranks of a job"));
+  }
+  // The ranks go first; this ends when the agent closes its input.
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) ::signal(number, SIG_IGN);
+  ::prctl(PR_SET_NAME, "horovod-pmix");
+  const std::string folder = argv[1];
+  if (::mkdir(folder.c_str(), 0700) != 0) return fail(system_error(folder, errno));
+  const auto version = start_pmix_server(folder, argv[2], static_cast<size_t>(*parse_int(argv[3])));
+  Status status = version.status();
+  if (status.ok() && say({*version})) status = serve(folder);
+  if (version.ok()) end_pmix_server();
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+  // Threads of fences that nobody waits for any more go with the process.
+  std::fflush(nullptr);
+  ::_exit(status.ok() ? 0 : fail(status));
+}

@@ -1,0 +1,281 @@
+#include "launcher/pmix/pmix_server.h"
+
+#include <pmix.h>
+#include <pmix_server.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "base/secret.h"
+#include "base/text.h"
+#include "launcher/pmix/fences.h"
+#include "rendezvous/http_store.h"
+
+namespace hvd::launcher {
+namespace {
+
+// What callbacks need; PMIx gives them no pointer of ours. Made before the first and never ended.
+struct Job {
+  std::mutex mutex;
+  std::unique_ptr<Fences> fences;
+  std::unique_ptr<rendezvous::Store> store;
+  std::atomic<bool> was_used = false;
+  pmix_server_module_t callbacks{};
+};
+Job& job() {
+  static Job* const only = new Job;
+  return *only;
+}
+
+Status failed(const char* what, pmix_status_t status) {
+  if (status == PMIX_SUCCESS || status == PMIX_OPERATION_SUCCEEDED) return {};
+  return unavailable(cat(what, ": ", PMIx_Error_string(status)));
+}
+
+pmix_status_t on_connected(const pmix_proc_t*, void*, pmix_info_t*, size_t, pmix_op_cbfunc_t, void*) {
+  job().was_used = true;
+  return PMIX_OPERATION_SUCCEEDED;
+}
+
+pmix_status_t on_finalized(const pmix_proc_t*, void*, pmix_op_cbfunc_t, void*) {
+  return PMIX_OPERATION_SUCCEEDED;
+}
+
+// The rank ends itself after this, and with it the job.
+pmix_status_t on_abort(const pmix_proc_t*, void*, int, const char[], pmix_proc_t*, size_t,
+                       pmix_op_cbfunc_t, void*) {
+  return PMIX_OPERATION_SUCCEEDED;
+}
+
+void drop_text(void* text) { delete static_cast<std::string*>(text); }
+
+Deadline deadline_of(const pmix_info_t info[], size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (PMIX_CHECK_KEY(&info[i], PMIX_TIMEOUT) && info[i].value.type == PMIX_INT &&
+        info[i].value.data.integer > 0) {
+      return Deadline::after_seconds(info[i].value.data.integer);
+    }
+  }
+  return Deadline::never();
+}
+
+pmix_status_t on_fence(const pmix_proc_t procs[], size_t count, const pmix_info_t info[],
+                       size_t info_count, char* data, size_t size, pmix_modex_cbfunc_t done,
+                       void* cookie) {
+  std::vector<int> ranks;
+  for (size_t i = 0; i < count; ++i) {
+    if (procs[i].rank == PMIX_RANK_WILDCARD) {
+      ranks.clear();
+      break;
+    }
+    ranks.push_back(static_cast<int>(procs[i].rank));
+  }
+  const std::lock_guard lock(job().mutex);
+  if (!job().fences) return PMIX_ERR_NOT_SUPPORTED;
+  std::string own(data != nullptr ? data : "", data != nullptr ? size : 0);
+  std::free(data);
+  std::thread([fence = job().fences->next(std::move(ranks)), own = std::move(own), done, cookie,
+               deadline = deadline_of(info, info_count)] {
+    auto all = job().fences->run(fence, own, job().store.get(), deadline);
+    const pmix_status_t status =
+        all.ok() ? PMIX_SUCCESS
+                 : (all.status().code() == Code::kDeadlineExceeded ? PMIX_ERR_TIMEOUT
+                                                                   : PMIX_ERR_UNREACH);
+    auto* text = new std::string(all.ok() ? *std::move(all) : std::string());
+    done(status, text->data(), text->size(), cookie, drop_text, text);
+  }).detach();
+  return PMIX_SUCCESS;
+}
+
+// Fences collect all that ranks have put, so nobody asks for what is not there.
+pmix_status_t on_direct_modex(const pmix_proc_t*, const pmix_info_t[], size_t, pmix_modex_cbfunc_t,
+                              void*) {
+  return PMIX_ERR_NOT_FOUND;
+}
+
+void on_done(pmix_status_t status, void* promise) {
+  static_cast<std::promise<pmix_status_t>*>(promise)->set_value(status);
+}
+
+// Information that PMIx keeps copies of.
+class Infos {
+ public:
+  ~Infos() {
+    for (pmix_info_t& info : infos_) PMIX_INFO_DESTRUCT(&info);
+  }
+  void add(const char* key, const void* value, pmix_data_type_t type) {
+    infos_.emplace_back();
+    PMIX_INFO_LOAD(&infos_.back(), key, const_cast<void*>(value), type);
+  }
+  void add(const char* key, const std::string& text) { add(key, text.c_str(), PMIX_STRING); }
+  void add(const char* key, uint32_t number) { add(key, &number, PMIX_UINT32); }
+  void add_rank(const char* key, int number) {
+    const auto rank = static_cast<pmix_rank_t>(number);
+    add(key, &rank, PMIX_PROC_RANK);
+  }
+  void add_flag(const char* key, bool flag) { add(key, &flag, PMIX_BOOL); }
+  void add_short(const char* key, size_t number) {
+    const auto small = static_cast<uint16_t>(number);
+    add(key, &small, PMIX_UINT16);
+  }
+  // Takes the other's.
+  void add_array(const char* key, Infos& others) {
+    pmix_data_array_t* array = nullptr;
+    PMIX_DATA_ARRAY_CREATE(array, others.infos_.size(), PMIX_INFO);
+    auto* to = static_cast<pmix_info_t*>(array->array);
+    for (pmix_info_t& info : others.infos_) *to++ = info;
+    others.infos_.clear();
+    infos_.emplace_back();
+    PMIX_LOAD_KEY(infos_.back().key, key);
+    infos_.back().flags = 0;
+    infos_.back().value.type = PMIX_DATA_ARRAY;
+    infos_.back().value.data.darray = array;
+  }
+  pmix_info_t* data() { return infos_.data(); }
+  size_t size() const { return infos_.size(); }
+
+ private:
+  std::vector<pmix_info_t> infos_;
+};
+
+Status add_maps(const PmixOrder& order, Infos& infos) {
+  char* nodes = nullptr;
+  char* ranks = nullptr;
+  HVD_RETURN_IF_ERROR(failed("names of hosts",
+                             PMIx_generate_regex(join(order.names, ",").c_str(), &nodes)));
+  HVD_RETURN_IF_ERROR(failed("ranks of hosts",
+                             PMIx_generate_ppn(to_map(order.ranks).c_str(), &ranks)));
+  infos.add(PMIX_NODE_MAP, nodes, PMIX_REGEX);
+  infos.add(PMIX_PROC_MAP, ranks, PMIX_REGEX);
+  std::free(nodes);
+  std::free(ranks);
+  return {};
+}
+
+// A folder for each rank's files, below one that is removed with the server.
+std::string rank_folder(const std::string& folder, int rank) { return cat(folder, "/", rank); }
+
+void add_rank(const PmixOrder& order, size_t host, size_t place, const std::string& folder,
+              Infos& infos) {
+  const int rank = order.ranks[host][place];
+  Infos of_rank;
+  of_rank.add_rank(PMIX_RANK, rank);
+  of_rank.add_short(PMIX_LOCAL_RANK, place);
+  of_rank.add_short(PMIX_NODE_RANK, place);
+  of_rank.add(PMIX_NODEID, static_cast<uint32_t>(host));
+  of_rank.add(PMIX_APPNUM, 0u);
+  of_rank.add_rank(PMIX_GLOBAL_RANK, rank);
+  of_rank.add(PMIX_HOSTNAME, order.names[host]);
+  if (host == order.host) of_rank.add(PMIX_PROCDIR, rank_folder(folder, rank));
+  infos.add_array(PMIX_PROC_DATA, of_rank);
+}
+
+Status describe(const PmixOrder& order, const std::string& folder, Infos& infos) {
+  uint32_t size = 0;
+  for (const auto& ranks : order.ranks) size += static_cast<uint32_t>(ranks.size());
+  const std::vector<int>& own = order.ranks[order.host];
+  const auto local = static_cast<uint32_t>(own.size());
+  HVD_RETURN_IF_ERROR(add_maps(order, infos));
+  infos.add(PMIX_JOBID, order.job);
+  infos.add(PMIX_JOB_SIZE, size);
+  infos.add(PMIX_UNIV_SIZE, size);
+  infos.add(PMIX_MAX_PROCS, size);
+  infos.add(PMIX_NUM_NODES, static_cast<uint32_t>(order.ranks.size()));
+  infos.add(PMIX_JOB_NUM_APPS, 1u);
+  infos.add(PMIX_LOCAL_SIZE, local);
+  infos.add(PMIX_NODE_SIZE, local);
+  infos.add(PMIX_LOCAL_PEERS, to_map({own}));
+  infos.add_rank(PMIX_LOCALLDR, own.front());
+  infos.add_flag(PMIX_SPAWNED, false);
+  infos.add(PMIX_TMPDIR, folder);
+  infos.add(PMIX_NSDIR, folder);
+  infos.add_flag(PMIX_TDIR_RMCLEAN, true);
+  for (size_t host = 0; host < order.ranks.size(); ++host) {
+    for (size_t place = 0; place < order.ranks[host].size(); ++place) {
+      add_rank(order, host, place, folder, infos);
+    }
+  }
+  return {};
+}
+
+Result<PmixEnvironment> register_rank(const std::string& job, int rank) {
+  pmix_proc_t proc;
+  PMIX_LOAD_PROCID(&proc, job.c_str(), static_cast<pmix_rank_t>(rank));
+  std::promise<pmix_status_t> done;
+  pmix_status_t status =
+      PMIx_server_register_client(&proc, ::getuid(), ::getgid(), nullptr, on_done, &done);
+  if (status == PMIX_SUCCESS) status = done.get_future().get();
+  HVD_RETURN_IF_ERROR(failed("a rank", status));
+  char** variables = nullptr;
+  HVD_RETURN_IF_ERROR(failed("the environment", PMIx_server_setup_fork(&proc, &variables)));
+  PmixEnvironment environment;
+  for (char** at = variables; at != nullptr && *at != nullptr; ++at) {
+    const std::string text = *at;
+    const size_t equals = text.find('=');
+    if (equals != std::string::npos) {
+      environment.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  PMIX_ARGV_FREE(variables);
+  return environment;
+}
+
+}  // namespace
+
+Result<std::string> start_pmix_server(const std::string& folder, const std::string& host_name,
+                                      size_t host) {
+  // Without files that ranks map, which a killed one would leave.
+  ::setenv("PMIX_MCA_gds", "hash", 1);
+  pmix_server_module_t& module = job().callbacks;
+  module.client_connected2 = on_connected;
+  module.client_finalized = on_finalized;
+  module.abort = on_abort;
+  module.fence_nb = on_fence;
+  module.direct_modex = on_direct_modex;
+  Infos infos;
+  infos.add(PMIX_SERVER_TMPDIR, folder);
+  infos.add(PMIX_SERVER_NSPACE, std::string("horovod"));
+  infos.add_rank(PMIX_SERVER_RANK, static_cast<int>(host));
+  infos.add(PMIX_HOSTNAME, host_name);
+  HVD_RETURN_IF_ERROR(
+      failed("PMIx_server_init", PMIx_server_init(&module, infos.data(), infos.size())));
+  const auto words = split(PMIx_Get_version(), ' ');
+  return words.size() > 1 ? words[1] : words[0];
+}
+
+Result<std::map<int, PmixEnvironment>> serve_job(const PmixOrder& order, const std::string& folder) {
+  const std::vector<int>& own = order.ranks[order.host];
+  {
+    const std::lock_guard lock(job().mutex);
+    job().fences = std::make_unique<Fences>(order);
+    if (order.ranks.size() > 1) {
+      HVD_ASSIGN_OR_RETURN(Secret secret, Secret::from_hex(order.secret));
+      HVD_ASSIGN_OR_RETURN(job().store, rendezvous::HttpStore::open(order.store, std::move(secret)));
+    }
+  }
+  Infos infos;
+  HVD_RETURN_IF_ERROR(describe(order, folder, infos));
+  std::promise<pmix_status_t> done;
+  pmix_status_t status =
+      PMIx_server_register_nspace(order.job.c_str(), static_cast<int>(own.size()), infos.data(),
+                                  infos.size(), on_done, &done);
+  if (status == PMIX_SUCCESS) status = done.get_future().get();
+  HVD_RETURN_IF_ERROR(failed("the job", status));
+  std::map<int, PmixEnvironment> environments;
+  for (const int rank : own) {
+    ::mkdir(rank_folder(folder, rank).c_str(), 0700);
+    HVD_ASSIGN_OR_RETURN(environments[rank], register_rank(order.job, rank));
+  }
+  return environments;
+}
+
+void end_pmix_server() {
+  if (job().was_used) PMIx_server_finalize();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,21 @@
+// A PMIx server for the ranks of one host: the one file of the launcher that knows PMIx. Its callbacks
+// run on PMIx's own thread and never block; each fence waits on a thread of its own.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/result.h"
+#include "launcher/pmix/conversation.h"
+
+namespace hvd::launcher {
+
+// Serves from here on, files of it in `folder`; the library's version. Once in a process.
+Result<std::string> start_pmix_server(const std::string& folder, const std::string& host_name,
+                                      size_t host);
+// Tells it the job; what each rank of this host is to find in its environment.
+Result<std::map<int, PmixEnvironment>> serve_job(const PmixOrder& order, const std::string& folder);
+// Cleans up after ranks that did not.
+void end_pmix_server();
+
+}  // namespace hvd::launcher

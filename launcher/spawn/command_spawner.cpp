@@ -1,0 +1,66 @@
+#include "launcher/spawn/command_spawner.h"
+
+#include "base/text.h"
+#include "launcher/spawn/child_process.h"
+
+namespace hvd::launcher {
+namespace {
+
+// One word, which programs that run words and programs that join them for a shell take alike.
+// What it shall do comes over its standard input: it reads one line, and no more is sent before
+// that line's own command has answered.
+class CommandShell : public RemoteShell {
+ public:
+  explicit CommandShell(std::string line) : line_(std::move(line)) {}
+
+  net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override {
+    ChildCommand child;
+    child.arguments = {"/bin/sh", "-c", line_};
+    child.end = ChildEnd::kTerminate;
+    const auto executor = co_await net::asio::this_coro::executor;
+    Result<std::unique_ptr<ChildProcess>> process = ChildProcess::start(executor, child);
+    if (!process.ok()) co_return process.status();
+    // A program that has ended already says more by its last words than a broken pipe does.
+    static_cast<void>(co_await (*process)->write(as_bytes(command + "\n")));
+    co_return std::unique_ptr<Duplex>(std::move(*process));
+  }
+  std::string who_ended() const override { return cat("'", line_, "'"); }
+
+ private:
+  std::string line_;
+};
+
+bool replace_all(std::string& text, std::string_view what, std::string_view by) {
+  bool is_found = false;
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
+    text.replace(at, what.size(), by);
+    is_found = true;
+  }
+  return is_found;
+}
+
+}  // namespace
+
+std::string command_line(std::string command, const SpawnTarget& target) {
+  const bool names_user = replace_all(command, "{user}", shell_quote(target.user));
+  if (target.port != 0) replace_all(command, "{port}", cat(target.port));
+  std::string host = target.host;
+  if (!names_user && !target.user.empty()) host = cat(target.user, "@", host);
+  if (!replace_all(command, "{host}", shell_quote(host))) command += " " + shell_quote(host);
+  return command + " /bin/sh";
+}
+
+net::Task<Result<std::unique_ptr<Duplex>>> CommandSpawner::spawn(
+    const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) {
+  auto& agent = agents_[target.agent_path];
+  if (!agent) {
+    auto loaded = AgentFile::load(target.agent_path);
+    if (!loaded.ok()) co_return loaded.status();
+    agent = *loaded;
+  }
+  on_stage(SpawnStage::kConnect);
+  CommandShell shell(command_line(command_, target));
+  co_return co_await start_agent(shell, agent, target.agent_dir, on_stage);
+}
+
+}  // namespace hvd::launcher

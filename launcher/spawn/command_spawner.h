@@ -1,0 +1,29 @@
+// Brings agents up by a command of the user's that gives a stream to a host: "docker exec -i
+// {host}", "kubectl exec -i {host} --", an ssh of his own. The command must pass on standard input.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "launcher/spawn/agent_delivery.h"
+#include "launcher/spawn/spawner.h"
+
+namespace hvd::launcher {
+
+class CommandSpawner : public Spawner {
+ public:
+  explicit CommandSpawner(std::string command) : command_(std::move(command)) {}
+  net::Task<Result<std::unique_ptr<Duplex>>> spawn(
+      const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) override;
+
+ private:
+  std::string command_;
+  std::map<std::string, std::shared_ptr<const AgentFile>> agents_;  // by path
+};
+
+// The command for one host, for /bin/sh: {host}, {user} and {port} filled in, "/bin/sh" behind it.
+// Without {host} the name comes last; without {user} a user that was given stands before it.
+std::string command_line(std::string command, const SpawnTarget& target);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,121 @@
+#include <unistd.h>
+
+#include "base/settings.h"
+#include "launcher/spawn/ssh_connection.h"
+
+namespace hvd::launcher {
+namespace {
+
+std::string methods_text(int methods) {
+  std::vector<std::string> names;
+  if (methods & SSH_AUTH_METHOD_PUBLICKEY) names.push_back("publickey");
+  if (methods & SSH_AUTH_METHOD_PASSWORD) names.push_back("password");
+  if (methods & SSH_AUTH_METHOD_INTERACTIVE) names.push_back("keyboard-interactive");
+  if (methods & SSH_AUTH_METHOD_HOSTBASED) names.push_back("hostbased");
+  if (methods & SSH_AUTH_METHOD_GSSAPI_MIC) names.push_back("gssapi-with-mic");
+  return join(names, ", ");
+}
+
+}  // namespace
+
+net::Task<Result<int>> SshConnection::try_key_file(std::string path,
+                                                            std::vector<std::string>& tried,
+                                                            std::string& beyond_libssh) {
+  if (::access(path.c_str(), F_OK) != 0) {
+    tried.push_back(path + " (does not exist)");
+    co_return SSH_AUTH_DENIED;
+  }
+  if (::access(path.c_str(), R_OK) != 0) {
+    tried.push_back(path + " (not readable)");
+    co_return SSH_AUTH_DENIED;
+  }
+  bool is_locked = false;
+  const ssh_auth_callback ask = [](const char*, char*, size_t, int, int, void* locked) {
+    *static_cast<bool*>(locked) = true;
+    return -1;
+  };
+  ssh_key key = nullptr;
+  const int read = ssh_pki_import_privkey_file(path.c_str(), nullptr, ask, &is_locked, &key);
+  const KeyPtr owned(key);
+  if (read != SSH_OK) {
+    tried.push_back(path + (is_locked ? " (needs its passphrase: run ssh-add)"
+                                      : " (not a private key that libssh can read)"));
+    if (!is_locked) beyond_libssh = cat("libssh cannot read ", path);
+    co_return SSH_AUTH_DENIED;
+  }
+  tried.push_back(path);
+  co_return co_await finish(
+      [&] { return ssh_userauth_publickey(session_.get(), nullptr, owned.get()); },
+      SSH_AUTH_AGAIN);
+}
+
+Status SshConnection::refused(int outcome, const std::vector<std::string>& tried) const {
+  const std::string keys = tried.empty() ? "found no key and no ssh-agent" : "tried " + join(tried, ", ");
+  const std::string offered = methods_text(ssh_userauth_list(session_.get(), nullptr));
+  if (outcome == SSH_AUTH_PARTIAL) {
+    return permission_denied(cat("authentication of user ", user_, " by key is not enough for it, "
+                                 "it also asks for ", offered));
+  }
+  std::string ending;
+  if (is_broken()) ending = cat("; it then closed the connection: ", error());
+  return permission_denied(cat("authentication refused for user ", user_, "; ", keys,
+                               offered.empty() ? "" : "; it accepts ", offered, ending));
+}
+
+net::Task<Status> SshConnection::authenticate(const SshLogin& login,
+                                                       std::string& beyond_libssh) {
+  std::vector<std::string> tried;
+  std::vector<std::string> files;
+  const SshConfig& config = login.config;
+  const auto variable = [](std::string_view name) {
+    return environment_variable(name).value_or("");
+  };
+  if (!login.target.identity_file.empty()) files.push_back(login.target.identity_file);
+  for (const std::string& file : config.identity_files) {
+    const std::string path = expand_ssh_path(file, tokens(login), variable);
+    if (!path.empty()) files.push_back(path);
+  }
+  const bool has_own_files = !files.empty();
+  const bool has_agent = config.identity_agent != "none" &&
+                         (!config.identity_agent.empty() || !variable("SSH_AUTH_SOCK").empty());
+  const bool uses_agent = has_agent && !config.identities_only;
+  if (uses_agent) files.emplace_back();
+  if (!has_own_files) {
+    for (const char* name : {"/id_ed25519", "/id_ecdsa", "/id_rsa"}) {
+      const std::string path = login.user.directory + name;
+      if (::access(path.c_str(), F_OK) == 0) files.push_back(path);
+    }
+  }
+
+  int outcome = SSH_AUTH_DENIED;
+  std::string unreadable;
+  for (const std::string& file : files) {
+    Result<int> result = 0;
+    if (file.empty()) {
+      result = co_await finish([&] { return ssh_userauth_agent(session_.get(), nullptr); },
+                               SSH_AUTH_AGAIN);
+      tried.push_back("the keys of ssh-agent");
+    } else {
+      result = co_await try_key_file(file, tried, unreadable);
+    }
+    if (!result.ok()) co_return result.status();
+    outcome = *result;
+    if (outcome == SSH_AUTH_SUCCESS) co_return Status();
+    if (outcome == SSH_AUTH_PARTIAL || is_broken()) break;
+  }
+  // Asks what it would accept, and finds the server that asks for nothing.
+  if (outcome == SSH_AUTH_DENIED && ssh_userauth_list(session_.get(), nullptr) == 0) {
+    const auto none = co_await finish(
+        [&] { return ssh_userauth_none(session_.get(), nullptr); }, SSH_AUTH_AGAIN);
+    if (!none.ok()) co_return none.status();
+    if (*none == SSH_AUTH_SUCCESS) co_return Status();
+  }
+  const int offered = ssh_userauth_list(session_.get(), nullptr);
+  if (config.has_control_path) beyond_libssh = "ControlPath";
+  if (config.identities_only && has_agent) beyond_libssh = "IdentitiesOnly with an ssh-agent";
+  if (config.has_gssapi && (offered & SSH_AUTH_METHOD_GSSAPI_MIC)) beyond_libssh = "GSSAPI";
+  if (!unreadable.empty()) beyond_libssh = unreadable;
+  co_return refused(outcome, tried);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,100 @@
+// A libssh session and its socket, driven by the loop: from a host's name to an authenticated
+// connection. What it does about host keys and about users' keys has a .cpp of its own each.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/text.h"
+#include "launcher/spawn/libssh.h"
+#include "launcher/spawn/spawner.h"
+#include "launcher/spawn/ssh_config.h"
+#include "launcher/spawn/ssh_login.h"
+#include "launcher/spawn/wakeup.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+class SshStream;
+
+// The libssh session and its socket. Whatever libssh reads on behalf of one waiter may be what
+// another waits for, so everything that it has done is found by counters and told to all.
+class SshConnection : public std::enable_shared_from_this<SshConnection> {
+ public:
+  explicit SshConnection(net::asio::any_io_executor executor)
+      : changed_(executor), watch_(executor), session_(ssh_new()), event_(ssh_event_new()) {}
+  ~SshConnection() {
+    net::error_code ignored;
+    watch_.close(ignored);
+    settle();
+  }
+
+  Status configure(const SshLogin& login, std::string& beyond_libssh);
+  net::Task<Status> connect(const SshLogin& login, std::function<void(SpawnStage)> on_stage);
+  Status check_host_key(const SshLogin& login);
+  net::Task<Status> authenticate(const SshLogin& login, std::string& beyond_libssh);
+  net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command);
+
+  // Repeats a call of libssh's until it is not `again`, waiting for the socket in between. False
+  // in `go_on` means that the coroutine was cancelled.
+  template <typename Call>
+  net::Task<Result<int>> finish(Call call, int again) {
+    for (;;) {
+      const uint64_t before = epoch_;
+      const int outcome = call();
+      settle();
+      if (outcome != again) co_return outcome;
+      if (epoch_ != before) continue;
+      const bool go_on = co_await changed_.wait();
+      if (!go_on) co_return aborted("the connection was given up");
+    }
+  }
+
+  // After every call of libssh's: sends what it has queued, takes in what has arrived, tells all.
+  void settle();
+  uint64_t epoch() const { return epoch_; }
+  Wakeup& changed() { return changed_; }
+  bool has_output() const { return ssh_get_poll_flags(session_.get()) & SSH_WRITE_PENDING; }
+  bool is_broken() const {
+    return (ssh_get_status(session_.get()) & (SSH_CLOSED | SSH_CLOSED_ERROR)) != 0;
+  }
+  std::string error() const { return printable(ssh_get_error(session_.get())); }
+  void add(SshStream* stream) { streams_.push_back(stream); }
+  void remove(SshStream* stream) { std::erase(streams_, stream); }
+
+ private:
+  void arm();
+  SshTokens tokens(const SshLogin& login) const;
+  std::string known_hosts_name() const;
+  Status unknown_host_key(const SshLogin& login, const std::string& fingerprint);
+  Status changed_host_key(const std::string& fingerprint);
+  net::Task<Result<int>> try_key_file(std::string path, std::vector<std::string>& tried,
+                                      std::string& beyond_libssh);
+  Status refused(int outcome, const std::vector<std::string>& tried) const;
+
+  Wakeup changed_;
+  net::asio::posix::stream_descriptor watch_;  // a duplicate: libssh closes its own when it fails
+  SessionPtr session_;
+  EventPtr event_;  // goes before the session
+  ssh_counter_struct counters_{};
+  std::vector<SshStream*> streams_;
+  uint64_t epoch_ = 0;
+  uint64_t seen_bytes_ = 0;
+  bool seen_broken_ = false;
+  bool seen_output_ = false;
+  bool waits_to_read_ = false;
+  bool waits_to_write_ = false;
+  std::string host_;  // that is connected to, of which the key must be known
+  std::string original_host_;
+  std::string user_;
+  uint16_t port_ = 22;
+};
+
+// An option of a session's, or empty.
+std::string libssh_option(ssh_session session, ssh_options_e option);
+
+}  // namespace hvd::launcher

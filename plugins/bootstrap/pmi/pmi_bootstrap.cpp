@@ -1,0 +1,188 @@
+// Who this rank is, where MPICH's hydra or srun --mpi=pmi2 started it: both speak PMI-1 on the
+// descriptor PMI_FD, and no library is needed for that.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/clock.h"
+#include "base/secret.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "bootstrap/bootstrap_plugin.h"
+#include "bootstrap/pmi/farewell.h"
+#include "bootstrap/pmi/pmi_wire.h"
+
+namespace hvd::bootstrap {
+namespace {
+
+// Servers answer at once, but for a barrier.
+constexpr double kAnswerSeconds = 60;
+constexpr size_t kLongestLine = 64 * 1024;
+
+Result<int64_t> number_of(const char* variable) {
+  const auto text = environment_variable(variable);
+  if (!text) return failed_precondition(cat(variable, " is not set"));
+  const auto number = parse_int(*text);
+  if (!number || *number < 0 || *number > INT32_MAX) {
+    return invalid_argument(cat(variable, " is '", printable(*text), "', which is no number"));
+  }
+  return *number;
+}
+
+class Pmi final : public Source {
+ public:
+  Pmi(int fd, int32_t rank, int32_t size) : fd_(fd), rank_(rank), size_(size) {}
+
+  // Slurm's server takes one init from a process. That it was said, the descriptor remembers: no
+  // program that this one starts has anything to say there, and it is closed for those.
+  Status begin() {
+    const int flags = ::fcntl(fd_, F_GETFD);
+    if (flags < 0) return system_error(cat("PMI_FD is ", fd_), errno);
+    if ((flags & FD_CLOEXEC) == 0) {
+      HVD_RETURN_IF_ERROR(ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init"));
+      if (::fcntl(fd_, F_SETFD, flags | FD_CLOEXEC) != 0) return system_error("fcntl", errno);
+      say_farewell_at_exit(fd_);
+    }
+    HVD_ASSIGN_OR_RETURN(const PmiFields limits, ask_for("cmd=get_maxes", "maxes"));
+    if (const auto most = limits.find("vallen_max"); most != limits.end()) {
+      longest_value_ = static_cast<size_t>(
+          std::clamp<int64_t>(parse_int(most->second).value_or(0), 64, 65536));
+    }
+    HVD_ASSIGN_OR_RETURN(const PmiFields space, ask_for("cmd=get_my_kvsname", "my_kvsname"));
+    const auto name = space.find("kvsname");
+    if (name == space.end()) return internal_error("the PMI server names no key-value space");
+    space_ = name->second;
+    return {};
+  }
+
+  Status identity(hvd_identity* identity) override {
+    identity->rank = rank_;
+    identity->size = size_;
+    const auto local_rank = number_of("MPI_LOCALRANKID");
+    const auto local_size = number_of("MPI_LOCALNRANKS");
+    if (local_rank.ok() && local_size.ok()) {
+      identity->local_rank = static_cast<int32_t>(*local_rank);
+      identity->local_size = static_cast<int32_t>(*local_size);
+    }
+    return {};
+  }
+
+  // In hexadecimal digits, since a value is a word, and in parts, since one has a longest.
+  Status put(std::string_view key, ByteView value) override {
+    const std::string text = to_hex(value);
+    const size_t part = longest_value_ - 1;
+    const size_t parts = (text.size() + part - 1) / part;
+    HVD_RETURN_IF_ERROR(put_text(cat(key, ".parts"), cat(parts)));
+    for (size_t i = 0; i < parts; ++i) {
+      HVD_RETURN_IF_ERROR(put_text(cat(key, ".", i), text.substr(i * part, part)));
+    }
+    return {};
+  }
+
+  Result<Bytes> get(std::string_view key, double) override {
+    HVD_ASSIGN_OR_RETURN(const std::string count, get_text(cat(key, ".parts")));
+    const auto parts = parse_int(count);
+    if (!parts || *parts < 0 || *parts > 1024) {
+      return internal_error(cat("the PMI server gives '", printable(count), "' for ", key));
+    }
+    std::string text;
+    for (int64_t i = 0; i < *parts; ++i) {
+      HVD_ASSIGN_OR_RETURN(const std::string part, get_text(cat(key, ".", i)));
+      text += part;
+    }
+    return from_hex(text);
+  }
+
+  Status fence(double timeout_seconds) override {
+    return ask("cmd=barrier_in", "barrier_out", timeout_seconds);
+  }
+
+ private:
+  Status put_text(std::string_view key, std::string_view value) {
+    return ask(cat("cmd=put kvsname=", space_, " key=", key, " value=", value), "put_result");
+  }
+  Result<std::string> get_text(std::string_view key) {
+    HVD_ASSIGN_OR_RETURN(const PmiFields answer,
+                         ask_for(cat("cmd=get kvsname=", space_, " key=", key), "get_result"));
+    const auto value = answer.find("value");
+    if (value == answer.end()) return not_found(cat("the PMI server has no ", key));
+    return value->second;
+  }
+  Status ask(std::string_view line, std::string_view answer, double seconds = kAnswerSeconds) {
+    return ask_for(line, answer, seconds).status();
+  }
+
+  Result<PmiFields> ask_for(std::string_view line, std::string_view answer,
+                            double seconds = kAnswerSeconds) {
+    HVD_RETURN_IF_ERROR(write(cat(line, "\n")));
+    HVD_ASSIGN_OR_RETURN(const std::string text, read_line(Deadline::after_seconds(seconds)));
+    HVD_ASSIGN_OR_RETURN(PmiFields fields, parse_pmi(text));
+    HVD_RETURN_IF_ERROR(check_pmi(fields, answer));
+    return fields;
+  }
+
+  Status write(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t size = ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
+      if (size < 0 && errno == EINTR) continue;
+      if (size < 0) return system_error(cat("the PMI server on descriptor ", fd_), errno);
+      text.remove_prefix(static_cast<size_t>(size));
+    }
+    return {};
+  }
+
+  // Nothing follows a line before the next question.
+  Result<std::string> read_line(Deadline deadline) {
+    std::string line;
+    char byte = 0;
+    while (line.size() < kLongestLine) {
+      pollfd readable{fd_, POLLIN, 0};
+      const int ready = ::poll(&readable, 1, deadline.poll_timeout());
+      if (ready < 0 && errno != EINTR) return system_error("poll", errno);
+      if (ready == 0) {
+        return deadline_exceeded("the PMI server does not answer; other ranks may be missing");
+      }
+      if (ready < 0) continue;
+      const ssize_t size = ::read(fd_, &byte, 1);
+      if (size < 0 && errno == EINTR) continue;
+      if (size < 0) return system_error(cat("the PMI server on descriptor ", fd_), errno);
+      if (size == 0) return unavailable("the PMI server has ended the connection");
+      if (byte == '\n') return line;
+      line.push_back(byte);
+    }
+    return internal_error("the PMI server's line has no end");
+  }
+
+  const int fd_;
+  const int32_t rank_;
+  const int32_t size_;
+  size_t longest_value_ = 1024;
+  std::string space_;
+};
+
+struct Plugin {
+  static constexpr const char* kName = "pmi";
+  static constexpr int32_t kPriority = 20;
+  static Status probe() { return {}; }
+  static Result<std::unique_ptr<Source>> open() {
+    HVD_ASSIGN_OR_RETURN(const int64_t fd, number_of("PMI_FD"));
+    HVD_ASSIGN_OR_RETURN(const int64_t rank, number_of("PMI_RANK"));
+    HVD_ASSIGN_OR_RETURN(const int64_t size, number_of("PMI_SIZE"));
+    if (size < 1 || rank >= size) {
+      return invalid_argument(cat("PMI_RANK is ", rank, " but PMI_SIZE is ", size));
+    }
+    auto pmi = std::make_unique<Pmi>(static_cast<int>(fd), static_cast<int32_t>(rank),
+                                     static_cast<int32_t>(size));
+    HVD_RETURN_IF_ERROR(pmi->begin());
+    return std::unique_ptr<Source>(std::move(pmi));
+  }
+};
+
+}  // namespace
+}  // namespace hvd::bootstrap
+
+HVD_BOOTSTRAP_PLUGIN(hvd::bootstrap::Plugin)

@@ -1,0 +1,22 @@
+// The lines of PMI-1, as MPICH's hydra and Slurm's mpi/pmi2 speak it on a descriptor:
+// "cmd=put kvsname=K key=X value=Y" and the like. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace hvd::bootstrap {
+
+using PmiFields = std::map<std::string, std::string, std::less<>>;
+
+// The fields of one line, without its newline. A value ends before the next NAME=, so that a
+// message may have blanks.
+Result<PmiFields> parse_pmi(std::string_view line);
+
+// What an answer lacks, or says about a failure: it must have this cmd, and rc=0 where it has one.
+Status check_pmi(const PmiFields& answer, std::string_view cmd);
+
+}  // namespace hvd::bootstrap

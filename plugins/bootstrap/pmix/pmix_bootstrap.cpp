@@ -1,0 +1,188 @@
+// Who this rank is, where a server of PMIx started it: srun --mpi=pmix, Open MPI's mpirun, prrte.
+// libpmix is opened at run time, so that this plugin can say in a sentence that it is not there; of
+// its headers only the types are used, which are the same in PMIx 3, 4 and 5.
+#include <pmix.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "base/settings.h"
+#include "base/shared_library.h"
+#include "base/text.h"
+#include "bootstrap/bootstrap_plugin.h"
+
+namespace hvd::bootstrap {
+namespace {
+
+constexpr const char* kLibrary = "libpmix.so.2";
+
+// The functions of libpmix that are used here.
+struct Library {
+  decltype(&PMIx_Init) init;
+  decltype(&PMIx_Finalize) finalize;
+  decltype(&PMIx_Get) get;
+  decltype(&PMIx_Put) put;
+  decltype(&PMIx_Commit) commit;
+  decltype(&PMIx_Fence) fence;
+  decltype(&PMIx_Error_string) error_string;
+
+  static Result<Library> open() {
+    auto opened = SharedLibrary::open(kLibrary);
+    if (!opened.ok()) {
+      return opened.error().with_context(
+          "PMIx's library (Debian: libpmix2) cannot be opened; LD_LIBRARY_PATH may name its folder");
+    }
+    Library library{};
+    bool whole = true;
+    const auto find = [&](const char* name, auto& function) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
+          opened->symbol(name));
+      whole &= function != nullptr;
+    };
+    find("PMIx_Init", library.init);
+    find("PMIx_Finalize", library.finalize);
+    find("PMIx_Get", library.get);
+    find("PMIx_Put", library.put);
+    find("PMIx_Commit", library.commit);
+    find("PMIx_Fence", library.fence);
+    find("PMIx_Error_string", library.error_string);
+    if (!whole) return unavailable(cat(opened->path(), " lacks functions of PMIx 3 and later"));
+    return library;
+  }
+};
+
+// A key's text fits: they are ours, and short.
+void set_key(pmix_key_t to, std::string_view key) {
+  std::memset(to, 0, sizeof(pmix_key_t));
+  std::memcpy(to, key.data(), std::min(key.size(), sizeof(pmix_key_t) - 1));
+}
+
+pmix_info_t timeout_info(double seconds) {
+  pmix_info_t info;
+  std::memset(&info, 0, sizeof info);
+  set_key(info.key, PMIX_TIMEOUT);
+  info.value.type = PMIX_INT;
+  info.value.data.integer = static_cast<int>(std::clamp(std::ceil(seconds), 1.0, 1e6));
+  return info;
+}
+
+class Pmix final : public Source {
+ public:
+  Pmix(const Library& library, const pmix_proc_t& self) : library_(library), self_(self) {}
+  ~Pmix() override { library_.finalize(nullptr, 0); }
+
+  Status identity(hvd_identity* identity) override {
+    const pmix_proc_t job = proc(PMIX_RANK_WILDCARD);
+    HVD_ASSIGN_OR_RETURN(const int64_t size, number(job, PMIX_JOB_SIZE));
+    identity->rank = static_cast<int32_t>(self_.rank);
+    identity->size = static_cast<int32_t>(size);
+    // Optional ones: the runtime finds out itself who shares a machine.
+    const auto local_rank = number(self_, PMIX_LOCAL_RANK);
+    const auto local_size = number(job, PMIX_LOCAL_SIZE);
+    if (local_rank.ok() && local_size.ok()) {
+      identity->local_rank = static_cast<int32_t>(*local_rank);
+      identity->local_size = static_cast<int32_t>(*local_size);
+    }
+    return {};
+  }
+
+  Status put(std::string_view key, ByteView value) override {
+    pmix_key_t name;
+    set_key(name, key);
+    pmix_value_t wrapped;
+    std::memset(&wrapped, 0, sizeof wrapped);
+    wrapped.type = PMIX_BYTE_OBJECT;
+    // PMIx copies it.
+    wrapped.data.bo.bytes = const_cast<char*>(reinterpret_cast<const char*>(value.data()));
+    wrapped.data.bo.size = value.size();
+    HVD_RETURN_IF_ERROR(check(library_.put(PMIX_GLOBAL, name, &wrapped), "PMIx_Put"));
+    return check(library_.commit(), "PMIx_Commit");
+  }
+
+  Result<Bytes> get(std::string_view key, double timeout_seconds) override {
+    // What is got this way is what rank 0 has put.
+    const pmix_proc_t first = proc(0);
+    pmix_key_t name;
+    set_key(name, key);
+    const pmix_info_t timeout = timeout_info(timeout_seconds);
+    pmix_value_t* value = nullptr;
+    HVD_RETURN_IF_ERROR(check(library_.get(&first, name, &timeout, 1, &value), "PMIx_Get"));
+    if (value->type != PMIX_BYTE_OBJECT) {
+      return internal_error(cat("PMIx gives a value of type ", value->type, " for ", key));
+    }
+    const auto* data = reinterpret_cast<const std::byte*>(value->data.bo.bytes);
+    Bytes bytes(data, data + value->data.bo.size);
+    std::free(value->data.bo.bytes);
+    std::free(value);
+    return bytes;
+  }
+
+  Status fence(double timeout_seconds) override {
+    const pmix_proc_t all = proc(PMIX_RANK_WILDCARD);
+    pmix_info_t infos[2];
+    std::memset(infos, 0, sizeof infos);
+    set_key(infos[0].key, PMIX_COLLECT_DATA);
+    infos[0].value.type = PMIX_BOOL;
+    infos[0].value.data.flag = true;
+    infos[1] = timeout_info(timeout_seconds);
+    return check(library_.fence(&all, 1, infos, 2), "PMIx_Fence");
+  }
+
+ private:
+  pmix_proc_t proc(pmix_rank_t rank) const {
+    pmix_proc_t proc = self_;
+    proc.rank = rank;
+    return proc;
+  }
+
+  Status check(pmix_status_t code, std::string_view call) const {
+    if (code == PMIX_SUCCESS) return {};
+    const std::string message = cat(call, " failed: ", library_.error_string(code));
+    return code == PMIX_ERR_TIMEOUT ? deadline_exceeded(message) : unavailable(message);
+  }
+
+  Result<int64_t> number(const pmix_proc_t& of, const char* key) const {
+    pmix_value_t* value = nullptr;
+    HVD_RETURN_IF_ERROR(
+        check(library_.get(&of, key, nullptr, 0, &value), "PMIx_Get").with_context(key));
+    int64_t found = -1;
+    if (value->type == PMIX_UINT16) found = value->data.uint16;
+    if (value->type == PMIX_UINT32) found = value->data.uint32;
+    if (value->type == PMIX_INT) found = value->data.integer;
+    if (value->type == PMIX_PROC_RANK) found = value->data.rank;
+    std::free(value);
+    if (found < 0 || found > INT32_MAX) {
+      return internal_error(cat("PMIx gives no number for ", key));
+    }
+    return found;
+  }
+
+  const Library library_;
+  const pmix_proc_t self_;
+};
+
+struct Plugin {
+  static constexpr const char* kName = "pmix";
+  static constexpr int32_t kPriority = 30;
+  static Status probe() { return Library::open().status(); }
+  static Result<std::unique_ptr<Source>> open() {
+    if (!environment_variable("PMIX_NAMESPACE") || !environment_variable("PMIX_RANK")) {
+      return failed_precondition("no server of PMIx started this process");
+    }
+    HVD_ASSIGN_OR_RETURN(const Library library, Library::open());
+    pmix_proc_t self;
+    if (const pmix_status_t code = library.init(&self, nullptr, 0); code != PMIX_SUCCESS) {
+      return unavailable(cat("PMIx_Init failed: ", library.error_string(code),
+                             "; PMIX_NAMESPACE and PMIX_RANK are set, but the server that set "
+                             "them does not answer"));
+    }
+    return std::unique_ptr<Source>(new Pmix(library, self));
+  }
+};
+
+}  // namespace
+}  // namespace hvd::bootstrap
+
+HVD_BOOTSTRAP_PLUGIN(hvd::bootstrap::Plugin)

@@ -1,0 +1,75 @@
+#include "bootstrap/slurm/munge.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <type_traits>
+
+#include "base/shared_library.h"
+#include "base/text.h"
+
+namespace hvd::bootstrap {
+namespace {
+
+// Of munge.h, whose ABI has not changed since version 0.5: MUNGE_OPT_UID_RESTRICTION.
+constexpr int kRestrictToUser = 9;
+
+}  // namespace
+
+Result<Munge> Munge::open() {
+  auto library = SharedLibrary::open("libmunge.so.2");
+  if (!library.ok()) {
+    return library.error().with_context("MUNGE's library (Debian: libmunge2) cannot be opened");
+  }
+  Munge munge;
+  bool whole = true;
+  const auto find = [&](const char* name, auto& function) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
+        library->symbol(name));
+    whole &= function != nullptr;
+  };
+  find("munge_ctx_create", munge.create_);
+  find("munge_ctx_destroy", munge.destroy_);
+  find("munge_ctx_set", munge.set_);
+  find("munge_encode", munge.encode_);
+  find("munge_decode", munge.decode_);
+  find("munge_strerror", munge.explain_);
+  if (!whole) return unavailable(cat(library->path(), " is no library of MUNGE 0.5"));
+  return munge;
+}
+
+Status Munge::failure(const char* what, int code) const {
+  return unavailable(cat(what, ": MUNGE says: ", explain_(code)));
+}
+
+Result<std::string> Munge::seal(ByteView message) const {
+  const std::unique_ptr<Context, Destroy> context(create_(), destroy_);
+  if (context == nullptr) return unavailable("MUNGE has no memory");
+  if (const int code = set_(context.get(), kRestrictToUser, ::geteuid()); code != 0) {
+    return failure("cannot seal for this user", code);
+  }
+  char* credential = nullptr;
+  const int code = encode_(&credential, context.get(), message.data(),
+                           static_cast<int>(message.size()));
+  const std::unique_ptr<char, decltype(&std::free)> owned(credential, &std::free);
+  if (code != 0) return failure("cannot seal", code);
+  return std::string(credential);
+}
+
+Result<Bytes> Munge::unseal(const std::string& credential) const {
+  void* data = nullptr;
+  int size = 0;
+  unsigned uid = 0, gid = 0;
+  const int code = decode_(credential.c_str(), nullptr, &data, &size, &uid, &gid);
+  const std::unique_ptr<void, decltype(&std::free)> owned(data, &std::free);
+  if (code != 0) return failure("cannot unseal what rank 0 sent", code);
+  if (uid != ::geteuid()) {
+    return permission_denied(cat("user ", uid, " sealed what should be rank 0's; this is user ",
+                                 ::geteuid()));
+  }
+  const auto* bytes = static_cast<const std::byte*>(data);
+  return Bytes(bytes, bytes + size);
+}
+
+}  // namespace hvd::bootstrap

@@ -1,0 +1,41 @@
+// MUNGE: messages that the processes of one user can read on the machines of one cluster, and that
+// nobody else can. Its library is opened at run time. Any thread.
+#pragma once
+
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace hvd::bootstrap {
+
+class Munge {
+ public:
+  static Result<Munge> open();
+
+  // For this process's user alone, for five minutes; to be read once.
+  Result<std::string> seal(ByteView message) const;
+  // What another process of this user has sealed.
+  Result<Bytes> unseal(const std::string& credential) const;
+
+ private:
+  struct Context;
+  using Create = Context* (*)();
+  using Destroy = void (*)(Context*);
+  using Set = int (*)(Context*, int option, ...);
+  using Encode = int (*)(char** credential, Context*, const void* data, int size);
+  using Decode = int (*)(const char* credential, Context*, void** data, int* size, unsigned* uid,
+                         unsigned* gid);
+  using Explain = const char* (*)(int code);
+
+  Status failure(const char* what, int code) const;
+
+  Create create_ = nullptr;
+  Destroy destroy_ = nullptr;
+  Set set_ = nullptr;
+  Encode encode_ = nullptr;
+  Decode decode_ = nullptr;
+  Explain explain_ = nullptr;
+};
+
+}  // namespace hvd::bootstrap

@@ -1,0 +1,23 @@
+// A step of srun, as its variables describe it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace hvd::bootstrap {
+
+// The first host of a list as Slurm writes it: "n[01-16,20],gpu3" gives "n01".
+Result<std::string> first_host(std::string_view nodelist);
+
+// The tasks of a node: "2(x3),1" gives 2 for nodes 0 to 2 and 1 for node 3.
+Result<int32_t> tasks_of_node(std::string_view tasks_per_node, int64_t node);
+
+// The ports at which a step's rank 0 may listen, most likely the first: of all steps of a cluster
+// few get the same, and none is one that the kernel hands out by itself.
+constexpr int kStepPorts = 4;
+uint16_t port_of_step(int64_t job, int64_t step, int attempt);
+
+}  // namespace hvd::bootstrap

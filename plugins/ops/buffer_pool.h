@@ -1,0 +1,44 @@
+// Memory that batches use one after another, so that its pages are not faulted in anew each time.
+// Belongs to the thread that makes progress.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace hvd::ops {
+
+struct Buffer {
+  std::unique_ptr<std::byte[]> bytes;  // nullptr when there is no memory
+  size_t size = 0;
+};
+
+class BufferPool {
+ public:
+  // At least `size` bytes, of any content.
+  Buffer take(size_t size) {
+    const auto fits = std::find_if(spare_.begin(), spare_.end(), [size](const Buffer& one) {
+      return one.size >= size && one.size / 4 <= size;
+    });
+    if (fits == spare_.end()) {
+      return {std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[size + 1]), size};
+    }
+    Buffer taken = std::move(*fits);
+    spare_.erase(fits);
+    return taken;
+  }
+  void give(Buffer buffer) {
+    if (buffer.bytes == nullptr) return;
+    if (spare_.size() == kKept) spare_.erase(spare_.begin());
+    spare_.push_back(std::move(buffer));
+  }
+
+ private:
+  static constexpr size_t kKept = 4;
+  std::vector<Buffer> spare_;  // the oldest first
+};
+
+}  // namespace hvd::ops

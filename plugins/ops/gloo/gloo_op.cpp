@@ -1,0 +1,124 @@
+// Tensor operations of libgloo.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "ops/batch_memory.h"
+#include "ops/engine.h"
+#include "ops/gloo/mesh.h"
+#include "ops/gloo/team.h"
+#include "ops/rounds.h"
+
+namespace hvd::ops::gloo_engine {
+namespace {
+
+constexpr double kTimeoutSeconds = 30;
+
+class GlooEngine : public Engine {
+ public:
+  GlooEngine(const hvd_plugin_host& host, const hvd_plugin_config& config,
+             std::shared_ptr<::gloo::transport::Device> device, UniqueFd event)
+      : host_(host), rank_(config.rank), size_(config.size), device_(std::move(device)),
+        event_(std::move(event)) {
+    const char* set = host_.setting(host_.host, "HOROVOD_GLOO_TIMEOUT_SECONDS");
+    if (set != nullptr) timeout_ = parse_double(set).value_or(kTimeoutSeconds);
+    host_.watch(host_.host, event_.get(), [](void* self) {
+      uint64_t count = 0;
+      static_cast<void>(::read(static_cast<GlooEngine*>(self)->event_.get(), &count, sizeof count));
+    }, this);
+  }
+  ~GlooEngine() override {
+    drop_all();
+    host_.unwatch(host_.host, event_.get());
+  }
+
+  int32_t supports(const hvd_batch& batch) override { return is_known(batch) ? kScore : 0; }
+  bool wakes() const override { return true; }
+  const char* activity(const hvd_batch& batch) override {
+    switch (batch.op) {
+      case HVD_ALLREDUCE: return "GLOO_ALLREDUCE";
+      case HVD_ALLGATHER: return "GLOO_ALLGATHER";
+      case HVD_BROADCAST: return "GLOO_BCAST";
+      case HVD_ALLTOALL: return "GLOO_ALLTOALL";
+      case HVD_REDUCESCATTER: return "GLOO_REDUCESCATTER";
+      default: return nullptr;
+    }
+  }
+  Result<std::unique_ptr<Team>> make_team(int32_t id, std::vector<int32_t> members) override {
+    // The same set may come again: every member counts how often.
+    const uint32_t times = incarnations_[{id, members}]++;
+    std::string name = cat("gloo/", id, "/", times);
+    for (const int32_t member : members) name += cat(".", member);
+    const auto own = std::find(members.begin(), members.end(), rank_);
+    const auto index = static_cast<int>(own - members.begin());
+    const auto count = static_cast<int>(members.size());
+    auto team = std::make_unique<GlooTeam>(
+        [host = &host_, device = device_, name, index, count, everyone = count == size_,
+         timeout = timeout_] {
+          return connect(*host, device, name, index, count, everyone, timeout);
+        },
+        [event = event_.get()] {
+          const uint64_t one = 1;
+          static_cast<void>(::write(event, &one, sizeof one));
+        });
+    teams_[id] = team.get();
+    return std::unique_ptr<Team>(std::move(team));
+  }
+  void on_abort() override { cut_all(); }
+  void on_drop(int32_t id) override { teams_.erase(id); }
+
+ private:
+  static constexpr int32_t kScore = 200;
+  void cut_all() {
+    for (const auto& [id, team] : teams_) team->cut();
+  }
+
+  const hvd_plugin_host& host_;
+  const int32_t rank_, size_;
+  const std::shared_ptr<::gloo::transport::Device> device_;
+  const UniqueFd event_;
+  double timeout_ = kTimeoutSeconds;
+  std::map<int32_t, GlooTeam*> teams_;
+  std::map<std::pair<int32_t, std::vector<int32_t>>, uint32_t> incarnations_;
+};
+
+Status open_device(const hvd_plugin_host& host, const hvd_plugin_config& config,
+                   std::shared_ptr<::gloo::transport::Device>* device) {
+  try {
+    *device = make_device(host, config);
+    return {};
+  } catch (const std::exception& failure) {
+    const std::string text = failure.what();
+    return unavailable(cat("Gloo: ", text.substr(0, text.find('\n')),
+                           "; HOROVOD_GLOO_IFACE names the interface it uses"));
+  }
+}
+
+struct Plugin {
+  static constexpr const char* kName = "gloo";
+  static constexpr int32_t kPriority = 40;
+  static Status probe() { return {}; }
+  static Result<std::unique_ptr<Engine>> open(const hvd_plugin_host& host,
+                                              const hvd_plugin_config& config) {
+    UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!event) return internal_error("Gloo: there is no event for its threads");
+    std::shared_ptr<::gloo::transport::Device> device;
+    const Status status = open_device(host, config, &device);
+    HVD_RETURN_IF_ERROR(Rounds(host, config).exchange("gloo-device", status, "").status());
+    if (config.rank == 0) host.log(host.host, 2, "tensor operations go through libgloo over TCP");
+    return std::unique_ptr<Engine>(
+        std::make_unique<GlooEngine>(host, config, std::move(device), std::move(event)));
+  }
+};
+
+}  // namespace
+}  // namespace hvd::ops::gloo_engine
+
+extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void);
+extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) {
+  return &hvd::ops::EngineRecord<hvd::ops::gloo_engine::Plugin>::kRecord;
+}

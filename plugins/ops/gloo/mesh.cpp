@@ -1,0 +1,93 @@
+#include "ops/gloo/mesh.h"
+
+#include <gloo/transport/address.h>
+#include <gloo/transport/context.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+
+#include "base/text.h"
+
+namespace hvd::ops::gloo_engine {
+namespace {
+
+// Fixed places for the addresses by which the members reach one.
+constexpr size_t kPlace = ::gloo::transport::Address::kMaxByteSize + 1;
+
+class Mesh : public ::gloo::Context {
+ public:
+  Mesh(int index, int size, std::shared_ptr<::gloo::transport::Device> device)
+      : ::gloo::Context(index, size) {
+    transportContext_ = device->createContext(index, size);
+    device_ = std::move(device);
+  }
+  ::gloo::transport::Context& links() { return *transportContext_; }
+};
+
+// How the others reach this one, each by an address of its own.
+std::string offer_addresses(Mesh& mesh) {
+  std::string offered(kPlace * static_cast<size_t>(mesh.size), '\0');
+  for (int other = 0; other < mesh.size; ++other) {
+    if (other == mesh.rank) continue;
+    const std::vector<char> bytes = mesh.links().createPair(other)->address().bytes();
+    char* place = offered.data() + kPlace * static_cast<size_t>(other);
+    *place = static_cast<char>(bytes.size());
+    std::memcpy(place + 1, bytes.data(), bytes.size());
+  }
+  return offered;
+}
+
+}  // namespace
+
+std::shared_ptr<::gloo::transport::Device> make_device(const hvd_plugin_host& host,
+                                                       const hvd_plugin_config& config) {
+  ::gloo::transport::tcp::attr attributes;
+  const char* interface = host.setting(host.host, "HOROVOD_GLOO_IFACE");
+  if (interface != nullptr && *interface != '\0') {
+    attributes.iface = interface;
+  } else if (config.local_size == config.size) {
+    attributes.hostname = "127.0.0.1";
+  }
+  return ::gloo::transport::tcp::CreateDevice(attributes);
+}
+
+Result<std::shared_ptr<::gloo::Context>> connect(const hvd_plugin_host& host,
+                                                 std::shared_ptr<::gloo::transport::Device> device,
+                                                 const std::string& name, int index, int size,
+                                                 bool is_everyone, double timeout_seconds) {
+  auto mesh = std::make_shared<Mesh>(index, size, std::move(device));
+  const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1000));
+  mesh->setTimeout(timeout);
+  mesh->links().setTimeout(timeout);
+  if (size == 1) return std::shared_ptr<::gloo::Context>(std::move(mesh));
+  const std::string offered = offer_addresses(*mesh);
+  std::vector<int32_t> all(static_cast<size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<std::string> records;
+  const int code = host.store_exchange(
+      host.host, name.c_str(), index, size, offered.data(), offered.size(), all.data(),
+      is_everyone ? 0 : size, timeout_seconds,
+      [](void* to, const void* bytes, size_t count) {
+        static_cast<std::vector<std::string>*>(to)->emplace_back(static_cast<const char*>(bytes),
+                                                                 count);
+      },
+      &records);
+  if (code != HVD_OK || records.size() != static_cast<size_t>(size)) {
+    return Status(code == HVD_OK ? Code::kInternal : static_cast<Code>(code),
+                  cat("Gloo: not all members of a process set have come within ", timeout_seconds,
+                      " seconds (HOROVOD_GLOO_TIMEOUT_SECONDS)"));
+  }
+  for (int other = 0; other < size; ++other) {
+    if (other == index) continue;
+    const std::string& record = records[static_cast<size_t>(other)];
+    if (record.size() != offered.size()) return internal_error("Gloo: addresses of another build");
+    const char* place = record.data() + kPlace * static_cast<size_t>(index);
+    const auto length = static_cast<uint8_t>(*place);
+    mesh->links().getPair(other)->connect({place + 1, place + 1 + length});
+  }
+  return std::shared_ptr<::gloo::Context>(std::move(mesh));
+}
+
+}  // namespace hvd::ops::gloo_engine

@@ -1,0 +1,27 @@
+// A context of Gloo in which every member of a process set is connected with every other.
+#pragma once
+
+#include <gloo/context.h>
+#include <gloo/transport/device.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "horovod/plugin.h"
+
+namespace hvd::ops::gloo_engine {
+
+// By HOROVOD_GLOO_IFACE; else the loopback where all ranks are on this host, else the host's name.
+std::shared_ptr<::gloo::transport::Device> make_device(const hvd_plugin_host& host,
+                                                       const hvd_plugin_config& config);
+
+// Waits for all members. `name` is the same on all of them and good for one mesh. Throws what Gloo
+// throws.
+Result<std::shared_ptr<::gloo::Context>> connect(const hvd_plugin_host& host,
+                                                 std::shared_ptr<::gloo::transport::Device> device,
+                                                 const std::string& name, int index, int size,
+                                                 bool is_everyone, double timeout_seconds);
+
+}  // namespace hvd::ops::gloo_engine

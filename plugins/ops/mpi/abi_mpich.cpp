@@ -1,0 +1,23 @@
+// The binary interface that MPICH, Intel MPI, Cray MPICH and MVAPICH share: handles are numbers.
+#include "base/text.h"
+#include "ops/mpi/api.h"
+
+namespace hvd::ops::mpi {
+
+const Abi& abi() {
+  static const Abi kAbi{"MPICH", {"libmpi.so.12", "libmpich.so.12"}, "libmpich12", false};
+  return kAbi;
+}
+
+Result<Handles> find_handles(const SharedLibrary& library) {
+  if (library.symbol("ompi_mpi_comm_world") != nullptr) {
+    return not_found(cat(library.path(), " is Open MPI and not MPICH or one of its kin"));
+  }
+  return Handles{MPI_COMM_WORLD,
+                 {MPI_UINT8_T, MPI_INT8_T, MPI_UINT16_T, MPI_INT16_T, MPI_INT32_T, MPI_INT64_T,
+                  MPI_DATATYPE_NULL, MPI_FLOAT, MPI_DOUBLE, MPI_UINT8_T, MPI_DATATYPE_NULL,
+                  MPI_UINT32_T, MPI_UINT64_T},
+                 MPI_SUM, MPI_MIN, MPI_MAX, MPI_PROD, MPI_REQUEST_NULL, MPI_ERRORS_RETURN};
+}
+
+}  // namespace hvd::ops::mpi

@@ -1,0 +1,43 @@
+// Open MPI's handles are addresses inside its library.
+#include "base/text.h"
+#include "ops/mpi/api.h"
+
+namespace hvd::ops::mpi {
+
+const Abi& abi() {
+  static const Abi kAbi{"Open MPI", {"libmpi.so.40", "libmpi.so.80", "libmpi.so.20"},
+                        "libopenmpi3",
+                        true};
+  return kAbi;
+}
+
+Result<Handles> find_handles(const SharedLibrary& library) {
+  std::string missing;
+  const auto address = [&](const char* name) {
+    void* found = library.symbol(name);
+    if (found == nullptr) missing = name;
+    return found;
+  };
+  const auto type = [&](const char* name) { return static_cast<MPI_Datatype>(address(name)); };
+  const auto reduction = [&](const char* name) { return static_cast<MPI_Op>(address(name)); };
+  Handles handles;
+  handles.world = static_cast<MPI_Comm>(address("ompi_mpi_comm_world"));
+  const char* const names[] = {"ompi_mpi_uint8_t", "ompi_mpi_int8_t",   "ompi_mpi_uint16_t",
+                               "ompi_mpi_int16_t", "ompi_mpi_int32_t",  "ompi_mpi_int64_t",
+                               nullptr,            "ompi_mpi_float",    "ompi_mpi_double",
+                               "ompi_mpi_uint8_t", nullptr,             "ompi_mpi_uint32_t",
+                               "ompi_mpi_uint64_t"};
+  for (size_t i = 0; i < std::size(names); ++i) {
+    if (names[i] != nullptr) handles.types[i] = type(names[i]);
+  }
+  handles.sum = reduction("ompi_mpi_op_sum");
+  handles.min = reduction("ompi_mpi_op_min");
+  handles.max = reduction("ompi_mpi_op_max");
+  handles.product = reduction("ompi_mpi_op_prod");
+  handles.no_request = static_cast<MPI_Request>(address("ompi_request_null"));
+  handles.errors_return = static_cast<MPI_Errhandler>(address("ompi_mpi_errors_return"));
+  if (missing.empty()) return handles;
+  return not_found(cat(library.path(), " is not Open MPI: it has no ", missing));
+}
+
+}  // namespace hvd::ops::mpi

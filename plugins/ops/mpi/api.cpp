@@ -1,0 +1,71 @@
+#include "ops/mpi/api.h"
+
+#include "base/text.h"
+
+namespace hvd::ops::mpi {
+namespace {
+
+template <typename Function>
+void find(const SharedLibrary& library, const char* name, Function* function,
+          std::string* missing) {
+  *function = reinterpret_cast<Function>(library.symbol(name));
+  if (*function == nullptr) *missing = name;
+}
+
+Status find_functions(const SharedLibrary& library, Api* api) {
+  std::string missing;
+  find(library, "MPI_Initialized", &api->initialized, &missing);
+  find(library, "MPI_Finalized", &api->finalized, &missing);
+  find(library, "MPI_Init_thread", &api->init_thread, &missing);
+  find(library, "MPI_Query_thread", &api->query_thread, &missing);
+  find(library, "MPI_Finalize", &api->finalize, &missing);
+  find(library, "MPI_Get_library_version", &api->get_library_version, &missing);
+  find(library, "MPI_Error_string", &api->error_string, &missing);
+  find(library, "MPI_Comm_rank", &api->comm_rank, &missing);
+  find(library, "MPI_Comm_size", &api->comm_size, &missing);
+  find(library, "MPI_Comm_group", &api->comm_group, &missing);
+  find(library, "MPI_Group_incl", &api->group_incl, &missing);
+  find(library, "MPI_Group_free", &api->group_free, &missing);
+  find(library, "MPI_Comm_create_group", &api->comm_create_group, &missing);
+  find(library, "MPI_Comm_set_errhandler", &api->comm_set_errhandler, &missing);
+  find(library, "MPI_Comm_free", &api->comm_free, &missing);
+  find(library, "MPI_Type_contiguous", &api->type_contiguous, &missing);
+  find(library, "MPI_Type_commit", &api->type_commit, &missing);
+  find(library, "MPI_Op_create", &api->op_create, &missing);
+  find(library, "MPI_Type_free", &api->type_free, &missing);
+  find(library, "MPI_Op_free", &api->op_free, &missing);
+  find(library, "MPI_Iallreduce", &api->iallreduce, &missing);
+  find(library, "MPI_Ireduce_scatter", &api->ireduce_scatter, &missing);
+  find(library, "MPI_Iallgatherv", &api->iallgatherv, &missing);
+  find(library, "MPI_Ibcast", &api->ibcast, &missing);
+  find(library, "MPI_Isend", &api->isend, &missing);
+  find(library, "MPI_Irecv", &api->irecv, &missing);
+  find(library, "MPI_Testall", &api->testall, &missing);
+  if (missing.empty()) return {};
+  return not_found(cat(library.path(), " has no ", missing, ": it is older than MPI 3"));
+}
+
+}  // namespace
+
+Result<Api> open_api(const std::string& path) {
+  const std::vector<std::string> paths =
+      path.empty() ? abi().libraries : std::vector<std::string>{path};
+  Status refusal;
+  for (const std::string& one : paths) {
+    // Its own plugins look for its symbols among those of the whole process.
+    auto library = SharedLibrary::open_for_all(one);
+    if (!library.ok()) {
+      if (refusal.ok()) refusal = library.error();
+      continue;
+    }
+    Api api;
+    api.library = one;
+    HVD_ASSIGN_OR_RETURN(api.handles, find_handles(*library));
+    HVD_RETURN_IF_ERROR(find_functions(*library, &api));
+    return api;
+  }
+  return refusal.with_context(cat(abi().family, " is not here (on Debian, ", abi().package,
+                                  " brings it; HOROVOD_MPI_LIBRARY may name its library)"));
+}
+
+}  // namespace hvd::ops::mpi

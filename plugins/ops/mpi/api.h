@@ -1,0 +1,72 @@
+// The functions and handles of one MPI library that was opened at run time. Its header gives the
+// types; nothing here is linked against. Immutable once made.
+#pragma once
+
+#include <mpi.h>
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/shared_library.h"
+
+namespace hvd::ops::mpi {
+
+// What differs between the binary interfaces; one of the files abi_*.cpp is in each plugin.
+struct Abi {
+  const char* family;                  // "Open MPI", "MPICH"
+  std::vector<std::string> libraries;  // as the dynamic linker knows them, the usual first
+  const char* package;                 // that brings it, on Debian
+  // Whether large sums go faster from rank to rank than by MPI_Iallreduce: measured by
+  // tests/bench/engines.
+  bool sums_by_slices;
+};
+const Abi& abi();
+
+struct Handles {
+  MPI_Comm world{};
+  MPI_Datatype types[13]{};  // by hvd_dtype; those of 16 bits that MPI lacks are made by World
+  MPI_Op sum{}, min{}, max{}, product{};
+  MPI_Request no_request{};
+  MPI_Errhandler errors_return{};
+};
+// NOT_FOUND when the library is of another binary interface.
+Result<Handles> find_handles(const SharedLibrary& library);
+
+struct Api {
+  Handles handles;
+  std::string library;
+
+  decltype(&MPI_Initialized) initialized;
+  decltype(&MPI_Finalized) finalized;
+  decltype(&MPI_Init_thread) init_thread;
+  decltype(&MPI_Query_thread) query_thread;
+  decltype(&MPI_Finalize) finalize;
+  decltype(&MPI_Get_library_version) get_library_version;
+  decltype(&MPI_Error_string) error_string;
+  decltype(&MPI_Comm_rank) comm_rank;
+  decltype(&MPI_Comm_size) comm_size;
+  decltype(&MPI_Comm_group) comm_group;
+  decltype(&MPI_Group_incl) group_incl;
+  decltype(&MPI_Group_free) group_free;
+  decltype(&MPI_Comm_create_group) comm_create_group;
+  decltype(&MPI_Comm_set_errhandler) comm_set_errhandler;
+  decltype(&MPI_Comm_free) comm_free;
+  decltype(&MPI_Type_contiguous) type_contiguous;
+  decltype(&MPI_Type_commit) type_commit;
+  decltype(&MPI_Type_free) type_free;
+  decltype(&MPI_Op_create) op_create;
+  decltype(&MPI_Op_free) op_free;
+  decltype(&MPI_Iallreduce) iallreduce;
+  decltype(&MPI_Ireduce_scatter) ireduce_scatter;
+  decltype(&MPI_Iallgatherv) iallgatherv;
+  decltype(&MPI_Ibcast) ibcast;
+  decltype(&MPI_Isend) isend;
+  decltype(&MPI_Irecv) irecv;
+  decltype(&MPI_Testall) testall;
+};
+
+// The library at `path`, or the first of the usual ones when it is empty.
+Result<Api> open_api(const std::string& path);
+
+}  // namespace hvd::ops::mpi

@@ -1,0 +1,63 @@
+// One batch as nonblocking operations of MPI on the communicator of its set. Tensors that go alone
+// go where they lie, several through one buffer.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/dtype.h"
+#include "ops/engine.h"
+#include "ops/mpi/world.h"
+
+namespace hvd::ops::mpi {
+
+// What MPI can be given: its counts are ints.
+bool can_run(const hvd_batch& batch, int32_t size);
+
+class Batch : public Work {
+ public:
+  Batch(World& world, const Communicator& communicator, const hvd_batch& batch)
+      : world_(world), comm_(communicator), batch_(batch) {}
+  ~Batch() override;
+  Status start();
+  std::optional<Status> poll() override;
+
+ private:
+  // Elements that one operation of MPI is given.
+  static constexpr int64_t kPiece = int64_t{1} << 30;
+  Status allreduce();
+  Status reducescatter();
+  Status allgather();
+  Status broadcast();
+  Status alltoall();
+  void finish();
+  // A sum from rank to rank: each gets its slice of all, reduces it, and sends it to all.
+  bool goes_by_slices(int64_t total) const;
+  Status send_slices();
+  Status spread_slice();
+  Status exchange_with(int other, const std::byte* out, int64_t out_count, std::byte* in,
+                       int64_t in_count);
+  std::pair<int64_t, int64_t> slice(int member) const;  // first element, count
+  size_t width() const { return size_of(static_cast<hvd_dtype>(batch_.dtype)); }
+  std::byte* room(Buffer* buffer, int64_t count);
+  Status check(int code, const char* what);
+  MPI_Request* next_request();
+  Status exchange(const std::byte* from, const std::vector<int64_t>& to_each, std::byte* to,
+                  const std::vector<int64_t>& from_each);
+
+  World& world_;
+  const Communicator& comm_;
+  const hvd_batch& batch_;
+  std::vector<MPI_Request> requests_;
+  Buffer sent_, received_;
+  const std::byte* summand_ = nullptr;  // of a sum by slices: where this rank's own elements are
+  std::byte* sum_ = nullptr;
+  int64_t total_ = 0;
+  bool spreads_ = false;  // a sum by slices: this rank's slice is reduced and on its way to all
+  bool direct_ = false;
+  bool over_ = false;
+};
+
+}  // namespace hvd::ops::mpi

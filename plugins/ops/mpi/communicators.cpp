@@ -1,0 +1,93 @@
+#include "ops/mpi/communicators.h"
+
+#include <algorithm>
+
+namespace hvd::ops::mpi {
+namespace {
+
+constexpr int kTag = 4711;
+
+}  // namespace
+
+void make_communicator(const Api& api, const std::vector<int>& world_ranks, int32_t self,
+                       const std::vector<int32_t>& members, Communicator* to) {
+  std::vector<int> ranks;
+  for (const int32_t member : members) ranks.push_back(world_ranks[static_cast<size_t>(member)]);
+  to->size = static_cast<int>(members.size());
+  to->index = static_cast<int>(std::find(members.begin(), members.end(), self) - members.begin());
+  MPI_Group world{}, group{};
+  const bool made =
+      api.comm_group(api.handles.world, &world) == MPI_SUCCESS &&
+      api.group_incl(world, to->size, ranks.data(), &group) == MPI_SUCCESS &&
+      api.comm_create_group(api.handles.world, group, kTag, &to->comm) == MPI_SUCCESS &&
+      api.comm_set_errhandler(to->comm, api.handles.errors_return) == MPI_SUCCESS;
+  if (made) {
+    api.group_free(&group);
+    api.group_free(&world);
+  }
+  to->state.store(made ? 1 : -1);
+}
+
+// What the thread shares with the maker, which may be gone before it.
+struct World::Maker::Desk {
+  Api api;
+  std::vector<int> world_ranks;
+  int32_t self;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Task> tasks;  // guarded by mutex
+  bool closing = false;    // guarded by mutex
+};
+
+World::Maker::Maker(const Api& api, std::vector<int> world_ranks, int32_t self)
+    : desk_(std::make_shared<Desk>()) {
+  desk_->api = api;
+  desk_->world_ranks = std::move(world_ranks);
+  desk_->self = self;
+  thread_ = std::thread([desk = desk_] { work(desk); });
+}
+
+std::shared_ptr<World::Maker> World::Maker::start(const Api& api, std::vector<int> world_ranks,
+                                                  int32_t self) {
+  return std::make_shared<Maker>(api, std::move(world_ranks), self);
+}
+
+World::Maker::~Maker() {
+  {
+    const std::lock_guard lock(desk_->mutex);
+    desk_->closing = true;
+  }
+  desk_->changed.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void World::Maker::add(Task task) {
+  {
+    const std::lock_guard lock(desk_->mutex);
+    desk_->tasks.push_back(std::move(task));
+  }
+  desk_->changed.notify_all();
+}
+
+void World::Maker::forsake() { thread_.detach(); }
+
+void World::Maker::work(const std::shared_ptr<Desk>& desk) {
+  std::unique_lock lock(desk->mutex);
+  for (;;) {
+    desk->changed.wait(lock, [&] { return desk->closing || !desk->tasks.empty(); });
+    if (desk->tasks.empty()) return;
+    Task task = std::move(desk->tasks.front());
+    desk->tasks.pop_front();
+    lock.unlock();
+    if (!task.members.empty()) {
+      make_communicator(desk->api, desk->world_ranks, desk->self, task.members,
+                        task.communicator.get());
+    } else if (task.communicator->state.load() == 1) {
+      desk->api.comm_free(&task.communicator->comm);
+    }
+    task = {};
+    lock.lock();
+  }
+}
+
+}  // namespace hvd::ops::mpi

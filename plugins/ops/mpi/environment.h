@@ -1,0 +1,18 @@
+// Whether this process can use the MPI of this plugin: what it has loaded already, who started it,
+// and what its user asks for.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace hvd::ops::mpi {
+
+// HOROVOD_MPI_LIBRARY, or empty.
+std::string wanted_library();
+
+// Not ok, with a sentence, where this plugin's MPI would be the wrong one here. Loads nothing that
+// stays.
+Status judge_environment();
+
+}  // namespace hvd::ops::mpi

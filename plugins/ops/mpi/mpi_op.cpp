@@ -1,0 +1,88 @@
+// Tensor operations of an MPI library: Open MPI's or MPICH's, by the files that are built with it.
+#include "ops/batch_memory.h"
+#include "ops/engine.h"
+#include "ops/mpi/batch.h"
+#include "ops/mpi/environment.h"
+#include "ops/mpi/world.h"
+
+namespace hvd::ops::mpi {
+namespace {
+
+class MpiTeam : public Team {
+ public:
+  MpiTeam(World& world, std::shared_ptr<Communicator> communicator)
+      : world_(world), communicator_(std::move(communicator)) {}
+  ~MpiTeam() override { world_.give_back(communicator_); }
+
+  Result<bool> is_ready() override {
+    const int state = communicator_->state.load();
+    if (state < 0) return internal_error("MPI makes no communicator of a process set");
+    return state == 1;
+  }
+  Result<std::unique_ptr<Work>> start(const hvd_batch& batch) override {
+    auto work = std::make_unique<Batch>(world_, *communicator_, batch);
+    HVD_RETURN_IF_ERROR(work->start());
+    return std::unique_ptr<Work>(std::move(work));
+  }
+
+ private:
+  World& world_;
+  const std::shared_ptr<Communicator> communicator_;
+};
+
+class MpiEngine : public Engine {
+ public:
+  explicit MpiEngine(std::unique_ptr<World> world) : world_(std::move(world)) {
+    sizes_[0] = world_->everyone()->size;
+  }
+  ~MpiEngine() override { drop_all(); }
+
+  int32_t supports(const hvd_batch& batch) override {
+    const auto size = sizes_.find(batch.process_set);
+    if (batch.process_set != 0 && !world_->has_threads()) return 0;
+    const int32_t members = size == sizes_.end() ? 1 : size->second;
+    return is_known(batch) && can_run(batch, members) ? kScore : 0;
+  }
+  Result<std::unique_ptr<Team>> make_team(int32_t id, std::vector<int32_t> members) override {
+    sizes_[id] = static_cast<int32_t>(members.size());
+    auto communicator = id == 0 || !world_->has_threads() ? world_->everyone()
+                                                          : world_->make(members);
+    return std::unique_ptr<Team>(std::make_unique<MpiTeam>(*world_, std::move(communicator)));
+  }
+  void on_abort() override { world_->fail(); }
+  const char* activity(const hvd_batch& batch) override {
+    switch (batch.op) {
+      case HVD_ALLREDUCE: return "MPI_ALLREDUCE";
+      case HVD_ALLGATHER: return "MPI_ALLGATHER";
+      case HVD_BROADCAST: return "MPI_BCAST";
+      case HVD_ALLTOALL: return "MPI_ALLTOALL";
+      case HVD_REDUCESCATTER: return "MPI_REDUCESCATTER";
+      default: return nullptr;
+    }
+  }
+
+ private:
+  // More than the built-in operations say, since this engine is there only where it was chosen.
+  static constexpr int32_t kScore = 200;
+  const std::unique_ptr<World> world_;
+  std::map<int32_t, int32_t> sizes_;
+};
+
+struct Plugin {
+  static constexpr const char* kName = "mpi";
+  static constexpr int32_t kPriority = 50;
+  static Status probe() { return judge_environment(); }
+  static Result<std::unique_ptr<Engine>> open(const hvd_plugin_host& host,
+                                              const hvd_plugin_config& config) {
+    HVD_ASSIGN_OR_RETURN(auto world, World::open(host, config));
+    return std::unique_ptr<Engine>(std::make_unique<MpiEngine>(std::move(world)));
+  }
+};
+
+}  // namespace
+}  // namespace hvd::ops::mpi
+
+extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void);
+extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) {
+  return &hvd::ops::EngineRecord<hvd::ops::mpi::Plugin>::kRecord;
+}

@@ -1,0 +1,76 @@
+// A sum from rank to rank, where the library's own nonblocking one is slow: each member gets its slice
+// of all others, reduces it, and sends it to all.
+#include "base/dtype.h"
+#include "collectives/reduce_kernels.h"
+#include "ops/mpi/batch.h"
+
+namespace hvd::ops::mpi {
+namespace {
+
+// The first of two tags, the fewest bytes, the most members.
+constexpr int kSliceTag = 2;
+constexpr int64_t kSliceBytes = 256 << 10;
+constexpr int kSliceMembers = 16;
+
+}  // namespace
+
+bool Batch::goes_by_slices(int64_t total) const {
+  return abi().sums_by_slices && comm_.size > 1 && comm_.size <= kSliceMembers &&
+         total * static_cast<int64_t>(width()) >= kSliceBytes && total <= kPiece;
+}
+
+std::pair<int64_t, int64_t> Batch::slice(int member) const {
+  const int64_t first = total_ * member / comm_.size;
+  return {first, total_ * (member + 1) / comm_.size - first};
+}
+
+Status Batch::exchange_with(int other, const std::byte* out, int64_t out_count, std::byte* in,
+                            int64_t in_count) {
+  const MPI_Datatype type = world_.reductions().type(batch_.dtype);
+  HVD_RETURN_IF_ERROR(check(world_.api().irecv(in, static_cast<int>(in_count), type, other,
+                                               kSliceTag + spreads_, comm_.comm, next_request()),
+                            "MPI_Irecv"));
+  return check(world_.api().isend(out, static_cast<int>(out_count), type, other,
+                                  kSliceTag + spreads_, comm_.comm, next_request()),
+               "MPI_Isend");
+}
+
+Status Batch::send_slices() {
+  const size_t wide = width();
+  const int64_t kept = slice(comm_.index).second;
+  std::byte* to = room(&sent_, kept * (comm_.size - 1));
+  if (to == nullptr) return internal_error("there is no memory for a slice of an allreduce");
+  requests_.reserve(2 * static_cast<size_t>(comm_.size));
+  for (int other = 0; other < comm_.size; ++other) {
+    if (other == comm_.index) continue;
+    const auto [first, count] = slice(other);
+    HVD_RETURN_IF_ERROR(exchange_with(other, summand_ + static_cast<size_t>(first) * wide, count,
+                                      to, kept));
+    to += static_cast<size_t>(kept) * wide;
+  }
+  return {};
+}
+
+Status Batch::spread_slice() {
+  const size_t wide = width();
+  const auto [own, kept] = slice(comm_.index);
+  std::byte* reduced = sum_ + static_cast<size_t>(own) * wide;
+  std::vector<const void*> inputs{summand_ + static_cast<size_t>(own) * wide};
+  for (int i = 0; i + 1 < comm_.size; ++i) {
+    inputs.push_back(sent_.bytes.get() + static_cast<size_t>(kept * i) * wide);
+  }
+  collectives::reduce_function(static_cast<hvd_dtype>(batch_.dtype),
+                               static_cast<hvd_reduce_op>(batch_.reduce_op))(
+      reduced, inputs.data(), inputs.size(), static_cast<size_t>(kept), {}, {});
+  spreads_ = true;
+  requests_.clear();
+  for (int other = 0; other < comm_.size; ++other) {
+    if (other == comm_.index) continue;
+    const auto [first, count] = slice(other);
+    HVD_RETURN_IF_ERROR(exchange_with(other, reduced, kept,
+                                      sum_ + static_cast<size_t>(first) * wide, count));
+  }
+  return {};
+}
+
+}  // namespace hvd::ops::mpi

@@ -1,0 +1,46 @@
+#include "ops/rounds.h"
+
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::ops {
+namespace {
+
+constexpr char kGood = '+';
+constexpr double kSeconds = 600;
+
+}  // namespace
+
+Result<std::vector<std::string>> Rounds::exchange(const char* name, const Status& own,
+                                                  const std::string& record) const {
+  if (config_.size == 1) {
+    if (!own.ok()) return own;
+    return std::vector<std::string>{record};
+  }
+  const char* set = host_.setting(host_.host, "HOROVOD_START_TIMEOUT");
+  const double seconds = set == nullptr ? kSeconds : parse_double(set).value_or(kSeconds);
+  const std::string sent = own.ok() ? kGood + record : "-" + own.message();
+  std::vector<std::string> records;
+  const int code = host_.store_exchange(
+      host_.host, name, config_.rank, config_.size, sent.data(), sent.size(), nullptr, 0, seconds,
+      [](void* to, const void* bytes, size_t size) {
+        static_cast<std::vector<std::string>*>(to)->emplace_back(static_cast<const char*>(bytes),
+                                                                 size);
+      },
+      &records);
+  if (!own.ok()) return own;
+  if (code != HVD_OK || records.size() != static_cast<size_t>(config_.size)) {
+    return Status(code == HVD_OK ? Code::kInternal : static_cast<Code>(code),
+                  cat("not all ranks have said what they have (", name, ")"));
+  }
+  for (size_t rank = 0; rank < records.size(); ++rank) {
+    if (records[rank].empty() || records[rank].front() != kGood) {
+      return unavailable(cat("rank ", rank, ": ", records[rank].substr(records[rank].empty() ? 0 : 1)));
+    }
+    records[rank].erase(0, 1);
+  }
+  return records;
+}
+
+}  // namespace hvd::ops

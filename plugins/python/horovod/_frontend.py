@@ -1,0 +1,184 @@
+"""What the frameworks' modules share above the op layer: arguments, names, submission of arrays.
+
+`arrays` is a framework's module of functions over its arrays; all that is known of them here:
+
+    check(array, what)                raises in one sentence unless it can be sent
+    dense(array)                      itself when it lies row by row, else a copy that does
+    empty_like(dense)                 memory to receive into
+    describe(dense, output, name)     as _ops.Tensor; `output` takes the result, or is None
+    copy(target, source)              the values
+    take(output, like)                an array of its own with what the runtime lends
+    splits(numbers)                   received splits, as an array
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Callable, List, Optional, Sequence, TypeVar
+
+from horovod import _native, _objects, _ops
+from horovod._ops import Average, Kind, Sum
+from horovod.process_sets import ProcessSet, global_process_set, id_of
+
+ReduceOp = int
+
+
+def choose_op(average: Optional[bool], op: Optional[ReduceOp]) -> ReduceOp:
+    """`op`, or what the deprecated argument `average` of the caller's caller says."""
+    if average is None:
+        return Average if op is None else op
+    if op is not None:
+        raise ValueError("Give either op or average, not both; op=hvd.Average is the default.")
+    warnings.warn("The argument average is deprecated; use op=hvd.Average or op=hvd.Sum.",
+                  DeprecationWarning, stacklevel=4)
+    return Average if average else Sum
+
+
+def elementwise(
+    arrays: Any,
+    kind: Kind,
+    name: str,
+    tensors: Sequence[Any],
+    in_place: bool,
+    members: Sequence[Optional[str]] = (None,),
+    *,
+    grouped: bool = False,
+    **arguments: Any,
+) -> int:
+    """Submits allreduce or broadcast: outputs are shaped as inputs."""
+    raw, results, copies = [], [], []
+    for tensor, member in zip(tensors, members):
+        arrays.check(tensor, member or name)
+        dense = arrays.dense(tensor)
+        if not in_place:
+            result = target = arrays.empty_like(dense)
+        else:
+            result, target = tensor, dense
+            if dense is not tensor:
+                copies.append((tensor, dense))
+        raw.append(arrays.describe(dense, target, member))
+        results.append((result, dense, target))
+
+    def finish(handle: int) -> Any:
+        for tensor, dense in copies:
+            arrays.copy(tensor, dense)
+        return tuple(entry[0] for entry in results) if grouped else results[0][0]
+
+    return _ops.submit(kind, name, raw, keep=results, finish=finish, **arguments)
+
+
+def rows(
+    arrays: Any,
+    kind: Kind,
+    name: str,
+    tensors: Sequence[Any],
+    process_set: ProcessSet,
+    members: Sequence[Optional[str]] = (None,),
+    *,
+    grouped: bool = False,
+    with_splits: bool = False,
+    **arguments: Any,
+) -> int:
+    """Submits allgather, alltoall or reducescatter: the runtime makes outputs of rows."""
+    raw, keep = [], []
+    for tensor, member in zip(tensors, members):
+        arrays.check(tensor, member or name)
+        dense = arrays.dense(tensor)
+        keep.append(dense)
+        raw.append(arrays.describe(dense, None, member))
+
+    def finish(handle: int) -> Any:
+        outputs = [_ops.output(handle, index) for index in range(len(raw))]
+        results = tuple(arrays.take(output, like) for output, like in zip(outputs, keep))
+        if with_splits:
+            return results[0], arrays.splits(outputs[0].received_splits)
+        return results if grouped else results[0]
+
+    return _ops.submit(kind, name, raw, keep=keep, finish=finish, process_set=id_of(process_set),
+                       **arguments)
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def shortcut(prefix: str, plain: tuple, waits: bool = False) -> Callable[[_Function], _Function]:
+    """Decorates an allreduce in place: the calls of every step (a dense tensor, a name, all ranks)
+    run no Python. What needs more than that gets to the function.
+
+    `plain`: by what the native module tells dense tensors from others: (type, numbers of dtypes,
+    layout), or (type, {}, None) for what has `__array_struct__`.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        code, defaults = function.__code__, function.__defaults__ or ()
+        names = code.co_varnames[: code.co_argcount]
+        shown = list(names[: len(names) - len(defaults)]) + [
+            f"{name}={default if isinstance(default, (int, float)) else None}"
+            for name, default in zip(names[len(names) - len(defaults) :], defaults)
+        ]
+        doc = f"{function.__name__}({', '.join(shown)})\n--\n\n{function.__doc__}"
+        return _native.shortcut(function.__name__, doc, prefix, function, global_process_set, plain,
+                                Average, waits)
+
+    return decorate
+
+
+def member_names(op: str, base: str, count: int) -> List[str]:
+    """Names of a group's members."""
+    return [f"{op}.{base}_{index}of{count}" for index in range(1, count + 1)]
+
+
+def group_base(op: str, tensors: Sequence[Any], name: Optional[str],
+               process_set: ProcessSet = global_process_set) -> str:
+    """The name of a group. ValueError unless `tensors` can be one."""
+    if not isinstance(tensors, (list, tuple)) or not tensors:
+        raise ValueError(f"{op} takes a list or tuple of at least one tensor.")
+    return name if name is not None else _ops.auto_name(op, id_of(process_set))[len(op) + 1 :]
+
+
+def poll(handle: int) -> bool:
+    """Whether the work is complete, so that `synchronize` returns at once.
+
+    Raises ValueError for a handle that was synchronized already or never existed.
+    """
+    return _ops.poll(handle)
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Returns once every rank has called it."""
+    _ops.barrier(id_of(process_set))
+
+
+def join(device: int = -1) -> int:
+    """Takes part in the others' allreduces with zeros until every rank has joined; returns the
+    last rank to do so.
+
+    `device` is for existing scripts.
+    """
+    return _ops.join()
+
+
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Returns the object of the rank `root_rank` on every rank; all ranks must call it.
+
+    `obj`: anything that can be pickled, ignored elsewhere than on the root. Where the root cannot
+    pickle it, the root raises that error and the others HorovodInternalError.
+    """
+    return _objects.broadcast_object(obj, root_rank, name, id_of(process_set))
+
+
+def allgather_object(
+    obj: Any,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> list:
+    """Returns the objects of all ranks as a list in rank order; all ranks must call it.
+
+    `obj`: anything that can be pickled.
+    """
+    return _objects.allgather_object(obj, name, id_of(process_set))

@@ -1,0 +1,37 @@
+"""What `horovod.keras` and `horovod.tensorflow.keras` share: optimizers, callbacks and models of Keras
+2, and of Keras 3 on each of its backends. A backend's module imports its own framework only."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def major_of(keras: Any) -> int:
+    """Keras's major version."""
+    return int(getattr(keras, "__version__", "2").split(".")[0])  # tf.keras of Keras 2 has none
+
+
+def framework_of(keras: Any) -> str:
+    """On which framework this Keras runs: tensorflow, torch or jax. ImportError for others."""
+    name = keras.backend.backend() if major_of(keras) >= 3 else "tensorflow"
+    if name not in ("tensorflow", "torch", "jax"):
+        raise ImportError(
+            f"Horovod's module for Keras works on the backends tensorflow, torch and jax, not on "
+            f"{name}; choose one by the variable KERAS_BACKEND.")
+    return name
+
+
+def backend_of(keras: Any) -> Any:
+    """The module that reduces and moves what belongs to that framework."""
+    return importlib.import_module(f"horovod._keras.on_{framework_of(keras)}")
+
+
+def variables_of(local_layers: Any) -> list:
+    """The trainable variables of a built layer, or of layers. ValueError for anything else."""
+    if local_layers is None:
+        return []
+    layers = local_layers if isinstance(local_layers, (list, tuple)) else [local_layers]
+    if not all(hasattr(layer, "trainable_variables") for layer in layers):
+        raise ValueError("local_layers is a layer of Keras, or a list of them.")
+    return [variable for layer in layers for variable in layer.trainable_variables]

@@ -1,0 +1,56 @@
+"""Reduction of dense gradients, for backends whose gradients are lists of arrays."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set
+
+from horovod._ops import Average
+from horovod.process_sets import ProcessSet, global_process_set
+
+
+class NoCompression:
+    """Sends arrays as they are."""
+
+
+class Reduction(NamedTuple):
+    """As horovod.tensorflow._reduction.Reduction. `reduce_all` is the backend's: (arrays, name,
+    compression, op, prescale, postscale, process_set) -> arrays."""
+
+    compression: Any = None
+    sparse_as_dense: bool = False
+    op: int = Average
+    gradient_predivide_factor: float = 1.0
+    groups: Any = None
+    process_set: ProcessSet = global_process_set
+    scale_local_gradients: bool = True
+    reduce_all: Optional[Callable[..., List[Any]]] = None
+
+    def checked(self, num_groups: int = 0) -> "Reduction":
+        factor = self.gradient_predivide_factor
+        if factor != 1.0 and self.op != Average:
+            raise ValueError("gradient_predivide_factor works with op=hvd.Average only.")
+        if factor <= 0:
+            raise ValueError(f"gradient_predivide_factor must be positive, not {factor}.")
+        return self
+
+    def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,
+                 local: Set[Any] = frozenset()) -> List[Any]:
+        results = list(grads)
+        keys = [id(variable) for variable in variables or results]
+        shared = [i for i, grad in enumerate(results) if grad is not None and keys[i] not in local]
+        if self.scale_local_gradients:
+            for i, grad in enumerate(results):
+                if grad is not None and keys[i] in local:
+                    results[i] = grad / self.process_set.size()
+        factor = self.gradient_predivide_factor
+        if shared:
+            reduced = self.reduce_all([results[i] for i in shared], "keras.gradients",
+                                      self.compression, self.op, 1.0 / factor, factor,
+                                      self.process_set)
+            for i, array in zip(shared, reduced):
+                results[i] = array
+        return results
+
+
+def key_of(variable: Any) -> Any:
+    return id(variable)

@@ -1,0 +1,202 @@
+"""What the callbacks do; `horovod.keras.callbacks` and `horovod.tensorflow.keras.callbacks` make them
+callbacks of their Keras, which is `_keras` in their classes."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, Callable, Dict, Optional, Union
+
+import numpy
+
+from horovod import _basics
+from horovod._keras import backend_of, major_of
+from horovod._ops import Average
+from horovod.numpy import _collectives as host
+
+
+def _share_state(model: Any) -> None:
+    # On JAX a model's variables are those of its compiled step while it trains.
+    sync = getattr(model, "jax_state_sync", None)
+    if sync is not None and getattr(model, "_jax_state", None) is not None:
+        sync()
+
+
+class BroadcastGlobalVariables:
+    """Gives the model's and the optimizer's variables their values on the rank `root_rank`, once,
+    after the first batch, when all of them exist.
+
+    `local_variables`: those that stay this rank's own. `device` is accepted for existing scripts.
+    """
+
+    _keras: Any = None
+
+    def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
+        super().__init__()
+        self.root_rank = root_rank
+        self._local = list(local_variables or [])
+        self._is_done = False
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self._is_done:
+            return
+        backend = backend_of(self._keras)
+        _share_state(self.model)
+        optimizer = self.model.optimizer
+        own = optimizer.variables if optimizer is not None else []
+        local = {backend.key_of(variable) for variable in self._local}
+        variables = [variable for variable in
+                     list(self.model.weights) + list(own() if callable(own) else own)
+                     if backend.key_of(variable) not in local]
+        backend.broadcast_variables(variables, self.root_rank)
+        self._is_done = True
+
+
+class MetricAverage:
+    """Replaces each metric, at an epoch's end, by its average over the ranks, for the callbacks that
+    come after this one. All ranks must have the same metrics. `device` is for existing scripts."""
+
+    def __init__(self, device: str = "") -> None:
+        super().__init__()
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        names = sorted(name for name, value in (logs or {}).items()
+                       if isinstance(value, (numbers.Number, numpy.number)) or (
+                           hasattr(value, "shape") and len(value.shape) == 0))
+        if not names:
+            return
+        values = numpy.array([float(logs[name]) for name in names])
+        averaged = host.allreduce(values, None, f"metrics.{'.'.join(names)}", Average)
+        for name, value in zip(names, averaged):
+            logs[name] = float(value)
+
+
+class LearningRateSchedule:
+    """Multiplies `initial_lr` by `multiplier`, a number or a function of the epoch, from `start_epoch`
+    until before `end_epoch` (None: for ever).
+
+    `staircase`: once per epoch; else with each batch, and fractions of epochs. `steps_per_epoch`:
+    batches of an epoch, found out where None. `momentum_correction`: where the optimizer has a
+    momentum that can change while it trains, it follows the learning rate for the batch in which
+    that changes. `lr`: an older name of `initial_lr`. ValueError for bad arguments.
+    """
+
+    _keras: Any = None
+
+    def __init__(self, initial_lr: Optional[float] = None,
+                 multiplier: Union[float, Callable[[float], float], None] = None,
+                 start_epoch: int = 0, end_epoch: Optional[int] = None, staircase: bool = True,
+                 momentum_correction: bool = True, steps_per_epoch: Optional[int] = None,
+                 lr: Optional[float] = None) -> None:
+        super().__init__()
+        if (initial_lr is None) == (lr is None):
+            raise ValueError(f"{type(self).__name__} needs initial_lr, the learning rate to begin "
+                             "with, or lr, its older name, and not both.")
+        if multiplier is None:
+            raise ValueError(f"{type(self).__name__} needs multiplier, a number or a function of "
+                             "the epoch.")
+        self.initial_lr = initial_lr if initial_lr is not None else lr
+        self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier
+        # A number is one stair.
+        self.staircase = staircase if callable(multiplier) else True
+        self.start_epoch, self.end_epoch = start_epoch, end_epoch
+        self.momentum_correction = momentum_correction
+        self.steps_per_epoch = steps_per_epoch
+        self.current_epoch = 0
+        self._momentum: Any = None
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self.staircase or self.steps_per_epoch:
+            return
+        self.steps_per_epoch = (self.params or {}).get("steps")
+        if not self.steps_per_epoch:
+            raise ValueError(
+                f"{type(self).__name__} cannot tell how many batches an epoch has; give it "
+                "steps_per_epoch.")
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.current_epoch = epoch
+
+    def on_train_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        epoch = self.current_epoch
+        if epoch < self.start_epoch or (self.end_epoch is not None and epoch >= self.end_epoch):
+            return
+        if self.staircase and batch == 0:
+            self._adjust(epoch)
+        elif not self.staircase:
+            self._adjust(epoch + batch / self.steps_per_epoch)
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self._momentum is not None:
+            self.model.optimizer.momentum = self._momentum
+            self._momentum = None
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if logs is not None:
+            logs["lr"] = self._learning_rate()
+
+    def _learning_rate(self) -> float:
+        rate = self.model.optimizer.learning_rate
+        return float(rate.numpy() if hasattr(rate, "numpy") else numpy.asarray(rate))
+
+    def _adjust(self, epoch: float) -> None:
+        old, new = self._learning_rate(), self.initial_lr * self.multiplier(epoch)
+        if old == numpy.float32(new):
+            return
+        _share_state(self.model)
+        self.model.optimizer.learning_rate = new
+        momentum = getattr(self.model.optimizer, "momentum", None)
+        if self.momentum_correction and old > 0 and hasattr(momentum, "assign"):
+            self._momentum = float(momentum.numpy())
+            self.model.optimizer.momentum = self._momentum * new / old
+
+
+class LearningRateWarmup(LearningRateSchedule):
+    """Raises the learning rate, with each batch, from `initial_lr` divided by the number of ranks to
+    `initial_lr` over `warmup_epochs` epochs. `verbose`: 1 says when it is there. The others are
+    arguments of LearningRateScheduleCallback."""
+
+    def __init__(self, initial_lr: Optional[float] = None, warmup_epochs: int = 5,
+                 momentum_correction: bool = True, steps_per_epoch: Optional[int] = None,
+                 verbose: int = 0, lr: Optional[float] = None) -> None:
+        def multiplier(epoch: float) -> float:
+            # The last batch of the last epoch gets the whole.
+            epoch += 1.0 / self.steps_per_epoch
+            size = _basics.size()
+            return 1.0 / size * (epoch * (size - 1) / warmup_epochs + 1)
+
+        if warmup_epochs <= 0:
+            raise ValueError(f"warmup_epochs must be above 0, not {warmup_epochs}.")
+        super().__init__(initial_lr, multiplier, 0, warmup_epochs, False, momentum_correction,
+                         steps_per_epoch, lr)
+        self.verbose = verbose
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        super().on_epoch_end(epoch, logs)
+        if epoch == self.end_epoch - 1 and self.verbose > 0:
+            print(f"\nEpoch {epoch + 1}: the learning rate has been raised to "
+                  f"{self._learning_rate():g}.")
+
+
+class BestModel:
+    """Keras's ModelCheckpoint that keeps the best model only, on the rank 0 and nowhere else.
+
+    `filepath` may be set later, as an attribute, before training.
+    """
+
+    _keras: Any = None
+
+    def __init__(self, monitor: str = "val_loss", verbose: int = 0, mode: str = "auto",
+                 save_freq: Any = "epoch", save_weights_only: bool = False,
+                 filepath: Optional[str] = None) -> None:
+        suffix = ".weights.h5" if save_weights_only else ".keras"
+        super().__init__(filepath=filepath or f"best_model{suffix}", monitor=monitor,
+                         verbose=verbose, save_best_only=True,
+                         save_weights_only=save_weights_only, mode=mode, save_freq=save_freq)
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if _basics.rank() == 0:
+            super().on_epoch_end(epoch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if _basics.rank() == 0:
+            super().on_train_batch_end(batch, logs)

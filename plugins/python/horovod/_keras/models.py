@@ -1,0 +1,65 @@
+"""Models of Keras under Horovod: compiling them, and loading them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from typing import Any, Dict, Optional
+
+from horovod._keras import framework_of, major_of
+from horovod._keras.optimizer import distribute_in_place, is_distributed
+
+
+def _knows(function: Any, argument: str) -> bool:
+    return argument in inspect.signature(function).parameters
+
+
+def prepare(keras: Any) -> None:
+    """Model.compile takes what scripts of Keras 2 say, and compiles no step by XLA that reduces."""
+    # Where it is defined: Keras takes a Model's own for a user's.
+    owner = next(one for one in keras.Model.__mro__ if "compile" in vars(one))
+    compile_ = owner.compile
+    if getattr(compile_, "_hvd_prepared", False):
+        return
+    takes_old = major_of(keras) < 3 or _knows(compile_, "experimental_run_tf_function")
+    said = []
+
+    @functools.wraps(compile_)
+    def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not takes_old and "experimental_run_tf_function" in kwargs:
+            del kwargs["experimental_run_tf_function"]
+            if not said:
+                said.append(True)
+                warnings.warn(
+                    f"Keras {keras.__version__} has no experimental_run_tf_function in "
+                    "Model.compile; it is left out, and nothing is needed in its place.",
+                    stacklevel=2)
+        result = compile_(self, *args, **kwargs)
+        _without_xla(keras, self)
+        return result
+
+    compile._hvd_prepared = True
+    owner.compile = compile
+
+
+def _without_xla(keras: Any, model: Any) -> None:
+    attribute = "jit_compile" if major_of(keras) >= 3 else "_jit_compile"
+    if (framework_of(keras) == "tensorflow" and is_distributed(getattr(model, "optimizer", None))
+            and getattr(model, attribute, False)):
+        setattr(model, attribute, False)
+        warnings.warn(
+            "Model.compile: jit_compile is off for this model, since XLA cannot compile steps in "
+            "which Horovod reduces gradients.", stacklevel=3)
+
+
+def load(keras: Any, filepath: Any, plan: Dict[str, Any], custom_optimizers: Optional[Any],
+         custom_objects: Optional[Dict[str, Any]]) -> Any:
+    """The model of `filepath`, with a distributed optimizer in the state in which it was saved."""
+    objects = {optimizer.__name__: optimizer for optimizer in custom_optimizers or []}
+    objects.update(custom_objects or {})
+    model = keras.models.load_model(filepath, custom_objects=objects or None)
+    if getattr(model, "optimizer", None) is not None:
+        distribute_in_place(keras, model.optimizer, plan)
+        _without_xla(keras, model)
+    return model

@@ -1,0 +1,48 @@
+"""Keras 3 on PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any, List, Sequence
+
+import torch
+
+import horovod.torch as hvd
+from horovod._keras import _dense
+from horovod._keras._dense import key_of  # noqa: F401
+from horovod.torch.compression import Compression  # noqa: F401
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    return value if isinstance(value, torch.Tensor) else torch.as_tensor(value)
+
+
+def allreduce(value: Any, **arguments: Any) -> torch.Tensor:
+    return hvd.allreduce(_tensor(value), **arguments)
+
+
+def allgather(value: Any, **arguments: Any) -> torch.Tensor:
+    return hvd.allgather(_tensor(value), **arguments)
+
+
+def broadcast(value: Any, root_rank: int, **arguments: Any) -> torch.Tensor:
+    return hvd.broadcast(_tensor(value), root_rank, **arguments)
+
+
+def reducescatter(value: Any, **arguments: Any) -> torch.Tensor:
+    return hvd.reducescatter(_tensor(value), **arguments)
+
+
+def _reduce_all(grads: Sequence[torch.Tensor], name: str, compression: Any, op: int,
+                prescale: float, postscale: float, process_set: Any) -> List[torch.Tensor]:
+    return list(hvd.grouped_allreduce(
+        [grad.detach() for grad in grads], name=name, compression=compression, op=op,
+        prescale_factor=prescale, postscale_factor=postscale, process_set=process_set))
+
+
+def Reduction(*arguments: Any) -> _dense.Reduction:
+    return _dense.Reduction(*arguments, reduce_all=_reduce_all)
+
+
+def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
+    hvd.broadcast_parameters([(f"keras.{i}", variable.value.data)
+                              for i, variable in enumerate(variables)], root_rank)

@@ -1,0 +1,104 @@
+"""Optimizers of Keras that reduce gradients over all ranks before they use them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Type
+
+from horovod._keras import backend_of, major_of
+
+
+class Distributed:
+    """Marks the optimizers made here. `_hvd`, of the class, is what they do: see `make_class`."""
+
+
+class _Keras3(Distributed):
+    def _backend_apply_gradients(self, grads: Any, trainable_variables: Any) -> Any:
+        # Past __setattr__, which would track the list as a part of the model.
+        self.__dict__["_hvd_variables"] = list(trainable_variables)
+        return super()._backend_apply_gradients(grads, trainable_variables)
+
+    def _clip_gradients(self, grads: Any) -> Any:
+        # Called once per step, also where Keras accumulates gradients of several, before they count.
+        grads = list(grads)
+        variables = self.__dict__.get("_hvd_variables")
+        if variables is None or len(variables) != len(grads):
+            variables = list(self._trainable_variables)
+        plan = self._hvd
+        if plan["factor"] != 1:
+            grads = [grad if grad is None else grad * plan["factor"] for grad in grads]
+        return super()._clip_gradients(plan["reduction"](grads, variables, plan["local"]))
+
+
+class _Keras2(Distributed):
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        import tensorflow as tf
+
+        pairs = [(grad, variable) for grad, variable in grads_and_vars if grad is not None]
+        if not pairs:
+            return super().apply_gradients(pairs, *args, **kwargs)
+        grads, variables = zip(*pairs)
+        aggregation = self.__dict__.get("_hvd_aggregation")
+        if aggregation is None:
+            aggregation = self.__dict__["_hvd_aggregation"] = self._hvd["aggregate"]()
+        if aggregation.steps > 1:
+            with tf.init_scope():
+                getattr(self, "_create_all_weights", getattr(self, "build", None))(variables)
+        reduced = aggregation.reduce(grads, variables, self._hvd["reduction"], self._hvd["local"])
+        apply = super().apply_gradients
+        return aggregation.apply(lambda: apply(list(zip(reduced, variables)), *args, **kwargs))
+
+
+def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
+    """A class like `base`, under its name, that does what `plan` says: reduction, local (keys of
+    variables whose gradients stay here), factor (of summed gradients), aggregate."""
+    mixin = _Keras3 if major_of(keras) >= 3 else _Keras2
+    return type(base.__name__, (mixin, base),
+                {"_hvd": plan, "__module__": base.__module__, "__doc__": base.__doc__})
+
+
+def is_distributed(optimizer: Any) -> bool:
+    """Whether the optimizer was made here, or wraps one that was."""
+    inner = getattr(optimizer, "inner_optimizer", None)
+    return isinstance(optimizer, Distributed) or (inner is not None and is_distributed(inner))
+
+
+def plan_of(keras: Any, compression: Any, sparse_as_dense: bool, factor: float, op: int,
+            steps: int, average: bool, num_groups: int, groups: Any, process_set: Any,
+            scale_local: bool, local: Sequence[Any] = ()) -> Dict[str, Any]:
+    """What a distributed optimizer does. ValueError for bad arguments."""
+    backend = backend_of(keras)
+    if not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"backward_passes_per_step must be a number above 0, not {steps}.")
+    reduction = backend.Reduction(
+        compression if compression is not None else backend.Compression.none, sparse_as_dense, op,
+        factor, groups, process_set, scale_local).checked(num_groups)
+    plan = {"reduction": reduction, "local": {backend.key_of(variable) for variable in local},
+            "factor": 1 if average else steps, "steps": steps}
+    if major_of(keras) < 3:
+        plan["aggregate"] = lambda: backend.LocalAggregation(steps, average)
+    return plan
+
+
+def distribute(keras: Any, optimizer: Any, name: Optional[str], plan: Dict[str, Any]) -> Any:
+    """An optimizer like `optimizer`, without its state. ValueError unless it is one of Keras."""
+    if isinstance(optimizer, str) or not hasattr(optimizer, "get_config"):
+        raise ValueError(
+            f"DistributedOptimizer takes an optimizer of Keras, not {optimizer!r} of type "
+            f"{type(optimizer).__name__}.")
+    if isinstance(optimizer, Distributed):
+        raise ValueError("This optimizer is distributed already.")
+    config = optimizer.get_config()
+    if name:
+        config["name"] = name
+    if major_of(keras) >= 3 and plan["steps"] > 1:
+        if config.get("gradient_accumulation_steps"):
+            raise ValueError("Give either backward_passes_per_step or Keras's own "
+                             "gradient_accumulation_steps, not both.")
+        config["gradient_accumulation_steps"] = plan["steps"]
+    return make_class(keras, type(optimizer), plan).from_config(config)
+
+
+def distribute_in_place(keras: Any, optimizer: Any, plan: Dict[str, Any]) -> None:
+    """Makes a restored optimizer a distributed one, with its state."""
+    if not isinstance(optimizer, Distributed):
+        optimizer.__class__ = make_class(keras, type(optimizer), plan)

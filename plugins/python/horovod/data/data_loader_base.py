@@ -1,0 +1,112 @@
+"""BaseDataLoader, which subclasses fill, and a mixin that prepares batches in a thread."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any, Iterator, List, Tuple
+
+
+class BaseDataLoader:
+    """A loader of batches: subclasses say how many there are and make them."""
+
+    def __len__(self) -> int:
+        """How many batches an iteration gives. NotImplementedError unless the subclass says."""
+        raise NotImplementedError(f"{type(self).__name__} does not define __len__.")
+
+    def _iterate(self) -> Iterator[Any]:
+        """The batches of one iteration. NotImplementedError unless the subclass makes them."""
+        raise NotImplementedError(f"{type(self).__name__} does not define _iterate.")
+
+    def _process_batch(self, batch: Any) -> Any:
+        """What is done to each batch in the thread that iterates: nothing, unless overridden."""
+        return batch
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterates over the batches once."""
+        return (self._process_batch(batch) for batch in self._iterate())
+
+
+class _Preparation:
+    """One iteration that runs ahead in a thread of its own, by at most so many batches."""
+
+    def __init__(self, batches: Iterator[Any], ahead: int) -> None:
+        self._ready: "queue.Queue[Tuple[str, Any]]" = queue.Queue(ahead)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._fill, args=(batches,), daemon=True,
+                                        name="horovod-data")
+        self._thread.start()
+
+    def _fill(self, batches: Iterator[Any]) -> None:
+        try:
+            for batch in batches:
+                if not self._offer("batch", batch):
+                    return
+            self._offer("end", None)
+        except BaseException as error:  # belongs to who iterates
+            self._offer("error", error)
+
+    def _offer(self, kind: str, value: Any) -> bool:
+        while not self._ended.is_set():
+            try:
+                self._ready.put((kind, value), timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            while not self._ended.is_set():
+                try:
+                    kind, value = self._ready.get(timeout=0.1)
+                except queue.Empty:
+                    continue
+                if kind == "error":
+                    raise value
+                if kind == "end":
+                    return
+                yield value
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Ends the thread after the batch that it is making."""
+        self._ended.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+class AsyncDataLoaderMixin:
+    """Comes before a BaseDataLoader among the bases of a class: batches are made in a thread, while
+    the training uses those before.
+
+        class Loader(AsyncDataLoaderMixin, MyLoader): ...
+    """
+
+    def __init__(self, async_loader_queue_size: int = 64, *args: Any, **kwargs: Any) -> None:
+        """`async_loader_queue_size`: how many batches are made ahead; 0 makes none, in no thread. The
+        other arguments are the loader's."""
+        self.async_loader_queue_size = async_loader_queue_size
+        self._preparations: List[_Preparation] = []
+        super().__init__(*args, **kwargs)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterates over the batches once; what making them raises is raised here."""
+        if self.async_loader_queue_size <= 0:
+            yield from super().__iter__()  # type: ignore[misc]
+            return
+        ahead = _Preparation(self._iterate(), self.async_loader_queue_size)  # type: ignore[attr-defined]
+        self._preparations.append(ahead)
+        try:
+            for batch in ahead:
+                yield self._process_batch(batch)  # type: ignore[attr-defined]
+        finally:
+            ahead.close()
+            if ahead in self._preparations:
+                self._preparations.remove(ahead)
+
+    def close_async_loader(self) -> None:
+        """Ends the threads of iterations that were not finished; those end there."""
+        for preparation in list(self._preparations):
+            preparation.close()

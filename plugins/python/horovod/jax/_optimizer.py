@@ -1,0 +1,53 @@
+"""What trains: optax's optimizers over all ranks, and equal parameters to begin with."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import jax
+import numpy
+
+from horovod._ops import Average
+from horovod.jax._collectives import allreduce
+from horovod.numpy import _collectives as host
+from horovod.process_sets import ProcessSet, global_process_set
+
+
+def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
+    """Returns the tree of arrays of the rank `root_rank` on every rank; all ranks must call it, with
+    trees of the same form. Leaves that are no arrays or numbers stay what they are."""
+    leaves, tree = jax.tree_util.tree_flatten(params)
+    handles = [
+        host.broadcast_async(numpy.asarray(leaf), root_rank, f"parameters.{index}")
+        if hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float)) else None
+        for index, leaf in enumerate(leaves)
+    ]
+    return jax.tree_util.tree_unflatten(tree, [
+        leaf if handle is None else jax.numpy.asarray(host.synchronize(handle))
+        for leaf, handle in zip(leaves, handles)
+    ])
+
+
+def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, op: int = Average,
+                         gradient_predivide_factor: float = 1.0,
+                         process_set: ProcessSet = global_process_set) -> Any:
+    """Returns an optimizer of optax like `optimizer` whose `update` takes gradients of this rank and
+    reduces them over all ranks first, as one request; inside `jax.jit` too.
+
+    All ranks must call `update` equally often, with trees of the same form. `op`: as for
+    `allreduce`. `gradient_predivide_factor`: f splits the average in two: divided by f before the
+    sum and by size / f after it; with Average only, else ValueError.
+    """
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor works with op=hvd.Average only.")
+    if gradient_predivide_factor <= 0:
+        raise ValueError(
+            f"gradient_predivide_factor must be positive, not {gradient_predivide_factor}."
+        )
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+        reduced = allreduce(updates, name, op, 1.0 / gradient_predivide_factor,
+                            gradient_predivide_factor, process_set)
+        return optimizer.update(reduced, state, params, **extra)
+
+    return optimizer._replace(update=update)

@@ -1,0 +1,34 @@
+"""Horovod for Apache MXNet: ``import horovod.mxnet as hvd``.
+
+Works with MXNet 1.9 on arrays in host memory. Signatures are Horovod's; each collective returns when its
+result is there.
+"""
+
+try:
+    import mxnet as _mxnet
+except Exception as _error:  # with a numpy that is too young MXNet's own code raises AttributeError
+    raise ImportError(
+        f"horovod.mxnet needs MXNet, which this Python cannot import ({_error}); install it in an "
+        "environment of its own: pip install 'mxnet==1.9.1' 'numpy<1.24'."
+    ) from None
+
+from horovod._common import *
+from horovod.mxnet._collectives import (
+    allgather,
+    allreduce,
+    allreduce_,
+    alltoall,
+    broadcast,
+    broadcast_,
+    grouped_allgather,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_reducescatter,
+    reducescatter,
+)
+from horovod.mxnet._training import (
+    DistributedOptimizer,
+    DistributedTrainer,
+    broadcast_parameters,
+)
+from horovod.mxnet.compression import Compression

@@ -1,0 +1,88 @@
+"""From MXNet's arrays to addresses and back. Contains no collective."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Optional
+
+import mxnet
+import numpy
+from mxnet.base import _LIB, check_call
+
+from horovod import _ops
+from horovod._ops import Dtype
+from horovod.exceptions import HorovodUnimplementedError
+
+_DTYPES = {numpy.dtype(name): getattr(Dtype, name.upper()) for name in [
+    "uint8", "int8", "int32", "int64", "float16", "float32", "float64", "bool"]}
+
+
+def number_of(array: Any) -> Optional[int]:
+    """What the library calls the array's dtype; None for those that it does not know."""
+    dtype = numpy.dtype(array.dtype)
+    return Dtype.BFLOAT16 if dtype.names == ("bfloat16",) else _DTYPES.get(dtype)
+
+
+def check(array: Any, what: str) -> None:
+    """Raises, in one sentence, unless `array` lies densely in host memory with a known dtype."""
+    if not isinstance(array, mxnet.nd.NDArray):
+        raise ValueError(f"{what}: expected an mxnet.nd.NDArray, not a {type(array).__name__}.")
+    if array.stype != "default":
+        raise ValueError(f"{what}: arrays of storage type {array.stype} cannot be sent; make it dense "
+                         "with .tostype('default').")
+    if not array.context.device_type.startswith("cpu"):
+        raise HorovodUnimplementedError(
+            f"{what}: the array is on {array.context}, and this build of Horovod has no operation "
+            "for arrays outside host memory; move it with .as_in_context(mx.cpu()) first.")
+    if number_of(array) is None:
+        raise ValueError(f"{what}: arrays of type {numpy.dtype(array.dtype)} are not supported.")
+
+
+def dense(array: Any) -> Any:
+    """The array itself: MXNet's lie row by row."""
+    return array
+
+
+def empty_like(array: Any) -> Any:
+    """An array to receive into."""
+    return _empty(array.shape, array)
+
+
+def _empty(shape: Any, like: Any) -> Any:
+    return type(like)(mxnet.nd.ndarray._new_alloc_handle(shape, like.context, False, like.dtype))
+
+
+def _address(array: Any) -> int:
+    # MXNet computes in the background: what is pending on the array comes first.
+    check_call(_LIB.MXNDArrayWaitToWrite(array.handle))
+    if array.size == 0:
+        return 0
+    address = ctypes.c_void_p()
+    check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(address)))
+    return address.value or 0
+
+
+def describe(array: Any, output: Optional[Any], name: Optional[str] = None) -> _ops.Tensor:
+    """The op layer's view of an array and of the one that takes the result."""
+    return _ops.Tensor(_address(array), 0 if output is None else _address(output), number_of(array),
+                       array.shape, name)
+
+
+def copy(target: Any, source: Any) -> None:
+    """Gives `target` the values of `source`."""
+    target[:] = source
+
+
+def take(output: _ops.RawOutput, like: Any) -> Any:
+    """An array of its own with what the runtime lends."""
+    with mxnet.util.np_shape(True):  # or else 0 rows would be an unknown number of them
+        array = _empty(output.shape, like)
+        if output.address and array.size:
+            size = array.size * numpy.dtype(like.dtype).itemsize
+            ctypes.memmove(_address(array), output.address, size)
+        return array
+
+
+def splits(numbers: list) -> Any:
+    """Received splits."""
+    return mxnet.nd.array(numbers, dtype="int32")

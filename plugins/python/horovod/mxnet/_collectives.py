@@ -1,0 +1,171 @@
+"""Collectives on MXNet's arrays.
+
+Rules for all of them:
+
+* Every rank must make the same call under the same name. Unnamed calls are named by their order, so all
+  ranks must then make them in the same order.
+* Arrays are dense, in host memory, of type uint8, int8, int32, int64, float16, bfloat16, float32, float64
+  or bool. What MXNet still computes on them is waited for. Results are there when a call returns.
+* The forms that end in `_` write into the arrays that they are given. `priority` is for existing scripts.
+* No call is recorded for gradients.
+* ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets it, and
+  Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is not initialised.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
+from horovod import _frontend, _ops
+from horovod._frontend import ReduceOp, choose_op, group_base, member_names
+from horovod._ops import Average, Kind
+from horovod.mxnet import _arrays
+from horovod.process_sets import ProcessSet, global_process_set, id_of
+
+Array = Any  # mxnet.nd.NDArray
+
+
+def allreduce_async(tensors: Sequence[Array], in_place: bool, name: Optional[str], op: ReduceOp,
+                    prescale_factor: float, postscale_factor: float, process_set: ProcessSet,
+                    base: Optional[str] = None) -> int:
+    """Starts an allreduce of one array, or of a group with the name `base`; returns a handle."""
+    number = id_of(process_set)
+    members: Sequence[Optional[str]] = (None,)
+    full = _ops.full_name("allreduce", name, number) if base is None else f"grouped_allreduce.{base}"
+    if base is not None:
+        members = member_names("grouped_allreduce", base, len(tensors))
+    return _frontend.elementwise(
+        _arrays, Kind.ALLREDUCE, full, tensors, in_place, members, grouped=base is not None,
+        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor, process_set=number)
+
+
+def allreduce(tensor: Array, average: Optional[bool] = None, name: Optional[str] = None,
+              priority: int = 0, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+              process_set: ProcessSet = global_process_set, op: Optional[ReduceOp] = None) -> Array:
+    """Returns the array reduced over all ranks, element by element; `tensor` stays as it is.
+
+    `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum, Min,
+    Max, Product or Adasum; an average of integers is cut towards zero. Inputs are multiplied by
+    `prescale_factor` and results by `postscale_factor`, neither of which may be 0. `average` is the
+    deprecated way to say Average or Sum.
+    """
+    return _ops.run(allreduce_async([tensor], False, name, choose_op(average, op), prescale_factor,
+                                    postscale_factor, process_set))
+
+
+def allreduce_(tensor: Array, average: Optional[bool] = None, name: Optional[str] = None,
+               priority: int = 0, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+               process_set: ProcessSet = global_process_set, op: Optional[ReduceOp] = None) -> Array:
+    """As `allreduce`, in place: returns `tensor` with its new values."""
+    return _ops.run(allreduce_async([tensor], True, name, choose_op(average, op), prescale_factor,
+                                    postscale_factor, process_set))
+
+
+def grouped_allreduce(tensors: Sequence[Array], average: Optional[bool] = None,
+                      name: Optional[str] = None, priority: int = 0, prescale_factor: float = 1.0,
+                      postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+                      op: Optional[ReduceOp] = None) -> List[Array]:
+    """Reduces several arrays as one request, each as `allreduce`: none starts before all are there on
+    all ranks. Returns the list of results."""
+    base = group_base("grouped_allreduce", tensors, name, process_set)
+    return list(_ops.run(allreduce_async(tensors, False, None, choose_op(average, op), prescale_factor,
+                                         postscale_factor, process_set, base)))
+
+
+def grouped_allreduce_(tensors: Sequence[Array], average: Optional[bool] = None,
+                       name: Optional[str] = None, priority: int = 0, prescale_factor: float = 1.0,
+                       postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+                       op: Optional[ReduceOp] = None) -> List[Array]:
+    """As `grouped_allreduce`, in place: returns the arrays with their new values."""
+    base = group_base("grouped_allreduce", tensors, name, process_set)
+    return list(_ops.run(allreduce_async(tensors, True, None, choose_op(average, op), prescale_factor,
+                                         postscale_factor, process_set, base)))
+
+
+def broadcast_async(tensor: Array, in_place: bool, root_rank: int, name: Optional[str],
+                    process_set: ProcessSet) -> int:
+    """Starts a broadcast and returns a handle."""
+    number = id_of(process_set)
+    return _frontend.elementwise(
+        _arrays, Kind.BROADCAST, _ops.full_name("broadcast", name, number), [tensor], in_place,
+        root_rank=root_rank, process_set=number)
+
+
+def broadcast(tensor: Array, root_rank: int, name: Optional[str] = None, priority: int = 0,
+              process_set: ProcessSet = global_process_set) -> Array:
+    """Returns the array of the rank `root_rank` on every rank.
+
+    `tensor`: any shape, the same shape and dtype on all ranks. `root_rank` is a rank of the job, also
+    with a process set.
+    """
+    return _ops.run(broadcast_async(tensor, False, root_rank, name, process_set))
+
+
+def broadcast_(tensor: Array, root_rank: int, name: Optional[str] = None, priority: int = 0,
+               process_set: ProcessSet = global_process_set) -> Array:
+    """As `broadcast`, in place: returns `tensor` with the root's values."""
+    return _ops.run(broadcast_async(tensor, True, root_rank, name, process_set))
+
+
+def _rows(kind: Kind, op: str, tensors: Sequence[Array], name: Optional[str],
+          process_set: ProcessSet, grouped: bool, **arguments: Any) -> Any:
+    if not grouped:
+        full, members = _ops.full_name(op, name, id_of(process_set)), [None]
+    else:
+        base = group_base(f"grouped_{op}", tensors, name, process_set)
+        full, members = f"grouped_{op}.{base}", member_names(f"grouped_{op}", base, len(tensors))
+    return _ops.run(_frontend.rows(_arrays, kind, full, tensors, process_set, members,
+                                   grouped=grouped, **arguments))
+
+
+def allgather(tensor: Array, name: Optional[str] = None, priority: int = 0,
+              process_set: ProcessSet = global_process_set) -> Array:
+    """Returns the arrays of all ranks, concatenated along the first dimension in rank order.
+
+    `tensor`: at least one dimension; the first may differ between ranks, the others and the dtype must
+    agree.
+    """
+    return _rows(Kind.ALLGATHER, "allgather", [tensor], name, process_set, False)
+
+
+def grouped_allgather(tensors: Sequence[Array], name: Optional[str] = None, priority: int = 0,
+                      process_set: ProcessSet = global_process_set) -> List[Array]:
+    """Gathers several arrays as one request; each as `allgather`."""
+    return list(_rows(Kind.ALLGATHER, "allgather", tensors, name, process_set, True))
+
+
+def alltoall(tensor: Array, splits: Optional[Union[Array, Sequence[int]]] = None,
+             name: Optional[str] = None, priority: int = 0,
+             process_set: ProcessSet = global_process_set) -> Union[Array, Tuple[Array, Array]]:
+    """Sends rows of `tensor` to every rank, and returns the rows received, in rank order.
+
+    `tensor`: at least one dimension; the first may differ between ranks. `splits`: how many rows go to
+    each rank, as an array or a list; None sends equal parts. Returns the array alone without `splits`,
+    else the pair of it and the int32 array of rows received from each rank.
+    """
+    numbers = splits.asnumpy().tolist() if hasattr(splits, "asnumpy") else splits
+    output, received = _rows(Kind.ALLTOALL, "alltoall", [tensor], name, process_set, False,
+                             with_splits=True, splits=[int(each) for each in numbers or ()])
+    return output if splits is None else (output, received)
+
+
+def reducescatter(tensor: Array, op: ReduceOp = Average, name: Optional[str] = None,
+                  priority: int = 0, process_set: ProcessSet = global_process_set,
+                  prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> Array:
+    """Reduces as `allreduce` does, and returns this rank's share of the rows.
+
+    `tensor`: at least one dimension, the same shape and dtype on all ranks; where the rows do not
+    divide evenly, the first ranks get one more. `op`: Average or Sum.
+    """
+    return _rows(Kind.REDUCESCATTER, "reducescatter", [tensor], name, process_set, False,
+                 reduce_op=op, prescale=prescale_factor, postscale=postscale_factor)
+
+
+def grouped_reducescatter(tensors: Sequence[Array], op: ReduceOp = Average,
+                          name: Optional[str] = None, priority: int = 0,
+                          process_set: ProcessSet = global_process_set,
+                          prescale_factor: float = 1.0,
+                          postscale_factor: float = 1.0) -> List[Array]:
+    """Reduces and scatters several arrays as one request; each as `reducescatter`."""
+    return list(_rows(Kind.REDUCESCATTER, "reducescatter", tensors, name, process_set, True,
+                      reduce_op=op, prescale=prescale_factor, postscale=postscale_factor))

@@ -1,0 +1,193 @@
+"""What trains: an optimizer and a Gluon trainer over all ranks, and equal parameters to begin with."""
+
+from __future__ import annotations
+
+import types
+import warnings
+from typing import Any, Callable, Dict, List, Optional
+
+import mxnet
+
+from horovod import _ops
+from horovod._ops import Average
+from horovod.mxnet._collectives import allreduce_async, broadcast_async
+from horovod.mxnet.compression import Compression
+from horovod.process_sets import ProcessSet, global_process_set, id_of
+
+
+def _check_factor(factor: float) -> None:
+    if factor <= 0:
+        raise ValueError(f"gradient_predivide_factor must be positive, not {factor}.")
+
+
+def _groups(items: List[Any], count: int) -> List[List[Any]]:
+    """The items one by one, or in `count` groups of about equal length."""
+    if count < 0:
+        raise ValueError(f"num_groups must be 0 or more, not {count}.")
+    length = max(1, -(-len(items) // count)) if count else 1
+    return [items[at : at + length] for at in range(0, len(items), length)]
+
+
+def _average(named: List[Any], num_groups: int, factor: float, process_set: ProcessSet) -> None:
+    """Replaces the arrays of the (name, array) pairs by their averages over all ranks."""
+    handles = []
+    for group in _groups(named, num_groups):
+        name, arrays = group[0][0], [array for _, array in group]
+        handles.append(allreduce_async(arrays, True, name, Average, 1.0 / factor, factor, process_set,
+                                       name if len(arrays) > 1 else None))
+    failure = None
+    for handle in handles:
+        try:
+            _ops.run(handle)
+        except Exception as error:  # the others must be waited for all the same
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+class _DistributedOptimizer(mxnet.optimizer.Optimizer):
+    """Averages gradients over all ranks, and leaves the rest to the user's optimizer."""
+
+    def __init__(self, optimizer: Any, factor: float, num_groups: int,
+                 process_set: ProcessSet) -> None:
+        self._optimizer, self._factor = optimizer, factor
+        self._num_groups, self._process_set = num_groups, process_set
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_optimizer":  # while it is being unpickled
+            raise AttributeError(name)
+        return getattr(self._optimizer, name)
+
+    def create_state(self, index: Any, weight: Any) -> Any:
+        """As the optimizer's own."""
+        return self._optimizer.create_state(index, weight)
+
+    def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
+        """As the optimizer's own."""
+        return self._optimizer.create_state_multi_precision(index, weight)
+
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Averages the gradients, in place; then the optimizer's own update. All ranks must call it."""
+        self._reduce(index, grad)
+        self._optimizer.update(index, weight, grad, state)
+
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """As `update`."""
+        self._reduce(index, grad)
+        self._optimizer.update_multi_precision(index, weight, grad, state)
+
+    def set_learning_rate(self, lr: float) -> None:
+        """As the optimizer's own."""
+        self._optimizer.set_learning_rate(lr)
+
+    def set_lr_mult(self, args_lr_mult: Dict[Any, float]) -> None:
+        """As the optimizer's own."""
+        self._optimizer.set_lr_mult(args_lr_mult)
+
+    def set_wd_mult(self, args_wd_mult: Dict[Any, float]) -> None:
+        """As the optimizer's own."""
+        self._optimizer.set_wd_mult(args_wd_mult)
+
+    def _reduce(self, index: Any, grad: Any) -> None:
+        if not self._process_set.included() or self._process_set.size() == 1:
+            return
+        pairs = list(zip(index, grad)) if isinstance(index, (list, tuple)) else [(index, grad)]
+        _average([(f"gradient.{number}", array) for number, array in pairs], self._num_groups,
+                 self._factor, self._process_set)
+
+
+def DistributedOptimizer(optimizer: Any, gradient_predivide_factor: float = 1.0, num_groups: int = 0,
+                         process_set: ProcessSet = global_process_set) -> Any:
+    """Returns an optimizer that averages gradients over all ranks before `optimizer` uses them.
+
+    For `Module` and other users of mxnet.optimizer; with Gluon take `DistributedTrainer`. All ranks must
+    update the same weights in the same order. `gradient_predivide_factor`: f splits the average in two:
+    divided by f before the sum and by size / f after it. `num_groups`: gradients that are updated
+    together travel in so many requests. ValueError for a factor or number that cannot be.
+    """
+    _check_factor(gradient_predivide_factor)
+    _groups([], num_groups)
+    id_of(process_set)
+    return _DistributedOptimizer(optimizer, gradient_predivide_factor, num_groups, process_set)
+
+
+class DistributedTrainer(mxnet.gluon.Trainer):
+    """A Gluon trainer whose `step` uses gradients averaged over all ranks.
+
+    All ranks must make it with the same parameters in the same order, and call `step` (or
+    `allreduce_grads` and `update`) equally often.
+    """
+
+    def __init__(self, params: Any, optimizer: Any, optimizer_params: Optional[Dict[str, Any]] = None,
+                 compression: Any = Compression.none, gradient_predivide_factor: float = 1.0,
+                 prefix: Optional[str] = None, num_groups: int = 0,
+                 process_set: ProcessSet = global_process_set) -> None:
+        """`params`, `optimizer`, `optimizer_params`: as for mxnet.gluon.Trainer. `compression`: what
+        gradients are sent as, `Compression.none` or `.fp16`. `prefix`: of the gradients' names, for two
+        trainers in one program. The others: as for `DistributedOptimizer`. ValueError for arguments
+        that cannot be."""
+        _check_factor(gradient_predivide_factor)
+        _groups([], num_groups)
+        id_of(process_set)
+        if isinstance(optimizer, _DistributedOptimizer):
+            warnings.warn("hvd.DistributedTrainer averages gradients itself; give it the optimizer "
+                          "that hvd.DistributedOptimizer was given.", stacklevel=2)
+            optimizer = optimizer._optimizer
+        super().__init__(params, optimizer, optimizer_params=optimizer_params, kvstore=None)
+        self._hvd = (compression, gradient_predivide_factor, prefix or "", num_groups, process_set)
+
+    def _allreduce_grads(self) -> None:
+        compression, factor, prefix, num_groups, process_set = self._hvd
+        if not process_set.included() or process_set.size() == 1:
+            return
+        named, restored = [], []
+        for index, param in enumerate(self._params):
+            if param.grad_req == "null":
+                continue
+            grad = param.list_grad()[0]
+            sent, context = compression.compress(grad)
+            named.append((f"{prefix}gradient.{index}", sent))
+            if sent is not grad:
+                restored.append((grad, sent, context))
+        _average(named, num_groups, factor, process_set)
+        for grad, sent, context in restored:
+            grad[:] = compression.decompress(sent, context)
+
+
+def _once_initialized(param: Any, then: Callable[[Any], None]) -> None:
+    """Calls `then(data)` as soon as the parameter, whose shape is not known yet, has values."""
+    plain = param._init_impl
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        plain(*args, **kwargs)
+        param._init_impl = plain
+        then(self.data())
+
+    param._init_impl = types.MethodType(init, param)
+
+
+def broadcast_parameters(params: Any, root_rank: int = 0, prefix: Optional[str] = None) -> None:
+    """Overwrites parameters with those of the rank `root_rank`; all ranks must call it.
+
+    `params`: a dict of arrays, or Gluon's `collect_params()`, with the same names and shapes on all
+    ranks; parameters whose shapes are not known yet are broadcast when they get values. `prefix`: of
+    their names, for two models in one program. ValueError for anything else.
+    """
+    if not hasattr(params, "items"):
+        raise ValueError("broadcast_parameters takes a dict of arrays or Gluon's collect_params(), not "
+                         f"a {type(params).__name__}.")
+    handles = []
+    for name, entry in sorted(params.items()):
+        full = f"{prefix or ''}parameters.{name}"
+        if not isinstance(entry, mxnet.gluon.parameter.Parameter):
+            handles.append(broadcast_async(entry, True, root_rank, full, global_process_set))
+            continue
+        try:
+            arrays = entry.list_data()
+        except mxnet.gluon.parameter.DeferredInitializationError:
+            _once_initialized(entry, lambda data, full=full: _ops.run(
+                broadcast_async(data, True, root_rank, full, global_process_set)))
+            continue
+        handles.append(broadcast_async(arrays[0], True, root_rank, full, global_process_set))
+    for handle in handles:
+        _ops.run(handle)

@@ -1,0 +1,246 @@
+"""Collectives on numpy arrays.
+
+Rules for all of them:
+
+* Every rank must make the same call under the same name. Unnamed calls are named by their order,
+  so all ranks must then make them in the same order.
+* Arrays have any strides, and type uint8 to uint64, int8 to int64, float16, float32, float64, bool,
+  or the bfloat16 of ml_dtypes. Where a result is a new array, an argument may also be whatever
+  `numpy.asarray` takes, such as a number.
+* The `_async` forms return a handle for `poll` and `synchronize` at once; until then the arrays
+  must not be changed. The forms that end in `_` write into the array they are given.
+* ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets
+  it, and Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is
+  not initialised.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+
+import numpy
+
+from horovod import _frontend, _native, _ops
+from horovod._frontend import ReduceOp, group_base, member_names
+from horovod._ops import Average, Kind
+from horovod.numpy import _arrays
+from horovod.process_sets import ProcessSet, global_process_set, id_of
+
+Array = numpy.ndarray
+
+# By what the native module tells an array that it can send as it lies.
+_PLAIN = (numpy.ndarray, {}, None)
+
+# Waits until the work is complete and returns its result.
+synchronize: Callable[[int], Any] = _native.synchronize
+
+
+def _check_writable(array: Array, what: str) -> None:
+    _arrays.check(array, what)
+    if not array.flags.writeable:
+        raise ValueError(f"{what}: the array is read-only, so no result can be written into it.")
+
+
+def allreduce_async(tensor: Any, average: Optional[bool] = None, name: Optional[str] = None,
+                    op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
+                    postscale_factor: float = 1.0,
+                    process_set: ProcessSet = global_process_set) -> int:
+    """Starts `allreduce` and returns a handle."""
+    return _allreduce([numpy.asarray(tensor)], False, _frontend.choose_op(average, op), name,
+                      prescale_factor, postscale_factor, process_set)
+
+
+@_frontend.shortcut("allreduce.", _PLAIN)
+def allreduce_async_(tensor: Array, average: Optional[bool] = None, name: Optional[str] = None,
+                     op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
+                     postscale_factor: float = 1.0,
+                     process_set: ProcessSet = global_process_set) -> int:
+    """Starts `allreduce_` and returns a handle."""
+    _check_writable(tensor, name or "allreduce_")
+    return _allreduce([tensor], True, _frontend.choose_op(average, op), name, prescale_factor,
+                      postscale_factor, process_set)
+
+
+def _allreduce(tensors: Sequence[Array], in_place: bool, op: ReduceOp, name: Optional[str],
+               prescale_factor: float, postscale_factor: float, process_set: ProcessSet,
+               base: Optional[str] = None) -> int:
+    number = id_of(process_set)
+    full, members = _ops.full_name("allreduce", name, number) if base is None else "", (None,)
+    if base is not None:
+        full = f"grouped_allreduce.{base}"
+        members = member_names("grouped_allreduce", base, len(tensors))
+    return _frontend.elementwise(
+        _arrays, Kind.ALLREDUCE, full, tensors, in_place, members, grouped=base is not None,
+        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor, process_set=number,
+    )
+
+
+def allreduce(tensor: Any, average: Optional[bool] = None, name: Optional[str] = None,
+              op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
+              postscale_factor: float = 1.0,
+              process_set: ProcessSet = global_process_set) -> Array:
+    """Returns the array reduced over all ranks, element by element; `tensor` stays as it is.
+
+    `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum,
+    Min, Max, Product or Adasum; an average of integers is cut towards zero. Inputs are multiplied
+    by `prescale_factor` and results by `postscale_factor`, neither of which may be 0. `average` is
+    the deprecated way to say Average or Sum.
+    """
+    return _ops.run(allreduce_async(tensor, None, name, _frontend.choose_op(average, op),
+                                    prescale_factor, postscale_factor, process_set))
+
+
+@_frontend.shortcut("allreduce.", _PLAIN, waits=True)
+def allreduce_(tensor: Array, average: Optional[bool] = None, name: Optional[str] = None,
+               op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
+               postscale_factor: float = 1.0,
+               process_set: ProcessSet = global_process_set) -> Array:
+    """As `allreduce`, in place: returns `tensor` with its new values."""
+    return _ops.run(allreduce_async_(tensor, None, name, _frontend.choose_op(average, op),
+                                     prescale_factor, postscale_factor, process_set))
+
+
+def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
+                      name: Optional[str] = None, op: Optional[ReduceOp] = None,
+                      prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                      process_set: ProcessSet = global_process_set) -> Tuple[Array, ...]:
+    """Reduces several arrays as one request: none starts before all are there on all ranks."""
+    return _ops.run(grouped_allreduce_async(tensors, None, name, _frontend.choose_op(average, op),
+                                            prescale_factor, postscale_factor, process_set))
+
+
+def grouped_allreduce_async(tensors: Sequence[Any], average: Optional[bool] = None,
+                            name: Optional[str] = None, op: Optional[ReduceOp] = None,
+                            prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                            process_set: ProcessSet = global_process_set) -> int:
+    """Starts `grouped_allreduce` and returns one handle for the group."""
+    base = group_base("grouped_allreduce", tensors, name, process_set)
+    return _allreduce([numpy.asarray(tensor) for tensor in tensors], False,
+                      _frontend.choose_op(average, op), None, prescale_factor, postscale_factor,
+                      process_set, base)
+
+
+def broadcast_async(tensor: Any, root_rank: int, name: Optional[str] = None,
+                    process_set: ProcessSet = global_process_set) -> int:
+    """Starts `broadcast` and returns a handle."""
+    return _broadcast(numpy.asarray(tensor), False, root_rank, name, process_set)
+
+
+def broadcast_async_(tensor: Array, root_rank: int, name: Optional[str] = None,
+                     process_set: ProcessSet = global_process_set) -> int:
+    """Starts `broadcast_` and returns a handle."""
+    _check_writable(tensor, name or "broadcast_")
+    return _broadcast(tensor, True, root_rank, name, process_set)
+
+
+def _broadcast(tensor: Array, in_place: bool, root_rank: int, name: Optional[str],
+               process_set: ProcessSet) -> int:
+    number = id_of(process_set)
+    return _frontend.elementwise(
+        _arrays, Kind.BROADCAST, _ops.full_name("broadcast", name, number), [tensor], in_place,
+        root_rank=root_rank, process_set=number,
+    )
+
+
+def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
+              process_set: ProcessSet = global_process_set) -> Array:
+    """Returns the array of the rank `root_rank` on every rank; `tensor` stays as it is.
+
+    `tensor`: any shape, the same shape and dtype on all ranks. `root_rank` is a rank of the job.
+    """
+    return _ops.run(broadcast_async(tensor, root_rank, name, process_set))
+
+
+def broadcast_(tensor: Array, root_rank: int, name: Optional[str] = None,
+               process_set: ProcessSet = global_process_set) -> Array:
+    """As `broadcast`, in place: returns `tensor` with the root's values."""
+    return _ops.run(broadcast_async_(tensor, root_rank, name, process_set))
+
+
+def _rows(kind: Kind, op: str, tensors: Sequence[Any], name: Optional[str],
+          process_set: ProcessSet, grouped: bool = False, **arguments: Any) -> int:
+    full, members = "", [None]
+    if grouped:
+        base = group_base(f"grouped_{op}", tensors, name, process_set)
+        full, members = f"grouped_{op}.{base}", member_names(f"grouped_{op}", base, len(tensors))
+    else:
+        full = _ops.full_name(op, name, id_of(process_set))
+    return _frontend.rows(_arrays, kind, full, [numpy.asarray(tensor) for tensor in tensors],
+                          process_set, members, grouped=grouped, **arguments)
+
+
+def allgather_async(tensor: Any, name: Optional[str] = None,
+                    process_set: ProcessSet = global_process_set) -> int:
+    """Starts `allgather` and returns a handle."""
+    return _rows(Kind.ALLGATHER, "allgather", [tensor], name, process_set)
+
+
+def allgather(tensor: Any, name: Optional[str] = None,
+              process_set: ProcessSet = global_process_set) -> Array:
+    """Returns the arrays of all ranks, concatenated along the first dimension in rank order.
+
+    `tensor`: at least one dimension; the first may differ between ranks, and be 0, the others and
+    the dtype must agree.
+    """
+    return _ops.run(allgather_async(tensor, name, process_set))
+
+
+def grouped_allgather(tensors: Sequence[Any], name: Optional[str] = None,
+                      process_set: ProcessSet = global_process_set) -> Tuple[Array, ...]:
+    """Gathers several arrays as one request; each as `allgather`."""
+    return _ops.run(_rows(Kind.ALLGATHER, "allgather", tensors, name, process_set, True))
+
+
+def alltoall_async(tensor: Any, splits: Optional[Sequence[int]] = None,
+                   name: Optional[str] = None,
+                   process_set: ProcessSet = global_process_set) -> int:
+    """Starts `alltoall` and returns a handle; the result is the pair (array, received splits)."""
+    numbers: List[int] = []
+    if splits is not None:
+        given = numpy.asarray(splits)
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise ValueError("alltoall: splits must be one-dimensional and of whole numbers.")
+        numbers = given.tolist()
+    return _rows(Kind.ALLTOALL, "alltoall", [tensor], name, process_set, with_splits=True,
+                 splits=numbers)
+
+
+def alltoall(tensor: Any, splits: Optional[Sequence[int]] = None, name: Optional[str] = None,
+             process_set: ProcessSet = global_process_set) -> Union[Array, Tuple[Array, Array]]:
+    """Sends rows of `tensor` to every rank, and returns the rows received, in rank order.
+
+    `tensor`: at least one dimension; the first may differ between ranks. `splits`: how many rows
+    go to each rank; None sends equal parts. Returns the array alone without `splits`, else the pair
+    of it and the int32 array of rows received from each rank.
+    """
+    output, received = _ops.run(alltoall_async(tensor, splits, name, process_set))
+    return output if splits is None else (output, received)
+
+
+def reducescatter_async(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
+                        process_set: ProcessSet = global_process_set,
+                        prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:
+    """Starts `reducescatter` and returns a handle."""
+    return _rows(Kind.REDUCESCATTER, "reducescatter", [tensor], name, process_set, reduce_op=op,
+                 prescale=prescale_factor, postscale=postscale_factor)
+
+
+def reducescatter(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
+                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                  postscale_factor: float = 1.0) -> Array:
+    """Reduces as `allreduce` does, and returns this rank's share of the rows.
+
+    `tensor`: at least one dimension, the same shape and dtype on all ranks; where the rows do not
+    divide evenly, the first ranks get one more. `op`: Average or Sum.
+    """
+    return _ops.run(reducescatter_async(tensor, name, op, process_set, prescale_factor,
+                                        postscale_factor))
+
+
+def grouped_reducescatter(tensors: Sequence[Any], name: Optional[str] = None,
+                          op: ReduceOp = Average, process_set: ProcessSet = global_process_set,
+                          prescale_factor: float = 1.0,
+                          postscale_factor: float = 1.0) -> Tuple[Array, ...]:
+    """Reduces and scatters several arrays as one request; each as `reducescatter`."""
+    return _ops.run(_rows(Kind.REDUCESCATTER, "reducescatter", tensors, name, process_set, True,
+                          reduce_op=op, prescale=prescale_factor, postscale=postscale_factor))

@@ -1,0 +1,127 @@
+"""One job of `horovod.run`: the launcher as a child, its store over a socket that it inherits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any, Dict, List
+
+from horovod.runner import _calls, _program
+from horovod.runner._store import Store, StoreError
+
+_SENTENCE = b"horovodrun: "
+
+
+class RemoteError(RuntimeError):
+    """The function raised on a rank: `rank`, `trace` (its traceback there), and the exception itself as
+    `__cause__`."""
+
+    def __init__(self, rank: int, trace: str) -> None:
+        super().__init__(f"The function raised on rank {rank}:\n{trace.rstrip()}")
+        self.rank = rank
+        self.trace = trace
+
+
+class _Launcher:
+    """The child process; what it says goes on to this process's standard error."""
+
+    def __init__(self, flags: List[str], python: str) -> None:
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with its:
+            self._process = subprocess.Popen(
+                [_program.find(), *flags, "--store-fd", str(its.fileno()), python, "-m",
+                 "horovod.runner.run_task"],
+                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[its.fileno()],
+                env=_environment())
+        self.socket = ours
+        self.said: List[str] = []
+        self._relay = threading.Thread(target=self._pass_on, daemon=True)
+        self._relay.start()
+
+    def _pass_on(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if line.startswith(_SENTENCE):
+                self.said.append(line[len(_SENTENCE):].decode(errors="replace").strip())
+            sys.stderr.write(line.decode(errors="replace"))
+            sys.stderr.flush()
+
+    def secret(self) -> str:
+        """The job's, once it starts; empty where it never does."""
+        line = b""
+        while not line.endswith(b"\n"):
+            more = self.socket.recv(1)
+            if not more:
+                return ""
+            line += more
+        return line.decode().strip()
+
+    def wait(self) -> int:
+        """Its exit code, after its last words."""
+        code = self._process.wait()
+        self._relay.join()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        return code
+
+    def end(self) -> None:
+        """Ends the job, if it has not ended."""
+        self.socket.close()
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        self.wait()
+
+
+def _environment() -> Dict[str, str]:
+    """This process's, in which the ranks' Python finds this package."""
+    environment = dict(os.environ)
+    place = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    known = environment.get("PYTHONPATH", "").split(os.pathsep)
+    if os.path.basename(place) not in ("site-packages", "dist-packages") and place not in known:
+        environment["PYTHONPATH"] = os.pathsep.join([place, *filter(None, known)])
+    return environment
+
+
+def call_on_all(call: bytes, ranks: int, flags: List[str], python: str) -> List[Any]:
+    """Starts a job of so many ranks that make the call, and returns what it gave on each."""
+    launcher = _Launcher(flags, python)
+    try:
+        outcomes = _collect(launcher, call, ranks)
+        code = launcher.wait()
+    except BaseException:
+        launcher.end()
+        raise
+    launcher.socket.close()
+    failed = next((rank for rank, outcome in outcomes.items() if outcome.error), None)
+    if failed is not None:
+        raise RemoteError(failed, outcomes[failed].trace) from outcomes[failed].error
+    if code or len(outcomes) < ranks:
+        words = launcher.said[-1] if launcher.said else "it said nothing"
+        raise RuntimeError(f"The job of horovod.run ended with exit code {code}: {words}")
+    return [outcomes[rank].value for rank in range(ranks)]
+
+
+def _collect(launcher: _Launcher, call: bytes, ranks: int) -> "Dict[int, _calls.Outcome]":
+    """What the ranks left, in the order in which it came, until all are there or the job ends."""
+    outcomes: Dict[int, _calls.Outcome] = {}
+    secret = launcher.secret()
+    if not secret:
+        return outcomes
+    store = Store(lambda: launcher.socket, secret, False)
+    try:
+        revision = store.revision()
+        store.put(_calls.FUNCTION, call)
+        while len(outcomes) < ranks:
+            revision, keys = store.changes(_calls.RESULTS, revision)
+            for key in keys:
+                name = key[len(_calls.RESULTS):]
+                if name.isdigit() and int(name) not in outcomes:
+                    outcomes[int(name)] = _calls.unpack(store.get(key))
+                    store.put(_calls.taken_key(int(name)), b"")
+    except (OSError, StoreError):
+        pass  # the launcher has ended; its exit code and its sentence say why
+    return outcomes

@@ -1,0 +1,60 @@
+"""The launcher as a program: where it is, and its command line for the arguments of `horovod.run`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any, List
+
+# Argument of `run`, and the flag that says the same.
+_VALUES = {
+    "min_num_proc": "--min-num-proc", "max_num_proc": "--max-num-proc",
+    "slots": "--slots-per-host", "reset_limit": "--reset-limit", "hosts": "-H",
+    "hostfile": "--hostfile", "host_discovery_script": "--host-discovery-script",
+    "start_timeout": "--start-timeout", "ssh_port": "-p", "ssh_identity_file": "-i",
+    "output_filename": "--output-filename", "mpi_args": "--mpi-args",
+    "network_interfaces": "--network-interfaces",
+}
+_SWITCHES = {"disable_cache": "--disable-cache", "verbose": "--verbose", "use_gloo": "--gloo",
+             "use_mpi": "--mpi"}
+
+
+def find() -> str:
+    """The path of horovodrun: the one that came with this package, else the one on PATH.
+
+    FileNotFoundError, in one sentence, where there is none.
+    """
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    places = [
+        # The build tree: build/python/horovod and build/bin.
+        os.path.normpath(os.path.join(package, "..", "..", "bin", "horovodrun")),
+        # pip: <prefix>/lib/python3.x/site-packages/horovod; an installation has dist-packages.
+        os.path.normpath(os.path.join(package, "..", "..", "..", "..", "bin", "horovodrun")),
+    ]
+    on_path = shutil.which("horovodrun")
+    for place in places + ([on_path] if on_path else []):
+        if os.access(place, os.X_OK):
+            return place
+    raise FileNotFoundError(
+        f"horovodrun is neither at {' or '.join(places)} nor on PATH; install Horovod, for example "
+        "with 'pip install .' in its sources."
+    )
+
+
+def flags(num_proc: int, given: dict) -> List[str]:
+    """The flags for `num_proc` and the arguments that are not None."""
+    made = ["-np", str(num_proc)]
+    for name, value in given.items():
+        if value is None or value is False:
+            continue
+        if name in _SWITCHES:
+            made.append(_SWITCHES[name])
+        elif name == "cooldown_range":
+            made += ["--blacklist-cooldown-range", *map(str, value)]
+        else:
+            made += [_VALUES[name], _text(value)]
+    return made
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -1,0 +1,197 @@
+"""A client of the job's store (rendezvous/PROTOCOL.md) for what Python hands over there.
+
+Both ends prove with each request that they know the job's secret: what is unpickled from here comes
+from the job. Knows no framework and does not need the library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import socket
+import ssl
+import time
+import urllib.parse
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+# The server takes bodies of 64 MiB.
+_CHUNK = 32 << 20
+_LINE = 65536
+_WAIT_SECONDS = 20.0
+# How long a connection that broke is tried again, and the longest pause between two attempts.
+_PATIENCE_SECONDS = 60.0
+_PAUSE_SECONDS = 1.0
+
+
+class StoreError(RuntimeError):
+    """The store refused a request, or is not the job's."""
+
+
+def connect(place: str, timeout: float = 30.0) -> Any:
+    """A connected socket to what HOROVOD_STORE names. ValueError for what names nothing."""
+    kind, _, rest = place.partition(":")
+    if kind in ("unix", "agent") and rest:
+        found = socket.socket(socket.AF_UNIX)
+        found.settimeout(timeout)
+        found.connect("\0" + rest[1:] if rest.startswith("@") else rest)
+        return found
+    split = urllib.parse.urlsplit(place if "//" in place else f"{kind}://{rest}")
+    if kind not in ("tcp", "https") or not split.hostname or not split.port:
+        raise ValueError(f"HOROVOD_STORE={place} names no store; see docs/settings.md for its forms.")
+    found = socket.create_connection((split.hostname, split.port), timeout)
+    if kind == "tcp":
+        return found
+    context = ssl.create_default_context(cafile=os.environ.get("HOROVOD_STORE_CA") or None)
+    return context.wrap_socket(found, server_hostname=split.hostname)
+
+
+class _Connection:
+    """One connection: signs requests, believes signed responses only."""
+
+    def __init__(self, opened: Any, secret: bytes) -> None:
+        self._socket = opened
+        self._stream = opened.makefile("rb")
+        nonce = os.urandom(16).hex()
+        self._send("GET", "/v1/hello", {"Hvd-Nonce": nonce}, b"")
+        status, fields, _ = self._receive(_WAIT_SECONDS)
+        if status != 200:
+            raise StoreError(f"the store answers hello with status {status}")
+        text = f"horovod-rendezvous-1\n{nonce}\n{fields.get('hvd-nonce', '')}\n"
+        self._key = hmac.new(secret, text.encode(), "sha256").digest()
+        self._count = 0
+
+    def close(self) -> None:
+        self._stream.close()
+        self._socket.close()
+
+    def request(self, method: str, target: str, body: bytes, patience: float) -> Tuple[int, bytes]:
+        self._count += 1
+        digest = hashlib.sha256(body).hexdigest()
+        proof = self._sign(f"request\n{self._count}\n{method}\n{target}\n{digest}")
+        self._send(method, target, {"Authorization": f"HVD1 {self._count} {digest} {proof}"}, body)
+        status, fields, answer = self._receive(patience)
+        digest = hashlib.sha256(answer).hexdigest()
+        wanted = self._sign(f"response\n{self._count}\n{status}\n{digest}")
+        if not hmac.compare_digest(wanted.encode(), fields.get("hvd-signature", "").encode()):
+            raise StoreError(f"a response of status {status} to {method} {target} is not signed with "
+                             "the job's secret; it is not believed")
+        return status, answer
+
+    def _sign(self, text: str) -> str:
+        return hmac.new(self._key, text.encode(), "sha256").hexdigest()
+
+    def _send(self, method: str, target: str, fields: Dict[str, str], body: bytes) -> None:
+        lines = [f"{method} {target} HTTP/1.1", "Host: rendezvous", f"Content-Length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in fields.items()]
+        self._socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+
+    def _receive(self, patience: float) -> Tuple[int, Dict[str, str], bytes]:
+        self._socket.settimeout(patience + _WAIT_SECONDS)
+        words = self._line().split(" ", 2)
+        if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
+            raise StoreError("what answers at the store's place speaks no HTTP")
+        fields: Dict[str, str] = {}
+        while True:
+            line = self._line()
+            if not line:
+                break
+            name, _, value = line.partition(":")
+            fields[name.strip().lower()] = value.strip()
+        size = fields.get("content-length", "")
+        if not size.isdigit() or int(size) > 2 * _CHUNK + _LINE:
+            raise StoreError(f"the store's response has a Content-Length of {size or 'nothing'}")
+        body = self._stream.read(int(size))
+        if len(body) != int(size):
+            raise ConnectionError("the store closed the connection inside a response")
+        return int(words[1]), fields, body
+
+    def _line(self) -> str:
+        line = self._stream.readline(_LINE)
+        if not line.endswith(b"\n"):
+            raise ConnectionError("the store closed the connection")
+        return line.strip().decode("latin-1")
+
+
+class Store:
+    """The keys of a job. One thread at a time."""
+
+    def __init__(self, open_socket: Callable[[], Any], secret: str, reconnects: bool) -> None:
+        """`secret`: in hexadecimal digits. `reconnects`: a connection that broke is made anew."""
+        self._open, self._secret, self._reconnects = open_socket, bytes.fromhex(secret), reconnects
+        self._connection: Optional[_Connection] = None
+
+    @classmethod
+    def of_environment(cls) -> "Store":
+        """The store of the job that this process is a rank of. RuntimeError where it is none."""
+        place, secret = os.environ.get("HOROVOD_STORE"), os.environ.get("HOROVOD_JOB_SECRET")
+        if not place or not secret:
+            raise RuntimeError("This process is no rank of horovodrun: HOROVOD_STORE and "
+                               "HOROVOD_JOB_SECRET are not both set.")
+        return cls(lambda: connect(place), secret, True)
+
+    def close(self) -> None:
+        """Ends the connection, if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def put(self, key: str, value: bytes) -> None:
+        """Sets a value of any size; `get` finds it when all of it is there."""
+        parts = [value[at : at + _CHUNK] for at in range(0, len(value), _CHUNK)] or [b""]
+        for index, part in enumerate(parts):
+            self._must("PUT", _target(f"{key}/part/{index}"), part)
+        self._must("PUT", _target(key), str(len(parts)).encode())
+
+    def get(self, key: str) -> bytes:
+        """The value, as soon as there is one; waits for ever."""
+        count = int(self._wait(_target(key)))
+        return b"".join(self._wait(_target(f"{key}/part/{index}")) for index in range(count))
+
+    def revision(self) -> int:
+        """From which `changes` may be asked for."""
+        return int(self._must("GET", "/v1/watch/").split(b"\n", 1)[0])
+
+    def changes(self, prefix: str, revision: int) -> Tuple[int, List[str]]:
+        """The revision to go on from, and the keys set since `revision`, once there are any."""
+        target = f"/v1/watch/{_quote(prefix)}?after={revision}"
+        lines = self._wait(target, "&").decode().splitlines()
+        return int(lines[0]), [urllib.parse.unquote(line[4:]) for line in lines[1:]
+                               if line.startswith("set ")]
+
+    def _wait(self, target: str, joined_by: str = "?") -> bytes:
+        while True:
+            status, answer = self._ask(
+                "GET", f"{target}{joined_by}wait={int(_WAIT_SECONDS * 1000)}", b"", _WAIT_SECONDS)
+            if status == 200:
+                return answer
+            if status != 504:
+                raise StoreError(answer.decode(errors="replace"))
+
+    def _must(self, method: str, target: str, body: bytes = b"") -> bytes:
+        status, answer = self._ask(method, target, body, _WAIT_SECONDS + len(body) / 262144)
+        if status != 200:
+            raise StoreError(answer.decode(errors="replace"))
+        return answer
+
+    def _ask(self, method: str, target: str, body: bytes, patience: float) -> Tuple[int, bytes]:
+        deadline, pause = time.monotonic() + _PATIENCE_SECONDS, 0.01
+        while True:
+            try:
+                if self._connection is None:
+                    self._connection = _Connection(self._open(), self._secret)
+                return self._connection.request(method, target, body, patience)
+            except OSError:
+                self.close()
+                if not self._reconnects or time.monotonic() > deadline:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, _PAUSE_SECONDS)
+
+
+def _quote(key: str) -> str:
+    return urllib.parse.quote(key, safe="")
+
+
+def _target(key: str) -> str:
+    return f"/v1/keys/{_quote(key)}"

@@ -1,0 +1,51 @@
+"""Horovod for TensorFlow: ``import horovod.tensorflow as hvd``.
+
+Eagerly, in `tf.function` and in graphs of TensorFlow 1. Signatures are Horovod's.
+"""
+
+try:
+    import tensorflow as _tensorflow
+except ImportError as _error:
+    raise ImportError(
+        f"horovod.tensorflow needs TensorFlow, which this Python cannot import ({_error}); install "
+        "it, for example with 'pip install tensorflow'."
+    ) from None
+if not hasattr(_tensorflow, "RegisterGradient") or not hasattr(_tensorflow, "__version__"):
+    raise ImportError(
+        f"horovod.tensorflow needs TensorFlow 2.15 or later, and what this Python imports from "
+        f"{getattr(_tensorflow, '__path__', ['?'])[0]} is none; install it, for example with "
+        "'pip install tensorflow'.")
+
+from horovod._common import *
+from horovod.tensorflow._collectives import (
+    allgather,
+    allreduce,
+    alltoall,
+    broadcast,
+    broadcast_,
+    grouped_allgather,
+    grouped_allreduce,
+    grouped_broadcast,
+    grouped_reducescatter,
+    local_rank_op,
+    local_size_op,
+    process_set_included_op,
+    rank_op,
+    reducescatter,
+    size_op,
+)
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.functions import (
+    BroadcastGlobalVariablesHook,
+    allgather_object,
+    broadcast_global_variables,
+    broadcast_object,
+    broadcast_object_fn,
+    broadcast_variables,
+)
+from horovod.tensorflow.gradient_tape import (
+    DistributedGradientTape,
+    PartialDistributedGradientTape,
+)
+from horovod.tensorflow.optimizer import DistributedOptimizer
+from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization

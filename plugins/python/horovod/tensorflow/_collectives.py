@@ -1,0 +1,232 @@
+"""Collectives on tensors of TensorFlow: eagerly, in `tf.function` and in graphs of TensorFlow 1.
+
+Rules for all of them:
+
+* Every rank must make the same call under the same name. Without one, eager calls are numbered in
+  their order, so all ranks must make them in the same order; in graphs the name comes from the
+  tensor's, and order does not matter.
+* Types: uint8 to uint64, int8 to int64, float16, bfloat16, float32, float64, bool; else ValueError.
+  Tensors travel through host memory. Gradients flow through all of them, and every rank must then
+  compute them.
+* No thread of TensorFlow's waits for other ranks in a graph.
+* ValueError for an argument that cannot be right. tf.errors.InvalidArgumentError, on every rank, where
+  ranks disagree; tf.errors.UnknownError when a rank died or shut down.
+* `device_dense` and `device_sparse` are accepted for the sake of existing scripts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
+import tensorflow as tf
+
+from horovod._frontend import ReduceOp, choose_op
+from horovod._ops import Average, Sum
+from horovod.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow import _nodes
+from horovod.tensorflow.compression import Compression
+
+
+def _members(op: str, tensors: Any) -> List[tf.Tensor]:
+    if not isinstance(tensors, (list, tuple)) or not tensors:
+        raise ValueError(f"{op} takes a list or tuple of at least one tensor.")
+    return [_nodes.to_tensor(tensor, op) for tensor in tensors]
+
+
+def reduce_dense(tensors: Sequence[Any], name: Optional[str], compression: Any, op: ReduceOp,
+                 prescale_factor: float, postscale_factor: float, process_set: ProcessSet,
+                 ignore_name_scope: bool = False) -> List[tf.Tensor]:
+    """Allreduces tensors as one request."""
+    number = _nodes.group_of(process_set)
+    pairs = [compression.compress(tensor) for tensor in _members("allreduce", list(tensors))]
+    sent = [pair[0] for pair in pairs]
+    reduced = _nodes.allreduce(
+        sent, _nodes.node_name("HorovodAllreduce", name, sent, ignore_name_scope), op,
+        _nodes.bits_of(prescale_factor, "allreduce"), _nodes.bits_of(postscale_factor, "allreduce"),
+        number)
+    return [compression.decompress(tensor, pair[1]) for tensor, pair in zip(reduced, pairs)]
+
+
+def _allreduce_sparse(slices: tf.IndexedSlices, name: Optional[str], op: ReduceOp, factor: float,
+                      process_set: ProcessSet, ignore_name_scope: bool) -> tf.IndexedSlices:
+    if op not in (Sum, Average):
+        raise NotImplementedError(
+            "tf.IndexedSlices are reduced with op=hvd.Sum or hvd.Average only; others need "
+            "sparse_as_dense=True or tf.convert_to_tensor.")
+    values = allgather(slices.values, name and f"{name}.values", ignore_name_scope, process_set)
+    indices = allgather(slices.indices, name and f"{name}.indices", ignore_name_scope, process_set)
+    if op == Average:
+        values = values / tf.cast(_nodes.number(2, _nodes.group_of(process_set)), values.dtype)
+    if factor != 1.0:
+        values = values * tf.cast(factor, values.dtype)
+    return tf.IndexedSlices(values, indices, slices.dense_shape)
+
+
+def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "",
+              device_sparse: str = "", compression: Any = Compression.none,
+              op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
+              postscale_factor: float = 1.0, name: Optional[str] = None,
+              process_set: ProcessSet = global_process_set,
+              ignore_name_scope: bool = False) -> Any:
+    """Returns the tensor reduced over all ranks, element by element.
+
+    `tensor`: the same shape and type on all ranks; or tf.IndexedSlices, whose rows of all ranks are
+    gathered (Sum and Average only). `op`: Average (the default), Sum, Min, Max, Product, Adasum; an
+    average of integers is cut towards zero. Inputs are multiplied by `prescale_factor` and results
+    by `postscale_factor`, neither of which may be 0.
+    """
+    op = choose_op(average, op)
+    if isinstance(tensor, tf.IndexedSlices):
+        return _allreduce_sparse(tensor, name, op, prescale_factor * postscale_factor, process_set,
+                                 ignore_name_scope)
+    return reduce_dense([tensor], name, compression, op, prescale_factor, postscale_factor,
+                        process_set, ignore_name_scope)[0]
+
+
+def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
+                      device_dense: str = "", device_sparse: str = "",
+                      compression: Any = Compression.none, op: Optional[ReduceOp] = None,
+                      prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                      process_set: ProcessSet = global_process_set,
+                      ignore_name_scope: bool = False, name: Optional[str] = None) -> List[Any]:
+    """`allreduce` of a list of tensors as one request: all or none are reduced. tf.IndexedSlices
+    among them travel beside it."""
+    op = choose_op(average, op)
+    if not isinstance(tensors, (list, tuple)) or not tensors:
+        raise ValueError("grouped_allreduce takes a list or tuple of at least one tensor.")
+    dense = [i for i, tensor in enumerate(tensors) if not isinstance(tensor, tf.IndexedSlices)]
+    results = list(tensors)
+    if dense:
+        reduced = reduce_dense([tensors[i] for i in dense], name, compression, op, prescale_factor,
+                               postscale_factor, process_set, ignore_name_scope)
+        for i, tensor in zip(dense, reduced):
+            results[i] = tensor
+    for i, tensor in enumerate(tensors):
+        if isinstance(tensor, tf.IndexedSlices):
+            results[i] = _allreduce_sparse(tensor, name and f"{name}.{i}", op,
+                                           prescale_factor * postscale_factor, process_set,
+                                           ignore_name_scope)
+    return results
+
+
+def allgather(tensor: Any, name: Optional[str] = None, ignore_name_scope: bool = False,
+              process_set: ProcessSet = global_process_set) -> tf.Tensor:
+    """Returns the tensors of all ranks, concatenated along the first dimension in rank order.
+
+    `tensor`: at least one dimension; the first may differ between ranks. The gradient is that of
+    one's own rows, averaged over the ranks.
+    """
+    return grouped_allgather([tensor], name, ignore_name_scope, process_set)[0]
+
+
+def grouped_allgather(tensors: Sequence[Any], name: Optional[str] = None,
+                      ignore_name_scope: bool = False,
+                      process_set: ProcessSet = global_process_set) -> List[tf.Tensor]:
+    """`allgather` of a list of tensors as one request."""
+    number = _nodes.group_of(process_set)
+    sent = _members("allgather", tensors)
+    name = _nodes.node_name("HorovodAllgather", name, sent, ignore_name_scope)
+    return _nodes.allgather(sent, name, number)
+
+
+def grouped_broadcast(tensors: Sequence[Any], root_rank: int, name: Optional[str] = None,
+                      ignore_name_scope: bool = False,
+                      process_set: ProcessSet = global_process_set) -> List[tf.Tensor]:
+    """`broadcast` of a list of tensors as one request."""
+    number = _nodes.group_of(process_set)
+    sent = _members("broadcast", tensors)
+    name = _nodes.node_name("HorovodBroadcast", name, sent, ignore_name_scope)
+    return _nodes.broadcast(sent, name, root_rank, number)
+
+
+def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
+              ignore_name_scope: bool = False,
+              process_set: ProcessSet = global_process_set) -> tf.Tensor:
+    """Returns the tensor of the rank `root_rank`, a rank of the job, on every rank.
+
+    `tensor`: the same shape and type on all ranks. The root gets the gradient averaged over the
+    ranks, the others zeros.
+    """
+    return grouped_broadcast([tensor], root_rank, name, ignore_name_scope, process_set)[0]
+
+
+def broadcast_(variables: Sequence[tf.Variable], root_rank: int, name: Optional[str] = None,
+               process_set: ProcessSet = global_process_set) -> List[Any]:
+    """Assigns to each variable its value on the rank `root_rank`; returns the variables, or in a
+    graph of TensorFlow 1 the assignments to run."""
+    values = grouped_broadcast(list(variables), root_rank, name, process_set=process_set)
+    assigned = [variable.assign(value) for variable, value in zip(variables, values)]
+    return list(variables) if tf.executing_eagerly() else assigned
+
+
+def alltoall(tensor: Any, splits: Optional[Any] = None, name: Optional[str] = None,
+             ignore_name_scope: bool = False, process_set: ProcessSet = global_process_set,
+             ) -> Union[tf.Tensor, Tuple[tf.Tensor, tf.Tensor]]:
+    """Sends rows of `tensor` to every rank, and returns the rows received, in rank order.
+
+    `splits`: how many rows go to each rank, a list or an int32 tensor; None sends equal parts.
+    Returns the tensor alone without `splits`, else the pair of it and the int32 tensor of rows
+    received from each rank.
+    """
+    number = _nodes.group_of(process_set)
+    sent = _nodes.to_tensor(tensor, "alltoall")
+    rows = tf.zeros([0], tf.int32) if splits is None else tf.cast(splits, tf.int32)
+    name = _nodes.node_name("HorovodAlltoall", name, [sent], ignore_name_scope)
+    output, received = _nodes.alltoall(sent, rows, name, number)
+    return output if splits is None else (output, received)
+
+
+def reducescatter(tensor: Any, device_dense: str = "", compression: Any = Compression.none,
+                  op: ReduceOp = Average, name: Optional[str] = None,
+                  process_set: ProcessSet = global_process_set, ignore_name_scope: bool = False,
+                  prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> tf.Tensor:
+    """Reduces as `allreduce` does, and returns this rank's share of the rows.
+
+    `tensor`: at least one dimension; where the rows do not divide evenly, the first ranks get one
+    more. `op`: Average or Sum. The gradient of an average is gathered as it is, that of a sum times
+    the number of ranks.
+    """
+    return grouped_reducescatter([tensor], device_dense, compression, op, process_set,
+                                 prescale_factor, postscale_factor, name, ignore_name_scope)[0]
+
+
+def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
+                          compression: Any = Compression.none, op: ReduceOp = Average,
+                          process_set: ProcessSet = global_process_set,
+                          prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                          name: Optional[str] = None,
+                          ignore_name_scope: bool = False) -> List[tf.Tensor]:
+    """`reducescatter` of a list of tensors as one request."""
+    number = _nodes.group_of(process_set)
+    pairs = [compression.compress(tensor) for tensor in _members("reducescatter", tensors)]
+    sent = [pair[0] for pair in pairs]
+    results = _nodes.reducescatter(
+        sent, _nodes.node_name("HorovodReducescatter", name, sent, ignore_name_scope), op,
+        _nodes.bits_of(prescale_factor, "reducescatter"),
+        _nodes.bits_of(postscale_factor, "reducescatter"), number)
+    return [compression.decompress(tensor, pair[1]) for tensor, pair in zip(results, pairs)]
+
+
+def rank_op(name: Optional[str] = None) -> tf.Tensor:
+    """This process's rank as a scalar int32 tensor, asked when the graph runs."""
+    return _nodes.number(0)
+
+
+def local_rank_op(name: Optional[str] = None) -> tf.Tensor:
+    """This process's rank on its host as a scalar int32 tensor, asked when the graph runs."""
+    return _nodes.number(1)
+
+
+def size_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
+    """The number of ranks as a scalar int32 tensor, asked when the graph runs."""
+    return _nodes.number(2, process_set_id)
+
+
+def local_size_op(name: Optional[str] = None) -> tf.Tensor:
+    """The number of ranks on this host as a scalar int32 tensor, asked when the graph runs."""
+    return _nodes.number(3)
+
+
+def process_set_included_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
+    """1 where this process is a member, else 0: a scalar int32 tensor, asked when the graph runs."""
+    return _nodes.number(4, process_set_id)

@@ -1,0 +1,56 @@
+"""Loads the operations that graphs may contain, and gives them the library that is open."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from horovod import _ops
+from horovod._library import library
+
+# In the order of tensorflow_ops/library.h.
+_FUNCTIONS = [
+    "hvd_submit", "hvd_wait", "hvd_poll", "hvd_get_output", "hvd_release", "hvd_rank",
+    "hvd_local_rank", "hvd_process_set_size", "hvd_local_size", "hvd_process_set_included",
+]
+
+
+def _load() -> Any:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_operations.so")
+    if not os.path.exists(path):
+        raise ImportError(f"{path} is missing: build or install Horovod anew.")
+    try:
+        operations = tf.load_op_library(path)
+    except (OSError, tf.errors.OpError, RuntimeError) as error:
+        raise ImportError(f"TensorFlow {tf.__version__} cannot load {path}: {error}") from None
+    native = ctypes.PyDLL(path)
+    native.horovod_tensorflow_problem.restype = ctypes.c_char_p
+    problem = native.horovod_tensorflow_problem().decode()
+    if problem:
+        raise ImportError(
+            f"TensorFlow {tf.__version__} in {os.path.dirname(tf.__file__)} cannot run Horovod's "
+            f"operations ({problem}); TensorFlow 2.15 to 2.21 can."
+        )
+    _run_in_any_order()
+    addresses = [library().address_of(name) for name in _FUNCTIONS]
+    native.horovod_tensorflow_bind((ctypes.c_void_p * len(addresses))(*addresses))
+    native.horovod_tensorflow_forget_names.argtypes = [ctypes.c_int32]
+    _ops.also_forget(native.horovod_tensorflow_forget_names)
+    return operations
+
+
+def _run_in_any_order() -> None:
+    # Functions run stateful operations in the order of the program, one after the other, unless
+    # they are named here. Ours would then neither overlap nor meet others that come in other orders.
+    from tensorflow.python.framework import auto_control_deps
+
+    auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS |= frozenset([
+        "HorovodAllreduce", "HorovodBroadcast", "HorovodAllgather", "HorovodReducescatter",
+        "HorovodAlltoall", "HorovodNumber",
+    ])
+
+
+operations = _load()

@@ -1,0 +1,179 @@
+"""From tensors to the operations of a graph, or of eager execution, and their gradients.
+
+Contains no collective: operations say what libhorovod shall do, and it is submitted natively.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any, List, Optional, Sequence, Tuple
+
+import tensorflow as tf
+
+from horovod import _basics
+from horovod._ops import Average, Max, Min, Product, Sum
+from horovod.process_sets import ProcessSet, id_of
+from horovod.tensorflow._native import operations
+
+DTYPES = frozenset([
+    tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int32, tf.int64, tf.uint32, tf.uint64, tf.float16,
+    tf.bfloat16, tf.float32, tf.float64, tf.bool,
+])
+
+
+def bits_of(factor: float, what: str) -> int:
+    """A double's bits as the attribute of a node; 0 for a factor of 1."""
+    factor = float(factor)
+    if not factor:
+        raise ValueError(f"{what}: a prescale or postscale factor of 0 leaves nothing to reduce.")
+    return 0 if factor == 1.0 else struct.unpack("<q", struct.pack("<d", factor))[0]
+
+
+def to_tensor(value: Any, what: str) -> tf.Tensor:
+    """`value` as a tensor. ValueError for a type that does not travel."""
+    tensor = tf.convert_to_tensor(value)
+    if tensor.dtype.base_dtype not in DTYPES:
+        raise ValueError(f"{what}: tensors of type {tensor.dtype.name} are not supported.")
+    return tensor
+
+
+def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor],
+              ignore_name_scope: bool = False) -> str:
+    """The name under which ranks meet. '' when it is to be numbered as it runs.
+
+    In graphs it comes from the graph alone, so that a rank which traces a function once more than
+    others still says the same.
+    """
+    if tf.executing_eagerly():
+        return name or ""
+    graph = tf.compat.v1.get_default_graph()
+    # Branches end in a number that other ranks do not have: unique_fn_name of TensorFlow.
+    own = re.sub(r"_\d+$", "", getattr(graph, "name", None) or "")
+    prefix = f"{own}/" if own else ""
+    if name is not None:
+        scope = graph.get_name_scope()
+        return f"{prefix}{scope}/{name}" if scope and not ignore_name_scope else prefix + name
+    source = re.sub(r"[^A-Za-z0-9_./-]", "_", getattr(tensors[0], "name", "") or "")
+    # So do placeholders of captured constants, whose names are numbers.
+    source = re.sub(r"(^|/)\d+(_\d+)?$", r"\1captured", source)
+    return prefix + graph.unique_name(f"{op}_{source}")
+
+
+def rows_unknown(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """Tells the graph all of a result's shape but its first extent."""
+    if not tf.executing_eagerly() and like.shape.rank:
+        result.set_shape([None] + like.shape[1:].as_list())
+    return result
+
+
+def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
+              process_set: int) -> List[tf.Tensor]:
+    return operations.horovod_allreduce(
+        tensors=tensors, tensor_name=name, reduce_op=op, prescale_bits=prescale,
+        postscale_bits=postscale, process_set=process_set)
+
+
+def broadcast(tensors: Sequence[tf.Tensor], name: str, root_rank: int,
+              process_set: int) -> List[tf.Tensor]:
+    return operations.horovod_broadcast(tensors=tensors, tensor_name=name, root_rank=root_rank,
+                                        process_set=process_set)
+
+
+def allgather(tensors: Sequence[tf.Tensor], name: str, process_set: int) -> List[tf.Tensor]:
+    results = operations.horovod_allgather(tensors=tensors, tensor_name=name,
+                                           process_set=process_set)
+    return [rows_unknown(result, like) for result, like in zip(results, tensors)]
+
+
+def reducescatter(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
+                  process_set: int) -> List[tf.Tensor]:
+    results = operations.horovod_reducescatter(
+        tensors=tensors, tensor_name=name, reduce_op=op, prescale_bits=prescale,
+        postscale_bits=postscale, process_set=process_set)
+    return [rows_unknown(result, like) for result, like in zip(results, tensors)]
+
+
+def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str,
+             process_set: int) -> Tuple[tf.Tensor, tf.Tensor]:
+    results, received = operations.horovod_alltoall(
+        tensors=[tensor], splits=splits, tensor_name=name, process_set=process_set)
+    return rows_unknown(results[0], tensor), received
+
+
+def number(what: int, process_set: int = 0) -> tf.Tensor:
+    """0 rank, 1 local rank, 2 size, 3 local size, 4 included: asked when the graph runs."""
+    result = operations.horovod_number(what=what, process_set=process_set)
+    if not tf.executing_eagerly():
+        result.set_shape([])
+    return result
+
+
+# ---- Gradients ----------------------------------------------------------------------------------
+
+
+def _said(op: Any) -> Tuple[str, int]:
+    name = op.get_attr("tensor_name")
+    name = name.decode() if isinstance(name, bytes) else name
+    return name and name + ".gradient", op.get_attr("process_set")
+
+
+@tf.RegisterGradient("HorovodAllreduce")
+def _allreduce_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
+    if op.get_attr("reduce_op") in (Min, Max, Product):
+        raise NotImplementedError(
+            "An allreduce with Min, Max or Product has no gradient; use tf.stop_gradient.")
+    name, process_set = _said(op)
+    return allreduce(list(grads), name, op.get_attr("reduce_op"), op.get_attr("prescale_bits"),
+                     op.get_attr("postscale_bits"), process_set)
+
+
+@tf.RegisterGradient("HorovodBroadcast")
+def _broadcast_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
+    name, process_set = _said(op)
+    averaged = allreduce(list(grads), name, Average, 0, 0, process_set)
+    is_root = tf.equal(number(0), op.get_attr("root_rank"))
+    return [tf.where(is_root, grad, tf.zeros_like(grad)) for grad in averaged]
+
+
+def _place_in(process_set: int) -> int:
+    from horovod import _ops
+
+    return _ops.ask("hvd_process_set_rank", process_set) if process_set else _basics.rank()
+
+
+@tf.RegisterGradient("HorovodAllgather")
+def _allgather_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
+    name, process_set = _said(op)
+    rows = tf.stack([tf.shape(tensor)[0] for tensor in op.inputs])
+    everybody = allgather([rows[tf.newaxis]], name and name + ".rows", process_set)[0]
+    starts = tf.reduce_sum(everybody[: _place_in(process_set)], 0)
+    averaged = allreduce(list(grads), name, Average, 0, 0, process_set)
+    return [grad[starts[i] : starts[i] + rows[i]] for i, grad in enumerate(averaged)]
+
+
+@tf.RegisterGradient("HorovodReducescatter")
+def _reducescatter_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
+    name, process_set = _said(op)
+    factor = 1.0
+    for attribute in ("prescale_bits", "postscale_bits"):
+        bits = op.get_attr(attribute)
+        factor *= struct.unpack("<d", struct.pack("<q", bits))[0] if bits else 1.0
+    gathered = allgather(list(grads), name, process_set)
+    scaled = [grad if factor == 1.0 else grad * tf.cast(factor, grad.dtype) for grad in gathered]
+    if op.get_attr("reduce_op") != Sum:
+        return scaled
+    size = number(2, process_set)
+    return [grad * tf.cast(size, grad.dtype) for grad in scaled]
+
+
+@tf.RegisterGradient("HorovodAlltoall")
+def _alltoall_gradient(op: Any, grad: Any, unused: Any) -> List[Any]:
+    name, process_set = _said(op)
+    return [alltoall(grad, op.outputs[1], name, process_set)[0], None]
+
+
+def group_of(process_set: ProcessSet) -> int:
+    """The set's number. ValueError unless Horovod is initialised and the set is registered."""
+    _basics.rank()
+    return id_of(process_set)

@@ -1,0 +1,106 @@
+"""What happens to gradients between backpropagation and the optimizer."""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple, Optional, Sequence, Set
+
+import tensorflow as tf
+
+from horovod import _basics
+from horovod._ops import Average
+from horovod.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow import _nodes
+from horovod.tensorflow._collectives import allreduce, grouped_allreduce
+from horovod.tensorflow.compression import Compression
+
+
+def key_of(variable: Any) -> Any:
+    """What a variable, of TensorFlow or Keras, is known by."""
+    value = getattr(variable, "value", None)
+    variable = value if isinstance(value, tf.Variable) else variable
+    return variable.ref() if hasattr(variable, "ref") else id(variable)
+
+
+class Reduction(NamedTuple):
+    """The arguments that tapes and optimizers share. ValueError from `checked` for bad ones."""
+
+    compression: Any = Compression.none
+    sparse_as_dense: bool = False
+    op: int = Average
+    gradient_predivide_factor: float = 1.0
+    groups: Any = None  # None, how many, or a list of lists of variables
+    process_set: ProcessSet = global_process_set
+    scale_local_gradients: bool = True
+
+    def checked(self, num_groups: int = 0) -> "Reduction":
+        """Itself with `groups` settled. ValueError, in one sentence, for arguments that cannot be."""
+        factor = self.gradient_predivide_factor
+        if factor != 1.0 and self.op != Average:
+            raise ValueError("gradient_predivide_factor works with op=hvd.Average only.")
+        if factor <= 0:
+            raise ValueError(f"gradient_predivide_factor must be positive, not {factor}.")
+        groups = self.groups if self.groups is not None else (num_groups or None)
+        if isinstance(groups, int) and groups < 1 or isinstance(groups, list) and not all(
+                isinstance(group, (list, tuple)) for group in groups):
+            raise ValueError("groups is None, a number above 0, or a list of lists of variables.")
+        return self._replace(groups=groups)
+
+    def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,
+                 local: Set[Any] = frozenset()) -> List[Any]:
+        """The gradients of all ranks, in their order. None stays None. Those of variables whose keys
+        are in `local` stay this rank's own, divided by the number of ranks if so configured."""
+        results = list(grads)
+        keys = [key_of(v) for v in variables] if variables is not None else [None] * len(results)
+        shared = []
+        for i, grad in enumerate(results):
+            if grad is None:
+                continue
+            if keys[i] in local:
+                results[i] = self._scaled(grad)
+                continue
+            if self.sparse_as_dense and isinstance(grad, tf.IndexedSlices):
+                results[i] = tf.convert_to_tensor(grad)
+            shared.append(i)
+        for group in self._groups(shared, keys, results):
+            reduced = self._reduce([results[i] for i in group])
+            for i, tensor in zip(group, reduced):
+                results[i] = tensor
+        return results
+
+    def _scaled(self, grad: Any) -> Any:
+        if not self.scale_local_gradients:
+            return grad
+        size = _nodes.number(2, _nodes.group_of(self.process_set))
+        if isinstance(grad, tf.IndexedSlices):
+            values = grad.values / tf.cast(size, grad.values.dtype)
+            return tf.IndexedSlices(values, grad.indices, grad.dense_shape)
+        return grad / tf.cast(size, grad.dtype)
+
+    def _groups(self, shared: List[int], keys: List[Any], grads: List[Any]) -> List[List[int]]:
+        if self.groups is None:
+            # Eagerly all gradients are there, so they travel together; in a graph each leaves when
+            # backpropagation has it.
+            return [shared] if shared and tf.executing_eagerly() else [[i] for i in shared]
+        if isinstance(self.groups, int):
+            count = min(self.groups, len(shared))
+            bounds = [len(shared) * i // count for i in range(count + 1)] if count else [0]
+            return [shared[a:b] for a, b in zip(bounds, bounds[1:])]
+        group_of = {key_of(v): n for n, group in enumerate(self.groups) for v in group}
+        groups: dict = {}
+        for i in shared:
+            groups.setdefault(group_of.get(keys[i], ("alone", i)), []).append(i)
+        return list(groups.values())
+
+    def _reduce(self, grads: List[Any]) -> List[Any]:
+        factor = self.gradient_predivide_factor
+        arguments = dict(compression=self.compression, op=self.op, prescale_factor=1.0 / factor,
+                         postscale_factor=factor, process_set=self.process_set)
+        if len(grads) == 1:
+            return [allreduce(grads[0], **arguments)]
+        return grouped_allreduce(grads, **arguments)
+
+    @property
+    def is_needed(self) -> bool:
+        """False where this rank has nobody to agree with."""
+        return self.process_set.included() and (
+            self.process_set.size() > 1 or _basics.size() > 1)

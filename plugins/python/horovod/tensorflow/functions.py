@@ -1,0 +1,97 @@
+"""Functions over many variables, and over Python objects."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, List, Optional
+
+import tensorflow as tf
+
+from horovod import _objects
+from horovod.process_sets import ProcessSet, global_process_set, id_of
+from horovod.tensorflow._collectives import grouped_broadcast
+
+SessionRunHook = tf.compat.v1.train.SessionRunHook
+
+
+def _of_tensorflow(variable: Any) -> Any:
+    # Keras 3 has variables of its own around TensorFlow's.
+    value = getattr(variable, "value", None)
+    return value if isinstance(value, tf.Variable) else variable
+
+
+def broadcast_variables(variables: Iterable[Any], root_rank: int,
+                        process_set: ProcessSet = global_process_set,
+                        inplace: bool = False) -> Any:
+    """Assigns to each variable its value on the rank `root_rank`; all ranks must call it.
+
+    `variables`: of TensorFlow or Keras, in the same order, shapes and types on all ranks. In a graph
+    of TensorFlow 1 it returns the operation to run. `inplace` is accepted for existing scripts.
+    """
+    targets: List[Any] = [_of_tensorflow(variable) for variable in variables]
+    # Those of a random generator and the like do not travel as tensors do.
+    if not targets:
+        return None if tf.executing_eagerly() else tf.no_op()
+    values = grouped_broadcast([tf.convert_to_tensor(target) for target in targets], root_rank,
+                               process_set=process_set)
+    assigned = [target.assign(value) for target, value in zip(targets, values)]
+    return None if tf.executing_eagerly() else tf.group(*[
+        one.op if hasattr(one, "op") else one for one in assigned])
+
+
+def broadcast_global_variables(root_rank: int) -> tf.Operation:
+    """The operation that assigns to all global variables of the default graph, of TensorFlow 1, their
+    values on the rank `root_rank`. RuntimeError when executing eagerly, where there is no such
+    collection."""
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "hvd.broadcast_global_variables works in graphs of TensorFlow 1; when executing eagerly "
+            "use hvd.broadcast_variables(model.variables, root_rank).")
+    return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
+
+
+class BroadcastGlobalVariablesHook(SessionRunHook):
+    """Gives all global variables their values on the rank `root_rank` once the session of
+    TensorFlow 1 is there: after initialising, or restoring a checkpoint, and before training.
+
+    `device` is accepted for the sake of existing scripts. All ranks must use the hook.
+    """
+
+    def __init__(self, root_rank: int, device: str = "") -> None:
+        super().__init__()
+        self.root_rank = root_rank
+        self._operation: Optional[tf.Operation] = None
+
+    def begin(self) -> None:
+        graph = tf.compat.v1.get_default_graph()
+        if self._operation is None or self._operation.graph is not graph:
+            self._operation = broadcast_global_variables(self.root_rank)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        session.run(self._operation)
+
+
+def broadcast_object(obj: Any, root_rank: int = 0, session: Any = None,
+                     name: Optional[str] = None,
+                     process_set: ProcessSet = global_process_set) -> Any:
+    """Returns the object of the rank `root_rank` on every rank; all ranks must call it.
+
+    `obj`: anything that can be pickled, ignored elsewhere than on the root. `session` is accepted
+    for the sake of existing scripts. Where the root cannot pickle it, the root raises that error and
+    the others HorovodInternalError.
+    """
+    return _objects.broadcast_object(obj, root_rank, name, id_of(process_set))
+
+
+def broadcast_object_fn(root_rank: int = 0, session: Any = None, name: Optional[str] = None,
+                        process_set: ProcessSet = global_process_set) -> Callable[[Any], Any]:
+    """`broadcast_object` with all arguments but the object."""
+    return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
+
+
+def allgather_object(obj: Any, session: Any = None, name: Optional[str] = None,
+                     process_set: ProcessSet = global_process_set) -> list:
+    """Returns the objects of all ranks as a list in rank order; all ranks must call it.
+
+    `obj`: anything that can be pickled. `session` is accepted for the sake of existing scripts.
+    """
+    return _objects.allgather_object(obj, name, id_of(process_set))

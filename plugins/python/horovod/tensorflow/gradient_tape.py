@@ -1,0 +1,76 @@
+"""Gradient tapes whose gradients are those of all ranks."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from horovod._keras import variables_of
+from horovod._ops import Average
+from horovod.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._reduction import Reduction, key_of
+from horovod.tensorflow.compression import Compression
+
+
+class _DistributedGradientTape(tf.GradientTape):
+    """A tape that has taken over what another has recorded."""
+
+    def __init__(self, tape: tf.GradientTape, reduction: Reduction) -> None:
+        self.__dict__.update(tape.__dict__)
+        self._hvd_reduction = reduction
+        self._hvd_local: set = set()
+
+    def register_local_source(self, source: Any) -> None:
+        """The gradient of this variable stays this rank's own."""
+        self._hvd_local.add(key_of(source))
+
+    def gradient(self, target: Any, sources: Any, output_gradients: Any = None,
+                 unconnected_gradients: Any = tf.UnconnectedGradients.NONE) -> Any:
+        """tf.GradientTape.gradient, reduced over all ranks; all ranks must call it."""
+        grads = super().gradient(target, sources, output_gradients, unconnected_gradients)
+        flat = tf.nest.flatten(grads, expand_composites=False)
+        variables = tf.nest.flatten(sources, expand_composites=False)
+        reduced = self._hvd_reduction(flat, variables, self._hvd_local)
+        return tf.nest.pack_sequence_as(grads, reduced)
+
+
+def DistributedGradientTape(gradtape: tf.GradientTape, device_dense: str = "",
+                            device_sparse: str = "", compression: Any = Compression.none,
+                            sparse_as_dense: bool = False, op: int = Average,
+                            gradient_predivide_factor: float = 1.0, num_groups: int = 0,
+                            groups: Any = None, process_set: ProcessSet = global_process_set,
+                            scale_local_gradients: bool = True) -> tf.GradientTape:
+    """Returns a tape with what `gradtape` recorded, or is to record, whose `gradient` is reduced over
+    all ranks.
+
+    `compression`: what gradients become on the wire. `sparse_as_dense`: tf.IndexedSlices become
+    tensors first. `gradient_predivide_factor`: f splits the average in two: divided by f before the
+    sum and by size / f after it. `groups`: a number of groups, or lists of variables, whose
+    gradients travel together. `scale_local_gradients`: gradients of sources given to
+    `register_local_source` are divided by the number of ranks. ValueError for bad arguments.
+    """
+    if not isinstance(gradtape, tf.GradientTape):
+        raise ValueError(
+            f"DistributedGradientTape takes a tf.GradientTape, not a {type(gradtape).__name__}.")
+    reduction = Reduction(compression, sparse_as_dense, op, gradient_predivide_factor, groups,
+                          process_set, scale_local_gradients).checked(num_groups)
+    return _DistributedGradientTape(gradtape, reduction)
+
+
+def PartialDistributedGradientTape(gradtape: tf.GradientTape, device_dense: str = "",
+                                   device_sparse: str = "", compression: Any = Compression.none,
+                                   sparse_as_dense: bool = False, op: int = Average,
+                                   gradient_predivide_factor: float = 1.0, num_groups: int = 0,
+                                   groups: Any = None,
+                                   process_set: ProcessSet = global_process_set,
+                                   local_layers: Optional[Any] = None,
+                                   scale_local_gradients: bool = True) -> tf.GradientTape:
+    """`DistributedGradientTape` that leaves the gradients of `local_layers`, a layer or a list of them
+    that have been built, to this rank."""
+    tape = DistributedGradientTape(gradtape, device_dense, device_sparse, compression,
+                                   sparse_as_dense, op, gradient_predivide_factor, num_groups,
+                                   groups, process_set, scale_local_gradients)
+    for variable in variables_of(local_layers):
+        tape.register_local_source(variable)
+    return tape

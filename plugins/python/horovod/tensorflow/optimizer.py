@@ -1,0 +1,78 @@
+"""Optimizers whose gradients are those of all ranks: Keras's and those of TensorFlow 1."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+import tensorflow as tf
+
+from horovod._ops import Average
+from horovod.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._aggregation import LocalAggregation
+from horovod.tensorflow._reduction import Reduction
+from horovod.tensorflow.compression import Compression
+
+_V1 = tf.compat.v1.train.Optimizer
+
+
+class _DistributedOptimizer(_V1):
+    """An optimizer of TensorFlow 1 around another: `compute_gradients` reduces."""
+
+    def __init__(self, optimizer: _V1, name: Optional[str], use_locking: bool,
+                 reduction: Reduction, aggregation: LocalAggregation) -> None:
+        super().__init__(name=name or f"Distributed{type(optimizer).__name__}",
+                         use_locking=use_locking)
+        self._optimizer = optimizer
+        self._reduction = reduction
+        self._aggregation = aggregation
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Tuple[Any, Any]]:
+        """As the optimizer's own, of all ranks; all ranks must call it."""
+        pairs = self._optimizer.compute_gradients(*args, **kwargs)
+        if not pairs:
+            return pairs
+        grads, variables = zip(*pairs)
+        return list(zip(self._aggregation.reduce(grads, variables, self._reduction), variables))
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        """As the optimizer's own, in every `backward_passes_per_step`-th call."""
+        pairs = list(grads_and_vars)
+        return self._aggregation.apply(
+            lambda: self._optimizer.apply_gradients(pairs, *args, **kwargs))
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.get_slot_names(*args, **kwargs)
+
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.variables(*args, **kwargs)
+
+
+def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, use_locking: bool = False,
+                         device_dense: str = "", device_sparse: str = "",
+                         compression: Any = Compression.none, sparse_as_dense: bool = False,
+                         backward_passes_per_step: int = 1, op: int = Average,
+                         gradient_predivide_factor: float = 1.0,
+                         average_aggregated_gradients: bool = False, num_groups: int = 0,
+                         groups: Any = None, process_set: ProcessSet = global_process_set,
+                         scale_local_gradients: bool = True) -> Any:
+    """Returns an optimizer like `optimizer` that reduces gradients over all ranks first.
+
+    `optimizer`: of Keras, or of TensorFlow 1 (`tf.compat.v1.train`). `backward_passes_per_step`:
+    gradients of so many calls are added on this rank, or averaged where
+    `average_aggregated_gradients`, before they are reduced and applied. The other arguments are
+    those of `DistributedGradientTape`. Adasum is applied to gradients. ValueError for bad arguments.
+    """
+    if not isinstance(optimizer, _V1):
+        from horovod.tensorflow import keras as hvd_keras
+
+        return hvd_keras.DistributedOptimizer(
+            optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
+            gradient_predivide_factor, op, backward_passes_per_step,
+            average_aggregated_gradients, num_groups, groups, process_set, scale_local_gradients)
+    reduction = Reduction(compression, sparse_as_dense, op, gradient_predivide_factor, groups,
+                          process_set, scale_local_gradients).checked(num_groups)
+    aggregation = LocalAggregation(backward_passes_per_step, average_aggregated_gradients)
+    return _DistributedOptimizer(optimizer, name, use_locking, reduction, aggregation)

@@ -1,0 +1,69 @@
+"""DistributedOptimizer with op=Adasum: each rank steps by itself, and the steps are combined."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Dict, Iterator, Optional
+
+import torch
+
+from horovod import _ops
+from horovod._ops import Adasum
+from horovod.process_sets import ProcessSet
+from horovod.torch._allreduce import allreduce_async_
+
+
+class AdasumMixin:
+    """Comes before the user's optimizer class: what travels is what a local step has changed, so
+    that optimizers of any kind are combined, whatever they make of a gradient."""
+
+    _names: Dict[int, str]
+    _compression: Any
+    _process_set: ProcessSet
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Nothing: gradients add up until `step`, after however many passes."""
+
+    def synchronize(self) -> None:
+        """Nothing: the gradients are this rank's own."""
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """AssertionError: there is nothing to skip."""
+        raise AssertionError(
+            "skip_synchronize() has no meaning with op=hvd.Adasum, which combines steps and not "
+            "gradients; clip or inspect them before step() without it."
+        )
+        yield
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """The optimizer's own step; then the parameters move by the Adasum of all ranks' steps.
+
+        All ranks must call it. A `closure` is evaluated by this rank alone.
+        """
+        named = [
+            (self._names.get(id(param), f"added.{group_index}.{index}"), param)
+            for group_index, group in enumerate(self.param_groups)
+            for index, param in enumerate(group["params"]) if param.requires_grad
+        ]
+        with torch.no_grad():
+            starts = [param.clone() for _, param in named]
+        loss = super().step() if closure is None else super().step(closure)
+        with torch.no_grad():
+            started = [self._start(name, param - start)
+                       for (name, param), start in zip(named, starts)]
+            failure = None
+            for (_, param), start, (handle, context) in zip(named, starts, started):
+                try:
+                    delta = self._compression.decompress(_ops.run(handle), context)
+                    param.copy_(start.add_(delta))
+                except Exception as error:  # the others must be waited for all the same
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+        return loss
+
+    def _start(self, name: str, delta: torch.Tensor) -> Any:
+        compressed, context = self._compression.compress(delta)
+        return allreduce_async_(compressed, None, name, Adasum, 1.0, 1.0,
+                                self._process_set), context

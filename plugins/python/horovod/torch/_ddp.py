@@ -1,0 +1,131 @@
+"""torch's DistributedDataParallel beside ours: a process group for it, and which parameters are its.
+
+Scripts that were written for Horovod put their model into DistributedDataParallel as well, and make
+no process group. One is made for them when the first such module is, unless the script has one by
+then. Parameters of such a module are reduced by it alone: who reduces parameters here asks `owns`,
+and is told by `released` when a module takes some.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import os
+import socket
+import warnings
+import weakref
+from typing import Any, Iterable, List
+
+import torch
+import torch.distributed as dist
+
+from horovod import _basics, _objects
+
+# By the id of a parameter: a module keeps its parameters alive, so that no id is another's.
+_owners: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
+_watchers: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+class _State:
+    has_told = False
+    has_group = False  # one that was made here
+
+
+def owns(param: torch.Tensor) -> bool:
+    """Whether a DistributedDataParallel module reduces this parameter's gradient."""
+    return id(param) in _owners
+
+
+def watch(watcher: Any) -> None:
+    """Calls `watcher.released()` whenever a module has taken parameters, while `watcher` lives."""
+    _watchers.add(watcher)
+
+
+def tell(params: Iterable[torch.Tensor]) -> None:
+    """Says once, on rank 0, that these parameters are left alone."""
+    count = len(list(params))
+    if count and not _State.has_told and _basics.rank() == 0:
+        _State.has_told = True
+        warnings.warn(
+            f"hvd.DistributedOptimizer leaves {count} parameters to the DistributedDataParallel "
+            "module that has them, which averages their gradients over its process group; op, "
+            "compression and the other arguments do not concern them.", stacklevel=2)
+
+
+def _take(module: Any) -> None:
+    ignored = set(getattr(module, "parameters_to_ignore", ()))
+    taken = [param for name, param in module.module.named_parameters()
+             if param.requires_grad and name not in ignored]
+    for param in taken:
+        _owners[id(param)] = module
+    for watcher in list(_watchers):
+        watcher.released()
+
+
+def _is_wanted() -> bool:
+    return (os.environ.get("HOROVOD_TORCH_PROCESS_GROUP", "1").strip().lower()
+            not in ("0", "false", "no", "off"))
+
+
+def _meet(timeout: datetime.timedelta) -> Any:
+    """The store by which the group's ranks find each other."""
+    if _basics.size() == 1:
+        return dist.HashStore()
+    is_first = _basics.rank() == 0
+    # As the launcher found that this host reaches rank 0's.
+    address = os.environ.get("MASTER_ADDR")
+    if is_first:
+        offer, failure = (None, 0), None
+        for port in (int(os.environ.get("MASTER_PORT") or 0), 0):
+            try:
+                store = dist.TCPStore(address or socket.gethostname(), port, _basics.size(), True,
+                                      timeout, wait_for_workers=False)
+                offer, failure = (socket.gethostname(), store.port), None
+                break
+            except RuntimeError as error:  # another program has the port
+                failure = error
+        _objects.broadcast_object(offer, 0, "horovod.torch.process_group")
+        if failure is not None:
+            raise failure
+        return store
+    name, port = _objects.broadcast_object(None, 0, "horovod.torch.process_group")
+    if not port:
+        raise RuntimeError("Rank 0 could not open a port for torch's process group; its own "
+                           "exception says why.")
+    return dist.TCPStore(address or name, port, _basics.size(), False, timeout)
+
+
+def _make_group(module: Any) -> None:
+    is_on_gpu = any(param.is_cuda for param in module.parameters())
+    backend = "nccl" if is_on_gpu and dist.is_nccl_available() else "gloo"
+    seconds = float(os.environ.get("HOROVOD_START_TIMEOUT") or 30)
+    store = _meet(datetime.timedelta(seconds=max(seconds, 30)))
+    dist.init_process_group(backend, store=store, rank=_basics.rank(), world_size=_basics.size())
+    _State.has_group = True
+    _basics.after_shutdown(_end_group)
+
+
+def _end_group() -> None:
+    if _State.has_group and dist.is_initialized():
+        dist.destroy_process_group()
+    _State.has_group = False
+
+
+def _serve(ddp: type) -> None:
+    """From now on modules of the class find a process group, and are asked for their parameters."""
+    plain = ddp.__init__
+
+    @functools.wraps(plain)
+    def __init__(self: Any, module: Any, *args: Any, **kwargs: Any) -> None:
+        given: List[Any] = [*args[4:5], kwargs.get("process_group"), kwargs.get("device_mesh")]
+        if (not dist.is_initialized() and all(group is None for group in given) and _is_wanted()
+                and _basics.is_initialized()):
+            _make_group(module)
+        plain(self, module, *args, **kwargs)
+        _take(self)
+
+    ddp.__init__ = __init__
+
+
+if dist.is_available():
+    _serve(torch.nn.parallel.DistributedDataParallel)

@@ -1,0 +1,272 @@
+"""The gradients' way over the ranks: hooks, buckets and requests of one optimizer."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Callable, List, Sequence, Tuple, Union
+
+import torch
+
+from horovod import _basics, _ops
+from horovod._ops import Adasum
+from horovod.process_sets import ProcessSet
+from horovod.torch import _ddp, _flat
+from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
+from horovod.torch._rows import sparse_allreduce_async
+from horovod.torch.compression import Compression
+
+# What is in flight: a handle, or what waits for it and brings the result to where it belongs.
+Work = Union[int, Callable[[], None]]
+
+
+class Bucket:
+    """Parameters whose gradients travel as one request, and the requests in flight.
+
+    Lives through many steps; `works` is empty between synchronize and the next backward.
+    """
+
+    def __init__(self, name: str, params: Sequence[torch.Tensor], passes: int) -> None:
+        self.name = name
+        self.params = list(params)
+        self.works: List[Work] = []
+        self.is_agreed = False  # the ranks have reduced it once
+        self.rearm(passes)
+
+    def hooked(self) -> List[torch.Tensor]:
+        """The parameters that say when their gradient is there."""
+        return self.params
+
+    def rearm(self, passes: int) -> None:
+        """Makes ready for a step of so many backward passes."""
+        self.passes_left = [passes] * len(self.hooked())
+        self.incomplete = len(self.passes_left)  # parameters whose gradient is not yet complete
+
+
+class FlatBucket(Bucket):
+    """Small gradients that leave together once backward is over: only the one that comes last is
+    watched, so that the others cost nothing between the operations of backward."""
+
+    def __init__(self, named: Sequence[Tuple[str, torch.Tensor]], passes: int) -> None:
+        self.names = [name for name, _ in named]
+        super().__init__(f"{self.names[0]}+{len(named) - 1}", [param for _, param in named], passes)
+        self.flat = _flat.Flat(self.params)
+
+    def hooked(self) -> List[torch.Tensor]:
+        return self.params[:1]
+
+    def apart(self, passes: int) -> List[Bucket]:
+        """Each parameter that has or may have a gradient as a bucket of its own."""
+        return [Bucket(name, [param], passes) for name, param in zip(self.names, self.params)
+                if param.requires_grad or param.grad is not None]
+
+
+class Exchange:
+    """Reduces the gradients of the parameters that were added, while backward goes on."""
+
+    def __init__(self, compression: Any, backward_passes_per_step: int, op: int,
+                 predivide_factor: float, sparse_as_dense: bool, process_set: ProcessSet) -> None:
+        self.compression = compression
+        self.passes = backward_passes_per_step
+        self.op = op
+        self.prescale = 1.0 / predivide_factor
+        self.postscale = predivide_factor
+        self.sparse_as_dense = sparse_as_dense
+        self.process_set = process_set
+        # In a world of one there is nobody to exchange with.
+        self.active = process_set.included() and _basics.size() > 1
+        self.buckets: List[Bucket] = []
+        self.in_flight = 0  # buckets that are
+        self.complete = 0  # flat buckets whose gradients are there, and not in flight
+        self._hooked: List[Any] = []  # a graph node with a hook lives as long as somebody holds it
+        self._hooks: List[Any] = []  # by which they are removed
+        self._added: List[Tuple[str, List[torch.Tensor]]] = []
+        _ddp.watch(self)
+
+    def add(self, named: Sequence[Tuple[str, Sequence[torch.Tensor]]]) -> None:
+        """Makes each (name, params) a bucket, and one of small ones that stand alone; parameters
+        that require no gradient are left out."""
+        if not self.active:
+            return
+        self._added += [(name, list(params)) for name, params in named]
+        _ddp.tell(param for _, params in named for param in params if _ddp.owns(param))
+        named = [(name, [param for param in params if not _ddp.owns(param)])
+                 for name, params in named]
+        alone = {id(params[0]): (name, params[0]) for name, params in named if len(params) == 1}
+        flat: set = set()
+        if self.compression is Compression.none and self.op != Adasum:
+            for members in _flat.choose([param for _, param in alone.values()]):
+                flat.update(map(id, members))
+                self._add(FlatBucket([alone[id(param)] for param in members], self.passes))
+        for name, params in named:
+            params = [param for param in params if param.requires_grad and id(param) not in flat]
+            if params:
+                self._add(Bucket(name, params, self.passes))
+
+    def released(self) -> None:
+        """Leaves alone what a module of DistributedDataParallel has taken."""
+        if any(_ddp.owns(param) for bucket in self.buckets for param in bucket.params):
+            self.drain()
+            for hook in self._hooks:
+                hook.remove()
+            added, self._added = self._added, []
+            self.buckets, self._hooked, self._hooks = [], [], []
+            self.add(added)
+
+    def _add(self, bucket: Bucket) -> None:
+        self.buckets.append(bucket)
+        for index, param in enumerate(bucket.hooked()):
+            self._hook(param, len(self.buckets) - 1, index)
+
+    def _hook(self, param: torch.Tensor, bucket: int, index: int) -> None:
+        # A hook outlives an optimizer that was thrown away, and must not act for it.
+        weak_self = weakref.ref(self)
+
+        def hook(*unused: Any) -> None:
+            exchange = weak_self()
+            if exchange is not None:
+                exchange._on_gradient(exchange.buckets[bucket], index)
+
+        if hasattr(param, "register_post_accumulate_grad_hook"):
+            self._hooks.append(param.register_post_accumulate_grad_hook(hook))
+            return
+        # Before torch 2.1 the node that adds to .grad is reached through a function of the
+        # parameter.
+        node = param.expand_as(param).grad_fn.next_functions[0][0]
+        self._hooks.append(node.register_hook(hook))
+        self._hooked.append(node)
+
+    def _on_gradient(self, bucket: Bucket, index: int) -> None:
+        # Runs once per parameter and step, between two operations of backward: every line counts.
+        left = bucket.passes_left[index] - 1
+        if left < 0 or bucket.works:
+            raise AssertionError(
+                f"Gradient {bucket.name} was computed more than backward_passes_per_step="
+                f"{self.passes} times before step() or synchronize(); raise "
+                "backward_passes_per_step to add up gradients of more passes."
+            )
+        bucket.passes_left[index] = left
+        if left == 0:
+            bucket.incomplete -= 1
+            if bucket.incomplete == 0:
+                if isinstance(bucket, FlatBucket):
+                    self.complete += 1
+                else:
+                    self._start(bucket)
+
+    def _start(self, bucket: Bucket) -> None:
+        if isinstance(bucket, FlatBucket):
+            # At first under their own names and shapes, so that ranks hear in what they disagree.
+            bucket.works = (self._start_flat(bucket) if bucket.is_agreed else
+                            [self._start_any(alone) for alone in bucket.apart(self.passes)])
+        else:
+            bucket.works = [self._start_any(bucket)]
+        self.in_flight += 1
+
+    def _start_dense(self, name: str, grad: torch.Tensor) -> int:
+        return allreduce_async_(grad, None, name, self.op, self.prescale, self.postscale,
+                                self.process_set)
+
+    def _start_flat(self, bucket: FlatBucket) -> List[Work]:
+        flat, copies, works = bucket.flat, [], []
+        with torch.no_grad():
+            for index in flat.gather():
+                param, name = bucket.params[index], bucket.names[index]
+                if param.grad is None and not param.requires_grad:
+                    continue  # frozen since, and on all ranks
+                grad = self._dense_grad(param)
+                if flat.takes(index, grad):
+                    flat.slot(index).copy_(grad)
+                    copies.append((grad, index))
+                else:  # its slot is zero on all ranks
+                    works.append(self._start_any(Bucket(name, [param], self.passes)))
+        handle = self._start_dense(bucket.name, flat.tensor)
+
+        def finish() -> None:
+            _ops.run(handle)
+            flat.scatter()
+            with torch.no_grad():
+                for grad, index in copies:
+                    grad.copy_(flat.slot(index))
+
+        return [finish, *works]
+
+    def _dense_grad(self, param: torch.Tensor) -> torch.Tensor:
+        """The gradient: zeros where there is none, and dense where that is wanted."""
+        if param.grad is None:
+            param.grad = torch.zeros_like(param)
+        elif param.grad.is_sparse and self.sparse_as_dense:
+            param.grad = param.grad.to_dense()
+        return param.grad
+
+    def _start_any(self, bucket: Bucket) -> Work:
+        """Starts a bucket of whatever gradients."""
+        grads = [self._dense_grad(param) for param in bucket.params]
+        if len(grads) == 1 and grads[0].is_sparse:
+            return self._start_sparse(bucket, bucket.params[0])
+        if len(grads) == 1 and self.compression is Compression.none:
+            return self._start_dense(bucket.name, grads[0])
+        compressed, contexts = zip(*(self.compression.compress(grad) for grad in grads))
+        if len(grads) == 1:
+            handle = self._start_dense(bucket.name, compressed[0])
+        else:
+            handle = grouped_allreduce_async_(
+                list(compressed), name=bucket.name, op=self.op, prescale_factor=self.prescale,
+                postscale_factor=self.postscale, process_set=self.process_set,
+            )
+
+        def finish() -> None:
+            _ops.run(handle)
+            with torch.no_grad():
+                for grad, reduced, context in zip(grads, compressed, contexts):
+                    if reduced is not grad:
+                        grad.copy_(self.compression.decompress(reduced, context))
+
+        return finish
+
+    def _start_sparse(self, bucket: Bucket, param: torch.Tensor) -> Callable[[], None]:
+        wait = sparse_allreduce_async(param.grad, bucket.name, self.op, self.process_set)
+
+        def finish() -> None:
+            param.grad = wait()
+
+        return finish
+
+    def set_passes(self, passes: int) -> None:
+        """Sets how many backward passes make a step."""
+        self.passes = passes
+        for bucket in self.buckets:
+            bucket.rearm(passes)
+
+    def has_work(self) -> bool:
+        """Whether there are gradients of a whole step, in flight or about to be."""
+        return self.in_flight > 0 or self.complete > 0
+
+    def synchronize(self) -> None:
+        """Starts what no hook has started, then waits for everything."""
+        if self.in_flight < len(self.buckets):
+            for bucket in self.buckets:
+                # Frozen since, and on all ranks: nothing to exchange, and nothing to step.
+                if not bucket.works and any(
+                        param.requires_grad or param.grad is not None for param in bucket.params):
+                    self._start(bucket)
+        self.drain()
+
+    def drain(self) -> None:
+        """Waits for what is in flight and makes ready for the next step, also after a failure."""
+        failure = None
+        self.in_flight = self.complete = 0
+        for bucket in self.buckets:
+            works, bucket.works = bucket.works, []
+            bucket.rearm(self.passes)
+            for work in works:
+                try:
+                    if type(work) is int:
+                        _ops.run(work)
+                    else:
+                        work()
+                except Exception as error:  # the others must be waited for all the same
+                    failure = failure or error
+            if works and failure is None:
+                bucket.is_agreed = True
+        if failure is not None:
+            raise failure

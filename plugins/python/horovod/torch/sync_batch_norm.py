@@ -1,0 +1,103 @@
+"""Batch normalization over the samples of all ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from horovod import _basics, _ops
+from horovod._ops import Sum
+from horovod.torch._allreduce import allreduce_async_
+from horovod.torch._rows import allgather_async
+
+
+class SyncBatchNorm(_BatchNorm):
+    """As torch's BatchNorm1d, 2d and 3d, with mean and variance of all ranks' samples.
+
+    Input: (samples, features) or (samples, features, ...), of any floating point type, on any
+    device that `hvd.allreduce` takes; ranks may have different numbers of samples, and none. All
+    ranks must call it equally often in training, and then run backward; in evaluation each rank is
+    on its own. The arguments are those of torch's. ValueError for an input of another shape, and in
+    training where all ranks together have one value per feature.
+    """
+
+    def _check_input_dim(self, input: torch.Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected an input of 2 or more dimensions, not of {input.dim()}")
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        self._check_input_dim(input)
+        uses_batch = self.training or self.running_mean is None
+        if not uses_batch or not self.training or _basics.size() == 1:
+            return super().forward(input)
+        output, mean, variance, count = _Normalize.apply(input, self.weight, self.bias, self.eps)
+        if self.track_running_stats:
+            self._note(mean, variance, count)
+        return output
+
+    def _note(self, mean: torch.Tensor, variance: torch.Tensor, count: int) -> None:
+        with torch.no_grad():
+            self.num_batches_tracked.add_(1)
+            momentum = self.momentum
+            if momentum is None:  # the plain mean of all batches
+                momentum = 1.0 / float(self.num_batches_tracked)
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
+            unbiased = variance * (count / (count - 1))
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
+
+
+def _moments(input: torch.Tensor, names: str) -> Any:
+    """Mean and variance per feature, and the number of values, of all ranks."""
+    features = input.shape[1]
+    rows = input.transpose(0, 1).flatten(1)
+    count = rows.shape[1]
+    mean = rows.mean(1) if count else rows.new_zeros(features)
+    squares = (rows - mean[:, None]).square().sum(1)
+    own = torch.cat([mean, squares, mean.new_tensor([count])]).reshape(1, -1)
+    everybody = _ops.run(allgather_async(own, f"{names}.moments.{features}"))
+    counts = everybody[:, -1:]
+    total = counts.sum()
+    if total < 2:
+        raise ValueError("expected more than one value per feature on all ranks together")
+    means, all_squares = everybody[:, :features], everybody[:, features : 2 * features]
+    mean = (means * counts).sum(0) / total
+    squares = (all_squares + counts * (means - mean).square()).sum(0)
+    return mean, squares / total, int(total)
+
+
+class _Normalize(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, input, weight, bias, eps):
+        wide = input.double() if input.dtype == torch.float64 else input.float()
+        mean, variance, count = _moments(wide, "sync_batch_norm")
+        deviation = (variance + eps).rsqrt()
+        shape = (1, -1) + (1,) * (input.dim() - 2)
+        normal = (wide - mean.view(shape)) * deviation.view(shape)
+        ctx.save_for_backward(normal, weight, deviation)
+        ctx.count = count
+        output = normal
+        if weight is not None:
+            output = normal * weight.view(shape) + bias.view(shape)
+        ctx.mark_non_differentiable(mean, variance)
+        return output.to(input.dtype), mean, variance, count
+
+    @staticmethod
+    def backward(ctx, grad_output, *unused):
+        normal, weight, deviation = ctx.saved_tensors
+        grad = grad_output.to(normal.dtype)
+        features = normal.shape[1]
+        shape = (1, -1) + (1,) * (normal.dim() - 2)
+        over = [axis for axis in range(normal.dim()) if axis != 1]
+        grad_bias, grad_weight = grad.sum(over), (grad * normal).sum(over)
+        sums = torch.cat([grad_bias, grad_weight])
+        _ops.run(allreduce_async_(sums, None, f"sync_batch_norm.sums.{features}", Sum))
+        mean, mean_normal = (sums / ctx.count).reshape(2, features)
+        grad_input = grad - mean.view(shape) - normal * mean_normal.view(shape)
+        grad_input = grad_input * deviation.view(shape)
+        if weight is None:
+            return grad_input.to(grad_output.dtype), None, None, None
+        grad_input = grad_input * weight.to(normal.dtype).view(shape)
+        return (grad_input.to(grad_output.dtype), grad_weight.to(weight.dtype),
+                grad_bias.to(weight.dtype), None)

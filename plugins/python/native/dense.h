@@ -1,0 +1,35 @@
+// What the native module reads of a framework's tensors, through their attributes alone.
+#pragma once
+
+#include <Python.h>
+
+#include "state.h"
+
+namespace hvd::python {
+
+constexpr int kMaxDimensions = 8;
+
+// How a dense tensor is told from others: (type, dict of dtypes to numbers, layout), or with None for a
+// layout an array that describes itself by __array_struct__.
+struct Framework {
+  PyObject* type;
+  PyObject* dtypes;
+  PyObject* layout;
+};
+
+// False with an exception unless `described` is such a tuple. The references are borrowed.
+bool read_framework(PyObject* described, Framework* out);
+
+// One dense tensor in host memory.
+struct DenseTensor {
+  hvd_tensor view{};  // input and output are its own memory
+  int64_t shape[kMaxDimensions];
+};
+
+// Whether `tensor` is such; when not, no exception need be set. Points into *out.
+bool read_dense(const State* state, PyObject* tensor, const Framework& framework, DenseTensor* out);
+
+// Where the data of a tensor lies; NULL with an exception set when it does not say.
+bool read_address(const State* state, PyObject* tensor, void** out);
+
+}  // namespace hvd::python

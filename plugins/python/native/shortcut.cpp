@@ -1,0 +1,194 @@
+// An allreduce in place, as scripts write it in every step, without a line of Python: the argument
+// names that a call uses are compared by address, and whatever is not the usual thing goes to the
+// function in Python, which finds the words.
+#include <cstring>
+#include <string>
+
+#include "dense.h"
+#include "reference.h"
+
+namespace hvd::python {
+
+namespace {
+
+// METH_FASTCALL: in the limited API since 3.10, and the same in every CPython since 3.7.
+constexpr int kFastCall = 0x0080;
+
+constexpr size_t kMaxName = 256;
+
+enum Argument { kTensor, kAverage, kName, kOp, kPrescale, kPostscale, kProcessSet, kArguments };
+
+// What a shortcut is made of; the tuple that is its `self` owns it.
+struct Shortcut {
+  PyMethodDef definition{};
+  std::string name;
+  std::string doc;
+  std::string prefix;
+  State* state = nullptr;
+  PyObject* module = nullptr;       // borrowed, as all of these
+  PyObject* function = nullptr;     // takes what is not usual
+  PyObject* everybody = nullptr;    // the process set that calls need not name
+  Framework framework{};
+  int default_op = 0;
+  bool waits = false;
+};
+
+constexpr const char* kShortcutCapsule = "horovod._native.shortcut";
+
+// Puts the arguments into their places; false where one is not known by the address of its name.
+bool place(const State* state, PyObject* const* given, Py_ssize_t count, PyObject* names,
+           PyObject** placed) {
+  if (count > kArguments) return false;
+  for (Py_ssize_t i = 0; i < count; ++i) placed[i] = given[i];
+  const Py_ssize_t named = names == nullptr ? 0 : PyTuple_Size(names);
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    PyObject* name = PyTuple_GetItem(names, i);
+    int at = 0;
+    while (at < kArguments && PyTuple_GetItem(state->names_of_arguments, at) != name) ++at;
+    if (at == kArguments || placed[at] != nullptr) return false;
+    placed[at] = given[count + i];
+  }
+  return placed[kTensor] != nullptr;
+}
+
+bool read_factor(PyObject* given, double* out) {
+  if (given == nullptr) return true;
+  if (!PyFloat_Check(given)) return false;
+  *out = PyFloat_AsDouble(given);
+  return *out != 0;
+}
+
+bool read_op(PyObject* given, int default_op, int* out) {
+  *out = default_op;
+  if (given == nullptr || given == Py_None) return true;
+  if (!PyLong_CheckExact(given)) return false;
+  *out = static_cast<int>(PyLong_AsLong(given));
+  return PyErr_Occurred() == nullptr;
+}
+
+// prefix + name; false where that is too long or no text.
+bool join_name(const std::string& prefix, PyObject* name, char (&out)[kMaxName]) {
+  if (name == nullptr || !PyUnicode_Check(name)) return false;
+  Reference bytes(PyUnicode_AsUTF8String(name));
+  char* data = nullptr;
+  Py_ssize_t size = 0;
+  if (!bytes || PyBytes_AsStringAndSize(bytes.get(), &data, &size) != 0) return false;
+  const size_t length = prefix.size() + static_cast<size_t>(size);
+  if (length >= kMaxName) return false;
+  std::memcpy(out, prefix.data(), prefix.size());
+  std::memcpy(out + prefix.size(), data, static_cast<size_t>(size));
+  out[length] = '\0';
+  return std::strlen(out) == length;
+}
+
+// What points into itself must stay where it is.
+struct Request {
+  hvd_submission submission{};
+  DenseTensor dense;
+  char name[kMaxName];
+};
+
+bool read_request(const Shortcut& shortcut, PyObject* const* placed, Request* out) {
+  hvd_submission& submission = out->submission;
+  submission.struct_size = sizeof submission;
+  submission.op = HVD_ALLREDUCE;
+  submission.device = HVD_CPU;
+  submission.prescale = submission.postscale = 1;
+  if ((placed[kAverage] != nullptr && placed[kAverage] != Py_None) ||
+      (placed[kProcessSet] != nullptr && placed[kProcessSet] != shortcut.everybody) ||
+      !read_op(placed[kOp], shortcut.default_op, &submission.reduce_op) ||
+      !read_factor(placed[kPrescale], &submission.prescale) ||
+      !read_factor(placed[kPostscale], &submission.postscale) ||
+      !join_name(shortcut.prefix, placed[kName], out->name) ||
+      !read_dense(shortcut.state, placed[kTensor], shortcut.framework, &out->dense)) {
+    return false;
+  }
+  submission.name = out->name;
+  submission.tensor_count = 1;
+  submission.tensors = &out->dense.view;
+  return true;
+}
+
+PyObject* call_function(const Shortcut& shortcut, PyObject* const* given, Py_ssize_t count,
+                        PyObject* names) {
+  Reference arguments(PyTuple_New(count));
+  Reference named(PyDict_New());
+  if (!arguments || !named) return nullptr;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    Py_INCREF(given[i]);
+    PyTuple_SetItem(arguments.get(), i, given[i]);
+  }
+  for (Py_ssize_t i = 0; names != nullptr && i < PyTuple_Size(names); ++i) {
+    if (PyDict_SetItem(named.get(), PyTuple_GetItem(names, i), given[count + i]) != 0) {
+      return nullptr;
+    }
+  }
+  return PyObject_Call(shortcut.function, arguments.get(), named.get());
+}
+
+PyObject* call(PyObject* self, PyObject* const* given, Py_ssize_t count, PyObject* names) {
+  const auto* shortcut =
+      static_cast<Shortcut*>(PyCapsule_GetPointer(PyTuple_GetItem(self, 0), kShortcutCapsule));
+  PyObject* placed[kArguments] = {};
+  Request request;
+  if (shortcut == nullptr) return nullptr;
+  if (!place(shortcut->state, given, count, names, placed) ||
+      !read_request(*shortcut, placed, &request)) {
+    PyErr_Clear();
+    return call_function(*shortcut, given, count, names);
+  }
+  Reference handle(hand_over(shortcut->state, request.submission, placed[kTensor]));
+  if (!handle || !shortcut->waits) return handle.give();
+  PyObject* result = wait(shortcut->module, handle.get());
+  if (result == nullptr) {
+    // Interrupted, and nobody else has the handle: the work is let go in peace.
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    Reference done(abandon(shortcut->module, handle.get()));
+    PyErr_Restore(type, value, trace);
+  }
+  return result;
+}
+
+void destroy_shortcut(PyObject* capsule) {
+  delete static_cast<Shortcut*>(PyCapsule_GetPointer(capsule, kShortcutCapsule));
+}
+
+}  // namespace
+
+PyObject* shortcut(PyObject* module, PyObject* arguments) {
+  const char *name = nullptr, *doc = nullptr, *prefix = nullptr;
+  PyObject *function = nullptr, *everybody = nullptr, *described = nullptr;
+  int default_op = 0, waits = 0;
+  Framework framework{};
+  if (!PyArg_ParseTuple(arguments, "sssOOO!ip", &name, &doc, &prefix, &function, &everybody,
+                        &PyTuple_Type, &described, &default_op, &waits) ||
+      !read_framework(described, &framework)) {
+    return nullptr;
+  }
+  auto* made = new Shortcut;
+  Reference capsule(PyCapsule_New(made, kShortcutCapsule, destroy_shortcut));
+  if (!capsule) {
+    delete made;
+    return nullptr;
+  }
+  made->name = name;
+  made->doc = doc;
+  made->prefix = prefix;
+  made->state = state_of(module);
+  made->module = module;
+  made->function = function;
+  made->everybody = everybody;
+  made->framework = framework;
+  made->default_op = default_op;
+  made->waits = waits != 0;
+  made->definition = {made->name.c_str(),
+                      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call)),
+                      kFastCall | METH_KEYWORDS, made->doc.c_str()};
+  Reference self(PyTuple_Pack(5, capsule.get(), module, function, everybody, described));
+  Reference where(PyObject_GetAttrString(function, "__module__"));
+  if (!self || !where) return nullptr;
+  return PyCFunction_NewEx(&made->definition, self.get(), where.get());
+}
+
+}  // namespace hvd::python

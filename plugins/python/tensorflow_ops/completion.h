@@ -1,0 +1,30 @@
+// Work that was submitted for a graph, and the thread that waits for it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "horovod/horovod.h"
+#include "operations.h"
+
+namespace hvd::tensorflow {
+
+struct Work {
+  const Operation* operation;
+  std::string name;
+  Context* context;
+  std::function<void()> done;    // tells TensorFlow
+  std::vector<Tensor*> inputs;   // ours until the work is complete
+  std::vector<Tensor*> outputs;  // the same, of operations that keep shapes
+  hvd_handle handle = 0;
+};
+
+// Frees the work and tells TensorFlow that it failed, or that it succeeded where `message` is NULL.
+void finish(Work* work, int status, const char* message);
+
+// The thread waits for the work, which is its own from now on, and finishes it.
+void await(Work* work);
+
+}  // namespace hvd::tensorflow

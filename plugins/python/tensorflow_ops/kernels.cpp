@@ -1,0 +1,245 @@
+#include "kernels.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "completion.h"
+#include "library.h"
+
+namespace hvd::tensorflow {
+
+namespace {
+
+// What a node of a graph says.
+struct Kernel {
+  const Operation* operation;
+  std::string name;
+  int64_t what = 0, reduce_op = 0, root_rank = 0, process_set = 0;
+  double prescale = 0, postscale = 0;
+};
+
+// Reads attributes until one is not there.
+class Attributes {
+ public:
+  Attributes(const TfApi& api, Construction* construction)
+      : api_(api), construction_(construction), status_(api.new_status()) {}
+  Attributes(const Attributes&) = delete;
+  Attributes& operator=(const Attributes&) = delete;
+  ~Attributes() {
+    if (api_.get_code(status_) != kOk) api_.construction_failure(construction_, status_);
+    api_.delete_status(status_);
+  }
+
+  int64_t number(const char* name) {
+    int64_t value = 0;
+    if (api_.get_code(status_) == kOk) api_.number(construction_, name, &value, status_);
+    return value;
+  }
+
+  double factor(const char* name) {
+    const int64_t bits = number(name);
+    double value = 0;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+  }
+
+  std::string text(const char* name) {
+    int32_t list = 0, total = 0;
+    if (api_.get_code(status_) == kOk) {
+      api_.string_size(construction_, name, &list, &total, status_);
+    }
+    std::vector<char> value(static_cast<size_t>(total < 0 ? 0 : total) + 1);
+    if (api_.get_code(status_) == kOk && value.size() > 1) {
+      api_.string(construction_, name, value.data(), value.size() - 1, status_);
+    }
+    return std::string(value.data(), value.size() - 1);
+  }
+
+ private:
+  const TfApi& api_;
+  Construction* construction_;
+  Status* status_;
+};
+
+template <int kIndex>
+void* create(Construction* construction) {
+  auto kernel = std::make_unique<Kernel>();
+  kernel->operation = &kOperations[kIndex];
+  Attributes attributes(*tf_api(), construction);
+  kernel->process_set = attributes.number("process_set");
+  if (kernel->operation->kind < 0) {
+    kernel->what = attributes.number("what");
+    return kernel.release();
+  }
+  kernel->name = attributes.text("tensor_name");
+  kernel->reduce_op = attributes.number("reduce_op");
+  kernel->root_rank = attributes.number("root_rank");
+  kernel->prescale = attributes.factor("prescale_bits");
+  kernel->postscale = attributes.factor("postscale_bits");
+  return kernel.release();
+}
+
+void remove(void* kernel) { delete static_cast<Kernel*>(kernel); }
+
+std::vector<int64_t> shape_of(const TfApi& api, const Tensor* tensor) {
+  std::vector<int64_t> shape(static_cast<size_t>(api.dimensions(tensor)));
+  for (size_t d = 0; d < shape.size(); ++d) shape[d] = api.extent(tensor, static_cast<int>(d));
+  return shape;
+}
+
+// Takes inputs and makes the outputs that are known by now. False: TensorFlow has been told why.
+bool take_tensors(const TfApi& api, Work* work) {
+  Status* status = api.new_status();
+  const int count = api.input_count(work->context);
+  const int shaped = work->operation->keeps_shapes ? count : 0;
+  for (int i = 0; i < count && api.get_code(status) == kOk; ++i) {
+    Tensor* tensor = nullptr;
+    api.input(work->context, i, &tensor, status);
+    if (tensor != nullptr) work->inputs.push_back(tensor);
+  }
+  for (int i = 0; i < shaped && api.get_code(status) == kOk; ++i) {
+    const Tensor* input = work->inputs[static_cast<size_t>(i)];
+    const std::vector<int64_t> shape = shape_of(api, input);
+    Tensor* tensor =
+        api.allocate_output(work->context, i, api.dtype(input), shape.data(),
+                            static_cast<int>(shape.size()), api.bytes(input), status);
+    if (tensor != nullptr) work->outputs.push_back(tensor);
+  }
+  const bool is_fine = api.get_code(status) == kOk;
+  if (!is_fine) api.failure(work->context, status);
+  api.delete_status(status);
+  return is_fine;
+}
+
+// What libhorovod gets to see of a node's tensors.
+struct Described {
+  std::vector<std::vector<int64_t>> shapes;
+  std::vector<std::string> names;
+  std::vector<hvd_tensor> tensors;
+  std::vector<int32_t> splits;
+};
+
+Described describe(const TfApi& api, const Work& work) {
+  Described out;
+  const size_t count = work.inputs.size() - (work.operation->has_splits ? 1 : 0);
+  out.tensors.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const Tensor* input = work.inputs[i];
+    out.shapes.push_back(shape_of(api, input));
+    out.names.push_back(std::string("grouped_") + work.operation->prefix + "." + work.name + "_" +
+                        std::to_string(i + 1) + "of" + std::to_string(count));
+    hvd_tensor& tensor = out.tensors[i];
+    tensor.dtype = dtype_of_tensorflow(api.dtype(input));
+    tensor.ndim = static_cast<int32_t>(out.shapes[i].size());
+    tensor.input = api.data(input);
+    if (work.operation->keeps_shapes) tensor.output = api.data(work.outputs[i]);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    out.tensors[i].shape = out.shapes[i].data();
+    if (count > 1) out.tensors[i].name = out.names[i].c_str();
+  }
+  if (work.operation->has_splits) {
+    const Tensor* splits = work.inputs[count];
+    const auto* rows = static_cast<const int32_t*>(api.data(splits));
+    out.splits.assign(rows, rows + api.bytes(splits) / sizeof(int32_t));
+  }
+  return out;
+}
+
+// NULL: TensorFlow has been told why.
+Work* begin(const Kernel& kernel, Context* context, Done* done) {
+  std::function<void()> kept = keep(done);
+  const bool is_known = static_cast<bool>(kept);
+  if (!is_known) kept = [done] { tf_api()->run_done(done); };  // before the kernel returns
+  auto* work = new Work{kernel.operation, kernel.name, context, std::move(kept), {}, {}, 0};
+  if (is_known && library() != nullptr) return work;
+  finish(work, HVD_UNIMPLEMENTED,
+         is_known ? "horovod.tensorflow is not loaded."
+                  : "the asynchronous kernels of this TensorFlow are made in a way that is not known "
+                    "here; use another TensorFlow.");
+  return nullptr;
+}
+
+void compute(void* made, Context* context, Done* done) {
+  const TfApi& api = *tf_api();
+  const auto& kernel = *static_cast<const Kernel*>(made);
+  Work* work = begin(kernel, context, done);
+  if (work == nullptr) return;
+  if (!take_tensors(api, work)) return finish(work, HVD_OK, nullptr);
+  const auto process_set = static_cast<int32_t>(kernel.process_set);
+  if (work->name.empty()) work->name = next_name(work->operation->prefix, process_set);
+  const Described described = describe(api, *work);
+  const std::string name = std::string(described.tensors.size() > 1 ? "grouped_" : "") +
+                           work->operation->prefix + "." + work->name;
+  hvd_submission submission{};
+  submission.struct_size = sizeof submission;
+  submission.op = work->operation->kind;
+  submission.reduce_op = static_cast<int32_t>(kernel.reduce_op);
+  submission.name = name.c_str();
+  submission.process_set = process_set;
+  submission.root_rank = static_cast<int32_t>(kernel.root_rank);
+  submission.device = HVD_CPU;
+  submission.prescale = kernel.prescale;
+  submission.postscale = kernel.postscale;
+  submission.tensor_count = static_cast<uint32_t>(described.tensors.size());
+  submission.tensors = described.tensors.data();
+  submission.split_count = static_cast<uint32_t>(described.splits.size());
+  submission.splits = described.splits.data();
+  std::vector<char> error(kErrorSize);
+  const int status = library()->submit(&submission, &work->handle, error.data(), error.size());
+  if (status != HVD_OK) return finish(work, status, error.data());
+  await(work);
+}
+
+int ask(const Kernel& kernel, int32_t* number, char* error) {
+  const Library& from = *library();
+  const auto process_set = static_cast<int32_t>(kernel.process_set);
+  switch (kernel.what) {
+    case 0: *number = from.rank(); break;
+    case 1: *number = from.local_rank(); break;
+    case 2: return from.size(process_set, number, error, kErrorSize);
+    case 3: *number = from.local_size(); break;
+    default: return from.included(process_set, number, error, kErrorSize);
+  }
+  std::strncpy(error, "Horovod has not been initialized; use hvd.init() first.", kErrorSize);
+  return *number < 0 ? HVD_FAILED_PRECONDITION : HVD_OK;
+}
+
+void compute_number(void* made, Context* context, Done* done) {
+  const TfApi& api = *tf_api();
+  const auto& kernel = *static_cast<const Kernel*>(made);
+  Work* work = begin(kernel, context, done);
+  if (work == nullptr) return;
+  std::vector<char> error(kErrorSize);
+  int32_t number = 0;
+  const int asked = ask(kernel, &number, error.data());
+  if (asked != HVD_OK) return finish(work, asked, error.data());
+  Status* status = api.new_status();
+  Tensor* tensor =
+      api.allocate_output(context, 0, 3 /* int32 */, nullptr, 0, sizeof number, status);
+  if (api.get_code(status) == kOk) {
+    std::memcpy(api.data(tensor), &number, sizeof number);
+    work->outputs.push_back(tensor);
+  } else {
+    api.failure(context, status);
+  }
+  api.delete_status(status);
+  finish(work, HVD_OK, nullptr);
+}
+
+constexpr Create kCreate[kOperationCount] = {create<0>, create<1>, create<2>,
+                                             create<3>, create<4>, create<5>};
+
+}  // namespace
+
+void register_kernel(const TfApi& api, const Operation& operation, Status* status) {
+  KernelBuilder* builder =
+      api.new_kernel(operation.name, "CPU", kCreate[&operation - kOperations],
+                     operation.kind < 0 ? &compute_number : &compute, &remove);
+  api.register_kernel(operation.name, builder, status);
+}
+
+}  // namespace hvd::tensorflow

@@ -1,0 +1,10 @@
+// Kernels of all operations, on the CPU; TensorFlow copies what lies elsewhere.
+#pragma once
+
+#include "operations.h"
+
+namespace hvd::tensorflow {
+
+void register_kernel(const TfApi& api, const Operation& operation, Status* status);
+
+}  // namespace hvd::tensorflow

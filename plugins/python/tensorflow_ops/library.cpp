@@ -1,0 +1,83 @@
+#include "library.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "kernels.h"
+#include "operations.h"
+
+namespace hvd::tensorflow {
+
+namespace {
+
+struct Kept {
+  std::mutex mutex;
+  Library library{};
+  bool is_bound = false;
+  std::map<std::pair<int32_t, std::string>, uint64_t> numbers;
+  std::string problem;
+};
+
+Kept& kept() {
+  // Never destroyed: TensorFlow's threads may outlive the program's static objects.
+  static Kept* const kept = new Kept;
+  return *kept;
+}
+
+void register_all() {
+  const TfApi* api = tf_api();
+  if (api == nullptr) {
+    kept().problem = std::string("it has no ") + missing_function();
+    return;
+  }
+  Status* status = api->new_status();
+  for (const Operation& operation : kOperations) {
+    register_operation(*api, operation, status);
+    if (api->get_code(status) == kOk) register_kernel(*api, operation, status);
+    if (api->get_code(status) != kOk) {
+      kept().problem = std::string(operation.name) + ": " + api->message(status);
+      break;
+    }
+  }
+  api->delete_status(status);
+}
+
+// Operations are registered while tf.load_op_library loads us, which is when it looks for them.
+const bool registered = (register_all(), true);
+
+}  // namespace
+
+const Library* library() { return kept().is_bound ? &kept().library : nullptr; }
+
+std::string next_name(const char* prefix, int32_t process_set) {
+  Kept& all = kept();
+  const std::lock_guard lock(all.mutex);
+  return "tf.noname." + std::to_string(++all.numbers[{process_set, prefix}]);
+}
+
+}  // namespace hvd::tensorflow
+
+// What Python calls once the library is loaded.
+extern "C" {
+
+// "" or what kept the operations from being registered.
+__attribute__((visibility("default"))) const char* horovod_tensorflow_problem() {
+  return hvd::tensorflow::kept().problem.c_str();
+}
+
+__attribute__((visibility("default"))) void horovod_tensorflow_bind(
+    const hvd::tensorflow::Library* library) {
+  hvd::tensorflow::kept().library = *library;
+  hvd::tensorflow::kept().is_bound = true;
+}
+
+// Unnamed calls of the process set, or of all when it is negative, begin at 1 again.
+__attribute__((visibility("default"))) void horovod_tensorflow_forget_names(int32_t process_set) {
+  auto& all = hvd::tensorflow::kept();
+  const std::lock_guard lock(all.mutex);
+  for (auto at = all.numbers.begin(); at != all.numbers.end();) {
+    at = process_set < 0 || at->first.first == process_set ? all.numbers.erase(at) : std::next(at);
+  }
+}
+}

@@ -1,0 +1,94 @@
+#include "operations.h"
+
+#include "horovod/types.h"
+
+namespace hvd::tensorflow {
+
+namespace {
+
+constexpr struct {
+  int tensorflow;
+  int32_t horovod;
+  size_t size;
+} kDtypes[] = {
+    {1, HVD_FLOAT32, 4}, {2, HVD_FLOAT64, 8}, {3, HVD_INT32, 4},     {4, HVD_UINT8, 1},
+    {5, HVD_INT16, 2},   {6, HVD_INT8, 1},    {9, HVD_INT64, 8},     {10, HVD_BOOL, 1},
+    {14, HVD_BFLOAT16, 2}, {17, HVD_UINT16, 2}, {19, HVD_FLOAT16, 2}, {22, HVD_UINT32, 4},
+    {23, HVD_UINT64, 8},
+};
+
+constexpr const char* kTypes =
+    "T: list({float, double, int32, uint8, int16, int8, int64, bool, bfloat16, uint16, half, "
+    "uint32, uint64}) >= 1";
+
+void shapes_of_inputs(ShapeContext* context, Status* status) {
+  const TfApi& api = *tf_api();
+  for (int i = 0; i < api.shape_inputs(context) && api.get_code(status) == kOk; ++i) {
+    ShapeHandle* shape = api.new_shape();
+    api.shape_of_input(context, i, shape, status);
+    if (api.get_code(status) == kOk) api.set_shape(context, i, shape, status);
+    api.delete_shape(shape);
+  }
+}
+
+void shapes_unknown(ShapeContext* context, Status* status) {
+  tf_api()->unknown_shapes(context, status);
+}
+
+}  // namespace
+
+const Operation kOperations[kOperationCount] = {
+    {"HorovodAllreduce", "allreduce", HVD_ALLREDUCE, true, false},
+    {"HorovodBroadcast", "broadcast", HVD_BROADCAST, true, false},
+    {"HorovodAllgather", "allgather", HVD_ALLGATHER, false, false},
+    {"HorovodReducescatter", "reducescatter", HVD_REDUCESCATTER, false, false},
+    {"HorovodAlltoall", "alltoall", HVD_ALLTOALL, false, true},
+    {"HorovodNumber", "", -1, false, false},
+};
+
+int32_t dtype_of_tensorflow(int dtype) {
+  for (const auto& entry : kDtypes) {
+    if (entry.tensorflow == dtype) return entry.horovod;
+  }
+  return -1;
+}
+
+int dtype_for_tensorflow(int32_t dtype) {
+  for (const auto& entry : kDtypes) {
+    if (entry.horovod == dtype) return entry.tensorflow;
+  }
+  return 0;
+}
+
+size_t size_of_dtype(int32_t dtype) {
+  for (const auto& entry : kDtypes) {
+    if (entry.horovod == dtype) return entry.size;
+  }
+  return 0;
+}
+
+void register_operation(const TfApi& api, const Operation& operation, Status* status) {
+  OpBuilder* builder = api.new_op(operation.name);
+  if (operation.kind >= 0) {
+    api.op_attribute(builder, kTypes);
+    api.op_attribute(builder, "tensor_name: string = ''");  // '': numbered when it runs
+    api.op_attribute(builder, "reduce_op: int = 1");
+    api.op_attribute(builder, "root_rank: int = 0");
+    api.op_attribute(builder, "prescale_bits: int = 0");  // of a double; 0 is no factor
+    api.op_attribute(builder, "postscale_bits: int = 0");
+    api.op_input(builder, "tensors: T");
+    if (operation.has_splits) api.op_input(builder, "splits: int32");
+    api.op_output(builder, "results: T");
+    if (operation.has_splits) api.op_output(builder, "received_splits: int32");
+  } else {
+    api.op_attribute(builder, "what: int = 0");  // as in library.h
+    api.op_output(builder, "number: int32");
+  }
+  api.op_attribute(builder, "process_set: int = 0");
+  // Even an unused result is one that other ranks wait for, and no two calls are one.
+  api.op_is_stateful(builder, true);
+  api.op_shapes(builder, operation.keeps_shapes ? &shapes_of_inputs : &shapes_unknown);
+  api.register_op(builder, status);
+}
+
+}  // namespace hvd::tensorflow

@@ -1,0 +1,141 @@
+#include "tf_api.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace hvd::tensorflow {
+
+namespace {
+
+// Finds functions in whichever of TensorFlow's libraries has them.
+class Finder {
+ public:
+  Finder() {
+    for (void*& library : libraries_) library = nullptr;
+    const char* names[] = {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"};
+    for (int i = 0; i < 2; ++i) libraries_[i] = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD);
+  }
+
+  template <typename Function>
+  void find(Function* function, const char* name) {
+    void* found = nullptr;
+    for (void* library : libraries_) {
+      if (library != nullptr && found == nullptr) found = dlsym(library, name);
+    }
+    if (found == nullptr) found = dlsym(RTLD_DEFAULT, name);
+    if (found == nullptr && missing_ == nullptr) missing_ = name;
+    *function = reinterpret_cast<Function>(found);
+  }
+
+  const char* missing() const { return missing_; }
+
+ private:
+  void* libraries_[2];
+  const char* missing_ = nullptr;
+};
+
+struct Found {
+  TfApi api{};
+  const char* missing;
+
+  Found() {
+    Finder finder;
+    finder.find(&api.new_status, "TF_NewStatus");
+    finder.find(&api.delete_status, "TF_DeleteStatus");
+    finder.find(&api.set_status, "TF_SetStatus");
+    finder.find(&api.get_code, "TF_GetCode");
+    finder.find(&api.message, "TF_Message");
+    finder.find(&api.new_op, "TF_NewOpDefinitionBuilder");
+    finder.find(&api.register_op, "TF_RegisterOpDefinition");
+    finder.find(&api.op_attribute, "TF_OpDefinitionBuilderAddAttr");
+    finder.find(&api.op_input, "TF_OpDefinitionBuilderAddInput");
+    finder.find(&api.op_output, "TF_OpDefinitionBuilderAddOutput");
+    finder.find(&api.op_is_stateful, "TF_OpDefinitionBuilderSetIsStateful");
+    finder.find(&api.op_shapes, "TF_OpDefinitionBuilderSetShapeInferenceFunction");
+    finder.find(&api.new_shape, "TF_NewShapeHandle");
+    finder.find(&api.delete_shape, "TF_DeleteShapeHandle");
+    finder.find(&api.shape_inputs, "TF_ShapeInferenceContextNumInputs");
+    finder.find(&api.shape_of_input, "TF_ShapeInferenceContextGetInput");
+    finder.find(&api.set_shape, "TF_ShapeInferenceContextSetOutput");
+    finder.find(&api.unknown_shapes, "TF_ShapeInferenceContextSetUnknownShape");
+    finder.find(&api.new_kernel, "TF_NewAsyncKernelBuilder");
+    finder.find(&api.register_kernel, "TF_RegisterKernelBuilder");
+    finder.find(&api.string_size, "TF_OpKernelConstruction_GetAttrSize");
+    finder.find(&api.string, "TF_OpKernelConstruction_GetAttrString");
+    finder.find(&api.number, "TF_OpKernelConstruction_GetAttrInt64");
+    finder.find(&api.construction_failure, "TF_OpKernelConstruction_Failure");
+    finder.find(&api.input_count, "TF_NumInputs");
+    finder.find(&api.input, "TF_GetInput");
+    finder.find(&api.allocate_output, "TF_AllocateOutput");
+    finder.find(&api.failure, "TF_OpKernelContext_Failure");
+    finder.find(&api.run_done, "TF_RunAsyncOpKernelDoneCallback");
+    finder.find(&api.dtype, "TF_TensorType");
+    finder.find(&api.dimensions, "TF_NumDims");
+    finder.find(&api.extent, "TF_Dim");
+    finder.find(&api.bytes, "TF_TensorByteSize");
+    finder.find(&api.data, "TF_TensorData");
+    finder.find(&api.delete_tensor, "TF_DeleteTensor");
+    missing = finder.missing();
+  }
+};
+
+const Found& found() {
+  static const Found result;
+  return result;
+}
+
+// Where code of TensorFlow's libraries lies: [begin, end) each.
+using Ranges = std::vector<std::pair<uintptr_t, uintptr_t>>;
+
+int add_ranges(dl_phdr_info* info, size_t, void* ranges) {
+  if (info->dlpi_name == nullptr || std::strstr(info->dlpi_name, "tensorflow") == nullptr) return 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& segment = info->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
+    const uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
+    static_cast<Ranges*>(ranges)->emplace_back(begin, begin + segment.p_memsz);
+  }
+  return 0;
+}
+
+Ranges ranges_of_tensorflow() {
+  Ranges ranges;
+  dl_iterate_phdr(&add_ranges, &ranges);
+  return ranges;
+}
+
+bool lies_in(const Ranges& ranges, uintptr_t address) {
+  for (const auto& [begin, end] : ranges) {
+    if (address >= begin && address < end) return true;
+  }
+  return false;
+}
+
+// Whether the address is one of TensorFlow's code. Not by dladdr, which reads all symbols each time.
+bool is_tensorflow(const void* pointer) {
+  static const Ranges at_first = ranges_of_tensorflow();
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  return lies_in(at_first, address) || lies_in(ranges_of_tensorflow(), address);
+}
+
+}  // namespace
+
+std::function<void()> keep(const Done* done) {
+  // In libstdc++, with which TensorFlow is built: what is called, two words; who copies and destroys
+  // it; who calls it.
+  const void* words[4];
+  static_assert(sizeof words == sizeof(std::function<void()>));
+  std::memcpy(words, static_cast<const void*>(done), sizeof words);
+  if (!is_tensorflow(words[2]) || !is_tensorflow(words[3])) return {};
+  return *reinterpret_cast<const std::function<void()>*>(done);
+}
+
+const TfApi* tf_api() { return found().missing == nullptr ? &found().api : nullptr; }
+
+const char* missing_function() { return found().missing; }
+
+}  // namespace hvd::tensorflow

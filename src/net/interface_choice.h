@@ -1,0 +1,39 @@
+// Which of a host's addresses a job may use, as --network-interfaces says it. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace hvd::net {
+
+class InterfaceChoice {
+ public:
+  // "eth0,10.0.0.0/8,^docker0": names of interfaces and networks, those with a ^ excluded; a name
+  // may end in '*'. "" allows all. An error names the flag.
+  static Result<InterfaceChoice> parse(std::string_view text);
+
+  // `address` has 4 or 16 bytes. Allowed is what nothing excludes and, where anything is named
+  // without a ^, what one of these names.
+  bool allows(std::string_view interface, ByteView address) const;
+  bool allows_all() const { return rules_.empty(); }
+  bool operator==(const InterfaceChoice&) const = default;
+
+ private:
+  struct Rule {
+    bool is_excluding = false;
+    std::string name;   // of an interface, with '*' where it is a beginning; empty for a network
+    Bytes network;
+    int prefix_bits = 0;
+    bool operator==(const Rule&) const = default;
+  };
+  static Result<Rule> parse_rule(std::string_view text);
+  static bool matches(const Rule& rule, std::string_view interface, ByteView address);
+
+  std::vector<Rule> rules_;
+};
+
+}  // namespace hvd::net

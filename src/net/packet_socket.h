@@ -1,0 +1,39 @@
+// Unix sockets under abstract names that keep the borders of messages and carry descriptors along
+// (SOCK_SEQPACKET). Nothing here waits: who may has to look at the descriptor. Any thread.
+#pragma once
+
+#include <sys/un.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd::net {
+
+// Of one message; a longer one is refused by who receives it.
+constexpr size_t kPacketLimit = 64 * 1024;
+
+// `name` without the leading zero.
+sockaddr_un abstract_address(std::string_view name, socklen_t& size);
+// Close-on-exec and non-blocking.
+Result<UniqueFd> listen_for_packets(std::string_view name);
+// Blocking only while the listener has no room. kNotFound: nobody listens there.
+Result<UniqueFd> connect_for_packets(std::string_view name);
+
+// `whom` is for sentences. False: there is no room now.
+Result<bool> send_packet(int fd, ByteView bytes, const std::vector<int>& fds,
+                         std::string_view whom);
+
+struct Packet {
+  Bytes bytes;  // none: the peer has closed its end
+  std::vector<UniqueFd> fds;
+};
+// Nothing when there is none yet.
+Result<std::optional<Packet>> receive_packet(int fd, std::string_view whom);
+
+}  // namespace hvd::net

@@ -1,0 +1,59 @@
+// The store of a job that no launcher of ours started: rank 0 serves it, from a thread of its own
+// that sleeps while nobody asks, and the others find the address that they can reach.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/secret.h"
+#include "base/settings.h"
+#include "net/asio.h"
+#include "rendezvous/http_store.h"
+#include "rendezvous/server.h"
+
+namespace hvd::runtime {
+
+class ServedStore {
+ public:
+  // Listens on all interfaces, at a port that the settings allow, and tells the addresses that they
+  // allow.
+  static Result<std::unique_ptr<ServedStore>> start(const Secret& secret,
+                                                    const Settings& settings);
+  // Ends all connections.
+  ~ServedStore();
+  ServedStore(const ServedStore&) = delete;
+
+  // Where others may reach it: numbers, never names; loopback alone where there is nothing else.
+  const std::vector<net::Endpoint>& endpoints() const { return endpoints_; }
+
+ private:
+  explicit ServedStore(const Secret& secret);
+  Status listen(const Settings& settings);
+
+  net::asio::io_context loop_{1};
+  net::asio::executor_work_guard<net::asio::io_context::executor_type> work_;
+  std::unique_ptr<rendezvous::Server> server_;
+  std::vector<net::Endpoint> endpoints_;
+  std::thread thread_;
+};
+
+// What rank 0 tells the others about its store, as text.
+std::string invitation(const Secret& secret, std::span<const net::Endpoint> endpoints);
+
+struct Invitation {
+  std::string secret;  // in hexadecimal digits
+  std::vector<net::Endpoint> endpoints;
+};
+Result<Invitation> parse_invitation(std::string_view text);
+
+// The store at the first of the addresses where one with this secret answers: something else may
+// listen at an address that several machines have.
+Result<std::shared_ptr<rendezvous::HttpStore>> reach_store(const Invitation& invitation,
+                                                           int32_t rank, Deadline deadline);
+
+}  // namespace hvd::runtime

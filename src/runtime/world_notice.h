@@ -1,0 +1,13 @@
+// Tells the agent that started this process, if one did, in which world it is.
+#pragma once
+
+#include "rendezvous/world_report.h"
+
+namespace hvd::runtime {
+
+// Finds the agent among the processes above this one, whatever has become of the environment, and
+// waits until it has heard, but never long. Says nothing where there is no agent, or none that can
+// be reached from here.
+void tell_agent(const rendezvous::WorldReport& report);
+
+}  // namespace hvd::runtime

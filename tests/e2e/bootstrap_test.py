@@ -1,0 +1,140 @@
+#!/usr/bin/python3 -B
+"""Whoever tells the ranks who they are, the same holds: four ranks on two hosts know their places,
+those of a host together, sum up, and can shut down and start again."""
+import contextlib
+import shutil
+
+from harness import *  # noqa: F403
+
+import network
+import slurm
+
+RANK = (PYTHON, WORKERS / "elsewhere_rank.py", "twice")
+
+
+def holds(out, say, twice=True, hosts="ab"):
+    """`say` describes what ran; the ranks of one of the `hosts` come before those of the next."""
+    for rank in range(4):
+        first = f"rank {rank} of 4, local {rank % 2} of 2, cross {rank // 2} of 2, sum 10 on "
+        expect(out.count(first) == 1, f"{first!r} is missing\n{say()}")
+        expect(not twice or out.count(f"again rank {rank} of 4, sum 10") == 1, f"rank {rank} again\n{say()}")
+    for name, ranks in zip(hosts, ("01", "23")):
+        found = sorted(re.findall(rf"rank (\d) of 4, .* on {name}\b", out))
+        expect(found == list(ranks), f"ranks {found} on host {name}\n{say()}")
+
+
+def run(program, *arguments, **more):
+    path = shutil.which(program, path="/usr/bin:/bin")
+    if path is None:
+        raise Skip(f"there is no {program}: packaging/packages-test.txt names its package")
+    job = Job(*arguments, program=path, environment=clean_environment(**more))
+    job.ends_with(0)
+    holds(job.out, job.describe, "twice" in arguments)
+    job.leaves_nothing()
+
+
+@contextlib.contextmanager
+def cluster():
+    try:
+        made = slurm.Cluster(["a", "b"])
+    except slurm.Missing as missing:
+        raise Skip(str(missing)) from None
+    with made:
+        yield made.environment
+
+
+@world()
+def test_our_agents():
+    job = Job("-np", 4, "-H", "a:2,b:2", *RANK)
+    job.ends_with(0)
+    holds(job.out, job.describe)
+    job.leaves_nothing()
+
+
+@world("a b", "--no-decoys")
+def test_pmix_of_slurm():
+    with cluster() as variables:
+        run("srun", "--mpi=pmix", "-N2", "--ntasks-per-node=2", *RANK, **variables)
+
+
+@world("a b", "--no-decoys")
+def test_pmi_of_slurm():
+    with cluster() as variables:
+        run("srun", "--mpi=pmi2", "-N2", "--ntasks-per-node=2", *RANK, **variables)
+
+
+@world("a b", "--no-decoys")
+def test_a_plain_step_of_slurm():
+    with cluster() as variables:
+        run("srun", "-N2", "--ntasks-per-node=2", *RANK, **variables)
+
+
+@world("a b", "--no-decoys")
+def test_pmix_of_open_mpi():
+    pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
+    run("mpirun.openmpi", "--allow-run-as-root", "-np", 4, "--hostfile", "/tmp/hostfile",
+        "-bind-to", "none", "-map-by", "slot", "-x", "PYTHONPATH", "-x", "PATH",
+        "-mca", "pml", "ob1", "-mca", "btl", "^openib", *RANK[:-1])  # see docs/schedulers.md
+
+
+@world()
+def test_pmi_of_hydra():
+    run("mpiexec.hydra", "-iface", network.BRIDGE, "-np", 4, "-hosts", "a:2,b:2", *RANK)
+
+
+def by_hand(server_flags, variables_of):
+    """A server on the launcher's machine, and each rank started by somebody on its host."""
+    token = pathlib.Path("/tmp/token")
+    token.write_text("5a" * 32)
+    token.chmod(0o600)
+    out = tempfile.TemporaryFile("w+")
+    server = subprocess.Popen(
+        [BUILD / "bin" / "horovod-rendezvous", "--listen", ":29400", "--token-file", token,
+         *map(str, server_flags)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        expect(server.stdout.readline(), "the server says nothing")
+        ranks = []
+        for rank, name in enumerate("aabb"):
+            where = ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p"]
+            ranks.append(subprocess.Popen(
+                [*where, *map(str, RANK)], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                env=clean_environment(**variables_of(rank, token.read_text()))))
+        codes = [process.wait(60) for process in ranks]
+    finally:
+        server.kill()
+        server.wait()
+    out.seek(0)
+    said = out.read()
+    expect(codes == [0] * 4, f"{codes}\n{said}")
+    # Where the server gives the places, the host that comes first has the first ones.
+    first = re.search(r"rank 0 of 4, .* on ([ab])\b", said)
+    holds(said, lambda: said, hosts="ba" if "-np" in server_flags and first and first[1] == "b" else "ab")
+
+
+def store_of(token):
+    return {"HOROVOD_STORE": f"tcp:{network.LAUNCHER_ADDRESS}:29400", "HOROVOD_JOB_SECRET": token}
+
+
+@world()
+def test_rank_and_size_by_hand():
+    by_hand((), lambda rank, token: {"HOROVOD_RANK": str(rank), "HOROVOD_SIZE": "4",
+                                     **store_of(token)})
+
+
+@world()
+def test_variables_of_the_original():
+    by_hand(("--insecure-compat",), lambda rank, _token: {
+        "HOROVOD_RANK": str(rank), "HOROVOD_SIZE": "4", "HOROVOD_LOCAL_RANK": str(rank % 2),
+        "HOROVOD_LOCAL_SIZE": "2", "HOROVOD_CROSS_RANK": str(rank // 2), "HOROVOD_CROSS_SIZE": "2",
+        "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": network.LAUNCHER_ADDRESS,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "29400"})
+
+
+@world()
+def test_places_from_the_server():
+    by_hand(("-np", 4), lambda _rank, token: store_of(token))
+
+
+if __name__ == "__main__":
+    main()

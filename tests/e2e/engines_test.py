@@ -1,0 +1,169 @@
+#!/usr/bin/python3 -B
+"""The engines that a job may choose: the conformance suite with each process a rank, on one machine
+and on two hosts, whole jobs, and what a user reads where an engine cannot be had."""
+import shutil
+
+from harness import *  # noqa: F403
+
+import network
+
+ENGINES = BUILD / "lib" / "horovod" / "engines"
+SUITE = BUILD / "tests" / "engine_conformance"
+RANK = WORKERS / "elsewhere_rank.py"
+OPENMPI = ("mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none")
+MCA = ("-mca", "pml", "ob1", "-mca", "btl", "^openib")  # see docs/schedulers.md
+HYDRA = ("mpiexec.hydra",)
+PASSED = "Status: SUCCESS!"
+
+
+def engine(name):
+    path = ENGINES / f"{name}.so"
+    if not path.exists():
+        raise Skip(f"{path.name} is not built: packaging/packages-test.txt names its package")
+    return path
+
+
+def launch(launcher, arguments, **more):
+    path = shutil.which(launcher[0], path="/usr/bin:/bin")
+    if path is None:
+        raise Skip(f"there is no {launcher[0]}: packaging/packages-test.txt names its package")
+    return Job(*launcher[1:], *arguments, program=path, environment=clean_environment(**more))
+
+
+def conforms(name, launcher, ranks, place, *cases, aborts=False, **more):
+    """Where a rank that aborts ends first, its launcher ends the others, whose checks are over."""
+    folder = tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests")
+    try:
+        job = launch(launcher, ["-np", ranks, *place, SUITE, "--no-colors=true", *cases],
+                     HVD_ENGINE=str(engine(name)), HVD_WORLD_FOLDER=folder, **more)
+        code = job.wait(150)
+        if aborts:
+            expect(PASSED in job.out and "is NOT correct" not in job.out, job.describe())
+        else:
+            expect(code == 0 and job.out.count(PASSED) == ranks, job.describe())
+    finally:
+        shutil.rmtree(folder)
+
+
+def check_sums(job, ranks):
+    job.ends_with(0, 90)
+    total = ranks * (ranks + 1) // 2
+    for rank in range(ranks):
+        expect(re.search(rf"rank {rank} of {ranks}, .* sum {total} ", job.out), job.describe())
+
+
+def test_mpi_of_open_mpi_conforms():
+    conforms("mpi_openmpi", (*OPENMPI, "--oversubscribe"), 4, MCA, "-tce=*abort*")
+
+
+def test_mpi_of_open_mpi_conforms_when_it_is_aborted():
+    conforms("mpi_openmpi", (*OPENMPI, "--oversubscribe"), 3, MCA, "-tc=*abort*", aborts=True)
+
+
+def test_mpi_of_mpich_conforms():
+    conforms("mpi_mpich", HYDRA, 4, (), "-tce=*abort*")
+
+
+@world("a b", "--no-decoys")
+def test_mpi_of_open_mpi_conforms_on_two_hosts():
+    pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
+    conforms("mpi_openmpi", OPENMPI, 4,
+             ("--hostfile", "/tmp/hostfile", "-map-by", "slot", *MCA, "-x", "HVD_ENGINE", "-x",
+              "HVD_WORLD_FOLDER", "-x", "HVD_WORLD_HOSTS"), "-tce=*abort*", HVD_WORLD_HOSTS="1")
+
+
+@world("a b", "--no-decoys")
+def test_a_job_that_chooses_mpi_of_mpich_on_two_hosts():
+    engine("mpi_mpich")
+    check_sums(launch((*HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"),
+                      ["-np", 4, PYTHON, RANK], HOROVOD_CPU_OPERATIONS="mpi"), 4)
+
+
+def conforms_without_launcher(name, ranks, places, **more):
+    """places: what goes before the command of each rank."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests"))
+    jobs = []
+    try:
+        for rank in range(ranks):
+            command = [*places[rank], SUITE, "--no-colors=true"]
+            jobs.append(Job(*command[1:], program=command[0], environment=clean_environment(
+                HVD_ENGINE=str(engine(name)), HVD_WORLD_FOLDER=str(folder), **more,
+                HVD_WORLD_RANK=str(rank), HVD_WORLD_SIZE=str(ranks))))
+        codes = [job.wait(150) for job in jobs]
+        expect(codes == [0] * ranks and all(PASSED in job.out for job in jobs),
+               "\n".join(job.describe() for job in jobs))
+    finally:
+        for job in jobs:
+            if job.process.poll() is None:
+                job.process.kill()
+        shutil.rmtree(folder)
+
+
+def test_gloo_conforms():
+    conforms_without_launcher("gloo", 4, [()] * 4)
+
+
+def test_jobs_that_choose_gloo():
+    engine("gloo")
+    job = Job("-np", 3, PYTHON, RANK, "twice", environment=clean_environment(
+        HOROVOD_CPU_OPERATIONS="libgloo", HOROVOD_LOG_LEVEL="info"))
+    check_sums(job, 3)
+    expect("tensor operations go through libgloo" in job.err, job.describe())
+    job.leaves_nothing()
+
+
+@world()
+def test_a_job_that_chooses_gloo_on_two_hosts():
+    engine("gloo")
+    job = Job("-np", 4, "-H", "a:2,b:2", "-x", "HOROVOD_CPU_OPERATIONS=libgloo", "-x",
+              "HOROVOD_GLOO_IFACE=eth0", PYTHON, RANK, "twice")
+    check_sums(job, 4)
+    job.leaves_nothing()
+
+
+def test_jobs_that_choose_mpi():
+    chosen = {"HOROVOD_CPU_OPERATIONS": "mpi", "HOROVOD_LOG_LEVEL": "info"}
+    for launcher, name, words in (((*OPENMPI, "--oversubscribe", *MCA), "mpi_openmpi", "Open MPI"),
+                                  (HYDRA, "mpi_mpich", "MPICH")):
+        engine(name)
+        job = launch(launcher, ["-np", 3, PYTHON, RANK, "twice"], **chosen)
+        check_sums(job, 3)
+        expect(re.search(rf"tensor operations go through {words}", job.err), job.describe())
+        expect(job.out.count("again rank") == 3, job.describe())
+
+
+def test_a_job_that_chooses_mpi_beside_mpi4py():
+    if subprocess.run([PYTHON, "-c", "import mpi4py"], stderr=subprocess.DEVNULL,
+                      check=False).returncode:
+        raise Skip("there is no mpi4py: packaging/packages-test.txt names its package")
+    engine("mpi_openmpi")
+    for first in ("mpi4py", "horovod"):
+        check_sums(launch((*OPENMPI, "--oversubscribe", *MCA), ["-np", 2, PYTHON, RANK, "mpi", first],
+                          HOROVOD_CPU_OPERATIONS="mpi"), 2)
+
+
+def refused(launcher, words, **more):
+    """On every rank."""
+    job = launch((*launcher,), ["-np", 2, PYTHON, RANK], **more)
+    expect(job.wait(60) != 0, job.describe())
+    expect(re.search(words, job.err), job.describe())
+
+
+def test_engines_that_cannot_be_had():
+    engine("mpi_mpich")
+    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is ccl, but this build has no such engine",
+            HOROVOD_CPU_OPERATIONS="ccl")
+    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is ddl, .* DDL was discontinued",
+            HOROVOD_CPU_OPERATIONS="ddl")
+    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is mpi, but .*nowhere/libmpi.so.12",
+            HOROVOD_CPU_OPERATIONS="mpi", HOROVOD_MPI_LIBRARY="/nowhere/libmpi.so.12")
+    job = launch(HYDRA, ["-np", 2, PYTHON, RANK], HOROVOD_GPU_OPERATIONS="NCCL")
+    check_sums(job, 2)
+    expect("HOROVOD_GPU_OPERATIONS is nccl, but this build has no" in job.err, job.describe())
+    libraries = " ".join(["libmpi.so.40", "libmpich.so.12"])
+    refused(HYDRA, "two MPI implementations are in one process, .*libmpi.so.40.* and .*libmpich",
+            HOROVOD_CPU_OPERATIONS="mpi", LD_PRELOAD=libraries)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+#!/usr/bin/python3 -B
+"""Hosts with faults: each start succeeds in spite of it, or fails with a line that says which host,
+where, why and what to do; and nothing is left behind."""
+import ctypes
+import random
+import socket
+import time
+
+from harness import *  # noqa: F403
+import namespaces as ns  # noqa: E402
+
+HOME = pathlib.Path.home()
+# How long the random ones may take; HVD_FAULTS=1000 asks for that many.
+SECONDS = 40
+
+
+def inside(name, *command):
+    """Runs a command in a host's namespaces, past its sshd."""
+    return subprocess.run([HOSTS, "exec", name, *map(str, command)], check=True,
+                          capture_output=True, text=True)
+
+
+def small_disk(name, options, *folders):
+    """Every folder in which an agent could lie is a file system of its own."""
+    for folder in folders or ("/tmp", HOME / ".cache"):
+        inside(name, "mkdir", "-p", folder)
+        inside(name, "mount", "-t", "tmpfs", "-o", options, "tmpfs", folder)
+    inside(name, "mkdir", "-p", "-m", "700", "/tmp/horovod-0")  # where agents are kept stays
+
+
+def bashrc(text):
+    for name in (".bashrc", ".profile"):
+        (HOME / name).write_text(text)
+
+
+def runs(*flags, seconds=20):
+    """A job of both hosts goes well, says nothing and leaves nothing."""
+    job = Job("-np", 2, "-H", "a:1,b:1", *flags, "hostname")
+    job.ends_with(0, seconds)
+    expect(sorted(job.out.split()) == ["[0]<stdout>:a", "[1]<stdout>:b"], job.describe())
+    expect(job.said() == [], job.describe())
+    job.leaves_nothing(5)
+
+
+def refused(*patterns, flags=(), seconds=15):
+    job = Job("-np", 2, "-H", "a:1,b:1", *flags, "touch", "/tmp/e2e-started")
+    job.ends_with(2, seconds)
+    one_sentence(job, "host b", *patterns)
+    expect(not os.path.exists("/tmp/e2e-started"), "a rank was started")
+    job.leaves_nothing(10)
+
+
+@world("a b", "--private-tmp")
+def test_a_noexec_tmp_is_gone_around():
+    small_disk("b", "noexec,size=64m", "/tmp")
+    runs()
+
+
+@world("a b", "--private-tmp")
+def test_a_host_where_nothing_may_be_executed_is_refused():
+    small_disk("b", "noexec,size=64m")
+    refused("no directory there can keep the agent", "noexec", "HOROVOD_AGENT_DIR")
+
+
+@world("a b", "--private-tmp")
+def test_a_full_disk_is_refused_and_another_is_taken():
+    small_disk("b", "size=64k")
+    refused("no directory there can keep the agent", "No space left", "HOROVOD_AGENT_DIR")
+    inside("b", "umount", "/tmp")
+    inside("b", "mkdir", "-p", "-m", "700", "/tmp/horovod-0")
+    runs()
+
+
+@world()
+def test_another_architecture_is_refused():
+    fake = pathlib.Path("/tmp/e2e-uname")
+    fake.write_text("#!/bin/sh\necho aarch64\n")
+    fake.chmod(0o755)
+    inside("b", "mount", "--bind", fake, os.path.realpath("/usr/bin/uname"))
+    refused("its architecture is aarch64", "x86_64")
+
+
+@world()
+def test_start_up_files_that_are_slow_and_talk():
+    bashrc("echo 'Welcome to this cluster!'; echo 'Maintenance on Monday' >&2; "
+           "[ $(hostname) = a ] || sleep 3\n")
+    runs(seconds=30)
+
+
+@world()
+def test_start_up_files_that_take_longer_than_a_start_may_are_named():
+    bashrc("[ $(hostname) = a ] || sleep 5\n")
+    refused("send agent|start agent", "--start-timeout", flags=("--start-timeout", 2))
+
+
+@world()
+def test_start_up_files_that_print_without_end_are_named():
+    bashrc("[ $(hostname) = a ] || while :; do echo all work and no play; done\n")
+    refused("start-up files print", "all work and no play")
+
+
+@world()
+def test_an_sshd_that_takes_no_more_connections():
+    config = host.STATE / "b" / "sshd_config"
+    config.write_text(config.read_text() + "MaxStartups 1:100:1\n")
+    faults.end("b")
+    host.start(["b"])
+    with socket.create_connection(("10.77.0.2", 22)):  # whoever this is, it never logs in
+        refused("connect", "MaxStartups")
+    runs()
+
+
+@world("a b", "--private-tmp")
+def test_an_ordinary_user_with_a_home_of_its_own_on_each_host():
+    """No root anywhere; home and /tmp are private, and the home differs."""
+    subprocess.run(["useradd", "-M", "-d", "/run/tester", "-s", "/bin/sh", "tester"], check=True)
+    subprocess.run(["usermod", "-p", "*", "tester"], check=True)
+    prepare = "mkdir -p /run/tester/.ssh && chown -R tester /run/tester && chmod 700 /run/tester/.ssh"
+    key = (HOME / ".ssh/id_ed25519.pub").read_text().strip()
+    for name in "ab":
+        inside(name, "sh", "-c", f"{prepare}; echo '{key}' > /run/tester/.ssh/authorized_keys")
+    subprocess.run(["sh", "-c", f"{prepare}; cp {HOME}/.ssh/* /run/tester/.ssh; "
+                    "chown -R tester /run/tester"], check=True)
+    as_user = clean_environment(HOME="/run/tester", USER="tester", LOGNAME="tester")
+    job = Job("-u", "tester", "--", LAUNCHER, "-np", 4, "-H", "a:2,b:2", "--wdir", "/", "sh", "-c",
+              "echo $(id -un) $HOME $(hostname)", environment=as_user, program="/usr/sbin/runuser",
+              cwd="/")
+    job.ends_with(0)
+    expect(sorted(job.out.splitlines()) ==
+           [f"[{r}]<stdout>:tester /run/tester {'ab'[r // 2]}" for r in range(4)], job.describe())
+    job.leaves_nothing(5)
+
+
+def kill_launcher(job):
+    job.process.kill()
+
+
+def kill_agent(_):
+    for pid in agents("b")["agent"]:
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_guardian(_):
+    for pid in agents("b")["guardian"]:
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_a_rank(_):
+    ranks = [pid for pid in faults.processes("b")
+             if b"sleep" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+    if ranks:
+        os.kill(random.choice(ranks), signal.SIGKILL)
+
+
+def interrupt(job):
+    job.signal(signal.SIGINT)
+
+
+def cut(_):
+    faults.cut("b", "launcher")
+
+
+def freeze(_):
+    faults.freeze("b")
+
+
+HARMS = [kill_launcher, kill_agent, kill_guardian, kill_a_rank, interrupt, cut, freeze]
+
+
+def harmed(chance):
+    """One job that is harmed at some moment between its start and its work."""
+    harm, delay = chance.choice(HARMS), chance.uniform(0, 1.2)
+    job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 2, "--start-timeout", 4, "sh", "-c",
+              "echo up; setsid sleep 1000 & exec sleep 1000")
+    if harm == cut:  # an agent learns the lease with its job, and waits longer for that
+        job.wait_for("up", 4)
+    time.sleep(delay)  # the moment is the test's parameter
+    try:
+        harm(job)
+        started = time.monotonic()
+        if harm in (kill_agent, kill_guardian, kill_a_rank) and job.process.poll() is None:
+            time.sleep(0.3)
+            if not job.said():  # it came before there was anything to kill
+                job.signal(signal.SIGTERM)
+        code = job.wait(20)
+        expect(code != 0, f"{harm.__name__} after {delay:.2f} s\n{job.describe()}")
+        expect(harm == kill_launcher or job.said(), f"no word on {harm.__name__} after {delay:.2f} s"
+               f"\n{job.describe()}")
+        expect(time.monotonic() - started < 15, f"late after {harm.__name__}\n{job.describe()}")
+        if harm == freeze:
+            faults.thaw("b")
+        job.leaves_nothing(10)
+    except Failure as failure:
+        raise Failure(f"{harm.__name__} after {delay:.2f} s: {failure}") from None
+    finally:
+        faults.heal("b", "launcher")
+        faults.thaw("b")
+
+
+@world()
+def test_harm_at_any_moment_leaves_nothing():
+    wanted = int(os.environ.get("HVD_FAULTS", "0"))
+    seed = os.environ.get("HVD_SEED", str(time.time_ns()))
+    print(f"HVD_SEED={seed}")
+    chance = random.Random(seed)
+    deadline, count = time.monotonic() + SECONDS, 0
+    while count < wanted if wanted else time.monotonic() < deadline:
+        harmed(chance)
+        count += 1
+    print(f"{count} jobs harmed")
+    expect(count >= 5, f"only {count} in {SECONDS} s")
+
+
+if __name__ == "__main__":
+    main()

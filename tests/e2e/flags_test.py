@@ -1,0 +1,313 @@
+#!/usr/bin/python3 -B
+"""What flags change about the ranks' environment, their output and their end, on two hosts."""
+import json
+import signal as signals
+import stat
+
+from harness import *  # noqa: F403
+
+HOSTS_OF_TWO = ("-np", 2, "-H", "a:1,b:1")
+SHOW = "import os; print(*[os.environ.get(n, '-') for n in '{}'.split()])"
+
+
+def shown(names, *flags, **environment):
+    """The values of these variables in rank 0 on a and in rank 1 on b."""
+    job = Job(*HOSTS_OF_TWO, *flags, PYTHON, "-c", SHOW.format(names),
+              environment=clean_environment(**environment))
+    job.ends_with(0)
+    lines = sorted(job.out.splitlines())
+    expect(len(lines) == 2, job.describe())
+    return [line.partition(":")[2].split(" ") for line in lines]
+
+
+@world()
+def test_variables_by_name_by_value_and_by_pattern():
+    got = shown("GIVEN HOME NCCL_DEBUG NCCL_X OWN HOROVOD_CYCLE_TIME", "-x", "GIVEN=a=b", "-x",
+                "HOME", "-x", "NCCL_*", "--no-env", "-x", "HOROVOD_CYCLE_TIME=7", HOME="/elsewhere",
+                NCCL_DEBUG="INFO", NCCL_X="1", OWN="1", HOROVOD_CYCLE_TIME="3",
+                XDG_RUNTIME_DIR="/run/user/0")
+    expect(got == [["a=b", "/elsewhere", "INFO", "1", "-", "7"]] * 2, got)
+
+
+@world()
+def test_without_flags_all_goes_but_what_is_this_machines():
+    got = shown("OWN UCX_TLS XDG_RUNTIME_DIR PMI_RANK", OWN="1", UCX_TLS="tcp",
+                XDG_RUNTIME_DIR="/run/user/0", PMI_RANK="3")
+    expect(got == [["1", "tcp", "-", "-"]] * 2, got)
+
+
+@world()
+def test_nothing_goes_without_env_also_to_local_ranks():
+    job = Job("-np", 2, "-H", "localhost:1,b:1", "--no-env", PYTHON, "-c", SHOW.format("OWN"),
+              environment=clean_environment(OWN="1"))
+    job.ends_with(0)
+    expect(sorted(job.out.split()) == ["[0]<stdout>:-", "[1]<stdout>:-"], job.describe())
+
+
+@world()
+def test_a_file_of_variables():
+    path = pathlib.Path("/tmp/e2e-variables")
+    path.write_text("# ours\nexport A='one two'\nB=3\nOWN\n")
+    got = shown("B OWN HOROVOD_RANK", "--env-file", path, "-x", "HOROVOD_RANK=9", OWN="1")
+    expect(got == [["3", "1", "0"], ["3", "1", "1"]], got)
+
+
+@world()
+def test_a_variable_that_is_not_set_is_told():
+    job = Job(*HOSTS_OF_TWO, "-x", "NOT_SET", "true")
+    job.ends_with(0)
+    one_sentence(job, "-x NOT_SET")
+
+
+@world()
+def test_tags():
+    job = Job("-np", 3, "-H", "a:1,b:2", "--tag", "{host}/{rank}.{local_rank}", "echo", "x")
+    job.ends_with(0)
+    expect(sorted(job.out.splitlines()) == ["a/0.0: x", "b/1.0: x", "b/2.1: x"], job.describe())
+
+
+@world()
+def test_times_before_tags():
+    job = Job(*HOSTS_OF_TWO, "--prefix-timestamp", "echo", "x")
+    job.ends_with(0)
+    form = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[[01]\]<stdout>:x"
+    expect(all(re.fullmatch(form, line) for line in job.out.splitlines()), job.describe())
+
+
+@world()
+def test_only_some_ranks_are_shown_and_all_are_written():
+    folder = pathlib.Path("/tmp/e2e-output")
+    job = Job("-np", 4, "-H", "a:2,b:2", "--only-rank", "0,2-3", "--output-filename", folder,
+              "sh", "-c", "echo $HOROVOD_RANK; echo e >&2")
+    job.ends_with(0)
+    expect(sorted(job.out.split()) == [f"[{rank}]<stdout>:{rank}" for rank in (0, 2, 3)],
+           job.describe())
+    expect("[1]" not in job.err, job.describe())
+    expect((folder / "rank.1" / "stdout").read_text() == "[1]<stdout>:1\n", "rank 1 is not written")
+
+
+@world()
+def test_much_output_of_a_rank_that_is_not_shown_is_no_obstacle():
+    job = Job(*HOSTS_OF_TWO, "--only-rank", "0", PYTHON, "-c", "print('x' * 5000000)")
+    job.ends_with(0)
+    expect("[1]" not in job.out and job.out.count("x") == 5000000, "not what was asked for")
+
+
+@world()
+def test_lines_as_objects():
+    job = Job(*HOSTS_OF_TWO, "--log-format", "json", "--on-failure", "wait", "sh", "-c",
+              r"""printf 'a"b\n\377\n1%%\r'; exit $HOROVOD_RANK""")
+    job.ends_with(1)
+    lines = [json.loads(line) for line in job.out.splitlines()]
+    for rank, host_name in ((0, "a"), (1, "b")):
+        own = [line for line in lines if line["rank"] == rank]
+        expect([line.get("text", line.get("base64")) for line in own] == ['a"b', "/w==", "1%"], own)
+        expect(own[2]["end"] == "\r" and own[0]["host"] == host_name and
+               own[0]["stream"] == "stdout" and own[0]["time"].endswith("Z"), own)
+    said = json.loads(job.err.splitlines()[-1])
+    expect(said["source"] == "horovodrun" and "rank 1 on host b" in said["text"], job.describe())
+
+
+@world()
+def test_what_all_ranks_say_is_shown_once():
+    code = ("import os, time\nr = os.environ['HOROVOD_RANK']\n"
+            "for i in range(3): print('epoch', i, flush=True); time.sleep(0.5)\n"
+            "if r != '2': print('not two', flush=True)\nprint('mine is', r)")
+    job = Job("-np", 4, "-H", "a:2,b:2", "--fold", PYTHON, "-c", code)
+    job.ends_with(0)
+    got = job.out.splitlines()
+    expect([f"[0-3]<stdout>:epoch {i}" for i in range(3)] == got[:3], job.describe())
+    expect(sorted(got[3:]) == sorted([f"[{rank}]<stdout>:mine is {rank}" for rank in range(4)] +
+                                     ["[0-1,3]<stdout>:not two"]), job.describe())
+
+
+@world()
+def test_much_output_is_folded_without_a_loss():
+    code = "print('\\n'.join(f'{i:099d}' for i in range(50000)))"
+    job = Job("-np", 4, "-H", "a:2,b:2", "--fold", PYTHON, "-c", code)
+    job.ends_with(0, 120)
+    seen = [0] * 4
+    for line in job.out.splitlines():
+        ranks, text = re.fullmatch(r"\[([\d,-]+)\]<stdout>:(\d+)", line).groups()
+        for part in ranks.split(","):
+            first, _, last = part.partition("-")
+            for rank in range(int(first), int(last or first) + 1):
+                expect(int(text) == seen[rank], f"rank {rank}: {text} after {seen[rank]}")
+                seen[rank] += 1
+    expect(seen == [50000] * 4, seen)
+
+
+RECORDER = """
+import os, signal, sys, time
+def note(number, frame):
+    print(signal.Signals(number).name, flush=True)
+    if number == signal.SIGUSR2: sys.exit(0)
+for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT):
+    signal.signal(number, note)
+print("ready", flush=True)
+while True: time.sleep(0.02)
+"""
+
+
+@world()
+def test_signals_reach_every_rank():
+    job = Job("-np", 2, "-H", "localhost:1,b:1", PYTHON, "-c", RECORDER)
+    job.wait_for("ready", 2)
+    for number in (signals.SIGUSR1, signals.SIGWINCH):
+        os.kill(job.process.pid, number)
+        job.wait_for(number.name, 2)
+    os.kill(job.process.pid, signals.SIGUSR2)
+    job.ends_with(0)
+
+
+@world()
+def test_ranks_stop_and_go_on_with_the_launcher():
+    job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", RECORDER)
+    job.wait_for("ready", 2)
+    ranks = [pid for name in "ab" for pid in faults.processes(name)
+             if b"SIGUSR2" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+    expect(len(ranks) == 2, f"ranks: {ranks}")
+
+    def states():
+        return {pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+                for pid in [job.process.pid, *ranks]}
+
+    os.kill(job.process.pid, signals.SIGTSTP)
+    wait_until(lambda: states() == {"T"}, 5, states)
+    os.kill(job.process.pid, signals.SIGCONT)
+    job.wait_for("SIGCONT", 2)
+    os.kill(job.process.pid, signals.SIGUSR2)
+    job.ends_with(0)
+
+
+@world()
+def test_the_others_end_by_themselves_when_the_user_wants_it():
+    code = "sleep $HOROVOD_RANK; echo done $HOROVOD_RANK; [ $HOROVOD_RANK != 0 ] || exit 4"
+    job = Job("-np", 3, "-H", "a:2,b:1", "--on-failure", "wait", "sh", "-c", code)
+    job.ends_with(4)
+    expect(len(said := job.said()) == 2 and said[1] == "rank 0 on host a exited with code 4" and
+           said[0].startswith(said[1] + "; --on-failure wait lets the other 2 ranks go on"),
+           job.describe())
+    expect("done 1" in job.out and "done 2" in job.out, job.describe())
+
+
+STUBBORN = "import signal, time; signal.signal(15, lambda *_: print('asked', flush=True))\n" \
+           "print('ready', flush=True)\nwhile True: time.sleep(1)"
+
+
+@world()
+def test_the_grace_is_as_long_as_the_user_says():
+    job = Job("-np", 2, "-H", "a:1,b:1", "--kill-grace", 5, PYTHON, "-c", STUBBORN)
+    job.wait_for("ready", 2)
+    job.signal(signals.SIGTERM)
+    begun = time.monotonic()
+    job.ends_with(143, 12)
+    expect(4.5 < time.monotonic() - begun < 8, f"it took {time.monotonic() - begun} s")
+    expect(job.out.count("asked") == 2, job.describe())
+    job.leaves_nothing(2)
+
+
+@world()
+def test_a_job_that_takes_too_long_is_ended():
+    job = Job("-np", 2, "-H", "a:1,b:1", "--timeout", 2, "sleep", 60)
+    job.ends_with(124, 15)
+    expect("after 2 s" in job.said()[-1], job.describe())
+    job.leaves_nothing(2)
+
+
+@world()
+def test_the_last_lines_of_the_rank_that_failed_are_in_the_report():
+    code = ("import os, sys, time\nif os.environ['HOROVOD_RANK'] == '1':\n"
+            "  sys.exit('\\n'.join(f'line {i}' for i in range(30)))\ntime.sleep(60)")
+    job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", code)
+    job.ends_with(1, 20)
+    report = job.err.partition("horovodrun: ")[2]
+    expect("rank 1 on host b" in report and "line 20" in report and "line 29" in report and
+           "line 19" not in report, job.describe())
+
+
+@world("a b", "--private-tmp")
+def test_the_working_directory_of_the_ranks():
+    for name in "ab":
+        (pathlib.Path(f"/proc/{host.pid_of(name)}/root/tmp") / "work").mkdir(parents=True)
+    job = Job("-np", 2, "-H", "a:1,b:1", "--wdir", "/tmp/work", "pwd")
+    job.ends_with(0)
+    expect(sorted(job.out.split()) == [f"[{rank}]<stdout>:/tmp/work" for rank in (0, 1)],
+           job.describe())
+    job = Job("-np", 2, "-H", "a:1,b:1", "--wdir", "/tmp/none", "pwd")
+    job.ends_with(2)
+    expect("/tmp/none" in job.err and "host b" in job.err, job.describe())
+
+
+def stand_in(name, text):
+    """A program of this name in a folder of its own, which is returned."""
+    folder = pathlib.Path("/tmp/e2e-programs")
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+def by_agent(command, **environment):
+    """A job whose hosts are reached by this command, with its ranks' ends."""
+    flags = ("--launch-agent", command) if command else ()
+    folder = pathlib.Path("/tmp/e2e-programs")
+    usual = clean_environment(**environment)
+    job = Job("-np", 4, "-H", "a:2,b:2", *flags, "sh", "-c", "echo $HOROVOD_RANK $(hostname)",
+              environment={**usual, "PATH": f"{folder}:{usual['PATH']}"})
+    job.ends_with(0)
+    got = sorted(line.partition(":")[2] for line in job.out.splitlines())
+    expect(got == ["0 a", "1 a", "2 b", "3 b"], job.describe())
+    job.leaves_nothing(5)
+
+
+# As these programs take their words: the name of a container or pod, and a command.
+EXEC = 'while [ "${1#-}" != "$1" ]; do shift; done; [ "$1" = exec ] && shift; ' \
+       'input=; [ "$1" = -i ] && { input=1; shift; }; name=$1; shift; [ "$1" = -- ] && shift; ' \
+       'if [ -n "$input" ]; then exec ssh "$name" "$@"; else exec ssh -n "$name" "$@"; fi'
+
+
+@world()
+def test_hosts_are_reached_through_docker():
+    stand_in("docker", EXEC)
+    by_agent("docker exec -i {host}")
+
+
+@world()
+def test_hosts_are_reached_through_kubectl():
+    stand_in("kubectl", EXEC)
+    by_agent("kubectl exec -i {host} --")
+
+
+@world()
+def test_hosts_are_reached_by_the_operators_script_which_passes_no_input_on():
+    stand_in("kubectl", EXEC)
+    folder = stand_in("kubexec.sh", 'POD_NAME=$1\nshift\n'
+                      f'/tmp/e2e-programs/kubectl exec ${{POD_NAME}} -- /bin/sh -c "$*"')
+    by_agent(f"{folder}/kubexec.sh {{host}}")
+    by_agent("", OMPI_MCA_plm_rsh_agent=f"{folder}/kubexec.sh")
+
+
+@world()
+def test_hosts_are_reached_by_another_ssh():
+    folder = stand_in("own-ssh", "echo used >> /tmp/e2e-programs/log\nexec ssh \"$@\"")
+    job = Job("-np", 2, "-H", "a:1,root@b:1", "--ssh-command", f"{folder}/own-ssh -q", "-p", 22,
+              "hostname")
+    job.ends_with(0)
+    expect(sorted(job.out.split()) == ["[0]<stdout>:a", "[1]<stdout>:b"], job.describe())
+    expect((folder / "log").read_text().count("used") == 2, "the command was not used")
+    job.leaves_nothing(5)
+
+
+@world()
+def test_a_launch_agent_that_fails_says_why():
+    stand_in("docker", 'echo "Error: No such container: $3" >&2; exit 1')
+    job = Job("-np", 2, "-H", "a:1,b:1", "--launch-agent", "/tmp/e2e-programs/docker exec -i {host}",
+              "true")
+    job.ends_with(2, 20)
+    expect(all(f"No such container: {name}" in job.err for name in "ab"), job.describe())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+#!/usr/bin/python3 -B
+"""Jobs that Python programs start, and the wheel that brings all this by pip."""
+import glob
+import shutil
+import zipfile
+
+from harness import *  # noqa: F403
+
+PYTHONS = os.environ.get("HVD_TEST_PYTHONS", PYTHON).split(":")
+PIP = os.environ.get("HVD_TEST_WHEEL", "")  # an interpreter that has scikit-build-core
+CALLER = """
+import socket
+import horovod
+
+def work(scale):
+    import numpy
+    import horovod.numpy as hvd
+    hvd.init()
+    total = hvd.allreduce(numpy.full(3, hvd.rank() * scale), op=hvd.Sum)
+    return hvd.rank(), socket.gethostname(), total.tolist()
+
+for result in horovod.run(work, (2.0,), num_proc=4, hosts="a:2,b:2"):
+    print(result, flush=True)
+
+def fails():
+    import os
+    if os.environ["HOROVOD_RANK"] == "3":
+        raise LookupError("nothing on " + socket.gethostname())
+    import threading
+    threading.Event().wait()
+
+try:
+    horovod.run(fails, num_proc=4, hosts="a:2,b:2")
+except RuntimeError as error:
+    print(repr(error.__cause__), "in fails" in str(error), flush=True)
+"""
+
+
+def command(*words, environment=None, seconds=170, cwd=ROOT):
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False,
+                          timeout=seconds, stdin=subprocess.DEVNULL, cwd=cwd,
+                          env=environment or clean_environment())
+    expect(done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@world()
+def test_a_function_runs_on_two_hosts_and_its_results_come_back():
+    before = Inventory()
+    said = command(PYTHON, "-c", CALLER).splitlines()
+    wanted = [str((rank, "ab"[rank // 2], [12.0] * 3)) for rank in range(4)]
+    expect(said == wanted + ["LookupError('nothing on b') True"], said)
+    wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+
+
+def packages_of(python):
+    """Where this interpreter has torch."""
+    return command(python, "-c", "import pathlib, torch; print(pathlib.Path(torch.__file__)"
+                   ".parent.parent)").strip()
+
+
+def test_a_wheel_brings_everything_and_meets_frameworks_that_come_later():
+    if not PIP:
+        raise Skip("HVD_TEST_WHEEL names no Python that has scikit-build-core")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        environment = clean_environment(CC="/usr/bin/cc", CXX="/usr/bin/c++")
+        command(PIP, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", folder,
+                ".", environment=environment, seconds=850)
+        wheel, = glob.glob(f"{folder}/horovod-*-cp38-abi3-linux_*.whl")
+        held = {name.removeprefix("horovod/") for name in zipfile.ZipFile(wheel).namelist()}
+        built = BUILD / "lib"
+        for plugin in built.glob("horovod/*/*.so"):
+            expect(str(plugin.relative_to(built)) in held, f"{plugin} is not in the wheel: {held}")
+        command(PYTHON, "-m", "venv", folder / "fresh")
+        binaries = folder / "fresh/bin"
+        python = binaries / "python3"
+        outside = clean_environment(PYTHONPATH="")
+        command(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", wheel,
+                environment=outside)
+        launcher = binaries / "horovodrun"
+
+        def of_wheel(*words, path=""):
+            return command(*words, environment=clean_environment(PYTHONPATH=path), cwd=folder)
+
+        # No framework yet.
+        version = of_wheel(launcher, "--version").strip()
+        said = of_wheel(python, "-c", "import horovod, horovod.data, horovod.runner as r;"
+                        "print(horovod.__version__, horovod.data.__version__, r.__version__)")
+        expect(said.split() == [version] * 3, said)
+        said = of_wheel(launcher, "--check-build")
+        expect("[ ] PyTorch" in said and "[X] Gloo" in said, said)
+        done = subprocess.run([python, "-c", "import horovod.torch"], capture_output=True, text=True,
+                              check=False, env=outside)
+        expect("horovod.torch needs PyTorch" in done.stderr, done.stderr)
+        expect(of_wheel(binaries / "horovod-rendezvous", "--help"), "no help")
+        # One, and then another version of it.
+        train = ROOT / "examples/torch_digits.py"
+        for other in PYTHONS:
+            packages = packages_of(other)
+            said = of_wheel(launcher, "--check-build", path=packages)
+            expect("[X] PyTorch" in said, said)
+            said = of_wheel(launcher, "-np", 2, python, train, "--epochs", 1, path=packages)
+            expect("test accuracy" in said, said)
+    shutil.rmtree(ROOT / "build-wheel", ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

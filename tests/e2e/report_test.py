@@ -1,0 +1,140 @@
+#!/usr/bin/python3 -B
+"""What the launcher tells about a job that fails or takes too long."""
+import pty
+
+from harness import *  # noqa: F403
+
+MEMORY = pathlib.Path("/sys/fs/cgroup/memory")
+HUNGRY = ("import os, time\nif os.environ['HOROVOD_RANK'] == '1': data = bytearray(os.urandom(1)) * (400 << 20)\n"
+          "time.sleep(60)")
+
+
+def in_a_small_cgroup(*arguments):
+    """A job whose local ranks have 128 MiB."""
+    group = MEMORY / f"e2e-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(128 << 20))
+    except OSError as error:
+        raise Skip(f"no memory cgroup can be made: {error}") from error
+    script = f"echo $$ > {group}/cgroup.procs && exec \"$@\""
+    job = Job("-c", script, "sh", LAUNCHER, *arguments, program="/bin/sh")
+    return job, group
+
+
+def test_the_kernels_out_of_memory_killer_is_named():
+    job, group = in_a_small_cgroup("-np", 2, PYTHON, "-c", HUNGRY)
+    try:
+        job.ends_with(137, 40)
+        one_sentence(job, "rank 1 on host localhost was killed by the kernel's out-of-memory killer")
+    finally:
+        job.leaves_nothing()
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), 10, "an empty cgroup")
+        group.rmdir()
+
+
+def test_a_kill_by_hand_is_no_lack_of_memory():
+    job = Job("-np", 2, "sh", "-c", "[ $HOROVOD_RANK = 0 ] || kill -9 $$; sleep 60")
+    job.ends_with(137, 20)
+    one_sentence(job, r"rank 1 on host localhost was killed by signal 9 \(SIGKILL\)$")
+
+
+LOST = """
+import time
+import horovod.torch as hvd
+hvd.init()
+def somewhere_deep():
+    print("ready", flush=True)
+    time.sleep(60)
+somewhere_deep()
+"""
+
+
+@world()
+def test_a_job_that_takes_too_long_shows_where_its_ranks_are():
+    job = Job("-np", 2, "-H", "a:1,b:1", "--timeout", 8, PYTHON, "-c", LOST)
+    job.ends_with(124, 40)
+    expect(job.out.count("ready") == 2, job.describe())
+    expect(job.err.count("in somewhere_deep") == 2, job.describe())
+    for rank, name in enumerate("ab"):
+        expect(f"where the ranks of host {name} are:\nrank {rank}\n  pid " in job.err,
+               job.describe())
+    expect("the job was ended after 8 s" in job.said()[-1], job.describe())
+
+
+def ask(*words):
+    return subprocess.run([LAUNCHER, *words], env=clean_environment(), capture_output=True,
+                          text=True, timeout=30, check=False)
+
+
+@world()
+def test_a_running_job_is_looked_into_from_another_terminal():
+    none = ask("ps")
+    expect(none.returncode != 0 and "no horovodrun of yours" in none.stderr, none)
+    job = Job("-np", 3, "-H", "a:2,b:1", PYTHON, "-c", LOST)
+    job.wait_for("ready", 3)
+    seen = ask("ps")
+    expect(seen.returncode == 0 and f"horovodrun, pid {job.process.pid}, 3 ranks: " in seen.stdout,
+           seen)
+    expect(re.search(r"host a\nrank 0\n  pid \d+, .*\nrank 1\n  pid \d+, .*\nhost b\nrank 2\n  pid ",
+                     seen.stdout) and "somewhere_deep" not in seen.stdout.partition("host a")[2]
+           .replace("def somewhere_deep", "").replace("somewhere_deep()", ""), seen)
+    for words in (("stack",), ("stack", str(job.process.pid))):
+        seen = ask(*words)
+        expect(seen.returncode == 0 and seen.stdout.count("in somewhere_deep") == 3, seen)
+    expect("several" not in ask("stack").stderr, "there is one job")
+    beside = ask("exec", "--rank", "1-2", "sh", "-c", "echo on $(hostname) as $HOROVOD_RANK; exit $HOROVOD_RANK")
+    expect(beside.returncode == 1 and beside.stdout == "[1]<stdout>:on a as 1\n[2]<stdout>:on b as 2\n",
+           beside)
+    expect(ask("exec", "hostname").stdout == "[0]<stdout>:a\n[2]<stdout>:b\n", "on each host")
+    expect(ask("exec", "--rank=2", "--", "hostname").stdout == "b\n", "alone")
+    for words, said in ((("exec",), "COMMAND"), (("exec", "--rank", "9", "true"), "--rank"),
+                        (("exec", "no-such-program"), "no-such-program")):
+        wrong = ask(*words)
+        expect(wrong.returncode in (2, 127) and said in wrong.stderr, wrong)
+    wrong = ask("stack", "1")
+    expect(wrong.returncode == 2 and "pid 1" in wrong.stderr, wrong)
+    job.signal(signal.SIGKILL)
+    job.wait()
+    expect(ask("ps").returncode != 0, "a killed launcher is still listed")
+    job.leaves_nothing()
+
+
+@world()
+def test_a_program_that_is_no_python_shows_what_the_kernel_knows():
+    job = Job("-np", 1, "-H", "b:1", "--timeout", 2, "sh", "-c", "sleep 47; true")
+    job.ends_with(124, 20)
+    expect(re.search(r"  pid \d+, sleeping.*: sleep 47\n", job.err), job.describe())
+
+
+@world()
+def test_a_terminal_shows_which_host_is_slow_and_forgets_it():
+    faults.freeze("b")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(LAUNCHER, [str(LAUNCHER), "-np", "2", "-H", "a:1,b:1", "true"],
+                  clean_environment())
+    seen = b""
+
+    def has(words):
+        nonlocal seen
+        try:
+            seen += os.read(terminal, 4096)
+        except OSError:
+            pass
+        return words in seen
+
+    wait_until(lambda: has(b"hosts ready 1/2; b: connect "), 20, lambda: seen)
+    faults.thaw("b")
+    while True:
+        try:
+            if not (more := os.read(terminal, 4096)):
+                break
+            seen += more
+        except OSError:
+            break
+    expect(os.waitpid(pid, 0)[1] == 0 and seen.endswith(b"\r\x1b[K"), seen)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+#!/usr/bin/python3 -B
+"""Scripts of sbatch on nodes with GPUs, of root and of an ordinary user: the one of examples/slurm, and
+jobs that end before their time."""
+import contextlib
+import shlex
+import shutil
+
+from harness import *  # noqa: F403
+
+import slurm
+
+# Those of root and of an ordinary user, on all nodes: /etc is the world's.
+PLACES = {"root": pathlib.Path("/etc/of-root"), "tester": pathlib.Path("/etc/of-tester")}
+
+# Light, for four ranks in each of four jobs.
+SLEEPER = """
+import os, time
+import horovod.numpy as hvd
+hvd.init()
+print('asleep', hvd.size(), 'gpus', os.environ.get('CUDA_VISIBLE_DEVICES'), flush=True)
+time.sleep(900)
+"""
+
+
+@contextlib.contextmanager
+def cluster():
+    try:
+        made = slurm.Cluster(["a", "b"], gpus=4)
+    except slurm.Missing as missing:
+        raise Skip(str(missing)) from None
+    subprocess.run(["useradd", "-M", "-d", PLACES["tester"], "-s", "/bin/bash", "tester"], check=True)
+    for user, place in PLACES.items():
+        place.mkdir(0o755)
+        (place / "sleeper.py").write_text(SLEEPER)
+        shutil.chown(place, user)
+    with made:
+        yield made
+
+
+def shell(made, user, line, seconds=250):
+    """What a command line says that the user types at a login in the place of its own."""
+    place = PLACES[user]
+    variables = clean_environment(HOME=str(place), USER=user, LOGNAME=user, **made.environment)
+    del variables["PYTHONPATH"]
+    done = subprocess.run(["runuser", "-u", user, "--", "bash", "-lc", line], env=variables, cwd=place,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, timeout=seconds, check=False)
+    expect(done.returncode == 0, f"{user}$ {line}\n{done.stdout}\n{printed(user)}")
+    return done.stdout
+
+
+def printed(user):
+    return "\n".join(path.read_text() for path in PLACES[user].rglob("*.out"))
+
+
+def submit(made, user, name, words):
+    """The job's number."""
+    (PLACES[user] / f"{name}.sh").write_text(
+        f"#!/bin/bash -e\nexport PYTHONPATH={BUILD}/python\n{shlex.join(map(str, words))} "
+        f"{PYTHON} sleeper.py\n")
+    return shell(made, user, f"sbatch --parsable -J {name} -t10 -N2 --ntasks-per-node=2 "
+                 f"--gpus-per-node=1 -o %x.out {name}.sh").strip()
+
+
+@world("a b", "--no-decoys")
+def test_the_script_of_the_examples():
+    if not pathlib.Path("/etc/profile.d/lmod.sh").exists():
+        raise Skip("there is no lmod: packaging/packages-test.txt names it")
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", "/etc/horovod"], check=True,
+                   stdout=subprocess.DEVNULL)
+    with cluster() as made:
+        for user, place in PLACES.items():
+            shutil.copytree(ROOT / "examples", place / "examples")
+            subprocess.run(["chown", "-R", user, place], check=True)
+            before = Inventory()
+            said = shell(made, user, f"""set -e
+                {PYTHON} -m venv --without-pip --system-site-packages ~/venv
+                . ~/venv/bin/activate
+                export HOROVOD_PREFIX=/etc/horovod
+                cd examples/slurm
+                module use $PWD/modulefiles
+                sbatch --wait mnist_slurm.sh""")
+            out = printed(user)
+            expect("mnist on 2 nodes: a,b" in out or "mnist on 2 nodes: [a-b]" in out, out)
+            expect("epoch 2: loss" in out and "on 8 processes" in out, f"{said}\n{out}")
+            wait_until(lambda: not before.new_processes(), 60,
+                       lambda: "an end of:\n" + "\n".join(before.new_processes()))
+
+
+@world("a b", "--no-decoys")
+def test_a_time_limit_and_scancel_leave_nothing():
+    step, ours = ("srun", "--mpi=pmix"), (LAUNCHER,)
+    with cluster() as made:
+        before = Inventory()
+        limited = {"root": submit(made, "root", "limited", step),
+                   "tester": submit(made, "tester", "limited", ours)}
+        submit(made, "root", "cancelled", ours)
+        submit(made, "tester", "cancelled", step)
+        for user in PLACES:
+            wait_until(lambda: len(re.findall("asleep 4 gpus .*\n", printed(user))) == 8, 90,
+                       lambda: printed(user), 0.2)
+        gpus = re.findall("asleep 4 gpus (.*)", "\n".join(map(printed, PLACES)))
+        expect(sorted(gpus) == list("0000111122223333"), f"each job has one of its own: {gpus}")
+        for user in PLACES:
+            # It ends at Slurm's next look, every 30 s, after a minute.
+            shell(made, user, f"scontrol update JobId={limited[user]} TimeLimit=1; "
+                  "scancel -n cancelled")
+        wait_until(lambda: not shell(made, "root", "squeue -h").strip(), 180,
+                   lambda: shell(made, "root", "squeue"), 1)
+        for user, place in PLACES.items():
+            expect("DUE TO TIME LIMIT" in (place / "limited.out").read_text(), printed(user))
+            expect("CANCELLED" in (place / "cancelled.out").read_text(), printed(user))
+        wait_until(lambda: not before.new_processes(), 60,
+                   lambda: "an end of:\n" + "\n".join(before.new_processes()))
+        expect(not (left := before.new_things()), f"left behind: {left}")
+
+
+if __name__ == "__main__":
+    main()

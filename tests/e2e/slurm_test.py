@@ -1,0 +1,174 @@
+#!/usr/bin/python3 -B
+"""Under a real Slurm: what its users type, and what they are told when it cannot work. That ranks meet
+in each of its ways is in bootstrap_test.py."""
+import shutil
+
+from harness import *  # noqa: F403
+
+import slurm
+
+RANK = WORKERS / "elsewhere_rank.py"
+
+
+def on_cluster(*arguments):
+    """A step, or a job of sbatch, with what it printed."""
+    def mark(function):
+        @world("a b", "--no-decoys", *arguments)
+        def test():
+            try:
+                cluster = slurm.Cluster(["a", "b"])
+            except slurm.Missing as missing:
+                raise Skip(str(missing)) from None
+            with cluster:
+                function(cluster)
+        test.__name__ = function.__name__
+        return test
+    return mark
+
+
+def srun(cluster, *arguments, **more):
+    return Job(*arguments, program=shutil.which("srun", path="/usr/bin"),
+               environment=clean_environment(**cluster.environment), **more)
+
+
+@on_cluster()
+def test_plain_srun_without_munge_says_what_to_use(cluster):
+    job = srun(cluster, "-N2", "--ntasks-per-node=1", "unshare", "--mount", "sh", "-c",
+               f"mount -t tmpfs none /run/munge && exec {PYTHON} {RANK}")
+    expect(job.wait() != 0, job.describe())
+    expect("MUNGE" in job.err and "srun --mpi=pmix" in job.err, job.describe())
+    expect("slurm-wlm-basic-plugins" in job.err, job.describe())
+
+
+@on_cluster()
+def test_steps_without_a_way_to_meet_name_the_plugin_that_is_missing(cluster):
+    prefix = pathlib.Path("/etc/horovod")
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True,
+                   stdout=subprocess.DEVNULL)
+    for plugin in (prefix / "lib/horovod/bootstraps").iterdir():
+        plugin.unlink()
+    cluster.environment["PYTHONPATH"] = str(prefix / "lib/python3/dist-packages")
+    for kind, missing in (("none", "use srun --mpi=pmix, which takes Slurm's mpi/pmix plugin"),
+                          ("pmi2", "takes a bootstrap plugin of Horovod's that cannot be used")):
+        job = srun(cluster, f"--mpi={kind}", "-N2", "--ntasks-per-node=1", PYTHON, RANK)
+        expect(job.wait() != 0, job.describe())
+        for rank in range(2):
+            expect(re.search(f"started 2 tasks, of which this is {rank}, and .*{missing}", job.err),
+                   job.describe())
+
+
+@on_cluster()
+def test_one_task_and_a_script_of_sbatch_are_worlds_of_one(cluster):
+    job = srun(cluster, "-n1", PYTHON, RANK)
+    job.ends_with(0)
+    expect("rank 0 of 1, local 0 of 1, cross 0 of 1, sum 1" in job.out, job.describe())
+    out = sbatch(cluster, "-N2", "--ntasks-per-node=2", script=f"{PYTHON} {RANK}")
+    expect("rank 0 of 1" in out, out)
+
+
+@on_cluster()
+def test_a_rank_that_fails_ends_the_step_with_its_reason(cluster):
+    job = srun(cluster, "--mpi=pmix", "--kill-on-bad-exit=1", "-N2", "--ntasks-per-node=2", PYTHON,
+               RANK, "fail", 3)
+    expect(job.wait(30) != 0, job.describe())
+    expect("task 3: Exited with exit code 7" in job.err, job.describe())
+    job.leaves_nothing()
+
+
+def sbatch(cluster, *arguments, script):
+    """What the job's script printed, on either stream."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-", dir="/etc"))
+    (folder / "job.sh").write_text(f"#!/bin/bash -e\n{script}\n")
+    done = subprocess.run(
+        ["/usr/bin/sbatch", "--wait", "-o", folder / "out", *map(str, arguments),
+         folder / "job.sh"], env=clean_environment(**cluster.environment), cwd=ROOT, timeout=90,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    out = (folder / "out").read_text() if (folder / "out").exists() else ""
+    expect(done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{out}")
+    return out
+
+
+@on_cluster()
+def test_an_sbatch_script_of_the_usual_form(cluster):
+    out = sbatch(cluster, "--nodes=2", "--ntasks-per-node=2",
+                 script=f"N=$SLURM_JOB_NUM_NODES\necho nodes $N\nsrun --mpi=pmix {PYTHON} {RANK}")
+    expect("nodes 2" in out and out.count("of 4,") == 4 and out.count("sum 10") == 4, out)
+
+
+@on_cluster()
+def test_horovodrun_in_an_allocation_finds_its_hosts(cluster):
+    out = sbatch(cluster, "--nodes=2", "--ntasks-per-node=2",
+                 script=f"{LAUNCHER} {PYTHON} {RANK}")
+    expect(out.count("of 4,") == 4 and out.count("sum 10") == 4, out)
+
+
+# Who is above a rank, and what it knows of the step that its agent is in.
+ABOVE = """
+import os
+pid, names = os.getppid(), []
+while pid > 1:
+    fields = open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()
+    names.append(open(f'/proc/{pid}/comm').read().strip())
+    pid = int(fields[1])
+print('node', os.environ['SLURMD_NODENAME'], 'in a step:', 'slurmstepd' in names, 'task:',
+      os.environ.get('SLURM_PROCID'), 'job', os.environ['SLURM_JOB_ID'], flush=True)
+"""
+
+
+def salloc(cluster, *arguments):
+    return Job("--quiet", *arguments, program="/usr/bin/salloc",
+               environment=clean_environment(**cluster.environment))
+
+
+@on_cluster()
+def test_agents_are_steps_of_the_allocation(cluster):
+    job = salloc(cluster, "-N2", "--ntasks-per-node=2", LAUNCHER, PYTHON, "-c", ABOVE)
+    job.ends_with(0)
+    for node in "ab":
+        expect(len(re.findall(rf"node {node} in a step: True task: None job \d", job.out)) == 2,
+               job.describe())
+    job = salloc(cluster, "-N2", "--ntasks-per-node=4", LAUNCHER, "-np", 6, PYTHON, RANK)
+    job.ends_with(0)
+    expect(job.out.count("of 6,") == 6 and job.out.count("sum 21") == 6, job.describe())
+    job = srun(cluster, "-N2", "-n", 4, LAUNCHER, PYTHON, RANK)
+    expect(job.wait() != 0, job.describe())
+    expect("srun has started horovodrun 4 times" in job.err, job.describe())
+
+
+@on_cluster()
+def test_an_allocation_that_is_cancelled_leaves_nothing(cluster):
+    before = Inventory()
+    job = salloc(cluster, "-J", "gone", "-N2", "--ntasks-per-node=2", LAUNCHER, PYTHON, RANK, "sleep")
+    job.wait_for("asleep", 4)
+    subprocess.run(["/usr/bin/scancel", "-n", "gone"], check=True,
+                   env=clean_environment(**cluster.environment))
+    job.wait(60)
+    wait_until(lambda: not before.new_processes(), 60,
+               lambda: "an end of:\n" + "\n".join(before.new_processes()))
+
+
+@on_cluster()
+def test_a_node_that_dies_ends_the_job_with_its_name(cluster):
+    job = salloc(cluster, "-N2", "--ntasks-per-node=1", LAUNCHER, PYTHON, RANK, "sleep")
+    job.wait_for("asleep", 2)
+    begun = time.monotonic()
+    faults.crash("b")
+    wait_until(lambda: any("host b" in sentence for sentence in job.said()), 60, job.describe)
+    print(f"named after {time.monotonic() - begun:.1f} s")
+    expect(job.wait(60) != 0, job.describe())
+
+
+@on_cluster()
+def test_scancel_leaves_nothing(cluster):
+    before = Inventory()
+    job = srun(cluster, "--mpi=pmix", "-N2", "--ntasks-per-node=2", PYTHON, RANK, "sleep")
+    job.wait_for("asleep", 4)
+    subprocess.run(["/usr/bin/scancel", "-n", "python3"], check=True,
+                   env=clean_environment(**cluster.environment))
+    job.wait(30)
+    wait_until(lambda: not before.new_processes(), 15,
+               lambda: "an end of:\n" + "\n".join(before.new_processes()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+#!/usr/bin/python3 -B
+"""--stage brings the user's code to hosts that do not have it, and takes it away again."""
+from harness import *  # noqa: F403
+
+PROGRAM = """import os, sys, lib.answer
+print("answer", lib.answer.VALUE, os.path.basename(os.getcwd()), flush=True)
+if len(sys.argv) > 1:
+    import time; time.sleep(600)
+"""
+
+
+def project():
+    """Where the hosts do not see it: they have a /tmp of their own."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-"), "project")
+    (folder / "lib").mkdir(parents=True)
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "lib" / "answer.py").write_text("VALUE = 42\n" + "#" * 3_000_000)
+    (folder / "lib" / "link.py").symlink_to("answer.py")
+    return folder
+
+
+def copies(name):
+    """Of staged code on a host."""
+    shown = subprocess.run([HOSTS, "exec", name, "sh", "-c", "ls -d /tmp/horovod-stage-* 2>/dev/null"],
+                           capture_output=True, text=True, check=False)
+    return shown.stdout.split()
+
+
+@world("a b", "--private-tmp")
+def test_code_is_where_its_ranks_look_for_it_and_goes_with_the_job():
+    folder = project()
+    job = Job("-np", 4, "-H", "a:2,b:2", "--stage", ".", PYTHON, "train.py", cwd=folder)
+    job.ends_with(0)
+    expect(job.out.count("answer 42 horovod-stage-") == 4, job.describe())
+    job.leaves_nothing()
+    # From within, and of a part alone, by the same relative paths as here.
+    job = Job("-np", 2, "-H", "a:1,b:1", "--stage", "..", PYTHON, "../train.py", cwd=folder / "lib")
+    job.ends_with(0)
+    expect(job.out.count("answer 42 lib") == 2, job.describe())
+    job = Job("-np", 2, "-H", "a:1,b:1", "--stage", "lib", "sh", "-c",
+              'cat lib/link.py | wc -c; echo $HOROVOD_STAGE_DIR', cwd=folder)
+    job.ends_with(0)
+    expect(job.out.count("3000011") == 2 and job.out.count("/lib\n") == 2, job.describe())
+    job = Job("-np", 1, "-H", "a:1", "--stage", "nowhere", "true", cwd=folder)
+    job.ends_with(2)
+    one_sentence(job, "--stage: nowhere: No such file or directory")
+    job.leaves_nothing()
+
+
+@world("a b", "--private-tmp")
+def test_the_copy_goes_when_launcher_or_agent_is_killed():
+    folder = project()
+    for kill in ("launcher", "agent"):
+        job = Job("-np", 2, "-H", "a:1,b:1", "--stage", ".", PYTHON, "train.py", "stay", cwd=folder)
+        job.wait_for("answer 42", 2)
+        expect(len(copies("a")) == 1 and len(copies("b")) == 1, "a copy on each host")
+        if kill == "launcher":
+            job.signal(signal.SIGKILL)
+        else:
+            os.kill(agents("b")["agent"][0], signal.SIGKILL)
+        job.wait()
+        wait_until(lambda: not copies("a") and not copies("b"), 20,
+                   lambda: f"no copy left: {copies('a')} {copies('b')}")
+        job.leaves_nothing(20)
+
+
+if __name__ == "__main__":
+    main()

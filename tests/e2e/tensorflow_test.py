@@ -1,0 +1,95 @@
+#!/usr/bin/python3 -B
+"""Scripts as users of TensorFlow and Keras have them, on one host and on two."""
+import shutil
+
+from harness import *  # noqa: F403
+
+# Not in PYTHONS of other files: TensorFlow lives in environments of its own, the newest first.
+PYTHONS = [one for one in os.environ.get("HVD_TEST_TENSORFLOWS", "").split(":") if one]
+EXAMPLES = ROOT / "examples"
+TWO_HOSTS = ("-np", 2, "-H", "a:1,b:1")
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
+
+
+def start(where, python, program, *arguments):
+    return Job(*where, python, program, *arguments, environment=clean_environment(**QUIET))
+
+
+def need_tensorflow():
+    if not PYTHONS:
+        raise Skip("HVD_TEST_TENSORFLOWS names no interpreter with TensorFlow")
+
+
+def trained(job, accuracy):
+    """Both ranks have learned, and the same."""
+    job.ends_with(0, 300)
+    found = re.findall(r"rank (\d) of 2: test accuracy ([0-9.]+), weights ([0-9.]+)", job.out)
+    expect(sorted(rank for rank, _, _ in found) == ["0", "1"], job.describe())
+    expect(all(float(reached) >= accuracy for _, reached, _ in found), job.describe())
+    expect(len({weights for _, _, weights in found}) == 1, job.describe())
+
+
+def keras_digits(where, python):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-", dir=BUILD))  # all hosts have it
+    logs = ["--logs", folder / "logs"] if has(python, "tensorboard") else []
+    job = start(where, python, EXAMPLES / "keras_digits.py", "--folder", folder, "--epochs", 6,
+                *logs)
+    trained(job, 0.93)
+    expect(job.out.count("raised to 1") == 1, job.describe())
+    expect((folder / "checkpoint-6.keras").exists(), "rank 0 writes a checkpoint per epoch")
+    expect(not logs or list((folder / "logs").rglob("events.*")), "rank 0 writes logs")
+    shutil.rmtree(folder)
+
+
+def tensorflow_digits(where, python):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-", dir=BUILD))  # all hosts have it
+    job = start(where, python, EXAMPLES / "tensorflow_digits.py", "--checkpoint", folder / "model")
+    trained(job, 0.9)
+    expect("Step #0" in job.out, job.describe())
+    expect((folder / "model-1.index").exists(), "rank 0 writes a checkpoint")
+    shutil.rmtree(folder)
+
+
+def has(python, module):
+    return subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
+
+
+def test_hello_with_a_launcher_and_without():
+    need_tensorflow()
+    for python in PYTHONS:
+        job = start(("-np", 2), python, WORKERS / "tensorflow_hello.py")
+        job.ends_with(0, 200)
+        for rank in range(2):
+            expect(f"Hello, rank = {rank}, local_rank = {rank}, size = 2, local_size = 2"
+                   in job.out, job.describe())
+        # MPI is built where its development files are; this job uses none.
+        said = r"rocm False cuda False mpi False (True|False) nccl 0 threads False"
+        expect(len(re.findall(said, job.out)) == 2,
+               job.describe())
+    done = subprocess.run([PYTHONS[0], WORKERS / "tensorflow_hello.py"], capture_output=True,
+                          text=True, env=clean_environment(**QUIET), timeout=200)
+    expect("Hello, rank = 0, local_rank = 0, size = 1, local_size = 1" in done.stdout, done)
+
+
+def test_scripts_train_on_one_host():
+    need_tensorflow()
+    keras_digits(("-np", 2), PYTHONS[0])
+    tensorflow_digits(("-np", 2), PYTHONS[0])
+
+
+@world()
+def test_a_keras_script_trains_on_two_hosts():
+    need_tensorflow()
+    for python in PYTHONS:
+        keras_digits(TWO_HOSTS, python)
+
+
+@world()
+def test_a_loop_with_a_tape_trains_on_two_hosts():
+    need_tensorflow()
+    for python in PYTHONS:
+        tensorflow_digits(TWO_HOSTS, python)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+#!/usr/bin/python3
+"""A script for torchrun, unmodified: DistributedDataParallel over gloo, found by its variables."""
+import os
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+torch.manual_seed(int(os.environ["RANK"]))
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1, bias=False))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.full((2, 4), float(dist.get_rank() + 1))).sum().backward()
+optimizer.step()
+weights = model.module.weight.detach().flatten()
+all_weights = [torch.empty_like(weights) for _ in range(dist.get_world_size())]
+dist.all_gather(all_weights, weights)
+same = all(torch.equal(each, weights) for each in all_weights)
+print(f"rank {dist.get_rank()} of {dist.get_world_size()}, local {os.environ['LOCAL_RANK']} of "
+      f"{os.environ['LOCAL_WORLD_SIZE']}, group {os.environ['GROUP_RANK']}, same {same}, "
+      f"gradient {model.module.weight.grad[0, 0].item():g}", flush=True)
+dist.destroy_process_group()

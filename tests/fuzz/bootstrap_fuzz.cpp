@@ -1,0 +1,19 @@
+// Lines of a PMI server, and variables of a step of Slurm.
+#include <cstddef>
+#include <cstdint>
+
+#include "bootstrap/pmi/pmi_wire.h"
+#include "bootstrap/slurm/step.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (const auto fields = hvd::bootstrap::parse_pmi(text); fields.ok()) {
+    (void)hvd::bootstrap::check_pmi(*fields, "get_result");
+  }
+  if (const auto host = hvd::bootstrap::first_host(text); host.ok() && host->empty()) __builtin_trap();
+  for (int64_t node : {0, 1, 5}) {
+    const auto tasks = hvd::bootstrap::tasks_of_node(text, node);
+    if (tasks.ok() && *tasks < 1) __builtin_trap();
+  }
+  return 0;
+}

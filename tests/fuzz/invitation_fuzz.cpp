@@ -1,0 +1,15 @@
+// What rank 0 tells the others about its store, where it came by another launcher's ways.
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/served_store.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto told = hvd::runtime::parse_invitation(text);
+  if (!told.ok()) return 0;
+  const auto again = hvd::runtime::parse_invitation(
+      hvd::runtime::invitation(*hvd::Secret::from_hex(told->secret), told->endpoints));
+  if (!again.ok() || again->endpoints != told->endpoints) __builtin_trap();
+  return 0;
+}

@@ -1,0 +1,53 @@
+#include <doctest/doctest.h>
+
+#include "launcher/pmix/conversation.h"
+#include "launcher/pmix_order.h"
+
+namespace hvd::launcher {
+
+TEST_CASE("agent and PMIx helper understand each other, however their words are cut") {
+  const PmixOrder order{"job", 1, {"a", "b"}, {{0, 1}, {2}}, "unix:@x", "ab"};
+  const std::string bytes = pack_texts(to_texts(order)) + pack_texts({"more"});
+  std::string heard;
+  std::vector<PmixTexts> messages;
+  for (const char byte : bytes) {
+    heard += byte;
+    while (auto texts = take_texts(heard)) messages.push_back(*texts);
+  }
+  REQUIRE(messages.size() == 2);
+  CHECK(messages[1] == PmixTexts{"more"});
+  const auto read = parse_pmix_order(messages[0]);
+  REQUIRE(read.ok());
+  CHECK(to_texts(*read) == to_texts(order));
+  const std::map<int, PmixEnvironment> environments = {{0, {{"A", "1=2"}}}, {3, {{"B", ""}}}};
+  const auto told = parse_environments(to_texts(environments));
+  REQUIRE(told.ok());
+  CHECK(*told == environments);
+}
+
+TEST_CASE("orders that make no sense are refused") {
+  for (const PmixTexts& texts :
+       {PmixTexts{}, PmixTexts{"j", "2", "a,b", "0;1", "s", "ab"}, PmixTexts{"j", "0", "a", "0;1", "s", "ab"},
+        PmixTexts{"j", "0", "a", "x", "s", "ab"}, PmixTexts{"j", "-1", "a", "0", "s", "ab"}}) {
+    CHECK(!parse_pmix_order(texts).ok());
+  }
+  CHECK(!parse_environments({"A=1", "x"}).ok());
+  CHECK(!parse_map("0,,1").ok());
+}
+
+TEST_CASE("ranks are known to PMIx when all hosts have it") {
+  std::vector<Versions> versions = {{{"Python", "3.11"}, {"PMIx", "4.2"}}, {{"PMIx", "4.2"}}};
+  CHECK(take_pmix(versions));
+  CHECK(versions[0] == Versions{{"Python", "3.11"}});
+  CHECK(versions[1].empty());
+  versions = {{{"PMIx", "4.2"}}, {}};
+  CHECK(!take_pmix(versions));
+  std::vector<StartOrder> orders(2);
+  const auto plan = plan_slots({{"a", "", 2}, {"b", "", 1}}, std::nullopt);
+  REQUIRE(plan.ok());
+  order_pmix(*plan, orders);
+  CHECK(orders[1].environment[0] == std::pair<std::string, std::string>{"HOROVOD_PMIX_HOSTS", "a,b"});
+  CHECK(orders[1].environment[1] == std::pair<std::string, std::string>{"HOROVOD_PMIX_RANKS", "0,1;2"});
+}
+
+}  // namespace hvd::launcher

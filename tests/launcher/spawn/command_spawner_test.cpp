@@ -1,0 +1,34 @@
+#include "launcher/spawn/command_spawner.h"
+
+#include <doctest/doctest.h>
+
+#include "conformance/spawner_conformance.h"
+
+namespace hvd::launcher {
+
+TEST_CASE("the command spawner does what a spawner owes") {
+  ScratchFolder folder;
+  net::asio::io_context loop(1);
+  // In the place of `docker exec -i {host}`, whose far end is no child of the command either.
+  CommandSpawner spawner("setsid --fork --wait sh -c 'exec \"$@\"' {host}");
+  SpawnTarget target;
+  target.host = "c0";
+  target.agent_dir = folder.path().string();
+  check_spawner(loop, spawner, target);
+}
+
+TEST_CASE("a launch command is filled in for its host") {
+  SpawnTarget target;
+  target.host = "pod-0";
+  CHECK(command_line("docker exec -i {host}", target) == "docker exec -i pod-0 /bin/sh");
+  CHECK(command_line("kubectl exec -i {host} --", target) == "kubectl exec -i pod-0 -- /bin/sh");
+  CHECK(command_line("ssh -F mine", target) == "ssh -F mine pod-0 /bin/sh");
+  target.user = "me";
+  target.port = 2222;
+  CHECK(command_line("ssh -p {port}", target) == "ssh -p 2222 me@pod-0 /bin/sh");
+  CHECK(command_line("run -u {user} {host} {host}", target) == "run -u me pod-0 pod-0 /bin/sh");
+  target.user = "a$b";
+  CHECK(command_line("ssh", target) == "ssh 'a$b@pod-0' /bin/sh");
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,233 @@
+"""How gradients get from backward to the optimizer's step: together, alone, sparse, replaced."""
+
+import rank_case
+from rank_case import RankCase, hvd, torch
+
+nn = torch.nn
+LARGE = (1 << 20) + 1  # elements: more than travels together
+
+
+class GradientsTest(RankCase):
+    def mean(self, values):
+        return sum(values(rank) for rank in range(self.size)) / self.size
+
+    def parameters(self, *shapes, dtype=torch.float64):
+        params = [nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes]
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0))
+        return params, optimizer
+
+    def backward(self, params, factor=1.0):
+        """Gives the parameter of index i the gradient (rank + 1) * (i + 1) * factor."""
+        sum((param * ((self.rank + 1) * (i + 1) * factor)).sum()
+            for i, param in enumerate(params)).backward()
+
+    def assert_grads(self, params, factor=1.0, message=None):
+        for i, param in enumerate(params):
+            want = self.mean(lambda rank: (rank + 1) * (i + 1) * factor)
+            self.assert_close(param.grad, torch.full_like(param, want), param.dtype, message)
+
+    def test_large_and_small_ones_with_and_without_memory_that_stays(self):
+        for to_none in [False, True]:
+            params, optimizer = self.parameters((3,), (LARGE,), (2, 2), (), (70001,), (0,))
+            for step in range(8):
+                optimizer.zero_grad(set_to_none=to_none)
+                self.backward(params, step + 1)
+                optimizer.synchronize()
+                self.assert_grads(params, step + 1, f"step {step}, {to_none}")
+                with optimizer.skip_synchronize():
+                    optimizer.step()
+            self.assert_close(params[0].detach(),
+                              torch.full((3,), -36 * self.mean(lambda rank: rank + 1.0),
+                                         dtype=torch.float64), torch.float64)
+
+    def test_every_type_has_its_own_company(self):
+        params = [nn.Parameter(torch.zeros(5, dtype=dtype)) for dtype in
+                  [torch.float32, torch.float64, torch.bfloat16, torch.float32, torch.float16,
+                   torch.float64, torch.bfloat16]]
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0))
+        for step in range(6):
+            optimizer.zero_grad(set_to_none=False)
+            self.backward(params)
+            optimizer.synchronize()
+            self.assert_grads(params)
+
+    def test_a_gradient_that_somebody_has_taken_stays_what_it_was(self):
+        params, optimizer = self.parameters((3,), (4,), (5,))
+        for step in range(6):  # they have moved by now
+            optimizer.zero_grad(set_to_none=False)
+            self.backward(params)
+            optimizer.synchronize()
+        taken = [param.grad for param in params]
+        for param in params[:2]:
+            param.grad = None
+        for step in range(6):
+            optimizer.zero_grad(set_to_none=False)
+            self.backward(params, 5.0)
+            optimizer.synchronize()
+            self.assert_grads(params, 5.0)
+        for i, grad in enumerate(taken[:2]):
+            want = self.mean(lambda rank: (rank + 1.0) * (i + 1))
+            self.assert_close(grad, torch.full_like(grad, want), torch.float64)
+        self.assertIs(taken[2], params[2].grad)
+
+    def test_a_gradient_outlives_the_optimizer(self):
+        params, optimizer = self.parameters((300,), (400,))
+        for step in range(6):
+            optimizer.zero_grad(set_to_none=False)
+            self.backward(params)
+            optimizer.synchronize()
+        grads = [param.grad for param in params]
+        del params, optimizer
+        for i, grad in enumerate(grads):
+            want = self.mean(lambda rank: (rank + 1.0) * (i + 1))
+            self.assert_close(grad, torch.full_like(grad, want), torch.float64)
+            grad.add_(1)
+
+    def test_gradients_that_are_views_of_the_user_s_memory_stay_there(self):
+        params, optimizer = self.parameters((3,), (4,))
+        flat = torch.zeros(7, dtype=torch.float64)
+        params[0].grad, params[1].grad = flat[:3], flat[3:]
+        for step in range(6):
+            flat.zero_()
+            self.backward(params)
+            optimizer.synchronize()
+            self.assert_grads(params)
+            want = self.mean(lambda rank: rank + 1.0)
+            self.assert_close(flat, torch.tensor([want] * 3 + [2 * want] * 4,
+                                                 dtype=torch.float64), torch.float64)
+
+    def test_gradients_in_another_order_of_memory(self):
+        params, optimizer = self.parameters((2, 3, 4, 5), (6,))
+        for step in range(3):
+            optimizer.zero_grad(set_to_none=True)
+            if self.rank == 0:
+                params[0].grad = torch.zeros(2, 3, 4, 5, dtype=torch.float64).to(
+                    memory_format=torch.channels_last)
+            weights = torch.arange(120, dtype=torch.float64).reshape(2, 3, 4, 5)
+            ((params[0] * weights).sum() * (self.rank + 1) + params[1].sum()).backward()
+            self.assertEqual(params[0].grad.is_contiguous(), self.rank != 0)
+            optimizer.synchronize()
+            self.assert_close(params[0].grad, weights * self.mean(lambda rank: rank + 1.0),
+                              torch.float64)
+
+    def test_sparse_ones_among_dense_ones(self):
+        for as_dense in [False, True]:
+            table = nn.Embedding(10, 3, sparse=True)
+            dense = nn.Parameter(torch.zeros(4))
+            before = table.weight.detach().clone()
+            hvd.broadcast_(before, 0)
+            table.weight.data.copy_(before)
+            optimizer = hvd.DistributedOptimizer(
+                torch.optim.SGD([dense, table.weight], lr=1.0), sparse_as_dense=as_dense)
+            for step in range(5):
+                optimizer.zero_grad()
+                (table(torch.tensor([self.rank, 9])).sum() + dense.sum()).backward()
+                optimizer.step()
+            want = before.clone()
+            want[9] -= 5
+            want[: self.size] -= 5 / self.size
+            self.assert_close(table.weight.detach(), want, torch.float32, str(as_dense))
+            self.assert_close(dense.detach(), torch.full((4,), -5.0), torch.float32)
+
+    def test_graphs_of_gradients(self):
+        params, optimizer = self.parameters((3,), (4,))
+        for step in range(5):
+            optimizer.zero_grad()
+            loss = sum(((param - self.rank - 1) ** 2).sum() for param in params)
+            loss.backward(create_graph=True)
+            optimizer.synchronize()
+            want = self.mean(lambda rank: -2.0 * (rank + 1))
+            for param in params:
+                self.assert_close(param.grad.detach(), torch.full_like(param, want), torch.float64)
+            for param in params:
+                param.grad = None
+
+    def test_a_gradient_that_comes_and_goes(self):
+        if self.size < 2:
+            self.skipTest("a world of one leaves gradients as they are")
+        params, optimizer = self.parameters((3,), (4,), (5,))
+        for step in range(8):
+            optimizer.zero_grad(set_to_none=step % 3 == 0)
+            used = params if (step + self.rank) % 2 else params[:2]
+            self.backward(used)
+            optimizer.synchronize()
+            self.assert_grads(params[:2])
+            want = sum((rank + 1) * 3 for rank in range(self.size) if (step + rank) % 2)
+            self.assert_close(params[2].grad, torch.full_like(params[2], want / self.size),
+                              torch.float64)
+
+    def test_backward_in_parts_is_one_pass_for_each_parameter(self):
+        params, optimizer = self.parameters((3,), (4,), (LARGE,))
+        for step in range(5):
+            optimizer.zero_grad(set_to_none=False)
+            for i, param in enumerate(params):
+                (param * ((self.rank + 1) * (i + 1))).sum().backward()
+            optimizer.synchronize()
+            self.assert_grads(params)
+
+    def test_several_passes(self):
+        params = [nn.Parameter(torch.zeros(n, dtype=torch.float64)) for n in (3, 4, LARGE)]
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0),
+                                             backward_passes_per_step=2)
+        for step in range(5):
+            optimizer.zero_grad(set_to_none=False)
+            self.backward(params)
+            self.backward(params, 2.0)
+            optimizer.synchronize()
+            self.assert_grads(params, 3.0)
+
+    def test_other_reductions(self):
+        for op, want in [(hvd.Sum, sum(range(1, self.size + 1))), (hvd.Max, self.size),
+                         (hvd.Min, 1)]:
+            params = [nn.Parameter(torch.zeros(n)) for n in (3, 4)]
+            optimizer = hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0), op=op)
+            sum((param * (self.rank + 1)).sum() for param in params).backward()
+            optimizer.synchronize()
+            for param in params:
+                self.assert_close(param.grad, torch.full_like(param, want), torch.float32)
+
+    def test_parameters_that_change_their_kind(self):
+        for change in [lambda data: data[:2].clone(), lambda data: data.float(),
+                       lambda data: torch.cat([data, data])]:
+            params, optimizer = self.parameters((3,), (4,), (5,))
+            for step in range(8):
+                if step == 5:  # as pruning does, or model.half()
+                    params[1].data, params[1].grad = change(params[1].data), None
+                optimizer.zero_grad(set_to_none=False)
+                self.backward(params)
+                if step == 6 and self.rank == 0:
+                    params[1].grad = None
+                optimizer.synchronize()
+                without = 2 / self.size if step == 6 and self.size > 1 else 0
+                for i, param in enumerate(params):
+                    if param.grad is not None:  # as it stays in a world of one
+                        want = self.mean(lambda rank: (rank + 1.0) * (i + 1)) - without * (i == 1)
+                        self.assert_close(param.grad, torch.full_like(param, want), param.dtype)
+
+    def test_ranks_with_fewer_steps_join(self):
+        for to_none in [False, True]:
+            params, optimizer = self.parameters((3,), (LARGE,), (4,))
+            for step in range(5 * self.rank):
+                optimizer.zero_grad(set_to_none=to_none)
+                self.backward(params)
+                optimizer.synchronize()
+                there = [rank for rank in range(self.size) if 5 * rank > step]
+                for i, param in enumerate(params):
+                    want = sum((rank + 1) * (i + 1) for rank in there) / self.size
+                    self.assert_close(param.grad, torch.full_like(param, want), torch.float64)
+            hvd.join()
+
+    def test_ranks_that_disagree_hear_it_and_go_on(self):
+        if self.size < 2:
+            self.skipTest("there is nobody to disagree with")
+        params = [nn.Parameter(torch.zeros(3 + self.rank)), nn.Parameter(torch.zeros(100))]
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(params, lr=1.0), [("disagree.a", params[0]), ("disagree.b", params[1])])
+        self.backward(params)
+        with self.assertRaisesRegex(ValueError, r"disagree\.a.*\[3\].*\[4\]"):
+            optimizer.synchronize()
+        self.assertEqual(hvd.allreduce(torch.ones(1), name="after", op=hvd.Sum).item(), self.size)
+
+
+if __name__ == "__main__":
+    rank_case.main()

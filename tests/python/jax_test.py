@@ -1,0 +1,169 @@
+"""horovod.jax: collectives eagerly, compiled and differentiated; optax over all ranks."""
+
+import rank_base
+
+jax = rank_base.need("jax")
+import horovod.jax as hvd  # noqa: E402
+
+import numpy  # noqa: E402
+
+jnp = jax.numpy
+DTYPES = [jnp.uint8, jnp.int8, jnp.int32, jnp.float16, jnp.bfloat16, jnp.float32]
+
+
+class JaxTest(rank_base.RankBase):
+    def own(self, dtype=jnp.float32, shape=(4, 3), rank=None):
+        rank = self.rank if rank is None else rank
+        count = int(numpy.prod(shape))
+        return jnp.asarray((numpy.arange(count).reshape(shape) + rank) % 5 + 1, dtype)
+
+    def everybody(self, *arguments):
+        return numpy.stack([numpy.asarray(self.own(*arguments, rank=rank), "float64")
+                            for rank in range(self.size)])
+
+    def assert_same(self, got, want, dtype=jnp.float32):
+        self.assertIsInstance(got, jax.Array)
+        self.assertEqual(got.dtype, dtype)
+        numpy.testing.assert_allclose(numpy.asarray(got, "float64"), want, rtol=1e-6)
+
+    def both_ways(self, function, *arguments):
+        """Eagerly, and compiled, twice, since the second run traces nothing."""
+        yield function(*arguments)
+        compiled = jax.jit(function)
+        yield compiled(*arguments)
+        yield compiled(*arguments)
+
+    def test_every_type(self):
+        for dtype in DTYPES:
+            mine, all_ = self.own(dtype), self.everybody(dtype)
+            for op, want in [(hvd.Sum, all_.sum(0)), (hvd.Max, all_.max(0)),
+                             (hvd.Min, all_.min(0))]:
+                for got in self.both_ways(lambda x: hvd.allreduce(x, op=op), mine):
+                    self.assert_same(got, want, dtype)
+            for got in self.both_ways(lambda x: hvd.broadcast(x, self.size - 1), mine):
+                self.assert_same(got, all_[-1], dtype)
+            for got in self.both_ways(hvd.allgather, mine):
+                self.assert_same(got, numpy.concatenate(list(all_)), dtype)
+            rows = self.own(dtype, (self.size, 2))
+            want = self.everybody(dtype, (self.size, 2))[:, self.rank]
+            for got in self.both_ways(hvd.alltoall, rows):
+                self.assert_same(got, want, dtype)
+            uneven = self.own(dtype, (2 * self.size + 1, 2))
+            want = numpy.array_split(self.everybody(dtype, (2 * self.size + 1, 2)).sum(0),
+                                     self.size)[self.rank]
+            for got in self.both_ways(lambda x: hvd.reducescatter(x, op=hvd.Sum), uneven):
+                self.assert_same(got, want, dtype)
+
+    def test_large_arrays_inside_jit(self):
+        mine = jnp.full((1 << 20,), float(self.rank))
+        step = jax.jit(lambda x: hvd.allreduce(x * 2 + 1, op=hvd.Sum).sum())
+        for _ in range(3):
+            self.assertEqual(float(step(mine)),
+                             (1 << 20) * sum(2 * rank + 1 for rank in range(self.size)))
+
+    def test_trees_numbers_and_factors(self):
+        tree = {"a": self.own(), "b": [self.own(jnp.int32, (2,)), 1.5], "none": None}
+        for got in self.both_ways(lambda x: hvd.allreduce(x, op=hvd.Sum), tree):
+            self.assert_same(got["a"], self.everybody().sum(0))
+            self.assert_same(got["b"][0], self.everybody(jnp.int32, (2,)).sum(0), jnp.int32)
+            self.assertEqual(float(got["b"][1]), 1.5 * self.size)
+            self.assertIsNone(got["none"])
+        mean = sum(range(self.size)) / self.size
+        got = hvd.allreduce(jnp.float32(self.rank), prescale_factor=4.0, postscale_factor=0.5)
+        self.assertAlmostEqual(float(got), 2 * mean, places=5)
+        self.assertEqual(hvd.allreduce({}), {})
+
+    def test_rows_of_different_numbers_outside_jit(self):
+        mine = jnp.full((self.rank + 1, 2), self.rank)
+        want = numpy.concatenate([numpy.full((rank + 1, 2), rank) for rank in range(self.size)])
+        self.assert_same(hvd.allgather(mine), want, mine.dtype)
+        splits = [self.rank] * self.size
+        got, received = hvd.alltoall(jnp.full((self.rank * self.size, 1), 1.0 * self.rank), splits)
+        self.assertEqual(received.tolist(), list(range(self.size)))
+        self.assertEqual(got.shape, (sum(range(self.size)), 1))
+
+    def test_gradients(self):
+        mine = self.own()
+        weights = jnp.asarray(numpy.cos(numpy.arange(12.0)).reshape(4, 3), jnp.float32)
+
+        def gradient(of):
+            return lambda x: jax.grad(lambda y: (of(y) * (weights * (self.rank + 1))).sum())(x)
+
+        total = numpy.asarray(weights) * sum(range(1, self.size + 1))
+        for op, want in [(hvd.Sum, total), (hvd.Average, total / self.size)]:
+            for got in self.both_ways(gradient(lambda x: hvd.allreduce(x, op=op)), mine):
+                numpy.testing.assert_allclose(got, want, rtol=1e-5)
+        for got in self.both_ways(gradient(lambda x: hvd.broadcast(x, 0)), mine):
+            want = total / self.size if self.rank == 0 else 0 * total
+            numpy.testing.assert_allclose(got, want, rtol=1e-5)
+        for got in self.both_ways(
+                lambda x: jax.grad(lambda y: (hvd.allgather(y) ** 2).sum())(x), mine):
+            numpy.testing.assert_allclose(got, 2 * mine, rtol=1e-5)
+        rows = self.own(jnp.float32, (self.size, 2))
+        for got in self.both_ways(
+                lambda x: jax.grad(lambda y: (hvd.alltoall(y) * (self.rank + 1)).sum())(x), rows):
+            want = numpy.repeat(numpy.arange(1.0, self.size + 1)[:, None], 2, 1)
+            numpy.testing.assert_allclose(got, want)
+        for got in self.both_ways(lambda x: jax.grad(
+                lambda y: (hvd.reducescatter(y, op=hvd.Sum) * (self.rank + 1)).sum())(x), rows):
+            numpy.testing.assert_allclose(got, want * self.size)
+
+    def test_optimizers_train_as_one_process_would(self):
+        try:
+            import optax
+        except ImportError as error:
+            self.skipTest(f"optax is not there: {error}")
+
+        def loss(params, rank, step):
+            x = jax.random.normal(jax.random.PRNGKey(100 * step + rank), (5, 4))
+            return ((jnp.tanh(x @ params["w"]) @ params["v"] + params["b"]) ** 2).mean()
+
+        def start(seed):
+            keys = jax.random.split(jax.random.PRNGKey(seed), 2)
+            return {"w": jax.random.normal(keys[0], (4, 8)), "b": jnp.ones(2),
+                    "v": jax.random.normal(keys[1], (8, 2))}
+
+        for make in [lambda: optax.sgd(0.1, momentum=0.9), lambda: optax.adam(0.01)]:
+            for compiled in [False, True]:
+                params = hvd.broadcast_parameters(start(self.rank), root_rank=self.size - 1)
+                optimizer = hvd.DistributedOptimizer(make(), gradient_predivide_factor=2.0)
+
+                def step_of(params, state, step):
+                    grads = jax.grad(loss)(params, self.rank, step)
+                    updates, state = optimizer.update(grads, state, params)
+                    return optax.apply_updates(params, updates), state
+
+                run = jax.jit(step_of) if compiled else step_of
+                state = optimizer.init(params)
+                alone, plain = start(self.size - 1), make()
+                plain_state = plain.init(alone)
+                for step in range(4):
+                    params, state = run(params, state, step)
+                    grads = jax.grad(lambda p: sum(
+                        loss(p, rank, step) for rank in range(self.size)) / self.size)(alone)
+                    updates, plain_state = plain.update(grads, plain_state, alone)
+                    alone = optax.apply_updates(alone, updates)
+                for key in params:
+                    numpy.testing.assert_allclose(params[key], alone[key], rtol=2e-4, atol=2e-5)
+                    for row in hvd.allgather(params[key][None]):
+                        numpy.testing.assert_array_equal(row, params[key])
+        with self.assertRaisesRegex(ValueError, "Average"):
+            hvd.DistributedOptimizer(optax.sgd(0.1), op=hvd.Sum, gradient_predivide_factor=2.0)
+
+    def test_what_cannot_be_right(self):
+        with self.assertRaises(NotImplementedError):
+            jax.grad(lambda x: hvd.allreduce(x, op=hvd.Max).sum())(self.own())
+        with self.assertRaises(ValueError):
+            hvd.allreduce(jnp.ones(2), prescale_factor=0.0)
+        with self.assertRaises(ValueError):
+            hvd.allreduce(jnp.ones(2, jnp.complex64))
+        if self.size > 1:
+            with self.assertRaisesRegex(ValueError, "shapes"):
+                hvd.allreduce(jnp.ones(2 + self.rank), name="shapes")
+            with self.assertRaisesRegex(Exception, "inside jax.jit shapes are fixed"):
+                jax.jit(hvd.allgather)(jnp.ones((min(self.rank, 1) + 1, 2))).block_until_ready()
+        self.assertEqual(float(hvd.allreduce(1.0, op=hvd.Sum)), self.size)
+
+
+if __name__ == "__main__":
+    rank_base.main()

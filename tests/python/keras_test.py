@@ -1,0 +1,208 @@
+"""horovod.keras and horovod.tensorflow.keras: optimizers, callbacks, models.
+
+    keras_test.py [tensorflow | torch | jax]    the backend, for Keras 3
+"""
+
+import os
+import sys
+import tempfile
+import warnings
+
+os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
+import rank_base  # noqa: E402
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+BACKEND = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "tensorflow"
+os.environ["KERAS_BACKEND"] = BACKEND
+if BACKEND == "tensorflow":
+    tf = rank_base.need("tensorflow")
+    import horovod.tensorflow.keras as hvd  # noqa: E402
+
+    keras = tf.keras
+else:
+    rank_base.need(BACKEND)
+    keras = rank_base.need("keras")
+    import horovod.keras as hvd  # noqa: E402
+
+import numpy  # noqa: E402
+
+KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
+
+
+def data(rank, count=8):
+    generator = numpy.random.default_rng(rank)
+    x = generator.normal(size=(count, 4)).astype("float32")
+    return x, (x @ numpy.arange(1.0, 5.0, dtype="float32"))[:, None]
+
+
+def network(seed=0):
+    """The same weights for the same seed."""
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="tanh"),
+                              keras.layers.Dense(1)])
+    generator = numpy.random.default_rng(seed)
+    model.set_weights([generator.normal(size=w.shape) * 0.3 for w in model.get_weights()])
+    return model
+
+
+class KerasTest(rank_base.RankBase):
+    def everybody(self, count=8):
+        pairs = [data(rank, count) for rank in range(self.size)]
+        return (numpy.concatenate([pair[0] for pair in pairs]),
+                numpy.concatenate([pair[1] for pair in pairs]))
+
+    def assert_everywhere(self, model):
+        for number, weight in enumerate(model.get_weights()):
+            for one in hvd_numpy.allgather(weight[None], f"same.{number}"):
+                numpy.testing.assert_array_equal(one, weight)
+
+    def assert_near(self, model, alone):
+        for got, want in zip(model.get_weights(), alone.get_weights()):
+            numpy.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
+
+    def check_training(self, make, distribute=lambda one: hvd.DistributedOptimizer(one), **fit):
+        """Epochs of one batch per rank, against one process with everybody's batches."""
+        model, alone = network(), network()
+        model.compile(optimizer=distribute(make()), loss="mse", **fit)
+        alone.compile(optimizer=make(), loss="mse", **fit)
+        model.fit(*data(self.rank), batch_size=8, epochs=4, shuffle=False, verbose=0)
+        alone.fit(*self.everybody(), batch_size=8 * self.size, epochs=4, shuffle=False, verbose=0)
+        self.assert_near(model, alone)
+        self.assert_everywhere(model)
+
+    def test_training_is_that_of_one_process(self):
+        self.check_training(lambda: keras.optimizers.SGD(0.1, momentum=0.9))
+        self.check_training(lambda: keras.optimizers.Adam(0.01, clipnorm=1.0))
+        self.check_training(
+            lambda: keras.optimizers.SGD(0.1),
+            lambda one: hvd.DistributedOptimizer(one, gradient_predivide_factor=2.0, groups=2))
+        if BACKEND == "tensorflow":
+            self.check_training(lambda: keras.optimizers.SGD(0.1), run_eagerly=True)
+        if not KERAS_3:
+            self.check_training(lambda: keras.optimizers.legacy.SGD(0.1, momentum=0.5))
+
+    def test_compression(self):
+        if BACKEND == "jax":
+            self.skipTest("gradients travel as they are on JAX")
+        model = network()
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1),
+                                               compression=hvd.Compression.bf16), "mse")
+        model.fit(*data(self.rank), epochs=1, verbose=0)
+        self.assert_everywhere(model)
+
+    def test_several_backward_passes_per_step(self):
+        for average in [False, True]:
+            optimizer = hvd.DistributedOptimizer(
+                keras.optimizers.SGD(0.05), backward_passes_per_step=2,
+                average_aggregated_gradients=average)
+            model, alone = network(), network()
+            model.compile(optimizer, "mse")
+            # Batches of 4, two of which make a step.
+            model.fit(*data(self.rank), batch_size=4, epochs=3, shuffle=False, verbose=0)
+            alone.compile(keras.optimizers.SGD(0.05 if average else 0.1), "mse")
+            alone.fit(*self.everybody(), batch_size=8 * self.size, epochs=3, shuffle=False,
+                      verbose=0)
+            self.assert_near(model, alone)
+        with self.assertRaisesRegex(ValueError, "backward_passes_per_step"):
+            hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), backward_passes_per_step=0)
+
+    def test_local_layers(self):
+        model, before = network(), network().get_weights()
+        model.compile(hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1),
+                                                      local_layers=model.layers[0]), "mse")
+        model.fit(*data(self.rank), batch_size=8, epochs=1, verbose=0)
+        alone = network()
+        alone.compile(keras.optimizers.SGD(0.1 / self.size), "mse")
+        alone.fit(*data(self.rank), batch_size=8, epochs=1, verbose=0)
+        numpy.testing.assert_allclose(model.get_weights()[0], alone.get_weights()[0], rtol=1e-4,
+                                      atol=1e-5)
+        self.assertFalse(numpy.array_equal(model.get_weights()[0], before[0]))
+        for one in hvd_numpy.allgather(model.get_weights()[2][None], "shared"):
+            numpy.testing.assert_array_equal(one, model.get_weights()[2])
+
+    def test_callbacks_make_ranks_equal_and_warm_up(self):
+        model = network(seed=self.rank)
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.001)), "mse",
+                      metrics=["mae"])
+        rate = 0.01 * self.size
+        schedule = hvd.callbacks.LearningRateScheduleCallback(rate, 0.1, start_epoch=3)
+        history = model.fit(
+            *data(self.rank), batch_size=4, epochs=4, verbose=0, shuffle=False,
+            callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+                       hvd.callbacks.MetricAverageCallback(),
+                       hvd.callbacks.LearningRateWarmupCallback(lr=rate, warmup_epochs=3),
+                       schedule]).history
+        self.assert_everywhere(model)
+        for name in ("loss", "mae"):
+            for one in hvd.allgather_object(history[name]):
+                self.assertEqual(one, history[name])
+        rates = history["lr"]
+        for epoch in range(3):
+            want = rate / self.size * ((epoch + 1) * (self.size - 1) / 3 + 1)
+            self.assertAlmostEqual(rates[epoch], want, places=5)
+        self.assertAlmostEqual(rates[3], rate * 0.1, places=6)
+        for arguments in [dict(), dict(initial_lr=1.0, lr=1.0)]:
+            with self.assertRaisesRegex(ValueError, "initial_lr"):
+                hvd.callbacks.LearningRateWarmupCallback(**arguments)
+
+    def test_models_are_saved_as_plain_ones_and_loaded_as_distributed_ones(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.keras")
+            model = network()
+            model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)), "mse")
+            best = hvd.callbacks.BestModelCheckpoint(monitor="loss",
+                                                     filepath=os.path.join(folder, "best.keras"))
+            model.fit(*data(self.rank), batch_size=8, epochs=2, verbose=0, callbacks=[best])
+            self.assertEqual(os.path.exists(os.path.join(folder, "best.keras")), self.rank == 0)
+            model.save(path)
+            plain = keras.models.load_model(path)
+            self.assertEqual(type(plain.optimizer).__name__, "Adam")
+            loaded = hvd.load_model(path)
+            self.assertEqual(int(numpy.asarray(loaded.optimizer.iterations)), 2)
+            for one in (model, loaded):
+                one.fit(*data(self.rank), batch_size=8, epochs=2, shuffle=False, verbose=0)
+            self.assert_near(loaded, model)
+            self.assert_everywhere(loaded)
+
+    def test_compile_takes_what_old_scripts_say(self):
+        model = network()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse",
+                              experimental_run_tf_function=False)
+        said = [one for one in caught if "experimental_run_tf_function" in str(one.message)]
+        self.assertEqual(len(said), 1 if KERAS_3 else 0)
+        if BACKEND == "tensorflow":
+            with self.assertWarnsRegex(UserWarning, "jit_compile is off"):
+                model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse",
+                              jit_compile=True)
+            model.fit(*data(self.rank), epochs=1, verbose=0)
+
+    def test_functions_of_values(self):
+        value = numpy.float32(self.rank)
+        self.assertEqual(float(hvd.allreduce(value, op=hvd.Sum, name="v")), sum(range(self.size)))
+        self.assertEqual(float(hvd.broadcast(value, self.size - 1, name="b")), self.size - 1)
+        self.assertEqual([float(one) for one in hvd.allgather([value], name="g")],
+                         list(range(self.size)))
+        rows = numpy.ones((self.size, 2), "float32")
+        got = hvd.reducescatter(rows, name="r", op=hvd.Sum)
+        numpy.testing.assert_array_equal(numpy.asarray(got), numpy.full((1, 2), self.size))
+
+    def test_what_cannot_be_right(self):
+        for call in [lambda: hvd.DistributedOptimizer("sgd"),
+                     lambda: hvd.DistributedOptimizer(
+                         hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))),
+                     lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op=hvd.Sum,
+                                                      gradient_predivide_factor=2.0),
+                     lambda: hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1),
+                                                             local_layers=3)]:
+            with self.assertRaises(ValueError):
+                call()
+        with self.assertRaisesRegex(RuntimeError, "Broadcast|broadcast_variables"):
+            hvd.broadcast_global_variables(0)
+
+
+from horovod import numpy as hvd_numpy  # noqa: E402
+
+if __name__ == "__main__":
+    rank_base.main()

@@ -1,0 +1,221 @@
+"""horovod.mxnet: every collective, type and error, against numpy; training as one process does."""
+
+import os
+import pickle
+
+import rank_base
+
+mx = rank_base.need("mxnet")
+import numpy  # noqa: E402
+
+import horovod.mxnet as hvd  # noqa: E402
+
+DTYPES = ["uint8", "int8", "int32", "int64", "float16", "float32", "float64"]
+
+
+def values(rank, dtype="float32", shape=(6, 3)):
+    count = int(numpy.prod(shape))
+    return ((numpy.arange(count) * 7 + 3 * rank) % 5 + 1).reshape(shape).astype(dtype)
+
+
+def array(rank, dtype="float32", shape=(6, 3)):
+    return mx.nd.array(values(rank, dtype, shape), dtype=dtype)
+
+
+def make_net(seed):
+    mx.random.seed(seed)
+    net = mx.gluon.nn.Sequential()
+    net.add(mx.gluon.nn.Dense(8, activation="tanh"), mx.gluon.nn.Dense(1))
+    net.initialize(mx.init.Xavier())
+    return net
+
+
+def inputs(rank, step):
+    generator = numpy.random.RandomState(10 * step + rank)
+    return mx.nd.array(generator.randn(4, 3))
+
+
+class MxnetTest(rank_base.RankBase):
+    def same(self, got, want, dtype="float32", message=None):
+        self.assertIsInstance(got, mx.nd.NDArray, message)
+        self.assertEqual(numpy.dtype(got.dtype), numpy.dtype(dtype), message)
+        numpy.testing.assert_allclose(got.asnumpy().astype("float64"), want, rtol=1e-3 if
+                                      dtype == "float16" else 1e-6, err_msg=str(message))
+
+    def everybody(self, *arguments):
+        return numpy.stack([values(rank, *arguments).astype("float64")
+                            for rank in range(self.size)])
+
+    def test_allreduce_of_every_op_and_type(self):
+        for dtype in DTYPES:
+            for shape in [(1,), (3, 5), (7001,)]:
+                all_ = self.everybody(dtype, shape)
+                for op, want in [(hvd.Sum, all_.sum(0)), (hvd.Min, all_.min(0)),
+                                 (hvd.Max, all_.max(0)), (hvd.Product, all_.prod(0)),
+                                 (hvd.Average, all_.mean(0) if "float" in dtype
+                                  else numpy.trunc(all_.mean(0)))]:
+                    mine = array(self.rank, dtype, shape)
+                    self.same(hvd.allreduce(mine, op=op), want, dtype, (dtype, shape, op))
+                    self.same(mine, values(self.rank, dtype, shape), dtype, "unchanged")
+                    self.assertIs(hvd.allreduce_(mine, op=op, priority=3), mine)
+                    self.same(mine, want, dtype, ("in place", dtype, shape, op))
+        flags = mx.nd.array([self.rank == 0, False], dtype="bool")
+        self.same(hvd.allreduce(flags, op=hvd.Max), [1, 0], "bool")
+
+    def test_what_mxnet_still_computes_is_waited_for(self):
+        slow = mx.nd.ones((300, 300))
+        for _ in range(30):
+            slow = mx.nd.dot(slow, slow) / 300
+        self.same(hvd.allreduce_(slow, op=hvd.Sum)[0, :2] + 1, [self.size + 1] * 2)
+
+    def test_factors_groups_and_the_deprecated_argument(self):
+        all_ = self.everybody()
+        self.same(hvd.allreduce(array(self.rank), prescale_factor=2.0, postscale_factor=0.25),
+                  all_.mean(0) / 2)
+        with self.assertWarns(DeprecationWarning):
+            self.same(hvd.allreduce(array(self.rank), average=False), all_.sum(0))
+        pair = [array(self.rank), array(self.rank, "int32")]
+        summed = hvd.grouped_allreduce(pair, op=hvd.Sum, name="pair")
+        self.same(summed[0], all_.sum(0))
+        self.same(summed[1], all_.sum(0), "int32")
+        self.assertIs(hvd.grouped_allreduce_(pair, op=hvd.Sum)[1], pair[1])
+        self.same(pair[1], all_.sum(0), "int32")
+
+    def test_broadcast(self):
+        for dtype in DTYPES:
+            for root in range(self.size):
+                mine = array(self.rank, dtype)
+                self.same(hvd.broadcast(mine, root), values(root, dtype), dtype)
+                self.assertIs(hvd.broadcast_(mine, root_rank=root), mine)
+                self.same(mine, values(root, dtype), dtype)
+
+    def test_rows(self):
+        for dtype in DTYPES:
+            mine = array(self.rank, dtype, (self.rank + 1, 2))
+            gathered = numpy.concatenate([values(rank, dtype, (rank + 1, 2))
+                                          for rank in range(self.size)])
+            self.same(hvd.allgather(mine), gathered, dtype)
+            for each in hvd.grouped_allgather([mine, mine]):
+                self.same(each, gathered, dtype)
+            sent = array(self.rank, dtype, (self.size, 2))
+            wanted = numpy.stack([values(rank, dtype, (self.size, 2))[self.rank]
+                                  for rank in range(self.size)])
+            self.same(hvd.alltoall(sent), wanted, dtype)
+            output, received = hvd.alltoall(sent, mx.nd.array([1] * self.size, dtype="int32"))
+            self.same(output, wanted, dtype)
+            self.same(received, [1] * self.size, "int32")
+            whole = array(self.rank, dtype, (self.size * 2, 3))
+            own = slice(2 * self.rank, 2 * self.rank + 2)
+            total = self.everybody(dtype, (self.size * 2, 3)).sum(0)[own]
+            self.same(hvd.reducescatter(whole, op=hvd.Sum), total, dtype)
+            self.same(hvd.grouped_reducescatter([whole], op=hvd.Sum)[0], total, dtype)
+
+    def test_process_sets_and_objects(self):
+        if self.size > 1:
+            alone = hvd.add_process_set([self.size - 1])
+            if alone.included():
+                self.same(hvd.allreduce(array(1), op=hvd.Sum, process_set=alone), values(1))
+            hvd.remove_process_set(alone)
+        self.assertEqual(hvd.broadcast_object({"of": self.rank}, 0), {"of": 0})
+        self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
+
+    def test_errors_are_sentences(self):
+        for bad, words in [(numpy.ones(2), "expected an mxnet.nd.NDArray"),
+                           (mx.nd.ones((2, 2)).tostype("row_sparse"), "row_sparse")]:
+            with self.assertRaisesRegex(ValueError, words):
+                hvd.allreduce(bad)
+        with self.assertRaisesRegex(ValueError, "either op or average"):
+            hvd.allreduce(mx.nd.ones(2), average=True, op=hvd.Sum)
+        if self.size > 1:
+            with self.assertRaises(hvd.HorovodInternalError):
+                hvd.allreduce(mx.nd.ones(2 + self.rank), name="differs")
+        for arguments, words in [({"gradient_predivide_factor": 0}, "positive"),
+                                 ({"num_groups": -1}, "0 or more")]:
+            with self.assertRaisesRegex(ValueError, words):
+                hvd.DistributedOptimizer(mx.optimizer.SGD(), **arguments)
+        with self.assertRaisesRegex(ValueError, "a dict of arrays"):
+            hvd.broadcast_parameters([mx.nd.ones(2)])
+
+    def weights(self, net):
+        return [param.data().asnumpy() for param in net.collect_params().values()]
+
+    def reference(self, steps):
+        """What one process makes of everybody's data."""
+        net = make_net(0)
+        trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1,
+                                                                 "momentum": 0.9}, kvstore=None)
+        for step in range(steps):
+            data = mx.nd.concat(*[inputs(rank, step) for rank in range(self.size)], dim=0)
+            with mx.autograd.record():
+                loss = (net(data) - data.sum(axis=1, keepdims=True)).square().sum()
+            loss.backward()
+            trainer.step(4 * self.size)
+        return self.weights(net)
+
+    def assert_trained(self, net, steps):
+        for index, (got, want) in enumerate(zip(self.weights(net), self.reference(steps))):
+            numpy.testing.assert_allclose(got, want, atol=1e-5)
+            for other in hvd.allgather_object(got.tobytes(), f"weights.{index}"):
+                self.assertEqual(other, got.tobytes())  # to the bit
+
+    def run_steps(self, net, step_with, steps=5):
+        for step in range(steps):
+            data = inputs(self.rank, step)
+            with mx.autograd.record():
+                loss = (net(data) - data.sum(axis=1, keepdims=True)).square().sum()
+            loss.backward()
+            step_with()
+
+    def test_a_trainer_reaches_the_weights_of_one_process(self):
+        for arguments in [{}, {"num_groups": 2}, {"gradient_predivide_factor": 2.0, "prefix": "b."}]:
+            net = make_net(self.rank)
+            # Their shapes are not known yet: they are broadcast when the first batch tells.
+            hvd.broadcast_parameters(net.collect_params(), root_rank=0)
+            trainer = hvd.DistributedTrainer(net.collect_params(), "sgd",
+                                             {"learning_rate": 0.1, "momentum": 0.9}, **arguments)
+            self.run_steps(net, lambda: trainer.step(4))
+            self.assert_trained(net, 5)
+
+    def test_compressed_gradients(self):
+        net = make_net(0)
+        trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1},
+                                         compression=hvd.Compression.fp16)
+        self.run_steps(net, lambda: trainer.step(4))
+        for each in self.weights(net):
+            for other in hvd.allgather_object(each.tobytes()):
+                self.assertEqual(other, each.tobytes())
+
+    def test_an_optimizer_reaches_the_weights_of_one_process(self):
+        net = make_net(0)
+        net(inputs(0, 0))
+        hvd.broadcast_parameters({name: param.data() for name, param
+                                  in net.collect_params().items()})
+        optimizer = hvd.DistributedOptimizer(mx.optimizer.SGD(
+            learning_rate=0.1, momentum=0.9, rescale_grad=0.25))
+        self.assertEqual(optimizer.learning_rate, 0.1)
+        updater = mx.optimizer.get_updater(optimizer)
+
+        def step():
+            for index, param in enumerate(net.collect_params().values()):
+                updater(index, param.grad(), param.data())
+
+        self.run_steps(net, step)
+        self.assert_trained(net, 5)
+        with self.assertWarnsRegex(UserWarning, "averages gradients itself"):
+            hvd.DistributedTrainer(net.collect_params(), optimizer)
+
+    def test_a_trainer_s_optimizer_can_be_saved(self):
+        net = make_net(0)
+        trainer = hvd.DistributedTrainer(net.collect_params(), "adam")
+        self.run_steps(net, lambda: trainer.step(4), 2)
+        file = f"/tmp/tmp-hvd-mxnet-{os.getpid()}"
+        try:
+            trainer.save_states(file)
+            trainer.load_states(file)
+        finally:
+            os.remove(file)
+        pickle.dumps(trainer._optimizer)
+
+
+if __name__ == "__main__":
+    rank_base.main()

@@ -1,0 +1,178 @@
+"""horovod.numpy: every collective, type and error, against numpy in one process."""
+
+import rank_base
+
+numpy = rank_base.need("numpy")
+import horovod.numpy as hvd  # noqa: E402
+
+INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
+FLOATS = ["float16", "float32", "float64"]
+DTYPES = [numpy.dtype(name) for name in INTEGERS + FLOATS + ["bool"]]
+try:
+    import ml_dtypes
+    DTYPES.append(numpy.dtype(ml_dtypes.bfloat16))
+except ImportError:
+    pass
+
+
+def values(rank, dtype, shape):
+    """Small whole numbers, so that sums and products are exact."""
+    count = int(numpy.prod(shape))
+    return ((numpy.arange(count) * 7 + 3 * rank) % 5 + 1).reshape(shape).astype(dtype)
+
+
+class NumpyTest(rank_base.RankBase):
+    def assert_same(self, got, want, dtype, message=None):
+        self.assertIsInstance(got, numpy.ndarray, message)
+        self.assertEqual(got.dtype, dtype, message)
+        numpy.testing.assert_array_equal(got.astype("float64"),
+                                         numpy.asarray(want, "float64"), str(message))
+
+    def everybody(self, dtype, shape):
+        return numpy.stack([values(rank, dtype, shape) for rank in range(self.size)]).astype(
+            "float64")
+
+    def test_allreduce_of_every_op_and_type(self):
+        for dtype in DTYPES:
+            for shape in [(), (1,), (3, 5), (0,), (7001,)]:
+                mine, all_ = values(self.rank, dtype, shape), self.everybody(dtype, shape)
+                for op, want in [(hvd.Sum, all_.sum(0)), (hvd.Min, all_.min(0)),
+                                 (hvd.Max, all_.max(0)), (hvd.Product, all_.prod(0))]:
+                    if dtype == bool:
+                        want = want > 0
+                    got = hvd.allreduce(mine, op=op)
+                    self.assert_same(got, want, dtype, (dtype, shape, op))
+                if dtype.name in INTEGERS:
+                    self.assert_same(hvd.allreduce(mine), numpy.trunc(all_.mean(0)), dtype)
+                self.assert_same(mine, values(self.rank, dtype, shape), dtype, "unchanged")
+
+    def test_named_calls_in_place_on_arrays_that_lie_in_any_way(self):
+        for dtype in DTYPES:
+            whole = values(self.rank, dtype, (6, 4))
+            want = self.everybody(dtype, (6, 4)).sum(0)
+            if dtype == bool:
+                want = want > 0
+            for way in ["dense", "fortran", "strided", "reversed"]:
+                mine = {"dense": whole.copy(), "fortran": numpy.asfortranarray(whole),
+                        "strided": numpy.repeat(whole, 2, axis=0)[::2],
+                        "reversed": whole[::-1].copy()[::-1]}[way]
+                name = f"{dtype}.{way}"
+                self.assertIs(hvd.allreduce_(mine, name=name, op=hvd.Sum), mine)
+                self.assert_same(mine, want, dtype, name)
+                handle = hvd.allreduce_async_(mine, op=hvd.Max, name=name)
+                self.assertIs(hvd.synchronize(handle), mine)
+                self.assert_same(mine, want, dtype, name)
+        scalar = numpy.array(2.0 + self.rank)
+        hvd.allreduce_(scalar, name="scalar", op=hvd.Min)
+        self.assertEqual(float(scalar), 2.0)
+        frozen = numpy.ones(3)
+        frozen.flags.writeable = False
+        with self.assertRaisesRegex(ValueError, "read-only"):
+            hvd.allreduce_(frozen, name="frozen")
+        with self.assertRaisesRegex(ValueError, "not supported"):
+            hvd.allreduce_(numpy.ones(3, ">f4"), name="swapped")
+
+    def test_averages_factors_numbers_and_the_deprecated_argument(self):
+        mean = sum(range(self.size)) / self.size
+        self.assertAlmostEqual(float(hvd.allreduce(float(self.rank))), mean)
+        self.assertAlmostEqual(
+            float(hvd.allreduce([1.0 * self.rank], prescale_factor=4.0, postscale_factor=0.5)[0]),
+            2 * mean)
+        with self.assertWarns(DeprecationWarning):
+            self.assertEqual(int(hvd.allreduce(self.rank, average=False)),
+                             sum(range(self.size)))
+        same = hvd.allreduce(numpy.ones(4), op=hvd.Adasum)
+        numpy.testing.assert_allclose(same, 1.0)
+
+    def test_in_place_with_any_strides(self):
+        whole = numpy.zeros((4, 6), "float32")
+        view = whole[::2, 1::2]
+        view[...] = self.rank
+        self.assertIs(hvd.allreduce_(view, op=hvd.Sum, name="view"), view)
+        self.assertTrue((view == sum(range(self.size))).all())
+        self.assertEqual(whole.sum(), view.sum())
+        turned = numpy.full((2, 3), float(self.rank)).T
+        self.assertIs(hvd.broadcast_(turned, self.size - 1), turned)
+        self.assertTrue((turned == self.size - 1).all())
+        handle = hvd.allreduce_async_(view, name="again", op=hvd.Sum)
+        self.assertIs(hvd.synchronize(handle), view)
+        self.assertIsNone(hvd.synchronize(handle))
+
+    def test_groups(self):
+        given = [values(self.rank, "float32", (3,)), values(self.rank, "int64", (2, 2))]
+        wants = [self.everybody("float32", (3,)), self.everybody("int64", (2, 2))]
+        for got, want, like in zip(hvd.grouped_allreduce(given, op=hvd.Sum), wants, given):
+            self.assert_same(got, want.sum(0), like.dtype)
+        for got, want, like in zip(hvd.grouped_allgather(given), wants, given):
+            self.assert_same(got, numpy.concatenate(list(want)), like.dtype)
+        for got, want in zip(hvd.grouped_reducescatter(given[:1], op=hvd.Sum), wants):
+            numpy.testing.assert_array_equal(
+                got, numpy.array_split(want.sum(0), self.size)[self.rank])
+        for empty in [[], given[0]]:
+            with self.assertRaisesRegex(ValueError, "list or tuple"):
+                hvd.grouped_allreduce(empty)
+
+    def test_rows_of_every_type(self):
+        for dtype in DTYPES:
+            mine = values(self.rank, dtype, (self.rank + 1, 2))
+            rows = [values(rank, dtype, (rank + 1, 2)) for rank in range(self.size)]
+            self.assert_same(hvd.allgather(mine), numpy.concatenate(rows), dtype)
+            splits = [self.rank + to for to in range(self.size)]
+            mine = values(self.rank, dtype, (sum(splits), 2))
+            got, received = hvd.alltoall(mine, splits)
+            self.assertEqual(received.tolist(), [rank + self.rank for rank in range(self.size)])
+            wanted = []
+            for rank in range(self.size):
+                start = sum(rank + to for to in range(self.rank))
+                theirs = values(rank, dtype, (sum(rank + to for to in range(self.size)), 2))
+                wanted.append(theirs[start : start + rank + self.rank])
+            self.assert_same(got, numpy.concatenate(wanted), dtype)
+            equal = hvd.alltoall(values(self.rank, dtype, (self.size, 3)))
+            self.assert_same(equal, numpy.stack([values(rank, dtype, (self.size, 3))[self.rank]
+                                                 for rank in range(self.size)]), dtype)
+            if dtype != bool:
+                shape = (2 * self.size + 1, 2)
+                want = numpy.array_split(self.everybody(dtype, shape).sum(0), self.size)
+                self.assert_same(hvd.reducescatter(values(self.rank, dtype, shape), op=hvd.Sum),
+                                 want[self.rank], dtype)
+
+    def test_broadcast_of_every_type_from_every_root(self):
+        for root in range(self.size):
+            for dtype in DTYPES:
+                mine = values(self.rank, dtype, (3, 2))
+                self.assert_same(hvd.broadcast(mine, root), values(root, dtype, (3, 2)), dtype)
+                handle = hvd.broadcast_async(mine, root)
+                self.assert_same(hvd.synchronize(handle), values(root, dtype, (3, 2)), dtype)
+
+    def test_objects_process_sets_barrier_and_join(self):
+        self.assertEqual(hvd.broadcast_object({"rank": self.rank}, self.size - 1),
+                         {"rank": self.size - 1})
+        self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
+        if self.size > 1:
+            last = hvd.add_process_set([self.size - 1])
+            if last.included():
+                self.assertEqual(hvd.allreduce(2.0, process_set=last), 2.0)
+            hvd.barrier()
+            self.assertTrue(hvd.remove_process_set(last))
+        self.assertIn(hvd.join(), range(self.size))
+
+    def test_what_cannot_be_right(self):
+        for call in [lambda: hvd.allreduce(numpy.array(["text"])),
+                     lambda: hvd.allreduce(numpy.array([1j])),
+                     lambda: hvd.allreduce(numpy.array([1.0]).astype(">f8")),
+                     lambda: hvd.allreduce_([1.0]),
+                     lambda: hvd.allreduce_(numpy.broadcast_to(numpy.ones(1), (3,))),
+                     lambda: hvd.allreduce(1.0, op=hvd.Sum, average=True),
+                     lambda: hvd.allreduce(1.0, prescale_factor=0.0),
+                     lambda: hvd.alltoall(numpy.ones(3), splits=[0.5]),
+                     lambda: hvd.alltoall(numpy.ones(3), splits=[[3]])]:
+            with self.assertRaises(ValueError):
+                call()
+        if self.size > 1:
+            with self.assertRaisesRegex(ValueError, r"\[2\]"):
+                hvd.allreduce(numpy.ones(2 + self.rank), name="shapes")
+        self.assertEqual(float(hvd.allreduce(1.0, op=hvd.Sum)), self.size)
+
+
+if __name__ == "__main__":
+    rank_base.main()

@@ -1,0 +1,208 @@
+"""horovod.run, horovod.runner and horovod.data: programs that start jobs. Runs as one process."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import warnings
+
+import rank_base
+
+rank_base.need("cloudpickle")
+import horovod
+from horovod.data import AsyncDataLoaderMixin, BaseDataLoader
+from horovod.runner import RemoteError, _calls, _program, run
+from horovod.runner._store import Store, StoreError, connect
+
+PLAIN = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+
+
+class RunTest(unittest.TestCase):
+    def test_results_come_back_in_the_order_of_ranks(self):
+        self.assertIs(horovod.run, run)
+        offset = 5  # travels with the function
+
+        def work(first, second=0):
+            import horovod._basics as hvd
+
+            hvd.init()
+            try:
+                return hvd.rank(), hvd.size(), first + second + offset
+            finally:
+                hvd.shutdown()
+
+        self.assertEqual(run(work, (1,), {"second": 10}, num_proc=3),
+                         [(rank, 3, 16) for rank in range(3)])
+
+    def test_large_arguments_and_results(self):
+        data = os.urandom(1 << 20) * 70  # more than one request holds
+        self.assertEqual(run(lambda given: given[::-1] == data[::-1] and given, (data,), num_proc=1),
+                         [data])
+
+    def test_an_exception_comes_back_with_its_traceback_and_ends_the_others(self):
+        def work():
+            if os.environ["HOROVOD_RANK"] == "1":
+                raise KeyError("what is missing")
+            threading.Event().wait()
+
+        with self.assertRaises(RuntimeError) as caught:
+            run(work, num_proc=2)
+        self.assertIsInstance(caught.exception, RemoteError)
+        self.assertEqual(caught.exception.rank, 1)
+        self.assertIsInstance(caught.exception.__cause__, KeyError)
+        self.assertRegex(str(caught.exception), r"(?s)rank 1:\nTraceback.*in work\n.*KeyError: 'what")
+
+    def test_a_result_that_cannot_be_pickled_is_the_rank_s_error(self):
+        with self.assertRaisesRegex(RemoteError, "rank 0:\n(?s:.*)pickle"):
+            run(lambda: threading.Lock(), num_proc=1)
+
+    def test_a_rank_that_dies_is_named_by_the_launcher_s_sentence(self):
+        with self.assertRaisesRegex(RuntimeError, "exit code 7: rank 0 on host .* exited with code 7"):
+            run(lambda: os._exit(7), num_proc=1)
+
+    def test_a_job_that_cannot_start_says_why(self):
+        with self.assertRaisesRegex(RuntimeError, "exit code 2: .*no slots for 2|exit code 2: .*slot"):
+            run(lambda: None, num_proc=2, hosts="localhost:1")
+
+    def test_arguments_that_contradict_each_other(self):
+        for arguments, words in [({"hosts": "a", "hostfile": "b"}, "hosts or hostfile"),
+                                 ({"use_gloo": True, "use_mpi": True}, "use_gloo or use_mpi"),
+                                 ({"num_proc": 0}, "must be 1 or more")]:
+            with self.assertRaisesRegex(ValueError, words):
+                run(print, **arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with self.assertRaisesRegex(DeprecationWarning, "np .* num_proc"):
+                run(print, np=2)
+
+    def test_flags(self):
+        self.assertEqual(_program.flags(4, {"hosts": "a:4", "verbose": True, "ssh_port": 2222,
+                                            "disable_cache": False, "hostfile": None,
+                                            "network_interfaces": ["eth0", "ib0"]}),
+                         ["-np", "4", "-H", "a:4", "--verbose", "-p", "2222",
+                          "--network-interfaces", "eth0,ib0"])
+
+    def test_a_caller_that_dies_takes_its_job_along(self):
+        program = ("import horovod, threading, os\n"
+                   "def work():\n"
+                   "    print('pid', os.getpid(), flush=True)\n"
+                   "    threading.Event().wait()\n"
+                   "horovod.run(work, num_proc=1)\n")
+        caller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True, env=PLAIN)
+        with caller:
+            pid = int(caller.stdout.readline().split()[-1])
+            caller.kill()
+            caller.stdout.read()  # until the launcher has closed it, too
+        deadline = time.monotonic() + 60
+        while os.path.exists(f"/proc/{pid}"):
+            self.assertLess(time.monotonic(), deadline, "the rank is still there")
+            time.sleep(0.05)
+
+    def test_the_launcher_as_a_module(self):
+        done = subprocess.run([sys.executable, "-m", "horovod.runner.launch", "-np", "2", "echo", "hi"],
+                              capture_output=True, text=True, env=PLAIN, timeout=60)
+        self.assertEqual((done.returncode, done.stdout.count("hi")), (0, 2), done.stderr)
+
+
+class StoreTest(unittest.TestCase):
+    """What a server that does not know the secret, or no server at all, may say."""
+
+    def ask(self, *answers):
+        ours, its = socket.socketpair()
+
+        def serve():
+            with its, its.makefile("rb") as stream:
+                for answer in answers:
+                    while stream.readline() not in (b"\r\n", b""):
+                        pass
+                    its.sendall(answer)
+
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            Store(lambda: ours, "00" * 32, False).get("k")
+        finally:
+            ours.close()
+            server.join()
+
+    def test_responses_that_are_not_believed(self):
+        hello = b"HTTP/1.1 200 OK\r\nHvd-Nonce: 11\r\nContent-Length: 0\r\n\r\n"
+        for answers, error, words in [
+                ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1"], StoreError, "not signed"),
+                ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nHvd-Signature: \xe9\r\n\r\n1"],
+                 StoreError, "not signed"),
+                ([b"SSH-2.0-OpenSSH\r\n\r\n"], StoreError, "no HTTP"),
+                ([b"HTTP/1.1 401 no\r\nContent-Length: 0\r\n\r\n"], StoreError, "401"),
+                ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n"], StoreError,
+                 "Content-Length"),
+                ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"], StoreError,
+                 "Content-Length"),
+                ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab"], ConnectionError, "inside"),
+                ([hello, b""], ConnectionError, "closed")]:
+            with self.assertRaisesRegex(error, words):
+                self.ask(*answers)
+
+    def test_places_that_are_none(self):
+        for place in ["", "unix:", "tcp:host", "ftp:host:1", "tcp:host:port"]:
+            with self.assertRaises(ValueError, msg=place):
+                connect(place)
+
+    def test_an_exception_that_cannot_travel_leaves_its_words(self):
+        class Stubborn(Exception):
+            def __reduce__(self):
+                raise TypeError("no")
+
+        outcome = _calls.unpack(_calls.pack_error(Stubborn("stays here")))
+        self.assertRegex(str(outcome.error), "Stubborn: stays here")
+
+
+class Numbers(BaseDataLoader):
+    def __init__(self, count, fails_at=None):
+        self.count, self.fails_at = count, fails_at
+
+    def __len__(self):
+        return self.count
+
+    def _iterate(self):
+        for number in range(self.count):
+            if number == self.fails_at:
+                raise OSError("unreadable")
+            yield number
+
+    def _process_batch(self, batch):
+        return batch * 10
+
+
+class AsyncNumbers(AsyncDataLoaderMixin, Numbers):
+    pass
+
+
+class DataTest(unittest.TestCase):
+    def test_batches_come_in_order_with_a_thread_and_without(self):
+        for loader in [Numbers(5), AsyncNumbers(0, 5), AsyncNumbers(1, 5), AsyncNumbers(count=5)]:
+            for _ in range(2):
+                self.assertEqual(list(loader), [0, 10, 20, 30, 40])
+            self.assertEqual(len(loader), 5)
+
+    def test_an_error_reaches_who_iterates_and_threads_end(self):
+        with self.assertRaisesRegex(OSError, "unreadable"):
+            list(AsyncNumbers(2, 5, fails_at=3))
+        loader = AsyncNumbers(2, 1000)
+        iteration = iter(loader)
+        self.assertEqual(next(iteration), 0)
+        loader.close_async_loader()
+        iteration.close()
+        self.assertFalse([each for each in threading.enumerate() if each.name == "horovod-data"])
+
+    def test_a_loader_without_its_parts(self):
+        for ask in (len, list):
+            with self.assertRaisesRegex(NotImplementedError, "BaseDataLoader"):
+                ask(BaseDataLoader())
+
+
+if __name__ == "__main__":
+    rank_base.main()

@@ -1,0 +1,272 @@
+"""horovod.tensorflow: collectives eagerly, in functions and differentiated, against numpy."""
+
+import os
+import subprocess
+import sys
+import threading
+
+os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
+import rank_base  # noqa: E402
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+tf = rank_base.need("tensorflow")
+import horovod.tensorflow as hvd  # noqa: E402
+
+import numpy  # noqa: E402
+
+tf.get_logger().setLevel("ERROR")  # functions made in a loop are meant
+DTYPES = [tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int32, tf.int64, tf.uint32, tf.uint64,
+          tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.bool]
+
+
+class TensorFlowTest(rank_base.RankBase):
+    def values(self, rank, shape=(4, 3)):
+        return (numpy.arange(int(numpy.prod(shape))).reshape(shape) + rank) % 3 + 1.0
+
+    def own(self, dtype=tf.float32, shape=(4, 3)):
+        return tf.cast(self.values(self.rank, shape), dtype)
+
+    def everybody(self, dtype=tf.float32, shape=(4, 3)):
+        cast = [tf.cast(self.values(rank, shape), dtype) for rank in range(self.size)]
+        return numpy.stack([tf.cast(one, tf.float64).numpy() for one in cast])
+
+    def same(self, got, want, dtype=tf.float32):
+        self.assertEqual(got.dtype, dtype)
+        numpy.testing.assert_allclose(tf.cast(got, tf.float64).numpy(), want, rtol=1e-6)
+
+    def both_ways(self, function, *arguments):
+        """Eagerly, and as a graph, twice, since the second run traces nothing."""
+        yield function(*arguments)
+        compiled = tf.function(function)
+        yield compiled(*arguments)
+        yield compiled(*arguments)
+
+    def test_every_type(self):
+        rows, uneven = (2 * self.size, 2), (2 * self.size + 1, 2)
+        for dtype in DTYPES:
+            everybody = self.everybody(dtype)
+            reductions = [(hvd.Min, everybody.min(0)), (hvd.Max, everybody.max(0)),
+                          (hvd.Sum, everybody.max(0) if dtype == tf.bool else everybody.sum(0)),
+                          (hvd.Product, everybody.prod(0))]
+            if dtype.is_floating and dtype.size > 2:
+                reductions.append((hvd.Average, everybody.mean(0)))
+            summed = self.everybody(dtype, uneven).sum(0)
+            parts = numpy.array_split(summed.clip(0, 1) if dtype == tf.bool else summed, self.size)
+
+            def all_of_them(own, square, odd):
+                gathered = hvd.allgather(own)
+                moved = hvd.alltoall(square)
+                return ([hvd.allreduce(own, op=op) for op, _ in reductions], gathered, moved,
+                        hvd.broadcast(own, self.size - 1), hvd.reducescatter(odd, op=hvd.Sum))
+
+            for got in self.both_ways(all_of_them, self.own(dtype), self.own(dtype, rows),
+                                      self.own(dtype, uneven)):
+                for reduced, (_, want) in zip(got[0], reductions):
+                    self.same(reduced, want, dtype)
+                self.same(got[1], numpy.concatenate(list(everybody)), dtype)
+                moved = self.everybody(dtype, rows)[:, 2 * self.rank : 2 * self.rank + 2]
+                self.same(got[2], numpy.concatenate(list(moved)), dtype)
+                self.same(got[3], everybody[-1], dtype)
+                self.same(got[4], parts[self.rank], dtype)
+
+    def test_groups_factors_and_compression(self):
+        tensors = [self.own(), self.own(tf.int32, (3,)), tf.constant(1.5)]
+        for got in self.both_ways(lambda *all_: hvd.grouped_allreduce(list(all_), op=hvd.Sum),
+                                  *tensors):
+            self.same(got[0], self.everybody().sum(0))
+            self.same(got[1], self.everybody(tf.int32, (3,)).sum(0), tf.int32)
+            self.same(got[2], 1.5 * self.size)
+        for got in self.both_ways(lambda *all_: hvd.grouped_allgather(list(all_)), *tensors[:2]):
+            self.same(got[1], self.everybody(tf.int32, (3,)).reshape(-1), tf.int32)
+        for got in self.both_ways(lambda x: hvd.grouped_reducescatter([x, 2 * x], op=hvd.Sum),
+                                  self.own(shape=(self.size, 2))):
+            want = self.everybody(tf.float32, (self.size, 2)).sum(0)[self.rank : self.rank + 1]
+            self.same(got[1], 2 * want)
+        third = 1.0 / 3
+        got = hvd.allreduce(self.own(tf.float64), op=hvd.Sum, prescale_factor=third,
+                            postscale_factor=0.1)
+        numpy.testing.assert_allclose(got, self.everybody().sum(0) * third * 0.1, rtol=1e-14)
+        for kind in [hvd.Compression.fp16, hvd.Compression.bf16]:
+            got = hvd.allreduce(self.own(), op=hvd.Sum, compression=kind)
+            self.same(got, self.everybody().sum(0))
+
+    def test_rows_of_different_numbers(self):
+        mine = tf.fill([self.rank + 1, 2], float(self.rank))
+        want = numpy.concatenate([numpy.full((rank + 1, 2), rank) for rank in range(self.size)])
+        for got in self.both_ways(hvd.allgather, mine):
+            self.same(got, want)
+        splits = [self.rank] * self.size
+        for got, received in self.both_ways(lambda x: hvd.alltoall(x, splits),
+                                            tf.zeros([self.rank * self.size, 1])):
+            self.assertEqual(received.numpy().tolist(), list(range(self.size)))
+            self.assertEqual(got.shape, (sum(range(self.size)), 1))
+
+    def test_gradients(self):
+        weights = tf.reshape(tf.cos(tf.range(12.0)), (4, 3))
+        scaled = weights * (self.rank + 1.0)
+
+        def gradient(of):
+            def run(x):
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    loss = tf.reduce_sum(of(x))
+                return tape.gradient(loss, x)
+            return run
+
+        total = weights.numpy() * sum(range(1, self.size + 1))
+        for op, want in [(hvd.Sum, total), (hvd.Average, total / self.size)]:
+            for got in self.both_ways(gradient(lambda x: hvd.allreduce(x, op=op) * scaled),
+                                      self.own()):
+                numpy.testing.assert_allclose(got, want, rtol=1e-5)
+        for got in self.both_ways(gradient(lambda x: hvd.broadcast(x, 0) * scaled), self.own()):
+            want = total / self.size if self.rank == 0 else 0 * total
+            numpy.testing.assert_allclose(got, want, rtol=1e-5)
+        mine = tf.fill([self.rank + 1, 2], 3.0)
+        for got in self.both_ways(gradient(lambda x: hvd.allgather(x) ** 2), mine):
+            numpy.testing.assert_allclose(got, 2 * mine, rtol=1e-5)
+        rows = self.own(tf.float32, (self.size, 2))
+        want = numpy.repeat(numpy.arange(1.0, self.size + 1)[:, None], 2, 1)
+        for got in self.both_ways(gradient(lambda x: hvd.alltoall(x) * (self.rank + 1.0)), rows):
+            numpy.testing.assert_allclose(got, want)
+        for got in self.both_ways(
+                gradient(lambda x: hvd.reducescatter(x, op=hvd.Sum) * (self.rank + 1.0)), rows):
+            numpy.testing.assert_allclose(got, want * self.size)
+        with self.assertRaisesRegex(Exception, "Max or Product"):
+            gradient(lambda x: hvd.allreduce(x, op=hvd.Max))(self.own())
+
+    def test_indexed_slices(self):
+        slices = tf.IndexedSlices(self.own(shape=(2, 3)), tf.constant([self.rank, 5]),
+                                  tf.constant([8, 3]))
+        want = numpy.zeros((8, 3))
+        for rank in range(self.size):
+            want[rank] += self.values(rank, (2, 3))[0]
+            want[5] += self.values(rank, (2, 3))[1]
+        got = hvd.allreduce(slices, op=hvd.Sum)
+        self.assertIsInstance(got, tf.IndexedSlices)
+        self.same(tf.convert_to_tensor(got), want)
+        self.same(tf.convert_to_tensor(hvd.allreduce(slices)), want / self.size)
+        with self.assertRaisesRegex(NotImplementedError, "Sum or hvd.Average"):
+            hvd.allreduce(slices, op=hvd.Max)
+
+    def test_numbers_objects_barrier_and_join(self):
+        for got in self.both_ways(lambda: (hvd.rank_op(), hvd.size_op(), hvd.local_rank_op(),
+                                           hvd.local_size_op(), hvd.process_set_included_op())):
+            self.assertEqual([int(number) for number in got],
+                             [self.rank, self.size, hvd.local_rank(), hvd.local_size(), 1])
+        self.assertEqual(hvd.broadcast_object({"a": self.rank}, self.size - 1)["a"], self.size - 1)
+        self.assertEqual(hvd.broadcast_object_fn()(self.rank), 0)
+        self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
+        self.assertFalse(hvd.mpi_threads_supported())
+        hvd.barrier()
+        if self.rank == 0:
+            hvd.allreduce(tf.ones(3), name="joined")
+        self.assertIn(hvd.join(), range(self.size))
+
+    def test_variables(self):
+        variables = [tf.Variable(self.own()), tf.Variable(self.rank), tf.Variable([True])]
+        hvd.broadcast_variables(variables, root_rank=self.size - 1)
+        self.same(variables[0].read_value(), self.everybody()[-1])
+        self.assertEqual(int(variables[1]), self.size - 1)
+        variable = tf.Variable(float(self.rank))
+        self.assertIs(hvd.broadcast_([variable], 0)[0], variable)
+        self.assertEqual(float(variable), 0.0)
+        hvd.broadcast_variables([], 0)
+        with self.assertRaisesRegex(RuntimeError, "broadcast_variables"):
+            hvd.broadcast_global_variables(0)
+
+    def test_process_sets(self):
+        if self.size < 2:
+            self.skipTest("needs two ranks")
+        evens = hvd.add_process_set(range(0, self.size, 2))
+        if evens.included():
+            got = hvd.allreduce(self.own(), op=hvd.Sum, process_set=evens)
+            self.same(got, self.everybody()[::2].sum(0))
+            self.assertEqual(int(hvd.size_op(evens.process_set_id)), evens.size())
+        self.assertEqual(int(hvd.process_set_included_op(evens.process_set_id)),
+                         int(self.rank % 2 == 0))
+        hvd.remove_process_set(evens)
+
+    def test_more_operations_than_threads_in_opposite_orders(self):
+        # Were a thread of TensorFlow's to wait for other ranks, this would never end.
+        count = 64
+
+        @tf.function
+        def reduce_all(x):
+            order = range(count) if self.rank % 2 == 0 else reversed(range(count))
+            results, last = {}, x
+            for i in order:
+                with tf.control_dependencies([last] if i % 4 == 0 else []):
+                    last = tf.identity(x) + i
+                results[i] = hvd.allreduce(last, op=hvd.Sum, name=f"many.{i}")
+            return [results[i] for i in range(count)]
+
+        for _ in range(3):
+            for i, got in enumerate(reduce_all(tf.constant(1.0))):
+                self.assertEqual(float(got), (1.0 + i) * self.size)
+
+    def test_a_rank_that_traces_once_more_says_the_same(self):
+        @tf.function
+        def mean(x):
+            return hvd.allreduce(tf.reduce_mean(x))
+
+        for step in range(3):
+            rows = 4 + (self.rank if step == 2 else 0)  # another shape is another graph
+            self.assertAlmostEqual(float(mean(tf.fill([rows, 2], float(self.rank)))),
+                                   sum(range(self.size)) / self.size, places=5)
+
+    def test_calls_of_other_threads(self):
+        results = {}
+
+        def work(number):
+            results[number] = hvd.allreduce(tf.constant(float(number)), op=hvd.Sum,
+                                            name=f"thread.{number}")
+
+        order = range(8) if self.rank % 2 == 0 else reversed(range(8))
+        threads = [threading.Thread(target=work, args=(number,)) for number in order]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for number, got in results.items():
+            self.assertEqual(float(got), number * self.size)
+
+    def test_what_cannot_be_right(self):
+        for call in [lambda: hvd.allreduce(tf.ones(2), prescale_factor=0.0),
+                     lambda: hvd.allreduce(tf.ones(2, tf.complex64)),
+                     lambda: hvd.allreduce(tf.constant("text")),
+                     lambda: hvd.allreduce(tf.ones(2), average=True, op=hvd.Sum),
+                     lambda: hvd.grouped_allreduce([]),
+                     lambda: hvd.allreduce(tf.ones(2), process_set=hvd.ProcessSet([0]))]:
+            with self.assertRaises(ValueError):
+                call()
+        with self.assertRaises(tf.errors.InvalidArgumentError):
+            hvd.allgather(tf.constant(1.0))
+        with self.assertRaises(tf.errors.InvalidArgumentError):
+            hvd.broadcast(tf.ones(2), self.size)
+        if self.size > 1:
+            with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "shape.*on rank 0"):
+                hvd.allreduce(tf.ones(2 + self.rank), name="shapes")
+            with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "on rank"):
+                tf.function(lambda x: hvd.allreduce(x, name="types"))(
+                    self.own(tf.float32 if self.rank else tf.float64))
+        self.assertEqual(float(hvd.allreduce(1.0, op=hvd.Sum)), self.size)
+
+    def test_importing_it_imports_no_other_framework(self):
+        self.assertFalse({"torch", "mxnet"} & set(sys.modules))
+        self.assertFalse([name for name in sys.modules if name in ("jax", "horovod.jax")])
+
+    def test_what_is_no_tensorflow_is_one_sentence(self):
+        if self.rank > 0:
+            return
+        for said, words in [
+                ("import sys; sys.modules['tensorflow'] = None", "needs TensorFlow.*pip install"),
+                ("import sys, types; sys.modules['tensorflow'] = types.ModuleType('tensorflow')",
+                 "2.15 or later.*is none")]:
+            for module in ("horovod.tensorflow", "horovod.tensorflow.keras"):
+                done = subprocess.run([sys.executable, "-c", f"{said}; import {module}"],
+                                      capture_output=True, text=True, timeout=60)
+                self.assertRegex(done.stderr.strip().splitlines()[-1], f"^ImportError: .*{words}")
+
+
+if __name__ == "__main__":
+    rank_base.main()

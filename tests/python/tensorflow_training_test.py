@@ -1,0 +1,185 @@
+"""horovod.tensorflow: tapes, optimizers, batch normalization, and graphs of TensorFlow 1."""
+
+import os
+import tempfile
+
+os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
+import rank_base  # noqa: E402
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+tf = rank_base.need("tensorflow")
+import horovod.tensorflow as hvd  # noqa: E402
+
+import numpy  # noqa: E402
+
+tf.get_logger().setLevel("ERROR")
+v1 = tf.compat.v1
+
+
+def points(rank, count=6):
+    generator = numpy.random.default_rng(rank)
+    return generator.normal(size=(count, 3)).astype("float32")
+
+
+class TrainingTest(rank_base.RankBase):
+    def everybody(self, count=6):
+        return numpy.concatenate([points(rank, count) for rank in range(self.size)])
+
+    def test_tapes(self):
+        x, everything = points(self.rank), self.everybody()
+        w, b = tf.Variable([1.0, -2.0, 0.5]), tf.Variable(0.25)
+
+        def loss(values):
+            return tf.reduce_mean(tf.square(tf.linalg.matvec(values, w) + b))
+
+        with tf.GradientTape() as tape:
+            want_loss = loss(everything)
+        want = tape.gradient(want_loss, [w, b])
+        for keywords in [{}, {"groups": 1}, {"groups": [[w, b]]}, {"num_groups": 2},
+                         {"gradient_predivide_factor": 3.0}]:
+            def gradient():
+                with tf.GradientTape() as tape:
+                    mine = loss(x)
+                return hvd.DistributedGradientTape(tape, **keywords).gradient(mine, [w, b])
+
+            for got in (gradient(), tf.function(gradient)()):
+                for one, other in zip(got, want):
+                    numpy.testing.assert_allclose(one, other, rtol=1e-4)
+        # Begun with, of a dict, of what has no gradient.
+        with hvd.DistributedGradientTape(tf.GradientTape(), op=hvd.Sum) as tape:
+            mine = loss(x)
+        got = tape.gradient(mine, {"w": w, "none": tf.Variable(1.0)})
+        numpy.testing.assert_allclose(got["w"], want[0] * self.size, rtol=1e-4)
+        self.assertIsNone(got["none"])
+        for scale in [True, False]:
+            with tf.GradientTape(persistent=True) as tape:
+                mine = loss(x)
+            own = tape.gradient(mine, [w, b])
+            ours = hvd.DistributedGradientTape(tape, scale_local_gradients=scale)
+            ours.register_local_source(b)
+            got = ours.gradient(mine, [w, b])
+            numpy.testing.assert_allclose(got[0], want[0], rtol=1e-4)
+            numpy.testing.assert_allclose(got[1], own[1] / (self.size if scale else 1), rtol=1e-5)
+
+    def test_partial_tapes_and_embeddings(self):
+        table, dense = tf.keras.layers.Embedding(5, 2), tf.keras.layers.Dense(1)
+        model = tf.keras.Sequential([tf.keras.Input((2,), dtype="int32"), table,
+                                     tf.keras.layers.Flatten(), dense])
+        rows = tf.constant([[self.rank % 5, 4]])
+        model(rows)
+        hvd.broadcast_variables(model.trainable_variables, 0)
+        for dense_too in [False, True]:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(model(rows))
+            ours = hvd.PartialDistributedGradientTape(tape, local_layers=dense, op=hvd.Sum,
+                                                      sparse_as_dense=dense_too,
+                                                      scale_local_gradients=False)
+            variables = [getattr(one, "value", one) for one in model.trainable_variables]
+            variables = [one if isinstance(one, tf.Variable) else two
+                         for one, two in zip(variables, model.trainable_variables)]
+            got = ours.gradient(loss, variables)
+            self.assertEqual(isinstance(got[0], tf.IndexedSlices), not dense_too)
+            touched = tf.convert_to_tensor(got[0]).numpy()[4]
+            numpy.testing.assert_allclose(touched, self.size * variables[1].numpy()[2:, 0],
+                                          rtol=1e-5)
+            numpy.testing.assert_allclose(got[2], [1.0])
+        for call in [lambda: hvd.DistributedGradientTape(3),
+                     lambda: hvd.DistributedGradientTape(tape, groups=0),
+                     lambda: hvd.DistributedGradientTape(tape, gradient_predivide_factor=0.0),
+                     lambda: hvd.PartialDistributedGradientTape(tape, local_layers=[3])]:
+            with self.assertRaises(ValueError):
+                call()
+
+    def test_batch_normalization_of_all_ranks(self):
+        count = 4 + 2 * self.rank  # ranks have different numbers of samples
+        x = points(self.rank, 4 + 2 * (self.size - 1))[:count]
+        everything = numpy.concatenate([points(rank, 4 + 2 * (self.size - 1))[: 4 + 2 * rank]
+                                        for rank in range(self.size)])
+        weights = numpy.cos(numpy.arange(everything.size)).reshape(everything.shape)
+        first = sum(4 + 2 * rank for rank in range(self.rank))
+        ours, alone = hvd.SyncBatchNormalization(), tf.keras.layers.BatchNormalization()
+        want_x, got_x = tf.Variable(everything), tf.Variable(x)
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                want = tf.reduce_sum(alone(want_x, training=True) * weights)
+            want_grad = tape.gradient(want, want_x)[first : first + count]
+            with tf.GradientTape() as tape:
+                output = ours(got_x, training=True)
+                got = tf.reduce_sum(output * weights[first : first + count])
+            numpy.testing.assert_allclose(tape.gradient(got, got_x), want_grad, atol=2e-4)
+        for name in ("moving_mean", "moving_variance"):
+            numpy.testing.assert_allclose(numpy.asarray(getattr(ours, name)),
+                                          numpy.asarray(getattr(alone, name)), atol=1e-4)
+        numpy.testing.assert_allclose(ours(x, training=False), alone(x, training=False), atol=1e-4)
+        with self.assertRaisesRegex(ValueError, "fused"):
+            hvd.SyncBatchNormalization(fused=True)
+
+    def graph(self, optimizer):
+        """A step of linear regression in the default graph: (loss, step, weights, input)."""
+        x = v1.placeholder(tf.float32, [None, 3])
+        w = v1.get_variable("w", initializer=tf.constant([float(self.rank + 1)] * 3))
+        loss = tf.reduce_mean(tf.square(tf.linalg.matvec(x, w) - tf.reduce_sum(x, 1)))
+        step = optimizer.minimize(loss, global_step=v1.train.get_or_create_global_step())
+        return loss, step, w, x
+
+    def weights_alone(self, steps, rate, count=6):
+        w = numpy.ones(3)
+        for _ in range(steps):
+            x = self.everybody(count)
+            w = w - rate * 2 * (x * (x @ w - x.sum(1))[:, None]).mean(0)
+        return w
+
+    def test_graphs_of_tensorflow_1(self):
+        with tf.Graph().as_default(), tempfile.TemporaryDirectory() as folder:
+            optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1))
+            loss, step, w, x = self.graph(optimizer)
+            self.assertGreater(len(optimizer.compute_gradients(loss)), 0)
+            hooks = [hvd.BroadcastGlobalVariablesHook(0), v1.train.StopAtStepHook(last_step=4)]
+            with v1.train.MonitoredTrainingSession(
+                    checkpoint_dir=folder if self.rank == 0 else None, hooks=hooks) as session:
+                while not session.should_stop():
+                    weights = session.run([step, w], {x: points(self.rank)})[1]
+                    if session.should_stop():
+                        break
+            if self.rank == 0:
+                weights = v1.train.load_variable(folder, "w")
+                numpy.testing.assert_allclose(weights, self.weights_alone(4, 0.1), rtol=1e-4)
+
+    def test_graphs_with_several_passes_per_step(self):
+        with tf.Graph().as_default():
+            optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1),
+                                                 backward_passes_per_step=2,
+                                                 average_aggregated_gradients=True)
+            loss, step, w, x = self.graph(optimizer)
+            start = hvd.broadcast_global_variables(0)
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                session.run(start)
+                before = session.run(w)
+                session.run(step, {x: points(self.rank)})
+                numpy.testing.assert_array_equal(session.run(w), before)
+                for _ in range(3):
+                    session.run(step, {x: points(self.rank)})
+                numpy.testing.assert_allclose(session.run(w), self.weights_alone(2, 0.1), rtol=1e-4)
+        with self.assertRaisesRegex(ValueError, "backward_passes_per_step"):
+            hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1),
+                                     backward_passes_per_step=0)
+
+    def test_an_optimizer_of_keras_in_a_loop(self):
+        w = tf.Variable([float(self.rank + 1)] * 3)
+        hvd.broadcast_variables([w], root_rank=0)
+        optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
+
+        @tf.function
+        def step(x):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(tf.linalg.matvec(x, w) - tf.reduce_sum(x, 1)))
+            optimizer.apply_gradients(zip(tape.gradient(loss, [w]), [w]))
+
+        for _ in range(3):
+            step(points(self.rank))
+        numpy.testing.assert_allclose(w, self.weights_alone(3, 0.1), rtol=1e-4)
+
+
+if __name__ == "__main__":
+    rank_base.main()
