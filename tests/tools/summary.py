@@ -5,7 +5,10 @@ usage: summary.py --required FILE [--strict] RESULT...
 
 A RESULT is a JUnit file as ctest writes it (its tests' names get the file's stem and a dot in
 front, unless that is "release"), or a .txt file with lines "PASS name", "FAIL name: reason" and
-"SKIP name: reason". The last line printed is "N passed, N failed, N skipped".
+"SKIP name: reason". NAME.alone.xml holds what failed in NAME.xml and ran again with nothing beside
+it: a pass there counts, and is named with what was said at first; but not after a crash or a
+sanitizer's report, which need no load to be wrong.
+The last line printed is "N passed, N failed, N skipped".
 """
 import argparse
 import fnmatch
@@ -13,6 +16,9 @@ import pathlib
 import re
 import sys
 import xml.etree.ElementTree as xml
+
+
+WRONG_ANYWHERE = re.compile(r"Sanitizer|runtime error: |SEGFAULT|SIG(?:SEGV|ABRT|BUS|ILL|FPE)")
 
 
 def read_lines(path):
@@ -23,12 +29,16 @@ def read_lines(path):
 
 
 def read_junit(path):
-    prefix = "" if path.stem.startswith("release") else path.stem + "."
+    stem = path.stem.removesuffix(".alone")
+    prefix = "" if stem.startswith("release") else stem + "."
     for case in xml.parse(path).getroot().iter("testcase"):
         name = prefix + case.get("name")
         output = case.findtext("system-out") or ""
-        if case.find("failure") is not None or case.get("status") == "fail":
-            yield name, "FAIL", last_lines(output)
+        failure = case.find("failure")
+        if failure is not None or case.get("status") == "fail":
+            how = failure.get("message") or "" if failure is not None else ""
+            wrong = WRONG_ANYWHERE.search(f"{how}\n{output}")
+            yield name, "CRASH" if wrong else "FAIL", last_lines(output)
         elif case.find("skipped") is not None:
             said = re.search(r"(?m)^SKIP: (.*)$", output)
             # A test whose program was not built did not choose to be skipped.
@@ -38,6 +48,26 @@ def read_junit(path):
                 yield name, "FAIL", case.find("skipped").get("message") or "did not run"
         else:
             yield name, "PASS", ""
+
+
+def read(paths):
+    """Each test's name with its verdict and the reason; and the first reasons of those that passed
+    only alone."""
+    results, late = [], {}
+    for path in sorted(paths, key=lambda each: each.stem.endswith(".alone")):
+        found = read_lines(path) if path.suffix == ".txt" else read_junit(path)
+        for name, verdict, reason in found:
+            if path.stem.endswith(".alone"):
+                [[place, (_, first, said)]] = [(number, result) for number, result
+                                               in enumerate(results) if result[0] == name]
+                if verdict != "PASS" or first != "FAIL":
+                    continue
+                late[name] = said
+                results[place] = name, verdict, reason
+            else:
+                results.append((name, verdict, reason))
+    return [(name, "FAIL" if verdict == "CRASH" else verdict, reason)
+            for name, verdict, reason in results], late
 
 
 def last_lines(output, count=15):
@@ -71,15 +101,15 @@ def main():
     parser.add_argument("results", nargs="*", type=pathlib.Path)
     options = parser.parse_args()
 
-    results = []
-    for path in options.results:
-        results += read_lines(path) if path.suffix == ".txt" else read_junit(path)
+    results, late = read(options.results)
     broken = {}
     if options.strict:
         broken = dict(judge_required(results, *read_patterns(options.required)))
     for name, verdict, reason in results:
         if verdict == "SKIP":
             print(f"SKIP {name}: {reason}")
+    for name, reason in late.items():
+        print(f"PASSED ONLY ALONE {name}; beside others: {reason}")
     for name, verdict, reason in results:
         if verdict == "FAIL":
             print(f"FAIL {name}: {reason}")

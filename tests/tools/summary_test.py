@@ -38,6 +38,26 @@ class Summary(unittest.TestCase):
         self.assertIn("why it failed", output)
         self.assertTrue(output.endswith("1 passed, 2 failed, 1 skipped\n"), output)
 
+    def alone(self, first):
+        again = '<testsuite><testcase name="bad" status="run"/></testsuite>'
+        only = f'<testsuite><testcase name="bad" status="fail">{first}</testcase></testsuite>'
+        return self.summary({"release-e2e.xml": only, "release-e2e.alone.xml": again})
+
+    def test_what_passes_only_alone_is_named(self):
+        code, output = self.alone("<failure/><system-out>took too long</system-out>")
+        self.assertEqual((code, output.splitlines()[-1]), (0, "1 passed, 0 failed, 0 skipped"))
+        self.assertIn("PASSED ONLY ALONE bad; beside others: \n    took too long\n", output)
+
+    def test_a_crash_is_not_forgiven(self):
+        for first in ('<failure message="SEGFAULT"/>',
+                      "<failure/><system-out>WARNING: ThreadSanitizer: data race</system-out>"):
+            code, output = self.alone(first)
+            self.assertEqual((code, output.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"))
+
+    def test_what_fails_alone_too_failed(self):
+        code, output = self.summary({"asan.xml": JUNIT, "asan.alone.xml": JUNIT})
+        self.assertEqual((code, output.splitlines()[-1]), (1, "1 passed, 2 failed, 1 skipped"))
+
     def test_a_skip_alone_is_no_failure(self):
         code, output = self.summary({"a.txt": "PASS one\nSKIP gpu: no GPU here\n"})
         self.assertEqual((code, output.splitlines()[-1]), (0, "1 passed, 0 failed, 1 skipped"))
