@@ -116,7 +116,7 @@ def test_a_launcher_that_is_stopped_for_longer_than_the_lease_goes_on():
               12)
     job.wait_for("ready", 4)
     job.signal(signal.SIGTSTP)
-    wait_until(lambda: state_of(job.process.pid) == "T", 3, "the launcher to stop")
+    wait_until(lambda: state_of(job.process.pid) == "T", 20, "the launcher to stop")
     time.sleep(7)
     expect(not ended(job), f"the ranks ended meanwhile\n{job.describe()}")
     job.signal(signal.SIGCONT)
@@ -178,7 +178,7 @@ def test_control_z_for_longer_than_the_lease_and_fg_go_on():
     terminal.type("echo over\n")
     terminal.shows(r"\nover", 1, 5)
     terminal.close()
-    wait_until(lambda: not terminal.before.new_processes(), 5,
+    wait_until(lambda: not terminal.before.new_processes(), 10,
                lambda: f"an end of {terminal.before.new_processes()}")
 
 

@@ -173,7 +173,7 @@ def test_ranks_stop_and_go_on_with_the_launcher():
                 for pid in [job.process.pid, *ranks]}
 
     os.kill(job.process.pid, signals.SIGTSTP)
-    wait_until(lambda: states() == {"T"}, 5, states)
+    wait_until(lambda: states() == {"T"}, 20, states)
     os.kill(job.process.pid, signals.SIGCONT)
     job.wait_for("SIGCONT", 2)
     os.kill(job.process.pid, signals.SIGUSR2)

@@ -70,7 +70,7 @@ def test_a_killed_world_leaves_nothing():
     expect(process.stdout.readline() == "up\n", "it did not come up")
     process.kill()
     process.wait()
-    wait_until(lambda: not before.new_processes(), 3, before.new_processes)
+    wait_until(lambda: not before.new_processes(), 10, before.new_processes)
     expect(set(os.listdir("/sys/class/net")) == interfaces, "an interface is left")
 
 

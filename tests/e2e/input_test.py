@@ -66,7 +66,7 @@ def test_a_file_is_read_and_the_lines_that_a_loop_reads_are_left_alone():
 def test_a_rank_that_reads_nothing_holds_up_nobody():
     job = subprocess.run([LAUNCHER, "-np", "2", "-H", "a:1,b:1", "sleep", "1"],
                          input=bytes(50 << 20), env=clean_environment(), cwd=ROOT,
-                         capture_output=True, timeout=30, check=False)
+                         capture_output=True, timeout=90, check=False)
     expect(job.returncode == 0, job)
 
 

@@ -98,10 +98,10 @@ def test_a_reader_that_goes_away_ends_the_job():
     before = Inventory()
     done = subprocess.run(["/bin/bash", "-c", f"{LAUNCHER} -np 2 -H a:1,b:1 yes | head -n 3; "
                            "echo ${PIPESTATUS[0]}"], env=clean_environment(), cwd=ROOT,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
                           check=False)
     expect(done.stdout.splitlines()[-1] == str(128 + signals.SIGPIPE), done)
-    wait_until(lambda: not before.new_processes(), 5, before.new_processes)
+    wait_until(lambda: not before.new_processes(), 10, before.new_processes)
 
 
 @world()
@@ -168,12 +168,12 @@ def test_a_stalled_terminal_takes_little_memory_and_delays_no_control():
     expect(memory_of(process.pid) < 64, f"{memory_of(process.pid)} MiB")
     begun = time.monotonic()
     os.killpg(process.pid, signals.SIGINT)
-    wait_until(lambda: not written(), 5, "the ranks to end")
+    wait_until(lambda: not written(), 20, "the ranks to end")
     os.killpg(process.pid, signals.SIGINT)
     expect(process.wait(10) == 130, f"exit code {process.returncode}")
     expect(time.monotonic() - begun < 5, f"it took {time.monotonic() - begun} s")
     os.close(read_end)
-    wait_until(lambda: not before.new_processes(), 5, before.new_processes)
+    wait_until(lambda: not before.new_processes(), 10, before.new_processes)
 
 
 if __name__ == "__main__":

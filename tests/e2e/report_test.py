@@ -29,7 +29,7 @@ def test_the_kernels_out_of_memory_killer_is_named():
         one_sentence(job, "rank 1 on host localhost was killed by the kernel's out-of-memory killer")
     finally:
         job.leaves_nothing()
-        wait_until(lambda: not (group / "cgroup.procs").read_text(), 10, "an empty cgroup")
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), 30, "an empty cgroup")
         group.rmdir()
 
 
@@ -64,7 +64,7 @@ def test_a_job_that_takes_too_long_shows_where_its_ranks_are():
 
 def ask(*words):
     return subprocess.run([LAUNCHER, *words], env=clean_environment(), capture_output=True,
-                          text=True, timeout=30, check=False)
+                          text=True, timeout=90, check=False)
 
 
 @world()

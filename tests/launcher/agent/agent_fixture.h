@@ -50,7 +50,7 @@ class AgentFixture : public AgentEvents {
   // Prepares, starts and waits for the end; "" or what went wrong.
   std::string run(const HostJob& job);
   // Drives the loop until the claim holds or the time is over: whether it holds.
-  bool until(const std::function<bool()>& claim, double seconds = 10);
+  bool until(const std::function<bool()>& claim, double seconds = 30);
   // Drives the loop for a time.
   void pass(double seconds);
 

@@ -318,7 +318,7 @@ TEST_CASE("A reader that takes nothing delays neither control nor the lease, nor
   job.lease_seconds = 1;
   REQUIRE(fixture.prepare(job).ok());
   REQUIRE(fixture.start().ok());
-  CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }, 5));
+  CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
   CHECK(fixture.exits.at(1).code == 3);
   CHECK(fixture.lost.empty());
   // Three ranks write to one stream each.
@@ -337,7 +337,7 @@ TEST_CASE("A reader that takes nothing delays neither control nor the lease, nor
   CHECK_FALSE(fixture.is_finished);
   fixture.is_consuming = true;
   for (const int rank : {0, 2, 3}) fixture.link().consumed(rank, kOut, 256 << 10);
-  CHECK(fixture.until([&] { return fixture.is_finished; }, 5));
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
 
 TEST_CASE("A flood of output does not delay what is urgent") {
@@ -347,13 +347,13 @@ TEST_CASE("A flood of output does not delay what is urgent") {
   REQUIRE(fixture.prepare(job).ok());
   REQUIRE(fixture.start().ok());
   const Deadline deadline = Deadline::after_seconds(10);
-  CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }, 5));
+  CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
   CHECK(deadline.seconds_left() > 8);
   MESSAGE("output, MB/s: ", static_cast<double>(fixture.output_size) / 1e6 /
                                 (10 - deadline.seconds_left()));
   const Deadline end = Deadline::after_seconds(10);
   fixture.link().end(1);
-  CHECK(fixture.until([&] { return fixture.is_finished; }, 5));
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(end.seconds_left() > 9);
 }
 

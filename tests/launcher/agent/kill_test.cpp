@@ -168,7 +168,7 @@ TEST_CASE("A second order to end with a shorter grace hastens the end") {
   fixture.pass(0.3);
   CHECK_FALSE(fixture.is_finished);
   fixture.link().end(0);
-  CHECK(fixture.until([&] { return fixture.is_finished; }, 3));
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
 
 TEST_CASE("A stopped rank can be ended") {
@@ -179,7 +179,7 @@ TEST_CASE("A stopped rank can be ended") {
   CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "ready\n"; }));
   fixture.pass(0.1);
   fixture.link().end(60);
-  CHECK(fixture.until([&] { return fixture.is_finished; }, 3));
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(fixture.exits.at(0).signal == SIGTERM);
 }
 
@@ -194,10 +194,10 @@ TEST_CASE("A rank's end is announced at once while a forked child keeps its pipe
   CHECK(deadline.seconds_left() > 9);
   CHECK(fixture.exits.at(0).code == 3);
   CHECK_FALSE(fixture.exits.at(0).by_agent);
-  CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "last words\n"; }, 1));
+  CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "last words\n"; }));
   CHECK(fixture.exits.size() == 1);
   fixture.link().end(1);
-  CHECK(fixture.until([&] { return fixture.is_finished; }, 3));
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(fixture.exits.at(1).by_agent);
   CHECK(fixture.marked().empty());
 }
@@ -215,7 +215,7 @@ TEST_CASE("An agent that is asked to end before it started anything has finished
   AgentFixture fixture;
   REQUIRE(fixture.prepare(fixture.shell_job("sleep 1000")).ok());
   fixture.link().end(5);
-  CHECK(fixture.until([&] { return fixture.is_finished; }, 3));
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(fixture.exits.empty());
 }
 
