@@ -54,7 +54,7 @@ Agent::Agent(PollLoop loop, Link link, std::string build, Environment environmen
       store_(loop_, outbox_),
       gatherer_(loop_),
       executions_(loop_, [this](const Ran& ran) { outbox_.put(ran); }),
-      ranks_(loop_, outbox_, [this] { reap(); },
+      ranks_(loop_, outbox_,
              [this](pid_t pid, int status) { executions_.on_reaped(pid, status); }),
       trial_(loop_),
       meeting_(loop_),

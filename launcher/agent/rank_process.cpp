@@ -3,15 +3,16 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 
 #include "base/text.h"
+#include "launcher/agent/side_by_side.h"
 
 namespace hvd::launcher {
 
@@ -36,27 +37,47 @@ Result<Pipe> make_pipe() {
   return pipe;
 }
 
-std::vector<char*> pointers(std::vector<std::string>& texts) {
+// execve takes what it does not change by pointers that could.
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.data()));
   pointers.push_back(nullptr);
   return pointers;
 }
+
+// Whether inherited or its own: what this process ignores, a program that it executes would too.
+std::vector<int> ignored_signals() {
+  std::vector<int> ignored;
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction action {};
+    if (::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) {
+      ignored.push_back(number);
+    }
+  }
+  return ignored;
+}
+
+// Why one of those that are started together could not be.
+struct Complaint {
+  uint32_t index;
+  int error;
+};
 
 // What the child needs, made before the fork: nothing is allocated after it.
 struct ChildNeeds {
   std::vector<char*> argv;
   std::vector<char*> shell_argv;  // for a script without an interpreter line, as shells do it
   std::vector<char*> envp;
-  const char* path;
-  const char* directory;
+  const RankCommand* command;
+  const std::vector<int>* ignored;
   pid_t agent;
+  uint32_t index;
   int stdin_fd, stdout_fd, stderr_fd, report_fd;  // the first may be -1: nothing to read
 };
 
 [[noreturn]] void give_up(const ChildNeeds& needs) {
-  const int error = errno;
-  [[maybe_unused]] const ssize_t size = ::write(needs.report_fd, &error, sizeof error);
+  const Complaint complaint{needs.index, errno};
+  [[maybe_unused]] const ssize_t size = ::write(needs.report_fd, &complaint, sizeof complaint);
   ::_exit(127);
 }
 
@@ -72,7 +93,7 @@ bool is_without_format(const char* path) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != needs.agent) ::_exit(127);  // it died before the line above
-  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  for (const int number : *needs.ignored) ::signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -90,9 +111,10 @@ bool is_without_format(const char* path) {
   }
   if (::dup2(needs.stdout_fd, STDOUT_FILENO) < 0) give_up(needs);
   if (::dup2(needs.stderr_fd, STDERR_FILENO) < 0) give_up(needs);
-  if (::chdir(needs.directory) != 0) give_up(needs);
-  ::execve(needs.path, needs.argv.data(), needs.envp.data());
-  if (errno == ENOEXEC && is_without_format(needs.path)) {
+  if (::chdir(needs.command->working_directory.c_str()) != 0) give_up(needs);
+  const char* const path = needs.command->path.c_str();
+  ::execve(path, needs.argv.data(), needs.envp.data());
+  if (errno == ENOEXEC && is_without_format(path)) {
     ::execve("/bin/sh", needs.shell_argv.data(), needs.envp.data());
     errno = ENOEXEC;
   }
@@ -112,6 +134,49 @@ Status execution_error(const RankCommand& command, int error) {
   return system_error(cat("program '", program, "' cannot be run"), error);
 }
 
+Result<RankProcess> fork_rank(const RankCommand& command, uint32_t index,
+                              const std::vector<int>& ignored, int report_fd) {
+  HVD_ASSIGN_OR_RETURN(Pipe out, make_pipe());
+  HVD_ASSIGN_OR_RETURN(Pipe error, make_pipe());
+  Pipe input;
+  if (command.has_input) {
+    HVD_ASSIGN_OR_RETURN(input, make_pipe());
+  }
+  std::vector<std::string> shell_arguments = {"/bin/sh", command.path};
+  shell_arguments.insert(shell_arguments.end(), command.arguments.begin() + 1,
+                         command.arguments.end());
+  std::vector<std::string> variables;
+  variables.reserve(command.environment.size());
+  for (const auto& [name, value] : command.environment) variables.push_back(cat(name, "=", value));
+  const ChildNeeds needs{.argv = pointers(command.arguments),
+                         .shell_argv = pointers(shell_arguments),
+                         .envp = pointers(variables),
+                         .command = &command,
+                         .ignored = &ignored,
+                         .agent = ::getpid(),
+                         .index = index,
+                         .stdin_fd = input.read.get(),
+                         .stdout_fd = out.write.get(),
+                         .stderr_fd = error.write.get(),
+                         .report_fd = report_fd};
+  // Nothing is copied: this process goes on when the child has executed, or given up.
+  const pid_t pid = ::vfork();
+  if (pid < 0) return system_error("cannot start a process", errno);
+  if (pid == 0) {
+    ::setrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
+    become_rank(needs);
+  }
+  RankProcess process;
+  process.pid = pid;
+  if (input.write) ::fcntl(input.write.get(), F_SETFL, O_NONBLOCK);
+  process.input = std::move(input.write);
+  ::fcntl(out.read.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(error.read.get(), F_SETFL, O_NONBLOCK);
+  process.output[0] = std::move(out.read);
+  process.output[1] = std::move(error.read);
+  return process;
+}
+
 }  // namespace
 
 rlimit raise_descriptor_limit() {
@@ -123,67 +188,36 @@ rlimit raise_descriptor_limit() {
   return before;
 }
 
-Result<RankProcess> fork_rank(const RankCommand& command) {
-  auto out = make_pipe();
-  if (!out.ok()) return out.status();
-  auto error = make_pipe();
-  if (!error.ok()) return error.status();
+std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& commands) {
+  std::vector<Result<RankProcess>> started;
   auto report = make_pipe();
-  if (!report.ok()) return report.status();
-  Pipe input;
-  if (command.has_input) {
-    auto made = make_pipe();
-    if (!made.ok()) return made.status();
-    input = *std::move(made);
+  for (size_t i = 0; i < commands.size(); ++i) {
+    started.push_back(report.ok() ? aborted("not started, as another one could not be")
+                                  : report.status());
   }
-
-  std::vector<std::string> arguments = command.arguments;
-  std::vector<std::string> shell_arguments = {"/bin/sh", command.path};
-  shell_arguments.insert(shell_arguments.end(), arguments.begin() + 1, arguments.end());
-  std::vector<std::string> variables;
-  for (const auto& [name, value] : command.environment) variables.push_back(name + "=" + value);
-  const ChildNeeds needs{pointers(arguments),     pointers(shell_arguments),
-                         pointers(variables),     command.path.c_str(),
-                         command.working_directory.c_str(), ::getpid(),
-                         input.read.get(),        out->write.get(),
-                         error->write.get(),      report->write.get()};
-  // Nothing is copied: this process goes on when the child has executed, or given up.
-  const pid_t pid = ::vfork();
-  if (pid < 0) return system_error("cannot start a process", errno);
-  if (pid == 0) {
-    ::setrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
-    become_rank(needs);
+  if (!report.ok()) return started;
+  const std::vector<int> ignored = ignored_signals();
+  std::atomic<bool> has_failed{false};
+  run_side_by_side(commands.size(), [&](size_t i) {
+    if (has_failed) return;
+    started[i] = fork_rank(commands[i], static_cast<uint32_t>(i), ignored, report->write.get());
+    if (!started[i].ok()) has_failed = true;
+  });
+  report->write.reset();
+  // Whoever has executed its program holds the other end no more.
+  Complaint complaint{};
+  for (;;) {
+    const ssize_t size = ::read(report->read.get(), &complaint, sizeof complaint);
+    if (size < 0 && errno == EINTR) continue;
+    if (size != sizeof complaint) return started;
+    Result<RankProcess>& of = started[complaint.index];
+    ::waitpid(of->pid, nullptr, 0);
+    of = execution_error(commands[complaint.index], complaint.error);
   }
-  ::setpgid(pid, pid);  // here too, so that it holds whoever runs first
-  RankProcess process;
-  process.pid = pid;
-  process.report = std::move(report->read);
-  process.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (input.write) ::fcntl(input.write.get(), F_SETFL, O_NONBLOCK);
-  process.input = std::move(input.write);
-  for (Pipe* pipe : {&*out, &*error}) {
-    ::fcntl(pipe->read.get(), F_SETFL, O_NONBLOCK);
-    process.output[pipe == &*out ? 0 : 1] = std::move(pipe->read);
-  }
-  return process;
-}
-
-Status confirm_rank(RankProcess& process, const RankCommand& command) {
-  int failure = 0;
-  ssize_t size = 0;
-  do {
-    size = ::read(process.report.get(), &failure, sizeof failure);
-  } while (size < 0 && errno == EINTR);
-  process.report.reset();
-  return size == sizeof failure ? execution_error(command, failure) : Status();
 }
 
 Result<RankProcess> start_rank(const RankCommand& command) {
-  HVD_ASSIGN_OR_RETURN(RankProcess process, fork_rank(command));
-  const Status status = confirm_rank(process, command);
-  if (status.ok()) return process;
-  ::waitpid(process.pid, nullptr, 0);
-  return status;
+  return std::move(start_ranks({command}).front());
 }
 
 }  // namespace hvd::launcher

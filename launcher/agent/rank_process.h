@@ -25,19 +25,13 @@ struct RankCommand {
 
 struct RankProcess {
   pid_t pid = -1;
-  UniqueFd pidfd;      // none where the kernel is too old
   UniqueFd output[2];  // read ends of stdout and stderr, non-blocking
   UniqueFd input;      // write end of stdin, non-blocking, where it has one
-  UniqueFd report;     // until confirm_rank
 };
 
-// Returns before the program has been executed, so that many are at once.
-Result<RankProcess> fork_rank(const RankCommand& command);
-// Returns when it has been, or with one sentence why it cannot be; then the process is to be waited
-// for.
-Status confirm_rank(RankProcess& process, const RankCommand& command);
-
-// Both, and nothing is left to wait for after an error.
+// All at once; returns when each has executed its program, or with one sentence why it could not:
+// of those nothing is left to wait for. Behind one that no process could be made for, none is started.
+std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& commands);
 Result<RankProcess> start_rank(const RankCommand& command);
 
 // Raises the limit of open descriptors for this process; the former one, which ranks get.

@@ -19,7 +19,6 @@ namespace hvd::launcher {
 
 Ranks::~Ranks() {
   for (const auto& rank : ranks_) {
-    if (rank->pidfd) loop_.forget(rank->pidfd.get());
     if (rank->input) loop_.forget(rank->input.get());
     for (const Output& output : rank->outputs) {
       if (output.pipe) loop_.forget(output.pipe.get());
@@ -46,20 +45,14 @@ void Ranks::prepare(const HostJob& job, uint32_t output_credit, const std::strin
 
 Status Ranks::start(const MoreEnvironment& more) {
   oom_kills_ = out_of_memory_kills();
-  std::vector<RankProcess> processes;
-  Status status;
-  for (size_t i = 0; i < ranks_.size() && status.ok(); ++i) {
-    Environment& environment = commands_[i].environment;
-    environment = merged(environment, more(environment));
-    auto process = fork_rank(commands_[i]);
-    if (process.ok()) processes.push_back(*std::move(process));
-    else status = process.status();
+  for (RankCommand& command : commands_) {
+    command.environment = merged(command.environment, more(command.environment));
   }
-  for (size_t i = 0; i < processes.size(); ++i) {
-    const Status confirmed = confirm_rank(processes[i], commands_[i]);
-    if (confirmed.ok()) adopt(*ranks_[i], std::move(processes[i]));
-    else ::waitpid(processes[i].pid, nullptr, 0);
-    if (status.ok()) status = confirmed;
+  auto started = start_ranks(commands_);
+  Status status;
+  for (size_t i = 0; i < started.size(); ++i) {
+    if (started[i].ok()) adopt(*ranks_[i], *std::move(started[i]));
+    else if (status.ok()) status = started[i].status();
   }
   is_started_ = status.ok();
   return status;
@@ -67,7 +60,6 @@ Status Ranks::start(const MoreEnvironment& more) {
 
 void Ranks::adopt(Rank& rank, RankProcess process) {
   rank.pid = process.pid;
-  rank.pidfd = std::move(process.pidfd);
   rank.input = std::move(process.input);
   ++running_;
   for (size_t i = 0; i < rank.outputs.size(); ++i) {
@@ -79,15 +71,6 @@ void Ranks::adopt(Rank& rank, RankProcess process) {
 }
 
 void Ranks::watch(Rank& rank) {
-  // Where the kernel has no process descriptors, SIGCHLD alone tells.
-  if (rank.pidfd) {
-    loop_.watch(rank.pidfd.get(), EPOLLIN, [this, &rank](uint32_t) {
-      // Once: a debugger may keep an ended rank from being waited for.
-      loop_.forget(rank.pidfd.get());
-      rank.pidfd.reset();
-      on_end_();
-    });
-  }
   if (rank.input) {
     loop_.watch(rank.input.get(), EPOLLOUT, [this, &rank](uint32_t) { feed(rank); });
   }
@@ -254,8 +237,6 @@ void Ranks::reap(bool by_agent) {
     }
     Rank& rank = **found;
     rank.pid = -1;
-    if (rank.pidfd) loop_.forget(rank.pidfd.get());
-    rank.pidfd.reset();
     --running_;
     RankExit exit{.rank = rank.number, .by_agent = by_agent};
     if (WIFSIGNALED(status)) exit.signal = WTERMSIG(status);

@@ -19,14 +19,12 @@ namespace hvd::launcher {
 
 class Ranks {
  public:
-  // `on_end` is told, on the loop, that a rank may have ended: reap() finds out.
   // What is told to a rank beside the job's environment, which it gets to see.
   using MoreEnvironment = std::function<Environment(const Environment&)>;
 
   // `on_other`: that another process than a rank has been waited for.
-  Ranks(PollLoop& loop, Outbox& outbox, std::function<void()> on_end,
-        std::function<void(pid_t, int status)> on_other)
-      : loop_(loop), outbox_(outbox), on_end_(std::move(on_end)), on_other_(std::move(on_other)) {}
+  Ranks(PollLoop& loop, Outbox& outbox, std::function<void(pid_t, int status)> on_other)
+      : loop_(loop), outbox_(outbox), on_other_(std::move(on_other)) {}
   ~Ranks();
 
   // `program` is the file that the command means here, `environment` that of all ranks.
@@ -67,7 +65,6 @@ class Ranks {
   struct Rank {
     int number = 0;
     pid_t pid = -1;  // -1 when it has ended
-    UniqueFd pidfd;
     std::array<Output, 2> outputs;
     UniqueFd input;        // none when the rank has none, or reads it no more
     std::string unread;    // of the input, not yet in the pipe
@@ -83,7 +80,6 @@ class Ranks {
 
   PollLoop& loop_;
   Outbox& outbox_;
-  std::function<void()> on_end_;
   std::function<void(pid_t, int)> on_other_;
   std::vector<RankCommand> commands_;  // of ranks_, at the same place
   std::vector<std::unique_ptr<Rank>> ranks_;

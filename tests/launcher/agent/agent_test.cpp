@@ -47,6 +47,18 @@ TEST_CASE("Each rank's exit code, signal and output arrive under its number") {
   CHECK(fixture.ended.size() == 6);
 }
 
+TEST_CASE("Forty ranks are started side by side, and each lives until it ends by itself") {
+  AgentFixture fixture;
+  const HostJob job = fixture.shell_job("echo $HOROVOD_RANK; sleep 0.3; exit $HOROVOD_RANK", 40);
+  CHECK(fixture.run(job) == "");
+  REQUIRE(fixture.exits.size() == 40);
+  for (int rank = 0; rank < 40; ++rank) {
+    CHECK(fixture.exits.at(rank).code == rank);
+    CHECK(fixture.exits.at(rank).signal == 0);
+    CHECK(fixture.output[{rank, kOut}] == std::to_string(rank) + "\n");
+  }
+}
+
 TEST_CASE("A megabyte of any bytes arrives intact on both streams") {
   AgentFixture fixture;
   // Every byte there is, a line end only now and then.
@@ -223,7 +235,7 @@ TEST_CASE("A program that the kernel refuses fails the start with one sentence")
   const std::string file = "/tmp/horovod-agent-test-" + fixture.mark();
   std::ofstream(file) << "\x7f" "ELF and then nothing";
   std::filesystem::permissions(file, std::filesystem::perms(0755));
-  HostJob job = fixture.shell_job("");
+  HostJob job = fixture.shell_job("", 20);
   job.command = {file};
   CHECK(fixture.run(job) == cat("program '", file, "' cannot be run: ", file,
                                 " is not for this host's architecture"));

@@ -1,0 +1,15 @@
+// The steps of one task, by several threads at once. Who starts a process by vfork sleeps until its
+// program has been executed: so several do.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace hvd::launcher {
+
+// Calls `step` with 0 to count - 1, each once, and returns when all are done; a few by the caller
+// alone. The other threads never end: with the thread that started a process goes the process
+// (PR_SET_PDEATHSIG). A caller has few tasks in its life.
+void run_side_by_side(size_t count, std::function<void(size_t)> step);
+
+}  // namespace hvd::launcher
