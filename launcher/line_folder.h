@@ -27,23 +27,38 @@ struct FoldedLine {
 
 class LineFolder {
  public:
-  explicit LineFolder(int size) : last_(static_cast<size_t>(size)) {}
+  explicit LineFolder(int size)
+      : last_(static_cast<size_t>(size)), cut_(static_cast<size_t>(size)) {}
 
+  // A line that ends with "\r" waits for a moment: the rank's next one may be the "\n" that belongs
+  // to it.
   void add(int rank, std::string_view line, Clock::time_point now);
   // The bytes count as shown when the rank's last line is. False: it is no longer held.
   bool consume(int rank, size_t size);
   // The first line when it has waited enough, everybody has said it, or too much is held.
   bool take(Clock::time_point now, bool all, FoldedLine& out);
-  bool is_empty() const { return lines_.empty(); }
+  bool is_empty() const { return lines_.empty() && cuts_ == 0; }
 
  private:
   using Number = uint64_t;
+  struct Cut {
+    std::string line;
+    size_t consumed = 0;
+    Clock::time_point since;
+  };
+
+  void append(int rank, std::string_view line, Clock::time_point since);
+  void settle(int rank, std::string_view end);
+  void settle_all();
+  bool is_any_due(Clock::time_point now) const;
   FoldedLine& at(Number number) { return lines_[static_cast<size_t>(number - first_)]; }
 
   std::deque<FoldedLine> lines_;
   Number first_ = 1;                          // of lines_.front()
   std::map<std::string, Number, std::less<>> latest_;  // of each text that is held
   std::vector<Number> last_;                  // the line that each rank said last
+  std::vector<Cut> cut_;                      // of each rank, behind all of its lines
+  size_t cuts_ = 0;                           // that hold a line
   size_t held_ = 0;
 };
 

@@ -69,6 +69,48 @@ TEST_CASE("much is not held") {
   CHECK(count <= 4);
 }
 
+TEST_CASE("an end of line that was cut between its two bytes is one") {
+  LineFolder folder(2);
+  folder.add(0, "x\r\n", kStart);
+  folder.add(1, "x\r", kStart);
+  CHECK(folder.consume(1, 2));
+  folder.add(1, "\n", kStart);
+  CHECK(shown(folder, kStart) == "0-1:x\r\n");
+  CHECK(folder.is_empty());
+}
+
+TEST_CASE("a progress bar's line waits for a moment, and for the same of others") {
+  LineFolder folder(3);
+  for (const int rank : {0, 1}) folder.add(rank, "10%\r", kStart);
+  CHECK_FALSE(folder.is_empty());
+  folder.add(2, "10%\r", kStart + kFoldFor / 2);
+  CHECK(shown(folder, kStart + kFoldFor / 2) == "");
+  CHECK(shown(folder, kStart + kFoldFor) == "0-2:10%\r");
+  CHECK(folder.is_empty());
+  // The next line shows that nothing belonged to it.
+  folder.add(0, "20%\r", kStart);
+  folder.add(0, "done\n", kStart);
+  CHECK(shown(folder, kStart, true) == "0:20%\r0:done\n");
+  // An empty line, long after.
+  folder.add(0, "30%\r", kStart);
+  CHECK(shown(folder, kStart + kFoldFor) == "0:30%\r");
+  folder.add(0, "\n", kStart + kFoldFor);
+  CHECK(shown(folder, kStart, true) == "0:\n");
+}
+
+TEST_CASE("bytes of a cut line count as shown with it") {
+  LineFolder folder(2);
+  folder.add(0, "a\n", kStart);
+  folder.add(0, "b\r", kStart);
+  CHECK(folder.consume(0, 4));
+  FoldedLine line;
+  REQUIRE(folder.take(kStart, true, line));
+  CHECK(line.consumed.empty());
+  REQUIRE(folder.take(kStart, true, line));
+  CHECK(line.line == "b\r");
+  CHECK(line.consumed == std::vector<std::pair<int, size_t>>{{0, 4}});
+}
+
 TEST_CASE("the lines of every rank come in their order and none is lost") {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
@@ -83,7 +125,8 @@ TEST_CASE("the lines of every rank come in their order and none is lost") {
     };
     for (int i = 0; i < 60; ++i) {
       const auto rank = static_cast<size_t>(random() % kRanks);
-      const std::string text = cat(random() % 4, "\n");
+      constexpr const char* kEnds[] = {"\n", "\r\n", "\r"};
+      const std::string text = cat(random() % 4, kEnds[random() % 3]);
       said[rank] += text;
       folder.add(static_cast<int>(rank), text, kStart);
       if (random() % 8 == 0) take(random() % 2 == 0);
