@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/c_status.h"
 #include "base/result.h"
 #include "horovod/plugin.h"
 
@@ -30,30 +30,12 @@ class Source {
 // source of this process, where kFailedPrecondition says that it was started by somebody else.
 template <typename Plugin>
 struct Record {
-  static int tell(const Status& status, char* error, size_t size) {
-    if (!status.ok() && error != nullptr && size > 0) {
-      const std::string& text = status.message();
-      const size_t length = std::min(size - 1, text.size());
-      std::memcpy(error, text.data(), length);
-      error[length] = '\0';
-    }
-    return static_cast<int>(status.code());
-  }
-  template <typename Body>
-  static int guarded(char* error, size_t size, Body body) {
-    try {
-      return tell(body(), error, size);
-    } catch (const std::exception& failure) {
-      return tell(internal_error(failure.what()), error, size);
-    }
-  }
-
   static int probe(char* why, size_t size) {
-    return guarded(why, size, [] { return Plugin::probe(); }) == HVD_OK ? 1 : 0;
+    return told(why, size, [] { return Plugin::probe(); }) == HVD_OK ? 1 : 0;
   }
   static int open(const hvd_plugin_host*, const hvd_plugin_config*, void** context, char* error,
                   size_t size) {
-    return guarded(error, size, [&]() -> Status {
+    return told(error, size, [&]() -> Status {
       auto source = Plugin::open();
       if (!source.ok()) return source.status();
       *context = source->release();
@@ -63,17 +45,17 @@ struct Record {
   static void close(void* context) { delete static_cast<Source*>(context); }
 
   static int identity(void* context, hvd_identity* identity, char* error, size_t size) {
-    return guarded(error, size, [&] { return of(context).identity(identity); });
+    return told(error, size, [&] { return of(context).identity(identity); });
   }
   static int put(void* context, const char* key, const void* value, size_t value_size, char* error,
                  size_t size) {
-    return guarded(error, size, [&] {
+    return told(error, size, [&] {
       return of(context).put(key, {static_cast<const std::byte*>(value), value_size});
     });
   }
   static int get(void* context, const char* key, void* value, size_t capacity, size_t* value_size,
                  double timeout, char* error, size_t size) {
-    return guarded(error, size, [&]() -> Status {
+    return told(error, size, [&]() -> Status {
       auto found = of(context).get(key, timeout);
       if (!found.ok()) return found.status();
       *value_size = found->size();
@@ -82,7 +64,7 @@ struct Record {
     });
   }
   static int fence(void* context, double timeout, char* error, size_t size) {
-    return guarded(error, size, [&] { return of(context).fence(timeout); });
+    return told(error, size, [&] { return of(context).fence(timeout); });
   }
 
   static const hvd_plugin* record() {

@@ -3,16 +3,14 @@
 // thread at a time.
 #pragma once
 
-#include <algorithm>
-#include <cstring>
 #include <deque>
-#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/c_status.h"
 #include "base/result.h"
 #include "horovod/plugin_op.h"
 
@@ -91,29 +89,12 @@ class Engine {
 template <typename Plugin>
 struct EngineRecord {
   static Engine& self(void* context) { return *static_cast<Engine*>(context); }
-  static int tell(const Status& status, char* error, size_t size) {
-    if (!status.ok() && error != nullptr && size > 0) {
-      const size_t length = std::min(size - 1, status.message().size());
-      std::memcpy(error, status.message().data(), length);
-      error[length] = '\0';
-    }
-    return static_cast<int>(status.code());
-  }
-  template <typename Body>
-  static int guarded(char* error, size_t size, Body body) {
-    try {
-      return tell(body(), error, size);
-    } catch (const std::exception& failure) {
-      return tell(internal_error(failure.what()), error, size);
-    }
-  }
-
   static int probe(char* why, size_t size) {
-    return guarded(why, size, [] { return Plugin::probe(); }) == HVD_OK ? 1 : 0;
+    return told(why, size, [] { return Plugin::probe(); }) == HVD_OK ? 1 : 0;
   }
   static int open(const hvd_plugin_host* host, const hvd_plugin_config* config, void** context,
                   char* error, size_t size) {
-    return guarded(error, size, [&]() -> Status {
+    return told(error, size, [&]() -> Status {
       Result<std::unique_ptr<Engine>> engine = Plugin::open(*host, *config);
       if (!engine.ok()) return engine.error();
       *context = engine->release();

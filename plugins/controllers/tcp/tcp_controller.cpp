@@ -2,11 +2,10 @@
 // host and TCP between hosts. Publishes the mesh, so that the built-in operations use its links.
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 
+#include "base/c_status.h"
 #include "base/text.h"
 #include "collectives/shared_mesh.h"
 #include "horovod/plugin_controller.h"
@@ -21,13 +20,6 @@ using hvd::Status;
 using hvd::collectives::Mesh;
 using hvd::collectives::MeshOptions;
 using hvd::collectives::SharedMesh;
-
-void put_error(const Status& status, char* error, size_t size) {
-  if (error == nullptr || size == 0) return;
-  const size_t length = std::min(status.message().size(), size - 1);
-  std::memcpy(error, status.message().data(), length);
-  error[length] = '\0';
-}
 
 // The job's store, as the host offers it.
 class HostBoard final : public hvd::collectives::Board {
@@ -175,10 +167,9 @@ int open(const hvd_plugin_host* host, const hvd_plugin_config* config, void** co
   if (opened.ok()) {
     *context = controller;
   } else {
-    put_error(opened, error, error_size);
     close_controller(controller);
   }
-  return static_cast<int>(opened.code());
+  return hvd::tell(opened, error, error_size);
 }
 
 Mesh& mesh_of(void* context) { return *static_cast<Controller*>(context)->mesh; }
@@ -198,8 +189,7 @@ int poll(void* context,
       },
       moved);
   if (moved && progressed != nullptr) *progressed = 1;
-  if (!status.ok()) put_error(status, error, error_size);
-  return static_cast<int>(status.code());
+  return hvd::tell(status, error, error_size);
 }
 
 void abort_links(void* context, const char* cause) {

@@ -1,0 +1,34 @@
+// A status as it crosses a C interface: its code is returned, its words go into the caller's buffer.
+
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+
+#include "base/status.h"
+
+namespace hvd {
+
+// Cut to the buffer's size where it must be, and always ended by a zero.
+inline int tell(const Status& status, char* error, size_t size) {
+  if (!status.ok() && error != nullptr && size > 0) {
+    const size_t length = std::min(size - 1, status.message().size());
+    std::memcpy(error, status.message().data(), length);
+    error[length] = '\0';
+  }
+  return static_cast<int>(status.code());
+}
+
+// Tells what the body returns, and what it throws as an internal error.
+template <typename Body>
+int told(char* error, size_t size, Body body) {
+  try {
+    return tell(body(), error, size);
+  } catch (const std::exception& failure) {
+    return tell(internal_error(failure.what()), error, size);
+  }
+}
+
+}  // namespace hvd
