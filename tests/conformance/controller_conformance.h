@@ -73,7 +73,7 @@ inline void check_no_such_rank(const PluginLinks& links) {
   });
 }
 
-// Ranks hand a message around and sleep until it comes: a lost wake-up is 20 s of nothing.
+// Ranks hand a message around and sleep until it comes: a lost wake-up is a minute of nothing.
 inline void check_sleep(const PluginLinks& links, const std::vector<int32_t>& machines) {
   run_plugin_world(links, machines, [](PluginRank& rank) {
     const int32_t next = (rank.rank() + 1) % rank.size();

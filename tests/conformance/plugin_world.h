@@ -151,8 +151,9 @@ class PluginRank {
   PluginRank(const PluginLinks& links, PluginStore& store, int32_t rank,
              const std::vector<int32_t>& machines)
       : links_(links),
-        host_(store, links.processes != nullptr && links.processes->real_hosts
-                         ? settings_of_process()
+        host_(store, links.processes != nullptr
+                         ? settings_of_process(*links.processes,
+                                               machines[static_cast<size_t>(rank)])
                          : settings_on(machines[static_cast<size_t>(rank)])) {
     config_.struct_size = sizeof config_;
     config_.rank = rank;
@@ -184,7 +185,7 @@ class PluginRank {
     return link().send(controller_context_, to, message.data(), message.size());
   }
 
-  // One round of a progress loop; the controller's status. Asleep for 20 s it counts as forgotten.
+  // One round of a progress loop; the controller's status. Asleep for a minute it counts as forgotten.
   int step(bool may_sleep) {
     int32_t progressed = 0;
     char text[512] = "";
@@ -201,10 +202,10 @@ class PluginRank {
         op().before_sleep == nullptr || op().before_sleep(op_context_) == 1;
     if (status == HVD_OK && progressed == 0 && may_sleep && op_may_sleep &&
         link().before_sleep(controller_context_) == 1) {
-      const bool woken = host_.block(20'000);
+      const bool woken = host_.block(60'000);
       link().after_sleep(controller_context_);
       if (!woken) {
-        error = "nobody woke this rank in 20 seconds";
+        error = "nobody woke this rank in 60 seconds";
         return HVD_DEADLINE_EXCEEDED;
       }
     }
@@ -265,14 +266,17 @@ class PluginRank {
             {"HOROVOD_START_TIMEOUT", "20"}};
   }
 
-  static std::map<std::string, std::string> settings_of_process() {
-    auto settings = settings_on(0);
-    settings.erase("HOROVOD_TEST_MACHINE");
-    settings.erase("HOROVOD_TEST_LOOPBACK");
-    settings.erase("HOROVOD_HOSTNAME");
-    settings.erase("HOROVOD_GLOO_IFACE");
-    // Who has no part in a small world waits in the next one for those that have.
-    settings["HOROVOD_START_TIMEOUT"] = "120";
+  static std::map<std::string, std::string> settings_of_process(const ProcessWorld& processes,
+                                                                int32_t machine) {
+    auto settings = settings_on(machine);
+    // Who has no part in small worlds waits in the next large one for those that have, however long
+    // they take on a busy machine.
+    settings["HOROVOD_START_TIMEOUT"] = settings["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "300";
+    if (!processes.real_hosts) return settings;
+    for (const char* name : {"HOROVOD_TEST_MACHINE", "HOROVOD_TEST_LOOPBACK", "HOROVOD_HOSTNAME",
+                             "HOROVOD_GLOO_IFACE"}) {
+      settings.erase(name);
+    }
     if (const char* interface = std::getenv("HOROVOD_GLOO_IFACE")) {
       settings["HOROVOD_GLOO_IFACE"] = interface;
     }

@@ -14,6 +14,7 @@ OPENMPI = ("mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none")
 MCA = ("-mca", "pml", "ob1", "-mca", "btl", "^openib")  # see docs/schedulers.md
 HYDRA = ("mpiexec.hydra",)
 PASSED = "Status: SUCCESS!"
+SECONDS = 400  # for a suite, which takes ten on an idle machine
 
 
 def engine(name):
@@ -36,7 +37,7 @@ def conforms(name, launcher, ranks, place, *cases, aborts=False, **more):
     try:
         job = launch(launcher, ["-np", ranks, *place, SUITE, "--no-colors=true", *cases],
                      HVD_ENGINE=str(engine(name)), HVD_WORLD_FOLDER=folder, **more)
-        code = job.wait(150)
+        code = job.wait(SECONDS)
         if aborts:
             expect(PASSED in job.out and "is NOT correct" not in job.out, job.describe())
         else:
@@ -89,7 +90,7 @@ def conforms_without_launcher(name, ranks, places, **more):
             jobs.append(Job(*command[1:], program=command[0], environment=clean_environment(
                 HVD_ENGINE=str(engine(name)), HVD_WORLD_FOLDER=str(folder), **more,
                 HVD_WORLD_RANK=str(rank), HVD_WORLD_SIZE=str(ranks))))
-        codes = [job.wait(150) for job in jobs]
+        codes = [job.wait(SECONDS) for job in jobs]
         expect(codes == [0] * ranks and all(PASSED in job.out for job in jobs),
                "\n".join(job.describe() for job in jobs))
     finally:
