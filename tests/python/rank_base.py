@@ -11,7 +11,7 @@ import sys
 import unittest
 
 SKIPPED = 77  # the exit code by which ctest knows a skipped test
-SECONDS = float(os.environ.get("HVD_TEST_SECONDS", "60"))
+SECONDS = float(os.environ.get("HVD_TEST_SECONDS", "240"))
 
 
 def need(module):

@@ -264,7 +264,7 @@ class TensorFlowTest(rank_base.RankBase):
                  "2.15 or later.*is none")]:
             for module in ("horovod.tensorflow", "horovod.tensorflow.keras"):
                 done = subprocess.run([sys.executable, "-c", f"{said}; import {module}"],
-                                      capture_output=True, text=True, timeout=60)
+                                      capture_output=True, text=True, timeout=240)
                 self.assertRegex(done.stderr.strip().splitlines()[-1], f"^ImportError: .*{words}")
 
 
