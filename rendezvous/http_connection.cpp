@@ -22,7 +22,7 @@ HttpConnection::HttpConnection(Stream stream)
 Result<std::unique_ptr<HttpConnection>> HttpConnection::open(const net::Endpoint& endpoint,
                                                              const Secret& secret,
                                                              Deadline deadline,
-                                                             const std::optional<Tls>& tls) {
+                                                             const std::optional<net::TlsOptions>& tls) {
   HVD_ASSIGN_OR_RETURN(const auto addresses, net::resolve(endpoint));
   auto stream = net::BlockingStream::connect(addresses, deadline);
   if (!stream.ok()) {
@@ -34,7 +34,7 @@ Result<std::unique_ptr<HttpConnection>> HttpConnection::open(const net::Endpoint
   std::unique_ptr<HttpConnection> connection;
   if (tls) {
     HVD_ASSIGN_OR_RETURN(auto secured, net::TlsStream::connect(std::move(*stream), endpoint.host,
-                                                               tls->ca_file, deadline));
+                                                               *tls, deadline));
     connection.reset(new HttpConnection(std::move(secured)));
   } else {
     connection.reset(new HttpConnection(std::move(*stream)));

@@ -26,14 +26,11 @@ class HttpConnection {
     Bytes body;
   };
 
-  // By TLS, whose certificate must be for the endpoint's host.
-  struct Tls {
-    std::string ca_file;  // empty: the system's authorities
-  };
-  // Connects and says hello.
+  // Connects, by TLS where that is set, whose certificate must be for the endpoint's host; and says
+  // hello.
   static Result<std::unique_ptr<HttpConnection>> open(const net::Endpoint& endpoint,
                                                       const Secret& secret, Deadline deadline,
-                                                      const std::optional<Tls>& tls = {});
+                                                      const std::optional<net::TlsOptions>& tls = {});
 
   // The server's answer, proven to come from one that knows the secret. After an error the
   // connection is of no use; kUnavailable: it was lost, and the request may have been done.

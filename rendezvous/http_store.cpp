@@ -1,11 +1,10 @@
 #include "rendezvous/http_store.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/fork_guard.h"
 #include "base/text.h"
 #include "rendezvous/agent_store.h"
 #include "rendezvous/backoff.h"
@@ -102,7 +101,7 @@ HttpStore::HttpStore(net::Endpoint endpoint, Secret secret, HttpStoreOptions opt
       secret_(std::move(secret)),
       options_(options),
       worker_(options_.worker.empty() ? make_nonce() : options_.worker),
-      process_(::getpid()) {}
+      process_(process_after_forks()) {}
 
 HttpStore::~HttpStore() = default;
 
@@ -121,6 +120,7 @@ Result<std::unique_ptr<HttpStore>> HttpStore::open(std::string_view address, Sec
     if (address.ends_with('/')) address.remove_suffix(1);
     endpoint_text = cat("tcp:", address);
     if (!options.tls) options.tls.emplace();
+    options.tls->ca_setting = "HOROVOD_STORE_CA";
   } else {
     options.tls.reset();
   }
@@ -248,9 +248,9 @@ Result<Place> HttpStore::join(std::string_view host, Deadline deadline) {
 
 std::unique_ptr<HttpStore::Lane> HttpStore::take_lane() {
   std::lock_guard lock(mutex_);
-  if (process_ != ::getpid()) {
+  if (process_ != process_after_forks()) {
     // A forked child shares its parent's connections: it drops them and makes its own.
-    process_ = ::getpid();
+    process_ = process_after_forks();
     idle_.clear();
   }
   if (idle_.empty()) return std::make_unique<Lane>();
@@ -266,7 +266,7 @@ void HttpStore::give_lane(std::unique_ptr<Lane> lane) {
 
 void HttpStore::rest() {
   std::lock_guard lock(mutex_);
-  if (process_ == ::getpid()) idle_.clear();
+  if (process_ == process_after_forks()) idle_.clear();
 }
 
 Result<Bytes> HttpStore::call(Call call) {

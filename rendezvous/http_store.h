@@ -25,7 +25,7 @@ struct HttpStoreOptions {
   int rank = -1;
   // How long a server that cannot be reached is tried, if the deadline of a call is later.
   double reconnect_seconds = 30;
-  std::optional<HttpConnection::Tls> tls = {};  // set: the server speaks TLS
+  std::optional<net::TlsOptions> tls = {};  // set: the server speaks TLS
   int ranks = 0;  // of the job, for a store that an agent offers (agent_store.h)
   // Names the worker to membership; empty: this store alone, by a random name.
   std::string worker = {};
@@ -81,7 +81,7 @@ class HttpStore : public Store {
   const std::string worker_;  // names this store to membership
   std::mutex mutex_;
   std::vector<std::unique_ptr<Lane>> idle_;  // guarded by mutex_
-  pid_t process_;                            // of the lanes; guarded by mutex_
+  uint32_t process_;                         // of the lanes; guarded by mutex_
 };
 
 }  // namespace hvd::rendezvous

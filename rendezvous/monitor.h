@@ -32,7 +32,8 @@ class Monitor {
   // Shows what the server shows; signs nothing.
   static std::string token(const Secret& secret);
 
-  void count(std::string_view resource, int status) { ++requests_[{std::string(resource), status}]; }
+  // `resource` is one of few, and lives for ever.
+  void count(std::string_view resource, int status) { ++requests_[{resource, status}]; }
 
   // Prometheus text, format 0.0.4.
   std::string metrics(const Service& service, size_t connections, size_t waiting) const;
@@ -41,7 +42,7 @@ class Monitor {
                      std::vector<WaitingRequest> waiting) const;
 
  private:
-  std::map<std::pair<std::string, int>, uint64_t> requests_;  // resource and status
+  std::map<std::pair<std::string_view, int>, uint64_t> requests_;  // resource and status
   Clock::time_point start_ = Clock::now();
 };
 

@@ -15,6 +15,8 @@ constexpr std::string_view kAgent = "/v1/agent";
 constexpr size_t kHeadChunk = 4096;
 // Of a body: so that it takes few reads.
 constexpr size_t kBodyChunk = 64 * 1024;
+// Goes behind its head in one piece: copying it is less than what a second one costs.
+constexpr size_t kSmallBody = 1024;
 constexpr std::chrono::milliseconds kDrain{2000};
 // For the body of an unsigned request, as the original's server.
 constexpr std::chrono::milliseconds kPlainBody{3000};
@@ -292,8 +294,6 @@ net::Task<void> Session::answer() {
     co_return begin_reply({403, "the body is not the one that was signed", nullptr}, keeps());
   }
   if (Monitor::is_its(parser_->target())) co_return begin_reply(answer_monitor(), keeps());
-  waiting_.what = cat(request.method, " ",
-                      std::string_view(request.target).substr(0, request.target.find('?')));
   auto outcome = core_->service.start(std::move(request), [this](Reply reply) {
     if (!outgoing_) begin_reply(std::move(reply), keeps());
     wake_.cancel();
@@ -309,7 +309,8 @@ net::Task<void> Session::answer() {
 net::Task<void> Session::settle(Pending pending) {
   disarm();
   is_waiting_ = true;
-  waiting_.since = Clock::now();
+  const std::string_view target = parser_->target();
+  waiting_ = {cat(parser_->method(), " ", target.substr(0, target.find('?'))), Clock::now()};
   wake_.expires_at(pending.deadline.time());
   watch_peer();
   co_await wake_.async_wait(net::use_tuple);
@@ -364,11 +365,20 @@ void Session::begin_reply(Reply reply, bool keep) {
        {"Hvd-Signature", signature},
        {"Connection", keep ? "" : "close"}},
       body.size());
+  const bool is_one_piece = body.size() <= kSmallBody;
+  if (is_one_piece) {
+    outgoing.head += as_text(body);
+    outgoing.reply = {outgoing.reply.status, {}, nullptr};
+  }
   if (waits_for_keeper()) return;
-  const std::array<asio::const_buffer, 2> parts{asio::buffer(outgoing.head),
-                                                asio::buffer(body.data(), body.size())};
   net::error_code error;
-  outgoing.sent = socket_.write_some(parts, error);
+  if (is_one_piece) {
+    outgoing.sent = socket_.write_some(asio::buffer(outgoing.head), error);
+  } else {
+    const std::array<asio::const_buffer, 2> parts{asio::buffer(outgoing.head),
+                                                  asio::buffer(body.data(), body.size())};
+    outgoing.sent = socket_.write_some(parts, error);
+  }
   outgoing.is_broken =
       error && error != asio::error::would_block && error != asio::error::try_again;
 }

@@ -86,6 +86,7 @@ void EtcdClient::disarm() {
 }
 
 net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, Deadline deadline) {
+  Status reason;  // of the last attempt that was not cut short
   for (;;) {
     if (is_stopped_) co_return aborted("the server no longer uses etcd");
     Result<Answer> answer = co_await call_once(path, body, deadline);
@@ -100,12 +101,13 @@ net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, De
       if (const auto code = final_code(fault)) co_return explain(Status(*code, fault.message));
     }
     if (is_stopped_) continue;
+    if (reason.ok() || !deadline.passed()) reason = failure;
     tell_of_outage(failure, deadline);
     drop();
     current_ = (current_ + 1) % endpoints_.size();
     // Each endpoint once before any has a second chance.
     if (++failures_ % static_cast<int>(endpoints_.size()) == 0) co_await rest(deadline);
-    if (deadline.passed()) co_return explain(failure);
+    if (deadline.passed()) co_return explain(reason);
   }
 }
 

@@ -67,6 +67,8 @@ class Table {
 NoFork::NoFork() { Table::instance().hold(); }
 NoFork::~NoFork() { Table::instance().let_go(); }
 
+uint32_t process_after_forks() { return Table::instance().process(); }
+
 GuardedFd::GuardedFd(UniqueFd fd) {
   if (!fd) return;
   const NoFork hold;

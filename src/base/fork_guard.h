@@ -19,6 +19,9 @@ class NoFork {
   NoFork& operator=(const NoFork&) = delete;
 };
 
+// Differs between a process and its child, as getpid() does, and costs no system call.
+uint32_t process_after_forks();
+
 // Owns a descriptor that no child keeps. In a child it owns nothing any more: its descriptor is
 // closed there, and the number may be another's.
 class GuardedFd {

@@ -48,13 +48,18 @@ void fill_random(std::span<std::byte> bytes) {
   }
 }
 
-std::string to_hex(ByteView bytes) {
+void write_hex(ByteView bytes, char* digits) {
   constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex(2 * bytes.size(), '0');
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    hex[2 * i] = kDigits[std::to_integer<unsigned>(bytes[i]) >> 4];
-    hex[2 * i + 1] = kDigits[std::to_integer<unsigned>(bytes[i]) & 15];
+  for (const std::byte byte : bytes) {
+    *digits++ = kDigits[std::to_integer<unsigned>(byte) >> 4];
+    *digits++ = kDigits[std::to_integer<unsigned>(byte) & 15];
   }
+}
+
+std::string to_hex(ByteView bytes) {
+  std::string hex;
+  hex.resize(2 * bytes.size());
+  write_hex(bytes, hex.data());
   return hex;
 }
 

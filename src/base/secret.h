@@ -39,6 +39,8 @@ bool equal_in_constant_time(ByteView a, ByteView b);
 
 void fill_random(std::span<std::byte> bytes);
 std::string to_hex(ByteView bytes);
+// The same, two for each byte, at `digits`.
+void write_hex(ByteView bytes, char* digits);
 Result<Bytes> from_hex(std::string_view hex);
 
 }  // namespace hvd

@@ -1,7 +1,9 @@
 #include "net/blocking_stream.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 
 #include <cerrno>
@@ -14,6 +16,8 @@ namespace hvd::net {
 namespace {
 
 constexpr auto kStagger = std::chrono::milliseconds(250);
+// The longest time that recv itself waits, which is one call where poll and recv are two.
+constexpr int kShortWait = 1;  // s
 
 Status wait_for(int fd, short events, Deadline deadline, short* seen = nullptr) {
   for (;;) {
@@ -26,6 +30,21 @@ Status wait_for(int fd, short events, Deadline deadline, short* seen = nullptr) 
     if (count < 0 && errno != EINTR) return system_error("cannot poll a socket", errno);
     if (count == 0 && deadline.passed()) return deadline_exceeded("no answer in time");
   }
+}
+
+constexpr int kSendFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+
+ssize_t send_once(int fd, ByteView bytes) {
+  return ::send(fd, bytes.data(), bytes.size(), kSendFlags);
+}
+
+ssize_t send_once(int fd, ByteView head, ByteView body) {
+  iovec parts[2] = {{const_cast<std::byte*>(head.data()), head.size()},
+                    {const_cast<std::byte*>(body.data()), body.size()}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  return ::sendmsg(fd, &message, kSendFlags);
 }
 
 // The connects of one race.
@@ -100,19 +119,22 @@ Result<BlockingStream> BlockingStream::connect(std::span<const SocketAddress> ad
                                                Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(UniqueFd fd, Race(addresses, deadline).run());
   tune_connection(fd.get());
-  return BlockingStream(std::move(fd));
+  BlockingStream stream(std::move(fd));
+  stream.let_recv_wait();
+  return stream;
+}
+
+void BlockingStream::let_recv_wait() {
+  const timeval limit{kShortWait, 0};
+  if (::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0) return;
+  const int flags = ::fcntl(fd_.get(), F_GETFL);
+  recv_waits_ = flags >= 0 && ::fcntl(fd_.get(), F_SETFL, flags & ~O_NONBLOCK) == 0;
 }
 
 Status BlockingStream::write(ByteView head, ByteView body, Deadline deadline, bool& interrupted) {
   interrupted = false;
-  has_asked_ = true;
   while (!head.empty() || !body.empty()) {
-    iovec parts[2] = {{const_cast<std::byte*>(head.data()), head.size()},
-                      {const_cast<std::byte*>(body.data()), body.size()}};
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = 2;
-    const ssize_t count = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+    const ssize_t count = body.empty() ? send_once(fd_.get(), head) : send_once(fd_.get(), head, body);
     if (count >= 0) {
       const size_t of_head = std::min(head.size(), static_cast<size_t>(count));
       head = head.subspan(of_head);
@@ -132,13 +154,15 @@ Status BlockingStream::write(ByteView head, ByteView body, Deadline deadline, bo
 }
 
 Result<size_t> BlockingStream::read_some(std::span<std::byte> buffer, Deadline deadline) {
-  if (std::exchange(has_asked_, false)) HVD_RETURN_IF_ERROR(wait_for(fd_.get(), POLLIN, deadline));
+  int flags = recv_waits_ && deadline.time() > Clock::now() + std::chrono::seconds(kShortWait)
+                  ? 0 : MSG_DONTWAIT;
   for (;;) {
-    const ssize_t count = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
+    const ssize_t count = ::recv(fd_.get(), buffer.data(), buffer.size(), flags);
     if (count >= 0) return static_cast<size_t>(count);
     if (errno == EINTR) continue;
     if (errno != EAGAIN) return system_error("cannot receive", errno);
     HVD_RETURN_IF_ERROR(wait_for(fd_.get(), POLLIN, deadline));
+    flags = MSG_DONTWAIT;
   }
 }
 

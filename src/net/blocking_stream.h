@@ -30,8 +30,10 @@ class BlockingStream {
   int fd() const { return fd_.get(); }
 
  private:
+  void let_recv_wait();
+
   UniqueFd fd_;
-  bool has_asked_ = false;  // since it last read: the answer will not be there yet
+  bool recv_waits_ = false;
 };
 
 }  // namespace hvd::net

@@ -120,10 +120,14 @@ class ResponseParser final : public BeastParser<false, HttpResponseParser> {
   int status() const override { return static_cast<int>(message().result_int()); }
 };
 
+// Room for a head of ours, so that it is not moved while it grows.
+constexpr size_t kUsualHead = 320;
+
 void finish_head(std::string& head, std::initializer_list<HttpField> fields, size_t body_size) {
   for (const HttpField& field : fields) {
     if (field.value.empty()) continue;
-    HVD_CHECK(field.value.find_first_of("\r\n") == std::string_view::npos);
+    HVD_CHECK(field.value.find('\r') == std::string_view::npos &&
+              field.value.find('\n') == std::string_view::npos);
     head.append(field.name).append(": ").append(field.value).append("\r\n");
   }
   head.append("Content-Length: ").append(std::to_string(body_size)).append("\r\n\r\n");
@@ -154,15 +158,17 @@ std::unique_ptr<HttpResponseParser> make_response_parser(HttpLimits limits) {
 std::string request_head(std::string_view method, std::string_view target,
                          std::initializer_list<HttpField> fields, size_t body_size) {
   std::string head;
+  head.reserve(kUsualHead);
   head.append(method).append(" ").append(target).append(" HTTP/1.1\r\n");
   finish_head(head, fields, body_size);
   return head;
 }
 
 std::string response_head(int status, std::initializer_list<HttpField> fields, size_t body_size) {
-  std::string head = "HTTP/1.1 ";
+  std::string head;
+  head.reserve(kUsualHead);
   const auto reason = http::obsolete_reason(static_cast<http::status>(status));
-  head.append(std::to_string(status)).append(" ").append(to_view(reason)).append("\r\n");
+  head.append("HTTP/1.1 ").append(std::to_string(status)).append(" ").append(to_view(reason)).append("\r\n");
   finish_head(head, fields, body_size);
   return head;
 }

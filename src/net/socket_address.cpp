@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "net/tcp_transport.h"
 
 namespace hvd::net {
 namespace {
@@ -47,6 +48,12 @@ bool remove_dead_listener(const SocketAddress& address) {
 void set_option(int fd, int level, int name, int value) {
   // Best effort: a connection without the option works, only worse.
   [[maybe_unused]] const int set = ::setsockopt(fd, level, name, &value, sizeof value);
+}
+
+bool is_of_this_machine(const Endpoint& local, const Endpoint& peer) {
+  constexpr std::string_view kLoopback = "127.";
+  return local.host == peer.host ||
+         (local.host.starts_with(kLoopback) && peer.host.starts_with(kLoopback));
 }
 
 }  // namespace
@@ -140,6 +147,8 @@ void tune_connection(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 30);
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 10);
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  const auto peer = peer_address(fd);
+  if (peer.ok() && is_of_this_machine(to_endpoint(*address), to_endpoint(*peer))) send_unpaced(fd);
 }
 
 }  // namespace hvd::net

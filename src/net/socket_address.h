@@ -32,7 +32,7 @@ Result<UniqueFd> listen_on(const SocketAddress& address, int backlog = 4096);
 Result<SocketAddress> local_address(int fd);
 Result<SocketAddress> peer_address(int fd);
 // What every connection of ours wants: no Nagle, and keep-alive that finds a dead peer within a
-// minute. Nothing for Unix sockets.
+// minute; and no pacing where it stays on this machine. Nothing for Unix sockets.
 void tune_connection(int fd);
 
 }  // namespace hvd::net

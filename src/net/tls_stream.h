@@ -1,5 +1,4 @@
-// The client's side of TLS over a BlockingStream, by OpenSSL, which stays inside tls_stream.cpp.
-// Blocks the calling thread; one caller at a time.
+// The client's side of TLS over a BlockingStream. Blocks the calling thread; one caller at a time.
 #pragma once
 
 #include <memory>
@@ -10,16 +9,17 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "net/blocking_stream.h"
+#include "net/tls_session.h"
 
 namespace hvd::net {
 
 class TlsStream {
  public:
   // Greets the server and believes it only with a certificate for `host` (a name or an address)
-  // that an authority of `ca_file` has signed; of the system's where that is empty. A certificate
-  // that is not believed is kFailedPrecondition, with the reason.
+  // that an authority of the options has signed. A certificate that is not believed is
+  // kFailedPrecondition, with the reason.
   static Result<TlsStream> connect(BlockingStream stream, const std::string& host,
-                                   const std::string& ca_file, Deadline deadline);
+                                   const TlsOptions& options, Deadline deadline);
   TlsStream(TlsStream&&) noexcept;
   TlsStream& operator=(TlsStream&&) noexcept;
   ~TlsStream();

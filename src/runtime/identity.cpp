@@ -185,7 +185,7 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
   options.rank = identity.rank;
   options.worker = process_name(settings);
   options.ranks = identity.size;
-  if (settings.is_set("store_ca")) options.tls = rendezvous::HttpConnection::Tls{settings.text("store_ca")};
+  if (settings.is_set("store_ca")) options.tls = net::TlsOptions{.ca_file = settings.text("store_ca")};
   HVD_ASSIGN_OR_RETURN(std::shared_ptr<rendezvous::HttpStore> store,
                        rendezvous::HttpStore::open(address, *std::move(secret), options));
   if (identity.rank < 0) {

@@ -54,6 +54,24 @@ TEST_CASE("a read ends at its deadline and tells the end of the stream") {
   CHECK(stream.read_some(buffer, Deadline::after_seconds(5)).value_or(9) == 0);
 }
 
+TEST_CASE("a connection's read waits in recv at first, and still ends at its deadline") {
+  const auto listener = listen_on(*numeric_address(*parse_endpoint("tcp:127.0.0.1:0")));
+  REQUIRE(listener.ok());
+  const std::vector addresses{*local_address(listener->get())};
+  auto stream = BlockingStream::connect(addresses, Deadline::after_seconds(5));
+  REQUIRE(stream.ok());
+  std::array<std::byte, 8> buffer;
+  const auto start = Clock::now();
+  CHECK(stream->read_some(buffer, Deadline::after_seconds(1.2)).status().code() ==
+        Code::kDeadlineExceeded);
+  CHECK(Clock::now() - start >= std::chrono::milliseconds(1200));
+  const UniqueFd far(::accept(listener->get(), nullptr, nullptr));
+  REQUIRE(::write(far.get(), "abc", 3) == 3);
+  CHECK(stream->read_some(buffer, Deadline::after_seconds(60)).value_or(0) == 3);
+  CHECK(stream->read_some(buffer, Deadline::after_seconds(0)).status().code() ==
+        Code::kDeadlineExceeded);
+}
+
 TEST_CASE("a write that does not fit waits for the peer, and heeds what it says meanwhile") {
   auto [near, far] = socket_pair();
   BlockingStream stream(std::move(near));

@@ -273,7 +273,7 @@ TEST_CASE("what cannot be reached, or keeps another job, is named with the way o
   };
   const uint16_t nobody = free_port();
   const std::string dead = cat("127.0.0.1:", nobody);
-  CHECK(open("etcd://" + dead, test_secret(), 0.2).message() ==
+  CHECK(open("etcd://" + dead, test_secret(), 3).message() ==
         cat("etcd at ", dead, " cannot be reached: Connection refused; check that etcd runs there "
             "and that --backend names its client port"));
   CHECK(open(cat("etcd://", dead, ",", shared_etcd().address(), new_prefix()), test_secret(), 5)

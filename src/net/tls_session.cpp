@@ -1,0 +1,172 @@
+#include "net/tls_session.h"
+
+#include <arpa/inet.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include <algorithm>
+#include <climits>
+
+#include "base/text.h"
+
+namespace hvd::net {
+namespace {
+
+struct FreeTls {
+  void operator()(SSL_CTX* context) const { ::SSL_CTX_free(context); }
+  void operator()(SSL* session) const { ::SSL_free(session); }
+};
+
+std::string last_tls_error() {
+  char text[256] = "unknown error";
+  if (const auto code = ::ERR_get_error()) ::ERR_error_string_n(code, text, sizeof text);
+  ::ERR_clear_error();
+  return text;
+}
+
+bool is_ip_address(const std::string& host) {
+  unsigned char bytes[16];
+  return ::inet_pton(AF_INET, host.c_str(), bytes) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
+}
+
+Status use_files(SSL_CTX* context, const TlsOptions& options) {
+  if (options.ca_file.empty()) {
+    ::SSL_CTX_set_default_verify_paths(context);
+  } else if (::SSL_CTX_load_verify_locations(context, options.ca_file.c_str(), nullptr) != 1) {
+    return invalid_argument(cat(options.ca_setting, ": the file of certificate authorities, ",
+                                printable(options.ca_file), ", cannot be read: ",
+                                last_tls_error()));
+  }
+  if (options.certificate.empty()) return {};
+  if (::SSL_CTX_use_certificate_chain_file(context, options.certificate.c_str()) != 1) {
+    return invalid_argument(cat(printable(options.certificate),
+                                " holds no certificate that can be read: ", last_tls_error()));
+  }
+  if (::SSL_CTX_use_PrivateKey_file(context, options.key.c_str(), SSL_FILETYPE_PEM) != 1) {
+    return invalid_argument(cat(printable(options.key), " holds no key of the certificate in ",
+                                printable(options.certificate), ": ", last_tls_error()));
+  }
+  return {};
+}
+
+}  // namespace
+
+// It reads and writes memory, so that no write raises SIGPIPE in somebody's program.
+class TlsSession::Impl {
+ public:
+  Status open(const std::string& host, const TlsOptions& options) {
+    host_ = host;
+    ca_setting_ = options.ca_setting;
+    context_.reset(::SSL_CTX_new(::TLS_client_method()));
+    if (!context_) return internal_error(cat("TLS: ", last_tls_error()));
+    ::SSL_CTX_set_min_proto_version(context_.get(), TLS1_2_VERSION);
+    ::SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER, nullptr);
+    HVD_RETURN_IF_ERROR(use_files(context_.get(), options));
+    session_.reset(::SSL_new(context_.get()));
+    if (!session_) return internal_error(cat("TLS: ", last_tls_error()));
+    incoming_ = ::BIO_new(::BIO_s_mem());
+    outgoing_ = ::BIO_new(::BIO_s_mem());
+    ::SSL_set_bio(session_.get(), incoming_, outgoing_);  // belong to it from here on
+    ::SSL_set_connect_state(session_.get());
+    if (is_ip_address(host)) {
+      ::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(session_.get()), host.c_str());
+    } else {
+      ::SSL_set_tlsext_host_name(session_.get(), host.c_str());
+      ::SSL_set1_host(session_.get(), host.c_str());
+    }
+    return {};
+  }
+
+  Result<bool> shake_hands() {
+    const int result = ::SSL_do_handshake(session_.get());
+    if (result == 1) return true;
+    if (::SSL_get_error(session_.get(), result) == SSL_ERROR_WANT_READ) return false;
+    return refuse();
+  }
+
+  Result<std::optional<size_t>> read(std::span<std::byte> buffer) {
+    const int wanted = static_cast<int>(std::min<size_t>(buffer.size(), INT_MAX));
+    const int count = ::SSL_read(session_.get(), buffer.data(), wanted);
+    if (count > 0) return std::optional(static_cast<size_t>(count));
+    const int why = ::SSL_get_error(session_.get(), count);
+    if (why == SSL_ERROR_ZERO_RETURN) return std::optional(size_t{0});
+    if (why == SSL_ERROR_WANT_READ) return std::optional<size_t>();
+    return unavailable(cat("cannot receive by TLS: ", last_tls_error()));
+  }
+
+  bool has_something() {
+    char byte = 0;
+    return ::SSL_peek(session_.get(), &byte, 1) > 0;
+  }
+
+  Status write(ByteView bytes) {
+    while (!bytes.empty()) {
+      const int wanted = static_cast<int>(std::min<size_t>(bytes.size(), INT_MAX));
+      const int count = ::SSL_write(session_.get(), bytes.data(), wanted);
+      if (count <= 0) return unavailable(cat("cannot send by TLS: ", last_tls_error()));
+      bytes = bytes.subspan(static_cast<size_t>(count));
+    }
+    return {};
+  }
+
+  void feed(ByteView received) {
+    while (!received.empty()) {
+      const int size = static_cast<int>(std::min<size_t>(received.size(), INT_MAX));
+      ::BIO_write(incoming_, received.data(), size);  // into memory: takes all
+      received = received.subspan(static_cast<size_t>(size));
+    }
+  }
+
+  Bytes take_output() {
+    char* data = nullptr;
+    const long size = BIO_get_mem_data(outgoing_, &data);
+    Bytes bytes = to_bytes({data, static_cast<size_t>(size)});
+    (void)BIO_reset(outgoing_);
+    return bytes;
+  }
+
+ private:
+  Status refuse() const {
+    const long verdict = ::SSL_get_verify_result(session_.get());
+    const std::string reason = last_tls_error();
+    if (verdict == X509_V_OK) {
+      return failed_precondition(cat("what listens there does not speak TLS, or wants a certificate "
+                                     "of this side (", reason, ")"));
+    }
+    return failed_precondition(cat("the certificate of the server does not prove that it is ",
+                                   printable(host_), ": ", ::X509_verify_cert_error_string(verdict),
+                                   "; name the file of the authority that signed it in ",
+                                   ca_setting_));
+  }
+
+  std::string host_;
+  std::string ca_setting_;
+  std::unique_ptr<SSL_CTX, FreeTls> context_;
+  std::unique_ptr<SSL, FreeTls> session_;
+  BIO* incoming_ = nullptr;
+  BIO* outgoing_ = nullptr;
+};
+
+TlsSession::TlsSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TlsSession::TlsSession(TlsSession&&) noexcept = default;
+TlsSession& TlsSession::operator=(TlsSession&&) noexcept = default;
+TlsSession::~TlsSession() = default;
+
+Result<TlsSession> TlsSession::client(const std::string& host, const TlsOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  HVD_RETURN_IF_ERROR(impl->open(host, options));
+  return TlsSession(std::move(impl));
+}
+
+Result<bool> TlsSession::shake_hands() { return impl_->shake_hands(); }
+Result<std::optional<size_t>> TlsSession::read(std::span<std::byte> buffer) {
+  return impl_->read(buffer);
+}
+bool TlsSession::has_something() { return impl_->has_something(); }
+Status TlsSession::write(ByteView bytes) { return impl_->write(bytes); }
+void TlsSession::feed(ByteView received) { impl_->feed(received); }
+Bytes TlsSession::take_output() { return impl_->take_output(); }
+
+}  // namespace hvd::net

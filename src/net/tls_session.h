@@ -1,0 +1,52 @@
+// The client's side of TLS without I/O, by OpenSSL, which stays inside tls_session.cpp: bytes that
+// were received go in, bytes to send come out. One caller at a time; no thread of its own.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace hvd::net {
+
+// Whom a client believes, and who it is.
+struct TlsOptions {
+  std::string ca_file = {};      // PEM: authorities; empty: the system's
+  std::string ca_setting = {};   // where users name that file, for errors: "--ca"
+  std::string certificate = {};  // PEM: the client's own, where the server wants one; else empty
+  std::string key = {};          // and its key
+};
+
+class TlsSession {
+ public:
+  // Of a server whose certificate must be for `host`, a name or an address. An error names the file
+  // that cannot be used.
+  static Result<TlsSession> client(const std::string& host, const TlsOptions& options);
+  TlsSession(TlsSession&&) noexcept;
+  TlsSession& operator=(TlsSession&&) noexcept;
+  ~TlsSession();
+
+  // As far as what was fed allows; true when both know each other. Send the output after each step,
+  // also after an error. kFailedPrecondition: the server is not believed, or speaks no TLS.
+  Result<bool> shake_hands();
+  // After the handshake. Nothing: more must be fed first; 0: the server has ended the stream.
+  Result<std::optional<size_t>> read(std::span<std::byte> buffer);
+  // Whether read() would bring anything of what was fed.
+  bool has_something();
+  // After the handshake; all of it is in the output then.
+  Status write(ByteView bytes);
+
+  void feed(ByteView received);
+  // What is to be sent, once.
+  Bytes take_output();
+
+ private:
+  class Impl;
+  explicit TlsSession(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hvd::net
