@@ -8,23 +8,25 @@ import horovod.jax as hvd  # noqa: E402
 import numpy  # noqa: E402
 
 jnp = jax.numpy
-DTYPES = [jnp.uint8, jnp.int8, jnp.int32, jnp.float16, jnp.bfloat16, jnp.float32]
+DTYPES = [jnp.uint8, jnp.int8, jnp.uint16, jnp.int16, jnp.uint32, jnp.int32, jnp.uint64, jnp.int64,
+          jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64, jnp.bool_]
 
 
 class JaxTest(rank_base.RankBase):
     def own(self, dtype=jnp.float32, shape=(4, 3), rank=None):
         rank = self.rank if rank is None else rank
         count = int(numpy.prod(shape))
-        return jnp.asarray((numpy.arange(count).reshape(shape) + rank) % 5 + 1, dtype)
+        low = 0 if dtype == jnp.bool_ else 1
+        return jnp.asarray((numpy.arange(count).reshape(shape) + rank) % 5 + low, dtype)
 
     def everybody(self, *arguments):
         return numpy.stack([numpy.asarray(self.own(*arguments, rank=rank), "float64")
                             for rank in range(self.size)])
 
-    def assert_same(self, got, want, dtype=jnp.float32):
+    def assert_same(self, got, want, dtype=jnp.float32, what=""):
         self.assertIsInstance(got, jax.Array)
-        self.assertEqual(got.dtype, dtype)
-        numpy.testing.assert_allclose(numpy.asarray(got, "float64"), want, rtol=1e-6)
+        self.assertEqual(got.dtype, dtype, what)
+        numpy.testing.assert_allclose(numpy.asarray(got, "float64"), want, rtol=1e-6, err_msg=what)
 
     def both_ways(self, function, *arguments):
         """Eagerly, and compiled, twice, since the second run traces nothing."""
@@ -34,25 +36,37 @@ class JaxTest(rank_base.RankBase):
         yield compiled(*arguments)
 
     def test_every_type(self):
+        jax.config.update("jax_enable_x64", True)
+        self.addCleanup(jax.config.update, "jax_enable_x64", False)
         for dtype in DTYPES:
-            mine, all_ = self.own(dtype), self.everybody(dtype)
-            for op, want in [(hvd.Sum, all_.sum(0)), (hvd.Max, all_.max(0)),
-                             (hvd.Min, all_.min(0))]:
-                for got in self.both_ways(lambda x: hvd.allreduce(x, op=op), mine):
-                    self.assert_same(got, want, dtype)
-            for got in self.both_ways(lambda x: hvd.broadcast(x, self.size - 1), mine):
-                self.assert_same(got, all_[-1], dtype)
-            for got in self.both_ways(hvd.allgather, mine):
-                self.assert_same(got, numpy.concatenate(list(all_)), dtype)
-            rows = self.own(dtype, (self.size, 2))
-            want = self.everybody(dtype, (self.size, 2))[:, self.rank]
-            for got in self.both_ways(hvd.alltoall, rows):
-                self.assert_same(got, want, dtype)
-            uneven = self.own(dtype, (2 * self.size + 1, 2))
-            want = numpy.array_split(self.everybody(dtype, (2 * self.size + 1, 2)).sum(0),
-                                     self.size)[self.rank]
-            for got in self.both_ways(lambda x: hvd.reducescatter(x, op=hvd.Sum), uneven):
-                self.assert_same(got, want, dtype)
+            self.check_type(dtype)
+
+    def check_type(self, dtype):
+        mine, all_ = self.own(dtype), self.everybody(dtype)
+        rows, uneven = self.own(dtype, (self.size, 2)), self.own(dtype, (2 * self.size + 1, 2))
+        everybodys_rows = self.everybody(dtype, (self.size, 2))
+        calls = {
+            "max": (lambda x: hvd.allreduce(x, op=hvd.Max), mine, all_.max(0)),
+            "min": (lambda x: hvd.allreduce(x, op=hvd.Min), mine, all_.min(0)),
+            "product": (lambda x: hvd.allreduce(x, op=hvd.Product), mine, all_.prod(0)),
+            "broadcast": (lambda x: hvd.broadcast(x, self.size - 1), mine, all_[-1]),
+            "allgather": (hvd.allgather, mine, numpy.concatenate(list(all_))),
+            "alltoall": (hvd.alltoall, rows, everybodys_rows[:, self.rank]),
+        }
+        if dtype != jnp.bool_:
+            total = self.everybody(dtype, (2 * self.size + 1, 2)).sum(0)
+            calls.update({
+                "sum": (lambda x: hvd.allreduce(x, op=hvd.Sum), mine, all_.sum(0)),
+                "reducescatter": (lambda x: hvd.reducescatter(x, op=hvd.Sum), uneven,
+                                  numpy.array_split(total, self.size)[self.rank]),
+            })
+
+        def everything(inputs):
+            return {name: calls[name][0](array) for name, array in inputs.items()}
+
+        for got in self.both_ways(everything, {name: call[1] for name, call in calls.items()}):
+            for name, (_, _, want) in calls.items():
+                self.assert_same(got[name], want, dtype, f"{name} of {dtype.__name__}")
 
     def test_large_arrays_inside_jit(self):
         mine = jnp.full((1 << 20,), float(self.rank))

@@ -1,22 +1,14 @@
 #include "completion.h"
 
-#include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "library.h"
+#include "python/waiter.h"
 
 namespace hvd::tensorflow {
 
 namespace {
-
-// Seconds that the thread waits for the oldest work before it looks at the others.
-constexpr double kFirstSlice = 0.002;
-constexpr double kLongestSlice = 0.1;
 
 int code_of(int status) {
   if (status == HVD_INVALID_ARGUMENT || status == HVD_ALREADY_EXISTS || status == HVD_NOT_FOUND) {
@@ -55,7 +47,7 @@ void copy_outputs(const TfApi& api, const Work& work, Status* status, char* erro
   }
 }
 
-void complete(Work* work, int status, char* error) {
+void hand_over(Work* work, int status, char* error) {
   if (status == HVD_OK && !work->operation->keeps_shapes) {
     const TfApi& api = *tf_api();
     Status* copied = api.new_status();
@@ -68,65 +60,14 @@ void complete(Work* work, int status, char* error) {
   finish(work, status, status == HVD_OK ? nullptr : error);
 }
 
-class Waiter {
+// Work that its thread waits for.
+class Submitted : public python::Awaited {
  public:
-  void add(Work* work) {
-    const std::lock_guard lock(mutex_);
-    if (!runs_) std::thread([this] { run(); }).detach();
-    runs_ = true;
-    arrived_.push_back(work);
-    changed_.notify_one();
-  }
+  explicit Submitted(Work* work) : Awaited(work->handle), work_(work) {}
+  void complete(int status, char* error) override { hand_over(work_, status, error); }
 
  private:
-  void run() {
-    std::vector<char> error(kErrorSize);
-    double slice = kFirstSlice;
-    for (;;) {
-      take_arrivals();
-      const int status = library()->wait(open_.front()->handle, slice, error.data(), error.size());
-      if (status == HVD_IN_PROGRESS) {
-        slice = std::min(slice * 2, kLongestSlice);
-      } else {
-        slice = kFirstSlice;
-        Work* work = open_.front();
-        open_.pop_front();
-        complete(work, status, error.data());
-      }
-      if (complete_others(error.data())) slice = kFirstSlice;
-    }
-  }
-
-  void take_arrivals() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !open_.empty() || !arrived_.empty(); });
-    open_.insert(open_.end(), arrived_.begin(), arrived_.end());
-    arrived_.clear();
-  }
-
-  // Ranks may have handed in something younger first. Returns whether any was complete.
-  bool complete_others(char* error) {
-    bool any = false;
-    for (auto at = open_.begin(); at != open_.end();) {
-      int32_t is_done = 0;
-      Work* work = *at;
-      const int polled = library()->poll(work->handle, &is_done, error, kErrorSize);
-      if (polled == HVD_OK && is_done == 0) {
-        ++at;
-        continue;
-      }
-      at = open_.erase(at);
-      any = true;
-      complete(work, library()->wait(work->handle, -1, error, kErrorSize), error);
-    }
-    return any;
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool runs_ = false;           // guarded by mutex_
-  std::deque<Work*> arrived_;   // guarded by mutex_
-  std::deque<Work*> open_;      // the thread's own
+  Work* work_;
 };
 
 }  // namespace
@@ -148,8 +89,8 @@ void finish(Work* work, int status, const char* message) {
 }
 
 void await(Work* work) {
-  static Waiter* const waiter = new Waiter;  // its thread runs as long as the process
-  waiter->add(work);
+  static python::Waiter* const waiter = new python::Waiter(library()->wait, library()->poll);
+  waiter->add(new Submitted(work));
 }
 
 }  // namespace hvd::tensorflow

@@ -1,4 +1,4 @@
-// Work that was submitted for a graph, and the thread that waits for it.
+// Work that was submitted for a graph, and how it ends.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Work {
 // Frees the work and tells TensorFlow that it failed, or that it succeeded where `message` is NULL.
 void finish(Work* work, int status, const char* message);
 
-// The thread waits for the work, which is its own from now on, and finishes it.
+// The waiter's thread waits for the work, which is its own from now on, and finishes it.
 void await(Work* work);
 
 }  // namespace hvd::tensorflow

@@ -7,8 +7,11 @@ Rules for all of them:
   order.
 * Arrays are on any device, and travel through host memory; of type uint8 to uint64, int8 to int64,
   float16, bfloat16, float32, float64 or bool. Results are new arrays.
-* Inside `jit` the host is called back, in the order of the program, and results have the shapes
-  that ranks with equal inputs give. `vmap` and `pmap` are refused by JAX.
+* Inside `jit`, on the CPU, XLA calls the runtime itself, without Python; no thread of XLA's waits for
+  other ranks, whatever the order in which it runs a program. Calls of one name must follow one
+  another. Where XLA cannot (HOROVOD_JAX_FFI=0, an old JAX, another device) Python is called back, in
+  the order of the program. Results have the shapes that ranks with equal inputs give. A compiled
+  program keeps the process set that it was traced with. `vmap` and `pmap` are refused.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets
   it, and Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is
   not initialised. Inside `jit` JAX raises an error of its own with these words.
@@ -21,12 +24,14 @@ from typing import Any, Callable, Optional, Sequence, Tuple, Union
 import jax
 import jax.numpy as jnp
 import numpy
-from jax.experimental import io_callback
 
 from horovod import _basics, _ops
 from horovod._frontend import ReduceOp
-from horovod._ops import Average, Max, Min, Product, Sum
+from horovod._ops import Average, Kind, Max, Min, Product, Sum
+from horovod.jax import _compiled
+from horovod.jax._compiled import Request
 from horovod.numpy import _collectives as host
+from horovod.numpy._arrays import number_of
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 Array = jax.Array
@@ -36,25 +41,19 @@ def _is_traced(*arrays: Any) -> bool:
     return any(isinstance(array, jax.core.Tracer) for array in arrays)
 
 
-def _on_host(function: Callable[..., Sequence[Any]], arrays: Sequence[Any],
+def _on_host(request: Request, function: Callable[..., Sequence[Any]], arrays: Sequence[Any],
              shapes: Sequence[Tuple[int, ...]]) -> Sequence[Array]:
-    """`function` of numpy arrays, now or when the program being traced runs. Results have the types
-    of `arrays`, and where they are traced the `shapes`."""
+    """`function` of numpy arrays, now, or what `request` says when the program being traced runs.
+    Results have the types of `arrays`, and where they are traced the `shapes`."""
     if not _is_traced(*arrays):
         return [jnp.asarray(result) for result in function(*map(numpy.asarray, arrays))]
-
-    def run(*values: Any) -> Sequence[Any]:
-        results = function(*map(numpy.asarray, values))
-        for result, shape in zip(results, shapes):
-            if result.shape != tuple(shape):
-                raise ValueError(
-                    f"the result has the shape {result.shape} and not {tuple(shape)}, which ranks "
-                    "with equal inputs would give: inside jax.jit shapes are fixed"
-                )
-        return tuple(results)
-
-    types = tuple(jax.ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, arrays))
-    return io_callback(run, types, *arrays, ordered=True)
+    if not request.prescale or not request.postscale:
+        raise ValueError(f"{request.name}: a prescale or postscale factor of 0 leaves nothing to "
+                         "reduce.")
+    for array in arrays:
+        if number_of(array.dtype) is None:
+            raise ValueError(f"{request.name}: arrays of type {array.dtype} are not supported.")
+    return _compiled.call(request, function, arrays, shapes)
 
 
 def _differentiable(forward: Callable[..., Any], backward: Callable[..., Any],
@@ -94,7 +93,9 @@ def allreduce(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
             return host.grouped_allreduce(values, None, name + suffix, op, prescale_factor,
                                           postscale_factor, process_set)
 
-        return tuple(_on_host(run, arrays, [array.shape for array in arrays]))
+        request = Request(Kind.ALLREDUCE, f"grouped_allreduce.{name}{suffix}", id_of(process_set),
+                          op, 0, float(prescale_factor), float(postscale_factor))
+        return tuple(_on_host(request, run, arrays, [array.shape for array in arrays]))
 
     def backward(grads: Sequence[Any]) -> Sequence[Array]:
         if op in (Min, Max, Product):
@@ -120,7 +121,8 @@ def allgather(tensor: Any, name: Optional[str] = None,
     shape = tuple(tensor.shape)
 
     def forward(given: Any) -> Array:
-        return _on_host(lambda value: [host.allgather(value, name, process_set)], [given],
+        request = Request(Kind.ALLGATHER, f"allgather.{name}", id_of(process_set))
+        return _on_host(request, lambda value: [host.allgather(value, name, process_set)], [given],
                         [(shape[0] * process_set.size(), *shape[1:]) if shape else ()])[0]
 
     def backward(grad: Any) -> Sequence[Array]:
@@ -142,7 +144,10 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
     name = _name("broadcast", name, process_set)
 
     def forward(given: Any) -> Array:
-        return _on_host(lambda value: [host.broadcast(value, root_rank, name, process_set)],
+        request = Request(Kind.BROADCAST, f"broadcast.{name}", id_of(process_set),
+                          root_rank=int(root_rank))
+        return _on_host(request,
+                        lambda value: [host.broadcast(value, root_rank, name, process_set)],
                         [given], [given.shape])[0]
 
     def backward(grad: Any) -> Sequence[Array]:
@@ -166,7 +171,9 @@ def alltoall(tensor: Any, splits: Optional[Sequence[int]] = None, name: Optional
     name = _name("alltoall", name, process_set)
 
     def move(suffix: str, given: Any) -> Array:
-        return _on_host(lambda value: [host.alltoall(value, None, name + suffix, process_set)],
+        request = Request(Kind.ALLTOALL, f"alltoall.{name}{suffix}", id_of(process_set))
+        return _on_host(request,
+                        lambda value: [host.alltoall(value, None, name + suffix, process_set)],
                         [given], [given.shape])[0]
 
     return _differentiable(lambda given: move("", given),
@@ -192,7 +199,9 @@ def reducescatter(tensor: Any, name: Optional[str] = None, op: ReduceOp = Averag
             return [host.reducescatter(value, name, op, process_set, prescale_factor,
                                        postscale_factor)]
 
-        return _on_host(run, [given], [(rows, *shape[1:])])[0]
+        request = Request(Kind.REDUCESCATTER, f"reducescatter.{name}", id_of(process_set), op, 0,
+                          float(prescale_factor), float(postscale_factor))
+        return _on_host(request, run, [given], [(rows, *shape[1:])])[0]
 
     def backward(grad: Any) -> Sequence[Array]:
         factor = prescale_factor * postscale_factor * (ranks if op == Sum else 1)

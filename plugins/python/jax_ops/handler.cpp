@@ -1,0 +1,176 @@
+// What XLA calls when a compiled program reaches one of our operations. It submits and returns; a
+// small result that comes at once is taken at once, the others by the waiter's thread.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "library.h"
+#include "request.h"
+#include "python/waiter.h"
+#include "xla_ffi.h"
+
+namespace hvd::jax {
+
+namespace {
+
+using python::kErrorSize;
+
+// Seconds that a call may take of XLA's thread, and the bytes up to which that is less than what it
+// costs to wake another thread.
+constexpr double kAtOnce = 0.0002;
+constexpr size_t kSmall = 64 * 1024;
+
+FfiError* error_of(const FfiApi& api, int code, const std::string& message) {
+  FfiErrorCreate create{sizeof create, nullptr, message.c_str(), code};
+  return api.error_create(&create);
+}
+
+int code_of(int status) {
+  if (status == HVD_INVALID_ARGUMENT || status == HVD_ALREADY_EXISTS || status == HVD_NOT_FOUND) {
+    return kFfiInvalidArgument;
+  }
+  return status == HVD_UNIMPLEMENTED ? kFfiUnimplemented : kFfiInternal;
+}
+
+std::string shape_text(const int64_t* shape, int64_t rank) {
+  std::string text = "(";
+  for (int64_t d = 0; d < rank; ++d) text += (d ? ", " : "") + std::to_string(shape[d]);
+  return text + (rank == 1 ? ",)" : ")");
+}
+
+// Copies what the runtime lends into the program's buffers. Returns what is wrong, or "".
+std::string copy_outputs(hvd_handle handle, const std::vector<FfiBuffer>& results, char* error) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    hvd_output output{};
+    output.struct_size = sizeof output;
+    if (library()->get_output(handle, static_cast<uint32_t>(i), &output, error, kErrorSize) !=
+        HVD_OK) {
+      return error;
+    }
+    const FfiBuffer& result = results[i];
+    if (output.ndim != result.rank ||
+        !std::equal(output.shape, output.shape + output.ndim, result.dims)) {
+      return "the result has the shape " + shape_text(output.shape, output.ndim) + " and not " +
+             shape_text(result.dims, result.rank) +
+             ", which ranks with equal inputs would give: inside jax.jit shapes are fixed";
+    }
+    const size_t bytes = bytes_of(result);
+    if (bytes > 0) std::memcpy(result.data, output.data, bytes);
+  }
+  return "";
+}
+
+// A call that has been submitted: how it ends.
+class Call : public python::Awaited {
+ public:
+  Call(hvd_handle handle, const FfiApi& api, const Request& request, const FfiValues& results)
+      : Awaited(handle), api_(api), name_(request.name) {
+    if (request.keeps_shapes()) return;
+    for (int64_t i = 0; i < results.size; ++i) {
+      results_.push_back(*static_cast<const FfiBuffer*>(results.items[i]));
+    }
+  }
+
+  void tell(FfiFuture* future) { future_ = future; }
+
+  // Its error, or NULL. The work is over.
+  FfiError* end(int status, char* error) {
+    std::string problem;
+    int code = kFfiInvalidArgument;
+    if (status != HVD_OK) {
+      problem = error;
+      code = code_of(status);
+    } else {
+      problem = copy_outputs(handle(), results_, error);
+    }
+    char unused[kErrorSize];
+    library()->release(handle(), unused, sizeof unused);
+    return problem.empty() ? nullptr : error_of(api_, code, name_ + ": " + problem);
+  }
+
+  void complete(int status, char* error) override {
+    FfiError* failed = end(status, error);
+    if (failed != nullptr) {
+      FfiFutureSetError set{sizeof set, nullptr, future_, failed};
+      api_.future_set_error(&set);
+    } else {
+      FfiFutureSetAvailable set{sizeof set, nullptr, future_};
+      api_.future_set_available(&set);
+    }
+  }
+
+ private:
+  const FfiApi& api_;
+  const std::string name_;
+  std::vector<FfiBuffer> results_;
+  FfiFuture* future_ = nullptr;
+};
+
+python::Waiter& waiter() {
+  static python::Waiter* const waiter = new python::Waiter(library()->wait, library()->poll);
+  return *waiter;
+}
+
+size_t bytes_of_all(const FfiValues& values) {
+  size_t bytes = 0;
+  for (int64_t i = 0; i < values.size; ++i) {
+    bytes += bytes_of(*static_cast<const FfiBuffer*>(values.items[i]));
+  }
+  return bytes;
+}
+
+FfiError* execute(FfiCall* call) {
+  const FfiApi& api = *call->api;
+  if (library() == nullptr) return error_of(api, kFfiInternal, "horovod.jax is not loaded.");
+  const Request request = read_request(*call);
+  if (!request.problem.empty()) {
+    return error_of(api, kFfiInvalidArgument, request.name + ": " + request.problem);
+  }
+  char error[kErrorSize] = "";
+  hvd_handle handle = 0;
+  const hvd_submission submission = request.submission();
+  int status = library()->submit(&submission, &handle, error, sizeof error);
+  if (status != HVD_OK) return error_of(api, code_of(status), request.name + ": " + error);
+  auto work = std::make_unique<Call>(handle, api, request, call->results);
+  if (bytes_of_all(call->arguments) <= kSmall) {
+    status = library()->wait(handle, kAtOnce, error, sizeof error);
+    if (status != HVD_IN_PROGRESS) return work->end(status, error);
+  }
+  FfiFutureCreate create{sizeof create, nullptr, nullptr};
+  FfiError* failed = api.future_create(&create);
+  if (failed != nullptr) {  // without one there is nothing else to do than to wait here
+    status = library()->wait(handle, -1, error, sizeof error);
+    FfiError* ended = work->end(status, error);
+    return ended != nullptr ? ended : failed;
+  }
+  work->tell(create.future);
+  call->future = create.future;
+  waiter().add(work.release());
+  return nullptr;
+}
+
+// XLA asks, before it calls, for which version of its interface we are made.
+bool is_question(FfiCall* call) {
+  for (FfiExtension* at = call->extension; at != nullptr; at = at->next) {
+    if (at->type != kFfiMetadataExtension) continue;
+    FfiMetadata* metadata = reinterpret_cast<FfiMetadataExtension*>(at)->metadata;
+    metadata->version.major = kFfiMajor;
+    metadata->version.minor = kFfiMinor;
+    if (call->api != nullptr) note_interface(*call->api, &metadata->version);
+    metadata->traits = 0;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+}  // namespace hvd::jax
+
+extern "C" __attribute__((visibility("default"))) hvd::jax::FfiError* horovod_jax_execute(
+    hvd::jax::FfiCall* call) {
+  if (hvd::jax::is_question(call)) return nullptr;
+  return hvd::jax::execute(call);
+}

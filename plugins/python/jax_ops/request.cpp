@@ -1,0 +1,116 @@
+#include "request.h"
+
+#include <cstring>
+#include <string_view>
+
+namespace hvd::jax {
+
+namespace {
+
+// XLA's element types.
+constexpr struct {
+  int32_t xla;
+  int32_t horovod;
+  size_t size;
+} kDtypes[] = {
+    {1, HVD_BOOL, 1},    {2, HVD_INT8, 1},     {3, HVD_INT16, 2},    {4, HVD_INT32, 4},
+    {5, HVD_INT64, 8},   {6, HVD_UINT8, 1},    {7, HVD_UINT16, 2},   {8, HVD_UINT32, 4},
+    {9, HVD_UINT64, 8},  {10, HVD_FLOAT16, 2}, {11, HVD_FLOAT32, 4}, {12, HVD_FLOAT64, 8},
+    {16, HVD_BFLOAT16, 2},
+};
+constexpr int32_t kInt64 = 5;
+constexpr int32_t kFloat64 = 12;
+
+int32_t dtype_of_xla(int32_t dtype) {
+  for (const auto& entry : kDtypes) {
+    if (entry.xla == dtype) return entry.horovod;
+  }
+  return -1;
+}
+
+template <typename Value>
+void take(const FfiAttributes& attributes, int64_t index, int32_t dtype, Value* value) {
+  if (attributes.types[index] != kFfiScalar) return;
+  const auto* scalar = static_cast<const FfiScalar*>(attributes.items[index]);
+  if (scalar->dtype == dtype) std::memcpy(value, scalar->value, sizeof *value);
+}
+
+void read_attributes(const FfiAttributes& attributes, Request* request) {
+  for (int64_t i = 0; i < attributes.size; ++i) {
+    const std::string_view name(attributes.names[i]->data, attributes.names[i]->size);
+    if (name == "kind") take(attributes, i, kInt64, &request->kind);
+    if (name == "reduce_op") take(attributes, i, kInt64, &request->reduce_op);
+    if (name == "root_rank") take(attributes, i, kInt64, &request->root_rank);
+    if (name == "process_set") take(attributes, i, kInt64, &request->process_set);
+    if (name == "prescale") take(attributes, i, kFloat64, &request->prescale);
+    if (name == "postscale") take(attributes, i, kFloat64, &request->postscale);
+    if (name == "name" && attributes.types[i] == kFfiString) {
+      const auto* text = static_cast<const FfiBytes*>(attributes.items[i]);
+      request->name.assign(text->data, text->size);
+    }
+  }
+}
+
+}  // namespace
+
+size_t size_of(int32_t dtype) {
+  for (const auto& entry : kDtypes) {
+    if (entry.horovod == dtype) return entry.size;
+  }
+  return 0;
+}
+
+size_t bytes_of(const FfiBuffer& buffer) {
+  size_t bytes = size_of(dtype_of_xla(buffer.dtype));
+  for (int64_t d = 0; d < buffer.rank; ++d) bytes *= static_cast<size_t>(buffer.dims[d]);
+  return bytes;
+}
+
+Request read_request(const FfiCall& call) {
+  Request request;
+  read_attributes(call.attributes, &request);
+  const auto count = static_cast<size_t>(call.arguments.size);
+  if (request.kind < 0 || request.name.empty() || call.results.size != call.arguments.size) {
+    request.problem = "this program was compiled for another version of Horovod.";
+    return request;
+  }
+  // A reduction is a group even when it has one member, as it is outside of compiled programs.
+  const bool is_group = request.kind == HVD_ALLREDUCE;
+  for (size_t i = 1; is_group && i <= count; ++i) {
+    request.member_names.push_back(request.name + "_" + std::to_string(i) + "of" +
+                                   std::to_string(count));
+  }
+  request.tensors.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const auto& input = *static_cast<const FfiBuffer*>(call.arguments.items[i]);
+    const auto& output = *static_cast<const FfiBuffer*>(call.results.items[i]);
+    hvd_tensor& tensor = request.tensors[i];
+    tensor = {};
+    tensor.name = is_group ? request.member_names[i].c_str() : nullptr;
+    tensor.dtype = dtype_of_xla(input.dtype);
+    tensor.ndim = static_cast<int32_t>(input.rank);
+    tensor.shape = input.dims;
+    tensor.input = input.data;
+    tensor.output = request.keeps_shapes() ? output.data : nullptr;
+    if (tensor.dtype < 0) request.problem = "its type of elements is not one that travels.";
+  }
+  return request;
+}
+
+hvd_submission Request::submission() const {
+  hvd_submission made{};
+  made.struct_size = sizeof made;
+  made.op = static_cast<int32_t>(kind);
+  made.reduce_op = static_cast<int32_t>(reduce_op);
+  made.name = name.c_str();
+  made.process_set = static_cast<int32_t>(process_set);
+  made.root_rank = static_cast<int32_t>(root_rank);
+  made.device = HVD_CPU;
+  made.prescale = prescale;
+  made.postscale = postscale;
+  made.tensor_count = static_cast<uint32_t>(tensors.size());
+  made.tensors = tensors.data();
+  return made;
+}
+
+}  // namespace hvd::jax

@@ -1,0 +1,33 @@
+// What a call of a compiled program asks for, read from XLA's records.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "horovod/horovod.h"
+#include "xla_ffi.h"
+
+namespace hvd::jax {
+
+struct Request {
+  int64_t kind = -1;  // hvd_op_kind
+  int64_t reduce_op = 0, root_rank = 0, process_set = 0;
+  double prescale = 1, postscale = 1;
+  std::string name;
+  std::vector<std::string> member_names;
+  std::vector<hvd_tensor> tensors;
+  std::string problem;  // one sentence where the call cannot be read; else empty
+
+  // Outputs are shaped as inputs, and the runtime writes them itself.
+  bool keeps_shapes() const { return kind == HVD_ALLREDUCE || kind == HVD_BROADCAST; }
+  // As the runtime takes it; valid as long as the request, and the buffers of the call.
+  hvd_submission submission() const;
+};
+
+Request read_request(const FfiCall& call);
+
+// Bytes of a tensor's elements, and of an hvd_dtype.
+size_t bytes_of(const FfiBuffer& buffer);
+size_t size_of(int32_t dtype);
+
+}  // namespace hvd::jax

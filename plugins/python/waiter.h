@@ -1,0 +1,52 @@
+// Work that a framework's graph has submitted, and one thread that waits for all of it, so that no
+// thread of the framework's does. The thread exists once there is work, and as long as the process.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+#include "horovod/horovod.h"
+
+namespace hvd::python {
+
+constexpr size_t kErrorSize = 4096;
+
+// Submitted work. `complete` is called once, on the waiter's thread, which deletes it afterwards;
+// `error` says what went wrong where `status` is not HVD_OK, and may be written to.
+class Awaited {
+ public:
+  explicit Awaited(hvd_handle handle) : handle_(handle) {}
+  Awaited(const Awaited&) = delete;
+  Awaited& operator=(const Awaited&) = delete;
+  virtual ~Awaited() = default;
+  virtual void complete(int status, char* error) = 0;
+  hvd_handle handle() const { return handle_; }
+
+ private:
+  const hvd_handle handle_;
+};
+
+class Waiter {
+ public:
+  // The library's functions.
+  Waiter(decltype(&::hvd_wait) wait, decltype(&::hvd_poll) poll) : wait_(wait), poll_(poll) {}
+
+  // Takes the work over. Never waits. Any thread.
+  void add(Awaited* work);
+
+ private:
+  void run();
+  void take_arrivals();
+  bool complete_others(char* error);
+
+  decltype(&::hvd_wait) const wait_;
+  decltype(&::hvd_poll) const poll_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool runs_ = false;             // guarded by mutex_
+  std::deque<Awaited*> arrived_;  // guarded by mutex_
+  std::deque<Awaited*> open_;     // the thread's own
+};
+
+}  // namespace hvd::python

@@ -1,0 +1,110 @@
+"""horovod.jax inside compiled programs: who runs them, order, loops, what is refused, errors."""
+
+import unittest.mock
+
+import rank_base
+
+jax = rank_base.need("jax")
+import horovod.jax as hvd  # noqa: E402
+from horovod.jax import _compiled  # noqa: E402
+
+import numpy  # noqa: E402
+
+jnp = jax.numpy
+LARGE = 40_000  # elements, more than what a call waits for at once
+
+
+class CompiledTest(rank_base.RankBase):
+    def sum_of(self, value):
+        return sum(value(rank) for rank in range(self.size))
+
+    def test_xla_calls_the_runtime_itself(self):
+        self.assertTrue(_compiled.uses_ffi())
+        text = jax.jit(hvd.allreduce).lower(jnp.ones(3)).as_text()
+        self.assertIn("@horovod(", text)
+        self.assertNotIn("callback", text)
+
+    def test_python_is_called_back_where_xla_cannot(self):
+        with unittest.mock.patch.object(_compiled, "_primitive", None):
+            step = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="called.back"))
+            self.assertIn("callback", step.lower(jnp.ones(3)).as_text())
+            numpy.testing.assert_array_equal(step(jnp.full(3, self.rank + 1.0)),
+                                             self.sum_of(lambda rank: rank + 1.0))
+
+    def test_ranks_may_run_a_program_in_any_order(self):
+        # More of them than XLA has threads, none of which may be taken by one that waits.
+        count = 24
+        order = list(range(count))
+        if self.rank % 2:
+            order.reverse()
+
+        def step(x):
+            found = {i: hvd.allreduce(x * (i + 1), op=hvd.Sum, name=f"any.{i}") for i in order}
+            return [found[i][:2] for i in range(count)]
+
+        for size in (3, LARGE):
+            got = jax.jit(step)(jnp.full(size, self.rank + 1.0))
+            for i, value in enumerate(got):
+                numpy.testing.assert_array_equal(
+                    value, self.sum_of(lambda rank: (rank + 1.0) * (i + 1)))
+
+    def test_runs_that_nobody_waits_for(self):
+        step = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="again")[0])
+        inputs = [jnp.full(LARGE, float(i + self.rank)) for i in range(20)]
+        results = [step(array) for array in inputs]
+        for i, result in enumerate(results):
+            self.assertEqual(float(result), self.sum_of(lambda rank: i + rank))
+
+    def test_loops_and_results_that_only_one_rank_uses(self):
+        def loop(x):
+            return jax.lax.fori_loop(
+                0, 5, lambda _, y: hvd.allreduce(y, op=hvd.Average, name="loop") + 1, x)
+
+        got = jax.jit(loop)(jnp.full(4, float(self.rank)))
+        numpy.testing.assert_allclose(got, self.sum_of(float) / self.size + 5, rtol=1e-6)
+
+        def one_uses(x):
+            total = hvd.allreduce(x, op=hvd.Sum, name="unused")
+            return total if self.rank == 0 else x
+
+        got = jax.jit(one_uses)(jnp.ones(2))
+        self.assertEqual(float(got[0]), self.size if self.rank == 0 else 1)
+
+    def test_empty_arrays(self):
+        got = jax.jit(lambda x: (hvd.allreduce(x), hvd.allgather(x)))(jnp.zeros((0, 3)))
+        self.assertEqual([array.shape for array in got], [(0, 3), (0, 3)])
+
+    def test_remat(self):
+        def loss(x):
+            return jax.checkpoint(lambda y: jnp.sin(y) * 2)(hvd.allreduce(x, op=hvd.Sum)).sum()
+
+        got = jax.jit(jax.grad(loss))(jnp.full(2, 0.5))
+        want = 2 * self.size * numpy.cos(0.5 * self.size)
+        numpy.testing.assert_allclose(got, want, rtol=1e-5)
+
+    def test_vmap_is_refused(self):
+        for function in (jax.vmap(hvd.allreduce), jax.vmap(jax.jit(hvd.allreduce)),
+                         jax.jit(jax.vmap(hvd.allgather))):
+            with self.assertRaisesRegex(NotImplementedError, "jax.vmap; give them the whole"):
+                function(jnp.ones((2, 3)))
+
+    def test_errors(self):
+        refused = jax.jit(lambda x: hvd.allreduce(x, prescale_factor=0.0))
+        with self.assertRaisesRegex(ValueError, "factor of 0"):
+            refused(jnp.ones(2))
+        with self.assertRaisesRegex(ValueError, "complex64"):
+            jax.jit(hvd.allreduce)(jnp.ones(2, jnp.complex64))
+        if self.size == 1:
+            return
+        for size in (2, LARGE):  # ranks disagree: each gets the sentence, and nothing hangs
+            with self.assertRaisesRegex(RuntimeError, "differ.*shape"):
+                jax.jit(lambda x: hvd.allreduce(x, name=f"differ.{size}"))(
+                    jnp.ones(size + self.rank)).block_until_ready()
+        with self.assertRaisesRegex(RuntimeError, "root.*99"):
+            jax.jit(lambda x: hvd.broadcast(x, 99))(jnp.ones(2)).block_until_ready()
+        total = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum))(jnp.ones(()))
+        self.assertEqual(float(total), self.size)
+
+
+if __name__ == "__main__":
+    rank_base.main()
