@@ -157,8 +157,7 @@ bool is_question(FfiCall* call) {
     if (at->type != kFfiMetadataExtension) continue;
     FfiMetadata* metadata = reinterpret_cast<FfiMetadataExtension*>(at)->metadata;
     metadata->version.major = kFfiMajor;
-    metadata->version.minor = kFfiMinor;
-    if (call->api != nullptr) note_interface(*call->api, &metadata->version);
+    metadata->version.minor = interface_minor();
     metadata->traits = 0;
     return true;
   }

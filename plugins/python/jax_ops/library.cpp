@@ -1,7 +1,8 @@
 #include "library.h"
 
 #include <algorithm>
-#include <string>
+
+#include "xla_ffi.h"
 
 namespace hvd::jax {
 
@@ -10,7 +11,7 @@ namespace {
 struct Kept {
   Library library{};
   bool is_bound = false;
-  std::string problem;
+  int minor = 0;
 };
 
 Kept& kept() {
@@ -23,27 +24,17 @@ Kept& kept() {
 
 const Library* library() { return kept().is_bound ? &kept().library : nullptr; }
 
-void note_interface(const FfiApi& api, FfiVersion* version) {
-  const FfiVersion& theirs = api.version;
-  if (theirs.major != kFfiMajor || api.struct_size < sizeof(FfiApi)) {
-    kept().problem = "its FFI is version " + std::to_string(theirs.major) + "." +
-                     std::to_string(theirs.minor) +
-                     (theirs.major == kFfiMajor ? ", which has no asynchronous calls" : "");
-  }
-  version->minor = std::min(theirs.minor, kFfiMinor);
-}
+int interface_minor() { return kept().minor; }
 
 }  // namespace hvd::jax
 
 // What Python calls once the library is loaded.
 extern "C" {
 
-// "" or why this XLA cannot run the operations; known once the handler has been registered.
-__attribute__((visibility("default"))) const char* horovod_jax_problem() {
-  return hvd::jax::kept().problem.c_str();
-}
-
-__attribute__((visibility("default"))) void horovod_jax_bind(const hvd::jax::Library* library) {
+// `minor`: of this XLA's FFI, whose major version is kFfiMajor.
+__attribute__((visibility("default"))) void horovod_jax_bind(const hvd::jax::Library* library,
+                                                             int32_t minor) {
+  hvd::jax::kept().minor = std::min<int>(minor, hvd::jax::kFfiMinor);
   hvd::jax::kept().library = *library;
   hvd::jax::kept().is_bound = true;
 }

@@ -1,8 +1,7 @@
-// The libhorovod that Python has opened, and what XLA has said of its interface.
+// The libhorovod that Python has opened, and the version of XLA's interface.
 #pragma once
 
 #include "horovod/horovod.h"
-#include "xla_ffi.h"
 
 namespace hvd::jax {
 
@@ -17,7 +16,7 @@ struct Library {
 // NULL until Python has said which.
 const Library* library();
 
-// Remembers whether this interface will do, and sets in `version` what we are made for.
-void note_interface(const FfiApi& api, FfiVersion* version);
+// The minor version of the FFI that this XLA takes handlers of, and we are made for.
+int interface_minor();
 
 }  // namespace hvd::jax

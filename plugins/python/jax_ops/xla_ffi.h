@@ -1,5 +1,6 @@
 // What our handler uses of XLA's FFI, declared by ourselves: its layout is a promise of XLA's
-// c_api.h, major version 0. Records there grow at their tails only, and say how far they reach.
+// c_api.h, major version 0, where records grow at their tails only. (JAX 0.5's XLA says too small a
+// `struct_size` for FfiApi, so Python looks into the header that JAX ships.)
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pathlib
+import re
 import warnings
 from typing import Any, Optional
 
@@ -16,6 +18,21 @@ TARGET = "horovod"
 _FUNCTIONS = ["hvd_submit", "hvd_wait", "hvd_poll", "hvd_get_output", "hvd_release"]
 
 
+def _interface(where: str) -> int:
+    """The minor version of the FFI of this JAX, which ships its header. ImportError where that is none
+    of ours."""
+    try:
+        header = pathlib.Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text()
+        major, minor = (int(re.search(rf"#define XLA_FFI_API_{part} (\d+)", header).group(1))
+                        for part in ("MAJOR", "MINOR"))
+    except (AttributeError, OSError) as error:
+        raise ImportError(f"{where} does not say which FFI it has: {error}.") from None
+    if major != 0 or minor < 1 or "XLA_FFI_Future_SetError" not in header:
+        raise ImportError(f"{where} has version {major}.{minor} of XLA's FFI, and Horovod's handler "
+                          "is for 0.1 and later ones before 1, with asynchronous calls.")
+    return minor
+
+
 def _register() -> None:
     """Tells XLA of our handler. Raises ImportError, in one sentence, where it will not do."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_operations.so")
@@ -24,18 +41,15 @@ def _register() -> None:
     if not os.path.exists(path):
         raise ImportError(f"{path} is missing: build or install Horovod anew.")
     if ffi is None or not hasattr(ffi, "register_ffi_target") or not hasattr(ffi, "ffi_lowering"):
-        raise ImportError(f"{where} has no jax.ffi with ffi_lowering; 0.5 and later have it.")
+        raise ImportError(f"{where} has no jax.ffi, which 0.5 and later have.")
+    minor = _interface(where)
     native = ctypes.PyDLL(path)
+    addresses = [library().address_of(name) for name in _FUNCTIONS]
+    native.horovod_jax_bind((ctypes.c_void_p * len(addresses))(*addresses), minor)
     try:
         ffi.register_ffi_target(TARGET, ffi.pycapsule(native.horovod_jax_execute), platform="cpu")
     except Exception as error:
-        raise ImportError(f"{where} does not take Horovod's handler: {error}") from None
-    native.horovod_jax_problem.restype = ctypes.c_char_p
-    problem = native.horovod_jax_problem().decode()
-    if problem:
-        raise ImportError(f"{where} cannot run Horovod's handler: {problem}.")
-    addresses = [library().address_of(name) for name in _FUNCTIONS]
-    native.horovod_jax_bind((ctypes.c_void_p * len(addresses))(*addresses))
+        raise ImportError(f"{where} does not take Horovod's handler: {error}.") from None
 
 
 def load() -> Optional[str]:
