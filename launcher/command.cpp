@@ -70,6 +70,12 @@ int run_joined_job(const Options& options) {
   net::asio::io_context loop(1);
   rendezvous::ServerOptions of_server{.secret = *token, .size = wanted.slots};
   if (settings.flag("insecure_compat")) of_server.insecure_compat.emplace();
+  const bool is_encrypted = settings.is_set("tls_cert");
+  if (is_encrypted) {
+    auto tls = net::TlsFront::make(settings.text("tls_cert"), settings.text("tls_key"));
+    if (!tls.ok()) return refuse(tls.status());
+    of_server.tls = std::move(*tls);
+  }
   auto server = std::make_unique<rendezvous::Server>(loop.get_executor(), std::move(of_server));
   const std::string where = settings.is_set("listen") ? settings.text("listen") : ":0";
   const auto bound = rendezvous::listen_at(*server, where, settings.text("port_range"));
@@ -77,8 +83,8 @@ int run_joined_job(const Options& options) {
   Lobby lobby(loop, std::move(server), *std::move(token), std::move(wanted));
   const double seconds = settings.number("start_timeout");
   say(cat("waits up to ", seconds, " s at ", net::to_string(*bound), " for ",
-          lobby.describe_wanted(), ", to join by: horovod-agent --join THIS_MACHINE:", bound->port,
-          " --token-file FILE"));
+          lobby.describe_wanted(), ", to join by: horovod-agent --join ",
+          is_encrypted ? "https://" : "", "THIS_MACHINE:", bound->port, " --token-file FILE"));
   Status status;
   net::asio::co_spawn(loop, lobby.wait(seconds), [&](std::exception_ptr error, Status waited) {
     status = error ? internal_error("waiting for hosts failed") : waited;

@@ -214,6 +214,12 @@ Status check_values(const Settings& settings, const CommandLine& line) {
   if (!listens && settings.is_set("token_file")) {
     return invalid_argument("--token-file is for hosts that join, with --listen [HOST]:PORT");
   }
+  if (settings.is_set("tls_cert") != settings.is_set("tls_key")) {
+    return invalid_argument("--tls-cert and --tls-key belong together: the certificates and their key");
+  }
+  if (settings.is_set("tls_cert") && !listens) {
+    return invalid_argument("--tls-cert is for hosts that join, with --listen [HOST]:PORT");
+  }
   const bool checks = settings.flag("check_build") || settings.is_set("require");
   if (settings.flag("json") && !checks) {
     return invalid_argument("--json is for --check-build; for ranks' output as JSON give "

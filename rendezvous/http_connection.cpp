@@ -49,6 +49,9 @@ Status HttpConnection::hello(const Secret& secret, Deadline deadline) {
                                              {{"Host", "rendezvous"}, {"Hvd-Nonce", nonce}}, 0),
                            {}, deadline));
   HVD_RETURN_IF_ERROR(receive(deadline));
+  if (parser_->status() == 426) {
+    return failed_precondition("what listens there speaks TLS alone: name it by https://HOST:PORT");
+  }
   const std::string_view answer = parser_->field("Hvd-Nonce");
   if (parser_->status() != 200 || !is_nonce(answer)) {
     return failed_precondition(cat("what listens there is no rendezvous server of this version "

@@ -18,14 +18,14 @@ Digest derive(const Secret& secret, std::string_view client_nonce, std::string_v
 }
 
 // Of each byte as a digit; 16 of one that is none. No branch: requests carry two digests each.
-constexpr std::array<uint8_t, 256> kValues = [] {
+constexpr std::array<uint8_t, 256> kDigitValues = [] {
   std::array<uint8_t, 256> values{};
   values.fill(16);
   for (unsigned i = 0; i < 16; ++i) values[static_cast<unsigned char>("0123456789abcdef"[i])] = i;
   return values;
 }();
 
-unsigned value_of(char digit) { return kValues[static_cast<unsigned char>(digit)]; }
+unsigned value_of(char digit) { return kDigitValues[static_cast<unsigned char>(digit)]; }
 
 struct HexDigest {
   explicit HexDigest(const Digest& digest) { write_hex(digest, digits.data()); }

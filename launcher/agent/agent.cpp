@@ -50,7 +50,7 @@ Agent::Agent(PollLoop loop, Link link, std::string build, Environment environmen
       link_(std::move(link)),
       build_(std::move(build)),
       environment_(std::move(environment)),
-      outbox_(loop_, link_.output.get()),
+      outbox_(loop_, link_.output.get(), link_.cipher.get()),
       store_(loop_, outbox_),
       gatherer_(loop_),
       executions_(loop_, [this](const Ran& ran) { outbox_.put(ran); }),
@@ -104,6 +104,7 @@ int Agent::run() {
     return 1;
   }
   greet();
+  if (link_.cipher) take_deciphered();  // what came along with the launcher's admission
   for (;;) {
     outbox_.flush();
     if (outbox_.is_broken() && is_linked_) lose_link();

@@ -42,6 +42,8 @@ class Agent {
   Status open();
   void greet();
   void read_link();
+  void take_deciphered();
+  void take(ByteView received);
   void handle(const net::Frame& frame);
   void handle(const Prepare& order);
   void handle(const Start& order);

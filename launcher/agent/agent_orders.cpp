@@ -21,7 +21,25 @@ void Agent::read_link() {
   const ssize_t size = ::read(link_.input.get(), buffer.data(), buffer.size());
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size <= 0) return lose_link();
-  parser_.feed(ByteView(buffer).first(static_cast<size_t>(size)));
+  const ByteView received = ByteView(buffer).first(static_cast<size_t>(size));
+  if (!link_.cipher) return take(received);
+  link_.cipher->feed(received);
+  take_deciphered();
+}
+
+void Agent::take_deciphered() {
+  std::array<std::byte, 16 << 10> buffer;
+  while (is_linked_) {
+    const auto size = link_.cipher->read(buffer);
+    if (!size.ok()) return fail(size.error().message());
+    if (!*size) return;
+    if (**size == 0) return lose_link();
+    take(ByteView(buffer).first(**size));
+  }
+}
+
+void Agent::take(ByteView received) {
+  parser_.feed(received);
   while (is_linked_) {
     auto frame = parser_.next();
     if (!frame.ok()) return fail(frame.error().message());

@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -91,91 +92,144 @@ Result<UniqueFd> dial(const Address& address, Deadline deadline) {
   return socket;
 }
 
-Status send_all(int socket, ByteView left, Deadline deadline) {
-  while (!left.empty()) {
-    const ssize_t size = ::send(socket, left.data(), left.size(), MSG_NOSIGNAL);
-    if (size >= 0) {
-      left = left.subspan(static_cast<size_t>(size));
-    } else if (errno != EAGAIN && errno != EINTR) {
-      return system_error("the connection broke", errno);
-    } else if (!wait_for(socket, POLLOUT, deadline)) {
-      return deadline_exceeded("the launcher takes nothing");
+// The connection before it carries frames.
+class Wire {
+ public:
+  Wire(int socket, Cipher* cipher, Deadline deadline)
+      : socket_(socket), cipher_(cipher), deadline_(deadline) {}
+
+  Status shake_hands() {
+    while (cipher_ != nullptr) {
+      const auto is_done = cipher_->shake_hands();
+      const Status sent = send_raw(cipher_->take_output());  // an alert too
+      if (!is_done.ok()) return is_done.status();
+      HVD_RETURN_IF_ERROR(sent);
+      if (*is_done) break;
+      HVD_RETURN_IF_ERROR(take_in());
     }
+    return {};
   }
-  return {};
-}
 
-Status send(int socket, const Message& message, Deadline deadline) {
-  net::FrameWriter writer;
-  writer.put({}, encode(message), net::Urgency::kControl);
-  return send_all(socket, writer.take(1), deadline);
-}
+  Status send(ByteView bytes) {
+    if (cipher_ == nullptr) return send_raw(bytes);
+    HVD_RETURN_IF_ERROR(cipher_->write(bytes));
+    return send_raw(cipher_->take_output());
+  }
 
-// Byte by byte, so that nothing behind the message is taken.
-template <typename T>
-Result<T> receive(int socket, Deadline deadline) {
-  net::FrameParser parser(1024);
-  for (;;) {
-    HVD_ASSIGN_OR_RETURN(const auto frame, parser.next());
-    if (frame) {
-      HVD_ASSIGN_OR_RETURN(const Message message, decode(frame->payload));
-      if (const T* expected = std::get_if<T>(&message)) return *expected;
-      return internal_error("the far side answered with another message than the one expected");
-    }
-    if (!wait_for(socket, POLLIN, deadline)) return deadline_exceeded("the launcher says nothing");
+  Status send(const Message& message) {
+    net::FrameWriter writer;
+    writer.put({}, encode(message), net::Urgency::kControl);
+    return send(writer.take(1));
+  }
+
+  // One by one, so that nothing behind a message is taken.
+  Result<std::byte> receive_byte() {
     std::byte byte{};
-    const ssize_t size = ::read(socket, &byte, 1);
-    if (size == 0) return unavailable("the launcher closed the connection");
-    if (size < 0 && errno != EAGAIN && errno != EINTR) {
-      return system_error("the connection broke", errno);
+    if (cipher_ == nullptr) {
+      HVD_RETURN_IF_ERROR(receive_raw({&byte, 1}).status());
+      return byte;
     }
-    if (size > 0) parser.feed({&byte, 1});
+    for (;;) {
+      HVD_ASSIGN_OR_RETURN(const auto size, cipher_->read({&byte, 1}));
+      if (size == size_t{1}) return byte;
+      if (size) return unavailable("the launcher closed the connection");
+      HVD_RETURN_IF_ERROR(take_in());
+    }
   }
-}
 
-// Byte by byte, as receive does: the head of an answer of HTTP, or what is there of it.
-Result<std::string> receive_head(int socket, Deadline deadline) {
+  template <typename T>
+  Result<T> receive() {
+    net::FrameParser parser(1024);
+    for (;;) {
+      HVD_ASSIGN_OR_RETURN(const auto frame, parser.next());
+      if (frame) {
+        HVD_ASSIGN_OR_RETURN(const Message message, decode(frame->payload));
+        if (const T* expected = std::get_if<T>(&message)) return *expected;
+        return internal_error("the far side answered with another message than the one expected");
+      }
+      HVD_ASSIGN_OR_RETURN(const std::byte byte, receive_byte());
+      parser.feed({&byte, 1});
+    }
+  }
+
+ private:
+  Status send_raw(ByteView left) {
+    while (!left.empty()) {
+      const ssize_t size = ::send(socket_, left.data(), left.size(), MSG_NOSIGNAL);
+      if (size >= 0) {
+        left = left.subspan(static_cast<size_t>(size));
+      } else if (errno != EAGAIN && errno != EINTR) {
+        return system_error("the connection broke", errno);
+      } else if (!wait_for(socket_, POLLOUT, deadline_)) {
+        return deadline_exceeded("the launcher takes nothing");
+      }
+    }
+    return {};
+  }
+
+  // At least one byte.
+  Result<size_t> receive_raw(std::span<std::byte> buffer) {
+    for (;;) {
+      if (!wait_for(socket_, POLLIN, deadline_)) return deadline_exceeded("nobody answers");
+      const ssize_t size = ::read(socket_, buffer.data(), buffer.size());
+      if (size > 0) return static_cast<size_t>(size);
+      if (size == 0) return unavailable("the launcher closed the connection");
+      if (errno != EAGAIN && errno != EINTR) return system_error("the connection broke", errno);
+    }
+  }
+
+  Status take_in() {
+    std::array<std::byte, 16 << 10> buffer;
+    HVD_ASSIGN_OR_RETURN(const size_t size, receive_raw(buffer));
+    cipher_->feed(ByteView(buffer).first(size));
+    return {};
+  }
+
+  const int socket_;
+  Cipher* const cipher_;
+  const Deadline deadline_;
+};
+
+// The head of an answer of HTTP, or what is there of it.
+Result<std::string> receive_head(Wire& wire) {
   std::string head;
   while (!head.ends_with("\r\n\r\n") && head.size() < kMaxHead) {
-    if (!wait_for(socket, POLLIN, deadline)) return deadline_exceeded("nobody answers");
-    char byte = 0;
-    const ssize_t size = ::read(socket, &byte, 1);
-    if (size == 0) return unavailable("the server closed the connection");
-    if (size < 0 && errno != EAGAIN && errno != EINTR) {
-      return system_error("the connection broke", errno);
-    }
-    if (size > 0) head += byte;
+    HVD_ASSIGN_OR_RETURN(const std::byte byte, wire.receive_byte());
+    head += static_cast<char>(byte);
   }
   return head;
 }
 
 // Asks the rendezvous server for its launcher (rendezvous/PROTOCOL.md, "Agents").
-Status knock(int socket, Deadline deadline) {
-  HVD_RETURN_IF_ERROR(send_all(socket, as_bytes("GET /v1/agent HTTP/1.1\r\n"
-                                                "Host: rendezvous\r\n"
-                                                "Connection: Upgrade\r\n"
-                                                "Upgrade: horovod-agent\r\n\r\n"),
-                               deadline));
-  HVD_ASSIGN_OR_RETURN(const std::string head, receive_head(socket, deadline));
+Status knock(Wire& wire) {
+  HVD_RETURN_IF_ERROR(wire.send(as_bytes("GET /v1/agent HTTP/1.1\r\n"
+                                         "Host: rendezvous\r\n"
+                                         "Connection: Upgrade\r\n"
+                                         "Upgrade: horovod-agent\r\n\r\n")));
+  HVD_ASSIGN_OR_RETURN(const std::string head, receive_head(wire));
   if (head.starts_with("HTTP/1.1 101 ")) return {};
   if (head.starts_with("HTTP/1.1 409 ")) {
     return aborted("it wants no host now: its job has those that it needs, or it was started "
                    "without --listen");
   }
+  if (head.starts_with("HTTP/1.1 426 ")) {
+    return failed_precondition("it speaks TLS alone: give --join https://HOST:PORT, and --ca FILE "
+                               "for an authority of your own");
+  }
   return failed_precondition("what listens there is no launcher of this version, started with "
                              "--listen");
 }
 
-Status prove_each_other(int socket, ByteView token, const std::string& name, Deadline deadline) {
-  HVD_ASSIGN_OR_RETURN(const Challenge challenge, receive<Challenge>(socket, deadline));
+Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
+  HVD_ASSIGN_OR_RETURN(const Challenge challenge, wire.receive<Challenge>());
   Answer answer{.name = name};
   if (::getrandom(answer.nonce.data(), answer.nonce.size(), 0) !=
       static_cast<ssize_t>(answer.nonce.size())) {
     return system_error("cannot get random bytes", errno);
   }
   answer.proof = prove_agent(token, challenge.nonce, answer.nonce, name);
-  HVD_RETURN_IF_ERROR(send(socket, answer, deadline));
-  const auto admission = receive<Admission>(socket, deadline);
+  HVD_RETURN_IF_ERROR(wire.send(answer));
+  const auto admission = wire.receive<Admission>();
   if (admission.status().code() == Code::kUnavailable) {
     return permission_denied("it did not admit this host: check that both have the same token");
   }
@@ -189,18 +243,20 @@ Status prove_each_other(int socket, ByteView token, const std::string& name, Dea
 }  // namespace
 
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
-                       Deadline deadline, Door door) {
+                       Deadline deadline, Door door, std::unique_ptr<Cipher> cipher) {
   const std::string context = cat("the launcher at ", address);
   const auto where = address_of(address);
   if (!where.ok()) return where.status().with_context(context);
   auto socket = dial(*where, deadline);
   if (!socket.ok()) return socket.status().with_context(context);
-  Status status = door == Door::kServer ? knock(socket->get(), deadline) : Status();
-  if (status.ok()) status = prove_each_other(socket->get(), token, name, deadline);
+  Wire wire(socket->get(), cipher.get(), deadline);
+  Status status = wire.shake_hands();
+  if (status.ok() && door == Door::kServer) status = knock(wire);
+  if (status.ok()) status = prove_each_other(wire, token, name);
   if (!status.ok()) return status.with_context(context);
   UniqueFd output(::fcntl(socket->get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (!output) return system_error(context, errno);
-  return Link{std::move(*socket), std::move(output)};
+  return Link{std::move(*socket), std::move(output), std::move(cipher)};
 }
 
 }  // namespace hvd::launcher

@@ -84,14 +84,18 @@ std::string name_in_job(const JoinOptions& options) {
              options.slots > 0 ? options.slots : usable_processors());
 }
 
-Result<Link> try_once(const net::Endpoint& where, const JoinOptions& options) {
+Result<Link> try_once(const net::Endpoint& where, const JoinOptions& options, bool is_encrypted) {
   net::Endpoint found = where;
+  std::unique_ptr<Cipher> cipher;
+  if (is_encrypted) {
+    HVD_ASSIGN_OR_RETURN(cipher, make_cipher(where.host, options.ca_file));
+  }
   const Bytes token = to_bytes(to_lower(as_text(options.token)));  // digits, as the launcher has
   if (where.family == net::Endpoint::Family::kTcp) {
     HVD_ASSIGN_OR_RETURN(found.host, resolve(where.host));
   }
   return call_home(net::to_string(found), token, name_in_job(options),
-                   Deadline::after_seconds(kTrySeconds), Door::kServer);
+                   Deadline::after_seconds(kTrySeconds), Door::kServer, std::move(cipher));
 }
 
 // The guardian above has blocked the signals that end a job. Nothing has begun yet: they end this.
@@ -119,16 +123,20 @@ void rest(double seconds) {
 }  // namespace
 
 Result<Link> join(const JoinOptions& options) {
-  const bool is_full =
-      options.address.starts_with("tcp:") || options.address.starts_with("unix:");
-  const auto where = net::parse_endpoint(is_full ? options.address
-                                                 : cat("tcp:", options.address));
+  std::string_view address = options.address;
+  const bool is_encrypted = address.starts_with(kHttps);
+  if (is_encrypted) {
+    address.remove_prefix(kHttps.size());
+    if (address.ends_with('/')) address.remove_suffix(1);
+  }
+  const bool is_full = !is_encrypted && (address.starts_with("tcp:") || address.starts_with("unix:"));
+  const auto where = net::parse_endpoint(is_full ? std::string(address) : cat("tcp:", address));
   if (!where.ok()) return where.status().with_context("--join");
   const Interruptible until_it_is_there;
   double pause = kFirstPause;
   bool has_said_so = false;
   for (;;) {
-    auto link = try_once(*where, options);
+    auto link = try_once(*where, options, is_encrypted);
     const Code code = link.status().code();
     const bool may_come = code == Code::kUnavailable || code == Code::kDeadlineExceeded;
     if (link.ok() || !may_come) return link;

@@ -12,11 +12,14 @@
 namespace hvd::launcher {
 
 struct JoinOptions {
-  std::string address;  // "host:port"; a name is asked of the system's `getent`
+  std::string address;  // "host:port" or "https://host:port"; a name is asked of the system's `getent`
   std::string name;     // of this host in the job; empty: its hostname
   int slots = 0;        // 0: as many as it has processors for this process
   Bytes token;          // as in the token file
+  std::string ca_file = {};  // of an https:// address; empty: the system's authorities
 };
+
+constexpr std::string_view kHttps = "https://";
 
 // Errors are those that no waiting mends.
 Result<Link> join(const JoinOptions& options);

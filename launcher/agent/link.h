@@ -2,12 +2,14 @@
 // two descriptors that carry frames. A new way is a new function here.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/agent/cipher.h"
 
 namespace hvd::launcher {
 
@@ -15,6 +17,7 @@ namespace hvd::launcher {
 struct Link {
   UniqueFd input;
   UniqueFd output;
+  std::unique_ptr<Cipher> cipher = {};  // null: the frames are sent as they are
 };
 
 // Standard input and output, whatever they are (ssh, kubectl exec, pipes, a socket). They are
@@ -26,8 +29,10 @@ Result<Link> stream_link();
 // `name` tells the launcher which of the agents that it awaits this is.
 // What is dialled may be a port of the launcher for agents alone, or the one port of its
 // rendezvous server, which is asked for the launcher by HTTP first. kAborted: it wants none now.
+// `cipher`: TLS with that server, whose handshake is still to come; else null.
 enum class Door { kOwn, kServer };
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
-                       Deadline deadline, Door door = Door::kOwn);
+                       Deadline deadline, Door door = Door::kOwn,
+                       std::unique_ptr<Cipher> cipher = nullptr);
 
 }  // namespace hvd::launcher

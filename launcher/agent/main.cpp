@@ -17,6 +17,7 @@
 #include "base/unique_fd.h"
 #include "horovod/version.h"
 #include "launcher/agent/agent.h"
+#include "launcher/agent/cipher.h"
 #include "launcher/agent/guardian.h"
 #include "launcher/agent/join.h"
 #include "launcher/agent/link.h"
@@ -54,6 +55,7 @@ struct Options {
   std::string join;  // the address of a launcher's rendezvous server, instead
   std::string name;
   int slots = 0;
+  std::string ca_file;
   Bytes token;
 };
 
@@ -93,6 +95,8 @@ Result<Options> parse(int argc, char** argv) {
       options.join = value;
     } else if (option == "--name") {
       options.name = value;
+    } else if (option == "--ca") {
+      options.ca_file = value;
     } else if (option == "--slots") {
       const auto slots = parse_int(value);
       if (!slots || *slots < 1 || *slots > 65536) {
@@ -108,8 +112,12 @@ Result<Options> parse(int argc, char** argv) {
     } else {
       return invalid_argument(cat("unknown option '", option,
                                   "': horovodrun starts this program, or you, by: horovod-agent "
-                                  "--join HOST:PORT --token-file FILE [--name NAME] [--slots N]"));
+                                  "--join HOST:PORT --token-file FILE [--name NAME] [--slots N], or "
+                                  "--join https://HOST:PORT [--ca FILE] …"));
     }
+  }
+  if (!options.ca_file.empty() && !std::string_view(options.join).starts_with(kHttps)) {
+    return invalid_argument("--ca is for --join https://HOST:PORT");
   }
   if ((options.home.empty() && options.join.empty()) != options.token.empty() ||
       (!options.home.empty() && !options.join.empty())) {
@@ -119,12 +127,24 @@ Result<Options> parse(int argc, char** argv) {
   return options;
 }
 
+// Looked at first, since the token may be read once only.
+bool joins_by_tls(int argc, char** argv) {
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::string_view(argv[i]) == "--join" &&
+        std::string_view(argv[i + 1]).starts_with(kHttps)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 Result<Link> make_link(const Options& options) {
   if (options.home.empty() && options.join.empty()) return stream_link();
   auto link = options.join.empty()
                   ? call_home(options.home, options.token, options.name,
                               Deadline::after_seconds(kDialSeconds))
-                  : join({options.join, options.name, options.slots, options.token});
+                  : join({options.join, options.name, options.slots, options.token,
+                          options.ca_file});
   // What a resource manager sends to every host's standard input is not for the ranks.
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (link.ok() && null) ::dup2(null.get(), STDIN_FILENO);
@@ -156,6 +176,10 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "--version") {
     std::printf("horovod-agent %s\n", HVD_VERSION);
     return 0;
+  }
+  if (joins_by_tls(argc, argv)) {
+    const Status status = speak_tls(argv);
+    if (!status.ok()) return fail(status.message());
   }
   const auto options = parse(argc, argv);
   if (!options.ok()) return fail(options.error().message());

@@ -38,6 +38,10 @@ void Outbox::flush() {
   while (!is_broken_ && !is_waiting_ && !is_empty()) {
     if (sent_ == unsent_.size()) {
       unsent_ = writer_.take(kBatch);
+      if (cipher_ != nullptr) {
+        if (!cipher_->write(unsent_).ok()) return abandon();
+        unsent_ = cipher_->take_output();
+      }
       sent_ = 0;
     }
     const ssize_t size = ::write(fd_, unsent_.data() + sent_, unsent_.size() - sent_);

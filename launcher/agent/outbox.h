@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/bytes.h"
+#include "launcher/agent/cipher.h"
 #include "launcher/agent/poll_loop.h"
 #include "launcher/agent/protocol.h"
 #include "net/frame.h"
@@ -11,8 +12,10 @@ namespace hvd::launcher {
 
 class Outbox {
  public:
-  // `fd` carries the link's output; both outlive the outbox.
-  Outbox(PollLoop& loop, int fd) : loop_(loop), fd_(fd) {}
+  // `fd` carries the link's output, as `cipher` makes it unless that is null; all outlive the
+  // outbox.
+  Outbox(PollLoop& loop, int fd, Cipher* cipher = nullptr)
+      : loop_(loop), fd_(fd), cipher_(cipher) {}
 
   // Of all frames from now on.
   void address(uint64_t job, uint32_t generation, uint32_t host);
@@ -30,6 +33,7 @@ class Outbox {
  private:
   PollLoop& loop_;
   int fd_;
+  Cipher* cipher_;
   net::FrameHeader header_;
   net::FrameWriter writer_;
   Bytes unsent_;

@@ -61,6 +61,9 @@ constexpr Setting kTable[] = {
      "all, whichever answers", "", "--network-interface"},
     {"token_file", "--token-file", "", "", kText, "", kGeneral,
      "file with the secret of hosts that join, in hexadecimal digits, closed to others"},
+    {"tls_cert", "--tls-cert", "", "", kText, "", kGeneral,
+     "PEM file of certificates: hosts join by TLS, with horovod-agent --join https://HOST:PORT"},
+    {"tls_key", "--tls-key", "", "", kText, "", kGeneral, "PEM file with the key of --tls-cert"},
 
     {"env", "-x,--env", "", "", kList, "", kEnvironment,
      "variable for the ranks besides this shell's: NAME, NAME=VALUE or 'NAME*'; may be given often"},

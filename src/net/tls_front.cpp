@@ -13,6 +13,14 @@ namespace hvd::net {
 namespace {
 
 constexpr size_t kChunk = 64 * 1024;
+// RFC 2817.
+constexpr std::string_view kUpgrade =
+    "HTTP/1.1 426 Upgrade Required\r\n"
+    "Upgrade: TLS/1.2\r\n"
+    "Connection: Upgrade, close\r\n"
+    "Content-Type: text/plain\r\n"
+    "Content-Length: 51\r\n\r\n"
+    "this port speaks TLS alone: name it by https://...\n";
 
 }  // namespace
 
@@ -38,6 +46,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Task<void> run(std::function<void(StreamSocket)> adopt) {
     const auto self = shared_from_this();
     arm(limits_.handshake);
+    if (co_await speaks_plainly()) co_return co_await say_so();
     const auto [error] = co_await tls_.async_handshake(asio::ssl::stream_base::server, use_tuple);
     ++epoch_;
     limit_.cancel();
@@ -50,6 +59,29 @@ class Relay : public std::enable_shared_from_this<Relay> {
   }
 
  private:
+  // What the client begins with is no record of TLS.
+  Task<bool> speaks_plainly() {
+    constexpr std::byte kHandshake{22};
+    co_await tls_.next_layer().async_wait(StreamSocket::wait_read, use_tuple);
+    std::byte first = kHandshake;
+    error_code ignored;
+    tls_.next_layer().receive(asio::buffer(&first, 1), asio::socket_base::message_peek, ignored);
+    co_return first != kHandshake;
+  }
+
+  // Then takes what it still sends: closing at once would reset the connection, and the answer with it.
+  Task<void> say_so() {
+    auto& socket = tls_.next_layer();
+    co_await asio::async_write(socket, asio::buffer(kUpgrade), use_tuple);
+    error_code ignored;
+    socket.shutdown(StreamSocket::shutdown_send, ignored);
+    std::array<std::byte, 4096> buffer;
+    for (;;) {
+      const auto [error, size] = co_await socket.async_read_some(asio::buffer(buffer), use_tuple);
+      if (error) co_return close();
+    }
+  }
+
   bool pair_up(const std::function<void(StreamSocket)>& adopt) {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return false;

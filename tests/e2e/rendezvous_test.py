@@ -162,6 +162,63 @@ def test_hosts_without_sshd_join():
         wait_until(lambda: not before.new_processes(), 10, before.new_processes)
 
 
+def certify(folder, name="launcher"):
+    """server.pem with server.key for a name, and the authority, which is itself."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+                    "-addext", f"subjectAltName=DNS:{name}", "-keyout", folder / "server.key",
+                    "-out", folder / "server.pem"], check=True, capture_output=True)
+    (folder / "ca.pem").write_bytes((folder / "server.pem").read_bytes())
+
+
+@world()
+def test_hosts_join_by_tls():
+    _, _, launch, join = lines_of("TLS")
+    with workplace() as folder:
+        certify(folder)
+        program = folder / "train.py"
+        program.write_text("for line in range(20_000): print('line', line, 'x' * 80)\n"
+                           f"import sys\nsys.stdout.flush()\n{program.read_text()}")
+        before = Inventory()
+        early = Shell("a", folder, join)
+        early.wait_for("waits for its launcher")
+        job = Shell("launcher", folder, launch)
+        job.wait_for("to join by: horovod-agent --join https://")
+        late = Shell("b", folder, join)
+        said = job.ends_with(0)
+        expect(len(ranks_in([said])) == 4, said[-4000:])
+        for rank in range(4):
+            count = len(re.findall(rf"^\[{rank}\]<stdout>:line \d+ x{{80}}$", said, re.M))
+            expect(count == 20_000, f"rank {rank} printed {count} lines")
+        for agent in (early, late):
+            agent.ends_with(0)
+        wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+
+
+@world()
+def test_who_joins_by_tls_wants_a_certificate_and_who_does_not_is_told():
+    _, _, launch, join = lines_of("TLS")
+    with workplace() as folder:
+        certify(folder)
+        job = Shell("launcher", folder, launch)
+        job.wait_for("waits up to")
+        (folder / "other").mkdir()
+        certify(folder / "other")
+        for line, words in (
+                (join.replace("ca.pem", "other/ca.pem"), "does not prove that it is launcher.*--ca"),
+                (join.replace("--ca ca.pem ", ""), "does not prove that it is launcher.*--ca"),
+                (join.replace("ca.pem", "none.pem"), "--ca: the file .*none.pem"),
+                (join.replace("https://", "").replace("--ca ca.pem ", ""), "speaks TLS alone")):
+            said = Shell("a", folder, line).ends_with(2)
+            expect(re.search(words, said) and said.count("\n") == 1, said)
+        job.end()
+        plain = Shell("launcher", folder, lines_of("Hosts without sshd")[0])
+        plain.wait_for("waits up to")
+        said = Shell("a", folder, join).ends_with(2)
+        expect("does not speak TLS" in said and said.count("\n") == 1, said)
+        plain.end()
+
+
 @world()
 def test_a_host_asks_the_server_once_for_all_of_its_ranks():
     launch, join = lines_of("Hosts without sshd")

@@ -82,6 +82,10 @@ TEST_CASE("a mistake on the command line gets one sentence") {
         "-p 70000 is out of range; it lies between 1 and 65535");
   CHECK(error_of({"-np", "2", "-H", "a:2", "-hostfile", "f", "x"}) ==
         "-H and -hostfile both say where to run; give one of them");
+  CHECK(error_of({"-np", "1", "--tls-cert", "f", "x"}) ==
+        "--tls-cert and --tls-key belong together: the certificates and their key");
+  CHECK(error_of({"-np", "1", "--tls-cert", "f", "--tls-key", "k", "x"}) ==
+        "--tls-cert is for hosts that join, with --listen [HOST]:PORT");
   CHECK(error_of({"-np", "2"}) ==
         "the command is missing; it follows the flags, as in: horovodrun -np 4 python3 train.py");
 }

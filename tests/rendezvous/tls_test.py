@@ -105,7 +105,9 @@ class TlsTest(unittest.TestCase):
     def test_who_speaks_no_tls_there_is_told_so(self):
         self.start()
         plain = f"tcp:127.0.0.1:{self.port}"
-        self.outcome(self.worker(address=plain, HOROVOD_START_TIMEOUT="2"), 1)
+        said = self.outcome(self.worker(address=plain), 1)
+        self.assertEqual(said.count("\n"), 1, said)
+        self.assertIn("speaks TLS alone: name it by https://", said)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             self.port = silent.getsockname()[1]
             worker = self.worker("127.0.0.1", self.ca, HOROVOD_START_TIMEOUT="2")

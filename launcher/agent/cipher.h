@@ -1,0 +1,34 @@
+// What stands between an agent's frames and its link's descriptors where the link is encrypted.
+// The far side of this seam is there only in horovod-agent-tls (tls_program); horovod-agent, which
+// travels to hosts, has no_tls_program in its place.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace hvd::launcher {
+
+// As net::TlsSession, whose contract counts.
+class Cipher {
+ public:
+  virtual ~Cipher() = default;
+  virtual Result<bool> shake_hands() = 0;
+  virtual Result<std::optional<size_t>> read(std::span<std::byte> buffer) = 0;
+  virtual Status write(ByteView bytes) = 0;
+  virtual void feed(ByteView received) = 0;
+  virtual Bytes take_output() = 0;
+};
+
+// For a launcher whose certificate is for `host`; the file of authorities may be empty: the system's.
+Result<std::unique_ptr<Cipher>> make_cipher(const std::string& host, const std::string& ca_file);
+
+// Returns in a program that speaks TLS. Another one becomes the one beside it that does, with the
+// same command line; a status says why that is not possible.
+Status speak_tls(char** command);
+
+}  // namespace hvd::launcher
