@@ -34,6 +34,7 @@ struct Options {
   bool insecure_compat = false;
   std::string tls_certificate;
   std::string tls_key;
+  etcd::AccessFiles etcd_files;
 };
 
 int fail(const std::string& message, int code) {
@@ -62,10 +63,20 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
                  "file that holds the job's secret in hexadecimal digits, closed to others")
       ->required();
   app.add_option("--backend", options.backend,
-                 "where the job is kept: memory, or etcd://HOST:2379[,HOST:2379...][/PREFIX], so "
-                 "that it outlives this server: another one with the same token goes on. SIGINT "
-                 "ends the job and removes it there, SIGTERM ends the server alone")
+                 "where the job is kept: memory, or etcd://HOST:2379[,HOST:2379...][/PREFIX], by TLS "
+                 "etcds://, so that it outlives this server: another one with the same token goes "
+                 "on. SIGINT ends the job and removes it there, SIGTERM ends the server alone")
       ->capture_default_str();
+  app.add_option("--etcd-user-file", options.etcd_files.user,
+                 "file with USER:PASSWORD of etcd, closed to others");
+  app.add_option("--etcd-ca", options.etcd_files.ca,
+                 "PEM file of the authorities that may vouch for etcds://, not the system's");
+  CLI::Option* etcd_certificate = app.add_option(
+      "--etcd-cert", options.etcd_files.certificate, "PEM file with a certificate for etcd");
+  CLI::Option* etcd_key =
+      app.add_option("--etcd-key", options.etcd_files.key, "PEM file with its key");
+  etcd_certificate->needs(etcd_key);
+  etcd_key->needs(etcd_certificate);
   app.add_option("--keep", options.keep,
                  "seconds for which etcd keeps the job when no server is there")
       ->check(CLI::Range(1, 1'000'000))
@@ -111,9 +122,16 @@ void raise_descriptor_limit() {
 Result<Kept> open_backend(const Options& options, const Secret& secret,
                           net::asio::io_context& loop) {
   constexpr double kTimeToOpen = 15;
-  if (options.backend == "memory") return Kept{};
-  const auto url = etcd::parse_url(options.backend);
+  const auto& files = options.etcd_files;
+  if (options.backend == "memory") {
+    if (files.user.empty() && files.ca.empty() && files.certificate.empty()) return Kept{};
+    return invalid_argument("--etcd-user-file, --etcd-ca and --etcd-cert are for --backend etcd://…");
+  }
+  auto url = etcd::parse_url(options.backend);
   if (!url.ok()) return url.status().with_context("--backend");
+  if (const Status status = etcd::read_files(files, url->access); !status.ok()) {
+    return invalid_argument(status.message());
+  }
   Result<Kept> kept = internal_error("etcd was not asked");
   net::asio::co_spawn(
       loop,

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "base/text.h"
-#include "net/socket_address.h"
 #include "rendezvous/etcd/etcd_text.h"
 
 namespace hvd::rendezvous::etcd {
@@ -22,14 +21,12 @@ constexpr milliseconds kFirstPause{20};
 constexpr milliseconds kLongestPause{1000};
 // Shorter ones are nobody's business: a leader is elected, a server restarts.
 constexpr milliseconds kWorthTelling{2000};
-constexpr size_t kChunk = 64 * 1024;
-// A page of the largest records, in base64.
-constexpr net::HttpLimits kLimits{.head_bytes = 16 * 1024, .body_bytes = 64 * 1024 * 1024};
 
 // Of gRPC.
 constexpr int kInvalidArgumentCode = 3;
 constexpr int kNotFoundCode = 5;
 constexpr int kPermissionDeniedCode = 7;
+constexpr int kFailedPreconditionCode = 9;
 constexpr int kUnauthenticatedCode = 16;
 
 // What another endpoint, or the same one later, would refuse as well; other faults pass.
@@ -45,27 +42,20 @@ std::optional<Code> final_code(const Fault& fault) {
 
 }  // namespace
 
-EtcdClient::EtcdClient(asio::any_io_executor executor, std::vector<net::Endpoint> endpoints)
+EtcdClient::EtcdClient(asio::any_io_executor executor, std::vector<net::Endpoint> endpoints,
+                       Access access)
     : endpoints_(std::move(endpoints)),
-      resolver_(executor),
-      socket_(executor),
+      access_(std::move(access)),
+      connection_(executor, access_.tls),
       limit_(executor),
-      pause_(executor),
-      parser_(net::make_response_parser(kLimits)) {}
+      pause_(executor) {}
 
 EtcdClient::~EtcdClient() = default;
 
 void EtcdClient::stop() {
   is_stopped_ = true;
   pause_.cancel();
-  resolver_.cancel();
-  drop();
-}
-
-void EtcdClient::drop() {
-  net::error_code ignored;
-  socket_.close(ignored);
-  is_connected_ = false;
+  connection_.close();
 }
 
 void EtcdClient::arm(Deadline deadline) {
@@ -75,8 +65,7 @@ void EtcdClient::arm(Deadline deadline) {
     const auto self = weak.lock();
     if (error || !self || self->epoch_ != epoch) return;
     self->is_late_ = true;
-    self->resolver_.cancel();
-    self->drop();
+    self->connection_.close();
   });
 }
 
@@ -87,28 +76,46 @@ void EtcdClient::disarm() {
 
 net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, Deadline deadline) {
   Status reason;  // of the last attempt that was not cut short
-  for (;;) {
+  for (bool was_logged_out = false;;) {
     if (is_stopped_) co_return aborted("the server no longer uses etcd");
-    Result<Answer> answer = co_await call_once(path, body, deadline);
-    if (answer.ok() && answer->status == 200) {
-      tell_of_end();
-      co_return std::move(answer->body);
-    }
-    Status failure = answer.status();
-    if (answer.ok()) {
-      const Fault fault = parse_fault(answer->body);
-      failure = unavailable(cat("it answered ", answer->status, ": ", fault.message));
-      if (const auto code = final_code(fault)) co_return explain(Status(*code, fault.message));
+    Status failure;
+    if (!access_.user.empty() && token_.empty()) failure = co_await log_in(deadline);
+    if (failure.ok()) {
+      Result<Answer> answer = co_await call_once(path, body, deadline);
+      if (answer.ok() && answer->status == 200) {
+        tell_of_end();
+        co_return std::move(answer->body);
+      }
+      failure = answer.status();
+      if (answer.ok()) {
+        const Fault fault = parse_fault(answer->body);
+        // Tokens live some minutes, and not beyond a restart of etcd.
+        const bool is_logged_out =
+            fault.code == kUnauthenticatedCode && !std::exchange(token_, {}).empty();
+        if (is_logged_out && !std::exchange(was_logged_out, true)) continue;
+        failure = unavailable(cat("it answered ", answer->status, ": ", fault.message));
+        const auto code = final_code(fault);
+        if (code && !is_logged_out) co_return explain(Status(*code, advise(fault)));
+      }
     }
     if (is_stopped_) continue;
+    // What is wrong with TLS or the user stays wrong; but who serves a job already waits on.
+    const bool may_pass = failure.code() == Code::kUnavailable || deadline.is_never();
+    if (!may_pass) co_return explain(failure);
     if (reason.ok() || !deadline.passed()) reason = failure;
     tell_of_outage(failure, deadline);
-    drop();
+    connection_.close();
     current_ = (current_ + 1) % endpoints_.size();
     // Each endpoint once before any has a second chance.
     if (++failures_ % static_cast<int>(endpoints_.size()) == 0) co_await rest(deadline);
     if (deadline.passed()) co_return explain(reason);
   }
+}
+
+std::string EtcdClient::advise(const Fault& fault) const {
+  const bool is_nobody =
+      access_.user.empty() && fault.message.find("user name is empty") != std::string::npos;
+  return cat(fault.message, is_nobody ? "; name a file with USER:PASSWORD by --etcd-user-file" : "");
 }
 
 net::Task<void> EtcdClient::rest(Deadline deadline) {
@@ -128,69 +135,48 @@ net::Task<Result<EtcdClient::Answer>> EtcdClient::call_once(const std::string& p
   const Deadline attempt = Deadline::after_seconds(kAttempt);
   arm(deadline.time() < attempt.time() ? deadline : attempt);
   Result<Answer> answer = aborted("");
-  Status connected;
-  if (!is_connected_) connected = co_await connect();
-  if (connected.ok()) {
+  Status opened;
+  if (!connection_.is_open()) opened = co_await connection_.open(endpoints_[current_]);
+  if (opened.ok()) {
     const std::string head = head_of(path, body.size());
-    const std::array<asio::const_buffer, 2> parts{asio::buffer(head), asio::buffer(body)};
-    const auto [error, sent] = co_await asio::async_write(socket_, parts, net::use_tuple);
-    if (error) {
-      answer = unavailable(cat("the request could not be sent: ", error.message()));
-    } else {
-      answer = co_await receive();
-    }
+    answer = co_await connection_.exchange(head, body);
   } else {
-    answer = connected;
+    answer = opened;
   }
   disarm();
   if (is_late_) answer = unavailable("it did not answer in time");
-  if (!answer.ok() || !parser_->keep_alive()) drop();
+  if (!answer.ok()) connection_.close();
   co_return answer;
 }
 
-std::string EtcdClient::head_of(const std::string& path, size_t body) const {
-  return net::request_head(
-      "POST", path, {{"Host", endpoints_[current_].host}, {"Content-Type", "application/json"}},
-      body);
-}
-
-net::Task<Status> EtcdClient::connect() {
-  drop();
-  const net::Endpoint& endpoint = endpoints_[current_];
-  const auto [unresolved, addresses] = co_await resolver_.async_resolve(
-      endpoint.host, std::to_string(endpoint.port), net::use_tuple);
-  if (unresolved) co_return unavailable(unresolved.message());
-  const auto [error, address] = co_await asio::async_connect(socket_, addresses, net::use_tuple);
-  if (error) co_return unavailable(error.message());
-  net::tune_connection(socket_.native_handle());
-  is_connected_ = true;
+// A token of etcd's for this user, for the requests to come. kUnavailable: as of call_once.
+net::Task<Status> EtcdClient::log_in(Deadline deadline) {
+  const std::string request = login_request(access_.user, access_.password);
+  const Result<Answer> answer = co_await call_once("/v3/auth/authenticate", request, deadline);
+  if (!answer.ok()) co_return answer.status();
+  if (answer->status != 200) {
+    const Fault fault = parse_fault(answer->body);
+    if (fault.code == kInvalidArgumentCode) {
+      co_return permission_denied(cat(fault.message, "; check the user and the password in "
+                                      "--etcd-user-file"));
+    }
+    if (fault.code == kFailedPreconditionCode) {
+      co_return failed_precondition(cat(fault.message, "; leave out --etcd-user-file"));
+    }
+    co_return unavailable(cat("it answered ", answer->status, ": ", fault.message));
+  }
+  auto token = parse_login(answer->body);
+  if (!token.ok()) co_return token.status();
+  token_ = std::move(*token);
   co_return Status();
 }
 
-net::Task<Result<EtcdClient::Answer>> EtcdClient::receive() {
-  parser_->reset();
-  size_t size = 0;
-  while (!parser_->done()) {
-    if (input_.size() - size < kChunk) input_.resize(size + kChunk);
-    const auto [error, read] = co_await socket_.async_read_some(
-        asio::buffer(input_.data() + size, input_.size() - size), net::use_tuple);
-    if (error) co_return unavailable(cat("the connection was lost: ", error.message()));
-    size += read;
-    size_t consumed = 0;
-    for (size_t last = 1; last > 0 && !parser_->done(); consumed += last) {
-      const auto fed = parser_->feed(ByteView(input_).subspan(consumed, size - consumed));
-      if (!fed.ok()) co_return unavailable(fed.status().message());
-      last = *fed;
-    }
-    std::copy(input_.begin() + static_cast<std::ptrdiff_t>(consumed),
-              input_.begin() + static_cast<std::ptrdiff_t>(size), input_.begin());
-    size -= consumed;
-  }
-  if (size > 0) co_return unavailable("it answered more than it was asked");
-  Answer answer;
-  answer.status = parser_->status();
-  answer.body = parser_->take_body();
-  co_return answer;
+std::string EtcdClient::head_of(const std::string& path, size_t body) const {
+  return net::request_head("POST", path,
+                           {{"Host", endpoints_[current_].host},
+                            {"Content-Type", "application/json"},
+                            {"Authorization", token_}},
+                           body);
 }
 
 void EtcdClient::tell_of_outage(const Status& failure, Deadline deadline) {
@@ -216,11 +202,14 @@ Status EtcdClient::explain(const Status& failure) const {
   for (const net::Endpoint& endpoint : endpoints_) {
     list += cat(list.empty() ? "" : ",", net::to_string(endpoint).substr(4));  // without "tcp:"
   }
+  if (failure.code() == Code::kFailedPrecondition) return failure.with_context(cat("etcd at ", list));
   if (failure.code() != Code::kUnavailable) {
     return failure.with_context(cat("etcd at ", list, " refused a request"));
   }
   return unavailable(cat("etcd at ", list, " cannot be reached: ", failure.message(),
-                         "; check that etcd runs there and that --backend names its client port"));
+                         "; check that etcd runs there and that --backend names its client port",
+                         access_.tls ? ", with etcd:// if it speaks no TLS"
+                                     : ", with etcds:// if it speaks TLS"));
 }
 
 }  // namespace hvd::rendezvous::etcd

@@ -12,49 +12,47 @@
 #include "base/result.h"
 #include "net/asio.h"
 #include "net/endpoint.h"
-#include "net/http.h"
+#include "rendezvous/etcd/etcd_access.h"
+#include "rendezvous/etcd/etcd_connection.h"
+#include "rendezvous/etcd/etcd_text.h"
 
 namespace hvd::rendezvous::etcd {
 
 class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
  public:
-  EtcdClient(net::asio::any_io_executor executor, std::vector<net::Endpoint> endpoints);
+  EtcdClient(net::asio::any_io_executor executor, std::vector<net::Endpoint> endpoints,
+             Access access = {});
   ~EtcdClient();
   EtcdClient(const EtcdClient&) = delete;
 
   // The body of etcd's answer. kNotFound, kInvalidArgument, ...: etcd has refused the request.
-  // kUnavailable: no endpoint could be reached; names them. kAborted: stop was called.
+  // kUnavailable: no endpoint could be reached; names them. kFailedPrecondition: TLS fails, or etcd
+  // has no users. kPermissionDenied: it does not know this one. kAborted: stop was called.
   net::Task<Result<Bytes>> call(std::string path, std::string body, Deadline deadline);
   // Ends the call under way, and each later one.
   void stop();
 
  private:
-  struct Answer {
-    int status = 0;
-    Bytes body;
-  };
+  using Answer = EtcdConnection::Answer;
   net::Task<Result<Answer>> call_once(const std::string& path, const std::string& body,
                                       Deadline deadline);
   std::string head_of(const std::string& path, size_t body) const;
-  net::Task<Status> connect();
-  net::Task<Result<Answer>> receive();
+  net::Task<Status> log_in(Deadline deadline);
+  std::string advise(const Fault& fault) const;
   net::Task<void> rest(Deadline deadline);
   void arm(Deadline deadline);
   void disarm();
-  void drop();
   void tell_of_outage(const Status& failure, Deadline deadline);
   void tell_of_end();
   Status explain(const Status& failure) const;
 
   const std::vector<net::Endpoint> endpoints_;
+  const Access access_;
   size_t current_ = 0;  // of endpoints_
-  net::asio::ip::tcp::resolver resolver_;
-  net::asio::ip::tcp::socket socket_;
+  EtcdConnection connection_;
+  std::string token_;  // empty: to be asked for, where there is a user
   net::asio::steady_timer limit_;  // ends an attempt when it fires
   net::asio::steady_timer pause_;
-  std::unique_ptr<net::HttpResponseParser> parser_;
-  Bytes input_;
-  bool is_connected_ = false;
   bool is_late_ = false;  // the attempt
   bool is_stopped_ = false;
   uint64_t epoch_ = 0;    // of limit_

@@ -29,8 +29,8 @@ EtcdKeeper::EtcdKeeper(asio::any_io_executor executor, Url url, const Secret& se
     : executor_(executor),
       url_(std::move(url)),
       lifetime_(lifetime),
-      client_(std::make_shared<EtcdClient>(executor, url_.endpoints)),
-      lease_client_(std::make_shared<EtcdClient>(executor, url_.endpoints)),
+      client_(std::make_shared<EtcdClient>(executor, url_.endpoints, url_.access)),
+      lease_client_(std::make_shared<EtcdClient>(executor, url_.endpoints, url_.access)),
       wake_(executor, asio::steady_timer::time_point::max()),
       done_(executor, asio::steady_timer::time_point::max()),
       pulse_(executor) {
@@ -226,7 +226,7 @@ void EtcdKeeper::end() {
 
 // Unless another server has the job. What cannot be removed now goes with its lease.
 net::Task<void> EtcdKeeper::remove_all() {
-  const auto client = std::make_shared<EtcdClient>(executor_, url_.endpoints);
+  const auto client = std::make_shared<EtcdClient>(executor_, url_.endpoints, url_.access);
   const Deadline deadline = Deadline::after_seconds(kTimeToEnd);
   const std::string key = root_ + "owner";
   Result<Bytes> answer =

@@ -1,5 +1,6 @@
 #include "rendezvous/etcd/etcd_text.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,7 @@ constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 constexpr char kPadding = '=';
 constexpr int kUnknown = 2;  // of gRPC
+constexpr size_t kLongestToken = 8192;
 
 constexpr std::array<int8_t, 256> make_values() {
   std::array<int8_t, 256> values{};
@@ -222,6 +224,22 @@ Result<Lease> parse_lease(ByteView text) {
   const auto seconds = number(lease, "TTL");
   if (!lease.is_object() || !id || *id == 0 || !seconds || *seconds < 0) return malformed("lease");
   return Lease{*id, *seconds};
+}
+
+std::string login_request(const std::string& user, const std::string& password) {
+  return Json{{"name", user}, {"password", password}}.dump(-1, ' ', false,
+                                                            Json::error_handler_t::replace);
+}
+
+Result<std::string> parse_login(ByteView text) {
+  const Json json = parse(text);
+  const Json* token = member(json, "token");
+  if (token == nullptr || !token->is_string()) return malformed("authenticate");
+  auto found = token->get<std::string>();
+  const bool is_sound = !found.empty() && found.size() <= kLongestToken &&
+                        std::all_of(found.begin(), found.end(), [](char c) { return c > 32 && c < 127; });
+  if (!is_sound) return malformed("authenticate");
+  return found;
 }
 
 Fault parse_fault(ByteView text) {

@@ -62,6 +62,10 @@ struct Lease {
 };
 Result<Lease> parse_lease(ByteView json);
 
+std::string login_request(const std::string& user, const std::string& password);
+// What later requests carry in Authorization: printable, without spaces.
+Result<std::string> parse_login(ByteView json);
+
 // What a failed request is answered with.
 struct Fault {
   int code = 0;  // of gRPC

@@ -6,6 +6,7 @@ namespace hvd::rendezvous::etcd {
 namespace {
 
 constexpr std::string_view kScheme = "etcd://";
+constexpr std::string_view kTlsScheme = "etcds://";
 constexpr std::string_view kPort = ":2379";
 constexpr size_t kLongestPrefix = 512;
 
@@ -16,10 +17,19 @@ Result<Url> parse_url(std::string_view text) {
     return invalid_argument(cat("'", printable(text), "' is no backend: ", why,
                                 "; write etcd://HOST:2379, or etcd://HOST:2379,HOST:2379/PREFIX"));
   };
-  if (!text.starts_with(kScheme)) return malformed("it does not begin with etcd://");
-  const std::string_view rest = text.substr(kScheme.size());
+  const bool is_encrypted = text.starts_with(kTlsScheme);
+  if (!is_encrypted && !text.starts_with(kScheme)) {
+    return malformed("it does not begin with etcd:// or etcds://");
+  }
+  const std::string_view rest = text.substr((is_encrypted ? kTlsScheme : kScheme).size());
   const size_t slash = rest.find('/');
+  // Not shown, since it may hold a password.
+  if (rest.substr(0, slash).find('@') != std::string_view::npos) {
+    return invalid_argument("a user does not belong into the address of etcd, which others can "
+                            "read: write USER:PASSWORD into a file for --etcd-user-file");
+  }
   Url url;
+  if (is_encrypted) url.access.tls = net::TlsOptions{.ca_setting = "--etcd-ca"};
   for (const std::string& host : split(rest.substr(0, slash), ',')) {
     if (host.empty()) return malformed("a host is missing");
     // After a bracket at the most.

@@ -31,6 +31,16 @@ bool is_ip_address(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
+// Alerts by which servers refuse a client's certificate, or that there is none.
+bool is_about_certificate(int reason) {
+  constexpr int kAlerts[] = {
+      SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED, SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,
+      SSL_R_SSLV3_ALERT_NO_CERTIFICATE,        SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE,
+      SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED,   SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED,
+      SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN,   SSL_R_TLSV1_ALERT_UNKNOWN_CA};
+  return std::find(std::begin(kAlerts), std::end(kAlerts), reason) != std::end(kAlerts);
+}
+
 Status use_files(SSL_CTX* context, const TlsOptions& options) {
   if (options.ca_file.empty()) {
     ::SSL_CTX_set_default_verify_paths(context);
@@ -93,6 +103,10 @@ class TlsSession::Impl {
     const int why = ::SSL_get_error(session_.get(), count);
     if (why == SSL_ERROR_ZERO_RETURN) return std::optional(size_t{0});
     if (why == SSL_ERROR_WANT_READ) return std::optional<size_t>();
+    if (is_about_certificate(ERR_GET_REASON(::ERR_peek_error()))) {
+      return failed_precondition(cat("the server wants a certificate of this side, or another one "
+                                     "than it has (", last_tls_error(), ")"));
+    }
     return unavailable(cat("cannot receive by TLS: ", last_tls_error()));
   }
 

@@ -33,6 +33,7 @@ class TlsSession {
   // also after an error. kFailedPrecondition: the server is not believed, or speaks no TLS.
   Result<bool> shake_hands();
   // After the handshake. Nothing: more must be fed first; 0: the server has ended the stream.
+  // kFailedPrecondition: it wants a certificate, as it says only now.
   Result<std::optional<size_t>> read(std::span<std::byte> buffer);
   // Whether read() would bring anything of what was fed.
   bool has_something();

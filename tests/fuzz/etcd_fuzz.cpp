@@ -15,6 +15,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (const auto txn = parse_txn(bytes); txn.ok()) HVD_CHECK(!txn->is_done || !txn->held);
   if (const auto lease = parse_lease(bytes); lease.ok()) HVD_CHECK(lease->seconds >= 0);
+  if (const auto token = parse_login(bytes); token.ok()) {
+    HVD_CHECK(!token->empty() && token->find_first_of(" \r\n") == std::string::npos);
+  }
   HVD_CHECK(parse_fault(bytes).code > 0);
   if (const auto decoded = from_base64(text); decoded.ok()) HVD_CHECK(to_base64(*decoded) == text);
   const auto again = from_base64(to_base64(text));

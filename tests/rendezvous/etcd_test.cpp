@@ -275,7 +275,7 @@ TEST_CASE("what cannot be reached, or keeps another job, is named with the way o
   const std::string dead = cat("127.0.0.1:", nobody);
   CHECK(open("etcd://" + dead, test_secret(), 3).message() ==
         cat("etcd at ", dead, " cannot be reached: Connection refused; check that etcd runs there "
-            "and that --backend names its client port"));
+            "and that --backend names its client port, with etcds:// if it speaks TLS"));
   CHECK(open(cat("etcd://", dead, ",", shared_etcd().address(), new_prefix()), test_secret(), 5)
             .ok());
   const Job job;
@@ -283,7 +283,7 @@ TEST_CASE("what cannot be reached, or keeps another job, is named with the way o
   CHECK(other.code() == Code::kFailedPrecondition);
   CHECK(other.message().find("one with another token") != std::string::npos);
   CHECK(etcd::parse_url("http://a").status().message() ==
-        "'http://a' is no backend: it does not begin with etcd://; write etcd://HOST:2379, or "
+        "'http://a' is no backend: it does not begin with etcd:// or etcds://; write etcd://HOST:2379, or "
         "etcd://HOST:2379,HOST:2379/PREFIX");
   CHECK(etcd::parse_url("etcd://a,[::1]:7/p/q/")->prefix == "/p/q");
   CHECK(etcd::parse_url("etcd://a,[::1]:7")->endpoints[0].port == 2379);

@@ -1,0 +1,58 @@
+#include "rendezvous/etcd/etcd_access.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+
+namespace hvd::rendezvous::etcd {
+namespace {
+
+constexpr size_t kMostBytes = 4096;
+
+Status read_user(const std::string& path, Access& access) {
+  const std::string shown = cat("--etcd-user-file: ", printable(path));
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info {};
+  if (!fd || ::fstat(fd.get(), &info) != 0) return system_error(shown, errno);
+  if (!S_ISREG(info.st_mode)) return invalid_argument(cat(shown, " is not a regular file"));
+  if ((info.st_mode & 077) != 0) {
+    return permission_denied(cat(shown, " is open to others; run: chmod 600 ", shell_quote(path)));
+  }
+  std::array<char, kMostBytes> buffer;
+  const ssize_t size = ::read(fd.get(), buffer.data(), buffer.size());
+  if (size < 0) return system_error(shown, errno);
+  std::string_view line(buffer.data(), static_cast<size_t>(size));
+  while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+  const size_t colon = line.find(':');
+  if (colon == std::string_view::npos || colon == 0 || colon + 1 == line.size() ||
+      line.find('\n') != std::string_view::npos || line.size() >= kMostBytes - 2) {
+    return invalid_argument(cat(shown, " does not hold one line USER:PASSWORD"));
+  }
+  access.user = line.substr(0, colon);
+  access.password = line.substr(colon + 1);
+  return {};
+}
+
+}  // namespace
+
+Status read_files(const AccessFiles& files, Access& access) {
+  if (!files.user.empty()) HVD_RETURN_IF_ERROR(read_user(files.user, access));
+  if (files.ca.empty() && files.certificate.empty()) return {};
+  if (!access.tls) {
+    return invalid_argument("--etcd-ca and --etcd-cert are for an etcd that speaks TLS: write "
+                            "--backend etcds://HOST:2379");
+  }
+  access.tls->ca_file = files.ca;
+  access.tls->certificate = files.certificate;
+  access.tls->key = files.key;
+  const auto tried = net::TlsSession::client("localhost", *access.tls);
+  return tried.ok() ? Status() : tried.status();
+}
+
+}  // namespace hvd::rendezvous::etcd

@@ -1,0 +1,214 @@
+"""Rendezvous servers behind which an etcd with users, or one that speaks TLS, keeps the job.
+
+Usage: etcd_access_test.py /path/to/horovod-rendezvous
+"""
+
+import base64
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+import etcd_loss_test
+from etcd_loss_test import ETCD, EtcdLossTest
+
+PASSWORD = "opensesame:%\"ä"
+PREFIX = "/jobs/"
+
+
+def b64(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+class EtcdAccessTest(EtcdLossTest):
+    scheme = "http"
+
+    def etcd_flags(self):
+        return []
+
+    def context(self):
+        return None
+
+    def start_etcd(self):
+        client = f"{self.scheme}://127.0.0.1:{self.etcd_port}"
+        peer = f"http://127.0.0.1:{self.peer_port}"
+        self.start("etcd", [ETCD, "--data-dir", os.path.join(self.folder, "data"),
+                            "--listen-client-urls", client, "--advertise-client-urls", client,
+                            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+                            "--initial-cluster", f"default={peer}", *self.etcd_flags()])
+
+    def ask_etcd(self, path, **body):
+        """A request to etcd itself, until it is there."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                with urllib.request.urlopen(
+                        f"{self.scheme}://127.0.0.1:{self.etcd_port}/v3/{path}",
+                        json.dumps(body).encode(), 10, context=self.context()) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError:
+                raise
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def file(self, name, text, mode=0o600):
+        path = os.path.join(self.folder, name)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+            file.write(text)
+        return path
+
+    def serve(self, *flags, address="etcd"):
+        self.start("server", [etcd_loss_test.SERVER, "--listen", f"127.0.0.1:{self.port}",
+                              "--token-file", self.token, "--backend",
+                              f"{address}://127.0.0.1:{self.etcd_port}{PREFIX}", *flags])
+
+    def refused(self, *flags, address="etcd"):
+        """The one sentence of a server that does not start."""
+        ended = subprocess.run(
+            [etcd_loss_test.SERVER, "--listen", "127.0.0.1:0", "--token-file", self.token,
+             "--backend", f"{address}://127.0.0.1:{self.etcd_port}{PREFIX}", *flags],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+        self.assertIn(ended.returncode, (1, 2), ended.stdout)
+        # On a busy machine, attempts of some seconds are reported before.
+        said = [line for line in ended.stdout.splitlines() if "it is tried for" not in line]
+        self.assertEqual(len(said), 1, ended.stdout)
+        self.assertNotIn(PASSWORD, ended.stdout)
+        return ended.stdout
+
+    def tells(self, words, *flags, address="etcd"):
+        """What a server says that tries on for a while."""
+        self.serve(*flags, address=address)
+        deadline = time.monotonic() + 60
+        while words not in self.log("server"):
+            self.assertLess(time.monotonic(), deadline, self.log("server"))
+            time.sleep(0.05)
+        self.kill("server")
+
+    def keeps_a_job(self, *flags, address="etcd"):
+        """Through the loss of a server, and of etcd with all tokens that it has given."""
+        self.serve(*flags, address=address)
+        client = self.client("a")
+        self.assertEqual(client.call("PUT", "/v1/keys/k", b"1")[0], 200)
+        self.kill("server")
+        self.serve(*flags, address=address)
+        self.assertEqual(client.ask("GET", "/v1/keys/k"), (200, b"1"))
+        self.kill("etcd")
+        self.start_etcd()
+        self.assertEqual(client.call("PUT", "/v1/keys/k", b"2")[0], 200)
+        self.assertEqual(client.ask("GET", "/v1/keys/k"), (200, b"2"))
+        with open(f"/proc/{self.processes['server'].pid}/cmdline") as file:
+            self.assertNotIn(PASSWORD, file.read())
+        self.assertEqual(self.kill("server", signal.SIGINT), 0)
+        self.assertNotIn(PASSWORD, self.log("server"))
+
+
+class UsersTest(EtcdAccessTest):
+    def setUp(self):
+        super().setUp()
+        self.users = self.file("user", f"job:{PASSWORD}\n")
+
+    def add_users(self):
+        for user, password, role in (("root", "root", "root"), ("job", PASSWORD, "jobs")):
+            self.ask_etcd("auth/user/add", name=user, password=password)
+            self.ask_etcd("auth/role/add", name=role)
+            self.ask_etcd("auth/user/grant", user=user, role=role)
+        self.ask_etcd("auth/role/grant", name="jobs", perm={
+            "permType": "READWRITE", "key": b64(PREFIX), "range_end": b64(PREFIX[:-1] + "0")})
+        self.ask_etcd("auth/enable")
+
+    def test_a_job_of_a_user(self):
+        self.ask_etcd("kv/range", key=b64("x"))
+        self.assertIn("leave out --etcd-user-file", self.refused("--etcd-user-file", self.users))
+        self.add_users()
+        self.keeps_a_job("--etcd-user-file", self.users)
+        self.assertIn("name a file with USER:PASSWORD by --etcd-user-file", self.refused())
+        wrong = self.file("wrong", "job:guess\n")
+        self.assertIn("invalid user ID or password; check the user and the password in "
+                      "--etcd-user-file", self.refused("--etcd-user-file", wrong))
+
+    def test_files_that_hold_no_user(self):
+        for text, mode, words in (("job", 0o600, "USER:PASSWORD"), ("a:b\nc", 0o600, "USER:PASSWORD"),
+                                  (f"job:{PASSWORD}", 0o644, "chmod 600")):
+            path = self.file("bad", text, mode)
+            os.chmod(path, mode)
+            said = self.refused("--etcd-user-file", path)
+            self.assertIn("--etcd-user-file: ", said)
+            self.assertIn(words, said)
+        self.assertIn("--etcd-user-file", self.refused(address=f"etcd://job:{PASSWORD}@h,etcd"))
+
+
+class TlsTest(EtcdAccessTest):
+    scheme = "https"
+
+    def setUp(self):
+        self.certificates = None
+        super().setUp()
+
+    def certify(self, name, authority=None):
+        """name.pem and name.key in the job's folder, signed by an authority or by itself."""
+        path = os.path.join(self.folder, name)
+        issuer = ["-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"] if authority else []
+        request = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                   "-nodes", "-subj", f"/CN={name}", "-keyout", f"{path}.key"]
+        if not authority:
+            subprocess.run([*request, "-x509", "-days", "2", "-out", f"{path}.pem"], check=True,
+                           capture_output=True)
+            return path
+        subprocess.run([*request, "-out", f"{path}.csr"], check=True, capture_output=True)
+        names = self.file("names", "subjectAltName=IP:127.0.0.1\n"
+                          "extendedKeyUsage=serverAuth,clientAuth\n")
+        subprocess.run(["openssl", "x509", "-req", "-in", f"{path}.csr", "-days", "2", *issuer,
+                        "-CAcreateserial", "-extfile", names, "-out", f"{path}.pem"], check=True,
+                       capture_output=True)
+        return path
+
+    def etcd_flags(self):
+        if self.certificates is None:
+            self.ca = self.certify("ca")
+            self.certificates = self.certify("server", self.ca)
+            self.own = self.certify("own", self.ca)
+        return ["--cert-file", self.certificates + ".pem", "--key-file", self.certificates + ".key",
+                "--trusted-ca-file", self.ca + ".pem", "--client-cert-auth"]
+
+    def context(self):
+        context = ssl.create_default_context(cafile=self.ca + ".pem")
+        context.load_cert_chain(self.own + ".pem", self.own + ".key")
+        return context
+
+    def test_a_job_by_tls(self):
+        ca = ["--etcd-ca", self.ca + ".pem"]
+        own = ["--etcd-cert", self.own + ".pem", "--etcd-key", self.own + ".key"]
+        self.keeps_a_job(*ca, *own, address="etcds")
+        other = self.certify("other")
+        self.assertRegex(self.refused("--etcd-ca", other + ".pem", *own, address="etcds"),
+                         "does not prove that it is 127.0.0.1: .*--etcd-ca")
+        self.assertIn("wants a certificate of this side", self.refused(*ca, address="etcds"))
+        self.assertIn("write --backend etcds://", self.refused(*ca))
+        self.tells("etcds:// if it speaks TLS")
+        self.assertIn("--etcd-ca: ", self.refused("--etcd-ca", "/none", address="etcds"))
+        self.scheme = "http"
+        self.kill("etcd")
+        self.etcd_flags = lambda: []
+        self.start_etcd()
+        self.ask_etcd("kv/range", key=b64("x"))
+        self.tells("etcd:// if it speaks no TLS", *ca, address="etcds")
+
+
+def load_tests(loader, *_):
+    """Not those of the class that these build on."""
+    return unittest.TestSuite(case(name) for case, names in (
+        (UsersTest, ("test_a_job_of_a_user", "test_files_that_hold_no_user")),
+        (TlsTest, ("test_a_job_by_tls",))) for name in names)
+
+
+if __name__ == "__main__":
+    etcd_loss_test.SERVER = sys.argv.pop(1)
+    unittest.main(verbosity=2)
