@@ -21,6 +21,8 @@ def arguments(description):
     parser.add_argument("--json", metavar="FILE", help="the figures as JSON")
     parser.add_argument("--list", action="store_true", help="names of the lines")
     parser.add_argument("--python", default="/usr/bin/python3", help="interpreter with torch")
+    parser.add_argument("--tensorflow", help="interpreter with TensorFlow",
+                        default=str(teams.BUILD / "venv-tensorflow-2.21" / "bin" / "python3"))
     parser.add_argument("--on-hosts", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -56,7 +58,7 @@ def report(name, what, result):
 
 def measure(options, wanted):
     """Results by the lines' names."""
-    bench = lines.Bench(options.quick, options.python)
+    bench = lines.Bench(options.quick, options.python, options.tensorflow)
     results = {}
     try:
         for line in wanted:

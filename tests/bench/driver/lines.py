@@ -45,9 +45,9 @@ class Line:
 class Bench:
     """Teams by what makes them; each is started once, and those that do not start are named."""
 
-    def __init__(self, quick, python):
+    def __init__(self, quick, python, tensorflow=None):
         self.rounds, self.seconds, self.idle_seconds = (3, 0.03, 2) if quick else (9, 0.3, 10)
-        self.python = python
+        self.python, self.tensorflow = python, tensorflow
         self.missing = {}
         self._teams = {}
 
@@ -192,6 +192,26 @@ def training(model):
     return measure
 
 
+def training_tensorflow(model):
+    """As `training`; ours must reach MultiWorkerMirroredStrategy too."""
+    def measure(bench):
+        python = bench.tensorflow
+        barrier = bench.need(teams.tensorflow_plain, 2, python=python)
+        ours = bench.need(teams.tensorflow_ours, 2, python=python)
+        others = [bench.team(teams.tensorflow_mirrored, 2, python=python),
+                  bench.team(teams.tensorflow_plain, 1, python=python)]
+        found = bench.rounds_of([barrier, ours, *others], "train", model, "ITERATIONS")
+        efficiency = {name: 100 * statistics.median(
+            base[0] / own[0] for base, own in zip(found[barrier.name], rows))
+            for name, rows in found.items() if name != barrier.name}
+        step = statistics.median(row[0] for row in found[barrier.name])
+        result = Result("%", efficiency.pop(ours.name), efficiency, "≥ 97 %, and ≥ MWMS",
+                        note=f"a step at a barrier only takes {step / 1000:.2f} ms")
+        result.passed = result.ours >= max(97, efficiency.get("MWMS", float("inf")))
+        return result
+    return measure
+
+
 def memory(bench):
     """Of a rank after its first operation, over a process that has torch."""
     plain = bench.need(teams.plain_torch, 2, python=bench.python)
@@ -240,6 +260,9 @@ LINES = [
     Line("training-mlp", "MLP, 669,706 parameters, against a barrier only", training("mlp")),
     Line("training-deep", "62 tensors, 171,530 parameters, against a barrier only",
          training("deep")),
+] + [
+    Line(f"training-tensorflow-{model}", f"{model} as above, in TensorFlow", training_tensorflow(model))
+    for model in ("cnn", "mlp", "deep")
 ] + [
     Line(f"hosts-{label}", f"{label[:-3]} {label[-3:]} between two hosts", between_hosts(size), True)
     for label, size in (("64KiB", 64 * KIB), ("1MiB", MIB), ("8MiB", 8 * MIB), ("64MiB", 64 * MIB))

@@ -3,6 +3,7 @@
 A team's ranks connect to the driver's Unix socket and obey commands (workers/worker.h). Where
 they run is their launcher's affair: this machine, or the hosts "a" and "b" of tests/hosts.
 """
+import contextlib
 import os
 import pathlib
 import shutil
@@ -17,6 +18,7 @@ BUILD = pathlib.Path(os.environ.get("HVD_BUILD", ROOT / "build"))
 WORKERS = BUILD / "bench"
 HOSTS = ROOT / "tests" / "hosts" / "hosts"
 PYTHON_WORKER = ROOT / "tests" / "bench" / "workers" / "python_worker.py"
+TENSORFLOW_WORKER = PYTHON_WORKER.with_name("tensorflow_worker.py")
 HOST_NAMES = ("a", "b")
 # Whether the C library gives the end of its heap back after each step, to fault it in anew in the
 # next, is a matter of luck (1.5 ms of a step of 5): nobody does.
@@ -67,7 +69,7 @@ class Team:
             except TimeoutError:
                 waited += 0.5
                 ended = [p for p in self._processes if p.poll() is not None]
-                if ended or waited > 60:
+                if ended or waited > 120:
                     raise Missing(f"{self.name} does not start: {self._last_words()}") from None
                 continue
             connection.settimeout(120)
@@ -207,6 +209,34 @@ def plain_torch(ranks, python="/usr/bin/python3"):
     """Processes with torch that meet at a barrier in shared memory and nowhere else."""
     command = [python, PYTHON_WORKER, "{socket}", "plain", "{rank}", ranks, "{folder}"]
     return Team("barrier only", _singly(command, ranks, False), ranks, PYTHON_ENVIRONMENT)
+
+
+def _tensorflow(python):
+    """The words that start a worker. tests/run.sh makes such an interpreter."""
+    return [_need(python, f"{python}, an interpreter with TensorFlow,"), TENSORFLOW_WORKER,
+            "{socket}"]
+
+
+def tensorflow_ours(ranks, python):
+    launcher = [_built(BUILD / "bin" / "horovodrun"), "-np", ranks]
+    return Team("ours", [launcher + _tensorflow(python) + ["horovod"]], ranks,
+                {"PYTHONPATH": str(BUILD / "python"), **PYTHON_ENVIRONMENT})
+
+
+def tensorflow_plain(ranks, python):
+    """Processes that meet at a barrier only, or one that meets nobody."""
+    command = _tensorflow(python) + ["plain", "{rank}", ranks, "{folder}"]
+    name = "barrier only" if ranks > 1 else "one alone"
+    return Team(name, _singly(command, ranks, False), ranks, PYTHON_ENVIRONMENT)
+
+
+def tensorflow_mirrored(ranks, python):
+    """MultiWorkerMirroredStrategy, which wants to be told ports: they were free a moment before."""
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(ranks)]
+        ports = [one.getsockname()[1] for one in held]
+    command = _tensorflow(python) + ["mirrored", "{rank}", ranks, *ports]
+    return Team("MWMS", _singly(command, ranks, False), ranks, PYTHON_ENVIRONMENT)
 
 
 def stream_pair(hosts=False):
