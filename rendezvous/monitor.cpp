@@ -30,7 +30,9 @@ std::string calendar(Clock::time_point time) {
   return text;
 }
 
-void add_gauge(std::string& text, std::string_view name, std::string_view help, double value) {
+// A whole number is written with all of its digits.
+template <typename Number>
+void add_gauge(std::string& text, std::string_view name, std::string_view help, Number value) {
   text += cat("# HELP ", name, " ", help, "\n# TYPE ", name, " gauge\n", name, " ", value, "\n");
 }
 
@@ -43,7 +45,7 @@ std::string Monitor::token(const Secret& secret) {
 std::string Monitor::metrics(const Service& service, size_t connections,
                              size_t waiting) const {
   std::string text =
-      "# HELP horovod_rendezvous_requests_total Requests answered.\n"
+      "# HELP horovod_rendezvous_requests_total Requests answered; refused ones were not signed, too large, or no requests.\n"
       "# TYPE horovod_rendezvous_requests_total counter\n";
   for (const auto& [key, count] : requests_) {
     text += cat("horovod_rendezvous_requests_total{resource=\"", key.first, "\",status=\"",
@@ -51,15 +53,15 @@ std::string Monitor::metrics(const Service& service, size_t connections,
   }
   const State& state = service.state();
   add_gauge(text, "horovod_rendezvous_connections", "Connections that are open.",
-            static_cast<double>(connections));
+            connections);
   add_gauge(text, "horovod_rendezvous_waiting_requests", "Requests that wait for something.",
-            static_cast<double>(waiting));
+            waiting);
   add_gauge(text, "horovod_rendezvous_keys", "Keys in the store.",
-            static_cast<double>(state.key_count()));
+            state.key_count());
   add_gauge(text, "horovod_rendezvous_value_bytes", "Bytes of all values in the store.",
-            static_cast<double>(state.value_bytes()));
+            state.value_bytes());
   add_gauge(text, "horovod_rendezvous_workers", "Workers that asked for a place and are there.",
-            static_cast<double>(service.membership().workers().size()));
+            service.membership().workers().size());
   add_gauge(text, "horovod_rendezvous_size", "Workers that the job needs; 0: it hands out none.",
             service.membership().size());
   add_gauge(text, "horovod_rendezvous_uptime_seconds", "Seconds since the server began.",

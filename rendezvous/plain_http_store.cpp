@@ -16,7 +16,7 @@ constexpr double kTrySeconds = 10;
 constexpr double kGraceSeconds = 2;
 constexpr double kFirstLookAgain = 0.005;
 constexpr double kLongestLookAgain = 0.5;
-constexpr size_t kChunk = 16 * 1024;
+constexpr size_t kReadAtOnce = 16 * 1024;
 
 Status not_there(std::string_view what) {
   return unimplemented(cat("the rendezvous server of Horovod's own launcher has no ", what,
@@ -36,7 +36,7 @@ Result<Bytes> PlainHttpStore::try_once(std::string_view method, const std::strin
   HVD_RETURN_IF_ERROR(stream.write(as_bytes(head), body, deadline, is_answered));
   const auto parser = net::make_response_parser({.body_bytes = kMaxValueBytes});
   Bytes input;
-  Bytes chunk(kChunk);
+  Bytes chunk(kReadAtOnce);
   while (!parser->done()) {
     const auto consumed = parser->feed(input);
     if (!consumed.ok()) return failed_precondition(consumed.status().message());

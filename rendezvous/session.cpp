@@ -167,6 +167,7 @@ net::Task<Session::Read> Session::read_request() {
 // Answers a request whose body was not read: the connection is of no use any more.
 net::Task<Session::Read> Session::refuse(Reply reply) {
   is_signed_ = false;
+  core_->monitor.count("refused", reply.status);
   begin_reply(std::move(reply), false);
   co_await finish_reply();
   co_return Read::kRefused;

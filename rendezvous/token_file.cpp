@@ -14,7 +14,7 @@ namespace hvd::rendezvous {
 namespace {
 
 // What fits a Secret, with room for a line end.
-constexpr size_t kMaxFileBytes = 2 * 1024 + 16;
+constexpr size_t kMaxTokenFileBytes = 2 * 1024 + 16;
 constexpr size_t kLeastDigits = 32;
 
 }  // namespace
@@ -38,7 +38,7 @@ Result<Secret> read_token_file(const std::string& path) {
     return permission_denied(cat(shown, " is open to others (mode ", mode, "); run: chmod 600 ",
                                  shell_quote(path)));
   }
-  std::array<char, kMaxFileBytes> buffer;
+  std::array<char, kMaxTokenFileBytes> buffer;
   const ssize_t size = ::read(fd.get(), buffer.data(), buffer.size());
   if (size < 0) return system_error(cat("cannot read ", shown), errno);
   const std::string_view token = trim({buffer.data(), static_cast<size_t>(size)});

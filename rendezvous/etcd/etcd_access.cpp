@@ -13,7 +13,7 @@
 namespace hvd::rendezvous::etcd {
 namespace {
 
-constexpr size_t kMostBytes = 4096;
+constexpr size_t kLongestUserFile = 4096;
 
 Status read_user(const std::string& path, Access& access) {
   const std::string shown = cat("--etcd-user-file: ", printable(path));
@@ -24,14 +24,14 @@ Status read_user(const std::string& path, Access& access) {
   if ((info.st_mode & 077) != 0) {
     return permission_denied(cat(shown, " is open to others; run: chmod 600 ", shell_quote(path)));
   }
-  std::array<char, kMostBytes> buffer;
+  std::array<char, kLongestUserFile> buffer;
   const ssize_t size = ::read(fd.get(), buffer.data(), buffer.size());
   if (size < 0) return system_error(shown, errno);
   std::string_view line(buffer.data(), static_cast<size_t>(size));
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos || colon == 0 || colon + 1 == line.size() ||
-      line.find('\n') != std::string_view::npos || line.size() >= kMostBytes - 2) {
+      line.find('\n') != std::string_view::npos || line.size() >= kLongestUserFile - 2) {
     return invalid_argument(cat(shown, " does not hold one line USER:PASSWORD"));
   }
   access.user = line.substr(0, colon);

@@ -11,9 +11,9 @@ namespace {
 
 namespace asio = net::asio;
 
-constexpr size_t kChunk = 64 * 1024;
+constexpr size_t kConnectionChunk = 64 * 1024;
 // A page of the largest records, in base64.
-constexpr net::HttpLimits kLimits{.head_bytes = 16 * 1024, .body_bytes = 64 * 1024 * 1024};
+constexpr net::HttpLimits kEtcdLimits{.head_bytes = 16 * 1024, .body_bytes = 64 * 1024 * 1024};
 
 }  // namespace
 
@@ -21,7 +21,7 @@ EtcdConnection::EtcdConnection(asio::any_io_executor executor, std::optional<net
     : tls_(std::move(tls)),
       resolver_(executor),
       socket_(executor),
-      parser_(net::make_response_parser(kLimits)) {}
+      parser_(net::make_response_parser(kEtcdLimits)) {}
 
 void EtcdConnection::close() {
   resolver_.cancel();
@@ -94,7 +94,7 @@ net::Task<Status> EtcdConnection::send(const std::string& head, const std::strin
 
 // At least one byte more, unless TLS alone has got something.
 net::Task<Status> EtcdConnection::take_in() {
-  if (input_.size() - size_ < kChunk) input_.resize(size_ + kChunk);
+  if (input_.size() - size_ < kConnectionChunk) input_.resize(size_ + kConnectionChunk);
   const auto [error, read] = co_await socket_.async_read_some(
       asio::buffer(input_.data() + size_, input_.size() - size_), net::use_tuple);
   if (error) co_return unavailable(cat("the connection was lost: ", error.message()));
@@ -113,7 +113,7 @@ net::Task<Result<EtcdConnection::Answer>> EtcdConnection::receive() {
     const Status taken = co_await take_in();
     if (!taken.ok()) co_return taken;
     while (session_) {
-      if (input_.size() - size_ < kChunk) input_.resize(size_ + kChunk);
+      if (input_.size() - size_ < kConnectionChunk) input_.resize(size_ + kConnectionChunk);
       const auto read = session_->read(std::span(input_).subspan(size_));
       if (!read.ok()) co_return read.status();
       if (!*read) break;

@@ -349,6 +349,9 @@ class ProtocolTest(unittest.TestCase):
                          "1")
         self.assertEqual(samples['horovod_rendezvous_requests_total{resource="keys",status="404"}'],
                          "1")
+        # The four of /metrics and /status above that had no token, or a wrong one.
+        self.assertEqual(
+            samples['horovod_rendezvous_requests_total{resource="refused",status="401"}'], "4")
         self.assertEqual(float(samples["horovod_rendezvous_waiting_requests"]), 2)
         self.assertEqual(float(samples["horovod_rendezvous_workers"]), 1)
         c = self.connect()
