@@ -110,6 +110,70 @@ class GradientsTest(RankCase):
             self.assert_close(params[0].grad, weights * self.mean(lambda rank: rank + 1.0),
                               torch.float64)
 
+    def test_those_reduced_where_they_lie_may_be_missing_sparse_or_in_another_order_of_memory(self):
+        wide, table, small = (nn.Parameter(torch.zeros(shape, dtype=torch.float64))
+                              for shape in [(130, 80), (200, 90), (3,)])
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([wide, table, small], lr=1.0))
+        for step in range(8):
+            optimizer.zero_grad(set_to_none=step % 3 != 2)
+            loss = small.sum() * (self.rank + 1)
+            if step not in (3, 4) or self.rank == 0:
+                loss = loss + wide.sum() * (self.rank + 1)
+            if step != 5:
+                loss = loss + table.sum() * (self.rank + 1)
+            if step == 6 and self.rank == self.size - 1:
+                wide.grad = torch.zeros(80, 130, dtype=torch.float64).t()
+            loss.backward()
+            if step == 5:  # on all ranks, as embeddings do
+                table.grad = torch.sparse_coo_tensor(
+                    torch.tensor([[7]]), torch.full((1, 90), self.rank + 1.0, dtype=torch.float64),
+                    (200, 90))
+            optimizer.synchronize()
+            mean = self.mean(lambda rank: rank + 1.0)
+            want = 1.0 / self.size if step in (3, 4) else mean
+            self.assert_close(wide.grad, torch.full_like(wide, want), torch.float64, f"step {step}")
+            rows = torch.zeros(200, 90, dtype=torch.float64)
+            rows[7 if step == 5 else slice(None)] = mean
+            self.assert_close(table.grad.to_dense(), rows, torch.float64, f"step {step}")
+            self.assert_close(small.grad, torch.full_like(small, mean), torch.float64)
+            if step == 5:
+                table.grad = None
+
+    def test_a_gradient_kept_from_another_step_stays_what_it_was(self):
+        params, optimizer = self.parameters((130, 80), (5,))
+        kept = []
+        for step in range(6):
+            optimizer.zero_grad(set_to_none=True)
+            self.assertEqual([param.grad for param in params], [None, None])
+            self.backward(params, step + 1)
+            views = [param.grad.view(-1) for param in params]
+            optimizer.synchronize()
+            self.assert_grads(params, step + 1)
+            kept.append(views)
+        for step, views in enumerate(kept):
+            for i, view in enumerate(views):
+                want = self.mean(lambda rank: (rank + 1.0) * (i + 1) * (step + 1))
+                self.assert_close(view, torch.full_like(view, want), torch.float64, f"step {step}")
+
+    def test_zero_grad_does_what_the_optimizer_s_does(self):
+        params, optimizer = self.parameters((3,), (4,))
+        for profiled in [False, True]:
+            for arguments in [{}, {"set_to_none": True}, {"set_to_none": False}]:
+                plain = [nn.Parameter(torch.zeros(3))]
+                plain[0].grad = torch.ones(3)
+                with torch.autograd.profiler.profile(enabled=profiled) as profile:
+                    torch.optim.SGD(plain, lr=1.0).zero_grad(**arguments)
+                    self.backward(params)
+                    optimizer.synchronize()
+                    optimizer.zero_grad(**arguments)
+                if plain[0].grad is None:
+                    self.assertEqual([param.grad for param in params], [None, None])
+                else:
+                    for param in params:
+                        self.assertEqual(param.grad.abs().sum().item(), 0)
+                names = [event.name for event in profile.function_events] if profiled else []
+                self.assertEqual(sum("zero_grad" in name for name in names), 2 * profiled)
+
     def test_sparse_ones_among_dense_ones(self):
         for as_dense in [False, True]:
             table = nn.Embedding(10, 3, sparse=True)

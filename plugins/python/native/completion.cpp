@@ -102,6 +102,17 @@ PyObject* wait(PyObject* module, PyObject* number) {
   return found == nullptr ? nullptr : result_of(state, number, found);
 }
 
+Reference finish(PyObject* module, PyObject* number) {
+  Reference result(wait(module, number));
+  if (!result) {
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    Reference done(abandon(module, number));
+    PyErr_Restore(type, value, trace);
+  }
+  return result;
+}
+
 PyObject* synchronize(PyObject* module, PyObject* number) {
   State* state = state_of(module);
   PyObject* found = PyDict_GetItemWithError(state->pending, number);

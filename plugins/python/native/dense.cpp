@@ -51,9 +51,79 @@ bool read_array(const State* state, PyObject* array, DenseTensor* out) {
 
 }  // namespace
 
+// The parts of DLPack's exchange functions (dlpack.h, version 1) that are used here.
+struct DlpackTensor {
+  void* data;
+  int32_t device_type, device_id;
+  int32_t ndim;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t* shape;
+  int64_t* strides;  // in elements; NULL: row by row
+  uint64_t byte_offset;
+};
+struct ExchangeTable {
+  uint32_t major, minor;
+  const ExchangeTable* older;
+  void (*unused[3])();
+  int (*describe)(void* object, DlpackTensor* out);  // 0, or -1 with an exception set
+};
+
+namespace {
+
+constexpr int32_t kDlpackHost = 1;
+
+int dtype_of_dlpack(const DlpackTensor& tensor) {
+  if (tensor.lanes != 1) return -1;
+  switch (tensor.code) {
+    case 0: return dtype_of('i', tensor.bits / 8);
+    case 1: return dtype_of('u', tensor.bits / 8);
+    case 2: return dtype_of('f', tensor.bits / 8);
+    case 4: return tensor.bits == 16 ? HVD_BFLOAT16 : -1;
+    case 6: return tensor.bits == 8 ? HVD_BOOL : -1;
+    default: return -1;
+  }
+}
+
+bool read_exchanged(PyObject* tensor, const ExchangeTable& table, DenseTensor* out) {
+  DlpackTensor found{};
+  if (table.describe(tensor, &found) != 0 || found.device_type != kDlpackHost ||
+      found.ndim > kMaxDimensions) {
+    return false;
+  }
+  int64_t row = 1;
+  bool is_dense = true, is_empty = false;
+  for (int32_t i = found.ndim - 1; i >= 0; --i) {
+    out->shape[i] = found.shape[i];
+    is_empty = is_empty || found.shape[i] == 0;
+    if (found.strides != nullptr && found.shape[i] != 1) {
+      is_dense = is_dense && found.strides[i] == row;
+    }
+    row *= found.shape[i];
+  }
+  out->view.dtype = dtype_of_dlpack(found);
+  out->view.ndim = found.ndim;
+  out->view.shape = out->shape;
+  out->view.output = static_cast<char*>(found.data) + found.byte_offset;
+  out->view.input = out->view.output;
+  return out->view.dtype >= 0 && (is_dense || is_empty);
+}
+
+}  // namespace
+
 bool read_framework(PyObject* described, Framework* out) {
-  return PyArg_ParseTuple(described, "OO!O", &out->type, &PyDict_Type, &out->dtypes,
-                          &out->layout) != 0;
+  PyObject* exchange = Py_None;
+  if (!PyArg_ParseTuple(described, "OO!O|O", &out->type, &PyDict_Type, &out->dtypes, &out->layout,
+                        &exchange)) {
+    return false;
+  }
+  out->exchange = nullptr;
+  if (exchange == Py_None) return true;
+  const auto* table = static_cast<const ExchangeTable*>(
+      PyCapsule_GetPointer(exchange, "dlpack_exchange_api"));
+  if (table == nullptr) return false;
+  if (table->major == 1 && table->describe != nullptr) out->exchange = table;
+  return true;
 }
 
 bool read_address(const State* state, PyObject* tensor, void** out) {
@@ -67,6 +137,7 @@ bool read_dense(const State* state, PyObject* tensor, const Framework& framework
                 DenseTensor* out) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(tensor)) != framework.type) return false;
   if (framework.layout == Py_None) return read_array(state, tensor, out);
+  if (framework.exchange != nullptr) return read_exchanged(tensor, *framework.exchange, out);
   Reference layout(PyObject_GetAttr(tensor, state->name_of_layout));
   if (layout.get() != framework.layout) return false;
   Reference on_host(PyObject_GetAttr(tensor, state->name_of_is_cpu));

@@ -9,12 +9,16 @@ namespace hvd::python {
 
 constexpr int kMaxDimensions = 8;
 
+struct ExchangeTable;  // DLPack's functions of a framework
+
 // How a dense tensor is told from others: (type, dict of dtypes to numbers, layout), or with None for a
-// layout an array that describes itself by __array_struct__.
+// layout an array that describes itself by __array_struct__. A fourth is the type's
+// __dlpack_c_exchange_api__, or None: by that a tensor says all at once.
 struct Framework {
   PyObject* type;
   PyObject* dtypes;
   PyObject* layout;
+  const ExchangeTable* exchange;
 };
 
 // False with an exception unless `described` is such a tuple. The references are borrowed.

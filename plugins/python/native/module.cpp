@@ -115,16 +115,26 @@ PyMethodDef methods[] = {
      "abandon(handle): nobody will wait for it; it is released once it is complete."},
     {"release_all", release_all, METH_NOARGS, "release_all(): forgets all that is pending."},
     {"flat_new", flat_new, METH_VARARGS,
-     "flat_new(address, dtype, element size, slots)\n\n"
-     "Memory in which gradients lie beside each other. slots: (offset, elements) each."},
+     "flat_new(address, elements, dtype, element size, slots)\n\n"
+     "Gradients that travel as one request: packed memory, and slots: (address in it, or 0 for a "
+     "tensor of the request by itself, elements) each."},
     {"flat_gather", flat_gather, METH_VARARGS,
-     "flat_gather(flat, params, residents, held, (type, dtypes, layout))\n\n"
-     "Copies each param's gradient into its slot, but for those of `residents` (or None), which "
-     "are there already; `held` gets them. Returns whether they are the objects of the last time; "
-     "or the list of those that have no dense gradient, and whose slots are zero; or -1, with "
+     "flat_gather(flat, lists)\n\n"
+     "lists: (params, residents, held, keep, (type, dtypes, layout, exchange)). Copies each param's small "
+     "gradient into its slot, but for those of `residents` (or None), which are there already; "
+     "`held` gets them all. Returns whether they are the objects of the last time; or the list of "
+     "those that have no dense gradient, and whose slots are zero, or without a place; or -1, with "
      "nothing copied, where a resident has gone."},
+    {"flat_place", flat_place, METH_VARARGS,
+     "flat_place(flat, slot, address): zeros that stand for a gradient that is a tensor by itself."},
+    {"flat_submit", flat_submit, METH_VARARGS,
+     "flat_submit(flat, (name, op, prescale, postscale, process set), keep): the handle of an "
+     "allreduce of what was gathered; the list `keep` stays referenced until it is complete."},
     {"flat_scatter", flat_scatter, METH_O,
      "flat_scatter(flat): copies the slots back to where flat_gather found the gradients."},
+    {"flat_run", flat_run, METH_VARARGS,
+     "flat_run(flat, lists, (name, op, prescale, postscale, process set))\n\n"
+     "All of it, where flat_gather finds all gradients; else what that returns."},
     {nullptr, nullptr, 0, nullptr},
 };
 

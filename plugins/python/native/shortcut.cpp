@@ -139,15 +139,7 @@ PyObject* call(PyObject* self, PyObject* const* given, Py_ssize_t count, PyObjec
   }
   Reference handle(hand_over(shortcut->state, request.submission, placed[kTensor]));
   if (!handle || !shortcut->waits) return handle.give();
-  PyObject* result = wait(shortcut->module, handle.get());
-  if (result == nullptr) {
-    // Interrupted, and nobody else has the handle: the work is let go in peace.
-    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-    PyErr_Fetch(&type, &value, &trace);
-    Reference done(abandon(shortcut->module, handle.get()));
-    PyErr_Restore(type, value, trace);
-  }
-  return result;
+  return finish(shortcut->module, handle.get()).give();
 }
 
 void destroy_shortcut(PyObject* capsule) {

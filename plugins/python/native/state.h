@@ -4,6 +4,7 @@
 
 #include <Python.h>
 #include "horovod/horovod.h"
+#include "reference.h"
 
 namespace hvd::python {
 
@@ -42,6 +43,9 @@ PyObject* raise_failure(State* state, int status, const char* message, bool nego
 // Submits, and keeps `entry`, as in State::pending, until the work is complete. Gives the handle.
 PyObject* hand_over(State* state, const hvd_submission& submission, PyObject* entry);
 
+// As `wait`, for a caller that keeps no handle: interrupted, the work is let go in peace.
+Reference finish(PyObject* module, PyObject* handle);
+
 // The functions of the module; their arguments are described in module.cpp.
 PyObject* submit(PyObject* module, PyObject* arguments);
 PyObject* poll(PyObject* module, PyObject* handle);
@@ -53,7 +57,10 @@ PyObject* abandon(PyObject* module, PyObject* handle);
 PyObject* release_all(PyObject* module, PyObject*);
 PyObject* flat_new(PyObject* module, PyObject* arguments);
 PyObject* flat_gather(PyObject* module, PyObject* arguments);
+PyObject* flat_submit(PyObject* module, PyObject* arguments);
 PyObject* flat_scatter(PyObject* module, PyObject* flat);
+PyObject* flat_place(PyObject* module, PyObject* arguments);
+PyObject* flat_run(PyObject* module, PyObject* arguments);
 
 // Releases what was abandoned and is complete by now. False with an exception set.
 bool sweep(State* state);

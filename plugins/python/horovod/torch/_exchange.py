@@ -9,7 +9,7 @@ import torch
 
 from horovod import _basics, _ops
 from horovod._ops import Adasum
-from horovod.process_sets import ProcessSet
+from horovod.process_sets import ProcessSet, id_of
 from horovod.torch import _ddp, _flat
 from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
 from horovod.torch._rows import sparse_allreduce_async
@@ -179,7 +179,7 @@ class Exchange:
                     copies.append((grad, index))
                 else:  # its slot is zero on all ranks
                     works.append(self._start_any(Bucket(name, [param], self.passes)))
-        handle = self._start_dense(bucket.name, flat.tensor)
+        handle = flat.submit(self._terms(bucket))
 
         def finish() -> None:
             _ops.run(handle)
@@ -189,6 +189,10 @@ class Exchange:
                     grad.copy_(flat.slot(index))
 
         return [finish, *works]
+
+    def _terms(self, bucket: FlatBucket) -> tuple:
+        return ("allreduce." + bucket.name, self.op, self.prescale, self.postscale,
+                id_of(self.process_set))
 
     def _dense_grad(self, param: torch.Tensor) -> torch.Tensor:
         """The gradient: zeros where there is none, and dense where that is wanted."""
@@ -243,6 +247,8 @@ class Exchange:
 
     def synchronize(self) -> None:
         """Starts what no hook has started, then waits for everything."""
+        if len(self.buckets) == 1 and self._run_alone(self.buckets[0]):
+            return
         if self.in_flight < len(self.buckets):
             for bucket in self.buckets:
                 # Frozen since, and on all ranks: nothing to exchange, and nothing to step.
@@ -250,6 +256,14 @@ class Exchange:
                         param.requires_grad or param.grad is not None for param in bucket.params):
                     self._start(bucket)
         self.drain()
+
+    def _run_alone(self, bucket: Bucket) -> bool:
+        """All of a step in one call, where all gradients are small and there."""
+        if not isinstance(bucket, FlatBucket) or not bucket.is_agreed or bucket.works:
+            return False
+        bucket.rearm(self.passes)
+        self.in_flight = self.complete = 0
+        return bucket.flat.run(self._terms(bucket))
 
     def drain(self) -> None:
         """Waits for what is in flight and makes ready for the next step, also after a failure."""

@@ -11,6 +11,10 @@ from horovod import _basics, _memory, _native
 from horovod.torch import _submission, _tensors
 
 _ALIGNMENT = 64
+# Bytes from which a gradient is a tensor of the request by itself: copying it costs more than naming
+# it. How many there are at most.
+_LARGE = 64 << 10
+_MOST_APART = 100
 
 # Bytes of one gradient, and of all that wait for the end of backward. On one host nothing travels
 # meanwhile that the ranks' own cores would not have to move; between hosts what is large leaves
@@ -37,62 +41,103 @@ def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
 
 
 class Flat:
-    """Slots beside each other for the gradients of `params`, all of one dtype."""
+    """Gradients of `params`, all of one dtype, as one request: small ones in slots beside each other,
+    large ones where they lie."""
 
     def __init__(self, params: List[torch.Tensor]) -> None:
         self.params = params
-        self._held: list = [None] * len(params)  # from gather to scatter
-        self._residents: list = [None] * len(params)  # gradients that live in their slots
+        self._dtype, self._element = params[0].dtype, params[0].element_size()
         self._repeats = 0  # steps with the gradients of the step before
         self._may_settle = True
+        self._was_same = False
         self._allocate()
 
     def _allocate(self) -> None:
-        element, at = self.params[0].element_size(), 0
-        self._slots = []
-        for param in self.params:
-            self._slots.append((at, param.numel()))
-            at += -(-param.numel() * element // _ALIGNMENT) * _ALIGNMENT
-        self._memory = _memory.lend(at)
-        dtype = self.params[0].dtype
-        self.tensor = torch.frombuffer(self._memory, dtype=dtype)
-        self._native = _native.flat_new(ctypes.addressof(self._memory), _tensors.DTYPES[dtype],
-                                        element, self._slots)
+        large = sorted(range(len(self.params)), key=self._bytes)[-_MOST_APART:]
+        self._apart = {index for index in large if self._bytes(index) >= _LARGE}
+        self._offsets, end = [], 0
+        for index in range(len(self.params)):
+            self._offsets.append(end)
+            if index not in self._apart:
+                end += -(-self._bytes(index) // _ALIGNMENT) * _ALIGNMENT
+        self._memory = _memory.lend(max(end, _ALIGNMENT))
+        start = ctypes.addressof(self._memory)
+        self._native = _native.flat_new(
+            start, end // self._element, _tensors.DTYPES[self._dtype], self._element,
+            [(0 if index in self._apart else start + self._offsets[index], param.numel())
+             for index, param in enumerate(self.params)])
+        self._spares: dict = {}  # by index: what stands for a large gradient that is not usable
+        self._residents: list = [None] * len(self.params)  # gradients that live in their slots
+        self._hold_nothing()
+
+    def _bytes(self, index: int) -> int:
+        return self.params[index].numel() * self._element
+
+    def _hold_nothing(self) -> None:
+        self._held: list = [None] * len(self.params)  # from gather to scatter
+        self._keep = [self._held, self._memory, self._spares]
+        self._lists = (self.params, self._residents, self._held, self._keep, _submission.PLAIN)
 
     def takes(self, index: int, grad: torch.Tensor) -> bool:
         """Whether the slot has room for a gradient of this kind, wherever and however it lies."""
-        return (grad.layout is torch.strided and grad.dtype == self.tensor.dtype
-                and grad.numel() == self._slots[index][1])
+        return (grad.layout is torch.strided and grad.dtype == self._dtype
+                and grad.numel() == self.params[index].numel())
 
     def slot(self, index: int) -> torch.Tensor:
         """A tensor over the slot, in the shape of its parameter."""
-        at, count = self._slots[index]
-        dense = torch.frombuffer(self._memory, dtype=self.tensor.dtype, count=count, offset=at)
-        return dense.view(self.params[index].shape)
+        if index in self._apart:
+            return self._spares[index]
+        param = self.params[index]
+        return torch.frombuffer(self._memory, dtype=self._dtype, count=param.numel(),
+                                offset=self._offsets[index]).view(param.shape)
+
+    def run(self, terms: tuple) -> bool:
+        """Reduces the gradients from where they are to where they are, as (name, op, prescale,
+        postscale, process set) say; False, and nothing done but what `gather` does, unless it finds
+        all of them."""
+        try:
+            found = _native.flat_run(self._native, self._lists, terms)
+        except BaseException:
+            self._hold_nothing()  # what is not finished has the list
+            raise
+        if found is not True and found is not False:
+            return False
+        self._finished(found)
+        return True
 
     def gather(self) -> Sequence[int]:
         """Brings the gradients into their slots; returns those that did not go, whose slots are
         zero: missing ones, and those that are not dense, in host memory and of the right dtype."""
-        found = self._native_gather()
+        found = _native.flat_gather(self._native, self._lists)
         if found == -1:
             # Somebody took a gradient that lives here, and may look at it for as long as he likes.
-            self._allocate()
-            self._residents = [None] * len(self.params)
             self._may_settle = False
-            found = self._native_gather()
-        self._repeats = self._repeats + 1 if found is True else 0
-        return found if isinstance(found, list) else ()
+            self._allocate()
+            found = _native.flat_gather(self._native, self._lists)
+        self._was_same = found is True
+        if not isinstance(found, list):
+            return ()
+        for index in self._apart.intersection(found) - self._spares.keys():
+            spare = torch.zeros_like(self.params[index], requires_grad=False,
+                                     memory_format=torch.contiguous_format)
+            _native.flat_place(self._native, index, spare.data_ptr())
+            self._spares[index] = spare
+        return found
 
-    def _native_gather(self):
-        return _native.flat_gather(self._native, self.params, self._residents, self._held,
-                                   _submission.PLAIN)
+    def submit(self, terms: tuple) -> int:
+        """Starts what `run` does with the gradients that were gathered; the handle."""
+        return _native.flat_submit(self._native, terms, self._keep)
 
     def scatter(self) -> None:
         """Brings what is in the slots back to the gradients that came from elsewhere."""
         _native.flat_scatter(self._native)
+        self._finished(self._was_same)
+
+    def _finished(self, same: bool) -> None:
+        self._repeats = self._repeats + 1 if same else 0
         if self._repeats >= 3 and self._may_settle:
             self._settle()
-        self._held = [None] * len(self.params)
+        self._hold_nothing()
 
     def _settle(self) -> None:
         # Gradients that stay from step to step can as well live here: nothing is copied then.
@@ -101,8 +146,12 @@ class Flat:
                != grad.numel() * grad.element_size() for grad in self._held):
             return  # somebody has a place for them
         for index, grad in enumerate(self._held):
-            grad.data = self.slot(index)
-            self._residents[index] = grad
+            if index in self._apart:
+                shared = torch.frombuffer(_memory.lend(self._bytes(index)), dtype=self._dtype)
+                grad.data = shared.view(grad.shape).copy_(grad)
+            else:
+                grad.data = self.slot(index)
+                self._residents[index] = grad
 
 
 def _storage_bytes(tensor: torch.Tensor) -> int:

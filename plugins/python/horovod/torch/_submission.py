@@ -13,8 +13,10 @@ from horovod.torch import _tensors
 
 Tensors = Union[List[torch.Tensor], Tuple[torch.Tensor, ...]]
 
-# By what the native module tells a dense tensor from others, and its dtype's number.
-PLAIN = (torch.Tensor, _tensors.DTYPES, torch.strided)
+# By what the native module tells a dense tensor from others, and its dtype's number. Younger
+# versions of torch describe a tensor to native code in one call.
+PLAIN = (torch.Tensor, _tensors.DTYPES, torch.strided,
+         getattr(torch.Tensor, "__dlpack_c_exchange_api__", None))
 
 
 def shortcut(prefix: str, *, waits: bool = False) -> Callable[[Any], Any]:
