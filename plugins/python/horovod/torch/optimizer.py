@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
@@ -16,6 +17,9 @@ from horovod.torch._exchange import Exchange
 from horovod.torch.compression import Compression
 
 _unnamed = itertools.count()
+_profiles = torch.autograd._profiler_enabled
+_drops_by_default = inspect.signature(
+    torch.optim.Optimizer.zero_grad).parameters["set_to_none"].default is True
 
 
 class _DistributedMixin:
@@ -24,6 +28,7 @@ class _DistributedMixin:
     _exchange: Exchange
     _synchronized = False
     _should_synchronize = True
+    _drops_gradients = False  # the base class's zero_grad does that, in more words
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Sets how many backward passes add up to one step, from the next step on."""
@@ -87,6 +92,11 @@ class _DistributedMixin:
                 "optimizer.step() or optimizer.synchronize(): gradients that are being reduced "
                 "would be lost."
             )
+        if self._drops_gradients and not args and not kwargs and not _profiles():
+            for group in self.param_groups:
+                for param in group["params"]:
+                    param.grad = None
+            return
         super().zero_grad(*args, **kwargs)
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
@@ -235,6 +245,8 @@ def DistributedOptimizer(
 
     distributed = _derive(optimizer, _DistributedMixin)
     distributed._exchange = exchange
+    distributed._drops_gradients = (
+        _drops_by_default and type(optimizer).zero_grad is torch.optim.Optimizer.zero_grad)
     return distributed
 
 
