@@ -1,0 +1,130 @@
+"""What `hvd.elastic` of every framework shares: states that can be kept, taken back and made equal on
+all ranks, and the loop around a training function.
+
+This release's jobs keep their size: `run` starts the function again after a failure that the job
+survives, and never sees hosts come or go.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any, Callable, Dict, List
+
+from horovod import _basics, _objects
+from horovod.exceptions import HorovodInternalError
+
+
+class State:
+    """What training needs to go on. Subclasses say how to `save`, `restore` and `sync`."""
+
+    def __init__(self) -> None:
+        self._reset_callbacks: List[Callable[[], None]] = []
+        self._commits = 0
+
+    def register_reset_callbacks(self, callbacks: List[Callable[[], None]]) -> None:
+        """Calls these, in order, each time that Horovod has started anew."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        """Horovod has started anew."""
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def on_hosts_updated(self, timestamp: Any, update_res: Any) -> None:
+        """For existing scripts; hosts do not change."""
+
+    def commit(self) -> None:
+        """Saves, and looks for changes of hosts. What comes after is lost in a failure."""
+        self.save()
+        self._commits += 1
+        self.check_host_updates()
+
+    def check_host_updates(self) -> None:
+        """For existing scripts; hosts do not change."""
+
+    def save(self) -> None:
+        """Keeps the state in this process's memory."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Goes back to what was saved last."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Gives every rank the state of rank 0, and saves it; all ranks must call it."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Adapts to another number of ranks."""
+
+
+class ObjectState(State):
+    """Keyword arguments become attributes, which are kept as copies: anything that can be pickled."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        self._saved: Dict[str, Any] = dict(kwargs)
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+        self._saved = copy.deepcopy(self._saved)
+
+    def save(self) -> None:
+        """Keeps copies of the attributes."""
+        self._saved = {name: copy.deepcopy(getattr(self, name)) for name in self._saved}
+
+    def restore(self) -> None:
+        """The attributes become what was saved last."""
+        for name, value in self._saved.items():
+            setattr(self, name, copy.deepcopy(value))
+
+    def sync(self) -> None:
+        """The attributes become those of rank 0; all ranks must call it."""
+        if self._saved:
+            mine = {name: getattr(self, name) for name in self._saved}
+            self._saved = copy.deepcopy(_objects.broadcast_object(mine, 0, "elastic.state"))
+            self.restore()
+
+
+def _is_final(error: HorovodInternalError) -> bool:
+    # Ranks that disagree, or ask for what there is not, would do so again.
+    return isinstance(error, (ValueError, NotImplementedError))
+
+
+def _start_anew(error: HorovodInternalError) -> None:
+    try:
+        _basics.shutdown()
+    except HorovodInternalError:
+        pass  # that is why
+    try:
+        _basics.init()
+    except HorovodInternalError as again:
+        raise error from again
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a training function whose first argument is a state; all ranks must call it.
+
+    The state is made equal on all ranks, and the function runs. After a HorovodInternalError that is
+    no mistake of the program's, the state goes back to its last `commit`, Horovod starts anew, and the
+    function runs again from there. The error is raised where the ranks do not come together again
+    within HOROVOD_START_TIMEOUT seconds, and where nothing was committed since the failure before.
+    """
+
+    @functools.wraps(func)
+    def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
+        commits_before = -1
+        while True:
+            state.sync()
+            try:
+                return func(state, *args, **kwargs)
+            except HorovodInternalError as error:
+                if _is_final(error) or state._commits == commits_before:
+                    raise
+                commits_before = state._commits
+                state.restore()
+                _start_anew(error)
+                state.on_reset()
+
+    return wrapper

@@ -1,0 +1,154 @@
+"""hvd.elastic: states that are kept and shared, samplers, and training that starts again."""
+
+import rank_case
+import torch
+from rank_case import hvd
+
+elastic = hvd.elastic
+
+
+def make(seed):
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return model, optimizer
+
+
+def loss_of(model, rank, step):
+    generator = torch.Generator().manual_seed(100 * step + rank)
+    return model(torch.randn(6, 4, generator=generator)).square().mean()
+
+
+class ElasticTest(rank_case.RankCase):
+    def train(self, model, optimizer, fails):
+        """Ten steps, a commit after every second; what fails does so once. Returns runs and resets."""
+        state = elastic.TorchState(model, optimizer, step=0, seen=[])
+        runs, resets = [], []
+        state.register_reset_callbacks([lambda: resets.append(hvd.size())])
+
+        @elastic.run
+        def train(state, steps):
+            runs.append(state.step)
+            while state.step < steps:
+                if state.step == 5 and len(runs) == 1:
+                    fails()
+                state.optimizer.zero_grad()
+                loss_of(state.model, self.rank, state.step).backward()
+                state.optimizer.step()
+                state.seen.append(state.step)
+                state.step += 1
+                if state.step % 2 == 0:
+                    state.commit()
+            return state.seen
+
+        return train(state, 10), runs, resets
+
+    def test_training_starts_again_from_the_last_commit(self):
+        def fails():
+            # One rank leaves, and the others find out by their next operation.
+            if self.rank == 0:
+                hvd.shutdown()
+                raise hvd.HorovodInternalError("planted")
+
+        model, optimizer = make(self.rank)
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+        seen, runs, resets = self.train(model, optimizer, fails)
+        self.assertEqual(seen, list(range(10)))
+        self.assertEqual(runs, [0, 4])
+        self.assertEqual(resets, [self.size])
+
+        alone, plain = make(0)
+        for step in range(10):
+            plain.zero_grad()
+            (sum(loss_of(alone, rank, step) for rank in range(self.size)) / self.size).backward()
+            plain.step()
+        for got, want in zip(model.parameters(), alone.parameters()):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+            for row in hvd.allgather(got.detach()[None], name="weights"):
+                self.assertTrue(torch.equal(row, got))
+
+    def test_what_would_fail_again_is_raised(self):
+        runs = []
+
+        @elastic.run
+        def never_commits(state):
+            runs.append(state.step)
+            raise hvd.HorovodInternalError("planted again")
+
+        with self.assertRaisesRegex(hvd.HorovodInternalError, "planted again"):
+            never_commits(elastic.ObjectState(step=3))
+        self.assertEqual(runs, [3, 3])
+
+        @elastic.run
+        def is_wrong(state):
+            runs.append("wrong")
+            raise ValueError("a mistake")
+
+        with self.assertRaisesRegex(ValueError, "a mistake"):
+            is_wrong(elastic.ObjectState())
+        self.assertEqual(runs[2:], ["wrong"])
+
+    def test_states_are_kept_and_shared(self):
+        model, optimizer = make(self.rank)
+        state = elastic.TorchState(model=model, optimizer=optimizer, epoch=self.rank, best=None)
+        state.sync()
+        self.assertEqual(state.epoch, 0)
+        self.assertIs(state.model, model)
+        start, _ = make(0)
+        for got, want in zip(model.parameters(), start.parameters()):
+            self.assertTrue(torch.equal(got, want))
+        loss_of(model, 0, 0).backward()
+        optimizer.step()
+        state.epoch, state.best = 7, {"loss": 1.0}
+        state.restore()
+        self.assertEqual((state.epoch, state.best), (0, None))
+        for got, want in zip(model.parameters(), start.parameters()):
+            self.assertTrue(torch.equal(got, want))
+        state.epoch = 5
+        state.commit()
+        state.epoch = 6
+        state.restore()
+        self.assertEqual(state.epoch, 5)
+        other, _ = make(99)
+        state.model = other
+        self.assertIs(state.model, other)
+        with torch.no_grad():
+            other[0].bias += 1
+        state.restore()
+        self.assertTrue(torch.equal(other[0].bias, make(99)[0][0].bias))
+
+    def test_samplers_share_what_remains(self):
+        data = list(range(23))
+        for shuffle in (True, False):
+            sampler = elastic.ElasticSampler(data, shuffle=shuffle, seed=3)
+            mine = list(sampler)
+            self.assertEqual(len(mine), len(sampler))
+            self.assertEqual(len(mine), -(-23 // self.size))
+            everybody = sum(hvd.allgather_object(mine), [])
+            self.assertEqual(set(everybody), set(data))
+            sampler.record_batch(0, 4)
+            state = elastic.TorchState(sampler=sampler)
+            state.commit()
+            sampler.record_batch(1, 2)
+            state.restore()
+            self.assertEqual(sampler.state_dict(), {"epoch": 0, "processed_num": 4 * self.size})
+            state.sync()
+            rest = sum(hvd.allgather_object(list(sampler)), [])
+            done = sum(hvd.allgather_object(mine[:4]), [])
+            self.assertEqual(set(rest) | set(done), set(data))
+            self.assertFalse(set(rest) & set(done))
+            sampler.set_epoch(1)
+            self.assertEqual(sampler.state_dict(), {"epoch": 1, "processed_num": 0})
+            self.assertEqual(list(sampler) == mine, not shuffle)
+
+    def test_registry(self):
+        registry = elastic.get_handler_registry()
+        self.assertEqual([entry[0] for entry in registry],
+                         [torch.nn.Module, torch.optim.Optimizer, elastic.ElasticSampler])
+        elastic.set_handler_registry([])
+        self.addCleanup(elastic.set_handler_registry, registry)
+        self.assertEqual(elastic.get_handler_registry(), [])
+
+
+if __name__ == "__main__":
+    rank_case.main()
