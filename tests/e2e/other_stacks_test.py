@@ -52,7 +52,7 @@ def test_a_deepspeed_script_on_one_host_and_on_two():
         job = Job("-np", 2, "-H", hosts, "python", "train.py", "--deepspeed",
                   "--deepspeed_config", "ds_config.json", environment=environment,
                   cwd=WORKERS / "deepspeed")
-        job.ends_with(0, 400)
+        job.ends_with(0, 800)
         for rank in range(2):
             expect(f"rank {rank} of 2: stage 2, identical True, learned True" in job.out,
                    job.describe())
