@@ -178,6 +178,51 @@ class KerasTest(rank_base.RankBase):
                               jit_compile=True)
             model.fit(*data(self.rank), epochs=1, verbose=0)
 
+    def test_training_starts_again_from_the_last_commit(self):
+        elastic, runs = hvd.elastic, []
+        model = network(self.rank)
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.05, momentum=0.9)), "mse")
+        state = elastic.KerasState(model, batch=0, epoch=0)
+
+        class Fails(keras.callbacks.Callback):
+            def on_epoch_begin(self, epoch, logs=None):
+                if state.epoch == 3 and len(runs) == 1:
+                    if hvd.rank() == 0:  # the others find out by their next operation
+                        hvd.shutdown()
+                    if BACKEND == "jax" or not hvd.is_initialized():
+                        raise hvd.HorovodInternalError("planted")
+
+        @elastic.run
+        def train(state):
+            runs.append((state.epoch, state.batch))
+            state.model.fit(*data(self.rank), batch_size=8, epochs=6 - state.epoch, shuffle=False,
+                            verbose=0, callbacks=[
+                                Fails(), elastic.UpdateBatchStateCallback(state),
+                                elastic.UpdateEpochStateCallback(state),
+                                elastic.CommitStateCallback(state)])
+
+        train(state)
+        self.assertEqual(runs, [(0, 0), (3, 0)])
+        self.assertEqual((state.epoch, state.batch), (6, 0))
+        alone = network()
+        alone.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse")
+        alone.fit(*self.everybody(), batch_size=8 * self.size, epochs=6, shuffle=False, verbose=0)
+        self.assert_near(model, alone)
+        self.assert_everywhere(model)
+        if BACKEND == "tensorflow":
+            from horovod.tensorflow import elastic as plain
+
+            variable = tf.Variable([float(self.rank)])
+            kept = plain.TensorFlowState([variable], step=self.rank)
+            kept.sync()
+            self.assertEqual((float(variable[0]), kept.step), (0, 0))
+            variable.assign([5.0])
+            kept.restore()
+            self.assertEqual(float(variable[0]), 0)
+            self.assertEqual(plain.TensorFlowKerasState(model, epoch=1).epoch, 1)
+            with self.assertRaisesRegex(ValueError, "needs variables"):
+                plain.TensorFlowState()
+
     def test_functions_of_values(self):
         value = numpy.float32(self.rank)
         self.assertEqual(float(hvd.allreduce(value, op=hvd.Sum, name="v")), sum(range(self.size)))

@@ -16,4 +16,4 @@ from horovod._keras.face import functions_for as _functions_for
 
 globals().update(_functions_for(_keras))
 
-from horovod.keras import callbacks  # noqa: E402
+from horovod.keras import callbacks, elastic  # noqa: E402

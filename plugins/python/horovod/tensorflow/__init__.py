@@ -17,6 +17,7 @@ if not hasattr(_tensorflow, "RegisterGradient") or not hasattr(_tensorflow, "__v
         "'pip install tensorflow'.")
 
 from horovod._common import *
+from horovod.tensorflow import elastic
 from horovod.tensorflow._collectives import (
     allgather,
     allreduce,

@@ -11,4 +11,4 @@ from horovod._keras.face import functions_for as _functions_for
 
 globals().update(_functions_for(_tensorflow.keras))
 
-from horovod.tensorflow.keras import callbacks  # noqa: E402
+from horovod.tensorflow.keras import callbacks, elastic  # noqa: E402

@@ -1,0 +1,113 @@
+"""States and callbacks of `hvd.elastic` for Keras, and for variables of TensorFlow.
+
+Jobs keep their size in this release; see `horovod._elastic.run`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import numpy
+
+from horovod._elastic import ObjectState
+from horovod._keras.callbacks import _share_state
+
+
+class VariablesState(ObjectState):
+    """Variables, which `variables` lists, and attributes. `broadcast` gives variables of all ranks their
+    values on rank 0."""
+
+    def __init__(self, variables: Callable[[], Sequence[Any]],
+                 broadcast: Callable[[Sequence[Any]], None], **kwargs: Any) -> None:
+        self._variables, self._broadcast = variables, broadcast
+        self._values: List[Any] = []
+        super().__init__(**kwargs)
+        self.save()
+
+    def save(self) -> None:
+        """Keeps copies of variables and attributes."""
+        self._values = [numpy.array(variable.numpy()) for variable in self._variables()]
+        super().save()
+
+    def restore(self) -> None:
+        """Variables and attributes become what was saved last."""
+        for variable, value in zip(self._variables(), self._values):
+            variable.assign(value)
+        super().restore()
+
+    def sync(self) -> None:
+        """All become what rank 0 has; all ranks must call it, with equal variables."""
+        variables = list(self._variables())
+        if variables:
+            self._broadcast(variables)
+        self.save()
+        super().sync()
+
+
+def variables_of_model(model: Any, optimizer: Any) -> List[Any]:
+    """Those of the model and, once it has some, of its optimizer."""
+    _share_state(model)
+    optimizer = optimizer or getattr(model, "optimizer", None)
+    found = list(model.weights)
+    if optimizer is not None:
+        trainable = list(model.trainable_variables)
+        if trainable and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
+            optimizer.build(trainable)
+        own = optimizer.variables
+        found += list(own() if callable(own) else own)
+    return found
+
+
+class CommitState:
+    """Commits the state after every `batches_per_commit` batches, and at an epoch's end."""
+
+    def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
+        super().__init__()
+        self.state, self.batches_per_commit = state, batches_per_commit
+        self._remaining = batches_per_commit
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        """Counts batches."""
+        self._remaining -= 1
+        if self._remaining == 0:
+            self.state.commit()
+            self._remaining = self.batches_per_commit
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        """Commits."""
+        self.state.commit()
+
+
+class UpdateBatchState:
+    """`state.batch` is the number of the batch that comes next in its epoch. Put it in front of
+    CommitStateCallback."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        """Says which batch comes next."""
+        self.state.batch = batch + 1
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        """The next epoch begins with its first batch."""
+        self.state.batch = 0
+
+
+class UpdateEpochState:
+    """`state.epoch` is the number of the epoch that comes next, counted over all calls of `fit`. Put it
+    in front of CommitStateCallback."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+        self._first = 0
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        """Remembers which epoch this call of `fit` begins with."""
+        self._first = self.state.epoch
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        """Says which epoch comes next."""
+        self.state.epoch = self._first + epoch + 1
