@@ -177,6 +177,11 @@ class KerasTest(rank_base.RankBase):
                 model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse",
                               jit_compile=True)
             model.fit(*data(self.rank), epochs=1, verbose=0)
+            if KERAS_3:  # which compiles by XLA where it can, unless it is told not to
+                model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse",
+                              jit_compile="auto")
+                self.assertFalse(model.jit_compile)
+                model.fit(*data(self.rank), epochs=1, verbose=0)
 
     def test_training_starts_again_from_the_last_commit(self):
         elastic, runs = hvd.elastic, []

@@ -254,9 +254,11 @@ class AllgatherTest(RankCase):
         tensor = values(self.rank, torch.float32, (4, 3))
         want = torch.cat([values(rank, torch.float32, (4, 3)).t() for rank in range(self.size)])
         self.assert_equal_tensors(hvd.synchronize(hvd.allgather_async(tensor.t())), want)
-        first, second = hvd.grouped_allgather([tensor.t(), torch.tensor([self.rank])])
-        self.assert_equal_tensors(first, want)
-        self.assert_equal_tensors(second, torch.arange(self.size))
+        group = [tensor.t(), torch.tensor([self.rank])]
+        for first, second in [hvd.grouped_allgather(group),
+                              hvd.synchronize(hvd.grouped_allgather_async(group))]:
+            self.assert_equal_tensors(first, want)
+            self.assert_equal_tensors(second, torch.arange(self.size))
 
     def test_results_outlive_the_runtime_s_memory(self):
         results = [hvd.allgather(torch.full((100,), index)) for index in range(20)]
@@ -342,9 +344,12 @@ class ReducescatterTest(RankCase):
     def test_groups_handles_and_factors(self):
         tensor = values(self.rank, torch.float32, (5, 2))
         want = self.own(reduced(hvd.Sum, self.size, torch.float32, (5, 2)))
-        first, second = hvd.grouped_reducescatter([tensor, tensor.double()], op=hvd.Sum)
-        self.assert_close(first, want, torch.float32)
-        self.assert_close(second, want, torch.float64)
+        group = [tensor, tensor.double()]
+        for first, second in [
+                hvd.grouped_reducescatter(group, op=hvd.Sum),
+                hvd.synchronize(hvd.grouped_reducescatter_async(group, op=hvd.Sum))]:
+            self.assert_close(first, want, torch.float32)
+            self.assert_close(second, want, torch.float64)
         handle = hvd.reducescatter_async(tensor, op=hvd.Sum, prescale_factor=2.0)
         self.assert_close(hvd.synchronize(handle), 2 * want, torch.float32)
 

@@ -230,6 +230,12 @@ class TensorFlowTest(rank_base.RankBase):
         for number, got in results.items():
             self.assertEqual(float(got), number * self.size)
 
+    def test_xla_says_which_operation_it_cannot_compile(self):
+        function = tf.function(lambda x: hvd.allreduce(x) + 1, jit_compile=True)
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "unsupported.*HorovodAllreduce"):
+            function(tf.ones(2))
+        self.assertIs(hvd.is_homogeneous(), True)
+
     def test_what_cannot_be_right(self):
         for call in [lambda: hvd.allreduce(tf.ones(2), prescale_factor=0.0),
                      lambda: hvd.allreduce(tf.ones(2, tf.complex64)),
