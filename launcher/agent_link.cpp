@@ -9,7 +9,7 @@ namespace hvd::launcher {
 
 namespace {
 
-constexpr uint64_t kStageWindow = 512 << 10;
+constexpr uint64_t kStageWindow = 256 << 10;
 constexpr auto kSuspendPatience = std::chrono::seconds(2);
 
 }  // namespace
@@ -36,22 +36,25 @@ net::Task<Status> AgentLink::Impl::wait_for(Claim is_there) {
 }
 
 // As far ahead as a slow host may make it wait.
-net::Task<Status> AgentLink::Impl::stage(const std::vector<StagePart>& code) {
+net::Task<Status> AgentLink::Impl::stage(const NextPart& next) {
   uint64_t sent = 0;
-  for (const StagePart& part : code) {
+  for (;;) {
     const Status status = co_await wait_for(
         [&] { return !staged_.status.ok() || sent < staged_.taken + kStageWindow; });
     if (!status.ok()) co_return status;
     if (!staged_.status.ok()) break;
-    put(part);
-    sent += part.path.size() + part.bytes.size();
+    const auto part = next();
+    if (!part.ok()) co_return part.status();
+    if (!*part) break;
+    put(**part);
+    sent += (*part)->path.size() + (*part)->bytes.size();
   }
   const Status status =
       co_await wait_for([&] { return !staged_.status.ok() || staged_.taken == sent; });
   co_return status.ok() ? staged_.status.with_context("--stage") : status;
 }
 
-net::Task<Status> AgentLink::Impl::prepare(HostJob job, const std::vector<StagePart>* code) {
+net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code) {
   const auto self = shared_from_this();
   if (is_running_) co_return failed_precondition("the agent has already been prepared");
   job_ = std::move(job);
@@ -66,7 +69,7 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, const std::vector<StageP
   spawn(&Impl::read_link);
   spawn(&Impl::write_link);
   Status status = co_await wait_for([this] { return greeting_.has_value(); });
-  if (status.ok() && code != nullptr) status = co_await stage(*code);
+  if (status.ok() && code) status = co_await stage(code);
   if (status.ok()) {
     is_addressed_ = true;
     put(Prepare{job_, kOutputWindow, kStoreWindow});
@@ -134,8 +137,8 @@ AgentLink::AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex
 
 AgentLink::~AgentLink() { impl_->close(); }
 
-net::Task<Status> AgentLink::prepare(const HostJob& job, const std::vector<StagePart>* code) {
-  return impl_->prepare(job, code);
+net::Task<Status> AgentLink::prepare(const HostJob& job, NextPart code) {
+  return impl_->prepare(job, std::move(code));
 }
 const MeetingOffer& AgentLink::offer() const { return impl_->offer(); }
 const std::vector<std::pair<std::string, std::string>>& AgentLink::versions() const {
@@ -153,7 +156,7 @@ void AgentLink::consumed(int rank, OutputStream stream, size_t size) {
 void AgentLink::inspect(uint32_t number, bool with_stacks) {
   impl_->put(Inspect{number, static_cast<uint8_t>(with_stacks)});
 }
-void AgentLink::run(const Run& order) { impl_->put(order); }
+void AgentLink::pass(const Message& order) { impl_->put(order); }
 void AgentLink::give_input(int rank, ByteView bytes) {
   impl_->put(Input{rank, std::string(as_text(bytes))});
 }

@@ -3,19 +3,18 @@
 // launcher's loop and never blocks it.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
 #include "launcher/agent/host_job.h"
+#include "launcher/agent/protocol.h"
 #include "launcher/spawn/duplex.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
-
-struct Ran;
-struct Run;
-struct StagePart;
 
 // What an agent reports. Called on the loop; must not block.
 class AgentEvents {
@@ -27,6 +26,8 @@ class AgentEvents {
   virtual void on_output_end(int rank, OutputStream stream) = 0;
   // A paragraph for each running rank of the host.
   virtual void on_inspected(uint32_t number, const std::string& text) = 0;
+  // Of a command beside a rank; the end comes behind all that it said.
+  virtual void on_said(const Said& said) = 0;
   virtual void on_ran(const Ran& ran) = 0;
   // The rank takes as much more input.
   virtual void on_input_taken(int rank, size_t size) = 0;
@@ -45,6 +46,9 @@ class AgentEvents {
 
 class AgentLink {
  public:
+  // The next piece of what --stage sends; none behind the last.
+  using NextPart = std::function<Result<std::optional<StagePart>>()>;
+
   // `events` must outlive the link.
   AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex> duplex,
             AgentEvents& events);
@@ -54,8 +58,8 @@ class AgentLink {
   // Waits for the agent's greeting, hands it the job and lets it try everything that can be tried
   // before anything starts: working directory, program on PATH. An error is one sentence about
   // that host. The caller bounds the time (and calls close).
-  // `code`: sent before, piece by piece; borrowed until prepare returns.
-  net::Task<Status> prepare(const HostJob& job, const std::vector<StagePart>* code = nullptr);
+  // `code`: sent before, piece by piece, as fast as the host takes it; asked until prepare returns.
+  net::Task<Status> prepare(const HostJob& job, NextPart code = {});
   // Of a Python program's parts on that host, after a prepare that compares.
   const std::vector<std::pair<std::string, std::string>>& versions() const;
   // What the agent of rank 0's host offers after prepare.
@@ -73,8 +77,8 @@ class AgentLink {
   void consumed(int rank, OutputStream stream, size_t size);
   // Asks where the ranks are; on_inspected with that number follows.
   void inspect(uint32_t number, bool with_stacks);
-  // Runs a command beside a rank; on_ran follows.
-  void run(const Run& order);
+  // An order about a command beside a rank: after a Run, on_said and on_ran follow.
+  void pass(const Message& order);
   // What a rank shall read, which its job gave an input; without bytes: the end.
   void give_input(int rank, ByteView bytes);
   // The launcher is about to be stopped (SIGTSTP): returns when the agent has paused the lease, or

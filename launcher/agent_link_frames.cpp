@@ -136,6 +136,8 @@ Status AgentLink::Impl::obey(Message message) {
     events_->on_input_taken(taken->rank, taken->size);
   } else if (const auto* inspected = std::get_if<Inspected>(&message)) {
     events_->on_inspected(inspected->number, inspected->text);
+  } else if (const auto* said = std::get_if<Said>(&message)) {
+    events_->on_said(*said);
   } else if (const auto* ran = std::get_if<Ran>(&message)) {
     events_->on_ran(*ran);
   } else if (const auto* failed = std::get_if<Failed>(&message)) {

@@ -39,8 +39,8 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
               events_->on_store_connection(std::move(socket));
             })) {}
 
-  net::Task<Status> prepare(HostJob job, const std::vector<StagePart>* code);
-  net::Task<Status> stage(const std::vector<StagePart>& code);
+  net::Task<Status> prepare(HostJob job, NextPart code);
+  net::Task<Status> stage(const NextPart& next);
   const MeetingOffer& offer() const { return offer_; }
   const std::vector<std::pair<std::string, std::string>>& versions() const { return versions_; }
   net::Task<Reached> visit(MeetingOffer offer);

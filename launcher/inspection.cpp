@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/text.h"
 #include "net/endpoint.h"
@@ -81,8 +82,7 @@ class InspectionServer::Impl : public std::enable_shared_from_this<Impl> {
       if (error) co_return;
       request.append(buffer.data(), size);
     }
-    const std::string text = co_await self->answer_(request.substr(0, request.find('\n')));
-    co_await net::asio::async_write(socket, net::asio::buffer(text), net::use_tuple);
+    co_await self->answer_(request.substr(0, request.find('\n')), socket);
   }
 
   net::asio::any_io_executor executor_;
@@ -101,6 +101,24 @@ Result<std::unique_ptr<InspectionServer>> InspectionServer::open(
 }
 
 InspectionServer::~InspectionServer() { impl_->close(); }
+
+net::Task<bool> send_record(net::StreamSocket& caller, const Message& message) {
+  const Bytes bytes = encode(message);
+  const Bytes size = ByteWriter().put(static_cast<uint32_t>(bytes.size())).take();
+  const std::array record = {net::asio::buffer(size), net::asio::buffer(bytes)};
+  const auto [error, written] = co_await net::asio::async_write(caller, record, net::use_tuple);
+  co_return !error;
+}
+
+Result<std::optional<Message>> take_record(std::string& bytes) {
+  ByteReader reader(as_bytes(bytes));
+  const auto size = reader.get<uint32_t>();
+  if (reader.failed() || bytes.size() - sizeof size < size) return std::optional<Message>();
+  auto message = decode(as_bytes(bytes).subspan(sizeof size, size));
+  bytes.erase(0, sizeof size + size);
+  if (!message.ok()) return message.status();
+  return std::optional<Message>(*std::move(message));
+}
 
 std::string inspection_prefix() { return cat("@horovodrun/", ::geteuid(), "/"); }
 

@@ -1,15 +1,17 @@
-// Looking into a running job: the launcher's side of `horovodrun ps` and `horovodrun stack`, which
+// Looking into a running job: the launcher's side of `horovodrun ps`, `stack` and `exec`, which
 // ask over a Unix socket by the abstract name @horovodrun/UID/PID. That name goes with the launcher,
 // however it ends; only its own user and root are answered. Lives on the loop.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/agent/protocol.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
@@ -43,8 +45,8 @@ class Inspection {
 
 class InspectionServer {
  public:
-  // The answer to "ps", "stack" or "exec ORDER".
-  using Answer = std::function<net::Task<std::string>(std::string request)>;
+  // Answers "ps", "stack" or "exec ORDER"; then the socket is closed.
+  using Answer = std::function<net::Task<void>(std::string request, net::StreamSocket& caller)>;
   static Result<std::unique_ptr<InspectionServer>> open(net::asio::any_io_executor executor,
                                                         Answer answer);
   ~InspectionServer();
@@ -54,6 +56,12 @@ class InspectionServer {
   explicit InspectionServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };
+
+// Records tell what is said while a command runs: a message of a link behind its size, which takes four
+// bytes. False when the caller is gone.
+net::Task<bool> send_record(net::StreamSocket& caller, const Message& message);
+// Takes the first record off the bytes that have come; none when it is not whole.
+Result<std::optional<Message>> take_record(std::string& bytes);
 
 // "@horovodrun/0/": what the names of this user's launchers begin with.
 std::string inspection_prefix();

@@ -58,10 +58,10 @@ Job::Job(const Options& options, const SlotPlan& plan, uint32_t generation, Lobb
                     links_[host]->inspect(number, with_stacks);
                     return true;
                   }),
-      commands_(loop_.get_executor(), plan, [this](const Run& order) {
-        const int host = plan_.slots[static_cast<size_t>(order.rank)].host;
+      commands_(loop_.get_executor(), plan, [this](int rank, const Message& order) {
+        const int host = plan_.slots[static_cast<size_t>(rank)].host;
         if (supervisor_.is_done(host)) return false;
-        links_[static_cast<size_t>(host)]->run(order);
+        links_[static_cast<size_t>(host)]->pass(order);
         return true;
       }) {}
 
@@ -125,27 +125,19 @@ void Job::start_input() {
   input_->start();
 }
 
-// The order and the answer as a link's messages, the former in hexadecimal digits.
-net::Task<std::string> Job::run_command(std::string_view order) {
-  const auto bytes = from_hex(order);
-  auto message = bytes.ok() ? decode(*bytes) : Result<Message>(bytes.status());
-  Run* run = message.ok() ? std::get_if<Run>(&*message) : nullptr;
-  Ran answer;
-  if (run != nullptr) {
-    answer = co_await commands_.run(std::move(*run));
-  } else {
-    answer.code = kExitBadInput;
-    answer.errors = "this is no order to run a command: is it of another release?\n";
-  }
-  const Bytes text = encode(answer);
-  co_return std::string(as_text(text));
-}
-
 // To whoever looks in from another terminal.
-net::Task<std::string> Job::answer(std::string request) {
+net::Task<void> Job::answer(std::string request, net::StreamSocket& caller) {
   constexpr std::string_view kRun = "exec ";
   if (request.starts_with(kRun)) {
-    co_return co_await run_command(std::string_view(request).substr(kRun.size()));
+    // A link's message, in hexadecimal digits.
+    const auto bytes = from_hex(std::string_view(request).substr(kRun.size()));
+    auto message = bytes.ok() ? decode(*bytes) : Result<Message>(bytes.status());
+    Run* run = message.ok() ? std::get_if<Run>(&*message) : nullptr;
+    if (run != nullptr) co_return co_await commands_.run(std::move(*run), caller);
+    const Message refusal = Ran{.code = kExitBadInput,
+                                .why = "this is no order to run a command: is it of another release?\n"};
+    co_await send_record(caller, refusal);
+    co_return;
   }
   const bool with_stacks = request == "stack";
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ", plan_.size(), " ranks: ",
@@ -157,7 +149,7 @@ net::Task<std::string> Job::answer(std::string request) {
                                                 : hosts[host].empty() ? ": no rank runs\n" : "\n",
                 hosts[host]);
   }
-  co_return text;
+  co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
 }
 
 void prepare_process(const Options& options) {

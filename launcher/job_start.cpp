@@ -211,7 +211,9 @@ net::Task<void> Job::start() {
     if (stream == OutputStream::kStdout) act(supervisor_.on_output_broken(error));
   });
   auto server = InspectionServer::open(
-      loop_.get_executor(), [this](std::string request) { return answer(std::move(request)); });
+      loop_.get_executor(), [this](std::string request, net::StreamSocket& caller) {
+        return answer(std::move(request), caller);
+      });
   // The job does without.
   if (!server.ok()) log::info(cat("horovodrun ps cannot see this job: ", server.status().message()));
   else inspection_server_ = *std::move(server);

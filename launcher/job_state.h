@@ -52,8 +52,7 @@ class Job {
   bool reads_input(int rank) const;
   void start_input();
   std::optional<rendezvous::ScopeSizes> plain_scopes() const;
-  net::Task<std::string> answer(std::string request);
-  net::Task<std::string> run_command(std::string_view order);
+  net::Task<void> answer(std::string request, net::StreamSocket& caller);
   net::Task<void> time_out(double seconds);
   void watch_signals();
   void on_signal(int number);
@@ -127,6 +126,7 @@ struct Job::HostEvents : AgentEvents {
     if (is_question(job.options_)) return;
     job.act(job.supervisor_.on_joined(rank, world_rank, world_size));
   }
+  void on_said(const Said& said) override { job.commands_.on_said(said); }
   void on_ran(const Ran& ran) override { job.commands_.on_ran(ran); }
   void on_finished() override {
     job.act(job.supervisor_.on_finished(host));

@@ -35,25 +35,73 @@ std::vector<std::string> running_launchers() {
   return pids;
 }
 
-Result<std::string> ask(const std::string& pid, const std::string& question) {
+Result<UniqueFd> send_question(const std::string& pid, const std::string& question) {
   HVD_ASSIGN_OR_RETURN(const net::Endpoint endpoint,
                        net::parse_endpoint(cat("unix:", inspection_prefix(), pid)));
   const auto address = *net::numeric_address(endpoint);
-  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (::connect(socket.get(), address.get(), address.size) != 0) {
     return not_found(cat("no horovodrun of yours runs with pid ", printable(pid),
                          "; horovodrun ps lists them"));
   }
   if (!is_trusted_peer(socket.get())) return permission_denied("another user has taken its name");
   const std::string request = question + "\n";
-  std::string text;
-  std::array<char, 4096> buffer;
-  ssize_t size = ::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL);
-  while (size > 0 && (size = ::read(socket.get(), buffer.data(), buffer.size())) > 0) {
-    text.append(buffer.data(), static_cast<size_t>(size));
+  for (size_t sent = 0; sent < request.size();) {
+    const ssize_t size =
+        ::send(socket.get(), request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
+    if (size < 0) return system_error("the launcher does not answer", errno);
+    sent += static_cast<size_t>(size);
   }
+  return socket;
+}
+
+// False at the end.
+Result<bool> read_more(const UniqueFd& socket, std::string& text) {
+  std::array<char, 64 << 10> buffer;
+  ssize_t size = 0;
+  do {
+    size = ::read(socket.get(), buffer.data(), buffer.size());
+  } while (size < 0 && errno == EINTR);
   if (size < 0) return system_error("the launcher does not answer", errno);
-  return text;
+  text.append(buffer.data(), static_cast<size_t>(size));
+  return size > 0;
+}
+
+Result<std::string> ask(const std::string& pid, const std::string& question) {
+  HVD_ASSIGN_OR_RETURN(const UniqueFd socket, send_question(pid, question));
+  std::string text;
+  for (;;) {
+    HVD_ASSIGN_OR_RETURN(const bool is_more, read_more(socket, text));
+    if (!is_more) return text;
+  }
+}
+
+// 0 or an exit code. At once, whatever the stream is.
+int show(const Said& said) {
+  FILE* const stream = said.is_error != 0 ? stderr : stdout;
+  const bool is_written = std::fwrite(said.bytes.data(), 1, said.bytes.size(), stream) ==
+                          said.bytes.size();
+  return is_written && std::fflush(stream) == 0 ? 0 : kExitLauncher;
+}
+
+// Until the command has ended: what it says, as it comes.
+int show_records(const UniqueFd& socket) {
+  std::string bytes;
+  for (;;) {
+    const auto message = take_record(bytes);
+    if (!message.ok()) return refuse(message.status());
+    if (!*message) {
+      const auto is_more = read_more(socket, bytes);
+      if (!is_more.ok() || !*is_more) {
+        return refuse(aborted("the job has ended before the command did"));
+      }
+    } else if (const auto* said = std::get_if<Said>(&**message)) {
+      if (const int code = show(*said); code != 0) return code;
+    } else if (const auto* ran = std::get_if<Ran>(&**message)) {
+      std::fputs(ran->why.c_str(), stderr);
+      return ran->code;
+    }
+  }
 }
 
 constexpr const char* kNobody = "no horovodrun of yours is running on this machine";
@@ -93,16 +141,8 @@ int run_beside_ranks(std::span<const std::string> words) {
   const std::vector<std::string> pids = running_launchers();
   if (pid.empty() && pids.empty()) return refuse(not_found(kNobody));
   if (pid.empty() && pids.size() > 1) return refuse(several("exec", pids));
-  const auto text = ask(pid.empty() ? pids[0] : pid, cat("exec ", to_hex(encode(order))));
-  if (!text.ok()) return refuse(text.status());
-  const auto message = decode(as_bytes(*text));
-  const Ran* ran = message.ok() ? std::get_if<Ran>(&*message) : nullptr;
-  if (ran == nullptr) return refuse(aborted("the job has ended before the command did"));
-  std::fwrite(ran->errors.data(), 1, ran->errors.size(), stderr);
-  const bool is_written = std::fwrite(ran->output.data(), 1, ran->output.size(), stdout) ==
-                          ran->output.size();
-  if (!is_written || std::fflush(stdout) != 0) return kExitLauncher;
-  return ran->signal != 0 ? kExitSignal + ran->signal : ran->code;
+  const auto socket = send_question(pid.empty() ? pids[0] : pid, cat("exec ", to_hex(encode(order))));
+  return socket.ok() ? show_records(*socket) : refuse(socket.status());
 }
 
 }  // namespace

@@ -85,7 +85,11 @@ net::Task<Status> Preflight::bring_up(Progress& host) {
   host.enter("prepare");
   host.link = std::make_unique<AgentLink>(executor_, *std::move(duplex), *host.start.events);
   const HostJob job = host.start.make_job(is_local);
-  Status status = co_await host.link->prepare(job, host.start.code ? &host.start.code->parts : nullptr);
+  AgentLink::NextPart code;
+  if (host.start.code) {
+    code = [parts = std::make_shared<StagedParts>(*host.start.code)] { return parts->next(); };
+  }
+  Status status = co_await host.link->prepare(job, std::move(code));
   if (status.ok()) log::info(cat("host ", host.name(), ": ready for ", job.ranks.size(), " ranks"));
   co_return status;
 }

@@ -1,7 +1,8 @@
 #include "launcher/staged_code.h"
 
+#include <algorithm>
 #include <cerrno>
-#include <fstream>
+#include <utility>
 
 #include "base/text.h"
 
@@ -10,8 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kPiece = 128 << 10;
-// All hosts are sent from memory.
+constexpr size_t kPiece = 64 << 10;
+// More than that is data.
 constexpr uint64_t kMost = uint64_t{1} << 30;
 
 uint32_t mode_of(const fs::path& path) {
@@ -23,68 +24,96 @@ bool is_below(const fs::path& relative) {
   return !relative.empty() && *relative.begin() != "..";
 }
 
-class Reader {
+class Collector {
  public:
-  explicit Reader(std::vector<StagePart>& parts) : parts_(parts) {}
+  explicit Collector(std::vector<StagedCode::Entry>& entries) : entries_(entries) {}
 
   Status add(const fs::path& from, const fs::path& to) {
     std::error_code error;
     const fs::file_status status = fs::symlink_status(from, error);
     if (error) return system_error(cat("--stage: ", from.string()), error.value());
+    StagedCode::Entry entry{.mode = mode_of(from), .path = to.string(), .link = {}, .from = from};
     if (fs::is_symlink(status)) {
-      put({.kind = StageKind::kLink, .path = to.string(),
-           .bytes = fs::read_symlink(from, error).string()});
+      entry.kind = StageKind::kLink;
+      entry.link = fs::read_symlink(from, error).string();
+      entries_.push_back(std::move(entry));
     } else if (fs::is_directory(status)) {
-      put({.kind = StageKind::kDirectory, .mode = mode_of(from), .path = to.string(), .bytes = {}});
+      entry.kind = StageKind::kDirectory;
+      entries_.push_back(std::move(entry));
       for (fs::directory_iterator each(from, error), end; !error && each != end; each.increment(error)) {
         const fs::path name = each->path().filename();
         if (name != ".git" && name != "__pycache__") HVD_RETURN_IF_ERROR(add(each->path(), to / name));
       }
-      if (error) return system_error(cat("--stage: ", from.string()), error.value());
     } else if (fs::is_regular_file(status)) {
-      return add_file(from, to);
+      entry.size = fs::file_size(from, error);
+      size_ += error ? 0 : entry.size;
+      entries_.push_back(std::move(entry));
     }
-    return {};
-  }
-
-  void put(StagePart part) {
-    digest_ = next_digest(digest_, part);
-    parts_.push_back(std::move(part));
-  }
-  void finish() {
-    parts_.push_back({.kind = StageKind::kEnd, .path = {}, .bytes = std::string(as_text(digest_))});
+    if (error) return system_error(cat("--stage: ", from.string()), error.value());
+    if (size_ <= kMost) return {};
+    return invalid_argument("--stage: more than 1 GiB: stage the code alone, and let data lie where "
+                            "all hosts see it");
   }
 
  private:
-  Status add_file(const fs::path& from, const fs::path& to) {
-    std::ifstream file(from, std::ios::binary);
-    if (!file) return system_error(cat("--stage: cannot read ", from.string()), errno);
-    StageKind kind = StageKind::kFile;
-    for (;;) {
-      std::string bytes(kPiece, '\0');
-      file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-      if (file.bad()) return system_error(cat("--stage: cannot read ", from.string()), errno);
-      bytes.resize(static_cast<size_t>(file.gcount()));
-      size_ += bytes.size();
-      if (size_ > kMost) {
-        return invalid_argument("--stage: more than 1 GiB: stage the code alone, and let data lie "
-                                "where all hosts see it");
-      }
-      const bool is_last = bytes.size() < kPiece;
-      if (kind == StageKind::kFile || !bytes.empty()) {
-        put({.kind = kind, .mode = mode_of(from), .path = to.string(), .bytes = std::move(bytes)});
-      }
-      if (is_last) return {};
-      kind = StageKind::kMore;
-    }
-  }
-
-  std::vector<StagePart>& parts_;
+  std::vector<StagedCode::Entry>& entries_;
   uint64_t size_ = 0;
-  Digest digest_{};
 };
 
+Result<Digest> digest_of(const StagedCode& code) {
+  Digest digest{};
+  StagedParts parts(code);
+  for (;;) {
+    HVD_ASSIGN_OR_RETURN(const auto part, parts.next());
+    if (!part || part->kind == StageKind::kEnd) return digest;
+    digest = next_digest(digest, *part);
+  }
+}
+
 }  // namespace
+
+Result<std::optional<StagePart>> StagedParts::next() {
+  if (index_ > code_.entries.size()) return std::optional<StagePart>();
+  if (index_ == code_.entries.size()) {
+    ++index_;
+    return std::optional(StagePart{
+        .kind = StageKind::kEnd, .path = {}, .bytes = std::string(as_text(code_.digest))});
+  }
+  const StagedCode::Entry& entry = code_.entries[index_];
+  if (entry.kind == StageKind::kFile) return next_of_file(entry);
+  ++index_;
+  return std::optional(StagePart{
+      .kind = entry.kind,
+      .mode = entry.kind == StageKind::kDirectory ? entry.mode : 0,
+      .path = entry.path,
+      .bytes = entry.link});
+}
+
+// A file that has become shorter meanwhile ends early; the digest tells.
+Result<std::optional<StagePart>> StagedParts::next_of_file(const StagedCode::Entry& entry) {
+  StagePart part{.kind = is_open_ ? StageKind::kMore : StageKind::kFile, .mode = entry.mode,
+                 .path = entry.path, .bytes = {}};
+  if (!std::exchange(is_open_, true)) {
+    file_ = std::ifstream(entry.from, std::ios::binary);
+    left_ = entry.size;
+  }
+  const auto failed = [&] {
+    return system_error(cat("--stage: cannot read ", entry.from.string()), errno);
+  };
+  if (!file_.is_open()) return failed();
+  part.bytes.resize(std::min<uint64_t>(kPiece, left_));
+  file_.read(part.bytes.data(), static_cast<std::streamsize>(part.bytes.size()));
+  if (file_.bad()) return failed();
+  const bool is_short = static_cast<size_t>(file_.gcount()) < part.bytes.size();
+  part.bytes.resize(static_cast<size_t>(file_.gcount()));
+  left_ -= part.bytes.size();
+  if (left_ == 0 || is_short) {
+    file_.close();
+    is_open_ = false;
+    ++index_;
+  }
+  return std::optional(std::move(part));
+}
 
 Result<std::shared_ptr<const StagedCode>> read_staged_code(const fs::path& what,
                                                            const fs::path& directory,
@@ -98,7 +127,7 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(const fs::path& what,
   const fs::path within = here.lexically_relative(from);
   const fs::path below = from.lexically_relative(here);
   auto code = std::make_shared<StagedCode>();
-  Reader reader(code->parts);
+  Collector collector(code->entries);
   fs::path to = ".";
   if (is_directory && is_below(within)) {
     code->working_directory = within.string();
@@ -114,11 +143,12 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(const fs::path& what,
     fs::path parent;
     for (const fs::path& part : to.parent_path()) {
       parent /= part;
-      reader.put({.kind = StageKind::kDirectory, .mode = 0700, .path = parent.string(), .bytes = {}});
+      code->entries.push_back({.kind = StageKind::kDirectory, .mode = 0700, .path = parent.string(),
+                               .link = {}, .from = {}});
     }
   }
-  HVD_RETURN_IF_ERROR(reader.add(from, to));
-  reader.finish();
+  HVD_RETURN_IF_ERROR(collector.add(from, to));
+  HVD_ASSIGN_OR_RETURN(code->digest, digest_of(*code));
   return std::shared_ptr<const StagedCode>(std::move(code));
 }
 

@@ -53,7 +53,7 @@ Agent::Agent(PollLoop loop, Link link, std::string build, Environment environmen
       outbox_(loop_, link_.output.get(), link_.cipher.get()),
       store_(loop_, outbox_),
       gatherer_(loop_),
-      executions_(loop_, [this](const Ran& ran) { outbox_.put(ran); }),
+      executions_(loop_, [this](const Message& message) { outbox_.put(message); }),
       ranks_(loop_, outbox_,
              [this](pid_t pid, int status) { executions_.on_reaped(pid, status); }),
       trial_(loop_),
@@ -122,6 +122,7 @@ Deadline Agent::next_deadline() const {
   };
   consider(visit_.deadline());
   consider(pmix_.deadline());
+  consider(executions_.deadline());
   if (is_linked_ && !is_suspended_ && !is_finished_) consider(lease_);
   if (is_ending_ && !is_finished_) {
     consider(kill_at_);
@@ -134,6 +135,7 @@ Deadline Agent::next_deadline() const {
 void Agent::watch_over() {
   if (visit_.deadline().passed()) visit_.on_deadline();
   if (pmix_.deadline().passed()) pmix_.on_deadline();
+  if (executions_.deadline().passed()) executions_.on_deadline();
   if (is_linked_ && !is_suspended_ && !is_finished_ && lease_.passed()) {
     const double lease = phase_ == Phase::kIdle ? kFirstLeaseSeconds : job_.lease_seconds;
     fail(cat("the launcher gave no sign of life for ", lease, " s"));

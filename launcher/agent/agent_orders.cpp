@@ -91,8 +91,12 @@ void Agent::obey(const Message& message) {
   } else if (const auto* run = std::get_if<Run>(&message)) {
     const RankCommand* like = is_ending_ ? nullptr : ranks_.command_of(run->rank);
     if (like != nullptr) executions_.start(*run, *like);
-    else outbox_.put(Ran{.number = run->number, .rank = run->rank, .code = 1, .output = {},
-                         .errors = "the rank has ended\n"});
+    else outbox_.put(Ran{.number = run->number, .rank = run->rank, .code = 1,
+                         .why = "the rank has ended\n"});
+  } else if (const auto* taken = std::get_if<SaidTaken>(&message)) {
+    executions_.on_taken(*taken);
+  } else if (const auto* stop = std::get_if<StopRun>(&message)) {
+    executions_.stop(*stop, job_.kill_grace_seconds);
   } else if (const auto* input = std::get_if<Input>(&message)) {
     const Status status = ranks_.give_input(input->rank, input->bytes);
     if (!status.ok()) fail(status.message());

@@ -1,4 +1,4 @@
-// One program that an agent runs, before ranks start such as --remote-init, or beside them: its output is
+// One program that an agent runs before ranks start, such as --remote-init: its output is
 // collected, up to a bound. Lives on the agent's loop; it is the agent that reaps it.
 #pragma once
 

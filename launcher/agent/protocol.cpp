@@ -42,6 +42,9 @@ enum class Kind : uint16_t {
   kRan = 26,
   kStagePart = 27,
   kStaged = 28,
+  kSaid = 29,
+  kSaidTaken = 30,
+  kStopRun = 31,
 };
 
 // The fields of each message, in their order on the wire, once for both directions.
@@ -84,8 +87,13 @@ template <typename F> void fields(F f, StagePart& m) {
 }
 template <typename F> void fields(F f, Staged& m) { f(m.taken), f(m.status); }
 template <typename F> void fields(F f, Ran& m) {
-  f(m.number), f(m.rank), f(m.code), f(m.signal), f(m.output), f(m.errors);
+  f(m.number), f(m.rank), f(m.code), f(m.signal), f(m.why);
 }
+template <typename F> void fields(F f, Said& m) {
+  f(m.number), f(m.rank), f(m.is_error), f(m.bytes);
+}
+template <typename F> void fields(F f, SaidTaken& m) { f(m.number), f(m.size); }
+template <typename F> void fields(F f, StopRun& m) { f(m.number); }
 
 Kind kind_of(const Greeting&) { return Kind::kGreeting; }
 Kind kind_of(const Prepare&) { return Kind::kPrepare; }
@@ -115,6 +123,9 @@ Kind kind_of(const Run&) { return Kind::kRun; }
 Kind kind_of(const StagePart&) { return Kind::kStagePart; }
 Kind kind_of(const Staged&) { return Kind::kStaged; }
 Kind kind_of(const Ran&) { return Kind::kRan; }
+Kind kind_of(const Said&) { return Kind::kSaid; }
+Kind kind_of(const SaidTaken&) { return Kind::kSaidTaken; }
+Kind kind_of(const StopRun&) { return Kind::kStopRun; }
 
 template <typename T>
 Result<Message> decode_as(ByteReader& reader, std::string_view name) {
@@ -205,6 +216,9 @@ Result<Message> decode(ByteView bytes) {
     case Kind::kStagePart: return decode_as<StagePart>(reader, "a part of the code");
     case Kind::kStaged: return decode_as<Staged>(reader, "an answer to a part of the code");
     case Kind::kRan: return decode_as<Ran>(reader, "a command's end");
+    case Kind::kSaid: return decode_as<Said>(reader, "what a command said");
+    case Kind::kSaidTaken: return decode_as<SaidTaken>(reader, "an answer to what a command said");
+    case Kind::kStopRun: return decode_as<StopRun>(reader, "an order to stop a command");
     case Kind::kJoined: return decode_as<Joined>(reader, "a rank's world");
   }
   return unimplemented(cat("a control message of the unknown kind ", static_cast<unsigned>(kind),

@@ -72,6 +72,15 @@ struct Run {
   std::string ranks;    // to a launcher, in place of both: "0,3-5"; empty: the first of each host
   std::vector<std::string> command;
 };
+// So much of what it said has found its reader.
+struct SaidTaken {
+  uint32_t number = 0;  // of the order
+  uint32_t size = 0;
+};
+// Whoever ordered a command is gone: it shall end.
+struct StopRun {
+  uint32_t number = 0;  // of the order
+};
 // Renews the lease, and ends a suspension.
 struct Ping {
   uint64_t number = 0;
@@ -116,14 +125,20 @@ struct Inspected {
   uint32_t number = 0;
   std::string text;
 };
-// The end of a Run.
+// A piece of what a Run's command said; no more than kSaidWindow before it is taken.
+struct Said {
+  uint32_t number = 0;
+  int32_t rank = 0;
+  uint8_t is_error = 0;  // on its standard error
+  std::string bytes;
+};
+// The end of a Run, behind all that it said.
 struct Ran {
   uint32_t number = 0;
   int32_t rank = 0;
   int32_t code = 0;
   int32_t signal = 0;  // that ended it, or 0
-  std::string output;  // of its standard output, up to a bound
-  std::string errors;  // the last of its standard error
+  std::string why;     // a line that says why it could not run, or nothing
 };
 struct Pong {
   uint64_t number = 0;
@@ -154,7 +169,8 @@ struct Admission {
 using Message = std::variant<Greeting, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started,
                              Exited, Finished, Pong, Suspended, Failed, Challenge, Answer,
                              Admission, VisitOrder, Visited, Input, InputTaken, Inspect,
-                             Inspected, Joined, Run, Ran, StagePart, Staged>;
+                             Inspected, Joined, Run, Ran, StagePart, Staged, Said, SaidTaken,
+                             StopRun>;
 
 Bytes encode(const Message& message);
 Result<Message> decode(ByteView bytes);
@@ -167,6 +183,8 @@ constexpr size_t kMaxRanks = (kFirstStoreStream - kFirstOutputStream) / 2;
 
 // What a rank's input may be ahead of its reader.
 constexpr size_t kInputWindow = 64 << 10;
+// What a command beside a rank may say ahead of its reader.
+constexpr size_t kSaidWindow = 64 << 10;
 
 uint32_t output_stream(size_t index, OutputStream stream);
 

@@ -61,7 +61,8 @@ Status Staging::take(const StagePart& part) {
   }
   file_.reset();
   is_whole_ = part.bytes == as_text(digest_);
-  return is_whole_ ? Status() : internal_error("what is staged has not arrived as it was sent");
+  return is_whole_ ? Status() : internal_error("what is staged has not arrived as it was listed: has a file "
+                                              "of it changed meanwhile?");
 }
 
 Status Staging::write(const StagePart& part) {

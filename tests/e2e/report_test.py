@@ -84,9 +84,10 @@ def test_a_running_job_is_looked_into_from_another_terminal():
         expect(seen.returncode == 0 and seen.stdout.count("in somewhere_deep") == 3, seen)
     expect("several" not in ask("stack").stderr, "there is one job")
     beside = ask("exec", "--rank", "1-2", "sh", "-c", "echo on $(hostname) as $HOROVOD_RANK; exit $HOROVOD_RANK")
-    expect(beside.returncode == 1 and beside.stdout == "[1]<stdout>:on a as 1\n[2]<stdout>:on b as 2\n",
-           beside)
-    expect(ask("exec", "hostname").stdout == "[0]<stdout>:a\n[2]<stdout>:b\n", "on each host")
+    lines = sorted(beside.stdout.splitlines())
+    expect(beside.returncode == 1 and lines == ["[1]<stdout>:on a as 1", "[2]<stdout>:on b as 2"], beside)
+    lines = sorted(ask("exec", "hostname").stdout.splitlines())
+    expect(lines == ["[0]<stdout>:a", "[2]<stdout>:b"], lines)
     expect(ask("exec", "--rank=2", "--", "hostname").stdout == "b\n", "alone")
     for words, said in ((("exec",), "COMMAND"), (("exec", "--rank", "9", "true"), "--rank"),
                         (("exec", "no-such-program"), "no-such-program")):
@@ -97,6 +98,35 @@ def test_a_running_job_is_looked_into_from_another_terminal():
     job.signal(signal.SIGKILL)
     job.wait()
     expect(ask("ps").returncode != 0, "a killed launcher is still listed")
+    job.leaves_nothing()
+
+
+def runs(words):
+    """Whether a process with these words runs on any host."""
+    return subprocess.run(["pgrep", "-f", words], capture_output=True, check=False).returncode == 0
+
+
+@world()
+def test_a_command_beside_ranks_speaks_at_once_and_goes_with_its_caller():
+    job = Job("-np", 2, "-H", "a:1,b:1", "sh", "-c", "echo ready; sleep 600")
+    job.wait_for("ready", 2)
+    for number, way in enumerate((signal.SIGINT, signal.SIGKILL)):
+        mark = f"sleep {7100 + number}.{os.getpid()}"
+        caller = subprocess.Popen(  # pylint: disable=consider-using-with
+            [LAUNCHER, "exec", "sh", "-c", f"echo first; {mark}; true"], env=clean_environment(),
+            stdout=subprocess.PIPE, text=True)
+        lines = sorted(caller.stdout.readline() for _ in range(2))
+        expect(lines == ["[0]<stdout>:first\n", "[1]<stdout>:first\n"], lines)
+        expect(caller.poll() is None, "it waits for its command")
+        caller.send_signal(way)
+        expect(caller.wait(20) == -way, "a caller ends by its signal")
+        wait_until(lambda mark=mark: not runs(mark), 20, "its command ends")
+    much = ask("exec", "--rank", "1", "sh", "-c", "head -c 3000000 /dev/zero; echo end >&2; exit 7")
+    expect(len(much.stdout) == 3000000 and much.stderr == "end\n" and much.returncode == 7,
+           (len(much.stdout), much.stderr, much.returncode))
+    expect(job.process.poll() is None, "the job goes on")
+    job.signal(signal.SIGTERM)
+    job.wait()
     job.leaves_nothing()
 
 

@@ -48,6 +48,22 @@ def test_code_is_where_its_ranks_look_for_it_and_goes_with_the_job():
 
 
 @world("a b", "--private-tmp")
+def test_much_code_takes_little_memory_here():
+    folder = project()
+    (folder / "weights").write_bytes(b"w" * (96 << 20))
+    job = Job("-np", 2, "-H", "a:1,b:1", "--stage", ".", "sh", "-c", "wc -c <weights; sleep 600",
+              cwd=folder)
+    job.wait_for("100663296\n", 2, seconds=90)
+    status = pathlib.Path(f"/proc/{job.process.pid}/status").read_text()
+    peak = int(re.search(r"VmHWM:\s+(\d+)", status)[1])
+    expect(peak < 48 << 10, f"the launcher took {peak} KiB at most")
+    print(f"the launcher's peak for 96 MiB of code on two hosts: {peak / 1024:.1f} MiB")
+    job.signal(signal.SIGTERM)
+    job.wait()
+    job.leaves_nothing()
+
+
+@world("a b", "--private-tmp")
 def test_the_copy_goes_when_launcher_or_agent_is_killed():
     folder = project()
     for kill in ("launcher", "agent"):

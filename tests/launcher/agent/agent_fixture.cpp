@@ -231,6 +231,11 @@ void AgentFixture::on_joined(int rank, int world_rank, int world_size) {
 }
 void AgentFixture::on_input_taken(int rank, size_t size) { input_taken[rank] += size; }
 
+void AgentFixture::on_said(const Said& each) {
+  said[{each.number, each.is_error != 0}] += each.bytes;
+  if (is_taking) link_->pass(SaidTaken{each.number, static_cast<uint32_t>(each.bytes.size())});
+}
+
 void AgentFixture::on_exit(const RankExit& exit) {
   CHECK(exits.count(exit.rank) == 0);
   exits[exit.rank] = exit;

@@ -69,6 +69,8 @@ class AgentFixture : public AgentEvents {
   std::map<int, size_t> input_taken;
   std::string inspected;
   std::vector<Ran> ran;
+  std::map<std::pair<uint32_t, bool>, std::string> said;  // by order, and whether as an error
+  bool is_taking = true;
   std::vector<std::array<int, 3>> joined;  // rank of the job, rank and size of its world
   std::vector<net::StreamSocket> stores;
   bool is_finished = false;
@@ -82,6 +84,7 @@ class AgentFixture : public AgentEvents {
   void on_inspected(uint32_t, const std::string& text) override { inspected = text; }
   void on_joined(int rank, int world_rank, int world_size) override;
   void on_ran(const Ran& each) override { ran.push_back(each); }
+  void on_said(const Said& each) override;
   void on_input_taken(int rank, size_t size) override;
   void on_exit(const RankExit& exit) override;
   void on_finished() override;

@@ -148,20 +148,69 @@ TEST_CASE("An agent says where its running ranks and their children are") {
   }));
   CHECK(fixture.inspected.starts_with("rank 0\n  pid "));
   CHECK(fixture.inspected.find("\nrank 1\n  pid ") != std::string::npos);
-  fixture.link().run({7, 1, "", {"sh", "-c", "echo beside $HOROVOD_RANK; echo x >&2; exit 5"}});
-  fixture.link().run({8, 0, "", {"no-such-program"}});
-  fixture.link().run({9, 7, "", {"true"}});
-  fixture.link().run({10, 0, "", {"sh", "-c", "kill -9 $$"}});
+  fixture.link().pass(Run{7, 1, "", {"sh", "-c", "echo beside $HOROVOD_RANK; echo x >&2; exit 5"}});
+  fixture.link().pass(Run{8, 0, "", {"no-such-program"}});
+  fixture.link().pass(Run{9, 7, "", {"true"}});
+  fixture.link().pass(Run{10, 0, "", {"sh", "-c", "kill -9 $$"}});
   REQUIRE(fixture.until([&] { return fixture.ran.size() == 4; }));
   const auto ran = [&](uint32_t number) {
     return *std::find_if(fixture.ran.begin(), fixture.ran.end(),
                          [&](const Ran& each) { return each.number == number; });
   };
-  CHECK(ran(7).output == "beside 1\n");
-  CHECK((ran(7).errors == "x\n" && ran(7).code == 5));
-  CHECK((ran(8).code == 127 && ran(8).errors.find("no-such-program") != std::string::npos));
-  CHECK((ran(9).code == 1 && ran(9).errors == "the rank has ended\n"));
+  CHECK(fixture.said[{7, false}] == "beside 1\n");
+  CHECK((fixture.said[{7, true}] == "x\n" && ran(7).code == 5));
+  CHECK((ran(8).code == 127 && ran(8).why.find("no-such-program") != std::string::npos));
+  CHECK((ran(9).code == 1 && ran(9).why == "the rank has ended\n"));
   CHECK(ran(10).signal == SIGKILL);
+  fixture.link().end(0);
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
+}
+
+TEST_CASE("What a command beside a rank says comes at once, and no further ahead than is taken") {
+  AgentFixture fixture;
+  REQUIRE(fixture.prepare(fixture.shell_job("exec sleep 57")).ok());
+  REQUIRE(fixture.start().ok());
+  fixture.link().pass(Run{1, 0, "", {"sh", "-c", "echo now; sleep 56"}});
+  CHECK(fixture.until([&] { return fixture.said[{1, false}] == "now\n"; }));
+  CHECK(fixture.ran.empty());
+
+  fixture.is_taking = false;
+  fixture.link().pass(Run{2, 0, "", {"sh", "-c", "head -c 1000000 /dev/zero"}});
+  CHECK(fixture.until([&] { return fixture.said[{2, false}].size() == kSaidWindow; }));
+  fixture.pass(0.2);
+  CHECK(fixture.said[{2, false}].size() == kSaidWindow);
+  fixture.is_taking = true;
+  fixture.link().pass(SaidTaken{2, kSaidWindow});
+  CHECK(fixture.until([&] { return fixture.ran.size() == 1; }));
+  CHECK(fixture.said[{2, false}].size() == 1000000);
+
+  // Whom a command leaves behind holds nothing up.
+  fixture.link().pass(Run{3, 0, "", {"sh", "-c", "sleep 55 & echo left; exit 3"}});
+  CHECK(fixture.until([&] { return fixture.ran.size() == 2; }));
+  CHECK((fixture.ran[1].code == 3 && fixture.said[{3, false}] == "left\n"));
+  fixture.link().end(0);
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
+}
+
+TEST_CASE("A command beside a rank ends when it shall, also one that is deaf to SIGTERM") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job("exec sleep 57");
+  job.kill_grace_seconds = 0.3;
+  REQUIRE(fixture.prepare(job).ok());
+  REQUIRE(fixture.start().ok());
+  fixture.link().pass(Run{1, 0, "", {"sh", "-c", "echo up; sleep 56 & wait"}});
+  fixture.link().pass(Run{2, 0, "", {"sh", "-c", "trap '' TERM; echo up; sleep 56; sleep 56"}});
+  CHECK(fixture.until([&] {
+    return fixture.said[{1, false}] == "up\n" && fixture.said[{2, false}] == "up\n" &&
+           fixture.marked().size() >= 5;
+  }));
+  fixture.link().pass(StopRun{1});
+  fixture.link().pass(StopRun{2});
+  CHECK(fixture.until([&] { return fixture.ran.size() == 2; }));
+  for (const Ran& ran : fixture.ran) CHECK(ran.signal == (ran.number == 1 ? SIGTERM : SIGKILL));
+  // The rank goes on.
+  CHECK(fixture.until([&] { return fixture.marked().size() == 1; }));
+  CHECK(fixture.exits.empty());
   fixture.link().end(0);
   CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
