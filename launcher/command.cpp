@@ -41,12 +41,17 @@ Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares) {
   HVD_ASSIGN_OR_RETURN(auto hosts, choose_hosts(options.settings));
   const auto count = static_cast<size_t>(options.settings.integer("spares"));
   HVD_ASSIGN_OR_RETURN(auto held_back, take_spares(hosts, count));
-  if (spares != nullptr) *spares = std::move(held_back);
+  if (spares != nullptr) *spares = held_back;
   std::optional<int> num_proc;
   if (options.settings.is_set("num_proc")) {
     num_proc = static_cast<int>(options.settings.integer("num_proc"));
   }
-  return plan_slots(hosts, num_proc);
+  auto plan = plan_slots(hosts, num_proc);
+  if (plan.ok() || held_back.empty()) return plan;
+  std::vector<std::string> names;
+  for (const Host& host : held_back) names.push_back(host.name);
+  return Status(plan.error().code(), cat(plan.error().message(), "\n  (--spares ", count,
+                                         " keeps for later: ", join(names, ", "), ")"));
 }
 
 bool is_joined(const Options& options) {

@@ -1,5 +1,7 @@
 #include "launcher/hosts.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -32,7 +34,10 @@ bool is_user(std::string_view text) {
 }
 
 bool is_ipv6(std::string_view text) {
-  return text.size() <= 128 && text.find(':') != std::string_view::npos && only(text, ":.%_-");
+  const size_t zone = std::min(text.find('%'), text.size());
+  unsigned char bytes[16];
+  return text.size() <= 128 && only(text, ":.%_-") &&
+         ::inet_pton(AF_INET6, std::string(text.substr(0, zone)).c_str(), bytes) == 1;
 }
 
 // "[address]" and what may follow it.

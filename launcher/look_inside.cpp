@@ -123,6 +123,8 @@ int run_beside_ranks(std::span<const std::string> words) {
     } else if (word == kRank && !words.empty()) {
       order.ranks = words[0];
       words = words.subspan(1);
+    } else if (word == kRank) {
+      return refuse(invalid_argument("--rank needs a value, as in --rank 0,3-5"));
     } else if (word.starts_with(cat(kRank, "="))) {
       order.ranks = word.substr(kRank.size() + 1);
     } else if (word.starts_with('-') && word != "--") {

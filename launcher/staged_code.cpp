@@ -121,6 +121,9 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(const fs::path& what,
   std::error_code error;
   const fs::path from = fs::canonical(what, error);
   if (error) return system_error(cat("--stage: ", what.string()), error.value());
+  if (!fs::is_directory(from) && !fs::is_regular_file(from)) {
+    return invalid_argument(cat("--stage: ", what.string(), " is neither a file nor a directory"));
+  }
   fs::path here = fs::canonical(directory, error);
   if (error) here = directory;  // of the other hosts alone
   const bool is_directory = fs::is_directory(from);

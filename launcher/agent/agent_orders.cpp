@@ -158,6 +158,10 @@ Status Agent::open_ways(uint32_t store_credit) {
   HVD_ASSIGN_OR_RETURN(interfaces_,
                        net::InterfaceChoice::parse(
                            value_of(job_.environment, "HOROVOD_NETWORK_INTERFACES")));
+  if (job_.hosts > 1 && !interfaces_.allows_all() && interface_names(interfaces_).empty()) {
+    return invalid_argument(cat("--network-interfaces leaves none of the interfaces here: ",
+                                interface_names({})));
+  }
   if (job_.insecure_compat) HVD_RETURN_IF_ERROR(store_.listen_on_loopback(ports_));
   return offer_meeting();
 }

@@ -71,6 +71,11 @@ def test_a_network_that_leads_nowhere_is_named_in_time():
     job = Job("-np", 2, "-H", "a:1,b:1", "--network-interfaces", "eth1", "hostname")
     job.ends_with(0, 12)
     one_sentence(job, "host b reaches none", r"10\.78\.0\.1 \(eth1\)", "--network-interfaces")
+    job = Job("-np", 2, "-H", "a:1,b:1", "--network-interfaces", "nic7", "hostname")
+    job.ends_with(2)
+    for name in "ab":
+        expect(f"host {name}: prepare: --network-interfaces leaves none of the interfaces here: "
+               in job.err and "eth0" in job.err, job.describe())
 
 
 @world()

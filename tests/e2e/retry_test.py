@@ -76,6 +76,9 @@ def test_spares_that_leave_no_host():
     job = Job("-H", "a,b", "--spares", 2, "true")
     job.ends_with(2)
     one_sentence(job, "--spares 2 leaves none of the 2 hosts")
+    job = Job("-np", 2, "-H", "a:1,b:1", "--spares", 1, "true")
+    job.ends_with(2)
+    expect("(--spares 1 keeps for later: b)" in job.err, job.describe())
 
 
 if __name__ == "__main__":

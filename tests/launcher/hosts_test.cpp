@@ -89,6 +89,7 @@ TEST_CASE("a malformed item of -H is named") {
   CHECK(error_of("-oProxyCommand=x:1") ==
         "'-oProxyCommand=x:1': '-oProxyCommand=x' is not a host's name");
   CHECK(error_of("fd00::1") == "'fd00::1': an IPv6 address needs brackets, as in [fd00::1]:4");
+  CHECK(error_of("[fd00::zz]:4") == "'[fd00::zz]:4': 'fd00::zz' is not an IPv6 address");
   CHECK(error_of("[fd00::1") == "'[fd00::1': the ']' is missing");
   CHECK(error_of("[fd00::1]4") ==
         "'[fd00::1]4': '4' follows the ']' where ':slots' may");

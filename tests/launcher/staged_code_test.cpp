@@ -111,6 +111,12 @@ TEST_CASE("a file that changes while it is sent is noticed, one that goes is nam
                                 ": No such file or directory"));
 }
 
+TEST_CASE("what is neither a file nor a directory is not staged") {
+  const auto code = read_staged_code("/dev/null", "/", false);
+  REQUIRE_FALSE(code.ok());
+  CHECK(code.status().message() == "--stage: /dev/null is neither a file nor a directory");
+}
+
 TEST_CASE("more than code is refused before a byte of it is read") {
   const Project project;
   project.write("data", "");
