@@ -247,7 +247,9 @@ HVD_API int hvd_free(void* memory, char* error, size_t error_size);
 
 /* ---- What this build and machine can do ------------------------------------------------------ */
 
-/* Names: "shared-memory", "tcp", "mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm".
+/* Names: "shared-memory", "tcp", "mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm"; and
+ * "mpi-threads": between hvd_init and hvd_shutdown, whether the job uses MPI (HOROVOD_CONTROLLER or
+ * HOROVOD_CPU_OPERATIONS) and all ranks' MPI has MPI_THREAD_MULTIPLE.
  * 1 when it works here, 0 when not (the reason goes to `why`, which may be NULL). */
 HVD_API int32_t hvd_capability(const char* name, char* why, size_t why_size);
 

@@ -225,6 +225,8 @@ constexpr Setting kTable[] = {
      "HOROVOD_TIMELINE_MARK_CYCLES", kFlag, "0", kTimeline, "mark each batching window in it",
      "--no-timeline-mark-cycles"},
 
+    {"controller", "", "", "HOROVOD_CONTROLLER", kText, "", kLibrary,
+     "what carries messages between ranks: mpi; gloo, or unset: the built-in one"},
     {"cpu_operations", "", "", "HOROVOD_CPU_OPERATIONS", kText, "", kLibrary,
      "engine of tensors in host memory: mpi, libgloo or ccl; gloo, or unset: the built-in one"},
     {"gpu_operations", "", "", "HOROVOD_GPU_OPERATIONS", kText, "", kLibrary,

@@ -2,16 +2,15 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 #include <numeric>
 
 #include "base/lost_peer.h"
+#include "base/machine_identity.h"
 #include "base/text.h"
+#include "collectives/late_ranks.h"
 #include "collectives/segment.h"
 #include "net/interfaces.h"
 
@@ -22,22 +21,6 @@ namespace {
 // that there is anything: a system call costs as much as a small allreduce.
 constexpr uint32_t kPollsPerLook = 256;
 
-// Of ranks that do not come: how many are named, and how long each is looked for once more.
-constexpr size_t kMostNamed = 8;
-constexpr double kLookAgainSeconds = 0.05;
-
-// The kernel and the network namespace, in which abstract Unix sockets are found.
-Result<std::string> this_machine() {
-  std::string boot;
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::getline(file, boot);
-  struct stat space {};
-  if (::stat("/proc/self/ns/net", &space) != 0) {
-    return system_error("cannot read /proc/self/ns/net", errno);
-  }
-  return cat(boot, "/", space.st_dev, "/", space.st_ino);
-}
-
 // Room for the segment of any group on a host with so many ranks.
 size_t largest_segment(size_t ranks) {
   size_t largest = 0;
@@ -45,26 +28,6 @@ size_t largest_segment(size_t ranks) {
     largest = std::max(largest, Segment::size_for(count, Segment::chunk_for(count)));
   }
   return largest;
-}
-
-// Which ranks did not come, found by one more look at each.
-template <typename HasCome>
-Status late_ranks(int32_t self, int32_t size, HasCome has_come) {
-  std::vector<int32_t> late;
-  for (int32_t rank = 0; rank < size && late.size() < kMostNamed; ++rank) {
-    if (rank != self && !has_come(rank)) late.push_back(rank);
-  }
-  if (late.empty()) return deadline_exceeded("the ranks' records came too late");
-  std::string names = cat(late[0]);
-  for (size_t i = 1; i < late.size(); ++i) {
-    names += cat(i + 1 < late.size() ? ", " : " and ", late[i]);
-  }
-  const bool one = late.size() == 1;
-  const bool capped = late.size() == kMostNamed;
-  return deadline_exceeded(cat(one ? "rank " : "ranks ", names, capped ? " and perhaps more" : "",
-                               one ? " has" : " have",
-                               " not called hvd.init() within the start timeout; every rank of the "
-                               "job must, and HOROVOD_START_TIMEOUT may be raised"));
 }
 
 }  // namespace
@@ -89,7 +52,7 @@ Result<PeerRecord> Mesh::own_record(const MeetingPlace& place) const {
   PeerRecord mine;
   mine.rank = options_.rank;
   mine.host = options_.host;
-  HVD_ASSIGN_OR_RETURN(mine.machine, this_machine());
+  HVD_ASSIGN_OR_RETURN(mine.machine, machine_identity());
   mine.machine += options_.machine;
   mine.site = options_.site;
   mine.meeting = place.name;

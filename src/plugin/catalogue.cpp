@@ -151,6 +151,9 @@ std::string_view kind_name(uint32_t kind) {
 
 std::vector<std::string> search_path(std::string_view list) { return folders(list, "plugins"); }
 std::vector<std::string> engine_path(std::string_view list) { return folders(list, "engines"); }
+std::vector<std::string> controller_path(std::string_view list) {
+  return folders(list, "controllers");
+}
 std::vector<std::string> bootstrap_path(std::string_view list) {
   return folders(list, "bootstraps");
 }

@@ -56,5 +56,7 @@ std::vector<std::string> search_path(std::string_view list);
 std::vector<std::string> bootstrap_path(std::string_view list);
 // The same for op plugins that are opened only when chosen: <folder of this library>/horovod/engines.
 std::vector<std::string> engine_path(std::string_view list);
+// The same for controllers that are opened only when chosen: .../horovod/controllers.
+std::vector<std::string> controller_path(std::string_view list);
 
 }  // namespace hvd::plugin

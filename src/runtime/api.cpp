@@ -75,15 +75,30 @@ Status read_sets(const hvd_init_options& wishes, std::vector<std::vector<int32_t
   return {};
 }
 
+void apply_choice(const hvd::Result<hvd::runtime::EngineChoice>& choice,
+                  hvd::runtime::RuntimeOptions* options) {
+  if (!choice.ok()) {
+    options->engines = choice.error();
+    return;
+  }
+  options->engines = choice->words;
+  options->ops.insert(options->ops.begin(), choice->ops.begin(), choice->ops.end());
+  if (choice->controller == nullptr) return;
+  if (choice->uses_own_ops && !options->controllers.empty()) {
+    options->data_links = options->controllers.front();
+  }
+  options->controllers.insert(options->controllers.begin(), choice->controller);
+}
+
 Status start(const hvd_init_options& wishes) {
   HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
-  // Before the ranks meet, since each finds for itself what is not here.
-  HVD_ASSIGN_OR_RETURN(const auto engines, hvd::runtime::chosen_engines(settings));
+  const auto engines = hvd::runtime::chosen_engines(settings);
   const double seconds = wishes.timeout_seconds > 0 ? wishes.timeout_seconds
                                                     : settings.number("start_timeout");
   const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
-  HVD_ASSIGN_OR_RETURN(hvd::runtime::Bootstrap bootstrap,
-                       hvd::runtime::bootstrap(settings, deadline, state.epoch));
+  auto met = hvd::runtime::bootstrap(settings, deadline, state.epoch);
+  if (!met.ok()) return engines.ok() ? met.error() : engines.error();
+  hvd::runtime::Bootstrap& bootstrap = *met;
   if (!bootstrap.secret.empty()) {
     HVD_RETURN_IF_ERROR(settings.set("job_secret", bootstrap.secret));
   }
@@ -95,7 +110,7 @@ Status start(const hvd_init_options& wishes) {
   options.settings = std::move(settings);
   options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
   options.ops = catalogue.usable(HVD_PLUGIN_OP);
-  options.ops.insert(options.ops.begin(), engines.begin(), engines.end());
+  apply_choice(engines, &options);
   options.heap = &heap();
   options.epoch = state.epoch++;
   options.stack = state.stack;
@@ -303,6 +318,12 @@ int32_t hvd_capability(const char* name, char* why, size_t why_size) {
     if (name == nullptr) return hvd::invalid_argument("a capability has a name");
     HVD_ASSIGN_OR_RETURN(const hvd::Settings settings, hvd::Settings::from_environment());
     std::string reason;
+    if (std::string_view(name) == "mpi-threads") {
+      const Call call;
+      works = call.runtime() != nullptr && call.runtime()->uses("mpi-threads");
+      return works ? Status() : hvd::unavailable(
+          "no MPI that was initialised with MPI_THREAD_MULTIPLE is in use");
+    }
     works = hvd::runtime::is_capable(name, settings, &reason);
     return works ? Status() : hvd::unavailable(std::move(reason));
   });

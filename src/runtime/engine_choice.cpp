@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "horovod/version.h"
 
 namespace hvd::runtime {
 namespace {
@@ -23,24 +24,30 @@ std::string how_to_get(std::string_view name) {
   return "put its plugin into a folder of HOROVOD_PLUGIN_PATH";
 }
 
-Status choose(const Settings& settings, const char* key, const char* variable,
-              std::vector<const hvd_plugin*>* chosen) {
+// The record that a setting names; nullptr where it names what is built in.
+Result<const hvd_plugin*> choose(const Settings& settings, const char* key, const char* variable,
+                                 hvd_plugin_kind kind) {
   const std::string value = to_lower(trim(settings.text(key)));
+  const std::string what = kind == HVD_PLUGIN_OP ? "operations" : "controller";
   if (is_built_in(value)) {
-    if (!value.empty()) log::info(cat(variable, "=", printable(value), ": the built-in operations"));
-    return {};
+    if (!value.empty()) log::info(cat(variable, "=", printable(value), ": the built-in ", what));
+    return static_cast<const hvd_plugin*>(nullptr);
   }
   const std::string name = plugin_name(value);
-  const plugin::Catalogue engines = installed_engines(settings, name);
-  if (const hvd_plugin* record = engines.find(HVD_PLUGIN_OP, name)) {
-    chosen->push_back(record);
-    return {};
-  }
+  const plugin::Catalogue engines = kind == HVD_PLUGIN_OP ? installed_engines(settings, name)
+                                                          : installed_controllers(settings, name);
+  if (const hvd_plugin* record = engines.find(kind, name)) return record;
   const bool is_built = !engines.all().empty();
   return unavailable(cat(variable, " is ", printable(value), ", but ",
-                         is_built ? engines.why_none(HVD_PLUGIN_OP, name)
-                                  : cat("this build has no such engine: ", how_to_get(name)),
+                         is_built ? engines.why_none(kind, name)
+                                  : cat("this build has no such ",
+                                        kind == HVD_PLUGIN_OP ? "engine" : what, ": ",
+                                        how_to_get(name)),
                          "; unset it"));
+}
+
+const char* name_of(const hvd_plugin* record) {
+  return record == nullptr ? "the built-in one" : record->name;
 }
 
 }  // namespace
@@ -49,14 +56,29 @@ plugin::Catalogue installed_engines(const Settings& settings, std::string_view n
   return plugin::Catalogue::of_engine(plugin::engine_path(settings.text("plugin_path")), name);
 }
 
-Result<std::vector<const hvd_plugin*>> chosen_engines(const Settings& settings) {
-  std::vector<const hvd_plugin*> chosen;
-  HVD_RETURN_IF_ERROR(choose(settings, "cpu_operations", "HOROVOD_CPU_OPERATIONS", &chosen));
+plugin::Catalogue installed_controllers(const Settings& settings, std::string_view name) {
+  return plugin::Catalogue::of_engine(plugin::controller_path(settings.text("plugin_path")), name);
+}
+
+Result<EngineChoice> chosen_engines(const Settings& settings) {
+  EngineChoice choice;
+  HVD_ASSIGN_OR_RETURN(choice.controller, choose(settings, "controller", "HOROVOD_CONTROLLER",
+                                                 HVD_PLUGIN_CONTROLLER));
+  HVD_ASSIGN_OR_RETURN(const hvd_plugin* memory,
+                       choose(settings, "cpu_operations", "HOROVOD_CPU_OPERATIONS", HVD_PLUGIN_OP));
+  if (memory != nullptr) choice.ops.push_back(memory);
   // Set in many images, where the original reads it when it is built: tensors of devices are told
   // when they come.
-  const Status devices = choose(settings, "gpu_operations", "HOROVOD_GPU_OPERATIONS", &chosen);
-  if (!devices.ok()) log::warning(devices.message());
-  return chosen;
+  const auto devices =
+      choose(settings, "gpu_operations", "HOROVOD_GPU_OPERATIONS", HVD_PLUGIN_OP);
+  if (!devices.ok()) log::warning(devices.error().message());
+  if (devices.ok() && *devices != nullptr) choice.ops.push_back(*devices);
+  // Of one library there is one world: what it does not run, nothing does.
+  choice.uses_own_ops = choice.controller == nullptr || memory == nullptr ||
+                        std::string_view(choice.controller->name) != memory->name;
+  choice.words = cat("controller ", name_of(choice.controller), " and operations ", name_of(memory),
+                     ", of Horovod ", HVD_VERSION);
+  return choice;
 }
 
 void say_refusals(const plugin::Catalogue& catalogue, bool aloud) {

@@ -1,7 +1,8 @@
-// The op plugins that are opened only when chosen: by HOROVOD_CPU_OPERATIONS for tensors in host
-// memory, by HOROVOD_GPU_OPERATIONS for those of devices.
+// The plugins that are opened only when chosen: by HOROVOD_CONTROLLER for messages between ranks, by
+// HOROVOD_CPU_OPERATIONS for tensors in host memory, by HOROVOD_GPU_OPERATIONS for those of devices.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,13 +12,21 @@
 
 namespace hvd::runtime {
 
-// The records of those that the settings name; none where they name what is built in. An engine that
-// is named and does not work here is a sentence that says why and what to do: an error for host memory,
-// a warning for devices.
-Result<std::vector<const hvd_plugin*>> chosen_engines(const Settings& settings);
+struct EngineChoice {
+  const hvd_plugin* controller = nullptr;  // nullptr: what is built in
+  std::vector<const hvd_plugin*> ops;      // none where the settings name what is built in
+  // Whether the built-in operations run what they can: they have their own links.
+  bool uses_own_ops = true;
+  std::string words;  // the same where ranks have chosen the same
+};
 
-// The files of one engine, and why each was refused. Opens them.
+// An engine that is named and does not work here is a sentence that says why and what to do: an error,
+// but a warning for devices.
+Result<EngineChoice> chosen_engines(const Settings& settings);
+
+// The files of one engine, or of one controller, and why each was refused. Opens them.
 plugin::Catalogue installed_engines(const Settings& settings, std::string_view name);
+plugin::Catalogue installed_controllers(const Settings& settings, std::string_view name);
 
 // Tells the user of files that were refused; the job goes on without them.
 void say_refusals(const plugin::Catalogue& catalogue, bool aloud);

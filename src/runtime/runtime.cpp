@@ -9,6 +9,8 @@
 #include "base/text.h"
 #include "collectives/shared_mesh.h"
 #include "rendezvous/job_keys.h"
+#include "runtime/engine_agreement.h"
+#include "runtime/paired_controller.h"
 #include "runtime/submission_check.h"
 
 namespace hvd::runtime {
@@ -118,8 +120,11 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, wakeup_.get());
   host_->vtable()->publish(host_.get(), collectives::kHeapName, options.heap);
 
-  const hvd_plugin* record = options.controllers.front();
-  auto controller = OpenedPlugin::open(record, host_->vtable(), config_of(identity_));
+  if (!options.engines.ok() || !options.engines->empty()) {
+    HVD_RETURN_IF_ERROR(
+        agree_on_engines(*host_, identity_, options.engines, options.start_deadline));
+  }
+  auto controller = open_controller(options);
   if (!controller.ok()) return controller.error();
   const int32_t* machines =
       controller->vtable<hvd_controller_v1>().hosts(controller->context());
@@ -153,6 +158,16 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   observation_ = std::make_unique<Observation>(identity_, settings, on_roots_machine, engine_.get(),
                                                host_.get(), progress_.get());
   return {};
+}
+
+Result<OpenedPlugin> Runtime::open_controller(const RuntimeOptions& options) {
+  const hvd_plugin_config config = config_of(identity_);
+  const hvd_plugin* record = options.controllers.front();
+  if (options.data_links == nullptr) return OpenedPlugin::open(record, host_->vtable(), config);
+  HVD_ASSIGN_OR_RETURN(OpenedPlugin data,
+                       OpenedPlugin::open(options.data_links, host_->vtable(), config));
+  HVD_ASSIGN_OR_RETURN(OpenedPlugin messages, OpenedPlugin::open(record, host_->vtable(), config));
+  return pair_controllers(std::move(messages), std::move(data));
 }
 
 Status Runtime::open_ops(const RuntimeOptions& options, const hvd_plugin_config& config,

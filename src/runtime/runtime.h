@@ -30,6 +30,12 @@ struct RuntimeOptions {
   // Plugins to use, the best first: the first controller, all ops.
   std::vector<const hvd_plugin*> controllers;
   std::vector<const hvd_plugin*> ops;
+  // Opened as well where the first controller carries messages alone, for the data of the built-in
+  // operations; may be nullptr.
+  const hvd_plugin* data_links = nullptr;
+  // In words, which engines these are, or why they cannot be had: the ranks tell each other. Empty:
+  // nothing to tell.
+  Result<std::string> engines = std::string();
   // What this process shares of its memory with the ranks of its host; may be nullptr.
   collectives::SharedHeap* heap = nullptr;
   // How often this process has joined the job before: keeps the keys of each time apart.
@@ -52,6 +58,10 @@ class Runtime {
   ~Runtime();
 
   const Identity& identity() const { return identity_; }
+  // Whether a plugin of this runtime has published something under this name. Any thread.
+  bool uses(const char* name) const {
+    return host_->vtable()->lookup(host_.get(), name) != nullptr;
+  }
 
   Status submit(const hvd_submission& submission, hvd_handle* handle);
   Status poll(hvd_handle handle, bool* done);
@@ -81,6 +91,7 @@ class Runtime {
  private:
   Runtime(Identity identity, const RuntimeOptions& options);
   Status open(std::shared_ptr<rendezvous::Store> store, const RuntimeOptions& options);
+  Result<OpenedPlugin> open_controller(const RuntimeOptions& options);
   Status open_ops(const RuntimeOptions& options, const hvd_plugin_config& config,
                   std::vector<OpenedPlugin>* ops);
   Status meet(const RuntimeOptions& options);

@@ -8,6 +8,7 @@ from harness import *  # noqa: F403
 import network
 
 ENGINES = BUILD / "lib" / "horovod" / "engines"
+CONTROLLERS = BUILD / "lib" / "horovod" / "controllers"
 SUITE = BUILD / "tests" / "engine_conformance"
 RANK = WORKERS / "elsewhere_rank.py"
 OPENMPI = ("mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none")
@@ -17,8 +18,8 @@ PASSED = "Status: SUCCESS!"
 SECONDS = 400  # for a suite, which takes ten on an idle machine
 
 
-def engine(name):
-    path = ENGINES / f"{name}.so"
+def engine(name, folder=ENGINES):
+    path = folder / f"{name}.so"
     if not path.exists():
         raise Skip(f"{path.name} is not built: packaging/packages-test.txt names its package")
     return path
@@ -54,15 +55,15 @@ def check_sums(job, ranks):
 
 
 def test_mpi_of_open_mpi_conforms():
-    conforms("mpi_openmpi", (*OPENMPI, "--oversubscribe"), 4, MCA, "-tce=*abort*")
+    conforms("mpi_openmpi", (*OPENMPI, "--oversubscribe"), 4, MCA, "-tc=engine*", "-tce=*abort*")
 
 
 def test_mpi_of_open_mpi_conforms_when_it_is_aborted():
-    conforms("mpi_openmpi", (*OPENMPI, "--oversubscribe"), 3, MCA, "-tc=*abort*", aborts=True)
+    conforms("mpi_openmpi", (*OPENMPI, "--oversubscribe"), 3, MCA, "-tc=engine*abort*", aborts=True)
 
 
 def test_mpi_of_mpich_conforms():
-    conforms("mpi_mpich", HYDRA, 4, (), "-tce=*abort*")
+    conforms("mpi_mpich", HYDRA, 4, (), "-tc=engine*", "-tce=*abort*")
 
 
 @world("a b", "--no-decoys")
@@ -70,7 +71,7 @@ def test_mpi_of_open_mpi_conforms_on_two_hosts():
     pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
     conforms("mpi_openmpi", OPENMPI, 4,
              ("--hostfile", "/tmp/hostfile", "-map-by", "slot", *MCA, "-x", "HVD_ENGINE", "-x",
-              "HVD_WORLD_FOLDER", "-x", "HVD_WORLD_HOSTS"), "-tce=*abort*", HVD_WORLD_HOSTS="1")
+              "HVD_WORLD_FOLDER", "-x", "HVD_WORLD_HOSTS"), "-tc=engine*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
 
 
 @world("a b", "--no-decoys")
@@ -86,7 +87,7 @@ def conforms_without_launcher(name, ranks, places, **more):
     jobs = []
     try:
         for rank in range(ranks):
-            command = [*places[rank], SUITE, "--no-colors=true"]
+            command = [*places[rank], SUITE, "--no-colors=true", "-tc=engine*"]
             jobs.append(Job(*command[1:], program=command[0], environment=clean_environment(
                 HVD_ENGINE=str(engine(name)), HVD_WORLD_FOLDER=str(folder), **more,
                 HVD_WORLD_RANK=str(rank), HVD_WORLD_SIZE=str(ranks))))

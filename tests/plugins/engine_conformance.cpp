@@ -1,9 +1,11 @@
-// The conformance suite for an engine in a shared object, HVD_ENGINE, where each process is a rank.
+// The conformance suites for an engine in a shared object, HVD_ENGINE, with the built-in controller or
+// that of another shared object, HVD_CONTROLLER, where each process is a rank.
 // tests/e2e/engines_test.py starts the processes.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
 
+#include "conformance/controller_conformance.h"
 #include "conformance/op_conformance.h"
 #include "plugin/library.h"
 
@@ -13,8 +15,8 @@ const hvd_plugin* hvd_builtin_controller_tcp(void);
 
 namespace {
 
-const hvd_plugin* engine() {
-  const char* path = std::getenv("HVD_ENGINE");
+const hvd_plugin* file_of(const char* variable) {
+  const char* path = std::getenv(variable);
   REQUIRE(path != nullptr);
   const auto loaded = hvd::plugin::load(path);
   CHECK_MESSAGE(loaded.ok(), loaded.status().message());
@@ -22,9 +24,14 @@ const hvd_plugin* engine() {
   return loaded.value();
 }
 
+const hvd_plugin* controller() {
+  return std::getenv("HVD_CONTROLLER") == nullptr ? hvd_builtin_controller_tcp()
+                                                  : file_of("HVD_CONTROLLER");
+}
+
 const hvd::test::PluginLinks& links() {
   static hvd::test::ProcessWorld processes;
-  static const hvd::test::PluginLinks kLinks{hvd_builtin_controller_tcp(), engine(), {}, {},
+  static const hvd::test::PluginLinks kLinks{controller(), file_of("HVD_ENGINE"), {}, {},
                                              &processes};
   if (processes.worlds == 0) {
     // A library may start only in all processes together.
@@ -36,4 +43,5 @@ const hvd::test::PluginLinks& links() {
 
 }  // namespace
 
+HVD_CONTROLLER_CONFORMANCE("controller", links())
 HVD_OP_CONFORMANCE("engine", links())

@@ -25,6 +25,9 @@ LAYERS = {
     "launcher": ["include", "src/base", "src/net", "rendezvous", "src/plugin"],
 }
 
+# What plugins of several kinds over one library share lies in a folder of its own.
+SHARED = {"plugins/mpi": {"plugins/controllers/mpi", "plugins/ops/mpi"}}
+
 # What the launcher needs of the plugins is the list of them, not how to run them.
 PARTIAL = {("launcher", "src/plugin"): {"plugin/catalogue.h"}}
 
@@ -42,7 +45,7 @@ THIRD_PARTY = [
     (r"yaml-cpp/.*", ["launcher"], 1),
     (r"pmix.*\.h", ["plugins/bootstrap/pmix", "launcher"], 2),
     (r"Python\.h", ["plugins/python"], None),
-    (r"mpi\.h", ["plugins/bootstrap/mpi", "plugins/controllers/mpi", "plugins/ops/mpi"], None),
+    (r"mpi\.h", ["plugins/mpi", "plugins/controllers/mpi", "plugins/ops/mpi"], None),
     (r"gloo/.*", ["plugins/ops/gloo"], None),
     (r"cuda.*\.h|nccl\.h", ["plugins/ops/nccl", "plugins/frameworks"], None),
 ]
@@ -111,6 +114,8 @@ def check_quoted(root, file, name):
     if there == "plugins" and pathlib.PurePosixPath(target).parent == \
             pathlib.PurePosixPath(here).parent:
         return None  # what the plugins of one kind share lies in the kind's folder
+    if here in SHARED.get(str(pathlib.PurePosixPath(target).parent), ()):
+        return None
     if there not in allowed(here):
         return f'{here} may not include {there} ("{name}")'
     partial = PARTIAL.get((here, there))
@@ -258,7 +263,7 @@ def folders(root):
         for path in sorted((root / parent).glob("*/")):
             if any(child.is_file() for child in path.iterdir()) and path.name != "__pycache__":
                 yield path.relative_to(root).as_posix()
-    for name in ("plugins/python", "tests/hosts", "tests/e2e", "tests/fuzz", "tests/bench",
+    for name in (*SHARED, "plugins/python", "tests/hosts", "tests/e2e", "tests/fuzz", "tests/bench",
                  "tests/conformance", "tests/tools"):
         if holds_files(root / name):
             yield name

@@ -1,33 +1,6 @@
 #include "ops/mpi/communicators.h"
 
-#include <algorithm>
-
 namespace hvd::ops::mpi {
-namespace {
-
-constexpr int kTag = 4711;
-
-}  // namespace
-
-void make_communicator(const Api& api, const std::vector<int>& world_ranks, int32_t self,
-                       const std::vector<int32_t>& members, Communicator* to) {
-  std::vector<int> ranks;
-  for (const int32_t member : members) ranks.push_back(world_ranks[static_cast<size_t>(member)]);
-  to->size = static_cast<int>(members.size());
-  to->index = static_cast<int>(std::find(members.begin(), members.end(), self) - members.begin());
-  MPI_Group world{}, group{};
-  const bool made =
-      api.comm_group(api.handles.world, &world) == MPI_SUCCESS &&
-      api.group_incl(world, to->size, ranks.data(), &group) == MPI_SUCCESS &&
-      api.comm_create_group(api.handles.world, group, kTag, &to->comm) == MPI_SUCCESS &&
-      api.comm_set_errhandler(to->comm, api.handles.errors_return) == MPI_SUCCESS;
-  if (made) {
-    api.group_free(&group);
-    api.group_free(&world);
-  }
-  to->state.store(made ? 1 : -1);
-}
-
 // What the thread shares with the maker, which may be gone before it.
 struct World::Maker::Desk {
   Api api;
@@ -80,7 +53,7 @@ void World::Maker::work(const std::shared_ptr<Desk>& desk) {
     desk->tasks.pop_front();
     lock.unlock();
     if (!task.members.empty()) {
-      make_communicator(desk->api, desk->world_ranks, desk->self, task.members,
+      hvd::mpi::make_communicator(desk->api, desk->world_ranks, desk->self, task.members,
                         task.communicator.get());
     } else if (task.communicator->state.load() == 1) {
       desk->api.comm_free(&task.communicator->comm);

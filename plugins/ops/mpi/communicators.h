@@ -1,4 +1,4 @@
-// How communicators are made: at once, or by a thread, since it waits for all members.
+// How the communicators of process sets are made: by a thread, since it waits for all members.
 #pragma once
 
 #include <condition_variable>
@@ -8,10 +8,6 @@
 #include "ops/mpi/world.h"
 
 namespace hvd::ops::mpi {
-
-// Waits for the other members.
-void make_communicator(const Api& api, const std::vector<int>& world_ranks, int32_t self,
-                       const std::vector<int32_t>& members, Communicator* to);
 
 class World::Maker : public std::enable_shared_from_this<World::Maker> {
  public:

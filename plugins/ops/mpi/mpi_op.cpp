@@ -1,8 +1,8 @@
 // Tensor operations of an MPI library: Open MPI's or MPICH's, by the files that are built with it.
+#include "mpi/environment.h"
 #include "ops/batch_memory.h"
 #include "ops/engine.h"
 #include "ops/mpi/batch.h"
-#include "ops/mpi/environment.h"
 #include "ops/mpi/world.h"
 
 namespace hvd::ops::mpi {
@@ -71,7 +71,7 @@ class MpiEngine : public Engine {
 struct Plugin {
   static constexpr const char* kName = "mpi";
   static constexpr int32_t kPriority = 50;
-  static Status probe() { return judge_environment(); }
+  static Status probe() { return hvd::mpi::judge_environment(); }
   static Result<std::unique_ptr<Engine>> open(const hvd_plugin_host& host,
                                               const hvd_plugin_config& config) {
     HVD_ASSIGN_OR_RETURN(auto world, World::open(host, config));

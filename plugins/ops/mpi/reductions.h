@@ -1,10 +1,12 @@
 // MPI's name for each element type and reduction; what MPI does not know itself is taught to it.
 #pragma once
 
-#include "ops/mpi/api.h"
 #include "horovod/types.h"
+#include "mpi/api.h"
 
 namespace hvd::ops::mpi {
+
+using hvd::mpi::Api;
 
 class Reductions {
  public:

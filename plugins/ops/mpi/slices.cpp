@@ -15,7 +15,7 @@ constexpr int kSliceMembers = 16;
 }  // namespace
 
 bool Batch::goes_by_slices(int64_t total) const {
-  return abi().sums_by_slices && comm_.size > 1 && comm_.size <= kSliceMembers &&
+  return hvd::mpi::abi().sums_by_slices && comm_.size > 1 && comm_.size <= kSliceMembers &&
          total * static_cast<int64_t>(width()) >= kSliceBytes && total <= kPiece;
 }
 

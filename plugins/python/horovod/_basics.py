@@ -175,18 +175,20 @@ def _works(name: bytes) -> bool:
 
 
 def mpi_threads_supported() -> bool:
-    """Whether MPI allows calls from several threads; False without MPI."""
-    return False
+    """Whether the job uses MPI (`mpi_enabled`) and it was initialised with MPI_THREAD_MULTIPLE, on all
+    ranks. False before `init`, and without MPI."""
+    return _works(b"mpi-threads")
 
 
-def _chosen() -> str:
+def _chosen(variable: str = "HOROVOD_CPU_OPERATIONS") -> str:
     """The engine for tensors in host memory that this job was told to use; empty for our own."""
-    return os.environ.get("HOROVOD_CPU_OPERATIONS", "").strip().lower()
+    return os.environ.get(variable, "").strip().lower()
 
 
 def mpi_enabled() -> bool:
-    """Whether this job uses MPI: HOROVOD_CPU_OPERATIONS=mpi, where MPI works."""
-    return _chosen() == "mpi" and mpi_built()
+    """Whether this job uses MPI: HOROVOD_CONTROLLER=mpi, for messages between ranks, or
+    HOROVOD_CPU_OPERATIONS=mpi, for tensors in host memory, where MPI works."""
+    return "mpi" in (_chosen(), _chosen("HOROVOD_CONTROLLER")) and mpi_built()
 
 
 def mpi_built() -> bool:

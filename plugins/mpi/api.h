@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "base/shared_library.h"
 
-namespace hvd::ops::mpi {
+namespace hvd::mpi {
 
 // What differs between the binary interfaces; one of the files abi_*.cpp is in each plugin.
 struct Abi {
@@ -63,10 +63,12 @@ struct Api {
   decltype(&MPI_Ibcast) ibcast;
   decltype(&MPI_Isend) isend;
   decltype(&MPI_Irecv) irecv;
+  decltype(&MPI_Iprobe) iprobe;
+  decltype(&MPI_Get_count) get_count;
   decltype(&MPI_Testall) testall;
 };
 
 // The library at `path`, or the first of the usual ones when it is empty.
 Result<Api> open_api(const std::string& path);
 
-}  // namespace hvd::ops::mpi
+}  // namespace hvd::mpi

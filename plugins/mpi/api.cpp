@@ -1,8 +1,8 @@
-#include "ops/mpi/api.h"
+#include "mpi/api.h"
 
 #include "base/text.h"
 
-namespace hvd::ops::mpi {
+namespace hvd::mpi {
 namespace {
 
 template <typename Function>
@@ -40,6 +40,8 @@ Status find_functions(const SharedLibrary& library, Api* api) {
   find(library, "MPI_Ibcast", &api->ibcast, &missing);
   find(library, "MPI_Isend", &api->isend, &missing);
   find(library, "MPI_Irecv", &api->irecv, &missing);
+  find(library, "MPI_Iprobe", &api->iprobe, &missing);
+  find(library, "MPI_Get_count", &api->get_count, &missing);
   find(library, "MPI_Testall", &api->testall, &missing);
   if (missing.empty()) return {};
   return not_found(cat(library.path(), " has no ", missing, ": it is older than MPI 3"));
@@ -68,4 +70,4 @@ Result<Api> open_api(const std::string& path) {
                                   " brings it; HOROVOD_MPI_LIBRARY may name its library)"));
 }
 
-}  // namespace hvd::ops::mpi
+}  // namespace hvd::mpi

@@ -1,8 +1,8 @@
 // Open MPI's handles are addresses inside its library.
 #include "base/text.h"
-#include "ops/mpi/api.h"
+#include "mpi/api.h"
 
-namespace hvd::ops::mpi {
+namespace hvd::mpi {
 
 const Abi& abi() {
   static const Abi kAbi{"Open MPI", {"libmpi.so.40", "libmpi.so.80", "libmpi.so.20"},
@@ -40,4 +40,4 @@ Result<Handles> find_handles(const SharedLibrary& library) {
   return not_found(cat(library.path(), " is not Open MPI: it has no ", missing));
 }
 
-}  // namespace hvd::ops::mpi
+}  // namespace hvd::mpi

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-namespace hvd::ops::mpi {
+namespace hvd::mpi {
 
 // HOROVOD_MPI_LIBRARY, or empty.
 std::string wanted_library();
@@ -15,4 +15,4 @@ std::string wanted_library();
 // stays.
 Status judge_environment();
 
-}  // namespace hvd::ops::mpi
+}  // namespace hvd::mpi

@@ -1,8 +1,8 @@
 // The binary interface that MPICH, Intel MPI, Cray MPICH and MVAPICH share: handles are numbers.
 #include "base/text.h"
-#include "ops/mpi/api.h"
+#include "mpi/api.h"
 
-namespace hvd::ops::mpi {
+namespace hvd::mpi {
 
 const Abi& abi() {
   static const Abi kAbi{"MPICH", {"libmpi.so.12", "libmpich.so.12"}, "libmpich12", false};
@@ -20,4 +20,4 @@ Result<Handles> find_handles(const SharedLibrary& library) {
                  MPI_SUM, MPI_MIN, MPI_MAX, MPI_PROD, MPI_REQUEST_NULL, MPI_ERRORS_RETURN};
 }
 
-}  // namespace hvd::ops::mpi
+}  // namespace hvd::mpi

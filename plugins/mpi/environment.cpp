@@ -1,4 +1,4 @@
-#include "ops/mpi/environment.h"
+#include "mpi/environment.h"
 
 #include <link.h>
 
@@ -6,9 +6,9 @@
 
 #include "base/settings.h"
 #include "base/text.h"
-#include "ops/mpi/api.h"
+#include "mpi/api.h"
 
-namespace hvd::ops::mpi {
+namespace hvd::mpi {
 namespace {
 
 struct Loaded {
@@ -64,6 +64,11 @@ Status judge_environment() {
   }
   const std::string wanted = wanted_library();
   if (!own.empty() && (wanted.empty() || wanted == own)) return {};
+  // Slurm's mpi/pmi2 takes one beginning of a conversation, and Horovod's bootstrap has had it.
+  if (ours == "MPICH" && environment_variable("SLURM_MPI_TYPE").value_or("") == "pmi2") {
+    return failed_precondition("srun --mpi=pmi2 started this rank, by which MPICH cannot start beside "
+                               "Horovod; use mpiexec.hydra, or Open MPI and srun --mpi=pmix");
+  }
   const std::string_view launcher = launcher_family();
   if (wanted.empty() && !launcher.empty() && launcher != ours) {
     return failed_precondition(cat("this rank was started by a launcher that ", launcher,
@@ -81,4 +86,4 @@ Status judge_environment() {
                                   wanted.empty() ? abi().package : ""));
 }
 
-}  // namespace hvd::ops::mpi
+}  // namespace hvd::mpi

@@ -1,0 +1,62 @@
+// Messages between the ranks of a job as MPI carries them, over a communicator of their own. Messages
+// of one pair come in order, once, whole. Called by one thread at a time; never waits until the end.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "mpi/communicator.h"
+#include "mpi/job.h"
+
+namespace hvd::controllers::mpi {
+
+using hvd::mpi::Communicator;
+using hvd::mpi::Job;
+
+class Mail {
+ public:
+  // What a message is for; MPI's tag.
+  enum class Kind { kMessage = 1, kLastWord = 2 };
+  using Receiver = std::function<void(Kind kind, int32_t from, ByteView message)>;
+
+  Mail(const Job& job, std::unique_ptr<Communicator> everyone)
+      : job_(job), everyone_(std::move(everyone)), arrivals_(job.world_ranks.size()) {}
+  // What is still on its way keeps its memory.
+  ~Mail();
+  Mail(const Mail&) = delete;
+
+  Status send(Kind kind, int32_t to, ByteView message);
+  // Hands over what has come. True when anything moved.
+  Result<bool> poll(const Receiver& receiver);
+  // Something is on its way that only poll() moves, or has come.
+  bool has_work() const { return !sent_.empty() || !own_.empty() || receiving_ > 0; }
+  // Drives until everything sent has left; false when it has not by then.
+  bool flush(Deadline deadline);
+
+ private:
+  struct Letter {
+    Kind kind;
+    Bytes bytes;
+    MPI_Request request;
+  };
+  Status check(int code) const;
+  Result<bool> is_done(Letter& letter) const;
+  Result<bool> look_for_arrivals();
+  Result<bool> hand_over(const Receiver& receiver);
+  Result<bool> forget_sent();
+
+  const Job& job_;
+  const std::unique_ptr<Communicator> everyone_;
+  // Letters stay where they are while MPI knows their addresses.
+  std::deque<std::unique_ptr<Letter>> sent_;
+  std::vector<std::deque<std::unique_ptr<Letter>>> arrivals_;  // by rank, in order
+  std::deque<Bytes> own_;                                      // to this rank itself
+  size_t receiving_ = 0;
+};
+
+}  // namespace hvd::controllers::mpi

@@ -1,0 +1,235 @@
+// The controller over MPI: its record, when it looks for messages, and how its links fail.
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <numeric>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "controllers/mpi/mail.h"
+#include "horovod/plugin_controller.h"
+#include "mpi/environment.h"
+
+namespace hvd::controllers::mpi {
+namespace {
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+// MPI says nothing when a message comes: who sleeps looks again after a while.
+constexpr Nanoseconds kShortest = std::chrono::microseconds(50);
+constexpr Nanoseconds kLongest = std::chrono::milliseconds(1);
+// What a rank that leaves, or fails, gives its last messages.
+constexpr double kLeaveSeconds = 10;
+constexpr double kFailSeconds = 1;
+
+class Controller {
+ public:
+  static Result<std::unique_ptr<Controller>> open(const hvd_plugin_host& host,
+                                                  const hvd_plugin_config& config);
+  ~Controller();
+  Controller(const Controller&) = delete;
+
+  Status send(int32_t to, ByteView message) {
+    if (!failure_.ok()) return failure_;
+    return mail_->send(Mail::Kind::kMessage, to, message);
+  }
+  template <typename OnMessage>
+  Status poll(OnMessage on_message, bool* progressed);
+  void abort(const Status& cause);
+  const int32_t* hosts() const { return hosts_.data(); }
+  bool before_sleep();
+
+ private:
+  Controller(const hvd_plugin_host& host, Job job, UniqueFd timer)
+      : host_(host), job_(std::move(job)), timer_(std::move(timer)) {}
+  void number_hosts();
+
+  const hvd_plugin_host& host_;
+  const Job job_;
+  const UniqueFd timer_;
+  std::unique_ptr<Mail> mail_;
+  std::vector<int32_t> hosts_;
+  Nanoseconds pause_ = kShortest;
+  Status failure_;
+  bool is_watched_ = false;
+};
+
+Status can_call(const Job& job) {
+  if (job.threads >= MPI_THREAD_SERIALIZED) return {};
+  return failed_precondition(
+      "HOROVOD_CONTROLLER=mpi calls MPI from a thread of its own, which the program has forbidden "
+      "when it initialised MPI: initialise it with MPI_THREAD_SERIALIZED at least, as mpi4py does, "
+      "or unset HOROVOD_CONTROLLER");
+}
+
+Result<std::unique_ptr<Controller>> Controller::open(const hvd_plugin_host& host,
+                                                     const hvd_plugin_config& config) {
+  HVD_ASSIGN_OR_RETURN(Job job, hvd::mpi::join_job(host, config, "mpi-controller",
+                                                   "HOROVOD_CONTROLLER=mpi"));
+  HVD_RETURN_IF_ERROR(can_call(job));
+  UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer) return system_error("cannot make a timer", errno);
+  if (config.rank == 0) {
+    const std::string said = cat("messages between ranks go through ", job.version, ", ",
+                                 job.api.library);
+    host.log(host.host, 2, said.c_str());
+  }
+  std::unique_ptr<Controller> controller(new Controller(host, std::move(job), std::move(timer)));
+  std::vector<int32_t> all(static_cast<size_t>(config.size));
+  std::iota(all.begin(), all.end(), 0);
+  auto everyone = std::make_unique<Communicator>();
+  const Job& kept = controller->job_;
+  hvd::mpi::make_communicator(kept.api, kept.world_ranks, config.rank, all, everyone.get());
+  if (everyone->state != 1) return internal_error("MPI makes no communicator of all ranks");
+  controller->mail_ = std::make_unique<Mail>(kept, std::move(everyone));
+  controller->number_hosts();
+  const auto notice = [](void* self) {
+    uint64_t count = 0;
+    static_cast<void>(::read(static_cast<Controller*>(self)->timer_.get(), &count, sizeof count));
+  };
+  if (host.watch(host.host, controller->timer_.get(), notice, controller.get()) != HVD_OK) {
+    return internal_error("the host cannot watch a timer");
+  }
+  controller->is_watched_ = true;
+  return controller;
+}
+
+Controller::~Controller() {
+  if (is_watched_) host_.unwatch(host_.host, timer_.get());
+  if (!failure_.ok()) hvd::mpi::forsake_mpi();
+  if (mail_ && failure_.ok() && !hvd::mpi::is_over(job_.api)) {
+    mail_->flush(Deadline::after_seconds(kLeaveSeconds));
+  }
+}
+
+void Controller::number_hosts() {
+  std::map<std::string, int32_t> numbers;
+  for (const std::string& machine : job_.machines) {
+    hosts_.push_back(numbers.try_emplace(machine, static_cast<int32_t>(numbers.size())).first->second);
+  }
+}
+
+template <typename OnMessage>
+Status Controller::poll(OnMessage on_message, bool* progressed) {
+  if (!failure_.ok()) {
+    // Others may not have heard of it yet.
+    if (mail_->has_work()) static_cast<void>(mail_->poll([](Mail::Kind, int32_t, ByteView) {}).ok());
+    return failure_;
+  }
+  Status ended;
+  const Result<bool> moved = mail_->poll([&](Mail::Kind kind, int32_t from, ByteView message) {
+    if (!ended.ok()) return;
+    if (kind == Mail::Kind::kMessage) return on_message(from, message);
+    ended = aborted(std::string(as_text(message)));
+  });
+  if (!moved.ok()) abort(moved.error());
+  if (!ended.ok()) failure_ = ended;
+  if (moved.ok() && *moved) {
+    pause_ = kShortest;
+    *progressed = true;
+  }
+  return failure_;
+}
+
+void Controller::abort(const Status& cause) {
+  if (!failure_.ok()) return;
+  failure_ = cause;
+  const auto size = static_cast<int32_t>(job_.world_ranks.size());
+  for (int32_t rank = 0; rank < size; ++rank) {
+    if (rank == job_.rank) continue;
+    const Status sent = mail_->send(Mail::Kind::kLastWord, rank, as_bytes(cause.message()));
+    if (!sent.ok()) return;
+  }
+  mail_->flush(Deadline::after_seconds(kFailSeconds));
+}
+
+bool Controller::before_sleep() {
+  if (!failure_.ok()) return true;
+  if (mail_->has_work()) pause_ = kShortest;
+  const itimerspec when{{}, {0, static_cast<long>(pause_.count())}};
+  ::timerfd_settime(timer_.get(), 0, &when, nullptr);
+  pause_ = std::min(2 * pause_, kLongest);
+  return true;
+}
+
+// ---- The C record. -----------------------------------------------------------------------------
+
+Controller& self(void* context) { return *static_cast<Controller*>(context); }
+
+int tell(const Status& status, char* error, size_t size) {
+  if (!status.ok() && error != nullptr && size > 0) {
+    const size_t length = std::min(size - 1, status.message().size());
+    std::memcpy(error, status.message().data(), length);
+    error[length] = '\0';
+  }
+  return static_cast<int>(status.code());
+}
+
+int probe(char* why, size_t size) {
+  return tell(hvd::mpi::judge_environment(), why, size) == HVD_OK ? 1 : 0;
+}
+
+int open(const hvd_plugin_host* host, const hvd_plugin_config* config, void** context, char* error,
+         size_t size) {
+  auto opened = Controller::open(*host, *config);
+  if (opened.ok()) *context = opened->release();
+  return tell(opened.status(), error, size);
+}
+
+void close(void* context) { delete &self(context); }
+
+int send(void* context, int32_t rank, const void* message, size_t size) {
+  const ByteView bytes(static_cast<const std::byte*>(message), size);
+  return static_cast<int>(self(context).send(rank, bytes).code());
+}
+
+int poll(void* context,
+         void (*on_message)(void* argument, int32_t rank, const void* message, size_t size),
+         void* argument, int32_t* progressed, char* error, size_t size) {
+  bool moved = false;
+  const Status status = self(context).poll(
+      [&](int32_t from, ByteView message) {
+        on_message(argument, from, message.data(), message.size());
+      },
+      &moved);
+  if (moved && progressed != nullptr) *progressed = 1;
+  return tell(status, error, size);
+}
+
+void abort_links(void* context, const char* cause) {
+  self(context).abort(aborted(cause == nullptr ? "" : cause));
+}
+
+const int32_t* hosts(void* context) { return self(context).hosts(); }
+int before_sleep(void* context) { return self(context).before_sleep() ? 1 : 0; }
+void after_sleep(void*) {}
+
+constexpr hvd_controller_v1 kVtable = {.struct_size = sizeof(hvd_controller_v1),
+                                       .send = send,
+                                       .poll = poll,
+                                       .abort = abort_links,
+                                       .hosts = hosts,
+                                       .before_sleep = before_sleep,
+                                       .after_sleep = after_sleep};
+constexpr hvd_plugin kRecord = {.struct_size = sizeof(hvd_plugin),
+                                .abi = HVD_PLUGIN_ABI,
+                                .kind = HVD_PLUGIN_CONTROLLER,
+                                .name = "mpi",
+                                .priority = 50,
+                                .threads = HVD_THREADS_ONE,
+                                .run_blocks = 0,
+                                .probe = probe,
+                                .open = open,
+                                .close = close,
+                                .vtable = &kVtable};
+
+}  // namespace
+}  // namespace hvd::controllers::mpi
+
+extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void);
+extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) { return &hvd::controllers::mpi::kRecord; }

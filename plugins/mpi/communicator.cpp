@@ -1,0 +1,31 @@
+#include "mpi/communicator.h"
+
+#include <algorithm>
+
+namespace hvd::mpi {
+namespace {
+
+constexpr int kTag = 4711;
+
+}  // namespace
+
+void make_communicator(const Api& api, const std::vector<int>& world_ranks, int32_t self,
+                       const std::vector<int32_t>& members, Communicator* to) {
+  std::vector<int> ranks;
+  for (const int32_t member : members) ranks.push_back(world_ranks[static_cast<size_t>(member)]);
+  to->size = static_cast<int>(members.size());
+  to->index = static_cast<int>(std::find(members.begin(), members.end(), self) - members.begin());
+  MPI_Group world{}, group{};
+  const bool made =
+      api.comm_group(api.handles.world, &world) == MPI_SUCCESS &&
+      api.group_incl(world, to->size, ranks.data(), &group) == MPI_SUCCESS &&
+      api.comm_create_group(api.handles.world, group, kTag, &to->comm) == MPI_SUCCESS &&
+      api.comm_set_errhandler(to->comm, api.handles.errors_return) == MPI_SUCCESS;
+  if (made) {
+    api.group_free(&group);
+    api.group_free(&world);
+  }
+  to->state.store(made ? 1 : -1);
+}
+
+}  // namespace hvd::mpi

@@ -1,0 +1,154 @@
+#include "mpi/job.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/machine_identity.h"
+#include "base/text.h"
+#include "mpi/environment.h"
+#include "ops/rounds.h"
+
+namespace hvd::mpi {
+namespace {
+
+struct Process {
+  decltype(&MPI_Finalize) finalize = nullptr;
+  decltype(&MPI_Finalized) finalized = nullptr;
+  bool failed = false;
+};
+Process& process() {
+  static Process* const kProcess = new Process;
+  return *kProcess;
+}
+
+void end_mpi() {
+  int ended = 0;
+  if (process().failed || process().finalized(&ended) != MPI_SUCCESS || ended != 0) return;
+  process().finalize();
+}
+
+std::string version_of(const Api& api) {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  api.get_library_version(text, &length);
+  std::string version(text);
+  version = version.substr(0, version.find_first_of(",\n"));
+  std::replace(version.begin(), version.end(), '\t', ' ');
+  return version;
+}
+
+constexpr const char* kYes = "yes";
+
+bool is_flag(const char* value) { return value != nullptr && *value != '\0' && *value != '0'; }
+
+Status initialise(const Api& api, const hvd_plugin_host& host) {
+  if (is_over(api)) {
+    return failed_precondition("MPI was finalized in this process and cannot be used again");
+  }
+  int yes = 0;
+  api.initialized(&yes);
+  if (yes != 0) return {};
+  const bool plain = is_flag(host.setting(host.host, "HOROVOD_MPI_THREADS_DISABLE"));
+  int given = 0;
+  const int code = api.init_thread(nullptr, nullptr,
+                                   plain ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE, &given);
+  if (code != MPI_SUCCESS) return unavailable(cat("MPI does not start: ", describe(api, code)));
+  process().finalize = api.finalize;
+  process().finalized = api.finalized;
+  std::atexit(&end_mpi);
+  return {};
+}
+
+// One of a machine is one of several where a test says so.
+std::string machine(const hvd_plugin_host& host) {
+  const char* part = host.setting(host.host, "HOROVOD_TEST_MACHINE");
+  auto identity = machine_identity();
+  return cat(identity.ok() ? *identity : "", part == nullptr ? "" : part);
+}
+
+// Who is who and where, and how many threads all allow.
+Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const std::string& who,
+            const char* setting, Job* job) {
+  const Api& api = job->api;
+  int world_rank = 0, world_size = 1, threads = 0;
+  api.comm_rank(api.handles.world, &world_rank);
+  api.comm_size(api.handles.world, &world_size);
+  api.query_thread(&threads);
+  Status status;
+  if (world_size < config.size) {
+    status = failed_precondition(cat("MPI has ", world_size, " ranks where the job has ",
+                                     config.size, ": start it by that MPI's mpirun, or by "
+                                     "horovodrun --mpi, or without ", setting));
+  }
+  HVD_ASSIGN_OR_RETURN(
+      const auto records,
+      ops::Rounds(host, config)
+          .exchange(cat(who, "-world").c_str(), status,
+                    cat(world_rank, " ", threads, " ", machine(host))));
+  job->threads = MPI_THREAD_MULTIPLE;
+  for (const std::string& record : records) {
+    std::vector<std::string> words = split(record, ' ');
+    words.resize(3);
+    job->world_ranks.push_back(static_cast<int>(parse_int(words[0]).value_or(0)));
+    job->threads = std::min(job->threads, static_cast<int>(parse_int(words[1]).value_or(0)));
+    job->machines.push_back(std::move(words[2]));
+  }
+  std::vector<int> distinct = job->world_ranks;
+  std::sort(distinct.begin(), distinct.end());
+  if (std::adjacent_find(distinct.begin(), distinct.end()) != distinct.end()) {
+    return failed_precondition("two ranks of the job are one rank of MPI: they were not started by "
+                               "one mpirun");
+  }
+  return {};
+}
+
+Result<Job> join(const hvd_plugin_host& host, const hvd_plugin_config& config,
+                 const std::string& who, const char* setting) {
+  // Before MPI starts, since a rank that does not come along would keep the others there.
+  auto api = open_api(wanted_library());
+  const Status found = api.ok() ? judge_environment() : api.error();
+  HVD_ASSIGN_OR_RETURN(
+      const auto versions,
+      ops::Rounds(host, config)
+          .exchange(cat(who, "-library").c_str(), found, found.ok() ? version_of(*api) : ""));
+  for (size_t rank = 0; rank < versions.size(); ++rank) {
+    if (versions[rank] == versions[0]) continue;
+    return failed_precondition(cat("rank 0 has ", versions[0], " and rank ", rank, " has ",
+                                   versions[rank], ": all ranks need one MPI; HOROVOD_MPI_LIBRARY "
+                                   "may name its library"));
+  }
+  Job job;
+  job.api = *std::move(api);
+  job.rank = config.rank;
+  job.version = versions[0];
+  HVD_RETURN_IF_ERROR(initialise(job.api, host));
+  HVD_RETURN_IF_ERROR(meet(host, config, who, setting, &job));
+  if (job.has_threads()) host.publish(host.host, "mpi-threads", const_cast<char*>(kYes));
+  return job;
+}
+
+}  // namespace
+
+Result<Job> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
+                     const std::string& who, const char* setting) {
+  auto job = join(host, config, who, setting);
+  // Who has chosen MPI is not served without it: another code would leave it out.
+  if (!job.ok()) return unavailable(job.error().message());
+  return job;
+}
+
+void forsake_mpi() { process().failed = true; }
+
+bool is_over(const Api& api) {
+  int ended = 0;
+  return api.finalized(&ended) == MPI_SUCCESS && ended != 0;
+}
+
+std::string describe(const Api& api, int code) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  if (api.error_string(code, text, &length) != MPI_SUCCESS) return cat("error ", code);
+  return text;
+}
+
+}  // namespace hvd::mpi

@@ -1,0 +1,37 @@
+// The ranks of a job as MPI sees them. MPI is initialised once in a process's life, by whoever comes
+// first, this or the program (mpi4py); who did ends it when the process exits in good order. After a
+// failure it is not ended, so that mpirun sees that the job is over.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "horovod/plugin.h"
+#include "mpi/api.h"
+
+namespace hvd::mpi {
+
+struct Job {
+  Api api;
+  int32_t rank = 0;
+  std::vector<int> world_ranks;       // what MPI calls each rank of the job
+  std::vector<std::string> machines;  // of each rank: equal where they share a kernel and a network
+  int threads = 0;                    // MPI_THREAD_MULTIPLE, or less, as all ranks have it
+  std::string version;
+  bool has_threads() const { return threads == MPI_THREAD_MULTIPLE; }
+};
+
+// Every rank of the job calls it. What one finds wrong, each reports. `who` names the meeting, `setting`
+// is what a user has set to come here: both alike on all ranks.
+Result<Job> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
+                     const std::string& who, const char* setting);
+
+// Nothing of MPI is ended in good order any more.
+void forsake_mpi();
+
+// Whether this process has ended MPI already.
+bool is_over(const Api& api);
+
+std::string describe(const Api& api, int code);
+
+}  // namespace hvd::mpi

@@ -1,0 +1,14 @@
+// A machine as the ranks of a job tell it from others: equal for two processes that run on one
+// kernel and see one network, whatever their hosts are called.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace hvd {
+
+// The kernel's start and the network namespace, in which abstract Unix sockets are found. No blanks.
+Result<std::string> machine_identity();
+
+}  // namespace hvd

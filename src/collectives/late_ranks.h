@@ -1,0 +1,36 @@
+// The sentence about ranks that have not come in time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/text.h"
+
+namespace hvd::collectives {
+
+// How many are named, and how long each is looked for once more.
+constexpr size_t kMostNamed = 8;
+constexpr double kLookAgainSeconds = 0.05;
+
+// Which ranks did not come, found by one more look at each.
+template <typename HasCome>
+Status late_ranks(int32_t self, int32_t size, HasCome has_come) {
+  std::vector<int32_t> late;
+  for (int32_t rank = 0; rank < size && late.size() < kMostNamed; ++rank) {
+    if (rank != self && !has_come(rank)) late.push_back(rank);
+  }
+  if (late.empty()) return deadline_exceeded("the ranks' records came too late");
+  std::string names = cat(late[0]);
+  for (size_t i = 1; i < late.size(); ++i) {
+    names += cat(i + 1 < late.size() ? ", " : " and ", late[i]);
+  }
+  const bool one = late.size() == 1;
+  const bool capped = late.size() == kMostNamed;
+  return deadline_exceeded(cat(one ? "rank " : "ranks ", names, capped ? " and perhaps more" : "",
+                               one ? " has" : " have",
+                               " not called hvd.init() within the start timeout; every rank of the "
+                               "job must, and HOROVOD_START_TIMEOUT may be raised"));
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,140 @@
+#!/usr/bin/python3 -B
+"""What carries the messages between ranks: the conformance suite for controllers over MPI, every
+controller with every engine under every launcher, and ranks that do not choose the same."""
+from harness import *  # noqa: F403
+
+import engines_test as engines
+import network
+import slurm
+
+RANK = (PYTHON, WORKERS / "matrix_rank.py")
+OPENMPI = (*engines.OPENMPI, "--oversubscribe", *engines.MCA)
+CELLS = [(controller, operations) for controller in ("gloo", "mpi")
+         for operations in ("gloo", "mpi", "libgloo")]
+
+
+def conforms(name, launcher, ranks, place, *cases, **more):
+    controller = engines.engine(name, engines.CONTROLLERS)
+    engines.conforms(name, launcher, ranks, place, *cases, HVD_CONTROLLER=str(controller), **more)
+
+
+def test_mpi_of_open_mpi_conforms():
+    conforms("mpi_openmpi", OPENMPI, 5, (), "-tc=controller*", "-tce=*abort*")
+
+
+def test_mpi_of_open_mpi_conforms_when_it_is_aborted():
+    conforms("mpi_openmpi", OPENMPI, 4, (), "-tc=controller*abort*", aborts=True)
+
+
+def test_mpi_of_mpich_conforms():
+    conforms("mpi_mpich", engines.HYDRA, 5, (), "-tc=controller*", "-tce=*abort*")
+
+
+def test_operations_over_it_conform():
+    conforms("mpi_openmpi", OPENMPI, 3, (), "-tc=engine*sets*,engine*joined*")
+
+
+@world("a b", "--no-decoys")
+def test_mpi_of_open_mpi_conforms_on_two_hosts():
+    pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
+    conforms("mpi_openmpi", engines.OPENMPI, 4,
+             ("--hostfile", "/tmp/hostfile", "-map-by", "slot", *engines.MCA, "-x", "HVD_ENGINE", "-x",
+              "HVD_CONTROLLER", "-x", "HVD_WORLD_FOLDER", "-x", "HVD_WORLD_HOSTS"),
+             "-tc=controller*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
+
+
+@world("a b", "--no-decoys")
+def test_mpi_of_mpich_conforms_on_two_hosts():
+    conforms("mpi_mpich", (*engines.HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"), 4, (),
+             "-tc=controller*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
+
+
+def row_of(job, ranks):
+    """What all ranks say of each cell."""
+    job.ends_with(0, 240)
+    row = {}
+    for cell in CELLS:
+        said = re.findall(rf"cell {' '.join(cell)} (ok|no: .*)", job.out)
+        expect(len(said) == ranks and len(set(word[:2] for word in said)) == 1, job.describe())
+        row[cell] = said[0]
+    return row
+
+
+def print_table(rows):
+    """Bootstrap and launcher down, controller and operations across."""
+    heads = [f"{controller}+{operations}" for controller, operations in CELLS]
+    print(f"{'controller+operations':26}", *(f"{head:12}" for head in heads))
+    holes = []
+    for name, row in rows.items():
+        print(f"{name:26}", *(f"{row[cell][:2]:12}" for cell in CELLS))
+        holes += [f"  {name}, {'+'.join(cell)}: {row[cell]}" for cell in CELLS if row[cell] != "ok"]
+    print("\n".join(holes), flush=True)
+
+
+def fill(rows, without_mpi=()):
+    print_table(rows)
+    for name, row in rows.items():
+        for cell in CELLS:
+            expect((row[cell] == "ok") != (name in without_mpi and "mpi" in cell),
+                   f"{name}, {cell}: {row[cell]}")
+
+
+def test_the_matrix_on_one_host():
+    for name in ("mpi_openmpi", "mpi_mpich", "gloo"):
+        engines.engine(name)
+    fill({"PMIx, mpirun (Open MPI)": row_of(engines.launch(OPENMPI, ["-np", 2, *RANK]), 2),
+          "PMI, mpiexec.hydra": row_of(engines.launch(engines.HYDRA, ["-np", 2, *RANK]), 2),
+          "ours, horovodrun": row_of(Job("-np", 2, *RANK), 2),
+          "ours without PMIx": row_of(Job("-np", 2, "--no-pmix", *RANK), 2)},
+         without_mpi={"ours without PMIx"})
+
+
+@world("a b", "--no-decoys")
+def test_the_matrix_of_slurm_on_two_hosts():
+    try:
+        made = slurm.Cluster(["a", "b"])
+    except slurm.Missing as missing:
+        raise Skip(str(missing)) from None
+    rows = {}
+    with made:
+        for name, flags in (("PMIx, srun --mpi=pmix", ["--mpi=pmix"]),
+                            ("PMI, srun --mpi=pmi2", ["--mpi=pmi2"]), ("MUNGE, srun", [])):
+            rows[name] = row_of(engines.launch(("srun",), [*flags, "-N2", "--ntasks-per-node=1", *RANK],
+                                               HOROVOD_GLOO_IFACE="eth0", **made.environment), 2)
+    fill(rows, without_mpi={"MUNGE, srun", "PMI, srun --mpi=pmi2"})
+
+
+def refused_by_all(words, *arguments, ranks=3):
+    job = Job("-np", ranks, *RANK, "by-rank", *arguments)
+    job.ends_with(0)
+    expect(len(re.findall(f"refused: .*{words}", job.out)) == ranks, job.describe())
+
+
+def test_ranks_that_choose_different_engines():
+    engines.engine("gloo")
+    refused_by_all(r"the ranks have chosen different engines: ranks \[1, 2\] have controller the "
+                   "built-in one and operations gloo, .*; rank 0 has controller the built-in one and "
+                   "operations the built-in one, .* alike on all ranks",
+                   "HOROVOD_CPU_OPERATIONS", "", "libgloo")
+    refused_by_all(r"rank 0 has controller mpi and operations .*; ranks \[1, 2\] have controller the "
+                   "built-in one|" r"ranks \[1, 2\] have controller the built-in one .*; rank 0 has "
+                   "controller mpi", "HOROVOD_CONTROLLER", "mpi", "gloo")
+    refused_by_all("HOROVOD_CPU_OPERATIONS is nonesuch, but this build has no such engine",
+                   "HOROVOD_CPU_OPERATIONS", "", "nonesuch")
+    refused_by_all("HOROVOD_CONTROLLER is nonesuch, but this build has no such controller",
+                   "HOROVOD_CONTROLLER", "nonesuch", "")
+
+
+def test_ranks_that_have_different_libraries_of_mpi():
+    for name in ("mpi_openmpi", "mpi_mpich"):
+        engines.engine(name)
+    chosen = ("-x", "HOROVOD_CONTROLLER=mpi")
+    job = Job("-np", 2, *chosen, *RANK, "by-rank", "HOROVOD_MPI_LIBRARY", "libmpi.so.40",
+              "libmpich.so.12")
+    job.ends_with(0)
+    expect(len(re.findall("refused: .*rank 0 has Open MPI .* and rank 1 has MPICH", job.out)) == 2,
+           job.describe())
+
+
+if __name__ == "__main__":
+    main()
