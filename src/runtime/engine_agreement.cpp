@@ -12,19 +12,19 @@
 namespace hvd::runtime {
 namespace {
 
-constexpr const char* kName = "engines";
-constexpr char kGood = '+';
-constexpr char kTrouble = '-';
+constexpr const char* kEnginesName = "engines";
+constexpr char kChosen = '+';
+constexpr char kInTrouble = '-';
 
-std::string who(const std::vector<int32_t>& ranks) {
+std::string who_has(const std::vector<int32_t>& ranks) {
   return ranks.size() == 1 ? cat("rank ", ranks[0], " has ")
                            : cat("ranks ", list_text(ranks), " have ");
 }
 
-Status judge(const std::vector<std::string>& records) {
+Status compare(const std::vector<std::string>& records) {
   std::map<std::string, std::vector<int32_t>> ranks;
   for (size_t rank = 0; rank < records.size(); ++rank) {
-    if (records[rank].empty() || records[rank].front() != kGood) {
+    if (records[rank].empty() || records[rank].front() != kChosen) {
       const std::string why = records[rank].substr(std::min<size_t>(records[rank].size(), 1));
       return unavailable(cat("rank ", rank, ": ", printable(why)));
     }
@@ -33,7 +33,7 @@ Status judge(const std::vector<std::string>& records) {
   if (ranks.size() < 2) return {};
   std::string found;
   for (const auto& [words, those] : ranks) {
-    found += cat(found.empty() ? "" : "; ", who(those), printable(words));
+    found += cat(found.empty() ? "" : "; ", who_has(those), printable(words));
   }
   return failed_precondition(cat("the ranks have chosen different engines: ", found,
                                  "; set HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS alike on all "
@@ -45,12 +45,12 @@ Status judge(const std::vector<std::string>& records) {
 Status agree_on_engines(const PluginHost& host, const Identity& identity,
                         const Result<std::string>& own, Deadline deadline) {
   if (identity.size == 1) return own.status();
-  const std::string sent = own.ok() ? kGood + own.value() : kTrouble + own.error().message();
+  const std::string sent = own.ok() ? kChosen + own.value() : kInTrouble + own.error().message();
   const auto exchange = [&](const std::vector<int32_t>& wanted, double seconds) {
     std::vector<std::string> records;
     const hvd_plugin_host& vtable = *host.vtable();
     const int code = vtable.store_exchange(
-        vtable.host, kName, identity.rank, identity.size, sent.data(), sent.size(), wanted.data(),
+        vtable.host, kEnginesName, identity.rank, identity.size, sent.data(), sent.size(), wanted.data(),
         static_cast<int32_t>(wanted.size()), seconds,
         [](void* to, const void* bytes, size_t size) {
           static_cast<std::vector<std::string>*>(to)->emplace_back(static_cast<const char*>(bytes),
@@ -67,7 +67,7 @@ Status agree_on_engines(const PluginHost& host, const Identity& identity,
     });
   }
   if (code != Code::kOk) return {code, "the ranks cannot tell each other their engines"};
-  return judge(records);
+  return compare(records);
 }
 
 }  // namespace hvd::runtime

@@ -40,7 +40,8 @@ Status Mail::send(Kind kind, int32_t to, ByteView message) {
     own_.push_back(std::move(bytes));
     return {};
   }
-  auto letter = std::make_unique<Letter>(kind, std::move(bytes), job_.api.handles.no_request);
+  std::unique_ptr<Letter> letter(
+      new Letter{kind, std::move(bytes), job_.api.handles.no_request});
   HVD_RETURN_IF_ERROR(check(job_.api.isend(
       letter->bytes.data(), static_cast<int>(letter->bytes.size()),
       job_.api.handles.types[HVD_UINT8], to, static_cast<int>(kind), everyone_->comm,
@@ -79,9 +80,9 @@ Result<bool> Mail::look_for_arrivals() {
     const MPI_Datatype bytes = api.handles.types[HVD_UINT8];
     int size = 0;
     HVD_RETURN_IF_ERROR(check(api.get_count(&status, bytes, &size)));
-    auto letter = std::make_unique<Letter>(static_cast<Kind>(status.MPI_TAG),
-                                           Bytes(static_cast<size_t>(size)),
-                                           api.handles.no_request);
+    std::unique_ptr<Letter> letter(new Letter{static_cast<Kind>(status.MPI_TAG),
+                                              Bytes(static_cast<size_t>(size)),
+                                              api.handles.no_request});
     HVD_RETURN_IF_ERROR(check(api.irecv(letter->bytes.data(), size, bytes, status.MPI_SOURCE,
                                         status.MPI_TAG, everyone_->comm, &letter->request)));
     arrivals_[static_cast<size_t>(status.MPI_SOURCE)].push_back(std::move(letter));
