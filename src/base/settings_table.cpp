@@ -137,6 +137,8 @@ constexpr Setting kTable[] = {
      "path of libhorovod.so that the Python package loads"},
     {"torch_process_group", "", "", "HOROVOD_TORCH_PROCESS_GROUP", kFlag, "1", kGeneral,
      "a script that makes DistributedDataParallel modules and no process group is given one"},
+    {"jax_ffi", "", "", "HOROVOD_JAX_FFI", kFlag, "1", kGeneral,
+     "compiled programs of JAX call the runtime by XLA's FFI, where it is a known one; else by Python"},
     {"plugin_path", "", "", "HOROVOD_PLUGIN_PATH", kText, "", kGeneral,
      "folders of plugins, separated by colons, before those that came with the library"},
 
