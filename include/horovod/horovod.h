@@ -148,12 +148,14 @@ typedef struct hvd_submission {
   const char* name;    /* the same on every rank, and not in flight; NULL for barrier and join */
   int32_t process_set; /* 0 is all ranks */
   int32_t root_rank;   /* of a broadcast: a global rank */
-  int32_t device;      /* HVD_CPU or an ordinal */
+  int32_t device;      /* HVD_CPU, or the ordinal of the device where all its tensors are; a rank
+                        * uses one. The outputs that the runtime owns are there too */
   int32_t flags;       /* 0 */
   double prescale;     /* factor before the reduction; 0 reads as 1 */
   double postscale;    /* factor after it; 0 reads as 1 */
   void* stream;        /* the framework's current stream, NULL on CPU */
-  void* ready_event;   /* completes when the inputs may be read, NULL on CPU */
+  void* ready_event;   /* of a device: completes when the inputs may be read and the outputs be
+                        * written; NULL: now. It stays until the work is complete */
   uint32_t tensor_count; /* 0 for barrier and join; more than 1 makes a group: all or none run */
   uint32_t split_count;  /* of an alltoall: 0 splits evenly, else the size of the process set */
   const hvd_tensor* tensors; /* copied by hvd_submit; what they point to is not, but for shapes */
@@ -165,6 +167,12 @@ typedef struct hvd_submission {
  * and the earlier work goes on unharmed. */
 HVD_API int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
                        size_t error_size);
+
+/* *runs becomes 1 when the job has an engine that runs such work on the memory of devices
+ * (HOROVOD_GPU_OPERATIONS), else 0: then bring the tensors to host memory. The arguments are as in
+ * hvd_submission and hvd_tensor. The same answer on every rank. */
+HVD_API int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,
+                               double postscale, int32_t* runs, char* error, size_t error_size);
 
 /* *done becomes 1 when the work is complete, failed or not, else 0. Never waits. */
 HVD_API int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error_size);
@@ -192,7 +200,8 @@ typedef struct hvd_output {
 HVD_API int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* error,
                            size_t error_size);
 
-/* Ends the caller's claim. Complete work is freed with its outputs; unfinished work goes on, and
+/* Ends the caller's claim. Complete work is freed with its outputs, which nothing on a device may
+ * use any more; unfinished work goes on, and
  * its buffers must stay alive until it is complete: so wait first. */
 HVD_API int hvd_release(hvd_handle handle, char* error, size_t error_size);
 

@@ -1,4 +1,7 @@
-/* Framework plugins speak of streams, events and device memory for one framework. C11. */
+/* Framework plugins speak of streams, events and device memory for one framework. C11.
+ *
+ * An op plugin that runs batches on devices is one in small: it publishes an hvd_framework, and the
+ * runtime takes submissions for devices only where one is there. */
 #pragma once
 
 #include "horovod/plugin.h"
@@ -18,6 +21,15 @@ typedef struct hvd_framework_v1 {
   void (*release)(void* context, int32_t device, void* memory);
   void* (*current_stream)(void* context, int32_t device);
 } hvd_framework_v1;
+
+/* What is published, by hvd_plugin_host.publish under HVD_FRAMEWORK_OF_DEVICES. `release` must be
+ * there, for any thread, and work for the rest of the process: outputs outlive their job. It takes
+ * what nothing on the device uses any more. The others may be NULL. */
+typedef struct hvd_framework {
+  const hvd_framework_v1* vtable;
+  void* context;
+} hvd_framework;
+#define HVD_FRAMEWORK_OF_DEVICES "framework-of-devices"
 
 #ifdef __cplusplus
 }

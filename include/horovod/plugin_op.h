@@ -39,14 +39,21 @@ typedef struct hvd_batch {
   int32_t op;        /* hvd_op_kind */
   int32_t reduce_op; /* HVD_AVERAGE arrives as HVD_SUM with the division in postscale */
   int32_t dtype;
-  int32_t device;
+  int32_t device;    /* HVD_CPU, or the ordinal on this rank, of all its tensors */
   int32_t process_set;
   int32_t root;      /* of a broadcast: index among the members */
   double prescale, postscale;
-  void* stream;
+  void* stream;      /* the framework's, of the first tensor; NULL on CPU */
   uint32_t tensor_count;
   const hvd_batch_tensor* tensors;
   const hvd_tuning* tuning; /* NULL: the op's own choice in everything */
+  /* Where device is not HVD_CPU, one entry for each tensor: the event after which its input may be
+   * read, or NULL when that is so already. */
+  void* const* ready_events;
+  /* Where device is not HVD_CPU, and the tensors of an allgather, alltoall or reducescatter have no
+   * output: the op stores what it made here, one entry for each tensor, before it calls done; NULL
+   * for what is empty. The framework that it has published releases them. */
+  void** made_outputs;
 } hvd_batch;
 
 typedef struct hvd_op_v1 {

@@ -40,8 +40,7 @@ std::vector<Trial> start_trials(const CheckProbes& probes, bool with_others) {
   framework(kFrameworks, "MXNet", "mxnet", "mxnet");
   engine(kControllers, "MPI", "mpi", "HOROVOD_CONTROLLER", false);
   add(kControllers, "Gloo", false, probes.built_in(false));
-  // A tensor of host memory would not try what is for GPUs.
-  engine(kOperations, "NCCL", "nccl", "", false);
+  add(kOperations, "NCCL", probes.has_plugin("nccl"), probes.gpu_engine("nccl"));
   engine(kOperations, "DDL", "ddl", "", false);
   engine(kOperations, "CCL", "ccl", "HOROVOD_CPU_OPERATIONS", true);
   engine(kOperations, "MPI", "mpi", "HOROVOD_CPU_OPERATIONS", true);

@@ -35,15 +35,13 @@ void forget_identity() {
   }
 }
 
-// The libraries that engines' plugins open, by the start of their names, and the function of each
-// that tells its version into an int.
+// The libraries that engines' plugins open, by the start of their names.
 struct Engine {
   std::string_view name;
   std::array<std::string_view, 2> libraries;
 };
 constexpr std::array kEngines = {
-    Engine{"mpi", {"libmpi.so", "libmpich.so"}}, Engine{"nccl", {"libnccl.so", "librccl.so"}},
-    Engine{"ccl", {"libccl.so", ""}}, Engine{"gloo", {"libgloo", ""}}};
+    Engine{"mpi", {"libmpi.so", "libmpich.so"}}, Engine{"ccl", {"libccl.so", ""}}, Engine{"gloo", {"libgloo", ""}}};
 
 // The first file mapped into this process whose name starts so, resolved: its name carries its
 // version.
@@ -64,7 +62,41 @@ std::string version_of_file(const std::string& path) {
   return at == std::string::npos ? "" : path.substr(at + 4);
 }
 
+// Of a library whose file tells less than it does: "2.18.5" of 21805.
+std::string version_of_nccl(const std::string& path) {
+  const auto library = SharedLibrary::open(path);
+  auto* tell = library.ok() ? library->symbol("ncclGetVersion") : nullptr;
+  int version = 0;
+  if (tell == nullptr || reinterpret_cast<int (*)(int*)>(tell)(&version) != 0) return {};
+  return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+// Two floats that the first GPU and the host see alike, by the runtime that a plugin has opened.
+float* managed_floats() {
+  const std::string wanted(trim(environment_variable("HOROVOD_CUDA_LIBRARY").value_or("")));
+  for (const auto& [start, function] : {std::pair{"libcudart.so", "cudaMallocManaged"},
+                                        std::pair{"libamdhip64.so", "hipMallocManaged"}}) {
+    const std::string path = wanted.empty() ? mapped_file(start) : wanted;
+    const auto library = SharedLibrary::open(path);
+    void* take = path.empty() || !library.ok() ? nullptr : library->symbol(function);
+    void* memory = nullptr;
+    constexpr unsigned kFromAnyStream = 1;
+    if (take != nullptr && reinterpret_cast<int (*)(void**, size_t, unsigned)>(take)(
+                               &memory, 2 * sizeof(float), kFromAnyStream) == 0) {
+      return static_cast<float*>(memory);
+    }
+  }
+  return nullptr;
+}
+
 ProbeFacts find_engine(const std::string& name) {
+  if (name == "nccl") {
+    std::string path(trim(environment_variable("HOROVOD_NCCL_LIBRARY").value_or("")));
+    for (const char* start : {"libnccl.so", "librccl.so"}) {
+      if (path.empty()) path = mapped_file(start);
+    }
+    return {version_of_nccl(path), path};
+  }
   for (const Engine& engine : kEngines) {
     if (engine.name != name) continue;
     for (const std::string_view start : engine.libraries) {
@@ -160,6 +192,19 @@ Probe CheckProbes::engine(const std::string& name, const std::string& variable,
   });
 }
 
+Probe CheckProbes::gpu_engine(const std::string& name) const {
+  return Probe([&] {
+    forget_identity();
+    if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
+    if (std::string why = ask_capability(library_, name); !why.empty()) return why;
+    ::setenv("HOROVOD_GPU_OPERATIONS", name.c_str(), 1);
+    const std::string why = try_world_of_one(library_, true, {0, &managed_floats});
+    if (!why.empty()) return why;
+    const ProbeFacts found = find_engine(name);
+    return report_found(found.version, found.path);
+  });
+}
+
 Probe CheckProbes::own(const std::string& name) const {
   return Probe([&] {
     if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
@@ -226,7 +271,8 @@ bool CheckProbes::has_plugin(const std::string& name) const {
   for (const std::string& folder : folders) {
     std::error_code error;
     for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-      if (at->path().filename().string().find(name) != std::string::npos) return true;
+      const std::string file = at->path().filename().string();
+      if (file == name + ".so" || file.starts_with(name + "_")) return true;
     }
   }
   return false;

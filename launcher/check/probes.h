@@ -20,6 +20,8 @@ class CheckProbes {
   // Plugins of this name (as hvd_capability knows it) load; then, with `variable` set to `name`, an
   // initialisation and a sum over one rank. No such trial when `variable` is empty.
   Probe engine(const std::string& name, const std::string& variable, bool with_sum) const;
+  // The same for an engine of GPUs, with a sum in the memory of the first.
+  Probe gpu_engine(const std::string& name) const;
   // What the library itself can do: "tcp", "shared-memory".
   Probe own(const std::string& name) const;
   Probe pmix() const;

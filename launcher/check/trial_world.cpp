@@ -37,10 +37,15 @@ std::string Library::open(const std::string& path) {
 }
 
 // Sums one number over a world of one rank.
-std::string try_allreduce(const Library& library, char* error, size_t error_size) {
+std::string try_allreduce(const Library& library, const TrialMemory& memory, char* error,
+                          size_t error_size) {
   const int64_t shape[] = {1};
-  const float input = 42;
-  float output = 0;
+  float own[] = {42, 0};
+  float* numbers = memory.take ? memory.take() : own;
+  if (numbers == nullptr) return "the device gives no memory";
+  numbers[0] = 42;
+  float& input = numbers[0];
+  float& output = numbers[1];
   hvd_tensor tensor{};
   tensor.dtype = HVD_FLOAT32;
   tensor.ndim = 1;
@@ -52,7 +57,7 @@ std::string try_allreduce(const Library& library, char* error, size_t error_size
   submission.op = HVD_ALLREDUCE;
   submission.reduce_op = HVD_SUM;
   submission.name = "check-build";
-  submission.device = HVD_CPU;
+  submission.device = memory.device;
   submission.tensor_count = 1;
   submission.tensors = &tensor;
   hvd_handle handle = 0;
@@ -64,13 +69,13 @@ std::string try_allreduce(const Library& library, char* error, size_t error_size
 
 }  // namespace
 
-std::string try_world_of_one(const std::string& path, bool with_sum) {
+std::string try_world_of_one(const std::string& path, bool with_sum, const TrialMemory& memory) {
   Library library;
   if (std::string why = library.open(path); !why.empty()) return why;
   char error[512] = "";
   if (library.init(nullptr, error, sizeof error) != HVD_OK) return error;
   if (with_sum) {
-    if (std::string why = try_allreduce(library, error, sizeof error); !why.empty()) return why;
+    if (std::string why = try_allreduce(library, memory, error, sizeof error); !why.empty()) return why;
   }
   return library.shutdown(error, sizeof error) == HVD_OK ? "" : error;
 }

@@ -2,6 +2,8 @@
 // is so. For a child process that is thrown away.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 namespace hvd::launcher {
@@ -9,8 +11,15 @@ namespace hvd::launcher {
 // Longer than anything may take that works.
 constexpr double kTrialSeconds = 60;
 
+// Where the trial's sum is made.
+struct TrialMemory {
+  int32_t device = -1;           // HVD_CPU, or a GPU
+  std::function<float*()> take;  // room for two, which the host can write and read; none: any
+};
+
 // Why not; empty when it works. With a sum: of one number, over the one rank.
-std::string try_world_of_one(const std::string& library, bool with_sum);
+std::string try_world_of_one(const std::string& library, bool with_sum,
+                             const TrialMemory& memory = {});
 
 // Why hvd_capability denies it; empty when it does not.
 std::string ask_capability(const std::string& library, const std::string& name);

@@ -21,18 +21,17 @@ std::span<const hvd_batch_tensor> tensors_of(const hvd_batch& batch) {
   return {batch.tensors, batch.tensor_count};
 }
 
-// Elements before those that a member keeps of a tensor, and their number.
+}  // namespace
+
+int64_t rows_kept(int64_t rows, int32_t index, int32_t size) {
+  return rows / size + (index < rows % size ? 1 : 0);
+}
+
 std::pair<int64_t, int64_t> kept_of(const hvd_batch_tensor& tensor, int32_t index, int32_t size) {
   if (tensor.row == 0) return {0, 0};
   const int64_t rows = tensor.count / tensor.row;
   const int64_t first = index * (rows / size) + std::min<int64_t>(index, rows % size);
   return {first * tensor.row, rows_kept(rows, index, size) * tensor.row};
-}
-
-}  // namespace
-
-int64_t rows_kept(int64_t rows, int32_t index, int32_t size) {
-  return rows / size + (index < rows % size ? 1 : 0);
 }
 
 void scale(void* result, const void* input, int32_t dtype, int64_t count, double factor) {

@@ -213,6 +213,17 @@ int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error
   });
 }
 
+int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,
+                       double postscale, int32_t* runs, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    if (runs == nullptr) return hvd::invalid_argument("the answer's address is NULL");
+    *runs = call.runtime()->device_support().has(op, dtype, reduce_op, prescale, postscale) ? 1 : 0;
+    return {};
+  });
+}
+
 int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
     const Call call;

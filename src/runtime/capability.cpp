@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/shared_library.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "plugin/builtins.h"
@@ -34,6 +35,18 @@ Status try_tcp() {
   const int error = errno;
   const UniqueFd v6(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   return v6 ? Status() : system_error("cannot open a TCP socket", error);
+}
+
+// A driver's library and its device; the driver is not started, which a process does once and before
+// which it may still fork.
+Status try_driver(std::initializer_list<const char*> libraries, const char* device) {
+  if (::access(device, R_OK | W_OK) != 0) return system_error(cat("cannot use ", device), errno);
+  Status status;
+  for (const char* library : libraries) {
+    status = SharedLibrary::try_open(library, [](const SharedLibrary&) { return Status(); });
+    if (status.ok()) break;
+  }
+  return status;
 }
 
 bool say(const Status& status, std::string* why) {
@@ -82,8 +95,9 @@ bool is_capable(std::string_view name, const Settings& settings, std::string* wh
   if (name == "mpi" || name == "nccl" || name == "ccl") {
     return has_plugin(name, {HVD_PLUGIN_OP}, installed_engines(settings, name), why);
   }
-  if (name == "cuda" || name == "rocm") {
-    return has_plugin(name, {HVD_PLUGIN_FRAMEWORK, HVD_PLUGIN_OP}, installed_plugins(settings), why);
+  if (name == "cuda") return say(try_driver({"libcuda.so.1"}, "/dev/nvidiactl"), why);
+  if (name == "rocm") {
+    return say(try_driver({"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}, "/dev/kfd"), why);
   }
   *why = cat("nothing is known of a capability '", printable(name), "'");
   return false;

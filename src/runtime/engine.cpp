@@ -14,6 +14,7 @@ Engine::Engine(const EngineOptions& options, OpenedPlugin controller, OpSelector
       handles_(handles), set_table_(sets),
       executor_(options.fusion.threshold, ops, this, &instruments_) {
   executor_.set_tuning(options_.way);
+  executor_.set_framework(host->framework());
 }
 
 Status Engine::open() {

@@ -24,9 +24,10 @@ std::string how_to_get(std::string_view name) {
   return "put its plugin into a folder of HOROVOD_PLUGIN_PATH";
 }
 
-// The record that a setting names; nullptr where it names what is built in.
+// The record that a setting names; nullptr where it names what is built in. One for devices is chosen
+// also where it does not work: whether it does on the other ranks decides it itself, with them.
 Result<const hvd_plugin*> choose(const Settings& settings, const char* key, const char* variable,
-                                 hvd_plugin_kind kind) {
+                                 hvd_plugin_kind kind, bool of_devices = false) {
   const std::string value = to_lower(trim(settings.text(key)));
   const std::string what = kind == HVD_PLUGIN_OP ? "operations" : "controller";
   if (is_built_in(value)) {
@@ -37,6 +38,9 @@ Result<const hvd_plugin*> choose(const Settings& settings, const char* key, cons
   const plugin::Catalogue engines = kind == HVD_PLUGIN_OP ? installed_engines(settings, name)
                                                           : installed_controllers(settings, name);
   if (const hvd_plugin* record = engines.find(kind, name)) return record;
+  for (const plugin::Candidate& candidate : engines.all()) {
+    if (of_devices && candidate.record != nullptr) return candidate.record;
+  }
   const bool is_built = !engines.all().empty();
   return unavailable(cat(variable, " is ", printable(value), ", but ",
                          is_built ? engines.why_none(kind, name)
@@ -67,12 +71,13 @@ Result<EngineChoice> chosen_engines(const Settings& settings) {
   HVD_ASSIGN_OR_RETURN(const hvd_plugin* memory,
                        choose(settings, "cpu_operations", "HOROVOD_CPU_OPERATIONS", HVD_PLUGIN_OP));
   if (memory != nullptr) choice.ops.push_back(memory);
-  // Set in many images, where the original reads it when it is built: tensors of devices are told
-  // when they come.
-  const auto devices =
-      choose(settings, "gpu_operations", "HOROVOD_GPU_OPERATIONS", HVD_PLUGIN_OP);
+  // Set in many images, where the original reads it when it is built: not having it is no failure.
+  // Tensors of GPUs go through host memory to any but nccl.
+  const bool of_devices = to_lower(trim(settings.text("gpu_operations"))) == "nccl";
+  const auto devices = choose(settings, "gpu_operations", "HOROVOD_GPU_OPERATIONS", HVD_PLUGIN_OP,
+                              of_devices);
   if (!devices.ok()) log::warning(devices.error().message());
-  if (devices.ok() && *devices != nullptr) choice.ops.push_back(*devices);
+  if (devices.ok() && *devices != nullptr && *devices != memory) choice.ops.push_back(*devices);
   // Of one library there is one world: what it does not run, nothing does.
   choice.uses_own_ops = choice.controller == nullptr || memory == nullptr ||
                         std::string_view(choice.controller->name) != memory->name;

@@ -21,7 +21,7 @@ struct EngineChoice {
 };
 
 // An engine that is named and does not work here is a sentence that says why and what to do: an error,
-// but a warning for devices.
+// but a warning for devices, whose engine is opened also where it finds no GPU.
 Result<EngineChoice> chosen_engines(const Settings& settings);
 
 // The files of one engine, or of one controller, and why each was refused. Opens them.

@@ -41,6 +41,8 @@ void Executor::Run::clear() {
   owner.clear();
   submissions.clear();
   rows.clear();
+  ready.clear();
+  made.clear();
   done = false;
   traced = 0;
   status = {};
@@ -87,6 +89,7 @@ void Executor::add(Lane* lane, std::span<const PlanUnit> units,
     if (item.submission != nullptr) run->submissions.push_back(item.submission);
     add_tensors(run.get(), *lane, item, unit.dtype);
   }
+  if (run->batch.device != HVD_CPU) add_devices(run.get());
   run->batch.tensors = run->tensors.data();
   run->batch.tensor_count = static_cast<uint32_t>(run->tensors.size());
   run->op = ops_->select(run->batch);
@@ -116,6 +119,21 @@ void Executor::describe(Run* run, Lane* lane, const Request& request, int32_t dt
   if (request.reduce_op == HVD_AVERAGE) batch.postscale /= lane->set->size();
   run->tuning = batch.process_set == 0 ? tuning_ : others_tuning_;
   batch.tuning = &run->tuning;
+}
+
+// What is on this rank's device, and since when; of a rank that has joined, nothing is.
+void Executor::add_devices(Run* run) {
+  for (const Submission* owner : run->owner) {
+    run->ready.push_back(owner == nullptr ? nullptr : owner->ready_event);
+  }
+  run->made.assign(run->owner.size(), nullptr);
+  run->batch.ready_events = run->ready.data();
+  run->batch.made_outputs = run->made.data();
+  const auto own = std::find_if(run->owner.begin(), run->owner.end(),
+                                [](const Submission* one) { return one != nullptr; });
+  if (own == run->owner.end()) return;
+  run->batch.device = (*own)->request.device;
+  run->batch.stream = (*own)->stream;
 }
 
 void Executor::add_tensors(Run* run, const Lane& lane, const AgreedItem& item, int32_t dtype) {
@@ -303,7 +321,7 @@ Status Executor::make_output(const Lane& lane, Run* run, size_t index) {
   if (output.shape.empty()) output.shape.push_back(0);
   output.shape[0] = rows;
   const auto bytes = static_cast<size_t>(rows * tensor.row) * dtype_size(spec.dtype);
-  if (bytes > 0) {
+  if (bytes > 0 && run->batch.device == HVD_CPU) {
     output.data.reset(new (std::nothrow) std::byte[bytes]);
     if (!output.data) {
       return internal_error(cat("there is no memory for the ", bytes, " bytes of the result of ",
@@ -314,7 +332,16 @@ Status Executor::make_output(const Lane& lane, Run* run, size_t index) {
   return {};
 }
 
+void Executor::take_made(Run* run) {
+  for (size_t i = 0; i < run->made.size(); ++i) {
+    if (run->made[i] == nullptr) continue;
+    run->owner[i]->outputs[run->member[i]].data = OutputMemory(
+        static_cast<std::byte*>(run->made[i]), {framework_, run->batch.device});
+  }
+}
+
 void Executor::finish(Run* run, const Status& status) {
+  take_made(run);
   instruments_->trace.end_batch(run->traced);
   for (Submission* submission : run->submissions) {
     if (!status.ok() && submission->status.ok()) submission->status = status;

@@ -39,6 +39,8 @@ class Executor {
 
   Executor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
            Instruments* instruments);
+  // Who releases the device memory that plugins make; nullptr: there is none.
+  void set_framework(const hvd_framework* framework) { framework_ = framework; }
   ~Executor();
 
   // The plugins learn of the set. The lane stays until it is closed, which needs it idle.
@@ -76,6 +78,8 @@ class Executor {
   Status start(Lane* lane, Run* run);
   Status make_outputs(const Lane& lane, Run* run);
   Status make_output(const Lane& lane, Run* run, size_t tensor);
+  void add_devices(Run* run);
+  void take_made(Run* run);
   void refuse(Run* run);
   void measure(Run* run);
   void trace_run(const Run& run);
@@ -86,6 +90,7 @@ class Executor {
   OpSelector* const ops_;
   CompletionSink* const sink_;
   Instruments* const instruments_;
+  const hvd_framework* framework_ = nullptr;
   hvd_tuning tuning_{};         // of the set of all ranks
   hvd_tuning others_tuning_{};  // of others
   std::vector<std::unique_ptr<Lane>> lanes_;

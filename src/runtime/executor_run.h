@@ -15,6 +15,8 @@ struct Executor::Run {
   std::vector<Submission*> owner;        // of each tensor; null: this rank has joined
   std::vector<Submission*> submissions;  // each once
   std::vector<int64_t> rows;             // what rank_rows and from_rows point to
+  // On a device alone, one of each tensor: what batch.ready_events and batch.made_outputs point to.
+  std::vector<void*> ready, made;
   bool done = false;
   uint32_t traced = 0;                   // its number in the timeline
   Status status;

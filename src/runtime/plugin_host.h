@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/settings.h"
-#include "horovod/plugin.h"
+#include "horovod/plugin_framework.h"
 #include "rendezvous/store.h"
 #include "runtime/wakeup.h"
 
@@ -28,6 +28,11 @@ class PluginHost {
   // Takes out of the store what the ranks of this start have left to meet, so that a program that
   // runs after this one in the same job finds none of it. One rank, once all have met.
   void forget_meeting();
+
+  // What an op plugin has published; nullptr: no submission can be for a device.
+  const hvd_framework* framework() {
+    return static_cast<const hvd_framework*>(vtable_.lookup(this, HVD_FRAMEWORK_OF_DEVICES));
+  }
 
   bool has_posted() const { return has_posted_.load(); }
   // Calls back what plugins have posted; true when there was any.

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "base/settings.h"
 #include "horovod/horovod.h"
+#include "runtime/device_support.h"
 #include "runtime/engine.h"
 #include "runtime/identity.h"
 #include "runtime/observation.h"
@@ -64,6 +65,8 @@ class Runtime {
   }
 
   Status submit(const hvd_submission& submission, hvd_handle* handle);
+  // What can be submitted for devices.
+  const DeviceSupport& device_support() const { return device_support_; }
   Status poll(hvd_handle handle, bool* done);
   // Nothing: not complete by the deadline.
   std::optional<Status> wait(hvd_handle handle, Deadline deadline);
@@ -101,6 +104,8 @@ class Runtime {
   Status submit_registration(Request request, hvd_handle* handle);
 
   Identity identity_;
+  DeviceSupport device_support_;
+  std::atomic<int32_t> device_{HVD_CPU};  // of this rank's tensors, once one was not on the CPU
   const std::vector<int32_t> job_ranks_;  // what the launcher calls each; empty: the same
   SetTable sets_;
   TensorTable names_;

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "runtime/output_memory.h"
 #include "runtime/request.h"
 
 namespace hvd::runtime {
@@ -25,7 +26,7 @@ struct Submission {
   };
   // An output that the runtime owns.
   struct Output {
-    std::unique_ptr<std::byte[]> data;
+    OutputMemory data;
     std::vector<int64_t> shape;
   };
 
@@ -34,6 +35,8 @@ struct Submission {
   int32_t process_set = 0;
   uint32_t set = 0;  // serial number of the process set
   std::vector<Tensor> tensors;
+  void* stream = nullptr;       // the framework's, where request.device is not HVD_CPU
+  void* ready_event = nullptr;  // after which the inputs may be read; nullptr: they may
   uint64_t bytes = 0;
   Name* name = nullptr;
   Submission* next = nullptr;  // in the submission queue

@@ -56,10 +56,6 @@ Status check_terms(const hvd_submission& from, const SetMembers& set) {
   if (from.tensor_count == 0 || from.tensor_count > kMaxTensors || from.tensors == nullptr) {
     return invalid_argument(cat(label(from), ": it needs from 1 to ", kMaxTensors, " tensors"));
   }
-  if (from.device != HVD_CPU) {
-    return unimplemented(cat(label(from), ": device ", from.device,
-                             " has no operation plugin here; move the tensor to the CPU"));
-  }
   HVD_RETURN_IF_ERROR(check_reduce_op(from));
   return check_root(from, set);
 }
@@ -186,7 +182,25 @@ Status copy_submission(const hvd_submission& from, int32_t rank, const SetMember
   for (uint32_t i = 0; i < count; ++i) {
     HVD_RETURN_IF_ERROR(copy_tensor(from, i, reads, &request.tensors[i], to));
   }
+  to->stream = request.device == HVD_CPU ? nullptr : from.stream;
+  to->ready_event = request.device == HVD_CPU ? nullptr : from.ready_event;
   return copy_splits(from, set.size(), to);
+}
+
+Status check_device(const hvd_submission& from, bool has_devices, std::atomic<int32_t>* own) {
+  if (from.device == HVD_CPU || from.tensor_count == 0) return {};
+  if (!has_devices) {
+    return unimplemented(cat(label(from), ": device ", from.device, " has no operation plugin here: "
+                             "choose one by HOROVOD_GPU_OPERATIONS, or move the tensor to the CPU"));
+  }
+  if (from.device < 0) {
+    return invalid_argument(cat(label(from), ": device ", from.device, " is unknown"));
+  }
+  int32_t first = HVD_CPU;
+  if (own->compare_exchange_strong(first, from.device) || first == from.device) return {};
+  return invalid_argument(cat(label(from), ": its tensor is on device ", from.device,
+                              ", and this rank's earlier ones on device ", first,
+                              ": a rank uses one device; start one rank for each"));
 }
 
 }  // namespace hvd::runtime

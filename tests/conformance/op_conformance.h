@@ -4,7 +4,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <numeric>
 
 #include "base/dtype.h"
@@ -15,6 +19,17 @@
 
 namespace hvd::test {
 
+// Where the tensors of cases lie: host memory, or memory of a device that the host can read and write.
+struct OpMemory {
+  int32_t device = HVD_CPU;
+  std::function<void*(size_t)> take = [](size_t size) { return std::malloc(size + 1); };
+  std::function<void(void*)> give_back = [](void* memory) { std::free(memory); };
+};
+inline OpMemory& op_memory() {
+  static OpMemory memory;
+  return memory;
+}
+
 // One rank's batch with its memory.
 class OpCase {
  public:
@@ -23,7 +38,7 @@ class OpCase {
     batch.op = op;
     batch.reduce_op = HVD_SUM;
     batch.dtype = dtype;
-    batch.device = HVD_CPU;
+    batch.device = op_memory().device;
     batch.process_set = set;
     batch.prescale = batch.postscale = 1;
   }
@@ -32,13 +47,13 @@ class OpCase {
   // A tensor of `count` elements value(i), in rows of `row`, and room for an outcome.
   template <typename Value>
   hvd_batch_tensor& add(int64_t count, int64_t row, int64_t outcome, Value&& value) {
-    std::vector<std::byte>& input = memory_.emplace_back(static_cast<size_t>(count) * size_);
+    std::byte* input = take(count);
     for (int64_t i = 0; i < count; ++i) {
-      store(dtype_, input.data() + static_cast<size_t>(i) * size_, value(static_cast<size_t>(i)));
+      store(dtype_, input + static_cast<size_t>(i) * size_, value(static_cast<size_t>(i)));
     }
-    std::vector<std::byte>& output = memory_.emplace_back(static_cast<size_t>(outcome) * size_);
+    std::byte* output = take(outcome);
     counts_.push_back(static_cast<size_t>(outcome));
-    tensors_.push_back({input.data(), output.data(), count, row, nullptr, nullptr});
+    tensors_.push_back({input, output, count, row, nullptr, nullptr});
     return tensors_.back();
   }
   const hvd_batch& ready(uint64_t sequence) {
@@ -67,7 +82,13 @@ class OpCase {
  private:
   hvd_dtype dtype_;
   size_t size_;
-  std::deque<std::vector<std::byte>> memory_;  // what it holds stays where it is
+  std::byte* take(int64_t count) {
+    const auto bytes = static_cast<size_t>(count) * size_;
+    memory_.emplace_back(op_memory().take(bytes), op_memory().give_back);
+    std::memset(memory_.back().get(), 0, bytes);
+    return static_cast<std::byte*>(memory_.back().get());
+  }
+  std::vector<std::unique_ptr<void, std::function<void(void*)>>> memory_;
   std::vector<size_t> counts_;
   std::vector<hvd_batch_tensor> tensors_;
   std::vector<std::unique_ptr<std::vector<int64_t>>> rows_;

@@ -112,6 +112,23 @@ def test_engines_whose_libraries_are_broken_lose_their_marks():
             expect(engine not in left and "gloo" in left, f"without lib{engine}: {left}")
 
 
+def test_nccl_is_marked_where_a_sum_on_a_gpu_is_right():
+    # Over a double of NCCL and CUDA: see tests/plugins/nccl.
+    double = str(BUILD / "tests" / "libnccl_double.so")
+    here = {"HOROVOD_NCCL_LIBRARY": double, "HOROVOD_CUDA_LIBRARY": double}
+    expect("nccl" in marks(**here), "no mark")
+    text = check_build("--verbose", **here)
+    expect(f"[X] NCCL: 2.18.5, {double}" in text, text)
+    for taken, words in (({"HVD_DOUBLE_DEVICES": "0"}, "finds no GPU"),
+                         ({"HVD_DOUBLE_VERSION": "2804"}, "2.10 is the oldest"),
+                         ({"HVD_DOUBLE_FAILS_AFTER": "0"}, "remote process exited"),
+                         ({"HOROVOD_CUDA_LIBRARY": "/nowhere/libcudart.so"}, "/nowhere/libcudart.so")):
+        text = check_build("--verbose", **{**here, **taken})
+        expect(re.search(rf"\[ \] NCCL: .*{words}.*\n +fix: \S", text), f"{taken}:\n{text}")
+    text = check_build("--verbose")
+    expect(re.search(r"\[ \] DDL: .*discontinued", text), text)
+
+
 def test_without_python_no_framework_is_marked():
     with tempfile.TemporaryDirectory() as folder:
         found = marks(PATH=folder)

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """The engines that a job may choose: the conformance suite with each process a rank, on one machine
 and on two hosts, whole jobs, and what a user reads where an engine cannot be had."""
+import ctypes
 import shutil
 
 from harness import *  # noqa: F403
@@ -151,6 +152,55 @@ def refused(launcher, words, **more):
     expect(re.search(words, job.err), job.describe())
 
 
+def opens(*names):
+    """The first of the libraries that can be opened, or None."""
+    for name in names:
+        try:
+            ctypes.CDLL(name)
+            return name
+        except OSError:
+            continue
+    return None
+
+
+def test_nccl_conforms_with_one_rank_for_each_gpu():
+    gpus = len([path for path in pathlib.Path("/dev").glob("nvidia*") if path.name[6:].isdigit()])
+    if gpus == 0:
+        raise Skip("this machine has no GPU of NVIDIA's")
+    nccl = os.environ.get("HOROVOD_NCCL_LIBRARY") or opens("libnccl.so.2")
+    cuda = os.environ.get("HOROVOD_CUDA_LIBRARY") or opens("libcudart.so.13", "libcudart.so.12")
+    if nccl is None or cuda is None:
+        raise Skip("no libnccl.so.2 or libcudart.so can be opened; HOROVOD_NCCL_LIBRARY and "
+                   "HOROVOD_CUDA_LIBRARY may name them")
+    ranks = min(gpus, 4)
+    conforms_without_launcher("nccl", ranks,
+                              [("/usr/bin/env", f"HVD_ENGINE_DEVICE={rank}") for rank in range(ranks)],
+                              HOROVOD_NCCL_LIBRARY=nccl, HOROVOD_CUDA_LIBRARY=cuda)
+
+
+# What stands for NCCL and CUDA where there is no GPU: see tests/plugins/nccl.
+DOUBLE = {"HOROVOD_NCCL_LIBRARY": str(BUILD / "tests" / "libnccl_double.so"),
+          "HOROVOD_CUDA_LIBRARY": str(BUILD / "tests" / "libnccl_double.so")}
+
+
+def test_nccl_conforms_over_a_double_of_it():
+    conforms_without_launcher(
+        "nccl", 3, [("/usr/bin/env", f"HVD_ENGINE_DEVICE={rank}") for rank in range(3)], **DOUBLE)
+
+
+def test_ranks_with_different_nccl_do_not_begin():
+    engine("nccl")
+    for change, words in (
+            ("HVD_DOUBLE_VERSION=2180$HOROVOD_RANK",
+             "rank 0 has NCCL 2.18.0, and rank 1 has NCCL 2.18.1: all ranks need one version"),
+            ("HVD_DOUBLE_DEVICES=$HOROVOD_RANK", "rank 0 has none: .* finds no GPU, and rank 1 has NCCL")):
+        job = Job("-np", 2, "sh", "-c", f"{change} exec {PYTHON} {RANK}",
+                  environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", **DOUBLE))
+        expect(job.wait(90) != 0, job.describe())
+        expect(len(re.findall(words, job.err)) >= 2, job.describe())
+        job.leaves_nothing()
+
+
 def test_engines_that_cannot_be_had():
     engine("mpi_mpich")
     refused(HYDRA, "HOROVOD_CPU_OPERATIONS is ccl, but this build has no such engine",
@@ -161,7 +211,8 @@ def test_engines_that_cannot_be_had():
             HOROVOD_CPU_OPERATIONS="mpi", HOROVOD_MPI_LIBRARY="/nowhere/libmpi.so.12")
     job = launch(HYDRA, ["-np", 2, PYTHON, RANK], HOROVOD_GPU_OPERATIONS="NCCL")
     check_sums(job, 2)
-    expect("HOROVOD_GPU_OPERATIONS is nccl, but this build has no" in job.err, job.describe())
+    expect(len(re.findall(r"HOROVOD_GPU_OPERATIONS is NCCL, but .*; tensors of GPUs go through host",
+                          job.err)) == 2, job.describe())
     libraries = " ".join(["libmpi.so.40", "libmpich.so.12"])
     refused(HYDRA, "two MPI implementations are in one process, .*libmpi.so.40.* and .*libmpich",
             HOROVOD_CPU_OPERATIONS="mpi", LD_PRELOAD=libraries)

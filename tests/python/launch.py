@@ -1,7 +1,7 @@
 """Runs a program as the ranks of a job, or skips where this interpreter lacks what it needs: torch,
-or MODULE.
+or MODULE, or so many GPUs that torch finds.
 
-    python3 launch.py [--needs MODULE] LAUNCHER [ARGUMENT...] -- PROGRAM [ARGUMENT...]
+    python3 launch.py [--gpus COUNT] [--needs MODULE] LAUNCHER [ARGUMENT...] -- PROGRAM [ARGUMENT...]
 
 PROGRAM is a Python program and gets this interpreter.
 """
@@ -11,6 +11,10 @@ import os
 import sys
 
 needed = "torch"
+gpus = 0
+if sys.argv[1] == "--gpus":
+    gpus = int(sys.argv[2])
+    del sys.argv[1:3]
 if sys.argv[1] == "--needs":
     needed = sys.argv[2]
     del sys.argv[1:3]
@@ -20,4 +24,10 @@ if importlib.util.find_spec(needed) is None:
     # Said here, because the launcher puts the rank in front of what a rank says.
     print(f"SKIP: {sys.executable} has no {needed}")
     sys.exit(77)
+if gpus:
+    import torch
+
+    if torch.cuda.device_count() < gpus:
+        print(f"SKIP: torch finds {torch.cuda.device_count()} GPUs here, and {gpus} are needed")
+        sys.exit(77)
 os.execv(launcher[0], launcher + [sys.executable] + program)

@@ -9,6 +9,8 @@
     copy(target, source)              the values
     take(output, like)                an array of its own with what the runtime lends
     splits(numbers)                   received splits, as an array
+    place()                           as _ops.Place, once the rest was called for a submission; a
+                                      module without it has its arrays in host memory
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ def elementwise(
             arrays.copy(tensor, dense)
         return tuple(entry[0] for entry in results) if grouped else results[0][0]
 
-    return _ops.submit(kind, name, raw, keep=results, finish=finish, **arguments)
+    return _ops.submit(kind, name, raw, keep=results, finish=finish, place=_place_of(arrays),
+                       **arguments)
 
 
 def rows(
@@ -95,7 +98,11 @@ def rows(
         return results if grouped else results[0]
 
     return _ops.submit(kind, name, raw, keep=keep, finish=finish, process_set=id_of(process_set),
-                       **arguments)
+                       place=_place_of(arrays), **arguments)
+
+
+def _place_of(arrays: Any) -> Optional[_ops.Place]:
+    return arrays.place() if hasattr(arrays, "place") else None
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

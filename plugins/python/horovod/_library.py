@@ -29,6 +29,8 @@ _ERROR = [ctypes.c_void_p, ctypes.c_size_t]
 
 # The same, of functions that return at once.
 _PROMPT = {
+    "hvd_runs_on_device": [ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_double,
+                           ctypes.c_double, ctypes.c_void_p],
     "hvd_add_process_set": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p],
     "hvd_remove_process_set": [ctypes.c_int32, ctypes.c_void_p],
     "hvd_process_set_rank": [ctypes.c_int32, ctypes.c_void_p],

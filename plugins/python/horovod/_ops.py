@@ -70,6 +70,15 @@ class Tensor(NamedTuple):
     name: Optional[str] = None  # of a group's member
 
 
+class Place(NamedTuple):
+    """Where the tensors of a submission are, unless in host memory."""
+
+    device: int
+    stream: int  # the framework's current one
+    event: int  # completes when inputs may be read and outputs written
+    keep: Any = None  # what `event` is a part of
+
+
 class RawOutput(NamedTuple):
     """An output in the runtime's memory, valid only inside `finish`."""
 
@@ -133,10 +142,11 @@ def submit(
     prescale: float = 1.0,
     postscale: float = 1.0,
     splits: Sequence[int] = (),
+    place: Optional[Place] = None,
 ) -> int:
     """Hands work to the runtime and returns its handle at once.
 
-    `keep` stays referenced until the work is complete. `finish(handle)` runs in the thread that
+    `keep` stays referenced until the work is complete, and so does `place`. `finish(handle)` runs in the thread that
     waits, after success; what it returns is the result of `wait`.
 
     Raises ValueError for a value that cannot be right or a name that is in flight, and
@@ -144,6 +154,9 @@ def submit(
     """
     if not prescale or not postscale:
         raise ValueError(f"{name}: a prescale or postscale factor of 0 leaves nothing to reduce.")
+    if place is not None:
+        return _native.submit(kind, name, tensors, (keep, place), finish, reduce_op, root_rank,
+                              process_set, prescale, postscale, splits, *place[:3])
     return _native.submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set,
                           prescale, postscale, splits)
 
@@ -195,6 +208,18 @@ def ask(function: str, process_set: int) -> int:
     if status != _OK:
         _fail(status, error.value.decode(errors="replace"), negotiated=False)
     return number.value
+
+
+def runs_on_device(kind: int, dtype: int, reduce_op: int = Sum, prescale: float = 1.0,
+                   postscale: float = 1.0) -> bool:
+    """Whether the job has an engine that runs such work on the memory of devices; the same on all
+    ranks."""
+    runs, error = ctypes.c_int32(), ctypes.create_string_buffer(4096)
+    status = library().hvd_runs_on_device(kind, dtype, reduce_op, prescale, postscale,
+                                          ctypes.addressof(runs), ctypes.addressof(error), len(error))
+    if status != _OK:
+        _fail(status, error.value.decode(errors="replace"), negotiated=False)
+    return bool(runs.value)
 
 
 def barrier(process_set: int = 0) -> None:

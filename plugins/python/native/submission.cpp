@@ -93,13 +93,16 @@ PyObject* submit(PyObject* module, PyObject* arguments) {
   hvd_submission submission{};
   submission.struct_size = sizeof submission;
   submission.device = HVD_CPU;
+  unsigned long long stream = 0, event = 0;
   PyObject *tensors = nullptr, *keep = nullptr, *finish = nullptr, *splits = nullptr;
-  if (!PyArg_ParseTuple(arguments, "izOOOiiiddO", &submission.op, &submission.name, &tensors,
+  if (!PyArg_ParseTuple(arguments, "izOOOiiiddO|iKK", &submission.op, &submission.name, &tensors,
                         &keep, &finish, &submission.reduce_op, &submission.root_rank,
                         &submission.process_set, &submission.prescale, &submission.postscale,
-                        &splits)) {
+                        &splits, &submission.device, &stream, &event)) {
     return nullptr;
   }
+  submission.stream = reinterpret_cast<void*>(static_cast<uintptr_t>(stream));
+  submission.ready_event = reinterpret_cast<void*>(static_cast<uintptr_t>(event));
   Parts parts;
   if (!read_tensors(tensors, &parts) || !read_numbers(splits, &parts.splits)) return nullptr;
   submission.tensor_count = static_cast<uint32_t>(parts.tensors.size());

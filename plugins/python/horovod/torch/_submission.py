@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Callable, List, Tuple, Union
 
 import torch
 
 from horovod import _frontend
 from horovod._frontend import ReduceOp, choose_op, group_base, member_names
-from horovod.torch import _tensors
+from horovod._ops import Kind
+from horovod.torch import _devices, _tensors
 
 Tensors = Union[List[torch.Tensor], Tuple[torch.Tensor, ...]]
 
@@ -25,9 +25,26 @@ def shortcut(prefix: str, *, waits: bool = False) -> Callable[[Any], Any]:
     return _frontend.shortcut(prefix, PLAIN, waits)
 
 
-# Submits allreduce or broadcast, and what has outputs of rows.
-elementwise: Callable[..., int] = functools.partial(_frontend.elementwise, _tensors)
-rows: Callable[..., int] = functools.partial(_frontend.rows, _tensors)
+
+def elementwise(kind: Kind, name: str, tensors: Tensors, in_place: bool, *more: Any,
+                **arguments: Any) -> int:
+    """Submits allreduce or broadcast."""
+    away = _devices.of(tensors, name)
+    if away is None:
+        return _frontend.elementwise(_tensors, kind, name, tensors, in_place, *more, **arguments)
+    arrays = _devices.arrays_for(away, tensors, kind, arguments)
+    if not in_place and arrays.is_staged:
+        # What comes back goes to where the caller wants it.
+        tensors, in_place = [tensor.detach().clone() for tensor in tensors], True
+    return _frontend.elementwise(arrays, kind, name, tensors, in_place, *more, **arguments)
+
+
+def rows(kind: Kind, name: str, tensors: Tensors, *more: Any, **arguments: Any) -> int:
+    """Submits what has outputs of rows."""
+    away = _devices.of(tensors, name)
+    arrays = _tensors if away is None else _devices.arrays_for(away, tensors, kind, arguments)
+    return _frontend.rows(arrays, kind, name, tensors, *more, **arguments)
+
 
 
 def in_graph(function: Any, *arguments: Any) -> Any:

@@ -32,17 +32,22 @@ for _name, _dtype in [("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32),
 
 def check(tensor: torch.Tensor, what: str) -> None:
     """Raises, in one sentence, unless `tensor` lies densely in host memory with a known dtype."""
+    check_kind(tensor, what)
+    if not tensor.is_cpu:
+        raise HorovodUnimplementedError(
+            f"{what}: the tensor is on {tensor.device}, and this build of Horovod has no operation "
+            "for tensors there; move it with .cpu() first."
+        )
+
+
+def check_kind(tensor: torch.Tensor, what: str) -> None:
+    """The same, wherever it lies."""
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"{what}: expected a torch.Tensor, not a {type(tensor).__name__}.")
     if tensor.layout is not torch.strided:
         raise ValueError(
             f"{what}: tensors of layout {tensor.layout} cannot be sent; make it dense with "
             ".to_dense(), or use hvd.sparse_allreduce_async."
-        )
-    if not tensor.is_cpu:
-        raise HorovodUnimplementedError(
-            f"{what}: the tensor is on {tensor.device}, and this build of Horovod has no operation "
-            "for tensors outside host memory; move it with .cpu() first."
         )
     if tensor.dtype not in DTYPES:
         raise ValueError(f"{what}: tensors of type {tensor.dtype} are not supported.")

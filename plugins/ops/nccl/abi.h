@@ -1,0 +1,84 @@
+// What is used of NCCL's and of the CUDA runtime's binary interface, in our words, so that this
+// folder builds where neither is; RCCL and HIP have the same numbers and layouts. Where the headers
+// are, tests/plugins/nccl/abi_test.cpp holds every line of this file against them.
+#pragma once
+
+#include <cstddef>
+
+namespace hvd::ops::nccl::abi {
+
+// ---- NCCL. Results, types and reductions are C enums, which are ints.
+
+constexpr int kSuccess = 0;
+constexpr int kInProgress = 7;  // of a communicator that does not block
+
+struct UniqueId {
+  char internal[128];
+};
+struct Comm;
+
+// As of NCCL 2.14; later ones take it by its size and version.
+struct Config {
+  size_t size;
+  unsigned magic, version;
+  int blocking;
+};
+constexpr unsigned kConfigMagic = 0xcafebeef;
+constexpr unsigned kConfigVersion = 21400;
+
+enum DataType { kInt8 = 0, kUint8 = 1, kInt32 = 2, kUint32 = 3, kInt64 = 4, kUint64 = 5,
+                kFloat16 = 6, kFloat32 = 7, kFloat64 = 8, kBfloat16 = 9 };
+enum Reduction { kSum = 0, kProduct = 1, kMax = 2, kMin = 3, kAverage = 4 };
+enum ScalarPlace { kScalarInHostMemory = 1 };
+
+using GetVersion = int(int* version);
+using GetUniqueId = int(UniqueId* id);
+using GetErrorString = const char*(int result);
+using GetLastError = const char*(Comm* comm);
+using CommInitRank = int(Comm** comm, int ranks, UniqueId id, int rank);
+using CommInitRankConfig = int(Comm** comm, int ranks, UniqueId id, int rank, Config* config);
+using CommDestroy = int(Comm* comm);
+using CommAbort = int(Comm* comm);
+using CommGetAsyncError = int(Comm* comm, int* result);
+using GroupStart = int();
+using GroupEnd = int();
+using AllReduce = int(const void* from, void* to, size_t count, int type, int reduction, Comm* comm,
+                      void* stream);
+using Reduce = int(const void* from, void* to, size_t count, int type, int reduction, int root,
+                   Comm* comm, void* stream);
+using Broadcast = int(const void* from, void* to, size_t count, int type, int root, Comm* comm,
+                      void* stream);
+using ReduceScatter = int(const void* from, void* to, size_t kept, int type, int reduction,
+                          Comm* comm, void* stream);
+using AllGather = int(const void* from, void* to, size_t sent, int type, Comm* comm, void* stream);
+using Send = int(const void* from, size_t count, int type, int peer, Comm* comm, void* stream);
+using Recv = int(void* to, size_t count, int type, int peer, Comm* comm, void* stream);
+using RedOpCreatePreMulSum = int(int* reduction, void* scalar, int type, int place, Comm* comm);
+using RedOpDestroy = int(int reduction, Comm* comm);
+
+// ---- The CUDA runtime. Streams and events are pointers.
+
+constexpr int kNotReady = 600;
+constexpr unsigned kStreamNonBlocking = 1;
+constexpr unsigned kEventDisableTiming = 2;
+constexpr int kCopyDefault = 4;  // the addresses say from where to where
+
+using GetDeviceCount = int(int* count);
+using SetDevice = int(int device);
+using GetDevice = int(int* device);
+using DeviceGetStreamPriorityRange = int(int* least, int* greatest);
+using StreamCreateWithPriority = int(void** stream, unsigned flags, int priority);
+using StreamDestroy = int(void* stream);
+using StreamSynchronize = int(void* stream);
+using StreamWaitEvent = int(void* stream, void* event, unsigned flags);
+using EventCreateWithFlags = int(void** event, unsigned flags);
+using EventRecord = int(void* event, void* stream);
+using EventQuery = int(void* event);
+using EventDestroy = int(void* event);
+using MallocAsync = int(void** memory, size_t size, void* stream);
+using FreeAsync = int(void* memory, void* stream);
+using MemcpyAsync = int(void* to, const void* from, size_t size, int kind, void* stream);
+using LaunchHostFunc = int(void* stream, void (*function)(void*), void* argument);
+using ErrorString = const char*(int error);
+
+}  // namespace hvd::ops::nccl::abi

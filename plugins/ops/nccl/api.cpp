@@ -1,0 +1,202 @@
+#include "ops/nccl/api.h"
+
+#include <link.h>
+
+#include <string_view>
+#include <vector>
+
+#include "base/settings.h"
+#include "base/text.h"
+
+namespace hvd::ops::nccl {
+namespace {
+
+// Collectives between any two ranks, and an average by the library itself, came with 2.10.
+constexpr int kLeastVersion = 21000;
+
+// Two libraries that belong together, as the dynamic linker knows them, the usual first.
+struct Family {
+  const char* name;
+  std::vector<std::string> libraries, runtimes;
+  const char* prefix;   // of the runtime's functions
+  const char* package;  // what brings them
+};
+const std::vector<Family>& families() {
+  static const std::vector<Family> kFamilies{
+      {"NCCL", {"libnccl.so.2"}, {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"},
+       "cuda", "NVIDIA's libnccl2, or the NCCL that PyTorch brings: import it first"},
+      {"RCCL", {"librccl.so.1"}, {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"},
+       "hip", "ROCm's rccl"}};
+  return kFamilies;
+}
+
+// The path of a library that this process has, by the start of its file's name; empty: none.
+std::string loaded(std::string_view start) {
+  struct Search {
+    std::string_view start;
+    std::string found;
+  } search{start, {}};
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* to) {
+        auto* wanted = static_cast<Search*>(to);
+        const std::string_view path(info->dlpi_name);
+        if (!path.substr(path.rfind('/') + 1).starts_with(wanted->start)) return 0;
+        wanted->found = path;
+        return 1;
+      },
+      &search);
+  return search.found;
+}
+
+// "libnccl.so." of "libnccl.so.2": any version that is there already is the one to use.
+std::string_view stem(std::string_view name) { return name.substr(0, name.find(".so.") + 4); }
+
+Result<SharedLibrary> open_first(const std::vector<std::string>& names, const char* variable) {
+  const std::string wanted(trim(environment_variable(variable).value_or("")));
+  if (!wanted.empty()) return SharedLibrary::open(wanted);
+  if (const std::string path = loaded(stem(names.front())); !path.empty()) {
+    return SharedLibrary::open(path);
+  }
+  Status refusal;
+  for (const std::string& name : names) {
+    auto library = SharedLibrary::open(name);
+    if (library.ok()) return library;
+    if (refusal.ok()) refusal = library.error();
+  }
+  return refusal;
+}
+
+class Finder {
+ public:
+  Finder(const SharedLibrary& library, std::string prefix)
+      : library_(library), prefix_(std::move(prefix)) {}
+  template <typename Function>
+  void need(const char* name, Function** to) {
+    may(name, to);
+    if (*to == nullptr && missing_.empty()) missing_ = prefix_ + name;
+  }
+  template <typename Function>
+  void may(const char* name, Function** to) {
+    *to = reinterpret_cast<Function*>(library_.symbol((prefix_ + name).c_str()));
+  }
+  Status status() const {
+    if (missing_.empty()) return {};
+    return not_found(cat(library_.path(), " has no function ", missing_, ": it is too old"));
+  }
+
+ private:
+  const SharedLibrary& library_;
+  const std::string prefix_;
+  std::string missing_;
+};
+
+Status find_nccl(const SharedLibrary& library, Api* api) {
+  Finder find(library, "nccl");
+  find.need("GetVersion", &api->get_version);
+  find.need("GetUniqueId", &api->get_unique_id);
+  find.need("GetErrorString", &api->get_error_string);
+  find.need("CommInitRank", &api->comm_init_rank);
+  find.need("CommDestroy", &api->comm_destroy);
+  find.need("CommAbort", &api->comm_abort);
+  find.need("CommGetAsyncError", &api->comm_get_async_error);
+  find.need("GroupStart", &api->group_start);
+  find.need("GroupEnd", &api->group_end);
+  find.need("AllReduce", &api->all_reduce);
+  find.need("Reduce", &api->reduce);
+  find.need("Broadcast", &api->broadcast);
+  find.need("ReduceScatter", &api->reduce_scatter);
+  find.need("AllGather", &api->all_gather);
+  find.need("Send", &api->send);
+  find.need("Recv", &api->recv);
+  find.may("CommInitRankConfig", &api->comm_init_rank_config);
+  find.may("GetLastError", &api->get_last_error);
+  find.may("RedOpCreatePreMulSum", &api->red_op_create_pre_mul_sum);
+  find.may("RedOpDestroy", &api->red_op_destroy);
+  return find.status();
+}
+
+Status find_runtime(const SharedLibrary& library, const char* prefix, Api* api) {
+  Finder find(library, prefix);
+  find.need("GetDeviceCount", &api->get_device_count);
+  find.need("SetDevice", &api->set_device);
+  find.need("GetDevice", &api->get_device);
+  find.need("DeviceGetStreamPriorityRange", &api->device_get_stream_priority_range);
+  find.need("StreamCreateWithPriority", &api->stream_create_with_priority);
+  find.need("StreamDestroy", &api->stream_destroy);
+  find.need("StreamSynchronize", &api->stream_synchronize);
+  find.need("StreamWaitEvent", &api->stream_wait_event);
+  find.need("EventCreateWithFlags", &api->event_create_with_flags);
+  find.need("EventRecord", &api->event_record);
+  find.need("EventQuery", &api->event_query);
+  find.need("EventDestroy", &api->event_destroy);
+  find.need("MallocAsync", &api->malloc_async);
+  find.need("FreeAsync", &api->free_async);
+  find.need("MemcpyAsync", &api->memcpy_async);
+  find.need("LaunchHostFunc", &api->launch_host_func);
+  find.need("GetErrorString", &api->error_string);
+  return find.status();
+}
+
+Result<Api> open_family(const Family& family) {
+  HVD_ASSIGN_OR_RETURN(const SharedLibrary nccl,
+                       open_first(family.libraries, "HOROVOD_NCCL_LIBRARY"));
+  HVD_ASSIGN_OR_RETURN(const SharedLibrary runtime,
+                       open_first(family.runtimes, "HOROVOD_CUDA_LIBRARY"));
+  Api api{};
+  api.family = family.name;
+  api.library = nccl.path();
+  api.runtime = runtime.path();
+  HVD_RETURN_IF_ERROR(find_nccl(nccl, &api));
+  HVD_RETURN_IF_ERROR(find_runtime(runtime, family.prefix, &api));
+  HVD_RETURN_IF_ERROR(api.of_nccl(api.get_version(&api.version), "ncclGetVersion"));
+  if (api.version < kLeastVersion) {
+    return failed_precondition(cat(api.library, " is ", api.title(), "; 2.10 is the oldest that "
+                                                                     "works"));
+  }
+  HVD_RETURN_IF_ERROR(api.of_device(api.get_device_count(&api.devices), "GetDeviceCount"));
+  if (api.devices == 0) return unavailable(cat(api.runtime, " finds no GPU"));
+  return api;
+}
+
+}  // namespace
+
+Result<Api> open_api() {
+  const std::string wanted = environment_variable("HOROVOD_NCCL_LIBRARY").value_or("");
+  const Family& nccl = families()[0];
+  const Family& rccl = families()[1];
+  if (!wanted.empty()) {
+    return open_family(wanted.find("rccl") == std::string::npos ? nccl : rccl);
+  }
+  auto api = open_family(nccl);
+  if (api.ok()) return api;
+  auto other = open_family(rccl);
+  if (other.ok() || !loaded(stem(rccl.libraries.front())).empty()) return other;
+  return api.error().with_context(cat("NCCL cannot be used (", nccl.package,
+                                      "; HOROVOD_NCCL_LIBRARY and HOROVOD_CUDA_LIBRARY may name "
+                                      "the libraries)"));
+}
+
+std::string Api::title() const {
+  // Before 2.9 a number had one digit less for its middle part.
+  const int major = version >= 10000 ? version / 10000 : version / 1000;
+  const int minor = version >= 10000 ? version / 100 % 100 : version / 100 % 10;
+  return cat(family, " ", major, ".", minor, ".", version % 100);
+}
+
+Status Api::of_nccl(int result, const char* what, abi::Comm* comm) const {
+  if (result == abi::kSuccess || result == abi::kInProgress) return {};
+  const char* detail = get_last_error == nullptr ? nullptr : get_last_error(comm);
+  std::string text = cat(family, ": ", what, ": ", get_error_string(result));
+  if (detail != nullptr && *detail != '\0') text += cat(" (", detail, ")");
+  for (char& letter : text) {
+    if (letter == '\n') letter = ' ';
+  }
+  return aborted(std::move(text));
+}
+
+Status Api::of_device(int error, const char* what) const {
+  if (error == 0) return {};
+  return unavailable(cat(runtime, ": ", what, ": ", error_string(error)));
+}
+
+}  // namespace hvd::ops::nccl

@@ -1,0 +1,72 @@
+// The functions of libnccl and of the CUDA runtime, or of librccl and HIP, opened at run time.
+// Immutable once made; any thread.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "base/shared_library.h"
+#include "ops/nccl/abi.h"
+
+namespace hvd::ops::nccl {
+
+struct Api {
+  std::string family;        // "NCCL" or "RCCL"
+  std::string library;       // path or name of libnccl
+  std::string runtime;       // of the CUDA runtime
+  int version = 0;           // 21805 is 2.18.5
+  int devices = 0;           // that this process sees
+
+  abi::GetVersion* get_version;
+  abi::GetUniqueId* get_unique_id;
+  abi::GetErrorString* get_error_string;
+  abi::CommInitRank* comm_init_rank;
+  abi::CommDestroy* comm_destroy;
+  abi::CommAbort* comm_abort;
+  abi::CommGetAsyncError* comm_get_async_error;
+  abi::GroupStart* group_start;
+  abi::GroupEnd* group_end;
+  abi::AllReduce* all_reduce;
+  abi::Reduce* reduce;
+  abi::Broadcast* broadcast;
+  abi::ReduceScatter* reduce_scatter;
+  abi::AllGather* all_gather;
+  abi::Send* send;
+  abi::Recv* recv;
+  // nullptr where the library is older than they are (2.14, 2.13, 2.11, 2.11).
+  abi::CommInitRankConfig* comm_init_rank_config;
+  abi::GetLastError* get_last_error;
+  abi::RedOpCreatePreMulSum* red_op_create_pre_mul_sum;
+  abi::RedOpDestroy* red_op_destroy;
+
+  abi::GetDeviceCount* get_device_count;
+  abi::SetDevice* set_device;
+  abi::GetDevice* get_device;
+  abi::DeviceGetStreamPriorityRange* device_get_stream_priority_range;
+  abi::StreamCreateWithPriority* stream_create_with_priority;
+  abi::StreamDestroy* stream_destroy;
+  abi::StreamSynchronize* stream_synchronize;
+  abi::StreamWaitEvent* stream_wait_event;
+  abi::EventCreateWithFlags* event_create_with_flags;
+  abi::EventRecord* event_record;
+  abi::EventQuery* event_query;
+  abi::EventDestroy* event_destroy;
+  abi::MallocAsync* malloc_async;
+  abi::FreeAsync* free_async;
+  abi::MemcpyAsync* memcpy_async;
+  abi::LaunchHostFunc* launch_host_func;
+  abi::ErrorString* error_string;
+
+  // "NCCL 2.18.5"
+  std::string title() const;
+  // Sentences of a failed call: what was called, and what the library says.
+  Status of_nccl(int result, const char* what, abi::Comm* comm = nullptr) const;
+  Status of_device(int error, const char* what) const;
+};
+
+// The libraries that this process uses already, those that the variables HOROVOD_NCCL_LIBRARY and
+// HOROVOD_CUDA_LIBRARY name, or the usual ones. Not ok, with what would help, where one is missing,
+// lacks a function, or finds no GPU.
+Result<Api> open_api();
+
+}  // namespace hvd::ops::nccl

@@ -1,0 +1,227 @@
+#include "ops/nccl/collectives.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/dtype.h"
+#include "base/text.h"
+#include "collectives/reduce_kernels.h"
+#include "ops/batch_memory.h"
+#include "ops/nccl/memory.h"
+#include "ops/nccl/reductions.h"
+
+namespace hvd::ops::nccl {
+namespace {
+
+bool reduces(const hvd_batch& batch) {
+  return batch.op == HVD_ALLREDUCE || batch.op == HVD_REDUCESCATTER;
+}
+
+int64_t sum_of(const int64_t* rows, int32_t size) {
+  return std::accumulate(rows, rows + size, int64_t{0});
+}
+
+}  // namespace
+
+bool can_run(const hvd_batch& batch, int32_t size, bool has_factors) {
+  if (batch.device == HVD_CPU || !is_dtype(batch.dtype)) return false;
+  if (reduces(batch)) return reduction_of(batch, size, has_factors).has_value();
+  return batch.op == HVD_ALLGATHER || batch.op == HVD_BROADCAST || batch.op == HVD_ALLTOALL;
+}
+
+size_t Collectives::width() const { return size_of(static_cast<hvd_dtype>(batch_.dtype)); }
+
+Status Collectives::check(int result, const char* what) const {
+  return api_.of_nccl(result, what, channel_.comm());
+}
+
+const std::byte* Collectives::input(uint32_t tensor) const {
+  const void* given = batch_.tensors[tensor].input;
+  return static_cast<const std::byte*>(given != nullptr ? given : inputs_[tensor]);
+}
+
+std::byte* Collectives::output(uint32_t tensor) const {
+  void* given = batch_.tensors[tensor].output;
+  return static_cast<std::byte*>(given != nullptr ? given : outputs_[tensor]);
+}
+
+Status Collectives::enqueue(const Channel::Pause& pause) {
+  HVD_RETURN_IF_ERROR(prepare());
+  HVD_RETURN_IF_ERROR(check(api_.group_start(), "ncclGroupStart"));
+  Status status;
+  for (uint32_t i = 0; i < batch_.tensor_count && status.ok(); ++i) status = call(i);
+  const Status ended = check(api_.group_end(), "ncclGroupEnd");
+  HVD_RETURN_IF_ERROR(status);
+  HVD_RETURN_IF_ERROR(ended);
+  HVD_RETURN_IF_ERROR(channel_.settle(pause));
+  for (void* memory : lent_) api_.free_async(memory, channel_.stream());
+  return {};
+}
+
+// All that is no part of the group: waiting, memory, a reduction of its own.
+Status Collectives::prepare() {
+  inputs_.assign(batch_.tensor_count, nullptr);
+  outputs_.assign(batch_.tensor_count, nullptr);
+  void* waited = nullptr;
+  for (uint32_t i = 0; batch_.ready_events != nullptr && i < batch_.tensor_count; ++i) {
+    void* event = batch_.ready_events[i];
+    if (event == nullptr || event == waited) continue;
+    waited = event;
+    HVD_RETURN_IF_ERROR(api_.of_device(
+        api_.stream_wait_event(channel_.stream(), event, 0), "StreamWaitEvent"));
+  }
+  if (reduces(batch_)) HVD_RETURN_IF_ERROR(reduction(&type_, &operation_));
+  for (uint32_t i = 0; i < batch_.tensor_count; ++i) {
+    const hvd_batch_tensor& tensor = batch_.tensors[i];
+    int64_t made = 0;
+    switch (batch_.op) {
+      case HVD_ALLREDUCE:
+        if (tensor.input == nullptr && tensor.count > 0) HVD_RETURN_IF_ERROR(make_neutral(i));
+        break;
+      case HVD_ALLGATHER: made = sum_of(tensor.rank_rows, place_.size) * tensor.row; break;
+      case HVD_ALLTOALL: made = sum_of(tensor.from_rows, place_.size) * tensor.row; break;
+      case HVD_REDUCESCATTER:
+        made = kept_of(tensor, place_.index, place_.size).second;
+        break;
+      default: break;
+    }
+    if (made > 0 && tensor.output == nullptr) HVD_RETURN_IF_ERROR(make_output(i, made));
+  }
+  return {};
+}
+
+Status Collectives::reduction(int* type, int* operation) {
+  const auto found = reduction_of(batch_, place_.size, api_.red_op_create_pre_mul_sum != nullptr);
+  if (!found) return internal_error("NCCL has no such reduction");
+  *type = found->type;
+  *operation = found->operation;
+  if (found->factor == 1) return {};
+  HVD_ASSIGN_OR_RETURN(*operation, channel_.sum_times(found->factor, found->type));
+  return {};
+}
+
+Status Collectives::make_output(uint32_t tensor, int64_t count) {
+  HVD_ASSIGN_OR_RETURN(
+      outputs_[tensor],
+      Memory::take(api_, static_cast<size_t>(count) * width(), channel_.stream()));
+  if (batch_.made_outputs == nullptr) {
+    lent_.push_back(outputs_[tensor]);
+  } else {
+    batch_.made_outputs[tensor] = outputs_[tensor];
+  }
+  return {};
+}
+
+// What a rank that has joined brings, and throws away.
+Status Collectives::make_neutral(uint32_t tensor) {
+  const auto count = static_cast<size_t>(batch_.tensors[tensor].count);
+  std::vector<std::byte>& host = kept_.emplace_back(count * width());
+  collectives::fill_neutral(host.data(), static_cast<hvd_dtype>(batch_.dtype),
+                            static_cast<hvd_reduce_op>(batch_.reduce_op), count);
+  HVD_ASSIGN_OR_RETURN(inputs_[tensor], Memory::take(api_, host.size(), channel_.stream()));
+  lent_.push_back(inputs_[tensor]);
+  if (batch_.tensors[tensor].output == nullptr) outputs_[tensor] = inputs_[tensor];
+  return api_.of_device(api_.memcpy_async(inputs_[tensor], host.data(), host.size(),
+                                          abi::kCopyDefault, channel_.stream()),
+                        "MemcpyAsync");
+}
+
+Status Collectives::call(uint32_t tensor) {
+  switch (batch_.op) {
+    case HVD_ALLREDUCE: return allreduce(tensor);
+    case HVD_REDUCESCATTER: return reducescatter(tensor);
+    case HVD_ALLGATHER: return allgather(tensor);
+    case HVD_BROADCAST: return broadcast(tensor);
+    default: return alltoall(tensor);
+  }
+}
+
+Status Collectives::allreduce(uint32_t tensor) {
+  const auto count = static_cast<size_t>(batch_.tensors[tensor].count);
+  if (count == 0) return {};
+  return check(api_.all_reduce(input(tensor), output(tensor), count, type_, operation_,
+                               channel_.comm(), channel_.stream()),
+               "ncclAllReduce");
+}
+
+// The library has one for parts of one size; others are reduced to each member in turn.
+Status Collectives::reducescatter(uint32_t index) {
+  const hvd_batch_tensor& tensor = batch_.tensors[index];
+  if (tensor.count == 0 || tensor.row == 0) return {};
+  if (tensor.count / tensor.row % place_.size == 0) {
+    return check(api_.reduce_scatter(input(index), output(index),
+                                     static_cast<size_t>(tensor.count / place_.size), type_,
+                                     operation_, channel_.comm(), channel_.stream()),
+                 "ncclReduceScatter");
+  }
+  for (int32_t member = 0; member < place_.size; ++member) {
+    const auto [first, count] = kept_of(tensor, member, place_.size);
+    if (count == 0) continue;
+    HVD_RETURN_IF_ERROR(
+        check(api_.reduce(input(index) + static_cast<size_t>(first) * width(), output(index),
+                          static_cast<size_t>(count), type_, operation_, member, channel_.comm(),
+                          channel_.stream()),
+              "ncclReduce"));
+  }
+  return {};
+}
+
+// Elements of any type are bytes where nothing is computed.
+Status Collectives::allgather(uint32_t index) {
+  const hvd_batch_tensor& tensor = batch_.tensors[index];
+  const int64_t* rows = tensor.rank_rows;
+  const size_t row = static_cast<size_t>(tensor.row) * width();
+  std::byte* to = output(index);
+  if (row == 0 || to == nullptr) return {};
+  if (std::all_of(rows, rows + place_.size, [&](int64_t one) { return one == rows[0]; })) {
+    return check(api_.all_gather(input(index), to, static_cast<size_t>(rows[0]) * row, abi::kInt8,
+                                 channel_.comm(), channel_.stream()),
+                 "ncclAllGather");
+  }
+  for (int32_t member = 0; member < place_.size; ++member) {
+    const size_t bytes = static_cast<size_t>(rows[member]) * row;
+    if (bytes == 0) continue;
+    const void* from = member == place_.index ? input(index) : to;
+    HVD_RETURN_IF_ERROR(check(api_.broadcast(from, to, bytes, abi::kInt8, member, channel_.comm(),
+                                             channel_.stream()),
+                              "ncclBroadcast"));
+    to += bytes;
+  }
+  return {};
+}
+
+Status Collectives::broadcast(uint32_t index) {
+  const hvd_batch_tensor& tensor = batch_.tensors[index];
+  const size_t bytes = static_cast<size_t>(tensor.count) * width();
+  if (bytes == 0) return {};
+  const void* from = batch_.root == place_.index ? tensor.input : tensor.output;
+  return check(api_.broadcast(from, tensor.output, bytes, abi::kInt8, batch_.root, channel_.comm(),
+                              channel_.stream()),
+               "ncclBroadcast");
+}
+
+Status Collectives::alltoall(uint32_t index) {
+  const hvd_batch_tensor& tensor = batch_.tensors[index];
+  const size_t row = static_cast<size_t>(tensor.row) * width();
+  const std::byte* from = input(index);
+  std::byte* to = output(index);
+  for (int32_t member = 0; member < place_.size; ++member) {
+    const size_t sent = static_cast<size_t>(tensor.rank_rows[member]) * row;
+    const size_t received = static_cast<size_t>(tensor.from_rows[member]) * row;
+    if (sent > 0) {
+      HVD_RETURN_IF_ERROR(check(api_.send(from, sent, abi::kInt8, member, channel_.comm(),
+                                          channel_.stream()),
+                                "ncclSend"));
+      from += sent;
+    }
+    if (received > 0) {
+      HVD_RETURN_IF_ERROR(check(api_.recv(to, received, abi::kInt8, member, channel_.comm(),
+                                          channel_.stream()),
+                                "ncclRecv"));
+      to += received;
+    }
+  }
+  return {};
+}
+
+}  // namespace hvd::ops::nccl

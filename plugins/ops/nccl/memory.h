@@ -1,0 +1,62 @@
+// Device memory of outputs that the runtime hands out: made on a stream by the thread of a process
+// set, given back by any thread, freed on a stream later. Lives as long as the process, since what a
+// user holds may outlive the job. Any thread.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "horovod/plugin_framework.h"
+#include "ops/nccl/api.h"
+
+namespace hvd::ops::nccl {
+
+class Memory {
+ public:
+  // What to publish: the one of this process.
+  static hvd_framework* framework();
+  static Memory& of(const hvd_framework& framework) { return *static_cast<Memory*>(framework.context); }
+
+  // `size` bytes for work on `stream`. The device is current.
+  static Result<void*> take(const Api& api, size_t size, void* stream) {
+    void* memory = nullptr;
+    const Status status = api.of_device(api.malloc_async(&memory, size, stream), "MallocAsync");
+    if (!status.ok()) return status;
+    return memory;
+  }
+  // Frees, on `stream`, what was given back. The device is current.
+  void free_returned(const Api& api, void* stream) {
+    std::vector<void*> returned;
+    {
+      const std::lock_guard lock(mutex_);
+      returned.swap(returned_);
+    }
+    for (void* memory : returned) api.free_async(memory, stream);
+  }
+
+ private:
+  void give_back(void* memory) {
+    const std::lock_guard lock(mutex_);
+    returned_.push_back(memory);
+  }
+  std::mutex mutex_;
+  std::vector<void*> returned_;  // guarded by mutex_
+};
+
+inline hvd_framework* Memory::framework() {
+  static constexpr hvd_framework_v1 kVtable = {
+      .struct_size = sizeof(hvd_framework_v1),
+      .record_ready = nullptr,
+      .is_ready = nullptr,
+      .make_stream_wait = nullptr,
+      .release_event = nullptr,
+      .allocate = nullptr,
+      .release = [](void* context, int32_t, void* memory) {
+        if (memory != nullptr) static_cast<Memory*>(context)->give_back(memory);
+      },
+      .current_stream = nullptr};
+  static hvd_framework* const kFramework = new hvd_framework{&kVtable, new Memory};
+  return kFramework;
+}
+
+}  // namespace hvd::ops::nccl

@@ -1,0 +1,255 @@
+#include "ops/nccl/worker.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+
+#include "base/text.h"
+
+namespace hvd::ops::nccl {
+namespace {
+
+// A connection that breaks is seldom the cause: what the controller learns meanwhile goes before.
+constexpr std::chrono::seconds kGrace{2};
+// How often what runs is looked at.
+constexpr std::chrono::milliseconds kLook{100};
+constexpr std::chrono::milliseconds kPause{1};
+// A driver that hangs must not keep the process.
+constexpr std::chrono::seconds kEnd{20};
+constexpr double kIdSlice = 1;
+
+// What a stream calls when it has come to the end of a batch, from a thread of the driver's.
+struct Notice {
+  std::shared_ptr<Task> task;
+  std::shared_ptr<UniqueFd> event;
+};
+
+void ring(const UniqueFd& event) {
+  const uint64_t one = 1;
+  static_cast<void>(::write(event.get(), &one, sizeof one));
+}
+
+void on_reached(void* argument) {
+  const std::unique_ptr<Notice> notice(static_cast<Notice*>(argument));
+  int expected = Task::kRunning;
+  if (notice->task->state.compare_exchange_strong(expected, Task::kDone)) ring(*notice->event);
+}
+
+}  // namespace
+
+std::shared_ptr<Worker> Worker::start(WorkerPlan plan) {
+  auto worker = std::make_shared<Worker>(std::move(plan));
+  worker->thread_ = std::thread([worker] { worker->work(); });
+  return worker;
+}
+
+void Worker::add(std::shared_ptr<Task> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(task));
+  }
+  changed_.notify_all();
+}
+
+void Worker::stop(bool abort) {
+  std::unique_lock lock(mutex_);
+  if (!thread_.joinable()) return;
+  closing_ = true;
+  aborting_ = aborting_ || abort;
+  changed_.notify_all();
+  // Inside a call that waits for peers for ever it has no batch yet.
+  const bool hangs = is_opening() && plan_.api.comm_init_rank_config == nullptr;
+  const bool ended = changed_.wait_for(lock, hangs ? std::chrono::seconds(0) : kEnd,
+                                       [this] { return ended_; });
+  lock.unlock();
+  if (ended) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+}
+
+Status Worker::judge() {
+  if (!is_opening() || opened_by_.seconds_left() > -1) return {};
+  return deadline_exceeded(cat(plan_.api.family, ": not all ranks of a process set have come within ",
+                               plan_.start_seconds, " s; HOROVOD_START_TIMEOUT may be raised"));
+}
+
+void Worker::wake() const { ring(*plan_.event); }
+
+bool Worker::pause() {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, kPause, [this] { return closing_; });
+}
+
+// The first member makes it, and what keeps it from that is every member's sentence.
+Result<abi::UniqueId> Worker::exchange_id(int channel, const Deadline& deadline) {
+  abi::UniqueId id{};
+  const std::string key = cat(plan_.name, "/", channel);
+  if (plan_.place.index == 0) {
+    const Status status = plan_.api.of_nccl(plan_.api.get_unique_id(&id), "ncclGetUniqueId");
+    const std::string record =
+        status.ok() ? "+" + std::string(id.internal, sizeof id.internal) : "-" + status.message();
+    if (plan_.place.size > 1) {
+      const int code = plan_.host.store_set(plan_.host.host, key.c_str(), record.data(), record.size());
+      if (status.ok() && code != HVD_OK) {
+        return Status(static_cast<Code>(code), "the ranks' store cannot be reached");
+      }
+    }
+    if (!status.ok()) return status;
+    return id;
+  }
+  char record[1024];
+  size_t size = 0;
+  int code = HVD_DEADLINE_EXCEEDED;
+  while (code == HVD_DEADLINE_EXCEEDED) {
+    if (!pause()) return aborted("NCCL was given up");
+    if (deadline.seconds_left() <= 0) break;
+    code = plan_.host.store_get(plan_.host.host, key.c_str(), record, sizeof record, &size,
+                                std::min(kIdSlice, deadline.seconds_left()));
+  }
+  if (code != HVD_OK) {
+    return Status(static_cast<Code>(code),
+                  cat(plan_.api.family, ": the first rank of a process set has not come"));
+  }
+  size = std::min(size, sizeof record);
+  if (size == 0 || record[0] != '+') {
+    return unavailable(std::string(record + std::min<size_t>(size, 1), size - std::min<size_t>(size, 1)));
+  }
+  std::memcpy(id.internal, record + 1, std::min(size - 1, sizeof id.internal));
+  return id;
+}
+
+Status Worker::open_channels() {
+  const Api& api = plan_.api;
+  HVD_RETURN_IF_ERROR(api.of_device(api.set_device(plan_.device), "SetDevice"));
+  HVD_RETURN_IF_ERROR(api.of_device(
+      api.stream_create_with_priority(&notices_, abi::kStreamNonBlocking, 0), "StreamCreate"));
+  HVD_RETURN_IF_ERROR(api.of_device(
+      api.event_create_with_flags(&done_, abi::kEventDisableTiming), "EventCreate"));
+  for (int i = 0; i < plan_.channels; ++i) {
+    HVD_ASSIGN_OR_RETURN(const abi::UniqueId id, exchange_id(i, opened_by_));
+    channels_.push_back(std::make_unique<Channel>(api));
+    bool is_late = false;
+    const Status opened = channels_.back()->open(id, plan_.place.index, plan_.place.size, [&] {
+      is_late = opened_by_.seconds_left() <= 0;
+      return pause() && !is_late;
+    });
+    if (is_late) {
+      return deadline_exceeded(
+          cat(api.family, ": not all ranks of a process set have come within ", plan_.start_seconds,
+              " s; HOROVOD_START_TIMEOUT may be raised"));
+    }
+    HVD_RETURN_IF_ERROR(opened);
+  }
+  return {};
+}
+
+// The stream goes on to the next batch while the driver tells of this one.
+Status Worker::run(const std::shared_ptr<Task>& task) {
+  const Api& api = plan_.api;
+  Channel& channel = *channels_[task->batch->sequence % channels_.size()];
+  plan_.memory.free_returned(api, channel.stream());
+  Collectives collectives(channel, plan_.place, *task->batch);
+  HVD_RETURN_IF_ERROR(collectives.enqueue([this] { return pause(); }));
+  task->kept = collectives.take_kept();
+  HVD_RETURN_IF_ERROR(api.of_device(api.event_record(done_, channel.stream()), "EventRecord"));
+  HVD_RETURN_IF_ERROR(api.of_device(api.stream_wait_event(notices_, done_, 0), "StreamWaitEvent"));
+  auto notice = std::make_unique<Notice>(Notice{task, plan_.event});
+  HVD_RETURN_IF_ERROR(
+      api.of_device(api.launch_host_func(notices_, &on_reached, notice.get()), "LaunchHostFunc"));
+  static_cast<void>(notice.release());
+  return {};
+}
+
+Status Worker::look() {
+  for (const auto& channel : channels_) HVD_RETURN_IF_ERROR(channel->check());
+  const int error = plan_.api.event_query(done_);
+  return error == abi::kNotReady ? Status() : plan_.api.of_device(error, "a batch");
+}
+
+void Worker::end(Task* task, const Status& status) {
+  int expected = Task::kRunning;
+  task->status = status;
+  task->state.compare_exchange_strong(expected, Task::kFailed);
+}
+
+void Worker::fail(std::unique_lock<std::mutex>& lock, const Status& cause) {
+  if (failure_.ok()) failure_ = cause;
+  changed_.wait_for(lock, kGrace, [this] { return closing_; });
+  if (!closing_) {
+    lock.unlock();
+    for (const auto& channel : channels_) channel->abort();
+    lock.lock();
+  }
+  if (closing_) return;
+  for (auto* tasks : {&running_, &waiting_}) {
+    for (const auto& task : *tasks) end(task.get(), failure_);
+    tasks->clear();
+  }
+  wake();
+}
+
+void Worker::work() {
+  ::pthread_setname_np(::pthread_self(), "hvd-nccl");
+  Status status;
+  try {
+    status = open_channels();
+  } catch (const std::exception& failure) {
+    status = internal_error(failure.what());
+  }
+  opening_.store(false);
+  std::unique_lock lock(mutex_);
+  if (!status.ok() && !closing_) fail(lock, status);
+  while (!closing_) {
+    const auto has_news = [this] { return closing_ || !waiting_.empty(); };
+    if (running_.empty()) {
+      changed_.wait(lock, has_news);
+    } else {
+      changed_.wait_for(lock, kLook, has_news);
+    }
+    if (closing_) break;
+    std::erase_if(running_, [](const auto& task) { return task->state.load() != Task::kRunning; });
+    std::shared_ptr<Task> task;
+    if (!waiting_.empty()) {
+      task = std::move(waiting_.front());
+      waiting_.pop_front();
+      running_.push_back(task);
+    }
+    if (running_.empty()) continue;
+    status = failure_;
+    lock.unlock();
+    if (status.ok()) status = task != nullptr ? run(task) : look();
+    lock.lock();
+    if (!status.ok() && !closing_) fail(lock, status);
+  }
+  lock.unlock();
+  end_all();
+  lock.lock();
+  ended_ = true;
+  lock.unlock();
+  changed_.notify_all();
+}
+
+void Worker::end_all() {
+  bool aborts = false;
+  {
+    const std::lock_guard lock(mutex_);
+    aborts = aborting_ || !failure_.ok();
+  }
+  if (aborts) {
+    for (const auto& channel : channels_) channel->abort();
+  }
+  channels_.clear();
+  if (notices_ != nullptr) {
+    plan_.api.stream_synchronize(notices_);
+    plan_.api.stream_destroy(notices_);
+  }
+  if (done_ != nullptr) plan_.api.event_destroy(done_);
+}
+
+}  // namespace hvd::ops::nccl

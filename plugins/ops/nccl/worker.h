@@ -1,0 +1,86 @@
+// The thread of a process set: makes its channels, puts its batches on them in their order, and looks
+// whether they go wrong. All calls of NCCL and of the CUDA runtime happen here, so that whoever makes
+// progress (a thread of the user's, often) neither waits in them nor finds another device current.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "horovod/plugin.h"
+#include "ops/engine.h"
+#include "ops/nccl/collectives.h"
+#include "ops/nccl/memory.h"
+
+namespace hvd::ops::nccl {
+
+// A batch on its way. Whoever takes `state` away from kRunning is the one who ends it.
+struct Task {
+  enum State { kRunning, kDone, kFailed };
+  explicit Task(const hvd_batch& of) : batch(&of) {}
+  const hvd_batch* const batch;  // not touched once it is on the stream
+  std::vector<std::vector<std::byte>> kept;
+  Status status;  // before kFailed
+  std::atomic<int> state{kRunning};
+};
+
+// What a process set's thread has to know; the same on all members, but for the index.
+struct WorkerPlan {
+  const Api& api;
+  Memory& memory;
+  const hvd_plugin_host& host;
+  std::string name;  // of the meeting in the store
+  Place place;
+  int device = 0;
+  int channels = 1;
+  double start_seconds = 600;
+  std::shared_ptr<UniqueFd> event;  // readable when a task is over
+};
+
+class Worker : public std::enable_shared_from_this<Worker> {
+ public:
+  static std::shared_ptr<Worker> start(WorkerPlan plan);
+  explicit Worker(WorkerPlan plan) : plan_(std::move(plan)) {}
+
+  void add(std::shared_ptr<Task> task);
+  // Ends the thread, and what runs if `abort`; nothing touches the memory of batches afterwards.
+  void stop(bool abort);
+  // Not ok when a library that waits while it makes a communicator waits too long.
+  Status judge();
+  bool is_opening() const { return opening_.load(); }
+
+ private:
+  void work();
+  Status open_channels();
+  Result<abi::UniqueId> exchange_id(int channel, const Deadline& deadline);
+  Status run(const std::shared_ptr<Task>& task);
+  Status look();
+  void fail(std::unique_lock<std::mutex>& lock, const Status& cause);
+  void end_all();
+  void end(Task* task, const Status& status);
+  bool pause();
+  void wake() const;
+
+  const WorkerPlan plan_;
+  std::vector<std::unique_ptr<Channel>> channels_;  // of the thread
+  void* done_ = nullptr;                            // event; of the thread
+  void* notices_ = nullptr;                         // stream; of the thread
+  std::atomic<bool> opening_{true};
+  const Deadline opened_by_ = Deadline::after_seconds(plan_.start_seconds);
+
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Task>> waiting_, running_;
+  Status failure_;
+  bool closing_ = false, aborting_ = false, ended_ = false;
+  std::thread thread_;
+};
+
+}  // namespace hvd::ops::nccl

@@ -1,0 +1,143 @@
+"""Tensors in the memory of GPUs: handed to the runtime with an event of their stream where the job
+has an engine for such work (HOROVOD_GPU_OPERATIONS=NCCL), else by way of pinned host memory.
+
+Written against torch's API and driven over a double of CUDA; not yet seen on a GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+import torch
+
+from horovod import _ops
+from horovod.torch import _tensors
+
+
+class Cuda:
+    """What is asked of torch.cuda, in one place."""
+
+    def holds(self, tensor: Any) -> bool:
+        return getattr(tensor, "is_cuda", False)
+
+    def ordinal(self, tensor: torch.Tensor) -> int:
+        return tensor.device.index
+
+    def stream(self, device: int) -> Any:
+        return torch.cuda.current_stream(device)
+
+    def event(self, stream: Any) -> Any:
+        """An event after all that is on the stream by now."""
+        event = torch.cuda.Event()
+        event.record(stream)
+        return event
+
+    def pinned(self, like: torch.Tensor) -> torch.Tensor:
+        """A contiguous tensor in host memory that copies reach without waiting."""
+        return torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
+
+    def view(self, address: int, size: int, device: int) -> torch.Tensor:
+        """The device's bytes at the address."""
+        return torch.as_tensor(_Bytes(address, size), device=torch.device("cuda", device))
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype, device: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device=torch.device("cuda", device))
+
+
+class _Bytes:
+    def __init__(self, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1",
+                                         "data": (address, False)}
+
+
+cuda: Any = Cuda()
+
+
+def of(tensors: Sequence[Any], what: str) -> Optional[int]:
+    """The GPU that holds the tensors, or None where none is on a GPU. ValueError where they are in
+    different places."""
+    if not any(map(cuda.holds, tensors)):
+        return None
+    places = {cuda.ordinal(tensor) if cuda.holds(tensor) else -1 for tensor in tensors}
+    if len(places) > 1:
+        raise ValueError(f"{what}: its tensors are on different devices; move them to one.")
+    return places.pop()
+
+
+_runs: Dict[Tuple[Any, ...], bool] = {}
+_ops.also_forget(lambda process_set: _runs.clear())
+
+
+def arrays_for(device: int, tensors: Sequence[torch.Tensor], kind: int,
+               arguments: Dict[str, Any]) -> Any:
+    """What _frontend needs of the tensors, all on `device`; the same way on all ranks."""
+    reduction = (arguments.get("reduce_op", _ops.Sum), arguments.get("prescale", 1.0),
+                 arguments.get("postscale", 1.0))
+    for dtype in {tensor.dtype for tensor in tensors}:
+        key = (kind, dtype, *reduction)
+        if key not in _runs:
+            number = _tensors.DTYPES.get(dtype, -1)
+            _runs[key] = _ops.runs_on_device(kind, number, *reduction)
+        if not _runs[key]:
+            return Staged(device)
+    return OnDevice(device)
+
+
+class OnDevice:
+    """Tensors that the engine works on where they are."""
+
+    is_staged = False
+    check = staticmethod(_tensors.check_kind)
+    dense = staticmethod(_tensors.dense)
+    describe = staticmethod(_tensors.describe)
+    empty_like = staticmethod(_tensors.empty_like)
+    copy = staticmethod(_tensors.copy)
+    splits = staticmethod(_tensors.splits)
+
+    def __init__(self, device: int) -> None:
+        self._device = device
+
+    def place(self) -> _ops.Place:
+        stream = cuda.stream(self._device)
+        event = cuda.event(stream)
+        return _ops.Place(self._device, stream.cuda_stream, event.cuda_event, event)
+
+    def take(self, output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
+        tensor = cuda.empty(output.shape, like.dtype, self._device)
+        size = tensor.numel() * tensor.element_size()
+        if output.address and size:
+            lent = cuda.view(output.address, size, self._device)
+            tensor.view(-1).view(torch.uint8).copy_(lent)
+            # The memory goes back to the runtime now.
+            cuda.stream(self._device).synchronize()
+        return tensor
+
+
+class Staged:
+    """Tensors that travel by way of host memory."""
+
+    is_staged = True
+    check = staticmethod(_tensors.check_kind)
+    describe = staticmethod(_tensors.describe)
+    splits = staticmethod(_tensors.splits)
+
+    def __init__(self, device: int) -> None:
+        self._device = device
+
+    def dense(self, tensor: torch.Tensor) -> torch.Tensor:
+        host = cuda.pinned(tensor)
+        host.copy_(tensor.detach(), non_blocking=True)
+        # The runtime reads it at any time from now on.
+        cuda.stream(self._device).synchronize()
+        return host
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        # torch keeps pinned memory until copies from it are over.
+        with torch.no_grad():
+            target.copy_(source, non_blocking=True)
+
+    def take(self, output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
+        host = _tensors.take(output, like)
+        tensor = cuda.empty(host.shape, host.dtype, self._device)
+        tensor.copy_(host)
+        return tensor

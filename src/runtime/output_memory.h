@@ -1,0 +1,25 @@
+// What an output of the runtime's lies in: host memory, or a device's, which goes back to the
+// framework that it came from. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "horovod/plugin_framework.h"
+
+namespace hvd::runtime {
+
+struct OutputRelease {
+  const hvd_framework* framework = nullptr;  // nullptr: host memory
+  int32_t device = HVD_CPU;
+  void operator()(std::byte* memory) const {
+    if (framework == nullptr) {
+      delete[] memory;
+    } else {
+      framework->vtable->release(framework->context, device, memory);
+    }
+  }
+};
+using OutputMemory = std::unique_ptr<std::byte, OutputRelease>;
+
+}  // namespace hvd::runtime

@@ -1,0 +1,39 @@
+// What the parts of the double share. See README.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace hvd::test_double {
+
+struct Stream;
+// Runs `work` when the stream comes to it.
+void enqueue(void* stream, std::function<void()> work);
+bool is_current_device(void* stream);
+int64_t variable(const char* name, int64_t otherwise);
+void log(const std::string& line);
+
+// One call inside a group.
+struct Call {
+  enum Kind : int32_t { kAllReduce, kReduce, kBroadcast, kReduceScatter, kAllGather, kSend, kRecv };
+  int32_t kind, type, operation, peer;  // peer: also a root
+  uint64_t count;
+  bool matches(const Call& other) const {
+    return kind == other.kind && type == other.type && operation == other.operation &&
+           peer == other.peer && count == other.count;
+  }
+  bool is_collective() const { return kind < kSend; }
+};
+size_t width_of(int type);
+int dtype_of(int type);
+
+// Serves one communicator on a thread of its own. Gives its address.
+std::string open_hub();
+// Whole or not at all.
+bool send_all(int socket, const void* bytes, size_t size);
+bool receive_all(int socket, void* bytes, size_t size);
+
+}  // namespace hvd::test_double

@@ -1,0 +1,206 @@
+// The CUDA runtime's entry points over host memory. See README.md.
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "plugins/nccl/double.h"
+
+namespace hvd::test_double {
+
+struct Stream {
+  explicit Stream(int of) : device(of), thread([this] { work(); }) {}
+  ~Stream() {
+    {
+      const std::lock_guard lock(mutex);
+      closing = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+  void add(std::function<void()> next) {
+    {
+      const std::lock_guard lock(mutex);
+      queue.push_back(std::move(next));
+    }
+    changed.notify_all();
+  }
+  void work() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [this] { return closing || !queue.empty(); });
+      if (queue.empty()) return;
+      const std::function<void()> next = std::move(queue.front());
+      queue.pop_front();
+      lock.unlock();
+      next();
+      lock.lock();
+    }
+  }
+
+  const int device;
+  std::mutex mutex;  // guards all below
+  std::condition_variable changed;
+  std::deque<std::function<void()>> queue;
+  bool closing = false;
+  std::thread thread;
+};
+
+// One record of an event, which streams may wait for after the next was made.
+struct Record {
+  void reach() {
+    const std::lock_guard lock(mutex);
+    reached = true;
+    changed.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return reached; });
+  }
+  bool is_reached() {
+    const std::lock_guard lock(mutex);
+    return reached;
+  }
+
+  std::mutex mutex;  // guards all below
+  std::condition_variable changed;
+  bool reached = false;
+};
+struct Event {
+  std::shared_ptr<Record> last;  // nullptr: never recorded
+};
+
+namespace {
+
+constexpr int kInvalidValue = 1, kInvalidDevice = 101, kInvalidHandle = 400, kNotReady = 600;
+
+int& current_device() {
+  static thread_local int device = 0;
+  return device;
+}
+
+Event& event_of(void* event) { return *static_cast<Event*>(event); }
+
+}  // namespace
+
+void enqueue(void* stream, std::function<void()> work) {
+  static_cast<Stream*>(stream)->add(std::move(work));
+}
+
+bool is_current_device(void* stream) {
+  return static_cast<Stream*>(stream)->device == current_device();
+}
+
+int64_t variable(const char* name, int64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : std::atoll(value);
+}
+
+void log(const std::string& line) {
+  static std::mutex* const mutex = new std::mutex;
+  const char* path = std::getenv("HVD_DOUBLE_LOG");
+  if (path == nullptr) return;
+  const std::lock_guard lock(*mutex);
+  std::ofstream(path, std::ios::app) << line << '\n';
+}
+
+}  // namespace hvd::test_double
+
+using namespace hvd::test_double;
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int cudaGetDeviceCount(int* count) {
+  *count = static_cast<int>(variable("HVD_DOUBLE_DEVICES", 4));
+  return 0;
+}
+int cudaSetDevice(int device) {
+  if (device < 0 || device >= variable("HVD_DOUBLE_DEVICES", 4)) return kInvalidDevice;
+  current_device() = device;
+  return 0;
+}
+int cudaGetDevice(int* device) {
+  *device = current_device();
+  return 0;
+}
+int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return 0;
+}
+int cudaStreamCreateWithPriority(void** stream, unsigned, int) {
+  *stream = new Stream(current_device());
+  return 0;
+}
+int cudaStreamDestroy(void* stream) {
+  delete static_cast<Stream*>(stream);
+  return 0;
+}
+int cudaEventCreateWithFlags(void** event, unsigned) {
+  *event = new Event;
+  return 0;
+}
+int cudaEventDestroy(void* event) {
+  delete static_cast<Event*>(event);
+  return 0;
+}
+int cudaEventRecord(void* event, void* stream) {
+  if (!is_current_device(stream)) return kInvalidHandle;
+  const auto record = std::make_shared<Record>();
+  event_of(event).last = record;
+  enqueue(stream, [record] { record->reach(); });
+  return 0;
+}
+int cudaEventQuery(void* event) {
+  const auto record = event_of(event).last;
+  return record != nullptr && !record->is_reached() ? kNotReady : 0;
+}
+int cudaStreamWaitEvent(void* stream, void* event, unsigned) {
+  const auto record = event_of(event).last;
+  if (record != nullptr) enqueue(stream, [record] { record->wait(); });
+  return 0;
+}
+int cudaStreamSynchronize(void* stream) {
+  const auto record = std::make_shared<Record>();
+  enqueue(stream, [record] { record->reach(); });
+  record->wait();
+  return 0;
+}
+int cudaMallocAsync(void** memory, size_t size, void* stream) {
+  if (!is_current_device(stream)) return kInvalidHandle;
+  *memory = std::malloc(size);
+  log("malloc");
+  return *memory == nullptr ? kInvalidValue : 0;
+}
+int cudaFreeAsync(void* memory, void* stream) {
+  enqueue(stream, [memory] { std::free(memory); });
+  log("free");
+  return 0;
+}
+int cudaMallocManaged(void** memory, size_t size, unsigned) {
+  *memory = std::malloc(size + 1);
+  return *memory == nullptr ? kInvalidValue : 0;
+}
+int cudaFree(void* memory) {
+  std::free(memory);
+  return 0;
+}
+int cudaMemcpyAsync(void* to, const void* from, size_t size, int, void* stream) {
+  enqueue(stream, [=] { std::memcpy(to, from, size); });
+  return 0;
+}
+int cudaLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
+  enqueue(stream, [=] { function(argument); });
+  return 0;
+}
+const char* cudaGetErrorString(int error) {
+  return error == kInvalidDevice ? "invalid device ordinal" : "an error of the double";
+}
+
+}  // extern "C"
+#pragma GCC visibility pop

@@ -1,0 +1,320 @@
+// The NCCL plugin in this process, its ranks threads, over a double of NCCL and of the CUDA runtime
+// (README.md). What the real libraries would do is not shown here.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "base/shared_library.h"
+#include "conformance/op_conformance.h"
+#include "horovod/plugin_framework.h"
+#include "plugin/library.h"
+
+extern "C" {
+const hvd_plugin* hvd_builtin_controller_tcp(void);
+}
+
+namespace {
+
+using hvd::test::note_outcome;
+using hvd::test::Outcome;
+
+// For the life of the object.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+
+ private:
+  const char* const name_;
+};
+
+const hvd_plugin& plugin() {
+  ::setenv("HOROVOD_NCCL_LIBRARY", HVD_NCCL_DOUBLE, 1);
+  ::setenv("HOROVOD_CUDA_LIBRARY", HVD_NCCL_DOUBLE, 1);
+  const auto loaded = hvd::plugin::load(HVD_NCCL_PLUGIN);
+  REQUIRE_MESSAGE(loaded.ok(), loaded.status().message());
+  return **loaded;
+}
+
+const hvd::test::PluginLinks& links() {
+  hvd::test::op_memory().device = 0;
+  static const hvd::test::PluginLinks kLinks{hvd_builtin_controller_tcp(), &plugin(), {}, {}, nullptr};
+  return kLinks;
+}
+
+template <typename Function>
+Function* of_double(const char* name) {
+  static const auto library = hvd::SharedLibrary::open(HVD_NCCL_DOUBLE);
+  REQUIRE(library.ok());
+  return reinterpret_cast<Function*>(library->symbol(name));
+}
+
+// One rank, driven by hand.
+class Rank {
+ public:
+  using Settings = std::map<std::string, std::string>;
+  explicit Rank(Settings settings = {})
+      : host(store, std::move(settings)) {
+    hvd_plugin_config config{};
+    config.struct_size = sizeof config;
+    config.size = config.local_size = 1;
+    opened = plugin().open(&host.vtable, &config, &context, error_, sizeof error_);
+  }
+  ~Rank() {
+    if (context != nullptr) plugin().close(context);
+  }
+  Rank(const Rank&) = delete;
+  const hvd_op_v1& op() const { return *static_cast<const hvd_op_v1*>(plugin().vtable); }
+  std::string error() const { return error_; }
+
+  void add_set(int32_t id, std::vector<int32_t> members = {0}) {
+    CHECK(op().new_set(context, id, members.data(), static_cast<int32_t>(members.size())) == HVD_OK);
+  }
+  void start(const hvd_batch& batch, Outcome& outcome) {
+    CHECK(op().run(context, &batch, note_outcome, &outcome) == HVD_OK);
+  }
+  bool poll_once(const Outcome& outcome) {
+    int32_t progressed = 0;
+    op().poll(context, &progressed);
+    if (!outcome.done) host.block(5);
+    return outcome.done;
+  }
+  // The double answers in milliseconds; a minute is for ever.
+  bool is_over(const Outcome& outcome, double seconds = 60) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (!poll_once(outcome)) {
+      if (std::chrono::steady_clock::now() > end) return false;
+    }
+    return true;
+  }
+
+  hvd::test::PluginStore store;
+  hvd::test::PluginHost host;
+  void* context = nullptr;
+  int opened = -1;
+
+ private:
+  char error_[1024] = "";
+};
+
+// A file that gets the calls of the double.
+class Log {
+ public:
+  Log() : path_(std::filesystem::temp_directory_path() / ("nccl-" + std::to_string(::getpid()))),
+          variable_("HVD_DOUBLE_LOG", path_.string()) {
+    std::filesystem::remove(path_);
+  }
+  ~Log() { std::filesystem::remove(path_); }
+  int count(const std::string& start) const {
+    std::ifstream file(path_);
+    int found = 0;
+    for (std::string line; std::getline(file, line);) found += line.starts_with(start) ? 1 : 0;
+    return found;
+  }
+
+ private:
+  const std::filesystem::path path_;
+  const Variable variable_;
+};
+
+struct SumOfFloats : hvd::test::OpCase {
+  explicit SumOfFloats(int32_t set = 0) : OpCase(HVD_ALLREDUCE, HVD_FLOAT32, set) { batch.device = 0; }
+};
+
+}  // namespace
+
+HVD_OP_CONFORMANCE("nccl over the double", links())
+
+TEST_CASE("a batch waits on the device for its event, and no thread waits with it") {
+  Rank rank;
+  REQUIRE(rank.opened == HVD_OK);
+  rank.add_set(0);
+  void *stream = nullptr, *event = nullptr;
+  of_double<int(void**, unsigned, int)>("cudaStreamCreateWithPriority")(&stream, 1, 0);
+  of_double<int(void**, unsigned)>("cudaEventCreateWithFlags")(&event, 2);
+  std::atomic<bool> may_go{false};
+  of_double<int(void*, void (*)(void*), void*)>("cudaLaunchHostFunc")(
+      stream,
+      [](void* flag) {
+        while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+      },
+      &may_go);
+  of_double<int(void*, void*)>("cudaEventRecord")(event, stream);
+
+  SumOfFloats work;
+  auto& tensor = work.add(1000, 1, 1000, [](size_t) { return 1.0; });
+  auto* input = static_cast<float*>(const_cast<void*>(tensor.input));
+  hvd_batch batch = work.ready(0);
+  batch.ready_events = &event;
+  Outcome outcome;
+  rank.start(batch, outcome);
+  for (int i = 0; i < 20; ++i) CHECK(!rank.poll_once(outcome));
+  std::fill_n(input, 1000, 7.0F);
+  may_go.store(true);
+  REQUIRE(rank.is_over(outcome));
+  CHECK(outcome.status == HVD_OK);
+  hvd::test::check_outcome(work, 0, [](size_t) { return 7.0; });
+  of_double<int(void*)>("cudaEventDestroy")(event);
+  of_double<int(void*)>("cudaStreamDestroy")(stream);
+}
+
+TEST_CASE("outputs that nobody knew the size of are the device's, and go back to it") {
+  const Log log;
+  Rank rank;
+  REQUIRE(rank.opened == HVD_OK);
+  rank.add_set(0);
+  const auto* framework =
+      static_cast<const hvd_framework*>(rank.host.published[HVD_FRAMEWORK_OF_DEVICES]);
+  REQUIRE(framework != nullptr);
+  const int64_t rows = 6;
+  for (int round = 0; round < 2; ++round) {
+    hvd::test::OpCase work(HVD_ALLGATHER, HVD_INT32);
+    work.batch.device = 0;
+    auto& tensor = work.add(12, 2, 0, [](size_t i) { return static_cast<double>(i); });
+    tensor.output = nullptr;
+    tensor.rank_rows = &rows;
+    hvd_batch batch = work.ready(static_cast<uint64_t>(round));
+    void* made = nullptr;
+    batch.made_outputs = &made;
+    Outcome outcome;
+    rank.start(batch, outcome);
+    REQUIRE(rank.is_over(outcome));
+    REQUIRE(outcome.status == HVD_OK);
+    REQUIRE(made != nullptr);
+    CHECK(static_cast<const int32_t*>(made)[11] == 11);
+    framework->vtable->release(framework->context, 0, made);
+  }
+  CHECK(log.count("malloc") == 2);
+  CHECK(log.count("free") == 1);  // the second waits for the next batch
+}
+
+TEST_CASE("each process set has a communicator of its own on each of its streams") {
+  const Log log;
+  {
+    Rank rank(Rank::Settings{{"HOROVOD_NUM_NCCL_STREAMS", "3"}});
+    REQUIRE(rank.opened == HVD_OK);
+    for (const int32_t set : {0, 1}) {
+      rank.add_set(set);
+      for (uint64_t i = 0; i < 7; ++i) {
+        SumOfFloats work(set);
+        work.add(10, 1, 10, [&](size_t) { return static_cast<double>(i); });
+        Outcome outcome;
+        rank.start(work.ready(i), outcome);
+        REQUIRE(rank.is_over(outcome));
+        CHECK(outcome.status == HVD_OK);
+        hvd::test::check_outcome(work, 0, [&](size_t) { return static_cast<double>(i); });
+      }
+    }
+    CHECK(log.count("init") == 6);
+    CHECK(rank.op().drop_set(rank.context, 1) == HVD_OK);
+    CHECK(log.count("destroy") == 3);
+  }
+  CHECK(log.count("destroy") == 6);
+  CHECK(log.count("abort") == 0);
+}
+
+TEST_CASE("what goes wrong in a communicator is a sentence, and everything there is aborted") {
+  const Log log;
+  const Variable fails("HVD_DOUBLE_FAILS_AFTER", "2");
+  Rank rank;
+  REQUIRE(rank.opened == HVD_OK);
+  rank.add_set(0);
+  for (uint64_t i = 0; i < 4; ++i) {
+    SumOfFloats work;
+    work.add(10, 1, 10, [](size_t) { return 1.0; });
+    Outcome outcome;
+    rank.start(work.ready(i), outcome);
+    REQUIRE(rank.is_over(outcome));
+    CHECK((outcome.status == HVD_OK) == (i < 2));
+    if (i >= 2) CHECK(outcome.error.find("NCCL: ") == 0);
+    if (i >= 2) CHECK(outcome.error.find("remote process exited") != std::string::npos);
+  }
+  CHECK(log.count("abort") == 1);
+}
+
+TEST_CASE("a member that never comes is a sentence after a while") {
+  Rank rank(Rank::Settings{{"HOROVOD_START_TIMEOUT", "1"}});
+  REQUIRE(rank.opened == HVD_OK);
+  rank.add_set(1, {0, 1});
+  SumOfFloats work(1);
+  work.add(10, 1, 10, [](size_t) { return 1.0; });
+  Outcome outcome;
+  rank.start(work.ready(0), outcome);
+  REQUIRE(rank.is_over(outcome));
+  CHECK(outcome.status == HVD_DEADLINE_EXCEEDED);
+  CHECK(outcome.error == "NCCL: not all ranks of a process set have come within 1 s; "
+                         "HOROVOD_START_TIMEOUT may be raised");
+}
+
+TEST_CASE("a tensor on a device that is not there, or on a second one, is a sentence") {
+  for (const auto& [second, words] :
+       {std::pair{9, "a tensor is on device 9, and this rank's others on device 0"},
+        std::pair{1, "a tensor is on device 1, and this rank's others on device 0"}}) {
+    Rank rank;
+    REQUIRE(rank.opened == HVD_OK);
+    rank.add_set(0);
+    for (const int device : {0, second}) {
+      SumOfFloats work;
+      work.add(10, 1, 10, [](size_t) { return 1.0; });
+      hvd_batch batch = work.ready(0);
+      batch.device = device;
+      Outcome outcome;
+      rank.start(batch, outcome);
+      REQUIRE(rank.is_over(outcome));
+      CHECK((outcome.status == HVD_OK) == (device == 0));
+      if (device != 0) CHECK(outcome.error.starts_with(words));
+    }
+  }
+}
+
+TEST_CASE("ranks that have different versions of NCCL, or only some of them, do not begin") {
+  const auto opened = [](const std::string& other) {
+    hvd::test::PluginStore store;
+    // What rank 1 leaves in the first round.
+    store.set("nccl-library#1", "+" + other);
+    hvd::test::PluginHost host(store, {{"HOROVOD_START_TIMEOUT", "20"}});
+    hvd_plugin_config config{};
+    config.struct_size = sizeof config;
+    config.size = 2;
+    void* context = nullptr;
+    char error[1024] = "";
+    const int code = plugin().open(&host.vtable, &config, &context, error, sizeof error);
+    if (context != nullptr) plugin().close(context);
+    return std::pair<int, std::string>{code, error};
+  };
+  const auto starts = [](const std::pair<int, std::string>& with, const std::string& words) {
+    CHECK_MESSAGE(with.second.starts_with(words), with.second);
+    return with.first;
+  };
+  CHECK(opened("+NCCL 2.18.5").first == HVD_OK);
+  CHECK(starts(opened("+NCCL 2.20.3"), "rank 0 has NCCL 2.18.5, and rank 1 has NCCL 2.20.3: all ranks "
+                                       "need one version of NCCL; ") == HVD_UNAVAILABLE);
+  CHECK(starts(opened("-no GPU there"), "rank 0 has NCCL 2.18.5, and rank 1 has none: no GPU there: ") ==
+        HVD_UNAVAILABLE);
+  const Variable none("HVD_DOUBLE_DEVICES", "0");
+  CHECK(starts(opened("+NCCL 2.20.3"), "rank 0 has none: ") == HVD_UNAVAILABLE);
+  const auto without = opened("-no GPU there");
+  CHECK(without.first == HVD_FAILED_PRECONDITION);
+  CHECK(without.second.find("finds no GPU") != std::string::npos);
+}
+
+TEST_CASE("probe says what is missing") {
+  char why[512] = "";
+  CHECK(plugin().probe(why, sizeof why) == 1);
+  {
+    const Variable old("HVD_DOUBLE_VERSION", "2804");
+    CHECK(plugin().probe(why, sizeof why) == 0);
+    CHECK(std::string(why).find("is NCCL 2.8.4; 2.10 is the oldest") != std::string::npos);
+  }
+  ::setenv("HOROVOD_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
+  const auto loaded = hvd::plugin::load(HVD_NCCL_PLUGIN);
+  REQUIRE(loaded.ok());
+  CHECK((*loaded)->probe(why, sizeof why) == 0);
+  CHECK(std::string(why).find("/nowhere/libnccl.so.2") != std::string::npos);
+  plugin();
+}

@@ -1,0 +1,210 @@
+"""Tensors of GPUs: by NCCL where they are, or through host memory.
+
+    gpu_test.py [DOUBLE [staged]]
+
+Without DOUBLE, on real GPUs, one for each rank, or skipped. With it, the shared object of
+tests/plugins/nccl stands for NCCL and CUDA: tensors of the host are taken for a GPU's, so that the
+order of calls, events, results and gradients are seen, and nothing of a GPU itself.
+"""
+
+import ctypes
+import os
+import sys
+import unittest
+
+DOUBLE = sys.argv[1] if len(sys.argv) > 1 else None
+STAGED = sys.argv[2:] == ["staged"]
+del sys.argv[1:]
+if DOUBLE:
+    os.environ.update(HOROVOD_NCCL_LIBRARY=DOUBLE, HOROVOD_CUDA_LIBRARY=DOUBLE)
+if not STAGED:
+    os.environ["HOROVOD_GPU_OPERATIONS"] = "NCCL"
+
+from rank_case import RankCase, hvd, main, reduced, torch, values  # noqa: E402
+
+from horovod.torch import _devices  # noqa: E402
+
+LOCAL_RANK = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
+if not DOUBLE and torch.cuda.device_count() <= LOCAL_RANK:
+    print(f"SKIP: rank {LOCAL_RANK} of this host has no GPU: torch finds {torch.cuda.device_count()}")
+    sys.exit(77)
+
+
+class Stream:
+    """A stream of the double, on which the tensors' own work is already done."""
+
+    def __init__(self, library):
+        handle = ctypes.c_void_p()
+        assert library.cudaStreamCreateWithPriority(ctypes.byref(handle), 1, 0) == 0
+        self.cuda_stream = handle.value
+        self.library = library
+
+    def synchronize(self):
+        assert self.library.cudaStreamSynchronize(ctypes.c_void_p(self.cuda_stream)) == 0
+
+
+class Event:
+    def __init__(self, library, stream):
+        handle = ctypes.c_void_p()
+        assert library.cudaEventCreateWithFlags(ctypes.byref(handle), 2) == 0
+        self.cuda_event = handle.value
+        assert library.cudaEventRecord(handle, ctypes.c_void_p(stream.cuda_stream)) == 0
+
+
+class DoubleCuda:
+    """In place of _devices.Cuda: every tensor of the host is one of GPU number LOCAL_RANK."""
+
+    def __init__(self):
+        self.library = ctypes.CDLL(DOUBLE)
+        assert self.library.cudaSetDevice(LOCAL_RANK) == 0
+        self.own = Stream(self.library)
+        self.events = self.pins = 0
+
+    def holds(self, tensor):
+        return isinstance(tensor, torch.Tensor)
+
+    def ordinal(self, tensor):
+        return LOCAL_RANK
+
+    def stream(self, device):
+        return self.own
+
+    def event(self, stream):
+        self.events += 1
+        return Event(self.library, stream)
+
+    def pinned(self, like):
+        self.pins += 1
+        return torch.empty(like.shape, dtype=like.dtype)
+
+    def view(self, address, size, device):
+        return torch.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=torch.uint8)
+
+    def empty(self, shape, dtype, device):
+        return torch.empty(shape, dtype=dtype)
+
+
+if DOUBLE:
+    _devices.cuda = DoubleCuda()
+DEVICE = "cpu" if DOUBLE else f"cuda:{LOCAL_RANK}"
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.int64,
+          torch.uint8, torch.int8, torch.int16, torch.bool]
+
+
+def in_place(tensor, **arguments):
+    # A factor that is no float keeps tensors of the host off their short way.
+    return hvd.allreduce_(tensor, prescale_factor=1, **arguments)
+
+
+def here(tensor):
+    return tensor.to(DEVICE)
+
+
+class GpuTest(RankCase):
+    def setUp(self):
+        super().setUp()
+        if not DOUBLE:
+            torch.cuda.set_device(LOCAL_RANK)
+
+    def check(self, got, want, message=None):
+        self.assertEqual(str(got.device), str(here(torch.empty(0)).device), message)
+        self.assert_equal_tensors(got.cpu(), want, message)
+
+    def test_allreduces_of_every_type(self):
+        for dtype in DTYPES:
+            for op in (hvd.Sum, hvd.Min, hvd.Max, hvd.Product, hvd.Average):
+                if op == hvd.Average and dtype == torch.bool:
+                    continue
+                for shape in ((), (7,), (3, 5), (0,)):
+                    tensor = here(values(self.rank, dtype, shape))
+                    before = tensor.clone()
+                    name = f"{dtype}.{op}.{len(shape)}.{tensor.numel()}"
+                    want = reduced(op, self.size, dtype, shape)
+                    self.check(hvd.allreduce(tensor, op=op, name=name), want, name)
+                    self.check(tensor, before.cpu(), name)
+                    self.assertIs(in_place(tensor, op=op, name=name), tensor)
+                    self.check(tensor, want, name)
+
+    def test_a_group_with_factors_in_place(self):
+        tensors = [here(values(self.rank, torch.float32, (n,))) for n in (3, 1, 40)]
+        hvd.grouped_allreduce_(tensors, op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0)
+        for tensor, n in zip(tensors, (3, 1, 40)):
+            self.check(tensor, 2 * reduced(hvd.Sum, self.size, torch.float32, (n,)))
+        integers = here(values(self.rank, torch.int32, (9,)))
+        got = hvd.allreduce(integers, op=hvd.Sum, prescale_factor=3.0)
+        self.check(got, 3 * reduced(hvd.Sum, self.size, torch.int32, (9,)))
+
+    def test_rows(self):
+        for dtype in (torch.float32, torch.int16, torch.bool):
+            got = hvd.allgather(here(values(self.rank, dtype, (self.rank + 1, 3))))
+            self.check(got, torch.cat([values(r, dtype, (r + 1, 3)) for r in range(self.size)]))
+            splits = [r + 1 for r in range(self.size)]
+            sent = here(values(self.rank, dtype, (sum(splits), 2)))
+            got, received = hvd.alltoall(sent, splits)
+            start = sum(splits[: self.rank])
+            want = [values(r, dtype, (sum(splits), 2))[start : start + self.rank + 1]
+                    for r in range(self.size)]
+            self.check(got, torch.cat(want))
+            self.assertEqual(received.tolist(), [self.rank + 1] * self.size)
+        for rows in (2 * self.size, 2 * self.size + 1):
+            got = hvd.reducescatter(here(values(self.rank, torch.float32, (rows, 3))), op=hvd.Sum)
+            want = reduced(hvd.Sum, self.size, torch.float32, (rows, 3))
+            longer = rows % self.size
+            start = self.rank * 2 + min(self.rank, longer)
+            self.check(got, want[start : start + 2 + (1 if self.rank < longer else 0)])
+
+    def test_broadcasts(self):
+        for dtype in (torch.float64, torch.int16):
+            tensor = here(values(self.rank, dtype, (4, 2)))
+            self.check(hvd.broadcast(tensor, 1), values(1, dtype, (4, 2)))
+            hvd.broadcast_(tensor, 0)
+            self.check(tensor, values(0, dtype, (4, 2)))
+
+    def test_tensors_that_lie_otherwise(self):
+        tensor = here(values(self.rank, torch.float32, (4, 6))).t()
+        want = reduced(hvd.Sum, self.size, torch.float32, (4, 6)).t()
+        self.check(hvd.allreduce(tensor, op=hvd.Sum), want)
+        in_place(tensor, op=hvd.Sum)
+        self.check(tensor, want)
+
+    def test_adasum_goes_through_host_memory(self):
+        tensor = here(torch.ones(5))
+        self.check(hvd.allreduce(tensor, op=hvd.Adasum), torch.ones(5))
+
+    def test_an_optimizer_has_the_gradients_of_all(self):
+        torch.manual_seed(1)
+        model = torch.nn.Linear(6, 3)
+        if not DOUBLE:
+            model.to(DEVICE)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        # In a group the host's gradients, too, take the way of a GPU's.
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(),
+                                             groups=1 if DOUBLE else None)
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        for step in range(3):
+            optimizer.zero_grad()
+            loss = model(here(torch.full((2, 6), float(self.rank + step)))).sum()
+            loss.backward()
+            optimizer.step()
+            mean = sum(2.0 * (r + step) for r in range(self.size)) / self.size
+            self.assert_close(model.weight.grad.cpu(), torch.full((3, 6), mean), torch.float32)
+        for weights in hvd.allgather_object(model.weight.detach().cpu()):
+            self.assert_equal_tensors(weights, model.weight.detach().cpu())
+
+    def test_a_rank_that_has_joined_takes_part(self):
+        if self.rank != 0:
+            for op, want in ((hvd.Sum, 3.0 * (self.size - 1)), (hvd.Min, 3.0)):
+                self.check(hvd.allreduce(here(torch.full((4,), 3.0)), op=op, name=f"join{op}"),
+                           torch.full((4,), want))
+        hvd.join()
+
+    @unittest.skipUnless(DOUBLE, "a GPU does not count")
+    def test_which_way_they_went(self):
+        before = (_devices.cuda.events, _devices.cuda.pins)
+        hvd.allreduce(torch.ones(3), name="way")
+        after = (_devices.cuda.events, _devices.cuda.pins)
+        self.assertEqual((after[0] - before[0], after[1] - before[1]), (0, 1) if STAGED else (1, 0))
+
+
+if __name__ == "__main__":
+    main()
