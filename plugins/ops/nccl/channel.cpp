@@ -1,6 +1,7 @@
 #include "ops/nccl/channel.h"
 
 #include <thread>
+#include <utility>
 
 #include "ops/nccl/reductions.h"
 
@@ -31,11 +32,15 @@ Status Channel::open(const abi::UniqueId& id, int index, int size, const Pause& 
   return settle(pause).with_context("ncclCommInitRank");
 }
 
-Channel::~Channel() {
+void Channel::close() {
   if (stream_ != nullptr) api_.stream_synchronize(stream_);
-  if (comm_ != nullptr && !aborted_) {
+  bool was_over = false;
+  {
+    const std::lock_guard lock(mutex_);
+    was_over = std::exchange(is_over_, true);
+  }
+  if (comm_ != nullptr && !was_over) {
     for (const auto& [what, sum] : sums_) api_.red_op_destroy(sum, comm_);
-    // What is finalized here waits for the others to do the same; destroying alone does not.
     api_.comm_destroy(comm_);
   }
   if (stream_ != nullptr) api_.stream_destroy(stream_);
@@ -55,15 +60,19 @@ Status Channel::settle(const Pause& pause) {
   }
 }
 
-Status Channel::check() const {
+Status Channel::check() {
+  const std::lock_guard lock(mutex_);
+  if (is_over_) return aborted(api_.family + " was given up");
   int state = abi::kSuccess;
   const int result = api_.comm_get_async_error(comm_, &state);
   return api_.of_nccl(result == abi::kSuccess ? state : result, "the communicator", comm_);
 }
 
 void Channel::abort() {
-  if (comm_ == nullptr || aborted_) return;
-  aborted_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(is_over_, true) || comm_ == nullptr) return;
+  }
   api_.comm_abort(comm_);
 }
 

@@ -1,9 +1,10 @@
 // A communicator of NCCL with the stream that its work goes on. Belongs to the thread of its process
-// set.
+// set; any thread may check it.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "ops/nccl/api.h"
@@ -16,19 +17,20 @@ class Channel {
   using Pause = std::function<bool()>;
 
   explicit Channel(const Api& api) : api_(api) {}
-  // The device is current here and below.
-  ~Channel();
   Channel(const Channel&) = delete;
 
-  // Waits for the other members, of `size`, as long as `pause` goes on. Where the library can, the
+  // The device is current here and below. Waits for the other members, of `size`, as long as `pause` goes on. Where the library can, the
   // communicator does not block, so that what waits for a peer can be given up.
   Status open(const abi::UniqueId& id, int index, int size, const Pause& pause);
   // Between calls that enqueue: group_start ... group_end, then settle.
   Status settle(const Pause& pause);
-  // What NCCL has found meanwhile.
-  Status check() const;
-  // Ends what runs; the stream comes to its end. Nothing else is called after it.
+  // What NCCL has found meanwhile: what the stream has come to the end of is right only if this is.
+  // Any thread.
+  Status check();
+  // Ends what runs: the stream comes to its end, with whatever in the outputs. Then only close.
   void abort();
+  // Before the end of the object, with nothing under way but what was aborted.
+  void close();
 
   // The sum of inputs that are first multiplied.
   Result<int> sum_times(double factor, int type);
@@ -41,7 +43,8 @@ class Channel {
   const Api& api_;
   abi::Comm* comm_ = nullptr;
   void* stream_ = nullptr;
-  bool aborted_ = false;
+  std::mutex mutex_;
+  bool is_over_ = false;  // guarded by mutex_: comm_ is not to be asked
   std::map<std::pair<int, double>, int> sums_;  // by type and factor
 };
 

@@ -29,16 +29,25 @@ struct Shared {
 
 class NcclWork : public Work {
  public:
-  explicit NcclWork(std::shared_ptr<Task> task) : task_(std::move(task)) {}
+  NcclWork(std::shared_ptr<Worker> worker, std::shared_ptr<Task> task)
+      : worker_(std::move(worker)), task_(std::move(task)) {}
   std::optional<Status> poll() override {
     switch (task_->state.load()) {
-      case Task::kRunning: return std::nullopt;
-      case Task::kDone: return Status();
-      default: return task_->status;
+      case Task::kFailed: return task_->status;
+      case Task::kReached: return judge();
+      default: return std::nullopt;
     }
   }
 
  private:
+  // A broken communicator lets its stream come to its end.
+  std::optional<Status> judge() {
+    const Status status = task_->channel->check();
+    if (status.ok()) return status;
+    worker_->doubt(task_);
+    return std::nullopt;
+  }
+  const std::shared_ptr<Worker> worker_;
   const std::shared_ptr<Task> task_;
 };
 
@@ -67,7 +76,7 @@ class NcclTeam : public Team {
     }
     auto task = std::make_shared<Task>(batch);
     worker_->add(task);
-    return std::unique_ptr<Work>(std::make_unique<NcclWork>(std::move(task)));
+    return std::unique_ptr<Work>(std::make_unique<NcclWork>(worker_, std::move(task)));
   }
   void cut(bool abort) {
     if (worker_) worker_->stop(abort);

@@ -36,7 +36,7 @@ void ring(const UniqueFd& event) {
 void on_reached(void* argument) {
   const std::unique_ptr<Notice> notice(static_cast<Notice*>(argument));
   int expected = Task::kRunning;
-  if (notice->task->state.compare_exchange_strong(expected, Task::kDone)) ring(*notice->event);
+  if (notice->task->state.compare_exchange_strong(expected, Task::kReached)) ring(*notice->event);
 }
 
 }  // namespace
@@ -71,6 +71,15 @@ void Worker::stop(bool abort) {
   } else {
     thread_.detach();
   }
+}
+
+void Worker::doubt(const std::shared_ptr<Task>& task) {
+  {
+    const std::lock_guard lock(mutex_);
+    task->state.store(Task::kRunning);
+    running_.push_back(task);
+  }
+  changed_.notify_all();
 }
 
 Status Worker::judge() {
@@ -133,7 +142,7 @@ Status Worker::open_channels() {
       api.event_create_with_flags(&done_, abi::kEventDisableTiming), "EventCreate"));
   for (int i = 0; i < plan_.channels; ++i) {
     HVD_ASSIGN_OR_RETURN(const abi::UniqueId id, exchange_id(i, opened_by_));
-    channels_.push_back(std::make_unique<Channel>(api));
+    channels_.push_back(std::make_shared<Channel>(api));
     bool is_late = false;
     const Status opened = channels_.back()->open(id, plan_.place.index, plan_.place.size, [&] {
       is_late = opened_by_.seconds_left() <= 0;
@@ -152,7 +161,8 @@ Status Worker::open_channels() {
 // The stream goes on to the next batch while the driver tells of this one.
 Status Worker::run(const std::shared_ptr<Task>& task) {
   const Api& api = plan_.api;
-  Channel& channel = *channels_[task->batch->sequence % channels_.size()];
+  task->channel = channels_[task->batch->sequence % channels_.size()];
+  Channel& channel = *task->channel;
   plan_.memory.free_returned(api, channel.stream());
   Collectives collectives(channel, plan_.place, *task->batch);
   HVD_RETURN_IF_ERROR(collectives.enqueue([this] { return pause(); }));
@@ -172,26 +182,26 @@ Status Worker::look() {
   return error == abi::kNotReady ? Status() : plan_.api.of_device(error, "a batch");
 }
 
-void Worker::end(Task* task, const Status& status) {
-  int expected = Task::kRunning;
-  task->status = status;
-  task->state.compare_exchange_strong(expected, Task::kFailed);
-}
-
 void Worker::fail(std::unique_lock<std::mutex>& lock, const Status& cause) {
   if (failure_.ok()) failure_ = cause;
   changed_.wait_for(lock, kGrace, [this] { return closing_; });
-  if (!closing_) {
-    lock.unlock();
-    for (const auto& channel : channels_) channel->abort();
-    lock.lock();
-  }
   if (closing_) return;
+  std::vector<std::shared_ptr<Task>> failing;
   for (auto* tasks : {&running_, &waiting_}) {
-    for (const auto& task : *tasks) end(task.get(), failure_);
+    for (const auto& task : *tasks) {
+      int expected = Task::kRunning;
+      if (task->state.compare_exchange_strong(expected, Task::kFailing)) failing.push_back(task);
+    }
     tasks->clear();
   }
+  lock.unlock();
+  for (const auto& channel : channels_) channel->abort();
+  for (const auto& task : failing) {
+    task->status = cause;
+    task->state.store(Task::kFailed);
+  }
   wake();
+  lock.lock();
 }
 
 void Worker::work() {
@@ -208,7 +218,7 @@ void Worker::work() {
   while (!closing_) {
     const auto has_news = [this] { return closing_ || !waiting_.empty(); };
     if (running_.empty()) {
-      changed_.wait(lock, has_news);
+      changed_.wait(lock, [&] { return has_news() || !running_.empty(); });
     } else {
       changed_.wait_for(lock, kLook, has_news);
     }
@@ -244,7 +254,7 @@ void Worker::end_all() {
   if (aborts) {
     for (const auto& channel : channels_) channel->abort();
   }
-  channels_.clear();
+  for (const auto& channel : channels_) channel->close();
   if (notices_ != nullptr) {
     plan_.api.stream_synchronize(notices_);
     plan_.api.stream_destroy(notices_);

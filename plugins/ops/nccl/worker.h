@@ -21,13 +21,15 @@
 
 namespace hvd::ops::nccl {
 
-// A batch on its way. Whoever takes `state` away from kRunning is the one who ends it.
+// A batch on its way. Whoever takes `state` away from kRunning is the one who ends it: its stream, which
+// has reached its end, or its thread, which fails it. Aborted streams come to their end too.
 struct Task {
-  enum State { kRunning, kDone, kFailed };
+  enum State { kRunning, kReached, kFailing, kFailed };
   explicit Task(const hvd_batch& of) : batch(&of) {}
   const hvd_batch* const batch;  // not touched once it is on the stream
   std::vector<std::vector<std::byte>> kept;
-  Status status;  // before kFailed
+  std::shared_ptr<Channel> channel;  // before kReached
+  Status status;                     // before kFailed
   std::atomic<int> state{kRunning};
 };
 
@@ -50,6 +52,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   explicit Worker(WorkerPlan plan) : plan_(std::move(plan)) {}
 
   void add(std::shared_ptr<Task> task);
+  // What has reached the end of its stream, and its channel is broken: it fails in a while.
+  void doubt(const std::shared_ptr<Task>& task);
   // Ends the thread, and what runs if `abort`; nothing touches the memory of batches afterwards.
   void stop(bool abort);
   // Not ok when a library that waits while it makes a communicator waits too long.
@@ -64,12 +68,11 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Status look();
   void fail(std::unique_lock<std::mutex>& lock, const Status& cause);
   void end_all();
-  void end(Task* task, const Status& status);
   bool pause();
   void wake() const;
 
   const WorkerPlan plan_;
-  std::vector<std::unique_ptr<Channel>> channels_;  // of the thread
+  std::vector<std::shared_ptr<Channel>> channels_;  // of the thread
   void* done_ = nullptr;                            // event; of the thread
   void* notices_ = nullptr;                         // stream; of the thread
   std::atomic<bool> opening_{true};

@@ -56,13 +56,18 @@ Function* of_double(const char* name) {
 
 // One rank, driven by hand.
 class Rank {
+  hvd::test::PluginStore own_store_;  // before host, which may be of it
+
  public:
   using Settings = std::map<std::string, std::string>;
-  explicit Rank(Settings settings = {})
+  explicit Rank(Settings settings = {}) : Rank(own_store_, 0, 1, std::move(settings)) {}
+  // One of several, which open at the same time.
+  Rank(hvd::test::PluginStore& store, int32_t rank, int32_t size, Settings settings = {})
       : host(store, std::move(settings)) {
     hvd_plugin_config config{};
     config.struct_size = sizeof config;
-    config.size = config.local_size = 1;
+    config.rank = config.local_rank = rank;
+    config.size = config.local_size = size;
     opened = plugin().open(&host.vtable, &config, &context, error_, sizeof error_);
   }
   ~Rank() {
@@ -93,7 +98,6 @@ class Rank {
     return true;
   }
 
-  hvd::test::PluginStore store;
   hvd::test::PluginHost host;
   void* context = nullptr;
   int opened = -1;
@@ -235,6 +239,39 @@ TEST_CASE("what goes wrong in a communicator is a sentence, and everything there
     if (i >= 2) CHECK(outcome.error.find("remote process exited") != std::string::npos);
   }
   CHECK(log.count("abort") == 1);
+}
+
+TEST_CASE("what a broken communicator has left in the outputs is no result") {
+  hvd::test::PluginStore store;
+  std::vector<std::unique_ptr<Rank>> ranks(2);
+  std::vector<std::thread> threads;
+  for (int32_t i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] { ranks[static_cast<size_t>(i)] = std::make_unique<Rank>(store, i, 2); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::deque<SumOfFloats> works;
+  for (int i = 0; i < 3; ++i) works.emplace_back();
+  std::vector<Outcome> outcomes(3);
+  for (size_t i = 0; i < 2; ++i) {
+    REQUIRE(ranks[i]->opened == HVD_OK);
+    ranks[i]->add_set(0, {0, 1});
+    works[i].add(10, 1, 10, [](size_t) { return 1.0; });
+    works[i].batch.device = static_cast<int32_t>(i);
+    ranks[i]->start(works[i].ready(0), outcomes[i]);
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    REQUIRE(ranks[i]->is_over(outcomes[i]));
+    CHECK(outcomes[i].status == HVD_OK);
+    hvd::test::check_outcome(works[i], 0, [](size_t) { return 2.0; });
+  }
+  works[2].add(10, 1, 10, [](size_t) { return 1.0; });
+  ranks[0]->start(works[2].ready(1), outcomes[2]);
+  // On the stream by now, where it waits for rank 1.
+  for (int i = 0; i < 20; ++i) CHECK(!ranks[0]->poll_once(outcomes[2]));
+  ranks[1]->op().abort(ranks[1]->context, "rank 1 had enough");
+  REQUIRE(ranks[0]->is_over(outcomes[2]));
+  CHECK(outcomes[2].status != HVD_OK);
+  CHECK(outcomes[2].error.find("remote process exited") != std::string::npos);
 }
 
 TEST_CASE("a member that never comes is a sentence after a while") {
