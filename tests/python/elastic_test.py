@@ -1,5 +1,7 @@
 """hvd.elastic: states that are kept and shared, samplers, and training that starts again."""
 
+import time
+
 import rank_case
 import torch
 from rank_case import hvd
@@ -67,6 +69,49 @@ class ElasticTest(rank_case.RankCase):
             for row in hvd.allgather(got.detach()[None], name="weights"):
                 self.assertTrue(torch.equal(row, got))
 
+    def test_a_failure_in_the_midst_of_backward(self):
+        if self.size == 1:
+            return
+        params = [torch.nn.Parameter(torch.zeros((1 << 20) + 1)) for _ in range(2)]
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0))
+        state = elastic.TorchState(optimizer=optimizer, step=0)
+        runs, gradients = [], []
+
+        def between(_):  # one gradient is in flight when the second comes
+            gradients.append(None)
+            if len(gradients) == 2:
+                hvd.allreduce(torch.ones(1), name="elastic.in_flight")
+                exchange = optimizer._exchange
+                (handle,) = [work for bucket in exchange.buckets for work in bucket.works]
+                while not hvd.poll(handle):
+                    time.sleep(0.01)
+
+        @elastic.run
+        def train(state):
+            runs.append(state.step)
+            while state.step < 3:
+                fails = state.step == 1 and len(runs) == 1
+                if fails and self.rank == 0:
+                    hvd.allreduce(torch.ones(1), name="elastic.in_flight")
+                    hvd.shutdown()
+                    raise hvd.HorovodInternalError("planted")
+                hooks = [param.register_hook(between) for param in params if fails]
+                optimizer.zero_grad()
+                try:
+                    sum((param * (self.rank + 1.0)).sum() for param in params).backward()
+                finally:
+                    for hook in hooks:
+                        hook.remove()
+                optimizer.step()
+                state.step += 1
+                state.commit()
+
+        train(state)
+        self.assertEqual((runs, state.step), ([0, 1], 3))
+        mean = (self.size + 1) / 2
+        for param in params:
+            self.assert_close(param.grad[:3], torch.full((3,), mean), torch.float32)
+
     def test_what_would_fail_again_is_raised(self):
         runs = []
 
@@ -116,6 +161,8 @@ class ElasticTest(rank_case.RankCase):
             other[0].bias += 1
         state.restore()
         self.assertTrue(torch.equal(other[0].bias, make(99)[0][0].bias))
+        with self.assertRaisesRegex(ValueError, "model is a NoneType now; give it another module"):
+            state.model = None
 
     def test_samplers_share_what_remains(self):
         data = list(range(23))

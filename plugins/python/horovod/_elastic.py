@@ -92,11 +92,14 @@ def _is_final(error: HorovodInternalError) -> bool:
     return isinstance(error, (ValueError, NotImplementedError))
 
 
-def _start_anew(error: HorovodInternalError) -> None:
+def _leave() -> None:
     try:
         _basics.shutdown()
     except HorovodInternalError:
         pass  # that is why
+
+
+def _start_anew(error: HorovodInternalError) -> None:
     try:
         _basics.init()
     except HorovodInternalError as again:
@@ -123,6 +126,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
                 if _is_final(error) or state._commits == commits_before:
                     raise
                 commits_before = state._commits
+                _leave()  # what is in flight has failed as well, and would say so to `restore`
                 state.restore()
                 _start_anew(error)
                 state.on_reset()

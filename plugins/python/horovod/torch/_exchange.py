@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, List, Sequence, Tuple, Union
+from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 
@@ -12,52 +12,19 @@ from horovod._ops import Adasum
 from horovod.process_sets import ProcessSet, id_of
 from horovod.torch import _ddp, _flat
 from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
+from horovod.torch._buckets import Bucket, FlatBucket, Work
 from horovod.torch._rows import sparse_allreduce_async
 from horovod.torch.compression import Compression
 
-# What is in flight: a handle, or what waits for it and brings the result to where it belongs.
-Work = Union[int, Callable[[], None]]
+_exchanges: "weakref.WeakSet[Exchange]" = weakref.WeakSet()
 
 
-class Bucket:
-    """Parameters whose gradients travel as one request, and the requests in flight.
-
-    Lives through many steps; `works` is empty between synchronize and the next backward.
-    """
-
-    def __init__(self, name: str, params: Sequence[torch.Tensor], passes: int) -> None:
-        self.name = name
-        self.params = list(params)
-        self.works: List[Work] = []
-        self.is_agreed = False  # the ranks have reduced it once
-        self.rearm(passes)
-
-    def hooked(self) -> List[torch.Tensor]:
-        """The parameters that say when their gradient is there."""
-        return self.params
-
-    def rearm(self, passes: int) -> None:
-        """Makes ready for a step of so many backward passes."""
-        self.passes_left = [passes] * len(self.hooked())
-        self.incomplete = len(self.passes_left)  # parameters whose gradient is not yet complete
+def _forget(process_set: int) -> None:
+    for exchange in list(_exchanges) if process_set == -1 else []:
+        exchange.forget()
 
 
-class FlatBucket(Bucket):
-    """Small gradients that leave together once backward is over: only the one that comes last is
-    watched, so that the others cost nothing between the operations of backward."""
-
-    def __init__(self, named: Sequence[Tuple[str, torch.Tensor]], passes: int) -> None:
-        self.names = [name for name, _ in named]
-        super().__init__(f"{self.names[0]}+{len(named) - 1}", [param for _, param in named], passes)
-        self.flat = _flat.Flat(self.params)
-
-    def hooked(self) -> List[torch.Tensor]:
-        return self.params[:1]
-
-    def apart(self, passes: int) -> List[Bucket]:
-        """Each parameter that has or may have a gradient as a bucket of its own."""
-        return [Bucket(name, [param], passes) for name, param in zip(self.names, self.params)
-                if param.requires_grad or param.grad is not None]
+_ops.also_forget(_forget)
 
 
 class Exchange:
@@ -81,6 +48,7 @@ class Exchange:
         self._hooks: List[Any] = []  # by which they are removed
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
         _ddp.watch(self)
+        _exchanges.add(self)
 
     def add(self, named: Sequence[Tuple[str, Sequence[torch.Tensor]]]) -> None:
         """Makes each (name, params) a bucket, and one of small ones that stand alone; parameters
@@ -240,6 +208,14 @@ class Exchange:
         self.passes = passes
         for bucket in self.buckets:
             bucket.rearm(passes)
+
+    def forget(self) -> None:
+        """Horovod was shut down: nothing is in flight any more, and nothing agreed with the ranks to
+        come, some of which may have failed in the midst of a step."""
+        self.in_flight = self.complete = 0
+        for bucket in self.buckets:
+            bucket.works, bucket.is_agreed = [], False
+            bucket.rearm(self.passes)
 
     def has_work(self) -> bool:
         """Whether there are gradients of a whole step, in flight or about to be."""

@@ -158,7 +158,11 @@ class TorchState(ObjectState):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._handlers:
-            self._handlers[name] = _handler_for(value)
+            handler = _handler_for(value)
+            if handler is None:
+                raise ValueError(f"TorchState: {name} is a {type(value).__name__} now; give it another "
+                                 "module, optimizer or sampler.")
+            self._handlers[name] = handler
         self.__dict__[name] = value
 
     def save(self) -> None:
