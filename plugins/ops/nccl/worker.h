@@ -35,7 +35,7 @@ struct Task {
 
 // What a process set's thread has to know; the same on all members, but for the index.
 struct WorkerPlan {
-  const Api& api;
+  Api api;  // its own: a thread that hangs in the driver may outlive the engine
   Memory& memory;
   const hvd_plugin_host& host;
   std::string name;  // of the meeting in the store
