@@ -1,5 +1,10 @@
 """horovod.jax: collectives eagerly, compiled and differentiated; optax over all ranks."""
 
+import os
+import subprocess
+import sys
+import unittest
+
 import rank_base
 
 jax = rank_base.need("jax")
@@ -13,6 +18,13 @@ DTYPES = [jnp.uint8, jnp.int8, jnp.uint16, jnp.int16, jnp.uint32, jnp.int32, jnp
 
 
 class JaxTest(rank_base.RankBase):
+    @unittest.skipIf("HOROVOD_SIZE" in os.environ, "once is enough")
+    def test_importing_it_imports_no_other_framework(self):
+        code = ("import sys, horovod.jax;"
+                "assert not {'torch', 'tensorflow', 'keras', 'mxnet', 'optax'} & set(sys.modules)")
+        done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def own(self, dtype=jnp.float32, shape=(4, 3), rank=None):
         rank = self.rank if rank is None else rank
         count = int(numpy.prod(shape))
