@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kHereKey = "here";
 // A store that was reached answers at once.
-constexpr double kAnswerSeconds = 10;
+constexpr double kStoreAnswerSeconds = 10;
 
 // Signals are for the user's threads.
 std::thread quiet_thread(std::function<void()> body) {
@@ -131,8 +131,8 @@ Result<std::shared_ptr<rendezvous::HttpStore>> reach_store(const Invitation& inv
     HVD_ASSIGN_OR_RETURN(Secret secret, Secret::from_hex(invitation.secret));
     auto store = std::make_shared<rendezvous::HttpStore>(
         net::to_endpoint(peer), std::move(secret),
-        rendezvous::HttpStoreOptions{.rank = rank, .reconnect_seconds = kAnswerSeconds});
-    const auto answer = store->list(kHereKey, Deadline::after_seconds(kAnswerSeconds));
+        rendezvous::HttpStoreOptions{.rank = rank, .reconnect_seconds = kStoreAnswerSeconds});
+    const auto answer = store->list(kHereKey, Deadline::after_seconds(kStoreAnswerSeconds));
     if (answer.ok()) return store;
     why = answer.error();
     std::erase_if(addresses, [&](const net::SocketAddress& address) {
