@@ -159,8 +159,8 @@ Result<size_t> BlockingStream::read_some(std::span<std::byte> buffer, Deadline d
   for (;;) {
     const ssize_t count = ::recv(fd_.get(), buffer.data(), buffer.size(), flags);
     if (count >= 0) return static_cast<size_t>(count);
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN) return system_error("cannot receive", errno);
+    if (errno != EAGAIN && errno != EINTR) return system_error("cannot receive", errno);
+    // Also after a signal: one that comes again and again would keep recv from ever giving up.
     HVD_RETURN_IF_ERROR(wait_for(fd_.get(), POLLIN, deadline));
     flags = MSG_DONTWAIT;
   }

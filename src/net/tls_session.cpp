@@ -25,6 +25,9 @@ std::string last_tls_error() {
   return text;
 }
 
+// An error of somebody else's on this thread would be taken for one of the call that follows.
+void forget_tls_errors() { ::ERR_clear_error(); }
+
 bool is_ip_address(const std::string& host) {
   unsigned char bytes[16];
   return ::inet_pton(AF_INET, host.c_str(), bytes) == 1 ||
@@ -67,6 +70,8 @@ Status use_files(SSL_CTX* context, const TlsOptions& options) {
 class TlsSession::Impl {
  public:
   Status open(const std::string& host, const TlsOptions& options) {
+    // OpenSSL would take any server's certificate for it.
+    if (host.empty()) return invalid_argument("TLS: the address names no host: write HOST:PORT");
     host_ = host;
     ca_setting_ = options.ca_setting;
     context_.reset(::SSL_CTX_new(::TLS_client_method()));
@@ -80,16 +85,18 @@ class TlsSession::Impl {
     outgoing_ = ::BIO_new(::BIO_s_mem());
     ::SSL_set_bio(session_.get(), incoming_, outgoing_);  // belong to it from here on
     ::SSL_set_connect_state(session_.get());
+    bool is_set = false;
     if (is_ip_address(host)) {
-      ::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(session_.get()), host.c_str());
+      is_set = ::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(session_.get()), host.c_str()) == 1;
     } else {
-      ::SSL_set_tlsext_host_name(session_.get(), host.c_str());
-      ::SSL_set1_host(session_.get(), host.c_str());
+      is_set = ::SSL_set_tlsext_host_name(session_.get(), host.c_str()) == 1 &&
+               ::SSL_set1_host(session_.get(), host.c_str()) == 1;
     }
-    return {};
+    return is_set ? Status() : internal_error(cat("TLS: ", last_tls_error()));
   }
 
   Result<bool> shake_hands() {
+    forget_tls_errors();
     const int result = ::SSL_do_handshake(session_.get());
     if (result == 1) return true;
     if (::SSL_get_error(session_.get(), result) == SSL_ERROR_WANT_READ) return false;
@@ -98,6 +105,7 @@ class TlsSession::Impl {
 
   Result<std::optional<size_t>> read(std::span<std::byte> buffer) {
     const int wanted = static_cast<int>(std::min<size_t>(buffer.size(), INT_MAX));
+    forget_tls_errors();
     const int count = ::SSL_read(session_.get(), buffer.data(), wanted);
     if (count > 0) return std::optional(static_cast<size_t>(count));
     const int why = ::SSL_get_error(session_.get(), count);
@@ -112,12 +120,14 @@ class TlsSession::Impl {
 
   bool has_something() {
     char byte = 0;
+    forget_tls_errors();
     return ::SSL_peek(session_.get(), &byte, 1) > 0;
   }
 
   Status write(ByteView bytes) {
     while (!bytes.empty()) {
       const int wanted = static_cast<int>(std::min<size_t>(bytes.size(), INT_MAX));
+      forget_tls_errors();
       const int count = ::SSL_write(session_.get(), bytes.data(), wanted);
       if (count <= 0) return unavailable(cat("cannot send by TLS: ", last_tls_error()));
       bytes = bytes.subspan(static_cast<size_t>(count));

@@ -143,7 +143,8 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   engine_ = std::make_unique<Engine>(how, *std::move(controller), ops_.get(), host_.get(), &sets_,
                                      &names_, &handles_);
   HVD_RETURN_IF_ERROR(engine_->open());
-  if (host_->framework() != nullptr) device_support_ = DeviceSupport::ask(*ops_, identity_.size);
+  has_devices_ = host_->framework() != nullptr;
+  if (has_devices_) device_support_ = DeviceSupport::ask(*ops_, identity_.size);
   if (auto stall = stall_options(identity_.rank, identity_.size, settings, options.stack)) {
     stall_ = std::make_unique<StallInspector>(engine_.get(), *std::move(stall));
     engine_->set_service(ServiceId::kStall, stall_.get());
@@ -234,7 +235,7 @@ Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
     HVD_RETURN_IF_ERROR(check_member(from, identity_.rank, other.get()));
     set = other.get();
   }
-  HVD_RETURN_IF_ERROR(check_device(from, host_->framework() != nullptr, &device_));
+  HVD_RETURN_IF_ERROR(check_device(from, has_devices_, &device_));
   hvd_handle claimed = 0;
   Submission* submission = handles_.claim(&claimed);
   std::string_view name;

@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -70,6 +72,24 @@ TEST_CASE("a connection's read waits in recv at first, and still ends at its dea
   CHECK(stream->read_some(buffer, Deadline::after_seconds(60)).value_or(0) == 3);
   CHECK(stream->read_some(buffer, Deadline::after_seconds(0)).status().code() ==
         Code::kDeadlineExceeded);
+}
+
+TEST_CASE("a read ends at its deadline also where a signal comes again and again") {
+  const auto listener = listen_on(*numeric_address(*parse_endpoint("tcp:127.0.0.1:0")));
+  REQUIRE(listener.ok());
+  const std::vector addresses{*local_address(listener->get())};
+  auto stream = BlockingStream::connect(addresses, Deadline::after_seconds(5));
+  REQUIRE(stream.ok());
+  struct sigaction before {}, ignoring {};
+  ignoring.sa_handler = [](int) {};
+  REQUIRE(::sigaction(SIGALRM, &ignoring, &before) == 0);
+  const itimerval often{{0, 50'000}, {0, 50'000}}, never{};
+  ::setitimer(ITIMER_REAL, &often, nullptr);
+  std::array<std::byte, 8> buffer;
+  CHECK(stream->read_some(buffer, Deadline::after_seconds(1.2)).status().code() ==
+        Code::kDeadlineExceeded);
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  ::sigaction(SIGALRM, &before, nullptr);
 }
 
 TEST_CASE("a write that does not fit waits for the peer, and heeds what it says meanwhile") {
