@@ -15,7 +15,8 @@ Result<std::unique_ptr<Cipher>> make_cipher(const std::string&, const std::strin
 Status speak_tls(char** command) {
   char self[PATH_MAX];
   const ssize_t size = ::readlink("/proc/self/exe", self, sizeof self);
-  const std::string path = cat(std::string_view(self, size > 0 ? static_cast<size_t>(size) : 0), "-tls");
+  if (size <= 0) return system_error("/proc/self/exe cannot be read", errno);
+  const std::string path = cat(std::string_view(self, static_cast<size_t>(size)), "-tls");
   ::execv(path.c_str(), command);
   return system_error(cat("--join https://… needs ", path, ", which speaks TLS; put it beside this "
                           "program"), errno);

@@ -160,6 +160,8 @@ Result<TlsFront> TlsFront::make(const std::string& certificate, const std::strin
     return invalid_argument(cat("--tls-cert: ", printable(certificate),
                                 " holds no certificate that can be read: ", error.message()));
   }
+  // Nobody is asked for a passphrase: a server may have no terminal.
+  shared->context.set_password_callback([](size_t, auto) { return std::string(); }, error);
   shared->context.use_private_key_file(key, asio::ssl::context::pem, error);
   if (error) {
     return invalid_argument(cat("--tls-key: ", printable(key),

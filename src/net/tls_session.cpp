@@ -57,6 +57,8 @@ Status use_files(SSL_CTX* context, const TlsOptions& options) {
     return invalid_argument(cat(printable(options.certificate),
                                 " holds no certificate that can be read: ", last_tls_error()));
   }
+  // Nobody is asked for a passphrase: a rank has no terminal.
+  ::SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return 0; });
   if (::SSL_CTX_use_PrivateKey_file(context, options.key.c_str(), SSL_FILETYPE_PEM) != 1) {
     return invalid_argument(cat(printable(options.key), " holds no key of the certificate in ",
                                 printable(options.certificate), ": ", last_tls_error()));

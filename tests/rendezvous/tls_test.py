@@ -98,6 +98,10 @@ class TlsTest(unittest.TestCase):
         self.assertIn("--tls-cert: /none", self.start(certificate="/none"))
         _, another = make_certificate(self.folder, "other")
         self.assertIn("--tls-key: ", self.start(key=another))
+        locked = f"{self.folder}/locked.key"
+        subprocess.run(["openssl", "pkey", "-in", self.key, "-aes256", "-passout", "pass:word",
+                        "-out", locked], check=True, capture_output=True)
+        self.assertIn("--tls-key: ", self.start(key=locked))
         self.start()
         said = self.outcome(self.worker("localhost", "/none"), 1)
         self.assertIn("/none", said)
