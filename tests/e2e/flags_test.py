@@ -165,7 +165,7 @@ def test_ranks_stop_and_go_on_with_the_launcher():
     job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", RECORDER)
     job.wait_for("ready", 2)
     ranks = [pid for name in "ab" for pid in faults.processes(name)
-             if b"SIGUSR2" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+             if "SIGUSR2" in faults.said_of(pid, "cmdline")]
     expect(len(ranks) == 2, f"ranks: {ranks}")
 
     def states():

@@ -112,7 +112,7 @@ def test_nothing_stays_when_agents_and_helpers_are_killed():
             os.kill(agents("b")["agent"][0], signal.SIGKILL)
         else:
             helpers = [pid for pid in faults.processes("b")
-                       if pathlib.Path(f"/proc/{pid}/comm").read_text() == "horovod-pmix\n"]
+                       if faults.said_of(pid, "comm") == "horovod-pmix\n"]
             expect(len(helpers) == 1, helpers)
             os.kill(helpers[0], signal.SIGKILL)
             job.signal(signal.SIGTERM)

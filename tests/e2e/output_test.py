@@ -151,9 +151,9 @@ def test_a_stalled_terminal_takes_little_memory_and_delays_no_control():
     os.close(write_end)
 
     def written():
-        return sum(int(pathlib.Path(f"/proc/{pid}/io").read_text().split()[3])
-                   for name in "ab" for pid in faults.processes(name)
-                   if pathlib.Path(f"/proc/{pid}/comm").read_text() == "yes\n")
+        ranks = [pid for name in "ab" for pid in faults.processes(name)
+                 if faults.said_of(pid, "comm") == "yes\n"]
+        return sum(int(said.split()[3]) for pid in ranks if (said := faults.said_of(pid, "io")))
 
     # Both have filled all that lies between, when what they have written grows no more.
     last = [0, time.monotonic()]
@@ -171,7 +171,7 @@ def test_a_stalled_terminal_takes_little_memory_and_delays_no_control():
     wait_until(lambda: not written(), 20, "the ranks to end")
     os.killpg(process.pid, signals.SIGINT)
     expect(process.wait(10) == 130, f"exit code {process.returncode}")
-    expect(time.monotonic() - begun < 5, f"it took {time.monotonic() - begun} s")
+    expect(time.monotonic() - begun < 15, f"it took {time.monotonic() - begun} s")
     os.close(read_end)
     wait_until(lambda: not before.new_processes(), 10, before.new_processes)
 

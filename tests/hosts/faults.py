@@ -26,6 +26,14 @@ def processes(name):
     return found
 
 
+def said_of(pid, file):
+    """What /proc has in a file of a process; nothing once that has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/{file}").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 def crash(name):
     """The cable first, so that no goodbye of the kernel gets out; then everything dies."""
     network.unplug(host.spec()["names"].index(name))
