@@ -64,15 +64,14 @@ def test_one_machine_under_two_names():
     check_digests(job, 2)
 
 
+@world()
 def test_localhost_and_the_hostname():
-    """Where sshd is there: the hostname is a host like any other."""
-    name = socket.gethostname()
-    if subprocess.run(["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", name, "true"],
-                      stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode != 0:
-        raise Skip(f"no ssh to {name}")
-    job = Job("-np", 2, "-H", f"localhost:1,{name}:1", *PROGRAMS)
+    """The launcher on a host that has sshd: its own name is a host like any other."""
+    job = Job("exec", "a", "env", f"PATH={clean_environment()['PATH']}", LAUNCHER, "-np", 2,
+              "-H", "localhost:1,a:1", *PROGRAMS, program=HOSTS)
     job.ends_with(0, 120)
     check_digests(job, 2)
+    job.leaves_nothing()
 
 
 if __name__ == "__main__":
