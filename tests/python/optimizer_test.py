@@ -1,5 +1,6 @@
 """DistributedOptimizer and what goes with it, against one process that sees all the data."""
 
+import signal
 import warnings
 
 import rank_case
@@ -99,6 +100,45 @@ class OptimizerTest(RankCase):
             optimizer.zero_grad()
         optimizer.synchronize()
         optimizer.zero_grad()
+
+    def interrupted(self, optimizer):
+        """Rank 0's step waits for the others, and is interrupted while it does."""
+        def interrupt(*unused):
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            while not optimizer._exchange.is_interrupted:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.2)
+                    optimizer.step()
+                except KeyboardInterrupt:
+                    pass
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+    def test_a_step_that_was_interrupted_goes_on(self):
+        if self.size < 2:
+            self.skipTest("nothing is in flight in a world of one")
+        make = OPTIMIZERS["SGD"]
+        for arguments in [{"groups": 3}, {"compression": hvd.Compression.fp16}, {}]:
+            model = make_model()
+            optimizer = hvd.DistributedOptimizer(make(model.parameters()), **arguments)
+            # Agreed, and in one piece where it can be, from the second step on.
+            for step in range(2):
+                if self.rank:  # the others come only after rank 0 was interrupted
+                    hvd.broadcast(torch.ones(1), 0, name="interrupted")
+                loss_of(model, self.rank, step).backward()
+                if self.rank == 0 and (step == 0 or arguments):
+                    self.interrupted(optimizer)
+                    with self.assertRaisesRegex(AssertionError, "interrupted.*goes on"):
+                        (0 * loss_of(model, self.rank, step)).backward()
+                if self.rank == 0:
+                    hvd.broadcast(torch.ones(1), 0, name="interrupted")
+                optimizer.step()
+                optimizer.zero_grad()
+            for param in model.parameters():
+                self.assert_equal_tensors(hvd.broadcast(param.detach(), 0), param.detach())
 
     def test_sum_and_predivision(self):
         make = OPTIMIZERS["SGD"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -44,6 +44,8 @@ class Exchange:
         self.buckets: List[Bucket] = []
         self.in_flight = 0  # buckets that are
         self.complete = 0  # flat buckets whose gradients are there, and not in flight
+        self.is_interrupted = False  # a signal's handler has raised while something was in flight
+        self._failure: Optional[Exception] = None  # of what was complete before
         self._hooked: List[Any] = []  # a graph node with a hook lives as long as somebody holds it
         self._hooks: List[Any] = []  # by which they are removed
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
@@ -107,6 +109,12 @@ class Exchange:
         # Runs once per parameter and step, between two operations of backward: every line counts.
         left = bucket.passes_left[index] - 1
         if left < 0 or bucket.works:
+            if self.is_interrupted:
+                raise AssertionError(
+                    f"Gradient {bucket.name} was computed anew while gradients of the step before, "
+                    "whose step() or synchronize() was interrupted, are being reduced: call that "
+                    "again first, which goes on where it was."
+                )
             raise AssertionError(
                 f"Gradient {bucket.name} was computed more than backward_passes_per_step="
                 f"{self.passes} times before step() or synchronize(); raise "
@@ -150,7 +158,7 @@ class Exchange:
         handle = flat.submit(self._terms(bucket))
 
         def finish() -> None:
-            _ops.run(handle)
+            _ops.wait(handle)
             flat.scatter()
             with torch.no_grad():
                 for grad, index in copies:
@@ -187,7 +195,7 @@ class Exchange:
             )
 
         def finish() -> None:
-            _ops.run(handle)
+            _ops.wait(handle)
             with torch.no_grad():
                 for grad, reduced, context in zip(grads, compressed, contexts):
                     if reduced is not grad:
@@ -213,6 +221,7 @@ class Exchange:
         """Horovod was shut down: nothing is in flight any more, and nothing agreed with the ranks to
         come, some of which may have failed in the midst of a step."""
         self.in_flight = self.complete = 0
+        self.is_interrupted, self._failure = False, None
         for bucket in self.buckets:
             bucket.works, bucket.is_agreed = [], False
             bucket.rearm(self.passes)
@@ -225,7 +234,7 @@ class Exchange:
         """Starts what no hook has started, then waits for everything."""
         if len(self.buckets) == 1 and self._run_alone(self.buckets[0]):
             return
-        if self.in_flight < len(self.buckets):
+        if self.in_flight < len(self.buckets) and not self.is_interrupted:
             for bucket in self.buckets:
                 # Frozen since, and on all ranks: nothing to exchange, and nothing to step.
                 if not bucket.works and any(
@@ -242,21 +251,36 @@ class Exchange:
         return bucket.flat.run(self._terms(bucket))
 
     def drain(self) -> None:
-        """Waits for what is in flight and makes ready for the next step, also after a failure."""
-        failure = None
+        """Waits for what is in flight and makes ready for the next step, also after a failure.
+        Interrupted by a signal's handler that raises, it goes on where it was when it is called again.
+        """
+        try:
+            for bucket in self.buckets:
+                self._finish(bucket)
+        except BaseException:
+            self.is_interrupted = True
+            self.in_flight = sum(bool(bucket.works) for bucket in self.buckets)
+            for bucket in self.buckets:
+                bucket.rearm(0)  # so that the next backward notices
+            raise
         self.in_flight = self.complete = 0
-        for bucket in self.buckets:
-            works, bucket.works = bucket.works, []
-            bucket.rearm(self.passes)
-            for work in works:
-                try:
-                    if type(work) is int:
-                        _ops.run(work)
-                    else:
-                        work()
-                except Exception as error:  # the others must be waited for all the same
-                    failure = failure or error
-            if works and failure is None:
-                bucket.is_agreed = True
+        self.is_interrupted = False
+        failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    def _finish(self, bucket: Bucket) -> None:
+        works = bucket.works
+        if works:
+            while works:
+                try:
+                    if type(works[0]) is int:
+                        _ops.wait(works[0])
+                    else:
+                        works[0]()
+                except Exception as error:  # the others must be waited for all the same
+                    self._failure = self._failure or error
+                del works[0]
+            if self._failure is None:
+                bucket.is_agreed = True
+        bucket.rearm(self.passes)

@@ -32,9 +32,10 @@ class HorovodAllgather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, tensor, name, process_set):
+        handle = allgather_async(tensor, name, process_set)  # which says what is no tensor
         ctx.rows = tensor.shape[0] if tensor.dim() else 0
         ctx.process_set = process_set
-        return _ops.run(allgather_async(tensor, name, process_set))
+        return _ops.run(handle)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -100,9 +101,12 @@ def sparse_allreduce_async(
     indices = allgather_async(coalesced.indices().t().contiguous(), f"{base}.indices", process_set)
     values = allgather_async(coalesced.values(), f"{base}.values", process_set)
 
+    found: list = []
+
     def wait() -> torch.Tensor:
-        all_values = _ops.run(values)
-        all_indices = _ops.run(indices)
+        while len(found) < 2:  # again, where it was interrupted
+            found.append(_ops.wait(indices if found else values))
+        all_values, all_indices = found
         if op == Average:
             all_values = all_values / process_set.size()
         return torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.shape)
