@@ -186,6 +186,10 @@ class ElasticTest(rank_case.RankCase):
             self.assertFalse(set(rest) & set(done))
             sampler.set_epoch(1)
             self.assertEqual(sampler.state_dict(), {"epoch": 1, "processed_num": 0})
+            # Rank 0's place goes with its weights, whatever others have done meanwhile.
+            sampler.load_state_dict({"epoch": 1 + self.rank, "processed_num": self.rank})
+            state.sync()
+            self.assertEqual(sampler.state_dict(), {"epoch": 1, "processed_num": 0})
             self.assertEqual(list(sampler) == mine, not shuffle)
 
     def test_registry(self):

@@ -14,7 +14,7 @@ import torch
 from horovod import _basics
 from horovod._elastic import ObjectState, State, run
 from horovod.torch.functions import broadcast_optimizer_state, broadcast_parameters
-from horovod._frontend import allgather_object
+from horovod._frontend import broadcast_object
 
 __all__ = [
     "ElasticSampler", "ObjectState", "State", "TorchState", "get_handler_registry", "run",
@@ -107,11 +107,9 @@ class OptimizerStateHandler(_Handler):
 
 class SamplerStateHandler(_Handler):
     def sync(self) -> None:
-        """The furthest place that a rank has recorded, on all ranks, which must all call it."""
-        # Each rank has recorded the same batches, but for those of a failure.
-        furthest = max(allgather_object(self.value.state_dict(), "elastic.sampler"),
-                       key=lambda state: (state["epoch"], state["processed_num"]))
-        self.value.load_state_dict(furthest)
+        """Rank 0's place, which goes with its model's weights, on all ranks, which must all call it."""
+        self.value.load_state_dict(
+            broadcast_object(self.value.state_dict(), 0, "elastic.sampler"))
         self.save()
 
 
