@@ -105,6 +105,50 @@ class CompiledTest(rank_base.RankBase):
         total = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum))(jnp.ones(()))
         self.assertEqual(float(total), self.size)
 
+    def test_errors_of_horovod_are_what_scripts_catch(self):
+        if self.size == 1:
+            self.skipTest("one rank agrees with itself")
+
+        @hvd.horovod_errors()
+        def step(x, name):
+            total = jax.jit(lambda y: hvd.allreduce(y, op=hvd.Sum, name=name))(x)
+            return jax.block_until_ready(jax.jit(lambda y: y * 2)(total))
+
+        ways = [_compiled._primitive] + [None] * (self.size == 2)  # by callbacks once is enough
+        for way in ways:
+            with unittest.mock.patch.object(_compiled, "_primitive", way):
+                for size in (2, LARGE):
+                    with self.assertRaisesRegex(ValueError, "differ.*shape") as caught:
+                        step(jnp.ones(size + self.rank), f"differ.{size}.{way}")
+                    self.assertIsInstance(caught.exception, hvd.HorovodInternalError)
+                    self.assertNotIn("Traceback", str(caught.exception))
+                self.assertEqual(step(jnp.ones(()), f"good.{way}"), 2.0 * self.size)
+        with self.assertRaises(ZeroDivisionError), hvd.horovod_errors():
+            1 / 0
+
+    def test_training_starts_again_after_a_failure_inside_of_a_program(self):
+        if self.size == 1:
+            self.skipTest("one rank has nobody to fail with")
+        step_of = jax.jit(lambda w: w + hvd.allreduce(jnp.ones(LARGE), name="elastic.step", op=hvd.Sum))
+        runs = []
+
+        @hvd.elastic.run
+        def train(state):
+            runs.append(state.step)
+            while state.step < 4:
+                if state.step == 2 and len(runs) == 1 and self.rank == 0:
+                    hvd.shutdown()  # the others find out inside of the program
+                    raise hvd.HorovodInternalError("planted")
+                state.weights = step_of(state.weights)
+                state.weights.block_until_ready()
+                state.step += 1
+                state.commit()
+
+        state = hvd.elastic.ObjectState(weights=jnp.full(LARGE, float(self.rank)), step=0)
+        train(state)
+        self.assertEqual(runs, [0, 2])
+        numpy.testing.assert_array_equal(state.weights, 4.0 * self.size)
+
 
 if __name__ == "__main__":
     rank_base.main()

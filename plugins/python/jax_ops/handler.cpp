@@ -22,8 +22,10 @@ using python::kErrorSize;
 constexpr double kAtOnce = 0.0002;
 constexpr size_t kSmall = 64 * 1024;
 
+// Python knows errors of ours by how they begin: horovod/jax/_errors.py.
 FfiError* error_of(const FfiApi& api, int code, const std::string& message) {
-  FfiErrorCreate create{sizeof create, nullptr, message.c_str(), code};
+  const std::string text = "Horovod: " + message;
+  FfiErrorCreate create{sizeof create, nullptr, text.c_str(), code};
   return api.error_create(&create);
 }
 

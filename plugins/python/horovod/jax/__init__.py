@@ -13,5 +13,7 @@ except ImportError as _error:
     ) from None
 
 from horovod._common import *
+from horovod.jax import elastic
 from horovod.jax._collectives import allgather, allreduce, alltoall, broadcast, reducescatter
+from horovod.jax._errors import horovod_errors
 from horovod.jax._optimizer import DistributedOptimizer, broadcast_parameters

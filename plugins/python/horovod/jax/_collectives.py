@@ -14,7 +14,8 @@ Rules for all of them:
   program keeps the process set that it was traced with. `vmap` and `pmap` are refused.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets
   it, and Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is
-  not initialised. Inside `jit` JAX raises an error of its own with these words.
+  not initialised. Inside `jit` JAX raises an error of its own with these words, which
+  `hvd.horovod_errors` and `hvd.elastic.run` turn into these.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from horovod._keras import elastic as _impl
 
 if framework_of(_keras) == "tensorflow":
     from horovod.tensorflow.elastic import run  # noqa: F401
+elif framework_of(_keras) == "jax":
+    from horovod.jax.elastic import run  # noqa: F401
 else:
     from horovod._elastic import run  # noqa: F401
 
