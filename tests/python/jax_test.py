@@ -11,10 +11,10 @@ jax = rank_base.need("jax")
 import horovod.jax as hvd  # noqa: E402
 
 import numpy  # noqa: E402
+import table_case  # noqa: E402
+import table_faces  # noqa: E402
 
 jnp = jax.numpy
-DTYPES = [jnp.uint8, jnp.int8, jnp.uint16, jnp.int16, jnp.uint32, jnp.int32, jnp.uint64, jnp.int64,
-          jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64, jnp.bool_]
 
 
 class JaxTest(rank_base.RankBase):
@@ -46,39 +46,6 @@ class JaxTest(rank_base.RankBase):
         compiled = jax.jit(function)
         yield compiled(*arguments)
         yield compiled(*arguments)
-
-    def test_every_type(self):
-        jax.config.update("jax_enable_x64", True)
-        self.addCleanup(jax.config.update, "jax_enable_x64", False)
-        for dtype in DTYPES:
-            self.check_type(dtype)
-
-    def check_type(self, dtype):
-        mine, all_ = self.own(dtype), self.everybody(dtype)
-        rows, uneven = self.own(dtype, (self.size, 2)), self.own(dtype, (2 * self.size + 1, 2))
-        everybodys_rows = self.everybody(dtype, (self.size, 2))
-        calls = {
-            "max": (lambda x: hvd.allreduce(x, op=hvd.Max), mine, all_.max(0)),
-            "min": (lambda x: hvd.allreduce(x, op=hvd.Min), mine, all_.min(0)),
-            "product": (lambda x: hvd.allreduce(x, op=hvd.Product), mine, all_.prod(0)),
-            "broadcast": (lambda x: hvd.broadcast(x, self.size - 1), mine, all_[-1]),
-            "allgather": (hvd.allgather, mine, numpy.concatenate(list(all_))),
-            "alltoall": (hvd.alltoall, rows, everybodys_rows[:, self.rank]),
-        }
-        if dtype != jnp.bool_:
-            total = self.everybody(dtype, (2 * self.size + 1, 2)).sum(0)
-            calls.update({
-                "sum": (lambda x: hvd.allreduce(x, op=hvd.Sum), mine, all_.sum(0)),
-                "reducescatter": (lambda x: hvd.reducescatter(x, op=hvd.Sum), uneven,
-                                  numpy.array_split(total, self.size)[self.rank]),
-            })
-
-        def everything(inputs):
-            return {name: calls[name][0](array) for name, array in inputs.items()}
-
-        for got in self.both_ways(everything, {name: call[1] for name, call in calls.items()}):
-            for name, (_, _, want) in calls.items():
-                self.assert_same(got[name], want, dtype, f"{name} of {dtype.__name__}")
 
     def test_large_arrays_inside_jit(self):
         mine = jnp.full((1 << 20,), float(self.rank))
@@ -189,6 +156,16 @@ class JaxTest(rank_base.RankBase):
             with self.assertRaisesRegex(Exception, "inside jax.jit shapes are fixed"):
                 jax.jit(hvd.allgather)(jnp.ones((min(self.rank, 1) + 1, 2))).block_until_ready()
         self.assertEqual(float(hvd.allreduce(1.0, op=hvd.Sum)), self.size)
+
+
+class JaxTableTest(table_case.TableCase):
+    make_face = table_faces.Jax
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        jax.config.update("jax_enable_x64", True)
+        cls.addClassCleanup(jax.config.update, "jax_enable_x64", False)
 
 
 if __name__ == "__main__":

@@ -194,7 +194,7 @@ class KerasTest(rank_base.RankBase):
                 if state.epoch == 3 and len(runs) == 1:
                     if hvd.rank() == 0:  # the others find out by their next operation
                         hvd.shutdown()
-                    if BACKEND == "jax" or not hvd.is_initialized():
+                    if not hvd.is_initialized():
                         raise hvd.HorovodInternalError("planted")
 
         @elastic.run
@@ -252,7 +252,29 @@ class KerasTest(rank_base.RankBase):
             hvd.broadcast_global_variables(0)
 
 
+import table_case  # noqa: E402
+import table_faces  # noqa: E402
+
 from horovod import numpy as hvd_numpy  # noqa: E402
+
+
+class KerasTableTest(table_case.TableCase):
+    """Functions of values."""
+
+    def make_face():
+        below = {"tensorflow": table_faces.TensorFlow, "torch": table_faces.Torch,
+                 "jax": table_faces.Jax}[BACKEND]()
+        return table_faces.Keras(hvd, below)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if BACKEND == "jax":
+            import jax
+
+            jax.config.update("jax_enable_x64", True)
+            cls.addClassCleanup(jax.config.update, "jax_enable_x64", False)
+
 
 if __name__ == "__main__":
     rank_base.main()

@@ -7,6 +7,8 @@ import rank_base
 
 mx = rank_base.need("mxnet")
 import numpy  # noqa: E402
+import table_case  # noqa: E402
+import table_faces  # noqa: E402
 
 import horovod.mxnet as hvd  # noqa: E402
 
@@ -215,6 +217,10 @@ class MxnetTest(rank_base.RankBase):
         finally:
             os.remove(file)
         pickle.dumps(trainer._optimizer)
+
+
+class MxnetTableTest(table_case.TableCase):
+    make_face = table_faces.Mxnet
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """horovod.numpy: every collective, type and error, against numpy in one process."""
 
 import rank_base
+import table_case
 
 numpy = rank_base.need("numpy")
+import table_faces  # noqa: E402
 import horovod.numpy as hvd  # noqa: E402
 
 INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
@@ -172,6 +174,10 @@ class NumpyTest(rank_base.RankBase):
             with self.assertRaisesRegex(ValueError, r"\[2\]"):
                 hvd.allreduce(numpy.ones(2 + self.rank), name="shapes")
         self.assertEqual(float(hvd.allreduce(1.0, op=hvd.Sum)), self.size)
+
+
+class NumpyTableTest(table_case.TableCase):
+    make_face = table_faces.Numpy
 
 
 if __name__ == "__main__":

@@ -417,5 +417,15 @@ class ObjectTest(RankCase):
             hvd.barrier()
 
 
+try:
+    import table_case
+    import table_faces
+except ImportError:  # torch alone is enough for the tests above
+    pass
+else:
+    class TorchTableTest(table_case.TableCase):
+        make_face = table_faces.Torch
+
+
 if __name__ == "__main__":
     rank_case.main()

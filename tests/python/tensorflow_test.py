@@ -13,10 +13,10 @@ tf = rank_base.need("tensorflow")
 import horovod.tensorflow as hvd  # noqa: E402
 
 import numpy  # noqa: E402
+import table_case  # noqa: E402
+import table_faces  # noqa: E402
 
 tf.get_logger().setLevel("ERROR")  # functions made in a loop are meant
-DTYPES = [tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int32, tf.int64, tf.uint32, tf.uint64,
-          tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.bool]
 
 
 class TensorFlowTest(rank_base.RankBase):
@@ -40,34 +40,6 @@ class TensorFlowTest(rank_base.RankBase):
         compiled = tf.function(function)
         yield compiled(*arguments)
         yield compiled(*arguments)
-
-    def test_every_type(self):
-        rows, uneven = (2 * self.size, 2), (2 * self.size + 1, 2)
-        for dtype in DTYPES:
-            everybody = self.everybody(dtype)
-            reductions = [(hvd.Min, everybody.min(0)), (hvd.Max, everybody.max(0)),
-                          (hvd.Sum, everybody.max(0) if dtype == tf.bool else everybody.sum(0)),
-                          (hvd.Product, everybody.prod(0))]
-            if dtype.is_floating and dtype.size > 2:
-                reductions.append((hvd.Average, everybody.mean(0)))
-            summed = self.everybody(dtype, uneven).sum(0)
-            parts = numpy.array_split(summed.clip(0, 1) if dtype == tf.bool else summed, self.size)
-
-            def all_of_them(own, square, odd):
-                gathered = hvd.allgather(own)
-                moved = hvd.alltoall(square)
-                return ([hvd.allreduce(own, op=op) for op, _ in reductions], gathered, moved,
-                        hvd.broadcast(own, self.size - 1), hvd.reducescatter(odd, op=hvd.Sum))
-
-            for got in self.both_ways(all_of_them, self.own(dtype), self.own(dtype, rows),
-                                      self.own(dtype, uneven)):
-                for reduced, (_, want) in zip(got[0], reductions):
-                    self.same(reduced, want, dtype)
-                self.same(got[1], numpy.concatenate(list(everybody)), dtype)
-                moved = self.everybody(dtype, rows)[:, 2 * self.rank : 2 * self.rank + 2]
-                self.same(got[2], numpy.concatenate(list(moved)), dtype)
-                self.same(got[3], everybody[-1], dtype)
-                self.same(got[4], parts[self.rank], dtype)
 
     def test_groups_factors_and_compression(self):
         tensors = [self.own(), self.own(tf.int32, (3,)), tf.constant(1.5)]
@@ -272,6 +244,10 @@ class TensorFlowTest(rank_base.RankBase):
                 done = subprocess.run([sys.executable, "-c", f"{said}; import {module}"],
                                       capture_output=True, text=True, timeout=240)
                 self.assertRegex(done.stderr.strip().splitlines()[-1], f"^ImportError: .*{words}")
+
+
+class TensorFlowTableTest(table_case.TableCase):
+    make_face = table_faces.TensorFlow
 
 
 if __name__ == "__main__":

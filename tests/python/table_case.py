@@ -1,0 +1,313 @@
+"""Every function of a framework's table, with every type that it takes, against numpy; and in what it
+must not be called, what every rank is told. That nothing is left out is a part of the test.
+
+A framework's own test file makes a class of it with a face of table_faces.
+"""
+
+import inspect
+import types
+
+import numpy
+import rank_base
+
+# Those that every module has; arrays are not their business.
+SHARED = {
+    "HorovodInternalError": "table_case.py", "ProcessSet": "process_sets_test.py",
+    "add_process_set": "process_sets_test.py", "remove_process_set": "process_sets_test.py",
+    "init": "life_test.py", "shutdown": "life_test.py", "join": "process_sets_test.py",
+    "metrics": "observation_test.py", "start_timeline": "observation_test.py",
+    "stop_timeline": "observation_test.py", "poll": "ops_test.py", "synchronize": "ops_test.py",
+}
+
+
+def values(rank, dtype, shape):
+    """Small whole numbers, so that sums and products are exact."""
+    count = int(numpy.prod(shape))
+    numbers = ((numpy.arange(count) * 7 + 3 * rank) % 5 + 1).reshape(shape).astype("float64")
+    return (numbers % 2) if dtype == "bool" else numbers
+
+
+def adasum(vectors):
+    """Of a list of vectors: pairs become one, until one is left; without a partner it stays as it is."""
+    def pair(a, b):
+        dot, first, second = a @ b, a @ a, b @ b
+        return a * (1 - dot / (2 * first)) + b * (1 - dot / (2 * second))
+
+    vectors = list(vectors)
+    while len(vectors) > 1:
+        vectors = [pair(*vectors[i : i + 2]) if i + 1 < len(vectors) else vectors[i]
+                   for i in range(0, len(vectors), 2)]
+    return vectors[0]
+
+
+class TableCase(rank_base.RankBase):
+    """Every rank runs it; `make_face` makes what is tested."""
+
+    make_face = None
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.face = cls.make_face()
+
+    @property
+    def hvd(self):
+        return self.face.hvd
+
+    def functions(self):
+        """The public functions and classes, by name."""
+        return {name: thing for name, thing in vars(self.hvd).items()
+                if not name.startswith("_") and callable(thing)
+                and not isinstance(thing, types.ModuleType)}
+
+    def kinds(self):
+        """What works on arrays: the collective and the function's name."""
+        for name in sorted(self.functions()):
+            kind = name.replace("grouped_", "").replace("_async", "").rstrip("_")
+            if kind in ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter"):
+                yield kind, name
+
+    def everybody(self, dtype, shape):
+        return numpy.stack([values(rank, dtype, shape) for rank in range(self.size)])
+
+    def reductions(self, dtype, shape):
+        """(number of the op, what it makes of everybody's values)."""
+        hvd, all_ = self.hvd, self.everybody(dtype, shape)
+        total = all_.sum(0)
+        results = [(hvd.Sum, total.clip(0, 1) if dtype == "bool" else total),
+                   (hvd.Min, all_.min(0)), (hvd.Max, all_.max(0)), (hvd.Product, all_.prod(0))]
+        if dtype != "bool":
+            mean = total / self.size
+            results.append((hvd.Average, mean if "float" in dtype else numpy.trunc(mean)))
+        if "float" in dtype:
+            results.append((hvd.Adasum, adasum([each.ravel() for each in all_]).reshape(shape)))
+        return results
+
+    def cases(self, kind, name, dtype):
+        """(arguments, values of this rank, what it must get) of calls that the function takes."""
+        shape, takes = (4, 3), inspect.signature(self.functions()[name]).parameters
+        if kind == "allreduce":
+            for op, want in self.reductions(dtype, shape):
+                yield {"op": op}, values(self.rank, dtype, shape), [want]
+        if kind == "broadcast":
+            for root in range(self.size):
+                yield ({"root_rank": root}, values(self.rank, dtype, shape),
+                       [values(root, dtype, shape)])
+        if kind == "allgather":
+            yield ({}, values(self.rank, dtype, shape),
+                   [numpy.concatenate(list(self.everybody(dtype, shape)))])
+        if kind == "alltoall":
+            rows = self.everybody(dtype, (2 * self.size, 2))
+            got = [numpy.concatenate(list(rows[:, 2 * self.rank : 2 * self.rank + 2]))]
+            if "async" in name:
+                got.append(numpy.full(self.size, 2))
+            yield {}, rows[self.rank], got
+        if kind == "reducescatter":
+            # As many rows for each as inside of compiled programs there must be, and other numbers.
+            for count in {2 * self.size, 2 * self.size + 1}:
+                for op, want in self.reductions(dtype, (count, 2)):
+                    if op == self.hvd.Adasum or "op" not in takes:
+                        continue
+                    yield ({"op": op}, values(self.rank, dtype, (count, 2)),
+                           [numpy.array_split(want, self.size)[self.rank]])
+
+    def call(self, name, array, arguments):
+        """The list of what the function returns for the array, alone or twice in a group."""
+        in_place = name.endswith("_") or name.endswith("_async_")
+        given = self.face.variable(array) if in_place else array
+        # TensorFlow's broadcast_ takes variables, as those of groups do.
+        takes_list = "grouped" in name or (in_place and given is not array)
+        result = getattr(self.hvd, name)([given] if takes_list else given, **arguments)
+        if "async" in name:
+            result = self.hvd.synchronize(result)
+        if in_place:
+            self.assertIs(result[0] if takes_list else result, given, name)
+        return list(result) if isinstance(result, (list, tuple)) else [result]
+
+    def assert_numbers(self, got, want, dtype, message):
+        numbers, name = self.face.read(got)
+        self.assertEqual(name, dtype, message)
+        self.assertEqual(numbers.shape, want.shape, message)
+        tolerance = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-12}
+        numpy.testing.assert_allclose(numbers, want, rtol=tolerance.get(dtype, 0), atol=0,
+                                      err_msg=str(message))
+
+    def test_every_function_with_every_type_it_takes(self):
+        driven = set()
+        plan = [(kind, name, dtype, *case) for kind, name in self.kinds()
+                for dtype in self.face.dtypes for case in self.cases(kind, name, dtype)]
+        # What changes its arguments cannot be a part of a compiled program.
+        for is_changed in (True, False):
+            chosen = [each for each in plan if each[1].endswith("_") == is_changed]
+            if not chosen:
+                continue
+
+            def run(arrays):
+                return [self.call(name, array, arguments) for array, (_, name, _, arguments, _, _)
+                        in zip(arrays, chosen)]
+
+            for number, way in enumerate([run] if is_changed else self.face.ways(run)):
+                if number:  # compiled: every op and root with one type, and one with the others
+                    chosen[:] = [each for index, each in enumerate(chosen)
+                                 if each[2] == "float32" or each[:3] != chosen[index - 1][:3]]
+                given = [self.face.make(numbers, dtype) for _, _, dtype, _, numbers, _ in chosen]
+                for results, (kind, name, dtype, arguments, numbers, wants), array in zip(
+                        way(given), chosen, given):
+                    what = (name, dtype, arguments, numbers.shape)
+                    self.assertEqual(len(results), len(wants), what)
+                    self.assert_numbers(results[0], wants[0], dtype, what)
+                    if len(wants) > 1:
+                        self.assert_numbers(results[1], wants[1], "int32", what)
+                    if not is_changed:
+                        self.assert_numbers(array, numbers, dtype, ("unchanged", *what))
+                    driven.add((name, dtype))
+        self.assertEqual(driven, {(name, dtype) for _, name in self.kinds()
+                                  for dtype in self.face.dtypes})
+
+    def test_every_function_is_tested(self):
+        here = rank_base.__file__.rpartition("/")[0]
+        here_too = {name for _, name in self.kinds()} | set(self.numbers()) | {
+            "allgather_object", "barrier", "broadcast_object"}
+        beside = {name: file for name, file in {**SHARED, **self.face.beside}.items()
+                  if name in self.functions()}
+        self.assertEqual(set(self.functions()) - here_too - set(beside), set())
+        for name, file in beside.items():
+            with open(f"{here}/{file}", encoding="utf-8") as text:
+                self.assertRegex(text.read(), rf"\b{name}\b", f"{file} does not mention {name}")
+
+    def numbers(self):
+        """What says something about this process, and of which type."""
+        found = {name: int for name in ["rank", "size", "local_rank", "local_size", "cross_rank",
+                                        "cross_size", "nccl_built"]}
+        found.update({name: bool for name in self.functions()
+                      if name.startswith("is_") or name != "nccl_built" and name.endswith(
+                          ("_built", "_enabled", "_supported"))})
+        return found
+
+    def test_what_says_something_about_the_process_and_what_moves_objects(self):
+        for name, of in self.numbers().items():
+            self.assertIs(type(getattr(self.hvd, name)()), of, name)
+        hvd = self.hvd
+        self.assertEqual((hvd.rank(), hvd.size()), (self.rank, self.size))
+        self.assertEqual(hvd.local_rank() + hvd.local_size() * hvd.cross_rank(), self.rank)
+        self.assertEqual(hvd.local_size() * hvd.cross_size(), self.size)
+        hvd.barrier()
+        self.assertEqual(hvd.broadcast_object({"of": self.rank}, self.size - 1),
+                         {"of": self.size - 1})
+        self.assertEqual(hvd.allgather_object([self.rank]), [[rank] for rank in range(self.size)])
+
+    # ---- What must not be ------------------------------------------------------------------------
+
+    def good(self, kind):
+        """Arguments, and this rank's array, of a call that is right."""
+        arguments = {"root_rank": 0} if kind == "broadcast" else {}
+        return arguments, self.face.make(values(self.rank, "float32", (2 * self.size, 2)), "float32")
+
+    def assert_refused(self, error, pattern, name, array, arguments):
+        with self.assertRaisesRegex(error, pattern, msg=(name, pattern)):
+            self.call(name, array, arguments)
+
+    def test_what_is_wrong_with_a_call_is_said_on_the_rank_that_makes_it(self):
+        stranger = self.hvd.ProcessSet([0])
+        for kind, name in self.kinds():
+            arguments, array = self.good(kind)
+            takes = inspect.signature(self.functions()[name]).parameters
+            refuse = [((ValueError, TypeError), ".", self.face.refused, {}),
+                      ((ValueError, TypeError), ".", "text", {})]
+            if "process_set" in takes:
+                refuse.append((ValueError, "is not registered", array, {"process_set": stranger}))
+            for factor in ("prescale_factor", "postscale_factor"):
+                if factor in takes:
+                    refuse.append((ValueError, "factor of 0", array, {factor: 0.0}))
+            if "op" in takes:
+                refuse.append(((ValueError, self.face.disagreement), "(?i)reduc|op", array,
+                               {"op": 17}))
+            if "average" in takes:
+                refuse.append((ValueError, "either op or average", array,
+                               {"op": self.hvd.Sum, "average": True}))
+            if kind == "broadcast":
+                for root in (-1, self.size):
+                    refuse.append(((ValueError, self.face.disagreement), "(?i)root", array,
+                                   {"root_rank": root}))
+            for error, pattern, given, more in refuse:
+                with self.assertRaisesRegex(error, pattern, msg=(name, more)):
+                    self.call_with(name, given, {**arguments, **more})
+            if "grouped" in name:
+                with self.assertRaisesRegex(ValueError, "list or tuple"):
+                    getattr(self.hvd, name)([], **arguments)
+            if "splits" in takes:
+                for splits in ([1] * (self.size + 1), [99] * self.size, [-1] * self.size):
+                    with self.assertRaisesRegex((ValueError, self.face.disagreement), "(?i)split"):
+                        self.call(name, array, {"splits": splits})
+        self.assert_usable()
+
+    def call_with(self, name, given, arguments):
+        """`call` with what may be no array, so that no variable can be made of it."""
+        result = getattr(self.hvd, name)([given] if "grouped" in name else given, **arguments)
+        return self.hvd.synchronize(result) if "async" in name else result
+
+    def assert_usable(self):
+        array = self.face.make(numpy.ones(3), "float32")
+        self.assert_numbers(self.call("allreduce", array, {"op": self.hvd.Sum})[0],
+                            numpy.full(3, float(self.size)), "float32", "usable")
+
+    def test_what_ranks_disagree_in_is_said_to_all_of_them(self):
+        if self.size < 2:
+            self.skipTest("one rank agrees with itself")
+        other = self.rank == self.size - 1
+        for kind, name in self.kinds():
+            arguments, _ = self.good(kind)
+            takes = inspect.signature(self.functions()[name]).parameters
+            has_name = {"name": f"differs.{name}"} if "name" in takes else {}
+            shape, odd = (2 * self.size, 2), (2 * self.size, 3)
+
+            def array(dtype="float32", shape=shape):
+                return self.face.make(values(self.rank, dtype, shape), dtype)
+
+            wrong = [("(?i)shape", array(shape=odd if other else shape), {}),
+                     ("(?i)type", array("float64" if other else "float32"), {}),
+                     ("(?i)dimension|shape|rank-zero", array(shape=() if other else shape), {})]
+            if kind == "broadcast":
+                wrong.append(("(?i)root", array(), {"root_rank": int(other)}))
+            if "op" in takes:
+                wrong.append(("(?i)reduc|op", array(),
+                              {"op": self.hvd.Max if other else self.hvd.Sum}))
+            if "prescale_factor" in takes:
+                wrong.append(("(?i)scale", array(), {"prescale_factor": 2.0 if other else 1.0}))
+            for pattern, given, more in wrong:
+                with self.assertRaisesRegex(self.face.disagreement, pattern,
+                                            msg=(name, pattern)) as caught:
+                    self.call(name, given, {**arguments, **has_name, **more})
+                self.assertRegex(str(caught.exception), "rank", (name, pattern))
+        self.assert_usable()
+
+    def test_a_name_that_is_in_flight_is_refused(self):
+        if self.size < 2:
+            self.skipTest("alone nothing stays in flight")
+        from horovod import numpy as host
+
+        for kind, name in self.kinds():
+            if "name" not in inspect.signature(self.functions()[name]).parameters:
+                continue
+            arguments, array = self.good(kind)
+            prefix, taken = self.face.prefix(kind, name), f"taken.{name}"
+            # Nobody else submits the first before the barrier, so that it is in flight for sure.
+            handle = None
+            if self.rank == 0:
+                handle = self.occupy(host, prefix, taken)
+                with self.assertRaisesRegex((ValueError, self.face.disagreement), "taken",
+                                            msg=name):
+                    self.call(name, array, {**arguments, "name": taken})
+            host.barrier()
+            if self.rank:
+                handle = self.occupy(host, prefix, taken)
+            self.assertEqual(float(host.synchronize(handle)[0]), self.size)
+        self.assert_usable()
+
+    def occupy(self, host, prefix, name):
+        from horovod import _frontend, _ops
+        from horovod.numpy import _arrays
+
+        return _frontend.elementwise(
+            _arrays, _ops.Kind.ALLREDUCE, f"{prefix}.{name}", [numpy.ones(1)], False,
+            reduce_op=_ops.Sum)

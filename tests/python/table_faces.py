@@ -1,0 +1,184 @@
+"""The frameworks as table_case sees them: how to make their arrays of numpy's, and to read them.
+
+A face has `hvd`, the module; `dtypes`, the names of all types that its functions take; `refused`, an
+array of a type that none takes; `disagreement`, what a call raises where ranks disagree; `make(values,
+dtype)`, of numbers; `read(array)`, numbers and the dtype's name; `ways(function)`, how to call a
+function of lists of arrays; and `beside`, the public names that table_case does not call with every
+type, and the file that tests each.
+"""
+
+import numpy
+
+INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
+FLOATS = ["float16", "bfloat16", "float32", "float64"]
+EVERY = INTEGERS + FLOATS + ["bool"]
+
+
+class Face:
+    dtypes = EVERY
+    disagreement = ValueError
+
+    def ways(self, function):
+        return [function]
+
+    def dtype(self, name):
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16 if name == "bfloat16" else name
+
+    def variable(self, array):
+        """What the forms in place take."""
+        return array
+
+    def prefix(self, kind, name):
+        """What stands before the name of a call with one array where ranks meet."""
+        return f"grouped_{kind}" if "grouped" in name else kind
+
+
+class Numpy(Face):
+    def __init__(self):
+        import horovod.numpy as hvd
+
+        self.hvd, self.refused = hvd, numpy.ones(2, "complex64")
+        self.beside = {}
+        try:
+            import ml_dtypes  # noqa: F401
+        except ImportError:
+            self.dtypes = [name for name in EVERY if name != "bfloat16"]
+
+    def make(self, values, dtype):
+        return numpy.array(values, self.dtype(dtype) if dtype == "bfloat16" else dtype)
+
+    def read(self, array):
+        return array.astype("float64"), array.dtype.name
+
+
+class Torch(Face):
+    def __init__(self):
+        import torch
+
+        import horovod.torch as hvd
+
+        self.hvd, self.torch = hvd, torch
+        self.refused = torch.ones(2, dtype=torch.complex64)
+        self.dtypes = [name for name in EVERY if hasattr(torch, name)]
+        self.beside = {
+            "Compression": "ops_test.py", "DistributedOptimizer": "optimizer_test.py",
+            "SyncBatchNorm": "layers_test.py", "broadcast_optimizer_state": "optimizer_test.py",
+            "broadcast_parameters": "optimizer_test.py", "sparse_allreduce_async": "ops_test.py",
+        }
+
+    def make(self, values, dtype):
+        return self.torch.tensor(values.tolist()).to(getattr(self.torch, dtype))
+
+    def read(self, array):
+        name = str(array.dtype).split(".")[-1]
+        if name in ("uint16", "uint32", "uint64"):  # which torch can do little with
+            return array.numpy().astype("float64"), name
+        return array.double().numpy(), name
+
+
+class Jax(Face):
+    def __init__(self):
+        import jax
+
+        import horovod.jax as hvd
+
+        self.hvd, self.jax = hvd, jax
+        self.refused = numpy.ones(2, "complex64")
+        self.beside = {"DistributedOptimizer": "jax_test.py", "broadcast_parameters": "jax_test.py",
+                       "horovod_errors": "jax_compiled_test.py"}
+
+    def make(self, values, dtype):
+        return self.jax.numpy.asarray(numpy.array(values, self.dtype(dtype)))
+
+    def read(self, array):
+        return numpy.asarray(array).astype("float64"), array.dtype.name
+
+    def ways(self, function):
+        return [function, self.jax.jit(function)]
+
+    def prefix(self, kind, name):
+        return "grouped_allreduce" if kind == "allreduce" else kind
+
+
+class TensorFlow(Face):
+    def __init__(self):
+        import tensorflow
+
+        import horovod.tensorflow as hvd
+
+        self.hvd, self.tf = hvd, tensorflow
+        self.refused = tensorflow.ones(2, tensorflow.complex64)
+        self.disagreement = tensorflow.errors.InvalidArgumentError
+        self.beside = {
+            "BroadcastGlobalVariablesHook": "tensorflow_training_test.py",
+            "Compression": "tensorflow_test.py",
+            "DistributedGradientTape": "tensorflow_training_test.py",
+            "DistributedOptimizer": "tensorflow_training_test.py",
+            "PartialDistributedGradientTape": "tensorflow_training_test.py",
+            "SyncBatchNormalization": "tensorflow_training_test.py",
+            "broadcast_global_variables": "tensorflow_training_test.py",
+            "broadcast_object_fn": "tensorflow_test.py",
+            "broadcast_variables": "tensorflow_test.py",
+            "local_rank_op": "tensorflow_test.py", "local_size_op": "tensorflow_test.py",
+            "process_set_included_op": "tensorflow_test.py", "rank_op": "tensorflow_test.py",
+            "size_op": "tensorflow_test.py",
+        }
+
+    def make(self, values, dtype):
+        return self.tf.constant(numpy.array(values, self.dtype(dtype)))
+
+    def read(self, array):
+        return self.tf.convert_to_tensor(array).numpy().astype("float64"), array.dtype.name
+
+    def variable(self, array):
+        return self.tf.Variable(array)
+
+    def ways(self, function):
+        return [function, self.tf.function(function)]
+
+    def prefix(self, kind, name):
+        return kind  # a group of one is none
+
+
+class Mxnet(Face):
+    dtypes = ["uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "bool"]
+    _bfloat16 = numpy.dtype([("bfloat16", numpy.uint16)])
+
+    def __init__(self):
+        import mxnet
+
+        import horovod.mxnet as hvd
+
+        self.hvd, self.mx = hvd, mxnet
+        self.refused = mxnet.nd.ones((2, 2)).tostype("row_sparse")
+        self.beside = {"Compression": "mxnet_test.py", "DistributedOptimizer": "mxnet_test.py",
+                       "DistributedTrainer": "mxnet_test.py", "broadcast_parameters": "mxnet_test.py"}
+
+    def make(self, values, dtype):
+        if dtype == "bfloat16":
+            return self.mx.nd.array(values).astype(self._bfloat16)
+        return self.mx.nd.array(values, dtype=dtype)
+
+    def read(self, array):
+        dtype = numpy.dtype(array.dtype)
+        if dtype == self._bfloat16:
+            return self.mx.nd.amp_cast(array, dtype="float32").asnumpy().astype("float64"), "bfloat16"
+        return array.asnumpy().astype("float64"), dtype.name
+
+
+class Keras:
+    """What horovod.keras and horovod.tensorflow.keras take of another face: functions of values."""
+
+    def __init__(self, hvd, below):
+        self.hvd, self._below = hvd, below
+        self.beside = {name: "keras_test.py" for name in [
+            "Compression", "DistributedOptimizer", "PartialDistributedOptimizer",
+            "broadcast_global_variables", "load_model"]}
+
+    def __getattr__(self, name):
+        return getattr(self._below, name)
+
+    def ways(self, function):
+        return [function]
