@@ -63,6 +63,16 @@ struct Complaint {
   int error;
 };
 
+// A table of descriptors that grows while threads share it waits, each time, for every processor to
+// pass through the scheduler: milliseconds. It grows once, while there are no threads.
+void make_room_for_descriptors(size_t ranks) {
+  constexpr size_t kPerRank = 3;
+  constexpr size_t kOthers = 64;
+  const int highest = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC,
+                              static_cast<int>(kOthers + kPerRank * ranks));
+  if (highest >= 0) ::close(highest);
+}
+
 // What the child needs, made before the fork: nothing is allocated after it.
 struct ChildNeeds {
   std::vector<char*> argv;
@@ -197,6 +207,7 @@ std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& com
   }
   if (!report.ok()) return started;
   const std::vector<int> ignored = ignored_signals();
+  make_room_for_descriptors(commands.size());
   std::atomic<bool> has_failed{false};
   run_side_by_side(commands.size(), [&](size_t i) {
     if (has_failed) return;
