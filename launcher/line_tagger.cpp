@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/text.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -104,6 +106,19 @@ void LineTagger::append(std::string_view line, std::string_view end, std::string
     out.append(end == "\r" ? "\",\"end\":\"\\r\"}\n" : "\"}\n");
   }
   held_.clear();
+}
+
+Status check_tag(std::string_view tag) {
+  constexpr std::string_view kWords[] = {"rank", "host", "local_rank", "stream"};
+  for (size_t at = 0; (at = tag.find('{', at)) != std::string_view::npos; ++at) {
+    const size_t end = tag.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", at + 1);
+    if (end == at + 1 || end == std::string_view::npos || tag[end] != '}') continue;  // as it is
+    const std::string_view word = tag.substr(at + 1, end - at - 1);
+    if (std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords)) continue;
+    return invalid_argument(cat("--tag knows no {", word,
+                                "}; there are {rank}, {host}, {local_rank} and {stream}"));
+  }
+  return {};
 }
 
 std::optional<std::string> json_escaped(std::string_view bytes) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/status.h"
+
 namespace hvd::launcher {
 
 // A line that is longer is cut into several, each ended with a newline.
@@ -40,6 +42,9 @@ class LineTagger {
   std::string held_;  // a line that has no end yet
   bool has_returned_ = false;  // the last byte was a '\r' that ended a line
 };
+
+// Whether every {word} in the tag of --tag is one that has a meaning.
+Status check_tag(std::string_view tag);
 
 // A JSON text without its quotes; nothing when the bytes are no UTF-8.
 std::optional<std::string> json_escaped(std::string_view bytes);

@@ -9,6 +9,7 @@
 #include "launcher/config_file.h"
 #include "launcher/flag_table.h"
 #include "launcher/hosts.h"
+#include "launcher/line_tagger.h"
 #include "launcher/text_file.h"
 #include "net/interface_choice.h"
 #include "net/port_range.h"
@@ -230,6 +231,7 @@ Status check_values(const Settings& settings, const CommandLine& line) {
   if (settings.flag("fold") && to_lower(settings.text("log_format")) == "json") {
     return invalid_argument("--fold has no objects to fold; leave out it or --log-format json");
   }
+  HVD_RETURN_IF_ERROR(check_tag(settings.text("tag")));
   const bool is_tried_again = settings.integer("max_restarts") > 0 || settings.integer("spares") > 0;
   if (is_tried_again && (settings.is_set("listen") || settings.is_set("token_file"))) {
     return invalid_argument("--max-restarts and --spares need hosts that are reached, not such as "

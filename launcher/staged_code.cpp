@@ -1,5 +1,9 @@
 #include "launcher/staged_code.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -91,25 +95,36 @@ Result<std::optional<StagePart>> StagedParts::next() {
 
 // A file that has become shorter meanwhile ends early; the digest tells.
 Result<std::optional<StagePart>> StagedParts::next_of_file(const StagedCode::Entry& entry) {
-  StagePart part{.kind = is_open_ ? StageKind::kMore : StageKind::kFile, .mode = entry.mode,
+  StagePart part{.kind = file_ ? StageKind::kMore : StageKind::kFile, .mode = entry.mode,
                  .path = entry.path, .bytes = {}};
-  if (!std::exchange(is_open_, true)) {
-    file_ = std::ifstream(entry.from, std::ios::binary);
-    left_ = entry.size;
-  }
   const auto failed = [&] {
     return system_error(cat("--stage: cannot read ", entry.from.string()), errno);
   };
-  if (!file_.is_open()) return failed();
+  if (!file_) {
+    // What has become a pipe meanwhile must not hold up the launcher.
+    file_.reset(::open(entry.from.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    struct stat info {};
+    if (!file_ || ::fstat(file_.get(), &info) != 0) return failed();
+    if (!S_ISREG(info.st_mode)) {
+      return failed_precondition(cat("--stage: ", entry.from.string(),
+                                     " was a file when it was listed, and is none any more"));
+    }
+    left_ = entry.size;
+  }
   part.bytes.resize(std::min<uint64_t>(kPiece, left_));
-  file_.read(part.bytes.data(), static_cast<std::streamsize>(part.bytes.size()));
-  if (file_.bad()) return failed();
-  const bool is_short = static_cast<size_t>(file_.gcount()) < part.bytes.size();
-  part.bytes.resize(static_cast<size_t>(file_.gcount()));
-  left_ -= part.bytes.size();
+  size_t done = 0;
+  while (done < part.bytes.size()) {
+    const ssize_t size = ::read(file_.get(), part.bytes.data() + done, part.bytes.size() - done);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return failed();
+    if (size == 0) break;
+    done += static_cast<size_t>(size);
+  }
+  const bool is_short = done < part.bytes.size();
+  part.bytes.resize(done);
+  left_ -= done;
   if (left_ == 0 || is_short) {
-    file_.close();
-    is_open_ = false;
+    file_.reset();
     ++index_;
   }
   return std::optional(std::move(part));

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "launcher/agent/protocol.h"
 
 namespace hvd::launcher {
@@ -43,9 +43,8 @@ class StagedParts {
 
   const StagedCode& code_;
   size_t index_ = 0;  // of the entry
-  std::ifstream file_;
+  UniqueFd file_;
   uint64_t left_ = 0;  // of the file
-  bool is_open_ = false;
 };
 
 // `directory`: where the ranks would run without --stage; `is_chosen`: the user has named it. Below

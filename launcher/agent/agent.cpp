@@ -55,7 +55,10 @@ Agent::Agent(PollLoop loop, Link link, std::string build, Environment environmen
       gatherer_(loop_),
       executions_(loop_, [this](const Message& message) { outbox_.put(message); }),
       ranks_(loop_, outbox_,
-             [this](pid_t pid, int status) { executions_.on_reaped(pid, status); }),
+             [this](pid_t pid, int status) {
+               trial_.on_reaped(pid, status);
+               executions_.on_reaped(pid, status);
+             }),
       trial_(loop_),
       meeting_(loop_),
       visit_(loop_),

@@ -48,7 +48,18 @@ void Errand::read(size_t stream) {
   if (!pipe || (size < 0 && (errno == EAGAIN || errno == EINTR))) return;
   loop_.forget(pipe.get());
   pipe.reset();
-  if (stream == 1) return;
+  if (stream == 0) settle();
+}
+
+void Errand::on_reaped(pid_t pid, int status) {
+  if (pid != process_.pid) return;
+  outcome_.status = status;
+  has_ended_ = true;
+  settle();
+}
+
+void Errand::settle() {
+  if (!has_ended_ || process_.output[0] || !done_) return;
   read(1);  // what was said until then; whoever is left behind may hold the pipe for ever
   std::exchange(done_, nullptr)(std::move(outcome_));
 }

@@ -1,5 +1,6 @@
 #include "launcher/agent/trial.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ constexpr const char* kInitScript = R"(
   done
   unset script
   eval "$HVD_REMOTE_INIT"
-} >&2 || exit 1
+} >&2 || exit $?
 exec cat /proc/self/environ
 )";
 
@@ -57,6 +58,14 @@ bool is_python(std::string_view path) {
   name.remove_prefix(6);
   return std::all_of(name.begin(), name.end(),
                      [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+}
+
+// Of a command that left no environment.
+std::string end_of(int status) {
+  if (WIFSIGNALED(status)) return cat("was ended by signal ", WTERMSIG(status));
+  const int code = WEXITSTATUS(status);
+  if (code != 0) return cat("failed with exit code ", code);
+  return "ended its shell, with exit code 0, before the ranks' environment was there";
 }
 
 std::string last_lines(std::string_view text) {
@@ -104,8 +113,8 @@ void Trial::on_init(const ErrandOutcome& said) {
   Environment after = parse_environment(said.output);
   if (after.empty()) {
     return finish(failed_precondition(cat("the command of --remote-init, '",
-                                          printable(job_.remote_init), "', failed: ",
-                                          last_lines(said.errors))));
+                                          printable(job_.remote_init), "', ", end_of(said.status),
+                                          ": ", last_lines(said.errors))));
   }
   std::erase_if(after, [](const auto& variable) { return is_of_the_shell(variable.first); });
   for (const auto& variable : outcome_.environment) {

@@ -26,6 +26,10 @@ class Trial {
   // `environment` is the agent's own. `done` is called once, from here or on the loop.
   void begin(const HostJob& job, const Environment& environment,
              std::function<void(TrialOutcome)> done);
+  // Some process of the agent's has ended and is reaped.
+  void on_reaped(pid_t pid, int status) {
+    if (errand_) errand_->on_reaped(pid, status);
+  }
 
  private:
   void run_init();

@@ -7,6 +7,7 @@ import inspect
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,10 @@ NO_WORLD = 125
 sys.path.insert(0, str(HOSTS.parent))
 import faults  # noqa: E402
 import host  # noqa: E402
+
+
+# Made by the test that runs here.
+FOLDERS = []
 
 
 class Failure(Exception):
@@ -60,6 +65,17 @@ def wait_until(condition, seconds, words, interval=0.02):
         time.sleep(interval)
 
 
+def scratch(where="/tmp"):
+    """A folder that goes with a test that passes, and stays for a look where it fails."""
+    FOLDERS.append(pathlib.Path(tempfile.mkdtemp(prefix="e2e-", dir=where)))
+    return FOLDERS[-1]
+
+
+def remove_folders():
+    while FOLDERS:
+        shutil.rmtree(FOLDERS.pop(), ignore_errors=True)
+
+
 def clean_environment(**more):
     """What a user's shell has, and nothing of this machine's or of the tests'."""
     kept = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "TERM", "LANG")
@@ -74,7 +90,7 @@ class Job:
     def __init__(self, *arguments, environment=None, cwd=None, program=LAUNCHER):
         self.mark = f"HVD_E2E={os.getpid()}-{time.monotonic_ns()}"
         self.before = Inventory(self.mark)
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-"))
+        self.folder = scratch()
         self.command = [str(program), *map(str, arguments)]
         with open(self.folder / "out", "wb") as out, open(self.folder / "err", "wb") as err:
             self.process = subprocess.Popen(
@@ -246,11 +262,17 @@ def run(function, script):
         function()
     except Skip as skip:
         print(f"SKIP: {skip}")
+        remove_folders()
         return SKIPPED
     except Failure as failure:
         print(f"FAIL {function.__name__}: {failure}")
+        # A world's /tmp goes with it.
+        if FOLDERS and not in_world():
+            print("kept: " + " ".join(map(str, FOLDERS)))
+        FOLDERS.clear()
         return 1
     print(f"PASS {function.__name__}")
+    remove_folders()
     return 0
 
 

@@ -21,7 +21,7 @@ class Shell:
 
     def __init__(self, name, folder, line, **more):
         self.line = line
-        self.log = pathlib.Path(tempfile.mktemp(prefix="e2e-"))
+        self.log = scratch() / "log"
         inside = [] if name == "launcher" else \
             ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p"]
         environment = clean_environment(**more)

@@ -77,7 +77,7 @@ def test_a_rank_that_fails_ends_the_step_with_its_reason(cluster):
 
 def sbatch(cluster, *arguments, script):
     """What the job's script printed, on either stream."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-", dir="/etc"))
+    folder = scratch("/etc")
     (folder / "job.sh").write_text(f"#!/bin/bash -e\n{script}\n")
     done = subprocess.run(
         ["/usr/bin/sbatch", "--wait", "-o", folder / "out", *map(str, arguments),

@@ -11,7 +11,7 @@ if len(sys.argv) > 1:
 
 def project():
     """Where the hosts do not see it: they have a /tmp of their own."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-"), "project")
+    folder = scratch() / "project"
     (folder / "lib").mkdir(parents=True)
     (folder / "train.py").write_text(PROGRAM)
     (folder / "lib" / "answer.py").write_text("VALUE = 42\n" + "#" * 3_000_000)

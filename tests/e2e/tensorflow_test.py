@@ -1,6 +1,5 @@
 #!/usr/bin/python3 -B
 """Scripts as users of TensorFlow and Keras have them, on one host and on two."""
-import shutil
 
 from harness import *  # noqa: F403
 
@@ -30,7 +29,7 @@ def trained(job, accuracy):
 
 
 def keras_digits(where, python):
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-", dir=BUILD))  # all hosts have it
+    folder = scratch(BUILD)  # all hosts have it
     logs = ["--logs", folder / "logs"] if has(python, "tensorboard") else []
     job = start(where, python, EXAMPLES / "keras_digits.py", "--folder", folder, "--epochs", 6,
                 *logs)
@@ -38,16 +37,14 @@ def keras_digits(where, python):
     expect(job.out.count("raised to 1") == 1, job.describe())
     expect((folder / "checkpoint-6.keras").exists(), "rank 0 writes a checkpoint per epoch")
     expect(not logs or list((folder / "logs").rglob("events.*")), "rank 0 writes logs")
-    shutil.rmtree(folder)
 
 
 def tensorflow_digits(where, python):
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-", dir=BUILD))  # all hosts have it
+    folder = scratch(BUILD)  # all hosts have it
     job = start(where, python, EXAMPLES / "tensorflow_digits.py", "--checkpoint", folder / "model")
     trained(job, 0.9)
     expect("Step #0" in job.out, job.describe())
     expect((folder / "model-1.index").exists(), "rank 0 writes a checkpoint")
-    shutil.rmtree(folder)
 
 
 def has(python, module):

@@ -27,7 +27,7 @@ def sequence(rank, links):
 
 def killed(victims):
     """Ranks that reduce for ever, of which those are killed at the same moment."""
-    path = pathlib.Path(tempfile.mkdtemp(prefix="e2e-")) / "trace.json"
+    path = scratch() / "trace.json"
     for round_ in range(3):
         job = traced("-np", 4, WORKER, "steps-for-ever", path=path)
         job.wait_for("ready [0-9]+", 4)
@@ -64,7 +64,7 @@ def test_another_rank_is_killed():
 
 
 def test_a_relative_path_is_relative_to_the_directory_of_rank_0_and_cycles_are_marked():
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="e2e-"))
+    folder = scratch()
     for flag, marked in [("--timeline-mark-cycles", True), ("--no-timeline-mark-cycles", False)]:
         job = traced("-np", 2, flag, WORKER, "sum", path="trace.json", cwd=folder)
         job.ends_with(0)

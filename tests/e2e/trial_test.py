@@ -60,10 +60,10 @@ def test_remote_init_runs_once_on_each_host_and_its_environment_is_the_ranks():
 @world()
 def test_a_remote_init_that_fails_is_one_sentence_for_each_host():
     job = Job("-np", 2, "-H", "a:1,b:1", "--remote-init",
-              "[ $(hostname) = a ] || { echo 'module cray-python: not found' >&2; false; }",
+              "[ $(hostname) = a ] || { echo 'module cray-python: not found' >&2; exit 3; }",
               "touch", "/tmp/e2e-started")
     job.ends_with(2)
-    one_sentence(job, "host b", "--remote-init", "module cray-python: not found")
+    one_sentence(job, "host b", "--remote-init", "failed with exit code 3: module cray-python: not found")
     expect(not os.path.exists("/tmp/e2e-started"), "a rank was started")
     job.leaves_nothing(5)
 

@@ -26,6 +26,15 @@ TEST_CASE("each line gets its tag and keeps its end") {
   CHECK(tagged({"\n\n"}) == "#\n#\n");
 }
 
+TEST_CASE("a tag's words are known ones, and other braces stay as they are") {
+  for (const std::string_view tag :
+       {"", "none", "{host}/{rank}", "{local_rank}{stream}", "{}", "{ x }", "{Rank", "}{", "{{rank}"}) {
+    CHECK_MESSAGE(check_tag(tag).ok(), tag);
+  }
+  CHECK(check_tag("{host}/{node}").message() ==
+        "--tag knows no {node}; there are {rank}, {host}, {local_rank} and {stream}");
+}
+
 TEST_CASE("a line that arrives in pieces is one line") {
   CHECK(tagged({"a", "b", "c\nd", "e"}) == "#abc\n#de\n");
 }

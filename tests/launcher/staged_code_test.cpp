@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -109,6 +110,19 @@ TEST_CASE("a file that changes while it is sent is noticed, one that goes is nam
   }
   CHECK(status.message() == cat("--stage: cannot read ", (fs::canonical(project.folder) / "a").string(),
                                 ": No such file or directory"));
+}
+
+TEST_CASE("a file that has become a pipe holds nobody up") {
+  const Project project;
+  project.write("a", "print(1)\n");
+  const auto code = project.read();
+  fs::remove(project.folder / "a");
+  REQUIRE(::mkfifo((project.folder / "a").c_str(), 0600) == 0);
+  StagedParts parts(*code);
+  REQUIRE(parts.next().ok());  // the folder
+  CHECK(parts.next().status().message() ==
+        cat("--stage: ", (fs::canonical(project.folder) / "a").string(),
+            " was a file when it was listed, and is none any more"));
 }
 
 TEST_CASE("what is neither a file nor a directory is not staged") {

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import threading
@@ -23,18 +24,29 @@ def host_names(count):
     return [f"h{n}" for n in range(count)]
 
 
-def seconds_of(command):
-    """The wall clock of a command that must succeed; nothing when it fails or never ends."""
+def seconds_of(*commands):
+    """The wall clock of commands that start all at once, as by a shell's loop with &, and that must
+    succeed; infinite when one fails, or has not ended after PATIENCE seconds."""
     start = time.perf_counter()
-    process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # A group of its own: what is killed takes along what it has started.
+    processes = [subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                  process_group=0) for command in commands]
+    is_late = threading.Event()
+
+    def lose_patience():
+        is_late.set()
+        for process in processes:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
     # A wait with a timeout would look only at 0.5, 1.5, 3.5, 7.5 ms and so on.
-    patience = threading.Timer(PATIENCE, process.kill)
+    patience = threading.Timer(PATIENCE, lose_patience)
     patience.start()
-    code = process.wait()
+    codes = [process.wait() for process in processes]
     took = time.perf_counter() - start
     patience.cancel()
-    return took if code == 0 else math.inf
+    return math.inf if any(codes) or is_late.is_set() else took
 
 
 def spawn_all(count):
@@ -45,29 +57,30 @@ def spawn_all(count):
     return time.perf_counter() - start
 
 
-def in_parallel(commands):
-    """All at once, as a shell's loop with & does."""
-    start = time.perf_counter()
-    processes = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                  stderr=subprocess.DEVNULL) for command in commands]
-    codes = [process.wait() for process in processes]
-    return math.inf if any(codes) else time.perf_counter() - start
-
-
 def medians(bench, contenders):
-    """In milliseconds by name; the contenders take turns, after one turn that warms up."""
+    """In milliseconds by name; the contenders take turns, after one turn that warms up. Who fails or
+    hangs is given no more turns, and has no figure; second, what to say about them."""
     if not LAUNCHER.exists():
         raise teams.Refused(f"{LAUNCHER} is not built")
     rounds = {name: [] for name in contenders}
+    left_out = {}
     for number in range(1 + bench.rounds):
         for name, run in contenders.items():
+            if name in left_out:
+                continue
+            start = time.perf_counter()
             took = run()
-            if number > 0:
+            if math.isinf(took):
+                hangs = time.perf_counter() - start >= PATIENCE
+                left_out[name] = f"had not ended after {PATIENCE} s" if hangs else "failed"
+                left_out[name] += f" in turn {number + 1} of {1 + bench.rounds}"
+            elif number > 0:
                 rounds[name].append(took)
-    found = {name: 1e3 * statistics.median(all_of) for name, all_of in rounds.items()}
-    if math.isinf(found["ours"]):
-        raise teams.Refused("horovodrun failed")
-    return {name: value for name, value in found.items() if not math.isinf(value)}
+    if "ours" in left_out:
+        raise teams.Refused(f"horovodrun {left_out['ours']}")
+    found = {name: 1e3 * statistics.median(all_of) for name, all_of in rounds.items()
+             if name not in left_out}
+    return found, "".join(f"; left out: {name} {why}" for name, why in left_out.items())
 
 
 def runs(**commands):
@@ -83,20 +96,23 @@ def here(count, factor):
             hydra=["mpiexec.hydra", "-n", count, TRUE],
             Open_MPI=["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", count, TRUE])
         if count == 1:
-            contenders |= runs(torchrun=["torchrun", "--no_python", "--nproc_per_node", 1, TRUE])
+            # Debian 12's own, of torch 1.13, does not start anything by its Python 3.11.
+            torchrun = teams.BUILD / "venv-torch-2.13" / "bin" / "torchrun"
+            contenders |= runs(torchrun=[torchrun, "--no-python", "--nproc-per-node", 1, TRUE])
         contenders["posix_spawn"] = lambda: spawn_all(count)
-        found = medians(bench, contenders)
+        found, left_out = medians(bench, contenders)
         ours, limit = found.pop("ours"), found.pop("posix_spawn")
         if "hydra" not in found:
-            raise teams.Refused("mpiexec.hydra is not there, or fails")
+            raise teams.Refused(f"mpiexec.hydra is not there, or fails{left_out}")
         return Result("ms", ours, found, f"≤ {factor} × hydra", ours <= factor * found["hydra"],
-                      f"posix_spawn alone {limit:.1f} ms")
+                      f"posix_spawn alone {limit:.1f} ms{left_out}")
     return measure
 
 
 def option(name):
     def measure(bench):
-        ours = medians(bench, {"ours": lambda: seconds_of([LAUNCHER, name])})["ours"]
+        found, _ = medians(bench, {"ours": lambda: seconds_of([LAUNCHER, name])})
+        ours = found["ours"]
         return Result("ms", ours, must="≤ 5 ms", passed=ours <= 5)
     return measure
 
@@ -107,17 +123,18 @@ def over_ssh(hosts, slots):
         names = host_names(hosts)
         where = ",".join(f"{name}:{slots}" for name in names)
         contenders = runs(ours=[LAUNCHER, "-np", hosts * slots, "-H", where, TRUE])
-        contenders["parallel ssh"] = lambda: in_parallel(
-            [["ssh", name, TRUE] for name in names for _ in range(slots)])
+        contenders["parallel ssh"] = lambda: seconds_of(
+            *(["ssh", name, TRUE] for name in names for _ in range(slots)))
         if hosts == 128:
             contenders |= runs(
                 hydra=["mpiexec.hydra", "-n", hosts, "-hosts", ",".join(names), TRUE],
                 Open_MPI=["mpirun.openmpi", "--allow-run-as-root", "-n", hosts, "-H",
                           ",".join(names), "--mca", "oob_tcp_if_include", "10.77.0.0/16", TRUE])
-        found = medians(bench, contenders)
+        found, left_out = medians(bench, contenders)
         ours = found.pop("ours")
         best = min(found.values(), default=math.nan)
-        return Result("ms", ours, found, "≤ 0.5 × the best", ours <= 0.5 * best)
+        return Result("ms", ours, found, "≤ 0.5 × the best", ours <= 0.5 * best,
+                      left_out.removeprefix("; "))
     return measure
 
 

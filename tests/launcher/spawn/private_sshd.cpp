@@ -5,14 +5,18 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <fstream>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 
@@ -112,8 +116,16 @@ bool PrivateSshd::start(const std::vector<std::string>& options) {
 
 PrivateSshd::~PrivateSshd() {
   if (pid_ <= 0) return;
+  // What its sessions run may still be at work, and would make its folders anew: it falls to this
+  // process as the sessions end.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::kill(pid_, SIGTERM);
-  ::waitpid(pid_, nullptr, 0);
+  const Deadline deadline = Deadline::after_seconds(30);
+  for (pid_t ended = 0; ended >= 0 && !deadline.passed();) {
+    ended = ::waitpid(-1, nullptr, WNOHANG);
+    if (ended == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 SshUser PrivateSshd::user(const std::vector<std::string>& lines) {
