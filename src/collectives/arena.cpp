@@ -14,11 +14,14 @@ namespace {
 
 constexpr uint64_t kMagic = 0x31616e6572612d68;
 constexpr size_t kPage = 4096;
+// What is mapped begins where a page can begin: kernels for 64-bit ARM have pages of up to 64 KiB.
+constexpr size_t kLargestPage = 64 * 1024;
 
-size_t round_to_page(size_t size) { return (size + kPage - 1) / kPage * kPage; }
+size_t round_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
 size_t control_size(size_t rank_count) {
-  return round_to_page(sizeof(ArenaHeader)) + round_to_page(rank_count * sizeof(RankBlock));
+  return round_up(round_up(sizeof(ArenaHeader), kPage) + rank_count * sizeof(RankBlock),
+                  kLargestPage);
 }
 
 Status allocate(int fd, size_t offset, size_t size) {
@@ -47,7 +50,7 @@ Result<std::unique_ptr<Arena>> Arena::create(size_t rank_count, size_t segment_s
   GuardedFd file = create_file();
   if (!file) return system_error("cannot create shared memory", errno);
   const size_t control = control_size(rank_count);
-  segment_size = round_to_page(segment_size);
+  segment_size = round_up(segment_size, kLargestPage);
   const size_t total = control + kSegments * segment_size;
   if (::ftruncate(file.get(), static_cast<off_t>(total)) != 0) {
     return system_error("cannot size shared memory", errno);
@@ -101,7 +104,7 @@ Status Arena::attach(size_t size) {
   size_ = size;
   auto* bytes = static_cast<std::byte*>(memory_);
   header_ = reinterpret_cast<ArenaHeader*>(bytes);
-  ranks_ = reinterpret_cast<RankBlock*>(bytes + round_to_page(sizeof(ArenaHeader)));
+  ranks_ = reinterpret_cast<RankBlock*>(bytes + round_up(sizeof(ArenaHeader), kPage));
   return {};
 }
 
@@ -137,8 +140,10 @@ Status Arena::make_segment(uint64_t key, size_t size, uint32_t users) {
 Result<int> Arena::find_segment(uint64_t key) const {
   for (size_t i = 0; i < kSegments; ++i) {
     const SegmentEntry& entry = header_->segments[i];
+    // In this order: a state that was read before the key could be that of another key.
+    if (entry.key.load() != key) continue;
     const auto state = static_cast<SegmentState>(entry.state.load());
-    if (state < SegmentState::kReady || entry.key.load() != key) continue;
+    if (state < SegmentState::kReady) continue;
     if (state == SegmentState::kReady) return static_cast<int>(i);
     return unavailable("no memory is left to share on this host for another process set");
   }

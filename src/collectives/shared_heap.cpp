@@ -16,14 +16,16 @@ namespace {
 constexpr uint64_t kFileSize = uint64_t{1} << 46;
 // Blocks begin where huge pages could, if the host gives them to shared memory.
 constexpr uint64_t kBlockAlign = uint64_t{2} << 20;
-constexpr uint64_t kPage = 4096;
+
+// Less than a page cannot be given back.
+uint64_t page() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
 uint64_t file_size() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kFileSize;
-  return std::min<uint64_t>(kFileSize, limit.rlim_cur / kPage * kPage);
+  return std::min<uint64_t>(kFileSize, limit.rlim_cur / page() * page());
 }
 
 void punch(int file, uint64_t at, uint64_t size) {
@@ -72,7 +74,7 @@ Result<void*> SharedHeap::allocate(size_t size) {
     return unavailable(cat("no room for ", size, " bytes of shared memory: this process has had ",
                            next_ >> 20, " of at most ", end_ >> 20, " MiB (ulimit -f)"));
   }
-  const Block block{next_, std::min(round_up(size, kPage), end_ - next_)};
+  const Block block{next_, std::min(round_up(size, page()), end_ - next_)};
   while (::fallocate(file_.get(), 0, static_cast<off_t>(block.at),
                      static_cast<off_t>(block.size)) != 0) {
     if (errno == EINTR) continue;

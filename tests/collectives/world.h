@@ -52,10 +52,12 @@ class MemoryBoard final : public collectives::Board {
   std::map<std::string, Bytes> values_;
 };
 
-// Gives all ranks of the process the same addresses for the same memory.
+// Gives all ranks of the process the same addresses for the same memory, and maps only where kernels
+// with the largest pages would, those of 64-bit ARM.
 class SharedMap final : public collectives::MemoryMap {
  public:
   Result<void*> map(int fd, size_t offset, size_t size) override {
+    if (offset % (64 * 1024) != 0) return invalid_argument("no page of 64 KiB begins there");
     struct stat info {};
     ::fstat(fd, &info);
     const std::lock_guard lock(mutex_);
