@@ -17,7 +17,8 @@ struct Question {
 
   void answer(Status with) {
     status = std::move(with);
-    done.store(true, std::memory_order_release);
+    // Who writes this looks whether anybody sleeps on it, in that order (progress).
+    done.store(true, std::memory_order_seq_cst);
   }
 };
 
