@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <utility>
 
 #include "base/clock.h"
+#include "base/platform_calls.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -18,19 +18,6 @@ namespace {
 constexpr double kPatienceSeconds = 0.2;
 constexpr size_t kMaxText = 64 << 10;
 constexpr std::string_view kHeader = "(most recent call first)";
-
-constexpr std::pair<long, const char*> kSystemCalls[] = {
-    {SYS_read, "read"},           {SYS_write, "write"},
-    {SYS_poll, "poll"},           {SYS_ppoll, "ppoll"},
-    {SYS_select, "select"},       {SYS_pselect6, "pselect6"},
-    {SYS_epoll_wait, "epoll_wait"}, {SYS_futex, "futex"},
-    {SYS_nanosleep, "nanosleep"}, {SYS_clock_nanosleep, "clock_nanosleep"},
-    {SYS_pause, "pause"},         {SYS_wait4, "wait4"},
-    {SYS_waitid, "waitid"},       {SYS_recvfrom, "recvfrom"},
-    {SYS_recvmsg, "recvmsg"},     {SYS_accept, "accept"},
-    {SYS_connect, "connect"},     {SYS_openat, "openat"},
-    {SYS_fsync, "fsync"},         {SYS_flock, "flock"},
-};
 
 void* handler_of(int signal) {
   struct sigaction action {};
@@ -114,10 +101,8 @@ std::string main_thread_note() {
   std::getline(std::ifstream(folder + "comm") >> std::ws, name);
   std::string where = first_word(folder + "syscall");
   if (const auto number = parse_int(where)) {
-    where = cat("system call ", *number);
-    for (const auto& [call, text] : kSystemCalls) {
-      if (call == *number) where = cat("system call ", text);
-    }
+    const std::string_view call = waiting_call(static_cast<long>(*number));
+    where = cat("system call ", call.empty() ? std::to_string(*number) : std::string(call));
   } else if (where == "running") {
     where = "user code, running";
   } else {
