@@ -9,11 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
-#include <map>
-#include <optional>
 
-#include "base/log.h"
+#include "base/lost_peer.h"
 #include "base/text.h"
+#include "collectives/reception.h"
 #include "net/packet_socket.h"
 
 namespace hvd::collectives {
@@ -75,117 +74,8 @@ UniqueFd open_process(int socket) {
 }
 
 std::string name_of_rank(const std::vector<PeerRecord>& records, int32_t rank) {
-  return cat("rank ", rank, " on host ", records[static_cast<size_t>(rank)].host);
+  return rank_on_host(rank, records[static_cast<size_t>(rank)].host);
 }
-
-// What a member sends: its rank, a nonce, its proof.
-struct Application {
-  int32_t rank = -1;
-  Nonce nonce{};
-  Digest proof{};
-
-  Bytes encode() const {
-    return ByteWriter().put(rank).put_raw(nonce).put_raw(proof).take();
-  }
-  static std::optional<Application> decode(ByteView bytes) {
-    ByteReader in(bytes);
-    Application application;
-    application.rank = in.get<int32_t>();
-    const ByteView nonce = in.get_raw(application.nonce.size());
-    const ByteView proof = in.get_raw(application.proof.size());
-    if (!in.finish("an application").ok()) return std::nullopt;
-    std::copy(nonce.begin(), nonce.end(), application.nonce.begin());
-    std::copy(proof.begin(), proof.end(), application.proof.begin());
-    return application;
-  }
-};
-
-constexpr std::string_view kRefused = "refused";
-
-// The leader's side of the door: strangers may knock, and are sent away; nobody can hold it up.
-class Reception {
- public:
-  Reception(int listener, const Credentials& credentials, int32_t rank,
-            const std::vector<int32_t>& members)
-      : listener_(listener), credentials_(credentials), rank_(rank), members_(members) {}
-
-  struct Guest {
-    GuardedFd socket;
-    Nonce mine{};
-    Nonce theirs{};
-    UniqueFd heap;
-  };
-
-  Result<std::map<int32_t, Guest>> receive(const std::vector<PeerRecord>& records,
-                                           Deadline deadline) {
-    while (admitted_.size() < members_.size()) {
-      std::vector<pollfd> entries{{listener_, POLLIN, 0}};
-      for (const Guest& guest : waiting_) entries.push_back({guest.socket.get(), POLLIN, 0});
-      const int count = ::poll(entries.data(), entries.size(), deadline.poll_timeout());
-      if (count < 0 && errno != EINTR) return system_error("cannot wait for local ranks", errno);
-      if (count == 0) return late(records);
-      for (size_t i = entries.size() - 1; count > 0 && i > 0; --i) {
-        if (entries[i].revents != 0) examine(i - 1);
-      }
-      if (count > 0 && entries[0].revents != 0) open_door();
-    }
-    return std::move(admitted_);
-  }
-
- private:
-  GuardedFd take_call() {
-    const NoFork hold;
-    return GuardedFd(
-        UniqueFd(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
-  }
-
-  void open_door() {
-    GuardedFd socket = take_call();
-    if (!socket) return;
-    Guest guest{std::move(socket), fresh_nonce(), {}, {}};
-    if (::send(guest.socket.get(), guest.mine.data(), guest.mine.size(), MSG_NOSIGNAL) < 0) return;
-    waiting_.push_back(std::move(guest));
-  }
-
-  void examine(size_t index) {
-    Guest guest = std::move(waiting_[index]);
-    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(index));
-    auto packet = net::receive_packet(guest.socket.get(), "a local process");
-    if (!packet.ok() || !*packet || (*packet)->fds.size() != 1) return;
-    const auto application = Application::decode((*packet)->bytes);
-    if (!application) return;
-    const Digest expected = credentials_.prove("member", application->rank, rank_, guest.mine,
-                                               application->nonce);
-    if (!equal_in_constant_time(expected, application->proof) ||
-        std::find(members_.begin(), members_.end(), application->rank) == members_.end() ||
-        admitted_.contains(application->rank)) {
-      log::warning(cat("a process that says it is rank ", application->rank,
-                       " did not prove that it belongs to this job"));
-      ::send(guest.socket.get(), kRefused.data(), kRefused.size(), MSG_NOSIGNAL);
-      return;
-    }
-    guest.theirs = application->nonce;
-    guest.heap = std::move((*packet)->fds[0]);
-    admitted_.emplace(application->rank, std::move(guest));
-  }
-
-  Status late(const std::vector<PeerRecord>& records) const {
-    for (const int32_t member : members_) {
-      if (!admitted_.contains(member)) {
-        return deadline_exceeded(cat(name_of_rank(records, member), " did not meet rank ", rank_,
-                                     " there before the start timeout"));
-      }
-    }
-    return internal_error("nobody is late");
-  }
-
-  int listener_;
-  const Credentials& credentials_;
-  int32_t rank_;
-  const std::vector<int32_t>& members_;
-  std::vector<Guest> waiting_;
-  std::map<int32_t, Guest> admitted_;
-};
 
 Status send_files(int socket, const std::vector<UniqueFd>& files, Deadline deadline,
                   std::string_view whom) {

@@ -268,47 +268,6 @@ int hvd_release(hvd_handle handle, char* error, size_t error_size) {
   });
 }
 
-int hvd_offer_stack(int32_t signal_number, int32_t fd, char* error, size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    std::lock_guard lock(state.mutex);
-    HVD_ASSIGN_OR_RETURN(state.stack, hvd::runtime::accept_stack_offer(signal_number, fd));
-    return {};
-  });
-}
-
-int hvd_start_timeline(const char* path, int32_t mark_cycles, char* error, size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    const Call call;
-    HVD_RETURN_IF_ERROR(call.check());
-    if (path == nullptr) return hvd::invalid_argument("the timeline's path is NULL");
-    return call.runtime()->observation().start_timeline(path, mark_cycles != 0);
-  });
-}
-
-int hvd_stop_timeline(char* error, size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    const Call call;
-    HVD_RETURN_IF_ERROR(call.check());
-    return call.runtime()->observation().stop_timeline();
-  });
-}
-
-int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed, char* error,
-                size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    const Call call;
-    HVD_RETURN_IF_ERROR(call.check());
-    if (scope != HVD_METRICS_RANK && scope != HVD_METRICS_JOB) {
-      return hvd::invalid_argument(hvd::cat("there is no scope ", scope, " of metrics"));
-    }
-    HVD_ASSIGN_OR_RETURN(const std::string text,
-                         call.runtime()->observation().metrics(scope == HVD_METRICS_JOB));
-    if (needed != nullptr) *needed = text.size() + 1;
-    if (buffer != nullptr && size > text.size()) std::memcpy(buffer, text.c_str(), text.size() + 1);
-    return {};
-  });
-}
-
 int hvd_alloc(size_t size, void** memory, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
     if (memory == nullptr) return hvd::invalid_argument("the memory's address is NULL");

@@ -103,7 +103,4 @@ class TraceFormat {
   std::string text_;  // of it
 };
 
-// For a string in JSON: escaped, valid UTF-8 whatever it is given, without the quotes.
-std::string json_escape(std::string_view text);
-
 }  // namespace hvd::runtime

@@ -16,6 +16,7 @@
 #include "runtime/trace_format.h"
 #include "runtime/trace_reader.h"
 #include "runtime/trace_recorder.h"
+#include "runtime/trace_text.h"
 
 namespace hvd::runtime {
 namespace {
