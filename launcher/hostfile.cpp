@@ -34,6 +34,14 @@ Result<Attributes> parse_attributes(Words rest) {
   return attributes;
 }
 
+// Words of other launchers' that say nothing here are left; a known one with a slip is not.
+Status check_unknown(const std::string& key) {
+  static const std::string kKnown[] = {"slots", "max_slots", "max-slots", "user"};
+  const std::string near = nearest(key, kKnown);
+  if (near.empty()) return {};
+  return invalid_argument(cat("unknown word '", printable(key), "'; did you mean ", near, "?"));
+}
+
 Result<HostItem> parse_line(Words line) {
   HVD_ASSIGN_OR_RETURN(HostItem item, parse_host_item(line.front()));
   HVD_ASSIGN_OR_RETURN(const Attributes attributes, parse_attributes(line.subspan(1)));
@@ -51,6 +59,8 @@ Result<HostItem> parse_line(Words line) {
     } else if (key == "user") {
       HVD_ASSIGN_OR_RETURN(const HostItem named, parse_host_item(cat(value, "@x")));
       item.user = named.user;
+    } else {
+      HVD_RETURN_IF_ERROR(check_unknown(key));
     }
   }
   if (max_slots > 0 && max_slots < item.slots) {

@@ -63,6 +63,7 @@ Output::Output(net::asio::any_io_executor executor, const SlotPlan& plan, Output
     const bool is_shown = style_.is_shown.empty() || style_.is_shown[static_cast<size_t>(rank)];
     for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
       channels_.emplace_back(line_tag(plan, {rank}, stream, style_), style_.format, is_shown);
+      if (style_.format == LineFormat::kJson) channels_.back().plain.set_tag(cat("[", rank, "]<stderr>:"));
     }
   }
 }
@@ -134,10 +135,16 @@ void Output::stamp(Channel& channel) {
   channel.tagger.set_tag(stamped(channel.tag));
 }
 
-void Output::keep(Channel& channel, OutputStream stream, std::string_view lines) {
+void Output::keep(Channel& channel, OutputStream stream, std::string_view lines, ByteView bytes) {
   constexpr size_t kRecent = 4096;
-  copy_to_file(channel, lines);
+  if (!lines.empty()) copy_to_file(channel, lines);
   if (stream != OutputStream::kStderr) return;
+  std::string text;
+  if (style_.format == LineFormat::kJson) {  // within a sentence no objects are wanted
+    if (bytes.empty()) channel.plain.finish(text);
+    else channel.plain.feed(as_text(bytes), text);
+    lines = text;
+  }
   channel.recent.append(lines.substr(lines.size() - std::min(lines.size(), kRecent)));
   if (channel.recent.size() > 2 * kRecent) {
     channel.recent.erase(0, channel.recent.size() - kRecent);
@@ -163,7 +170,7 @@ void Output::write(int rank, OutputStream stream, ByteView bytes) {
   const auto consumed = [this, rank, stream, size = bytes.size()] {
     if (consumed_) consumed_(rank, stream, size);
   };
-  if (!lines.empty()) keep(from, stream, lines);
+  keep(from, stream, lines, bytes);
   if (from.is_shown && folding(stream)) return fold(rank, stream, bytes);
   // What is held of an unfinished line is bounded by the line's bound.
   if (lines.empty() || !from.is_shown) return consumed();
@@ -175,8 +182,8 @@ void Output::end(int rank, OutputStream stream) {
   std::string lines;
   stamp(from);
   from.tagger.finish(lines);
+  keep(from, stream, lines, {});
   if (!lines.empty()) {
-    keep(from, stream, lines);
     if (from.is_shown && folding(stream)) fold(rank, stream, {});
     else if (from.is_shown) sink(stream).write(lines);
   }

@@ -51,7 +51,8 @@ class Output {
   void say(std::string_view sentence);
   // A line that the next one, or anything said, replaces: on a terminal alone.
   void show_status(std::string_view line);
-  // The last lines that a rank wrote to its standard error, as they were shown; or empty.
+  // The last lines that a rank wrote to its standard error, as they were shown, or with their tag
+  // where objects were; or empty.
   std::string last_errors(int rank) const;
 
   bool is_stalled() const { return stdout_.is_stalled() || stderr_.is_stalled(); }
@@ -69,7 +70,7 @@ class Output {
     UniqueFd file;
     std::string path;
     std::string recent;  // of standard error
-    LineTagger plain{""};  // cuts lines for folding
+    LineTagger plain{""};  // cuts lines for folding, and for the report beside objects
   };
   struct Folding {
     Folding(net::asio::any_io_executor executor, int size) : lines(size), timer(executor) {}
@@ -82,8 +83,8 @@ class Output {
   Status open_files();
   Channel& channel(int rank, OutputStream stream);
   Sink& sink(OutputStream stream) { return stream == OutputStream::kStdout ? stdout_ : stderr_; }
-  // Everywhere but to the user.
-  void keep(Channel& channel, OutputStream stream, std::string_view lines);
+  // Everywhere but to the user: the lines that these bytes, or the end, have made whole.
+  void keep(Channel& channel, OutputStream stream, std::string_view lines, ByteView bytes);
   void copy_to_file(Channel& channel, std::string_view lines);
   // The time of the lines that come now, before their tag.
   void stamp(Channel& channel);

@@ -96,7 +96,7 @@ def test_much_output_of_a_rank_that_is_not_shown_is_no_obstacle():
 @world()
 def test_lines_as_objects():
     job = Job(*HOSTS_OF_TWO, "--log-format", "json", "--on-failure", "wait", "sh", "-c",
-              r"""printf 'a"b\n\377\n1%%\r'; exit $HOROVOD_RANK""")
+              r"""printf 'a"b\n\377\n1%%\r'; echo 'my "words"' >&2; exit $HOROVOD_RANK""")
     job.ends_with(1)
     lines = [json.loads(line) for line in job.out.splitlines()]
     for rank, host_name in ((0, "a"), (1, "b")):
@@ -104,8 +104,10 @@ def test_lines_as_objects():
         expect([line.get("text", line.get("base64")) for line in own] == ['a"b', "/w==", "1%"], own)
         expect(own[2]["end"] == "\r" and own[0]["host"] == host_name and
                own[0]["stream"] == "stdout" and own[0]["time"].endswith("Z"), own)
-    said = json.loads(job.err.splitlines()[-1])
-    expect(said["source"] == "horovodrun" and "rank 1 on host b" in said["text"], job.describe())
+    report, words = (json.loads(line) for line in job.err.splitlines()[-2:])
+    expect(report["source"] == "horovodrun" and "rank 1 on host b" in report["text"], job.describe())
+    expect(words["source"] == "horovodrun" and words["text"] == '[1]<stderr>:my "words"',
+           job.describe())
 
 
 @world()

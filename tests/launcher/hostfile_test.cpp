@@ -41,6 +41,8 @@ TEST_CASE("an error in a hostfile names file and line") {
         "hostfile f, line 3: host a has slots=4, more than its max_slots=2");
   CHECK(file_error_of("a:2 slots=3\n") ==
         "hostfile f, line 1: host a is given both 2 and 3 slots");
+  CHECK(file_error_of("a sluts=3\n") ==
+        "hostfile f, line 1: unknown word 'sluts'; did you mean slots?");
   CHECK(file_error_of("# only\n\n") == "hostfile f names no host");
   CHECK(file_error_of(std::string_view("a\0b\n", 4)) ==
         "hostfile f, line 1: 'a\\x00b' is not a host's name");
