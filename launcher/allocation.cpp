@@ -93,11 +93,6 @@ Found Finder::slurm() const {
   const bool is_one = !variable("SLURM_JOB_NODELIST").empty() || !variable("SLURM_NODELIST").empty();
   const std::string groups = variable("SLURM_HET_SIZE");
   if (!is_one && groups.empty()) return std::optional<Allocation>();
-  if (const auto tasks = parse_int(variable("SLURM_STEP_NUM_TASKS"));
-      tasks && *tasks > 1 && !variable("SLURM_PROCID").empty()) {
-    return failed_precondition(cat("srun has started horovodrun ", *tasks,
-                                   " times; start it once, by srun -n1 or without srun"));
-  }
   HostList hosts;
   if (groups.empty()) {
     HVD_RETURN_IF_ERROR(add_slurm_group(hosts, ""));
@@ -187,7 +182,28 @@ Found Finder::kubernetes() const {
   return std::optional(Allocation{"the MPI Operator", std::move(hosts)});
 }
 
+// Who starts several of a program, and by which variables these know it.
+struct Copier {
+  const char *name, *rank, *size, *once;
+};
+constexpr Copier kCopiers[] = {
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun -n1"},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "horovodrun --mpi"},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", "horovodrun --mpi"},
+};
+
 }  // namespace
+
+Status refuse_copies(const Variables& variable) {
+  for (const Copier& copier : kCopiers) {
+    const auto copies = parse_int(trim(variable(copier.size).value_or("")));
+    if (!copies || *copies < 2 || !variable(copier.rank)) continue;
+    return failed_precondition(cat(copier.name, " has started horovodrun ", *copies,
+                                   " times; start it once, by ", copier.once, " or without ",
+                                   copier.name));
+  }
+  return {};
+}
 
 Result<std::vector<int>> parse_repeated_counts(std::string_view text) {
   std::vector<int> counts;
@@ -214,6 +230,7 @@ Result<std::vector<int>> parse_repeated_counts(std::string_view text) {
 }
 
 Found find_allocation(const AllocationSources& sources, int slots_alone) {
+  HVD_RETURN_IF_ERROR(refuse_copies(sources.variable));
   const Finder finder(sources, slots_alone);
   for (const auto find : {&Finder::slurm, &Finder::lsf, &Finder::pbs, &Finder::sge,
                           &Finder::kubernetes}) {

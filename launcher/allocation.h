@@ -18,14 +18,19 @@ struct Allocation {
   std::vector<Host> hosts;
 };
 
+using Variables = std::function<std::optional<std::string>(std::string_view)>;
+
 struct AllocationSources {
-  std::function<std::optional<std::string>(std::string_view)> variable;
+  Variables variable;
   // Nothing when there is no such file.
   std::function<std::optional<Result<std::string>>(const std::string&)> file;
 };
 
 // What the operator leaves in a launcher's pod.
 constexpr char kOperatorHostfile[] = "/etc/mpi/hostfile";
+
+// Not ok where another launcher has started several of this one, each of which would start a job.
+Status refuse_copies(const Variables& variable);
 
 // Nothing when no scheduler has given any. `slots_alone`: of hosts whose number of slots it does
 // not say. An error names the variable or the file.

@@ -23,6 +23,7 @@ Result<std::optional<Allocation>> allocation(int slots_alone) {
 
 Result<std::vector<Host>> all_hosts(const Settings& settings) {
   const auto slots_alone = static_cast<int>(settings.integer("slots_per_host"));
+  if (!settings.is_set("job")) HVD_RETURN_IF_ERROR(refuse_copies(environment_variable));
   if (settings.is_set("hosts")) {
     auto hosts = parse_hosts(settings.text("hosts"), slots_alone);
     if (!hosts.ok()) return hosts.status().with_context("-H");

@@ -111,6 +111,7 @@ Status start(const hvd_init_options& wishes) {
   options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
   options.ops = catalogue.usable(HVD_PLUGIN_OP);
   apply_choice(engines, &options);
+  if (!bootstrap.trouble.ok()) options.engines = bootstrap.trouble;
   options.heap = &heap();
   options.epoch = state.epoch++;
   options.stack = state.stack;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "collectives/late_ranks.h"
 #include "runtime/request.h"
@@ -12,6 +13,8 @@
 namespace hvd::runtime {
 namespace {
 
+// For which a rank in trouble waits for the others before it says so.
+constexpr double kSilentSeconds = 1;
 constexpr const char* kEnginesName = "engines";
 constexpr char kChosen = '+';
 constexpr char kInTrouble = '-';
@@ -59,6 +62,13 @@ Status agree_on_engines(const PluginHost& host, const Identity& identity,
         &records);
     return std::pair(static_cast<Code>(code), std::move(records));
   };
+  if (!own.ok()) {
+    // Whoever looks at this rank alone reads of it while the others may be long in coming.
+    if (exchange({}, std::min(kSilentSeconds, deadline.seconds_left())).first == Code::kOk) {
+      return own.error();
+    }
+    log::error(own.error().message());
+  }
   const auto [code, records] = exchange({}, deadline.seconds_left());
   if (!own.ok()) return own.error();
   if (code == Code::kDeadlineExceeded) {

@@ -15,6 +15,7 @@
 #include "rendezvous/http_store.h"
 #include "rendezvous/plain_http_store.h"
 #include "runtime/launched_elsewhere.h"
+#include "runtime/launcher_signs.h"
 #include "runtime/request.h"
 
 namespace hvd::runtime {
@@ -156,11 +157,15 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
   HVD_ASSIGN_OR_RETURN(result.identity, identity_of(settings));
   HVD_ASSIGN_OR_RETURN(const std::string address, store_address(settings));
   Identity& identity = result.identity;
+  if (identity.rank >= 0) result.trouble = judge_launchers(settings, identity);
   if (address.empty()) {
+    HVD_RETURN_IF_ERROR(result.trouble);
     if (identity.size > 1) {
       return invalid_argument(cat("HOROVOD_SIZE is ", identity.size,
-                                  ", but HOROVOD_STORE does not say where the ranks meet; start "
-                                  "the program by horovodrun, or set it"));
+                                  ", but HOROVOD_STORE does not say where the ranks meet; ",
+                                  foreign_place() ? "unset HOROVOD_RANK and HOROVOD_SIZE, since "
+                                                    "another launcher has started this rank"
+                                                  : "start the program by horovodrun, or set it"));
     }
     if (identity.rank < 0) {
       HVD_ASSIGN_OR_RETURN(auto elsewhere, launched_elsewhere(settings, deadline, epoch));
@@ -170,7 +175,10 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
     return result;
   }
   // A world of one needs nobody.
-  if (identity.rank >= 0 && identity.size == 1) return result;
+  if (identity.rank >= 0 && identity.size == 1) {
+    HVD_RETURN_IF_ERROR(result.trouble);
+    return result;
+  }
   if (!settings.is_set("job_secret") && !settings.is_set("store")) {
     return bootstrap_plainly(std::move(result), address, epoch, deadline);
   }
@@ -190,6 +198,7 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
                        rendezvous::HttpStore::open(address, *std::move(secret), options));
   if (identity.rank < 0) {
     HVD_ASSIGN_OR_RETURN(identity, ask_for_place(*store, settings, deadline));
+    result.trouble = judge_launchers(settings, identity);
   }
   result.store = std::move(store);
   return result;

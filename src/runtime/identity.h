@@ -34,6 +34,8 @@ struct Bootstrap {
   std::shared_ptr<rendezvous::Store> store;  // nullptr in a world of one
   // In hexadecimal digits, where the ranks made one themselves: the original's launcher has none.
   std::string secret;
+  // What is wrong with this rank that all ranks should hear of before they start.
+  Status trouble;
   // What ties this process to somebody else's launcher, until the runtime's shutdown; may be empty.
   std::shared_ptr<void> tie;
 };

@@ -80,6 +80,19 @@ TEST_CASE("within a step of Slurm's that has one task, the job's own number coun
         "srun has started horovodrun 8 times; start it once, by srun -n1 or without srun");
 }
 
+TEST_CASE("a launcher of which another has started several is refused, one of one is not") {
+  CHECK(error_of({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}) ==
+        "mpirun has started horovodrun 2 times; start it once, by horovodrun --mpi or without mpirun");
+  CHECK(error_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}}) ==
+        "mpirun has started horovodrun 3 times; start it once, by horovodrun --mpi or without mpirun");
+  for (const Texts& variables : {Texts{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}},
+                                 Texts{{"PMI_SIZE", "2"}}, Texts{{"SLURM_STEP_NUM_TASKS", "2"}}}) {
+    const auto found = find(variables);
+    REQUIRE(found.ok());
+    CHECK_FALSE(found->has_value());
+  }
+}
+
 TEST_CASE("what is wrong in Slurm's variables is named") {
   CHECK(error_of({{"SLURM_JOB_NODELIST", "n[1-"}}) == "SLURM_JOB_NODELIST: the ']' is missing");
   CHECK(error_of({{"SLURM_JOB_NODELIST", "n1"}, {"SLURM_TASKS_PER_NODE", "4(2)"}}) ==

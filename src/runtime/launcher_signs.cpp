@@ -1,0 +1,61 @@
+#include "runtime/launcher_signs.h"
+
+#include <array>
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Our launcher gives none of these to its ranks. PMIx alone does not tell the size, and is served by
+// our agents too: Open MPI and Slurm, by which it comes, set more.
+struct Sign {
+  const char *launcher, *rank, *size;
+};
+constexpr std::array kSigns = {
+    Sign{"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    Sign{"a launcher with PMI", "PMI_RANK", "PMI_SIZE"},
+    Sign{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+};
+
+std::optional<int64_t> number_of(const char* variable) {
+  const auto text = environment_variable(variable);
+  return text ? parse_int(*text) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ForeignPlace> foreign_place() {
+  for (const Sign& sign : kSigns) {
+    const auto rank = number_of(sign.rank);
+    const auto size = number_of(sign.size);
+    if (rank && size && *size > 1) {
+      return ForeignPlace{cat(sign.launcher, " (", sign.rank, ")"), *rank, *size};
+    }
+  }
+  return {};
+}
+
+Status judge_launchers(const Settings& settings, const Identity& identity) {
+  const auto other = foreign_place();
+  if (!other) return {};
+  const std::string theirs = cat(other->launcher, " says rank ", other->rank, " of ", other->size);
+  if (settings.is_set("job")) {
+    return failed_precondition(cat("two launchers have started this process: horovodrun says rank ",
+                                   identity.rank, " of ", identity.size, " and ", theirs,
+                                   "; use one of them, or horovodrun --mpi"));
+  }
+  if (settings.is_set("rank")) {
+    if (identity.rank == other->rank && identity.size == other->size) return {};
+    return failed_precondition(cat("HOROVOD_RANK and HOROVOD_SIZE say rank ", identity.rank, " of ",
+                                   identity.size, ", but ", theirs,
+                                   "; unset HOROVOD_RANK and HOROVOD_SIZE, or the variables of the "
+                                   "other where it started a launcher of yours"));
+  }
+  if (identity.size == other->size) return {};
+  return failed_precondition(cat("the rendezvous of HOROVOD_STORE has ", identity.size,
+                                 " ranks, but ", theirs,
+                                 "; start all ranks by one launcher, without HOROVOD_STORE"));
+}
+
+}  // namespace hvd::runtime
