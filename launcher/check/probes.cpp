@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 #include "base/shared_library.h"
 #include "base/text.h"
@@ -41,7 +42,7 @@ struct Engine {
   std::array<std::string_view, 2> libraries;
 };
 constexpr std::array kEngines = {
-    Engine{"mpi", {"libmpi.so", "libmpich.so"}}, Engine{"ccl", {"libccl.so", ""}}, Engine{"gloo", {"libgloo", ""}}};
+    Engine{"mpi", {"libmpi.so", "libmpich.so"}}, Engine{"gloo", {"libgloo", ""}}};
 
 // The first file mapped into this process whose name starts so, resolved: its name carries its
 // version.
@@ -71,6 +72,22 @@ std::string version_of_nccl(const std::string& path) {
   return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
+// The same of oneCCL, whose function is C++ and returns more than that.
+std::string version_of_ccl(const std::string& path) {
+  struct Version {
+    unsigned major, minor, update;
+    const char* words[3];
+    size_t length;
+    char* backend;
+    ~Version() { delete[] backend; }
+  };
+  const auto library = SharedLibrary::open(path);
+  auto* tell = library.ok() ? library->symbol("_ZN3ccl2v119get_library_versionEv") : nullptr;
+  if (tell == nullptr) return {};
+  const Version version = reinterpret_cast<Version (*)()>(tell)();
+  return cat(version.major, ".", version.minor, ".", version.update);
+}
+
 // Two floats that the first GPU and the host see alike, by the runtime that a plugin has opened.
 float* managed_floats() {
   const std::string wanted(trim(environment_variable("HOROVOD_CUDA_LIBRARY").value_or("")));
@@ -97,6 +114,10 @@ ProbeFacts find_engine(const std::string& name) {
     }
     return {version_of_nccl(path), path};
   }
+  if (name == "ccl") {
+    const std::string path = mapped_file("libccl.so");
+    return {version_of_ccl(path), path};
+  }
   for (const Engine& engine : kEngines) {
     if (engine.name != name) continue;
     for (const std::string_view start : engine.libraries) {
@@ -107,16 +128,32 @@ ProbeFacts find_engine(const std::string& name) {
   return {};
 }
 
-// A library that has these functions; the function is called with the first.
-std::string try_library(const std::string& name, std::initializer_list<const char*> symbols,
+// The first of the names that opens, if it has these functions. None: why the first does not, or the
+// one that is there and cannot be opened.
+std::string try_library(std::span<const char* const> names, std::initializer_list<const char*> symbols,
                         const std::function<std::string(const SharedLibrary&)>& body) {
-  auto library = SharedLibrary::open(name);
-  if (!library.ok()) return library.status().message();
-  for (const char* symbol : symbols) {
-    if (library->symbol(symbol) == nullptr) return cat(name, " has no function ", symbol);
+  std::string why;
+  for (const char* name : names) {
+    auto library = SharedLibrary::open(name);
+    if (!library.ok()) {
+      const std::string& said = library.status().message();
+      const bool is_absent = said.find("No such file") != std::string::npos;
+      if (why.empty() || !is_absent) why = said;
+      continue;
+    }
+    for (const char* symbol : symbols) {
+      if (library->symbol(symbol) == nullptr) return cat(name, " has no function ", symbol);
+    }
+    return body(*library);
   }
-  return body(*library);
+  return why;
 }
+
+constexpr const char* kPmixLibraries[] = {"libpmix.so.2", "libpmix.so"};
+constexpr const char* kCudaDrivers[] = {"libcuda.so.1", "libcuda.so"};
+// ROCm 7, 6 and 5, and what a development package names.
+constexpr const char* kHipRuntimes[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
+                                        "libamdhip64.so"};
 
 template <typename Function>
 Function function(const SharedLibrary& library, const char* symbol) {
@@ -214,7 +251,7 @@ Probe CheckProbes::own(const std::string& name) const {
 
 Probe CheckProbes::pmix() const {
   return Probe([] {
-    return try_library("libpmix.so.2", {"PMIx_Init", "PMIx_server_init", "PMIx_Get_version"},
+    return try_library(kPmixLibraries, {"PMIx_Init", "PMIx_server_init", "PMIx_Get_version"},
                        [](const SharedLibrary& library) {
                          const auto version = function<const char* (*)()>(library, "PMIx_Get_version");
                          // "OpenPMIx 4.2.2 (...)"
@@ -227,7 +264,7 @@ Probe CheckProbes::pmix() const {
 
 Probe CheckProbes::cuda() const {
   return Probe([] {
-    return try_library("libcuda.so.1", {"cuInit", "cuDeviceGetCount", "cuDriverGetVersion"},
+    return try_library(kCudaDrivers, {"cuInit", "cuDeviceGetCount", "cuDriverGetVersion"},
                        [](const SharedLibrary& library) {
                          int count = 0, version = 0;
                          int status = function<int (*)(unsigned)>(library, "cuInit")(0);
@@ -242,7 +279,7 @@ Probe CheckProbes::cuda() const {
 
 Probe CheckProbes::rocm() const {
   return Probe([] {
-    return try_library("libamdhip64.so.5", {"hipGetDeviceCount", "hipRuntimeGetVersion"},
+    return try_library(kHipRuntimes, {"hipGetDeviceCount", "hipRuntimeGetVersion"},
                        [](const SharedLibrary& library) {
                          int count = 0, version = 0;
                          const int status =

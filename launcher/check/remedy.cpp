@@ -1,5 +1,7 @@
 #include "launcher/check/remedy.h"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -28,7 +30,6 @@ constexpr std::array kSources = {
     Source{"JAX", "", "", "", "", "jax"},
     Source{"MPI", "libopenmpi3", "openmpi", "libopenmpi-dev libmpich-dev", "openmpi-devel", ""},
     Source{"NCCL", "libnccl2", "libnccl", "", "", ""},
-    Source{"CCL", "", "", "", "", ""},
     Source{"PMIx", "libpmix2", "pmix", "libpmix-dev", "pmix-devel", ""},
     Source{"CUDA", "nvidia-driver", "nvidia-driver", "", "", ""},
     Source{"ROCm", "libamdhip64-5", "rocm-hip", "", "", ""},
@@ -75,6 +76,14 @@ std::string of_framework(const Source& source, const Machine& machine) {
   return cat("python3 -m pip install ", source.pip);
 }
 
+// oneCCL for CPUs is a package of PyPI, and goes over libfabric, which is the distribution's.
+std::string of_ccl(const Machine& machine) {
+  const std::string fabric = installed_by("libfabric1", "libfabric", machine);
+  return cat(fabric.empty() ? "install libfabric" : fabric,
+             " && python3 -m venv ccl && ccl/bin/pip install --no-deps oneccl-cpu==2021.16.2 && "
+             "export HOROVOD_CCL_LIBRARY=$PWD/ccl/lib/libccl.so.1");
+}
+
 std::string with_rebuild(const std::string& command, const Machine& machine) {
   const std::string again = machine.is_built_tree
                                 ? cat("cmake ", machine.build_folder, " && cmake --build ",
@@ -87,9 +96,7 @@ std::string with_rebuild(const std::string& command, const Machine& machine) {
 std::string hopeless(std::string_view row, bool has_part, const Machine& machine) {
   const bool is_framework = row == "TensorFlow" || row == "PyTorch" || row == "MXNet" || row == "JAX";
   if (is_framework && !has_part) return cat("none: this version has no binding for ", row);
-  if (row == "CCL" && !has_part) {
-    return "none: this version has no plugin for oneCCL, and Debian has no package of it";
-  }
+  if (row == "CCL" && !machine.is_x86_64) return "none: oneCCL is for x86-64 alone";
   if (row == "DDL") return "none: IBM has discontinued DDL";
   const bool has_gpu = machine.has_nvidia || machine.has_amd;
   if (row == "NCCL" && !has_gpu) return "none: this machine has no GPU";
@@ -107,6 +114,8 @@ Machine this_machine() {
   machine.has_nvidia = has_device_of("0x10de");
   machine.has_amd = has_device_of("0x1002");
   machine.has_system_python = first_on_path("python3") == "/usr/bin/python3";
+  utsname kernel{};
+  machine.is_x86_64 = ::uname(&kernel) == 0 && std::string_view(kernel.machine) == "x86_64";
   const fs::path build = fs::path(executable_folder()).parent_path();
   std::error_code error;
   machine.is_built_tree = fs::exists(build / "CMakeCache.txt", error);
@@ -119,6 +128,7 @@ std::string remedy(std::string_view row, bool has_part, const Machine& machine) 
   if (row == "TCP" || row == "shared memory") {
     return "none by installing: the kernel or the container refuses it";
   }
+  if (row == "CCL") return has_part ? of_ccl(machine) : with_rebuild("", machine);
   const auto source = std::ranges::find(kSources, row, &Source::row);
   if (source == kSources.end()) return with_rebuild("", machine);
   if (!source->pip.empty()) return of_framework(*source, machine);

@@ -14,6 +14,7 @@ struct Machine {
   bool has_amd = false;
   // python3 is the distribution's own, whose packages come from there.
   bool has_system_python = false;
+  bool is_x86_64 = false;
   bool is_built_tree = false;  // a build that can be repeated lies in build_folder
   std::string build_folder{};
 };

@@ -237,6 +237,8 @@ constexpr Setting kTable[] = {
      "path of NCCL or RCCL; unset: what the process has, else libnccl.so.2 or librccl.so.1"},
     {"cuda_library", "", "", "HOROVOD_CUDA_LIBRARY", kText, "", kLibrary,
      "path of the CUDA runtime that NCCL goes with, or of HIP's; unset: the usual one"},
+    {"ccl_library", "", "", "HOROVOD_CCL_LIBRARY", kText, "", kLibrary,
+     "path of oneCCL; unset: what the process has, else libccl.so.1, also of CCL_ROOT or a venv"},
     {"mpi_library", "", "", "HOROVOD_MPI_LIBRARY", kText, "", kLibrary,
      "path of the MPI library to use, Open MPI's or one of MPICH's kin; unset: the usual one"},
     {"mpi_threads_disable", "--mpi-threads-disable", "library_options.mpi_threads_disable",

@@ -20,6 +20,7 @@ std::string plugin_name(const std::string& value) { return value == "libgloo" ? 
 std::string how_to_get(std::string_view name) {
   if (name == "mpi") return "install libopenmpi-dev or libmpich-dev and build again";
   if (name == "gloo") return "install libgloo-dev and build again";
+  if (name == "ccl") return "build again with plugins/ops/ccl";
   if (name == "ddl") return "DDL was discontinued by its maker";
   return "put its plugin into a folder of HOROVOD_PLUGIN_PATH";
 }

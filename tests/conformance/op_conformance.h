@@ -406,7 +406,8 @@ inline void check_refusals(const PluginLinks& links) {
 
 // What one rank aborts fails on all that wait, with its cause, wherever they sleep.
 inline void check_op_abort(const PluginLinks& links, const std::vector<int32_t>& machines) {
-  run_plugin_world(links, machines, [](PluginRank& rank) {
+  run_plugin_world(links, machines, [&links](PluginRank& rank) {
+    if (links.processes != nullptr) links.processes->aborted = true;
     OpSet set = OpSet::everyone(rank);
     OpCase first(HVD_ALLREDUCE, HVD_INT32);
     // Others may still read from it, who have not heard of the abort.

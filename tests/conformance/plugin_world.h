@@ -144,6 +144,8 @@ struct PluginLinks {
   std::function<void(PluginStore& store, int32_t rank)> lose;
   // Where this process is one rank and others are the rest.
   ProcessWorld* processes = nullptr;
+  // The op may have no part in worlds after one that was aborted, and says so.
+  bool ends_with_abort = false;
 };
 
 class PluginRank {
@@ -300,6 +302,10 @@ inline void run_process(ProcessWorld& world, const PluginLinks& links,
   PluginStore store;
   store.folder = &folder;
   PluginRank rank(links, store, world.rank, machines);
+  if (links.ends_with_abort && world.aborted && rank.opened == HVD_FAILED_PRECONDITION) {
+    CHECK(rank.error != "");
+    return;
+  }
   CHECK(rank.error == "");
   REQUIRE(rank.opened == HVD_OK);
   body(rank);

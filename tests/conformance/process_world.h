@@ -54,6 +54,7 @@ struct ProcessWorld {
   int size = variable_number({"HVD_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1);
   bool real_hosts = std::getenv("HVD_WORLD_HOSTS") != nullptr;
   int worlds = 0;
+  bool aborted = false;                     // one of them
   std::vector<std::shared_ptr<void>> kept;  // until the process ends
 
   // Every world that is made has a folder of its own; all processes make the same worlds.

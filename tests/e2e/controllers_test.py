@@ -9,8 +9,13 @@ import slurm
 
 RANK = (PYTHON, WORKERS / "matrix_rank.py")
 OPENMPI = (*engines.OPENMPI, "--oversubscribe", *engines.MCA)
-CELLS = [(controller, operations) for controller in ("gloo", "mpi")
-         for operations in ("gloo", "mpi", "libgloo")]
+OPERATIONS = ["gloo", "mpi", "libgloo"]
+MATRIX = {}  # variables of its ranks
+if "HVD_TEST_CCL" in os.environ:
+    OPERATIONS.append("ccl")
+    MATRIX["HOROVOD_CCL_LIBRARY"] = os.environ["HVD_TEST_CCL"]
+MATRIX["HVD_MATRIX_OPERATIONS"] = " ".join(OPERATIONS)
+CELLS = [(controller, operations) for controller in ("gloo", "mpi") for operations in OPERATIONS]
 
 
 def conforms(name, launcher, ranks, place, *cases, **more):
@@ -82,10 +87,11 @@ def fill(rows, without_mpi=()):
 def test_the_matrix_on_one_host():
     for name in ("mpi_openmpi", "mpi_mpich", "gloo"):
         engines.engine(name)
-    fill({"PMIx, mpirun (Open MPI)": row_of(engines.launch(OPENMPI, ["-np", 2, *RANK]), 2),
-          "PMI, mpiexec.hydra": row_of(engines.launch(engines.HYDRA, ["-np", 2, *RANK]), 2),
-          "ours, horovodrun": row_of(Job("-np", 2, *RANK), 2),
-          "ours without PMIx": row_of(Job("-np", 2, "--no-pmix", *RANK), 2)},
+    ours = clean_environment(**MATRIX)
+    fill({"PMIx, mpirun (Open MPI)": row_of(engines.launch(OPENMPI, ["-np", 2, *RANK], **MATRIX), 2),
+          "PMI, mpiexec.hydra": row_of(engines.launch(engines.HYDRA, ["-np", 2, *RANK], **MATRIX), 2),
+          "ours, horovodrun": row_of(Job("-np", 2, *RANK, environment=ours), 2),
+          "ours without PMIx": row_of(Job("-np", 2, "--no-pmix", *RANK, environment=ours), 2)},
          without_mpi={"ours without PMIx"})
 
 
@@ -100,7 +106,8 @@ def test_the_matrix_of_slurm_on_two_hosts():
         for name, flags in (("PMIx, srun --mpi=pmix", ["--mpi=pmix"]),
                             ("PMI, srun --mpi=pmi2", ["--mpi=pmi2"]), ("MUNGE, srun", [])):
             rows[name] = row_of(engines.launch(("srun",), [*flags, "-N2", "--ntasks-per-node=1", *RANK],
-                                               HOROVOD_GLOO_IFACE="eth0", **made.environment), 2)
+                                               HOROVOD_GLOO_IFACE="eth0", **MATRIX,
+                                               **made.environment), 2)
     fill(rows, without_mpi={"MUNGE, srun", "PMI, srun --mpi=pmi2"})
 
 

@@ -6,6 +6,7 @@ import shutil
 
 from harness import *  # noqa: F403
 
+import check_build_test as check_build
 import network
 
 ENGINES = BUILD / "lib" / "horovod" / "engines"
@@ -86,13 +87,13 @@ def test_a_job_that_chooses_mpi_of_mpich_on_two_hosts():
                       ["-np", 4, PYTHON, RANK], HOROVOD_CPU_OPERATIONS="mpi"), 4)
 
 
-def conforms_without_launcher(name, ranks, places, **more):
+def conforms_without_launcher(name, ranks, places, *cases, **more):
     """places: what goes before the command of each rank."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests"))
     jobs = []
     try:
         for rank in range(ranks):
-            command = [*places[rank], SUITE, "--no-colors=true", "-tc=engine*"]
+            command = [*places[rank], SUITE, "--no-colors=true", *(cases or ["-tc=engine*"])]
             jobs.append(Job(*command[1:], program=command[0], environment=clean_environment(
                 HVD_ENGINE=str(engine(name)), HVD_WORLD_FOLDER=str(folder), **more,
                 HVD_WORLD_RANK=str(rank), HVD_WORLD_SIZE=str(ranks))))
@@ -126,6 +127,83 @@ def test_a_job_that_chooses_gloo_on_two_hosts():
               "HOROVOD_GLOO_IFACE=eth0", PYTHON, RANK, "twice")
     check_sums(job, 4)
     job.leaves_nothing()
+
+
+def oneccl():
+    """The variables of a job that uses it."""
+    if "HVD_TEST_CCL" not in os.environ:
+        raise Skip("HVD_TEST_CCL names no libccl.so.1")
+    engine("ccl")
+    return {"HOROVOD_CPU_OPERATIONS": "CCL", "HOROVOD_CCL_LIBRARY": os.environ["HVD_TEST_CCL"],
+            "HOROVOD_LOG_LEVEL": "info"}
+
+
+def test_oneccl_conforms():
+    for ranks in (2, 4):
+        conforms_without_launcher("ccl", ranks, [()] * ranks, "-tc=engine*", "-tce=*abort*", **oneccl())
+    conforms_without_launcher("ccl", 3, [()] * 3, "-tc=engine*abort*", HVD_ENGINE_ENDS="1", **oneccl())
+
+
+@world("a b", "--no-decoys")
+def test_oneccl_conforms_on_two_hosts():
+    folder = tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests")
+    variables = {**oneccl(), "HVD_ENGINE": engine("ccl"), "HVD_WORLD_FOLDER": folder,
+                 "HVD_WORLD_HOSTS": "1", "HOROVOD_GLOO_IFACE": "eth0"}
+    try:
+        job = Job("-np", 4, "-H", "a:2,b:2", *(word for name, value in variables.items()
+                                                for word in ("-x", f"{name}={value}")),
+                  "sh", "-c", "HVD_WORLD_RANK=$HOROVOD_RANK HVD_WORLD_SIZE=$HOROVOD_SIZE exec "
+                  f"{SUITE} --no-colors=true '-tc=engine*' '-tce=*abort*'")
+        code = job.wait(SECONDS)
+        expect(code == 0 and passed(job.out) == 4, job.describe())
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_oneccl_carries_jobs_and_what_starts_again():
+    job = Job("-np", 3, PYTHON, RANK, "twice", environment=clean_environment(**oneccl()))
+    check_sums(job, 3)
+    expect(re.search("tensor operations go through oneCCL 202", job.err), job.describe())
+    expect(job.out.count("again rank") == 3, job.describe())
+    job.leaves_nothing()
+
+
+@world()
+def test_oneccl_carries_a_job_on_two_hosts():
+    job = Job("-np", 4, "-H", "a:2,b:2", "--network-interfaces", "eth0",
+              *(word for name, value in oneccl().items() for word in ("-x", f"{name}={value}")),
+              PYTHON, RANK, "twice")
+    check_sums(job, 4)
+    job.leaves_nothing()
+
+
+def test_oneccl_lets_a_rank_that_dies_end_the_job():
+    job = Job("-np", 3, PYTHON, RANK, "fail", 1, environment=clean_environment(**oneccl()))
+    expect(job.wait(90) == 7, job.describe())
+    expect("rank 1" in job.err, job.describe())
+    job.leaves_nothing()
+
+
+def test_oneccl_is_marked_where_a_sum_is_right():
+    chosen = oneccl()
+    chosen.pop("HOROVOD_CPU_OPERATIONS")
+    library = chosen["HOROVOD_CCL_LIBRARY"]
+    with tempfile.TemporaryDirectory() as folder:
+        chosen["PATH"] = folder  # no Python: nothing is imported
+        text = check_build.check_build("--verbose", **chosen)
+        expect(re.search(r"\[X\] CCL: 202\d\.\d+\.\d+, \S*/libccl\.so", text), text)
+        broken = pathlib.Path(folder, "libccl.so.1")
+        broken.write_text("no library\n")
+        for taken, words in (({"HOROVOD_CCL_LIBRARY": str(broken)}, "libccl.so.1"),
+                             ({"CCL_OFI_LIBRARY_PATH": "/nowhere/libfabric.so.1"}, "oneCCL"),
+                             ({"HOROVOD_CCL_LIBRARY": "libm.so.6"}, "has no symbol _ZN3ccl")):
+            text = check_build.check_build("--verbose", **{**chosen, **taken})
+            expect(re.search(rf"\[ \] CCL: .*{words}.*\n +fix: \S", text), f"{taken}:\n{text}")
+    python = [PYTHON, "-c", "import horovod.torch as hvd; print(hvd.ccl_built())"]
+    for known, said in ((library, "True"), ("/nowhere/libccl.so.1", "False")):
+        done = subprocess.run(python, capture_output=True, text=True, timeout=120, check=True,
+                              env=clean_environment(HOROVOD_CCL_LIBRARY=known))
+        expect(done.stdout.strip() == said, done)
 
 
 def test_jobs_that_choose_mpi():
@@ -207,8 +285,11 @@ def test_ranks_with_different_nccl_do_not_begin():
 
 def test_engines_that_cannot_be_had():
     engine("mpi_mpich")
-    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is ccl, but this build has no such engine",
-            HOROVOD_CPU_OPERATIONS="ccl")
+    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is nonesuch, but this build has no such engine",
+            HOROVOD_CPU_OPERATIONS="nonesuch")
+    engine("ccl")
+    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is ccl, but .*nowhere/libccl.so.1",
+            HOROVOD_CPU_OPERATIONS="ccl", HOROVOD_CCL_LIBRARY="/nowhere/libccl.so.1")
     refused(HYDRA, "HOROVOD_CPU_OPERATIONS is ddl, .* DDL was discontinued",
             HOROVOD_CPU_OPERATIONS="ddl")
     refused(HYDRA, "HOROVOD_CPU_OPERATIONS is mpi, but .*nowhere/libmpi.so.12",

@@ -63,7 +63,8 @@ void use_device() {
 const hvd::test::PluginLinks& links() {
   static hvd::test::ProcessWorld processes;
   static const hvd::test::PluginLinks kLinks{controller(), file_of("HVD_ENGINE"), {}, {},
-                                             &processes};
+                                             &processes,
+                                             std::getenv("HVD_ENGINE_ENDS") != nullptr};
   if (processes.worlds == 0) {
     use_device();
     // A library may start only in all processes together.

@@ -23,9 +23,11 @@ struct Family {
 };
 const std::vector<Family>& families() {
   static const std::vector<Family> kFamilies{
-      {"NCCL", {"libnccl.so.2"}, {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"},
+      {"NCCL", {"libnccl.so.2", "libnccl.so"},
+       {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"},
        "cuda", "NVIDIA's libnccl2, or the NCCL that PyTorch brings: import it first"},
-      {"RCCL", {"librccl.so.1"}, {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"},
+      {"RCCL", {"librccl.so.1", "librccl.so"},
+       {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},
        "hip", "ROCm's rccl"}};
   return kFamilies;
 }

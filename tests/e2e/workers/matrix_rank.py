@@ -43,7 +43,7 @@ if sys.argv[1:2] == ["by-rank"]:
 
 # MPI first: Open MPI does not start in a process that has told PMIx of its end.
 for controller in ("mpi", "gloo"):
-    for operations in ("mpi", "gloo", "libgloo"):
+    for operations in sorted(os.environ["HVD_MATRIX_OPERATIONS"].split(), key=lambda one: one != "mpi"):
         os.environ["HOROVOD_CONTROLLER"] = controller
         os.environ["HOROVOD_CPU_OPERATIONS"] = operations
         try:

@@ -1,0 +1,151 @@
+#include "ops/ccl/api.h"
+
+#include <link.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <string_view>
+#include <vector>
+
+#include "base/settings.h"
+#include "base/shared_library.h"
+#include "base/text.h"
+
+namespace hvd::ops::ccl {
+namespace {
+
+constexpr char kName[] = "libccl.so.1";
+// oneCCL itself asks for the name that only a development package has.
+constexpr char kFabric[] = "libfabric.so.1";
+constexpr char kFabricVariable[] = "CCL_OFI_LIBRARY_PATH";
+constexpr size_t kSentence = 500;
+
+// The path of the libccl that this process has; empty: none.
+std::string loaded() {
+  std::string found;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* to) {
+        const std::string_view path(info->dlpi_name);
+        if (!path.substr(path.rfind('/') + 1).starts_with("libccl.so.")) return 0;
+        *static_cast<std::string*>(to) = path;
+        return 1;
+      },
+      &found);
+  return found;
+}
+
+// Where it lies when the dynamic linker does not know it: Intel's own folder, and that of pip and conda.
+std::vector<std::string> candidates() {
+  std::vector<std::string> names{kName};
+  for (const char* variable : {"CCL_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    const std::string root = environment_variable(variable).value_or("");
+    if (!root.empty()) names.push_back(cat(root, "/lib/", kName));
+  }
+  return names;
+}
+
+Result<SharedLibrary> open_library() {
+  const std::string wanted(trim(environment_variable("HOROVOD_CCL_LIBRARY").value_or("")));
+  if (!wanted.empty()) return SharedLibrary::open(wanted);
+  if (const std::string path = loaded(); !path.empty()) return SharedLibrary::open(path);
+  Status refusal;
+  for (const std::string& name : candidates()) {
+    auto library = SharedLibrary::open(name);
+    if (library.ok()) return library;
+    if (refusal.ok()) refusal = library.error();
+  }
+  return refusal.with_context(
+      "oneCCL cannot be used (pip install oneccl-cpu==2021.16.2; HOROVOD_CCL_LIBRARY may name its "
+      "libccl.so.1)");
+}
+
+// Where operations go over MPI, or another libfabric is named, there is nothing to find.
+Status find_fabric() {
+  if (environment_variable(kFabricVariable) ||
+      environment_variable("CCL_ATL_TRANSPORT").value_or("ofi") != "ofi") {
+    return {};
+  }
+  return SharedLibrary::try_open(kFabric, [](const SharedLibrary&) { return Status(); })
+      .with_context(cat("oneCCL needs libfabric (apt-get install libfabric1; ", kFabricVariable,
+                        " may name it)"));
+}
+
+class Finder {
+ public:
+  explicit Finder(const SharedLibrary& library) : library_(library) {}
+  template <typename Function>
+  void need(const char* name, Function** to) {
+    *to = reinterpret_cast<Function*>(symbol(name));
+  }
+  template <typename Function>
+  void need(const char* name, const char* defaults, Call<Function>* to) {
+    need(name, &to->function);
+    to->defaults = static_cast<const abi::Attribute*>(symbol(defaults));
+  }
+  Status status() const {
+    if (missing_.empty()) return {};
+    return not_found(cat(library_.path(), " has no symbol ", missing_,
+                         ": its interface is none of oneCCL 2021.14 to 2021.16"));
+  }
+
+ private:
+  void* symbol(const char* name) {
+    void* found = library_.symbol(name);
+    if (found == nullptr && missing_.empty()) missing_ = name;
+    return found;
+  }
+  const SharedLibrary& library_;
+  std::string missing_;
+};
+
+}  // namespace
+
+Result<Api> open_api() {
+  HVD_ASSIGN_OR_RETURN(const SharedLibrary library, open_library());
+  Api api{};
+  api.library = library.path();
+  Finder find(library);
+  find.need(abi::kGetVersion, &api.get_version);
+  find.need(abi::kDestroyCommunicator, &api.destroy_communicator);
+  find.need(abi::kTestEvent, &api.test_event);
+  find.need(abi::kDestroyEvent, &api.destroy_event);
+  find.need(abi::kInit, abi::kInitDefault, &api.init);
+  find.need(abi::kCreateCommunicator, abi::kCommunicatorDefault, &api.create_communicator);
+  find.need(abi::kAllReduce, abi::kAllReduceDefault, &api.all_reduce);
+  find.need(abi::kReduceScatter, abi::kReduceScatterDefault, &api.reduce_scatter);
+  find.need(abi::kAllGather, abi::kAllGatherDefault, &api.all_gather);
+  find.need(abi::kBroadcast, abi::kBroadcastDefault, &api.broadcast);
+  find.need(abi::kAllToAll, abi::kAllToAllDefault, &api.all_to_all);
+  HVD_RETURN_IF_ERROR(find.status());
+  HVD_RETURN_IF_ERROR(find_fabric());
+  const abi::Version version = api.get_version();
+  api.title = cat("oneCCL ", version.major, ".", version.minor, ".", version.update);
+  return api;
+}
+
+Status start(const Api& api, const hvd_plugin_host& host, const hvd_plugin_config& config) {
+  const auto tell = [](const char* variable, const std::string& value) {
+    ::setenv(variable, value.c_str(), 0);
+  };
+  // Nobody's mpiexec started these ranks, as far as oneCCL is concerned.
+  tell("CCL_PROCESS_LAUNCHER", "none");
+  tell("CCL_LOCAL_RANK", cat(config.local_rank));
+  tell("CCL_LOCAL_SIZE", cat(std::max(config.local_size, config.local_rank + 1)));
+  tell("CCL_ATL_TRANSPORT", "ofi");
+  tell(kFabricVariable, kFabric);
+  // Whoever asks whether an operation is over advances it: no thread of oneCCL's spins beside.
+  tell("CCL_WORKER_OFFLOAD", "0");
+  // Else it says of each of these, on every rank, that it is not the default.
+  tell("CCL_LOG_LEVEL", "error");
+  const char* interface = host.setting(host.host, "HOROVOD_GLOO_IFACE");
+  if (interface != nullptr && *interface != '\0') tell("FI_TCP_IFACE", interface);
+  try {
+    api.init.function(*api.init.defaults);
+    return {};
+  } catch (const std::exception& failure) {
+    return unavailable(printable(failure.what(), kSentence));
+  }
+}
+
+}  // namespace hvd::ops::ccl

@@ -1,0 +1,224 @@
+#include "ops/ccl/batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <span>
+
+#include "base/dtype.h"
+#include "ops/batch_memory.h"
+
+namespace hvd::ops::ccl {
+namespace {
+
+std::optional<int> type_of(int32_t dtype) {
+  switch (dtype) {
+    case HVD_BOOL:
+    case HVD_UINT8: return abi::kUint8;
+    case HVD_INT8: return abi::kInt8;
+    case HVD_UINT16: return abi::kUint16;
+    case HVD_INT16: return abi::kInt16;
+    case HVD_UINT32: return abi::kUint32;
+    case HVD_INT32: return abi::kInt32;
+    case HVD_UINT64: return abi::kUint64;
+    case HVD_INT64: return abi::kInt64;
+    case HVD_FLOAT16: return abi::kFloat16;
+    case HVD_BFLOAT16: return abi::kBfloat16;
+    case HVD_FLOAT32: return abi::kFloat32;
+    case HVD_FLOAT64: return abi::kFloat64;
+    default: return std::nullopt;
+  }
+}
+
+// A bool is 0 or 1: any is the greatest, all the least.
+std::optional<int> operation_of(int32_t reduce_op, bool is_bool) {
+  switch (reduce_op) {
+    case HVD_SUM: return is_bool ? abi::kMax : abi::kSum;
+    case HVD_PRODUCT: return is_bool ? abi::kMin : abi::kProduct;
+    case HVD_MIN: return abi::kMin;
+    case HVD_MAX: return abi::kMax;
+    default: return std::nullopt;
+  }
+}
+
+std::vector<size_t> in_bytes(const std::vector<int64_t>& counts, size_t width) {
+  std::vector<size_t> bytes;
+  for (const int64_t count : counts) bytes.push_back(static_cast<size_t>(count) * width);
+  return bytes;
+}
+
+size_t sum_of(const std::vector<size_t>& parts) {
+  return std::accumulate(parts.begin(), parts.end(), size_t{0});
+}
+
+std::span<const hvd_batch_tensor> tensors_of(const hvd_batch& batch) {
+  return {batch.tensors, batch.tensor_count};
+}
+
+}  // namespace
+
+bool can_run(const hvd_batch& batch, bool has_halves) {
+  const bool adds = batch.op == HVD_ALLREDUCE || batch.op == HVD_REDUCESCATTER;
+  const bool is_half = batch.dtype == HVD_FLOAT16 || batch.dtype == HVD_BFLOAT16;
+  return is_known(batch) && (has_halves || !adds || !is_half);
+}
+
+Batch::~Batch() {
+  for (const auto& event : events_) api_.destroy_event(event.get());
+  buffers_.give(std::move(sent_));
+  buffers_.give(std::move(received_));
+}
+
+size_t Batch::width() const { return size_of(static_cast<hvd_dtype>(batch_.dtype)); }
+
+std::byte* Batch::room(Buffer* buffer, size_t bytes) {
+  *buffer = buffers_.take(bytes);
+  return buffer->bytes.get();
+}
+
+Status Batch::start() {
+  Status status;
+  switch (batch_.op) {
+    case HVD_ALLREDUCE: status = reduce(); break;
+    case HVD_REDUCESCATTER: status = reducescatter(); break;
+    case HVD_ALLGATHER: status = allgather(); break;
+    case HVD_BROADCAST: status = broadcast(); break;
+    default: status = alltoall(); break;
+  }
+  return status;
+}
+
+bool Batch::test() {
+  return std::all_of(events_.begin(), events_.end(),
+                     [this](const auto& event) { return api_.test_event(event.get()); });
+}
+
+Status Batch::reduce() {
+  const auto count = static_cast<size_t>(total_count(batch_));
+  std::byte* memory = room(&received_, count * width());
+  if (memory == nullptr) return internal_error("there is no memory to pack an allreduce");
+  pack_reduce(batch_, memory);
+  if (count == 0) return {};
+  add(new abi::Event(api_.all_reduce.function(
+      memory, memory, count, *type_of(batch_.dtype),
+      *operation_of(batch_.reduce_op, batch_.dtype == HVD_BOOL), communicator(),
+      *api_.all_reduce.defaults, none_)));
+  return {};
+}
+
+// The library has one for parts of one size; of others each member keeps its part of the whole.
+Status Batch::reducescatter() {
+  const std::vector<int64_t> counts = scatter_counts(batch_, members_.size);
+  const auto own = static_cast<size_t>(counts[static_cast<size_t>(members_.index)]);
+  const auto count = static_cast<size_t>(total_count(batch_));
+  scatters_ = std::all_of(counts.begin(), counts.end(),
+                          [&](int64_t one) { return one == counts.front(); });
+  std::byte* from = room(&sent_, count * width());
+  std::byte* to = scatters_ ? room(&received_, own * width()) : from;
+  if (from == nullptr || to == nullptr) {
+    return internal_error("there is no memory to pack a reducescatter");
+  }
+  pack_scatter(batch_, members_.size, from);
+  if (count == 0) return {};
+  const int type = *type_of(batch_.dtype);
+  const int operation = *operation_of(batch_.reduce_op, batch_.dtype == HVD_BOOL);
+  add(scatters_ ? new abi::Event(api_.reduce_scatter.function(
+                      from, to, own, type, operation, communicator(),
+                      *api_.reduce_scatter.defaults, none_))
+                : new abi::Event(api_.all_reduce.function(from, to, count, type, operation,
+                                                          communicator(),
+                                                          *api_.all_reduce.defaults, none_)));
+  return {};
+}
+
+// Elements of any type are bytes where nothing is computed.
+Status Batch::allgather() {
+  const std::vector<size_t> parts = in_bytes(gather_counts(batch_, members_.size), width());
+  const size_t own = parts[static_cast<size_t>(members_.index)];
+  std::byte* from = room(&sent_, own);
+  std::byte* to = room(&received_, sum_of(parts));
+  if (from == nullptr || to == nullptr) {
+    return internal_error("there is no memory to pack an allgather");
+  }
+  pack_gather(batch_, from);
+  if (sum_of(parts) == 0) return {};
+  add(new abi::Event(api_.all_gather.function(from, own, to, parts, abi::kInt8, communicator(),
+                                              *api_.all_gather.defaults, none_)));
+  return {};
+}
+
+Status Batch::broadcast() {
+  const size_t bytes = static_cast<size_t>(total_count(batch_)) * width();
+  std::byte* at = room(&received_, bytes);
+  if (at == nullptr) return internal_error("there is no memory for a broadcast");
+  if (batch_.root == members_.index) {
+    for (const hvd_batch_tensor& tensor : tensors_of(batch_)) {
+      const size_t size = static_cast<size_t>(tensor.count) * width();
+      if (size > 0) std::memcpy(at, tensor.input, size);
+      at += size;
+    }
+  }
+  if (bytes == 0) return {};
+  add(new abi::Event(api_.broadcast.function(received_.bytes.get(), bytes, abi::kInt8, batch_.root,
+                                             communicator(), *api_.broadcast.defaults, none_)));
+  return {};
+}
+
+// Tensor by tensor, in the order that all members have.
+Status Batch::alltoall() {
+  std::vector<std::vector<size_t>> sent, received;
+  for (const hvd_batch_tensor& tensor : tensors_of(batch_)) {
+    const size_t row = static_cast<size_t>(tensor.row) * width();
+    const auto members = static_cast<size_t>(members_.size);
+    sent.push_back(in_bytes({tensor.rank_rows, tensor.rank_rows + members}, row));
+    received.push_back(in_bytes({tensor.from_rows, tensor.from_rows + members}, row));
+  }
+  const auto all = [](const std::vector<std::vector<size_t>>& parts) {
+    return std::accumulate(parts.begin(), parts.end(), size_t{0},
+                           [](size_t sum, const auto& one) { return sum + sum_of(one); });
+  };
+  std::byte* from = room(&sent_, all(sent));
+  std::byte* to = room(&received_, all(received));
+  if (from == nullptr || to == nullptr) {
+    return internal_error("there is no memory to pack an alltoall");
+  }
+  for (size_t i = 0; i < sent.size(); ++i) {
+    if (sum_of(sent[i]) > 0) std::memcpy(from, batch_.tensors[i].input, sum_of(sent[i]));
+    add(new abi::Event(api_.all_to_all.function(from, sent[i], to, received[i], abi::kInt8,
+                                                communicator(), *api_.all_to_all.defaults, none_)));
+    from += sum_of(sent[i]);
+    to += sum_of(received[i]);
+  }
+  return {};
+}
+
+void Batch::finish() {
+  const std::byte* at = received_.bytes.get();
+  switch (batch_.op) {
+    case HVD_ALLREDUCE: return unpack_reduce(batch_, at);
+    case HVD_ALLGATHER: return unpack_gather(batch_, members_.size, at);
+    case HVD_REDUCESCATTER: {
+      if (!scatters_) {
+        const std::vector<int64_t> counts = scatter_counts(batch_, members_.size);
+        const auto before = std::accumulate(counts.begin(), counts.begin() + members_.index,
+                                            int64_t{0});
+        at = sent_.bytes.get() + static_cast<size_t>(before) * width();
+      }
+      return unpack_scatter(batch_, members_.index, members_.size, at);
+    }
+    default: break;
+  }
+  for (const hvd_batch_tensor& tensor : tensors_of(batch_)) {
+    size_t bytes = static_cast<size_t>(tensor.count) * width();
+    if (batch_.op == HVD_ALLTOALL) {
+      const int64_t rows =
+          std::accumulate(tensor.from_rows, tensor.from_rows + members_.size, int64_t{0});
+      bytes = static_cast<size_t>(rows * tensor.row) * width();
+    }
+    if (bytes > 0) std::memcpy(tensor.output, at, bytes);
+    at += bytes;
+  }
+}
+
+}  // namespace hvd::ops::ccl

@@ -1,0 +1,58 @@
+// One batch through oneCCL, in memory of its own: what a job abandons may still be written to. Belongs
+// to the thread of its engine, which calls; what oneCCL throws goes through.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "horovod/plugin_op.h"
+#include "ops/buffer_pool.h"
+#include "ops/ccl/api.h"
+
+namespace hvd::ops::ccl {
+
+// Where this rank stands among the members, and what they share.
+struct Members {
+  int32_t index = 0, size = 1;
+  abi::Communicator* communicator = nullptr;
+};
+
+// Whether oneCCL can run it; the same answer on all members. HVD_CPU memory alone. `has_halves`: all
+// ranks' processors have what it needs to add float16 and bfloat16.
+bool can_run(const hvd_batch& batch, bool has_halves);
+
+class Batch {
+ public:
+  Batch(const Api& api, BufferPool& buffers, const Members& members, const hvd_batch& batch)
+      : api_(api), buffers_(buffers), members_(members), batch_(batch) {}
+  Batch(const Batch&) = delete;
+  ~Batch();
+  // Reads the inputs. Not ok, also on another member, is the end of the engine.
+  Status start();
+  // Whether oneCCL is done with it.
+  bool test();
+  // After that: writes the outputs.
+  void finish();
+
+ private:
+  Status reduce();
+  Status reducescatter();
+  Status allgather();
+  Status broadcast();
+  Status alltoall();
+  std::byte* room(Buffer* buffer, size_t bytes);
+  void add(abi::Event* event) { events_.emplace_back(event); }
+  size_t width() const;
+  const abi::Communicator& communicator() const { return *members_.communicator; }
+
+  const Api& api_;
+  BufferPool& buffers_;
+  const Members& members_;
+  const hvd_batch& batch_;
+  const abi::Events none_;
+  bool scatters_ = false;  // a reducescatter by the library's own, not by an allreduce
+  Buffer sent_, received_;
+  std::vector<std::unique_ptr<abi::Event>> events_;
+};
+
+}  // namespace hvd::ops::ccl

@@ -1,0 +1,85 @@
+// The thread that makes every call of oneCCL's: communicators in the order of their process sets,
+// since making one waits for its members, and batches, which advance while it asks for their end.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/unique_fd.h"
+#include "ops/ccl/batch.h"
+#include "ops/ccl/store.h"
+
+namespace hvd::ops::ccl {
+
+// A process set, as oneCCL's communicator of it.
+struct Group {
+  std::shared_ptr<Store> store;
+  Members members;
+};
+
+// A batch on its way.
+struct Task {
+  explicit Task(const hvd_batch& of) : batch(&of) {}
+  const hvd_batch* const batch;
+  Status status;  // before `over`
+  std::atomic<bool> over{false};
+};
+
+class Worker {
+ public:
+  // `event` becomes readable when a task is over.
+  static std::shared_ptr<Worker> start(const Api& api, std::shared_ptr<UniqueFd> event);
+  Worker(const Api& api, std::shared_ptr<UniqueFd> event) : api_(api), event_(std::move(event)) {}
+
+  void make(std::shared_ptr<Group> group);
+  void add(std::shared_ptr<Group> group, std::shared_ptr<Task> task);
+  // Once its batches are over.
+  void drop(std::shared_ptr<Group> group);
+  // Ends the thread. After a failure, or with work under way, what oneCCL has stays with it for ever;
+  // when it returns, nothing touches the memory of batches.
+  void stop();
+  // Whether this process has left something with oneCCL, which cannot begin anew then.
+  static bool has_forsaken();
+
+ private:
+  enum class What { kMake, kRun, kDrop };
+  struct Order {
+    What what;
+    std::shared_ptr<Group> group;
+    std::shared_ptr<Task> task;
+  };
+  struct Running {
+    std::shared_ptr<Group> group;
+    std::shared_ptr<Task> task;
+    std::unique_ptr<Batch> batch;
+  };
+  void work();
+  Status obey(const Order& order);
+  Status destroy(Group& group);
+  Status advance(bool* moved);
+  void end(const std::shared_ptr<Task>& task, const Status& status);
+  void fail_all(std::unique_lock<std::mutex>& lock);
+  void forsake();
+
+  const Api api_;  // its own: a thread that hangs in the library may outlive the engine
+  const std::shared_ptr<UniqueFd> event_;
+  BufferPool buffers_;                    // of the thread
+  std::list<Running> running_;            // of the thread
+  std::list<std::shared_ptr<Group>> made_;  // of the thread
+
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::deque<Order> orders_;
+  Status failure_;
+  std::weak_ptr<Group> making_;
+  bool closing_ = false, ended_ = false;
+  std::thread thread_;
+};
+
+}  // namespace hvd::ops::ccl
