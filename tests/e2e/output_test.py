@@ -76,6 +76,20 @@ def test_output_goes_to_files_too():
 
 
 @world()
+def test_a_full_disk_takes_the_files_alone_and_is_told_once_for_each():
+    folder = pathlib.Path("/tmp/e2e-small")
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], check=True)
+    job = Job("-np", 2, "-H", "a:1,b:1", "--output-filename", folder / "out", "sh", "-c",
+              "yes as many words as a disk can take | head -n 20000; echo all")
+    job.ends_with(0)
+    out = lines_of(job.out)
+    expect(all(len(out[rank, "stdout"]) == 20001 for rank in range(2)), job.describe())
+    expect(sorted(job.said()) == [f"cannot write to {folder}/out/rank.{rank}/stdout: No space left on device"
+                                  for rank in range(2)], job.describe())
+
+
+@world()
 def test_names_of_output_folders_have_as_many_digits_as_the_ranks_need():
     folder = pathlib.Path("/tmp/e2e-output")
     Job("-np", 11, "-H", "a:6,b:5", "--output-filename", folder, "true").ends_with(0)
