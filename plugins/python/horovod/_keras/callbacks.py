@@ -1,5 +1,5 @@
-"""What the callbacks do; `horovod.keras.callbacks` and `horovod.tensorflow.keras.callbacks` make them
-callbacks of their Keras, which is `_keras` in their classes."""
+"""The callbacks of `horovod.keras.callbacks` and `horovod.tensorflow.keras.callbacks`: what they do,
+and `callbacks_for`, which makes them callbacks of one Keras, `_keras` in their classes."""
 
 from __future__ import annotations
 
@@ -200,3 +200,18 @@ class BestModel:
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if _basics.rank() == 0:
             super().on_train_batch_end(batch, logs)
+
+
+def callbacks_for(keras: Any, module: str) -> Dict[str, Any]:
+    """The classes of the module `module`, by name."""
+    return {
+        name: type(name, (what, base), {"__doc__": what.__doc__, "__module__": module,
+                                        "_keras": keras})
+        for name, what, base in [
+            ("BroadcastGlobalVariablesCallback", BroadcastGlobalVariables, keras.callbacks.Callback),
+            ("MetricAverageCallback", MetricAverage, keras.callbacks.Callback),
+            ("LearningRateScheduleCallback", LearningRateSchedule, keras.callbacks.Callback),
+            ("LearningRateWarmupCallback", LearningRateWarmup, keras.callbacks.Callback),
+            ("BestModelCheckpoint", BestModel, keras.callbacks.ModelCheckpoint),
+        ]
+    }

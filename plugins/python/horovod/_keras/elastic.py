@@ -1,15 +1,18 @@
-"""States and callbacks of `hvd.elastic` for Keras, and for variables of TensorFlow.
+"""States and callbacks of `hvd.elastic` for Keras, and for variables of TensorFlow: what they do, and
+`elastic_for`, which makes them those of one Keras.
 
 Jobs keep their size in this release; see `horovod._elastic.run`.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy
 
 from horovod._elastic import ObjectState
+from horovod._keras import backend_of, framework_of
 from horovod._keras.callbacks import _share_state
 
 
@@ -56,6 +59,19 @@ def variables_of_model(model: Any, optimizer: Any) -> List[Any]:
         own = optimizer.variables
         found += list(own() if callable(own) else own)
     return found
+
+
+class ModelState(VariablesState):
+    """Weights of `model`, which is built, variables of `optimizer` (the model's where it is None), and
+    keyword arguments such as batch=0 and epoch=0 as attributes."""
+
+    _keras: Any = None
+
+    def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        self.model, self.optimizer = model, optimizer
+        super().__init__(
+            lambda: variables_of_model(model, optimizer),
+            lambda variables: backend_of(self._keras).broadcast_variables(variables, 0), **kwargs)
 
 
 class CommitState:
@@ -111,3 +127,20 @@ class UpdateEpochState:
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         """Says which epoch comes next."""
         self.state.epoch = self._first + epoch + 1
+
+
+def elastic_for(keras: Any, module: str) -> Dict[str, Any]:
+    """What the module `module` offers, by name."""
+    framework = framework_of(keras)
+    runs = "horovod._elastic" if framework == "torch" else f"horovod.{framework}.elastic"
+    made = {
+        name: type(name, (what, *bases), {"__doc__": what.__doc__, "__module__": module,
+                                          "_keras": keras})
+        for name, what, *bases in [
+            ("KerasState", ModelState),
+            ("CommitStateCallback", CommitState, keras.callbacks.Callback),
+            ("UpdateBatchStateCallback", UpdateBatchState, keras.callbacks.Callback),
+            ("UpdateEpochStateCallback", UpdateEpochState, keras.callbacks.Callback),
+        ]
+    }
+    return {**made, "run": importlib.import_module(runs).run}

@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any
 
 import numpy
 
-
-class Compressor:
-    """Turns an array into a smaller one of the same shape, and back."""
-
-    @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        """Returns the array to send and what `decompress` needs to know."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """Returns `tensor` in its original dtype."""
-        raise NotImplementedError
+from horovod._compression import Compressor, NoneCompressor, compressor_to  # noqa: F401
 
 
-class NoneCompressor(Compressor):
-    """Sends arrays as they are."""
-
-    @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        return tensor
+def _is_wide(tensor: Any) -> bool:
+    return numpy.dtype(tensor.dtype) in (numpy.float32, numpy.float64)
 
 
-class FP16Compressor(Compressor):
-    """Sends float32 and float64 as float16: half or a quarter of the bytes, values to 65,504."""
+def _cast(tensor: Any, dtype: Any) -> Any:
+    return tensor.astype(dtype)
 
-    @staticmethod
-    def compress(tensor: Any) -> Tuple[Any, Any]:
-        if numpy.dtype(tensor.dtype) not in (numpy.float32, numpy.float64):
-            return tensor, None
-        return tensor.astype("float16"), tensor.dtype
 
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        return tensor if ctx is None else tensor.astype(ctx)
+FP16Compressor = compressor_to("float16", "FP16Compressor", __name__, _is_wide, _cast)
 
 
 class Compression:

@@ -2,69 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any
 
 import torch
 
-
-class Compressor:
-    """Turns a tensor into a smaller one of the same shape, and back."""
-
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        """Returns the tensor to send and what `decompress` needs to know."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """Returns `tensor` in its original dtype."""
-        raise NotImplementedError
+from horovod._compression import Compressor, NoneCompressor, compressor_to  # noqa: F401
 
 
-class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
-
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        return tensor
+def _is_wide(tensor: torch.Tensor) -> bool:
+    return tensor.dtype.is_floating_point and tensor.element_size() > 2
 
 
-def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> Tuple[torch.Tensor, Any]:
-    if not tensor.dtype.is_floating_point or tensor.element_size() <= 2:
-        return tensor, None
-    return tensor.to(dtype), tensor.dtype
+def _cast(tensor: torch.Tensor, dtype: Any) -> torch.Tensor:
+    return tensor.to(dtype)
 
 
-def _restore(tensor: torch.Tensor, dtype: Optional[torch.dtype]) -> torch.Tensor:
-    return tensor if dtype is None else tensor.to(dtype)
-
-
-class FP16Compressor(Compressor):
-    """Sends float32 and float64 as float16: half or a quarter of the bytes, values to 65,504."""
-
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        return _cast(tensor, torch.float16)
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        return _restore(tensor, ctx)
-
-
-class BF16Compressor(Compressor):
-    """Sends float32 and float64 as bfloat16: float32's range, 8 bits of precision."""
-
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
-        return _cast(tensor, torch.bfloat16)
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        return _restore(tensor, ctx)
+FP16Compressor = compressor_to(torch.float16, "FP16Compressor", __name__, _is_wide, _cast)
+BF16Compressor = compressor_to(torch.bfloat16, "BF16Compressor", __name__, _is_wide, _cast)
 
 
 class Compression:

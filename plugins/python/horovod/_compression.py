@@ -1,0 +1,53 @@
+"""What gradients become on the wire, for the frameworks that have types to cast to."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Tuple, Type
+
+
+class Compressor:
+    """Turns a tensor into a smaller one of the same shape, and back."""
+
+    @staticmethod
+    def compress(tensor: Any) -> Tuple[Any, Any]:
+        """Returns the tensor to send and what `decompress` needs to know."""
+        raise NotImplementedError
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        """Returns `tensor` in its original dtype."""
+        raise NotImplementedError
+
+
+class NoneCompressor(Compressor):
+    """Sends tensors as they are."""
+
+    @staticmethod
+    def compress(tensor: Any) -> Tuple[Any, Any]:
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        return tensor
+
+
+def compressor_to(dtype: Any, name: str, module: str, is_wide: Callable[[Any], bool],
+                  cast: Callable[[Any, Any], Any]) -> Type[Compressor]:
+    """The public class `name` of `module` that sends as `dtype` what `is_wide`: a floating tensor of
+    more than two bytes."""
+
+    class Cast(Compressor):
+        @staticmethod
+        def compress(tensor: Any) -> Tuple[Any, Any]:
+            return (cast(tensor, dtype), tensor.dtype) if is_wide(tensor) else (tensor, None)
+
+        @staticmethod
+        def decompress(tensor: Any, ctx: Any) -> Any:
+            return tensor if ctx is None else cast(tensor, ctx)
+
+    values = {"FP16Compressor": "float16: half or a quarter of the bytes, values to 65,504",
+              "BF16Compressor": "bfloat16: float32's range, 8 bits of precision"}[name]
+    Cast.__doc__ = f"Sends float32 and float64 as {values}."
+    Cast.__name__ = Cast.__qualname__ = name
+    Cast.__module__ = module
+    return Cast
