@@ -144,6 +144,43 @@ class KerasTest(rank_base.RankBase):
             with self.assertRaisesRegex(ValueError, "initial_lr"):
                 hvd.callbacks.LearningRateWarmupCallback(**arguments)
 
+    def by_hand(self, multiplier, corrects, rate=0.02, momentum=0.9):
+        """What SGD makes of weights of 0 in 4 epochs of 2 batches of everybody's data, and of the rates."""
+        pairs = [data(rank) for rank in range(self.size)]
+        weights, gathered, old, rates = numpy.zeros((4, 1)), numpy.zeros((4, 1)), rate, []
+        for epoch in range(4):
+            for batch in range(2):
+                rows = slice(4 * batch, 4 * batch + 4)
+                x = numpy.concatenate([pair[0][rows] for pair in pairs]).astype("float64")
+                y = numpy.concatenate([pair[1][rows] for pair in pairs])
+                gradient = 2 * x.T @ (x @ weights - y) / len(x)
+                new = rate * multiplier(epoch + batch / 2)
+                if corrects:
+                    gathered = gathered * new / old
+                gathered = momentum * gathered - new * gradient
+                weights, old = weights + gathered, new
+            rates.append(old)
+        return weights, rates
+
+    def test_momentum_follows_the_learning_rate(self):
+        sgds = [keras.optimizers.SGD] + ([] if KERAS_3 else [keras.optimizers.legacy.SGD])
+        steps = {True: lambda epoch: 0.3 ** int(epoch), False: lambda epoch: 1 / (1 + epoch)}
+        for sgd in sgds:
+            for stairs, corrects in [(True, True), (True, False), (False, True)]:
+                model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(
+                    1, use_bias=False, kernel_initializer="zeros")])
+                model.compile(hvd.DistributedOptimizer(sgd(0.02, momentum=0.9)), "mse")
+                history = model.fit(
+                    *data(self.rank), batch_size=4, epochs=4, shuffle=False, verbose=0,
+                    callbacks=[hvd.callbacks.LearningRateScheduleCallback(
+                        0.02, steps[stairs], staircase=stairs, momentum_correction=corrects)]).history
+                want, rates = self.by_hand(steps[stairs], corrects)
+                what = f"{sgd.__module__}, stairs {stairs}, corrects {corrects}"
+                numpy.testing.assert_allclose(model.get_weights()[0], want, rtol=1e-4, err_msg=what)
+                numpy.testing.assert_allclose(history["lr"], rates, rtol=1e-5)
+                other = self.by_hand(steps[stairs], not corrects)[0]
+                self.assertGreater(abs(other - want).max(), 1e-2)
+
     def test_models_are_saved_as_plain_ones_and_loaded_as_distributed_ones(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.keras")

@@ -75,9 +75,9 @@ class LearningRateSchedule:
     until before `end_epoch` (None: for ever).
 
     `staircase`: once per epoch; else with each batch, and fractions of epochs. `steps_per_epoch`:
-    batches of an epoch, found out where None. `momentum_correction`: where the optimizer has a
-    momentum that can change while it trains, it follows the learning rate for the batch in which
-    that changes. `lr`: an older name of `initial_lr`. ValueError for bad arguments.
+    batches of an epoch, found out where None. `momentum_correction`: what SGD and RMSprop have
+    gathered by their momentum, of steps with the old learning rate, is scaled as that changes. `lr`:
+    an older name of `initial_lr`. ValueError for bad arguments.
     """
 
     _keras: Any = None
@@ -144,10 +144,20 @@ class LearningRateSchedule:
             return
         _share_state(self.model)
         self.model.optimizer.learning_rate = new
-        momentum = getattr(self.model.optimizer, "momentum", None)
-        if self.momentum_correction and old > 0 and hasattr(momentum, "assign"):
+        if self.momentum_correction and old > 0:
+            self._correct(self.model.optimizer, new / old)
+
+    def _correct(self, optimizer: Any, factor: float) -> None:
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        momentum = getattr(optimizer, "momentum", None)
+        if hasattr(momentum, "assign"):  # optimizers of old have it in a variable: for one batch
             self._momentum = float(momentum.numpy())
-            self.model.optimizer.momentum = self._momentum * new / old
+            optimizer.momentum = self._momentum * factor
+        elif isinstance(optimizer, (self._keras.optimizers.SGD, self._keras.optimizers.RMSprop)):
+            # In others a compiled step has it as a constant; what it is multiplied with is the same.
+            for name in ("momentums", "_momentums"):
+                for gathered in getattr(optimizer, name, None) or []:
+                    gathered.assign(gathered * factor)
 
 
 class LearningRateWarmup(LearningRateSchedule):
