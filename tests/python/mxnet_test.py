@@ -178,6 +178,37 @@ class MxnetTest(rank_base.RankBase):
             self.run_steps(net, lambda: trainer.step(4))
             self.assert_trained(net, 5)
 
+    def test_a_step_waits_for_nobody(self):
+        net = make_net(0)
+        trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1,
+                                                                       "momentum": 0.9})
+        if self.rank:
+            hvd.barrier()  # the others step once rank 0 has
+        self.run_steps(net, lambda: trainer.step(4), 1)
+        if self.rank == 0:
+            hvd.barrier()
+        self.assert_trained(net, 1)
+
+    def test_what_goes_wrong_with_a_gradient_comes_out(self):
+        if self.size == 1:
+            self.skipTest("one rank agrees with itself")
+        weight = mx.gluon.Parameter("differs", shape=(2 + self.rank,))
+        weight.initialize(mx.init.One())
+        trainer = hvd.DistributedTrainer([weight], "sgd", prefix="differs.")
+
+        def step():
+            with mx.autograd.record():
+                loss = weight.data().sum()
+            loss.backward()
+            trainer.step(1)
+
+        step()
+        with self.assertRaisesRegex(mx.MXNetError, "Horovod.*shape"):
+            weight.data().asnumpy()
+        with self.assertRaisesRegex(hvd.HorovodInternalError, "shape.*on rank"):
+            step()
+        self.same(hvd.allreduce(mx.nd.ones(2), op=hvd.Sum), [self.size] * 2)
+
     def test_compressed_gradients(self):
         net = make_net(0)
         trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1},

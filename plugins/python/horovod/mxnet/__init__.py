@@ -1,7 +1,7 @@
 """Horovod for Apache MXNet: ``import horovod.mxnet as hvd``.
 
 Works with MXNet 1.9 on arrays in host memory. Signatures are Horovod's; each collective returns when its
-result is there.
+result is there, and trainers and optimizers at once: their gradients travel in MXNet's background.
 """
 
 try:

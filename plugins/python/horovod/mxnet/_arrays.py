@@ -55,6 +55,11 @@ def _empty(shape: Any, like: Any) -> Any:
 def _address(array: Any) -> int:
     # MXNet computes in the background: what is pending on the array comes first.
     check_call(_LIB.MXNDArrayWaitToWrite(array.handle))
+    return pointer(array)
+
+
+def pointer(array: Any) -> int:
+    """The address of an array that is computed; 0 when it is empty."""
     if array.size == 0:
         return 0
     address = ctypes.c_void_p()

@@ -27,7 +27,7 @@ Array = Any  # mxnet.nd.NDArray
 
 def allreduce_async(tensors: Sequence[Array], in_place: bool, name: Optional[str], op: ReduceOp,
                     prescale_factor: float, postscale_factor: float, process_set: ProcessSet,
-                    base: Optional[str] = None) -> int:
+                    base: Optional[str] = None, arrays: Any = _arrays) -> int:
     """Starts an allreduce of one array, or of a group with the name `base`; returns a handle."""
     number = id_of(process_set)
     members: Sequence[Optional[str]] = (None,)
@@ -35,7 +35,7 @@ def allreduce_async(tensors: Sequence[Array], in_place: bool, name: Optional[str
     if base is not None:
         members = member_names("grouped_allreduce", base, len(tensors))
     return _frontend.elementwise(
-        _arrays, Kind.ALLREDUCE, full, tensors, in_place, members, grouped=base is not None,
+        arrays, Kind.ALLREDUCE, full, tensors, in_place, members, grouped=base is not None,
         reduce_op=op, prescale=prescale_factor, postscale=postscale_factor, process_set=number)
 
 

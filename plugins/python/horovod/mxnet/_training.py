@@ -10,6 +10,7 @@ import mxnet
 
 from horovod import _ops
 from horovod._ops import Average
+from horovod.mxnet import _arrays, _engine
 from horovod.mxnet._collectives import allreduce_async, broadcast_async
 from horovod.mxnet.compression import Compression
 from horovod.process_sets import ProcessSet, global_process_set, id_of
@@ -29,12 +30,22 @@ def _groups(items: List[Any], count: int) -> List[List[Any]]:
 
 
 def _average(named: List[Any], num_groups: int, factor: float, process_set: ProcessSet) -> None:
-    """Replaces the arrays of the (name, array) pairs by their averages over all ranks."""
+    """Replaces the arrays of the (name, array) pairs by their averages over all ranks, once they are
+    computed; waits for nothing."""
     handles = []
     for group in _groups(named, num_groups):
         name, arrays = group[0][0], [array for _, array in group]
-        handles.append(allreduce_async(arrays, True, name, Average, 1.0 / factor, factor, process_set,
-                                       name if len(arrays) > 1 else None))
+        for array in arrays:
+            _arrays.check(array, name)
+
+        def start(name: str = name, arrays: List[Any] = arrays, module: Any = _engine.Computed) -> int:
+            return allreduce_async(arrays, True, name, Average, 1.0 / factor, factor, process_set,
+                                   name if len(arrays) > 1 else None, module)
+
+        if _engine.is_asynchronous():
+            _engine.reduce(arrays, start)
+        else:
+            handles.append(start(module=_arrays))
     failure = None
     for handle in handles:
         try:
@@ -101,7 +112,8 @@ def DistributedOptimizer(optimizer: Any, gradient_predivide_factor: float = 1.0,
     """Returns an optimizer that averages gradients over all ranks before `optimizer` uses them.
 
     For `Module` and other users of mxnet.optimizer; with Gluon take `DistributedTrainer`. All ranks must
-    update the same weights in the same order. `gradient_predivide_factor`: f splits the average in two:
+    update the same weights in the same order; as in `DistributedTrainer`, an update waits for nothing.
+    `gradient_predivide_factor`: f splits the average in two:
     divided by f before the sum and by size / f after it. `num_groups`: gradients that are updated
     together travel in so many requests. ValueError for a factor or number that cannot be.
     """
@@ -115,7 +127,9 @@ class DistributedTrainer(mxnet.gluon.Trainer):
     """A Gluon trainer whose `step` uses gradients averaged over all ranks.
 
     All ranks must make it with the same parameters in the same order, and call `step` (or
-    `allreduce_grads` and `update`) equally often.
+    `allreduce_grads` and `update`) equally often. `step` waits for nothing: each gradient travels as soon
+    as MXNet has computed it. What goes wrong, such as the death of a rank, is an MXNetError where weights
+    or what depends on them are read, and a HorovodInternalError of the next `step`.
     """
 
     def __init__(self, params: Any, optimizer: Any, optimizer_params: Optional[Dict[str, Any]] = None,

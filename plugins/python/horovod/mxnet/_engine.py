@@ -1,0 +1,149 @@
+"""Reductions that MXNet's engine starts once the arrays are computed, and that nobody waits for here.
+
+To the engine each is an asynchronous operation that changes its arrays: what is computed from them
+later waits, and nothing else does. A failure comes out where somebody reads such an array, as
+MXNetError, and of the next `reduce` as what it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import queue
+import threading
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import mxnet
+from mxnet.base import _LIB, check_call
+
+from horovod import _basics, _ops
+from horovod.mxnet import _arrays
+
+_Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _Context(ctypes.Structure):
+    """mxnet/base.h: Context."""
+
+    _fields_ = [("device_type", ctypes.c_int), ("device_id", ctypes.c_int32)]
+
+
+class _OnComplete(ctypes.Structure):
+    """mxnet/engine.h: CallbackOnComplete, to be copied while the operation is being started."""
+
+    _fields_ = [("function", _Function), ("engine", ctypes.c_void_p), ("argument", ctypes.c_void_p)]
+
+
+class Computed:
+    """`_arrays` for arrays that the engine has computed: waiting for them here would be for ever."""
+
+    check, dense = staticmethod(_arrays.check), staticmethod(_arrays.dense)
+    empty_like, copy = staticmethod(_arrays.empty_like), staticmethod(_arrays.copy)
+
+    @staticmethod
+    def describe(array: Any, output: Optional[Any], name: Optional[str] = None) -> _ops.Tensor:
+        """The op layer's view of an array, which takes the result too."""
+        address = _arrays.pointer(array)
+        return _ops.Tensor(address, address, _arrays.number_of(array), array.shape, name)
+
+
+_tokens = itertools.count(1)
+_starts: Dict[int, Tuple[Callable[[], int], Sequence[Any]]] = {}
+_started: "queue.SimpleQueue[Tuple[int, _OnComplete, Sequence[Any]]]" = queue.SimpleQueue()
+_failures: List[Exception] = []
+_thread: Optional[threading.Thread] = None
+_ends = False  # the next shutdown is told to
+
+
+def _complete(on_complete: _OnComplete, failure: Optional[Exception]) -> None:
+    error = None
+    if failure is not None:
+        _failures.append(failure)
+        error = _error(str(failure))
+    on_complete.function(on_complete.engine, on_complete.argument, error)
+
+
+def _error(message: str) -> Optional[Any]:
+    """A dmlc::Error, which is a std::runtime_error without more; None where there is no such library.
+    The engine copies it."""
+    try:
+        construct = ctypes.CDLL("libstdc++.so.6")["_ZNSt13runtime_errorC1EPKc"]
+    except (AttributeError, OSError):
+        return None
+    error = ctypes.create_string_buffer(64)
+    construct(error, ctypes.c_char_p(f"Horovod: {message}".encode(errors="replace")))
+    return ctypes.addressof(_kept(error))
+
+
+def _kept(buffer: Any) -> Any:
+    _errors.append(buffer)
+    return buffer
+
+
+_errors: List[Any] = []  # few: each is the end of a training
+
+
+@_Function
+def _begin(_: int, address: int, token: int) -> None:
+    # On a thread of the engine's, which must not wait.
+    on_complete = _OnComplete.from_buffer_copy(
+        ctypes.string_at(address, ctypes.sizeof(_OnComplete)))
+    start, arrays = _starts.pop(token)
+    try:
+        handle = start()
+    except Exception as failure:
+        _complete(on_complete, failure)
+        return
+    _started.put((handle, on_complete, arrays))
+
+
+def _wait() -> None:
+    while True:
+        handle, on_complete, arrays = _started.get()
+        failure = None
+        try:
+            _ops.run(handle)
+        except Exception as error:
+            failure = error
+        _complete(on_complete, failure)
+        del arrays
+
+
+def is_asynchronous() -> bool:
+    """Whether the engine runs operations behind our back: not where a user debugs with another."""
+    return os.environ.get("MXNET_ENGINE_TYPE", "") != "NaiveEngine"
+
+
+def reduce(arrays: Sequence[Any], start: Callable[[], int]) -> None:
+    """Has the engine call `start`, which submits work that changes the arrays and returns the handle,
+    once they are computed. Raises what went wrong with an earlier one."""
+    global _thread, _ends
+    if _failures:
+        failure, _failures[:] = _failures[0], []
+        raise failure
+    if _thread is None:
+        _thread = threading.Thread(target=_wait, name="horovod-mxnet", daemon=True)
+        _thread.start()
+    if not _ends:
+        _basics.after_shutdown(_end)
+        _ends = True
+    token = next(_tokens)
+    _starts[token] = (start, arrays)
+    context = arrays[0].context
+    place = _Context(context.device_typeid, context.device_id)
+    handles = (ctypes.c_void_p * len(arrays))(*[array.handle.value for array in arrays])
+    check_call(_LIB.MXEnginePushAsyncND(
+        _begin, ctypes.c_void_p(token), None, ctypes.byref(place), None, 0, handles, len(arrays),
+        None, 0, b"horovod", ctypes.c_bool(False)))
+
+
+def _end() -> None:
+    # The job is over: what was in flight has failed, and the engine must hear it while Python lives.
+    global _ends
+    _ends = False
+    try:
+        mxnet.nd.waitall()
+    except mxnet.MXNetError:
+        pass
+    _failures.clear()
