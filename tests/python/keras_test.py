@@ -105,6 +105,27 @@ class KerasTest(rank_base.RankBase):
         with self.assertRaisesRegex(ValueError, "backward_passes_per_step"):
             hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), backward_passes_per_step=0)
 
+    def test_adasum_combines_steps(self):
+        cases = [(lambda: keras.optimizers.AdamW(0.01, weight_decay=0.1), 1),
+                 (lambda: keras.optimizers.SGD(0.05), 2)]
+        if not KERAS_3:
+            cases.append((lambda: keras.optimizers.legacy.Adam(0.01), 1))
+        for make, passes in cases:
+            model, alone = network(), network()
+            model.compile(hvd.DistributedOptimizer(make(), op=hvd.Adasum,
+                                                   backward_passes_per_step=passes), "mse")
+            # Gradients of two batches of half the size are the mean of the whole one's, twice.
+            alone.compile(make() if passes == 1 else keras.optimizers.SGD(0.1), "mse")
+            for step in range(2):
+                before = alone.get_weights()
+                for each, size in ((model, 8 // passes), (alone, 8)):
+                    each.fit(*data(self.rank), batch_size=size, epochs=1, shuffle=False, verbose=0)
+                alone.set_weights([
+                    start + hvd_numpy.allreduce(weight - start, name=f"step.{i}", op=hvd.Adasum)
+                    for i, (start, weight) in enumerate(zip(before, alone.get_weights()))])
+                self.assert_near(model, alone)
+            self.assert_everywhere(model)
+
     def test_local_layers(self):
         model, before = network(), network().get_weights()
         model.compile(hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1),

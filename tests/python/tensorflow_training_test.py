@@ -11,6 +11,7 @@ tf = rank_base.need("tensorflow")
 import horovod.tensorflow as hvd  # noqa: E402
 
 import numpy  # noqa: E402
+import table_case  # noqa: E402
 
 tf.get_logger().setLevel("ERROR")
 v1 = tf.compat.v1
@@ -117,13 +118,13 @@ class TrainingTest(rank_base.RankBase):
     def graph(self, optimizer):
         """A step of linear regression in the default graph: (loss, step, weights, input)."""
         x = v1.placeholder(tf.float32, [None, 3])
-        w = v1.get_variable("w", initializer=tf.constant([float(self.rank + 1)] * 3))
+        w = v1.get_variable("w", initializer=tf.constant([float(self.rank + 2)] * 3))
         loss = tf.reduce_mean(tf.square(tf.linalg.matvec(x, w) - tf.reduce_sum(x, 1)))
         step = optimizer.minimize(loss, global_step=v1.train.get_or_create_global_step())
         return loss, step, w, x
 
     def weights_alone(self, steps, rate, count=6):
-        w = numpy.ones(3)
+        w = numpy.full(3, 2.0)
         for _ in range(steps):
             x = self.everybody(count)
             w = w - rate * 2 * (x * (x @ w - x.sum(1))[:, None]).mean(0)
@@ -165,8 +166,31 @@ class TrainingTest(rank_base.RankBase):
             hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1),
                                      backward_passes_per_step=0)
 
+    def test_graphs_in_which_adasum_combines_steps(self):
+        for passes, momentum in [(1, 0.9), (2, 0.0)]:
+            with tf.Graph().as_default():
+                plain = v1.train.MomentumOptimizer(0.1, momentum)
+                optimizer = hvd.DistributedOptimizer(plain, op=hvd.Adasum,
+                                                     backward_passes_per_step=passes)
+                loss, step, w, x = self.graph(optimizer)
+                start = hvd.broadcast_global_variables(0)
+                with v1.Session() as session:
+                    session.run(v1.global_variables_initializer())
+                    session.run(start)
+                    for _ in range(3 * passes):
+                        session.run(step, {x: points(self.rank)})
+                    got = session.run(w)
+            want, gathered = numpy.full(3, 2.0), numpy.zeros((self.size, 3))
+            for _ in range(3):
+                for rank in range(self.size):
+                    x = points(rank).astype("float64")
+                    gradient = 2 * (x * (x @ want - x.sum(1))[:, None]).mean(0)
+                    gathered[rank] = momentum * gathered[rank] + passes * gradient
+                want = want + table_case.adasum(-0.1 * gathered)
+            numpy.testing.assert_allclose(got, want, rtol=1e-4)
+
     def test_an_optimizer_of_keras_in_a_loop(self):
-        w = tf.Variable([float(self.rank + 1)] * 3)
+        w = tf.Variable([float(self.rank + 2)] * 3)
         hvd.broadcast_variables([w], root_rank=0)
         optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
 

@@ -222,6 +222,11 @@ def runs_on_device(kind: int, dtype: int, reduce_op: int = Sum, prescale: float 
     return bool(runs.value)
 
 
+def steps_travel(op: int, process_set: Any) -> bool:
+    """Whether an optimizer's ranks step by themselves, and what that has changed is reduced."""
+    return op == Adasum and process_set.included() and process_set.size() > 1
+
+
 def barrier(process_set: int = 0) -> None:
     """Returns once every rank has called it."""
     run(submit(Kind.BARRIER, None, finish=lambda handle: None, process_set=process_set))

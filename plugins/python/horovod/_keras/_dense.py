@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set
 
-from horovod._ops import Average
+from horovod._ops import Average, steps_travel
 from horovod.process_sets import ProcessSet, global_process_set
 
 
@@ -50,6 +50,11 @@ class Reduction(NamedTuple):
             for i, array in zip(shared, reduced):
                 results[i] = array
         return results
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether what travels is what a local step has changed, not gradients."""
+        return steps_travel(self.op, self.process_set)
 
 
 def key_of(variable: Any) -> Any:

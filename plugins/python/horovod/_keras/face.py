@@ -67,7 +67,8 @@ def functions_for(keras: Any) -> Dict[str, Any]:
         are reduced and applied. `sparse_as_dense`: tf.IndexedSlices become tensors first.
         `gradient_predivide_factor`: f splits the average in two: divided by f before the sum and by
         size / f after it. `groups`: a number of groups, or lists of variables, whose gradients
-        travel together (on TensorFlow; elsewhere all do). `device_dense` and `device_sparse` are
+        travel together (on TensorFlow; elsewhere all do). With op=hvd.Adasum each rank steps by
+        itself, and what the steps have changed is combined. `device_dense` and `device_sparse` are
         accepted for existing scripts. ValueError for bad arguments.
         """
         plan = plan_of(keras, compression, sparse_as_dense, gradient_predivide_factor, op,

@@ -26,12 +26,36 @@ class _Keras3(Distributed):
         plan = self._hvd
         if plan["factor"] != 1:
             grads = [grad if grad is None else grad * plan["factor"] for grad in grads]
-        return super()._clip_gradients(plan["reduction"](grads, variables, plan["local"]))
+        if not plan["reduction"].takes_steps:
+            grads = plan["reduction"](grads, variables, plan["local"])
+        return super()._clip_gradients(grads)
+
+    def _apply_weight_decay(self, variables: Any) -> None:
+        # Called once per step, as the first to change variables.
+        if self._hvd["reduction"].takes_steps:
+            copy = self._hvd["copy"]
+            self.__dict__["_hvd_starts"] = {id(each): copy(each) for each in variables}
+        super()._apply_weight_decay(variables)
+
+    def _backend_update_step(self, grads: Any, trainable_variables: Any,
+                             learning_rate: Any) -> None:
+        super()._backend_update_step(grads, trainable_variables, learning_rate)
+        plan = self._hvd
+        if not plan["reduction"].takes_steps:
+            return
+        found = self.__dict__.pop("_hvd_starts")
+        starts = [found[id(variable)] for variable in trainable_variables]
+        changes = [variable - start for variable, start in zip(trainable_variables, starts)]
+        reduced = plan["reduction"](changes, trainable_variables, plan["local"])
+        for variable, start, change in zip(trainable_variables, starts, reduced):
+            variable.assign(start + change)
 
 
 class _Keras2(Distributed):
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         import tensorflow as tf
+
+        from horovod.tensorflow import _adasum
 
         pairs = [(grad, variable) for grad, variable in grads_and_vars if grad is not None]
         if not pairs:
@@ -43,9 +67,19 @@ class _Keras2(Distributed):
         if aggregation.steps > 1:
             with tf.init_scope():
                 getattr(self, "_create_all_weights", getattr(self, "build", None))(variables)
-        reduced = aggregation.reduce(grads, variables, self._hvd["reduction"], self._hvd["local"])
-        apply = super().apply_gradients
-        return aggregation.apply(lambda: apply(list(zip(reduced, variables)), *args, **kwargs))
+        reduction, local = self._hvd["reduction"], self._hvd["local"]
+        takes_steps = reduction.takes_steps
+        reduced = aggregation.reduce(grads, variables, _adasum.keep if takes_steps else reduction,
+                                     local)
+        original = super().apply_gradients
+
+        def apply() -> Any:
+            return original(list(zip(reduced, variables)), *args, **kwargs)
+
+        if not takes_steps:
+            return aggregation.apply(apply)
+        return aggregation.apply(lambda: _adasum.step(
+            apply, variables, lambda changes: reduction(changes, variables, local)))
 
 
 def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
@@ -74,7 +108,9 @@ def plan_of(keras: Any, compression: Any, sparse_as_dense: bool, factor: float, 
         factor, groups, process_set, scale_local).checked(num_groups)
     plan = {"reduction": reduction, "local": {backend.key_of(variable) for variable in local},
             "factor": 1 if average else steps, "steps": steps}
-    if major_of(keras) < 3:
+    if major_of(keras) >= 3:
+        plan["copy"] = keras.ops.copy
+    else:
         plan["aggregate"] = lambda: backend.LocalAggregation(steps, average)
     return plan
 

@@ -7,7 +7,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Set
 import tensorflow as tf
 
 from horovod import _basics
-from horovod._ops import Average
+from horovod._ops import Average, steps_travel
 from horovod.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import _nodes
 from horovod.tensorflow._collectives import allreduce, grouped_allreduce
@@ -98,6 +98,11 @@ class Reduction(NamedTuple):
         if len(grads) == 1:
             return [allreduce(grads[0], **arguments)]
         return grouped_allreduce(grads, **arguments)
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether what travels is what a local step has changed, not gradients."""
+        return steps_travel(self.op, self.process_set)
 
     @property
     def is_needed(self) -> bool:

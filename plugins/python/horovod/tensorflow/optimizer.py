@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from horovod._ops import Average
 from horovod.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow import _adasum
 from horovod.tensorflow._aggregation import LocalAggregation
 from horovod.tensorflow._reduction import Reduction
 from horovod.tensorflow.compression import Compression
@@ -32,13 +33,20 @@ class _DistributedOptimizer(_V1):
         if not pairs:
             return pairs
         grads, variables = zip(*pairs)
-        return list(zip(self._aggregation.reduce(grads, variables, self._reduction), variables))
+        reduction = _adasum.keep if self._reduction.takes_steps else self._reduction
+        return list(zip(self._aggregation.reduce(grads, variables, reduction), variables))
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's own, in every `backward_passes_per_step`-th call."""
         pairs = list(grads_and_vars)
-        return self._aggregation.apply(
-            lambda: self._optimizer.apply_gradients(pairs, *args, **kwargs))
+        def apply() -> Any:
+            return self._optimizer.apply_gradients(pairs, *args, **kwargs)
+
+        variables = [variable for grad, variable in pairs if grad is not None]
+        if self._reduction.takes_steps and variables:
+            return self._aggregation.apply(lambda: _adasum.step(
+                apply, variables, lambda changes: self._reduction(changes, variables)))
+        return self._aggregation.apply(apply)
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         return self._optimizer.get_slot(*args, **kwargs)
@@ -63,7 +71,8 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, use_locking
     `optimizer`: of Keras, or of TensorFlow 1 (`tf.compat.v1.train`). `backward_passes_per_step`:
     gradients of so many calls are added on this rank, or averaged where
     `average_aggregated_gradients`, before they are reduced and applied. The other arguments are
-    those of `DistributedGradientTape`. Adasum is applied to gradients. ValueError for bad arguments.
+    those of `DistributedGradientTape`. With op=hvd.Adasum each rank steps by itself, and what the steps
+    have changed is combined, each variable's change on its own. ValueError for bad arguments.
     """
     if not isinstance(optimizer, _V1):
         from horovod.tensorflow import keras as hvd_keras

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import torch
 
-from horovod._ops import Adasum, Average
+from horovod._ops import Average, steps_travel
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch._adasum import AdasumMixin
 from horovod.torch._exchange import Exchange
@@ -234,7 +234,7 @@ def DistributedOptimizer(
         groups = num_groups if groups is None else groups
     id_of(process_set)
     names = _names(optimizer, named_parameters)
-    if op == Adasum and process_set.included() and process_set.size() > 1:
+    if steps_travel(op, process_set):
         made = _derive(optimizer, AdasumMixin)
         made._names, made._compression, made._process_set = names, compression, process_set
         return made
