@@ -216,12 +216,15 @@ class TableCase(rank_base.RankBase):
                       ((ValueError, TypeError), ".", "text", {})]
             if "process_set" in takes:
                 refuse.append((ValueError, "is not registered", array, {"process_set": stranger}))
+                refuse.append((ValueError, "process_set is .0., a list", array,
+                               {"process_set": [0]}))
             for factor in ("prescale_factor", "postscale_factor"):
                 if factor in takes:
                     refuse.append((ValueError, "factor of 0", array, {factor: 0.0}))
             if "op" in takes:
                 refuse.append(((ValueError, self.face.disagreement), "(?i)reduc|op", array,
                                {"op": 17}))
+                refuse.append(((ValueError, TypeError), "op", array, {"op": "sum"}))
             if "average" in takes:
                 refuse.append((ValueError, "either op or average", array,
                                {"op": self.hvd.Sum, "average": True}))
@@ -229,6 +232,7 @@ class TableCase(rank_base.RankBase):
                 for root in (-1, self.size):
                     refuse.append(((ValueError, self.face.disagreement), "(?i)root", array,
                                    {"root_rank": root}))
+                refuse.append(((ValueError, TypeError), "root|int", array, {"root_rank": "zero"}))
             for error, pattern, given, more in refuse:
                 with self.assertRaisesRegex(error, pattern, msg=(name, more)):
                     self.call_with(name, given, {**arguments, **more})

@@ -5,6 +5,16 @@ from __future__ import annotations
 from typing import Any, Callable, Tuple, Type
 
 
+def check_choices(op: Any, compression: Any) -> None:
+    """ValueError for what is no reduction, or no compressor."""
+    if op not in range(6):
+        raise ValueError(f"op is {op!r}, a {type(op).__name__}; give hvd.Average, hvd.Sum or another of "
+                         "hvd's reductions.")
+    if not hasattr(compression, "compress") or not hasattr(compression, "decompress"):
+        raise ValueError(f"compression is {compression!r}, a {type(compression).__name__}; give "
+                         "hvd.Compression.none or another of hvd.Compression.")
+
+
 class Compressor:
     """Turns a tensor into a smaller one of the same shape, and back."""
 

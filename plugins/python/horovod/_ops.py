@@ -154,11 +154,29 @@ def submit(
     """
     if not prescale or not postscale:
         raise ValueError(f"{name}: a prescale or postscale factor of 0 leaves nothing to reduce.")
-    if place is not None:
-        return _native.submit(kind, name, tensors, (keep, place), finish, reduce_op, root_rank,
-                              process_set, prescale, postscale, splits, *place[:3])
-    return _native.submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set,
-                          prescale, postscale, splits)
+    try:
+        if place is not None:
+            return _native.submit(kind, name, tensors, (keep, place), finish, reduce_op, root_rank,
+                                  process_set, prescale, postscale, splits, *place[:3])
+        return _native.submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set,
+                              prescale, postscale, splits)
+    except TypeError:
+        _check_numbers(name, reduce_op, root_rank, prescale, postscale, splits)
+        raise
+
+
+def _check_numbers(name: Optional[str], reduce_op: Any, root_rank: Any, prescale: Any,
+                   postscale: Any, splits: Any) -> None:
+    """ValueError, in one sentence, for what is no number."""
+    for what, value, of, hint in [
+        ("op", reduce_op, int, "give hvd.Average, hvd.Sum, hvd.Min, hvd.Max, hvd.Product or hvd.Adasum"),
+        ("root_rank", root_rank, int, "give the number of a rank"),
+        ("prescale_factor", prescale, float, "give a number"),
+        ("postscale_factor", postscale, float, "give a number"),
+        *[("splits", each, int, "give whole numbers, one for each rank") for each in splits],
+    ]:
+        if not hasattr(value, "__index__") and not (of is float and hasattr(value, "__float__")):
+            raise ValueError(f"{name}: {what} is {value!r}, a {type(value).__name__}; {hint}.")
 
 
 def poll(handle: int) -> bool:

@@ -19,8 +19,12 @@ class ProcessSet:
     process_set_id: Optional[int] = None
 
     def __init__(self, ranks: Union[Iterable[int], Any]) -> None:
-        """`ranks`: the global ranks of the members."""
-        self._ranks: Optional[List[int]] = sorted(int(rank) for rank in ranks)
+        """`ranks`: the global ranks of the members. ValueError for what is no number."""
+        try:
+            self._ranks: Optional[List[int]] = sorted(int(rank) for rank in ranks)
+        except (TypeError, ValueError):
+            raise ValueError(f"A process set is made of the numbers of its ranks, not of {ranks!r}."
+                             ) from None
 
     @property
     def ranks(self) -> Optional[List[int]]:
@@ -123,6 +127,9 @@ def forget_all() -> None:
 
 def id_of(process_set: ProcessSet) -> int:
     """The number by which the runtime knows the set. ValueError when it knows none."""
+    if not isinstance(process_set, ProcessSet):
+        raise ValueError(f"process_set is {process_set!r}, a {type(process_set).__name__}; give what "
+                         "hvd.add_process_set returns.")
     number = process_set.process_set_id
     if number is None:
         raise ValueError(f"{process_set} is not registered; hvd.add_process_set does that.")

@@ -7,6 +7,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Set
 import tensorflow as tf
 
 from horovod import _basics
+from horovod._compression import check_choices
 from horovod._ops import Average, steps_travel
 from horovod.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import _nodes
@@ -34,6 +35,7 @@ class Reduction(NamedTuple):
 
     def checked(self, num_groups: int = 0) -> "Reduction":
         """Itself with `groups` settled. ValueError, in one sentence, for arguments that cannot be."""
+        check_choices(self.op, self.compression)
         factor = self.gradient_predivide_factor
         if factor != 1.0 and self.op != Average:
             raise ValueError("gradient_predivide_factor works with op=hvd.Average only.")

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import torch
 
+from horovod._compression import check_choices
 from horovod._ops import Average, steps_travel
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch._adasum import AdasumMixin
@@ -115,8 +116,8 @@ class _DistributedMixin:
 
 
 def _check_passes(passes: int) -> None:
-    if passes <= 0:
-        raise ValueError(f"backward_passes_per_step must be 1 or more, not {passes}.")
+    if not hasattr(passes, "__index__") or passes <= 0:
+        raise ValueError(f"backward_passes_per_step must be a whole number above 0, not {passes!r}.")
 
 
 def _names(optimizer: torch.optim.Optimizer,
@@ -130,7 +131,7 @@ def _names(optimizer: torch.optim.Optimizer,
             for group_index, group in enumerate(optimizer.param_groups)
             for index, param in enumerate(group["params"])
         }
-    named = list(named_parameters)
+    named = list(named_parameters) if hasattr(named_parameters, "__iter__") else [named_parameters]
     if any(not isinstance(entry, tuple) or len(entry) != 2 for entry in named):
         raise ValueError(
             "named_parameters must be a sequence of (name, parameter) tuples, as "
@@ -221,6 +222,12 @@ def DistributedOptimizer(
 
     Raises ValueError for arguments that contradict each other.
     """
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError("DistributedOptimizer takes an optimizer of torch.optim, not "
+                         f"{optimizer!r}, a {type(optimizer).__name__}.")
+    if isinstance(optimizer, (_DistributedMixin, AdasumMixin)):
+        raise ValueError("DistributedOptimizer was given an optimizer that is distributed already.")
+    check_choices(op, compression)
     _check_passes(backward_passes_per_step)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor works with op=hvd.Average only.")
