@@ -21,6 +21,21 @@ Status Channel::open(const abi::UniqueId& id, int index, int size, const Pause& 
   HVD_RETURN_IF_ERROR(api_.of_device(
       api_.stream_create_with_priority(&stream_, abi::kStreamNonBlocking, greatest),
       "StreamCreate"));
+  return join(id, index, size, pause);
+}
+
+Status Channel::widen(Wing wing, const abi::UniqueId& id, int index, int size,
+                      const Pause& pause) {
+  wings_[wing] = std::make_unique<Channel>(api_);
+  wings_[wing]->stream_ = stream_;
+  wings_[wing]->owns_stream_ = false;
+  HVD_RETURN_IF_ERROR(wings_[wing]->join(id, index, size, pause));
+  const std::lock_guard lock(mutex_);
+  ++wings_open_;
+  return {};
+}
+
+Status Channel::join(const abi::UniqueId& id, int index, int size, const Pause& pause) {
   int result = abi::kSuccess;
   if (api_.comm_init_rank_config != nullptr) {
     abi::Config config{sizeof config, abi::kConfigMagic, abi::kConfigVersion, 0};
@@ -34,6 +49,9 @@ Status Channel::open(const abi::UniqueId& id, int index, int size, const Pause& 
 
 void Channel::close() {
   if (stream_ != nullptr) api_.stream_synchronize(stream_);
+  for (const auto& wing : wings_) {
+    if (wing != nullptr) wing->close();
+  }
   bool was_over = false;
   {
     const std::lock_guard lock(mutex_);
@@ -43,7 +61,7 @@ void Channel::close() {
     for (const auto& [what, sum] : sums_) api_.red_op_destroy(sum, comm_);
     api_.comm_destroy(comm_);
   }
-  if (stream_ != nullptr) api_.stream_destroy(stream_);
+  if (stream_ != nullptr && owns_stream_) api_.stream_destroy(stream_);
 }
 
 Status Channel::settle(const Pause& pause) {
@@ -63,12 +81,16 @@ Status Channel::settle(const Pause& pause) {
 Status Channel::check() {
   const std::lock_guard lock(mutex_);
   if (is_over_) return aborted(api_.family + " was given up");
+  for (int i = 0; i < wings_open_; ++i) HVD_RETURN_IF_ERROR(wings_[i]->check());
   int state = abi::kSuccess;
   const int result = api_.comm_get_async_error(comm_, &state);
   return api_.of_nccl(result == abi::kSuccess ? state : result, "the communicator", comm_);
 }
 
 void Channel::abort() {
+  for (const auto& wing : wings_) {
+    if (wing != nullptr) wing->abort();
+  }
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(is_over_, true) || comm_ == nullptr) return;

@@ -1,9 +1,11 @@
-// A communicator of NCCL with the stream that its work goes on. Belongs to the thread of its process
-// set; any thread may check it.
+// A communicator of NCCL with the stream that its work goes on; and, once it is widened, two more for
+// that stream, of the members of this host and of those with its place on theirs. Belongs to the thread
+// of its process set; any thread may check it.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -19,9 +21,14 @@ class Channel {
   explicit Channel(const Api& api) : api_(api) {}
   Channel(const Channel&) = delete;
 
-  // The device is current here and below. Waits for the other members, of `size`, as long as `pause` goes on. Where the library can, the
-  // communicator does not block, so that what waits for a peer can be given up.
+  // The device is current here and below. Waits for the other members, of `size`, as long as `pause`
+  // goes on. Where the library can, the communicator does not block, so that what waits for a peer can
+  // be given up.
   Status open(const abi::UniqueId& id, int index, int size, const Pause& pause);
+  // The same for a communicator on this one's stream, inside a host or across hosts.
+  enum Wing { kInside = 0, kAcross = 1 };
+  Status widen(Wing wing, const abi::UniqueId& id, int index, int size, const Pause& pause);
+  Channel* wing(Wing which) const { return wings_[which].get(); }
   // Between calls that enqueue: group_start ... group_end, then settle.
   Status settle(const Pause& pause);
   // What NCCL has found meanwhile: what the stream has come to the end of is right only if this is.
@@ -40,11 +47,16 @@ class Channel {
   const Api& api() const { return api_; }
 
  private:
+  Status join(const abi::UniqueId& id, int index, int size, const Pause& pause);
+
   const Api& api_;
   abi::Comm* comm_ = nullptr;
   void* stream_ = nullptr;
+  bool owns_stream_ = true;
+  std::unique_ptr<Channel> wings_[2];
   std::mutex mutex_;
   bool is_over_ = false;  // guarded by mutex_: comm_ is not to be asked
+  int wings_open_ = 0;    // guarded by mutex_: those that may be asked
   std::map<std::pair<int, double>, int> sums_;  // by type and factor
 };
 

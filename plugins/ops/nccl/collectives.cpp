@@ -47,15 +47,28 @@ std::byte* Collectives::output(uint32_t tensor) const {
 
 Status Collectives::enqueue(const Channel::Pause& pause) {
   HVD_RETURN_IF_ERROR(prepare());
-  HVD_RETURN_IF_ERROR(check(api_.group_start(), "ncclGroupStart"));
-  Status status;
-  for (uint32_t i = 0; i < batch_.tensor_count && status.ok(); ++i) status = call(i);
-  const Status ended = check(api_.group_end(), "ncclGroupEnd");
-  HVD_RETURN_IF_ERROR(status);
-  HVD_RETURN_IF_ERROR(ended);
-  HVD_RETURN_IF_ERROR(channel_.settle(pause));
+  if (grid_ == nullptr) {
+    HVD_RETURN_IF_ERROR(group(channel_, pause, &Collectives::call));
+  } else {
+    Channel& inside = *channel_.wing(Channel::kInside);
+    Channel& across = *channel_.wing(Channel::kAcross);
+    HVD_RETURN_IF_ERROR(group(inside, pause, &Collectives::reduce_inside));
+    HVD_RETURN_IF_ERROR(group(across, pause, &Collectives::reduce_across));
+    HVD_RETURN_IF_ERROR(group(inside, pause, &Collectives::gather_inside));
+  }
   for (void* memory : lent_) api_.free_async(memory, channel_.stream());
   return {};
+}
+
+Status Collectives::group(Channel& on, const Channel::Pause& pause,
+                          Status (Collectives::*one)(uint32_t)) {
+  HVD_RETURN_IF_ERROR(api_.of_nccl(api_.group_start(), "ncclGroupStart", on.comm()));
+  Status status;
+  for (uint32_t i = 0; i < batch_.tensor_count && status.ok(); ++i) status = (this->*one)(i);
+  const Status ended = api_.of_nccl(api_.group_end(), "ncclGroupEnd", on.comm());
+  HVD_RETURN_IF_ERROR(status);
+  HVD_RETURN_IF_ERROR(ended);
+  return on.settle(pause);
 }
 
 // All that is no part of the group: waiting, memory, a reduction of its own.
@@ -94,9 +107,11 @@ Status Collectives::reduction(int* type, int* operation) {
   const auto found = reduction_of(batch_, place_.size, api_.red_op_create_pre_mul_sum != nullptr);
   if (!found) return internal_error("NCCL has no such reduction");
   *type = found->type;
-  *operation = found->operation;
+  *operation = across_ = found->operation;
   if (found->factor == 1) return {};
-  HVD_ASSIGN_OR_RETURN(*operation, channel_.sum_times(found->factor, found->type));
+  // A reduction of one's own is one of its communicator's.
+  Channel& first = grid_ == nullptr ? channel_ : *channel_.wing(Channel::kInside);
+  HVD_ASSIGN_OR_RETURN(*operation, first.sum_times(found->factor, found->type));
   return {};
 }
 
@@ -142,6 +157,50 @@ Status Collectives::allreduce(uint32_t tensor) {
   return check(api_.all_reduce(input(tensor), output(tensor), count, type_, operation_,
                                channel_.comm(), channel_.stream()),
                "ncclAllReduce");
+}
+
+size_t Collectives::part_of(uint32_t tensor) const {
+  return static_cast<size_t>(batch_.tensors[tensor].count) / static_cast<size_t>(grid_->places);
+}
+
+Status Collectives::reduce_inside(uint32_t tensor) {
+  const auto count = static_cast<size_t>(batch_.tensors[tensor].count);
+  const size_t part = part_of(tensor), parts = part * static_cast<size_t>(grid_->places);
+  const Channel& on = *channel_.wing(Channel::kInside);
+  if (part > 0) {
+    std::byte* own = output(tensor) + part * static_cast<size_t>(grid_->place) * width();
+    HVD_RETURN_IF_ERROR(check(api_.reduce_scatter(input(tensor), own, part, type_, operation_,
+                                                  on.comm(), on.stream()),
+                              "ncclReduceScatter"));
+  }
+  if (parts == count) return {};
+  return check(api_.all_reduce(input(tensor) + parts * width(), output(tensor) + parts * width(),
+                               count - parts, type_, operation_, on.comm(), on.stream()),
+               "ncclAllReduce");
+}
+
+Status Collectives::reduce_across(uint32_t tensor) {
+  const auto count = static_cast<size_t>(batch_.tensors[tensor].count);
+  const size_t part = part_of(tensor), parts = part * static_cast<size_t>(grid_->places);
+  const Channel& on = *channel_.wing(Channel::kAcross);
+  const auto sum = [&](size_t first, size_t size) -> Status {
+    std::byte* at = output(tensor) + first * width();
+    if (size == 0) return {};
+    return check(api_.all_reduce(at, at, size, type_, across_, on.comm(), on.stream()),
+                 "ncclAllReduce");
+  };
+  HVD_RETURN_IF_ERROR(sum(part * static_cast<size_t>(grid_->place), part));
+  return sum(parts, count - parts);
+}
+
+Status Collectives::gather_inside(uint32_t tensor) {
+  const size_t part = part_of(tensor) * width();
+  const Channel& on = *channel_.wing(Channel::kInside);
+  std::byte* to = output(tensor);
+  if (part == 0) return {};
+  return check(api_.all_gather(to + part * static_cast<size_t>(grid_->place), to, part, abi::kInt8,
+                               on.comm(), on.stream()),
+               "ncclAllGather");
 }
 
 // The library has one for parts of one size; others are reduced to each member in turn.

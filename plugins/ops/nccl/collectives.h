@@ -1,10 +1,13 @@
-// One batch as calls of NCCL in one group, on the memory of its tensors: nothing is packed.
+// One batch as calls of NCCL in one group, on the memory of its tensors: nothing is packed. An allreduce
+// by hosts is three groups: summed inside each host into a part for each member, those across the hosts,
+// and gathered inside each host.
 #pragma once
 
 #include <vector>
 
 #include "horovod/plugin_op.h"
 #include "ops/nccl/channel.h"
+#include "ops/nccl/grid.h"
 
 namespace hvd::ops::nccl {
 
@@ -18,8 +21,9 @@ struct Place {
 
 class Collectives {
  public:
-  Collectives(Channel& channel, Place place, const hvd_batch& batch)
-      : channel_(channel), api_(channel.api()), place_(place), batch_(batch) {}
+  // `grid`: by hosts, on a channel that has been widened; else nullptr.
+  Collectives(Channel& channel, Place place, const hvd_batch& batch, const Grid* grid = nullptr)
+      : channel_(channel), api_(channel.api()), place_(place), batch_(batch), grid_(grid) {}
   // Lets the stream wait for what is to be read, and puts the batch on it, in the order of the calls
   // on all members. `pause`: see Channel. The device is current.
   Status enqueue(const Channel::Pause& pause);
@@ -28,6 +32,12 @@ class Collectives {
 
  private:
   Status prepare();
+  Status group(Channel& on, const Channel::Pause& pause, Status (Collectives::*one)(uint32_t));
+  Status reduce_inside(uint32_t tensor);
+  Status reduce_across(uint32_t tensor);
+  Status gather_inside(uint32_t tensor);
+  // Of a tensor that goes by hosts: the elements of each member's part; the rest is summed by all.
+  size_t part_of(uint32_t tensor) const;
   Status call(uint32_t tensor);
   Status allreduce(uint32_t tensor);
   Status reducescatter(uint32_t tensor);
@@ -46,7 +56,9 @@ class Collectives {
   const Api& api_;
   const Place place_;
   const hvd_batch& batch_;
+  const Grid* const grid_;
   int type_ = 0, operation_ = 0;         // of a reduction
+  int across_ = 0;                       // what its second half is, by hosts
   std::vector<void*> inputs_, outputs_;  // in place of what a tensor lacks
   std::vector<void*> lent_;              // for the time of this batch
   std::vector<std::vector<std::byte>> kept_;

@@ -24,6 +24,8 @@ struct Shared {
   std::shared_ptr<UniqueFd> event;
   int device = -1;  // of this rank, once one of its tensors has told
   int channels = 1;
+  std::vector<int32_t> host_of{};  // by rank
+  bool is_torus = false;
   double start_seconds = kStartSeconds;
 };
 
@@ -58,8 +60,8 @@ bool has_own_tensor(const hvd_batch& batch) {
 
 class NcclTeam : public Team {
  public:
-  NcclTeam(Shared& shared, std::string name, Place place)
-      : shared_(shared), name_(std::move(name)), place_(place) {}
+  NcclTeam(Shared& shared, std::string name, Place place, std::optional<Grid> grid)
+      : shared_(shared), name_(std::move(name)), place_(place), grid_(grid) {}
   ~NcclTeam() override { cut(false); }
 
   Result<bool> is_ready() override {
@@ -70,8 +72,8 @@ class NcclTeam : public Team {
   Result<std::unique_ptr<Work>> start(const hvd_batch& batch) override {
     HVD_RETURN_IF_ERROR(choose_device(batch));
     if (!worker_) {
-      worker_ = Worker::start({shared_.api, shared_.memory, shared_.host, name_, place_,
-                               shared_.device, shared_.channels, shared_.start_seconds,
+      worker_ = Worker::start({shared_.api, shared_.memory, shared_.host, name_, place_, grid_,
+                               shared_.is_torus, shared_.device, shared_.channels, shared_.start_seconds,
                                shared_.event});
     }
     auto task = std::make_shared<Task>(batch);
@@ -102,6 +104,7 @@ class NcclTeam : public Team {
   Shared& shared_;
   const std::string name_;
   const Place place_;
+  const std::optional<Grid> grid_;
   std::shared_ptr<Worker> worker_;
 };
 
@@ -138,7 +141,8 @@ class NcclEngine : public Engine {
     const auto own = std::find(members.begin(), members.end(), shared_.config.rank);
     const Place place{static_cast<int32_t>(own - members.begin()),
                       static_cast<int32_t>(members.size())};
-    auto team = std::make_unique<NcclTeam>(shared_, std::move(name), place);
+    auto team = std::make_unique<NcclTeam>(shared_, std::move(name), place,
+                                           grid_of(members, shared_.config.rank, shared_.host_of));
     teams_[id] = team.get();
     sizes_[id] = place.size;
     return std::unique_ptr<Team>(std::move(team));
@@ -193,6 +197,17 @@ Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config,
   return failed_precondition(api.error().message());
 }
 
+// The host of each rank, by its number.
+Result<std::vector<int32_t>> hosts_of(const hvd_plugin_host& host, const hvd_plugin_config& config) {
+  HVD_ASSIGN_OR_RETURN(const auto found, Rounds(host, config).exchange("nccl-hosts", {},
+                                                                       cat(config.cross_rank)));
+  std::vector<int32_t> hosts;
+  for (const std::string& one : found) {
+    hosts.push_back(static_cast<int32_t>(parse_int(one).value_or(0)));
+  }
+  return hosts;
+}
+
 double number_of(const hvd_plugin_host& host, const char* variable, double otherwise) {
   const char* set = host.setting(host.host, variable);
   return set == nullptr ? otherwise : parse_double(set).value_or(otherwise);
@@ -206,6 +221,7 @@ struct Plugin {
                                               const hvd_plugin_config& config) {
     auto api = open_api();
     HVD_RETURN_IF_ERROR(agree(host, config, api));
+    HVD_ASSIGN_OR_RETURN(std::vector<int32_t> hosts, hosts_of(host, config));
     auto event = std::make_shared<UniqueFd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!*event) return internal_error("NCCL: there is no event for its threads");
     hvd_framework* framework = Memory::framework();
@@ -217,6 +233,8 @@ struct Plugin {
     Shared shared{*std::move(api), host, config, Memory::of(*framework), std::move(event)};
     shared.channels = std::clamp(
         static_cast<int>(number_of(host, "HOROVOD_NUM_NCCL_STREAMS", 1)), 1, kMostChannels);
+    shared.host_of = std::move(hosts);
+    shared.is_torus = number_of(host, "HOROVOD_TORUS_ALLREDUCE", 0) > 0;
     shared.start_seconds = number_of(host, "HOROVOD_START_TIMEOUT", kStartSeconds);
     return std::unique_ptr<Engine>(std::make_unique<NcclEngine>(std::move(shared)));
   }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <string_view>
 
 #include "base/text.h"
 
@@ -31,6 +32,10 @@ struct Notice {
 void ring(const UniqueFd& event) {
   const uint64_t one = 1;
   static_cast<void>(::write(event.get(), &one, sizeof one));
+}
+
+bool has_fractions(int32_t dtype) {
+  return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64;
 }
 
 void on_reached(void* argument) {
@@ -96,14 +101,14 @@ bool Worker::pause() {
 }
 
 // The first member makes it, and what keeps it from that is every member's sentence.
-Result<abi::UniqueId> Worker::exchange_id(int channel, const Deadline& deadline) {
+Result<abi::UniqueId> Worker::exchange_id(const std::string& key, int index, int size,
+                                          const Deadline& deadline) {
   abi::UniqueId id{};
-  const std::string key = cat(plan_.name, "/", channel);
-  if (plan_.place.index == 0) {
+  if (index == 0) {
     const Status status = plan_.api.of_nccl(plan_.api.get_unique_id(&id), "ncclGetUniqueId");
     const std::string record =
         status.ok() ? "+" + std::string(id.internal, sizeof id.internal) : "-" + status.message();
-    if (plan_.place.size > 1) {
+    if (size > 1) {
       const int code = plan_.host.store_set(plan_.host.host, key.c_str(), record.data(), record.size());
       if (status.ok() && code != HVD_OK) {
         return Status(static_cast<Code>(code), "the ranks' store cannot be reached");
@@ -113,23 +118,21 @@ Result<abi::UniqueId> Worker::exchange_id(int channel, const Deadline& deadline)
     return id;
   }
   char record[1024];
-  size_t size = 0;
+  size_t length = 0;
   int code = HVD_DEADLINE_EXCEEDED;
   while (code == HVD_DEADLINE_EXCEEDED) {
     if (!pause()) return aborted("NCCL was given up");
     if (deadline.seconds_left() <= 0) break;
-    code = plan_.host.store_get(plan_.host.host, key.c_str(), record, sizeof record, &size,
+    code = plan_.host.store_get(plan_.host.host, key.c_str(), record, sizeof record, &length,
                                 std::min(kIdSlice, deadline.seconds_left()));
   }
   if (code != HVD_OK) {
     return Status(static_cast<Code>(code),
                   cat(plan_.api.family, ": the first rank of a process set has not come"));
   }
-  size = std::min(size, sizeof record);
-  if (size == 0 || record[0] != '+') {
-    return unavailable(std::string(record + std::min<size_t>(size, 1), size - std::min<size_t>(size, 1)));
-  }
-  std::memcpy(id.internal, record + 1, std::min(size - 1, sizeof id.internal));
+  const std::string_view said(record, std::min(length, sizeof record));
+  if (!said.starts_with('+')) return unavailable(std::string(said.substr(said.empty() ? 0 : 1)));
+  std::memcpy(id.internal, record + 1, std::min(said.size() - 1, sizeof id.internal));
   return id;
 }
 
@@ -141,7 +144,9 @@ Status Worker::open_channels() {
   HVD_RETURN_IF_ERROR(api.of_device(
       api.event_create_with_flags(&done_, abi::kEventDisableTiming), "EventCreate"));
   for (int i = 0; i < plan_.channels; ++i) {
-    HVD_ASSIGN_OR_RETURN(const abi::UniqueId id, exchange_id(i, opened_by_));
+    HVD_ASSIGN_OR_RETURN(const abi::UniqueId id,
+                         exchange_id(cat(plan_.name, "/", i), plan_.place.index, plan_.place.size,
+                                     opened_by_));
     channels_.push_back(std::make_shared<Channel>(api));
     bool is_late = false;
     const Status opened = channels_.back()->open(id, plan_.place.index, plan_.place.size, [&] {
@@ -158,13 +163,39 @@ Status Worker::open_channels() {
   return {};
 }
 
+// An average of integers is rounded once, so not on the way.
+bool Worker::goes_by_hosts(const hvd_batch& batch) const {
+  if (!plan_.grid || batch.op != HVD_ALLREDUCE) return false;
+  const bool asked = plan_.is_torus || (batch.tuning != nullptr && batch.tuning->drivers == 1);
+  return asked && (batch.postscale == 1 || has_fractions(batch.dtype));
+}
+
+// All members come here at the same batch.
+Status Worker::widen(Channel& channel, size_t number) {
+  if (channel.wing(Channel::kAcross) != nullptr) return {};
+  const Grid& grid = *plan_.grid;
+  const Deadline deadline = Deadline::after_seconds(plan_.start_seconds);
+  const auto pause_on = [&] { return pause() && deadline.seconds_left() > 0; };
+  HVD_ASSIGN_OR_RETURN(const abi::UniqueId inside,
+                       exchange_id(cat(plan_.name, "/", number, "/host", grid.host), grid.place,
+                                   grid.places, deadline));
+  HVD_RETURN_IF_ERROR(
+      channel.widen(Channel::kInside, inside, grid.place, grid.places, pause_on));
+  HVD_ASSIGN_OR_RETURN(const abi::UniqueId across,
+                       exchange_id(cat(plan_.name, "/", number, "/place", grid.place), grid.host,
+                                   grid.hosts, deadline));
+  return channel.widen(Channel::kAcross, across, grid.host, grid.hosts, pause_on);
+}
+
 // The stream goes on to the next batch while the driver tells of this one.
 Status Worker::run(const std::shared_ptr<Task>& task) {
   const Api& api = plan_.api;
   task->channel = channels_[task->batch->sequence % channels_.size()];
   Channel& channel = *task->channel;
   plan_.memory.free_returned(api, channel.stream());
-  Collectives collectives(channel, plan_.place, *task->batch);
+  const bool by_hosts = goes_by_hosts(*task->batch);
+  if (by_hosts) HVD_RETURN_IF_ERROR(widen(channel, task->batch->sequence % channels_.size()));
+  Collectives collectives(channel, plan_.place, *task->batch, by_hosts ? &*plan_.grid : nullptr);
   HVD_RETURN_IF_ERROR(collectives.enqueue([this] { return pause(); }));
   task->kept = collectives.take_kept();
   HVD_RETURN_IF_ERROR(api.of_device(api.event_record(done_, channel.stream()), "EventRecord"));

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "horovod/plugin.h"
 #include "ops/engine.h"
 #include "ops/nccl/collectives.h"
+#include "ops/nccl/grid.h"
 #include "ops/nccl/memory.h"
 
 namespace hvd::ops::nccl {
@@ -40,6 +42,8 @@ struct WorkerPlan {
   const hvd_plugin_host& host;
   std::string name;  // of the meeting in the store
   Place place;
+  std::optional<Grid> grid;
+  bool is_torus = false;  // also where the tuning of a batch does not ask for it
   int device = 0;
   int channels = 1;
   double start_seconds = 600;
@@ -63,7 +67,10 @@ class Worker : public std::enable_shared_from_this<Worker> {
  private:
   void work();
   Status open_channels();
-  Result<abi::UniqueId> exchange_id(int channel, const Deadline& deadline);
+  Result<abi::UniqueId> exchange_id(const std::string& key, int index, int size,
+                                    const Deadline& deadline);
+  bool goes_by_hosts(const hvd_batch& batch) const;
+  Status widen(Channel& channel, size_t number);
   Status run(const std::shared_ptr<Task>& task);
   Status look();
   void fail(std::unique_lock<std::mutex>& lock, const Status& cause);

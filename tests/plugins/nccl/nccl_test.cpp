@@ -9,6 +9,7 @@
 #include "base/shared_library.h"
 #include "conformance/op_conformance.h"
 #include "horovod/plugin_framework.h"
+#include "ops/nccl/grid.h"
 #include "plugin/library.h"
 
 extern "C" {
@@ -62,12 +63,14 @@ class Rank {
   using Settings = std::map<std::string, std::string>;
   explicit Rank(Settings settings = {}) : Rank(own_store_, 0, 1, std::move(settings)) {}
   // One of several, which open at the same time.
-  Rank(hvd::test::PluginStore& store, int32_t rank, int32_t size, Settings settings = {})
+  Rank(hvd::test::PluginStore& store, int32_t rank, int32_t size, Settings settings = {},
+       int32_t host_number = 0)
       : host(store, std::move(settings)) {
     hvd_plugin_config config{};
     config.struct_size = sizeof config;
     config.rank = config.local_rank = rank;
     config.size = config.local_size = size;
+    config.cross_rank = host_number;
     opened = plugin().open(&host.vtable, &config, &context, error_, sizeof error_);
   }
   ~Rank() {
@@ -274,6 +277,74 @@ TEST_CASE("what a broken communicator has left in the outputs is no result") {
   CHECK(outcomes[2].error.find("remote process exited") != std::string::npos);
 }
 
+TEST_CASE("members of a set go by hosts only where each has as many") {
+  using hvd::ops::nccl::grid_of;
+  const std::vector<int32_t> hosts{0, 0, 1, 1, 2};
+  const auto grid = grid_of({0, 1, 2, 3}, 3, hosts);
+  REQUIRE(grid.has_value());
+  CHECK(grid->host == 1);
+  CHECK(grid->hosts == 2);
+  CHECK(grid->place == 1);
+  CHECK(grid->places == 2);
+  CHECK(!grid_of({0, 1, 2, 3, 4}, 0, hosts));
+  CHECK(!grid_of({0, 1}, 0, hosts));
+  CHECK(!grid_of({0, 2, 4}, 0, hosts));
+}
+
+TEST_CASE("an allreduce goes by hosts where it is asked to, and sums the same") {
+  const Log log;
+  for (const bool by_setting : {false, true}) {
+    const Rank::Settings settings{{"HOROVOD_TORUS_ALLREDUCE", by_setting ? "1" : "0"}};
+    hvd::test::PluginStore store;
+    constexpr int32_t kRanks = 4;
+    std::vector<std::unique_ptr<Rank>> ranks(kRanks);
+    const auto on_all = [&](const std::function<void(size_t)>& body) {
+      std::vector<std::thread> threads;
+      for (size_t i = 0; i < kRanks; ++i) threads.emplace_back([&, i] { body(i); });
+      for (std::thread& thread : threads) thread.join();
+    };
+    on_all([&](size_t i) {
+      const auto rank = static_cast<int32_t>(i);
+      ranks[i] = std::make_unique<Rank>(store, rank, kRanks, settings, rank / 2);
+    });
+    hvd_tuning tuning{};
+    tuning.struct_size = sizeof tuning;
+    tuning.drivers = by_setting ? 0 : 1;
+    for (const auto& rank : ranks) REQUIRE(rank->opened == HVD_OK);
+    on_all([&](size_t i) {
+      ranks[i]->add_set(0, {0, 1, 2, 3});
+      uint64_t sequence = 0;
+      const auto runs = [&](hvd_dtype dtype, double prescale, double postscale, double right) {
+        hvd::test::OpCase work(HVD_ALLREDUCE, dtype);
+        work.batch.device = static_cast<int32_t>(i);
+        work.batch.prescale = prescale;
+        work.batch.postscale = postscale;
+        // A part for each and one that is left, less than that, and one where it lies already.
+        for (const int64_t count : {1001, 1, 64}) {
+          auto& tensor = work.add(count, 1, count, [&](size_t) { return static_cast<double>(i + 1); });
+          if (count == 64) tensor.output = const_cast<void*>(tensor.input);
+        }
+        hvd_batch batch = work.ready(sequence++);
+        batch.tuning = &tuning;
+        Outcome outcome;
+        ranks[i]->start(batch, outcome);
+        CHECK(ranks[i]->is_over(outcome));
+        CHECK(outcome.error == "");
+        for (size_t t = 0; t < 3; ++t) {
+          hvd::test::check_outcome(work, t, [&](size_t) { return right; });
+        }
+      };
+      runs(HVD_FLOAT32, 1, 1, 10);
+      runs(HVD_FLOAT32, 1, 0.25, 2.5);
+      runs(HVD_FLOAT64, 0.5, 1, 5);
+      runs(HVD_INT32, 1, 1, 10);
+      runs(HVD_INT32, 1, 0.25, 2);  // rounded once, so not by hosts
+    });
+  }
+  CHECK(log.count("init 0 of 4") == 2);
+  CHECK(log.count("init 0 of 2") == 8);
+}
+
 TEST_CASE("a member that never comes is a sentence after a while") {
   Rank rank(Rank::Settings{{"HOROVOD_START_TIMEOUT", "1"}});
   REQUIRE(rank.opened == HVD_OK);
@@ -314,6 +385,7 @@ TEST_CASE("ranks that have different versions of NCCL, or only some of them, do 
     hvd::test::PluginStore store;
     // What rank 1 leaves in the first round.
     store.set("nccl-library#1", "+" + other);
+    store.set("nccl-hosts#1", "+0");
     hvd::test::PluginHost host(store, {{"HOROVOD_START_TIMEOUT", "20"}});
     hvd_plugin_config config{};
     config.struct_size = sizeof config;

@@ -1,0 +1,43 @@
+// Which members of a process set share a host, where each host has as many: an allreduce may go the way
+// of a torus then, inside each host, across the hosts between those of one place, and back. Pure.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace hvd::ops::nccl {
+
+struct Grid {
+  int32_t host = 0, hosts = 1;   // of this rank, by its lowest member; and how many
+  int32_t place = 0, places = 1; // among the members of its host; and how many
+};
+
+// Nothing where all share a host, none does, or hosts have different numbers of members. `host_of`:
+// by rank of the job; members: ascending.
+inline std::optional<Grid> grid_of(const std::vector<int32_t>& members, int32_t own,
+                                   const std::vector<int32_t>& host_of) {
+  if (members.empty() || static_cast<size_t>(members.back()) >= host_of.size()) return std::nullopt;
+  std::map<int32_t, std::vector<int32_t>> by_host;
+  std::vector<int32_t> order;
+  for (const int32_t member : members) {
+    const int32_t host = host_of[static_cast<size_t>(member)];
+    if (!by_host.contains(host)) order.push_back(host);
+    by_host[host].push_back(member);
+  }
+  const int32_t own_host = host_of[static_cast<size_t>(own)];
+  const std::vector<int32_t>& beside = by_host[own_host];
+  const bool is_even = std::all_of(by_host.begin(), by_host.end(), [&](const auto& one) {
+    return one.second.size() == beside.size();
+  });
+  if (!is_even || order.size() < 2 || beside.size() < 2) return std::nullopt;
+  const auto index = [](const std::vector<int32_t>& of, int32_t what) {
+    return static_cast<int32_t>(std::find(of.begin(), of.end(), what) - of.begin());
+  };
+  return Grid{index(order, own_host), static_cast<int32_t>(order.size()), index(beside, own),
+              static_cast<int32_t>(beside.size())};
+}
+
+}  // namespace hvd::ops::nccl
