@@ -76,7 +76,7 @@ static int open_sum(const hvd_plugin_host* host, const hvd_plugin_config* config
 }
 
 static const hvd_op_v1 kOp = {sizeof kOp, supports, run,  poll_sum,    new_set,
-                              drop_set,   abort_all, NULL, before_sleep};
+                              drop_set,   abort_all, NULL, before_sleep, NULL};
 static const hvd_plugin kPlugin = {sizeof kPlugin, HVD_PLUGIN_ABI, HVD_PLUGIN_OP, "store-sum",
                                    10, HVD_THREADS_ONE, 0, probe, open_sum, free, &kOp};
 const hvd_plugin* hvd_plugin_entry_v1(void) { return &kPlugin; }

@@ -26,6 +26,9 @@ typedef struct hvd_controller_v1 {
    * anything that arrives from now on makes a watched descriptor readable. 0: poll first. */
   int (*before_sleep)(void* context);
   void (*after_sleep)(void* context);
+  /* As send, of two parts that arrive as one message. NULL: they are put together before. */
+  int (*send_parts)(void* context, int32_t rank, const void* first, size_t first_size,
+                    const void* second, size_t second_size);
 } hvd_controller_v1;
 
 #ifdef __cplusplus

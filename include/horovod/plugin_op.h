@@ -76,6 +76,11 @@ typedef struct hvd_op_v1 {
   /* Asked before the progress thread sleeps. 1: what runs makes a watched descriptor readable, or
    * posts, when poll has something to do. 0: poll goes on. NULL: 1. */
   int (*before_sleep)(void* context);
+  /* Runs an allreduce of which everything is here, so that nothing travels: inputs[i] is what member i
+   * brings, its tensors behind each other as they were submitted (not scaled), aligned to 16 bytes;
+   * NULL for this rank, whose tensors the batch has. Fills the outputs before it returns; the same
+   * result on all members. NULL (the function): this op gets no such batch. */
+  int (*reduce_wholes)(void* context, const hvd_batch* batch, const void* const* inputs);
 } hvd_op_v1;
 
 #ifdef __cplusplus

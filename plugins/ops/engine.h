@@ -132,7 +132,8 @@ struct EngineRecord {
                                         .drop_set = drop_set,
                                         .abort = abort,
                                         .activity = activity,
-                                        .before_sleep = before_sleep};
+                                        .before_sleep = before_sleep,
+                                        .reduce_wholes = nullptr};
   static constexpr hvd_plugin kRecord = {.struct_size = sizeof(hvd_plugin),
                                          .abi = HVD_PLUGIN_ABI,
                                          .kind = HVD_PLUGIN_OP,

@@ -64,4 +64,23 @@ Job allreduce(Flow& flow, Group& group, const hvd_batch& batch) {
   co_await allreduce_local(flow, group, batch, reduction);
 }
 
+void reduce_wholes(const hvd_batch& batch, std::span<const void* const> inputs) {
+  const Reduction reduction(batch);
+  std::vector<const void*> parts(inputs.size());
+  size_t offset = 0;
+  for (uint32_t i = 0; i < batch.tensor_count; ++i) {
+    const hvd_batch_tensor& tensor = batch.tensors[i];
+    const auto count = static_cast<size_t>(tensor.count);
+    for (size_t member = 0; member < inputs.size(); ++member) {
+      const auto* whole = static_cast<const std::byte*>(inputs[member]);
+      parts[member] = whole == nullptr ? tensor.input : whole + offset;
+    }
+    if (count > 0) {
+      reduction.reduce(tensor.output, parts.data(), parts.size(), count, reduction.before,
+                       reduction.after);
+    }
+    offset += count * reduction.element;
+  }
+}
+
 }  // namespace hvd::collectives

@@ -2,6 +2,8 @@
 // and its tensors stay alive until the coroutine has ended.
 #pragma once
 
+#include <span>
+
 #include "collectives/flow.h"
 #include "collectives/group.h"
 #include "horovod/plugin_op.h"
@@ -22,5 +24,9 @@ Job allgather(Flow& flow, Group& group, const hvd_batch& batch);
 Job broadcast(Flow& flow, Group& group, const hvd_batch& batch);
 Job alltoall(Flow& flow, Group& group, const hvd_batch& batch);
 Job barrier(Flow& flow, Group& group);
+
+// An allreduce of which all parts are here: of each member all its tensors behind each other, null
+// for those that the batch has.
+void reduce_wholes(const hvd_batch& batch, std::span<const void* const> inputs);
 
 }  // namespace hvd::collectives

@@ -1,49 +1,54 @@
 #include "collectives/control_stream.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/text.h"
 
 namespace hvd::collectives {
 
 std::span<std::byte> FrameReader::space() {
-  Bytes& target = in_payload_ ? frame_.payload : bytes_;
-  if (in_payload_ && filled_ == target.size()) {
-    // Memory grows with what arrives, not with what a header claims.
-    const size_t whole = ByteReader(bytes_).get<uint32_t>();
-    target.resize(std::min(whole, std::max<size_t>(filled_ * 2, 64 * 1024)));
+  const size_t kept = end_ - begin_;
+  if (kept == 0 || begin_ > kFront) {
+    if (kept > 0) std::memmove(bytes_.data() + kFront, bytes_.data() + begin_, kept);
+    begin_ = kFront;
+    end_ = kFront + kept;
   }
-  return std::span(target).subspan(filled_);
+  // Memory grows with what arrives, not with what a header claims.
+  if (bytes_.empty()) bytes_.resize(kFront + kRoom);
+  else if (end_ == bytes_.size()) bytes_.resize(kFront + 2 * kept);
+  return std::span(bytes_).subspan(end_);
 }
 
-Result<bool> FrameReader::advance(size_t size) {
-  filled_ += size;
-  ByteReader header(bytes_);
+Result<bool> FrameReader::next(Frame& frame) {
+  if (end_ - begin_ < kHeader) return false;
+  ByteReader header(ByteView(bytes_).subspan(begin_, kHeader));
   const auto whole = header.get<uint32_t>();
-  if (!in_payload_) {
-    if (filled_ < kHeader) return false;
-    const auto kind = header.get<uint8_t>();
-    if (kind < 1 || kind > 3 || whole > kLimit) {
-      return invalid_argument(cat("a frame of kind ", int{kind}, " with ", whole,
-                                  " bytes is none of ours"));
-    }
-    frame_ = {static_cast<FrameKind>(kind), {}};
-    in_payload_ = true;
-    filled_ = 0;
+  const auto kind = header.get<uint8_t>();
+  if (kind < 1 || kind > 3 || whole > kLimit) {
+    return invalid_argument(cat("a frame of kind ", int{kind}, " with ", whole,
+                                " bytes is none of ours"));
   }
-  return filled_ == whole;
+  if (end_ - begin_ - kHeader < whole) return false;
+  frame = {static_cast<FrameKind>(kind), ByteView(bytes_).subspan(begin_ + kHeader, whole)};
+  begin_ += kHeader + whole;
+  return true;
 }
 
-Frame FrameReader::take() {
-  in_payload_ = false;
-  filled_ = 0;
-  return std::move(frame_);
-}
-
-void ControlStream::put(FrameKind kind, ByteView payload) {
-  ByteWriter out;
-  out.put(static_cast<uint32_t>(payload.size())).put(kind).put_raw(payload);
-  output_.push_back(out.take());
+void ControlStream::put(FrameKind kind, ByteView first, ByteView second) {
+  ByteWriter header;
+  header.put(static_cast<uint32_t>(first.size() + second.size())).put(kind);
+  const ByteView parts[] = {header.view(), first, second};
+  size_t written = output_.empty() ? lane_.write_parts(parts) : 0;
+  Bytes rest;
+  for (const ByteView part : parts) {
+    const size_t gone = std::min(written, part.size());
+    written -= gone;
+    rest.insert(rest.end(), part.begin() + static_cast<ptrdiff_t>(gone), part.end());
+  }
+  if (rest.empty()) return;
+  output_.push_back(std::move(rest));
+  flush();
 }
 
 bool ControlStream::flush() {
@@ -63,13 +68,12 @@ bool ControlStream::flush() {
 
 Result<bool> ControlStream::next(Frame& frame) {
   for (;;) {
-    const size_t got = lane_.read_some(reader_.space());
+    HVD_ASSIGN_OR_RETURN(const bool whole, reader_.next(frame));
+    if (whole) return true;
+    if (!lane_.may_read()) return false;
+    const size_t got = lane_.read_once(reader_.space());
     if (got == 0) return false;
-    HVD_ASSIGN_OR_RETURN(const bool whole, reader_.advance(got));
-    if (whole) {
-      frame = reader_.take();
-      return true;
-    }
+    reader_.advance(got);
   }
 }
 

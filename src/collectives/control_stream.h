@@ -20,7 +20,7 @@ enum class FrameKind : uint8_t {
 
 struct Frame {
   FrameKind kind;
-  Bytes payload;
+  ByteView payload;  // valid until the reader's next call of space()
 };
 
 // Takes bytes as they come and yields whole frames. An error is final.
@@ -29,17 +29,21 @@ class FrameReader {
   static constexpr size_t kHeader = sizeof(uint32_t) + sizeof(uint8_t);
   static constexpr uint32_t kLimit = 256u << 20;
 
-  // Where to put the next bytes: never more than the frame at hand needs.
+  // Where to put the next bytes, behind those that belong to no frame yet; never empty.
   std::span<std::byte> space();
-  // After `size` bytes were put there; true when a frame is whole.
-  Result<bool> advance(size_t size);
-  Frame take();
+  void advance(size_t size) { end_ += size; }
+  // The next whole frame of what is there.
+  Result<bool> next(Frame& frame);
 
  private:
-  Bytes bytes_ = Bytes(kHeader);
-  size_t filled_ = 0;
-  bool in_payload_ = false;
-  Frame frame_{FrameKind::kMessage, {}};
+  // At first: many small messages come at a time, and a large one in one piece once there is room.
+  static constexpr size_t kRoom = 4096;
+  // A first frame's payload lies at a multiple of 16 bytes.
+  static constexpr size_t kFront = 64 - kHeader;
+
+  Bytes bytes_;
+  size_t begin_ = kFront;  // of what was not taken out
+  size_t end_ = kFront;
 };
 
 class ControlStream {
@@ -47,7 +51,8 @@ class ControlStream {
   ControlStream(net::DataLoop& loop, int32_t peer) : lane_(loop, peer, 0) {}
 
   Lane& lane() { return lane_; }
-  void put(FrameKind kind, ByteView payload);
+  // A frame of two parts. Writes it at once as far as that goes, and keeps a copy of the rest.
+  void put(FrameKind kind, ByteView first, ByteView second = {});
   // Writes what can be written; true when anything moved.
   bool flush();
   bool has_output() const { return !output_.empty(); }

@@ -13,7 +13,8 @@ namespace hvd::collectives {
 namespace {
 
 constexpr uint32_t kMagic = 0x4c445648;  // "HVDL"
-constexpr uint32_t kVersion = 1;
+// Of all that ranks say to each other on a connection: runtimes that differ in it do not talk.
+constexpr uint32_t kVersion = 2;
 constexpr std::byte kConfirmed{'Y'};
 
 Digest job_digest(const Credentials& credentials) {

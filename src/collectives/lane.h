@@ -28,6 +28,12 @@ class Lane final : public net::DataLoop::Source {
   // How much was taken or given now; 0 while it is not open or would block, and after its end.
   size_t write_some(ByteView bytes);
   size_t read_some(std::span<std::byte> bytes);
+  // As write_some, of up to four parts behind each other, by one call of the system.
+  size_t write_parts(std::span<const ByteView> parts);
+  // As read_some, by one call of the system at most.
+  size_t read_once(std::span<std::byte> bytes);
+  // Whether a read may find anything.
+  bool may_read() const { return readable_; }
 
   // The peer's end is gone; reads may still find what came before.
   bool ended() const { return ended_; }
@@ -38,6 +44,7 @@ class Lane final : public net::DataLoop::Source {
 
  private:
   void end(int reason);
+  size_t wrote(ssize_t size);
 
   net::DataLoop& loop_;
   int32_t peer_;
@@ -45,6 +52,7 @@ class Lane final : public net::DataLoop::Source {
   GuardedFd socket_;
   bool readable_ = false;
   bool writable_ = false;
+  bool closing_ = false;  // the peer has closed its end: reads find that behind the last byte
   bool ended_ = false;
   int end_reason_ = 0;
 };

@@ -240,14 +240,15 @@ std::string Mesh::describe(int32_t rank) const {
 
 bool Mesh::in_owner_process() const { return ::getpid() == owner_; }
 
-Status Mesh::send(int32_t rank, ByteView message) {
+Status Mesh::send(int32_t rank, ByteView first, ByteView second) {
   if (!failure_.ok()) return failure_;
   if (rank < 0 || rank >= options_.size) {
     return invalid_argument(cat("there is no rank ", rank, " among ", options_.size));
   }
-  if (!is_local(rank)) return remote_->send(rank, message);
+  if (!is_local(rank)) return remote_->send(rank, first, second);
   if (departed(rank)) return aborted(cat(describe(rank), " has shut down"));
-  host_->send(local_index_of(rank), message);
+  if (second.empty()) host_->send(local_index_of(rank), first);
+  else host_->send(local_index_of(rank), ByteWriter().put_raw(first).put_raw(second).view());
   return {};
 }
 

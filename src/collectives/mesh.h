@@ -61,7 +61,9 @@ class Mesh {
   bool in_owner_process() const;
 
   // Messages of one pair arrive in order, once, whole.
-  Status send(int32_t rank, ByteView message);
+  Status send(int32_t rank, ByteView message) { return send(rank, message, {}); }
+  // Two parts that arrive as one message.
+  Status send(int32_t rank, ByteView first, ByteView second);
   using Receiver = std::function<void(int32_t from, ByteView message)>;
   Status poll(const Receiver& receiver, bool& progressed);
   // Moves bytes and looks for failures without taking messages out. True when anything moved.

@@ -64,12 +64,11 @@ void RemoteLinks::close_lane(Lane& lane) {
   lanes_.erase(key);
 }
 
-Status RemoteLinks::send(int32_t rank, ByteView message) {
+Status RemoteLinks::send(int32_t rank, ByteView first, ByteView second) {
   if (!failure_.ok()) return failure_;
   ControlStream& stream = control(rank);
   if (stream.departed) return aborted(cat(describe(rank), " has shut down"));
-  stream.put(FrameKind::kMessage, message);
-  stream.flush();
+  stream.put(FrameKind::kMessage, first, second);
   return {};
 }
 
@@ -88,7 +87,7 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
       if (receiver != nullptr && kept_.empty()) {
         (*receiver)(rank, frame.payload);
       } else {
-        kept_.emplace_back(rank, std::move(frame.payload));
+        kept_.emplace_back(rank, Bytes(frame.payload.begin(), frame.payload.end()));
       }
     } else if (frame.kind == FrameKind::kAbort) {
       fail(aborted(std::string(as_text(frame.payload))));

@@ -34,7 +34,8 @@ class RemoteLinks final : public net::DataLoop::Source {
   // one of two ranks can reach the other, the one that has nothing to say may be the one.
   void expect(int32_t rank);
 
-  Status send(int32_t rank, ByteView message);
+  // Two parts that arrive as one message.
+  Status send(int32_t rank, ByteView first, ByteView second);
   using Receiver = std::function<void(int32_t from, ByteView message)>;
   // Call after the loop has dispatched. True when anything moved; a failure ends all links.
   bool poll(const Receiver* receiver);

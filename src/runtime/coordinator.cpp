@@ -147,6 +147,7 @@ void Coordinator::planned() {
   plan_.items.clear();
   plan_.batches.clear();
   plan_.forgotten.clear();
+  plan_.brought = {};
   ready_bytes_ = 0;
 }
 

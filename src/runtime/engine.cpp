@@ -169,7 +169,7 @@ void Engine::announce_now(ProcessSet* set, Submission* submission) {
     set->has_joined = true;
     set->negotiator.join();
   } else {
-    set->negotiator.announce(*submission);
+    set->foresight.announced(set->negotiator.announce(*submission));
   }
 }
 
@@ -219,7 +219,8 @@ void Engine::receive(int32_t from, ByteView message) {
 Status Engine::handle(int32_t from, ByteView message) {
   MessageKind kind{};
   HVD_RETURN_IF_ERROR(peek_kind(message, &kind));
-  if (kind == MessageKind::kAnnouncement || kind == MessageKind::kPlan) {
+  if (kind == MessageKind::kAnnouncement || kind == MessageKind::kPlan ||
+      kind == MessageKind::kOffer) {
     return handle_of_set(kind, from, message);
   }
   if (kind == MessageKind::kToRoot || kind == MessageKind::kToAll) {

@@ -41,6 +41,8 @@ struct EngineCounts {
   uint64_t messages_sent = 0;
   uint64_t messages_received = 0;
   uint64_t short_announcements = 0;  // names announced by their id
+  uint64_t foreseen_batches = 0;     // of what both ranks had sent before there was a plan
+  uint64_t sent_in_vain = 0;         // what was brought to a batch that came otherwise
 };
 
 // Is told what a plan is about to be made of.
@@ -144,12 +146,27 @@ class Engine final : public Drivable, private CompletionSink {
   void plan(ProcessSet* set);
   Status send_plan(ProcessSet* set, const Plan& plan);
   Status handle_of_set(MessageKind kind, int32_t from, ByteView message);
-  Status apply(ProcessSet* set, const Plan& plan);
+  // theirs: what the other of two ranks brings to the plan's one batch, if it is here already.
+  Status apply(ProcessSet* set, const Plan& plan, ByteView theirs = {});
   Status forget(ProcessSet* set, const Plan& plan);
   Status resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed);
   void note_agreement(const PlanItem& item, const Submission& submission);
   Status learn(ProcessSet* set, const PlanItem& item, Submission* submission, CacheEntry** entry);
   void all_have_joined(ProcessSet* set, int32_t last);
+
+  // engine_foresight.cpp
+  void foresee_batch(ProcessSet* set, std::span<const uint32_t> ids);
+  bool foresee(ProcessSet* set, std::span<const uint32_t> ids);
+  std::span<const uint32_t> bring(ProcessSet* set, Announcement* ready);
+  void offer(ProcessSet* set);
+  static bool has_offered(const ProcessSet& set) {
+    return set.coordinator && set.foresight.is_undecided();
+  }
+  ByteView bring_to_plan(ProcessSet* set, const Plan& plan);
+  Status hear_announcement(ProcessSet* set, int32_t from, ByteView message);
+  Status hear_offer(ProcessSet* set, ByteView message);
+  Status meet_offer(ProcessSet* set, ByteView theirs);
+  Status run_foreseen(ProcessSet* set, std::span<const uint32_t> ids, ByteView theirs);
 
   Status open_set(std::shared_ptr<const SetMembers> members);
   Status register_sets(const PlanItem& item, Submission* submission);
@@ -174,7 +191,7 @@ class Engine final : public Drivable, private CompletionSink {
   void fail_with(const Status& found, int32_t heard_from);
   void end_with(const Status& cause, int32_t heard_from);
 
-  Status send(int32_t rank, ByteView message);
+  Status send(int32_t rank, ByteView message, ByteView rest = {});
   void send_notice(MessageKind kind, const Notice& notice, int32_t rank);
   void notify_children(MessageKind kind, const Notice& notice);
 
@@ -220,6 +237,13 @@ class Engine final : public Drivable, private CompletionSink {
   Plan heard_plan_;
   Clock::time_point plan_heard_{};  // the one that is being applied
   std::vector<AgreedItem> agreed_;
+  Offer offer_;
+  Plan foreseen_;  // of the names that this rank expects to be next
+  std::vector<FusionUnit> foreseen_units_;
+  std::vector<AgreedItem> foreseen_items_;
+  std::vector<ByteView> foreseen_tensors_;
+  ByteWriter packed_;
+  ByteView brings_;  // what this rank brings to it
   ByteWriter out_;
 
   // Shared with other threads.

@@ -1,4 +1,6 @@
 // How an engine ends: by a rank that leaves, or by a failure.
+#include <cstddef>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "base/lost_peer.h"
@@ -13,9 +15,20 @@ constexpr int kLastWords = 64;
 
 }  // namespace
 
-Status Engine::send(int32_t rank, ByteView message) {
+// `rest` ends the message.
+Status Engine::send(int32_t rank, ByteView message, ByteView rest) {
+  void* const context = controller_->context();
+  int code = HVD_OK;
+  if (rest.empty()) {
+    code = link().send(context, rank, message.data(), message.size());
+  } else if (link().struct_size >= offsetof(hvd_controller_v1, send_parts) + sizeof(void*) &&
+             link().send_parts != nullptr) {
+    code = link().send_parts(context, rank, message.data(), message.size(), rest.data(),
+                             rest.size());
+  } else {
+    return send(rank, ByteWriter().put_raw(message).put_raw(rest).view());
+  }
   ++counts_.messages_sent;
-  const int code = link().send(controller_->context(), rank, message.data(), message.size());
   if (code == HVD_OK) return {};
   return aborted(cat("rank ", options_.rank, " cannot send to rank ", rank));
 }

@@ -1,4 +1,6 @@
 // The negotiation's part of an engine: reports up the tree of a process set, plans down.
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/text.h"
 #include "runtime/engine.h"
@@ -21,25 +23,31 @@ void Engine::report() {
 void Engine::report(ProcessSet* set) {
   Announcement& ready = set->negotiator.ready();
   if (set->coordinator) {
+    // Two ranks that expect the same of each other agree on the order too.
+    if (set->foresight.possible()) std::ranges::sort(ready.ids);
     if (!ready.empty()) set->coordinator->add(&ready);
     plan(set);
+    if (set->foresight.possible()) offer(set);
     return;
   }
   if (ready.empty()) return;
+  const std::span<const uint32_t> brought = bring(set, &ready);
   counts_.short_announcements += ready.ids.size();
   ready.set = set->members->serial;
   ready.plans = set->plans;
   out_.clear();
-  encode(ready, out_);
+  encode_head(ready, out_);
+  Status status = send(set->negotiator.place().parent, out_.view(), ready.brought.bytes);
   ready.clear();
-  if (Status status = send(set->negotiator.place().parent, out_.view()); !status.ok()) {
-    fail_with(status, -1);
+  if (const ByteView theirs = set->foresight.announce(brought); status.ok() && !theirs.empty()) {
+    status = run_foreseen(set, brought, theirs);
   }
+  if (!status.ok()) fail_with(status, -1);
 }
 
 void Engine::plan(ProcessSet* set) {
   Coordinator& coordinator = *set->coordinator;
-  if (!coordinator.has_ready() || set->ended || over()) return;
+  if (!coordinator.has_ready() || set->ended || over() || has_offered(*set)) return;
   if (executor_.outstanding(*set->lane) >= kBusy &&
       coordinator.ready_bytes() < options_.fusion.threshold) {
     return;
@@ -50,8 +58,9 @@ void Engine::plan(ProcessSet* set) {
   }
   const Plan& plan = coordinator.plan();
   if (plan_listener_ != nullptr && set == everybody_) plan_listener_->planned(plan.items);
+  const ByteView theirs = bring_to_plan(set, plan);
   Status status = send_plan(set, plan);
-  if (status.ok()) status = apply(set, plan);
+  if (status.ok()) status = apply(set, plan, theirs);
   coordinator.planned();
   if (!status.ok()) fail_with(status, -1);
   hear_what_was_early();
@@ -61,8 +70,10 @@ Status Engine::send_plan(ProcessSet* set, const Plan& plan) {
   const auto& children = set->negotiator.place().children;
   if (children.empty()) return {};
   out_.clear();
-  encode(plan, out_);
-  for (const int32_t child : children) HVD_RETURN_IF_ERROR(send(child, out_.view()));
+  encode_head(plan, out_);
+  for (const int32_t child : children) {
+    HVD_RETURN_IF_ERROR(send(child, out_.view(), plan.brought.bytes));
+  }
   return {};
 }
 
@@ -80,30 +91,36 @@ Status Engine::handle_of_set(MessageKind kind, int32_t from, ByteView message) {
   }
   ProcessSet* set = set_of(serial);
   if (set == nullptr) return {};  // removed, while this was on its way
-  if (kind == MessageKind::kAnnouncement) {
-    HVD_RETURN_IF_ERROR(decode(message, &heard_));
-    return set->negotiator.receive(from, &heard_);
-  }
+  if (kind == MessageKind::kAnnouncement) return hear_announcement(set, from, message);
   if (from != set->negotiator.place().parent) {
     return invalid_argument("a plan from a rank that is not above this one");
   }
+  if (kind == MessageKind::kOffer) return hear_offer(set, message);
+  HVD_RETURN_IF_ERROR(decode(message, &heard_plan_));
+  if (set->foresight.is_undecided() && heard_plan_.brought.empty()) ++counts_.sent_in_vain;
+  set->foresight.plan_came(!heard_plan_.brought.empty());
   // What was reported by ids that this plan takes back is said before they are.
   report(set);
   for (const int32_t child : set->negotiator.place().children) {
     HVD_RETURN_IF_ERROR(send(child, message));
   }
-  HVD_RETURN_IF_ERROR(decode(message, &heard_plan_));
-  HVD_RETURN_IF_ERROR(apply(set, heard_plan_));
+  HVD_RETURN_IF_ERROR(apply(set, heard_plan_, heard_plan_.brought.bytes));
   hear_what_was_early();
   return {};
 }
 
-Status Engine::apply(ProcessSet* set, const Plan& plan) {
+Status Engine::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
+  if (plan.last && set->came_by_offer && plan.sequence + 1 == set->plans) {
+    // The set ended at its root before the root had heard that its offer was met.
+    end_set(set);
+    return {};
+  }
   if (plan.sequence != set->plans) {
     return internal_error(cat("plan ", plan.sequence, " of process set ", set->members->id,
                               " came where ", set->plans, " is next"));
   }
   ++set->plans;
+  set->came_by_offer = &plan == &foreseen_;
   plan_heard_ = Clock::now();
   HVD_RETURN_IF_ERROR(forget(set, plan));
   agreed_.assign(plan.items.size(), {});
@@ -117,7 +134,13 @@ Status Engine::apply(ProcessSet* set, const Plan& plan) {
         return internal_error("a plan runs what it declares failed");
       }
     }
-    executor_.add(set->lane, batch, agreed_);
+    if (theirs.empty()) {
+      executor_.add(set->lane, batch, agreed_);
+    } else {
+      HVD_RETURN_IF_ERROR(executor_.run_wholes(set->lane, batch, agreed_,
+                                               set->foresight.aligned(theirs)));
+      ++counts_.foreseen_batches;
+    }
     ++counts_.batches;
     if (batch.size() > 1) counts_.fused_tensors += batch.size();
   }
@@ -154,7 +177,10 @@ Status Engine::resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed
     return {};
   }
   if (submission != nullptr) note_agreement(item, *submission);
-  if (submission != nullptr) submission->planned = true;
+  if (submission != nullptr) {
+    submission->planned = true;
+    set->foresight.planned();
+  }
   if (item.error_code != HVD_OK) {
     if (submission != nullptr) {
       complete(submission, Status(static_cast<Code>(item.error_code), item.error));

@@ -74,8 +74,8 @@ std::unique_ptr<Executor::Run> Executor::make_run() {
   return run;
 }
 
-void Executor::add(Lane* lane, std::span<const PlanUnit> units,
-                   std::span<const AgreedItem> items) {
+std::unique_ptr<Executor::Run> Executor::make_run(Lane* lane, std::span<const PlanUnit> units,
+                                                  std::span<const AgreedItem> items) {
   std::unique_ptr<Run> run = make_run();
   describe(run.get(), lane, *items[units.front().item].request, units.front().dtype);
   if (has_rank_rows(run->batch.op)) {
@@ -93,6 +93,12 @@ void Executor::add(Lane* lane, std::span<const PlanUnit> units,
   run->batch.tensors = run->tensors.data();
   run->batch.tensor_count = static_cast<uint32_t>(run->tensors.size());
   run->op = ops_->select(run->batch);
+  return run;
+}
+
+void Executor::add(Lane* lane, std::span<const PlanUnit> units,
+                   std::span<const AgreedItem> items) {
+  std::unique_ptr<Run> run = make_run(lane, units, items);
   if (run->op == nullptr && units.size() > 1) {
     // What no plugin runs together, each may run alone; every rank finds the same.
     spare_.push_back(std::move(run));
@@ -237,6 +243,13 @@ bool Executor::Run::has_work(size_t members) const {
   });
 }
 
+bool Executor::Run::reduces_wholes() const {
+  if (op == nullptr || batch.op != HVD_ALLREDUCE || batch.device != HVD_CPU) return false;
+  const auto& vtable = op->vtable<hvd_op_v1>();
+  return vtable.struct_size >= offsetof(hvd_op_v1, reduce_wholes) + sizeof vtable.reduce_wholes &&
+         vtable.reduce_wholes != nullptr;
+}
+
 void Executor::measure(Run* run) {
   uint64_t elements = 0;
   for (const hvd_batch_tensor& tensor : run->tensors) elements += static_cast<uint64_t>(tensor.count);
@@ -275,6 +288,47 @@ Status Executor::start(Lane* lane, Run* run) {
                   cat("the operation plugin ", run->op->record().name, " did not start ",
                       op_name(run->batch.op)));
   }
+  return {};
+}
+
+bool Executor::wholes_of(Lane* lane, std::span<const PlanUnit> units,
+                         std::span<const AgreedItem> items, std::vector<ByteView>* tensors) {
+  std::unique_ptr<Run> run = make_run(lane, units, items);
+  const bool possible = run->reduces_wholes();
+  const size_t element = dtype_size(run->batch.dtype);
+  for (const hvd_batch_tensor& tensor : run->tensors) {
+    tensors->emplace_back(static_cast<const std::byte*>(tensor.input),
+                          static_cast<size_t>(tensor.count) * element);
+  }
+  spare_.push_back(std::move(run));
+  return possible;
+}
+
+Status Executor::run_wholes(Lane* lane, std::span<const PlanUnit> units,
+                            std::span<const AgreedItem> items, ByteView theirs) {
+  HVD_CHECK(idle(*lane));
+  std::unique_ptr<Run> run = make_run(lane, units, items);
+  size_t bytes = 0;
+  for (const hvd_batch_tensor& tensor : run->tensors) {
+    bytes += static_cast<size_t>(tensor.count) * dtype_size(run->batch.dtype);
+  }
+  if (!run->reduces_wholes() || bytes != theirs.size()) {
+    return internal_error(cat("a rank brought ", theirs.size(), " bytes to a batch of ", bytes,
+                              " that does not run so"));
+  }
+  run->batch.sequence = lane->next_sequence++;
+  measure(run.get());
+  if (run->traced != 0) trace_run(*run);
+  const void* inputs[2] = {theirs.data(), theirs.data()};
+  inputs[lane->set->index] = nullptr;
+  const int code =
+      run->op->vtable<hvd_op_v1>().reduce_wholes(run->op->context(), &run->batch, inputs);
+  if (code != HVD_OK) {
+    return Status(static_cast<Code>(code), cat("the operation plugin ", run->op->record().name,
+                                               " did not reduce what it was given"));
+  }
+  finish(run.get(), {});
+  spare_.push_back(std::move(run));
   return {};
 }
 

@@ -53,6 +53,13 @@ class Executor {
   void set_tuning(const hvd_tuning& tuning) { tuning_ = others_tuning_ = tuning; }
   // The same for the set of all ranks alone: the plans of other sets have another order.
   void tune(const hvd_tuning& tuning) { tuning_ = tuning; }
+  // Of a batch as in add, alone: what this rank brings to it, a view per tensor, where one plugin
+  // reduces wholes and it is an allreduce of memory of the CPU. False: it does not go so.
+  bool wholes_of(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items,
+                 std::vector<ByteView>* tensors);
+  // Runs such a batch: `theirs` is all that the other one of two members brings. Needs the lane idle.
+  Status run_wholes(Lane* lane, std::span<const PlanUnit> units,
+                    std::span<const AgreedItem> items, ByteView theirs);
   // Starts what can be started and advances what runs. True when anything moved; a failure is
   // one of this rank or its links, after which nothing can go on.
   Result<bool> advance();
@@ -68,6 +75,8 @@ class Executor {
  private:
   struct Run;
   std::unique_ptr<Run> make_run();
+  std::unique_ptr<Run> make_run(Lane* lane, std::span<const PlanUnit> units,
+                                std::span<const AgreedItem> items);
   void describe(Run* run, Lane* lane, const Request& request, int32_t dtype);
   void add_rows(Run* run, const Lane& lane, const AgreedItem& item, size_t tensor,
                 hvd_batch_tensor* to);

@@ -23,6 +23,7 @@ struct Executor::Run {
 
   void clear();
   bool has_work(size_t members) const;
+  bool reduces_wholes() const;
 };
 
 class Executor::Lane {

@@ -125,6 +125,24 @@ Status get_item(ByteReader& in, PlanItem* item) {
   return {};
 }
 
+// What was brought ends a message. The gap before it is of zeros.
+constexpr size_t kAlignment = 16;
+
+size_t gap_at(size_t position) { return (kAlignment - position % kAlignment) % kAlignment; }
+
+void put_brought_head(const Brought& brought, ByteWriter& out) {
+  out.put(static_cast<uint32_t>(brought.bytes.size()));
+  if (brought.empty()) return;
+  constexpr std::byte kZeros[kAlignment]{};
+  out.put_raw(ByteView(kZeros).first(gap_at(out.size())));
+}
+
+void get_brought(ByteView message, ByteReader& in, Brought* brought) {
+  const auto size = in.get<uint32_t>();
+  if (size > 0) in.get_raw(gap_at(message.size() - in.left()));
+  brought->bytes = in.get_raw(size);
+}
+
 Status check_kind(ByteReader& in, MessageKind kind) {
   if (in.get<MessageKind>() != kind) return invalid_argument("a message is of another kind");
   return {};
@@ -135,7 +153,7 @@ Status check_kind(ByteReader& in, MessageKind kind) {
 Status peek_kind(ByteView message, MessageKind* kind) {
   ByteReader in(message);
   *kind = in.get<MessageKind>();
-  if (in.failed() || *kind < MessageKind::kAnnouncement || *kind > MessageKind::kToAll) {
+  if (in.failed() || *kind < MessageKind::kAnnouncement || *kind > MessageKind::kOffer) {
     return invalid_argument("a message is of no known kind");
   }
   return {};
@@ -150,6 +168,11 @@ Status peek_set(ByteView message, uint32_t* set) {
 }
 
 void encode(const Announcement& announcement, ByteWriter& out) {
+  encode_head(announcement, out);
+  out.put_raw(announcement.brought.bytes);
+}
+
+void encode_head(const Announcement& announcement, ByteWriter& out) {
   out.put(MessageKind::kAnnouncement).put(announcement.set).put(announcement.plans);
   put_numbers(announcement.ids, out);
   put_numbers(announcement.joined, out);
@@ -163,6 +186,7 @@ void encode(const Announcement& announcement, ByteWriter& out) {
     }
     put_rows(proposal.rows, out);
   }
+  put_brought_head(announcement.brought, out);
 }
 
 Status decode(ByteView message, Announcement* announcement) {
@@ -176,10 +200,16 @@ Status decode(ByteView message, Announcement* announcement) {
   for (Proposal& proposal : announcement->proposals) {
     HVD_RETURN_IF_ERROR(get_proposal(in, &proposal));
   }
+  get_brought(message, in, &announcement->brought);
   return in.finish("an announcement");
 }
 
 void encode(const Plan& plan, ByteWriter& out) {
+  encode_head(plan, out);
+  out.put_raw(plan.brought.bytes);
+}
+
+void encode_head(const Plan& plan, ByteWriter& out) {
   out.put(MessageKind::kPlan).put(plan.set).put(plan.sequence);
   out.put(static_cast<uint8_t>(plan.last));
   put_numbers(plan.forgotten, out);
@@ -199,6 +229,7 @@ void encode(const Plan& plan, ByteWriter& out) {
     out.put(static_cast<uint32_t>(batch.size()));
     for (const PlanUnit& unit : batch) out.put(unit.item).put(static_cast<uint8_t>(unit.dtype));
   }
+  put_brought_head(plan.brought, out);
 }
 
 Status decode(ByteView message, Plan* plan) {
@@ -221,7 +252,33 @@ Status decode(ByteView message, Plan* plan) {
       }
     }
   }
+  get_brought(message, in, &plan->brought);
+  if (!plan->brought.empty() && plan->batches.size() != 1) {
+    return invalid_argument("a plan brings something to what is not one batch");
+  }
   return in.finish("a plan");
+}
+
+void encode(const Offer& offer, ByteWriter& out) {
+  encode_head(offer, out);
+  out.put_raw(offer.brought.bytes);
+}
+
+void encode_head(const Offer& offer, ByteWriter& out) {
+  out.put(MessageKind::kOffer).put(offer.set).put(offer.plan).put(offer.after);
+  put_numbers(offer.ids, out);
+  put_brought_head(offer.brought, out);
+}
+
+Status decode(ByteView message, Offer* offer) {
+  ByteReader in(message);
+  HVD_RETURN_IF_ERROR(check_kind(in, MessageKind::kOffer));
+  offer->set = in.get<uint32_t>();
+  offer->plan = in.get<uint64_t>();
+  offer->after = in.get<uint64_t>();
+  get_numbers(in, &offer->ids);
+  get_brought(message, in, &offer->brought);
+  return in.finish("an offer");
 }
 
 void encode(MessageKind kind, const Notice& notice, ByteWriter& out) {

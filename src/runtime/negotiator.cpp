@@ -25,11 +25,13 @@ Negotiator::Negotiator(int32_t rank, TreePlace place, ResponseCache* cache)
   }
 }
 
-void Negotiator::announce(const Submission& submission) {
+uint32_t Negotiator::announce(const Submission& submission) {
   CacheEntry* entry = submission.name->cached;
   Status status;
+  uint32_t id = 0;
   if (entry != nullptr && entry->request == submission.request) {
-    status = report_id(0, entry->id);
+    id = entry->id;
+    status = report_id(0, id);
   } else {
     Proposal proposal{submission.name->text, 1, {{rank_, submission.request}}, {}};
     if (has_rank_rows(submission.request.op)) {
@@ -38,6 +40,16 @@ void Negotiator::announce(const Submission& submission) {
     status = report_full(0, std::move(proposal));
   }
   HVD_CHECK(status.ok());  // a name is in flight once on this rank: tensor_table sees to it
+  return id;
+}
+
+bool Negotiator::waits_for_others_with(std::span<const uint32_t> ids) const {
+  return joined_reporters_ == 0 && open_ == ids.size() && ready_.empty() &&
+         std::all_of(ids.begin(), ids.end(), [this](uint32_t id) {
+           const CacheEntry* entry = cache_->find(id);
+           return entry != nullptr && entry->full_reporters == 0 &&
+                  entry->reporters == std::vector<uint32_t>{0};
+         });
 }
 
 void Negotiator::join() {
@@ -89,6 +101,7 @@ Status Negotiator::report_id(uint32_t reporter, uint32_t id) {
   if (is_among(reporter, entry->reporters)) {
     return internal_error(cat("'", printable(entry->text), "' was announced twice"));
   }
+  if (entry->reporters.empty() && entry->full_reporters == 0) ++open_;
   entry->reporters.push_back(reporter);
   if (is_whole(*entry)) complete(entry);
   return {};
@@ -101,6 +114,7 @@ Status Negotiator::report_full(uint32_t reporter, Proposal&& proposal) {
   if (is_among(reporter, partial.reporters)) {
     return internal_error(cat("'", printable(proposal.name), "' was announced twice"));
   }
+  if (fresh && (entry == nullptr || entry->reporters.empty())) ++open_;
   partial.reporters.push_back(reporter);
   merge(&partial.proposal, std::move(proposal));
   if (entry != nullptr) {
@@ -147,6 +161,7 @@ void Negotiator::complete(CacheEntry* entry) {
   if (entry->reporters.size() == reporters_.size()) {
     ready_.ids.push_back(entry->id);
     entry->reporters.clear();
+    --open_;
     return;
   }
   Proposal& proposal = partial_[entry->text].proposal;
@@ -160,6 +175,7 @@ void Negotiator::complete(const std::string& text) {
   const auto found = partial_.find(text);
   ready_.proposals.push_back(std::move(found->second.proposal));
   partial_.erase(found);
+  --open_;
 }
 
 // Of what somebody has reported: a rank that joined is ready with it too.

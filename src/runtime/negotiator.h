@@ -18,8 +18,8 @@ class Negotiator {
  public:
   Negotiator(int32_t rank, TreePlace place, ResponseCache* cache);
 
-  // This rank is ready with a submission.
-  void announce(const Submission& submission);
+  // This rank is ready with a submission. By which id it was announced, or 0 when in full.
+  uint32_t announce(const Submission& submission);
   // This rank submits nothing more until all have joined.
   void join();
   // What a child announced. An error: the child is broken.
@@ -33,6 +33,9 @@ class Negotiator {
   Announcement& ready() { return ready_; }
 
   const TreePlace& place() const { return place_; }
+  // Whether this rank has announced these ids, nobody below it has, nothing else is announced that
+  // is not whole, and nobody has joined.
+  bool waits_for_others_with(std::span<const uint32_t> ids) const;
   // The ranks below that are not known to be ready with a name, such as for a start-up that
   // never ends. Of a child with a subtree, all of it.
   std::vector<int32_t> missing(std::string_view name) const;
@@ -68,6 +71,7 @@ class Negotiator {
   size_t joined_reporters_ = 0;
   ResponseCache* const cache_;
   std::unordered_map<std::string, Partial> partial_;
+  size_t open_ = 0;  // names that somebody has reported and that are not whole
   Announcement ready_;
 };
 

@@ -67,7 +67,8 @@ constexpr hvd_controller_v1 kPairVtable = {.struct_size = sizeof(hvd_controller_
                                            .abort = abort_both,
                                            .hosts = hosts_of_data,
                                            .before_sleep = both_may_sleep,
-                                           .after_sleep = both_wake};
+                                           .after_sleep = both_wake,
+                                           .send_parts = nullptr};
 // Never opened by name.
 constexpr hvd_plugin kPairRecord = {.struct_size = sizeof(hvd_plugin),
                                     .abi = HVD_PLUGIN_ABI,

@@ -9,17 +9,25 @@
 
 #include "runtime/coordinator.h"
 #include "runtime/executor.h"
+#include "runtime/foresight.h"
 #include "runtime/negotiator.h"
 #include "runtime/set_table.h"
 
 namespace hvd::runtime {
+
+// Two members, each on a machine of its own.
+inline bool are_two_machines(const SetMembers& members, std::span<const int32_t> machines) {
+  const auto machine = [&](size_t i) { return machines[static_cast<size_t>(members.ranks[i])]; };
+  return members.ranks.size() == 2 && machine(0) != machine(1);
+}
 
 struct ProcessSet {
   ProcessSet(std::shared_ptr<const SetMembers> of, int32_t rank,
              std::span<const int32_t> machines, const FusionOptions& fusion,
              uint32_t cache_capacity)
       : members(std::move(of)),
-        negotiator(rank, place_in_tree(rank, members->ranks, machines), &cache) {
+        negotiator(rank, place_in_tree(rank, members->ranks, machines), &cache),
+        foresight(are_two_machines(*members, machines)) {
     if (negotiator.place().parent >= 0) return;
     coordinator.emplace(
         CoordinatorOptions{members->ranks, members->serial, fusion, cache_capacity}, &cache);
@@ -31,6 +39,8 @@ struct ProcessSet {
   std::optional<Coordinator> coordinator;  // of its root
   Executor::Lane* lane = nullptr;
   uint64_t plans = 0;  // applied
+  Foresight foresight;
+  bool came_by_offer = false;  // the last of the plans
 
   // Between this rank's join and everybody's: what was submitted after it.
   bool has_joined = false;

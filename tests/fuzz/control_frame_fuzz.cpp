@@ -10,6 +10,17 @@ using hvd::collectives::FrameReader;
 
 namespace {
 
+// Appends the sizes of the whole frames; false after an error.
+bool take_all(FrameReader& reader, std::vector<size_t>* sizes) {
+  Frame frame{};
+  for (;;) {
+    const auto whole = reader.next(frame);
+    if (whole.ok() && !whole.value()) return true;
+    sizes->push_back(whole.ok() ? frame.payload.size() : SIZE_MAX);
+    if (!whole.ok()) return false;
+  }
+}
+
 // Feeds at most `step` bytes at a time; the sizes of the frames, and whether it ended in an error.
 std::vector<size_t> read_all(hvd::ByteView bytes, size_t step) {
   FrameReader reader;
@@ -20,12 +31,8 @@ std::vector<size_t> read_all(hvd::ByteView bytes, size_t step) {
     const size_t part = std::min({space.size(), bytes.size(), step});
     std::memcpy(space.data(), bytes.data(), part);
     bytes = bytes.subspan(part);
-    const auto whole = reader.advance(part);
-    if (!whole.ok()) {
-      sizes.push_back(SIZE_MAX);
-      break;
-    }
-    if (whole.value()) sizes.push_back(reader.take().payload.size());
+    reader.advance(part);
+    if (!take_all(reader, &sizes)) break;
   }
   return sizes;
 }

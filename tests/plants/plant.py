@@ -41,6 +41,11 @@ PLANTS = {
         "  const uint64_t wanted = last_group_;\n",
         "  const uint64_t wanted = 0;\n",
     ),
+    # An offer of other names than were announced is taken all the same.
+    "wrong_offer": (
+        "sent_ == offer.after && same_ids(sent_ids_, offer.ids)",
+        "sent_ == offer.after",
+    ),
     # Looks for work before it says that it sleeps: who submits in between rings nobody.
     "lost_wakeup": (
         "  sleeping_.store(true);\n",

@@ -386,17 +386,39 @@ int drop_set(void* context, int32_t process_set) {
   return static_cast<Op*>(context)->sets.erase(process_set) == 1 ? HVD_OK : HVD_NOT_FOUND;
 }
 
+int reduce_wholes(void* context, const hvd_batch* batch, const void* const* inputs) {
+  const auto* self = static_cast<Op*>(context);
+  const auto members = static_cast<size_t>(self->sets.at(batch->process_set).size);
+  MemoryWorld::Board board;
+  board.inputs.resize(members);
+  board.present.assign(members, std::vector<bool>(batch->tensor_count, true));
+  for (size_t member = 0; member < members; ++member) {
+    const auto* whole = static_cast<const char*>(inputs[member]);
+    for (uint32_t i = 0; i < batch->tensor_count; ++i) {
+      const hvd_batch_tensor& tensor = batch->tensors[i];
+      const size_t bytes = static_cast<size_t>(tensor.count) * element_size(batch->dtype);
+      const auto* own = static_cast<const char*>(tensor.input);
+      board.inputs[member].emplace_back(whole == nullptr ? own : whole, bytes);
+      if (whole != nullptr) whole += bytes;
+    }
+  }
+  for (uint32_t i = 0; i < batch->tensor_count; ++i) {
+    reduce_any(*batch, board, i, 0, static_cast<size_t>(batch->tensors[i].count));
+  }
+  return HVD_OK;
+}
+
 void abort_op(void*, const char*) {}
 
 const hvd_controller_v1 kControllerVtable = {
     sizeof kControllerVtable, send_message, poll_messages, abort_controller,
-    hosts_of,                 before_sleep, [](void*) {}};
+    hosts_of,                 before_sleep, [](void*) {}, nullptr};
 const hvd_plugin kController = {sizeof kController, HVD_PLUGIN_ABI,    HVD_PLUGIN_CONTROLLER,
                                 "memory",           1,                 HVD_THREADS_ONE,
                                 0,                  probe,             open_controller,
                                 close_controller,   &kControllerVtable};
 const hvd_op_v1 kOpVtable = {sizeof kOpVtable, supports, run,     poll_op,
-                             new_set,          drop_set, abort_op, nullptr, nullptr};
+                             new_set,          drop_set, abort_op, nullptr, nullptr, reduce_wholes};
 const hvd_plugin kOp = {sizeof kOp,      HVD_PLUGIN_ABI, HVD_PLUGIN_OP, "memory",
                         1,               HVD_THREADS_ONE, 0,            probe,
                         open_op,         close_op,        &kOpVtable};

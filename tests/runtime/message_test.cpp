@@ -29,7 +29,7 @@ void check_every_cut_is_refused(hvd::ByteView whole) {
 
 TEST_CASE("an announcement arrives as it was sent, and no part of it alone") {
   const Announcement sent{
-      3, 9, {1, 7}, {{"w", 2, {{0, example_request()}, {4, Request{}}}, {{0, {5, 1}}, {2, {}}}}}, {4}};
+      3, 9, {1, 7}, {{"w", 2, {{0, example_request()}, {4, Request{}}}, {{0, {5, 1}}, {2, {}}}}}, {4}, {}};
   ByteWriter out;
   encode(sent, out);
   Announcement got;
@@ -57,11 +57,52 @@ TEST_CASE("a plan arrives as it was sent, and no part of it alone") {
   check_every_cut_is_refused<Plan>(out.view());
 }
 
+TEST_CASE("what is brought lies where it can be read, at the end of each message that has some") {
+  const hvd::Bytes data(40, std::byte{5});
+  for (size_t ids = 0; ids < 5; ++ids) {
+    const Offer sent{1, 2, 3, std::vector<uint32_t>(ids, 9), {data}};
+    ByteWriter out;
+    encode(sent, out);
+    Offer got;
+    REQUIRE(decode(out.view(), &got).ok());
+    CHECK(got == sent);
+    CHECK((got.brought.bytes.data() - out.view().data()) % 16 == 0);
+    check_every_cut_is_refused<Offer>(out.view());
+    ByteWriter head;
+    encode_head(sent, head);
+    CHECK(head.size() + data.size() == out.size());
+
+    Announcement announcement;
+    announcement.ids = sent.ids;
+    announcement.brought = {data};
+    out.clear();
+    encode(announcement, out);
+    Announcement heard;
+    REQUIRE(decode(out.view(), &heard).ok());
+    CHECK(heard == announcement);
+    CHECK((heard.brought.bytes.data() - out.view().data()) % 16 == 0);
+  }
+}
+
+TEST_CASE("nothing is brought to a plan of several batches") {
+  const hvd::Bytes data(8);
+  Plan sent;
+  sent.items.push_back({9, false, {}, {}, {}, HVD_OK, {}});
+  sent.brought = {data};
+  for (int batches = 0; batches < 3; ++batches) {
+    ByteWriter out;
+    encode(sent, out);
+    Plan got;
+    CHECK(decode(out.view(), &got).ok() == (batches == 1));
+    sent.batches.push_back({{0, HVD_FLOAT32}});
+  }
+}
+
 TEST_CASE("decoding again into the same value leaves nothing of the first") {
   ByteWriter first;
-  encode(Announcement{0, 0, {1, 2, 3}, {{"w", 1, {{0, example_request()}}, {}}}, {5}}, first);
+  encode(Announcement{0, 0, {1, 2, 3}, {{"w", 1, {{0, example_request()}}, {}}}, {5}, {}}, first);
   ByteWriter second;
-  const Announcement sent{0, 0, {4}, {}, {}};
+  const Announcement sent{0, 0, {4}, {}, {}, {}};
   encode(sent, second);
   Announcement got;
   REQUIRE(decode(first.view(), &got).ok());
@@ -146,7 +187,7 @@ TEST_CASE("impossible content is refused") {
 
   const auto refused = [](const Request& request) {
     ByteWriter out;
-    encode(Announcement{0, 0, {}, {{"w", 1, {{0, request}}, {}}}, {}}, out);
+    encode(Announcement{0, 0, {}, {{"w", 1, {{0, request}}, {}}}, {}, {}}, out);
     Announcement got;
     return !decode(out.view(), &got).ok();
   };

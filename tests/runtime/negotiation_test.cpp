@@ -406,10 +406,10 @@ TEST_CASE("a node says which ranks it has not heard of") {
 
 TEST_CASE("what is not of the tree is refused") {
   Tree tree({0, 0});
-  Announcement unknown_id{0, 0, {5}, {}, {}};
+  Announcement unknown_id{0, 0, {5}, {}, {}, {}};
   CHECK(!tree.nodes[0].negotiator->receive(1, &unknown_id).ok());
   Announcement none;
   CHECK(!tree.nodes[1].negotiator->receive(0, &none).ok());
-  Announcement twice{0, 0, {}, {proposal(1, reduce_of({1})), proposal(1, reduce_of({1}))}, {}};
+  Announcement twice{0, 0, {}, {proposal(1, reduce_of({1})), proposal(1, reduce_of({1}))}, {}, {}};
   CHECK(!tree.nodes[0].negotiator->receive(1, &twice).ok());
 }

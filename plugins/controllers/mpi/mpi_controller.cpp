@@ -215,7 +215,8 @@ constexpr hvd_controller_v1 kVtable = {.struct_size = sizeof(hvd_controller_v1),
                                        .abort = abort_links,
                                        .hosts = hosts,
                                        .before_sleep = before_sleep,
-                                       .after_sleep = after_sleep};
+                                       .after_sleep = after_sleep,
+                                       .send_parts = nullptr};
 constexpr hvd_plugin kRecord = {.struct_size = sizeof(hvd_plugin),
                                 .abi = HVD_PLUGIN_ABI,
                                 .kind = HVD_PLUGIN_CONTROLLER,

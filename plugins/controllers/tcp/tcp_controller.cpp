@@ -179,6 +179,14 @@ int send(void* context, int32_t rank, const void* message, size_t size) {
   return static_cast<int>(mesh_of(context).send(rank, bytes).code());
 }
 
+int send_parts(void* context, int32_t rank, const void* first, size_t first_size,
+               const void* second, size_t second_size) {
+  return static_cast<int>(mesh_of(context)
+                              .send(rank, {static_cast<const std::byte*>(first), first_size},
+                                    {static_cast<const std::byte*>(second), second_size})
+                              .code());
+}
+
 int poll(void* context,
          void (*on_message)(void* argument, int32_t rank, const void* message, size_t size),
          void* argument, int32_t* progressed, char* error, size_t error_size) {
@@ -210,6 +218,7 @@ const hvd_controller_v1 kVtable = {
     .hosts = hosts,
     .before_sleep = before_sleep,
     .after_sleep = after_sleep,
+    .send_parts = send_parts,
 };
 
 const hvd_plugin kRecord = {

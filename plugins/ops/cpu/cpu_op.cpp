@@ -77,6 +77,10 @@ const char* activity(void* context, const hvd_batch* batch) {
   }
 }
 
+int reduce_wholes(void* context, const hvd_batch* batch, const void* const* inputs) {
+  return op_of(context).executor.reduce_wholes(*batch, inputs);
+}
+
 int probe(char*, size_t) { return 1; }
 
 const hvd_op_v1 kVtable = {
@@ -89,6 +93,7 @@ const hvd_op_v1 kVtable = {
     .abort = abort_links,
     .activity = activity,
     .before_sleep = nullptr,
+    .reduce_wholes = reduce_wholes,
 };
 
 const hvd_plugin kRecord = {

@@ -51,6 +51,13 @@ int Executor::run(const hvd_batch& batch, Done done, void* argument) {
   return HVD_OK;
 }
 
+int Executor::reduce_wholes(const hvd_batch& batch, const void* const* inputs) {
+  const auto found = sets_.find(batch.process_set);
+  if (found == sets_.end()) return HVD_NOT_FOUND;
+  collectives::reduce_wholes(batch, {inputs, found->second->group->size()});
+  return HVD_OK;
+}
+
 // Goes on until a batch has to wait. Whoever is told that one is done may submit the next at once.
 void Executor::start_next(Set& set) {
   while (!set.entries.empty() && !set.flow.running()) {

@@ -29,6 +29,8 @@ class Executor {
   bool is_idle();
 
   int new_set(int32_t id, std::vector<int32_t> members);
+  // Of two members of a set: hvd_op_v1.reduce_wholes.
+  int reduce_wholes(const hvd_batch& batch, const void* const* inputs);
   int drop_set(int32_t id);
   // Whether the members of a set are on several hosts.
   bool is_across_hosts(int32_t id) const {
