@@ -18,6 +18,7 @@ struct IntegerElement {
   using Storage = T;
   using Value = T;
   static constexpr bool kDirect = true;
+  static constexpr bool kScalesInPassing = false;  // a division each would be no vector loop
   static inline T load(T value) { return value; }
   static inline T store(T value) { return value; }
   static inline T sum(T a, T b) {
@@ -49,6 +50,7 @@ struct FloatElement {
   using Storage = T;
   using Value = T;
   static constexpr bool kDirect = true;
+  static constexpr bool kScalesInPassing = true;
   static inline T load(T value) { return value; }
   static inline T store(T value) { return value; }
   static inline T sum(T a, T b) { return a + b; }
@@ -96,32 +98,37 @@ inline typename E::Value combine(typename E::Value a, typename E::Value b) {
   if constexpr (kOp == HVD_PRODUCT) return E::product(a, b);
 }
 
-// Two unscaled inputs, the usual case, need no detour through the block below; the result is apart
-// from them, or is one of them.
-template <typename E, int kOp>
+// Two inputs that are not scaled before, the usual case, need no detour through the block below; the
+// result is apart from them, or is one of them. Averages of gradients are such too.
+template <typename E, int kOp, bool kScaled>
+inline typename E::Value combine_two(typename E::Value a, typename E::Value b, const Scale& after) {
+  if constexpr (kScaled) return E::scale(combine<E, kOp>(a, b), after);
+  return combine<E, kOp>(a, b);
+}
+template <typename E, int kOp, bool kScaled>
 void reduce_apart(typename E::Storage* __restrict result, const typename E::Storage* __restrict a,
-                  const typename E::Storage* __restrict b, size_t count) {
-  for (size_t i = 0; i < count; ++i) result[i] = combine<E, kOp>(a[i], b[i]);
+                  const typename E::Storage* __restrict b, size_t count, Scale after) {
+  for (size_t i = 0; i < count; ++i) result[i] = combine_two<E, kOp, kScaled>(a[i], b[i], after);
 }
-template <typename E, int kOp>
+template <typename E, int kOp, bool kScaled>
 void reduce_into_first(typename E::Storage* __restrict a, const typename E::Storage* __restrict b,
-                       size_t count) {
-  for (size_t i = 0; i < count; ++i) a[i] = combine<E, kOp>(a[i], b[i]);
+                       size_t count, Scale after) {
+  for (size_t i = 0; i < count; ++i) a[i] = combine_two<E, kOp, kScaled>(a[i], b[i], after);
 }
-template <typename E, int kOp>
+template <typename E, int kOp, bool kScaled>
 void reduce_into_second(const typename E::Storage* __restrict a, typename E::Storage* __restrict b,
-                        size_t count) {
-  for (size_t i = 0; i < count; ++i) b[i] = combine<E, kOp>(a[i], b[i]);
+                        size_t count, Scale after) {
+  for (size_t i = 0; i < count; ++i) b[i] = combine_two<E, kOp, kScaled>(a[i], b[i], after);
 }
-template <typename E, int kOp>
-void reduce_two(void* result, const void* const* inputs, size_t count) {
+template <typename E, int kOp, bool kScaled>
+void reduce_two(void* result, const void* const* inputs, size_t count, const Scale& after) {
   using Storage = typename E::Storage;
   auto* out = static_cast<Storage*>(result);
   const auto* a = static_cast<const Storage*>(inputs[0]);
   const auto* b = static_cast<const Storage*>(inputs[1]);
-  if (result == a) return reduce_into_first<E, kOp>(out, b, count);
-  if (result == b) return reduce_into_second<E, kOp>(a, out, count);
-  reduce_apart<E, kOp>(out, a, b, count);
+  if (result == a) return reduce_into_first<E, kOp, kScaled>(out, b, count, after);
+  if (result == b) return reduce_into_second<E, kOp, kScaled>(a, out, count, after);
+  reduce_apart<E, kOp, kScaled>(out, a, b, count, after);
 }
 
 template <typename E, int kOp>
@@ -131,8 +138,12 @@ void reduce(void* result, const void* const* inputs, size_t input_count, size_t 
   using Value = typename E::Value;
   auto* out = static_cast<Storage*>(result);
   if constexpr (E::kDirect) {
-    if (input_count == 2 && !before.active && !after.active) {
-      return reduce_two<E, kOp>(result, inputs, count);
+    if (input_count == 1 && result == inputs[0] && !before.active && !after.active) return;
+    if (input_count == 2 && !before.active) {
+      if (!after.active) return reduce_two<E, kOp, false>(result, inputs, count, after);
+      if constexpr (E::kScalesInPassing) {
+        return reduce_two<E, kOp, true>(result, inputs, count, after);
+      }
     }
   }
   // Small enough for the first-level cache, large enough to forget the loop around it.

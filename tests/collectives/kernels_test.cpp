@@ -91,6 +91,40 @@ TEST_CASE("the variants for different processors give the same bits") {
   }
 }
 
+TEST_CASE("two inputs are averaged wherever the result goes, by every variant to the same bits") {
+  std::vector<ReduceFunction (*)(int, int)> variants = {baseline::find};
+  if (cpu_has_avx2()) variants.push_back(avx2::find);
+  if (cpu_has_avx512()) variants.push_back(avx512::find);
+  for (const double factor : {0.5, 1.0 / 3}) {
+    for (const size_t count : {size_t{1}, size_t{15}, size_t{1500}}) {
+      std::vector<float> a(count), b(count), want(count);
+      for (size_t i = 0; i < count; ++i) {
+        a[i] = 0.1f * static_cast<float>(i) - 7;
+        b[i] = 3 / (static_cast<float>(i) + 1);
+        const float sum = a[i] + b[i];
+        want[i] = sum * static_cast<float>(factor);
+      }
+      for (const auto find : variants) {
+        const ReduceFunction reduce = find(HVD_FLOAT32, HVD_SUM);
+        std::vector<float> apart(count), first = a, second = b;
+        const void* to_apart[] = {a.data(), b.data()};
+        const void* to_first[] = {first.data(), b.data()};
+        const void* to_second[] = {a.data(), second.data()};
+        reduce(apart.data(), to_apart, 2, count, scale_by(1), scale_by(factor));
+        reduce(first.data(), to_first, 2, count, scale_by(1), scale_by(factor));
+        reduce(second.data(), to_second, 2, count, scale_by(1), scale_by(factor));
+        CHECK(apart == want);
+        CHECK(first == want);
+        CHECK(second == want);
+        // A world of one leaves what is in its place.
+        const void* alone[] = {apart.data()};
+        reduce(apart.data(), alone, 1, count, scale_by(1), scale_by(1));
+        CHECK(apart == want);
+      }
+    }
+  }
+}
+
 TEST_CASE("the sum of many halves is rounded once") {
   // 0.001 added 512 times pairwise in half precision is far from 0.512.
   std::vector<uint16_t> input(1, half_of_float(0.001f));

@@ -11,6 +11,7 @@ import rank_base  # noqa: E402
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = rank_base.need("tensorflow")
 import horovod.tensorflow as hvd  # noqa: E402
+from horovod.tensorflow import _nodes  # noqa: E402
 
 import numpy  # noqa: E402
 import table_case  # noqa: E402
@@ -170,6 +171,22 @@ class TensorFlowTest(rank_base.RankBase):
                 with tf.control_dependencies([last] if i % 4 == 0 else []):
                     last = tf.identity(x) + i
                 results[i] = hvd.allreduce(last, op=hvd.Sum, name=f"many.{i}")
+            return [results[i] for i in range(count)]
+
+        for _ in range(3):
+            for i, got in enumerate(reduce_all(tf.constant(1.0))):
+                self.assertEqual(float(got), (1.0 + i) * self.size)
+
+    def test_threads_that_wait_a_moment_do_not_wait_for_ever(self):
+        # Each rank's threads are all taken by operations that no other rank has come to yet.
+        count = 6
+
+        @tf.function
+        def reduce_all(x):
+            order = range(count) if self.rank % 2 == 0 else reversed(range(count))
+            results = {}
+            for i in order:
+                results[i] = _nodes.allreduce([x + i], f"patient.{i}", hvd.Sum, 0, 0, 0, True)[0]
             return [results[i] for i in range(count)]
 
         for _ in range(3):

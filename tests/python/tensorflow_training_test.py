@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from unittest import mock
 
 os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
 import rank_base  # noqa: E402
@@ -9,6 +10,7 @@ import rank_base  # noqa: E402
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = rank_base.need("tensorflow")
 import horovod.tensorflow as hvd  # noqa: E402
+from horovod.tensorflow import _reduction  # noqa: E402
 
 import numpy  # noqa: E402
 import table_case  # noqa: E402
@@ -61,6 +63,33 @@ class TrainingTest(rank_base.RankBase):
             got = ours.gradient(mine, [w, b])
             numpy.testing.assert_allclose(got[0], want[0], rtol=1e-4)
             numpy.testing.assert_allclose(got[1], own[1] / (self.size if scale else 1), rtol=1e-5)
+
+    def test_gradients_that_travel_together(self):
+        weights = [tf.Variable(tf.ones([count])) for count in (3, 400, 5, 7)]
+        table = tf.Variable(tf.ones([4, 2]))
+
+        def both():
+            with tf.GradientTape(persistent=True) as tape:
+                loss = tf.add_n([tf.reduce_sum(w * w) * (self.rank + 1.0) for w in weights])
+                loss += tf.reduce_sum(tf.gather(table, [1, 2]))
+            ours = hvd.DistributedGradientTape(tape, op=hvd.Sum)
+            return tape.gradient(loss, weights), ours.gradient(loss, [*weights, table])
+
+        for limits, nodes in [((4 << 20, 16 << 20), 1), ((1000, 16 << 20), 2), ((1000, 40), 3)]:
+            with mock.patch.multiple(_reduction, _LIMITS_ON_ONE_HOST=limits,
+                                     _LIMITS_BETWEEN_HOSTS=limits):
+                function = tf.function(both)
+                # What somebody else has, too, is left as it is.
+                for _ in range(2):
+                    own, reduced = function()
+                    for grad in own:
+                        numpy.testing.assert_array_equal(grad, 2.0 * (self.rank + 1) + 0 * grad)
+                    for grad in reduced[:4]:
+                        numpy.testing.assert_array_equal(grad, self.size * (self.size + 1) + 0 * grad)
+                    numpy.testing.assert_array_equal(
+                        tf.convert_to_tensor(reduced[4])[:, 0], [0, self.size, self.size, 0])
+                graph = function.get_concrete_function().graph.as_graph_def()
+                self.assertEqual(sum(node.op == "HorovodAllreduce" for node in graph.node), nodes)
 
     def test_partial_tapes_and_embeddings(self):
         table, dense = tf.keras.layers.Embedding(5, 2), tf.keras.layers.Dense(1)

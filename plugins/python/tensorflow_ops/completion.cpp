@@ -47,6 +47,18 @@ void copy_outputs(const TfApi& api, const Work& work, Status* status, char* erro
   }
 }
 
+// Work that its thread waits for.
+class Submitted : public python::Awaited {
+ public:
+  explicit Submitted(Work* work) : Awaited(work->handle), work_(work) {}
+  void complete(int status, char* error) override { hand_over(work_, status, error); }
+
+ private:
+  Work* work_;
+};
+
+}  // namespace
+
 void hand_over(Work* work, int status, char* error) {
   if (status == HVD_OK && !work->operation->keeps_shapes) {
     const TfApi& api = *tf_api();
@@ -60,18 +72,6 @@ void hand_over(Work* work, int status, char* error) {
   finish(work, status, status == HVD_OK ? nullptr : error);
 }
 
-// Work that its thread waits for.
-class Submitted : public python::Awaited {
- public:
-  explicit Submitted(Work* work) : Awaited(work->handle), work_(work) {}
-  void complete(int status, char* error) override { hand_over(work_, status, error); }
-
- private:
-  Work* work_;
-};
-
-}  // namespace
-
 void finish(Work* work, int status, const char* message) {
   const TfApi& api = *tf_api();
   if (message != nullptr) {
@@ -81,7 +81,9 @@ void finish(Work* work, int status, const char* message) {
     api.failure(work->context, failed);
     api.delete_status(failed);
   }
-  for (Tensor* tensor : work->inputs) api.delete_tensor(tensor);
+  for (Tensor* tensor : work->inputs) {
+    if (tensor != nullptr) api.delete_tensor(tensor);
+  }
   for (Tensor* tensor : work->outputs) api.delete_tensor(tensor);
   const std::function<void()> done = std::move(work->done);
   delete work;

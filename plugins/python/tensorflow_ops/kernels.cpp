@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "completion.h"
+#include "described.h"
 #include "library.h"
+#include "patience.h"
 
 namespace hvd::tensorflow {
 
@@ -19,6 +21,7 @@ struct Kernel {
   std::string name;
   int64_t what = 0, reduce_op = 0, root_rank = 0, process_set = 0;
   double prescale = 0, postscale = 0;
+  mutable Patience patience;
 };
 
 // Reads attributes until one is not there.
@@ -79,75 +82,11 @@ void* create(Construction* construction) {
   kernel->root_rank = attributes.number("root_rank");
   kernel->prescale = attributes.factor("prescale_bits");
   kernel->postscale = attributes.factor("postscale_bits");
+  kernel->patience = Patience(attributes.number("is_last") != 0);
   return kernel.release();
 }
 
 void remove(void* kernel) { delete static_cast<Kernel*>(kernel); }
-
-std::vector<int64_t> shape_of(const TfApi& api, const Tensor* tensor) {
-  std::vector<int64_t> shape(static_cast<size_t>(api.dimensions(tensor)));
-  for (size_t d = 0; d < shape.size(); ++d) shape[d] = api.extent(tensor, static_cast<int>(d));
-  return shape;
-}
-
-// Takes inputs and makes the outputs that are known by now. False: TensorFlow has been told why.
-bool take_tensors(const TfApi& api, Work* work) {
-  Status* status = api.new_status();
-  const int count = api.input_count(work->context);
-  const int shaped = work->operation->keeps_shapes ? count : 0;
-  for (int i = 0; i < count && api.get_code(status) == kOk; ++i) {
-    Tensor* tensor = nullptr;
-    api.input(work->context, i, &tensor, status);
-    if (tensor != nullptr) work->inputs.push_back(tensor);
-  }
-  for (int i = 0; i < shaped && api.get_code(status) == kOk; ++i) {
-    const Tensor* input = work->inputs[static_cast<size_t>(i)];
-    const std::vector<int64_t> shape = shape_of(api, input);
-    Tensor* tensor =
-        api.allocate_output(work->context, i, api.dtype(input), shape.data(),
-                            static_cast<int>(shape.size()), api.bytes(input), status);
-    if (tensor != nullptr) work->outputs.push_back(tensor);
-  }
-  const bool is_fine = api.get_code(status) == kOk;
-  if (!is_fine) api.failure(work->context, status);
-  api.delete_status(status);
-  return is_fine;
-}
-
-// What libhorovod gets to see of a node's tensors.
-struct Described {
-  std::vector<std::vector<int64_t>> shapes;
-  std::vector<std::string> names;
-  std::vector<hvd_tensor> tensors;
-  std::vector<int32_t> splits;
-};
-
-Described describe(const TfApi& api, const Work& work) {
-  Described out;
-  const size_t count = work.inputs.size() - (work.operation->has_splits ? 1 : 0);
-  out.tensors.resize(count);
-  for (size_t i = 0; i < count; ++i) {
-    const Tensor* input = work.inputs[i];
-    out.shapes.push_back(shape_of(api, input));
-    out.names.push_back(std::string("grouped_") + work.operation->prefix + "." + work.name + "_" +
-                        std::to_string(i + 1) + "of" + std::to_string(count));
-    hvd_tensor& tensor = out.tensors[i];
-    tensor.dtype = dtype_of_tensorflow(api.dtype(input));
-    tensor.ndim = static_cast<int32_t>(out.shapes[i].size());
-    tensor.input = api.data(input);
-    if (work.operation->keeps_shapes) tensor.output = api.data(work.outputs[i]);
-  }
-  for (size_t i = 0; i < count; ++i) {
-    out.tensors[i].shape = out.shapes[i].data();
-    if (count > 1) out.tensors[i].name = out.names[i].c_str();
-  }
-  if (work.operation->has_splits) {
-    const Tensor* splits = work.inputs[count];
-    const auto* rows = static_cast<const int32_t*>(api.data(splits));
-    out.splits.assign(rows, rows + api.bytes(splits) / sizeof(int32_t));
-  }
-  return out;
-}
 
 // NULL: TensorFlow has been told why.
 Work* begin(const Kernel& kernel, Context* context, Done* done) {
@@ -171,9 +110,8 @@ void compute(void* made, Context* context, Done* done) {
   if (!take_tensors(api, work)) return finish(work, HVD_OK, nullptr);
   const auto process_set = static_cast<int32_t>(kernel.process_set);
   if (work->name.empty()) work->name = next_name(work->operation->prefix, process_set);
-  const Described described = describe(api, *work);
-  const std::string name = std::string(described.tensors.size() > 1 ? "grouped_" : "") +
-                           work->operation->prefix + "." + work->name;
+  const Described described(api, *work);
+  const std::string name = described.name();
   hvd_submission submission{};
   submission.struct_size = sizeof submission;
   submission.op = work->operation->kind;
@@ -191,6 +129,7 @@ void compute(void* made, Context* context, Done* done) {
   std::vector<char> error(kErrorSize);
   const int status = library()->submit(&submission, &work->handle, error.data(), error.size());
   if (status != HVD_OK) return finish(work, status, error.data());
+  if (kernel.patience.finishes(work)) return;
   await(work);
 }
 

@@ -71,6 +71,7 @@ struct Found {
     finder.find(&api.input_count, "TF_NumInputs");
     finder.find(&api.input, "TF_GetInput");
     finder.find(&api.allocate_output, "TF_AllocateOutput");
+    finder.find(&api.forward_or_allocate, "TF_ForwardInputOrAllocateOutput");
     finder.find(&api.failure, "TF_OpKernelContext_Failure");
     finder.find(&api.run_done, "TF_RunAsyncOpKernelDoneCallback");
     finder.find(&api.dtype, "TF_TensorType");

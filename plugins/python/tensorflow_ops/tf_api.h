@@ -59,6 +59,9 @@ struct TfApi {
   void (*input)(Context*, int index, Tensor**, Status*);
   Tensor* (*allocate_output)(Context*, int index, int dtype, const int64_t* shape, int dimensions,
                              size_t bytes, Status*);
+  // An input's memory as an output where nobody else has that input, which must not be held then.
+  Tensor* (*forward_or_allocate)(Context*, const int* inputs, int input_count, int output,
+                                 const int64_t* shape, int dimensions, int* forwarded, Status*);
   void (*failure)(Context*, Status*);
   void (*run_done)(Done*);
 

@@ -35,15 +35,15 @@ def _members(op: str, tensors: Any) -> List[tf.Tensor]:
 
 def reduce_dense(tensors: Sequence[Any], name: Optional[str], compression: Any, op: ReduceOp,
                  prescale_factor: float, postscale_factor: float, process_set: ProcessSet,
-                 ignore_name_scope: bool = False) -> List[tf.Tensor]:
-    """Allreduces tensors as one request."""
+                 ignore_name_scope: bool = False, is_last: bool = False) -> List[tf.Tensor]:
+    """Allreduces tensors as one request. `is_last`: see `_nodes.allreduce`."""
     number = _nodes.group_of(process_set)
     pairs = [compression.compress(tensor) for tensor in _members("allreduce", list(tensors))]
     sent = [pair[0] for pair in pairs]
     reduced = _nodes.allreduce(
         sent, _nodes.node_name("HorovodAllreduce", name, sent, ignore_name_scope), op,
         _nodes.bits_of(prescale_factor, "allreduce"), _nodes.bits_of(postscale_factor, "allreduce"),
-        number)
+        number, is_last)
     return [compression.decompress(tensor, pair[1]) for tensor, pair in zip(reduced, pairs)]
 
 

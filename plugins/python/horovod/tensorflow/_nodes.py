@@ -68,10 +68,12 @@ def rows_unknown(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
 
 
 def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
-              process_set: int) -> List[tf.Tensor]:
+              process_set: int, is_last: bool = False) -> List[tf.Tensor]:
+    """`is_last`: a thread of TensorFlow's may wait a moment for it, as nothing else is due beside it."""
     return operations.horovod_allreduce(
         tensors=tensors, tensor_name=name, reduce_op=op, prescale_bits=prescale,
-        postscale_bits=postscale, process_set=process_set)
+        postscale_bits=postscale, process_set=process_set,
+        is_last=int(is_last or tf.executing_eagerly()))
 
 
 def broadcast(tensors: Sequence[tf.Tensor], name: str, root_rank: int,

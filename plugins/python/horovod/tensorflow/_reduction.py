@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from horovod import _basics
 from horovod._compression import check_choices
-from horovod._ops import Average, steps_travel
+from horovod._ops import Adasum, Average, steps_travel
 from horovod.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import _nodes
-from horovod.tensorflow._collectives import allreduce, grouped_allreduce
+from horovod.tensorflow._collectives import allreduce, grouped_allreduce, reduce_dense
 from horovod.tensorflow.compression import Compression
 
 
@@ -20,6 +20,30 @@ def key_of(variable: Any) -> Any:
     value = getattr(variable, "value", None)
     variable = value if isinstance(value, tf.Variable) else variable
     return variable.ref() if hasattr(variable, "ref") else id(variable)
+
+
+# Bytes of one gradient, and of all that wait for the end of backpropagation in a graph. On one host
+# nothing travels meanwhile that the ranks' own cores would not have to move.
+_LIMITS_ON_ONE_HOST = (4 << 20, 16 << 20)
+_LIMITS_BETWEEN_HOSTS = (64 << 10, 1 << 20)
+
+
+def _on_one_host() -> bool:
+    return _basics.size() == _basics.local_size()
+
+
+def _together(shared: Sequence[int], grads: Sequence[Any]) -> List[int]:
+    """Those of a graph's gradients that had better be one request; the same on all ranks. The first
+    variables of a model are the last to get gradients, so that they lose least by waiting."""
+    largest, left = _LIMITS_ON_ONE_HOST if _on_one_host() else _LIMITS_BETWEEN_HOSTS
+    chosen = []
+    for i in shared:
+        grad = grads[i]
+        count = None if isinstance(grad, tf.IndexedSlices) else grad.shape.num_elements()
+        if count and count * grad.dtype.size <= min(largest, left):
+            left -= count * grad.dtype.size
+            chosen.append(i)
+    return chosen
 
 
 class Reduction(NamedTuple):
@@ -63,8 +87,9 @@ class Reduction(NamedTuple):
             if self.sparse_as_dense and isinstance(grad, tf.IndexedSlices):
                 results[i] = tf.convert_to_tensor(grad)
             shared.append(i)
-        for group in self._groups(shared, keys, results):
-            reduced = self._reduce([results[i] for i in group])
+        groups = self._groups(shared, keys, results)
+        for group in groups:
+            reduced = self._reduce([results[i] for i in group], len(groups) == 1)
             for i, tensor in zip(group, reduced):
                 results[i] = tensor
         return results
@@ -80,9 +105,13 @@ class Reduction(NamedTuple):
 
     def _groups(self, shared: List[int], keys: List[Any], grads: List[Any]) -> List[List[int]]:
         if self.groups is None:
-            # Eagerly all gradients are there, so they travel together; in a graph each leaves when
-            # backpropagation has it.
-            return [shared] if shared and tf.executing_eagerly() else [[i] for i in shared]
+            # Eagerly all gradients are there, so they travel together; in a graph a large one leaves
+            # when backpropagation has it.
+            if shared and tf.executing_eagerly():
+                return [shared]
+            together = [] if self.op == Adasum else _together(shared, grads)
+            alone = [[i] for i in shared if i not in set(together)]
+            return [together, *alone] if together else alone
         if isinstance(self.groups, int):
             count = min(self.groups, len(shared))
             bounds = [len(shared) * i // count for i in range(count + 1)] if count else [0]
@@ -93,8 +122,11 @@ class Reduction(NamedTuple):
             groups.setdefault(group_of.get(keys[i], ("alone", i)), []).append(i)
         return list(groups.values())
 
-    def _reduce(self, grads: List[Any]) -> List[Any]:
+    def _reduce(self, grads: List[Any], is_all: bool) -> List[Any]:
         factor = self.gradient_predivide_factor
+        if is_all and _on_one_host() and not any(isinstance(g, tf.IndexedSlices) for g in grads):
+            return reduce_dense(grads, None, self.compression, self.op, 1.0 / factor, factor,
+                                self.process_set, is_last=True)
         arguments = dict(compression=self.compression, op=self.op, prescale_factor=1.0 / factor,
                          postscale_factor=factor, process_set=self.process_set)
         if len(grads) == 1:

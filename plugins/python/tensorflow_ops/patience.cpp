@@ -1,0 +1,36 @@
+#include "patience.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "library.h"
+
+namespace hvd::tensorflow {
+
+namespace {
+
+// Ranks that compute the same differ by some milliseconds at most.
+constexpr double kSeconds = 0.01;
+constexpr uint32_t kMostDoublings = 8;
+
+}  // namespace
+
+bool Patience::finishes(Work* work) {
+  if (!is_last_) return false;
+  if (skips_.load() > 0) {
+    skips_.fetch_sub(1);
+    return false;
+  }
+  std::vector<char> error(kErrorSize);
+  const int status = library()->wait(work->handle, kSeconds, error.data(), error.size());
+  if (status == HVD_IN_PROGRESS) {
+    const uint32_t doublings = std::min(in_vain_.fetch_add(1), kMostDoublings);
+    skips_.store((1U << doublings) - 1);
+    return false;
+  }
+  in_vain_.store(0);
+  hand_over(work, status, error.data());
+  return true;
+}
+
+}  // namespace hvd::tensorflow
