@@ -23,6 +23,11 @@ def arguments(description):
     parser.add_argument("--python", default="/usr/bin/python3", help="interpreter with torch")
     parser.add_argument("--tensorflow", help="interpreter with TensorFlow",
                         default=str(teams.BUILD / "venv-tensorflow-2.21" / "bin" / "python3"))
+    parser.add_argument("--before", metavar="BUILD",
+                        help="training: another build folder of ours, in turns with this one")
+    parser.add_argument("--bounds", action="store_true",
+                        help="training: also what an allreduce of 4 B leaves (word), and one of as many "
+                             "bytes in shared memory, nothing copied (lent)")
     parser.add_argument("--on-hosts", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -58,7 +63,8 @@ def report(name, what, result):
 
 def measure(options, wanted):
     """Results by the lines' names."""
-    bench = lines.Bench(options.quick, options.python, options.tensorflow)
+    bench = lines.Bench(options.quick, options.python, options.tensorflow, options.before,
+                        options.bounds)
     results = {}
     try:
         for line in wanted:

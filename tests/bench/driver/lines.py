@@ -45,9 +45,12 @@ class Line:
 class Bench:
     """Teams by what makes them; each is started once, and those that do not start are named."""
 
-    def __init__(self, quick, python, tensorflow=None):
+    def __init__(self, quick, python, tensorflow=None, before=None, bounds=False):
+        """`before`: another build of ours, a contender of lines about training; `bounds`: whether those
+        measure what keeps them from more."""
         self.rounds, self.seconds, self.idle_seconds = (3, 0.03, 2) if quick else (9, 0.3, 10)
         self.python, self.tensorflow = python, tensorflow
+        self.before, self.bounds = before, bounds
         self.missing = {}
         self._teams = {}
 
@@ -174,44 +177,6 @@ def restart(bench):
     return Result("µs", ours, {}, "≤ 5 ms", ours <= 5000)
 
 
-def training(model):
-    """Rounds of the barrier pair and of ours are compared one by one: they saw the same machine."""
-    def measure(bench):
-        barrier = bench.need(teams.plain_torch, 2, python=bench.python)
-        ours = bench.need(teams.ours, 2, python=bench.python)
-        ddp = bench.team(teams.torch_gloo, 2, python=bench.python)
-        found = bench.rounds_of([barrier, ours, ddp], "train", model, "ITERATIONS")
-        efficiency = {name: 100 * statistics.median(
-            base[0] / own[0] for base, own in zip(found[barrier.name], rows))
-            for name, rows in found.items() if name != barrier.name}
-        step = statistics.median(row[0] for row in found[barrier.name])
-        result = Result("%", efficiency.pop(ours.name), efficiency, "≥ 97 %",
-                        note=f"a step at a barrier only takes {step / 1000:.2f} ms")
-        result.passed = result.ours >= 97
-        return result
-    return measure
-
-
-def training_tensorflow(model):
-    """As `training`; ours must reach MultiWorkerMirroredStrategy too."""
-    def measure(bench):
-        python = bench.tensorflow
-        barrier = bench.need(teams.tensorflow_plain, 2, python=python)
-        ours = bench.need(teams.tensorflow_ours, 2, python=python)
-        others = [bench.team(teams.tensorflow_mirrored, 2, python=python),
-                  bench.team(teams.tensorflow_plain, 1, python=python)]
-        found = bench.rounds_of([barrier, ours, *others], "train", model, "ITERATIONS")
-        efficiency = {name: 100 * statistics.median(
-            base[0] / own[0] for base, own in zip(found[barrier.name], rows))
-            for name, rows in found.items() if name != barrier.name}
-        step = statistics.median(row[0] for row in found[barrier.name])
-        result = Result("%", efficiency.pop(ours.name), efficiency, "≥ 97 %, and ≥ MWMS",
-                        note=f"a step at a barrier only takes {step / 1000:.2f} ms")
-        result.passed = result.ours >= max(97, efficiency.get("MWMS", float("inf")))
-        return result
-    return measure
-
-
 def memory(bench):
     """Of a rank after its first operation, over a process that has torch."""
     plain = bench.need(teams.plain_torch, 2, python=bench.python)
@@ -256,13 +221,6 @@ LINES = [
     Line("restart", "shutdown + init, 2 ranks", restart),
     Line("idle", "nothing pending, 2 ranks", idle(False)),
     Line("memory", "memory over torch alone, per rank", memory),
-    Line("training-cnn", "CNN, 21,840 parameters, against a barrier only", training("cnn")),
-    Line("training-mlp", "MLP, 669,706 parameters, against a barrier only", training("mlp")),
-    Line("training-deep", "62 tensors, 171,530 parameters, against a barrier only",
-         training("deep")),
-] + [
-    Line(f"training-tensorflow-{model}", f"{model} as above, in TensorFlow", training_tensorflow(model))
-    for model in ("cnn", "mlp", "deep")
 ] + [
     Line(f"hosts-{label}", f"{label[:-3]} {label[-3:]} between two hosts", between_hosts(size), True)
     for label, size in (("64KiB", 64 * KIB), ("1MiB", MIB), ("8MiB", 8 * MIB), ("64MiB", 64 * MIB))

@@ -160,16 +160,22 @@ def _singly(command, ranks, hosts):
     return commands
 
 
-def ours(ranks, hosts=False, python=None):
-    """Through the C ABI, or with `python` from an interpreter that has torch."""
-    launcher = [_built(BUILD / "bin" / "horovodrun"), "-np", ranks,
+def _named(build, bound):
+    return bound or ("ours" if build == BUILD else "before")
+
+
+def ours(ranks, hosts=False, python=None, build=BUILD, bound=None):
+    """Through the C ABI, or with `python` from an interpreter that has torch. `bound`: what is reduced
+    in each step instead of gradients; see python_worker.Bound."""
+    launcher = [_built(build / "bin" / "horovodrun"), "-np", ranks,
                 *_spread(hosts, ranks)]
     if python:
-        worker = [python, PYTHON_WORKER, "{socket}", "horovod"]
+        worker = [python, PYTHON_WORKER, "{socket}", *(["bound", bound] if bound else ["horovod"])]
     else:
         worker = [_built(WORKERS / "horovod_worker"), "{socket}"]
-    return Team("ours (Python)" if python else "ours", [launcher + worker], ranks,
-                {"PYTHONPATH": str(BUILD / "python"), **PYTHON_ENVIRONMENT})
+    name = _named(build, bound)
+    return Team(f"{name} (Python)" if python and name == "ours" else name, [launcher + worker], ranks,
+                {"PYTHONPATH": str(build / "python"), **PYTHON_ENVIRONMENT})
 
 
 def openmpi(ranks, hosts=False):
@@ -217,10 +223,11 @@ def _tensorflow(python):
             "{socket}"]
 
 
-def tensorflow_ours(ranks, python):
-    launcher = [_built(BUILD / "bin" / "horovodrun"), "-np", ranks]
-    return Team("ours", [launcher + _tensorflow(python) + ["horovod"]], ranks,
-                {"PYTHONPATH": str(BUILD / "python"), **PYTHON_ENVIRONMENT})
+def tensorflow_ours(ranks, python, build=BUILD, bound=None):
+    launcher = [_built(build / "bin" / "horovodrun"), "-np", ranks]
+    worker = ["bound"] if bound else ["horovod"]
+    return Team(_named(build, bound), [launcher + _tensorflow(python) + worker], ranks,
+                {"PYTHONPATH": str(build / "python"), **PYTHON_ENVIRONMENT})
 
 
 def tensorflow_plain(ranks, python):

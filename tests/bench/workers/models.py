@@ -34,9 +34,10 @@ MODELS = {"cnn": cnn, "mlp": mlp, "deep": deep}
 
 
 class Trainer:
-    """One rank's copy of a model; `step` is one step of training."""
+    """One rank's copy of a model; `step` is one step of training. `between`: called between its
+    backward pass and the optimizer's part."""
 
-    def __init__(self, name, wrap_model=None, wrap_optimizer=None, after=None):
+    def __init__(self, name, wrap_model=None, wrap_optimizer=None, after=None, between=None):
         torch.manual_seed(1)
         self.model, shape = MODELS[name]()
         if wrap_model:
@@ -44,13 +45,15 @@ class Trainer:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         if wrap_optimizer:
             self.optimizer = wrap_optimizer(self.optimizer, self.model)
-        self.after = after
+        self.after, self.between = after, between
         self.inputs = torch.randn(BATCH, *shape)
         self.labels = torch.randint(10, (BATCH,))
 
     def step(self):
         self.optimizer.zero_grad()
         nn.functional.cross_entropy(self.model(self.inputs), self.labels).backward()
+        if self.between:
+            self.between()
         self.optimizer.step()
         if self.after:
             self.after()

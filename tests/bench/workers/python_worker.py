@@ -1,6 +1,7 @@
 """A rank of ours or of torch.distributed, from Python; hears the same commands as worker.h.
 
     horovodrun -np N python3 python_worker.py SOCKET horovod
+    horovodrun -np N python3 python_worker.py SOCKET bound word|lent
     python3 python_worker.py SOCKET gloo RANK SIZE FOLDER INTERFACE
     python3 python_worker.py SOCKET plain RANK SIZE FOLDER
 """
@@ -121,6 +122,26 @@ class Horovod(Plain):
         return [median_us(int(iterations), step), statistics.median(submits)]
 
 
+class Bound(Horovod):
+    """Leaves gradients alone. Reduced in each step, where they would be, is `kind`: "word", 4 B, for
+    what it costs that ranks meet; "lent", as many bytes in memory that ranks share, nothing copied."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+
+    def trainer(self, model):
+        from horovod._memory import lend
+        from models import Trainer
+
+        trainer = Trainer(model, between=lambda: self.hvd.allreduce_(
+            tensor, name=f"{model}.bound", op=self.hvd.Average))
+        count = sum(param.numel() for param in trainer.model.parameters())
+        tensor = self.torch.frombuffer(lend(4 * (count if self.kind == "lent" else 1)),
+                                       dtype=self.torch.float32)
+        return trainer
+
+
 class Gloo(Plain):
     def __init__(self, rank, size, folder, interface):
         super().__init__(rank)
@@ -168,5 +189,5 @@ def serve(path, worker):
 
 
 if __name__ == "__main__":
-    KINDS = {"horovod": Horovod, "gloo": Gloo, "plain": Plain}
+    KINDS = {"horovod": Horovod, "bound": Bound, "gloo": Gloo, "plain": Plain}
     serve(sys.argv[1], KINDS[sys.argv[2]](*sys.argv[3:]))

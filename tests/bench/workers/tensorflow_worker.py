@@ -1,6 +1,7 @@
 """A rank that trains with TensorFlow; hears the same commands as worker.h, of which only train.
 
     horovodrun -np N python3 tensorflow_worker.py SOCKET horovod
+    horovodrun -np N python3 tensorflow_worker.py SOCKET bound
     python3 tensorflow_worker.py SOCKET mirrored RANK SIZE PORT...
     python3 tensorflow_worker.py SOCKET plain RANK SIZE FOLDER
 """
@@ -127,6 +128,21 @@ class Horovod(Plain):
         return Trainer(model, wrap_tape=self.hvd.DistributedGradientTape)
 
 
+class Bound(Horovod):
+    """Leaves gradients alone, and reduces 4 B once all are there: what it costs that ranks meet."""
+
+    def trainer(self, model):
+        from horovod.tensorflow._reduction import Reduction
+
+        def meet(grads):
+            with tf.control_dependencies(grads):
+                met = Reduction()([tf.zeros([1])])
+            with tf.control_dependencies(met):
+                return [tf.identity(grad) for grad in grads]
+
+        return Trainer(model, reduce=meet)
+
+
 class Mirrored(Plain):
     """tf.distribute's MultiWorkerMirroredStrategy."""
 
@@ -150,5 +166,5 @@ class Mirrored(Plain):
 
 
 if __name__ == "__main__":
-    KINDS = {"horovod": Horovod, "mirrored": Mirrored, "plain": Plain}
+    KINDS = {"horovod": Horovod, "bound": Bound, "mirrored": Mirrored, "plain": Plain}
     python_worker.serve(sys.argv[1], KINDS[sys.argv[2]](*sys.argv[3:]))

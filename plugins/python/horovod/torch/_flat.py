@@ -13,7 +13,7 @@ from horovod.torch import _submission, _tensors
 _ALIGNMENT = 64
 # Bytes from which a gradient is a tensor of the request by itself: copying it costs more than naming
 # it. How many there are at most.
-_LARGE = 64 << 10
+_LARGE = 16 << 10
 _MOST_APART = 100
 
 # Bytes of one gradient, and of all that wait for the end of backward. On one host nothing travels
