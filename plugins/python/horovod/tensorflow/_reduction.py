@@ -110,7 +110,7 @@ class Reduction(NamedTuple):
             if shared and tf.executing_eagerly():
                 return [shared]
             together = [] if self.op == Adasum else _together(shared, grads)
-            alone = [[i] for i in shared if i not in set(together)]
+            alone = [[i] for i in sorted(set(shared).difference(together))]
             return [together, *alone] if together else alone
         if isinstance(self.groups, int):
             count = min(self.groups, len(shared))
