@@ -48,9 +48,10 @@ function(hvd_library name)
   target_link_libraries(${name} PUBLIC hvd_options ${ARG_DEPENDS})
 endfunction()
 
-# Sanitizers cost ten times as much: a test may take fewer of many alike (tests/fewer.h).
+# Sanitizers and emulated processors cost ten times as much: a test may take fewer of many alike
+# (tests/fewer.h).
 set(HVD_TEST_SANITIZED 0)
-if(HVD_SANITIZE)
+if(HVD_SANITIZE OR CMAKE_CROSSCOMPILING)
   set(HVD_TEST_SANITIZED 1)
 endif()
 
@@ -72,6 +73,9 @@ function(hvd_test name)
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
+  endif()
+  if(CMAKE_CROSSCOMPILING)  # emulated
+    math(EXPR ARG_TIMEOUT "10 * ${ARG_TIMEOUT}")
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}"
                        SKIP_RETURN_CODE 77)

@@ -1,28 +1,35 @@
 #!/bin/bash
-# Builds for 64-bit ARM with Debian's crossbuild packages, and runs by qemu-user the unit tests of
-# the parts that know the processor. Needs root to install packages. Safe to repeat.
+# Builds everything for 64-bit ARM with Debian's crossbuild packages, and runs the unit tests by
+# qemu-user. Needs root to install the compiler. Safe to repeat.
+#
+# usage: tests/cross.sh [--filter REGEX] [--junit FILE]
+#   --filter REGEX  only tests whose names match
+#   --junit FILE    where the verdicts are written to
+#
+# tests/not_emulated.txt names what is left out, and why. An emulated processor that runs on another
+# one keeps that one's order of memory: what a weaker order would break is not found here.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
-packages=(g++-aarch64-linux-gnu qemu-user-static libssl-dev:arm64 libspdlog-dev:arm64
-          libssh-dev:arm64 libpython3.11-dev:arm64)
-if ! dpkg-query -W "${packages[@]}" >/dev/null 2>&1; then
-  dpkg --add-architecture arm64
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
-fi
-# This one cannot be installed beside the native one, which the build of this machine needs.
-yaml=$PWD/build-aarch64/yaml-cpp
-if [ ! -d "$yaml" ]; then
-  mkdir -p "$yaml"
-  (cd "$yaml" && apt-get download -qq libyaml-cpp-dev:arm64 libyaml-cpp0.7:arm64 &&
-   for package in *.deb; do dpkg -x "$package" .; done)
-fi
-cmake -S . -B build-aarch64 -G Ninja -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake \
-  -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON -DPython3_INCLUDE_DIR=/usr/include/python3.11 \
-  -Dyaml-cpp_DIR="$yaml/usr/lib/aarch64-linux-gnu/cmake/yaml-cpp"
-cmake --build build-aarch64 --target base_test collectives_test
-qemu-aarch64-static build-aarch64/tests/base_test
-# What is not there for this processor says so, and exits 77.
-qemu-aarch64-static build-aarch64/tests/collectives_test --source-file='*kernels_test*' ||
-  [[ $? == 77 ]]
+filter=. junit=$PWD/build-aarch64/results.xml
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --filter) filter=$2; shift ;;
+    --junit) junit=$(realpath "$2"); shift ;;
+    *) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 2 ;;
+  esac
+  shift
+done
+
+packaging/install-packages.sh packaging/packages.txt packaging/packages-cross.txt
+mkdir -p build-aarch64
+packaging/sysroot.sh arm64 build-aarch64/sysroot packaging/packages-aarch64.txt
+cmake --preset aarch64 -DBUILD_TESTING=ON
+cmake --build --preset aarch64 --target all unit_tests -- -k 0
+
+export HVD_TEST_LEAVES_OUT=$PWD/tests/not_emulated.txt HVD_TEST_WATCHDOG_SECONDS=600
+without=$(awk -F ' *[|] *' '!/^#/ && $2 == "*" {printf "%s%s", (n++ ? "|" : ""), $1}' "$HVD_TEST_LEAVES_OUT")
+grep '^[^#]' "$HVD_TEST_LEAVES_OUT" | sed 's/^/SKIP /'
+tests/emulate.sh build-aarch64/sysroot \
+  ctest --test-dir build-aarch64 -L unit -R "$filter" -E "^($without)\$" --output-on-failure \
+  --output-junit "$junit" -j "$(nproc)"

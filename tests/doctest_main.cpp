@@ -1,10 +1,15 @@
 // The main of all doctest programs. A case that cannot run here says MESSAGE("SKIP: why"): then
-// the program, unless it failed, ends with the code that ctest counts as skipped.
+// the program, unless it failed, ends with the code that ctest counts as skipped. Which cases are left
+// out says a file that HVD_TEST_LEAVES_OUT names, such as not_emulated.txt.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 namespace {
 
@@ -32,12 +37,26 @@ struct SkipListener : doctest::IReporter {
   void test_case_skipped(const doctest::TestCaseData&) override {}
 };
 
+// Lines of "program | pattern of cases | reason".
+void leave_out(doctest::Context& context, const std::string& program) {
+  const char* path = std::getenv("HVD_TEST_LEAVES_OUT");
+  if (path == nullptr) return;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(" | ");
+    const size_t second = line.rfind(" | ");
+    if (first == second || line.substr(0, first) != program) continue;
+    context.addFilter("test-case-exclude", line.substr(first + 3, second - first - 3).c_str());
+  }
+}
+
 }  // namespace
 
 REGISTER_LISTENER("skips", 1, SkipListener);
 
 int main(int argc, char** argv) {
   doctest::Context context(argc, argv);
+  leave_out(context, std::filesystem::path(argv[0]).filename());
   const int result = context.run();
   if (context.shouldExit()) return result;
   return result == 0 && any_skipped ? kSkipped : result;

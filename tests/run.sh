@@ -1,24 +1,26 @@
 #!/bin/bash
 # Installs what the tests need, builds, and runs all tests. Safe to repeat.
 #
-# usage: tests/run.sh [--quick] [--filter REGEX] [--fuzz] [--soak]
+# usage: tests/run.sh [--quick] [--filter REGEX] [--fuzz] [--soak] [--cross]
 #   --quick         only the optimised build: no sanitizers, no clang
 #   --filter REGEX  only tests whose names match
 #   --fuzz          also each fuzzer for a minute
 #   --soak          also the tests that run for long
+#   --cross         also the unit tests built for 64-bit ARM (tests/cross.sh)
 #
 # The last line counts: N passed, N failed, N skipped. With CI=true a test that tests/required.txt
 # names must not be skipped.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
-quick=0 filter=. fuzz=0 soak=0
+quick=0 filter=. fuzz=0 soak=0 cross=0
 while [[ $# -gt 0 ]]; do
   case $1 in
     --quick) quick=1 ;;
     --filter) filter=$2; shift ;;
     --fuzz) fuzz=1 ;;
     --soak) soak=1 ;;
+    --cross) cross=1 ;;
     *) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 2 ;;
   esac
   shift
@@ -175,6 +177,9 @@ if ((!quick)); then
 fi
 if ((fuzz)); then
   if step build.fuzz build fuzz fuzzers; then run_ctest fuzz build-fuzz -L fuzzing -j "$jobs"; fi
+fi
+if ((cross)); then
+  step aarch64 tests/cross.sh --filter "$filter" --junit "$results/aarch64.xml" || true
 fi
 
 say "summary"

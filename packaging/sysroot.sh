@@ -1,0 +1,49 @@
+#!/bin/bash
+# Unpacks Debian packages for another processor, and all that these need, into a folder of their own.
+#
+# usage: sysroot.sh ARCHITECTURE FOLDER LIST...
+#
+# The machine's own packages stay as they are, and root is not needed: apt works on a database beside
+# the folder, in which nothing is installed. Where the folder was made from the same lists before,
+# nothing is done.
+set -euo pipefail
+if [[ $# -lt 3 ]]; then
+  sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"
+  exit 2
+fi
+architecture=$1 folder=$2
+shift 2
+wanted=$(sed 's/#.*//' "$@" | xargs)
+[[ $(cat "$folder/made-from" 2>/dev/null) != "$wanted" ]] || exit 0
+
+rm -rf "$folder" "$folder.apt"
+mkdir -p "$folder"/usr/{bin,sbin,lib} "$folder.apt"/{state/lists/partial,cache/archives/partial}
+apt=$(realpath "$folder.apt")
+folder=$(realpath "$folder")
+touch "$apt/status"
+cat >"$apt/apt.conf" <<END
+APT::Architecture "$architecture";
+APT::Architectures { "$architecture"; };
+APT::Sandbox::User "";
+Dir::State "$apt/state";
+Dir::State::status "$apt/status";
+Dir::Cache "$apt/cache";
+END
+export APT_CONFIG=$apt/apt.conf
+apt-get update -qq
+# shellcheck disable=SC2086
+all=$(apt-get install -s -qq --no-install-recommends $wanted | awk '/^Inst/ {print $2}')
+echo "unpacking $(wc -w <<<"$all") packages for $architecture into $folder"
+# shellcheck disable=SC2086
+(cd "$apt/cache/archives" && apt-get download -qq $all)
+# As on Debian itself: /lib is /usr/lib.
+for name in bin sbin lib; do ln -s "usr/$name" "$folder/$name"; done
+for package in "$apt"/cache/archives/*.deb; do
+  dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --no-same-owner -C "$folder"
+done
+# What leads out of the folder shall stay inside.
+find "$folder" -type l -lname '/*' | while read -r link; do
+  ln -sfn "$folder$(readlink "$link")" "$link"
+done
+rm -rf "$apt"
+echo "$wanted" >"$folder/made-from"
