@@ -92,6 +92,8 @@ class CompiledTest(rank_base.RankBase):
         refused = jax.jit(lambda x: hvd.allreduce(x, prescale_factor=0.0))
         with self.assertRaisesRegex(ValueError, "factor of 0"):
             refused(jnp.ones(2))
+        with self.assertRaisesRegex(ValueError, "op is 'sum'"):
+            jax.jit(lambda x: hvd.allreduce(x, op="sum"))(jnp.ones(2))
         with self.assertRaisesRegex(ValueError, "complex64"):
             jax.jit(hvd.allreduce)(jnp.ones(2, jnp.complex64))
         if self.size == 1:

@@ -140,6 +140,8 @@ class JaxTest(rank_base.RankBase):
                     numpy.testing.assert_allclose(params[key], alone[key], rtol=2e-4, atol=2e-5)
                     for row in hvd.allgather(params[key][None]):
                         numpy.testing.assert_array_equal(row, params[key])
+        with self.assertRaisesRegex(ValueError, "of optax.*not 'sgd'"):
+            hvd.DistributedOptimizer("sgd")
         with self.assertRaisesRegex(ValueError, "Average"):
             hvd.DistributedOptimizer(optax.sgd(0.1), op=hvd.Sum, gradient_predivide_factor=2.0)
 

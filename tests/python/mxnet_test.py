@@ -132,9 +132,19 @@ class MxnetTest(rank_base.RankBase):
             with self.assertRaises(hvd.HorovodInternalError):
                 hvd.allreduce(mx.nd.ones(2 + self.rank), name="differs")
         for arguments, words in [({"gradient_predivide_factor": 0}, "positive"),
-                                 ({"num_groups": -1}, "0 or more")]:
+                                 ({"num_groups": -1}, "0 or more"),
+                                 ({"num_groups": "two"}, "0 or more")]:
             with self.assertRaisesRegex(ValueError, words):
                 hvd.DistributedOptimizer(mx.optimizer.SGD(), **arguments)
+        with self.assertRaisesRegex(ValueError, "not 'sgd', a str"):
+            hvd.DistributedOptimizer("sgd")
+        with self.assertRaisesRegex(ValueError, "not 3, a int"):
+            hvd.DistributedTrainer([], 3)
+        with self.assertRaisesRegex(ValueError, "compression is 'fp16'"):
+            hvd.DistributedTrainer([], "sgd", compression="fp16")
+        for splits in ("ab", [0.5] * self.size):
+            with self.assertRaisesRegex(ValueError, "give whole numbers"):
+                hvd.alltoall(mx.nd.ones(self.size), splits)
         with self.assertRaisesRegex(ValueError, "a dict of arrays"):
             hvd.broadcast_parameters([mx.nd.ones(2)])
 

@@ -144,6 +144,8 @@ class TensorFlowTest(rank_base.RankBase):
         self.assertIs(hvd.broadcast_([variable], 0)[0], variable)
         self.assertEqual(float(variable), 0.0)
         hvd.broadcast_variables([], 0)
+        with self.assertRaisesRegex(ValueError, "a list of variables"):
+            hvd.broadcast_variables(variable.name, 0)
         with self.assertRaisesRegex(RuntimeError, "broadcast_variables"):
             hvd.broadcast_global_variables(0)
 

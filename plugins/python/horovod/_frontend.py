@@ -36,6 +36,22 @@ def choose_op(average: Optional[bool], op: Optional[ReduceOp]) -> ReduceOp:
     return Average if average else Sum
 
 
+def _whole(value: Any, what: str, hint: str) -> int:
+    if not hasattr(value, "__index__"):
+        raise ValueError(f"{what} is {value!r}, a {type(value).__name__}; give {hint}.")
+    return value.__index__()
+
+
+def whole_op(op: Any) -> ReduceOp:
+    """`op` where it is a number, as graphs want it; else ValueError."""
+    return _whole(op, "op", "hvd.Average, hvd.Sum or another of hvd's reductions")
+
+
+def whole_root(root_rank: Any) -> int:
+    """`root_rank` where it is a number, as graphs want it; else ValueError."""
+    return _whole(root_rank, "root_rank", "the number of a rank")
+
+
 def elementwise(
     arrays: Any,
     kind: Kind,

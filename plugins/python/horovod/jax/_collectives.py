@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy
 
 from horovod import _basics, _ops
-from horovod._frontend import ReduceOp
+from horovod._frontend import ReduceOp, whole_op, whole_root
 from horovod._ops import Average, Kind, Max, Min, Product, Sum
 from horovod.jax import _compiled
 from horovod.jax._compiled import Request
@@ -83,6 +83,7 @@ def allreduce(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
     multiplied by `prescale_factor` and results by `postscale_factor`, neither of which may be 0.
     Differentiable, but for Min, Max and Product: all ranks must then differentiate too.
     """
+    op = whole_op(op)
     leaves, tree = jax.tree_util.tree_flatten(tensor)
     if not leaves:
         return tensor
@@ -146,7 +147,7 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
 
     def forward(given: Any) -> Array:
         request = Request(Kind.BROADCAST, f"broadcast.{name}", id_of(process_set),
-                          root_rank=int(root_rank))
+                          root_rank=whole_root(root_rank))
         return _on_host(request,
                         lambda value: [host.broadcast(value, root_rank, name, process_set)],
                         [given], [given.shape])[0]
@@ -192,6 +193,7 @@ def reducescatter(tensor: Any, name: Optional[str] = None, op: ReduceOp = Averag
     """
     tensor = jnp.asarray(tensor)
     name = _name("reducescatter", name, process_set)
+    op = whole_op(op)
     shape, ranks = tuple(tensor.shape), process_set.size()
     rows = shape[0] // ranks + (process_set.rank() < shape[0] % ranks) if shape else 0
 

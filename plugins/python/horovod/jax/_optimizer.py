@@ -7,6 +7,7 @@ from typing import Any, Optional
 import jax
 import numpy
 
+from horovod._frontend import whole_op
 from horovod._ops import Average
 from horovod.jax._collectives import allreduce
 from horovod.numpy import _collectives as host
@@ -36,8 +37,12 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, op: int = A
 
     All ranks must call `update` equally often, with trees of the same form. `op`: as for
     `allreduce`. `gradient_predivide_factor`: f splits the average in two: divided by f before the
-    sum and by size / f after it; with Average only, else ValueError.
+    sum and by size / f after it; with Average only. ValueError for arguments that cannot be.
     """
+    if not hasattr(optimizer, "update") or not hasattr(optimizer, "_replace"):
+        raise ValueError("DistributedOptimizer takes an optimizer of optax, such as optax.adam(1e-3), not "
+                         f"{optimizer!r}, a {type(optimizer).__name__}.")
+    op = whole_op(op)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor works with op=hvd.Average only.")
     if gradient_predivide_factor <= 0:

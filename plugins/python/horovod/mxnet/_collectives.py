@@ -143,9 +143,11 @@ def alltoall(tensor: Array, splits: Optional[Union[Array, Sequence[int]]] = None
     each rank, as an array or a list; None sends equal parts. Returns the array alone without `splits`,
     else the pair of it and the int32 array of rows received from each rank.
     """
-    numbers = splits.asnumpy().tolist() if hasattr(splits, "asnumpy") else splits
+    numbers = splits.asnumpy().tolist() if hasattr(splits, "asnumpy") else splits or ()
+    if not all(isinstance(each, (int, float)) and int(each) == each for each in numbers):
+        raise ValueError(f"alltoall: splits is {splits!r}; give whole numbers, one for each rank.")
     output, received = _rows(Kind.ALLTOALL, "alltoall", [tensor], name, process_set, False,
-                             with_splits=True, splits=[int(each) for each in numbers or ()])
+                             with_splits=True, splits=[int(each) for each in numbers])
     return output if splits is None else (output, received)
 
 

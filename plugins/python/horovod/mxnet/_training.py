@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Optional
 import mxnet
 
 from horovod import _ops
+from horovod._compression import check_choices
 from horovod._ops import Average
 from horovod.mxnet import _arrays, _engine
 from horovod.mxnet._collectives import allreduce_async, broadcast_async
@@ -23,8 +24,8 @@ def _check_factor(factor: float) -> None:
 
 def _groups(items: List[Any], count: int) -> List[List[Any]]:
     """The items one by one, or in `count` groups of about equal length."""
-    if count < 0:
-        raise ValueError(f"num_groups must be 0 or more, not {count}.")
+    if not hasattr(count, "__index__") or count < 0:
+        raise ValueError(f"num_groups must be a whole number, 0 or more, not {count!r}.")
     length = max(1, -(-len(items) // count)) if count else 1
     return [items[at : at + length] for at in range(0, len(items), length)]
 
@@ -117,6 +118,9 @@ def DistributedOptimizer(optimizer: Any, gradient_predivide_factor: float = 1.0,
     divided by f before the sum and by size / f after it. `num_groups`: gradients that are updated
     together travel in so many requests. ValueError for a factor or number that cannot be.
     """
+    if not isinstance(optimizer, mxnet.optimizer.Optimizer):
+        raise ValueError("DistributedOptimizer takes an mxnet.optimizer.Optimizer, such as "
+                         f"mx.optimizer.create('sgd'), not {optimizer!r}, a {type(optimizer).__name__}.")
     _check_factor(gradient_predivide_factor)
     _groups([], num_groups)
     id_of(process_set)
@@ -140,6 +144,10 @@ class DistributedTrainer(mxnet.gluon.Trainer):
         gradients are sent as, `Compression.none` or `.fp16`. `prefix`: of the gradients' names, for two
         trainers in one program. The others: as for `DistributedOptimizer`. ValueError for arguments
         that cannot be."""
+        if not isinstance(optimizer, (str, mxnet.optimizer.Optimizer)):
+            raise ValueError("DistributedTrainer takes an mxnet.optimizer.Optimizer or the name of one, "
+                             f"not {optimizer!r}, a {type(optimizer).__name__}.")
+        check_choices(Average, compression)
         _check_factor(gradient_predivide_factor)
         _groups([], num_groups)
         id_of(process_set)

@@ -12,6 +12,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import tensorflow as tf
 
 from horovod import _basics
+from horovod._frontend import whole_op, whole_root
 from horovod._ops import Average, Max, Min, Product, Sum
 from horovod.process_sets import ProcessSet, id_of
 from horovod.tensorflow._native import operations
@@ -70,6 +71,7 @@ def rows_unknown(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
 def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
               process_set: int, is_last: bool = False) -> List[tf.Tensor]:
     """`is_last`: a thread of TensorFlow's may wait a moment for it, as nothing else is due beside it."""
+    op = whole_op(op)
     return operations.horovod_allreduce(
         tensors=tensors, tensor_name=name, reduce_op=op, prescale_bits=prescale,
         postscale_bits=postscale, process_set=process_set,
@@ -78,6 +80,7 @@ def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, p
 
 def broadcast(tensors: Sequence[tf.Tensor], name: str, root_rank: int,
               process_set: int) -> List[tf.Tensor]:
+    root_rank = whole_root(root_rank)
     return operations.horovod_broadcast(tensors=tensors, tensor_name=name, root_rank=root_rank,
                                         process_set=process_set)
 
@@ -90,6 +93,7 @@ def allgather(tensors: Sequence[tf.Tensor], name: str, process_set: int) -> List
 
 def reducescatter(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
                   process_set: int) -> List[tf.Tensor]:
+    op = whole_op(op)
     results = operations.horovod_reducescatter(
         tensors=tensors, tensor_name=name, reduce_op=op, prescale_bits=prescale,
         postscale_bits=postscale, process_set=process_set)

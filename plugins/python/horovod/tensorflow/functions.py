@@ -26,7 +26,11 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int,
 
     `variables`: of TensorFlow or Keras, in the same order, shapes and types on all ranks. In a graph
     of TensorFlow 1 it returns the operation to run. `inplace` is accepted for existing scripts.
+    ValueError for what is no list of variables.
     """
+    if isinstance(variables, str) or not hasattr(variables, "__iter__"):
+        raise ValueError("broadcast_variables takes a list of variables, such as model.variables, not "
+                         f"a {type(variables).__name__}.")
     targets: List[Any] = [_of_tensorflow(variable) for variable in variables]
     # Those of a random generator and the like do not travel as tensors do.
     if not targets:
