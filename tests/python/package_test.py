@@ -60,6 +60,25 @@ class PackageTest(unittest.TestCase):
         done = run("import sys; sys.modules['torch'] = None; import horovod.torch")
         self.assertRegex(done.stderr.strip().splitlines()[-1], "^ImportError: .*PyTorch.*install")
 
+    def test_a_framework_that_is_broken_or_too_old_is_one_sentence_that_names_it(self):
+        for module, name, least in [("torch", "PyTorch", "1.13"), ("numpy", "numpy", "1.17"),
+                                    ("tensorflow", "TensorFlow", "2.15"), ("jax", "JAX", "0.4"),
+                                    ("mxnet", "MXNet", "1.9"), ("keras", "Keras", "2")]:
+            for source, words in [
+                    ("raise OSError('libx.so: cannot open')", r"cannot import \(libx.so: cannot open\)"
+                                                              ", though it is in {file}"),
+                    ("__version__ = '0.1.2'", f"{least} or later, and .* has 0.1.2 in {{file}}"),
+                    ("pass", f"{least} or later, and what .* imports .* is none")]:
+                with tempfile.TemporaryDirectory() as folder:
+                    file = os.path.join(folder, module, "__init__.py")
+                    os.mkdir(os.path.dirname(file))
+                    with open(file, "w", encoding="utf-8") as code:
+                        code.write(source)
+                    done = run(f"import sys; sys.path.insert(0, {folder!r}); import horovod.{module}")
+                self.assertRegex(
+                    done.stderr.strip().splitlines()[-1],
+                    f"^ImportError: horovod.{module} needs {name}.*{words.format(file=file)}.*install")
+
     def test_public_functions_are_documented(self):
         for name in dir(hvd):
             thing = getattr(hvd, name)

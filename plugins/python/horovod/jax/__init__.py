@@ -4,13 +4,9 @@ Collectives on arrays and trees of arrays, inside `jax.jit` and `jax.grad` or no
 `DistributedOptimizer` for the optimizers of optax.
 """
 
-try:
-    import jax as _jax
-except ImportError as _error:
-    raise ImportError(
-        f"horovod.jax needs JAX, which this Python cannot import ({_error}); install it, for "
-        "example with 'pip install jax'."
-    ) from None
+from horovod._framework import need as _need
+
+_jax = _need("jax", "JAX", "horovod.jax", "0.4", "install it, for example with 'pip install jax'")
 
 from horovod._common import *
 from horovod.jax import elastic

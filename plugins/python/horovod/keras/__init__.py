@@ -3,18 +3,14 @@
 Keras 2, and Keras 3 on TensorFlow, PyTorch or JAX. Signatures are Horovod's.
 """
 
-try:
-    import keras as _keras
-except ImportError as _error:
-    import importlib.util as _util
+import os as _os
 
-    _found = _util.find_spec("keras")
-    raise ImportError(
-        f"horovod.keras needs Keras, which this Python cannot import ({_error}); " + (
-            "install it, for example with 'pip install keras'." if _found is None else
-            f"it is in {_found.origin}, so install what it runs on, or name another that is there by "
-            "the variable KERAS_BACKEND: tensorflow, torch or jax.")
-    ) from None
+from horovod._framework import need as _need
+
+_keras = _need("keras", "Keras", "horovod.keras", "2",
+               "install it, for example with 'pip install keras', and what it runs on, which the variable "
+               "KERAS_BACKEND names: tensorflow, torch or jax"
+               + (f" (here {_os.environ['KERAS_BACKEND']})" if "KERAS_BACKEND" in _os.environ else ""))
 
 from horovod._common import *
 from horovod._keras.face import functions_for as _functions_for

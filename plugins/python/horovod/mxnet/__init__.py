@@ -4,13 +4,11 @@ Works with MXNet 1.9 on arrays in host memory. Signatures are Horovod's; each co
 result is there, and trainers and optimizers at once: their gradients travel in MXNet's background.
 """
 
-try:
-    import mxnet as _mxnet
-except Exception as _error:  # with a numpy that is too young MXNet's own code raises AttributeError
-    raise ImportError(
-        f"horovod.mxnet needs MXNet, which this Python cannot import ({_error}); install it in an "
-        "environment of its own: pip install 'mxnet==1.9.1' 'numpy<1.24'."
-    ) from None
+from horovod._framework import need as _need
+
+# With a numpy that is too young MXNet's own code raises AttributeError.
+_mxnet = _need("mxnet", "MXNet", "horovod.mxnet", "1.9",
+               "install it in an environment of its own: pip install 'mxnet==1.9.1' 'numpy<1.24'")
 
 from horovod._common import *
 from horovod.mxnet._collectives import (

@@ -4,13 +4,10 @@ For everybody whose arrays are numpy's, or can be: collectives, process sets, ob
 signatures are those that Horovod has for other frameworks.
 """
 
-try:
-    import numpy as _numpy
-except ImportError as _error:
-    raise ImportError(
-        f"horovod.numpy needs numpy, which this Python cannot import ({_error}); install it, for "
-        "example with 'pip install numpy' or 'apt install python3-numpy'."
-    ) from None
+from horovod._framework import need as _need
+
+_numpy = _need("numpy", "numpy", "horovod.numpy", "1.17",
+               "install it, for example with 'pip install numpy' or 'apt install python3-numpy'")
 
 from horovod._common import *
 from horovod._frontend import poll

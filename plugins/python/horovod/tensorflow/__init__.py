@@ -3,18 +3,10 @@
 Eagerly, in `tf.function` and in graphs of TensorFlow 1. Signatures are Horovod's.
 """
 
-try:
-    import tensorflow as _tensorflow
-except ImportError as _error:
-    raise ImportError(
-        f"horovod.tensorflow needs TensorFlow, which this Python cannot import ({_error}); install "
-        "it, for example with 'pip install tensorflow'."
-    ) from None
-if not hasattr(_tensorflow, "RegisterGradient") or not hasattr(_tensorflow, "__version__"):
-    raise ImportError(
-        f"horovod.tensorflow needs TensorFlow 2.15 or later, and what this Python imports from "
-        f"{getattr(_tensorflow, '__path__', ['?'])[0]} is none; install it, for example with "
-        "'pip install tensorflow'.")
+from horovod._framework import need as _need
+
+_tensorflow = _need("tensorflow", "TensorFlow", "horovod.tensorflow", "2.15",
+                    "install it, for example with 'pip install tensorflow'")
 
 from horovod._common import *
 from horovod.tensorflow import elastic

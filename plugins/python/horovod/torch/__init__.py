@@ -3,13 +3,10 @@
 Works with torch 1.13 and later, on tensors in host memory. Signatures are Horovod's.
 """
 
-try:
-    import torch as _torch
-except ImportError as _error:
-    raise ImportError(
-        f"horovod.torch needs PyTorch, which this Python cannot import ({_error}); install it, "
-        "for example with 'pip install torch' or 'apt install python3-torch'."
-    ) from None
+from horovod._framework import need as _need
+
+_torch = _need("torch", "PyTorch", "horovod.torch", "1.13",
+               "install it, for example with 'pip install torch' or 'apt install python3-torch'")
 
 from horovod._common import *
 from horovod.torch import _ddp as _ddp

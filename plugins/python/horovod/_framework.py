@@ -1,0 +1,40 @@
+"""Imports a framework for the module that needs it, or says in one sentence what was found instead."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from typing import Any, Tuple
+
+
+def _numbers(version: str) -> Tuple[int, ...]:
+    return tuple(int(part) for part in re.match(r"[0-9.]*", version)[0].split(".") if part)
+
+
+def need(name: str, title: str, module: str, oldest: str, advice: str) -> Any:
+    """The framework `name`, which people call `title`, of the version `oldest` or a younger one.
+
+    ImportError for `module` where it is missing, cannot be loaded for whatever reason, or is too old;
+    `advice` says what would work.
+    """
+    try:
+        found = importlib.import_module(name)
+    except Exception as error:  # of a library that is broken, OSError or worse
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError):
+            spec = None
+        where = f", though it is in {spec.origin}" if spec is not None and spec.origin else ""
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise ImportError(f"{module} needs {title}, which this Python cannot import ({words}){where}; "
+                          f"{advice}.") from None
+    version = str(getattr(found, "__version__", ""))
+    if not _numbers(version):
+        place = (list(getattr(found, "__path__", None) or []) or ["?"])[0]
+        raise ImportError(f"{module} needs {title} {oldest} or later, and what this Python imports from "
+                          f"{place} is none; {advice}.")
+    if _numbers(version) < _numbers(oldest):
+        raise ImportError(f"{module} needs {title} {oldest} or later, and this Python has {version} in "
+                          f"{found.__file__}; {advice}.")
+    return found
