@@ -111,6 +111,34 @@ def test_the_matrix_of_slurm_on_two_hosts():
     fill(rows, without_mpi={"MUNGE, srun", "PMI, srun --mpi=pmi2"})
 
 
+QUIET = """
+import os, pathlib, time
+import horovod.numpy as hvd
+hvd.init()
+def wakings():
+    status = {task.joinpath("comm").read_text().strip(): task.joinpath("status").read_text()
+              for task in pathlib.Path("/proc/self/task").iterdir()}["hvd-progress"]
+    return int(status.split("\\nvoluntary_ctxt_switches:")[1].split()[0])
+time.sleep(4)
+before = wakings()
+time.sleep(4)
+os.write(1, f"woke {wakings() - before} times\\n".encode())
+hvd.barrier()
+hvd.shutdown()
+"""
+
+
+def test_ranks_with_nothing_to_do_look_for_messages_of_mpi_ever_more_rarely():
+    engines.engine("mpi_openmpi", engines.CONTROLLERS)
+    job = engines.launch(OPENMPI, ["-np", 2, PYTHON, "-c", QUIET], HOROVOD_CONTROLLER="mpi",
+                         HOROVOD_CPU_OPERATIONS="mpi")
+    job.ends_with(0, 120)
+    times = [int(count) for count in re.findall(r"woke (\d+) times", job.out)]
+    print("woke in four seconds:", times)
+    # At most a hundred times a second after four; without end each millisecond.
+    expect(len(times) == 2 and all(count < 1000 for count in times), job.describe())
+
+
 def refused_by_all(words, *arguments, ranks=3):
     job = Job("-np", ranks, *RANK, "by-rank", *arguments)
     job.ends_with(0)

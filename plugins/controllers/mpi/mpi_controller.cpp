@@ -19,10 +19,14 @@ namespace hvd::controllers::mpi {
 namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
+using Clock = std::chrono::steady_clock;
 
-// MPI says nothing when a message comes: who sleeps looks again after a while.
+// MPI says nothing when a message comes, and its own ways to wait for one keep a processor busy: who
+// sleeps looks again after a while, which is short beside the time that nothing has come or gone for.
 constexpr Nanoseconds kShortest = std::chrono::microseconds(50);
-constexpr Nanoseconds kLongest = std::chrono::milliseconds(1);
+constexpr Nanoseconds kUsual = std::chrono::milliseconds(1);
+constexpr Nanoseconds kLongest = std::chrono::milliseconds(100);
+constexpr int kPartOfQuiet = 100;
 // What a rank that leaves, or fails, gives its last messages.
 constexpr double kLeaveSeconds = 10;
 constexpr double kFailSeconds = 1;
@@ -36,6 +40,7 @@ class Controller {
 
   Status send(int32_t to, ByteView message) {
     if (!failure_.ok()) return failure_;
+    be_awake();
     return mail_->send(Mail::Kind::kMessage, to, message);
   }
   template <typename OnMessage>
@@ -48,6 +53,10 @@ class Controller {
   Controller(const hvd_plugin_host& host, Job job, UniqueFd timer)
       : host_(host), job_(std::move(job)), timer_(std::move(timer)) {}
   void number_hosts();
+  void be_awake() {
+    pause_ = kShortest;
+    last_moved_ = Clock::now();
+  }
 
   const hvd_plugin_host& host_;
   const Job job_;
@@ -55,6 +64,7 @@ class Controller {
   std::unique_ptr<Mail> mail_;
   std::vector<int32_t> hosts_;
   Nanoseconds pause_ = kShortest;
+  Clock::time_point last_moved_ = Clock::now();
   Status failure_;
   bool is_watched_ = false;
 };
@@ -130,7 +140,7 @@ Status Controller::poll(OnMessage on_message, bool* progressed) {
   if (!moved.ok()) abort(moved.error());
   if (!ended.ok()) failure_ = ended;
   if (moved.ok() && *moved) {
-    pause_ = kShortest;
+    be_awake();
     *progressed = true;
   }
   return failure_;
@@ -150,10 +160,11 @@ void Controller::abort(const Status& cause) {
 
 bool Controller::before_sleep() {
   if (!failure_.ok()) return true;
-  if (mail_->has_work()) pause_ = kShortest;
+  if (mail_->has_work()) be_awake();
   const itimerspec when{{}, {0, static_cast<long>(pause_.count())}};
   ::timerfd_settime(timer_.get(), 0, &when, nullptr);
-  pause_ = std::min(2 * pause_, kLongest);
+  const Nanoseconds quiet = Clock::now() - last_moved_;
+  pause_ = std::min(2 * pause_, std::clamp<Nanoseconds>(quiet / kPartOfQuiet, kUsual, kLongest));
   return true;
 }
 
