@@ -24,6 +24,20 @@ time.sleep(900)
 """
 
 
+SAYER = """
+import os
+import numpy
+import horovod.numpy as hvd
+hvd.init()
+total = hvd.allreduce(numpy.array([hvd.rank() + 1.0]), op=hvd.Sum)[0]
+os.write(1, f"rank {hvd.rank()} of {hvd.size()} on {os.uname().nodename}, sum {total:g}\\n".encode())
+hvd.shutdown()
+"""
+
+# What a script may say before "python train.py", with three tasks on each of two nodes.
+FORMS = ("horovodrun", "horovodrun -np 6", "horovodrun --mpi", "srun", "srun --mpi=pmi2")
+
+
 @contextlib.contextmanager
 def cluster():
     try:
@@ -34,6 +48,7 @@ def cluster():
     for user, place in PLACES.items():
         place.mkdir(0o755)
         (place / "sleeper.py").write_text(SLEEPER)
+        (place / "train.py").write_text(SAYER)
         shutil.chown(place, user)
     with made:
         yield made
@@ -88,6 +103,28 @@ def test_the_script_of_the_examples():
             expect("epoch 2: loss" in out and "on 8 processes" in out, f"{said}\n{out}")
             wait_until(lambda: not before.new_processes(), 60,
                        lambda: "an end of:\n" + "\n".join(before.new_processes()))
+
+
+@world("a b", "--no-decoys")
+def test_every_form_of_a_script():
+    if shutil.which("mpirun") is None:
+        raise Skip("there is no mpirun: packaging/packages-test.txt names its package")
+    lines = "".join(f"echo form: {form}\n{form} python3 train.py\n" for form in FORMS)
+    with cluster() as made:
+        before = Inventory()
+        for user, place in PLACES.items():
+            (place / "forms.sh").write_text(
+                f"#!/bin/bash -e\nexport PYTHONPATH={BUILD}/python PATH={LAUNCHER.parent}:$PATH "
+                f"HOROVOD_START_TIMEOUT={SLOW}\n{lines}")
+            said = shell(made, user, "sbatch --wait -N2 --ntasks-per-node=3 -o %x.out forms.sh", SLOW * 2)
+            _, *parts = printed(user).split("form: ")
+            expect(len(parts) == len(FORMS), f"{said}\n{printed(user)}")
+            for form, part in zip(FORMS, parts):
+                ranks = sorted(re.findall(r"rank (\d) of 6 on ([ab]), sum 21\b", part))
+                expect(ranks == [(str(rank), "aaabbb"[rank]) for rank in range(6)],
+                       f"{user}: {form}\n{printed(user)}")
+        wait_until(lambda: not before.new_processes(), 60,
+                   lambda: "an end of:\n" + "\n".join(before.new_processes()))
 
 
 @world("a b", "--no-decoys")
