@@ -5,7 +5,7 @@
 namespace hvd::mpi {
 
 const Abi& abi() {
-  static const Abi kAbi{"MPICH", {"libmpi.so.12", "libmpich.so.12"}, "libmpich12", false};
+  static const Abi kAbi{"MPICH", {"libmpi.so.12", "libmpich.so.12"}, "libmpich12", false, true};
   return kAbi;
 }
 

@@ -7,7 +7,7 @@ namespace hvd::mpi {
 const Abi& abi() {
   static const Abi kAbi{"Open MPI", {"libmpi.so.40", "libmpi.so.80", "libmpi.so.20"},
                         "libopenmpi3",
-                        true};
+                        true, false};
   return kAbi;
 }
 

@@ -20,6 +20,7 @@ struct Abi {
   // Whether large sums go faster from rank to rank than by MPI_Iallreduce: measured by
   // tests/bench/engines.
   bool sums_by_slices;
+  bool may_never_end;  // MPI_Finalize, of ranks on several hosts
 };
 const Abi& abi();
 

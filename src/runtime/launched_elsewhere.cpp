@@ -115,8 +115,14 @@ Result<Bootstrap> meet(std::unique_ptr<Opened> plugin, Identity identity,
     HVD_ASSIGN_OR_RETURN(tie->server, ServedStore::start(secret, settings));
     text = invitation(secret, tie->server->endpoints());
   }
-  HVD_RETURN_IF_ERROR(
-      tie->plugin->share(cat("horovod.", epoch), identity.rank == 0, &text, deadline));
+  const Status shared =
+      tie->plugin->share(cat("horovod.", epoch), identity.rank == 0, &text, deadline);
+  if (shared.code() == Code::kDeadlineExceeded && epoch > 0) {
+    return deadline_exceeded(cat(shared.message(), "; where ranks of several hosts start once more "
+                                 "in the same process, the mpirun of Open MPI 4.1 may lose their "
+                                 "meeting: start the job by horovodrun, or call hvd.init() once"));
+  }
+  HVD_RETURN_IF_ERROR(shared);
   HVD_ASSIGN_OR_RETURN(const Invitation where, parse_invitation(text));
   HVD_ASSIGN_OR_RETURN(result.store, reach_store(where, identity.rank, deadline));
   result.secret = where.secret;

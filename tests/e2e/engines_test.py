@@ -81,6 +81,12 @@ def test_mpi_of_open_mpi_conforms_on_two_hosts():
 
 
 @world("a b", "--no-decoys")
+def test_mpi_of_mpich_conforms_on_two_hosts():
+    conforms("mpi_mpich", (*HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"), 4, (),
+             "-tc=engine*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
+
+
+@world("a b", "--no-decoys")
 def test_a_job_that_chooses_mpi_of_mpich_on_two_hosts():
     engine("mpi_mpich")
     check_sums(launch((*HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"),

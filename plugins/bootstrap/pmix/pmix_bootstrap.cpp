@@ -2,6 +2,7 @@
 // libpmix is opened at run time, so that this plugin can say in a sentence that it is not there; of
 // its headers only the types are used, which are the same in PMIx 3, 4 and 5.
 #include <pmix.h>
+#include <pmix_version.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -15,6 +16,9 @@
 
 namespace hvd::bootstrap {
 namespace {
+
+static_assert(PMIX_VERSION_MAJOR >= 3 && PMIX_VERSION_MAJOR <= 5,
+              "the types of this PMIx are not known to be those of PMIx 3, 4 and 5");
 
 constexpr const char* kLibrary = "libpmix.so.2";
 
