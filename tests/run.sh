@@ -1,19 +1,20 @@
 #!/bin/bash
 # Installs what the tests need, builds, and runs all tests. Safe to repeat.
 #
-# usage: tests/run.sh [--quick] [--filter REGEX] [--fuzz] [--soak] [--cross]
+# usage: tests/run.sh [--quick] [--filter REGEX] [--fuzz] [--soak] [--cross] [--headers]
 #   --quick         only the optimised build: no sanitizers, no clang
 #   --filter REGEX  only tests whose names match
 #   --fuzz          also each fuzzer for a minute
 #   --soak          also the tests that run for long
 #   --cross         also the unit tests built for 64-bit ARM (tests/cross.sh)
+#   --headers       also our declarations of NCCL, CUDA and oneCCL against their headers, of PyPI (300 MB)
 #
 # The last line counts: N passed, N failed, N skipped. With CI=true a test that tests/required.txt
 # names must not be skipped.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
-quick=0 filter=. fuzz=0 soak=0 cross=0
+quick=0 filter=. fuzz=0 soak=0 cross=0 headers=0
 while [[ $# -gt 0 ]]; do
   case $1 in
     --quick) quick=1 ;;
@@ -21,6 +22,7 @@ while [[ $# -gt 0 ]]; do
     --fuzz) fuzz=1 ;;
     --soak) soak=1 ;;
     --cross) cross=1 ;;
+    --headers) headers=1 ;;
     *) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 2 ;;
   esac
   shift
@@ -138,6 +140,9 @@ fi
 # oneCCL for CPUs: one shared object, which goes over Debian's libfabric.
 if environment ccl oneccl-cpu==2021.16.2 --no-deps; then
   export HVD_TEST_CCL=$PWD/build/venv-ccl/lib/libccl.so.1
+fi
+if ((headers)); then
+  environment headers nvidia-nccl-cu12 nvidia-cuda-runtime-cu12 oneccl-devel==2021.16.2 --no-deps || true
 fi
 # What pip builds the wheel with.
 if environment wheel scikit-build-core; then

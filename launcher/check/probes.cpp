@@ -149,8 +149,8 @@ std::string try_library(std::span<const char* const> names, std::initializer_lis
   return why;
 }
 
-constexpr const char* kPmixLibraries[] = {"libpmix.so.2", "libpmix.so"};
-constexpr const char* kCudaDrivers[] = {"libcuda.so.1", "libcuda.so"};
+constexpr const char* kPmixLibraries[] = {"libpmix.so.2"};
+constexpr const char* kCudaDrivers[] = {"libcuda.so.1"};  // the other name may be a stub
 // ROCm 7, 6 and 5, and what a development package names.
 constexpr const char* kHipRuntimes[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                         "libamdhip64.so"};

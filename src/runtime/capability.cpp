@@ -95,7 +95,7 @@ bool is_capable(std::string_view name, const Settings& settings, std::string* wh
   if (name == "mpi" || name == "nccl" || name == "ccl") {
     return has_plugin(name, {HVD_PLUGIN_OP}, installed_engines(settings, name), why);
   }
-  if (name == "cuda") return say(try_driver({"libcuda.so.1", "libcuda.so"}, "/dev/nvidiactl"), why);
+  if (name == "cuda") return say(try_driver({"libcuda.so.1"}, "/dev/nvidiactl"), why);
   if (name == "rocm") {
     return say(try_driver({"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                            "libamdhip64.so"}, "/dev/kfd"), why);

@@ -112,6 +112,40 @@ def test_engines_whose_libraries_are_broken_lose_their_marks():
             expect(engine not in left and "gloo" in left, f"without lib{engine}: {left}")
 
 
+def row_marks(folder, *rows):
+    """The marks of these rows where the dynamic linker looks into a folder first; no Python is there."""
+    text = check_build("--verbose", LD_LIBRARY_PATH=folder, PATH=folder)
+    return [re.search(rf"\[([X ])\] {row}\b", text)[1] == "X" for row in rows]
+
+
+def test_other_libraries_that_are_broken_lose_their_marks():
+    with tempfile.TemporaryDirectory() as folder:
+        had, = row_marks(folder, "PMIx")
+        if not had:
+            raise Skip("there is no libpmix.so.2 here: packaging/packages.txt names its package")
+        pathlib.Path(folder, "libpmix.so.2").write_text("no library\n")
+        expect(row_marks(folder, "PMIx", "TCP") == [False, True], "PMIx kept its mark")
+
+
+def test_rocm_is_marked_by_whichever_version_is_here():
+    code = ("int hipGetDeviceCount(int* n) { *n = 2; return 0; }\n"
+            "int hipRuntimeGetVersion(int* v) { *v = 6; return 0; }\n")
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder, "hip.c")
+        source.write_text(code)
+        made = pathlib.Path(folder, "made")
+        subprocess.run(["cc", "-shared", "-fPIC", source, "-o", made], check=True)
+        if row_marks(folder, "ROCm")[0]:
+            raise Skip("this machine has ROCm's own")
+        for name in ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"):
+            library = pathlib.Path(folder, name)
+            shutil.copy(made, library)
+            expect(row_marks(folder, "ROCm") == [True], f"no mark by {name}")
+            library.write_text("no library\n")
+            expect(row_marks(folder, "ROCm") == [False], f"a mark by a broken {name}")
+            library.unlink()
+
+
 def test_nccl_is_marked_where_a_sum_on_a_gpu_is_right():
     # Over a double of NCCL and CUDA: see tests/plugins/nccl.
     double = str(BUILD / "tests" / "libnccl_double.so")
