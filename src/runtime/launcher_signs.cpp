@@ -12,7 +12,7 @@ namespace {
 struct Sign {
   const char *launcher, *rank, *size;
 };
-constexpr std::array kSigns = {
+constexpr std::array kLauncherSigns = {
     Sign{"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
     Sign{"a launcher with PMI", "PMI_RANK", "PMI_SIZE"},
     Sign{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
@@ -26,7 +26,7 @@ std::optional<int64_t> number_of(const char* variable) {
 }  // namespace
 
 std::optional<ForeignPlace> foreign_place() {
-  for (const Sign& sign : kSigns) {
+  for (const Sign& sign : kLauncherSigns) {
     const auto rank = number_of(sign.rank);
     const auto size = number_of(sign.size);
     if (rank && size && *size > 1) {
