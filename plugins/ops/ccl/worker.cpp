@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kGrace{2};
 constexpr std::chrono::seconds kEnd{20};
 // Times that it is asked in vain before the processor is offered to others each time.
 constexpr int kEager = 1000;
-constexpr size_t kSentence = 500;
+constexpr size_t kLongestSaid = 500;
 
 // oneCCL is one for the whole process, whatever runtimes begin and end in it.
 std::atomic<bool>& forsaken() {
@@ -32,7 +32,7 @@ Status guarded(const std::function<Status()>& body) {
     return body();
   } catch (const std::exception& failure) {
     const std::string_view text = failure.what();
-    return aborted(printable(text.starts_with("oneCCL") ? text : cat("oneCCL: ", text), kSentence));
+    return aborted(printable(text.starts_with("oneCCL") ? text : cat("oneCCL: ", text), kLongestSaid));
   }
 }
 

@@ -35,7 +35,7 @@ std::optional<int> operation_of(int32_t reduce_op, bool is_bool) {
   }
 }
 
-bool has_fractions(int type) { return type >= abi::kFloat16; }
+bool is_floating(int type) { return type >= abi::kFloat16; }
 
 template <typename T>
 void put(T value, void* to) {
@@ -56,7 +56,7 @@ std::optional<Reduction> reduction_of(const hvd_batch& batch, int32_t size, bool
     reduction.operation = abi::kAverage;
     return reduction;
   }
-  if (!has_factors || !has_fractions(*type)) return std::nullopt;
+  if (!has_factors || !is_floating(*type)) return std::nullopt;
   reduction.factor = batch.prescale * batch.postscale;
   return reduction;
 }
