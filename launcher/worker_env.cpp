@@ -7,11 +7,11 @@
 #include <sstream>
 
 #include "base/text.h"
+#include "launcher/agent/other_launchers.h"
 
 namespace hvd::launcher {
 namespace {
 
-// A pattern is a name, or the beginning of names when it ends in '*'.
 using Patterns = std::span<const std::string_view>;
 
 // Set for each rank by the launcher or its agent.
@@ -23,18 +23,6 @@ constexpr std::array<std::string_view, 26> kOwn = {
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
     "MASTER_PORT", "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"};
 
-// A rank that finds one of these would take itself for a rank of the other launcher.
-constexpr std::array<std::string_view, 40> kOtherLaunchers = {
-    "OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE", "OMPI_APP_CTX_NUM_PROCS", "OMPI_ARGV",
-    "OMPI_COMMAND", "OMPI_FILE_LOCATION", "OMPI_FIRST_RANKS", "OMPI_NUM_APP_CTX",
-    "OMPI_MCA_orte_*", "OMPI_MCA_schizo", "OMPI_MCA_ess*", "PRTE_MCA_*", "PMI_*", "PMI2_*", "PMIX_*",
-    "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "HYDI_*", "MV2_COMM_WORLD_*",
-    "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_*", "SLURM_STEPID",
-    "SLURM_GTIDS", "SLURM_TASK_PID", "SLURM_PMIX*", "SLURM_PMI2_*", "SLURM_SRUN_COMM_*",
-    "SLURM_LAUNCH_NODE_IPADDR", "SLURM_CPU_BIND*", "JSM_NAMESPACE_*", "ALPS_APP_*", "PALS_*",
-    "FLUX_TASK_*", "FLUX_KVS_NAMESPACE", "TORCHELASTIC_*", "GROUP_WORLD_SIZE", "ROLE_RANK",
-    "ROLE_WORLD_SIZE"};
-
 // Means something else on another machine, or nothing.
 constexpr std::array<std::string_view, 33> kLocalOnly = {
     "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "HOSTNAME", "HOST", "TMPDIR", "TMP",
@@ -44,10 +32,8 @@ constexpr std::array<std::string_view, 33> kLocalOnly = {
     "CUDA_VISIBLE_DEVICES"};
 
 bool matches(std::string_view name, Patterns patterns) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](std::string_view pattern) {
-    if (!pattern.ends_with('*')) return name == pattern;
-    return name.starts_with(pattern.substr(0, pattern.size() - 1));
-  });
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](std::string_view pattern) { return fits(name, pattern); });
 }
 
 }  // namespace
@@ -58,7 +44,7 @@ Environment host_environment(const Environment& inherited, bool is_local) {
     return variable.first == "HOROVOD_INTERFACE";
   });
   for (const auto& [name, value] : inherited) {
-    if (matches(name, kOwn) || matches(name, kOtherLaunchers)) continue;
+    if (matches(name, kOwn) || is_of_other_launcher(name)) continue;
     // What the user chose stays, but not what a job around this one found out for its own hosts.
     const bool is_hint = name == "GLOO_SOCKET_IFNAME" || name == "TP_SOCKET_IFNAME";
     if (is_hint && outer != inherited.end() && value == outer->second) continue;

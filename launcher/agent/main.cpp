@@ -21,6 +21,7 @@
 #include "launcher/agent/guardian.h"
 #include "launcher/agent/join.h"
 #include "launcher/agent/link.h"
+#include "launcher/agent/other_launchers.h"
 #include "launcher/agent/poll_loop.h"
 #include "launcher/agent/staging.h"
 
@@ -165,7 +166,9 @@ int run_agent(const Options& options, std::string build, std::string folder,
   if (!link.ok()) return fail(link.error().message());
   auto loop = PollLoop::make();
   if (!loop.ok()) return fail(loop.error().message());
-  return Agent(std::move(*loop), std::move(*link), std::move(build), environment(),
+  Environment own = environment();
+  std::erase_if(own, [](const auto& variable) { return is_of_other_launcher(variable.first); });
+  return Agent(std::move(*loop), std::move(*link), std::move(build), std::move(own),
                std::move(folder), staging)
       .run();
 }

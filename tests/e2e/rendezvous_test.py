@@ -148,12 +148,13 @@ def test_hosts_without_sshd_join():
                 if "sshd" in faults.said_of(pid, "cmdline"):
                     os.kill(pid, signal.SIGTERM)
         before = Inventory()
-        early = Shell("a", folder, join)
+        # As mpirun and srun start them, of which their ranks know nothing.
+        early = Shell("a", folder, join, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
         early.wait_for("waits for its launcher")
         job = Shell("launcher", folder, launch)
         job.wait_for("waits up to 30 s at .*29400 for hosts that give 4 slots")
         token = expect_secret(folder)
-        late = Shell("b", folder, join)
+        late = Shell("b", folder, join, SLURM_PROCID="1", SLURM_STEP_NUM_TASKS="2")
         said = job.ends_with(0)
         expect(len(ranks_in([said])) == 4, said)
         for agent in (early, late):
@@ -180,7 +181,8 @@ def test_hosts_join_by_tls():
         program.write_text("for line in range(20_000): print('line', line, 'x' * 80)\n"
                            f"import sys\nsys.stdout.flush()\n{program.read_text()}")
         before = Inventory()
-        early = Shell("a", folder, join)
+        # As mpirun and srun start them, of which their ranks know nothing.
+        early = Shell("a", folder, join, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
         early.wait_for("waits for its launcher")
         job = Shell("launcher", folder, launch)
         job.wait_for("to join by: horovod-agent --join https://")
