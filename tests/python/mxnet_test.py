@@ -247,6 +247,13 @@ class MxnetTest(rank_base.RankBase):
         with self.assertWarnsRegex(UserWarning, "averages gradients itself"):
             hvd.DistributedTrainer(net.collect_params(), optimizer)
 
+    def test_updates_with_gradients_that_nothing_orders_go_one_after_the_other(self):
+        optimizer = hvd.DistributedOptimizer(mx.optimizer.SGD(learning_rate=1.0))
+        weight = mx.nd.zeros(4)
+        for step in range(20):
+            optimizer.update(0, weight, mx.nd.ones(4) * (self.rank + step), None)
+        self.same(weight, [-20 * (self.size - 1) / 2 - 190] * 4)
+
     def test_a_trainer_s_optimizer_can_be_saved(self):
         net = make_net(0)
         trainer = hvd.DistributedTrainer(net.collect_params(), "adam")

@@ -52,6 +52,7 @@ _tokens = itertools.count(1)
 _starts: Dict[int, Tuple[Callable[[], int], Sequence[Any]]] = {}
 _started: "queue.SimpleQueue[Tuple[int, _OnComplete, Sequence[Any]]]" = queue.SimpleQueue()
 _failures: List[Exception] = []
+_turns: Dict[Any, Any] = {}  # arrays that say nothing: operations that change one go one after the other
 _thread: Optional[threading.Thread] = None
 _ends = False  # the next shutdown is told to
 
@@ -115,12 +116,14 @@ def is_asynchronous() -> bool:
     return os.environ.get("MXNET_ENGINE_TYPE", "") != "NaiveEngine"
 
 
-def reduce(arrays: Sequence[Any], start: Callable[[], int]) -> None:
+def reduce(arrays: Sequence[Any], start: Callable[[], int], name: Any) -> None:
     """Has the engine call `start`, which submits work that changes the arrays and returns the handle,
-    once they are computed. Raises what went wrong with an earlier one."""
+    once they are computed, and work of the same name before is over. Raises what went wrong with an
+    earlier one."""
     global _thread, _ends
     if _failures:
         failure, _failures[:] = _failures[0], []
+        _turns.clear()  # to the engine, they have failed too
         raise failure
     if _thread is None:
         _thread = threading.Thread(target=_wait, name="horovod-mxnet", daemon=True)
@@ -132,9 +135,12 @@ def reduce(arrays: Sequence[Any], start: Callable[[], int]) -> None:
     _starts[token] = (start, arrays)
     context = arrays[0].context
     place = _Context(context.device_typeid, context.device_id)
-    handles = (ctypes.c_void_p * len(arrays))(*[array.handle.value for array in arrays])
+    if name not in _turns:
+        _turns[name] = mxnet.nd.zeros((1,))
+    changed = [array.handle.value for array in (*arrays, _turns[name])]
+    handles = (ctypes.c_void_p * len(changed))(*changed)
     check_call(_LIB.MXEnginePushAsyncND(
-        _begin, ctypes.c_void_p(token), None, ctypes.byref(place), None, 0, handles, len(arrays),
+        _begin, ctypes.c_void_p(token), None, ctypes.byref(place), None, 0, handles, len(changed),
         None, 0, b"horovod", ctypes.c_bool(False)))
 
 
@@ -147,3 +153,5 @@ def _end() -> None:
     except mxnet.MXNetError:
         pass
     _failures.clear()
+    _turns.clear()
+    _starts.clear()  # what comes after a failure is never begun

@@ -44,7 +44,7 @@ def _average(named: List[Any], num_groups: int, factor: float, process_set: Proc
                                    name if len(arrays) > 1 else None, module)
 
         if _engine.is_asynchronous():
-            _engine.reduce(arrays, start)
+            _engine.reduce(arrays, start, (id_of(process_set), name))
         else:
             handles.append(start(module=_arrays))
     failure = None
