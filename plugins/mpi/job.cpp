@@ -1,90 +1,32 @@
 #include "mpi/job.h"
 
-#include <poll.h>
-#include <pthread.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
-#include <ctime>
-#include <string_view>
-#include <thread>
 
 #include "base/machine_identity.h"
-#include "base/settings.h"
 #include "base/text.h"
+#include "mpi/ending.h"
 #include "mpi/environment.h"
 #include "ops/rounds.h"
 
 namespace hvd::mpi {
 namespace {
 
-constexpr std::chrono::seconds kEndsWithin{20};
-constexpr int kAnswersWithinMs = 60'000;
-
 struct Process {
   decltype(&MPI_Finalize) finalize = nullptr;
   decltype(&MPI_Finalized) finalized = nullptr;
   bool spans_machines = false;
   bool failed = false;
-  std::atomic<bool> has_ended{false};
 };
 Process& process() {
   static Process* const kProcess = new Process;
   return *kProcess;
 }
 
-// What MPI_Finalize would still have said to hydra, which takes an end without it for a failure.
-void take_leave(int server) {
-  for (const std::string_view word : {"cmd=barrier_in\n", "cmd=finalize\n"}) {
-    if (::send(server, word.data(), word.size(), MSG_NOSIGNAL) < 0) return;
-    pollfd answer{server, POLLIN, 0};
-    char text[64];
-    if (::poll(&answer, 1, kAnswersWithinMs) <= 0 || ::read(server, text, sizeof text) <= 0) return;
-  }
-}
-
-bool uses_processor(pthread_t thread) {
-  clockid_t clock{};
-  timespec before{}, after{};
-  if (::pthread_getcpuclockid(thread, &clock) != 0) return false;
-  ::clock_gettime(clock, &before);
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  ::clock_gettime(clock, &after);
-  const int64_t seconds = after.tv_sec - before.tv_sec;
-  return seconds * 1'000'000'000 + after.tv_nsec - before.tv_nsec > 1'000'000;
-}
-
-// A rank of MPICH's that has ended its connections sleeps until all have, and looks at none any more,
-// so that another one whose connection to it was not quite made looks for its end for ever: seen over
-// TCP with MPICH 4.0 and UCX 1.13, in programs of MPI alone too. That one leaves in its stead.
-void leave_without_it(int status) {
-  std::thread([status, ending = ::pthread_self()] {
-    std::this_thread::sleep_for(kEndsWithin);
-    while (!process().has_ended && !uses_processor(ending)) {
-    }
-    if (process().has_ended) return;
-    std::fprintf(stderr,
-                 "horovod: MPI_Finalize has not ended in %d seconds, as happens to MPICH over TCP "
-                 "between hosts; this process ends without it\n",
-                 static_cast<int>(kEndsWithin.count()));
-    std::fflush(nullptr);
-    const auto server = parse_int(environment_variable("PMI_FD").value_or(""));
-    if (server) take_leave(static_cast<int>(*server));
-    ::_exit(status);
-  }).detach();
-}
-
-void end_mpi(int status, void*) {
+void at_exit(int status, void*) {
   int ended = 0;
   if (process().failed || process().finalized(&ended) != MPI_SUCCESS || ended != 0) return;
-  if (abi().may_never_end && process().spans_machines) leave_without_it(status);
-  process().finalize();
-  process().has_ended = true;
+  end_mpi(process().finalize, abi().may_never_end && process().spans_machines, status);
 }
 
 std::string version_of(const Api& api) {
@@ -115,7 +57,7 @@ Status initialise(const Api& api, const hvd_plugin_host& host) {
   if (code != MPI_SUCCESS) return unavailable(cat("MPI does not start: ", describe(api, code)));
   process().finalize = api.finalize;
   process().finalized = api.finalized;
-  ::on_exit(&end_mpi, nullptr);
+  ::on_exit(&at_exit, nullptr);
   return {};
 }
 

@@ -93,6 +93,30 @@ def test_a_job_that_chooses_mpi_of_mpich_on_two_hosts():
                       ["-np", 4, PYTHON, RANK], HOROVOD_CPU_OPERATIONS="mpi"), 4)
 
 
+LATE = """
+import os, time
+import horovod.numpy as hvd
+hvd.init()
+hvd.barrier()
+rank = hvd.rank()
+hvd.shutdown()
+if rank == 0:
+    time.sleep(25)  # longer than MPI_Finalize is given where all ranks are there
+    os.write(1, b"still here\\n")
+    time.sleep(5)
+"""
+
+
+@world("a b", "--no-decoys")
+def test_a_rank_of_mpich_waits_for_another_that_is_long_in_its_own_program():
+    engine("mpi_mpich")
+    job = launch((*HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"), ["-np", 2, PYTHON, "-c", LATE],
+                 HOROVOD_CPU_OPERATIONS="mpi")
+    job.wait_for("still here", seconds=120)
+    expect("MPI_Finalize" not in job.err, job.describe())
+    job.ends_with(0, 120)
+
+
 def conforms_without_launcher(name, ranks, places, *cases, **more):
     """places: what goes before the command of each rank."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests"))

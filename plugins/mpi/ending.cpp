@@ -1,0 +1,151 @@
+#include "mpi/ending.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <string_view>
+#include <thread>
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+
+namespace hvd::mpi {
+namespace {
+
+// For which nothing is done.
+constexpr std::chrono::seconds kUsual{20};
+// What MPI_Finalize is given to end with the last of the others.
+constexpr int kGraceMs = 100;
+constexpr std::string_view kHere = "cmd=barrier_in\n";
+constexpr std::string_view kLeaves = "cmd=finalize\n";
+
+bool uses_processor(pthread_t thread) {
+  clockid_t clock{};
+  timespec before{}, after{};
+  if (::pthread_getcpuclockid(thread, &clock) != 0) return false;
+  ::clock_gettime(clock, &before);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  ::clock_gettime(clock, &after);
+  const int64_t seconds = after.tv_sec - before.tv_sec;
+  return seconds * 1'000'000'000 + after.tv_nsec - before.tv_nsec > 1'000'000;
+}
+
+bool is_ready(int fd, int milliseconds) {
+  pollfd one{fd, POLLIN, 0};
+  return ::poll(&one, 1, milliseconds) > 0;
+}
+
+// Whether anything came from one and went to the other.
+bool pass(int from, int to) {
+  char text[4096];
+  const ssize_t size = ::read(from, text, sizeof text);
+  return size > 0 && ::send(to, text, static_cast<size_t>(size), MSG_NOSIGNAL) == size;
+}
+
+// Stands between MPI_Finalize and hydra's server: says to it that this rank is here, as MPI_Finalize
+// would have said, and so hears when all ranks are. Others may be in their own program for hours yet.
+class Deputy {
+ public:
+  // `fd`: where MPI_Finalize finds the server.
+  explicit Deputy(int fd) : server_(::dup(fd)) {
+    int both[2];
+    if (!server_ || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0) return;
+    own_.reset(both[0]);
+    is_between_ = ::dup2(both[1], fd) == fd;
+    ::close(both[1]);
+  }
+  // Whether all are here and MPI_Finalize, which has asked nothing yet, is still at its connections.
+  bool is_in_vain() const {
+    if (!is_between_ || !say(kHere)) return false;
+    bool has_come = false;
+    for (;;) {
+      pollfd both[] = {{server_.get(), POLLIN, 0}, {has_come ? -1 : own_.get(), POLLIN, 0}};
+      if (::poll(both, 2, -1) < 0) continue;
+      char text[64];
+      if (both[1].revents != 0) {  // it says that it is here, which is known
+        if (::read(own_.get(), text, sizeof text) <= 0) return false;
+        has_come = true;
+      }
+      if (both[0].revents == 0) continue;
+      const ssize_t size = ::read(server_.get(), text, sizeof text);
+      if (size <= 0) return false;
+      if (!has_come) {
+        if (!is_ready(own_.get(), kGraceMs)) return true;
+        char word[64];
+        if (::read(own_.get(), word, sizeof word) <= 0) return false;
+      }
+      if (::send(own_.get(), text, static_cast<size_t>(size), MSG_NOSIGNAL) == size) relay();
+      return false;
+    }
+  }
+  // MPI_Finalize may have asked before anybody stood between; what it says from now on passes.
+  void stand_aside() const {
+    if (is_between_ && is_ready(own_.get(), -1)) relay();
+  }
+  // What a server that does not hear it takes for a failure.
+  void take_leave() const {
+    char text[64];
+    if (say(kLeaves)) static_cast<void>(::read(server_.get(), text, sizeof text));
+  }
+
+ private:
+  bool say(std::string_view word) const {
+    return ::send(server_.get(), word.data(), word.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(word.size());
+  }
+  void relay() const {
+    for (;;) {
+      pollfd both[] = {{server_.get(), POLLIN, 0}, {own_.get(), POLLIN, 0}};
+      if (::poll(both, 2, -1) < 0) continue;
+      if (both[0].revents != 0 && !pass(server_.get(), own_.get())) return;
+      if (both[1].revents != 0 && !pass(own_.get(), server_.get())) return;
+    }
+  }
+
+  UniqueFd server_, own_;
+  bool is_between_ = false;
+};
+
+// A rank of MPICH's that has ended its connections sleeps until all have, and looks at none any more,
+// so that another one whose connection to it was not quite made looks for its end for ever: seen over
+// TCP with MPICH 4.0 and UCX 1.13, in programs of MPI alone too. That one leaves in its stead.
+void watch(pthread_t ending, const std::atomic<bool>& has_ended, int server, int status) {
+  std::this_thread::sleep_for(kUsual);
+  while (!has_ended && !uses_processor(ending)) {
+  }
+  if (has_ended) return;
+  const Deputy deputy(server);
+  if (!uses_processor(ending)) return deputy.stand_aside();
+  if (!deputy.is_in_vain()) return;
+  std::fprintf(stderr,
+               "horovod: MPI_Finalize does not end though all ranks are there, as happens to MPICH "
+               "over TCP between hosts; this process ends without it\n");
+  std::fflush(nullptr);
+  deputy.take_leave();
+  ::_exit(status);
+}
+
+}  // namespace
+
+void end_mpi(int (*finalize)(), bool may_never_end, int status) {
+  const auto server = parse_int(environment_variable("PMI_FD").value_or(""));
+  const auto has_ended = std::make_shared<std::atomic<bool>>(false);
+  if (may_never_end && server) {
+    std::thread([=, ending = ::pthread_self(), fd = static_cast<int>(*server)] {
+      watch(ending, *has_ended, fd, status);
+    }).detach();
+  }
+  finalize();
+  *has_ended = true;
+}
+
+}  // namespace hvd::mpi
