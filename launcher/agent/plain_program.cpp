@@ -25,9 +25,10 @@ std::optional<Record> record_at(ByteView file, uint64_t offset) {
 }
 
 bool is_of_c(std::string_view library) {
-  constexpr std::array<std::string_view, 9> kLibraries = {
-      "libc.so",    "libm.so",     "libpthread.so", "libdl.so",          "librt.so",
-      "libutil.so", "libgcc_s.so", "libstdc++.so",  "ld-linux-x86-64.so"};
+  // The last ones are loaders: x86-64's, 64-bit ARM's and RISC-V's; POWER's and s390x's.
+  constexpr std::array<std::string_view, 10> kLibraries = {
+      "libc.so",    "libm.so",     "libpthread.so", "libdl.so",  "librt.so",
+      "libutil.so", "libgcc_s.so", "libstdc++.so",  "ld-linux-", "ld64.so"};
   return std::any_of(kLibraries.begin(), kLibraries.end(),
                      [&](std::string_view known) { return library.starts_with(known); });
 }
