@@ -35,6 +35,15 @@ PyObject* submit_gathered(State* state, Flat* flat, PyObject* terms, PyObject* k
   return hand_over(state, submission, keep);
 }
 
+// Of a wait that has raised. Interrupted, the work goes on: its handle joins what is kept. Always NULL.
+PyObject* keep_pending(State* state, PyObject* handle, PyObject* keep) {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  if (PyDict_GetItemWithError(state->pending, handle) != nullptr) PyList_Append(keep, handle);
+  PyErr_Restore(type, value, trace);
+  return nullptr;
+}
+
 }  // namespace
 
 PyObject* flat_gather(PyObject* module, PyObject* arguments) {
@@ -90,7 +99,9 @@ PyObject* flat_run(PyObject* module, PyObject* arguments) {
   Reference gathered(flat == nullptr ? nullptr : gather(state, flat, lists));
   if (!gathered || !PyBool_Check(gathered.get())) return gathered.give();
   Reference handle(submit_gathered(state, flat, terms, lists.keep));
-  if (!handle || !finish(module, handle.get())) return nullptr;
+  if (!handle) return nullptr;
+  Reference waited(wait(module, handle.get()));
+  if (!waited) return keep_pending(state, handle.get(), lists.keep);
   scatter(*flat);
   return gathered.give();
 }

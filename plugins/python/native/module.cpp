@@ -134,7 +134,8 @@ PyMethodDef methods[] = {
      "flat_scatter(flat): copies the slots back to where flat_gather found the gradients."},
     {"flat_run", flat_run, METH_VARARGS,
      "flat_run(flat, lists, (name, op, prescale, postscale, process set))\n\n"
-     "All of it, where flat_gather finds all gradients; else what that returns."},
+     "All of it, where flat_gather finds all gradients; else what that returns. Interrupted by a "
+     "signal's handler, the handle of what goes on is the last in the list of what must stay alive."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -155,8 +155,9 @@ class Exchange:
                     copies.append((grad, index))
                 else:  # its slot is zero on all ranks
                     works.append(self._start_any(Bucket(name, [param], self.passes)))
-        handle = flat.submit(self._terms(bucket))
+        return [self._end_of(flat, flat.submit(self._terms(bucket)), copies), *works]
 
+    def _end_of(self, flat: _flat.Flat, handle: int, copies: Sequence[tuple]) -> Callable[[], None]:
         def finish() -> None:
             _ops.wait(handle)
             flat.scatter()
@@ -164,7 +165,7 @@ class Exchange:
                 for grad, index in copies:
                     grad.copy_(flat.slot(index))
 
-        return [finish, *works]
+        return finish
 
     def _terms(self, bucket: FlatBucket) -> tuple:
         return ("allreduce." + bucket.name, self.op, self.prescale, self.postscale,
@@ -248,7 +249,19 @@ class Exchange:
             return False
         bucket.rearm(self.passes)
         self.in_flight = self.complete = 0
-        return bucket.flat.run(self._terms(bucket))
+        try:
+            return bucket.flat.run(self._terms(bucket))
+        except BaseException:
+            if bucket.flat.interrupted is not None:
+                bucket.works = [self._end_of(bucket.flat, bucket.flat.interrupted, ())]
+                self._note_interruption()
+            raise
+
+    def _note_interruption(self) -> None:
+        self.is_interrupted = True
+        self.in_flight = sum(bool(bucket.works) for bucket in self.buckets)
+        for bucket in self.buckets:
+            bucket.rearm(0)  # so that the next backward notices
 
     def drain(self) -> None:
         """Waits for what is in flight and makes ready for the next step, also after a failure.
@@ -258,10 +271,7 @@ class Exchange:
             for bucket in self.buckets:
                 self._finish(bucket)
         except BaseException:
-            self.is_interrupted = True
-            self.in_flight = sum(bool(bucket.works) for bucket in self.buckets)
-            for bucket in self.buckets:
-                bucket.rearm(0)  # so that the next backward notices
+            self._note_interruption()
             raise
         self.in_flight = self.complete = 0
         self.is_interrupted = False

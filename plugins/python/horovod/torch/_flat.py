@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import List, Sequence
+from typing import List, Optional, Sequence
 
 import torch
 
@@ -66,6 +66,7 @@ class Flat:
             start, end // self._element, _tensors.DTYPES[self._dtype], self._element,
             [(0 if index in self._apart else start + self._offsets[index], param.numel())
              for index, param in enumerate(self.params)])
+        self.interrupted: Optional[int] = None  # the handle, where a signal's handler raised in `run`
         self._spares: dict = {}  # by index: what stands for a large gradient that is not usable
         self._residents: list = [None] * len(self.params)  # gradients that live in their slots
         self._hold_nothing()
@@ -94,11 +95,16 @@ class Flat:
     def run(self, terms: tuple) -> bool:
         """Reduces the gradients from where they are to where they are, as (name, op, prescale,
         postscale, process set) say; False, and nothing done but what `gather` does, unless it finds
-        all of them."""
+        all of them. Interrupted, `interrupted` is the handle of what goes on; `scatter` ends it."""
+        self.interrupted = None
         try:
             found = _native.flat_run(self._native, self._lists, terms)
         except BaseException:
-            self._hold_nothing()  # what is not finished has the list
+            if self._keep[-1] is not self._spares:
+                self.interrupted = self._keep.pop()
+                self._was_same = False
+            else:
+                self._hold_nothing()
             raise
         if found is not True and found is not False:
             return False
