@@ -17,9 +17,9 @@ constexpr uint32_t kMostDoublings = 8;
 
 bool Patience::finishes(Work* work) {
   if (!is_last_) return false;
-  if (skips_.load() > 0) {
-    skips_.fetch_sub(1);
-    return false;
+  // Runs of one node may be at once: none counts below zero.
+  for (uint32_t left = skips_.load(); left > 0;) {
+    if (skips_.compare_exchange_weak(left, left - 1)) return false;
   }
   std::vector<char> error(kErrorSize);
   const int status = library()->wait(work->handle, kSeconds, error.data(), error.size());
