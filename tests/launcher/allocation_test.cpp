@@ -93,6 +93,19 @@ TEST_CASE("a launcher of which another has started several is refused, one of on
   }
 }
 
+TEST_CASE("in the shell of srun --pty, which has the step's first task, the launcher is one") {
+  Texts variables{{"SLURM_JOB_NODELIST", "n1"},    {"SLURM_TASKS_PER_NODE", "4"},
+                  {"SLURM_STEP_NUM_TASKS", "4"},   {"SLURM_PROCID", "0"},
+                  {"SLURM_PTY_PORT", "41331"}};
+  const auto found = find(variables);
+  REQUIRE(found.ok());
+  REQUIRE(found->has_value());
+  CHECK((*found)->hosts.front().slots == 4);
+  variables["SLURM_PROCID"] = "1";
+  CHECK(error_of(variables) ==
+        "srun has started horovodrun 4 times; start it once, by srun -n1 or without srun");
+}
+
 TEST_CASE("what is wrong in Slurm's variables is named") {
   CHECK(error_of({{"SLURM_JOB_NODELIST", "n[1-"}}) == "SLURM_JOB_NODELIST: the ']' is missing");
   CHECK(error_of({{"SLURM_JOB_NODELIST", "n1"}, {"SLURM_TASKS_PER_NODE", "4(2)"}}) ==
