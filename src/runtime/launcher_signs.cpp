@@ -45,6 +45,8 @@ Status judge_launchers(const Settings& settings, const Identity& identity) {
                                    identity.rank, " of ", identity.size, " and ", theirs,
                                    "; use one of them, or horovodrun --mpi"));
   }
+  // The original's rendezvous: whoever made it (Ray, Spark) may have been started by another launcher.
+  if (settings.is_set("rendezvous_address")) return {};
   if (settings.is_set("rank")) {
     if (identity.rank == other->rank && identity.size == other->size) return {};
     return failed_precondition(cat("HOROVOD_RANK and HOROVOD_SIZE say rank ", identity.rank, " of ",

@@ -21,7 +21,8 @@ struct ForeignPlace {
 std::optional<ForeignPlace> foreign_place();
 
 // Not ok, with both places and what to do, where `identity`, of variables or of the rendezvous, is not
-// that of the other launcher; `settings` says whether an agent of ours has given it.
+// that of the other launcher; `settings` says whether an agent of ours has given it. The original's
+// rendezvous is believed: Ray, say, which makes one, may have been started by another launcher.
 Status judge_launchers(const Settings& settings, const Identity& identity);
 
 }  // namespace hvd::runtime

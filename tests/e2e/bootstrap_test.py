@@ -128,7 +128,9 @@ def test_variables_of_the_original():
         "HOROVOD_LOCAL_SIZE": "2", "HOROVOD_CROSS_RANK": str(rank // 2), "HOROVOD_CROSS_SIZE": "2",
         "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": network.LAUNCHER_ADDRESS,
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": "29400"})
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "29400",
+        # What processes of Ray inherit where srun has started Ray.
+        "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"})
 
 
 @world()
