@@ -49,13 +49,19 @@ def test_a_deepspeed_script_on_one_host_and_on_two():
     environment = clean_environment(TORCH_EXTENSIONS_DIR=str(extensions))
     environment["PATH"] = f"{pathlib.Path(python).parent}:{environment['PATH']}"
     for hosts in ("a:2", "a:1,b:1"):
-        job = Job("-np", 2, "-H", hosts, "python", "train.py", "--deepspeed",
-                  "--deepspeed_config", "ds_config.json", environment=environment,
-                  cwd=WORKERS / "deepspeed")
-        job.ends_with(0, 800)
-        for rank in range(2):
-            expect(f"rank {rank} of 2: stage 2, identical True, learned True" in job.out,
-                   job.describe())
+        for _ in range(3):
+            job = Job("-np", 2, "-H", hosts, "python", "train.py", "--deepspeed",
+                      "--deepspeed_config", "ds_config.json", environment=environment,
+                      cwd=WORKERS / "deepspeed")
+            code = job.wait(800)
+            for rank in range(2):
+                expect(f"rank {rank} of 2: stage 2, identical True, learned True" in job.out,
+                       job.describe())
+            # Seldom, on a busy machine, a process ends before a thread of PyTorch's does, and
+            # aborts after its last line: none of ours is in it.
+            if code != 134 or "terminate called without an active exception" not in job.err:
+                break
+        expect(code == 0, job.describe())
 
 
 @world()
