@@ -75,6 +75,8 @@ void Worker::stop() {
   if (ended) {
     thread_.join();
   } else {
+    const std::lock_guard at_batches(batches_);
+    batches_are_gone_ = true;
     forsaken().store(true);
     thread_.detach();
   }
@@ -151,7 +153,11 @@ Status Worker::advance(bool* moved) {
         ++at;
         continue;
       }
-      at->batch->finish();
+      {
+        const std::lock_guard at_batches(batches_);
+        if (batches_are_gone_) return aborted("oneCCL came back after the job had given it up");
+        at->batch->finish();
+      }
       end(at->task, {});
       at = running_.erase(at);
       *moved = true;

@@ -73,6 +73,9 @@ class Worker {
   std::list<Running> running_;            // of the thread
   std::list<std::shared_ptr<Group>> made_;  // of the thread
 
+  std::mutex batches_;             // held while results are written to the memory of a batch
+  bool batches_are_gone_ = false;  // guarded by it: stop() has returned, and the thread hangs
+
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::deque<Order> orders_;
