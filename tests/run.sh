@@ -7,7 +7,7 @@
 #   --fuzz          also each fuzzer for a minute
 #   --soak          also the tests that run for long
 #   --cross         also the unit tests built for 64-bit ARM (tests/cross.sh)
-#   --headers       also our declarations of NCCL, CUDA and oneCCL against their headers, of PyPI (300 MB)
+#   --headers       also our declarations of NCCL, CUDA and oneCCL against their headers, of PyPI (0.7 GB)
 #
 # The last line counts: N passed, N failed, N skipped. With CI=true a test that tests/required.txt
 # names must not be skipped.
