@@ -1,6 +1,5 @@
-// An op plugin over somebody's library, written in C++: the process sets, each with its batches in
-// their order, and how that becomes the C record of plugin.h. Whoever makes progress calls, one
-// thread at a time.
+// An op plugin over somebody's library: the process sets, each with its batches in their order.
+// Whoever makes progress calls, one thread at a time.
 #pragma once
 
 #include <deque>
@@ -10,9 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/c_status.h"
-#include "base/result.h"
-#include "horovod/plugin_op.h"
+#include "ops/op_plugin.h"
 
 namespace hvd::ops {
 
@@ -36,7 +33,6 @@ class Team {
 
 class Engine {
  public:
-  using Done = void (*)(void* argument, int status, const char* error);
   virtual ~Engine() = default;
 
   virtual int32_t supports(const hvd_batch& batch) = 0;
@@ -84,67 +80,7 @@ class Engine {
   size_t running_ = 0;
 };
 
-// The C record of an engine. Plugin has kName, kPriority, probe(), which is not ok where it cannot
-// work, and open(host, config).
 template <typename Plugin>
-struct EngineRecord {
-  static Engine& self(void* context) { return *static_cast<Engine*>(context); }
-  static int probe(char* why, size_t size) {
-    return told(why, size, [] { return Plugin::probe(); }) == HVD_OK ? 1 : 0;
-  }
-  static int open(const hvd_plugin_host* host, const hvd_plugin_config* config, void** context,
-                  char* error, size_t size) {
-    return told(error, size, [&]() -> Status {
-      Result<std::unique_ptr<Engine>> engine = Plugin::open(*host, *config);
-      if (!engine.ok()) return engine.error();
-      *context = engine->release();
-      return {};
-    });
-  }
-  static void close(void* context) { delete &self(context); }
-  static int32_t supports(void* context, const hvd_batch* batch) {
-    return self(context).supports(*batch);
-  }
-  static int run(void* context, const hvd_batch* batch, Engine::Done done, void* argument) {
-    return self(context).run(*batch, done, argument);
-  }
-  static int poll(void* context, int32_t* progressed) {
-    if (self(context).poll() && progressed != nullptr) *progressed = 1;
-    return HVD_OK;
-  }
-  static int new_set(void* context, int32_t id, const int32_t* members, int32_t count) {
-    return self(context).new_set(id, {members, members + count});
-  }
-  static int drop_set(void* context, int32_t id) { return self(context).drop_set(id); }
-  static void abort(void* context, const char* cause) {
-    self(context).abort(aborted(cause == nullptr ? "" : cause));
-  }
-  static const char* activity(void* context, const hvd_batch* batch) {
-    return self(context).activity(*batch);
-  }
-  static int before_sleep(void* context) { return self(context).may_sleep() ? 1 : 0; }
-
-  static constexpr hvd_op_v1 kVtable = {.struct_size = sizeof(hvd_op_v1),
-                                        .supports = supports,
-                                        .run = run,
-                                        .poll = poll,
-                                        .new_set = new_set,
-                                        .drop_set = drop_set,
-                                        .abort = abort,
-                                        .activity = activity,
-                                        .before_sleep = before_sleep,
-                                        .reduce_wholes = nullptr};
-  static constexpr hvd_plugin kRecord = {.struct_size = sizeof(hvd_plugin),
-                                         .abi = HVD_PLUGIN_ABI,
-                                         .kind = HVD_PLUGIN_OP,
-                                         .name = Plugin::kName,
-                                         .priority = Plugin::kPriority,
-                                         .threads = HVD_THREADS_ONE,
-                                         .run_blocks = 0,
-                                         .probe = probe,
-                                         .open = open,
-                                         .close = close,
-                                         .vtable = &kVtable};
-};
+using EngineRecord = OpRecord<Plugin, Engine>;
 
 }  // namespace hvd::ops

@@ -168,7 +168,7 @@ struct Plugin {
   static constexpr const char* kName = "pmi";
   static constexpr int32_t kPriority = 20;
   static Status probe() { return {}; }
-  static Result<std::unique_ptr<Source>> open() {
+  static Result<std::unique_ptr<Source>> open(const hvd_plugin_host&, const hvd_plugin_config&) {
     HVD_ASSIGN_OR_RETURN(const int64_t fd, number_of("PMI_FD"));
     HVD_ASSIGN_OR_RETURN(const int64_t rank, number_of("PMI_RANK"));
     HVD_ASSIGN_OR_RETURN(const int64_t size, number_of("PMI_SIZE"));

@@ -171,7 +171,7 @@ struct Plugin {
   static constexpr const char* kName = "pmix";
   static constexpr int32_t kPriority = 30;
   static Status probe() { return Library::open().status(); }
-  static Result<std::unique_ptr<Source>> open() {
+  static Result<std::unique_ptr<Source>> open(const hvd_plugin_host&, const hvd_plugin_config&) {
     if (!environment_variable("PMIX_NAMESPACE") || !environment_variable("PMIX_RANK")) {
       return failed_precondition("no server of PMIx started this process");
     }

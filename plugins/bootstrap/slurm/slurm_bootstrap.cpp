@@ -207,7 +207,7 @@ struct Plugin {
   static constexpr const char* kName = "slurm";
   static constexpr int32_t kPriority = 10;
   static Status probe() { return Munge::open().status(); }
-  static Result<std::unique_ptr<Source>> open() {
+  static Result<std::unique_ptr<Source>> open(const hvd_plugin_host&, const hvd_plugin_config&) {
     HVD_ASSIGN_OR_RETURN(Step step, this_step());
     HVD_ASSIGN_OR_RETURN(Munge munge, Munge::open());
     // So that all ranks say what is wrong, and none waits for rank 0.

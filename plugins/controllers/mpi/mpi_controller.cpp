@@ -4,15 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <exception>
 #include <map>
 #include <numeric>
 
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "controllers/controller_plugin.h"
 #include "controllers/mpi/mail.h"
-#include "horovod/plugin_controller.h"
 #include "mpi/environment.h"
 
 namespace hvd::controllers::mpi {
@@ -33,6 +31,9 @@ constexpr double kFailSeconds = 1;
 
 class Controller {
  public:
+  static constexpr const char* kName = "mpi";
+  static constexpr int32_t kPriority = 50;
+  static Status probe() { return hvd::mpi::judge_environment(); }
   static Result<std::unique_ptr<Controller>> open(const hvd_plugin_host& host,
                                                   const hvd_plugin_config& config);
   ~Controller();
@@ -44,10 +45,11 @@ class Controller {
     return mail_->send(Mail::Kind::kMessage, to, message);
   }
   template <typename OnMessage>
-  Status poll(OnMessage on_message, bool* progressed);
+  Status poll(OnMessage on_message, bool& progressed);
   void abort(const Status& cause);
-  const int32_t* hosts() const { return hosts_.data(); }
+  const std::vector<int32_t>& hosts() const { return hosts_; }
   bool before_sleep();
+  void after_sleep() {}
 
  private:
   Controller(const hvd_plugin_host& host, Job job, UniqueFd timer)
@@ -125,7 +127,7 @@ void Controller::number_hosts() {
 }
 
 template <typename OnMessage>
-Status Controller::poll(OnMessage on_message, bool* progressed) {
+Status Controller::poll(OnMessage on_message, bool& progressed) {
   if (!failure_.ok()) {
     // Others may not have heard of it yet.
     if (mail_->has_work()) static_cast<void>(mail_->poll([](Mail::Kind, int32_t, ByteView) {}).ok());
@@ -141,7 +143,7 @@ Status Controller::poll(OnMessage on_message, bool* progressed) {
   if (!ended.ok()) failure_ = ended;
   if (moved.ok() && *moved) {
     be_awake();
-    *progressed = true;
+    progressed = true;
   }
   return failure_;
 }
@@ -168,80 +170,10 @@ bool Controller::before_sleep() {
   return true;
 }
 
-// ---- The C record. -----------------------------------------------------------------------------
-
-Controller& self(void* context) { return *static_cast<Controller*>(context); }
-
-int tell(const Status& status, char* error, size_t size) {
-  if (!status.ok() && error != nullptr && size > 0) {
-    const size_t length = std::min(size - 1, status.message().size());
-    std::memcpy(error, status.message().data(), length);
-    error[length] = '\0';
-  }
-  return static_cast<int>(status.code());
-}
-
-int probe(char* why, size_t size) {
-  return tell(hvd::mpi::judge_environment(), why, size) == HVD_OK ? 1 : 0;
-}
-
-int open(const hvd_plugin_host* host, const hvd_plugin_config* config, void** context, char* error,
-         size_t size) {
-  auto opened = Controller::open(*host, *config);
-  if (opened.ok()) *context = opened->release();
-  return tell(opened.status(), error, size);
-}
-
-void close(void* context) { delete &self(context); }
-
-int send(void* context, int32_t rank, const void* message, size_t size) {
-  const ByteView bytes(static_cast<const std::byte*>(message), size);
-  return static_cast<int>(self(context).send(rank, bytes).code());
-}
-
-int poll(void* context,
-         void (*on_message)(void* argument, int32_t rank, const void* message, size_t size),
-         void* argument, int32_t* progressed, char* error, size_t size) {
-  bool moved = false;
-  const Status status = self(context).poll(
-      [&](int32_t from, ByteView message) {
-        on_message(argument, from, message.data(), message.size());
-      },
-      &moved);
-  if (moved && progressed != nullptr) *progressed = 1;
-  return tell(status, error, size);
-}
-
-void abort_links(void* context, const char* cause) {
-  self(context).abort(aborted(cause == nullptr ? "" : cause));
-}
-
-const int32_t* hosts(void* context) { return self(context).hosts(); }
-int before_sleep(void* context) { return self(context).before_sleep() ? 1 : 0; }
-void after_sleep(void*) {}
-
-constexpr hvd_controller_v1 kVtable = {.struct_size = sizeof(hvd_controller_v1),
-                                       .send = send,
-                                       .poll = poll,
-                                       .abort = abort_links,
-                                       .hosts = hosts,
-                                       .before_sleep = before_sleep,
-                                       .after_sleep = after_sleep,
-                                       .send_parts = nullptr};
-constexpr hvd_plugin kRecord = {.struct_size = sizeof(hvd_plugin),
-                                .abi = HVD_PLUGIN_ABI,
-                                .kind = HVD_PLUGIN_CONTROLLER,
-                                .name = "mpi",
-                                .priority = 50,
-                                .threads = HVD_THREADS_ONE,
-                                .run_blocks = 0,
-                                .probe = probe,
-                                .open = open,
-                                .close = close,
-                                .vtable = &kVtable};
-
 }  // namespace
 }  // namespace hvd::controllers::mpi
 
 extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void);
-extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) { return &hvd::controllers::mpi::kRecord; }
+extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) {
+  return &hvd::controllers::ControllerRecord<hvd::controllers::mpi::Controller>::kRecord;
+}

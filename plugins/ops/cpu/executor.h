@@ -9,7 +9,7 @@
 
 #include "collectives/collectives.h"
 #include "collectives/shared_mesh.h"
-#include "horovod/plugin_op.h"
+#include "ops/op_plugin.h"
 
 namespace hvd::ops {
 
@@ -20,7 +20,7 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  using Done = void (*)(void* argument, int status, const char* error);
+  static int32_t supports(const hvd_batch& batch) { return collectives::can_run(batch) ? 100 : 0; }
   // Starts the batch, or queues it behind the others of its set.
   int run(const hvd_batch& batch, Done done, void* argument);
   // True when anything moved.
@@ -32,11 +32,11 @@ class Executor {
   // Of two members of a set: hvd_op_v1.reduce_wholes.
   int reduce_wholes(const hvd_batch& batch, const void* const* inputs);
   int drop_set(int32_t id);
-  // Whether the members of a set are on several hosts.
-  bool is_across_hosts(int32_t id) const {
-    const auto found = sets_.find(id);
-    return found != sets_.end() && found->second->group->host_count() > 1;
-  }
+  void abort(const Status& cause) { mesh_->fail(cause); }
+  // By the links that carry it: memory inside a host, also TCP where it goes between hosts.
+  const char* activity(const hvd_batch& batch) const;
+  // The controller watches the links.
+  static bool may_sleep() { return true; }
 
  private:
   struct Entry {

@@ -1,0 +1,60 @@
+// An op plugin written in C++: what it must be able to do, and how that becomes the C record of
+// plugin.h. Nothing virtual: a step costs what the C call costs.
+#pragma once
+
+#include "base/plugin_record.h"
+#include "horovod/plugin_op.h"
+
+namespace hvd::ops {
+
+using Done = void (*)(void* argument, int status, const char* error);
+
+// Plugin as in PluginRecord. Context has supports, run, poll, new_set, drop_set, abort, activity and
+// may_sleep, as those of Engine, and may have reduce_wholes.
+template <typename Plugin, typename Context = Plugin>
+struct OpRecord {
+  using Record = PluginRecord<Plugin, Context>;
+  static Context& self(void* context) { return Record::self(context); }
+
+  static int32_t supports(void* context, const hvd_batch* batch) {
+    return self(context).supports(*batch);
+  }
+  static int run(void* context, const hvd_batch* batch, Done done, void* argument) {
+    return self(context).run(*batch, done, argument);
+  }
+  static int poll(void* context, int32_t* progressed) {
+    if (self(context).poll() && progressed != nullptr) *progressed = 1;
+    return HVD_OK;
+  }
+  static int new_set(void* context, int32_t id, const int32_t* members, int32_t count) {
+    return self(context).new_set(id, {members, members + count});
+  }
+  static int drop_set(void* context, int32_t id) { return self(context).drop_set(id); }
+  static const char* activity(void* context, const hvd_batch* batch) {
+    return self(context).activity(*batch);
+  }
+  static int before_sleep(void* context) { return self(context).may_sleep() ? 1 : 0; }
+
+  static constexpr decltype(hvd_op_v1::reduce_wholes) reduce_wholes() {
+    if constexpr (requires { &Context::reduce_wholes; }) {
+      return [](void* context, const hvd_batch* batch, const void* const* inputs) {
+        return self(context).reduce_wholes(*batch, inputs);
+      };
+    }
+    return nullptr;
+  }
+
+  static constexpr hvd_op_v1 kVtable = {.struct_size = sizeof(hvd_op_v1),
+                                        .supports = supports,
+                                        .run = run,
+                                        .poll = poll,
+                                        .new_set = new_set,
+                                        .drop_set = drop_set,
+                                        .abort = Record::abort,
+                                        .activity = activity,
+                                        .before_sleep = before_sleep,
+                                        .reduce_wholes = reduce_wholes()};
+  static constexpr hvd_plugin kRecord = Record::of(HVD_PLUGIN_OP, &kVtable);
+};
+
+}  // namespace hvd::ops

@@ -1,0 +1,51 @@
+// The C record of a plugin written in C++, whatever its kind.
+//
+// Plugin has kName, kPriority, probe(), which is not ok where it cannot work, and open(host, config),
+// which gives the object that all its calls are about: a Result of a unique_ptr<Context>.
+#pragma once
+
+#include <memory>
+
+#include "base/c_status.h"
+#include "base/result.h"
+#include "horovod/plugin.h"
+
+namespace hvd {
+
+template <typename Plugin, typename Context>
+struct PluginRecord {
+  static Context& self(void* context) { return *static_cast<Context*>(context); }
+
+  static int probe(char* why, size_t size) {
+    return told(why, size, [] { return Plugin::probe(); }) == HVD_OK ? 1 : 0;
+  }
+  static int open(const hvd_plugin_host* host, const hvd_plugin_config* config, void** context,
+                  char* error, size_t size) {
+    return told(error, size, [&]() -> Status {
+      HVD_ASSIGN_OR_RETURN(std::unique_ptr<Context> opened, Plugin::open(*host, *config));
+      *context = opened.release();
+      return {};
+    });
+  }
+  static void close(void* context) { delete &self(context); }
+  // Of the kinds whose vtable has it.
+  static void abort(void* context, const char* cause) {
+    self(context).abort(aborted(cause == nullptr ? "" : cause));
+  }
+
+  static constexpr hvd_plugin of(hvd_plugin_kind kind, const void* vtable) {
+    return {.struct_size = sizeof(hvd_plugin),
+            .abi = HVD_PLUGIN_ABI,
+            .kind = kind,
+            .name = Plugin::kName,
+            .priority = Plugin::kPriority,
+            .threads = HVD_THREADS_ONE,
+            .run_blocks = 0,
+            .probe = probe,
+            .open = open,
+            .close = close,
+            .vtable = vtable};
+  }
+};
+
+}  // namespace hvd
