@@ -8,12 +8,14 @@
 // allgather). So each element is computed once, by one member, in float64, with one rounding at
 // the end; and twice the batch moves, as in an allreduce, whatever the number of hosts.
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/dtype.h"
 #include "collectives/adasum_kernels.h"
 #include "collectives/collectives.h"
 #include "collectives/reduction.h"
+#include "collectives/small_allreduce.h"
 
 namespace hvd::collectives {
 namespace {
@@ -52,20 +54,8 @@ class Adasum {
 
   const hvd_batch& scatter() const { return scatter_; }
   const hvd_batch& gather() const { return gather_; }
-  // The products of one level as one tensor to be summed.
-  const hvd_batch& agreement() {
-    sums_ = {products_.data(), products_.data(),
-             static_cast<int64_t>(vectors_ / 2 * tensors_.size() * 3), 1, nullptr, nullptr};
-    agreement_ = {};
-    agreement_.op = HVD_ALLREDUCE;
-    agreement_.reduce_op = HVD_SUM;
-    agreement_.dtype = HVD_FLOAT64;
-    agreement_.device = HVD_CPU;
-    agreement_.prescale = agreement_.postscale = 1;
-    agreement_.tensor_count = 1;
-    agreement_.tensors = &sums_;
-    return agreement_;
-  }
+  // Of one level, which are to be summed over all members: three numbers each.
+  std::span<Products> products() { return {products_.data(), vectors_ / 2 * tensors_.size()}; }
 
   bool one_is_left() const { return vectors_ == 1; }
   void multiply() {
@@ -147,8 +137,7 @@ class Adasum {
   std::unique_ptr<double[]> wide_;
   std::vector<Products> products_;
   std::vector<hvd_batch_tensor> scattered_, gathered_;
-  hvd_batch scatter_{}, gather_{}, agreement_{};
-  hvd_batch_tensor sums_{};
+  hvd_batch scatter_{}, gather_{};
 };
 
 }  // namespace
@@ -158,7 +147,9 @@ Job adasum(Flow& flow, Group& group, const hvd_batch& batch) {
   co_await alltoall(flow, group, work.scatter());
   while (!work.one_is_left()) {
     work.multiply();
-    co_await allreduce(flow, group, work.agreement());
+    const std::span<Products> products = work.products();
+    SmallAllreduce sums(HVD_SUM, HVD_FLOAT64, products.data(), 3 * products.size());
+    co_await allreduce(flow, group, sums.batch());
     work.combine_pairs();
   }
   work.round();

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "collectives/collectives.h"
+#include "collectives/streaming.h"
 #include "collectives/tensor_list.h"
 
 namespace hvd::collectives {
@@ -24,22 +25,13 @@ struct RowsOf {
   }
 };
 
-struct InputOf {
-  size_t element;
-  Piece operator()(const hvd_batch_tensor& tensor) const {
-    // Only read from.
-    return {static_cast<std::byte*>(const_cast<void*>(tensor.input)),
-            static_cast<size_t>(tensor.count) * element};
-  }
-};
-
 class Gathering {
  public:
   Gathering(Group& group, const hvd_batch& batch)
       : group_(group),
         element_(size_of(static_cast<hvd_dtype>(batch.dtype))),
         tensors_(batch.tensors, batch.tensor_count),
-        input_(tensors_, InputOf{element_}),
+        input_(tensors_, WholeInput{element_}),
         sizes_(group.size()) {
     // Each member's place: its slot, or on other hosts a part of the result buffer.
     place_ = group.segment().chunk();
@@ -102,7 +94,7 @@ class Gathering {
   Group& group_;
   size_t element_;
   std::span<const hvd_batch_tensor> tensors_;
-  Walk<InputOf> input_;
+  Walk<WholeInput> input_;
   std::vector<Walk<RowsOf>> outputs_;
   std::vector<size_t> sizes_;
   size_t place_;
@@ -114,28 +106,7 @@ class Gathering {
 
 Job allgather(Flow& flow, Group& group, const hvd_batch& batch) {
   Gathering gathering(group, batch);
-  for (size_t i = 0; i < gathering.steps(); ++i) {
-    const uint64_t step = gathering.first() + i;
-    if (step > 0) {
-      AllReached consumed(group, kConsumed, step - 1);
-      co_await flow.until(consumed);
-    }
-    gathering.pack(i);
-    if (group.host_count() == 1 || group.is_leader()) {
-      AllReached arrived(group, kArrived, step + 1);
-      co_await flow.until(arrived);
-    }
-    if (group.host_count() > 1 && group.is_leader()) {
-      Exchange exchange;
-      gathering.add_transfers(exchange, i);
-      co_await flow.until(exchange);
-      group.post(kShared, step + 1);
-    } else if (group.host_count() > 1) {
-      OneReached shared(group, 0, kShared, step + 1);
-      co_await flow.until(shared);
-    }
-    gathering.unpack(i);
-  }
+  co_await stream_steps(flow, group, gathering);
 }
 
 }  // namespace hvd::collectives

@@ -248,10 +248,8 @@ Job send_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
   }
   AllReached arrived(group, kArrived, step + 1);
   co_await wait_driving(flow, stream, arrived);
-  if (step > 0) {
-    AllReached consumed(group, kConsumed, step - 1);
-    co_await wait_driving(flow, stream, consumed);
-  }
+  AllReached is_free = buffers_free(group, step);
+  co_await wait_driving(flow, stream, is_free);
   stream.reduce_and_add(chunk);
 }
 
@@ -269,10 +267,8 @@ Job end_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
 
 Job stream_across(Flow& flow, Group& group, DrivenStream& stream) {
   const size_t chunks = stream.on_host.chunks();
-  if (stream.on_host.step_of(0) > 0) {
-    AllReached consumed(group, kConsumed, stream.on_host.step_of(0) - 1);
-    co_await flow.until(consumed);
-  }
+  AllReached is_free = buffers_free(group, stream.on_host.step_of(0));
+  co_await flow.until(is_free);
   stream.on_host.pack(0);
   for (size_t chunk = 0; chunk <= chunks; ++chunk) {
     if (chunk < chunks) co_await send_chunk(flow, group, stream, chunk);

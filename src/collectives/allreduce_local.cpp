@@ -182,12 +182,8 @@ Job allreduce_local(Flow& flow, Group& group, const hvd_batch& batch, const Redu
       stream.reduce(turn - 1);
     }
     if (turn < stream.chunks()) {
-      // The buffers of a step are those of the step before the last, which may be another
-      // operation's.
-      if (const uint64_t step = stream.step_of(turn); step > 0) {
-        AllReached consumed(group, kConsumed, step - 1);
-        co_await flow.until(consumed);
-      }
+      AllReached is_free = buffers_free(group, stream.step_of(turn));
+      co_await flow.until(is_free);
       stream.pack(turn);
     }
   }

@@ -5,6 +5,8 @@
 
 #include "base/dtype.h"
 #include "collectives/collectives.h"
+#include "collectives/small_allreduce.h"
+#include "collectives/streaming.h"
 #include "collectives/tensor_list.h"
 
 namespace hvd::collectives {
@@ -64,18 +66,23 @@ class Shuffle {
     }
     place_ = std::max<size_t>(chunk / (group_.size() * largest_host_), 1);
     place_ = std::min(place_, static_cast<size_t>(largest));
-    steps = (static_cast<size_t>(largest) + place_ - 1) / place_;
-    first = group_.take_steps(steps);
+    steps_ = (static_cast<size_t>(largest) + place_ - 1) / place_;
+    first_ = group_.take_steps(steps_);
   }
 
-  void pack(uint64_t step) {
+  uint64_t first() const { return first_; }
+  size_t steps() const { return steps_; }
+
+  void pack(size_t index) {
+    const uint64_t step = first_ + index;
     std::byte* slot = group_.segment().slot(group_.local_index(), step);
     for (size_t member = 0; member < group_.size(); ++member) {
       if (member != group_.index()) to_[member].read(slot + member * place_, place_);
     }
     group_.post_all(kArrived, step + 1);
   }
-  void unpack(uint64_t step) {
+  void unpack(size_t index) {
+    const uint64_t step = first_ + index;
     const size_t own = group_.index();
     for (size_t member = 0; member < group_.size(); ++member) {
       if (member != own) from_[member].write(place_of(member, own, step), place_);
@@ -87,7 +94,8 @@ class Shuffle {
     });
     group_.post_all(kConsumed, step + 1);
   }
-  void add_transfers(Exchange& exchange, uint64_t step) {
+  void add_transfers(Exchange& exchange, size_t index) {
+    const uint64_t step = first_ + index;
     for (size_t host = 0; host < group_.host_count(); ++host) {
       if (host == group_.host_index()) continue;
       Lane& lane = group_.lane(host);
@@ -104,9 +112,7 @@ class Shuffle {
     }
   }
 
-  int64_t largest = 0;
-  size_t steps = 0;
-  uint64_t first = 0;
+  int64_t largest = 0;  // block, in bytes
 
  private:
   std::byte* place_of(size_t from, size_t to, uint64_t step) const {
@@ -125,45 +131,19 @@ class Shuffle {
   std::vector<Walk<BlockFrom>> from_;
   size_t place_ = 0;
   size_t largest_host_ = 0;
+  size_t steps_ = 0;
+  uint64_t first_ = 0;
 };
 
 }  // namespace
 
 Job alltoall(Flow& flow, Group& group, const hvd_batch& batch) {
   Shuffle shuffle(group, batch);
-  hvd_batch_tensor tensor{&shuffle.largest, &shuffle.largest, 1, 1, nullptr, nullptr};
-  hvd_batch agreement{};
-  agreement.op = HVD_ALLREDUCE;
-  agreement.reduce_op = HVD_MAX;
-  agreement.dtype = HVD_INT64;
-  agreement.prescale = agreement.postscale = 1;
-  agreement.tensor_count = 1;
-  agreement.tensors = &tensor;
-  co_await allreduce(flow, group, agreement);
+  SmallAllreduce agreement(HVD_MAX, HVD_INT64, &shuffle.largest, 1);
+  co_await allreduce(flow, group, agreement.batch());
   if (shuffle.largest == 0) co_return;
   shuffle.plan();
-  for (size_t i = 0; i < shuffle.steps; ++i) {
-    const uint64_t step = shuffle.first + i;
-    if (step > 0) {
-      AllReached consumed(group, kConsumed, step - 1);
-      co_await flow.until(consumed);
-    }
-    shuffle.pack(step);
-    if (group.host_count() == 1 || group.is_leader()) {
-      AllReached arrived(group, kArrived, step + 1);
-      co_await flow.until(arrived);
-    }
-    if (group.host_count() > 1 && group.is_leader()) {
-      Exchange exchange;
-      shuffle.add_transfers(exchange, step);
-      co_await flow.until(exchange);
-      group.post(kShared, step + 1);
-    } else if (group.host_count() > 1) {
-      OneReached shared(group, 0, kShared, step + 1);
-      co_await flow.until(shared);
-    }
-    shuffle.unpack(step);
-  }
+  co_await stream_steps(flow, group, shuffle);
 }
 
 }  // namespace hvd::collectives

@@ -11,15 +11,6 @@
 namespace hvd::collectives {
 namespace {
 
-struct WholeInput {
-  size_t element;
-  Piece operator()(const hvd_batch_tensor& tensor) const {
-    // Only read from.
-    return {static_cast<std::byte*>(const_cast<void*>(tensor.input)),
-            static_cast<size_t>(tensor.count) * element};
-  }
-};
-
 struct WholeOutput {
   size_t element;
   Piece operator()(const hvd_batch_tensor& tensor) const {
@@ -111,10 +102,8 @@ Job pass_on(Flow& flow, Group& group, Casting& casting, size_t index) {
     OneReached arrived(group, group.local_index_of(casting.root), kArrived, step + 1);
     co_await flow.until(arrived);
   } else {
-    if (step > 0) {
-      AllReached consumed(group, kConsumed, step - 1);
-      co_await flow.until(consumed);
-    }
+    AllReached is_free = buffers_free(group, step);
+    co_await flow.until(is_free);
     Exchange from_parent;
     from_parent.receive(group.lane(casting.tree.parent()), casting.data(index),
                         casting.size_at(index));
@@ -140,10 +129,8 @@ Job broadcast(Flow& flow, Group& group, const hvd_batch& batch) {
   for (size_t i = 0; i < casting.steps; ++i) {
     const uint64_t step = casting.first + i;
     if (is_root) {
-      if (step > 0) {
-        AllReached consumed(group, kConsumed, step - 1);
-        co_await flow.until(consumed);
-      }
+      AllReached is_free = buffers_free(group, step);
+      co_await flow.until(is_free);
       casting.pack(i);
       group.post(kArrived, step + 1);
     }

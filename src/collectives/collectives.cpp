@@ -3,6 +3,7 @@
 #include "base/dtype.h"
 #include "collectives/adasum_kernels.h"
 #include "collectives/reduce_kernels.h"
+#include "collectives/small_allreduce.h"
 
 namespace hvd::collectives {
 
@@ -27,16 +28,8 @@ bool can_run(const hvd_batch& batch) {
 
 Job barrier(Flow& flow, Group& group) {
   uint8_t nothing = 0;
-  hvd_batch_tensor tensor{&nothing, &nothing, 1, 1, nullptr, nullptr};
-  hvd_batch batch{};
-  batch.op = HVD_ALLREDUCE;
-  batch.reduce_op = HVD_SUM;
-  batch.dtype = HVD_UINT8;
-  batch.device = HVD_CPU;
-  batch.prescale = batch.postscale = 1;
-  batch.tensor_count = 1;
-  batch.tensors = &tensor;
-  co_await allreduce(flow, group, batch);
+  SmallAllreduce everybody(HVD_SUM, HVD_UINT8, &nothing, 1);
+  co_await allreduce(flow, group, everybody.batch());
 }
 
 Job run(Flow& flow, Group& group, const hvd_batch& batch) {

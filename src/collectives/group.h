@@ -118,6 +118,12 @@ class AllReached final : public Condition {
   size_t next_ = 0;
 };
 
+// What the buffers of a step held before is not needed any more: they are those of the step before
+// the last, which may be another operation's.
+inline AllReached buffers_free(Group& group, uint64_t step) {
+  return {group, kConsumed, step == 0 ? 0 : step - 1};
+}
+
 // One local member's counter has reached a value.
 class OneReached final : public Condition {
  public:

@@ -40,10 +40,8 @@ Job reduce_chunk(Flow& flow, HostStream& stream, size_t chunk) {
   const uint64_t step = stream.step_of(chunk);
   AllReached arrived(group, kArrived, step + 1);
   co_await flow.until(arrived);
-  if (step > 0) {
-    AllReached consumed(group, kConsumed, step - 1);
-    co_await flow.until(consumed);
-  }
+  AllReached is_free = buffers_free(group, step);
+  co_await flow.until(is_free);
   stream.reduce_slice(chunk);
 }
 

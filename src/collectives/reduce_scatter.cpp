@@ -200,10 +200,8 @@ Job reduce_scatter(Flow& flow, Group& group, const hvd_batch& batch) {
   Scattering work(group, batch);
   for (size_t i = 0; i < work.steps; ++i) {
     const uint64_t step = work.first + i;
-    if (step > 0) {
-      AllReached consumed(group, kConsumed, step - 1);
-      co_await flow.until(consumed);
-    }
+    AllReached is_free = buffers_free(group, step);
+    co_await flow.until(is_free);
     work.pack(i);
     if (group.host_count() == 1) {
       co_await finish_on_host(flow, group, work, i);

@@ -67,6 +67,16 @@ class Walk {
   size_t offset_ = 0;
 };
 
+// For a Walk over all inputs.
+struct WholeInput {
+  size_t element;
+  Piece operator()(const hvd_batch_tensor& tensor) const {
+    // Only read from.
+    return {static_cast<std::byte*>(const_cast<void*>(tensor.input)),
+            static_cast<size_t>(tensor.count) * element};
+  }
+};
+
 // The same walk in elements: what reduces needs to know a tensor's both sides.
 class Cursor {
  public:

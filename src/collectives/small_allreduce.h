@@ -1,0 +1,28 @@
+// An allreduce of a few values where they lie, which the members need besides a user's tensors.
+#pragma once
+
+#include "horovod/plugin_op.h"
+
+namespace hvd::collectives {
+
+class SmallAllreduce {
+ public:
+  SmallAllreduce(hvd_reduce_op op, hvd_dtype dtype, void* values, size_t count)
+      : tensor_{values, values, static_cast<int64_t>(count), 1, nullptr, nullptr} {
+    batch_.op = HVD_ALLREDUCE;
+    batch_.reduce_op = op;
+    batch_.dtype = dtype;
+    batch_.device = HVD_CPU;
+    batch_.prescale = batch_.postscale = 1;
+    batch_.tensor_count = 1;
+    batch_.tensors = &tensor_;
+  }
+  SmallAllreduce(const SmallAllreduce&) = delete;
+  const hvd_batch& batch() const { return batch_; }
+
+ private:
+  hvd_batch_tensor tensor_;
+  hvd_batch batch_{};
+};
+
+}  // namespace hvd::collectives
