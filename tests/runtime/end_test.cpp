@@ -11,7 +11,6 @@
 using hvd::Code;
 using hvd::Deadline;
 using hvd::Status;
-using hvd::test::Links;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::Work;

@@ -16,7 +16,6 @@ using hvd::Status;
 using hvd::runtime::Announcement;
 using hvd::runtime::Foresight;
 using hvd::runtime::Offer;
-using hvd::test::Links;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::Work;

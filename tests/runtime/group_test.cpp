@@ -6,9 +6,7 @@
 #include "runtime/rank_checks.h"
 
 using hvd::Deadline;
-using hvd::test::Links;
 using hvd::test::Ranks;
-using hvd::test::RanksOptions;
 using hvd::test::Work;
 using hvd::test::require_started;
 using hvd::test::sum_of;

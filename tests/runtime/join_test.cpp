@@ -10,7 +10,6 @@ using hvd::Code;
 using hvd::Deadline;
 using hvd::Status;
 using hvd::runtime::Runtime;
-using hvd::test::Links;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::Work;
@@ -45,13 +44,8 @@ double reduce(Runtime& runtime, const std::string& name, double value, int32_t o
 }  // namespace
 
 TEST_CASE("the others go on with what changes nothing of the joined ranks, cached or not") {
-  RanksOptions options;
-  SUBCASE("over memory links") {}
+  FOR_ALL_LINKS(options);
   SUBCASE("over memory links of several machines") { options.machines = {0, 0, 1, 1}; }
-  SUBCASE("over the built-in links") {
-    if (!hvd::test::has_builtin_links()) return;
-    options.links = Links::kBuiltin;
-  }
   constexpr int kSize = 4;
   Ranks ranks(kSize, options);
   require_started(ranks);
@@ -78,12 +72,7 @@ TEST_CASE("the others go on with what changes nothing of the joined ranks, cache
 }
 
 TEST_CASE("operations that need every rank fail, with who has joined, and the runtime goes on") {
-  RanksOptions options;
-  SUBCASE("over memory links") {}
-  SUBCASE("over the built-in links") {
-    if (!hvd::test::has_builtin_links()) return;
-    options.links = Links::kBuiltin;
-  }
+  FOR_ALL_LINKS(options);
   Ranks ranks(3, options);
   require_started(ranks);
   ranks.each([&](int rank) {

@@ -13,7 +13,6 @@ using hvd::Code;
 using hvd::Deadline;
 using hvd::Status;
 using hvd::runtime::Runtime;
-using hvd::test::Links;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::Work;
@@ -46,12 +45,6 @@ Status remove(Runtime& runtime, int32_t id) {
   hvd_handle handle = 0;
   if (Status status = runtime.remove_process_set(id, &handle); !status.ok()) return status;
   return finish(runtime, handle);
-}
-
-RanksOptions over(Links links) {
-  RanksOptions options;
-  options.links = links;
-  return options;
 }
 
 // Every operation of a set, by one of its members. Sets have 2 members or more.
@@ -116,14 +109,9 @@ void check_all_operations(Runtime& runtime, int32_t id, const std::vector<int32_
 }  // namespace
 
 TEST_CASE("every operation works in a set, beside the same names in others") {
-  Links links = Links::kMemory;
-  SUBCASE("over memory links") {}
-  SUBCASE("over the built-in links") {
-    if (!hvd::test::has_builtin_links()) return;
-    links = Links::kBuiltin;
-  }
+  FOR_ALL_LINKS(options);
   const std::vector<std::vector<int32_t>> sets{{0, 1, 2, 3, 4}, {0, 2, 4}, {1, 3}, {2, 3, 4}};
-  Ranks ranks(5, over(links));
+  Ranks ranks(5, options);
   require_started(ranks);
   ranks.each([&](int rank) {
     for (size_t i = 1; i < sets.size(); ++i) {
@@ -143,14 +131,9 @@ TEST_CASE("every operation works in a set, beside the same names in others") {
 }
 
 TEST_CASE("sets that share ranks complete whatever the orders") {
-  Links links = Links::kMemory;
-  SUBCASE("over memory links") {}
-  SUBCASE("over the built-in links") {
-    if (!hvd::test::has_builtin_links()) return;
-    links = Links::kBuiltin;
-  }
+  FOR_ALL_LINKS(options);
   const std::vector<std::vector<int32_t>> sets{{0, 1, 2, 3}, {0, 1}, {1, 2}, {2, 3}, {0, 3}, {0, 1, 2}};
-  Ranks ranks(4, over(links));
+  Ranks ranks(4, options);
   require_started(ranks);
   ranks.each([&](int rank) {
     for (size_t i = 1; i < sets.size(); ++i) REQUIRE(add(ranks[rank], sets[i]).ok());
@@ -193,13 +176,8 @@ TEST_CASE("sets given at the start are there from the first moment") {
 }
 
 TEST_CASE("ids that were given back are given again, the oldest first, and mean the new set") {
-  Links links = Links::kMemory;
-  SUBCASE("over memory links") {}
-  SUBCASE("over the built-in links") {
-    if (!hvd::test::has_builtin_links()) return;
-    links = Links::kBuiltin;
-  }
-  Ranks ranks(3, over(links));
+  FOR_ALL_LINKS(options);
+  Ranks ranks(3, options);
   require_started(ranks);
   ranks.each([&](int rank) {
     REQUIRE(add(ranks[rank], {0, 1}).ok());
@@ -218,13 +196,8 @@ TEST_CASE("ids that were given back are given again, the oldest first, and mean 
 }
 
 TEST_CASE("cached work of all ranks goes on among sets that come and go") {
-  Links links = Links::kMemory;
-  SUBCASE("over memory links") {}
-  SUBCASE("over the built-in links") {
-    if (!hvd::test::has_builtin_links()) return;
-    links = Links::kBuiltin;
-  }
-  Ranks ranks(4, over(links));
+  FOR_ALL_LINKS(options);
+  Ranks ranks(4, options);
   require_started(ranks);
   ranks.each([&](int rank) {
     const auto work_of_all = [&] {
@@ -367,14 +340,9 @@ TEST_CASE("a rank that is no member gets no message of a set's work") {
 }
 
 TEST_CASE("a shutdown in the middle of a set's work ends it everywhere") {
-  Links links = Links::kMemory;
-  SUBCASE("over memory links") {}
-  SUBCASE("over the built-in links") {
-    if (!hvd::test::has_builtin_links()) return;
-    links = Links::kBuiltin;
-  }
+  FOR_ALL_LINKS(options);
   for (int round = 0; round < 10; ++round) {
-    Ranks ranks(4, over(links));
+    Ranks ranks(4, options);
     require_started(ranks);
     ranks.each([&](int rank) {
       REQUIRE(add(ranks[rank], {1, 2, 3}).ok());

@@ -9,7 +9,7 @@
 
 #include "base/settings.h"
 #include "base/text.h"
-#include "runtime/ranks.h"
+#include "runtime/rank_checks.h"
 #include "runtime/runtime_api.h"
 #include "runtime/shrink.h"
 
@@ -128,14 +128,9 @@ TEST_CASE("a program that fails is made small for its reader") {
 }
 
 TEST_CASE("a step of thousands of long names goes through at once") {
-  RanksOptions options;
-  SUBCASE("over memory links") {}
-  SUBCASE("over the built-in links") {
-    if (!hvd::test::has_builtin_links()) return;
-    options.links = Links::kBuiltin;
-  }
+  FOR_ALL_LINKS(options);
   Ranks ranks(3, options);
-  for (const Status& status : ranks.start_status) REQUIRE(status.ok());
+  hvd::test::require_started(ranks);
   ranks.each([&](int rank) {
     for (int step = 0; step < 3; ++step) {
       std::deque<Work> works;
