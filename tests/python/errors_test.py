@@ -91,6 +91,40 @@ class ErrorsTest(RankCase):
             hvd.allreduce(torch.ones(2), prescale_factor=0.0)
         with self.assertRaisesRegex(ValueError, "dict"):
             hvd.broadcast_parameters(3, root_rank=0)
+        with self.assertRaisesRegex(ValueError, "torch.optim, not a Linear"):
+            hvd.broadcast_optimizer_state(torch.nn.Linear(1, 1), root_rank=0)
+        with self.assertRaisesRegex(ValueError, "splits is 2, a int"):
+            hvd.alltoall(torch.ones(2), splits=2)
+        for dense in (torch.ones(2), [1.0]):
+            with self.assertRaisesRegex(ValueError, "s: .*takes a sparse COO tensor, not "):
+                hvd.sparse_allreduce_async(dense, "s", hvd.Sum)
+        for ranks in ("01", [0.5], 3, [None]):
+            with self.assertRaisesRegex(ValueError, "made of the numbers of its ranks, not of"):
+                hvd.add_process_set(ranks)
+        with self.assertRaisesRegex(ValueError, "process_set is 3, a int"):
+            hvd.remove_process_set(3)
+
+    def test_compressors_are_no_words(self):
+        one, wrong = torch.ones(2), "compression is .*; give hvd.Compression.none"
+        for compression in ("fp16", hvd.Compression, None):
+            for function, given in [(hvd.allreduce, one), (hvd.grouped_allreduce, [one]),
+                                    (hvd.reducescatter, one), (hvd.grouped_reducescatter, [one])]:
+                with self.assertRaisesRegex(ValueError, wrong):
+                    function(given, compression=compression)
+        with self.assertRaisesRegex(ValueError, "expected a torch.Tensor, not a list"):
+            hvd.allreduce([1.0], compression=hvd.Compression.fp16)
+
+    def test_an_optimizer_unlike_the_root_s_says_so_and_nobody_waits_for_it(self):
+        self.needs_two()
+        model = torch.nn.Linear(2, 1, bias=self.rank != 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        if self.rank == 1:
+            with self.assertRaisesRegex(ValueError, r"groups of \[1\].* rank 0 of \[2\]"):
+                hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        else:
+            hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
     def test_reductions_without_a_meaning(self):
         with self.assertRaisesRegex(ValueError, "adasum.*int32"):

@@ -144,6 +144,24 @@ class JaxTest(rank_base.RankBase):
             hvd.DistributedOptimizer("sgd")
         with self.assertRaisesRegex(ValueError, "Average"):
             hvd.DistributedOptimizer(optax.sgd(0.1), op=hvd.Sum, gradient_predivide_factor=2.0)
+        with self.assertRaisesRegex(ValueError, "compression is 'fp16'"):
+            hvd.DistributedOptimizer(optax.sgd(0.1), compression="fp16")
+
+    def test_compressed_gradients(self):
+        import optax
+
+        grads = {"wide": jnp.full(3, 1 / 3), "whole": jnp.ones(2, jnp.int32)}
+        for compression, type_ in [(hvd.Compression.none, jnp.float32),
+                                   (hvd.Compression.fp16, jnp.float16),
+                                   (hvd.Compression.bf16, jnp.bfloat16)]:
+            optimizer = hvd.DistributedOptimizer(optax.identity(), op=hvd.Sum,
+                                                 compression=compression)
+            got, _ = jax.jit(optimizer.update)(grads, optimizer.init(grads))
+            self.assertEqual((got["wide"].dtype, got["whole"].dtype), (jnp.float32, jnp.int32))
+            sent = grads["wide"].astype(type_).astype(jnp.float32) * self.size
+            numpy.testing.assert_allclose(got["wide"], sent, rtol=1e-2)
+            if self.size == 2:  # a sum of two equals is exact, so that the rest is the type's
+                numpy.testing.assert_array_equal(got["wide"], sent)
 
     def test_what_cannot_be_right(self):
         with self.assertRaises(NotImplementedError):

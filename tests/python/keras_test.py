@@ -81,13 +81,16 @@ class KerasTest(rank_base.RankBase):
             self.check_training(lambda: keras.optimizers.legacy.SGD(0.1, momentum=0.5))
 
     def test_compression(self):
-        if BACKEND == "jax":
-            self.skipTest("gradients travel as they are on JAX")
-        model = network()
-        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1),
-                                               compression=hvd.Compression.bf16), "mse")
-        model.fit(*data(self.rank), epochs=1, verbose=0)
-        self.assert_everywhere(model)
+        for compression in (hvd.Compression.bf16, hvd.Compression.fp16):
+            model = network()
+            model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1),
+                                                   compression=compression), "mse")
+            model.fit(*data(self.rank), epochs=1, verbose=0)
+            self.assert_everywhere(model)
+        third = numpy.full(2, 1 / 3, "float32")
+        got = hvd.allreduce(third, op=hvd.Sum, compression=hvd.Compression.bf16)
+        self.assertNotEqual(float(got[0]), float(third[0]) * self.size)
+        numpy.testing.assert_allclose(numpy.asarray(got), third * self.size, rtol=1e-2)
 
     def test_several_backward_passes_per_step(self):
         for average in [False, True]:
@@ -303,7 +306,13 @@ class KerasTest(rank_base.RankBase):
                      lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op=hvd.Sum,
                                                       gradient_predivide_factor=2.0),
                      lambda: hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1),
-                                                             local_layers=3)]:
+                                                             local_layers=3),
+                     lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1),
+                                                      compression="fp16"),
+                     lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op="sum"),
+                     lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), process_set=3),
+                     lambda: hvd.load_model("none.keras", compression="fp16"),
+                     lambda: hvd.allreduce(numpy.ones(2), compression="fp16")]:
             with self.assertRaises(ValueError):
                 call()
         with self.assertRaisesRegex(RuntimeError, "Broadcast|broadcast_variables"):

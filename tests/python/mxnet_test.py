@@ -103,9 +103,11 @@ class MxnetTest(rank_base.RankBase):
             wanted = numpy.stack([values(rank, dtype, (self.size, 2))[self.rank]
                                   for rank in range(self.size)])
             self.same(hvd.alltoall(sent), wanted, dtype)
-            output, received = hvd.alltoall(sent, mx.nd.array([1] * self.size, dtype="int32"))
-            self.same(output, wanted, dtype)
-            self.same(received, [1] * self.size, "int32")
+            for splits in (mx.nd.array([1] * self.size, dtype="int32"), [1] * self.size,
+                           numpy.ones(self.size, "int64")):
+                output, received = hvd.alltoall(sent, splits)
+                self.same(output, wanted, dtype)
+                self.same(received, [1] * self.size, "int32")
             whole = array(self.rank, dtype, (self.size * 2, 3))
             own = slice(2 * self.rank, 2 * self.rank + 2)
             total = self.everybody(dtype, (self.size * 2, 3)).sum(0)[own]
@@ -142,7 +144,7 @@ class MxnetTest(rank_base.RankBase):
             hvd.DistributedTrainer([], 3)
         with self.assertRaisesRegex(ValueError, "compression is 'fp16'"):
             hvd.DistributedTrainer([], "sgd", compression="fp16")
-        for splits in ("ab", [0.5] * self.size):
+        for splits in ("ab", [0.5] * self.size, 2):
             with self.assertRaisesRegex(ValueError, "give whole numbers"):
                 hvd.alltoall(mx.nd.ones(self.size), splits)
         with self.assertRaisesRegex(ValueError, "a dict of arrays"):

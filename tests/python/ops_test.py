@@ -412,6 +412,38 @@ class ObjectTest(RankCase):
                               TypeError if self.rank == 0 else hvd.HorovodInternalError)
         self.assertEqual(hvd.broadcast_object(self.rank, name="generator"), 0)
 
+    def test_what_one_rank_cannot_pickle_fails_everywhere(self):
+        last = self.size - 1
+        with self.assertRaises(Exception) as caught:
+            hvd.allgather_object((n for n in [1]) if self.rank == last else self.rank)
+        if self.rank == last:
+            self.assertIsInstance(caught.exception, TypeError)
+        else:
+            self.assertIsInstance(caught.exception, hvd.HorovodInternalError)
+            self.assertRegex(str(caught.exception), f"rank {last} could not pickle")
+        self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
+
+    def test_splits_may_be_whatever_has_whole_numbers(self):
+        class Numbers:  # as those of numpy, which have no truth
+            def __init__(self, numbers):
+                self.numbers = numbers
+
+            def __bool__(self):
+                raise ValueError("the truth of more than one number")
+
+            def __len__(self):
+                return len(self.numbers)
+
+            def __getitem__(self, index):
+                return self.numbers[index]
+
+        ones = [1] * self.size
+        rows = torch.arange(self.size) + 10 * self.rank
+        for splits in [ones, tuple(ones), torch.tensor(ones), Numbers(ones)]:
+            got, received = hvd.alltoall(rows, splits=splits)
+            self.assertEqual(got.tolist(), [10 * rank + self.rank for rank in range(self.size)])
+            self.assertEqual(received.tolist(), ones)
+
     def test_barrier(self):
         for _ in range(10):
             hvd.barrier()

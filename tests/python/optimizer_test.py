@@ -101,7 +101,7 @@ class OptimizerTest(RankCase):
         optimizer.synchronize()
         optimizer.zero_grad()
 
-    def interrupted(self, optimizer):
+    def interrupted(self, optimizer, *closure):
         """Rank 0's step waits for the others, and is interrupted while it does."""
         def interrupt(*unused):
             raise KeyboardInterrupt
@@ -111,7 +111,7 @@ class OptimizerTest(RankCase):
             while not optimizer._exchange.is_interrupted:
                 try:
                     signal.setitimer(signal.ITIMER_REAL, 0.2)
-                    optimizer.step()
+                    optimizer.step(*closure)
                 except KeyboardInterrupt:
                     pass
         finally:
@@ -137,6 +137,32 @@ class OptimizerTest(RankCase):
                     hvd.broadcast(torch.ones(1), 0, name="interrupted")
                 optimizer.step()
                 optimizer.zero_grad()
+            for param in model.parameters():
+                self.assert_equal_tensors(hvd.broadcast(param.detach(), 0), param.detach())
+
+    def test_a_step_with_a_closure_that_was_interrupted_goes_on(self):
+        if self.size < 2:
+            self.skipTest("nothing is in flight in a world of one")
+        for arguments in [{"groups": 3}, {}]:
+            model, evaluations = make_model(), []
+            optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), **arguments)
+
+            def closure():
+                evaluations.append(step)
+                optimizer.zero_grad()
+                loss = loss_of(model, self.rank, step)
+                loss.backward()
+                return loss
+
+            for step in range(3):
+                if self.rank:
+                    hvd.broadcast(torch.ones(1), 0, name="interrupted")
+                elif step < 2:
+                    self.interrupted(optimizer, closure)
+                if self.rank == 0:
+                    hvd.broadcast(torch.ones(1), 0, name="interrupted")
+                self.assertEqual(optimizer.step(closure).dim(), 0)
+            self.assertEqual(evaluations, [0, 1, 2])
             for param in model.parameters():
                 self.assert_equal_tensors(hvd.broadcast(param.detach(), 0), param.detach())
 
@@ -316,7 +342,10 @@ class OptimizerTest(RankCase):
             ({"op": "average"}, "op is 'average'"), ({"compression": "fp16"}, "compression is 'fp16'"),
             ({"named_parameters": 3}, "tuples"),
             ({"gradient_predivide_factor": 2.0, "op": hvd.Sum}, "Average"),
+            ({"gradient_predivide_factor": "2"}, "gradient_predivide_factor is '2', a str"),
+            ({"gradient_predivide_factor": -1.0}, "positive"),
             ({"groups": -1}, "groups"),
+            ({"groups": 1.5}, "groups"), ({"groups": "ab"}, "groups"),
             ({"groups": [named[0][1]]}, "lists"),
             ({"groups": [[named[0][1]], [named[0][1]]]}, "twice"),
         ]:

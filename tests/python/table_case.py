@@ -225,6 +225,9 @@ class TableCase(rank_base.RankBase):
                 refuse.append(((ValueError, self.face.disagreement), "(?i)reduc|op", array,
                                {"op": 17}))
                 refuse.append((ValueError, "op is 'sum'", array, {"op": "sum"}))
+            if "compression" in takes:
+                refuse.append((ValueError, "compression is 'fp16', a str", array,
+                               {"compression": "fp16"}))
             if "average" in takes:
                 refuse.append((ValueError, "either op or average", array,
                                {"op": self.hvd.Sum, "average": True}))

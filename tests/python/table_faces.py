@@ -87,7 +87,7 @@ class Jax(Face):
         self.hvd, self.jax = hvd, jax
         self.refused = numpy.ones(2, "complex64")
         self.beside = {"DistributedOptimizer": "jax_test.py", "broadcast_parameters": "jax_test.py",
-                       "horovod_errors": "jax_compiled_test.py"}
+                       "horovod_errors": "jax_compiled_test.py", "Compression": "jax_test.py"}
 
     def make(self, values, dtype):
         return self.jax.numpy.asarray(numpy.array(values, self.dtype(dtype)))

@@ -116,6 +116,10 @@ class TrainingTest(rank_base.RankBase):
         for call in [lambda: hvd.DistributedGradientTape(3),
                      lambda: hvd.DistributedGradientTape(tape, groups=0),
                      lambda: hvd.DistributedGradientTape(tape, gradient_predivide_factor=0.0),
+                     lambda: hvd.DistributedGradientTape(tape, gradient_predivide_factor="2"),
+                     lambda: hvd.DistributedGradientTape(tape, compression="fp16"),
+                     lambda: hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(
+                         0.1), compression="fp16"),
                      lambda: hvd.PartialDistributedGradientTape(tape, local_layers=[3])]:
             with self.assertRaises(ValueError):
                 call()

@@ -59,11 +59,18 @@ def _ranks_of(comm: Optional[Any]) -> List[int]:
     if not hasattr(comm, "Get_group"):
         raise ValueError(f"init: comm is a {type(comm).__name__}; give a list of ranks or a "
                          "communicator of mpi4py.")
+    members = ranks_of_communicator(comm)
+    from mpi4py import MPI
+
+    return [] if len(members) == MPI.COMM_WORLD.Get_size() else members
+
+
+def ranks_of_communicator(comm: Any) -> List[int]:
+    """The ranks of the job that a communicator of mpi4py has, ascending."""
     from mpi4py import MPI  # the program has it: it made the communicator
 
     everybody = MPI.COMM_WORLD.Get_group()
-    members = MPI.Group.Translate_ranks(comm.Get_group(), list(range(comm.Get_size())), everybody)
-    return [] if len(members) == everybody.Get_size() else sorted(members)
+    return sorted(MPI.Group.Translate_ranks(comm.Get_group(), list(range(comm.Get_size())), everybody))
 
 
 def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:

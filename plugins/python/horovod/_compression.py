@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from typing import Any, Callable, Tuple, Type
 
+from horovod._ops import Average
+
 
 def check_choices(op: Any, compression: Any) -> None:
     """ValueError for what is no reduction, or no compressor."""
     if op not in range(6):
         raise ValueError(f"op is {op!r}, a {type(op).__name__}; give hvd.Average, hvd.Sum or another of "
                          "hvd's reductions.")
+    check_compression(compression)
+
+
+def check_compression(compression: Any) -> None:
+    """ValueError for what is no compressor."""
     if not hasattr(compression, "compress") or not hasattr(compression, "decompress"):
         raise ValueError(f"compression is {compression!r}, a {type(compression).__name__}; give "
                          "hvd.Compression.none or another of hvd.Compression.")
+
+
+def check_predivision(factor: Any, op: Any) -> None:
+    """ValueError for what cannot split the average that `op` is in two."""
+    if not hasattr(factor, "__float__") or isinstance(factor, bool):
+        raise ValueError(f"gradient_predivide_factor is {factor!r}, a {type(factor).__name__}; give a "
+                         "number above 0.")
+    if factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor works with op=hvd.Average only.")
+    if not factor > 0:
+        raise ValueError(f"gradient_predivide_factor must be positive, not {factor}.")
 
 
 class Compressor:

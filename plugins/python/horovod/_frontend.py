@@ -202,6 +202,7 @@ def allgather_object(
 ) -> list:
     """Returns the objects of all ranks as a list in rank order; all ranks must call it.
 
-    `obj`: anything that can be pickled.
+    `obj`: anything that can be pickled. Where a rank cannot pickle its own, it raises that error and
+    the others HorovodInternalError.
     """
     return _objects.allgather_object(obj, name, id_of(process_set))

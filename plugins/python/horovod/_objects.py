@@ -48,11 +48,23 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
 def allgather_object(obj: Any, name: Optional[str] = None, process_set: int = 0) -> list:
     """Returns the list of all ranks' `obj`, in the order of ranks. All ranks must call it."""
     name = name or _ops.auto_name("allgather_object", process_set)
-    data = _dump(obj)
-    sizes_raw = _allgather(len(data).to_bytes(8, "little"), f"{name}.sz", process_set)
-    sizes = [
-        int.from_bytes(sizes_raw[at : at + 8], "little") for at in range(0, len(sizes_raw), 8)
-    ]
+    failure: Optional[Exception] = None
+    data = b""
+    try:
+        data = _dump(obj)
+    except Exception as error:  # which the others, who wait, must hear of
+        failure = error
+    size = -1 if failure else len(data)
+    sizes_raw = _allgather(size.to_bytes(8, "little", signed=True), f"{name}.sz", process_set)
+    if failure is not None:
+        raise failure
+    sizes = [int.from_bytes(sizes_raw[at : at + 8], "little", signed=True)
+             for at in range(0, len(sizes_raw), 8)]
+    if min(sizes) < 0:
+        where = f"rank {sizes.index(-1)}" + (" of the process set" if process_set else "")
+        raise HorovodInternalError(
+            f"allgather_object {name}: {where} could not pickle its object; its own exception says why."
+        )
     everything = memoryview(_allgather(data, f"{name}.t", process_set))
     objects = []
     start = 0

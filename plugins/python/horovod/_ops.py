@@ -161,6 +161,9 @@ def submit(
         return _native.submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set,
                               prescale, postscale, splits)
     except TypeError:
+        if not hasattr(splits, "__iter__"):
+            raise ValueError(f"{name}: splits is {splits!r}, a {type(splits).__name__}; give whole "
+                             "numbers, one for each rank.") from None
         _check_numbers(name, reduce_op, root_rank, prescale, postscale, splits)
         raise
 

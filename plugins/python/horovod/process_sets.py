@@ -7,6 +7,7 @@ members then do in a set concerns nobody else.
 from __future__ import annotations
 
 import ctypes
+import operator
 from typing import Any, Iterable, List, Optional, Union
 
 from horovod import _basics, _ops
@@ -19,10 +20,13 @@ class ProcessSet:
     process_set_id: Optional[int] = None
 
     def __init__(self, ranks: Union[Iterable[int], Any]) -> None:
-        """`ranks`: the global ranks of the members. ValueError for what is no number."""
+        """`ranks`: the global ranks of the members, or a communicator of mpi4py that has them.
+        ValueError for what is no number."""
+        if hasattr(ranks, "Get_group"):
+            ranks = _basics.ranks_of_communicator(ranks)
         try:
-            self._ranks: Optional[List[int]] = sorted(int(rank) for rank in ranks)
-        except (TypeError, ValueError):
+            self._ranks: Optional[List[int]] = sorted(operator.index(rank) for rank in ranks)
+        except TypeError:
             raise ValueError(f"A process set is made of the numbers of its ranks, not of {ranks!r}."
                              ) from None
 
@@ -102,6 +106,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
     False for a set that cannot go: the global one, or one that is not registered.
     """
+    if not isinstance(process_set, ProcessSet):
+        raise ValueError(_not_a_set(process_set))
     if process_set is global_process_set or process_set.process_set_id is None:
         return False
     handle = _ops.adopt(library().hvd_remove_process_set, process_set.process_set_id,
@@ -125,11 +131,15 @@ def forget_all() -> None:
         _registered.pop().process_set_id = None
 
 
+def _not_a_set(found: Any) -> str:
+    return (f"process_set is {found!r}, a {type(found).__name__}; give what hvd.add_process_set "
+            "returns.")
+
+
 def id_of(process_set: ProcessSet) -> int:
     """The number by which the runtime knows the set. ValueError when it knows none."""
     if not isinstance(process_set, ProcessSet):
-        raise ValueError(f"process_set is {process_set!r}, a {type(process_set).__name__}; give what "
-                         "hvd.add_process_set returns.")
+        raise ValueError(_not_a_set(process_set))
     number = process_set.process_set_id
     if number is None:
         raise ValueError(f"{process_set} is not registered; hvd.add_process_set does that.")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set
 
+from horovod._compression import check_choices, check_predivision
 from horovod._ops import Average, steps_travel
-from horovod.process_sets import ProcessSet, global_process_set
-
-
-class NoCompression:
-    """Sends arrays as they are."""
+from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 
 class Reduction(NamedTuple):
@@ -26,11 +23,10 @@ class Reduction(NamedTuple):
     reduce_all: Optional[Callable[..., List[Any]]] = None
 
     def checked(self, num_groups: int = 0) -> "Reduction":
-        factor = self.gradient_predivide_factor
-        if factor != 1.0 and self.op != Average:
-            raise ValueError("gradient_predivide_factor works with op=hvd.Average only.")
-        if factor <= 0:
-            raise ValueError(f"gradient_predivide_factor must be positive, not {factor}.")
+        """Itself. ValueError, in one sentence, for arguments that cannot be."""
+        check_choices(self.op, self.compression)
+        check_predivision(self.gradient_predivide_factor, self.op)
+        id_of(self.process_set)
         return self
 
     def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,

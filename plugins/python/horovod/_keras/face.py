@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
+from horovod._compression import check_compression
 from horovod._frontend import choose_op
 from horovod._keras import backend_of, framework_of, variables_of
 from horovod._keras.models import load, prepare
@@ -25,6 +26,8 @@ def functions_for(keras: Any) -> Dict[str, Any]:
         Average where it is None. `average` is an older way to say so. All ranks must call it, with
         equal shapes and types."""
         more = {} if compression is None else {"compression": compression}
+        if more:
+            check_compression(compression)
         return backend.allreduce(value, name=name, op=choose_op(average, op),
                                   prescale_factor=prescale_factor,
                                   postscale_factor=postscale_factor, **more)

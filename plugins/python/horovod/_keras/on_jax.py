@@ -7,20 +7,21 @@ from typing import Any, List, Sequence
 import horovod.jax as hvd
 from horovod._keras import _dense
 from horovod._keras._dense import key_of  # noqa: F401
+from horovod.jax.compression import Compression, compress_all, decompress_all
 
-allreduce, allgather, broadcast = hvd.allreduce, hvd.allgather, hvd.broadcast
-reducescatter = hvd.reducescatter
+allgather, broadcast, reducescatter = hvd.allgather, hvd.broadcast, hvd.reducescatter
 
 
-class Compression:
-    """The choices for `compression` arguments."""
-
-    none = _dense.NoCompression
+def allreduce(value: Any, compression: Any = Compression.none, **arguments: Any) -> Any:
+    sent, contexts = compress_all(compression, [value])
+    return decompress_all(compression, [hvd.allreduce(sent[0], **arguments)], contexts)[0]
 
 
 def _reduce_all(grads: Sequence[Any], name: str, compression: Any, op: int, prescale: float,
                 postscale: float, process_set: Any) -> List[Any]:
-    return list(hvd.allreduce(list(grads), name, op, prescale, postscale, process_set))
+    sent, contexts = compress_all(compression, grads)
+    reduced = hvd.allreduce(sent, name, op, prescale, postscale, process_set)
+    return decompress_all(compression, reduced, contexts)
 
 
 def Reduction(*arguments: Any) -> _dense.Reduction:

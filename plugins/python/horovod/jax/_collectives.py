@@ -20,7 +20,7 @@ Rules for all of them:
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Optional, Sequence, Tuple, Union, overload
 
 import jax
 import jax.numpy as jnp
@@ -157,6 +157,16 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
         return (averaged if _basics.rank() == root_rank else jnp.zeros_like(averaged),)
 
     return _differentiable(forward, backward, [tensor])
+
+
+@overload
+def alltoall(tensor: Any, splits: None = None, name: Optional[str] = None,
+             process_set: ProcessSet = global_process_set) -> Array: ...
+
+
+@overload
+def alltoall(tensor: Any, splits: Sequence[int], name: Optional[str] = None,
+             process_set: ProcessSet = global_process_set) -> Tuple[Array, Array]: ...
 
 
 def alltoall(tensor: Any, splits: Optional[Sequence[int]] = None, name: Optional[str] = None,

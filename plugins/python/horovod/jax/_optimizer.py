@@ -7,11 +7,12 @@ from typing import Any, Optional
 import jax
 import numpy
 
-from horovod._frontend import whole_op
+from horovod._compression import check_choices, check_predivision
 from horovod._ops import Average
 from horovod.jax._collectives import allreduce
+from horovod.jax.compression import Compression, compress_all, decompress_all
 from horovod.numpy import _collectives as host
-from horovod.process_sets import ProcessSet, global_process_set
+from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 
 def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
@@ -31,28 +32,29 @@ def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
 
 def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, op: int = Average,
                          gradient_predivide_factor: float = 1.0,
-                         process_set: ProcessSet = global_process_set) -> Any:
+                         process_set: ProcessSet = global_process_set,
+                         compression: Any = Compression.none) -> Any:
     """Returns an optimizer of optax like `optimizer` whose `update` takes gradients of this rank and
     reduces them over all ranks first, as one request; inside `jax.jit` too.
 
     All ranks must call `update` equally often, with trees of the same form. `op`: as for
     `allreduce`. `gradient_predivide_factor`: f splits the average in two: divided by f before the
-    sum and by size / f after it; with Average only. ValueError for arguments that cannot be.
+    sum and by size / f after it; with Average only. `compression`: what gradients are sent as,
+    `Compression.none`, `.fp16` or `.bf16`. ValueError for arguments that cannot be.
     """
     if not hasattr(optimizer, "update") or not hasattr(optimizer, "_replace"):
         raise ValueError("DistributedOptimizer takes an optimizer of optax, such as optax.adam(1e-3), not "
                          f"{optimizer!r}, a {type(optimizer).__name__}.")
-    op = whole_op(op)
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor works with op=hvd.Average only.")
-    if gradient_predivide_factor <= 0:
-        raise ValueError(
-            f"gradient_predivide_factor must be positive, not {gradient_predivide_factor}."
-        )
+    check_choices(op, compression)
+    check_predivision(gradient_predivide_factor, op)
+    id_of(process_set)
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
-        reduced = allreduce(updates, name, op, 1.0 / gradient_predivide_factor,
+        leaves, tree = jax.tree_util.tree_flatten(updates)
+        sent, contexts = compress_all(compression, leaves)
+        reduced = allreduce(sent, name, op, 1.0 / gradient_predivide_factor,
                             gradient_predivide_factor, process_set)
-        return optimizer.update(reduced, state, params, **extra)
+        leaves = decompress_all(compression, reduced, contexts)
+        return optimizer.update(jax.tree_util.tree_unflatten(tree, leaves), state, params, **extra)
 
     return optimizer._replace(update=update)

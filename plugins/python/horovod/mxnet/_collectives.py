@@ -14,7 +14,9 @@ Rules for all of them:
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, List, Optional, Sequence, Union
+
+import numpy
 
 from horovod import _frontend, _ops
 from horovod._frontend import ReduceOp, choose_op, group_base, member_names
@@ -136,15 +138,16 @@ def grouped_allgather(tensors: Sequence[Array], name: Optional[str] = None, prio
 
 def alltoall(tensor: Array, splits: Optional[Union[Array, Sequence[int]]] = None,
              name: Optional[str] = None, priority: int = 0,
-             process_set: ProcessSet = global_process_set) -> Union[Array, Tuple[Array, Array]]:
+             process_set: ProcessSet = global_process_set) -> Any:
     """Sends rows of `tensor` to every rank, and returns the rows received, in rank order.
 
     `tensor`: at least one dimension; the first may differ between ranks. `splits`: how many rows go to
     each rank, as an array or a list; None sends equal parts. Returns the array alone without `splits`,
     else the pair of it and the int32 array of rows received from each rank.
     """
-    numbers = splits.asnumpy().tolist() if hasattr(splits, "asnumpy") else splits or ()
-    if not all(isinstance(each, (int, float)) and int(each) == each for each in numbers):
+    given = splits.asnumpy() if hasattr(splits, "asnumpy") else [] if splits is None else splits
+    numbers = numpy.asarray(given).tolist()
+    if not isinstance(numbers, list) or not all(isinstance(each, (int, float)) and int(each) == each for each in numbers):
         raise ValueError(f"alltoall: splits is {splits!r}; give whole numbers, one for each rank.")
     output, received = _rows(Kind.ALLTOALL, "alltoall", [tensor], name, process_set, False,
                              with_splits=True, splits=[int(each) for each in numbers])

@@ -9,17 +9,12 @@ from typing import Any, Callable, Dict, List, Optional
 import mxnet
 
 from horovod import _ops
-from horovod._compression import check_choices
+from horovod._compression import check_choices, check_predivision
 from horovod._ops import Average
 from horovod.mxnet import _arrays, _engine
 from horovod.mxnet._collectives import allreduce_async, broadcast_async
 from horovod.mxnet.compression import Compression
 from horovod.process_sets import ProcessSet, global_process_set, id_of
-
-
-def _check_factor(factor: float) -> None:
-    if factor <= 0:
-        raise ValueError(f"gradient_predivide_factor must be positive, not {factor}.")
 
 
 def _groups(items: List[Any], count: int) -> List[List[Any]]:
@@ -121,7 +116,7 @@ def DistributedOptimizer(optimizer: Any, gradient_predivide_factor: float = 1.0,
     if not isinstance(optimizer, mxnet.optimizer.Optimizer):
         raise ValueError("DistributedOptimizer takes an mxnet.optimizer.Optimizer, such as "
                          f"mx.optimizer.create('sgd'), not {optimizer!r}, a {type(optimizer).__name__}.")
-    _check_factor(gradient_predivide_factor)
+    check_predivision(gradient_predivide_factor, Average)
     _groups([], num_groups)
     id_of(process_set)
     return _DistributedOptimizer(optimizer, gradient_predivide_factor, num_groups, process_set)
@@ -148,7 +143,7 @@ class DistributedTrainer(mxnet.gluon.Trainer):
             raise ValueError("DistributedTrainer takes an mxnet.optimizer.Optimizer or the name of one, "
                              f"not {optimizer!r}, a {type(optimizer).__name__}.")
         check_choices(Average, compression)
-        _check_factor(gradient_predivide_factor)
+        check_predivision(gradient_predivide_factor, Average)
         _groups([], num_groups)
         id_of(process_set)
         if isinstance(optimizer, _DistributedOptimizer):

@@ -16,10 +16,11 @@ Rules for all of them:
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, List, Optional, Sequence
 
 import tensorflow as tf
 
+from horovod._compression import check_compression
 from horovod._frontend import ReduceOp, choose_op
 from horovod._ops import Average, Sum
 from horovod.process_sets import ProcessSet, global_process_set
@@ -38,6 +39,7 @@ def reduce_dense(tensors: Sequence[Any], name: Optional[str], compression: Any, 
                  ignore_name_scope: bool = False, is_last: bool = False) -> List[tf.Tensor]:
     """Allreduces tensors as one request. `is_last`: see `_nodes.allreduce`."""
     number = _nodes.group_of(process_set)
+    check_compression(compression)
     pairs = [compression.compress(tensor) for tensor in _members("allreduce", list(tensors))]
     sent = [pair[0] for pair in pairs]
     reduced = _nodes.allreduce(
@@ -161,7 +163,7 @@ def broadcast_(variables: Sequence[tf.Variable], root_rank: int, name: Optional[
 
 def alltoall(tensor: Any, splits: Optional[Any] = None, name: Optional[str] = None,
              ignore_name_scope: bool = False, process_set: ProcessSet = global_process_set,
-             ) -> Union[tf.Tensor, Tuple[tf.Tensor, tf.Tensor]]:
+             ) -> Any:
     """Sends rows of `tensor` to every rank, and returns the rows received, in rank order.
 
     `splits`: how many rows go to each rank, a list or an int32 tensor; None sends equal parts.
@@ -198,6 +200,7 @@ def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
                           ignore_name_scope: bool = False) -> List[tf.Tensor]:
     """`reducescatter` of a list of tensors as one request."""
     number = _nodes.group_of(process_set)
+    check_compression(compression)
     pairs = [compression.compress(tensor) for tensor in _members("reducescatter", tensors)]
     sent = [pair[0] for pair in pairs]
     results = _nodes.reducescatter(

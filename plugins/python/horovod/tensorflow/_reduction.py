@@ -7,9 +7,9 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Set
 import tensorflow as tf
 
 from horovod import _basics
-from horovod._compression import check_choices
+from horovod._compression import check_choices, check_predivision
 from horovod._ops import Adasum, Average, steps_travel
-from horovod.process_sets import ProcessSet, global_process_set
+from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.tensorflow import _nodes
 from horovod.tensorflow._collectives import allreduce, grouped_allreduce, reduce_dense
 from horovod.tensorflow.compression import Compression
@@ -60,11 +60,8 @@ class Reduction(NamedTuple):
     def checked(self, num_groups: int = 0) -> "Reduction":
         """Itself with `groups` settled. ValueError, in one sentence, for arguments that cannot be."""
         check_choices(self.op, self.compression)
-        factor = self.gradient_predivide_factor
-        if factor != 1.0 and self.op != Average:
-            raise ValueError("gradient_predivide_factor works with op=hvd.Average only.")
-        if factor <= 0:
-            raise ValueError(f"gradient_predivide_factor must be positive, not {factor}.")
+        check_predivision(self.gradient_predivide_factor, self.op)
+        id_of(self.process_set)
         groups = self.groups if self.groups is not None else (num_groups or None)
         if isinstance(groups, int) and groups < 1 or isinstance(groups, list) and not all(
                 isinstance(group, (list, tuple)) for group in groups):

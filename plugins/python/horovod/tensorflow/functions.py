@@ -96,6 +96,7 @@ def allgather_object(obj: Any, session: Any = None, name: Optional[str] = None,
                      process_set: ProcessSet = global_process_set) -> list:
     """Returns the objects of all ranks as a list in rank order; all ranks must call it.
 
-    `obj`: anything that can be pickled. `session` is accepted for the sake of existing scripts.
+    `obj`: anything that can be pickled. Where a rank cannot pickle its own, it raises that error and
+    the others HorovodInternalError. `session` is accepted for the sake of existing scripts.
     """
     return _objects.allgather_object(obj, name, id_of(process_set))

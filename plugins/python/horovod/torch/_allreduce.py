@@ -7,6 +7,7 @@ from typing import Any, Optional, Tuple
 import torch
 
 from horovod import _ops
+from horovod._compression import check_compression
 from horovod._ops import Kind, Max, Min, Product
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch import _submission
@@ -111,6 +112,8 @@ def allreduce(
     ranks must then run backward too.
     """
     op = _submission.choose_op(average, op)
+    if compression is not Compression.none:
+        check_compression(compression)
     compressed, context = compression.compress(tensor)
     reduced = _submission.in_graph(
         HorovodAllreduce, compressed, name, op, prescale_factor, postscale_factor, process_set
@@ -208,6 +211,7 @@ def grouped_allreduce(
     """
     op = _submission.choose_op(average, op)
     _submission.group_base("grouped_allreduce", tensors, "")
+    check_compression(compression)
     compressed, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
     reduced = _submission.in_graph(
         HorovodGroupedAllreduce, name, op, prescale_factor, postscale_factor, process_set,

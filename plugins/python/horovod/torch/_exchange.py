@@ -45,6 +45,7 @@ class Exchange:
         self.in_flight = 0  # buckets that are
         self.complete = 0  # flat buckets whose gradients are there, and not in flight
         self.is_interrupted = False  # a signal's handler has raised while something was in flight
+        self.interrupted_loss: Optional[tuple] = None  # of a closure, when that was in its first call
         self._failure: Optional[Exception] = None  # of what was complete before
         self._hooked: List[Any] = []  # a graph node with a hook lives as long as somebody holds it
         self._hooks: List[Any] = []  # by which they are removed
@@ -222,7 +223,7 @@ class Exchange:
         """Horovod was shut down: nothing is in flight any more, and nothing agreed with the ranks to
         come, some of which may have failed in the midst of a step."""
         self.in_flight = self.complete = 0
-        self.is_interrupted, self._failure = False, None
+        self.is_interrupted, self.interrupted_loss, self._failure = False, None, None
         for bucket in self.buckets:
             bucket.works, bucket.is_agreed = [], False
             bucket.rearm(self.passes)

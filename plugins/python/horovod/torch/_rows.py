@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Optional, Sequence, Tuple, Union, overload
 
 import torch
 
 from horovod import _ops
+from horovod._compression import check_compression
 from horovod._ops import Average, Kind, Sum
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch import _submission
@@ -95,6 +96,9 @@ def sparse_allreduce_async(
     """
     if op not in (Average, Sum):
         raise ValueError(f"{name}: sparse tensors can be reduced by Average and Sum only.")
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.sparse_coo:
+        found = tensor.layout if isinstance(tensor, torch.Tensor) else f"a {type(tensor).__name__}"
+        raise ValueError(f"{name}: sparse_allreduce_async takes a sparse COO tensor, not {found}.")
     base = name if name is not None else _ops.auto_name("sparse_allreduce", id_of(process_set))
     coalesced = tensor.coalesce()
     # Rows lie along the first dimension of what is gathered.
@@ -128,7 +132,7 @@ def alltoall_async(
     return _submission.rows(
         Kind.ALLTOALL, _ops.full_name("alltoall", name, id_of(process_set)), [tensor],
         process_set,
-        with_splits=True, splits=splits or (),
+        with_splits=True, splits=() if splits is None else splits,
     )
 
 
@@ -152,6 +156,24 @@ class HorovodAlltoall(torch.autograd.Function):
             rest = grad.new_zeros(ctx.rows - grad.shape[0], *grad.shape[1:])
             grad = torch.cat([grad, rest])
         return grad, None, None, None
+
+
+@overload
+def alltoall(
+    tensor: torch.Tensor,
+    splits: None = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor: ...
+
+
+@overload
+def alltoall(
+    tensor: torch.Tensor,
+    splits: Union[torch.Tensor, Sequence[int]],
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Tuple[torch.Tensor, torch.Tensor]: ...
 
 
 def alltoall(
@@ -238,6 +260,7 @@ def reducescatter(
     divide evenly, the first ranks get one more. `op`: Average or Sum. Differentiable: the gradient
     of an average is gathered as it is, that of a sum times the number of ranks.
     """
+    check_compression(compression)
     compressed, context = compression.compress(tensor)
     reduced = _submission.in_graph(
         HorovodReducescatter, compressed, name, op, process_set, prescale_factor, postscale_factor
@@ -257,6 +280,7 @@ def grouped_reducescatter(
     """Reduces and scatters several tensors as one request; each as `reducescatter`, without
     gradient."""
     _submission.group_base("grouped_reducescatter", tensors, "")
+    check_compression(compression)
     compressed, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
     reduced = _ops.run(
         grouped_reducescatter_async(compressed, name, op, process_set, prescale_factor,

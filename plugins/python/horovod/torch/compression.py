@@ -10,7 +10,8 @@ from horovod._compression import Compressor, NoneCompressor, compressor_to  # no
 
 
 def _is_wide(tensor: torch.Tensor) -> bool:
-    return tensor.dtype.is_floating_point and tensor.element_size() > 2
+    # What is no tensor is refused in the words of the call that was given it.
+    return isinstance(tensor, torch.Tensor) and tensor.dtype.is_floating_point and tensor.element_size() > 2
 
 
 def _cast(tensor: torch.Tensor, dtype: Any) -> torch.Tensor:

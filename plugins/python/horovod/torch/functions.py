@@ -87,10 +87,13 @@ def broadcast_optimizer_state(
     accepted for the sake of existing scripts. Raises ValueError where the number of parameters
     differs from the root's.
     """
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError("broadcast_optimizer_state takes an optimizer of torch.optim, not a "
+                         f"{type(optimizer).__name__}.")
     params = [param for group in optimizer.param_groups for param in group["params"]]
     is_root = rank() == root_rank
     tensors: List[torch.Tensor] = []
-    structure = None
+    structure: Any = None
     if is_root:
         index_of = {id(param): index for index, param in enumerate(params)}
         structure = _take_out(
@@ -108,13 +111,8 @@ def broadcast_optimizer_state(
             tensors,
         )
     structure = _objects.broadcast_object(structure, root_rank, "optimizer_state")
+    sizes = [len(group["params"]) for group in optimizer.param_groups]
     if not is_root:
-        sizes = [len(group["params"]) for group in optimizer.param_groups]
-        if sizes != structure["sizes"]:
-            raise ValueError(
-                f"broadcast_optimizer_state: the optimizer here has groups of {sizes} parameters, "
-                f"but on rank {root_rank} of {structure['sizes']}."
-            )
         structure = _put_in(structure, tensors)
     handles = [
         broadcast_async_(tensor, root_rank, f"optimizer_state.{index}")
@@ -122,6 +120,11 @@ def broadcast_optimizer_state(
     ]
     for handle in handles:
         _ops.run(handle)
+    if sizes != structure["sizes"]:  # said after the others have got what they wait for
+        raise ValueError(
+            f"broadcast_optimizer_state: the optimizer here has groups of {sizes} parameters, but on "
+            f"rank {root_rank} of {structure['sizes']}."
+        )
     if not is_root:
         for group, options in zip(optimizer.param_groups, structure["options"]):
             group.update(options)

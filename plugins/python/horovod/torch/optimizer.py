@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import torch
 
-from horovod._compression import check_choices
+from horovod._compression import check_choices, check_predivision
 from horovod._ops import Average, steps_travel
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch._adasum import AdasumMixin
@@ -58,7 +58,8 @@ class _DistributedMixin:
         """Waits for the reduced gradients, then does the optimizer's own step.
 
         All ranks must call it. With a `closure`, the gradients of each of its evaluations are
-        reduced; all ranks must evaluate it equally often.
+        reduced; all ranks must evaluate it equally often. Where a signal's handler has raised while the
+        gradients of the first evaluation were being reduced, the next call goes on from there.
         """
         if not self._should_synchronize:
             self._synchronized = False
@@ -67,6 +68,7 @@ class _DistributedMixin:
             if self._exchange.has_work():
                 self._exchange.drain()
             return super().step(self._synchronized_closure(closure))
+        self._exchange.interrupted_loss = None
         if self._synchronized:
             warnings.warn(
                 "optimizer.step() after optimizer.synchronize() reduces the gradients a second "
@@ -78,9 +80,22 @@ class _DistributedMixin:
         return super().step()
 
     def _synchronized_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        exchange, is_first = self._exchange, True
+
         def evaluate() -> Any:
+            nonlocal is_first
+            interrupted, exchange.interrupted_loss = exchange.interrupted_loss, None
+            if interrupted is not None:
+                is_first = False
+                return interrupted[0]  # its gradients are reduced, on the other ranks too
             loss = closure()
-            self._exchange.synchronize()
+            try:
+                exchange.synchronize()
+            except BaseException:
+                if is_first and exchange.is_interrupted:
+                    exchange.interrupted_loss = (loss,)
+                raise
+            is_first = False
             return loss
 
         return evaluate
@@ -103,6 +118,7 @@ class _DistributedMixin:
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """As the optimizer's own; waits for reductions in flight and forgets them."""
         self._exchange.drain()
+        self._exchange.interrupted_loss = None
         self._synchronized = False
         super().load_state_dict(state_dict)
 
@@ -168,9 +184,10 @@ def _buckets(params: List[torch.Tensor], names: Dict[int, str],
         length = max(1, -(-len(chosen) // groups))
         listed = [chosen[at : at + length] for at in range(0, len(chosen), length)]
     else:
-        listed = [group for group in groups if len(group)]
-        if any(not isinstance(group, (list, tuple)) for group in listed):
+        if not isinstance(groups, (list, tuple)) or any(
+                not isinstance(group, (list, tuple)) for group in groups):
             raise ValueError("groups must be a number, or a list of lists of parameters.")
+        listed = [group for group in groups if len(group)]
         ids = [id(param) for group in listed for param in group]
         if len(set(ids)) != len(ids):
             raise ValueError("groups has a parameter twice; each can be in one group only.")
@@ -195,11 +212,11 @@ def DistributedOptimizer(
     groups: Union[None, int, Sequence[Sequence[torch.Tensor]]] = None,
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
-) -> torch.optim.Optimizer:
+) -> Any:
     """Returns an optimizer like `optimizer` whose `step` uses gradients reduced over all ranks.
 
-    The result is an instance of a subclass of the optimizer's class and shares its options and
-    state. Each large gradient is reduced as soon as backward has made it, while backward goes on;
+    The result is an instance of a subclass of the optimizer's class, with `synchronize`,
+    `skip_synchronize` and `set_backward_passes_per_step`, and shares its options and state. Each large gradient is reduced as soon as backward has made it, while backward goes on;
     small ones travel together once it is over, under the first one's name and how many more there
     are. Gradients that stay from step to step (`zero_grad(set_to_none=False)`) move into memory
     that the ranks of a host share: take `param.grad` anew rather than keep a view of it.
@@ -229,12 +246,7 @@ def DistributedOptimizer(
         raise ValueError("DistributedOptimizer was given an optimizer that is distributed already.")
     check_choices(op, compression)
     _check_passes(backward_passes_per_step)
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor works with op=hvd.Average only.")
-    if gradient_predivide_factor <= 0:
-        raise ValueError(
-            f"gradient_predivide_factor must be positive, not {gradient_predivide_factor}."
-        )
+    check_predivision(gradient_predivide_factor, op)
     if num_groups:
         warnings.warn("The argument num_groups is deprecated; use groups.", DeprecationWarning,
                       stacklevel=2)
