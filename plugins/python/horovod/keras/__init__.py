@@ -12,9 +12,26 @@ _keras = _need("keras", "Keras", "horovod.keras", "2",
                "KERAS_BACKEND names: tensorflow, torch or jax"
                + (f" (here {_os.environ['KERAS_BACKEND']})" if "KERAS_BACKEND" in _os.environ else ""))
 
+from horovod import _common
 from horovod._common import *
 from horovod._keras.face import functions_for as _functions_for
 
-globals().update(_functions_for(_keras))
+_made = _functions_for(_keras)
+Compression = _made["Compression"]
+DistributedOptimizer = _made["DistributedOptimizer"]
+PartialDistributedOptimizer = _made["PartialDistributedOptimizer"]
+allgather = _made["allgather"]
+allreduce = _made["allreduce"]
+broadcast = _made["broadcast"]
+broadcast_global_variables = _made["broadcast_global_variables"]
+load_model = _made["load_model"]
+reducescatter = _made["reducescatter"]
 
 from horovod.keras import callbacks, elastic  # noqa: E402
+
+__all__ = [
+    "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "allgather", "allreduce",
+    "broadcast", "broadcast_global_variables", "callbacks", "elastic", "load_model",
+    "reducescatter",
+]
+__all__ += _common.__all__

@@ -10,6 +10,7 @@ from horovod._framework import need as _need
 _mxnet = _need("mxnet", "MXNet", "horovod.mxnet", "1.9",
                "install it in an environment of its own: pip install 'mxnet==1.9.1' 'numpy<1.24'")
 
+from horovod import _common
 from horovod._common import *
 from horovod.mxnet._collectives import (
     allgather,
@@ -30,3 +31,11 @@ from horovod.mxnet._training import (
     broadcast_parameters,
 )
 from horovod.mxnet.compression import Compression
+
+__all__ = [
+    "Compression", "DistributedOptimizer", "DistributedTrainer", "allgather", "allreduce",
+    "allreduce_", "alltoall", "broadcast", "broadcast_", "broadcast_parameters",
+    "grouped_allgather", "grouped_allreduce", "grouped_allreduce_", "grouped_reducescatter",
+    "reducescatter",
+]
+__all__ += _common.__all__

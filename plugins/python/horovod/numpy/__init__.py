@@ -9,6 +9,7 @@ from horovod._framework import need as _need
 _numpy = _need("numpy", "numpy", "horovod.numpy", "1.17",
                "install it, for example with 'pip install numpy' or 'apt install python3-numpy'")
 
+from horovod import _common
 from horovod._common import *
 from horovod._frontend import poll
 from horovod.numpy._collectives import (
@@ -32,3 +33,11 @@ from horovod.numpy._collectives import (
     reducescatter_async,
     synchronize,
 )
+
+__all__ = [
+    "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async",
+    "allreduce_async_", "alltoall", "alltoall_async", "broadcast", "broadcast_", "broadcast_async",
+    "broadcast_async_", "grouped_allgather", "grouped_allreduce", "grouped_allreduce_async",
+    "grouped_reducescatter", "poll", "reducescatter", "reducescatter_async", "synchronize",
+]
+__all__ += _common.__all__

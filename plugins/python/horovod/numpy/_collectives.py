@@ -16,7 +16,7 @@ Rules for all of them:
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Union, overload
 
 import numpy
 
@@ -203,6 +203,16 @@ def alltoall_async(tensor: Any, splits: Optional[Sequence[int]] = None,
         numbers = given.tolist()
     return _rows(Kind.ALLTOALL, "alltoall", [tensor], name, process_set, with_splits=True,
                  splits=numbers)
+
+
+@overload
+def alltoall(tensor: Any, splits: None = None, name: Optional[str] = None,
+             process_set: ProcessSet = global_process_set) -> Array: ...
+
+
+@overload
+def alltoall(tensor: Any, splits: Sequence[int], name: Optional[str] = None,
+             process_set: ProcessSet = global_process_set) -> Tuple[Array, Array]: ...
 
 
 def alltoall(tensor: Any, splits: Optional[Sequence[int]] = None, name: Optional[str] = None,

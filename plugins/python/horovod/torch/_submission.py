@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Tuple, Union
+from typing import Any, Callable, List, Tuple, TypeVar, Union
 
 import torch
 
@@ -19,11 +19,13 @@ PLAIN = (torch.Tensor, _tensors.DTYPES, torch.strided,
          getattr(torch.Tensor, "__dlpack_c_exchange_api__", None))
 
 
-def shortcut(prefix: str, *, waits: bool = False) -> Callable[[Any], Any]:
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def shortcut(prefix: str, *, waits: bool = False) -> Callable[[_Function], _Function]:
     """Decorates an allreduce in place: the calls of every step (a dense tensor, a name, all ranks)
     run no Python. What needs more than that gets to the function."""
     return _frontend.shortcut(prefix, PLAIN, waits)
-
 
 
 def elementwise(kind: Kind, name: str, tensors: Tensors, in_place: bool, *more: Any,
@@ -44,7 +46,6 @@ def rows(kind: Kind, name: str, tensors: Tensors, *more: Any, **arguments: Any) 
     away = _devices.of(tensors, name)
     arrays = _tensors if away is None else _devices.arrays_for(away, tensors, kind, arguments)
     return _frontend.rows(arrays, kind, name, tensors, *more, **arguments)
-
 
 
 def in_graph(function: Any, *arguments: Any) -> Any:
