@@ -1,5 +1,9 @@
 #include "launcher/check/check_build.h"
 
+#include <functional>
+#include <optional>
+
+#include "base/text.h"
 #include "launcher/check/format.h"
 #include "launcher/check/probes.h"
 #include "launcher/check/remedy.h"
@@ -14,45 +18,77 @@ constexpr char kControllers[] = "Available Controllers";
 constexpr char kOperations[] = "Available Tensor Operations";
 constexpr char kOthers[] = "Also Looked For";
 
-struct Trial {
-  const char* section;
-  const char* name;
-  bool has_part;  // as remedy() takes it
-  Probe probe;
+struct Kind {
+  std::string section, name;
+  bool is_framework;
+  std::function<bool(const CheckProbes&)> has_part;  // as remedy() takes it
+  std::function<Probe(const CheckProbes&)> start;
 };
 
+Kind framework(const char* section, const char* name, const char* module) {
+  return {section, name, true, [=](const CheckProbes& probes) { return probes.has_binding(module); },
+          [=](const CheckProbes& probes) { return probes.framework(module, module); }};
+}
+
+Kind engine(const char* section, const char* name, const char* plugin, const char* variable,
+            bool with_sum) {
+  return {section, name, false, [=](const CheckProbes& probes) { return probes.has_plugin(plugin); },
+          [=](const CheckProbes& probes) { return probes.engine(plugin, variable, with_sum); }};
+}
+
+Kind other(const char* section, const char* name, bool has_part,
+           std::function<Probe(const CheckProbes&)> start) {
+  return {section, name, false, [=](const CheckProbes&) { return has_part; }, std::move(start)};
+}
+
 // In the original's order, then the others. The frameworks come up first: they take longest.
-std::vector<Trial> start_trials(const CheckProbes& probes, bool with_others) {
-  std::vector<Trial> trials;
-  const auto add = [&](const char* section, const char* name, bool has_part, Probe probe) {
-    trials.push_back({section, name, has_part, std::move(probe)});
+std::vector<Kind> all_kinds() {
+  using P = CheckProbes;
+  const auto has = [](const char* plugin) {
+    return [=](const P& probes) { return probes.has_plugin(plugin); };
   };
-  const auto framework = [&](const char* section, const char* name, const char* binding,
-                             const char* module) {
-    add(section, name, probes.has_binding(binding), probes.framework(binding, module));
+  return {
+      framework(kFrameworks, "TensorFlow", "tensorflow"),
+      framework(kFrameworks, "PyTorch", "torch"),
+      framework(kFrameworks, "MXNet", "mxnet"),
+      engine(kControllers, "MPI", "mpi", "HOROVOD_CONTROLLER", false),
+      other(kControllers, "Gloo", false, [](const P& probes) { return probes.built_in(false); }),
+      {kOperations, "NCCL", false, has("nccl"), [](const P& p) { return p.gpu_engine("nccl"); }},
+      engine(kOperations, "DDL", "ddl", "", false),
+      engine(kOperations, "CCL", "ccl", "HOROVOD_CPU_OPERATIONS", true),
+      engine(kOperations, "MPI", "mpi", "HOROVOD_CPU_OPERATIONS", true),
+      other(kOperations, "Gloo", false, [](const P& probes) { return probes.built_in(true); }),
+      framework(kOthers, "JAX", "jax"),
+      {kOthers, "PMIx", false, has("pmix"), [](const P& probes) { return probes.pmix(); }},
+      other(kOthers, "shared memory", true, [](const P& probes) { return probes.own("shared-memory"); }),
+      other(kOthers, "TCP", true, [](const P& probes) { return probes.own("tcp"); }),
+      other(kOthers, "CUDA", true, [](const P& probes) { return probes.cuda(); }),
+      other(kOthers, "ROCm", true, [](const P& probes) { return probes.rocm(); }),
   };
-  const auto engine = [&](const char* section, const char* name, const char* plugin,
-                          const char* variable, bool with_sum) {
-    add(section, name, probes.has_plugin(plugin), probes.engine(plugin, variable, with_sum));
-  };
-  framework(kFrameworks, "TensorFlow", "tensorflow", "tensorflow");
-  framework(kFrameworks, "PyTorch", "torch", "torch");
-  framework(kFrameworks, "MXNet", "mxnet", "mxnet");
-  engine(kControllers, "MPI", "mpi", "HOROVOD_CONTROLLER", false);
-  add(kControllers, "Gloo", false, probes.built_in(false));
-  add(kOperations, "NCCL", probes.has_plugin("nccl"), probes.gpu_engine("nccl"));
-  engine(kOperations, "DDL", "ddl", "", false);
-  engine(kOperations, "CCL", "ccl", "HOROVOD_CPU_OPERATIONS", true);
-  engine(kOperations, "MPI", "mpi", "HOROVOD_CPU_OPERATIONS", true);
-  add(kOperations, "Gloo", false, probes.built_in(true));
-  if (!with_others) return trials;
-  framework(kOthers, "JAX", "jax", "jax");
-  add(kOthers, "PMIx", probes.has_plugin("pmix"), probes.pmix());
-  add(kOthers, "shared memory", true, probes.own("shared-memory"));
-  add(kOthers, "TCP", true, probes.own("tcp"));
-  add(kOthers, "CUDA", true, probes.cuda());
-  add(kOthers, "ROCm", true, probes.rocm());
-  return trials;
+}
+
+// What is wrong with what did not work, or ended as if it had.
+std::string why_not(const Kind& kind, const ProbeOutcome& outcome) {
+  const char* what = kind.is_framework ? "its import" : "its trial";
+  if (outcome.is_late) return cat(what, " did not end within ", kTrialSeconds, " seconds");
+  if (outcome.works) return cat(what, " ended the process, without an error");
+  return outcome.why;
+}
+
+CheckRow row_of(const Kind& kind, const ProbeOutcome& outcome, const CheckProbes& probes,
+                const Machine& machine) {
+  CheckRow row{kind.section, kind.name};
+  row.is_extra = row.section == kOthers;
+  auto found = outcome.works ? parse_found(outcome.said) : std::nullopt;
+  row.works = found.has_value();
+  if (found) {
+    row.version = std::move(found->version);
+    row.path = std::move(found->path);
+  } else {
+    row.why = why_not(kind, outcome);
+    row.fix = remedy(row.name, kind.has_part(probes), machine, parse_place(outcome.said));
+  }
+  return row;
 }
 
 }  // namespace
@@ -62,27 +98,27 @@ CheckTable try_everything(const Settings& settings) {
       settings.flag("verbose") || settings.flag("json") || settings.is_set("require");
   const CheckProbes probes(settings);
   const Deadline deadline = Deadline::after_seconds(kTrialSeconds);
-  std::vector<Trial> trials = start_trials(probes, asks_for_more);
+  std::vector<Kind> kinds = all_kinds();
+  if (!asks_for_more) std::erase_if(kinds, [](const Kind& kind) { return kind.section == kOthers; });
+  std::vector<Probe> trials;
+  for (const Kind& kind : kinds) trials.push_back(kind.start(probes));
   const Machine machine = this_machine();
   CheckTable rows;
-  for (Trial& trial : trials) {
-    const ProbeOutcome outcome = trial.probe.wait(deadline);
-    CheckRow row{trial.section, trial.name, outcome.works};
-    row.is_extra = trial.section == kOthers;
-    if (outcome.works) {
-      ProbeFacts found = parse_found(outcome.said);
-      row.version = std::move(found.version);
-      row.path = std::move(found.path);
-    } else {
-      row.why = outcome.why;
-      row.fix = remedy(row.name, trial.has_part, machine);
-    }
-    rows.push_back(std::move(row));
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    rows.push_back(row_of(kinds[i], trials[i].wait(deadline), probes, machine));
   }
   return rows;
 }
 
+Status check_names(const Settings& settings) {
+  if (!settings.is_set("require")) return {};
+  CheckTable rows;
+  for (const Kind& kind : all_kinds()) rows.push_back({kind.section, kind.name, true});
+  return check_required(settings.text("require"), rows);
+}
+
 CheckAnswer check_build(const Settings& settings) {
+  if (const Status known = check_names(settings); !known.ok()) return {"", refuse(known)};
   const CheckTable rows = try_everything(settings);
   CheckAnswer answer{settings.flag("json") ? check_as_json(rows)
                                            : format_check(rows, settings.flag("verbose"))};
@@ -90,8 +126,7 @@ CheckAnswer check_build(const Settings& settings) {
   const Status required = check_required(settings.text("require"), rows);
   if (required.ok()) return answer;
   say(required.message());
-  answer.exit_code =
-      required.code() == Code::kInvalidArgument ? kExitBadInput : kExitLauncher;
+  answer.exit_code = kExitLauncher;
   return answer;
 }
 

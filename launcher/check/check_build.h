@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/settings.h"
+#include "base/status.h"
 #include "launcher/check/row.h"
 
 namespace hvd::launcher {
@@ -14,8 +15,11 @@ CheckTable try_everything(const Settings& settings);
 
 struct CheckAnswer {
   std::string text;
-  int exit_code = 0;  // 1 when something that --require names does not work; then it was said
+  // 1 when something that --require names does not work, 2 when it is no row; then it was said.
+  int exit_code = 0;
 };
+// Not ok where --require names what is no row.
+Status check_names(const Settings& settings);
 // As --verbose, --json and --require want it.
 CheckAnswer check_build(const Settings& settings);
 

@@ -18,6 +18,13 @@ std::string found(const CheckRow& row) {
   return cat(row.version, ", ", row.path);
 }
 
+// What stands behind a row's name, with the fix below where it does not work.
+std::string described(const CheckRow& row, const std::string& words) {
+  std::string line = words.empty() ? "" : cat(": ", words);
+  if (!row.works && !row.fix.empty()) line += cat("\n            fix: ", row.fix);
+  return line;
+}
+
 std::string lay_out(std::span<const CheckRow> rows, bool with_extra,
                     const auto& describe) {
   std::string text;
@@ -103,14 +110,10 @@ CheckTable common_rows(std::span<const HostCheck> hosts) {
 
 std::string format_check(std::span<const CheckRow> rows, bool verbose) {
   std::string text = lay_out(rows, verbose, [&](const CheckRow& row) -> std::string {
-    if (!verbose) return {};
-    const std::string words = found(row);
-    std::string line = words.empty() ? "" : cat(": ", words);
-    if (!row.works && !row.fix.empty()) line += cat("\n            fix: ", row.fix);
-    return line;
+    return verbose ? described(row, found(row)) : "";
   });
   // The original's last line ends in blanks.
-  if (!text.empty()) text.insert(text.size() - 1, "    ");
+  if (!text.empty() && !verbose) text.insert(text.size() - 1, "    ");
   return cat(verbose ? "\n" : "", "Horovod v", HVD_VERSION, ":\n", text);
 }
 
@@ -137,6 +140,21 @@ Result<CheckTable> check_from_json(std::string_view text) {
   return rows;
 }
 
+Result<CheckTable> check_from_job(std::string_view host, std::string_view text) {
+  std::vector<std::string> sentences;
+  for (const std::string& line : split(text, '\n')) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    std::string said = json.is_object() ? text_of(json, "text") : "";
+    if (said.empty()) continue;
+    if (auto rows = check_from_json(said); rows.ok() && json.contains("rank")) return rows;
+    for (const std::string& start : {cat("host ", host, ": "), std::string("horovodrun: ")}) {
+      if (said.starts_with(start)) said.erase(0, start.size());
+    }
+    sentences.push_back(std::move(said));
+  }
+  return unavailable(sentences.empty() ? "it gave no answer" : join(sentences, "; "));
+}
+
 std::string compare_checks(std::span<const HostCheck> hosts, bool verbose) {
   std::vector<std::string> names;
   std::vector<std::string> differing;
@@ -149,14 +167,14 @@ std::string compare_checks(std::span<const HostCheck> hosts, bool verbose) {
   const CheckTable common = common_rows(hosts);
   std::string table = lay_out(common, verbose, [&](const CheckRow& row) -> std::string {
     const std::string words = difference(hosts, row);
-    if (words.empty()) {
-      return verbose && !found(row).empty() ? cat(": ", found(row)) : std::string();
-    }
-    differing.push_back(row.name);
-    return cat(": ", words);
+    if (!words.empty()) differing.push_back(row.name);
+    if (verbose) return described(row, words.empty() ? found(row) : words);
+    return words.empty() ? "" : cat(": ", words);
   });
-  std::string end = "\nThe hosts agree.\n";
-  if (!differing.empty()) end = cat("\nThe hosts differ in ", join(differing, ", "), ".\n");
+  const char* whom = silent.empty() ? "The hosts" : "The hosts that answered";
+  std::string end = cat("\n", whom, " agree.\n");
+  if (names.size() == 1) end = silent.empty() ? "" : "\n";
+  if (!differing.empty()) end = cat("\n", whom, " differ in ", join(differing, ", "), ".\n");
   return cat("Horovod v", HVD_VERSION, " on ", join(names, ", "), ":\n", table, end, silent);
 }
 
@@ -175,8 +193,11 @@ Status check_required(std::string_view names, std::span<const CheckRow> rows) {
     if (std::ranges::find(known, row.name) == known.end()) known.push_back(row.name);
   }
   std::vector<std::string> missing;
+  bool names_any = false;
   for (const std::string& each : split(names, ',')) {
     const std::string name = to_lower(trim(each));
+    if (name.empty()) continue;
+    names_any = true;
     bool is_known = false;
     for (const CheckRow& row : rows) {
       if (to_lower(row.name) != name) continue;
@@ -187,6 +208,9 @@ Status check_required(std::string_view names, std::span<const CheckRow> rows) {
       return invalid_argument(cat("--require: '", printable(trim(each)), "' is none of: ",
                                   join(known, ", ")));
     }
+  }
+  if (!names_any) {
+    return invalid_argument(cat("--require names nothing; it takes some of: ", join(known, ", ")));
   }
   if (missing.empty()) return {};
   return unavailable(cat("--require: ", join(missing, "; ")));

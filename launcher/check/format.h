@@ -26,6 +26,9 @@ struct HostCheck {
   std::string host;
   Result<CheckTable> rows;
 };
+// What a job of one rank on a host printed, each line of it an object: the rank's answer, else why there
+// is none.
+Result<CheckTable> check_from_job(std::string_view host, std::string_view text);
 // The table of what works on all hosts, with a sentence beside each row in which they differ.
 std::string compare_checks(std::span<const HostCheck> hosts, bool verbose);
 // {"version": ..., "hosts": {NAME: what check_as_json gives, or {"error": ...}}}

@@ -1,17 +1,18 @@
 #include "launcher/check/hosts.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <nlohmann/json.hpp>
+#include <csignal>
+#include <utility>
 
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/check/format.h"
-#include "launcher/command.h"
 #include "launcher/host_choice.h"
 #include "launcher/installation.h"
 #include "launcher/job.h"
@@ -20,63 +21,66 @@
 namespace hvd::launcher {
 namespace {
 
-// The job of one rank on each host, each of whose lines is an object.
+// A job of one rank, each of whose lines is an object.
 Result<Options> asking_job(const Options& options) {
   Options job{options.settings, {executable_folder() + "/horovodrun", "--check-build", "--json"}};
-  for (const auto& [key, value] : {std::pair{"log_format", "json"}, std::pair{"stdin", "none"},
-                                   std::pair{"on_failure", "wait"}}) {
+  for (const auto& [key, value] : {std::pair{"log_format", "json"}, std::pair{"stdin", "none"}}) {
     HVD_RETURN_IF_ERROR(job.settings.set(key, value));
   }
   return job;
 }
 
-Result<SlotPlan> one_rank_each(const Settings& settings) {
-  HVD_ASSIGN_OR_RETURN(auto hosts, choose_hosts(settings));
-  for (Host& host : hosts) host.slots = 1;
-  return plan_slots(hosts, std::nullopt);
-}
+// One process with a job on one host, so that a host which cannot be reached keeps no other's answer.
+class Asked {
+ public:
+  Asked(const Options& job, const Host& host) : host_(host.name) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) {
+      why_not_ = system_error("cannot make a pipe", errno);
+      return;
+    }
+    reading_.reset(ends[0]);
+    const UniqueFd writing(ends[1]);
+    const pid_t parent = ::getpid();
+    child_ = ::fork();
+    if (child_ < 0) why_not_ = system_error("cannot start a process", errno);
+    if (child_ == 0) ::_exit(run(job, host, ends[1], parent));
+  }
+  Asked(Asked&& other) noexcept
+      : host_(std::move(other.host_)), child_(std::exchange(other.child_, -1)),
+        reading_(std::move(other.reading_)), why_not_(std::move(other.why_not_)) {}
 
-// What the job writes to standard output; nothing comes when nothing was started.
-Result<std::string> output_of(const Options& job, const SlotPlan& plan) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make a pipe", errno);
-  const pid_t child = ::fork();
-  if (child < 0) return system_error("cannot start a process", errno);
-  if (child == 0) {
-    ::dup2(ends[1], STDOUT_FILENO);
+  HostCheck answer() {
+    if (!why_not_.ok()) return {host_, why_not_};
+    std::string text;
+    char buffer[65536];
+    for (;;) {
+      const ssize_t size = ::read(reading_.get(), buffer, sizeof buffer);
+      if (size < 0 && errno == EINTR) continue;
+      if (size <= 0) break;
+      text.append(buffer, static_cast<size_t>(size));
+    }
+    while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {}
+    return {host_, check_from_job(host_, text)};
+  }
+
+ private:
+  static int run(const Options& job, const Host& host, int output, pid_t parent) {
+    // Whoever ends this program ends its jobs in good order.
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    if (::getppid() != parent) return kExitLauncher;
+    ::dup2(output, STDOUT_FILENO);
+    ::dup2(output, STDERR_FILENO);
     prepare_process(job);
-    ::_exit(run_job(job, plan, 0).exit_code);
+    const auto plan = plan_slots({host}, std::nullopt);
+    return plan.ok() ? run_job(job, *plan, 0).exit_code : refuse(plan.status());
   }
-  ::close(ends[1]);
-  const UniqueFd reading(ends[0]);
-  std::string text;
-  char buffer[65536];
-  for (;;) {
-    const ssize_t size = ::read(reading.get(), buffer, sizeof buffer);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) break;
-    text.append(buffer, static_cast<size_t>(size));
-  }
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
-  return text;
-}
 
-// The answers by rank, which is the host's place.
-std::vector<HostCheck> read_answers(const std::string& text, const SlotPlan& plan) {
-  std::vector<HostCheck> hosts;
-  for (const Host& host : plan.hosts) {
-    hosts.push_back({host.name, unavailable("it gave no answer")});
-  }
-  for (const std::string& line : split(text, '\n')) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("rank") || !json.contains("text")) continue;
-    const auto& rank = json["rank"];
-    if (!rank.is_number_unsigned() || rank >= hosts.size() || !json["text"].is_string()) continue;
-    auto rows = check_from_json(json["text"].get<std::string>());
-    if (rows.ok()) hosts[rank.get<size_t>()].rows = std::move(rows);
-  }
-  return hosts;
-}
+  std::string host_;
+  pid_t child_ = -1;
+  UniqueFd reading_;
+  Status why_not_;
+};
 
 // The exit code, after a sentence for each host that lacks something.
 int check_all_required(std::string_view names, std::span<const HostCheck> hosts) {
@@ -86,8 +90,7 @@ int check_all_required(std::string_view names, std::span<const HostCheck> hosts)
     const Status required = check_required(names, *host.rows);
     if (required.ok()) continue;
     say(cat(host.host, ": ", required.message()));
-    exit_code = std::max(exit_code, required.code() == Code::kInvalidArgument ? kExitBadInput
-                                                                              : kExitLauncher);
+    exit_code = kExitLauncher;
   }
   return exit_code;
 }
@@ -100,13 +103,18 @@ bool asks_hosts(const Settings& settings) {
 
 CheckAnswer check_hosts(const Options& options) {
   const Settings& settings = options.settings;
+  if (const Status known = check_names(settings); !known.ok()) return {"", refuse(known)};
   const auto job = asking_job(options);
   if (!job.ok()) return {"", refuse(job.status())};
-  const auto plan = one_rank_each(settings);
-  if (!plan.ok()) return {"", refuse(plan.status())};
-  const auto text = output_of(*job, *plan);
-  if (!text.ok()) return {"", refuse(text.status())};
-  const std::vector<HostCheck> hosts = read_answers(*text, *plan);
+  auto chosen = choose_hosts(settings);
+  if (!chosen.ok()) return {"", refuse(chosen.status())};
+  std::vector<Asked> asked;
+  for (Host& host : *chosen) {
+    host.slots = 1;
+    asked.emplace_back(*job, host);
+  }
+  std::vector<HostCheck> hosts;
+  for (Asked& each : asked) hosts.push_back(each.answer());
   const bool some_silent =
       std::ranges::any_of(hosts, [](const HostCheck& host) { return !host.rows.ok(); });
   CheckAnswer answer{settings.flag("json") ? comparison_as_json(hosts)

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,15 +14,19 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 #include "launcher/report.h"
 
 namespace hvd::launcher {
 namespace {
 
 constexpr size_t kKeptBytes = 64 * 1024;
+constexpr size_t kShownBytes = 1000;
 
-[[noreturn]] void run_child(const std::function<std::string()>& body, int error_fd) {
+[[noreturn]] void run_child(const std::function<std::string()>& body, int error_fd, pid_t parent) {
   ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  if (::getppid() != parent) ::_exit(1);
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   ::dup2(null, STDIN_FILENO);
   ::dup2(null, STDOUT_FILENO);
@@ -39,6 +45,33 @@ std::string last_line(const std::string& text) {
   return std::string(trim(newline == std::string_view::npos ? trimmed : trimmed.substr(newline)));
 }
 
+// What is there to read, at the end of the newest; false at the end.
+bool read_more(int fd, std::string* text) {
+  char buffer[4096];
+  const ssize_t size = ::read(fd, buffer, sizeof buffer);
+  if (size < 0 && errno == EINTR) return true;
+  if (size <= 0) return false;
+  text->append(buffer, static_cast<size_t>(size));
+  if (text->size() > kKeptBytes) text->erase(0, text->size() - kKeptBytes);
+  return true;
+}
+
+// All that the child says until its end, which the pipe's need not be: it may have left somebody there.
+// False: it had not ended by the deadline.
+bool read_until_end(int fd, pid_t child, Deadline deadline, std::string* text) {
+  const UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  for (bool has_ended = false;;) {
+    pollfd events[] = {{fd, POLLIN, 0}, {has_ended ? -1 : end.get(), POLLIN, 0}};
+    const int ready = ::poll(events, 2, has_ended ? 0 : deadline.poll_timeout());
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return has_ended;
+    has_ended |= events[1].revents != 0;
+    if (events[0].revents == 0 || read_more(fd, text)) continue;
+    if (has_ended || !end) return true;
+    fd = -1;
+  }
+}
+
 }  // namespace
 
 Probe::Probe(const std::function<std::string()>& body) {
@@ -47,8 +80,9 @@ Probe::Probe(const std::function<std::string()>& body) {
     start_error_ = system_error("cannot make a pipe", errno).message();
     return;
   }
+  const pid_t parent = ::getpid();
   pid_ = ::fork();
-  if (pid_ == 0) run_child(body, ends[1]);
+  if (pid_ == 0) run_child(body, ends[1], parent);
   if (pid_ < 0) start_error_ = system_error("cannot start a process", errno).message();
   if (pid_ > 0) ::setpgid(pid_, pid_);
   ::close(ends[1]);
@@ -69,27 +103,24 @@ Probe::~Probe() {
 }
 
 ProbeOutcome Probe::wait(Deadline deadline) {
-  if (pid_ < 0) return {false, start_error_, ""};
+  if (pid_ < 0) return {false, start_error_};
   std::string text;
-  for (;;) {
-    pollfd readable{error_fd_, POLLIN, 0};
-    const int ready = ::poll(&readable, 1, deadline.poll_timeout());
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return {false, "it did not answer in time", ""};
-    char buffer[4096];
-    const ssize_t size = ::read(error_fd_, buffer, sizeof buffer);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) break;
-    text.append(buffer, static_cast<size_t>(size));
-    if (text.size() > kKeptBytes) text.erase(0, text.size() - kKeptBytes);
+  if (!read_until_end(error_fd_, pid_, deadline, &text)) {
+    return {false, "it did not answer in time", text, true};
   }
-  // The pipe's end is the child's end, or close to it.
+  // Waited for without being reaped, it keeps its number, which is its group's.
+  siginfo_t info{};
+  ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
+  ::kill(-pid_, SIGKILL);
   int status = 0;
   ::waitpid(std::exchange(pid_, -1), &status, 0);
-  if (WIFSIGNALED(status)) return {false, cat("it crashed by ", signal_name(WTERMSIG(status))), ""};
+  if (WIFSIGNALED(status)) {
+    return {false, cat("it crashed by ", signal_name(WTERMSIG(status))), text};
+  }
+  if (WEXITSTATUS(status) == 0) return {true, "", text};
   const std::string line = last_line(text);
-  if (WEXITSTATUS(status) == 0) return {true, "", line};
-  return {false, line.empty() ? cat("it ended with exit code ", WEXITSTATUS(status)) : printable(line), ""};
+  return {false, line.empty() ? cat("it ended with exit code ", WEXITSTATUS(status))
+                              : printable(line, kShownBytes), text};
 }
 
 std::string become(const std::vector<std::string>& command,

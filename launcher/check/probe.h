@@ -13,10 +13,12 @@ namespace hvd::launcher {
 
 struct ProbeOutcome {
   bool works = false;
-  std::string why;     // not: the last line that the child wrote to standard error, or how it ended
-  std::string said{};  // works: that last line
+  std::string why;        // not: the last line that the child wrote to standard error, or how it ended
+  std::string said{};     // all of that, or the last of it
+  bool is_late = false;   // it was ended at the deadline
 };
 
+// It ends with this process, with what it has started in its process group.
 class Probe {
  public:
   // Starts the child at once. `body` may replace it by a program; what it returns is why it does

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -20,14 +21,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Where the framework lies is said first: its import may end the process, or not end.
 constexpr char kImport[] =
-    "import importlib, os, sys\n"
+    "import importlib.util, os, sys\n"
+    "spec = importlib.util.find_spec(sys.argv[2])\n"
+    "os.write(2, f'horovod-place\\t{spec and spec.origin or str()}\\n'.encode())\n"
     "importlib.import_module('horovod.' + sys.argv[1])\n"
     "module = importlib.import_module(sys.argv[2])\n"
     "version = getattr(module, '__version__', '')\n"
     "path = os.path.dirname(getattr(module, '__file__', None) or '')\n"
-    "os.write(2, f'{version}\\t{path}\\n'.encode())\n"
+    "os.write(2, f'\\nhorovod-found\\t{version}\\t{path}\\n'.encode())\n"
     "os._exit(0)\n";
+constexpr std::string_view kFound = "horovod-found\t";
+constexpr std::string_view kPlace = "horovod-place\t";
+
+// What follows the mark on the last line that begins with it.
+std::optional<std::string> marked(const std::string& text, std::string_view mark) {
+  std::optional<std::string> found;
+  for (const std::string& line : split(text, '\n')) {
+    if (line.starts_with(mark)) found = line.substr(mark.size());
+  }
+  return found;
+}
 
 // A child must not take itself for a rank of a job that this launcher runs in.
 void forget_identity() {
@@ -35,14 +50,6 @@ void forget_identity() {
     if (host_environment({{name, value}}, true).empty()) forget_environment_variable(name);
   }
 }
-
-// The libraries that engines' plugins open, by the start of their names.
-struct Engine {
-  std::string_view name;
-  std::array<std::string_view, 2> libraries;
-};
-constexpr std::array kEngines = {
-    Engine{"mpi", {"libmpi.so", "libmpich.so"}}, Engine{"gloo", {"libgloo", ""}}};
 
 // The first file mapped into this process whose name starts so, resolved: its name carries its
 // version.
@@ -61,6 +68,42 @@ std::string mapped_file(std::string_view start) {
 std::string version_of_file(const std::string& path) {
   const size_t at = path.rfind(".so.");
   return at == std::string::npos ? "" : path.substr(at + 4);
+}
+
+// "Open MPI v4.1.4", "MPICH 4.0.2": an MPI says it before it starts. Empty: it does not.
+std::string version_of_mpi(const SharedLibrary& library) {
+  constexpr size_t kRoomForAny = 16 * 1024;
+  auto* tell = library.symbol("MPI_Get_library_version");
+  std::string text(kRoomForAny, '\0');
+  int length = 0;
+  if (tell == nullptr || reinterpret_cast<int (*)(char*, int*)>(tell)(text.data(), &length) != 0) {
+    return {};
+  }
+  text.resize(std::min(text.find('\0'), text.find_first_of(",\n")));
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  constexpr std::string_view kWord = " Version: ";
+  if (const size_t at = text.find(kWord); at != std::string::npos) text.replace(at, kWord.size(), " ");
+  return text;
+}
+
+// With the name of another that is here besides: which one ranks use follows who starts them.
+ProbeFacts find_mpi() {
+  std::string path = mapped_file("libmpi.so");
+  if (path.empty()) path = mapped_file("libmpich.so");
+  const auto library = SharedLibrary::open(path);
+  if (path.empty() || !library.ok()) return {};
+  std::string version = version_of_mpi(*library);
+  if (version.empty()) version = version_of_file(path);
+  for (const char* name : {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12"}) {
+    std::string other;
+    static_cast<void>(SharedLibrary::try_open(name, [&](const SharedLibrary& each) {
+      other = version_of_mpi(each);
+      return Status();
+    }));
+    if (other.empty() || other == version) continue;
+    return {cat(version, " (", other, " is here too)"), path};
+  }
+  return {version, path};
 }
 
 // Of a library whose file tells less than it does: "2.18.5" of 21805.
@@ -118,14 +161,9 @@ ProbeFacts find_engine(const std::string& name) {
     const std::string path = mapped_file("libccl.so");
     return {version_of_ccl(path), path};
   }
-  for (const Engine& engine : kEngines) {
-    if (engine.name != name) continue;
-    for (const std::string_view start : engine.libraries) {
-      const std::string path = mapped_file(start);
-      if (!path.empty()) return {version_of_file(path), path};
-    }
-  }
-  return {};
+  if (name == "mpi") return find_mpi();
+  const std::string path = name == "gloo" ? mapped_file("libgloo") : "";
+  return {version_of_file(path), path};
 }
 
 // The first of the names that opens, if it has these functions. None: why the first does not, or the
@@ -170,15 +208,18 @@ std::string device_count(const char* runtime, int status, int count, int version
 }  // namespace
 
 std::string report_found(const std::string& version, const std::string& path) {
-  const std::string line = cat(version, "\t", path, "\n");
+  const std::string line = cat("\n", kFound, version, "\t", path, "\n");
   return ::write(STDERR_FILENO, line.data(), line.size()) < 0 ? "cannot report" : "";
 }
 
-ProbeFacts parse_found(const std::string& line) {
-  const size_t tab = line.find('\t');
+std::optional<ProbeFacts> parse_found(const std::string& said) {
+  const auto line = marked(said, kFound);
+  const size_t tab = line ? line->find('\t') : std::string::npos;
   if (tab == std::string::npos) return {};
-  return {line.substr(0, tab), line.substr(tab + 1)};
+  return ProbeFacts{line->substr(0, tab), line->substr(tab + 1)};
 }
+
+std::string parse_place(const std::string& said) { return marked(said, kPlace).value_or(""); }
 
 CheckProbes::CheckProbes(const Settings& settings) {
   const std::string folder = executable_folder();
@@ -245,12 +286,15 @@ Probe CheckProbes::gpu_engine(const std::string& name) const {
 Probe CheckProbes::own(const std::string& name) const {
   return Probe([&] {
     if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
-    return ask_capability(library_, name);
+    if (std::string why = ask_capability(library_, name); !why.empty()) return why;
+    return report_found("", "");
   });
 }
 
 Probe CheckProbes::pmix() const {
-  return Probe([] {
+  const bool has_part = has_plugin("pmix");
+  return Probe([has_part]() -> std::string {
+    if (!has_part) return "this installation has no bootstrap plugin pmix in lib/horovod/bootstraps";
     return try_library(kPmixLibraries, {"PMIx_Init", "PMIx_server_init", "PMIx_Get_version"},
                        [](const SharedLibrary& library) {
                          const auto version = function<const char* (*)()>(library, "PMIx_Get_version");

@@ -2,6 +2,7 @@
 // version and a path where it finds them.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/settings.h"
@@ -13,7 +14,7 @@ class CheckProbes {
  public:
   explicit CheckProbes(const Settings& settings);
 
-  // Imports horovod.<name>, and `module`, of which the version and the path are.
+  // Imports horovod.<name>, and `module`, of which the version, the path and the place are.
   Probe framework(const std::string& name, const std::string& module) const;
   // The path without MPI: an initialisation, and a sum over one rank.
   Probe built_in(bool with_sum) const;
@@ -42,7 +43,9 @@ std::string report_found(const std::string& version, const std::string& path);
 struct ProbeFacts {
   std::string version, path;
 };
-// What report_found wrote.
-ProbeFacts parse_found(const std::string& line);
+// What report_found wrote, among what the child said; none: it did not come as far.
+std::optional<ProbeFacts> parse_found(const std::string& said);
+// Where a framework's probe found what it was about to import; empty where there is no such module.
+std::string parse_place(const std::string& said);
 
 }  // namespace hvd::launcher

@@ -26,7 +26,7 @@ struct Source {
 constexpr std::array kSources = {
     Source{"PyTorch", "python3-torch", "python3-torch", "", "", "torch"},
     Source{"TensorFlow", "", "", "", "", "tensorflow"},
-    Source{"MXNet", "", "", "", "", "'mxnet==1.9.1'"},
+    Source{"MXNet", "", "", "", "", "'mxnet==1.9.1' 'numpy<1.24'"},
     Source{"JAX", "", "", "", "", "jax"},
     Source{"MPI", "libopenmpi3", "openmpi", "libopenmpi-dev libmpich-dev", "openmpi-devel", ""},
     Source{"NCCL", "libnccl2", "libnccl", "", "", ""},
@@ -66,7 +66,19 @@ std::string installed_by(std::string_view apt, std::string_view dnf, const Machi
   return {};
 }
 
-std::string of_framework(const Source& source, const Machine& machine) {
+// Of one that is at `place`, and cannot be imported from there.
+std::string of_broken_framework(const Source& source, const std::string& place, const Machine& machine) {
+  const bool is_installed = place.find("/site-packages/") != std::string::npos ||
+                            place.find("/dist-packages/") != std::string::npos;
+  if (!is_installed) return cat("move ", place, " away, which Python takes for ", source.row);
+  const bool is_packaged = machine.has_system_python && place.starts_with("/usr/lib/");
+  const std::string command =
+      is_packaged ? installed_by(cat("--reinstall ", source.run_apt), "", machine) : "";
+  return command.empty() ? cat("python3 -m pip install --upgrade --force-reinstall ", source.pip) : command;
+}
+
+std::string of_framework(const Source& source, const std::string& place, const Machine& machine) {
+  if (!place.empty()) return of_broken_framework(source, place, machine);
   if (machine.has_system_python) {
     std::string command = installed_by(source.run_apt, source.run_dnf, machine);
     if (!command.empty()) return command;
@@ -123,7 +135,8 @@ Machine this_machine() {
   return machine;
 }
 
-std::string remedy(std::string_view row, bool has_part, const Machine& machine) {
+std::string remedy(std::string_view row, bool has_part, const Machine& machine,
+                   const std::string& place) {
   if (std::string why = hopeless(row, has_part, machine); !why.empty()) return why;
   if (row == "TCP" || row == "shared memory") {
     return "none by installing: the kernel or the container refuses it";
@@ -131,7 +144,7 @@ std::string remedy(std::string_view row, bool has_part, const Machine& machine) 
   if (row == "CCL") return has_part ? of_ccl(machine) : with_rebuild("", machine);
   const auto source = std::ranges::find(kSources, row, &Source::row);
   if (source == kSources.end()) return with_rebuild("", machine);
-  if (!source->pip.empty()) return of_framework(*source, machine);
+  if (!source->pip.empty()) return of_framework(*source, place, machine);
   if (has_part || source->build_apt.empty()) {
     const std::string command = installed_by(source->run_apt, source->run_dnf, machine);
     const std::string words = command.empty() ? cat("install ", row, "'s library") : command;

@@ -20,7 +20,9 @@ struct Machine {
 };
 Machine this_machine();
 
-// `has_part`: this build has the part of it (a binding or plugin) that needs the library.
-std::string remedy(std::string_view row, bool has_part, const Machine& machine);
+// `has_part`: this build has the part of it (a binding or plugin) that needs the library. `place`: the
+// file that Python takes for a framework, empty where there is none.
+std::string remedy(std::string_view row, bool has_part, const Machine& machine,
+                   const std::string& place = {});
 
 }  // namespace hvd::launcher

@@ -75,6 +75,30 @@ def test_a_hidden_framework_loses_its_mark():
         expect("torch" not in found and "gloo" in found, found)
 
 
+def test_a_framework_whose_import_ends_the_process_has_no_mark():
+    with tempfile.TemporaryDirectory() as folder:
+        torch = pathlib.Path(folder, "torch.py")
+        for code, words in (("import sys; sys.exit(0)", "its import ended the process, without an error"),
+                            ("import os; os.abort()", "it crashed by SIGABRT")):
+            torch.write_text(code)
+            text = check_build("--verbose", PYTHONPATH=f"{folder}:{BUILD / 'python'}")
+            expect(re.search(rf"\[ \] PyTorch: {words}\n +fix: move {torch} away", text), text)
+
+
+def test_a_check_that_is_ended_leaves_nothing():
+    with tempfile.TemporaryDirectory() as folder:
+        began = pathlib.Path(folder, "began")
+        pathlib.Path(folder, "torch.py").write_text(
+            f"import os, time\nwith open({str(began)!r}, 'w') as file: file.write(str(os.getpid()))\n"
+            "time.sleep(3000)\n")
+        job = Job("--check-build", environment=clean_environment(
+            PYTHONPATH=f"{folder}:{BUILD / 'python'}"))
+        wait_until(lambda: began.exists() and began.read_text(), 60, job.describe)
+        job.process.terminate()
+        job.wait()
+        job.leaves_nothing()
+
+
 def test_a_hidden_library_loses_its_marks():
     found = marks(HOROVOD_LIBRARY="/nowhere/libhorovod.so")
     expect(not found, found)
@@ -118,6 +142,20 @@ def row_marks(folder, *rows):
     return [re.search(rf"\[([X ])\] {row}\b", text)[1] == "X" for row in rows]
 
 
+def test_mpi_says_which_it_is():
+    row = next(row for row in json.loads(check_build("--json"))["rows"] if row["name"] == "MPI")
+    if not row["works"]:
+        raise Skip(row["why"])
+    expect(re.match(r"(Open MPI v|MPICH )\d", row["version"]), row)
+    name = "libmpich.so.12" if row["version"].startswith("MPICH") else "libmpi.so.40"
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, name).write_text("no library\n")
+        other = next(row for row in json.loads(check_build("--json", LD_LIBRARY_PATH=folder))["rows"]
+                     if row["name"] == "MPI")
+    if other["works"]:
+        expect(f"({other['version']} is here too)" in row["version"], (row, other))
+
+
 def test_other_libraries_that_are_broken_lose_their_marks():
     with tempfile.TemporaryDirectory() as folder:
         had, = row_marks(folder, "PMIx")
@@ -125,6 +163,10 @@ def test_other_libraries_that_are_broken_lose_their_marks():
             raise Skip("there is no libpmix.so.2 here: packaging/packages.txt names its package")
         pathlib.Path(folder, "libpmix.so.2").write_text("no library\n")
         expect(row_marks(folder, "PMIx", "TCP") == [False, True], "PMIx kept its mark")
+        launcher, _ = installation(pathlib.Path(folder, "installed"))
+        pathlib.Path(folder, "installed/lib/horovod/bootstraps/pmix.so").unlink()
+        text = check_build("--verbose", launcher=launcher, PATH=folder)
+        expect("[ ] PMIx: this installation has no bootstrap plugin pmix" in text, text)
 
 
 def test_rocm_is_marked_by_whichever_version_is_here():
@@ -186,8 +228,9 @@ def test_more_is_told_when_asked():
         check_build("--require", "gloo,TCP", **hidden)
         words = check_build("--require", "Gloo,PyTorch", code=1, **hidden)
         expect(re.search(r"PyTorch \(Available Frameworks\): .*hidden", words), words)
-        words = check_build("--require", "Torch", code=2, **hidden)
-        expect("is none of: TensorFlow, PyTorch" in words, words)
+        for flags in ((), ("-H", "nobody.invalid")):
+            words = check_build("--require", "Torch", *flags, code=2, **hidden)
+            expect(words.startswith("horovodrun: --require: 'Torch' is none of: TensorFlow, PyTorch"), words)
 
 
 def test_rows_are_tried_side_by_side():
@@ -230,6 +273,12 @@ def test_hosts_are_compared():
         words = check_build("-H", "a,b", "--require", "PyTorch", code=1)
         expect("horovodrun: b: --require: PyTorch" in words, words)
         expect("horovodrun: a:" not in words, words)
+        # A host that cannot be asked keeps no other's answer.
+        faults.end("b")
+        done = subprocess.run([LAUNCHER, "--check-build", "-H", "a,b"], capture_output=True, text=True,
+                              timeout=150, env=clean_environment(), check=False)
+        expect(done.returncode == 1 and re.search(
+            r" on a:\n(?s:.*)\[X\] Gloo\n\nb: connect: \S", done.stdout), done)
 
 
 if __name__ == "__main__":

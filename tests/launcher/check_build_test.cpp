@@ -3,7 +3,11 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
 
+#include "base/text.h"
 #include "horovod/version.h"
 #include "launcher/check/format.h"
 #include "launcher/check/probe.h"
@@ -43,7 +47,7 @@ TEST_CASE("verbose rows say what was found, why not, and what would help") {
   const std::string text = format_check(small_table(), true);
   CHECK(contains(text, "    [ ] TensorFlow: not there\n            fix: get it\n"));
   CHECK(contains(text, "    [X] PyTorch: 2.13.0, /torch\n"));
-  CHECK(contains(text, "\nAlso Looked For:\n    [X] TCP    \n"));
+  CHECK(contains(text, "\nAlso Looked For:\n    [X] TCP\n"));
 }
 
 TEST_CASE("rows survive their way through JSON") {
@@ -68,9 +72,23 @@ TEST_CASE("hosts are compared row by row") {
   CHECK(contains(text, " on a, b:\n"));
   CHECK(contains(text, "    [X] PyTorch: on a: 2.13.0; on b: 1.13.1\n"));
   CHECK(contains(text, "    [ ] Gloo: on a: works; on b: broken\n"));
-  CHECK(contains(text, "\nThe hosts differ in PyTorch, Gloo.\n"));
-  CHECK(contains(text, "c: it gave no answer\n"));
+  CHECK(contains(text, "\nThe hosts that answered differ in PyTorch, Gloo.\nc: it gave no answer\n"));
+  CHECK(contains(compare_checks(mixed, true), "    [ ] TensorFlow: not there\n            fix: get it\n"));
+  CHECK(!contains(compare_checks(std::span(mixed).subspan(1), false), "agree"));
   CHECK(contains(comparison_as_json(mixed), "\"c\":{\"error\":\"it gave no answer\"}"));
+}
+
+TEST_CASE("of what a job on one host prints, its rank's answer counts, else why there is none") {
+  const std::string sentence =
+      R"({"source":"horovodrun","text":"host b: connect: nothing listens"})" "\n";
+  nlohmann::json line = {{"rank", 0}, {"text", check_as_json(small_table())}};
+  const auto rows = check_from_job("b", cat(sentence, line.dump(), "\n"));
+  REQUIRE(rows.ok());
+  CHECK(rows->size() == small_table().size());
+  CHECK(check_from_job("b", sentence).status().message() == "connect: nothing listens");
+  CHECK(check_from_job("b", cat(sentence, R"({"rank":0,"text":"horovodrun: no"})")).status().message() ==
+        "connect: nothing listens; no");
+  CHECK(check_from_job("b", "no object\n").status().message() == "it gave no answer");
 }
 
 TEST_CASE("what is required is named as rows are, and all rows of a name count") {
@@ -80,12 +98,19 @@ TEST_CASE("what is required is named as rows are, and all rows of a name count")
   rows.push_back({"Available Controllers", "Gloo", false, "away"});
   CHECK(contains(check_required("Gloo", rows).message(), "away"));
   CHECK(check_required("Torch", rows).code() == Code::kInvalidArgument);
+  CHECK(check_required("PyTorch,", rows).ok());
+  CHECK(contains(check_required(" ,", rows).message(), "--require names nothing; it takes some of: T"));
 }
 
 TEST_CASE("a remedy is a command for this kind of machine, or why there is none") {
   const Machine debian{.has_apt = true, .has_system_python = true};
   CHECK(remedy("PyTorch", true, debian) == "apt-get install python3-torch");
   CHECK(remedy("PyTorch", true, {}) == "python3 -m pip install torch");
+  CHECK(contains(remedy("PyTorch", true, debian, "/home/me/torch.py"), "move /home/me/torch.py away"));
+  CHECK(remedy("PyTorch", true, debian, "/usr/lib/python3/dist-packages/torch/__init__.py") ==
+        "apt-get install --reinstall python3-torch");
+  CHECK(remedy("TensorFlow", true, debian, "/venv/lib/python3.11/site-packages/tensorflow/__init__.py") ==
+        "python3 -m pip install --upgrade --force-reinstall tensorflow");
   CHECK(remedy("MXNet", false, debian) == "none: this version has no binding for MXNet");
   CHECK(remedy("MPI", true, debian) == "apt-get install libopenmpi3");
   CHECK(remedy("MPI", false, {.has_dnf = true, .is_built_tree = true, .build_folder = "/b"}) ==
@@ -118,7 +143,23 @@ TEST_CASE("a probe works, or says why not") {
   CHECK(outcome([]() -> std::string {
           ::pause();
           return "";
-        }, 0.1).why == "it did not answer in time");
+        }, 0.1).is_late);
+}
+
+TEST_CASE("a probe ends with its child, whoever else holds its pipe, and ends those too") {
+  Probe probe([] { return become({"sh", "-c", "echo said >&2; sleep 3000 & echo $! >&2"}, {}); });
+  const ProbeOutcome outcome = probe.wait(Deadline::after_seconds(60));
+  CHECK(outcome.works);
+  REQUIRE(outcome.said.starts_with("said\n"));
+  const pid_t other = std::stoi(outcome.said.substr(5));
+  // Its zombie is for whoever adopts it.
+  bool has_ended = false;
+  for (const Deadline limit = Deadline::after_seconds(60); !has_ended && !limit.passed();) {
+    std::string stat;
+    std::getline(std::ifstream(cat("/proc/", other, "/stat")), stat);
+    has_ended = stat.empty() || stat.find(") Z ") != std::string::npos;
+  }
+  CHECK(has_ended);
 }
 
 }  // namespace hvd::launcher
