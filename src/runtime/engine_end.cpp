@@ -75,11 +75,12 @@ void Engine::act(const Departure::Actions& actions) {
 
 // Nothing is planned any more: what is not planned yet never will be.
 void Engine::end_at(int32_t leaver) {
+  // Another's program may as well have come to its end, or to an exception's.
   const std::string who =
-      leaver == options_.rank ? std::string("this rank") : cat("rank ", leaver);
+      leaver == options_.rank ? std::string("this rank called shutdown")
+                              : cat("rank ", leaver, " has ended its program or called shutdown");
   refuse_from_now(aborted(cat("Horovod has been shut down: ", who,
-                              " called shutdown; work that not every rank had submitted by then "
-                              "cannot run")));
+                              "; work that not every rank had submitted by then cannot run")));
   const Status reason = refusal();
   if (leaver != options_.rank) left_by_.store(leaver);
   close_window();

@@ -123,6 +123,12 @@ class MxnetTest(rank_base.RankBase):
         self.assertEqual(hvd.broadcast_object({"of": self.rank}, 0), {"of": 0})
         self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
 
+    def test_names_are_where_scripts_import_them_from(self):
+        from horovod.mxnet import mpi_ops
+
+        for name in mpi_ops.__all__:
+            self.assertIs(getattr(mpi_ops, name), getattr(hvd, name), name)
+
     def test_errors_are_sentences(self):
         for bad, words in [(numpy.ones(2), "expected an mxnet.nd.NDArray"),
                            (mx.nd.ones((2, 2)).tostype("row_sparse"), "row_sparse")]:

@@ -79,6 +79,26 @@ class PackageTest(unittest.TestCase):
                     done.stderr.strip().splitlines()[-1],
                     f"^ImportError: horovod.{module} needs {name}.*{words.format(file=file)}.*install")
 
+    def test_names_are_where_scripts_import_them_from(self):
+        from horovod.common import exceptions, process_sets, util
+        from horovod.torch import mpi_ops
+
+        self.assertIs(exceptions.HorovodInternalError, hvd.HorovodInternalError)
+        self.assertTrue(issubclass(exceptions.HostsUpdatedInterrupt, RuntimeError))
+        for name in process_sets.__all__:
+            self.assertIs(getattr(process_sets, name), getattr(hvd, name))
+        for name in util.__all__:
+            if name.endswith("_built"):
+                self.assertEqual(getattr(util, name)(verbose=True), bool(getattr(hvd, name)()), name)
+        self.assertEqual(util.split_list(list("abcde"), 3), [["a", "b"], ["c", "d"], ["e"]])
+        self.assertEqual(util.split_list(list("ab"), 3), [["a"], ["b"]])
+        self.assertEqual([n for n in range(10) if util.num_rank_is_power_2(n)], [1, 2, 4, 8])
+        self.assertEqual([util.is_iterable(each) for each in ([], "a", 3)], [True, True, False])
+        for name in mpi_ops.__all__:
+            self.assertIs(getattr(mpi_ops, name), getattr(hvd, name), name)
+        self.assertTrue(issubclass(mpi_ops.HorovodAllreduce, rank_case.torch.autograd.Function))
+        self.assertLessEqual(set(hvd.__all__), set(dir(hvd)))
+
     def test_public_functions_are_documented(self):
         for name in dir(hvd):
             thing = getattr(hvd, name)

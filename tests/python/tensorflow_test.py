@@ -248,6 +248,12 @@ class TensorFlowTest(rank_base.RankBase):
                     self.own(tf.float32 if self.rank else tf.float64))
         self.assertEqual(float(hvd.allreduce(1.0, op=hvd.Sum)), self.size)
 
+    def test_names_are_where_scripts_import_them_from(self):
+        from horovod.tensorflow import mpi_ops
+
+        for name in mpi_ops.__all__:
+            self.assertIs(getattr(mpi_ops, name), getattr(hvd, name), name)
+
     def test_importing_it_imports_no_other_framework(self):
         self.assertFalse({"torch", "mxnet"} & set(sys.modules))
         self.assertFalse([name for name in sys.modules if name in ("jax", "horovod.jax")])

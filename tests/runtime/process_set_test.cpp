@@ -356,7 +356,8 @@ TEST_CASE("a shutdown in the middle of a set's work ends it everywhere") {
         const Status status = work.run(ranks[rank]);
         if (status.ok()) continue;
         CHECK(status.code() == Code::kAborted);
-        CHECK_MESSAGE(status.message().find("rank 0 called shutdown") != std::string::npos,
+        CHECK_MESSAGE(status.message().find("rank 0 has ended its program or called shutdown") !=
+                          std::string::npos,
                       status.message());
         break;
       }

@@ -17,3 +17,7 @@ class HorovodDisagreementError(HorovodInternalError, ValueError):
 
 class HorovodUnimplementedError(HorovodInternalError, NotImplementedError):
     """This build cannot do it; the message says what would."""
+
+
+class HostsUpdatedInterrupt(RuntimeError):
+    """For existing scripts that catch it; hosts do not change, so that nothing raises it."""

@@ -43,6 +43,8 @@ from horovod._basics import (
 from horovod._frontend import barrier, join, poll
 from horovod._ops import Adasum, Average, Max, Min, Product, Sum
 from horovod.torch._allreduce import (
+    HorovodAllreduce as HorovodAllreduce,
+    HorovodGroupedAllreduce as HorovodGroupedAllreduce,
     allreduce,
     allreduce_,
     allreduce_async,
@@ -52,8 +54,17 @@ from horovod.torch._allreduce import (
     grouped_allreduce_async,
     grouped_allreduce_async_,
 )
-from horovod.torch._broadcast import broadcast, broadcast_, broadcast_async, broadcast_async_
+from horovod.torch._broadcast import (
+    HorovodBroadcast as HorovodBroadcast,
+    broadcast,
+    broadcast_,
+    broadcast_async,
+    broadcast_async_,
+)
 from horovod.torch._rows import (
+    HorovodAllgather as HorovodAllgather,
+    HorovodAlltoall as HorovodAlltoall,
+    HorovodReducescatter as HorovodReducescatter,
     allgather,
     allgather_async,
     alltoall,

@@ -1,0 +1,11 @@
+"""What Horovod raises, under the name that scripts import."""
+
+from horovod.exceptions import (
+    HorovodDisagreementError,
+    HorovodInternalError,
+    HorovodUnimplementedError,
+    HostsUpdatedInterrupt,
+)
+
+__all__ = ["HorovodDisagreementError", "HorovodInternalError", "HorovodUnimplementedError",
+           "HostsUpdatedInterrupt"]
