@@ -14,14 +14,6 @@ namespace {
 // While the user was active a moment ago, the helper looks at the queue every batching window
 // instead of sleeping, so that a submit need not wake it by a system call.
 constexpr std::chrono::milliseconds kLinger{20};
-// A spin that takes longer than this most likely waits for somebody who wants this core.
-constexpr std::chrono::microseconds kPatience{20};
-// The same where the one who wants this core is the peer that is waited for.
-constexpr std::chrono::microseconds kShortPatience{1};
-// A yield that takes longer has let somebody run, and one that takes longer still no peer, which
-// answers and waits in its turn.
-constexpr std::chrono::microseconds kEmptyYield{2};
-constexpr std::chrono::microseconds kAnswer{200};
 
 }  // namespace
 
@@ -29,7 +21,8 @@ Progress::Progress(Drivable* engine, Wakeup* wakeup, const SpinBudget& budget,
                    std::chrono::microseconds window)
     : engine_(engine), wakeup_(wakeup), budget_(budget),
       window_(std::max(window, std::chrono::microseconds(100))),
-      linger_(std::max<std::chrono::microseconds>(kLinger, 10 * window_)), patience_(kPatience) {
+      linger_(std::max<std::chrono::microseconds>(kLinger, 10 * window_)),
+      patience_(budget.after_computing) {
   helper_ = std::thread([this] { help(); });
 }
 
@@ -73,27 +66,20 @@ bool Progress::wait(const std::atomic<bool>& done, Deadline deadline) {
 void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
   std::unique_lock baton(baton_);
   disarm();
-  bool spinning = false;
-  bool answered = false;  // by the last yield, it seems
-  Clock::time_point since;
+  patience_.begin();
   while (!done.load(std::memory_order_acquire)) {
-    const bool was_answered = std::exchange(answered, false);
     if (engine_->step(true)) {
-      if (was_answered) patience_ = kShortPatience;
-      spinning = false;
+      patience_.moved();
       if (blocked_.load() > 0) wake_waiters();
       continue;
     }
     if (done.load(std::memory_order_acquire)) return;
     const auto now = Clock::now();
     if (now >= deadline.time()) return;
-    if (!spinning) {
-      spinning = true;
-      since = now;
-    }
-    if (now - since < budget_.waiter) {
+    patience_.found_nothing(now);
+    if (now - patience_.since() < budget_.waiter) {
       if (budget_.yields) ::sched_yield();
-      else if (now - since > patience_) answered = give_core(now);
+      else if (patience_.is_over(now)) give_core(now);
       else cpu_pause();
       continue;
     }
@@ -105,17 +91,13 @@ void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
       baton.lock();
       disarm();
     }
-    spinning = false;
+    patience_.moved();
   }
 }
 
-// True when whoever ran meanwhile may be the peer that is waited for.
-bool Progress::give_core(Clock::time_point now) {
+void Progress::give_core(Clock::time_point now) {
   ::sched_yield();
-  const auto took = Clock::now() - now;
-  const bool answered = took > kEmptyYield && took < kAnswer;
-  if (!answered) patience_ = kPatience;
-  return answered;
+  patience_.yielded(now, Clock::now());
 }
 
 void Progress::wait_for_driver(const std::atomic<bool>& done, Deadline deadline) {

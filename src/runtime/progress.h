@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "runtime/core_patience.h"
 #include "runtime/spin_budget.h"
 #include "runtime/wakeup.h"
 
@@ -65,7 +66,7 @@ class Progress {
  private:
   void drive(const std::atomic<bool>& done, Deadline deadline);
   void wait_for_driver(const std::atomic<bool>& done, Deadline deadline);
-  bool give_core(Clock::time_point now);
+  void give_core(Clock::time_point now);
   bool arm();
   void disarm();
   void wake_waiters();
@@ -84,7 +85,7 @@ class Progress {
   std::mutex baton_;
   uint64_t sleeps_ = 0;  // guarded by baton_
   bool armed_ = false;  // guarded by baton_: before_sleep was called, after_sleep not yet
-  std::chrono::microseconds patience_;  // guarded by baton_: how long a spin keeps the core
+  CorePatience patience_;  // guarded by baton_
 
   std::atomic<bool> sleeping_{false};       // somebody sleeps on wakeup_, or is about to
   std::atomic<uint32_t> waiters_{0};        // threads in wait()

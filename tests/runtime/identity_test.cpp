@@ -90,6 +90,7 @@ TEST_CASE("the spin budget follows the cores that a rank really has") {
   CHECK(!spin_budget(2, 2, true).yields);
   CHECK(spin_budget(2, 4, true).yields);
   CHECK(spin_budget(0.5, 1, true).waiter.count() == 0);
+  CHECK(spin_budget(2, 2, true).after_computing > spin_budget(2, 2, false).after_computing);
   CHECK(spin_budget(2, 2, true).helper.count() == 0);
   CHECK(spin_budget(64, 4, true).helper.count() > 0);
   CHECK(spin_budget(2, 2, true).helper_is_guest);

@@ -1,0 +1,60 @@
+// How long a thread that spins for its peers keeps its core before it yields, by what yields have
+// brought. On whichever thread drives; told the time. Pure.
+//
+// Where a waiter and the peer it waits for share a core, a yield is the only way to an answer, and
+// shall come at once. Where they do not, whoever gets the core may keep it for longer than the peer
+// needs: an idle thread of TensorFlow's pools, for one, looks for work for 50 us before it sleeps.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/clock.h"
+
+namespace hvd::runtime {
+
+class CorePatience {
+ public:
+  using Duration = std::chrono::microseconds;
+
+  // What the spins of a wait after a computation may take; no less than others.
+  explicit CorePatience(Duration after_computing) : long_(std::max(after_computing, kUsual)) {}
+  // A wait begins, of as many spins as it takes.
+  void begin() {
+    is_new_ = true;
+    answered_ = false;
+  }
+  // A look has found nothing to do.
+  void found_nothing(Clock::time_point now);
+  // A look has found something, which ends a spin.
+  void moved();
+  bool is_over(Clock::time_point now) const { return now - since_ > limit(); }
+  // The core was given away meanwhile.
+  void yielded(Clock::time_point from, Clock::time_point until);
+  // Of the spin that is on.
+  Clock::time_point since() const { return since_; }
+  Duration limit() const { return is_long_ ? long_ : limit_; }
+
+  // A spin that takes longer than this most likely waits for somebody who wants this core.
+  static constexpr Duration kUsual{20};
+  // The same where the one who wants this core is the peer that is waited for.
+  static constexpr Duration kShort{1};
+  // What lies between two waits with a computation, at least.
+  static constexpr Duration kComputation{200};
+  // A yield that takes longer has let somebody run, and one that takes longer still no peer, which
+  // answers and waits in its turn.
+  static constexpr Duration kEmptyYield{2};
+  static constexpr Duration kAnswer{200};
+
+ private:
+  const Duration long_;
+  Duration limit_ = kUsual;
+  bool is_long_ = false;   // of this wait, whatever yields bring
+  bool is_new_ = false;    // nothing was looked for in this wait
+  bool is_spinning_ = false;
+  bool answered_ = false;  // by the last yield, it seems
+  Clock::time_point since_{};
+  Clock::time_point last_{};  // when a spin was last on
+};
+
+}  // namespace hvd::runtime
