@@ -69,6 +69,7 @@ def test_a_wheel_brings_everything_and_meets_frameworks_that_come_later():
                 ".", environment=environment, seconds=850)
         wheel, = glob.glob(f"{folder}/horovod-*-cp38-abi3-linux_*.whl")
         held = {name.removeprefix("horovod/") for name in zipfile.ZipFile(wheel).namelist()}
+        expect({"py.typed", "_native.abi3.so", "libhorovod.so"} <= held, held)
         built = BUILD / "lib"
         for plugin in built.glob("horovod/*/*.so"):
             expect(str(plugin.relative_to(built)) in held, f"{plugin} is not in the wheel: {held}")

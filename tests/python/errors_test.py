@@ -3,6 +3,8 @@
 import rank_case
 from rank_case import RankCase, hvd, torch
 
+from horovod import _native
+
 
 class ErrorsTest(RankCase):
     def tearDown(self):
@@ -113,6 +115,13 @@ class ErrorsTest(RankCase):
                     function(given, compression=compression)
         with self.assertRaisesRegex(ValueError, "expected a torch.Tensor, not a list"):
             hvd.allreduce([1.0], compression=hvd.Compression.fp16)
+
+    def test_of_parameters_that_differ_nothing_stays_in_flight(self):
+        self.needs_two()
+        before = len(_native.pending)
+        params = {"a": torch.ones(2 + self.rank), "b": torch.ones(3), "c": torch.ones(4)}
+        self.assert_disagreement("broadcast.a", hvd.broadcast_parameters, params, root_rank=0)
+        self.assertEqual(len(_native.pending), before)
 
     def test_an_optimizer_unlike_the_root_s_says_so_and_nobody_waits_for_it(self):
         self.needs_two()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import itertools
-from typing import Any, Callable, NamedTuple, NoReturn, Optional, Sequence
+from typing import Any, Callable, Iterable, List, NamedTuple, NoReturn, Optional, Sequence
 
 from horovod import _native
 from horovod._library import library
@@ -202,6 +202,20 @@ def run(handle: int) -> Any:
     except BaseException:
         _native.abandon(handle)
         raise
+
+
+def run_all(handles: Iterable[int]) -> List[Any]:
+    """`run` of each. What fails is raised once all are complete, so that nothing stays in flight."""
+    results: List[Any] = []
+    failure: Optional[Exception] = None
+    for handle in handles:
+        try:
+            results.append(run(handle))
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return results
 
 
 def output(handle: int, index: int = 0) -> RawOutput:

@@ -21,6 +21,7 @@ if what == "mpi":
     assert comm.allreduce(1) == hvd.size()
     hvd.shutdown()
     part = comm.Split(comm.Get_rank() % 2, comm.Get_rank())
+    assert hvd.ProcessSet(part).ranks == list(range(comm.Get_rank() % 2, comm.Get_size(), 2))
     hvd.init(comm=part)  # those of the communicator are a job of their own
     assert (part.Get_rank(), part.Get_size()) == (hvd.rank(), hvd.size())
     assert hvd.allgather_object(comm.Get_rank()) == part.allgather(comm.Get_rank())

@@ -7,6 +7,7 @@ from typing import Any, Optional
 import jax
 import numpy
 
+from horovod import _ops
 from horovod._compression import check_choices, check_predivision
 from horovod._ops import Average
 from horovod.jax._collectives import allreduce
@@ -24,8 +25,9 @@ def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
         if hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float)) else None
         for index, leaf in enumerate(leaves)
     ]
+    received = iter(_ops.run_all(handle for handle in handles if handle is not None))
     return jax.tree_util.tree_unflatten(tree, [
-        leaf if handle is None else jax.numpy.asarray(host.synchronize(handle))
+        leaf if handle is None else jax.numpy.asarray(next(received))
         for leaf, handle in zip(leaves, handles)
     ])
 

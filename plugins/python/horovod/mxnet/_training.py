@@ -42,14 +42,7 @@ def _average(named: List[Any], num_groups: int, factor: float, process_set: Proc
             _engine.reduce(arrays, start, (id_of(process_set), name))
         else:
             handles.append(start(module=_arrays))
-    failure = None
-    for handle in handles:
-        try:
-            _ops.run(handle)
-        except Exception as error:  # the others must be waited for all the same
-            failure = failure or error
-    if failure is not None:
-        raise failure
+    _ops.run_all(handles)
 
 
 class _DistributedOptimizer(mxnet.optimizer.Optimizer):
@@ -206,5 +199,4 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: Optional[str] 
                 broadcast_async(data, True, root_rank, full, global_process_set)))
             continue
         handles.append(broadcast_async(arrays[0], True, root_rank, full, global_process_set))
-    for handle in handles:
-        _ops.run(handle)
+    _ops.run_all(handles)

@@ -35,8 +35,7 @@ def broadcast_parameters(
     handles = [
         broadcast_async_(tensor, root_rank, name) for name, tensor in entries if tensor is not None
     ]
-    for handle in handles:
-        _ops.run(handle)
+    _ops.run_all(handles)
 
 
 class _Slot:
@@ -118,8 +117,7 @@ def broadcast_optimizer_state(
         broadcast_async_(tensor, root_rank, f"optimizer_state.{index}")
         for index, tensor in enumerate(tensors)
     ]
-    for handle in handles:
-        _ops.run(handle)
+    _ops.run_all(handles)
     if sizes != structure["sizes"]:  # said after the others have got what they wait for
         raise ValueError(
             f"broadcast_optimizer_state: the optimizer here has groups of {sizes} parameters, but on "
