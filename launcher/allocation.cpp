@@ -192,9 +192,12 @@ constexpr Copier kCopiers[] = {
     {"mpirun", "PMI_RANK", "PMI_SIZE", "horovodrun --mpi"},
 };
 
-// srun --pty: the terminal is its first task's, and a shell there the only one that runs programs.
-bool is_shell_of_step(const Variables& variable) {
-  return variable("SLURM_PTY_PORT") && variable("SLURM_PROCID") == "0";
+// srun --pty: the terminal is its first task's, and a shell there the only one that runs programs. Its
+// PMI is that of srun --mpi=pmi2, unless a hydra has been started there.
+bool is_of_shell(const Copier& copier, const Variables& variable) {
+  if (!variable("SLURM_PTY_PORT") || variable("SLURM_PROCID") != "0") return false;
+  const std::string_view rank(copier.rank);
+  return rank == "SLURM_PROCID" || (rank == "PMI_RANK" && !variable("MPI_LOCALRANKID"));
 }
 
 }  // namespace
@@ -203,7 +206,7 @@ Status refuse_copies(const Variables& variable) {
   for (const Copier& copier : kCopiers) {
     const auto copies = parse_int(trim(variable(copier.size).value_or("")));
     if (!copies || *copies < 2 || !variable(copier.rank)) continue;
-    if (std::string_view(copier.name) == "srun" && is_shell_of_step(variable)) continue;
+    if (is_of_shell(copier, variable)) continue;
     return failed_precondition(cat(copier.name, " has started horovodrun ", *copies,
                                    " times; start it once, by ", copier.once, " or without ",
                                    copier.name));

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/catalogue.h"
+#include "runtime/launcher_signs.h"
 #include "runtime/opened_plugin.h"
 #include "runtime/plugin_host.h"
 #include "runtime/served_store.h"
@@ -117,10 +118,14 @@ Result<Bootstrap> meet(std::unique_ptr<Opened> plugin, Identity identity,
   }
   const Status shared =
       tie->plugin->share(cat("horovod.", epoch), identity.rank == 0, &text, deadline);
-  if (shared.code() == Code::kDeadlineExceeded && epoch > 0) {
-    return deadline_exceeded(cat(shared.message(), "; where ranks of several hosts start once more "
-                                 "in the same process, the mpirun of Open MPI 4.1 may lose their "
-                                 "meeting: start the job by horovodrun, or call hvd.init() once"));
+  if (shared.code() == Code::kDeadlineExceeded) {
+    return deadline_exceeded(cat(
+        shared.message(),
+        epoch > 0 ? "; where ranks of several hosts start once more in the same process, the mpirun of "
+                    "Open MPI 4.1 may lose their meeting: start the job by horovodrun, or call hvd.init() "
+                    "once"
+                  : cat("; all ", identity.size, " ranks must call hvd.init() within the start timeout, "
+                        "which HOROVOD_START_TIMEOUT may raise")));
   }
   HVD_RETURN_IF_ERROR(shared);
   HVD_ASSIGN_OR_RETURN(const Invitation where, parse_invitation(text));
@@ -133,6 +138,12 @@ Result<Bootstrap> meet(std::unique_ptr<Opened> plugin, Identity identity,
 bool is_in_step_of_many() {
   const auto tasks = environment_variable(kTasksOfStep);
   return tasks && environment_variable(kTask) && parse_int(*tasks).value_or(1) > 1;
+}
+
+void warn_of_shell() {
+  log::warning(cat("this is a world of one rank: of the ", printable(*environment_variable(kTasksOfStep)),
+                   " tasks of srun --pty only this shell is there to start programs; horovodrun starts as "
+                   "many ranks from it, and so does srun without --pty from outside of it"));
 }
 
 // Tasks that cannot know each other are no worlds of one: which plugin is missing, Slurm's or ours.
@@ -157,6 +168,10 @@ plugin::Catalogue installed_bootstraps(const Settings& settings) {
 
 Result<std::optional<Bootstrap>> launched_elsewhere(const Settings& settings, Deadline deadline,
                                                     uint64_t epoch) {
+  if (is_in_shell_of_step()) {
+    if (is_in_step_of_many() && epoch == 0) warn_of_shell();
+    return std::optional<Bootstrap>();
+  }
   const bool is_many = is_in_step_of_many();
   const bool is_signed = std::any_of(kSigns.begin(), kSigns.end(), [](const char* sign) {
     return environment_variable(sign).has_value();

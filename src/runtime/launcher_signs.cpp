@@ -1,5 +1,7 @@
 #include "runtime/launcher_signs.h"
 
+#include <unistd.h>
+
 #include <array>
 
 #include "base/text.h"
@@ -25,7 +27,19 @@ std::optional<int64_t> number_of(const char* variable) {
 
 }  // namespace
 
+bool is_in_shell_of_step() {
+  if (!environment_variable("SLURM_PTY_PORT") || number_of("SLURM_PROCID") != 0) return false;
+  // Open MPI's mpirun and MPICH's hydra set these, PRRTE a namespace of its own.
+  if (environment_variable("OMPI_COMM_WORLD_RANK") || environment_variable("MPI_LOCALRANKID")) return false;
+  const auto space = environment_variable("PMIX_NAMESPACE");
+  if (space && !space->starts_with("slurm.")) return false;
+  // The task leads the session of its terminal, and gives each of its jobs a process group.
+  const pid_t session = ::getsid(0);
+  return number_of("SLURM_TASK_PID") == session && ::getpgrp() != session;
+}
+
 std::optional<ForeignPlace> foreign_place() {
+  if (is_in_shell_of_step()) return {};
   for (const Sign& sign : kLauncherSigns) {
     const auto rank = number_of(sign.rank);
     const auto size = number_of(sign.size);

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Under a real Slurm: what its users type, and what they are told when it cannot work. That ranks meet
 in each of its ways is in bootstrap_test.py."""
+import select
 import shutil
 
 from harness import *  # noqa: F403
@@ -64,6 +65,52 @@ def test_one_task_and_a_script_of_sbatch_are_worlds_of_one(cluster):
     expect("rank 0 of 1, local 0 of 1, cross 0 of 1, sum 1" in job.out, job.describe())
     out = sbatch(cluster, "-N2", "--ntasks-per-node=2", script=f"{PYTHON} {RANK}")
     expect("rank 0 of 1" in out, out)
+
+
+def type_into_shell(cluster, *arguments, lines):
+    """What a terminal shows where somebody types these into the shell of srun --pty."""
+    leader, follower = os.openpty()
+    environment = clean_environment(PS1="ready> ", **cluster.environment)
+    shell = subprocess.Popen(
+        ["/usr/bin/srun", *map(str, arguments), "--pty", "bash", "--norc"], stdin=follower,
+        stdout=follower, stderr=follower, env=environment, cwd=ROOT, start_new_session=True)
+    os.close(follower)
+    said, typed, deadline = "", [], time.monotonic() + 120
+    while time.monotonic() < deadline and select.select([leader], [], [], 120)[0]:
+        try:
+            said += os.read(leader, 4096).decode(errors="replace")
+        except OSError:
+            break  # the shell has ended
+        if said.count("ready> ") > len(typed) and len(typed) <= len(lines):
+            typed.append((*lines, "exit")[len(typed)])
+            os.write(leader, f"{typed[-1]}\n".encode())
+    os.close(leader)
+    shell.wait(60)
+    return said
+
+
+@on_cluster()
+def test_in_a_shell_of_srun_a_program_is_alone_and_launchers_start_several(cluster):
+    says = pathlib.Path("/etc/says.py")
+    says.write_text("import os\nimport horovod.numpy as hvd\nhvd.init()\n"
+                    "os.write(1, f'rank {hvd.rank()} of {hvd.size()}\\n'.encode())\nhvd.shutdown()\n")
+    for kind in ("none", "pmix", "pmi2"):
+        said = type_into_shell(cluster, f"--mpi={kind}", "-n", 3, lines=(
+            f"{PYTHON} {says}", f"{LAUNCHER} {PYTHON} {says}", f"srun --overlap -n2 {PYTHON} {says}"))
+        expect(len(re.findall("a world of one rank: of the 3 tasks of srun --pty only", said)) == 1, said)
+        for size in (1, 3, 2):
+            ranks = re.findall(rf"rank (\d) of {size}\b", said)
+            expect(sorted(ranks) == [str(rank) for rank in range(size)], said)
+
+
+@on_cluster()
+def test_of_slurm_and_a_hydra_in_its_step_the_hydra_counts(cluster):
+    hydra = shutil.which("mpiexec.hydra", path="/usr/bin")
+    if hydra is None:
+        raise Skip("there is no mpiexec.hydra: packaging/packages-test.txt names its package")
+    job = srun(cluster, "--mpi=pmix", "-n1", hydra, "-launcher", "fork", "-np", 2, PYTHON, RANK)
+    job.ends_with(0)
+    expect("rank 0 of 2" in job.out and "rank 1 of 2" in job.out, job.describe())
 
 
 @on_cluster()

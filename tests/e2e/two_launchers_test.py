@@ -48,6 +48,18 @@ def test_a_launcher_inside_of_each_rank_of_ours():
     job.leaves_nothing()
 
 
+def test_of_launchers_in_each_other_the_inner_one_counts():
+    says = (PYTHON, "-c", "import os\nimport horovod.numpy as hvd\nhvd.init()\n"
+            "os.write(1, f'rank {hvd.rank()} of {hvd.size()}\\n'.encode())\nhvd.shutdown()")
+    openmpi = (path_of("mpirun.openmpi"), *OPENMPI[1:])
+    hydra = (path_of("mpiexec.hydra"), "-launcher", "fork")
+    for outer, inner in ((openmpi, hydra), (hydra, openmpi)):
+        job = Job(*outer[1:], "-np", 1, *inner, "-np", 2, *says, program=outer[0])
+        job.ends_with(0, 120)
+        expect(sorted(re.findall(r"rank \d of \d", job.out)) == ["rank 0 of 2", "rank 1 of 2"],
+               job.describe())
+
+
 def test_our_launcher_inside_of_each_rank_of_another():
     for launcher in (OPENMPI, engines.HYDRA):
         job = engines.launch(launcher, ["-np", 2, LAUNCHER, "-np", 2, *RANK])
@@ -55,6 +67,15 @@ def test_our_launcher_inside_of_each_rank_of_another():
         said = re.findall("mpirun has started horovodrun 2 times; start it once, by horovodrun --mpi",
                           job.err)
         expect(said and "refused" not in job.out, job.describe())
+
+
+def test_a_rank_that_never_comes_is_waited_for_and_then_told_of():
+    for launcher, rank in ((OPENMPI, "OMPI_COMM_WORLD_RANK"), (engines.HYDRA, "PMI_RANK")):
+        job = engines.launch(launcher, ["-np", 2, "sh", "-c", f'test ${rank} = 0 && exec sleep 9; exec "$@"',
+                                        "sh", *RANK], HOROVOD_START_TIMEOUT="3")
+        job.wait(120)
+        refused(job.out, 1, r"; all 2 ranks must call hvd.init\(\) within the start timeout, which "
+                "HOROVOD_START_TIMEOUT may raise", job.describe)
 
 
 def test_variables_by_hand_that_disagree_with_the_launcher():

@@ -101,6 +101,12 @@ TEST_CASE("in the shell of srun --pty, which has the step's first task, the laun
   REQUIRE(found.ok());
   REQUIRE(found->has_value());
   CHECK((*found)->hosts.front().slots == 4);
+  variables["PMI_RANK"] = "0";
+  variables["PMI_SIZE"] = "4";
+  CHECK(find(variables).ok());
+  variables["MPI_LOCALRANKID"] = "0";
+  CHECK(error_of(variables) ==
+        "mpirun has started horovodrun 4 times; start it once, by horovodrun --mpi or without mpirun");
   variables["SLURM_PROCID"] = "1";
   CHECK(error_of(variables) ==
         "srun has started horovodrun 4 times; start it once, by srun -n1 or without srun");

@@ -3,6 +3,7 @@
 // its headers only the types are used, which are the same in PMIx 3, 4 and 5.
 #include <pmix.h>
 #include <pmix_version.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -167,6 +168,14 @@ class Pmix final : public Source {
   const pmix_proc_t self_;
 };
 
+// By a hydra that a server of PMIx has started: what it starts has the variables of both.
+bool is_started_by_hydra() {
+  const auto fd = parse_int(environment_variable("PMI_FD").value_or(""));
+  struct stat info {};
+  return environment_variable("MPI_LOCALRANKID") && fd && ::fstat(static_cast<int>(*fd), &info) == 0 &&
+         S_ISSOCK(info.st_mode);
+}
+
 struct Plugin {
   static constexpr const char* kName = "pmix";
   static constexpr int32_t kPriority = 30;
@@ -174,6 +183,9 @@ struct Plugin {
   static Result<std::unique_ptr<Source>> open(const hvd_plugin_host&, const hvd_plugin_config&) {
     if (!environment_variable("PMIX_NAMESPACE") || !environment_variable("PMIX_RANK")) {
       return failed_precondition("no server of PMIx started this process");
+    }
+    if (is_started_by_hydra()) {
+      return failed_precondition("MPICH's hydra, inside of a job of PMIx, started this process");
     }
     HVD_ASSIGN_OR_RETURN(const Library library, Library::open());
     pmix_proc_t self;
