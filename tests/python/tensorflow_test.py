@@ -63,6 +63,35 @@ class TensorFlowTest(rank_base.RankBase):
             got = hvd.allreduce(self.own(), op=hvd.Sum, compression=kind)
             self.same(got, self.everybody().sum(0))
 
+    def test_what_a_graph_knows_of_shapes(self):
+        def reduce(x):
+            return hvd.grouped_allreduce([2 * x, x, x[0, 0]], op=hvd.Sum, name="known") + [x]
+
+        def said(function):
+            node, = [op for op in function.get_concrete_function().graph.get_operations()
+                     if op.type == "HorovodAllreduce"]
+            return list(node.get_attr("shapes"))
+
+        want = self.everybody().sum(0)
+        for rows, shapes in [(4, [2, 4, 3, 2, 4, 3, 0]), (None, [])]:
+            function = tf.function(reduce, input_signature=[tf.TensorSpec([rows, 3])])
+            self.assertEqual(said(function), shapes)
+            for _ in range(2):
+                doubled, plain, first, own = function(self.own())
+                self.same(doubled, 2 * want)
+                self.same(plain, want)
+                self.same(first, want[0, 0])
+                self.same(own, self.values(self.rank))
+
+        @tf.function
+        def told_wrong():
+            x = tf.numpy_function(lambda: numpy.ones(3, numpy.float32), [], tf.float32)
+            x.set_shape([4])
+            return hvd.allreduce(x, name="told_wrong")
+
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "not the shape that the graph"):
+            told_wrong()
+
     def test_rows_of_different_numbers(self):
         mine = tf.fill([self.rank + 1, 2], float(self.rank))
         want = numpy.concatenate([numpy.full((rank + 1, 2), rank) for rank in range(self.size)])

@@ -4,46 +4,66 @@ namespace hvd::tensorflow {
 
 namespace {
 
-struct Shape {
-  std::vector<int64_t> extents;
-  int dimensions() const { return static_cast<int>(extents.size()); }
-};
-
 void read_shape(const TfApi& api, const Tensor* tensor, Shape* out) {
-  out->extents.resize(static_cast<size_t>(api.dimensions(tensor)));
-  for (int d = 0; d < out->dimensions(); ++d) {
-    out->extents[static_cast<size_t>(d)] = api.extent(tensor, d);
-  }
+  out->resize(static_cast<size_t>(api.dimensions(tensor)));
+  for (size_t d = 0; d < out->size(); ++d) (*out)[d] = api.extent(tensor, static_cast<int>(d));
 }
 
-// The output that goes with an input, in its memory if that is to be had; then the input is dropped.
-void make_output(const TfApi& api, Work* work, int index, Tensor** input, Shape* shape,
-                 Status* status) {
-  read_shape(api, *input, shape);
-  // Held by us, it would have another owner.
-  api.delete_tensor(*input);
-  *input = nullptr;
+// Makes the output that goes with an input, in its memory if that is to be had. Nobody here holds the
+// input, which would have another owner then. Gives the input where the output has memory of its own.
+Tensor* make_output(const TfApi& api, Work* work, int index, const Shape& shape, Status* status) {
   int forwarded = -1;
-  Tensor* output = api.forward_or_allocate(work->context, &index, 1, index, shape->extents.data(),
-                                           shape->dimensions(), &forwarded, status);
-  if (api.get_code(status) != kOk) return;
+  Tensor* output = api.forward_or_allocate(work->context, &index, 1, index, shape.data(),
+                                           static_cast<int>(shape.size()), &forwarded, status);
+  if (api.get_code(status) != kOk) return nullptr;
   work->outputs.push_back(output);
-  if (forwarded < 0) api.input(work->context, index, input, status);
+  Tensor* input = nullptr;
+  if (forwarded < 0) api.input(work->context, index, &input, status);
+  return input;
+}
+
+// The same where the shape is that of the input.
+Tensor* make_output_like(const TfApi& api, Work* work, int index, Shape* shape, Status* status) {
+  Tensor* input = nullptr;
+  api.input(work->context, index, &input, status);
+  if (api.get_code(status) != kOk) return nullptr;
+  read_shape(api, input, shape);
+  api.delete_tensor(input);
+  return make_output(api, work, index, *shape, status);
+}
+
+// A graph may have been told a shape that is not so (Tensor.set_shape).
+void check_shape(const TfApi& api, const Tensor* input, size_t index, const Shape& promised,
+                 Shape* shape, Status* status) {
+  read_shape(api, input, shape);
+  if (*shape == promised) return;
+  const std::string text = "tensor " + std::to_string(index) +
+                           " has not the shape that the graph says it has; see tf.ensure_shape.";
+  api.set_status(status, kInvalidArgument, text.c_str());
 }
 
 }  // namespace
 
-bool take_tensors(const TfApi& api, Work* work) {
+bool take_tensors(const TfApi& api, Work* work, const std::vector<Shape>& shapes) {
   Status* status = api.new_status();
-  const int count = api.input_count(work->context);
+  const auto count = static_cast<size_t>(api.input_count(work->context));
+  work->inputs.reserve(count);
+  work->outputs.reserve(count);
   Shape shape;
-  for (int i = 0; i < count && api.get_code(status) == kOk; ++i) {
+  for (size_t i = 0; i < count && api.get_code(status) == kOk; ++i) {
     Tensor* input = nullptr;
-    api.input(work->context, i, &input, status);
-    if (api.get_code(status) == kOk && work->operation->keeps_shapes) {
-      make_output(api, work, i, &input, &shape, status);
+    const int index = static_cast<int>(i);
+    if (!work->operation->keeps_shapes) {
+      api.input(work->context, index, &input, status);
+    } else if (i < shapes.size()) {
+      input = make_output(api, work, index, shapes[i], status);
+    } else {
+      input = make_output_like(api, work, index, &shape, status);
     }
     if (api.get_code(status) == kOk) work->inputs.push_back(input);
+    if (input != nullptr && i < shapes.size()) {
+      check_shape(api, input, i, shapes[i], &shape, status);
+    }
   }
   const bool is_fine = api.get_code(status) == kOk;
   if (!is_fine) api.failure(work->context, status);
@@ -51,28 +71,34 @@ bool take_tensors(const TfApi& api, Work* work) {
   return is_fine;
 }
 
-Described::Described(const TfApi& api, const Work& work) : work_(work) {
+Names names_of(const Operation& operation, const std::string& name, size_t count) {
+  Names names;
+  names.request = std::string(count > 1 ? "grouped_" : "") + operation.prefix + "." + name;
+  if (count < 2) return names;
+  const std::string suffix = "of" + std::to_string(count);
+  for (size_t i = 1; i <= count; ++i) {
+    names.tensors.push_back(names.request + "_" + std::to_string(i) + suffix);
+  }
+  return names;
+}
+
+Described::Described(const TfApi& api, const Work& work, const Names& names,
+                     const std::vector<Shape>& shapes) {
   const size_t count = work.inputs.size() - (work.operation->has_splits ? 1 : 0);
   tensors.resize(count);
-  names_.reserve(count);
-  const std::string prefix = count > 1 ? name() + "_" : "";
-  const std::string suffix = "of" + std::to_string(count);
   for (size_t i = 0; i < count; ++i) {
     const Tensor* output = work.operation->keeps_shapes ? work.outputs[i] : nullptr;
     const Tensor* input = work.inputs[i] != nullptr ? work.inputs[i] : output;
     hvd_tensor& tensor = tensors[i];
     tensor.dtype = dtype_of_tensorflow(api.dtype(input));
-    tensor.ndim = static_cast<int32_t>(api.dimensions(input));
     tensor.input = api.data(input);
     if (output != nullptr) tensor.output = api.data(output);
-    for (int d = 0; d < tensor.ndim; ++d) extents_.push_back(api.extent(input, d));
-    if (count > 1) tensor.name = names_.emplace_back(prefix + std::to_string(i + 1) + suffix).c_str();
+    if (count > 1) tensor.name = names.tensors[i].c_str();
+    if (shapes.empty()) continue;
+    tensor.ndim = static_cast<int32_t>(shapes[i].size());
+    tensor.shape = shapes[i].data();
   }
-  const int64_t* shape = extents_.data();
-  for (hvd_tensor& tensor : tensors) {
-    tensor.shape = shape;
-    shape += tensor.ndim;
-  }
+  if (shapes.empty()) read_shapes(api, work);
   if (work.operation->has_splits) {
     const Tensor* rows_tensor = work.inputs[count];
     const auto* rows = static_cast<const int32_t*>(api.data(rows_tensor));
@@ -80,9 +106,17 @@ Described::Described(const TfApi& api, const Work& work) : work_(work) {
   }
 }
 
-std::string Described::name() const {
-  const bool is_group = work_.inputs.size() - (work_.operation->has_splits ? 1 : 0) > 1;
-  return std::string(is_group ? "grouped_" : "") + work_.operation->prefix + "." + work_.name;
+void Described::read_shapes(const TfApi& api, const Work& work) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor* input = work.inputs[i] != nullptr ? work.inputs[i] : work.outputs[i];
+    tensors[i].ndim = static_cast<int32_t>(api.dimensions(input));
+    for (int d = 0; d < tensors[i].ndim; ++d) extents_.push_back(api.extent(input, d));
+  }
+  const int64_t* shape = extents_.data();
+  for (hvd_tensor& tensor : tensors) {
+    tensor.shape = shape;
+    shape += tensor.ndim;
+  }
 }
 
 }  // namespace hvd::tensorflow

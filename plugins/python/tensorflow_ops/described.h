@@ -10,27 +10,36 @@
 
 namespace hvd::tensorflow {
 
-// Takes inputs and makes the outputs that are known by now: in the memory of inputs that nobody else
-// has. False: TensorFlow has been told why.
-bool take_tensors(const TfApi& api, Work* work);
+using Shape = std::vector<int64_t>;
 
-// Lives until the work is submitted, and points into the work's tensors.
+// Takes inputs and makes the outputs that are known by now: in the memory of inputs that nobody else
+// has. `shapes`: what the graph says about inputs of an operation that keeps shapes, or empty; an
+// input that an output replaces is not looked at then. False: TensorFlow has been told why.
+bool take_tensors(const TfApi& api, Work* work, const std::vector<Shape>& shapes);
+
+// What a request is called, and each of its tensors where there are more than one.
+struct Names {
+  std::string request;
+  std::vector<std::string> tensors;
+};
+Names names_of(const Operation& operation, const std::string& name, size_t count);
+
+// Lives until the work is submitted, and points into the work's tensors, the names and the shapes,
+// which are as above.
 class Described {
  public:
-  Described(const TfApi& api, const Work& work);
+  Described(const TfApi& api, const Work& work, const Names& names,
+            const std::vector<Shape>& shapes);
   Described(const Described&) = delete;
   Described& operator=(const Described&) = delete;
-
-  // Of the request.
-  std::string name() const;
 
   std::vector<hvd_tensor> tensors;
   std::vector<int32_t> splits;
 
  private:
-  const Work& work_;
+  void read_shapes(const TfApi& api, const Work& work);
+
   std::vector<int64_t> extents_;
-  std::vector<std::string> names_;
 };
 
 }  // namespace hvd::tensorflow

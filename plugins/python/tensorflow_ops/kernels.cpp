@@ -21,6 +21,9 @@ struct Kernel {
   std::string name;
   int64_t what = 0, reduce_op = 0, root_rank = 0, process_set = 0;
   double prescale = 0, postscale = 0;
+  size_t tensor_count = 0;
+  std::vector<Shape> shapes;  // of the tensors, where the graph knows them all
+  Names names;                // where the node has a name
   mutable Patience patience;
 };
 
@@ -49,6 +52,21 @@ class Attributes {
     return value;
   }
 
+  // How many entries a list has.
+  size_t count(const char* name) {
+    int32_t list = 0, total = 0;
+    if (api_.get_code(status_) == kOk) api_.string_size(construction_, name, &list, &total, status_);
+    return static_cast<size_t>(list < 0 ? 0 : list);
+  }
+
+  std::vector<int64_t> numbers(const char* name) {
+    std::vector<int64_t> values(count(name));
+    if (api_.get_code(status_) == kOk && !values.empty()) {
+      api_.numbers(construction_, name, values.data(), static_cast<int>(values.size()), status_);
+    }
+    return values;
+  }
+
   std::string text(const char* name) {
     int32_t list = 0, total = 0;
     if (api_.get_code(status_) == kOk) {
@@ -67,6 +85,18 @@ class Attributes {
   Status* status_;
 };
 
+// Each is a number of dimensions and those. Empty unless there are `count` of them.
+std::vector<Shape> shapes_of(const std::vector<int64_t>& numbers, size_t count) {
+  std::vector<Shape> shapes;
+  for (auto at = numbers.begin(); at != numbers.end();) {
+    const int64_t dimensions = *at++;
+    if (dimensions < 0 || dimensions > numbers.end() - at) return {};
+    shapes.emplace_back(at, at + dimensions);
+    at += dimensions;
+  }
+  return shapes.size() == count ? shapes : std::vector<Shape>();
+}
+
 template <int kIndex>
 void* create(Construction* construction) {
   auto kernel = std::make_unique<Kernel>();
@@ -82,6 +112,11 @@ void* create(Construction* construction) {
   kernel->root_rank = attributes.number("root_rank");
   kernel->prescale = attributes.factor("prescale_bits");
   kernel->postscale = attributes.factor("postscale_bits");
+  kernel->tensor_count = attributes.count("T");
+  kernel->shapes = shapes_of(attributes.numbers("shapes"), kernel->tensor_count);
+  if (!kernel->name.empty()) {
+    kernel->names = names_of(*kernel->operation, kernel->name, kernel->tensor_count);
+  }
   kernel->patience = Patience(attributes.number("is_last") != 0);
   return kernel.release();
 }
@@ -107,16 +142,20 @@ void compute(void* made, Context* context, Done* done) {
   const auto& kernel = *static_cast<const Kernel*>(made);
   Work* work = begin(kernel, context, done);
   if (work == nullptr) return;
-  if (!take_tensors(api, work)) return finish(work, HVD_OK, nullptr);
+  if (!take_tensors(api, work, kernel.shapes)) return finish(work, HVD_OK, nullptr);
   const auto process_set = static_cast<int32_t>(kernel.process_set);
-  if (work->name.empty()) work->name = next_name(work->operation->prefix, process_set);
-  const Described described(api, *work);
-  const std::string name = described.name();
+  Names numbered;
+  if (work->name.empty()) {
+    work->name = next_name(work->operation->prefix, process_set);
+    numbered = names_of(*work->operation, work->name, kernel.tensor_count);
+  }
+  const Names& names = kernel.name.empty() ? numbered : kernel.names;
+  const Described described(api, *work, names, kernel.shapes);
   hvd_submission submission{};
   submission.struct_size = sizeof submission;
   submission.op = work->operation->kind;
   submission.reduce_op = static_cast<int32_t>(kernel.reduce_op);
-  submission.name = name.c_str();
+  submission.name = names.request.c_str();
   submission.process_set = process_set;
   submission.root_rank = static_cast<int32_t>(kernel.root_rank);
   submission.device = HVD_CPU;

@@ -53,6 +53,7 @@ struct TfApi {
   void (*string_size)(Construction*, const char* name, int32_t* list, int32_t* total, Status*);
   void (*string)(Construction*, const char* name, char* value, size_t size, Status*);
   void (*number)(Construction*, const char* name, int64_t* value, Status*);
+  void (*numbers)(Construction*, const char* name, int64_t* values, int size, Status*);
   void (*construction_failure)(Construction*, Status*);
 
   int (*input_count)(Context*);

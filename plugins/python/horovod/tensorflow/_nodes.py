@@ -68,13 +68,21 @@ def rows_unknown(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
     return result
 
 
+def _shapes_of(tensors: Sequence[tf.Tensor]) -> List[int]:
+    """What the graph knows: of each tensor how many dimensions, and those; nothing unless of all. A
+    kernel that runs eagerly is made anew for each value of an attribute."""
+    if tf.executing_eagerly() or not all(t.shape.is_fully_defined() for t in tensors):
+        return []
+    return [number for tensor in tensors for number in (tensor.shape.rank, *tensor.shape.as_list())]
+
+
 def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
               process_set: int, is_last: bool = False) -> List[tf.Tensor]:
     """`is_last`: a thread of TensorFlow's may wait a moment for it, as nothing else is due beside it."""
     op = whole_op(op)
     return operations.horovod_allreduce(
-        tensors=tensors, tensor_name=name, reduce_op=op, prescale_bits=prescale,
-        postscale_bits=postscale, process_set=process_set,
+        tensors=tensors, shapes=_shapes_of(tensors), tensor_name=name, reduce_op=op,
+        prescale_bits=prescale, postscale_bits=postscale, process_set=process_set,
         is_last=int(is_last or tf.executing_eagerly()))
 
 
