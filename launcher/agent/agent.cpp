@@ -1,6 +1,5 @@
 #include "launcher/agent/agent.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -14,6 +13,7 @@
 #include "base/text.h"
 #include "horovod/version.h"
 #include "launcher/agent/plain_workers.h"
+#include "launcher/agent/proc_file.h"
 #include "launcher/agent/process_tree.h"
 #include "launcher/agent/rank_environment.h"
 #include "rendezvous/gathering.h"
@@ -30,10 +30,7 @@ constexpr double kKillAgainSeconds = 0.1;
 constexpr double kGiveUpSeconds = 10;
 
 std::string boot_id() {
-  const UniqueFd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  char buffer[64];
-  const ssize_t size = file ? ::read(file.get(), buffer, sizeof buffer) : -1;
-  return std::string(trim({buffer, size > 0 ? static_cast<size_t>(size) : 0}));
+  return std::string(trim(read_proc_file("/proc/sys/kernel/random/boot_id")));
 }
 
 uint32_t usable_cpus() {

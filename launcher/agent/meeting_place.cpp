@@ -1,18 +1,17 @@
 #include "launcher/agent/meeting_place.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 
 #include "base/text.h"
+#include "launcher/agent/proc_file.h"
+#include "net/packet_socket.h"
 
 namespace hvd::launcher {
 
@@ -23,10 +22,8 @@ constexpr int kTries = 100;
 
 // What the kernel gives to sockets that ask for no port of their own.
 net::PortRange ephemeral_ports() {
-  const UniqueFd file(::open("/proc/sys/net/ipv4/ip_local_port_range", O_RDONLY | O_CLOEXEC));
-  char buffer[64];
-  const ssize_t size = file ? ::read(file.get(), buffer, sizeof buffer) : -1;
-  const std::string_view text = trim({buffer, size > 0 ? static_cast<size_t>(size) : 0});
+  const std::string all = read_proc_file("/proc/sys/net/ipv4/ip_local_port_range");
+  const std::string_view text = trim(all);
   const size_t gap = text.find_first_of("\t ");
   const auto first = parse_int(text.substr(0, gap));
   const auto last = parse_int(trim(text.substr(std::min(gap, text.size()))));
@@ -52,11 +49,8 @@ uint16_t random_port(const net::PortRange& ephemeral) {
 bool MeetingPlace::claim(uint16_t port) {
   claim_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!claim_) return true;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string name = cat("horovod-port-", port);
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // abstract: begins with a 0
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  socklen_t size = 0;
+  const sockaddr_un address = net::abstract_address(cat("horovod-port-", port), size);
   return ::bind(claim_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0;
 }
 

@@ -4,16 +4,15 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "base/text.h"
 #include "launcher/agent/accepting.h"
+#include "net/packet_socket.h"
 
 namespace hvd::launcher {
 
@@ -43,10 +42,8 @@ Status StoreTunnel::listen(uint32_t credit) {
   if (!name.ok()) return name.status();
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("cannot make the store's socket", errno);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name->data(), name->size());  // abstract: begins with a 0
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name->size());
+  socklen_t size = 0;
+  const sockaddr_un address = net::abstract_address(*name, size);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       ::listen(socket.get(), SOMAXCONN) != 0) {
     return system_error("cannot listen for the ranks' store connections", errno);
