@@ -172,9 +172,13 @@ Status AgentFixture::prepare(const HostJob& job) { return drive(link_->prepare(j
 Status AgentFixture::start() { return drive(link_->start({})); }
 Status AgentFixture::suspend() { return drive(link_->suspend()); }
 
+Status AgentFixture::begin(const HostJob& job) {
+  HVD_RETURN_IF_ERROR(prepare(job));
+  return start();
+}
+
 std::string AgentFixture::run(const HostJob& job) {
-  Status status = prepare(job);
-  if (status.ok()) status = start();
+  const Status status = begin(job);
   if (!status.ok()) return status.message();
   if (!until([&] { return is_finished || !lost.empty(); }, 30)) return "the job does not end";
   return lost.empty() ? "" : lost.front();

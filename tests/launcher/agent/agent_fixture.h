@@ -46,8 +46,10 @@ class AgentFixture : public AgentEvents {
   HostJob shell_job(const std::string& script, int ranks = 1) const;
   Status prepare(const HostJob& job);
   Status start();
+  // Prepares and starts.
+  Status begin(const HostJob& job);
   Status suspend();
-  // Prepares, starts and waits for the end; "" or what went wrong.
+  // Begins and waits for the end; "" or what went wrong.
   std::string run(const HostJob& job);
   // Drives the loop until the claim holds or the time is over: whether it holds.
   bool until(const std::function<bool()>& claim, double seconds = 30);

@@ -13,8 +13,6 @@
 using namespace hvd;
 using namespace hvd::launcher;
 
-namespace asio = hvd::net::asio;
-
 namespace {
 constexpr auto kOut = OutputStream::kStdout;
 constexpr auto kErr = OutputStream::kStderr;
@@ -120,8 +118,7 @@ TEST_CASE("Input that a rank does not read stays bounded, and is taken when it e
   AgentFixture fixture;
   HostJob job = fixture.shell_job("exec sleep 60");
   job.ranks[0].has_input = true;
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   const std::string much(kInputWindow, 'x');
   fixture.link().give_input(0, as_bytes(much));
   // As much as a pipe takes.
@@ -137,8 +134,7 @@ TEST_CASE("Input that a rank does not read stays bounded, and is taken when it e
 TEST_CASE("An agent says where its running ranks and their children are") {
   AgentFixture fixture;
   HostJob job = fixture.shell_job("[ $HOROVOD_RANK = 0 ] || exec sleep 59; sleep 58; true", 2);
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   CHECK(fixture.until([&] {
     fixture.link().inspect(1, true);
     fixture.pass(0.05);
@@ -168,8 +164,7 @@ TEST_CASE("An agent says where its running ranks and their children are") {
 
 TEST_CASE("What a command beside a rank says comes at once, and no further ahead than is taken") {
   AgentFixture fixture;
-  REQUIRE(fixture.prepare(fixture.shell_job("exec sleep 57")).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(fixture.shell_job("exec sleep 57")).ok());
   fixture.link().pass(Run{1, 0, "", {"sh", "-c", "echo now; sleep 56"}});
   CHECK(fixture.until([&] { return fixture.said[{1, false}] == "now\n"; }));
   CHECK(fixture.ran.empty());
@@ -196,8 +191,7 @@ TEST_CASE("A command beside a rank ends when it shall, also one that is deaf to 
   AgentFixture fixture;
   HostJob job = fixture.shell_job("exec sleep 57");
   job.kill_grace_seconds = 0.3;
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   fixture.link().pass(Run{1, 0, "", {"sh", "-c", "echo up; sleep 56 & wait"}});
   fixture.link().pass(Run{2, 0, "", {"sh", "-c", "trap '' TERM; echo up; sleep 56; sleep 56"}});
   CHECK(fixture.until([&] {
@@ -291,94 +285,12 @@ TEST_CASE("A program that the kernel refuses fails the start with one sentence")
   std::filesystem::remove(file);
 }
 
-TEST_CASE("A connection of a rank to the store reaches the launcher and back, also much at once") {
-  AgentFixture fixture;
-  // The connection is made by the test itself: what counts is the user, not the process.
-  const HostJob job = fixture.shell_job("echo $HOROVOD_STORE; sleep 1000");
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
-  std::string& told = fixture.output[{0, kOut}];
-  REQUIRE(fixture.until([&] { return told.ends_with("\n"); }));
-  const std::string name = std::string(trim(told)).substr(std::string("agent:@").size());
-
-  asio::local::stream_protocol::socket rank(fixture.loop());
-  rank.connect(asio::local::stream_protocol::endpoint(std::string(1, '\0') + name));
-  REQUIRE(fixture.until([&] { return fixture.stores.size() == 1; }));
-  // The store echoes.
-  auto echo = [](net::StreamSocket store, bool& is_done) -> net::Task<void> {
-    std::vector<char> buffer(100'000);
-    for (;;) {
-      const auto [error, size] =
-          co_await store.async_read_some(asio::buffer(buffer), net::use_tuple);
-      if (error) break;
-      const auto [failed, written] =
-          co_await asio::async_write(store, asio::buffer(buffer.data(), size), net::use_tuple);
-      if (failed) break;
-    }
-    is_done = true;
-  };
-  bool is_store_done = false;
-  asio::co_spawn(fixture.loop(), echo(std::move(fixture.stores[0]), is_store_done),
-                 asio::detached);
-  std::string sent(5'000'000, ' ');
-  for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 7 % 251);
-  std::string received(sent.size(), ' ');
-  size_t received_size = 0;
-  asio::async_write(rank, asio::buffer(sent), [](const net::error_code&, size_t) {});
-  asio::async_read(rank, asio::buffer(received),
-                   [&](const net::error_code&, size_t size) { received_size = size; });
-  CHECK(fixture.until([&] { return received_size == sent.size(); }));
-  CHECK((received == sent));
-
-  SUBCASE("the rank's end of sending reaches the store, and the store's close the rank") {
-    rank.shutdown(asio::socket_base::shutdown_send);
-    CHECK(fixture.until([&] { return is_store_done; }));
-    bool is_ended = false;
-    char byte;
-    rank.async_read_some(asio::buffer(&byte, 1), [&](const net::error_code& error, size_t) {
-      is_ended = error == asio::error::eof;
-    });
-    CHECK(fixture.until([&] { return is_ended; }));
-  }
-  SUBCASE("the rank's death reaches the store") {
-    rank.close();
-    CHECK(fixture.until([&] { return is_store_done; }));
-  }
-  SUBCASE("the job's end closes the connection") {
-    fixture.link().end(0);
-    CHECK(fixture.until([&] { return fixture.is_finished && is_store_done; }));
-  }
-  fixture.link().close();
-  fixture.pass(0.1);
-}
-
-TEST_CASE("A store that closes a connection is seen by the rank") {
-  AgentFixture fixture;
-  const HostJob job = fixture.shell_job("echo $HOROVOD_STORE; sleep 1000");
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
-  std::string& told = fixture.output[{0, kOut}];
-  REQUIRE(fixture.until([&] { return told.ends_with("\n"); }));
-  asio::local::stream_protocol::socket rank(fixture.loop());
-  rank.connect(asio::local::stream_protocol::endpoint(
-      std::string(1, '\0') + std::string(trim(told)).substr(std::string("agent:@").size())));
-  REQUIRE(fixture.until([&] { return fixture.stores.size() == 1; }));
-  fixture.stores[0].close();
-  bool is_ended = false;
-  char byte;
-  rank.async_read_some(asio::buffer(&byte, 1), [&](const net::error_code& error, size_t) {
-    is_ended = static_cast<bool>(error);
-  });
-  CHECK(fixture.until([&] { return is_ended; }));
-}
-
 TEST_CASE("A reader that takes nothing delays neither control nor the lease, nor costs memory") {
   AgentFixture fixture;
   fixture.is_consuming = false;
   HostJob job = fixture.shell_job("[ $HOROVOD_RANK = 1 ] && { sleep 2; exit 3; }; exec yes", 4);
   job.lease_seconds = 1;
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
   CHECK(fixture.exits.at(1).code == 3);
   CHECK(fixture.lost.empty());
@@ -405,8 +317,7 @@ TEST_CASE("A flood of output does not delay what is urgent") {
   AgentFixture fixture;
   HostJob job = fixture.shell_job(
       "[ $HOROVOD_RANK = 1 ] && { echo $HOROVOD_STORE; sleep 1; exit 3; }; exec yes", 2);
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   const Deadline deadline = Deadline::after_seconds(10);
   CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
   CHECK(deadline.seconds_left() > 8);
@@ -416,34 +327,4 @@ TEST_CASE("A flood of output does not delay what is urgent") {
   fixture.link().end(1);
   CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(end.seconds_left() > 9);
-}
-
-TEST_CASE("What a rank sends before it closes its connection reaches the store") {
-  AgentFixture fixture;
-  const HostJob job = fixture.shell_job("echo $HOROVOD_STORE; sleep 1000");
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
-  std::string& told = fixture.output[{0, kOut}];
-  REQUIRE(fixture.until([&] { return told.ends_with("\n"); }));
-  const std::string name(trim(told).substr(std::string_view("agent:@").size()));
-  asio::local::stream_protocol::socket rank(fixture.loop());
-  rank.connect(asio::local::stream_protocol::endpoint(std::string(1, '\0') + name));
-  const std::string sent(1'000'000, 's');
-  bool is_sent = false;
-  asio::async_write(rank, asio::buffer(sent), [&](const net::error_code& error, size_t) {
-    is_sent = !error;
-    rank.close();
-  });
-  REQUIRE(fixture.until([&] { return fixture.stores.size() == 1; }));
-  std::string received(sent.size() + 1, ' ');
-  size_t received_size = 0;
-  bool is_ended = false;
-  asio::async_read(fixture.stores[0], asio::buffer(received),
-                   [&](const net::error_code& error, size_t size) {
-                     received_size = size;
-                     is_ended = static_cast<bool>(error);
-                   });
-  CHECK(fixture.until([&] { return is_ended; }));
-  CHECK(is_sent);
-  CHECK(received_size == sent.size());
 }

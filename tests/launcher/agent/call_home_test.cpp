@@ -21,8 +21,7 @@ TEST_CASE("An agent that calls home runs a job as any other") {
 TEST_CASE("The end of the connection ends the job") {
   AgentFixture fixture("the token", "the token");
   REQUIRE(fixture.refusal() == "");
-  REQUIRE(fixture.prepare(fixture.shell_job("(setsid sleep 1000 &); sleep 1000")).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(fixture.shell_job("(setsid sleep 1000 &); sleep 1000")).ok());
   CHECK(fixture.until([&] { return fixture.marked().size() >= 2; }));
   fixture.link().close();
   CHECK(fixture.until([&] { return fixture.marked().empty(); }));

@@ -22,8 +22,7 @@ constexpr const char* kStubborn =
     "echo ready; ";
 
 bool start_stubborn(AgentFixture& fixture, const HostJob& job) {
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   const bool is_up = fixture.until([&] {
     for (const RankSpec& spec : job.ranks) {
       if (fixture.output[{spec.rank, kOut}] != "ready\n") return false;
@@ -102,8 +101,7 @@ TEST_CASE("A suspended launcher may be silent for longer than its lease") {
   AgentFixture fixture;
   HostJob job = fixture.shell_job("echo ready; sleep 4; echo on; exit 5");
   job.lease_seconds = 1;
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   REQUIRE(fixture.suspend().ok());
   ::usleep(2'500'000);  // as if stopped: the loop is not driven
   CHECK(fixture.marked().size() == 2);
@@ -117,8 +115,7 @@ TEST_CASE("After a suspension the lease holds again") {
   AgentFixture fixture;
   HostJob job = fixture.shell_job("sleep 1000");
   job.lease_seconds = 1;
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   REQUIRE(fixture.suspend().ok());
   fixture.pass(1);  // not stopped after all: pings go on
   ::usleep(2'500'000);
@@ -129,8 +126,7 @@ TEST_CASE("A host that gives no sign of life is lost after the lease") {
   AgentFixture fixture;
   HostJob job = fixture.shell_job("sleep 1000");
   job.lease_seconds = 1;
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   const pid_t agent = fixture.agent();
   ::kill(agent, SIGSTOP);
   const Deadline deadline = Deadline::after_seconds(10);
@@ -174,8 +170,7 @@ TEST_CASE("A second order to end with a shorter grace hastens the end") {
 TEST_CASE("A stopped rank can be ended") {
   AgentFixture fixture;
   const HostJob job = fixture.shell_job("echo ready; kill -STOP $$; :");
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "ready\n"; }));
   fixture.pass(0.1);
   fixture.link().end(60);
@@ -187,8 +182,7 @@ TEST_CASE("A rank's end is announced at once while a forked child keeps its pipe
   AgentFixture fixture;
   const HostJob job = fixture.shell_job(
       "[ $HOROVOD_RANK = 0 ] && { (sleep 1000 &); echo last words; exit 3; }; sleep 1000", 2);
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   const Deadline deadline = Deadline::after_seconds(10);
   CHECK(fixture.until([&] { return fixture.exits.count(0) == 1; }));
   CHECK(deadline.seconds_left() > 9);
@@ -224,8 +218,7 @@ TEST_CASE("A signal reaches the whole process group of each rank") {
   const HostJob job = fixture.shell_job(
       "trap 'wait; exit 4' USR1; (trap 'echo child; exit' USR1; echo ready; sleep 1000 & wait) "
       "& wait; wait", 2);
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   CHECK(fixture.until([&] {
     return fixture.output[{0, kOut}] == "ready\n" && fixture.output[{1, kOut}] == "ready\n";
   }));
@@ -243,8 +236,7 @@ TEST_CASE("A rank whose launcher is gone can write until the grace is over") {
       cat("trap 'i=0; while [ $i -lt 2000 ]; do echo cleaning up; echo again >&2; i=$((i+1)); done; "
           "echo done >", file, "; exit' TERM; echo ready; sleep 1000 & wait"));
   job.kill_grace_seconds = 8;
-  REQUIRE(fixture.prepare(job).ok());
-  REQUIRE(fixture.start().ok());
+  REQUIRE(fixture.begin(job).ok());
   CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "ready\n"; }));
   fixture.link().close();
   CHECK(is_gone(fixture));
