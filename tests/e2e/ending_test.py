@@ -1,10 +1,10 @@
 #!/usr/bin/python3 -B
 """However a job is ended, nothing of it is left on any host ten seconds later."""
 import os
-import pty
 import time
 
 from harness import *  # noqa: F403
+from terminal import Terminal
 
 NASTY = [PYTHON, WORKERS / "rank.py", "--nasty"]
 
@@ -133,39 +133,14 @@ def state_of(pid):
     return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-class Terminal:
-    """An interactive shell with job control on a terminal of its own."""
-
-    def __init__(self):
-        self.before = Inventory()
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "-i"],
-                      clean_environment(PS1="$ ", TERM="dumb"))
-        os.set_blocking(self.fd, False)
-        self.text = ""
-
-    def type(self, text):
-        os.write(self.fd, text.encode())
-
-    def shows(self, pattern, count=1, seconds=30):
-        def look():
-            try:
-                self.text += os.read(self.fd, 65536).decode(errors="replace")
-            except (BlockingIOError, OSError):
-                pass
-            return len(re.findall(pattern, self.text)) >= count
-        wait_until(look, seconds, lambda: f"{pattern!r} on the terminal:\n{self.text}")
-
-    def close(self):
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        os.close(self.fd)
+def shell():
+    """An interactive one with job control."""
+    return Terminal("/bin/bash", "--norc", "--noprofile", "-i", PS1="$ ", TERM="dumb")
 
 
 @world()
 def test_control_z_for_longer_than_the_lease_and_fg_go_on():
-    terminal = Terminal()
+    terminal = shell()
     terminal.type(f"cd {ROOT}\n{LAUNCHER} -np 4 -H a:2,b:2 --lease 3 {PYTHON} "
                   f"{WORKERS / 'rank.py'} --seconds 14; echo code $?\n")
     terminal.shows("stdout>:ready", 4)
@@ -178,13 +153,12 @@ def test_control_z_for_longer_than_the_lease_and_fg_go_on():
     terminal.type("echo over\n")
     terminal.shows(r"\nover", 1, 5)
     terminal.close()
-    wait_until(lambda: not terminal.before.new_processes(), 10,
-               lambda: f"an end of {terminal.before.new_processes()}")
+    terminal.before.wait_for_ends()
 
 
 @world()
 def test_control_c_at_a_terminal():
-    terminal = Terminal()
+    terminal = shell()
     terminal.type(f"cd {ROOT}\n{LAUNCHER} -np 4 -H a:2,b:2 {' '.join(map(str, NASTY))}\n")
     terminal.shows("stdout>:ready", 4)
     terminal.type("\x03")
@@ -192,18 +166,16 @@ def test_control_c_at_a_terminal():
     terminal.type("echo code $?\n")
     terminal.shows("code 130", 1, 10)
     terminal.close()
-    wait_until(lambda: not terminal.before.new_processes(), 10,
-               lambda: f"an end of {terminal.before.new_processes()}")
+    terminal.before.wait_for_ends()
 
 
 @world()
 def test_a_terminal_that_is_closed():
-    terminal = Terminal()
+    terminal = shell()
     terminal.type(f"cd {ROOT}\nexec {LAUNCHER} -np 4 -H a:2,b:2 {' '.join(map(str, NASTY))}\n")
     terminal.shows("stdout>:ready", 4)
     os.close(terminal.fd)
-    wait_until(lambda: not terminal.before.new_processes(), 10,
-               lambda: f"an end of {terminal.before.new_processes()}")
+    terminal.before.wait_for_ends()
 
 
 if __name__ == "__main__":

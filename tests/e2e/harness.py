@@ -139,8 +139,7 @@ class Job:
 
     def leaves_nothing(self, seconds=10):
         """No process, socket name or file of the job on any host that is up."""
-        wait_until(lambda: not self.before.new_processes(), seconds,
-                   lambda: "an end of:\n" + "\n".join(self.before.new_processes()))
+        self.before.wait_for_ends(seconds)
         expect(not (left := self.before.new_things()), f"left behind: {left}")
 
 
@@ -195,6 +194,11 @@ class Inventory:
 
     def new_processes(self):
         return [words for key, words in self.living().items() if key not in self.processes]
+
+    def wait_for_ends(self, seconds=10):
+        """Until nothing runs any more that has begun since."""
+        wait_until(lambda: not self.new_processes(), seconds,
+                   lambda: "an end of:\n" + "\n".join(self.new_processes()))
 
     def new_things(self):
         return sorted(thing for thing in set(self.all_things()) - self.things)

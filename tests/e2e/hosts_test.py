@@ -70,7 +70,7 @@ def test_a_killed_world_leaves_nothing():
     expect(process.stdout.readline() == "up\n", "it did not come up")
     process.kill()
     process.wait()
-    wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+    before.wait_for_ends()
     expect(set(os.listdir("/sys/class/net")) == interfaces, "an interface is left")
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/python3 -B
 """What comes on the launcher's standard input reaches rank 0, or all, or nobody."""
 import hashlib
-import pty
 import signal as signals
 
 from harness import *  # noqa: F403
+from terminal import Terminal
 
 COUNT = ("import hashlib, os, sys; data = sys.stdin.buffer.read(); "
          "print(len(data), hashlib.sha256(data).hexdigest())")
@@ -81,25 +81,13 @@ def test_an_open_input_ends_with_the_job():
 
 @world()
 def test_lines_typed_at_a_terminal_and_its_end():
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execve(LAUNCHER, [str(LAUNCHER), "-np", "1", "-H", "b:1", "sh", "-c",
-                             "read a; echo got $a; cat >/dev/null; echo over"], clean_environment())
-    seen = b""
-
-    def has(words):
-        nonlocal seen
-        try:
-            seen += os.read(terminal, 4096)
-        except OSError:
-            pass
-        return words in seen
-
-    os.write(terminal, b"hello\n")
-    wait_until(lambda: has(b"got hello"), 20, lambda: seen)
-    os.write(terminal, b"\x04")
-    wait_until(lambda: has(b"over"), 20, lambda: seen)
-    expect(os.waitpid(pid, 0)[1] == 0, seen)
+    terminal = Terminal(LAUNCHER, "-np", "1", "-H", "b:1", "sh", "-c",
+                        "read a; echo got $a; cat >/dev/null; echo over")
+    terminal.type("hello\n")
+    terminal.shows("got hello", 1, 20)
+    terminal.type("\x04")
+    terminal.shows("over", 1, 20)
+    expect(terminal.end() == 0, terminal.text)
 
 
 @world()

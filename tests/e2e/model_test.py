@@ -47,7 +47,7 @@ def test_eight_ranks_on_two_hosts_reach_an_accuracy_of_95_percent():
                                "-H", "a:4,b:4"], stdin=subprocess.DEVNULL, cwd=ROOT,
                               env=clean_environment(), check=False)
         expect(done.returncode == 0, f"exit code {done.returncode} with {python}")
-    wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+    before.wait_for_ends()
 
 
 if __name__ == "__main__":

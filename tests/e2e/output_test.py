@@ -115,7 +115,7 @@ def test_a_reader_that_goes_away_ends_the_job():
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
                           check=False)
     expect(done.stdout.splitlines()[-1] == str(128 + signals.SIGPIPE), done)
-    wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+    before.wait_for_ends()
 
 
 @world()
@@ -187,7 +187,7 @@ def test_a_stalled_terminal_takes_little_memory_and_delays_no_control():
     expect(process.wait(10) == 130, f"exit code {process.returncode}")
     expect(time.monotonic() - begun < 15, f"it took {time.monotonic() - begun} s")
     os.close(read_end)
-    wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+    before.wait_for_ends()
 
 
 if __name__ == "__main__":

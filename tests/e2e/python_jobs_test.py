@@ -50,7 +50,7 @@ def test_a_function_runs_on_two_hosts_and_its_results_come_back():
     said = command(PYTHON, "-c", CALLER).splitlines()
     wanted = [str((rank, "ab"[rank // 2], [12.0] * 3)) for rank in range(4)]
     expect(said == wanted + ["LookupError('nothing on b') True"], said)
-    wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+    before.wait_for_ends()
 
 
 def packages_of(python):

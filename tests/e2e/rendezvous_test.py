@@ -100,7 +100,7 @@ def test_workers_started_by_hand_on_two_hosts():
         server.end()
         said.append(surplus + server.said)
         expect(token not in "".join(said), "the token is in a log")
-    wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+    before.wait_for_ends()
 
 
 @world()
@@ -160,7 +160,7 @@ def test_hosts_without_sshd_join():
         for agent in (early, late):
             said += agent.ends_with(0)
         expect(token not in said, "the token is in a log")
-        wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+        before.wait_for_ends()
 
 
 def certify(folder, name="launcher"):
@@ -194,7 +194,7 @@ def test_hosts_join_by_tls():
             expect(count == 20_000, f"rank {rank} printed {count} lines")
         for agent in (early, late):
             agent.ends_with(0)
-        wait_until(lambda: not before.new_processes(), 10, before.new_processes)
+        before.wait_for_ends()
 
 
 @world()

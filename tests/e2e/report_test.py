@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -B
 """What the launcher tells about a job that fails or takes too long."""
-import pty
 
 from harness import *  # noqa: F403
+from terminal import Terminal
 
 MEMORY = pathlib.Path("/sys/fs/cgroup/memory")
 HUNGRY = ("import os, time\nif os.environ['HOROVOD_RANK'] == '1': data = bytearray(os.urandom(1)) * (400 << 20)\n"
@@ -140,30 +140,10 @@ def test_a_program_that_is_no_python_shows_what_the_kernel_knows():
 @world()
 def test_a_terminal_shows_which_host_is_slow_and_forgets_it():
     faults.freeze("b")
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execve(LAUNCHER, [str(LAUNCHER), "-np", "2", "-H", "a:1,b:1", "true"],
-                  clean_environment())
-    seen = b""
-
-    def has(words):
-        nonlocal seen
-        try:
-            seen += os.read(terminal, 4096)
-        except OSError:
-            pass
-        return words in seen
-
-    wait_until(lambda: has(b"hosts ready 1/2; b: connect "), 20, lambda: seen)
+    terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "true")
+    terminal.shows("hosts ready 1/2; b: connect ", 1, 20)
     faults.thaw("b")
-    while True:
-        try:
-            if not (more := os.read(terminal, 4096)):
-                break
-            seen += more
-        except OSError:
-            break
-    expect(os.waitpid(pid, 0)[1] == 0 and seen.endswith(b"\r\x1b[K"), seen)
+    expect(terminal.end() == 0 and terminal.text.endswith("\r\x1b[K"), terminal.text)
 
 
 if __name__ == "__main__":

@@ -101,8 +101,7 @@ def test_the_script_of_the_examples():
             out = printed(user)
             expect("mnist on 2 nodes: a,b" in out or "mnist on 2 nodes: [a-b]" in out, out)
             expect("epoch 2: loss" in out and "on 8 processes" in out, f"{said}\n{out}")
-            wait_until(lambda: not before.new_processes(), 60,
-                       lambda: "an end of:\n" + "\n".join(before.new_processes()))
+            before.wait_for_ends(60)
 
 
 @world("a b", "--no-decoys")
@@ -123,8 +122,7 @@ def test_every_form_of_a_script():
                 ranks = sorted(re.findall(r"rank (\d) of 6 on ([ab]), sum 21\b", part))
                 expect(ranks == [(str(rank), "aaabbb"[rank]) for rank in range(6)],
                        f"{user}: {form}\n{printed(user)}")
-        wait_until(lambda: not before.new_processes(), 60,
-                   lambda: "an end of:\n" + "\n".join(before.new_processes()))
+        before.wait_for_ends(60)
 
 
 @world("a b", "--no-decoys")
@@ -150,8 +148,7 @@ def test_a_time_limit_and_scancel_leave_nothing():
         for user, place in PLACES.items():
             expect("DUE TO TIME LIMIT" in (place / "limited.out").read_text(), printed(user))
             expect("CANCELLED" in (place / "cancelled.out").read_text(), printed(user))
-        wait_until(lambda: not before.new_processes(), 60,
-                   lambda: "an end of:\n" + "\n".join(before.new_processes()))
+        before.wait_for_ends(60)
         wait_until(lambda: not before.new_things(), 10,
                    lambda: f"left behind: {before.new_things()}", 0.5)
 

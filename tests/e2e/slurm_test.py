@@ -190,8 +190,7 @@ def test_an_allocation_that_is_cancelled_leaves_nothing(cluster):
     subprocess.run(["/usr/bin/scancel", "-n", "gone"], check=True,
                    env=clean_environment(**cluster.environment))
     job.wait(60)
-    wait_until(lambda: not before.new_processes(), 60,
-               lambda: "an end of:\n" + "\n".join(before.new_processes()))
+    before.wait_for_ends(60)
 
 
 @on_cluster()
@@ -213,8 +212,7 @@ def test_scancel_leaves_nothing(cluster):
     subprocess.run(["/usr/bin/scancel", "-n", "python3"], check=True,
                    env=clean_environment(**cluster.environment))
     job.wait(30)
-    wait_until(lambda: not before.new_processes(), 15,
-               lambda: "an end of:\n" + "\n".join(before.new_processes()))
+    before.wait_for_ends(15)
 
 
 if __name__ == "__main__":
