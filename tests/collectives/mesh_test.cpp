@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "collectives/checks.h"
+#include "open_descriptors.h"
 
 using namespace hvd;
 using namespace hvd::test;
@@ -24,15 +25,6 @@ hvd_batch barrier_batch() {
 }
 
 Status pass_barrier(Rank& rank) { return rank.run(barrier_batch()); }
-
-size_t open_descriptors() {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/fd")) {
-    ++count;
-  }
-  return count;
-}
 
 Bytes message_of(int32_t from, int32_t to, uint32_t number, size_t size) {
   Bytes bytes(size, static_cast<std::byte>(number));

@@ -60,6 +60,13 @@ inline net::Task<Result<std::string>> read_to_end(Duplex& stream) {
   }
 }
 
+// All that comes from it, or why nothing does.
+inline std::string said_by(net::asio::io_context& loop, const SpawnResult& stream) {
+  if (!stream.ok()) return stream.status().message();
+  const auto said = run_on(loop, read_to_end(**stream));
+  return said.ok() ? *said : said.status().message();
+}
+
 inline net::Task<Result<std::string>> read_line(Duplex& stream) {
   std::string text;
   while (!text.ends_with('\n')) {

@@ -33,17 +33,8 @@ struct Login {
   // What the agent says, or why it did not come up.
   std::string start(RemoteShell& shell, std::shared_ptr<const AgentFile> file,
                     const std::string& directory) {
-    std::string text;
-    {
-      const auto stream =
-          run_on(loop, start_agent(shell, std::move(file), directory, [](SpawnStage) {}));
-      if (!stream.ok()) {
-        text = stream.status().message();
-      } else {
-        const auto said = run_on(loop, read_to_end(**stream));
-        text = said.ok() ? *said : said.status().message();
-      }
-    }
+    const std::string text = said_by(
+        loop, run_on(loop, start_agent(shell, std::move(file), directory, [](SpawnStage) {})));
     run_out(loop);
     return text;
   }

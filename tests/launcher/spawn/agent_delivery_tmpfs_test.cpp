@@ -36,13 +36,8 @@ std::string start(const ScratchFolder& scratch, std::shared_ptr<const AgentFile>
   net::asio::io_context loop(1);
   LocalShell shell({"/bin/sh"}, {{"HOME", home}, {"XDG_RUNTIME_DIR", ""}});
   static_cast<void>(scratch);
-  std::string text;
-  {
-    const auto stream =
-        run_on(loop, start_agent(shell, std::move(agent), directory, [](SpawnStage) {}));
-    text = stream.ok() ? run_on(loop, read_to_end(**stream)).value_or("")
-                       : stream.status().message();
-  }
+  const std::string text = said_by(
+      loop, run_on(loop, start_agent(shell, std::move(agent), directory, [](SpawnStage) {})));
   run_out(loop);
   return text;
 }

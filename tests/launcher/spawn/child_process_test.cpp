@@ -6,10 +6,10 @@
 #include <sys/wait.h>
 
 #include <cerrno>
-#include <filesystem>
 
 #include "base/clock.h"
-#include "tests/launcher/spawn/on_loop.h"
+#include "tests/conformance/spawner_conformance.h"
+#include "tests/open_descriptors.h"
 
 namespace hvd::launcher {
 namespace {
@@ -23,32 +23,13 @@ Result<std::unique_ptr<ChildProcess>> start(net::asio::io_context& loop, std::st
   return ChildProcess::start(loop.get_executor(), command);
 }
 
-net::Task<Result<std::string>> read_all(Duplex& stream) {
-  std::string text;
-  for (;;) {
-    std::byte buffer[1000];
-    const Result<size_t> size = co_await stream.read_some(buffer);
-    if (!size.ok()) co_return size.status();
-    if (*size == 0) co_return text;
-    text += as_text({buffer, *size});
-  }
-}
-
 bool has_children() { return ::waitpid(-1, nullptr, WNOHANG) != -1 || errno != ECHILD; }
-
-size_t open_descriptors() {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    ++count;
-  }
-  return count;
-}
 
 TEST_CASE("a child's output is the stream, and its end is the stream's end") {
   net::asio::io_context loop(1);
   auto child = start(loop, "printf '%s\\n' \"$HVD_WORD\"; seq 100000 | tail -1");
   REQUIRE(child.ok());
-  const auto text = run_on(loop, read_all(**child));
+  const auto text = run_on(loop, read_to_end(**child));
   REQUIRE(text.ok());
   CHECK(*text == "from the launcher\n100000\n");
   CHECK((*child)->last_words().empty());
@@ -85,12 +66,12 @@ TEST_CASE("last words are standard error and how the process ended") {
   net::asio::io_context loop(1);
   auto child = start(loop, "echo 'no such thing' >&2; exit 7");
   REQUIRE(child.ok());
-  CHECK(run_on(loop, read_all(**child)).ok());
+  CHECK(run_on(loop, read_to_end(**child)).ok());
   CHECK((*child)->last_words() == "no such thing; ended with exit code 7");
 
   auto killed = start(loop, "kill -9 $$");
   REQUIRE(killed.ok());
-  CHECK(run_on(loop, read_all(**killed)).ok());
+  CHECK(run_on(loop, read_to_end(**killed)).ok());
   CHECK((*killed)->last_words() == "was ended by signal 9 (SIGKILL)");
 }
 
@@ -98,7 +79,7 @@ TEST_CASE("last words are bounded and keep the newest") {
   net::asio::io_context loop(1);
   auto child = start(loop, "seq 100000 >&2");
   REQUIRE(child.ok());
-  CHECK(run_on(loop, read_all(**child)).ok());
+  CHECK(run_on(loop, read_to_end(**child)).ok());
   CHECK((*child)->last_words() == "99997; 99998; 99999; 100000");
 }
 
@@ -115,7 +96,7 @@ TEST_CASE("writing to a program that is gone is an error and no signal") {
   net::asio::io_context loop(1);
   auto child = start(loop, "exit 0");
   REQUIRE(child.ok());
-  CHECK(run_on(loop, read_all(**child)).ok());
+  CHECK(run_on(loop, read_to_end(**child)).ok());
   const Bytes bytes(1000);
   const Status written = run_on(loop, (*child)->write(bytes));
   CHECK_FALSE(written.ok());
@@ -126,7 +107,7 @@ TEST_CASE("close ends a read at once and the program sees the end of its input")
   auto child = start(loop, "exec cat");
   REQUIRE(child.ok());
   net::asio::post(loop, [&] { (*child)->close(); });
-  const auto text = run_on(loop, read_all(**child));
+  const auto text = run_on(loop, read_to_end(**child));
   REQUIRE_FALSE(text.ok());
   CHECK(text.error().code() == Code::kAborted);
   run_out(loop);
@@ -161,7 +142,7 @@ TEST_CASE("a child runs in a session of its own and gets no descriptor of the la
   net::asio::io_context loop(1);
   auto child = start(loop, "ls /proc/self/fd | wc -l; cut -d' ' -f1,6 /proc/$$/stat; echo $$");
   REQUIRE(child.ok());
-  const auto text = run_on(loop, read_all(**child));
+  const auto text = run_on(loop, read_to_end(**child));
   REQUIRE(text.ok());
   const std::string pid = std::to_string((*child)->pid());
   // The standard three, and the directory that ls itself reads.
@@ -170,7 +151,7 @@ TEST_CASE("a child runs in a session of its own and gets no descriptor of the la
 }
 
 TEST_CASE("children leave no descriptors and no zombies") {
-  const size_t before = open_descriptors();
+  const size_t before = test::open_descriptors();
   {
     net::asio::io_context loop(1);
     std::vector<std::unique_ptr<ChildProcess>> children;
@@ -182,7 +163,7 @@ TEST_CASE("children leave no descriptors and no zombies") {
     children.clear();
     run_out(loop);
   }
-  CHECK(open_descriptors() == before);
+  CHECK(test::open_descriptors() == before);
   CHECK_FALSE(has_children());
 }
 
@@ -192,7 +173,7 @@ TEST_CASE("cancelling a read ends it") {
   REQUIRE(child.ok());
   net::asio::steady_timer closer(loop, std::chrono::milliseconds(200));
   closer.async_wait([&](const net::error_code&) { (*child)->close(); });
-  const auto text = run_and_cancel(loop, read_all(**child), std::chrono::milliseconds(20));
+  const auto text = run_and_cancel(loop, read_to_end(**child), std::chrono::milliseconds(20));
   CHECK((!text || !text->ok()));
 }
 

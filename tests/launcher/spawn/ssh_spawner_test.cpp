@@ -16,6 +16,7 @@
 #include "base/unique_fd.h"
 #include "launcher/spawn/child_process.h"
 #include "tests/launcher/spawn/private_sshd.h"
+#include "tests/open_descriptors.h"
 
 namespace hvd::launcher {
 namespace {
@@ -39,16 +40,7 @@ SpawnResult spawn(net::asio::io_context& loop, SshSpawner& spawner, SpawnTarget 
 std::string outcome(SshUser user, SpawnTarget target) {
   net::asio::io_context loop(1);
   SshSpawner spawner(std::move(user));
-  std::string text;
-  {
-    const SpawnResult stream = spawn(loop, spawner, target);
-    if (!stream.ok()) {
-      text = stream.status().message();
-    } else {
-      const auto said = run_on(loop, read_to_end(**stream));
-      text = said.ok() ? *said : said.status().message();
-    }
-  }
+  const std::string text = said_by(loop, spawn(loop, spawner, target));
   run_out(loop);
   return text;
 }
@@ -60,14 +52,6 @@ std::string content_of(const std::string& path) {
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
-}
-
-size_t open_descriptors() {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    ++count;
-  }
-  return count;
 }
 
 TEST_CASE("the ssh spawner does what a spawner owes") {
@@ -258,7 +242,7 @@ TEST_CASE("what is not an sshd is told apart") {
 TEST_CASE("a host that never answers is given up by cancelling, at a stage that has a name") {
   HVD_NEEDS_SSHD();
   PrivateSshd sshd;
-  const size_t before = open_descriptors();
+  const size_t before = test::open_descriptors();
   {
     net::asio::io_context loop(1);
     net::asio::ip::tcp::acceptor acceptor(loop, {net::asio::ip::address_v4::loopback(), 0});
@@ -273,7 +257,7 @@ TEST_CASE("a host that never answers is given up by cancelling, at a stage that 
     REQUIRE_FALSE(stages.empty());
     CHECK(stages.back() == SpawnStage::kConnect);
   }
-  CHECK(open_descriptors() == before);
+  CHECK(test::open_descriptors() == before);
 }
 
 TEST_CASE("cancelling at any moment leaves no descriptor, no process and nothing on the loop") {
@@ -282,7 +266,7 @@ TEST_CASE("cancelling at any moment leaves no descriptor, no process and nothing
     PrivateSshd sshd;
     const SshUser user =
         by_system_ssh ? sshd.user({kProxyCommand}) : sshd.user();
-    const size_t before = open_descriptors();
+    const size_t before = test::open_descriptors();
     for (int delay = 0; delay < 60; delay += by_system_ssh ? 12 : 3) {
       net::asio::io_context loop(1);
       SshSpawner spawner(user);
@@ -291,7 +275,7 @@ TEST_CASE("cancelling at any moment leaves no descriptor, no process and nothing
                               [](SpawnStage) {}),
           std::chrono::milliseconds(delay));
     }
-    CHECK(open_descriptors() == before);
+    CHECK(test::open_descriptors() == before);
     CHECK(::waitpid(-1, nullptr, WNOHANG) == 0);  // sshd lives, and nothing has died unnoticed
   }
 }
