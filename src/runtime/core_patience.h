@@ -3,7 +3,7 @@
 //
 // Where a waiter and the peer it waits for share a core, a yield is the only way to an answer, and
 // shall come at once. Where they do not, whoever gets the core may keep it for longer than the peer
-// needs: an idle thread of TensorFlow's pools, for one, looks for work for 50 us before it sleeps.
+// needs, as an idle thread of TensorFlow's pools may: it looks for work before it sleeps.
 #pragma once
 
 #include <algorithm>
