@@ -310,6 +310,8 @@ class KerasTest(rank_base.RankBase):
                      lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1),
                                                       compression="fp16"),
                      lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op="sum"),
+                     lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), groups=1.5),
+                     lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), groups="ab"),
                      lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), process_set=3),
                      lambda: hvd.load_model("none.keras", compression="fp16"),
                      lambda: hvd.allreduce(numpy.ones(2), compression="fp16")]:

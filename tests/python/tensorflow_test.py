@@ -265,6 +265,17 @@ class TensorFlowTest(rank_base.RankBase):
                      lambda: hvd.allreduce(tf.ones(2), process_set=hvd.ProcessSet([0]))]:
             with self.assertRaises(ValueError):
                 call()
+        for call, words in [
+                (lambda: hvd.alltoall(tf.ones(2), splits=2), "splits is 2; give whole"),
+                (lambda: hvd.alltoall(tf.ones(2), splits="ab"), "splits is 'ab'; give whole"),
+                (lambda: hvd.alltoall(tf.ones(2), splits=[1.5]), r"splits is \[1.5\]; give whole"),
+                (lambda: hvd.allreduce(tf.ones(2), postscale_factor="x"), "factor is 'x', a str"),
+                (lambda: hvd.allreduce(tf.sparse.from_dense([[1.0]])), "not a SparseTensor"),
+                (lambda: hvd.allreduce(None), "not a NoneType"),
+                (lambda: hvd.broadcast_variables([1.0], 0), "and not a float"),
+                (lambda: hvd.broadcast_variables([tf.ones(1)], 0), "and not a EagerTensor")]:
+            with self.assertRaisesRegex(ValueError, words):
+                call()
         with self.assertRaises(tf.errors.InvalidArgumentError):
             hvd.allgather(tf.constant(1.0))
         with self.assertRaises(tf.errors.InvalidArgumentError):

@@ -33,6 +33,17 @@ def check_predivision(factor: Any, op: Any) -> None:
         raise ValueError(f"gradient_predivide_factor must be positive, not {factor}.")
 
 
+def checked_groups(groups: Any, num_groups: Any) -> Any:
+    """What `groups`, or its older name, says: None, a number above 0, or lists of variables.
+    ValueError for anything else."""
+    groups = groups if groups is not None else (num_groups or None)
+    is_right = groups is None or (groups > 0 if isinstance(groups, int) else isinstance(
+        groups, (list, tuple)) and all(isinstance(group, (list, tuple)) for group in groups))
+    if not is_right:
+        raise ValueError("groups is None, a number above 0, or a list of lists of variables.")
+    return groups
+
+
 class Compressor:
     """Turns a tensor into a smaller one of the same shape, and back."""
 

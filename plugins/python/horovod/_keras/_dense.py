@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set
 
-from horovod._compression import check_choices, check_predivision
+from horovod._compression import check_choices, check_predivision, checked_groups
 from horovod._ops import Average, steps_travel
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 
@@ -26,6 +26,7 @@ class Reduction(NamedTuple):
         """Itself. ValueError, in one sentence, for arguments that cannot be."""
         check_choices(self.op, self.compression)
         check_predivision(self.gradient_predivide_factor, self.op)
+        checked_groups(self.groups, num_groups)
         id_of(self.process_set)
         return self
 

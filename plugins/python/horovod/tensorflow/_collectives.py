@@ -172,7 +172,7 @@ def alltoall(tensor: Any, splits: Optional[Any] = None, name: Optional[str] = No
     """
     number = _nodes.group_of(process_set)
     sent = _nodes.to_tensor(tensor, "alltoall")
-    rows = tf.zeros([0], tf.int32) if splits is None else tf.cast(splits, tf.int32)
+    rows = _nodes.to_splits(splits)
     name = _nodes.node_name("HorovodAlltoall", name, [sent], ignore_name_scope)
     output, received = _nodes.alltoall(sent, rows, name, number)
     return output if splits is None else (output, received)

@@ -25,6 +25,9 @@ DTYPES = frozenset([
 
 def bits_of(factor: float, what: str) -> int:
     """A double's bits as the attribute of a node; 0 for a factor of 1."""
+    if not hasattr(factor, "__float__"):
+        raise ValueError(f"{what}: a prescale or postscale factor is {factor!r}, a "
+                         f"{type(factor).__name__}; give a number.")
     factor = float(factor)
     if not factor:
         raise ValueError(f"{what}: a prescale or postscale factor of 0 leaves nothing to reduce.")
@@ -33,10 +36,24 @@ def bits_of(factor: float, what: str) -> int:
 
 def to_tensor(value: Any, what: str) -> tf.Tensor:
     """`value` as a tensor. ValueError for a type that does not travel."""
-    tensor = tf.convert_to_tensor(value)
+    try:
+        tensor = tf.convert_to_tensor(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what}: expected a dense tensor, or what can become one, not a "
+                         f"{type(value).__name__}.") from None
     if tensor.dtype.base_dtype not in DTYPES:
         raise ValueError(f"{what}: tensors of type {tensor.dtype.name} are not supported.")
     return tensor
+
+
+def to_splits(splits: Any) -> tf.Tensor:
+    """How many rows go to each rank, as int32. ValueError unless they are whole numbers in a row."""
+    if splits is None:
+        return tf.zeros([0], tf.int32)
+    tensor = to_tensor(splits, "alltoall: splits") if not isinstance(splits, str) else None
+    if tensor is None or not tensor.dtype.is_integer or tensor.shape.rank not in (1, None):
+        raise ValueError(f"alltoall: splits is {splits!r}; give whole numbers, one for each rank.")
+    return tf.cast(tensor, tf.int32)
 
 
 def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor],

@@ -7,7 +7,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Set
 import tensorflow as tf
 
 from horovod import _basics
-from horovod._compression import check_choices, check_predivision
+from horovod._compression import check_choices, check_predivision, checked_groups
 from horovod._ops import Adasum, Average, steps_travel
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.tensorflow import _nodes
@@ -62,11 +62,7 @@ class Reduction(NamedTuple):
         check_choices(self.op, self.compression)
         check_predivision(self.gradient_predivide_factor, self.op)
         id_of(self.process_set)
-        groups = self.groups if self.groups is not None else (num_groups or None)
-        if isinstance(groups, int) and groups < 1 or isinstance(groups, list) and not all(
-                isinstance(group, (list, tuple)) for group in groups):
-            raise ValueError("groups is None, a number above 0, or a list of lists of variables.")
-        return self._replace(groups=groups)
+        return self._replace(groups=checked_groups(self.groups, num_groups))
 
     def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,
                  local: Set[Any] = frozenset()) -> List[Any]:

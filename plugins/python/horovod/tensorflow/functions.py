@@ -32,6 +32,10 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int,
         raise ValueError("broadcast_variables takes a list of variables, such as model.variables, not "
                          f"a {type(variables).__name__}.")
     targets: List[Any] = [_of_tensorflow(variable) for variable in variables]
+    for target in targets:
+        if not hasattr(target, "assign"):
+            raise ValueError("broadcast_variables takes variables, which can be assigned to, and not a "
+                             f"{type(target).__name__}.")
     # Those of a random generator and the like do not travel as tensors do.
     if not targets:
         return None if tf.executing_eagerly() else tf.no_op()
