@@ -54,6 +54,17 @@ set(HVD_TEST_SANITIZED 0)
 if(HVD_SANITIZE OR CMAKE_CROSSCOMPILING)
   set(HVD_TEST_SANITIZED 1)
 endif()
+# How many times longer a test may take.
+set(HVD_TEST_SLOWNESS 1)
+if(CMAKE_CROSSCOMPILING)
+  set(HVD_TEST_SLOWNESS 10)
+endif()
+
+# hvd_timeout(SECONDS TEST...)
+function(hvd_timeout seconds)
+  math(EXPR seconds "${seconds} * ${HVD_TEST_SLOWNESS}")
+  set_tests_properties(${ARGN} PROPERTIES TIMEOUT ${seconds})
+endfunction()
 
 # All programs that ctest's label "unit" runs, so that a sanitized build can make just these.
 add_custom_target(unit_tests)
@@ -74,10 +85,8 @@ function(hvd_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  if(CMAKE_CROSSCOMPILING)  # emulated
-    math(EXPR ARG_TIMEOUT "10 * ${ARG_TIMEOUT}")
-  endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}"
+  hvd_timeout(${ARG_TIMEOUT} ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "unit;${ARG_LABELS}"
                        SKIP_RETURN_CODE 77)
 endfunction()
 
@@ -94,7 +103,8 @@ function(hvd_fuzzer name)
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_dependencies(unit_tests ${name}_corpus)
   add_test(NAME ${name}_corpus COMMAND ${name}_corpus ${ARG_CORPUS})
-  set_tests_properties(${name}_corpus PROPERTIES TIMEOUT 120 LABELS "unit;fuzz")
+  hvd_timeout(120 ${name}_corpus)
+  set_tests_properties(${name}_corpus PROPERTIES LABELS "unit;fuzz")
   if(HVD_FUZZERS)
     add_executable(${name} ${ARG_SOURCES})
     target_link_libraries(${name} PRIVATE hvd_options ${ARG_DEPENDS})

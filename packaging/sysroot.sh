@@ -41,6 +41,12 @@ for name in bin sbin lib; do ln -s "usr/$name" "$folder/$name"; done
 for package in "$apt"/cache/archives/*.deb; do
   dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --no-same-owner -C "$folder"
 done
+# What the packages' own scripts would choose, which are not run.
+for library in blas lapack; do
+  for folder_of in "$folder"/usr/lib/*/"$library"; do
+    if [[ -d $folder_of ]]; then ln -s "$library/lib$library.so.3" "$folder_of/.."; fi
+  done
+done
 # What leads out of the folder shall stay inside.
 find "$folder" -type l -lname '/*' | while read -r link; do
   ln -sfn "$folder$(readlink "$link")" "$link"

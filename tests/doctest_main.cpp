@@ -14,6 +14,7 @@
 namespace {
 
 constexpr int kSkipped = 77;
+constexpr char kSubcase[] = "subcase: ";
 bool any_skipped = false;
 
 struct SkipListener : doctest::IReporter {
@@ -37,7 +38,7 @@ struct SkipListener : doctest::IReporter {
   void test_case_skipped(const doctest::TestCaseData&) override {}
 };
 
-// Lines of "program | pattern of cases | reason".
+// Lines of "program | pattern of cases | reason"; a pattern of subcases begins with "subcase: ".
 void leave_out(doctest::Context& context, const std::string& program) {
   const char* path = std::getenv("HVD_TEST_LEAVES_OUT");
   if (path == nullptr) return;
@@ -46,7 +47,12 @@ void leave_out(doctest::Context& context, const std::string& program) {
     const size_t first = line.find(" | ");
     const size_t second = line.rfind(" | ");
     if (first == second || line.substr(0, first) != program) continue;
-    context.addFilter("test-case-exclude", line.substr(first + 3, second - first - 3).c_str());
+    const std::string pattern = line.substr(first + 3, second - first - 3);
+    if (pattern.starts_with(kSubcase)) {
+      context.addFilter("subcase-exclude", pattern.c_str() + std::strlen(kSubcase));
+    } else {
+      context.addFilter("test-case-exclude", pattern.c_str());
+    }
   }
 }
 

@@ -1,37 +1,64 @@
 #!/bin/bash
 # Runs a command where programs for 64-bit ARM start like others, by qemu-user: also those that other
-# programs start.
+# programs start, by whatever path or descriptor, with whatever environment.
 #
 # usage: emulate.sh SYSROOT COMMAND...
 #
 # What starts them is registered in a user namespace of its own (Linux 6.7), so nothing of the machine
-# changes. Where that cannot be, it says so and fails with 77.
+# changes. Where that cannot be, it says so and fails with 77. For root all users are there, as sshd
+# wants it.
 set -euo pipefail
-if [[ ${1:-} == --inside ]]; then
-  interpreter=$2
-  shift 2
+
+# Debian's qemu looks for the programs' libraries in /etc/qemu-binfmt, whoever starts it: /etc becomes
+# a folder in which everything lies as before, and that besides.
+prepare() {
+  local sysroot=$1 etc name
+  etc=$(mktemp -d)
+  mount -t tmpfs none "$etc"
+  mkdir -m 755 "$etc/etc" "$etc/etc/qemu-binfmt"
+  ln -s "$sysroot" "$etc/etc/qemu-binfmt/aarch64"
+  shopt -s dotglob
+  for name in /etc/*; do
+    if [[ $name == /etc/qemu-binfmt ]]; then continue; fi
+    if [[ -L $name ]]; then
+      cp -P "$name" "$etc$name"
+      continue
+    fi
+    if [[ -d $name ]]; then mkdir "$etc$name"; else touch "$etc$name"; fi
+    mount --rbind "$name" "$etc$name"
+  done
+  mount --rbind "$etc/etc" /etc
+  umount -l "$etc"
+  rmdir "$etc"
   mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
-  # ELF for EM_AARCH64 (0xb7), executable or shared; P hands the first argument on.
+  # ELF for EM_AARCH64 (0xb7), executable or shared. P hands the first argument on, O the open file;
+  # F keeps qemu at hand in another root.
   printf '%s' ':hvd-aarch64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00' \
     ':\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff' \
-    ":$interpreter:P" >/proc/sys/fs/binfmt_misc/register
-  exec "$@"
+    ":$(command -v qemu-aarch64-static):POF" >/proc/sys/fs/binfmt_misc/register
+}
+
+# map_users PID OURS: once that process has left our user namespace.
+map_users() {
+  local kind
+  while [[ $(readlink "/proc/$1/ns/user") == "$2" ]]; do sleep 0.01; done
+  for kind in uid gid; do awk '{print $1, $1, $3}' /proc/self/${kind}_map >"/proc/$1/${kind}_map"; done
+}
+
+if [[ ${1:-} == --inside ]]; then
+  until [[ $(id -u):$(id -g) == 0:0 ]]; do sleep 0.01; done
+  exec "$0" --mapped "${@:2}"  # a program that root starts may do what root may
+elif [[ ${1:-} == --mapped ]]; then
+  prepare "$2"
+  exec "${@:3}"
 fi
 
 sysroot=$(realpath "$1")
 shift
-interpreter=$sysroot/../emulator
-# An interpreter that is a script, since the sysroot must be found whatever the environment is.
-cat >"$interpreter" <<END
-#!/bin/sh
-program=\$1 name=\$2
-shift 2
-exec qemu-aarch64-static -L "$sysroot" -0 "\$name" "\$program" "\$@"
-END
-chmod +x "$interpreter"
-interpreter=$(realpath "$interpreter")
-if ! unshare -Urm "$0" --inside "$interpreter" true 2>/dev/null; then
+if ! unshare -Urm mount -t binfmt_misc none /proc/sys/fs/binfmt_misc 2>/dev/null; then
   echo "programs for 64-bit ARM cannot be started here: that needs Linux 6.7 and user namespaces" >&2
   exit 77
 fi
-exec unshare -Urm "$0" --inside "$interpreter" "$@"
+if [[ $EUID -ne 0 ]]; then exec unshare -Urm "$0" --mapped "$sysroot" "$@"; fi
+map_users $$ "$(readlink /proc/self/ns/user)" </dev/null &
+exec unshare -Um "$0" --inside "$sysroot" "$@"
