@@ -36,8 +36,8 @@ Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> n
   const int size = num_proc.value_or(total);
   if (size > total) {
     return invalid_argument(cat(size, " ranks are more than the ", total,
-                                total == 1 ? " slot" : " slots", " there are; lower -np or give the "
-                                "hosts more slots:", slot_table(hosts)));
+                                total == 1 ? " slot there is" : " slots there are",
+                                "; lower -np or give the hosts more slots:", slot_table(hosts)));
   }
   SlotPlan plan;
   plan.slots.reserve(static_cast<size_t>(size));

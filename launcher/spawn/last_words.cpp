@@ -11,6 +11,9 @@ constexpr size_t kKept = 4096;
 constexpr size_t kShownLines = 4;
 constexpr size_t kShownBytes = 200;  // of each line
 
+// srun answers so to --cpu-bind=none where its cluster binds nobody: it explains nobody's end.
+constexpr std::string_view kOfNoBinding = "cluster configuration lacks support for cpu binding";
+
 }  // namespace
 
 void LastWords::add(std::string_view text) {
@@ -22,6 +25,7 @@ std::string LastWords::said() const {
   std::vector<std::string> lines;
   for (const std::string& line : split(tail_, '\n')) {
     const std::string_view words = trim(line);
+    if (words.find(kOfNoBinding) != std::string_view::npos) continue;
     if (!words.empty()) lines.push_back(printable(words, kShownBytes));
   }
   if (lines.size() > kShownLines) lines.erase(lines.begin(), lines.end() - kShownLines);

@@ -1,10 +1,49 @@
 #include "plugin/library.h"
 
+#include <array>
+#include <cstring>
+#include <span>
+
 #include "base/check.h"
 #include "base/shared_library.h"
 #include "base/text.h"
 
 namespace hvd::plugin {
+namespace {
+
+// What a table must have, of each kind, in its order behind struct_size. What follows may be missing.
+constexpr std::array kOfBootstrap = {"identity", "put", "get", "fence"};
+constexpr std::array kOfController = {"send", "poll", "abort", "hosts", "before_sleep", "after_sleep"};
+constexpr std::array kOfOp = {"supports", "run", "poll", "new_set", "drop_set", "abort"};
+
+std::span<const char* const> needed_functions(uint32_t kind) {
+  switch (kind) {
+    case HVD_PLUGIN_BOOTSTRAP: return kOfBootstrap;
+    case HVD_PLUGIN_CONTROLLER: return kOfController;
+    case HVD_PLUGIN_OP: return kOfOp;
+    default: return {};
+  }
+}
+
+Status check_functions(const void* table, std::span<const char* const> needed) {
+  size_t reach = 0;
+  std::memcpy(&reach, table, sizeof reach);
+  using Function = void (*)();
+  for (size_t i = 0; i < needed.size(); ++i) {
+    const size_t place = sizeof reach + i * sizeof(Function);
+    Function function = nullptr;
+    if (reach >= place + sizeof function) {
+      std::memcpy(&function, static_cast<const char*>(table) + place, sizeof function);
+    }
+    if (function == nullptr) {
+      return invalid_argument(cat("the plugin's table, of struct_size ", reach,
+                                  ", has no function ", needed[i]));
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<const hvd_plugin*> load(const std::string& path) {
   HVD_ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::open(path));
@@ -36,7 +75,7 @@ Status check_record(const hvd_plugin* record) {
       record->close == nullptr || record->vtable == nullptr) {
     return invalid_argument("the plugin's record lacks its name, probe, open, close or vtable");
   }
-  return {};
+  return check_functions(record->vtable, needed_functions(record->kind));
 }
 
 }  // namespace hvd::plugin

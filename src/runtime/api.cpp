@@ -105,7 +105,7 @@ Status start(const hvd_init_options& wishes) {
   apply_log_settings(settings, bootstrap.identity);
 
   const auto catalogue = hvd::runtime::installed_plugins(settings);
-  hvd::runtime::say_refusals(catalogue, bootstrap.identity.rank == 0);
+  hvd::runtime::say_refusals(catalogue, settings, bootstrap.identity.rank == 0);
   hvd::runtime::RuntimeOptions options;
   options.settings = std::move(settings);
   options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);

@@ -1,5 +1,6 @@
 #include "runtime/engine_choice.h"
 
+#include <filesystem>
 #include <string>
 
 #include "base/log.h"
@@ -22,7 +23,8 @@ std::string how_to_get(std::string_view name) {
   if (name == "gloo") return "install libgloo-dev and build again";
   if (name == "ccl") return "build again with plugins/ops/ccl";
   if (name == "ddl") return "DDL was discontinued by its maker";
-  return "put its plugin into a folder of HOROVOD_PLUGIN_PATH";
+  return "the known ones are gloo, libgloo, mpi and ccl, for GPUs nccl, for the controller gloo and mpi; "
+         "others are plugins in a folder of HOROVOD_PLUGIN_PATH";
 }
 
 // The record that a setting names; nullptr where it names what is built in. One for devices is chosen
@@ -48,7 +50,7 @@ Result<const hvd_plugin*> choose(const Settings& settings, const char* key, cons
                                   : cat("this build has no such ",
                                         kind == HVD_PLUGIN_OP ? "engine" : what, ": ",
                                         how_to_get(name)),
-                         "; unset it"));
+                         "; mend that, or unset ", variable));
 }
 
 const char* name_of(const hvd_plugin* record) {
@@ -87,13 +89,19 @@ Result<EngineChoice> chosen_engines(const Settings& settings) {
   return choice;
 }
 
-void say_refusals(const plugin::Catalogue& catalogue, bool aloud) {
+void say_refusals(const plugin::Catalogue& catalogue, const Settings& settings, bool aloud) {
+  const log::Level level = aloud ? log::Level::kWarning : log::Level::kInfo;
+  for (const std::string& folder : split(settings.text("plugin_path"), ':')) {
+    std::error_code error;
+    if (folder.empty() || std::filesystem::is_directory(folder, error)) continue;
+    log::write(level, cat("HOROVOD_PLUGIN_PATH names ", printable(folder),
+                          ", which is no folder: no plugins are looked for there"));
+  }
   for (const plugin::Candidate& candidate : catalogue.all()) {
     if (candidate.works() || candidate.path.empty()) continue;
-    log::write(aloud ? log::Level::kWarning : log::Level::kInfo,
-               candidate.refusal.find(candidate.path) != std::string::npos
-                   ? cat("a plugin is left out: ", candidate.refusal)
-                   : cat("a plugin is left out: ", candidate.path, ": ", candidate.refusal));
+    log::write(level, candidate.refusal.find(candidate.path) != std::string::npos
+                          ? cat("a plugin is left out: ", candidate.refusal)
+                          : cat("a plugin is left out: ", candidate.path, ": ", candidate.refusal));
   }
 }
 

@@ -28,7 +28,7 @@ Result<EngineChoice> chosen_engines(const Settings& settings);
 plugin::Catalogue installed_engines(const Settings& settings, std::string_view name);
 plugin::Catalogue installed_controllers(const Settings& settings, std::string_view name);
 
-// Tells the user of files that were refused; the job goes on without them.
-void say_refusals(const plugin::Catalogue& catalogue, bool aloud);
+// Tells the user of files that were refused, and of folders that are none; the job goes on without them.
+void say_refusals(const plugin::Catalogue& catalogue, const Settings& settings, bool aloud);
 
 }  // namespace hvd::runtime

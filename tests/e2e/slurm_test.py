@@ -196,11 +196,12 @@ def test_an_allocation_that_is_cancelled_leaves_nothing(cluster):
 @on_cluster()
 def test_a_node_that_dies_ends_the_job_with_its_name(cluster):
     job = salloc(cluster, "-N2", "--ntasks-per-node=1", LAUNCHER, PYTHON, RANK, "sleep")
-    job.wait_for("asleep", 2)
+    job.wait_for("asleep", 2, 240)
     begun = time.monotonic()
     faults.crash("b")
     wait_until(lambda: any("host b" in sentence for sentence in job.said()), 60, job.describe)
     print(f"named after {time.monotonic() - begun:.1f} s")
+    expect("cpu binding" not in job.err, job.describe())
     expect(job.wait(60) != 0, job.describe())
 
 

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/text.h"
+#include "horovod/plugin_op.h"
 #include "plugin/catalogue.h"
 #include "plugin/library.h"
 #include "plugin/trial.h"
@@ -19,7 +21,16 @@ int says_no(char* why, size_t size) {
   return 0;
 }
 int open(const hvd_plugin_host*, const hvd_plugin_config*, void**, char*, size_t) { return 0; }
-const int kVtable = 0;
+const hvd_op_v1 kVtable{sizeof kVtable,
+                        [](void*, const hvd_batch*) { return int32_t{0}; },
+                        [](void*, const hvd_batch*, void (*)(void*, int, const char*), void*) { return 0; },
+                        [](void*, int32_t*) { return 0; },
+                        [](void*, int32_t, const int32_t*, int32_t) { return 0; },
+                        [](void*, int32_t) { return 0; },
+                        [](void*, const char*) {},
+                        nullptr,
+                        nullptr,
+                        nullptr};
 
 hvd_plugin record(const char* name, int32_t priority, int (*probe)(char*, size_t)) {
   return {sizeof(hvd_plugin), HVD_PLUGIN_ABI, HVD_PLUGIN_OP, name,         priority, HVD_THREADS_ANY,
@@ -45,6 +56,21 @@ TEST_CASE("the highest priority comes first, and what does not work is left out"
   CHECK(catalogue.why_none(HVD_PLUGIN_OP, "never").find("there is no such device") !=
         std::string::npos);
   CHECK(catalogue.why_none(HVD_PLUGIN_OP, "mpi") == "no op plugin named mpi is installed");
+}
+
+TEST_CASE("a table that is too short, or lacks a function that is called, is refused") {
+  for (const auto& [change, word] : {std::pair<void (*)(hvd_op_v1*), const char*>{
+                                         [](hvd_op_v1* table) { table->struct_size = 0; }, "supports"},
+                                     {[](hvd_op_v1* table) { table->run = nullptr; }, "run"},
+                                     {[](hvd_op_v1* table) { table->abort = nullptr; }, "abort"}}) {
+    hvd_op_v1 table = kVtable;
+    change(&table);
+    hvd_plugin lacking = record("lacking", 1, says_yes);
+    CHECK(hvd::plugin::check_record(&lacking).ok());
+    lacking.vtable = &table;
+    const hvd::Status status = hvd::plugin::check_record(&lacking);
+    CHECK(status.message().find(hvd::cat("has no function ", word)) != std::string::npos);
+  }
 }
 
 TEST_CASE("a folder's shared objects are opened, and each refused one has its reason") {

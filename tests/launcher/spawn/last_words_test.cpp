@@ -23,6 +23,12 @@ TEST_CASE("a good end adds nothing, a bad one does") {
   CHECK(words.text() == "noexec; ended with exit code 126");
 }
 
+TEST_CASE("what srun says of every step of ours explains no end") {
+  LastWords words;
+  words.add("srun: cluster configuration lacks support for cpu binding\nsrun: error: a: gone\n");
+  CHECK(words.said() == "srun: error: a: gone");
+}
+
 TEST_CASE("one endless line is cut") {
   LastWords words;
   words.add(std::string(100000, 'x'));
