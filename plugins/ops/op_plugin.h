@@ -9,8 +9,8 @@ namespace hvd::ops {
 
 using Done = void (*)(void* argument, int status, const char* error);
 
-// Plugin as in PluginRecord. Context has supports, run, poll, new_set, drop_set, abort, activity and
-// may_sleep, as those of Engine, and may have reduce_wholes.
+// Plugin as in PluginRecord. Context has supports, run, poll, new_set, drop_set, abort and activity, as
+// those of Engine, and may have may_sleep and reduce_wholes.
 template <typename Plugin, typename Context = Plugin>
 struct OpRecord {
   using Record = PluginRecord<Plugin, Context>;
@@ -33,8 +33,13 @@ struct OpRecord {
   static const char* activity(void* context, const hvd_batch* batch) {
     return self(context).activity(*batch);
   }
-  static int before_sleep(void* context) { return self(context).may_sleep() ? 1 : 0; }
 
+  static constexpr decltype(hvd_op_v1::before_sleep) before_sleep() {
+    if constexpr (requires { &Context::may_sleep; }) {
+      return [](void* context) { return self(context).may_sleep() ? 1 : 0; };
+    }
+    return nullptr;
+  }
   static constexpr decltype(hvd_op_v1::reduce_wholes) reduce_wholes() {
     if constexpr (requires { &Context::reduce_wholes; }) {
       return [](void* context, const hvd_batch* batch, const void* const* inputs) {
@@ -52,7 +57,7 @@ struct OpRecord {
                                         .drop_set = drop_set,
                                         .abort = Record::abort,
                                         .activity = activity,
-                                        .before_sleep = before_sleep,
+                                        .before_sleep = before_sleep(),
                                         .reduce_wholes = reduce_wholes()};
   static constexpr hvd_plugin kRecord = Record::of(HVD_PLUGIN_OP, &kVtable);
 };

@@ -35,8 +35,6 @@ class Executor {
   void abort(const Status& cause) { mesh_->fail(cause); }
   // By the links that carry it: memory inside a host, also TCP where it goes between hosts.
   const char* activity(const hvd_batch& batch) const;
-  // The controller watches the links.
-  static bool may_sleep() { return true; }
 
  private:
   struct Entry {
