@@ -46,6 +46,9 @@ function(hvd_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC hvd_options ${ARG_DEPENDS})
+  if(NOT HVD_SANITIZE)  # a program that drops what it does not use can do so function by function
+    target_compile_options(${name} PRIVATE -ffunction-sections -fdata-sections)
+  endif()
 endfunction()
 
 # Sanitizers and emulated processors cost ten times as much: a test may take fewer of many alike

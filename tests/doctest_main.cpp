@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <string>
 
 namespace {
@@ -61,6 +62,7 @@ void leave_out(doctest::Context& context, const std::string& program) {
 REGISTER_LISTENER("skips", 1, SkipListener);
 
 int main(int argc, char** argv) {
+  std::cout << std::unitbuf;  // what was found is seen even where two threads find it and abort
   doctest::Context context(argc, argv);
   leave_out(context, std::filesystem::path(argv[0]).filename());
   const int result = context.run();
