@@ -58,6 +58,33 @@ def test_steps_without_a_way_to_meet_name_the_plugin_that_is_missing(cluster):
                    job.describe())
 
 
+SAY = """
+import os
+import horovod.numpy as hvd
+try:
+    hvd.init()
+    said = "not refused"
+except Exception as refusal:
+    said = "refused: " + str(refusal).strip().splitlines()[0]
+os.write(1, f"{said}\\n".encode())  # whole
+"""
+
+
+@on_cluster()
+def test_variables_by_hand_that_disagree_with_the_step(cluster):
+    for kind in ("pmix", "pmi2", "none"):
+        for rank, size in (("0", 2), ("0", 3), ("$((1 - SLURM_PROCID))", 2)):
+            job = srun(cluster, f"--mpi={kind}", "-N2", "--ntasks-per-node=1", "sh", "-c",
+                       f'HOROVOD_RANK={rank} HOROVOD_SIZE={size} exec "$@"', "sh", PYTHON, "-c", SAY)
+            job.ends_with(0)
+            for task in range(2):
+                by_hand = 1 - task if "SLURM" in rank else 0
+                words = (f"HOROVOD_RANK and HOROVOD_SIZE say rank {by_hand} of {size}, but .* says rank "
+                         f"{task} of 2" if (by_hand, size) != (task, 2) else f"HOROVOD_SIZE is {size}, but")
+                expect(len(re.findall(f"refused: {words}.*unset HOROVOD_RANK and HOROVOD_SIZE",
+                                      job.out)) == 1, f"{words!r} is missing\n{job.describe()}")
+
+
 @on_cluster()
 def test_one_task_and_a_script_of_sbatch_are_worlds_of_one(cluster):
     job = srun(cluster, "-n1", PYTHON, RANK)
