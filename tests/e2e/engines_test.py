@@ -117,6 +117,33 @@ def test_a_rank_of_mpich_waits_for_another_that_is_long_in_its_own_program():
     job.ends_with(0, 120)
 
 
+ENDS = """
+import os, sys
+import horovod.numpy as hvd
+hvd.init()
+hvd.barrier()
+hvd.shutdown()
+os.write(1, b"at its end\\n")
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@world("a b", "--no-decoys")
+def test_a_rank_of_mpich_that_hangs_in_mpi_finalize_leaves_once_all_are_there():
+    engine("mpi_mpich")
+    stuck = BUILD / "tests" / "libmpich_stuck.so"
+    for code in (0, 3):
+        job = launch((*HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"),
+                     ["-np", 2, PYTHON, "-c", ENDS, code], HOROVOD_CPU_OPERATIONS="mpi",
+                     HOROVOD_MPI_LIBRARY=str(stuck))
+        job.ends_with(code, 150)
+        expect(job.out.count("at its end") == 2, job.describe())
+        # The other one may wait for the end of a connection that this one does not look at.
+        expect(job.err.count("MPI_Finalize does not end though all ranks are there") in (1, 2),
+               job.describe())
+        job.leaves_nothing()
+
+
 def conforms_without_launcher(name, ranks, places, *cases, **more):
     """places: what goes before the command of each rank."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests"))
