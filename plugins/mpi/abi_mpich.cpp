@@ -17,7 +17,8 @@ Result<Handles> find_handles(const SharedLibrary& library) {
                  {MPI_UINT8_T, MPI_INT8_T, MPI_UINT16_T, MPI_INT16_T, MPI_INT32_T, MPI_INT64_T,
                   MPI_DATATYPE_NULL, MPI_FLOAT, MPI_DOUBLE, MPI_UINT8_T, MPI_DATATYPE_NULL,
                   MPI_UINT32_T, MPI_UINT64_T},
-                 MPI_SUM, MPI_MIN, MPI_MAX, MPI_PROD, MPI_REQUEST_NULL, MPI_ERRORS_RETURN};
+                 MPI_SUM, MPI_MIN, MPI_MAX, MPI_PROD, MPI_REQUEST_NULL, MPI_ERRORS_RETURN,
+                 MPI_INFO_NULL};
 }
 
 }  // namespace hvd::mpi

@@ -36,6 +36,7 @@ Result<Handles> find_handles(const SharedLibrary& library) {
   handles.product = reduction("ompi_mpi_op_prod");
   handles.no_request = static_cast<MPI_Request>(address("ompi_request_null"));
   handles.errors_return = static_cast<MPI_Errhandler>(address("ompi_mpi_errors_return"));
+  handles.no_info = static_cast<MPI_Info>(address("ompi_mpi_info_null"));
   if (missing.empty()) return handles;
   return not_found(cat(library.path(), " is not Open MPI: it has no ", missing));
 }

@@ -28,6 +28,8 @@ Status find_functions(const SharedLibrary& library, Api* api) {
   find(library, "MPI_Group_free", &api->group_free, &missing);
   find(library, "MPI_Comm_create_group", &api->comm_create_group, &missing);
   find(library, "MPI_Comm_set_errhandler", &api->comm_set_errhandler, &missing);
+  find(library, "MPI_Comm_idup", &api->comm_idup, &missing);
+  find(library, "MPI_Comm_split_type", &api->comm_split_type, &missing);
   find(library, "MPI_Comm_free", &api->comm_free, &missing);
   find(library, "MPI_Type_contiguous", &api->type_contiguous, &missing);
   find(library, "MPI_Type_commit", &api->type_commit, &missing);

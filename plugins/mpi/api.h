@@ -30,6 +30,7 @@ struct Handles {
   MPI_Op sum{}, min{}, max{}, product{};
   MPI_Request no_request{};
   MPI_Errhandler errors_return{};
+  MPI_Info no_info{};
 };
 // NOT_FOUND when the library is of another binary interface.
 Result<Handles> find_handles(const SharedLibrary& library);
@@ -52,6 +53,8 @@ struct Api {
   decltype(&MPI_Group_free) group_free;
   decltype(&MPI_Comm_create_group) comm_create_group;
   decltype(&MPI_Comm_set_errhandler) comm_set_errhandler;
+  decltype(&MPI_Comm_idup) comm_idup;
+  decltype(&MPI_Comm_split_type) comm_split_type;
   decltype(&MPI_Comm_free) comm_free;
   decltype(&MPI_Type_contiguous) type_contiguous;
   decltype(&MPI_Type_commit) type_commit;

@@ -1,10 +1,11 @@
 #include "mpi/environment.h"
 
-#include <link.h>
-
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 
 #include "base/settings.h"
+#include "base/shared_library.h"
 #include "base/text.h"
 #include "mpi/api.h"
 
@@ -15,22 +16,21 @@ struct Loaded {
   std::string open_mpi, mpich;  // paths; empty: not loaded
 };
 
-Loaded loaded_libraries() {
+Loaded what_is_loaded() {
   Loaded loaded;
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* to) {
-        auto* found = static_cast<Loaded*>(to);
-        const std::string_view path(info->dlpi_name);
-        const std::string_view name = path.substr(path.rfind('/') + 1);
-        if (name.starts_with("libmpi.so.12") || name.starts_with("libmpich.so.")) {
-          found->mpich = path;
-        } else if (name.starts_with("libmpi.so.")) {
-          found->open_mpi = path;
-        }
-        return 0;
-      },
-      &loaded);
+  for (const std::string& path : loaded_libraries("libmpi.so.")) {
+    const bool is_mpich = path.find("libmpi.so.12") != std::string::npos;
+    (is_mpich ? loaded.mpich : loaded.open_mpi) = path;
+  }
+  for (const std::string& path : loaded_libraries("libmpich.so.")) loaded.mpich = path;
   return loaded;
+}
+
+// Slurm's mpi/pmi2 takes one beginning of a conversation.
+bool pmi_is_horovods() {
+  const std::string named = to_lower(trim(environment_variable("HOROVOD_BOOTSTRAP").value_or("")));
+  return environment_variable("SLURM_MPI_TYPE").value_or("") == "pmi2" && !mpi_is_initialised() &&
+         (named.empty() || named == "pmi");
 }
 
 bool is_set(const char* variable) { return environment_variable(variable).has_value(); }
@@ -48,9 +48,16 @@ std::string wanted_library() {
   return std::string(trim(environment_variable("HOROVOD_MPI_LIBRARY").value_or("")));
 }
 
+bool launcher_has_several() {
+  const char* const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
+  return std::any_of(std::begin(sizes), std::end(sizes), [](const char* size) {
+    return parse_int(environment_variable(size).value_or("")).value_or(1) > 1;
+  });
+}
+
 Status judge_environment() {
   const std::string_view ours = abi().family;
-  const Loaded loaded = loaded_libraries();
+  const Loaded loaded = what_is_loaded();
   if (!loaded.open_mpi.empty() && !loaded.mpich.empty()) {
     return failed_precondition(cat("two MPI implementations are in one process, ", loaded.open_mpi,
                                    " and ", loaded.mpich,
@@ -62,13 +69,13 @@ Status judge_environment() {
     return failed_precondition(cat("this process uses ", other, " already, and a second MPI (", ours,
                                    ") beside it would be two MPI implementations in one process"));
   }
+  if (ours == "MPICH" && pmi_is_horovods()) {
+    return failed_precondition("srun --mpi=pmi2 started this rank, by which MPICH cannot start after "
+                               "Horovod; set HOROVOD_BOOTSTRAP=mpi, so that it starts first, or use "
+                               "mpiexec.hydra, or Open MPI and srun --mpi=pmix");
+  }
   const std::string wanted = wanted_library();
   if (!own.empty() && (wanted.empty() || wanted == own)) return {};
-  // Slurm's mpi/pmi2 takes one beginning of a conversation, and Horovod's bootstrap has had it.
-  if (ours == "MPICH" && environment_variable("SLURM_MPI_TYPE").value_or("") == "pmi2") {
-    return failed_precondition("srun --mpi=pmi2 started this rank, by which MPICH cannot start beside "
-                               "Horovod; use mpiexec.hydra, or Open MPI and srun --mpi=pmix");
-  }
   const std::string_view launcher = launcher_family();
   if (wanted.empty() && !launcher.empty() && launcher != ours) {
     return failed_precondition(cat("this rank was started by a launcher that ", launcher,

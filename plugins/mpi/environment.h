@@ -11,6 +11,9 @@ namespace hvd::mpi {
 // HOROVOD_MPI_LIBRARY, or empty.
 std::string wanted_library();
 
+// Whether the launcher of an MPI says that it has started several processes.
+bool launcher_has_several();
+
 // Not ok, with a sentence, where this plugin's MPI would be the wrong one here. Loads nothing that
 // stays.
 Status judge_environment();

@@ -1,6 +1,7 @@
 #include "mpi/job.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 #include "base/machine_identity.h"
@@ -18,10 +19,18 @@ struct Process {
   bool spans_machines = false;
   bool failed = false;
 };
-Process& process() {
-  static Process* const kProcess = new Process;
-  return *kProcess;
+constexpr const char* kProcessName = "mpi-process";
+
+// This plugin's, or that of another one which has initialised MPI and publishes it.
+struct Place {
+  Process own;
+  std::atomic<Process*> used{&own};
+};
+Place& place() {
+  static Place* const kPlace = new Place;
+  return *kPlace;
 }
+Process& process() { return *place().used.load(); }
 
 void at_exit(int status, void*) {
   int ended = 0;
@@ -42,24 +51,6 @@ std::string version_of(const Api& api) {
 constexpr const char* kYes = "yes";
 
 bool is_flag(const char* value) { return value != nullptr && *value != '\0' && *value != '0'; }
-
-Status initialise(const Api& api, const hvd_plugin_host& host) {
-  if (is_over(api)) {
-    return failed_precondition("MPI was finalized in this process and cannot be used again");
-  }
-  int yes = 0;
-  api.initialized(&yes);
-  if (yes != 0) return {};
-  const bool plain = is_flag(host.setting(host.host, "HOROVOD_MPI_THREADS_DISABLE"));
-  int given = 0;
-  const int code = api.init_thread(nullptr, nullptr,
-                                   plain ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE, &given);
-  if (code != MPI_SUCCESS) return unavailable(cat("MPI does not start: ", describe(api, code)));
-  process().finalize = api.finalize;
-  process().finalized = api.finalized;
-  ::on_exit(&at_exit, nullptr);
-  return {};
-}
 
 // One of a machine is one of several where a test says so.
 std::string machine(const hvd_plugin_host& host) {
@@ -95,9 +86,9 @@ Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const 
     job->threads = std::min(job->threads, static_cast<int>(parse_int(words[1]).value_or(0)));
     job->machines.push_back(std::move(words[2]));
   }
-  process().spans_machines |= std::any_of(
-      job->machines.begin(), job->machines.end(),
-      [&](const std::string& each) { return each != job->machines.front(); });
+  note_machines(std::any_of(job->machines.begin(), job->machines.end(), [&](const std::string& each) {
+    return each != job->machines.front();
+  }));
   std::vector<int> distinct = job->world_ranks;
   std::sort(distinct.begin(), distinct.end());
   if (std::adjacent_find(distinct.begin(), distinct.end()) != distinct.end()) {
@@ -141,6 +132,32 @@ Result<Job> join_job(const hvd_plugin_host& host, const hvd_plugin_config& confi
   if (!job.ok()) return unavailable(job.error().message());
   return job;
 }
+
+Status initialise(const Api& api, const hvd_plugin_host& host) {
+  if (is_over(api)) {
+    return failed_precondition("MPI was finalized in this process and cannot be used again");
+  }
+  int yes = 0;
+  api.initialized(&yes);
+  if (yes != 0) {
+    auto* first = static_cast<Process*>(host.lookup(host.host, kProcessName));
+    if (first != nullptr) place().used = first;
+    if (process().finalize != nullptr) host.publish(host.host, kProcessName, &process());
+    return {};
+  }
+  const bool plain = is_flag(host.setting(host.host, "HOROVOD_MPI_THREADS_DISABLE"));
+  int given = 0;
+  const int code = api.init_thread(nullptr, nullptr,
+                                   plain ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE, &given);
+  if (code != MPI_SUCCESS) return unavailable(cat("MPI does not start: ", describe(api, code)));
+  process().finalize = api.finalize;
+  process().finalized = api.finalized;
+  ::on_exit(&at_exit, nullptr);
+  host.publish(host.host, kProcessName, &process());
+  return {};
+}
+
+void note_machines(bool are_several) { process().spans_machines |= are_several; }
 
 void forsake_mpi() { process().failed = true; }
 

@@ -26,6 +26,12 @@ struct Job {
 Result<Job> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
                      const std::string& who, const char* setting);
 
+// Initialises MPI, where nobody in this process has.
+Status initialise(const Api& api, const hvd_plugin_host& host);
+
+// Whether the job, or its MPI, has ranks on several machines; what was said once stays.
+void note_machines(bool are_several);
+
 // Nothing of MPI is ended in good order any more.
 void forsake_mpi();
 

@@ -229,6 +229,9 @@ constexpr Setting kTable[] = {
      "HOROVOD_TIMELINE_MARK_CYCLES", kFlag, "0", kTimeline, "mark each batching window in it",
      "--no-timeline-mark-cycles"},
 
+    {"bootstrap", "", "", "HOROVOD_BOOTSTRAP", kText, "", kLibrary,
+     "who tells ranks that another launcher started who they are: pmix, pmi, slurm or mpi; unset: the "
+     "first of these that can"},
     {"controller", "", "", "HOROVOD_CONTROLLER", kText, "", kLibrary,
      "what carries messages between ranks: mpi; gloo, or unset: the built-in one"},
     {"cpu_operations", "", "", "HOROVOD_CPU_OPERATIONS", kText, "", kLibrary,

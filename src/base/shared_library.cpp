@@ -1,6 +1,7 @@
 #include "base/shared_library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include "base/text.h"
 
@@ -33,5 +34,37 @@ Status SharedLibrary::try_open(const std::string& path,
 }
 
 void* SharedLibrary::symbol(const char* name) const { return ::dlsym(handle_, name); }
+
+std::vector<std::string> loaded_libraries(std::string_view start) {
+  struct Search {
+    std::string_view start;
+    std::vector<std::string> found;
+  } search{start, {}};
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* to) {
+        auto* wanted = static_cast<Search*>(to);
+        const std::string_view path(info->dlpi_name);
+        if (path.substr(path.rfind('/') + 1).starts_with(wanted->start)) {
+          wanted->found.emplace_back(path);
+        }
+        return 0;
+      },
+      &search);
+  return search.found;
+}
+
+bool mpi_is_initialised() {
+  for (const char* name : {"libmpi.so.", "libmpich.so."}) {
+    for (const std::string& path : loaded_libraries(name)) {
+      const auto library = SharedLibrary::open(path);
+      void* asked = library.ok() ? library->symbol("MPI_Initialized") : nullptr;
+      int yes = 0;
+      if (asked != nullptr && reinterpret_cast<int (*)(int*)>(asked)(&yes) == 0 && yes != 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
 
 }  // namespace hvd

@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -30,5 +32,11 @@ class SharedLibrary {
   std::string path_;
   void* handle_;
 };
+
+// The paths of those libraries that this process has whose file's name begins so.
+std::vector<std::string> loaded_libraries(std::string_view start);
+
+// Whether this process has an MPI that somebody has initialised.
+bool mpi_is_initialised();
 
 }  // namespace hvd

@@ -1,9 +1,11 @@
 // The C ABI: one runtime pointer, and the border that no exception crosses.
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -90,15 +92,28 @@ void apply_choice(const hvd::Result<hvd::runtime::EngineChoice>& choice,
   options->controllers.insert(options->controllers.begin(), choice->controller);
 }
 
+// Until the process ends, and no longer: its thread uses what else ends then.
+void keep(const std::shared_ptr<const hvd::runtime::Meeting>& meeting) {
+  state.meeting = new std::shared_ptr<const hvd::runtime::Meeting>(meeting);
+  state.meeting_process = ::getpid();
+  std::atexit([] {
+    if (state.meeting_process != ::getpid() || !state.mutex.try_lock()) return;
+    delete std::exchange(state.meeting, nullptr);
+    state.mutex.unlock();
+  });
+}
+
 Status start(const hvd_init_options& wishes) {
   HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
   const auto engines = hvd::runtime::chosen_engines(settings);
   const double seconds = wishes.timeout_seconds > 0 ? wishes.timeout_seconds
                                                     : settings.number("start_timeout");
   const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
-  auto met = hvd::runtime::bootstrap(settings, deadline, state.epoch);
+  auto met = hvd::runtime::bootstrap(settings, deadline, state.epoch,
+                                     state.meeting ? *state.meeting : nullptr);
   if (!met.ok()) return engines.ok() ? met.error() : engines.error();
   hvd::runtime::Bootstrap& bootstrap = *met;
+  if (bootstrap.meeting && !state.meeting) keep(bootstrap.meeting);
   if (!bootstrap.secret.empty()) {
     HVD_RETURN_IF_ERROR(settings.set("job_secret", bootstrap.secret));
   }
@@ -112,6 +127,7 @@ Status start(const hvd_init_options& wishes) {
   options.ops = catalogue.usable(HVD_PLUGIN_OP);
   apply_choice(engines, &options);
   if (!bootstrap.trouble.ok()) options.engines = bootstrap.trouble;
+  options.published = std::move(bootstrap.published);
   options.heap = &heap();
   options.epoch = state.epoch++;
   options.stack = state.stack;

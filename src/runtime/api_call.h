@@ -2,6 +2,8 @@
 // the length of a call, and the border that no exception crosses.
 #pragma once
 
+#include <sys/types.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -26,6 +28,9 @@ struct State {
   bool watches_forks = false;              // guarded by mutex
   StackOffer stack;                        // guarded by mutex
   std::shared_ptr<void>* tie = nullptr;    // of Bootstrap, from init to shutdown; guarded by mutex
+  // Of Bootstrap, for the process's life; guarded by mutex.
+  std::shared_ptr<const Meeting>* meeting = nullptr;
+  pid_t meeting_process = 0;  // not its forked children
   std::once_flag heap_made;
   collectives::SharedHeap* heap = nullptr;  // made once, when first wanted
 };

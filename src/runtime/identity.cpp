@@ -152,7 +152,8 @@ Result<std::string> store_address(const Settings& settings) {
              settings.integer("rendezvous_port"));
 }
 
-Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch) {
+Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch,
+                            const std::shared_ptr<const Meeting>& before) {
   Bootstrap result;
   HVD_ASSIGN_OR_RETURN(result.identity, identity_of(settings));
   HVD_ASSIGN_OR_RETURN(const std::string address, store_address(settings));
@@ -168,7 +169,7 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
                                                   : "start the program by horovodrun, or set it"));
     }
     if (identity.rank < 0) {
-      HVD_ASSIGN_OR_RETURN(auto elsewhere, launched_elsewhere(settings, deadline, epoch));
+      HVD_ASSIGN_OR_RETURN(auto elsewhere, launched_elsewhere(settings, deadline, epoch, before));
       if (elsewhere) return *std::move(elsewhere);
     }
     identity.rank = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,6 +30,8 @@ struct Identity {
   bool has_one_host() const { return local_size == size; }
 };
 
+struct Meeting;
+
 struct Bootstrap {
   Identity identity;
   std::shared_ptr<rendezvous::Store> store;  // nullptr in a world of one
@@ -36,8 +39,12 @@ struct Bootstrap {
   std::string secret;
   // What is wrong with this rank that all ranks should hear of before they start.
   Status trouble;
+  // What the plugin that knew this rank has published for those of the runtime.
+  std::map<std::string, void*> published;
   // What ties this process to somebody else's launcher, until the runtime's shutdown; may be empty.
   std::shared_ptr<void> tie;
+  // Of the ranks that somebody else's launcher started; for the next start of this process.
+  std::shared_ptr<const Meeting> meeting;
 };
 
 // What the variables say alone; rank -1 when they name a job but no rank. Contradictions get one
@@ -48,8 +55,9 @@ Result<Identity> identity_of(const Settings& settings);
 Result<std::string> store_address(const Settings& settings);
 
 // Reaches the store and asks for a place, where needed. Nothing set touches no network.
-// `epoch` counts this process's starts.
-Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch = 0);
+// `epoch` counts this process's starts, of which `before` is an earlier one's meeting.
+Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch = 0,
+                            const std::shared_ptr<const Meeting>& before = nullptr);
 
 // The rank's place among `ranks`, which go on as a job of their own; empty: all.
 Status restrict_to(std::span<const int32_t> ranks, Identity* identity);

@@ -4,12 +4,12 @@
 #include <array>
 
 #include "base/log.h"
+#include "base/shared_library.h"
 #include "base/text.h"
 #include "plugin/catalogue.h"
 #include "runtime/launcher_signs.h"
 #include "runtime/opened_plugin.h"
 #include "runtime/plugin_host.h"
-#include "runtime/served_store.h"
 
 namespace hvd::runtime {
 namespace {
@@ -37,6 +37,8 @@ class Opened {
     plugin_.emplace(*std::move(opened));
     return {};
   }
+
+  std::map<std::string, void*> published() { return host_.published(); }
 
   Result<Identity> identity() {
     hvd_identity said{};
@@ -97,41 +99,44 @@ class Opened {
   std::optional<OpenedPlugin> plugin_;
 };
 
-// The launcher is told of this process's end, and rank 0 ends its store.
-struct Tie {
-  std::unique_ptr<Opened> plugin;
-  std::unique_ptr<ServedStore> server;
-};
+Result<Bootstrap> meet_at(std::shared_ptr<const Meeting> meeting, Deadline deadline) {
+  Bootstrap result;
+  result.identity = meeting->identity;
+  result.published = meeting->published;
+  HVD_ASSIGN_OR_RETURN(result.store, reach_store(meeting->where, result.identity.rank, deadline));
+  result.secret = meeting->where.secret;
+  result.meeting = std::move(meeting);
+  return result;
+}
 
+// The launcher is told of this process's end with the runtime's; rank 0 serves its store until its own.
 Result<Bootstrap> meet(std::unique_ptr<Opened> plugin, Identity identity,
                        const Settings& settings, uint64_t epoch, Deadline deadline) {
-  Bootstrap result;
-  result.identity = identity;
-  if (identity.size == 1) return result;
-  auto tie = std::make_shared<Tie>();
-  tie->plugin = std::move(plugin);
+  if (identity.size == 1) {
+    Bootstrap alone;
+    alone.identity = identity;
+    alone.published = plugin->published();
+    return alone;
+  }
+  auto meeting = std::make_shared<Meeting>();
+  meeting->identity = identity;
+  meeting->published = plugin->published();
   std::string text;
   if (identity.rank == 0) {
     const Secret secret = Secret::random();
-    HVD_ASSIGN_OR_RETURN(tie->server, ServedStore::start(secret, settings));
-    text = invitation(secret, tie->server->endpoints());
+    HVD_ASSIGN_OR_RETURN(meeting->server, ServedStore::start(secret, settings));
+    text = invitation(secret, meeting->server->endpoints());
   }
-  const Status shared =
-      tie->plugin->share(cat("horovod.", epoch), identity.rank == 0, &text, deadline);
+  const Status shared = plugin->share(cat("horovod.", epoch), identity.rank == 0, &text, deadline);
   if (shared.code() == Code::kDeadlineExceeded) {
-    return deadline_exceeded(cat(
-        shared.message(),
-        epoch > 0 ? "; where ranks of several hosts start once more in the same process, the mpirun of "
-                    "Open MPI 4.1 may lose their meeting: start the job by horovodrun, or call hvd.init() "
-                    "once"
-                  : cat("; all ", identity.size, " ranks must call hvd.init() within the start timeout, "
-                        "which HOROVOD_START_TIMEOUT may raise")));
+    return deadline_exceeded(cat(shared.message(), "; all ", identity.size,
+                                 " ranks must call hvd.init() within the start timeout, which "
+                                 "HOROVOD_START_TIMEOUT may raise"));
   }
   HVD_RETURN_IF_ERROR(shared);
-  HVD_ASSIGN_OR_RETURN(const Invitation where, parse_invitation(text));
-  HVD_ASSIGN_OR_RETURN(result.store, reach_store(where, identity.rank, deadline));
-  result.secret = where.secret;
-  result.tie = std::move(tie);
+  HVD_ASSIGN_OR_RETURN(meeting->where, parse_invitation(text));
+  HVD_ASSIGN_OR_RETURN(Bootstrap result, meet_at(std::move(meeting), deadline));
+  result.tie = std::shared_ptr<Opened>(std::move(plugin));
   return result;
 }
 
@@ -160,6 +165,84 @@ Status refuse_lonely_step(bool is_signed) {
                       "on all nodes, or srun --mpi=pmi2"));
 }
 
+// A setting, or a program that calls MPI too, which has its ranks whoever started them.
+constexpr std::string_view kMpi = "mpi";
+
+std::string word_of(const Settings& settings, const char* key) {
+  return to_lower(trim(settings.text(key)));
+}
+
+// Why somebody else may have started this process.
+struct Signs {
+  bool a_way_to_meet = false;
+  bool step_of_many = false;
+  bool several = false;  // of whatever launcher
+  bool mpi = false;      // is initialised
+  bool wants_mpi = false;
+  std::string named;     // by HOROVOD_BOOTSTRAP
+  bool any() const {
+    return a_way_to_meet || step_of_many || several || mpi || wants_mpi || !named.empty();
+  }
+};
+
+Signs signs_of(const Settings& settings) {
+  Signs signs;
+  signs.a_way_to_meet = std::any_of(kSigns.begin(), kSigns.end(), [](const char* sign) {
+    return environment_variable(sign).has_value();
+  });
+  signs.step_of_many = is_in_step_of_many();
+  signs.several = foreign_place().has_value();
+  signs.mpi = mpi_is_initialised();
+  signs.wants_mpi =
+      word_of(settings, "controller") == kMpi || word_of(settings, "cpu_operations") == kMpi;
+  signs.named = word_of(settings, "bootstrap");
+  return signs;
+}
+
+struct Asked {
+  std::unique_ptr<Opened> plugin;  // nullptr: nobody knows this process
+  Identity identity;
+};
+
+// The first that knows this process. One that should and fails is the end of it, unless MPI, which is
+// asked last, has its ranks already.
+Result<Asked> ask(const plugin::Catalogue& catalogue, const Settings& settings, const Signs& signs) {
+  Status failure, not_mine;
+  for (const hvd_plugin* record : catalogue.usable(HVD_PLUGIN_BOOTSTRAP)) {
+    if (!signs.named.empty() && signs.named != record->name) continue;
+    if (!failure.ok() && !(signs.mpi && record->name == kMpi)) continue;
+    Asked asked;
+    asked.plugin = std::make_unique<Opened>(settings, record);
+    const Status opened = asked.plugin->open();
+    if (opened.code() == Code::kFailedPrecondition) {
+      not_mine = opened;
+    } else if (!opened.ok()) {
+      if (failure.ok()) failure = opened.with_context(record->name);
+    } else {
+      HVD_ASSIGN_OR_RETURN(asked.identity, asked.plugin->identity());
+      log::info(cat("rank ", asked.identity.rank, " of ", asked.identity.size, ", says ", record->name));
+      return asked;
+    }
+  }
+  HVD_RETURN_IF_ERROR(failure);
+  if (signs.named.empty()) return Asked();
+  return failed_precondition(
+      cat("HOROVOD_BOOTSTRAP is ", printable(signs.named), ", but ",
+          not_mine.ok() ? catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, signs.named) : not_mine.message(),
+          "; unset it"));
+}
+
+// Of the plugins by which tasks of a step meet.
+std::string refusals_of(const plugin::Catalogue& catalogue) {
+  if (catalogue.all().empty()) return catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, {});
+  std::string refusals;
+  for (const plugin::Candidate& candidate : catalogue.all()) {
+    if (candidate.works() || (candidate.record != nullptr && candidate.record->name == kMpi)) continue;
+    refusals += cat(refusals.empty() ? "" : "; ", candidate.refusal);
+  }
+  return refusals;
+}
+
 }  // namespace
 
 plugin::Catalogue installed_bootstraps(const Settings& settings) {
@@ -167,32 +250,30 @@ plugin::Catalogue installed_bootstraps(const Settings& settings) {
 }
 
 Result<std::optional<Bootstrap>> launched_elsewhere(const Settings& settings, Deadline deadline,
-                                                    uint64_t epoch) {
+                                                    uint64_t epoch,
+                                                    const std::shared_ptr<const Meeting>& before) {
+  if (before) {
+    HVD_ASSIGN_OR_RETURN(Bootstrap found, meet_at(before, deadline));
+    return std::optional(std::move(found));
+  }
   if (is_in_shell_of_step()) {
     if (is_in_step_of_many() && epoch == 0) warn_of_shell();
     return std::optional<Bootstrap>();
   }
-  const bool is_many = is_in_step_of_many();
-  const bool is_signed = std::any_of(kSigns.begin(), kSigns.end(), [](const char* sign) {
-    return environment_variable(sign).has_value();
-  });
-  std::string refusals;
-  if (is_signed || is_many) {
-    const plugin::Catalogue catalogue = installed_bootstraps(settings);
-    for (const hvd_plugin* record : catalogue.usable(HVD_PLUGIN_BOOTSTRAP)) {
-      auto plugin = std::make_unique<Opened>(settings, record);
-      const Status opened = plugin->open();
-      if (opened.code() == Code::kFailedPrecondition) continue;
-      if (!opened.ok()) return opened.with_context(record->name);
-      HVD_ASSIGN_OR_RETURN(const Identity identity, plugin->identity());
-      log::info(cat("rank ", identity.rank, " of ", identity.size, ", says ", record->name));
-      HVD_ASSIGN_OR_RETURN(Bootstrap found, meet(std::move(plugin), identity, settings, epoch, deadline));
-      return std::optional(std::move(found));
-    }
-    refusals = catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, {});
+  const Signs signs = signs_of(settings);
+  if (!signs.any()) return std::optional<Bootstrap>();
+  Settings timed = settings;
+  HVD_RETURN_IF_ERROR(timed.set("start_timeout", cat(deadline.seconds_left())));
+  const plugin::Catalogue catalogue = installed_bootstraps(settings);
+  HVD_ASSIGN_OR_RETURN(Asked asked, ask(catalogue, timed, signs));
+  if (asked.plugin && (asked.identity.size > 1 || !signs.step_of_many)) {
+    HVD_ASSIGN_OR_RETURN(Bootstrap found, meet(std::move(asked.plugin), asked.identity, settings,
+                                               epoch, deadline));
+    return std::optional(std::move(found));
   }
-  if (!is_many) return std::optional<Bootstrap>();
-  const Status status = refuse_lonely_step(is_signed);
+  if (!signs.step_of_many) return std::optional<Bootstrap>();
+  const std::string refusals = refusals_of(catalogue);
+  const Status status = refuse_lonely_step(signs.a_way_to_meet);
   return refusals.empty() ? status : status.with_context(refusals);
 }
 

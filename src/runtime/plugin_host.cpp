@@ -80,6 +80,11 @@ const char* PluginHost::setting(const char* variable) {
   return strings_.try_emplace(variable, std::move(*value)).first->second.c_str();
 }
 
+std::map<std::string, void*> PluginHost::published() {
+  std::lock_guard lock(mutex_);
+  return published_;
+}
+
 int PluginHost::store_set(const char* key, const void* value, size_t size) {
   if (!store_) return HVD_FAILED_PRECONDITION;
   const ByteView bytes(static_cast<const std::byte*>(value), size);

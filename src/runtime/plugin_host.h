@@ -25,6 +25,9 @@ class PluginHost {
 
   const hvd_plugin_host* vtable() const { return &vtable_; }
 
+  // What plugins have published, by name.
+  std::map<std::string, void*> published();
+
   // Takes out of the store what the ranks of this start have left to meet, so that a program that
   // runs after this one in the same job finds none of it. One rank, once all have met.
   void forget_meeting();

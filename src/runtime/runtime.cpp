@@ -119,6 +119,9 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   store_ = store;
   host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, wakeup_.get());
   host_->vtable()->publish(host_.get(), collectives::kHeapName, options.heap);
+  for (const auto& [name, pointer] : options.published) {
+    host_->vtable()->publish(host_.get(), name.c_str(), pointer);
+  }
 
   if (!options.engines.ok() || !options.engines->empty()) {
     HVD_RETURN_IF_ERROR(

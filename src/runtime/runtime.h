@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +38,8 @@ struct RuntimeOptions {
   // In words, which engines these are, or why they cannot be had: the ranks tell each other. Empty:
   // nothing to tell.
   Result<std::string> engines = std::string();
+  // For the plugins to look up.
+  std::map<std::string, void*> published;
   // What this process shares of its memory with the ranks of its host; may be nullptr.
   collectives::SharedHeap* heap = nullptr;
   // How often this process has joined the job before: keeps the keys of each time apart.

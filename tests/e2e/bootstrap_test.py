@@ -28,7 +28,7 @@ def run(program, *arguments, **more):
     if path is None:
         raise Skip(f"there is no {program}: packaging/packages-test.txt names its package")
     job = Job(*arguments, program=path, environment=clean_environment(**more))
-    job.ends_with(0)
+    job.ends_with(0, 120)
     holds(job.out, job.describe, "twice" in arguments)
     job.leaves_nothing()
 
@@ -64,6 +64,14 @@ def test_pmi_of_slurm():
 
 
 @world("a b", "--no-decoys")
+def test_a_program_that_mpich_has_started_by_the_pmi_of_slurm():
+    with cluster() as variables:
+        begin = ("import ctypes, runpy, sys; sys.argv = ['', 'twice']; ctypes.CDLL('libmpich.so.12', "
+                 f"mode=ctypes.RTLD_GLOBAL).MPI_Init(None, None); runpy.run_path('{RANK[1]}')")
+        run("srun", "--mpi=pmi2", "-N2", "--ntasks-per-node=2", PYTHON, "-c", begin, **variables)
+
+
+@world("a b", "--no-decoys")
 def test_a_plain_step_of_slurm():
     with cluster() as variables:
         run("srun", "-N2", "--ntasks-per-node=2", *RANK, **variables)
@@ -74,12 +82,32 @@ def test_pmix_of_open_mpi():
     pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
     run("mpirun.openmpi", "--allow-run-as-root", "-np", 4, "--hostfile", "/tmp/hostfile",
         "-bind-to", "none", "-map-by", "slot", "-x", "PYTHONPATH", "-x", "PATH",
-        "-mca", "pml", "ob1", "-mca", "btl", "^openib", *RANK[:-1])  # see docs/schedulers.md
+        "-mca", "pml", "ob1", "-mca", "btl", "^openib", *RANK)
 
 
 @world()
 def test_pmi_of_hydra():
     run("mpiexec.hydra", "-iface", network.BRIDGE, "-np", 4, "-hosts", "a:2,b:2", *RANK)
+
+
+def by_mpi():
+    if not list((BUILD / "lib/horovod/bootstraps").glob("mpi_*.so")):
+        raise Skip("no MPI is built: packaging/packages-test.txt names its packages")
+    return {"HOROVOD_BOOTSTRAP": "mpi"}
+
+
+@world("a b", "--no-decoys")
+def test_mpi_of_open_mpi():
+    pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
+    run("mpirun.openmpi", "--allow-run-as-root", "-np", 4, "--hostfile", "/tmp/hostfile",
+        "-bind-to", "none", "-map-by", "slot", "-x", "PYTHONPATH", "-x", "PATH", "-x",
+        "HOROVOD_BOOTSTRAP", "-mca", "pml", "ob1", "-mca", "btl", "^openib", "-mca",
+        "mpi_yield_when_idle", 1, *RANK, **by_mpi())  # four ranks share this machine's cores
+
+
+@world("a b", "--no-decoys")
+def test_mpi_of_mpich():
+    run("mpiexec.hydra", "-iface", network.BRIDGE, "-np", 4, "-hosts", "a:2,b:2", *RANK, **by_mpi())
 
 
 def by_hand(server_flags, variables_of):

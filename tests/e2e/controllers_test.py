@@ -77,6 +77,7 @@ def print_table(rows):
 
 
 def fill(rows, without_mpi=()):
+    """Nothing fails but what needs MPI where its launcher gives it no way to start."""
     print_table(rows)
     for name, row in rows.items():
         for cell in CELLS:
@@ -88,27 +89,63 @@ def test_the_matrix_on_one_host():
     for name in ("mpi_openmpi", "mpi_mpich", "gloo"):
         engines.engine(name)
     ours = clean_environment(**MATRIX)
+    by_mpi = {**MATRIX, "HOROVOD_BOOTSTRAP": "mpi"}
     fill({"PMIx, mpirun (Open MPI)": row_of(engines.launch(OPENMPI, ["-np", 2, *RANK], **MATRIX), 2),
+          "MPI, mpirun (Open MPI)": row_of(engines.launch(OPENMPI, ["-np", 2, *RANK], **by_mpi), 2),
           "PMI, mpiexec.hydra": row_of(engines.launch(engines.HYDRA, ["-np", 2, *RANK], **MATRIX), 2),
+          "MPI, mpiexec.hydra": row_of(engines.launch(engines.HYDRA, ["-np", 2, *RANK], **by_mpi), 2),
           "ours, horovodrun": row_of(Job("-np", 2, *RANK, environment=ours), 2),
           "ours without PMIx": row_of(Job("-np", 2, "--no-pmix", *RANK, environment=ours), 2)},
          without_mpi={"ours without PMIx"})
 
 
 @world("a b", "--no-decoys")
-def test_the_matrix_of_slurm_on_two_hosts():
+def test_the_matrix_on_two_hosts():
+    for name in ("mpi_openmpi", "mpi_mpich", "gloo"):
+        engines.engine(name)
+    pathlib.Path("/tmp/hostfile").write_text("a slots=1\nb slots=1\n")
+    rows = {}
+    for bootstrap in ("", "mpi"):
+        variables = {**MATRIX, "HOROVOD_BOOTSTRAP": bootstrap, "HOROVOD_GLOO_IFACE": "eth0"}
+        names = [word for name in variables for word in ("-x", name)]
+        known = "MPI" if bootstrap else "PMIx"
+        rows[f"{known}, mpirun (Open MPI)"] = row_of(engines.launch(
+            engines.OPENMPI, ["-np", 2, "--hostfile", "/tmp/hostfile", *engines.MCA, "-x", "PYTHONPATH",
+                              *names, *RANK], **variables), 2)
+        rows["MPI, mpiexec.hydra" if bootstrap else "PMI, mpiexec.hydra"] = row_of(engines.launch(
+            (*engines.HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"), ["-np", 2, *RANK], **variables), 2)
+    rows["ours, horovodrun"] = row_of(Job(
+        "-np", 2, "-H", "a,b", *RANK,
+        environment=clean_environment(**MATRIX, HOROVOD_GLOO_IFACE="eth0")), 2)
+    fill(rows)
+
+
+def rows_of_slurm(*ways):
+    """ways: name, what srun gives its tasks, HOROVOD_BOOTSTRAP."""
     try:
         made = slurm.Cluster(["a", "b"])
     except slurm.Missing as missing:
         raise Skip(str(missing)) from None
     rows = {}
     with made:
-        for name, flags in (("PMIx, srun --mpi=pmix", ["--mpi=pmix"]),
-                            ("PMI, srun --mpi=pmi2", ["--mpi=pmi2"]), ("MUNGE, srun", [])):
-            rows[name] = row_of(engines.launch(("srun",), [*flags, "-N2", "--ntasks-per-node=1", *RANK],
-                                               HOROVOD_GLOO_IFACE="eth0", **MATRIX,
-                                               **made.environment), 2)
-    fill(rows, without_mpi={"MUNGE, srun", "PMI, srun --mpi=pmi2"})
+        for name, kind, bootstrap in ways:
+            rows[name] = row_of(engines.launch(
+                ("srun",), [f"--mpi={kind}", "-N2", "--ntasks-per-node=1", *RANK],
+                HOROVOD_GLOO_IFACE="eth0", HOROVOD_BOOTSTRAP=bootstrap, **MATRIX, **made.environment), 2)
+    return rows
+
+
+@world("a b", "--no-decoys")
+def test_the_matrix_of_slurm_on_two_hosts():
+    fill(rows_of_slurm(("PMIx, srun --mpi=pmix", "pmix", ""), ("PMI, srun --mpi=pmi2", "pmi2", ""),
+                       ("MUNGE, srun", "none", "")),
+         without_mpi={"MUNGE, srun", "PMI, srun --mpi=pmi2"})
+
+
+@world("a b", "--no-decoys")
+def test_the_matrix_of_slurm_by_mpi_and_munge_on_two_hosts():
+    fill(rows_of_slurm(("MPI, srun --mpi=pmix", "pmix", "mpi"), ("MPI, srun --mpi=pmi2", "pmi2", "mpi"),
+                       ("MUNGE, srun --mpi=pmix", "pmix", "slurm")))
 
 
 QUIET = """

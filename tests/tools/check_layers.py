@@ -26,7 +26,7 @@ LAYERS = {
 }
 
 # What plugins of several kinds over one library share lies in a folder of its own.
-SHARED = {"plugins/mpi": {"plugins/controllers/mpi", "plugins/ops/mpi"}}
+SHARED = {"plugins/mpi": {"plugins/bootstrap/mpi", "plugins/controllers/mpi", "plugins/ops/mpi"}}
 
 # What the launcher needs of the plugins is the list of them, not how to run them.
 PARTIAL = {("launcher", "src/plugin"): {"plugin/catalogue.h"}}
@@ -45,7 +45,8 @@ THIRD_PARTY = [
     (r"yaml-cpp/.*", ["launcher"], 1),
     (r"pmix.*\.h", ["plugins/bootstrap/pmix", "launcher"], 2),
     (r"Python\.h", ["plugins/python"], None),
-    (r"mpi\.h", ["plugins/mpi", "plugins/controllers/mpi", "plugins/ops/mpi"], None),
+    (r"mpi\.h", ["plugins/mpi", "plugins/bootstrap/mpi", "plugins/controllers/mpi", "plugins/ops/mpi"],
+     None),
     (r"gloo/.*", ["plugins/ops/gloo"], None),
     (r"cuda.*\.h|nccl\.h", ["plugins/ops/nccl", "plugins/frameworks"], None),
 ]

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/secret.h"
 #include "base/settings.h"
+#include "base/shared_library.h"
 #include "base/text.h"
 #include "bootstrap/bootstrap_plugin.h"
 #include "bootstrap/pmi/farewell.h"
@@ -169,6 +170,10 @@ struct Plugin {
   static constexpr int32_t kPriority = 20;
   static Status probe() { return {}; }
   static Result<std::unique_ptr<Source>> open(const hvd_plugin_host&, const hvd_plugin_config&) {
+    // Slurm's mpi/pmi2 takes one beginning of a conversation.
+    if (environment_variable("SLURM_MPI_TYPE").value_or("") == "pmi2" && mpi_is_initialised()) {
+      return failed_precondition("MPI has begun with the PMI server of srun --mpi=pmi2 already");
+    }
     HVD_ASSIGN_OR_RETURN(const int64_t fd, number_of("PMI_FD"));
     HVD_ASSIGN_OR_RETURN(const int64_t rank, number_of("PMI_RANK"));
     HVD_ASSIGN_OR_RETURN(const int64_t size, number_of("PMI_SIZE"));

@@ -1,7 +1,5 @@
 #include "ops/ccl/api.h"
 
-#include <link.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
@@ -21,20 +19,6 @@ constexpr char kFabric[] = "libfabric.so.1";
 constexpr char kFabricVariable[] = "CCL_OFI_LIBRARY_PATH";
 constexpr size_t kSentence = 500;
 
-// The path of the libccl that this process has; empty: none.
-std::string loaded() {
-  std::string found;
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* to) {
-        const std::string_view path(info->dlpi_name);
-        if (!path.substr(path.rfind('/') + 1).starts_with("libccl.so.")) return 0;
-        *static_cast<std::string*>(to) = path;
-        return 1;
-      },
-      &found);
-  return found;
-}
-
 // Where it lies when the dynamic linker does not know it: Intel's own folder, and that of pip and conda.
 std::vector<std::string> candidates() {
   std::vector<std::string> names{kName};
@@ -48,7 +32,8 @@ std::vector<std::string> candidates() {
 Result<SharedLibrary> open_library() {
   const std::string wanted(trim(environment_variable("HOROVOD_CCL_LIBRARY").value_or("")));
   if (!wanted.empty()) return SharedLibrary::open(wanted);
-  if (const std::string path = loaded(); !path.empty()) return SharedLibrary::open(path);
+  const auto loaded = loaded_libraries("libccl.so.");
+  if (!loaded.empty()) return SharedLibrary::open(loaded.front());
   Status refusal;
   for (const std::string& name : candidates()) {
     auto library = SharedLibrary::open(name);

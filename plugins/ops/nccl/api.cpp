@@ -1,7 +1,5 @@
 #include "ops/nccl/api.h"
 
-#include <link.h>
-
 #include <string_view>
 #include <vector>
 
@@ -32,33 +30,14 @@ const std::vector<Family>& families() {
   return kFamilies;
 }
 
-// The path of a library that this process has, by the start of its file's name; empty: none.
-std::string loaded(std::string_view start) {
-  struct Search {
-    std::string_view start;
-    std::string found;
-  } search{start, {}};
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* to) {
-        auto* wanted = static_cast<Search*>(to);
-        const std::string_view path(info->dlpi_name);
-        if (!path.substr(path.rfind('/') + 1).starts_with(wanted->start)) return 0;
-        wanted->found = path;
-        return 1;
-      },
-      &search);
-  return search.found;
-}
-
 // "libnccl.so." of "libnccl.so.2": any version that is there already is the one to use.
 std::string_view stem(std::string_view name) { return name.substr(0, name.find(".so.") + 4); }
 
 Result<SharedLibrary> open_first(const std::vector<std::string>& names, const char* variable) {
   const std::string wanted(trim(environment_variable(variable).value_or("")));
   if (!wanted.empty()) return SharedLibrary::open(wanted);
-  if (const std::string path = loaded(stem(names.front())); !path.empty()) {
-    return SharedLibrary::open(path);
-  }
+  const auto loaded = loaded_libraries(stem(names.front()));
+  if (!loaded.empty()) return SharedLibrary::open(loaded.front());
   Status refusal;
   for (const std::string& name : names) {
     auto library = SharedLibrary::open(name);
@@ -172,7 +151,7 @@ Result<Api> open_api() {
   auto api = open_family(nccl);
   if (api.ok()) return api;
   auto other = open_family(rccl);
-  if (other.ok() || !loaded(stem(rccl.libraries.front())).empty()) return other;
+  if (other.ok() || !loaded_libraries(stem(rccl.libraries.front())).empty()) return other;
   return api.error().with_context(cat("NCCL cannot be used (", nccl.package,
                                       "; HOROVOD_NCCL_LIBRARY and HOROVOD_CUDA_LIBRARY may name "
                                       "the libraries)"));

@@ -1,0 +1,161 @@
+// Who this rank is, where MPI knows it and nobody else can be asked: a place in MPI_COMM_WORLD. MPI is
+// initialised here only where somebody wants it: a setting, or a launcher of MPI's that has started
+// several processes.
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "bootstrap/bootstrap_plugin.h"
+#include "mpi/environment.h"
+#include "mpi/job.h"
+
+namespace hvd::bootstrap {
+namespace {
+
+using hvd::mpi::Api;
+
+constexpr double kStartSeconds = 600;  // where the host does not say
+constexpr uint64_t kLongest = 1 << 20;
+
+std::string setting(const hvd_plugin_host& host, const char* variable) {
+  const char* value = host.setting(host.host, variable);
+  return value == nullptr ? "" : to_lower(trim(value));
+}
+
+bool is_named(const hvd_plugin_host& host) { return setting(host, "HOROVOD_BOOTSTRAP") == "mpi"; }
+
+bool is_wanted(const hvd_plugin_host& host) {
+  return is_named(host) || setting(host, "HOROVOD_CONTROLLER") == "mpi" ||
+         setting(host, "HOROVOD_CPU_OPERATIONS") == "mpi" || hvd::mpi::launcher_has_several();
+}
+
+Status check(const Api& api, int code, std::string_view call) {
+  if (code == MPI_SUCCESS) return {};
+  return unavailable(cat(call, " failed: ", hvd::mpi::describe(api, code)));
+}
+
+// MPI wakes nobody.
+Status finish(const Api& api, MPI_Request* requests, int count, Deadline deadline) {
+  std::chrono::microseconds pause{50};
+  for (;;) {
+    int done = 0;
+    HVD_RETURN_IF_ERROR(
+        check(api, api.testall(count, requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall"));
+    if (done != 0) return {};
+    if (deadline.passed()) {
+      return deadline_exceeded("not all ranks of MPI_COMM_WORLD have called hvd.init() in time "
+                               "(HOROVOD_START_TIMEOUT)");
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, std::chrono::microseconds(5000));
+  }
+}
+
+class Mpi final : public Source {
+ public:
+  Mpi(Api api, int rank, int size) : api_(std::move(api)), rank_(rank), size_(size) {}
+
+  // A communicator of its own, so that nothing is mistaken for what the program sends; and those of
+  // this machine, for whom nobody has to wait once all ranks have come.
+  Status begin(Deadline deadline) {
+    if (size_ == 1) return {};
+    MPI_Request request{};
+    HVD_RETURN_IF_ERROR(
+        check(api_, api_.comm_idup(api_.handles.world, &all_, &request), "MPI_Comm_idup"));
+    HVD_RETURN_IF_ERROR(finish(api_, &request, 1, deadline));
+    api_.comm_set_errhandler(all_, api_.handles.errors_return);
+    MPI_Comm machine{};
+    HVD_RETURN_IF_ERROR(check(api_,
+                              api_.comm_split_type(all_, MPI_COMM_TYPE_SHARED, rank_,
+                                                   api_.handles.no_info, &machine),
+                              "MPI_Comm_split_type"));
+    api_.comm_rank(machine, &local_rank_);
+    api_.comm_size(machine, &local_size_);
+    api_.comm_free(&machine);
+    hvd::mpi::note_machines(local_size_ < size_);
+    return {};
+  }
+
+  Status identity(hvd_identity* identity) override {
+    identity->rank = rank_;
+    identity->size = size_;
+    identity->local_rank = local_rank_;
+    identity->local_size = local_size_;
+    return {};
+  }
+
+  Status put(std::string_view key, ByteView value) override {
+    said_ = to_bytes(cat(key, "\n"));
+    said_.insert(said_.end(), value.begin(), value.end());
+    return {};
+  }
+
+  // What rank 0 has said goes to all.
+  Status fence(double timeout_seconds) override {
+    if (size_ == 1) return {};
+    const Deadline deadline = Deadline::after_seconds(timeout_seconds);
+    std::array<uint64_t, 1> length{said_.size()};
+    HVD_RETURN_IF_ERROR(broadcast(length.data(), sizeof length, deadline));
+    if (length[0] > kLongest) return internal_error("rank 0 says too much");
+    said_.resize(length[0]);
+    HVD_RETURN_IF_ERROR(broadcast(said_.data(), said_.size(), deadline));
+    return check(api_, api_.comm_free(&all_), "MPI_Comm_free");
+  }
+
+  Result<Bytes> get(std::string_view key, double) override {
+    const std::string heading = cat(key, "\n");
+    if (!as_text(said_).starts_with(heading)) return not_found(cat("rank 0 has said no ", key));
+    return Bytes(said_.begin() + static_cast<std::ptrdiff_t>(heading.size()), said_.end());
+  }
+
+ private:
+  Status broadcast(void* data, size_t size, Deadline deadline) const {
+    MPI_Request request{};
+    HVD_RETURN_IF_ERROR(check(api_,
+                              api_.ibcast(data, static_cast<int>(size),
+                                          api_.handles.types[HVD_UINT8], 0, all_, &request),
+                              "MPI_Ibcast"));
+    return finish(api_, &request, 1, deadline);
+  }
+
+  const Api api_;
+  const int rank_, size_;
+  int local_rank_ = 0, local_size_ = 1;
+  MPI_Comm all_{};
+  Bytes said_;
+};
+
+struct Plugin {
+  static constexpr const char* kName = "mpi";
+  static constexpr int32_t kPriority = 5;
+  static Status probe() { return hvd::mpi::judge_environment(); }
+  static Result<std::unique_ptr<Source>> open(const hvd_plugin_host& host,
+                                              const hvd_plugin_config&) {
+    // Another MPI may have been opened since.
+    HVD_RETURN_IF_ERROR(hvd::mpi::judge_environment());
+    HVD_ASSIGN_OR_RETURN(Api api, hvd::mpi::open_api(hvd::mpi::wanted_library()));
+    int is_up = 0;
+    api.initialized(&is_up);
+    if (is_up == 0 && !is_wanted(host)) {
+      return failed_precondition("MPI is not initialised in this process");
+    }
+    HVD_RETURN_IF_ERROR(hvd::mpi::initialise(api, host));
+    int rank = 0, size = 1;
+    api.comm_rank(api.handles.world, &rank);
+    api.comm_size(api.handles.world, &size);
+    if (size == 1 && !is_named(host)) {
+      return failed_precondition("MPI_COMM_WORLD is this process alone");
+    }
+    auto mpi = std::make_unique<Mpi>(std::move(api), rank, size);
+    const double seconds = parse_double(setting(host, "HOROVOD_START_TIMEOUT")).value_or(kStartSeconds);
+    HVD_RETURN_IF_ERROR(mpi->begin(Deadline::after_seconds(seconds)));
+    return std::unique_ptr<Source>(std::move(mpi));
+  }
+};
+
+}  // namespace
+}  // namespace hvd::bootstrap
+
+HVD_BOOTSTRAP_PLUGIN(hvd::bootstrap::Plugin)

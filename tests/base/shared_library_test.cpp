@@ -1,0 +1,15 @@
+#include "base/shared_library.h"
+
+#include <doctest/doctest.h>
+
+using namespace hvd;
+
+TEST_CASE("what a process has loaded is found by the start of its file's name") {
+  const auto found = loaded_libraries("libc.so.");
+  REQUIRE(found.size() == 1);
+  CHECK(found.front().find("/libc.so.6") != std::string::npos);
+  CHECK(loaded_libraries("libc.so.7").empty());
+  CHECK(loaded_libraries("nonesuch").empty());
+  const auto all = loaded_libraries("lib");
+  CHECK(all.size() > 1);
+}
