@@ -199,6 +199,33 @@ class TrainingTest(rank_base.RankBase):
             hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1),
                                      backward_passes_per_step=0)
 
+    def test_several_passes_that_a_loop_reduces_by_hand(self):
+        from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
+        from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
+
+        asked = []
+
+        def reduce(grads, variables):
+            asked.append(len(variables))
+            return hvd.grouped_allreduce(grads, op=hvd.Sum)
+
+        for make in (LocalGradientAggregationHelper, LocalGradientAggregationHelperEager):
+            shared, own = tf.Variable([1.0, 2.0]), tf.Variable(3.0)
+            helper = make(2, reduce, average_aggregated_gradients=True)
+            helper.register_local_var(own)
+            applied = []
+            for step in (1.0, 3.0):
+                grads = helper.compute_gradients(
+                    [tf.constant([step, 0.0]), tf.constant(step), None], [shared, own, own])
+                helper.apply_gradients(lambda: applied.append(step))
+            self.assertEqual(applied, [3.0])
+            numpy.testing.assert_allclose(grads[0], [2.0 * self.size, 0.0])
+            numpy.testing.assert_allclose(grads[1], 2.0 / self.size, rtol=1e-6)
+            self.assertIsNone(grads[2])
+        self.assertEqual(asked, [1, 1])
+        with self.assertRaisesRegex(ValueError, "backward_passes_per_step must be a number above 0"):
+            LocalGradientAggregationHelper(0, reduce)
+
     def test_graphs_in_which_adasum_combines_steps(self):
         for passes, momentum in [(1, 0.9), (2, 0.0)]:
             with tf.Graph().as_default():

@@ -1,0 +1,76 @@
+"""Gradients of several backward passes on one rank, for training loops that reduce them by hand."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional, Sequence, Set
+
+import tensorflow as tf
+
+from horovod.process_sets import ProcessSet, global_process_set, id_of
+from horovod.tensorflow._aggregation import LocalAggregation
+from horovod.tensorflow._reduction import Reduction, key_of
+
+__all__ = ["LocalGradientAggregationHelper", "LocalGradientAggregationHelperEager"]
+
+
+class LocalGradientAggregationHelper:
+    """Adds gradients up in variables of this rank, and has them reduced in a step's last pass.
+
+    `allreduce_func`: takes a list of gradients and one of their variables, and returns the gradients
+    of all ranks. `rank`, `optimizer_type` and `name` are accepted for the sake of existing scripts.
+    ValueError for a `backward_passes_per_step` that is no number above 0.
+    """
+
+    def __init__(self, backward_passes_per_step: int, allreduce_func: Callable[..., Sequence[Any]],
+                 sparse_as_dense: bool = False, average_aggregated_gradients: bool = False,
+                 rank: Optional[int] = None, optimizer_type: Any = None,
+                 process_set: ProcessSet = global_process_set, scale_local_gradients: bool = True,
+                 name: str = "") -> None:
+        id_of(process_set)
+        self._aggregation = LocalAggregation(backward_passes_per_step, average_aggregated_gradients)
+        self._allreduce = allreduce_func
+        self._dense = sparse_as_dense
+        self._own = Reduction(process_set=process_set, scale_local_gradients=scale_local_gradients)
+        self._local: Set[Any] = set()
+
+    def register_local_var(self, var: Any) -> None:
+        """The gradients of this variable stay this rank's own."""
+        self._local.add(key_of(var))
+
+    def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> List[Any]:
+        """Those of all ranks in a step's last pass; the sums so far in others, for nobody to use.
+
+        `grads`: tensors, IndexedSlices or None, one for each of `vars`. All ranks must call it as
+        often."""
+        return self._aggregation.reduce(grads, vars, self._reduce)
+
+    def apply_gradients(self, apply_grads_closure: Callable[[], Any], optimizer: Any = None,
+                        *args: Any, **kwargs: Any) -> Any:
+        """Calls the closure in a step's last pass only."""
+        return self._aggregation.apply(apply_grads_closure)
+
+    def _reduce(self, grads: List[Any], variables: List[Any]) -> List[Any]:
+        shared = [i for i, (grad, variable) in enumerate(zip(grads, variables))
+                  if grad is not None and key_of(variable) not in self._local]
+        results = self._own(grads, variables, {key_of(variable) for variable in variables})
+        sent = [self._as_sent(grads[i]) for i in shared]
+        reduced = self._allreduce(sent, [variables[i] for i in shared])
+        for i, grad in zip(shared, reduced):
+            results[i] = grad
+        return results
+
+    def _as_sent(self, grad: Any) -> Any:
+        is_sparse = self._dense and isinstance(grad, tf.IndexedSlices)
+        return tf.convert_to_tensor(grad) if is_sparse else grad
+
+
+class LocalGradientAggregationHelperEager(LocalGradientAggregationHelper):
+    """The same, with the arguments in the order of TensorFlow 2."""
+
+    def __init__(self, backward_passes_per_step: int, allreduce_func: Callable[..., Sequence[Any]],
+                 sparse_as_dense: bool = False, average_aggregated_gradients: bool = False,
+                 process_set: ProcessSet = global_process_set,
+                 scale_local_gradients: bool = True) -> None:
+        super().__init__(backward_passes_per_step, allreduce_func, sparse_as_dense,
+                         average_aggregated_gradients, process_set=process_set,
+                         scale_local_gradients=scale_local_gradients)
