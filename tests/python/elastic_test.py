@@ -200,6 +200,60 @@ class ElasticTest(rank_case.RankCase):
         self.addCleanup(elastic.set_handler_registry, registry)
         self.assertEqual(elastic.get_handler_registry(), [])
 
+    def test_a_handler_of_the_user_s_own(self):
+        from horovod.torch.elastic.state import StateHandler
+
+        class Schedule:
+            place = 3
+
+        class ScheduleHandler(StateHandler):
+            def save(self):
+                self.saved = self.value.place
+
+            def restore(self):
+                self.value.place = self.saved
+
+            def sync(self):
+                self.value.place = hvd.broadcast_object(self.value.place, 0)
+                self.save()
+
+        registry = elastic.get_handler_registry()
+        elastic.set_handler_registry([(Schedule, ScheduleHandler)] + registry)
+        self.addCleanup(elastic.set_handler_registry, registry)
+        state = elastic.TorchState(schedule=Schedule(), epoch=0)
+        state.schedule.place = 5 + self.rank
+        state.sync()
+        state.schedule.place = 9
+        state.restore()
+        self.assertEqual(state.schedule.place, 5)
+
+    def test_states_and_resets_of_the_user_s_own(self):
+        from horovod.common.elastic import ObjectState, run_fn
+
+        sent, resets = [], []
+
+        def broadcast(attributes):
+            sent.append(attributes)
+            return hvd.broadcast_object(attributes)
+
+        def reset():
+            hvd.shutdown()
+            hvd.init()
+            resets.append(hvd.size())
+
+        def train(state, until):
+            while state.step < until:
+                if state.step == 1 and not resets:
+                    raise hvd.HorovodInternalError("planted")
+                state.step += 1
+                state.commit()
+            return hvd.allgather_object(state.step)
+
+        state = ObjectState(broadcast, hvd.rank, step=0, name=f"of {self.rank}")
+        self.assertEqual(run_fn(train, reset)(state, 3), [3] * self.size)
+        self.assertEqual((state.name, resets), ("of 0", [self.size]))
+        self.assertEqual([each["step"] for each in sent], [0, 1])
+
 
 if __name__ == "__main__":
     rank_case.main()

@@ -124,10 +124,11 @@ class MxnetTest(rank_base.RankBase):
         self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
 
     def test_names_are_where_scripts_import_them_from(self):
-        from horovod.mxnet import mpi_ops
+        from horovod.mxnet import functions, mpi_ops
 
-        for name in mpi_ops.__all__:
-            self.assertIs(getattr(mpi_ops, name), getattr(hvd, name), name)
+        for module in (mpi_ops, functions):
+            for name in module.__all__:
+                self.assertIs(getattr(module, name), getattr(hvd, name), name)
 
     def test_errors_are_sentences(self):
         for bad, words in [(numpy.ones(2), "expected an mxnet.nd.NDArray"),

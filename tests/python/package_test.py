@@ -10,7 +10,7 @@ import rank_case
 from rank_case import hvd
 
 import horovod
-from horovod import _library
+from horovod import _elastic, _library
 
 
 def run(program, **environment):
@@ -98,6 +98,20 @@ class PackageTest(unittest.TestCase):
             self.assertIs(getattr(mpi_ops, name), getattr(hvd, name), name)
         self.assertTrue(issubclass(mpi_ops.HorovodAllreduce, rank_case.torch.autograd.Function))
         self.assertLessEqual(set(hvd.__all__), set(dir(hvd)))
+
+    def test_names_of_elastic_training_are_where_scripts_import_them_from(self):
+        from horovod.common import elastic as common
+        from horovod.torch.elastic import sampler, state
+
+        for name in common.__all__:
+            self.assertIs(getattr(common, name), getattr(_elastic, name), name)
+        self.assertIs(sampler.ElasticSampler, hvd.elastic.ElasticSampler)
+        self.assertIs(hvd.elastic.ObjectState, common.ObjectState)
+        for name in ["TorchState", "get_handler_registry", "set_handler_registry"]:
+            self.assertIs(getattr(state, name), getattr(hvd.elastic, name), name)
+        kept = [handler for _, handler in state.get_handler_registry()]
+        self.assertEqual(kept, [state.ModelStateHandler, state.OptimizerStateHandler,
+                                state.SamplerStateHandler])
 
     def test_public_functions_are_documented(self):
         for name in dir(hvd):

@@ -293,6 +293,14 @@ class TensorFlowTest(rank_base.RankBase):
 
         for name in mpi_ops.__all__:
             self.assertIs(getattr(mpi_ops, name), getattr(hvd, name), name)
+        from horovod.common.elastic import ObjectState, State
+        from horovod.tensorflow.elastic import TensorFlowKerasState, TensorFlowState, run
+        from horovod.tensorflow.keras.elastic import CommitStateCallback, KerasState
+
+        self.assertIs(hvd.elastic.run, run)
+        for state in (TensorFlowKerasState, TensorFlowState, KerasState):
+            self.assertLess({ObjectState, State}, set(state.__mro__), state)
+        self.assertTrue(issubclass(CommitStateCallback, tf.keras.callbacks.Callback))
 
     def test_importing_it_imports_no_other_framework(self):
         self.assertFalse({"torch", "mxnet"} & set(sys.modules))

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 from horovod import _basics, _objects
 from horovod.exceptions import HorovodInternalError
 
 
 class State:
-    """What training needs to go on. Subclasses say how to `save`, `restore` and `sync`."""
+    """What training needs to go on. Subclasses say how to `save`, `restore` and `sync`.
 
-    def __init__(self) -> None:
+    `bcast_object` and `get_rank` are accepted for existing scripts.
+    """
+
+    def __init__(self, bcast_object: Optional[Callable[..., Any]] = None,
+                 get_rank: Optional[Callable[[], int]] = None) -> None:
         self._reset_callbacks: List[Callable[[], None]] = []
         self._commits = 0
 
@@ -61,10 +65,16 @@ class State:
 
 
 class ObjectState(State):
-    """Keyword arguments become attributes, which are kept as copies: anything that can be pickled."""
+    """Keyword arguments become attributes, which are kept as copies: anything that can be pickled.
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__()
+    `bcast_object`: how rank 0's become those of all ranks, as `hvd.broadcast_object` where it is None.
+    `get_rank` is accepted for existing scripts.
+    """
+
+    def __init__(self, bcast_object: Optional[Callable[..., Any]] = None,
+                 get_rank: Optional[Callable[[], int]] = None, **kwargs: Any) -> None:
+        super().__init__(bcast_object, get_rank)
+        self._bcast_object = bcast_object or _from_rank_0
         self._saved: Dict[str, Any] = dict(kwargs)
         for name, value in kwargs.items():
             setattr(self, name, value)
@@ -83,8 +93,12 @@ class ObjectState(State):
         """The attributes become those of rank 0; all ranks must call it."""
         if self._saved:
             mine = {name: getattr(self, name) for name in self._saved}
-            self._saved = copy.deepcopy(_objects.broadcast_object(mine, 0, "elastic.state"))
+            self._saved = copy.deepcopy(self._bcast_object(mine))
             self.restore()
+
+
+def _from_rank_0(attributes: Dict[str, Any]) -> Dict[str, Any]:
+    return _objects.broadcast_object(attributes, 0, "elastic.state")
 
 
 def _is_final(error: HorovodInternalError) -> bool:
@@ -99,13 +113,6 @@ def _leave() -> None:
         pass  # that is why
 
 
-def _start_anew(error: HorovodInternalError) -> None:
-    try:
-        _basics.init()
-    except HorovodInternalError as again:
-        raise error from again
-
-
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a training function whose first argument is a state; all ranks must call it.
 
@@ -114,6 +121,11 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     function runs again from there. The error is raised where the ranks do not come together again
     within HOROVOD_START_TIMEOUT seconds, and where nothing was committed since the failure before.
     """
+    return run_fn(func, _basics.init)
+
+
+def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
+    """`run`, where `reset()` starts Horovod anew: it calls `hvd.init()`, and what else a program needs."""
 
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
@@ -128,7 +140,10 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
                 commits_before = state._commits
                 _leave()  # what is in flight has failed as well, and would say so to `restore`
                 state.restore()
-                _start_anew(error)
+                try:
+                    reset()
+                except HorovodInternalError as again:
+                    raise error from again
                 state.on_reset()
 
     return wrapper

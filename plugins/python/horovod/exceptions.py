@@ -21,3 +21,7 @@ class HorovodUnimplementedError(HorovodInternalError, NotImplementedError):
 
 class HostsUpdatedInterrupt(RuntimeError):
     """For existing scripts that catch it; hosts do not change, so that nothing raises it."""
+
+
+class HorovodVersionMismatchError(ImportError):
+    """For existing scripts that catch it; nothing is compiled against a framework's version."""

@@ -4,8 +4,9 @@ from horovod.exceptions import (
     HorovodDisagreementError,
     HorovodInternalError,
     HorovodUnimplementedError,
+    HorovodVersionMismatchError,
     HostsUpdatedInterrupt,
 )
 
 __all__ = ["HorovodDisagreementError", "HorovodInternalError", "HorovodUnimplementedError",
-           "HostsUpdatedInterrupt"]
+           "HorovodVersionMismatchError", "HostsUpdatedInterrupt"]

@@ -41,7 +41,15 @@ from horovod._basics import (
     size,
 )
 from horovod._frontend import barrier, join, poll
+from horovod._observation import start_timeline, stop_timeline
 from horovod._ops import Adasum, Average, Max, Min, Product, Sum
+from horovod.exceptions import HorovodInternalError
+from horovod.process_sets import (
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    remove_process_set,
+)
 from horovod.torch._allreduce import (
     HorovodAllreduce as HorovodAllreduce,
     HorovodGroupedAllreduce as HorovodGroupedAllreduce,
@@ -79,16 +87,17 @@ from horovod.torch._rows import (
 )
 
 __all__ = [
-    "Adasum", "Average", "Max", "Min", "Product", "Sum",
-    "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async",
-    "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",
-    "broadcast_async", "broadcast_async_", "ccl_built", "cross_rank", "cross_size", "cuda_built",
-    "ddl_built", "gloo_built", "gloo_enabled", "grouped_allgather", "grouped_allgather_async",
-    "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
-    "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "init",
-    "is_homogeneous", "is_initialized", "join", "local_rank", "local_size", "mpi_built", "mpi_enabled",
-    "mpi_threads_supported", "nccl_built", "poll", "rank", "reducescatter", "reducescatter_async",
-    "rocm_built", "shutdown", "size", "sparse_allreduce_async", "synchronize",
+    "Adasum", "Average", "HorovodInternalError", "Max", "Min", "ProcessSet", "Product", "Sum",
+    "add_process_set", "allgather", "allgather_async", "allreduce", "allreduce_",
+    "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast",
+    "broadcast_", "broadcast_async", "broadcast_async_", "ccl_built", "cross_rank", "cross_size",
+    "cuda_built", "ddl_built", "global_process_set", "gloo_built", "gloo_enabled",
+    "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_",
+    "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter",
+    "grouped_reducescatter_async", "init", "is_homogeneous", "is_initialized", "join",
+    "local_rank", "local_size", "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built",
+    "poll", "rank", "reducescatter", "reducescatter_async", "remove_process_set", "rocm_built",
+    "shutdown", "size", "sparse_allreduce_async", "start_timeline", "stop_timeline", "synchronize",
 ]
 
 # Waits until the work is complete and returns its result.

@@ -1,84 +1,45 @@
-"""States of PyTorch programs that start again from their last commit: `hvd.elastic`.
-
-Jobs keep their size in this release; see `run`.
-"""
+"""What of a PyTorch program is kept, taken back and made equal on all ranks."""
 
 from __future__ import annotations
 
 import copy
-import random
-from typing import Any, Dict, Iterator, List, Tuple, Type
+from typing import Any, List, Tuple, Type
 
 import torch
 
-from horovod import _basics
-from horovod._elastic import ObjectState, State, run
-from horovod.torch.functions import broadcast_optimizer_state, broadcast_parameters
+from horovod._elastic import ObjectState
 from horovod._frontend import broadcast_object
+from horovod.torch.elastic.sampler import ElasticSampler
+from horovod.torch.functions import broadcast_optimizer_state, broadcast_parameters
 
 __all__ = [
-    "ElasticSampler", "ObjectState", "State", "TorchState", "get_handler_registry", "run",
-    "set_handler_registry",
+    "ModelStateHandler", "OptimizerStateHandler", "SamplerStateHandler", "StateHandler", "TorchState",
+    "get_handler_registry", "set_handler_registry",
 ]
 
 
-class ElasticSampler(torch.utils.data.Sampler):
-    """This rank's part of a data set, without what has been processed in this epoch already.
-
-    `shuffle`: in an order that all ranks know, of `seed` and the epoch. Every rank gets equally many
-    samples; the last ones are some of the first again where numbers do not divide evenly.
-    """
-
-    def __init__(self, dataset: Any, shuffle: bool = True, seed: int = 0) -> None:
-        self.dataset, self.shuffle, self.seed = dataset, shuffle, seed
-        self.epoch = self.processed_num = 0
-        self.reset()
-
-    def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch: nothing of it has been processed. Call it at its end, for the next."""
-        self.epoch, self.processed_num = epoch, 0
-        self.reset()
-
-    def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """All ranks have processed a batch of this size."""
-        self.processed_num += batch_size * self.num_replicas
-
-    def reset(self) -> None:
-        """Shares what remains of the epoch among the ranks that there are."""
-        initialized = _basics.is_initialized()
-        self.rank = _basics.rank() if initialized else 0
-        self.num_replicas = _basics.size() if initialized else 1
-        order = list(range(len(self.dataset)))
-        if self.shuffle:
-            random.Random(self.seed + self.epoch).shuffle(order)
-        remaining = order[self.processed_num :]
-        self.num_samples = -(-len(remaining) // self.num_replicas)
-        self.total_size = self.num_samples * self.num_replicas
-        while remaining and len(remaining) < self.total_size:
-            remaining += remaining[: self.total_size - len(remaining)]
-        self.remaining_indices: List[int] = remaining
-
-    def state_dict(self) -> Dict[str, int]:
-        """Epoch, and how many samples of it all ranks together have processed."""
-        return {"epoch": self.epoch, "processed_num": self.processed_num}
-
-    def load_state_dict(self, state: Dict[str, int]) -> None:
-        """Goes on where a `state_dict` was taken."""
-        self.epoch, self.processed_num = state["epoch"], state["processed_num"]
-        self.reset()
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.remaining_indices[self.rank :: self.num_replicas])
-
-    def __len__(self) -> int:
-        return self.num_samples
-
-
-class _Handler:
-    """Keeps one value by its state_dict."""
+class StateHandler:
+    """Keeps one value of a TorchState: subclasses say how, and are made with the value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+    def save(self) -> None:
+        """Keeps a copy of what the value is now."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """The value becomes what was saved last."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """The value becomes rank 0's, and is saved; all ranks must call it."""
+        raise NotImplementedError
+
+
+class _ByStateDict(StateHandler):
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
         self.save()
 
     def save(self) -> None:
@@ -87,25 +48,22 @@ class _Handler:
     def restore(self) -> None:
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
-    def sync(self) -> None:
-        raise NotImplementedError
 
-
-class ModelStateHandler(_Handler):
+class ModelStateHandler(_ByStateDict):
     def sync(self) -> None:
         """Parameters and buffers of rank 0 on all ranks, which must all call it."""
         broadcast_parameters(self.value.state_dict(), root_rank=0)
         self.save()
 
 
-class OptimizerStateHandler(_Handler):
+class OptimizerStateHandler(_ByStateDict):
     def sync(self) -> None:
         """State and options of rank 0 on all ranks, which must all call it."""
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
 
 
-class SamplerStateHandler(_Handler):
+class SamplerStateHandler(_ByStateDict):
     def sync(self) -> None:
         """Rank 0's place, which goes with its model's weights, on all ranks, which must all call it."""
         self.value.load_state_dict(
@@ -113,19 +71,19 @@ class SamplerStateHandler(_Handler):
         self.save()
 
 
-_registry: List[Tuple[Type[Any], Type[_Handler]]] = [
+_registry: List[Tuple[Type[Any], Type[StateHandler]]] = [
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
     (ElasticSampler, SamplerStateHandler),
 ]
 
 
-def get_handler_registry() -> List[Tuple[Type[Any], Type[_Handler]]]:
+def get_handler_registry() -> List[Tuple[Type[Any], Type[StateHandler]]]:
     """Which handler keeps values of which type; the first that fits does."""
     return list(_registry)
 
 
-def set_handler_registry(registry: List[Tuple[Type[Any], Type[_Handler]]]) -> None:
+def set_handler_registry(registry: List[Tuple[Type[Any], Type[StateHandler]]]) -> None:
     """Replaces what `get_handler_registry` returns."""
     _registry[:] = registry
 

@@ -1,0 +1,13 @@
+"""PyTorch programs that start again from their last commit: `hvd.elastic`.
+
+Jobs keep their size in this release; see `run`.
+"""
+
+from horovod._elastic import ObjectState, State, run
+from horovod.torch.elastic.sampler import ElasticSampler
+from horovod.torch.elastic.state import TorchState, get_handler_registry, set_handler_registry
+
+__all__ = [
+    "ElasticSampler", "ObjectState", "State", "TorchState", "get_handler_registry", "run",
+    "set_handler_registry",
+]
