@@ -5,7 +5,9 @@
 namespace hvd::mpi {
 
 const Abi& abi() {
-  static const Abi kAbi{"MPICH", {"libmpi.so.12", "libmpich.so.12"}, "libmpich12", false, true};
+  static const Abi kAbi{"MPICH", {"libmpi.so.12", "libmpich.so.12"}, "libmpich12",
+                        "mpiexec.hydra",
+                        false, true};
   return kAbi;
 }
 

@@ -7,6 +7,7 @@ namespace hvd::mpi {
 const Abi& abi() {
   static const Abi kAbi{"Open MPI", {"libmpi.so.40", "libmpi.so.80", "libmpi.so.20"},
                         "libopenmpi3",
+                        "its mpirun, by srun --mpi=pmix, or by horovodrun where libpmix.so.2 is",
                         true, false};
   return kAbi;
 }

@@ -17,6 +17,7 @@ struct Abi {
   const char* family;                  // "Open MPI", "MPICH"
   std::vector<std::string> libraries;  // as the dynamic linker knows them, the usual first
   const char* package;                 // that brings it, on Debian
+  const char* launchers;               // that start its ranks as one world
   // Whether large sums go faster from rank to rank than by MPI_Iallreduce: measured by
   // tests/bench/engines.
   bool sums_by_slices;
@@ -37,7 +38,7 @@ Result<Handles> find_handles(const SharedLibrary& library);
 
 struct Api {
   Handles handles;
-  std::string library;
+  std::string library;  // its path
 
   decltype(&MPI_Initialized) initialized;
   decltype(&MPI_Finalized) finalized;

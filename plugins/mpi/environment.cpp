@@ -35,10 +35,19 @@ bool pmi_is_horovods() {
 
 bool is_set(const char* variable) { return environment_variable(variable).has_value(); }
 
-// The family whose launcher started this process; empty: none that is known.
-std::string_view launcher_family() {
-  if (is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMIX_RANK")) return "Open MPI";
-  if (is_set("PMI_RANK") || is_set("PMI_FD") || is_set("MPI_LOCALNRANKS")) return "MPICH";
+struct Launcher {
+  std::string_view family;  // empty: none that is known
+  const char* sign = nullptr;
+};
+
+// The one that started this process, by the variable that tells.
+Launcher launcher() {
+  for (const char* sign : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"}) {
+    if (is_set(sign)) return {"Open MPI", sign};
+  }
+  for (const char* sign : {"PMI_RANK", "PMI_FD", "MPI_LOCALNRANKS"}) {
+    if (is_set(sign)) return {"MPICH", sign};
+  }
   return {};
 }
 
@@ -53,6 +62,16 @@ bool launcher_has_several() {
   return std::any_of(std::begin(sizes), std::end(sizes), [](const char* size) {
     return parse_int(environment_variable(size).value_or("")).value_or(1) > 1;
   });
+}
+
+std::string why_apart() {
+  const auto [family, sign] = launcher();
+  if (sign == nullptr) return "no launcher of an MPI has started this rank";
+  if (family != abi().family) {
+    return cat("this rank was started by a launcher that serves ", family, " (", sign, " is set)");
+  }
+  return cat("this rank was started by a launcher that serves ", family, " (", sign,
+             " is set), which has started only a part of the job, or whose library is another one");
 }
 
 Status judge_environment() {
@@ -76,9 +95,9 @@ Status judge_environment() {
   }
   const std::string wanted = wanted_library();
   if (!own.empty() && (wanted.empty() || wanted == own)) return {};
-  const std::string_view launcher = launcher_family();
-  if (wanted.empty() && !launcher.empty() && launcher != ours) {
-    return failed_precondition(cat("this rank was started by a launcher that ", launcher,
+  const std::string_view served = launcher().family;
+  if (wanted.empty() && !served.empty() && served != ours) {
+    return failed_precondition(cat("this rank was started by a launcher that ", served,
                                    " belongs to, so ", ours, " would see a world of one"));
   }
   Status refusal;

@@ -59,20 +59,27 @@ std::string machine(const hvd_plugin_host& host) {
   return cat(identity.ok() ? *identity : "", part == nullptr ? "" : part);
 }
 
+// The ranks of the job are not ranks of one MPI.
+Status apart(const Job& job, int world_size, int job_size, const std::string& why,
+             const char* setting) {
+  return failed_precondition(
+      cat("the ", job_size, " ranks of this job are not one world of MPI, since ", job.version, " (",
+          job.api.library, ") has a world of ", world_size, " here: ", why,
+          "; start the ranks by ", abi().launchers,
+          ", or name the library of their launcher's MPI in HOROVOD_MPI_LIBRARY, or set ", setting,
+          "=gloo"));
+}
+
 // Who is who and where, and how many threads all allow.
 Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const std::string& who,
-            const char* setting, Job* job) {
+            const std::string& why, const char* setting, Job* job) {
   const Api& api = job->api;
   int world_rank = 0, world_size = 1, threads = 0;
   api.comm_rank(api.handles.world, &world_rank);
   api.comm_size(api.handles.world, &world_size);
   api.query_thread(&threads);
-  Status status;
-  if (world_size < config.size) {
-    status = failed_precondition(cat("MPI has ", world_size, " ranks where the job has ",
-                                     config.size, ": start it by that MPI's mpirun, or by "
-                                     "horovodrun --mpi, or without ", setting));
-  }
+  const Status status =
+      world_size < config.size ? apart(*job, world_size, config.size, why, setting) : Status();
   HVD_ASSIGN_OR_RETURN(
       const auto records,
       ops::Rounds(host, config)
@@ -92,8 +99,7 @@ Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const 
   std::vector<int> distinct = job->world_ranks;
   std::sort(distinct.begin(), distinct.end());
   if (std::adjacent_find(distinct.begin(), distinct.end()) != distinct.end()) {
-    return failed_precondition("two ranks of the job are one rank of MPI: they were not started by "
-                               "one mpirun");
+    return apart(*job, world_size, config.size, why, setting);
   }
   return {};
 }
@@ -117,8 +123,9 @@ Result<Job> join(const hvd_plugin_host& host, const hvd_plugin_config& config,
   job.api = *std::move(api);
   job.rank = config.rank;
   job.version = versions[0];
+  const std::string why = why_apart();
   HVD_RETURN_IF_ERROR(initialise(job.api, host));
-  HVD_RETURN_IF_ERROR(meet(host, config, who, setting, &job));
+  HVD_RETURN_IF_ERROR(meet(host, config, who, why, setting, &job));
   if (job.has_threads()) host.publish(host.host, "mpi-threads", const_cast<char*>(kYes));
   return job;
 }

@@ -22,7 +22,7 @@ struct Job {
 };
 
 // Every rank of the job calls it. What one finds wrong, each reports. `who` names the meeting, `setting`
-// is what a user has set to come here: both alike on all ranks.
+// is the variable that has chosen MPI: both alike on all ranks.
 Result<Job> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
                      const std::string& who, const char* setting);
 

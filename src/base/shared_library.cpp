@@ -21,7 +21,9 @@ Result<SharedLibrary> SharedLibrary::open(const std::string& path, int flags) {
     const char* reason = ::dlerror();
     return unavailable(reason != nullptr ? std::string(reason) : cat("cannot open ", path));
   }
-  return SharedLibrary(path, handle);
+  link_map* found = nullptr;
+  const bool is_known = ::dlinfo(handle, RTLD_DI_LINKMAP, &found) == 0 && *found->l_name != '\0';
+  return SharedLibrary(is_known ? found->l_name : path, handle);
 }
 
 Status SharedLibrary::try_open(const std::string& path,

@@ -24,6 +24,7 @@ class SharedLibrary {
 
   // nullptr when the library has no such symbol.
   void* symbol(const char* name) const;
+  // Where it was found.
   const std::string& path() const { return path_; }
 
  private:

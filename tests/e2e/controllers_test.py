@@ -208,5 +208,26 @@ def test_ranks_that_have_different_libraries_of_mpi():
            job.describe())
 
 
+def test_ranks_that_are_not_one_world_of_mpi():
+    """Each says which library has found what, why, and what to do."""
+    for name in ("mpi_openmpi", "mpi_mpich"):
+        engines.engine(name)
+    mpich, open_mpi = r"MPICH.* \(/\S*/libmpi(?:ch)?.so.12\S*\)", r"Open MPI v\S+ \(/\S*/libmpi.so.40\S*\)"
+    advice = "name the library of their launcher's MPI in HOROVOD_MPI_LIBRARY, or set {}=gloo"
+    for variable, launcher, library, found, why in (
+            ("HOROVOD_CONTROLLER", None, "", f"(?:{mpich}|{open_mpi})", "no launcher of an MPI has started this rank"),
+            ("HOROVOD_CONTROLLER", None, "libmpich.so.12", mpich, "no launcher of an MPI"),
+            ("HOROVOD_CPU_OPERATIONS", None, "libmpi.so.40", open_mpi, "no launcher of an MPI"),
+            ("HOROVOD_CPU_OPERATIONS", engines.HYDRA, "libmpi.so.40", open_mpi,
+             r"a launcher that serves MPICH \(PMI_RANK is set\)")):
+        chosen = {variable: "mpi", "HOROVOD_MPI_LIBRARY": library}
+        job = (Job("-np", 3, "--no-pmix", *RANK, "once", environment=clean_environment(**chosen))
+               if launcher is None else engines.launch(launcher, ["-np", 3, *RANK, "once"], **chosen))
+        job.ends_with(0)
+        words = (f"refused: .*the 3 ranks of this job are not one world of MPI, since {found} has a world "
+                 f"of 1 here: .*{why}.*; start the ranks by .*, or {advice.format(variable)}")
+        expect(len(re.findall(words, job.out)) == 3, job.describe())
+
+
 if __name__ == "__main__":
     main()

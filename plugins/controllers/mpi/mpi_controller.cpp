@@ -82,7 +82,7 @@ Status can_call(const Job& job) {
 Result<std::unique_ptr<Controller>> Controller::open(const hvd_plugin_host& host,
                                                      const hvd_plugin_config& config) {
   HVD_ASSIGN_OR_RETURN(Job job, hvd::mpi::join_job(host, config, "mpi-controller",
-                                                   "HOROVOD_CONTROLLER=mpi"));
+                                                   "HOROVOD_CONTROLLER"));
   HVD_RETURN_IF_ERROR(can_call(job));
   UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer) return system_error("cannot make a timer", errno);

@@ -1,9 +1,10 @@
 """A rank that starts with each controller and each engine for tensors in turn, and says what came of it:
 lines "cell CONTROLLER OPERATIONS ok", or "... no: WHY".
 
-usage: matrix_rank.py [by-rank VARIABLE VALUE_OF_RANK_0 VALUE_OF_THE_OTHERS]
+usage: matrix_rank.py [once | by-rank VARIABLE VALUE_OF_RANK_0 VALUE_OF_THE_OTHERS]
 
-by-rank: one start, for which the ranks have different values of a variable; "refused: WHY".
+once: one start, as the environment says; "refused: WHY".
+by-rank: the same, for which the ranks have different values of a variable.
 """
 import os
 import sys
@@ -34,6 +35,7 @@ if sys.argv[1:2] == ["by-rank"]:
     variable, first, others = sys.argv[2:]
     rank = next(os.environ[name] for name in RANKS if name in os.environ)
     os.environ[variable] = first if rank == "0" else others
+if sys.argv[1:]:
     try:
         try_once()
         print("not refused", flush=True)
