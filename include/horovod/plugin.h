@@ -41,8 +41,8 @@ typedef struct hvd_plugin_host {
   void (*log)(void* host, int level, const char* message);
   /* The value of a setting by its variable's name, or NULL when unset; valid until close. */
   const char* (*setting)(void* host, const char* variable);
-  /* The job's store. Return an hvd_status. get fills *size with the value's size and copies at
-   * most `capacity` bytes; it waits for the key up to timeout_seconds. */
+  /* The job's store. Return an hvd_status. get fills *size (unless it is NULL) with the value's size
+   * and copies at most `capacity` bytes; it waits for the key up to timeout_seconds. */
   int (*store_set)(void* host, const char* key, const void* value, size_t size);
   int (*store_get)(void* host, const char* key, void* value, size_t capacity, size_t* size,
                    double timeout_seconds);
@@ -85,7 +85,8 @@ typedef struct hvd_plugin {
   int32_t priority;     /* the higher one wins among those that can */
   uint32_t threads;     /* hvd_plugin_threads */
   int32_t run_blocks;   /* 1 when an op's run may block until peers act */
-  /* 1 when it works here; 0 when not, with the reason in `why`. Must not crash, hang or print. */
+  /* 1 when it works here; 0 when not, with the reason in `why`. Must not crash, hang or print.
+   * NULL: it works everywhere. */
   int (*probe)(char* why, size_t why_size);
   /* Makes *context, passed to every call after; returns an hvd_status. An op that has no part in
    * this job (its controller is not in use), on all ranks alike, returns HVD_FAILED_PRECONDITION

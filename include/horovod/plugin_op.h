@@ -56,17 +56,20 @@ typedef struct hvd_batch {
   void** made_outputs;
 } hvd_batch;
 
+/* How a batch ends: `status` is an hvd_status; `error` may be NULL. */
+typedef void (*hvd_batch_done)(void* argument, int status, const char* error);
+
 typedef struct hvd_op_v1 {
   size_t struct_size;
   /* 0: cannot run it; else the higher the better. Must give the same answer on all members. */
   int32_t (*supports)(void* context, const hvd_batch* batch);
   /* Starts a batch, which stays alive until done(argument, status, error) was called, once, from
    * run or poll. When run_blocks is 0 it returns at once and poll goes on. */
-  int (*run)(void* context, const hvd_batch* batch,
-             void (*done)(void* argument, int status, const char* error), void* argument);
+  int (*run)(void* context, const hvd_batch* batch, hvd_batch_done done, void* argument);
   /* Advances what is running without waiting; *progressed becomes 1 when anything moved. */
   int (*poll)(void* context, int32_t* progressed);
-  /* members: ascending global ranks, this one among them. */
+  /* members: ascending global ranks, this one among them. NULL (either function): an op that need
+   * not know. */
   int (*new_set)(void* context, int32_t process_set, const int32_t* members, int32_t count);
   int (*drop_set)(void* context, int32_t process_set);
   void (*abort)(void* context, const char* cause);

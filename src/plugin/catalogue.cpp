@@ -95,10 +95,7 @@ void Catalogue::add(std::string path, const hvd_plugin* record) {
     candidate.record = nullptr;
     candidate.refusal = status.message();
   } else {
-    char why[512] = "";
-    if (record->probe(why, sizeof why) != 1) {
-      candidate.refusal = why[0] != '\0' ? why : "its probe says no, without a reason";
-    }
+    candidate.refusal = probe(*record).message();
   }
   candidates_.push_back(std::move(candidate));
 }

@@ -11,10 +11,11 @@
 namespace hvd::plugin {
 namespace {
 
-// What a table must have, of each kind, in its order behind struct_size. What follows may be missing.
+// What a table must have, of each kind, in its order behind struct_size. What follows, or is "" here,
+// may be missing.
 constexpr std::array kOfBootstrap = {"identity", "put", "get", "fence"};
 constexpr std::array kOfController = {"send", "poll", "abort", "hosts", "before_sleep", "after_sleep"};
-constexpr std::array kOfOp = {"supports", "run", "poll", "new_set", "drop_set", "abort"};
+constexpr std::array kOfOp = {"supports", "run", "poll", "", "", "abort"};
 
 std::span<const char* const> needed_functions(uint32_t kind) {
   switch (kind) {
@@ -35,7 +36,7 @@ Status check_functions(const void* table, std::span<const char* const> needed) {
     if (reach >= place + sizeof function) {
       std::memcpy(&function, static_cast<const char*>(table) + place, sizeof function);
     }
-    if (function == nullptr) {
+    if (function == nullptr && *needed[i] != '\0') {
       return invalid_argument(cat("the plugin's table, of struct_size ", reach,
                                   ", has no function ", needed[i]));
     }
@@ -71,11 +72,17 @@ Status check_record(const hvd_plugin* record) {
   if (record->kind < HVD_PLUGIN_BOOTSTRAP || record->kind > HVD_PLUGIN_FRAMEWORK) {
     return invalid_argument(cat("the plugin is of kind ", record->kind, ", which is unknown"));
   }
-  if (record->name == nullptr || record->probe == nullptr || record->open == nullptr ||
-      record->close == nullptr || record->vtable == nullptr) {
-    return invalid_argument("the plugin's record lacks its name, probe, open, close or vtable");
+  if (record->name == nullptr || record->open == nullptr || record->close == nullptr ||
+      record->vtable == nullptr) {
+    return invalid_argument("the plugin's record lacks its name, open, close or vtable");
   }
   return check_functions(record->vtable, needed_functions(record->kind));
+}
+
+Status probe(const hvd_plugin& record) {
+  char why[512] = "";
+  if (record.probe == nullptr || record.probe(why, sizeof why) == 1) return {};
+  return unavailable(why[0] != '\0' ? why : "its probe says no, without a reason");
 }
 
 }  // namespace hvd::plugin

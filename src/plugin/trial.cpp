@@ -24,9 +24,8 @@ constexpr char kGood = '+';
 std::string opinion_of(const std::string& path) {
   const auto loaded = load(path);
   if (!loaded.ok()) return "-" + loaded.error().message();
-  char why[512] = "";
-  if ((*loaded)->probe(why, sizeof why) == 1) return std::string(1, kGood);
-  return cat("-", why[0] != '\0' ? why : "its probe says no, without a reason");
+  const Status status = probe(**loaded);
+  return status.ok() ? std::string(1, kGood) : "-" + status.message();
 }
 
 // A crash is reported by whoever waits, not by handlers of the program or a core.

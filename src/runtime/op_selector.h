@@ -22,6 +22,7 @@ class OpSelector {
   // Every plugin learns of a process set of which this rank is a member, or forgets it.
   Status new_set(int32_t id, const std::vector<int32_t>& members) {
     for (const OpenedPlugin& op : ops_) {
+      if (op.vtable<hvd_op_v1>().new_set == nullptr) continue;
       const int code = op.vtable<hvd_op_v1>().new_set(op.context(), id, members.data(),
                                                       static_cast<int32_t>(members.size()));
       if (code != HVD_OK) return refusal(op, code, "refuses", id);
@@ -30,6 +31,7 @@ class OpSelector {
   }
   Status drop_set(int32_t id) {
     for (const OpenedPlugin& op : ops_) {
+      if (op.vtable<hvd_op_v1>().drop_set == nullptr) continue;
       const int code = op.vtable<hvd_op_v1>().drop_set(op.context(), id);
       if (code != HVD_OK) return refusal(op, code, "does not give up", id);
     }

@@ -95,6 +95,8 @@ int PluginHost::store_set(const char* key, const void* value, size_t size) {
 
 int PluginHost::store_get(const char* key, void* value, size_t capacity, size_t* size,
                           double timeout) {
+  size_t unused = 0;
+  if (size == nullptr) size = &unused;
   *size = 0;
   if (!store_) return HVD_FAILED_PRECONDITION;
   const auto found = store_->wait(prefix_ + key, Deadline::after_seconds(timeout));

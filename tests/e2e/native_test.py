@@ -41,6 +41,21 @@ def test_cmake_finds_it_and_the_examples_train():
         trains(prefix, build / "linear_regression_cpp")
 
 
+JOINED = """
+import os, numpy, horovod.numpy as hvd
+hvd.init()
+if hvd.rank() == 1:
+    hvd.join()
+else:
+    total = hvd.allreduce(numpy.full(3, 2, numpy.float32), op=hvd.Sum)
+    handles = [hvd.allreduce_async(numpy.full(5, turn, numpy.float32), op=hvd.Average, name=f"t{turn}")
+               for turn in range(40)]
+    means = [float(hvd.synchronize(handle)[0]) for handle in handles]
+    os.write(1, f"total {total[0]:g}, means right: {numpy.allclose(means, numpy.arange(40) * 2 / 3)}\\n".encode())
+    hvd.join()
+"""
+
+
 def test_a_plugin_from_outside_runs_and_bad_ones_are_left_out():
     with installation() as (prefix, build):
         build.mkdir()
@@ -57,6 +72,10 @@ def test_a_plugin_from_outside_runs_and_bad_ones_are_left_out():
         for words in ("small sums go through the store", r"bad_abi.so: .* speaks plugin ABI 99",
                       "HOROVOD_PLUGIN_PATH names /nowhere, which is no folder", r"left out: .*cut\.so", r"left out: .*crashing\.so crashes"):
             expect(re.search(words, job.err), f"{words!r}\n{job.describe()}")
+        job = Job("-np", 3, PYTHON, "-c", JOINED, environment=clean_environment(
+            HOROVOD_PLUGIN_PATH=build, HOROVOD_FUSION_THRESHOLD="0"))
+        job.ends_with(0, 120)
+        expect(job.out.count("total 4, means right: True") == 2, job.describe())
 
 
 def test_pkg_config_finds_it_and_the_examples_train():

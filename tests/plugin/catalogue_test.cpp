@@ -62,6 +62,16 @@ TEST_CASE("a table that is too short, or lacks a function that is called, is ref
   }
 }
 
+TEST_CASE("a plugin without a probe works everywhere, and one without process sets is a whole one") {
+  hvd_op_v1 table = kIdleOp;
+  table.new_set = nullptr;
+  table.drop_set = nullptr;
+  hvd_plugin terse = record("terse", 1, nullptr);
+  terse.vtable = &table;
+  const hvd_plugin* const builtins[] = {&terse};
+  CHECK(Catalogue::make(builtins, {}).find(HVD_PLUGIN_OP, "terse") == &terse);
+}
+
 TEST_CASE("a folder's shared objects are opened, and each refused one has its reason") {
   const Catalogue catalogue = Catalogue::make({}, kFolder);
   CHECK(catalogue.find(HVD_PLUGIN_CONTROLLER, "memory") != nullptr);
@@ -110,7 +120,7 @@ TEST_CASE("a folder that is not there holds no plugins") {
 
 TEST_CASE("a record that lacks something is refused") {
   hvd_plugin broken = record("broken", 1, says_yes);
-  broken.probe = nullptr;
+  broken.close = nullptr;
   CHECK(!hvd::plugin::check_record(&broken).ok());
   CHECK(!hvd::plugin::check_record(nullptr).ok());
   hvd_plugin small = record("small", 1, says_yes);
