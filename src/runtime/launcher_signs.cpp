@@ -1,10 +1,14 @@
 #include "runtime/launcher_signs.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <fstream>
 
 #include "base/text.h"
+#include "base/unique_fd.h"
 
 namespace hvd::runtime {
 namespace {
@@ -25,6 +29,18 @@ std::optional<int64_t> number_of(const char* variable) {
   return text ? parse_int(*text) : std::nullopt;
 }
 
+bool has_terminal() {
+  return static_cast<bool>(UniqueFd(::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY)));
+}
+
+bool is_shell(pid_t process) {
+  constexpr std::array kShells = {"ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh"};
+  std::ifstream file(cat("/proc/", process, "/comm"));
+  std::string name;
+  std::getline(file, name);
+  return std::find(kShells.begin(), kShells.end(), name) != kShells.end();
+}
+
 }  // namespace
 
 bool is_in_shell_of_step() {
@@ -33,9 +49,10 @@ bool is_in_shell_of_step() {
   if (environment_variable("OMPI_COMM_WORLD_RANK") || environment_variable("MPI_LOCALRANKID")) return false;
   const auto space = environment_variable("PMIX_NAMESPACE");
   if (space && !space->starts_with("slurm.")) return false;
-  // The task leads the session of its terminal, and gives each of its jobs a process group.
+  // A shell leads the session of its terminal, and gives each of its jobs a process group.
   const pid_t session = ::getsid(0);
-  return number_of("SLURM_TASK_PID") == session && ::getpgrp() != session;
+  if (::getpgrp() == session) return false;
+  return number_of("SLURM_TASK_PID") == session || (has_terminal() && is_shell(session));
 }
 
 std::optional<ForeignPlace> foreign_place() {

@@ -18,8 +18,8 @@ struct ForeignPlace {
 };
 
 // Whether this is a program that somebody typed into the shell of srun --pty, which has the terminal of
-// the step's first task: what it starts, no other task has started. Not where a launcher in that shell
-// has started it.
+// the step's first task, or into one on a terminal of tmux, screen or script below it: what it starts,
+// no other task has started. Not where a launcher in that shell has started it.
 bool is_in_shell_of_step();
 
 // Nothing where there is none, or where it has started one process: it may have started our launcher.

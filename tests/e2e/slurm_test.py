@@ -131,6 +131,19 @@ def test_in_a_shell_of_srun_a_program_is_alone_and_launchers_start_several(clust
 
 
 @on_cluster()
+def test_a_program_in_a_terminal_of_a_shell_of_srun_is_alone(cluster):
+    """tmux, screen and script make such terminals, each with a shell that leads it."""
+    says = "import horovod.numpy as h; h.init(); print('rank', h.rank(), 'of', h.size()); h.shutdown()"
+    said = type_into_shell(cluster, "--mpi=pmix", "-n", 3, lines=(
+        "script -qc 'exec bash --norc -i' /dev/null", f'{PYTHON} -c "{says}"', "exit",
+        # What the terminal runs without a shell's jobs is the task's.
+        f"script -qc 'HOROVOD_START_TIMEOUT=2 exec {PYTHON} -c \"{says}\"' /dev/null"))
+    expect(len(re.findall("a world of one rank: of the 3 tasks of srun --pty only", said)) == 1, said)
+    expect(len(re.findall("rank 0 of 1", said)) == 1, said)
+    expect("within the start timeout" in said, said)
+
+
+@on_cluster()
 def test_of_slurm_and_a_hydra_in_its_step_the_hydra_counts(cluster):
     hydra = shutil.which("mpiexec.hydra", path="/usr/bin")
     if hydra is None:
