@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 // sleeps looks again after a while, which is short beside the time that nothing has come or gone for.
 constexpr Nanoseconds kShortest = std::chrono::microseconds(50);
 constexpr Nanoseconds kUsual = std::chrono::milliseconds(1);
-constexpr Nanoseconds kLongest = std::chrono::milliseconds(100);
+constexpr Nanoseconds kLongest = std::chrono::milliseconds(250);
 constexpr int kPartOfQuiet = 100;
 // What a rank that leaves, or fails, gives its last messages.
 constexpr double kLeaveSeconds = 10;
