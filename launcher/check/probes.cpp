@@ -26,7 +26,7 @@ constexpr char kImport[] =
     "import importlib.util, os, sys\n"
     "spec = importlib.util.find_spec(sys.argv[2])\n"
     "os.write(2, f'horovod-place\\t{spec and spec.origin or str()}\\n'.encode())\n"
-    "importlib.import_module('horovod.' + sys.argv[1])\n"
+    "importlib.import_module('horovod.' + sys.argv[1] if spec else sys.argv[2])\n"
     "module = importlib.import_module(sys.argv[2])\n"
     "version = getattr(module, '__version__', '')\n"
     "path = os.path.dirname(getattr(module, '__file__', None) or '')\n"
