@@ -205,6 +205,18 @@ def gloo(ranks, hosts=False):
     return Team("libgloo", _singly(command, ranks, hosts), ranks)
 
 
+def ccl_library():
+    path = os.environ.get("HVD_TEST_CCL")
+    if path is None:
+        raise Missing("HVD_TEST_CCL names no libccl.so.1; tests/run.sh gets one")
+    return _need(path, path)
+
+
+def ccl(ranks):
+    command = [_built(WORKERS / "ccl_worker"), "{socket}", "{rank}", ranks, "{folder}", ccl_library()]
+    return Team("oneCCL", _singly(command, ranks, False), ranks)
+
+
 def torch_gloo(ranks, hosts=False, python="/usr/bin/python3"):
     command = [python, PYTHON_WORKER, "{socket}", "gloo", "{rank}", ranks, "{folder}",
                _interface(hosts)]
