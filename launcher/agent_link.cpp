@@ -65,7 +65,7 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code) {
     }
   }
   is_running_ = true;
-  is_waited_for_ = true;
+  is_start_awaited_ = true;
   spawn(&Impl::read_link);
   spawn(&Impl::write_link);
   Status status = co_await wait_for([this] { return greeting_.has_value(); });
@@ -76,28 +76,26 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code) {
     if (job_.lease_seconds > 0) spawn(&Impl::ping);
     status = co_await wait_for([this] { return prepared_.has_value(); });
   }
-  is_waited_for_ = false;
   if (status.ok()) status = *prepared_;
   co_return status;
 }
 
 net::Task<Reached> AgentLink::Impl::visit(MeetingOffer offer) {
   const auto self = shared_from_this();
-  is_waited_for_ = true;
   reached_.reset();
   put(VisitOrder{std::move(offer)});
   const Status status = co_await wait_for([this] { return reached_.has_value(); });
-  is_waited_for_ = false;
   co_return status.ok() ? *reached_ : Reached{};
 }
 
 net::Task<Status> AgentLink::Impl::start(StartOrder order) {
   const auto self = shared_from_this();
-  is_waited_for_ = true;
   put(Start{std::move(order)});
   Status status = co_await wait_for([this] { return started_.has_value(); });
-  is_waited_for_ = false;
+  is_start_awaited_ = false;
   if (status.ok()) status = *started_;
+  // Lost right behind the answer, before this could go on.
+  if (status.ok() && !is_finished_) status = lost_;
   co_return status;
 }
 
@@ -140,6 +138,7 @@ AgentLink::~AgentLink() { impl_->close(); }
 net::Task<Status> AgentLink::prepare(const HostJob& job, NextPart code) {
   return impl_->prepare(job, std::move(code));
 }
+Status AgentLink::state() const { return impl_->state(); }
 const MeetingOffer& AgentLink::offer() const { return impl_->offer(); }
 const std::vector<std::pair<std::string, std::string>>& AgentLink::versions() const {
   return impl_->versions();

@@ -38,7 +38,7 @@ class AgentEvents {
   // All ranks have ended, all output was delivered and nothing of the job is left on the host.
   virtual void on_finished() = 0;
   // The link broke before on_finished. Called at most once, and nothing after it. A link that
-  // breaks while prepare() or start() waits is their error instead.
+  // breaks before start() has returned is its or prepare()'s error instead, or state() tells.
   virtual void on_lost(const Status& why) = 0;
   // A rank opened a connection to the store; the callee owns the socket's far end from here on.
   virtual void on_store_connection(net::StreamSocket socket) = 0;
@@ -60,6 +60,8 @@ class AgentLink {
   // that host. The caller bounds the time (and calls close).
   // `code`: sent before, piece by piece, as fast as the host takes it; asked until prepare returns.
   net::Task<Status> prepare(const HostJob& job, NextPart code = {});
+  // Between prepare and start: why the link is lost, or that it is there.
+  Status state() const;
   // Of a Python program's parts on that host, after a prepare that compares.
   const std::vector<std::pair<std::string, std::string>>& versions() const;
   // What the agent of rank 0's host offers after prepare.

@@ -186,7 +186,7 @@ void AgentLink::Impl::lose(Status why) {
   const bool is_expected = is_finished_;
   lost_ = Status(why.code(), why.message() + last_words());
   shut();
-  if (!is_expected && !is_waited_for_) events_->on_lost(lost_);
+  if (!is_expected && !is_start_awaited_) events_->on_lost(lost_);
 }
 
 void AgentLink::Impl::close() {

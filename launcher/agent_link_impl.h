@@ -41,6 +41,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
 
   net::Task<Status> prepare(HostJob job, NextPart code);
   net::Task<Status> stage(const NextPart& next);
+  const Status& state() const { return lost_; }
   const MeetingOffer& offer() const { return offer_; }
   const std::vector<std::pair<std::string, std::string>>& versions() const { return versions_; }
   net::Task<Reached> visit(MeetingOffer offer);
@@ -95,7 +96,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   MeetingOffer offer_;
   std::vector<std::pair<std::string, std::string>> versions_;
   std::optional<Reached> reached_;
-  bool is_waited_for_ = false;  // prepare or start will report a loss
+  bool is_start_awaited_ = false;  // prepare, state or start will report a loss
   bool is_suspended_ = false;
   bool hold_ping_back_ = false;
   bool is_finished_ = false;

@@ -144,7 +144,7 @@ net::Task<int> Job::prepare() {
   Spawner& remote = lobby_ ? static_cast<Spawner&>(*lobby_) : by_agent;
   preflight_ = std::make_unique<Preflight>(loop_.get_executor(), local, remote, host_starts());
   net::asio::co_spawn(loop_, show_progress(), net::asio::detached);
-  const auto errors = co_await preflight_->run(options_.settings.number("start_timeout"));
+  auto errors = co_await preflight_->run(options_.settings.number("start_timeout"));
   progress_.cancel();
   output_->show_status("");
   failed_hosts_ = preflight_->failed_hosts();
@@ -153,6 +153,7 @@ net::Task<int> Job::prepare() {
     links = preflight_->take_links();
     warn_of_differences(links);
     meeting_ = co_await arrange_meeting(loop_.get_executor(), plan_, links);
+    errors = find_lost(links);
     if (has_pmix_) order_pmix(plan_, meeting_.orders);
   }
   if (interrupt_ != 0) {
@@ -166,6 +167,18 @@ net::Task<int> Job::prepare() {
   for (const std::string& warning : meeting_.warnings) output_->say(warning);
   links_ = std::move(links);
   co_return 0;
+}
+
+// Those that were ready, and are gone while others were prepared.
+std::vector<Status> Job::find_lost(const std::vector<std::unique_ptr<AgentLink>>& links) {
+  std::vector<Status> errors;
+  for (size_t host = 0; host < links.size(); ++host) {
+    const Status state = links[host]->state();
+    if (state.ok()) continue;
+    failed_hosts_.push_back(static_cast<int>(host));
+    errors.push_back(state.with_context(cat("host ", plan_.hosts[host].name, ": prepare")));
+  }
+  return errors;
 }
 
 // Most starts are over before there is anything to show.

@@ -46,6 +46,7 @@ class Job {
   net::Task<void> end_in_time(double seconds);
   net::Task<void> suspend();
 
+  std::vector<Status> find_lost(const std::vector<std::unique_ptr<AgentLink>>& links);
   void warn_of_differences(const std::vector<std::unique_ptr<AgentLink>>& links);
   std::vector<HostStart> host_starts();
   HostJob host_job(int host, bool is_local) const;
