@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -62,6 +63,33 @@ void kill_everything(const sigset_t& signals) {
   }
 }
 
+// What `ps` shows of this process, and `pkill` looks for: its name, and with -f its command line.
+class Title {
+ public:
+  explicit Title(char** arguments) : area_(arguments[0]) {
+    ::prctl(PR_GET_NAME, name_);
+    // The kernel has laid the arguments one behind the other.
+    const char* end = area_;
+    for (; *arguments == end; ++arguments) end += std::strlen(end) + 1;
+    arguments_.assign(area_, static_cast<size_t>(end - area_));
+  }
+  void change(const char* title) const {
+    ::prctl(PR_SET_NAME, title);
+    const size_t size = std::min(std::strlen(title), arguments_.size() - 1);
+    std::memset(area_, 0, arguments_.size());
+    std::memcpy(area_, title, size);
+  }
+  void restore() const {
+    ::prctl(PR_SET_NAME, name_);
+    std::memcpy(area_, arguments_.data(), arguments_.size());
+  }
+
+ private:
+  char* area_;
+  std::string arguments_;
+  char name_[16] = {};
+};
+
 int guard(pid_t agent, const sigset_t& signals) {
   // The agent's link is its own: as long as this process held it too, nobody would see its end.
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -70,8 +98,6 @@ int guard(pid_t agent, const sigset_t& signals) {
     ::dup2(null, STDOUT_FILENO);
     ::close(null);
   }
-  // `pkill horovod-agent` shall find the agent alone.
-  ::prctl(PR_SET_NAME, "hvd-guardian");
   int status = 0;
   for (;;) {
     siginfo_t info{};
@@ -88,13 +114,17 @@ int guard(pid_t agent, const sigset_t& signals) {
 
 }  // namespace
 
-int run_guarded(const std::function<int()>& agent, const std::vector<std::string>& folders) {
+int run_guarded(char** arguments, const std::function<int()>& agent,
+                const std::vector<std::string>& folders) {
   become_subreaper();
   // A terminal's Ctrl-Z stops the launcher; what it started must go on to hear it.
   for (const int number : {SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE}) ::signal(number, SIG_IGN);
   const sigset_t signals = waited_signals();
   sigset_t before;
   ::sigprocmask(SIG_BLOCK, &signals, &before);
+  // `pkill -f horovod-agent` shall find the agent alone, from the first moment on.
+  const Title title(arguments);
+  title.change("hvd-guardian");
   const pid_t guardian = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) {
@@ -111,6 +141,7 @@ int run_guarded(const std::function<int()>& agent, const std::vector<std::string
   if (::getppid() != guardian) return 1;
   // Away from the terminal that may have started the guardian: its Ctrl-C is the launcher's.
   ::setsid();
+  title.restore();
   return agent();
 }
 

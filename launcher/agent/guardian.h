@@ -9,8 +9,10 @@
 namespace hvd::launcher {
 
 // Forks: `agent` runs in the child, below the guardian, and its value is the child's exit status.
-// The folders, which are the agent's, are removed after that, with all in them.
+// The folders, which are the agent's, are removed after that, with all in them. `arguments` are those
+// of main(): the guardian's own go by another name.
 // The guardian's side returns the exit status of the whole: the agent's, or 128 + its signal.
-int run_guarded(const std::function<int()>& agent, const std::vector<std::string>& folders);
+int run_guarded(char** arguments, const std::function<int()>& agent,
+                const std::vector<std::string>& folders);
 
 }  // namespace hvd::launcher

@@ -193,6 +193,6 @@ int main(int argc, char** argv) {
   close_inherited();
   const std::string folder = job_folder();
   const std::string staging = staging_directory();
-  return run_guarded([&] { return run_agent(*options, file_name(argv[0]), folder, staging); },
+  return run_guarded(argv, [&] { return run_agent(*options, file_name(argv[0]), folder, staging); },
                      {folder, staging});
 }

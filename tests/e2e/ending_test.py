@@ -68,10 +68,10 @@ def test_control_c_while_hosts_are_being_reached():
     job.leaves_nothing(10)
 
 
-def agent_killed(role):
+def killed(find):
     job = start()
     started = time.monotonic()
-    for pid in agents("b")[role]:
+    for pid in find():
         os.kill(pid, signal.SIGKILL)
     code = job.wait(10)
     expect(code != 0, f"an exit code that says so was expected\n{job.describe()}")
@@ -81,12 +81,18 @@ def agent_killed(role):
 
 @world()
 def test_sigkill_of_an_agent():
-    agent_killed("agent")
+    killed(lambda: agents("b")["agent"])
 
 
 @world()
 def test_sigkill_of_a_guardian():
-    agent_killed("guardian")
+    killed(lambda: agents("b")["guardian"])
+
+
+@world()
+def test_pkill_of_whatever_has_the_agents_name_on_its_command_line():
+    killed(lambda: [pid for pid in faults.processes("b")
+                    if "horovod-agent" in faults.said_of(pid, "cmdline")])
 
 
 @world()
