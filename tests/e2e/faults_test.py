@@ -1,12 +1,13 @@
 #!/usr/bin/python3 -B
 """Hosts with faults: each start succeeds in spite of it, or fails with a line that says which host,
 where, why and what to do; and nothing is left behind."""
-import ctypes
+import contextlib
 import random
 import socket
 import time
 
 from harness import *  # noqa: F403
+from newborns import Newborns
 import namespaces as ns  # noqa: E402
 
 HOME = pathlib.Path.home()
@@ -137,27 +138,93 @@ def kill_launcher(job):
     job.process.kill()
 
 
+def kill(pids):
+    """What was hit."""
+    hit = [f"{faults.said_of(pid, 'comm').strip()} {pid}" for pid in pids]
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return f", which hit {' and '.join(hit) or 'nobody'}"
+
+
 def kill_agent(_):
-    for pid in agents("b")["agent"]:
-        os.kill(pid, signal.SIGKILL)
+    return kill(agents("b")["agent"])
 
 
 def kill_guardian(_):
-    for pid in agents("b")["guardian"]:
-        os.kill(pid, signal.SIGKILL)
+    return kill(agents("b")["guardian"])
+
+
+def sleepers():
+    return [pid for pid in faults.processes("b") if "sleep" in faults.said_of(pid, "cmdline")]
 
 
 def kill_a_rank(_):
-    ranks = [pid for pid in faults.processes("b")
-             if "sleep" in faults.said_of(pid, "cmdline")]
-    if ranks:
-        os.kill(random.choice(ranks), signal.SIGKILL)
+    ranks = sleepers()
+    return kill([random.choice(ranks)] if ranks else [])
 
 
 def hears(pid, number):
     """Whether a process has come so far that a signal does not just kill it."""
     caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", faults.said_of(pid, "status"), re.M)
     return caught is not None and int(caught[1], 16) >> (number - 1) & 1
+
+
+def held_back():
+    """Host a comes up once the file that this returns is there."""
+    go = pathlib.Path("/tmp/e2e-go")
+    bashrc(f"[ $(hostname) = b ] || until [ -e {go} ]; do sleep 0.05; done\n")
+    return go
+
+
+def struck_in_a_start(harm):
+    """One rank of b runs, and the other has been made and has not executed its program yet."""
+    go = held_back()
+    job = Job("-np", 4, "-H", "a:2,b:2", "--start-timeout", 60, *HIDING)
+    agent = wait_until(lambda: agents("b")["agent"], 60, "an agent on b")[0]
+    start = Newborns(agent)
+    go.touch()
+    start.hold()
+    while not sleepers():  # the agent has helpers too
+        start.release()
+        start.hold()
+    wait_until(lambda: [faults.said_of(pid, "comm") for pid in sleepers()] == ["sleep\n"] * 2, 60,
+               "a rank with its own child")
+    start.leave_parent()
+    hit = harm(job)
+    start.release()
+    try:
+        expect(job.wait(30) == 1, job.describe())
+        one_sentence(job, "host b")
+        job.leaves_nothing(20)
+    except Failure as failure:
+        raise Failure(f"{harm.__name__}{hit}: {failure}") from None
+
+
+@world()
+def test_a_guardian_killed_between_a_rank_and_its_program():
+    struck_in_a_start(kill_guardian)
+
+
+@world()
+def test_an_agent_killed_between_a_rank_and_its_program():
+    struck_in_a_start(kill_agent)
+
+
+@world()
+def test_a_host_that_is_lost_while_another_is_prepared_starts_nothing():
+    go = held_back()
+    job = Job("-np", 4, "-H", "a:2,b:2", "--start-timeout", 60, "--verbose", *HIDING)
+    wait_until(lambda: "host b: ready" in job.err, 60, job.describe)
+    kill_guardian(job)
+    wait_until(lambda: not [pid for pid in faults.processes("b")
+                            if "horovod-agent" in faults.said_of(pid, "cmdline")], 20, "its end")
+    go.touch()
+    job.ends_with(2, 30)
+    expect("host b: prepare: the guardian above the agent was killed" in job.err, job.describe())
+    expect("reaches none" not in job.err and "confirmed" not in job.err, job.describe())
+    expect(job.out == "", job.describe())
+    job.leaves_nothing(10)
 
 
 def end_by(job, number):
@@ -179,6 +246,8 @@ def freeze(_):
     faults.freeze("b")
 
 
+# Ranks that each leave one in a session of its own.
+HIDING = ["sh", "-c", "echo up; setsid sleep 1000 & exec sleep 1000"]
 HARMS = [kill_launcher, kill_agent, kill_guardian, kill_a_rank, interrupt, cut, freeze]
 
 
@@ -186,28 +255,27 @@ def harmed(chance):
     """One job that is harmed at some moment between its start and its work."""
     harm, delay = chance.choice(HARMS), chance.uniform(0, 1.2)
     job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 2, "--start-timeout",
-              60 if harm == cut else 4, "sh", "-c",
-              "echo up; setsid sleep 1000 & exec sleep 1000")
+              60 if harm == cut else 4, *HIDING)
     if harm == cut:  # an agent learns the lease with its job, and waits longer for that
         job.wait_for("up", seconds=60)
     time.sleep(delay)  # the moment is the test's parameter
+    what = harm.__name__
     try:
-        harm(job)
+        what += f" {job.before.age():.2f} s after the job began{harm(job) or ''}"
         started = time.monotonic()
         if harm in (kill_agent, kill_guardian, kill_a_rank) and job.process.poll() is None:
             time.sleep(0.3)
             if not job.said():  # it came before there was anything to kill
                 end_by(job, signal.SIGTERM)
         code = job.wait(30)
-        expect(code != 0, f"{harm.__name__} after {delay:.2f} s\n{job.describe()}")
-        expect(harm == kill_launcher or job.said(), f"no word on {harm.__name__} after {delay:.2f} s"
-               f"\n{job.describe()}")
-        expect(time.monotonic() - started < 20, f"late after {harm.__name__}\n{job.describe()}")
+        expect(code != 0, f"all went well\n{job.describe()}")
+        expect(harm == kill_launcher or job.said(), f"no word on it\n{job.describe()}")
+        expect(time.monotonic() - started < 20, f"the end came late\n{job.describe()}")
         if harm == freeze:
             faults.thaw("b")
         job.leaves_nothing(20)
     except Failure as failure:
-        raise Failure(f"{harm.__name__} after {delay:.2f} s: {failure}") from None
+        raise Failure(f"{what}: {failure}") from None
     finally:
         faults.heal("b", "launcher")
         faults.thaw("b")

@@ -139,7 +139,10 @@ class Job:
 
     def leaves_nothing(self, seconds=10):
         """No process, socket name or file of the job on any host that is up."""
-        self.before.wait_for_ends(seconds)
+        try:
+            self.before.wait_for_ends(seconds)
+        except Failure as failure:
+            raise Failure(f"{failure}\n{self.describe()}") from None
         expect(not (left := self.before.new_things()), f"left behind: {left}")
 
 
@@ -152,6 +155,7 @@ class Inventory:
 
     def __init__(self, mark=""):
         self.mark = "" if in_world() else mark
+        self.began = time.clock_gettime(time.CLOCK_BOOTTIME)
         self.processes = set(self.living())
         self.things = set(self.all_things())
 
@@ -192,13 +196,34 @@ class Inventory:
             except OSError:
                 continue  # the host is down
 
+    def age(self, moment=None):
+        """Of this, now or at a moment in seconds since the machine's start."""
+        return (moment or time.clock_gettime(time.CLOCK_BOOTTIME)) - self.began
+
+    def new_ones(self):
+        return {key: words for key, words in self.living().items() if key not in self.processes}
+
     def new_processes(self):
-        return [words for key, words in self.living().items() if key not in self.processes]
+        return list(self.new_ones().values())
+
+    def describe_new(self):
+        """Each that is left, with what tells how it came to be."""
+        lines = []
+        for (pid, _), words in self.new_ones().items():
+            state = faults.said_of(pid, "stat").rpartition(")")[2].split()
+            if not state:
+                continue
+            began = self.age(int(state[19]) / os.sysconf("SC_CLK_TCK"))
+            rank = re.search(r"(?:^|\0)HOROVOD_RANK=(\d+)", faults.said_of(pid, "environ"))
+            lines.append(f"{words} (state {state[0]}, rank {rank[1] if rank else 'unknown'}, parent "
+                         f"{state[1]} {faults.said_of(state[1], 'comm').strip()}, group {state[2]}, "
+                         f"session {state[3]}, began after {began:.2f} s)")
+        return "\n".join(lines)
 
     def wait_for_ends(self, seconds=10):
         """Until nothing runs any more that has begun since."""
         wait_until(lambda: not self.new_processes(), seconds,
-                   lambda: "an end of:\n" + "\n".join(self.new_processes()))
+                   lambda: f"an end of:\n{self.describe_new()}")
 
     def new_things(self):
         return sorted(thing for thing in set(self.all_things()) - self.things)
@@ -224,18 +249,21 @@ def host_of(entry):
 
 
 def agents(name):
-    """The agents on a host: not the guardian above, which runs the same program."""
+    """The agents on a host, and the guardians above them. A rank that has not executed its program
+    yet runs the same one as they do, and its agent is no guardian for that."""
     found = {}
     for pid in faults.processes(name):
         try:
             program = os.readlink(f"/proc/{pid}/exe")
             if "horovod-agent" in pathlib.Path(program).name:
                 stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-                found[pid] = int(stat.rpartition(")")[2].split()[1])
+                found[pid] = int(stat.rpartition(")")[2].split()[1]), "(hvd-guardian)" in stat
         except OSError:
             continue
-    return {"agent": [pid for pid, parent in found.items() if parent in found],
-            "guardian": [pid for pid in found if pid in found.values()]}
+    guardians = [pid for pid, (parent, is_named) in found.items()
+                 if is_named and parent not in found]
+    return {"agent": [pid for pid, (parent, _) in found.items() if parent in guardians],
+            "guardian": guardians}
 
 
 def one_sentence(job, *patterns):
