@@ -166,6 +166,35 @@ class OptimizerTest(RankCase):
             for param in model.parameters():
                 self.assert_equal_tensors(hvd.broadcast(param.detach(), 0), param.detach())
 
+    def test_a_closure_that_was_interrupted_in_backward_goes_on(self):
+        for arguments in [{"groups": 3}, {"groups": 1}, {}]:
+            model, interruptions = make_model(), []
+            optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), **arguments)
+
+            def interrupt(gradient):  # the last layer's are on their way by now
+                if self.rank == 0 and len(interruptions) < 2 and step == 1:
+                    interruptions.append(gradient)
+                    raise KeyboardInterrupt
+                return gradient
+
+            model[0].weight.register_hook(interrupt)
+
+            def closure():
+                optimizer.zero_grad()
+                loss = loss_of(model, self.rank, step)
+                loss.backward()
+                return loss
+
+            for step in range(4):
+                while True:
+                    try:
+                        optimizer.step(closure)
+                        break
+                    except KeyboardInterrupt:
+                        pass
+            self.assertEqual(len(interruptions), 2 if self.rank == 0 else 0)
+            self.assert_same_weights(model, self.reference(OPTIMIZERS["SGD"], 4))
+
     def test_sum_and_predivision(self):
         make = OPTIMIZERS["SGD"]
         model = make_model()
@@ -245,6 +274,34 @@ class OptimizerTest(RankCase):
                 alone, lambda: sum(loss_of(reference, r, step) for r in range(self.size))))
         self.assert_same_weights(model, reference, 1e-9)
 
+    def test_ranks_whose_losses_differ_evaluate_equally_often(self):
+        for op in (hvd.Average, hvd.Sum):
+            model, reference = make_model(), make_model()
+
+            def make(params):
+                return torch.optim.LBFGS(params, line_search_fn="strong_wolfe", tolerance_change=0.05)
+
+            def run(model, optimizer, ranks, scale):
+                losses = []
+
+                def closure():
+                    optimizer.zero_grad()
+                    loss = scale * sum(loss_of(model, rank, 0) for rank in ranks)
+                    loss.backward()
+                    losses.append(loss.item())
+                    return loss
+
+                return optimizer.step(closure), losses
+
+            optimizer = hvd.DistributedOptimizer(make(model.parameters()), op=op)
+            first, losses = run(model, optimizer, [self.rank], 1)
+            scale = 1 / self.size if op == hvd.Average else 1
+            alone, wanted = run(reference, make(reference.parameters()), range(self.size), scale)
+            self.assertEqual(len(losses), len(wanted))
+            self.assertGreater(len(losses), 2)
+            self.assertAlmostEqual(first.item(), alone.item(), 9)
+            self.assert_same_weights(model, reference, 1e-9)
+
     def test_parameters_without_gradient_on_some_ranks_take_part_with_zeros(self):
         model = make_model()
         extra = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
@@ -288,7 +345,7 @@ class OptimizerTest(RankCase):
         optimizer = hvd.DistributedOptimizer(plain, model.named_parameters())
         self.train(model, optimizer, 1)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("error")  # as if the optimizer had not stepped
             scheduler.step()
         self.assertAlmostEqual(optimizer.param_groups[0]["lr"], 0.05)
         own = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
@@ -304,7 +361,11 @@ class OptimizerTest(RankCase):
             optimizer = hvd.DistributedOptimizer(torch.optim.SGD(table.parameters(), lr=1.0),
                                                  sparse_as_dense=as_dense)
             table(torch.tensor([self.rank, 9])).sum().backward()
-            optimizer.step()
+            torch.set_warn_always(True)
+            self.addCleanup(torch.set_warn_always, False)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                optimizer.step()
             want = before.clone()
             want[9] -= 1
             want[: self.size] -= 1 / self.size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -45,7 +45,11 @@ class Exchange:
         self.in_flight = 0  # buckets that are
         self.complete = 0  # flat buckets whose gradients are there, and not in flight
         self.is_interrupted = False  # a signal's handler has raised while something was in flight
-        self.interrupted_loss: Optional[tuple] = None  # of a closure, when that was in its first call
+        # What returns the loss of a closure, when that was in its first call.
+        self.interrupted_loss: Optional[Callable[[], Any]] = None
+        # What was in flight when a closure's backward was left.
+        self._left: Optional[List[Bucket]] = None
+        self._kept: Dict[Bucket, List[torch.Tensor]] = {}  # their reduced gradients, of this step
         self._failure: Optional[Exception] = None  # of what was complete before
         self._hooked: List[Any] = []  # a graph node with a hook lives as long as somebody holds it
         self._hooks: List[Any] = []  # by which they are removed
@@ -127,7 +131,7 @@ class Exchange:
             if bucket.incomplete == 0:
                 if isinstance(bucket, FlatBucket):
                     self.complete += 1
-                else:
+                elif bucket not in self._kept:
                     self._start(bucket)
 
     def _start(self, bucket: Bucket) -> None:
@@ -224,6 +228,7 @@ class Exchange:
         come, some of which may have failed in the midst of a step."""
         self.in_flight = self.complete = 0
         self.is_interrupted, self.interrupted_loss, self._failure = False, None, None
+        self._left, self._kept = None, {}
         for bucket in self.buckets:
             bucket.works, bucket.is_agreed = [], False
             bucket.rearm(self.passes)
@@ -232,17 +237,35 @@ class Exchange:
         """Whether there are gradients of a whole step, in flight or about to be."""
         return self.in_flight > 0 or self.complete > 0
 
+    def leave(self) -> None:
+        """A closure's backward has raised. What it had started is this step's to the other ranks."""
+        self._left = [bucket for bucket in self.buckets if bucket.works]
+
+    def settle(self) -> None:
+        """Makes ready for a closure's backward: what one that was left had started is not reduced
+        again."""
+        if self.has_work() or self._left is not None:
+            self.drain()
+        for bucket in self._left or []:
+            self._kept[bucket] = [param.grad.clone() for param in bucket.params]
+        self._left = None
+
     def synchronize(self) -> None:
         """Starts what no hook has started, then waits for everything."""
+        self._left = None
         if len(self.buckets) == 1 and self._run_alone(self.buckets[0]):
             return
         if self.in_flight < len(self.buckets) and not self.is_interrupted:
             for bucket in self.buckets:
                 # Frozen since, and on all ranks: nothing to exchange, and nothing to step.
-                if not bucket.works and any(
+                if not bucket.works and bucket not in self._kept and any(
                         param.requires_grad or param.grad is not None for param in bucket.params):
                     self._start(bucket)
         self.drain()
+        while self._kept:
+            bucket, grads = self._kept.popitem()
+            for param, grad in zip(bucket.params, grads):
+                param.grad = grad
 
     def _run_alone(self, bucket: Bucket) -> bool:
         """All of a step in one call, where all gradients are small and there."""

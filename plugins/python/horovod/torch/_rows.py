@@ -15,6 +15,10 @@ from horovod.torch._allreduce import allreduce_async
 from horovod.torch._submission import ReduceOp, Tensors
 from horovod.torch.compression import Compression
 
+# Torch that can check says so once, unless told whether to.
+_unchecked = ({"check_invariants": False}
+              if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {})
+
 
 def allgather_async(
     tensor: torch.Tensor,
@@ -113,7 +117,7 @@ def sparse_allreduce_async(
         all_values, all_indices = found
         if op == Average:
             all_values = all_values / process_set.size()
-        return torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.shape)
+        return torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.shape, **_unchecked)
 
     return wait
 

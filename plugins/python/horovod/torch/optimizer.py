@@ -10,10 +10,13 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import torch
 
+from horovod import _ops
 from horovod._compression import check_choices, check_predivision
-from horovod._ops import Average, steps_travel
+from horovod._ops import Average, Sum, steps_travel
+from horovod.exceptions import HorovodInternalError
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch._adasum import AdasumMixin
+from horovod.torch._allreduce import allreduce_async
 from horovod.torch._exchange import Exchange
 from horovod.torch.compression import Compression
 
@@ -58,15 +61,15 @@ class _DistributedMixin:
         """Waits for the reduced gradients, then does the optimizer's own step.
 
         All ranks must call it. With a `closure`, the gradients of each of its evaluations are
-        reduced; all ranks must evaluate it equally often. Where a signal's handler has raised while the
-        gradients of the first evaluation were being reduced, the next call goes on from there.
+        reduced, and with LBFGS its losses too, on which it decides whether to evaluate once more; all
+        ranks must evaluate it equally often. Where a signal's handler has raised in the first
+        evaluation, or while its gradients were being reduced, the next call goes on from there.
         """
         if not self._should_synchronize:
             self._synchronized = False
             return super().step() if closure is None else super().step(closure)
         if closure is not None:
-            if self._exchange.has_work():
-                self._exchange.drain()
+            self._exchange.settle()
             return super().step(self._synchronized_closure(closure))
         self._exchange.interrupted_loss = None
         if self._synchronized:
@@ -84,21 +87,37 @@ class _DistributedMixin:
 
         def evaluate() -> Any:
             nonlocal is_first
-            interrupted, exchange.interrupted_loss = exchange.interrupted_loss, None
-            if interrupted is not None:
-                is_first = False
-                return interrupted[0]  # its gradients are reduced, on the other ranks too
-            loss = closure()
+            loss, exchange.interrupted_loss = exchange.interrupted_loss, None
+            is_reduced = loss is not None  # by an interrupted call, and on the other ranks too
             try:
-                exchange.synchronize()
+                if loss is None:
+                    loss = self._shared(closure())
+                    exchange.synchronize()
+                    is_reduced = True
+                result = loss()
+            except HorovodInternalError:
+                raise
             except BaseException:
-                if is_first and exchange.is_interrupted:
-                    exchange.interrupted_loss = (loss,)
+                if is_first and loss is None:
+                    exchange.leave()
+                elif is_first and (is_reduced or exchange.is_interrupted):
+                    exchange.interrupted_loss = loss
                 raise
             is_first = False
-            return loss
+            return result
 
         return evaluate
+
+    def _shared(self, loss: Any) -> Callable[[], Any]:
+        """What returns the loss: of all ranks where the optimizer decides by it what comes next."""
+        exchange = self._exchange
+        if not exchange.buckets or not isinstance(self, torch.optim.LBFGS):
+            return lambda: loss
+        value = loss.detach() if isinstance(loss, torch.Tensor) else torch.tensor(loss).double()
+        handle = allreduce_async(
+            value, None, f"loss.{exchange.buckets[0].name}", Sum if exchange.op == Sum else Average,
+            process_set=exchange.process_set)
+        return lambda: _ops.wait(handle)
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own, with its arguments (`set_to_none`)."""
@@ -278,4 +297,6 @@ def _derive(optimizer: torch.optim.Optimizer, mixin: type) -> Any:
     derived.__dict__.update(
         {key: value for key, value in optimizer.__dict__.items() if key != "step"}
     )
+    if "step" in optimizer.__dict__:  # which they count: from here on somebody else's are taken
+        optimizer._opt_called, optimizer._step_count = True, 1
     return derived
