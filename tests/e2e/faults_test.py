@@ -7,10 +7,11 @@ import socket
 import time
 
 from harness import *  # noqa: F403
-from newborns import Newborns
 import namespaces as ns  # noqa: E402
 
 HOME = pathlib.Path.home()
+# Ranks that each leave one in a session of its own.
+HIDING = ["sh", "-c", "echo up; setsid sleep 1000 & exec sleep 1000"]
 # How long the random ones may take, and in how many worlds at once: most of a job is waiting.
 # HVD_FAULTS=1000 asks for that many.
 SECONDS = 40
@@ -170,63 +171,6 @@ def hears(pid, number):
     return caught is not None and int(caught[1], 16) >> (number - 1) & 1
 
 
-def held_back():
-    """Host a comes up once the file that this returns is there."""
-    go = pathlib.Path("/tmp/e2e-go")
-    bashrc(f"[ $(hostname) = b ] || until [ -e {go} ]; do sleep 0.05; done\n")
-    return go
-
-
-def struck_in_a_start(harm):
-    """One rank of b runs, and the other has been made and has not executed its program yet."""
-    go = held_back()
-    job = Job("-np", 4, "-H", "a:2,b:2", "--start-timeout", 60, *HIDING)
-    agent = wait_until(lambda: agents("b")["agent"], 60, "an agent on b")[0]
-    start = Newborns(agent)
-    go.touch()
-    start.hold()
-    while not sleepers():  # the agent has helpers too
-        start.release()
-        start.hold()
-    wait_until(lambda: [faults.said_of(pid, "comm") for pid in sleepers()] == ["sleep\n"] * 2, 60,
-               "a rank with its own child")
-    start.leave_parent()
-    hit = harm(job)
-    start.release()
-    try:
-        expect(job.wait(30) == 1, job.describe())
-        one_sentence(job, "host b")
-        job.leaves_nothing(20)
-    except Failure as failure:
-        raise Failure(f"{harm.__name__}{hit}: {failure}") from None
-
-
-@world()
-def test_a_guardian_killed_between_a_rank_and_its_program():
-    struck_in_a_start(kill_guardian)
-
-
-@world()
-def test_an_agent_killed_between_a_rank_and_its_program():
-    struck_in_a_start(kill_agent)
-
-
-@world()
-def test_a_host_that_is_lost_while_another_is_prepared_starts_nothing():
-    go = held_back()
-    job = Job("-np", 4, "-H", "a:2,b:2", "--start-timeout", 60, "--verbose", *HIDING)
-    wait_until(lambda: "host b: ready" in job.err, 60, job.describe)
-    kill_guardian(job)
-    wait_until(lambda: not [pid for pid in faults.processes("b")
-                            if "horovod-agent" in faults.said_of(pid, "cmdline")], 20, "its end")
-    go.touch()
-    job.ends_with(2, 30)
-    expect("host b: prepare: the guardian above the agent was killed" in job.err, job.describe())
-    expect("reaches none" not in job.err and "confirmed" not in job.err, job.describe())
-    expect(job.out == "", job.describe())
-    job.leaves_nothing(10)
-
-
 def end_by(job, number):
     wait_until(lambda: job.process.poll() is not None or hears(job.process.pid, number), 60,
                "a launcher that hears signals")
@@ -246,8 +190,6 @@ def freeze(_):
     faults.freeze("b")
 
 
-# Ranks that each leave one in a session of its own.
-HIDING = ["sh", "-c", "echo up; setsid sleep 1000 & exec sleep 1000"]
 HARMS = [kill_launcher, kill_agent, kill_guardian, kill_a_rank, interrupt, cut, freeze]
 
 

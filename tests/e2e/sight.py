@@ -1,0 +1,43 @@
+"""Who runs where in a world; harness imports it."""
+import os
+import pathlib
+
+import faults
+import host
+
+
+def in_world():
+    return (host.STATE / "spec.json").exists()
+
+
+def first_processes():
+    return [1, *(pid for pid in map(host.pid_of, host.spec()["names"]) if pid)]
+
+
+def host_of(entry):
+    try:
+        space = os.readlink(entry / "ns/uts")
+        for name in host.spec()["names"]:
+            if (pid := host.pid_of(name)) and os.readlink(f"/proc/{pid}/ns/uts") == space:
+                return name
+    except OSError:
+        pass
+    return "launcher"
+
+
+def agents(name):
+    """The agents on a host, and the guardians above them. A rank that has not executed its program
+    yet runs the same one as they do, and its agent is no guardian for that."""
+    found = {}
+    for pid in faults.processes(name):
+        try:
+            program = os.readlink(f"/proc/{pid}/exe")
+            if "horovod-agent" in pathlib.Path(program).name:
+                stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+                found[pid] = int(stat.rpartition(")")[2].split()[1]), "(hvd-guardian)" in stat
+        except OSError:
+            continue
+    guardians = [pid for pid, (parent, is_named) in found.items()
+                 if is_named and parent not in found]
+    return {"agent": [pid for pid, (parent, _) in found.items() if parent in guardians],
+            "guardian": guardians}
