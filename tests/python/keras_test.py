@@ -4,6 +4,7 @@
 """
 
 import os
+import pickle
 import sys
 import tempfile
 import warnings
@@ -185,6 +186,16 @@ class KerasTest(rank_base.RankBase):
                 weights, old = weights + gathered, new
             rates.append(old)
         return weights, rates
+
+    def test_callbacks_can_be_pickled(self):
+        made = [hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+                hvd.callbacks.MetricAverageCallback(),
+                hvd.callbacks.LearningRateScheduleCallback(0.1, 0.5),
+                hvd.callbacks.LearningRateWarmupCallback(0.1, warmup_epochs=2, steps_per_epoch=4)]
+        loaded = pickle.loads(pickle.dumps(made))
+        self.assertEqual([type(one) for one in loaded], [type(one) for one in made])
+        self.assertEqual(loaded[2].multiplier(7), 0.5)
+        self.assertAlmostEqual(loaded[3].multiplier(1.75), 1.0)
 
     def test_momentum_follows_the_learning_rate(self):
         sgds = [keras.optimizers.SGD] + ([] if KERAS_3 else [keras.optimizers.legacy.SGD])

@@ -1,5 +1,7 @@
 """DistributedOptimizer and what goes with it, against one process that sees all the data."""
 
+import copy
+import pickle
 import signal
 import warnings
 
@@ -389,6 +391,54 @@ class OptimizerTest(RankCase):
         optimizer.load_state_dict(saved)
         optimizer.zero_grad()
         self.train(model, optimizer, 1)
+
+    def test_pickled_they_are_plain_ones_and_deep_copies_are_distributed(self):
+        for op in (hvd.Average, hvd.Adasum):
+            model = make_model()
+            optimizer = hvd.DistributedOptimizer(
+                OPTIMIZERS["SGD"](model.parameters()), model.named_parameters(), op=op,
+                groups=[list(model[2].parameters())])
+            self.train(model, optimizer, 1)
+            other, copied = copy.deepcopy((model, optimizer))
+            loaded, plain = pickle.loads(pickle.dumps((model, optimizer)))
+            self.assertIs(type(plain), torch.optim.SGD)
+            self.train(model, optimizer, 3)
+            self.train(other, copied, 3)
+            self.assertIs(type(copied).__mro__[1], type(optimizer).__mro__[1])
+            for mine, theirs, alone in zip(model.parameters(), other.parameters(),
+                                           loaded.parameters()):
+                self.assert_equal_tensors(theirs, mine)
+                self.assertFalse(torch.equal(alone, mine))
+                self.assertIn(alone, plain.state)
+            self.train(loaded, hvd.DistributedOptimizer(plain, op=op), 3)
+            for mine, again in zip(model.parameters(), loaded.parameters()):
+                self.assert_close(again, mine, torch.float64)
+
+    def test_two_optimizers_of_the_same_parameters_are_named(self):
+        if self.size < 2:
+            self.skipTest("nothing is reduced in a world of one")
+        model = make_model()
+        first, second = (hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()))
+                         for _ in range(2))
+        loss_of(model, self.rank, 0).backward()
+        second.step()
+        with self.assertRaisesRegex(AssertionError, "another hvd.DistributedOptimizer"):
+            loss_of(model, self.rank, 0).backward()
+        first.synchronize()
+        second.synchronize()
+
+    def test_gradients_that_another_loss_has_made_are_given_up(self):
+        model = make_model()
+        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()))
+        loss_of(model, self.rank, 7).backward()
+        if self.size > 1:
+            with self.assertRaisesRegex(AssertionError, r"synchronize\(\) first"):
+                optimizer.zero_grad()
+        optimizer.synchronize()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.train(model, optimizer, 2)
+        self.assert_same_weights(model, self.reference(OPTIMIZERS["SGD"], 2))
 
     def test_arguments_that_contradict_each_other(self):
         model = make_model()

@@ -3,6 +3,7 @@ and `callbacks_for`, which makes them callbacks of one Keras, `_keras` in their 
 
 from __future__ import annotations
 
+import functools
 import numbers
 from typing import Any, Callable, Dict, Optional, Union
 
@@ -70,6 +71,10 @@ class MetricAverage:
             logs[name] = float(value)
 
 
+def _constant(value: float, epoch: float) -> float:
+    return value
+
+
 class LearningRateSchedule:
     """Multiplies `initial_lr` by `multiplier`, a number or a function of the epoch, from `start_epoch`
     until before `end_epoch` (None: for ever).
@@ -95,7 +100,8 @@ class LearningRateSchedule:
             raise ValueError(f"{type(self).__name__} needs multiplier, a number or a function of "
                              "the epoch.")
         self.initial_lr = initial_lr if initial_lr is not None else lr
-        self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier
+        self.multiplier = (multiplier if callable(multiplier) else
+                           functools.partial(_constant, multiplier))
         # A number is one stair.
         self.staircase = staircase if callable(multiplier) else True
         self.start_epoch, self.end_epoch = start_epoch, end_epoch
@@ -168,17 +174,17 @@ class LearningRateWarmup(LearningRateSchedule):
     def __init__(self, initial_lr: Optional[float] = None, warmup_epochs: int = 5,
                  momentum_correction: bool = True, steps_per_epoch: Optional[int] = None,
                  verbose: int = 0, lr: Optional[float] = None) -> None:
-        def multiplier(epoch: float) -> float:
-            # The last batch of the last epoch gets the whole.
-            epoch += 1.0 / self.steps_per_epoch
-            size = _basics.size()
-            return 1.0 / size * (epoch * (size - 1) / warmup_epochs + 1)
-
         if warmup_epochs <= 0:
             raise ValueError(f"warmup_epochs must be above 0, not {warmup_epochs}.")
-        super().__init__(initial_lr, multiplier, 0, warmup_epochs, False, momentum_correction,
+        super().__init__(initial_lr, self._share, 0, warmup_epochs, False, momentum_correction,
                          steps_per_epoch, lr)
         self.verbose = verbose
+
+    def _share(self, epoch: float) -> float:
+        # The last batch of the last epoch gets the whole.
+        epoch += 1.0 / self.steps_per_epoch
+        size = _basics.size()
+        return 1.0 / size * (epoch * (size - 1) / self.end_epoch + 1)
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         super().on_epoch_end(epoch, logs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import torch
 
@@ -11,13 +11,13 @@ from horovod import _ops
 from horovod._ops import Adasum
 from horovod.process_sets import ProcessSet
 from horovod.torch._allreduce import allreduce_async_
+from horovod.torch._copies import Copied
 
 
-class AdasumMixin:
+class AdasumMixin(Copied):
     """Comes before the user's optimizer class: what travels is what a local step has changed, so
     that optimizers of any kind are combined, whatever they make of a gradient."""
 
-    _names: Dict[int, str]
     _compression: Any
     _process_set: ProcessSet
 

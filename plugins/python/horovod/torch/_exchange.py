@@ -77,6 +77,11 @@ class Exchange:
             if params:
                 self._add(Bucket(name, params, self.passes))
 
+    def has(self, bucket: Bucket) -> bool:
+        """Whether it reduces the gradient of one of the bucket's parameters too."""
+        ids = {id(param) for param in bucket.params}
+        return any(id(param) in ids for mine in self.buckets for param in mine.params)
+
     def released(self) -> None:
         """Leaves alone what a module of DistributedDataParallel has taken."""
         if any(_ddp.owns(param) for bucket in self.buckets for param in bucket.params):
@@ -119,6 +124,13 @@ class Exchange:
                     f"Gradient {bucket.name} was computed anew while gradients of the step before, "
                     "whose step() or synchronize() was interrupted, are being reduced: call that "
                     "again first, which goes on where it was."
+                )
+            others = [other for other in _exchanges if other is not self and other.has(bucket)]
+            if others:
+                raise AssertionError(
+                    f"Gradient {bucket.name} was computed once more before step() or synchronize(); "
+                    "another hvd.DistributedOptimizer is there that has the same parameters: call "
+                    "its step(), or let go of it and of what refers to it, such as a scheduler."
                 )
             raise AssertionError(
                 f"Gradient {bucket.name} was computed more than backward_passes_per_step="

@@ -17,6 +17,7 @@ from horovod.exceptions import HorovodInternalError
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch._adasum import AdasumMixin
 from horovod.torch._allreduce import allreduce_async
+from horovod.torch._copies import Copied
 from horovod.torch._exchange import Exchange
 from horovod.torch.compression import Compression
 
@@ -26,7 +27,7 @@ _drops_by_default = inspect.signature(
     torch.optim.Optimizer.zero_grad).parameters["set_to_none"].default is True
 
 
-class _DistributedMixin:
+class _DistributedMixin(Copied):
     """Comes before the user's optimizer class in the classes that DistributedOptimizer makes."""
 
     _exchange: Exchange
@@ -125,8 +126,10 @@ class _DistributedMixin:
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() and before "
                 "optimizer.step() or optimizer.synchronize(): gradients that are being reduced "
-                "would be lost."
+                "would be lost. Where another model's loss has made them, or no step shall follow, "
+                "call optimizer.synchronize() first, on all ranks."
             )
+        self._synchronized = False
         if self._drops_gradients and not args and not kwargs and not _profiles():
             for group in self.param_groups:
                 for param in group["params"]:
@@ -238,7 +241,8 @@ def DistributedOptimizer(
     `skip_synchronize` and `set_backward_passes_per_step`, and shares its options and state. Each large gradient is reduced as soon as backward has made it, while backward goes on;
     small ones travel together once it is over, under the first one's name and how many more there
     are. Gradients that stay from step to step (`zero_grad(set_to_none=False)`) move into memory
-    that the ranks of a host share: take `param.grad` anew rather than keep a view of it.
+    that the ranks of a host share: take `param.grad` anew rather than keep a view of it. Pickled, it
+    is an optimizer of the class of `optimizer`, with its state; a deep copy is distributed too.
 
     All ranks must wrap the same parameters in the same order and call `step` equally often.
 
@@ -272,31 +276,43 @@ def DistributedOptimizer(
         groups = num_groups if groups is None else groups
     id_of(process_set)
     names = _names(optimizer, named_parameters)
+
+    def again(plain: Any, named: Any, found: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+        lists = ([[found(param) for param in group] for group in groups]
+                 if isinstance(groups, (list, tuple)) else groups)
+        passes = backward_passes_per_step if exchange is None else exchange.passes
+        return DistributedOptimizer(plain, named, compression, passes, op,
+                                    gradient_predivide_factor, 0, lists, sparse_as_dense,
+                                    process_set)
+
+    exchange: Optional[Exchange] = None
     if steps_travel(op, process_set):
-        made = _derive(optimizer, AdasumMixin)
-        made._names, made._compression, made._process_set = names, compression, process_set
+        made = _derive(optimizer, AdasumMixin, names, again)
+        made._compression, made._process_set = compression, process_set
         return made
     exchange = Exchange(compression, backward_passes_per_step, op, gradient_predivide_factor,
                         sparse_as_dense, process_set)
     params = [param for group in optimizer.param_groups for param in group["params"]]
     exchange.add(list(_buckets(params, names, groups)))
 
-    distributed = _derive(optimizer, _DistributedMixin)
+    distributed = _derive(optimizer, _DistributedMixin, names, again)
     distributed._exchange = exchange
     distributed._drops_gradients = (
         _drops_by_default and type(optimizer).zero_grad is torch.optim.Optimizer.zero_grad)
     return distributed
 
 
-def _derive(optimizer: torch.optim.Optimizer, mixin: type) -> Any:
+def _derive(optimizer: torch.optim.Optimizer, mixin: type, names: Dict[int, str],
+            again: Callable[..., Any]) -> Any:
     """An optimizer with the options and state of this one, and the mixin before its class."""
     base = type(optimizer)
-    made = type(base.__name__, (mixin, base), {"__module__": __name__})
+    made = type(base.__name__, (mixin, base), {"__module__": __name__, "_base": base})
     derived = made.__new__(made)
     # Learning rate schedulers put a `step` into the instance, which would go past ours.
     derived.__dict__.update(
         {key: value for key, value in optimizer.__dict__.items() if key != "step"}
     )
+    derived._names, derived._again = names, again
     if "step" in optimizer.__dict__:  # which they count: from here on somebody else's are taken
         optimizer._opt_called, optimizer._step_count = True, 1
     return derived

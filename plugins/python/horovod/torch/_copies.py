@@ -1,0 +1,38 @@
+"""Copies of distributed optimizers."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable, Dict, List, Type
+
+import torch
+
+
+def _params(optimizer: torch.optim.Optimizer) -> List[torch.Tensor]:
+    return [param for group in optimizer.param_groups for param in group["params"]]
+
+
+class Copied:
+    """Comes before the user's optimizer class: pickled, an optimizer is one of that class, for whoever
+    loads it; a deep copy is distributed as the original is."""
+
+    _base: Type[torch.optim.Optimizer]
+    _names: Dict[int, str]
+    # Distributes an optimizer with these (name, parameter) pairs; its last argument finds parameters.
+    _again: Callable[[Any, Any, Callable[[torch.Tensor], torch.Tensor]], Any]
+
+    def _plain(self) -> torch.optim.Optimizer:
+        plain = self._base.__new__(self._base)
+        plain.__setstate__(self.__getstate__())
+        return plain
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._plain().__reduce_ex__(1)  # later ones want the class to be the object's own
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> Any:
+        plain = copy.deepcopy(self._plain(), memo)
+        pairs = list(zip(_params(self), _params(plain)))
+        copies = {id(param): other for param, other in pairs}
+        named = [(f"copy.{self._names.get(id(param), f'added.{index}')}", other)
+                 for index, (param, other) in enumerate(pairs)]
+        return self._again(plain, named, lambda param: copies[id(param)])
