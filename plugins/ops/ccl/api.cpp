@@ -17,6 +17,7 @@ constexpr char kName[] = "libccl.so.1";
 // oneCCL itself asks for the name that only a development package has.
 constexpr char kFabric[] = "libfabric.so.1";
 constexpr char kFabricVariable[] = "CCL_OFI_LIBRARY_PATH";
+constexpr char kThreadsVariable[] = "CCL_WORKER_OFFLOAD";
 constexpr size_t kSentence = 500;
 
 // Where it lies when the dynamic linker does not know it: Intel's own folder, and that of pip and conda.
@@ -109,6 +110,8 @@ Result<Api> open_api() {
   return api;
 }
 
+bool works_by_itself() { return environment_variable(kThreadsVariable).value_or("") != "0"; }
+
 Status start(const Api& api, const hvd_plugin_host& host, const hvd_plugin_config& config) {
   const auto tell = [](const char* variable, const std::string& value) {
     ::setenv(variable, value.c_str(), 0);
@@ -120,7 +123,7 @@ Status start(const Api& api, const hvd_plugin_host& host, const hvd_plugin_confi
   tell("CCL_ATL_TRANSPORT", "ofi");
   tell(kFabricVariable, kFabric);
   // Whoever asks whether an operation is over advances it: no thread of oneCCL's spins beside.
-  tell("CCL_WORKER_OFFLOAD", "0");
+  tell(kThreadsVariable, "0");
   // Else it says of each of these, on every rank, that it is not the default.
   tell("CCL_LOG_LEVEL", "error");
   const char* interface = host.setting(host.host, "HOROVOD_GLOO_IFACE");

@@ -42,4 +42,7 @@ Result<Api> open_api();
 // already stay. Once per process does anything.
 Status start(const Api& api, const hvd_plugin_host& host, const hvd_plugin_config& config);
 
+// Whether threads of the library's own advance what was started, whatever became of its memory.
+bool works_by_itself();
+
 }  // namespace hvd::ops::ccl

@@ -96,12 +96,22 @@ bool Batch::test() {
 
 Status Batch::reduce() {
   const auto count = static_cast<size_t>(total_count(batch_));
-  std::byte* memory = room(&received_, count * width());
-  if (memory == nullptr) return internal_error("there is no memory to pack an allreduce");
-  pack_reduce(batch_, memory);
+  direct_ = is_direct(batch_) && !works_by_itself();
+  const void* from = nullptr;
+  void* to = nullptr;
+  if (direct_) {
+    from = to = batch_.tensors[0].output;
+    if (batch_.prescale == 1 || batch_.dtype == HVD_BOOL) from = batch_.tensors[0].input;
+    else scale(to, batch_.tensors[0].input, batch_.dtype, total_count(batch_), batch_.prescale);
+  } else {
+    std::byte* memory = room(&received_, count * width());
+    if (memory == nullptr) return internal_error("there is no memory to pack an allreduce");
+    pack_reduce(batch_, memory);
+    from = to = memory;
+  }
   if (count == 0) return {};
   add(new abi::Event(api_.all_reduce.function(
-      memory, memory, count, *type_of(batch_.dtype),
+      from, to, count, *type_of(batch_.dtype),
       *operation_of(batch_.reduce_op, batch_.dtype == HVD_BOOL), communicator(),
       *api_.all_reduce.defaults, none_)));
   return {};
@@ -196,7 +206,11 @@ Status Batch::alltoall() {
 void Batch::finish() {
   const std::byte* at = received_.bytes.get();
   switch (batch_.op) {
-    case HVD_ALLREDUCE: return unpack_reduce(batch_, at);
+    case HVD_ALLREDUCE: {
+      if (!direct_) return unpack_reduce(batch_, at);
+      void* output = batch_.tensors[0].output;
+      return scale(output, output, batch_.dtype, total_count(batch_), batch_.postscale);
+    }
     case HVD_ALLGATHER: return unpack_gather(batch_, members_.size, at);
     case HVD_REDUCESCATTER: {
       if (!scatters_) {

@@ -50,6 +50,7 @@ class Batch {
   const Members& members_;
   const hvd_batch& batch_;
   const abi::Events none_;
+  bool direct_ = false;    // an allreduce in the tensors' own memory
   bool scatters_ = false;  // a reducescatter by the library's own, not by an allreduce
   Buffer sent_, received_;
   std::vector<std::unique_ptr<abi::Event>> events_;
