@@ -237,7 +237,8 @@ constexpr Setting kTable[] = {
     {"cpu_operations", "", "", "HOROVOD_CPU_OPERATIONS", kText, "", kLibrary,
      "engine of tensors in host memory: mpi, libgloo or ccl; gloo, or unset: the built-in one"},
     {"gpu_operations", "", "", "HOROVOD_GPU_OPERATIONS", kText, "", kLibrary,
-     "engine of tensors in the memory of GPUs: nccl; without it they go through host memory"},
+     "engine of tensors in the memory of GPUs: nccl; without it, or with an engine of host memory, they "
+     "go through that"},
     {"nccl_library", "", "", "HOROVOD_NCCL_LIBRARY", kText, "", kLibrary,
      "path of NCCL or RCCL; unset: what the process has, else libnccl.so.2 or librccl.so.1"},
     {"cuda_library", "", "", "HOROVOD_CUDA_LIBRARY", kText, "", kLibrary,

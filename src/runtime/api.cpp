@@ -57,11 +57,10 @@ Status copy_sized(const T* from, size_t least, T* to) {
   return {};
 }
 
-void apply_log_settings(const hvd::Settings& settings, const hvd::runtime::Identity& identity) {
+void apply_log_settings(const hvd::Settings& settings) {
   hvd::log::Level level = hvd::log::Level::kWarning;
   if (hvd::log::parse_level(settings.text("log_level"), level)) hvd::log::set_level(level);
   hvd::log::set_timestamps(!settings.flag("log_hide_time"));
-  hvd::log::set_identity(hvd::cat("rank ", std::max(identity.rank, 0)));
 }
 
 Status read_sets(const hvd_init_options& wishes, std::vector<std::vector<int32_t>>* sets) {
@@ -105,6 +104,7 @@ void keep(const std::shared_ptr<const hvd::runtime::Meeting>& meeting) {
 
 Status start(const hvd_init_options& wishes) {
   HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
+  apply_log_settings(settings);
   const auto engines = hvd::runtime::chosen_engines(settings);
   const double seconds = wishes.timeout_seconds > 0 ? wishes.timeout_seconds
                                                     : settings.number("start_timeout");
@@ -117,7 +117,7 @@ Status start(const hvd_init_options& wishes) {
   if (!bootstrap.secret.empty()) {
     HVD_RETURN_IF_ERROR(settings.set("job_secret", bootstrap.secret));
   }
-  apply_log_settings(settings, bootstrap.identity);
+  hvd::log::set_identity(hvd::cat("rank ", std::max(bootstrap.identity.rank, 0)));
 
   const auto catalogue = hvd::runtime::installed_plugins(settings);
   hvd::runtime::say_refusals(catalogue, settings, bootstrap.identity.rank == 0);

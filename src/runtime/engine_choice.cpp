@@ -27,6 +27,10 @@ std::string how_to_get(std::string_view name) {
          "others are plugins in a folder of HOROVOD_PLUGIN_PATH";
 }
 
+bool is_of_host_memory(std::string_view name) {
+  return is_built_in(name) || name == "libgloo" || name == "mpi" || name == "ccl" || name == "ddl";
+}
+
 // The record that a setting names; nullptr where it names what is built in. One for devices is chosen
 // also where it does not work: whether it does on the other ranks decides it itself, with them.
 Result<const hvd_plugin*> choose(const Settings& settings, const char* key, const char* variable,
@@ -53,6 +57,21 @@ Result<const hvd_plugin*> choose(const Settings& settings, const char* key, cons
                          "; mend that, or unset ", variable));
 }
 
+// Set in many images, where the original reads it when it is built: not having it is no failure, and
+// an engine of host memory is chosen by HOROVOD_CPU_OPERATIONS alone.
+const hvd_plugin* engine_of_devices(const Settings& settings) {
+  constexpr const char* kVariable = "HOROVOD_GPU_OPERATIONS";
+  constexpr const char* kOtherwise = "tensors of GPUs go through host memory";
+  const std::string name = to_lower(trim(settings.text("gpu_operations")));
+  if (is_of_host_memory(name)) {
+    if (!name.empty()) log::info(cat(kVariable, "=", name, ": ", kOtherwise));
+    return nullptr;
+  }
+  const auto found = choose(settings, "gpu_operations", kVariable, HVD_PLUGIN_OP, name == "nccl");
+  if (!found.ok()) log::warning(cat(found.error().message(), "; ", kOtherwise));
+  return found.value_or(nullptr);
+}
+
 const char* name_of(const hvd_plugin* record) {
   return record == nullptr ? "the built-in one" : record->name;
 }
@@ -74,13 +93,8 @@ Result<EngineChoice> chosen_engines(const Settings& settings) {
   HVD_ASSIGN_OR_RETURN(const hvd_plugin* memory,
                        choose(settings, "cpu_operations", "HOROVOD_CPU_OPERATIONS", HVD_PLUGIN_OP));
   if (memory != nullptr) choice.ops.push_back(memory);
-  // Set in many images, where the original reads it when it is built: not having it is no failure.
-  // Tensors of GPUs go through host memory to any but nccl.
-  const bool of_devices = to_lower(trim(settings.text("gpu_operations"))) == "nccl";
-  const auto devices = choose(settings, "gpu_operations", "HOROVOD_GPU_OPERATIONS", HVD_PLUGIN_OP,
-                              of_devices);
-  if (!devices.ok()) log::warning(devices.error().message());
-  if (devices.ok() && *devices != nullptr && *devices != memory) choice.ops.push_back(*devices);
+  const hvd_plugin* devices = engine_of_devices(settings);
+  if (devices != nullptr && devices != memory) choice.ops.push_back(devices);
   // Of one library there is one world: what it does not run, nothing does.
   choice.uses_own_ops = choice.controller == nullptr || memory == nullptr ||
                         std::string_view(choice.controller->name) != memory->name;

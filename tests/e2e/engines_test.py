@@ -356,6 +356,12 @@ def test_engines_that_cannot_be_had():
     check_sums(job, 2)
     expect(len(re.findall(r"HOROVOD_GPU_OPERATIONS is NCCL, but .*; tensors of GPUs go through host",
                           job.err)) == 2, job.describe())
+    job = launch(HYDRA, ["-np", 2, PYTHON, RANK], HOROVOD_GPU_OPERATIONS="MPI", HOROVOD_LOG_LEVEL="info")
+    check_sums(job, 2)
+    expect(len(re.findall("HOROVOD_GPU_OPERATIONS=mpi: tensors of GPUs go through host memory", job.err))
+           == 2 and "tensor operations go through" not in job.err, job.describe())
+    refused(HYDRA, "libm.so.6 is no library of MPI", HOROVOD_CPU_OPERATIONS="mpi",
+            HOROVOD_MPI_LIBRARY="libm.so.6")
     libraries = " ".join(["libmpi.so.40", "libmpich.so.12"])
     refused(HYDRA, "two MPI implementations are in one process, .*libmpi.so.40.* and .*libmpich",
             HOROVOD_CPU_OPERATIONS="mpi", LD_PRELOAD=libraries)

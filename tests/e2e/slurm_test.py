@@ -94,6 +94,15 @@ def test_one_task_and_a_script_of_sbatch_are_worlds_of_one(cluster):
     expect("rank 0 of 1" in out, out)
 
 
+@on_cluster()
+def test_the_parts_of_a_heterogeneous_job_are_one_world(cluster):
+    for kind in ("pmix", "pmi2", "none"):
+        job = srun(cluster, f"--mpi={kind}", "-n1", PYTHON, RANK, ":", "-n2", PYTHON, RANK)
+        job.ends_with(0, 90)
+        for rank in range(3):
+            expect(re.search(f"rank {rank} of 3, .* sum 6 on", job.out), job.describe())
+
+
 def type_into_shell(cluster, *arguments, lines):
     """What a terminal shows where somebody types these into the shell of srun --pty."""
     leader, follower = os.openpty()

@@ -46,8 +46,8 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 SlurmdTimeout=20
 KillWait=5
-SchedulerType=sched/builtin
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1
 {gpus}{nodes}
 PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
 """
