@@ -1,6 +1,5 @@
 #include "rendezvous/session.h"
 
-#include <array>
 #include <utility>
 
 #include "base/log.h"
@@ -15,9 +14,6 @@ constexpr std::string_view kAgent = "/v1/agent";
 constexpr size_t kHeadChunk = 4096;
 // Of a body: so that it takes few reads.
 constexpr size_t kBodyChunk = 64 * 1024;
-// Goes behind its head in one piece: copying it is less than what a second one costs.
-constexpr size_t kSmallBody = 1024;
-constexpr std::chrono::milliseconds kDrain{2000};
 // For the body of an unsigned request, as the original's server.
 constexpr std::chrono::milliseconds kPlainBody{3000};
 
@@ -164,15 +160,6 @@ net::Task<Session::Read> Session::read_request() {
   }
 }
 
-// Answers a request whose body was not read: the connection is of no use any more.
-net::Task<Session::Read> Session::refuse(Reply reply) {
-  is_signed_ = false;
-  core_->monitor.count("refused", reply.status);
-  begin_reply(std::move(reply), false);
-  co_await finish_reply();
-  co_return Read::kRefused;
-}
-
 // More bytes into the input; false when the connection has ended.
 net::Task<bool> Session::fill() {
   if (begin_ == end_) begin_ = end_ = 0;
@@ -212,42 +199,7 @@ std::optional<Reply> Session::admit() {
   if (Monitor::is_its(parser_->target()) && !parser_->field("Authorization").starts_with("HVD1 ")) {
     return admit_monitor();
   }
-  const std::string_view text = parser_->field("Authorization");
-  if (text.empty() && !parser_->target().starts_with("/v1/")) {
-    return Reply{401, "the request is not signed; Horovod's own workers, which sign nothing, are "
-                      "served only with --insecure-compat", nullptr};
-  }
-  if (text.empty() || !key_) {
-    return Reply{401, "the request is not signed: say GET /v1/hello first, then sign each request "
-                      "with the job's secret", nullptr};
-  }
-  const auto proof = parse_proof(text);
-  if (!proof.ok()) return Reply{401, proof.status().message(), nullptr};
-  const Digest wanted = key_->sign_request(proof->count, parser_->method(), parser_->target(),
-                                           proof->body);
-  if (!equal_in_constant_time(wanted, proof->signature)) {
-    return Reply{403, "the request is signed with another secret than this job's", nullptr};
-  }
-  if (proof->count != count_ + 1) {
-    return Reply{403, cat("the request counts ", proof->count, " where ", count_ + 1,
-                          " is next: a replay is refused"), nullptr};
-  }
-  count_ = proof->count;
-  body_digest_ = proof->body;
-  is_proven_ = true;
-  return {};
-}
-
-Reply Session::hello() {
-  const std::string_view nonce = parser_->field("Hvd-Nonce");
-  if (parser_->method() != "GET" || !is_nonce(nonce)) {
-    return {400, "hello is GET with an Hvd-Nonce header of 32 hexadecimal digits in lower case",
-            nullptr};
-  }
-  if (key_) return {400, "hello was said on this connection before", nullptr};
-  server_nonce_ = make_nonce();
-  key_.emplace(core_->secret, nonce, server_nonce_);
-  return {};
+  return admit_signed();
 }
 
 std::optional<WaitingRequest> Session::waiting() const {
@@ -261,19 +213,6 @@ std::vector<WaitingRequest> ServerCore::waiting() const {
     if (auto one = session->waiting()) all.push_back(std::move(*one));
   }
   return all;
-}
-
-bool Session::keeps() const {
-  if (core_->is_closing) return false;
-  // Clients of the original's server, which always closes, may wait for that.
-  if (is_plain_) return to_lower(parser_->field("Connection")) == "keep-alive";
-  // Without hello there is nobody to keep a connection for.
-  return parser_->keep_alive() && key_;
-}
-
-// What the end of the job brings about rests on nothing.
-bool Session::waits_for_keeper() const {
-  return core_->keeper && is_signed_ && !core_->is_closing;
 }
 
 net::Task<void> Session::answer() {
@@ -348,70 +287,6 @@ void Session::watch_peer() {
           self->watch_peer();
         }
       });
-}
-
-// Sends what the connection takes at once, unless the reply has to wait until what it rests on is
-// kept; finish_reply sends the rest.
-void Session::begin_reply(Reply reply, bool keep) {
-  // A value, since clang 14 cannot see how to make one inside of an optional.
-  Outgoing& outgoing = outgoing_.emplace(Outgoing{std::move(reply), {}, 0, keep});
-  const ByteView body = outgoing.reply.body();
-  std::string signature;
-  if (is_signed_) {
-    signature = to_hex(key_->sign_response(count_, outgoing.reply.status, outgoing.reply.digest()));
-  }
-  outgoing.head = net::response_head(
-      outgoing.reply.status,
-      {{"Hvd-Nonce", std::exchange(server_nonce_, {})},
-       {"Hvd-Signature", signature},
-       {"Connection", keep ? "" : "close"}},
-      body.size());
-  const bool is_one_piece = body.size() <= kSmallBody;
-  if (is_one_piece) {
-    outgoing.head += as_text(body);
-    outgoing.reply = {outgoing.reply.status, {}, nullptr};
-  }
-  if (waits_for_keeper()) return;
-  net::error_code error;
-  if (is_one_piece) {
-    outgoing.sent = socket_.write_some(asio::buffer(outgoing.head), error);
-  } else {
-    const std::array<asio::const_buffer, 2> parts{asio::buffer(outgoing.head),
-                                                  asio::buffer(body.data(), body.size())};
-    outgoing.sent = socket_.write_some(parts, error);
-  }
-  outgoing.is_broken =
-      error && error != asio::error::would_block && error != asio::error::try_again;
-}
-
-// False when the connection is broken.
-net::Task<bool> Session::finish_reply() {
-  const Outgoing outgoing = std::move(*std::exchange(outgoing_, {}));
-  const ByteView body = outgoing.reply.body();
-  if (outgoing.is_broken) co_return false;
-  if (outgoing.sent == outgoing.head.size() + body.size()) co_return true;
-  // The peer's window is full: from here on it has limited time.
-  arm(core_->limits.transfer_time(body.size()));
-  const size_t of_head = std::min(outgoing.sent, outgoing.head.size());
-  const std::array<asio::const_buffer, 2> parts{
-      asio::buffer(outgoing.head) + of_head,
-      asio::buffer(body.data(), body.size()) + (outgoing.sent - of_head)};
-  const auto [failed, rest] = co_await asio::async_write(socket_, parts, net::use_tuple);
-  if (is_proven_) disarm();
-  co_return !failed;
-}
-
-// Takes what a refused client still sends: closing at once would reset the connection, and the
-// client would lose the sentence that says why.
-net::Task<void> Session::drain() {
-  net::error_code ignored;
-  socket_.shutdown(net::StreamSocket::shutdown_send, ignored);
-  arm(kDrain);
-  for (;;) {
-    begin_ = end_ = 0;
-    const bool filled = co_await fill();
-    if (!filled) co_return;
-  }
 }
 
 }  // namespace hvd::rendezvous

@@ -74,6 +74,7 @@ class Session : public std::enable_shared_from_this<Session> {
   net::Task<void> hand_over();
 
   std::optional<Reply> admit();
+  std::optional<Reply> admit_signed();
   std::optional<Reply> admit_monitor() const;
   Reply answer_monitor();
   std::optional<Reply> admit_plain();

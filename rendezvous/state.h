@@ -134,6 +134,7 @@ class State {
   void set_expiry(Entries::iterator entry, Clock::time_point expires);
   void complete(Fence fence);
   void drop_earlier(std::string_view name, Fence& fence, const CallId& call);
+  void leave_fence(const Ticket& ticket);
 
   Keeper* keeper_ = nullptr;  // null: nothing is kept
   Entries entries_;
