@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <new>
-#include <numeric>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -16,37 +14,12 @@ namespace {
 // it empties another.
 constexpr size_t kRunning = 2;
 
-// Rows of dimension 0 that a rank gets of a reducescatter: the first ranks get one more.
-int64_t share_of(int64_t rows, int32_t rank, int32_t size) {
-  return rows / size + (rank < rows % size ? 1 : 0);
-}
-
-int64_t sum_of(const int64_t* rows, int32_t size) {
-  return std::accumulate(rows, rows + size, int64_t{0});
-}
-
-bool has_own_output(int32_t op) { return has_rank_rows(op) || op == HVD_REDUCESCATTER; }
-
 }  // namespace
 
 Executor::Executor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
                    Instruments* instruments)
     : fusion_threshold_(fusion_threshold), ops_(ops), sink_(sink), instruments_(instruments) {}
 Executor::~Executor() = default;
-
-void Executor::Run::clear() {
-  op = nullptr;
-  tensors.clear();
-  member.clear();
-  owner.clear();
-  submissions.clear();
-  rows.clear();
-  ready.clear();
-  made.clear();
-  done = false;
-  traced = 0;
-  status = {};
-}
 
 Status Executor::open_lane(std::shared_ptr<const SetMembers> set, Lane** lane) {
   HVD_RETURN_IF_ERROR(ops_->new_set(set->id, set->ranks));
@@ -77,21 +50,8 @@ std::unique_ptr<Executor::Run> Executor::make_run() {
 std::unique_ptr<Executor::Run> Executor::make_run(Lane* lane, std::span<const PlanUnit> units,
                                                   std::span<const AgreedItem> items) {
   std::unique_ptr<Run> run = make_run();
-  describe(run.get(), lane, *items[units.front().item].request, units.front().dtype);
-  if (has_rank_rows(run->batch.op)) {
-    // Room for all of them first: what was handed out must not move.
-    size_t tensors = 0;
-    for (const PlanUnit& unit : units) tensors += items[unit.item].request->tensors.size();
-    run->rows.reserve(2 * lane->set->ranks.size() * tensors);
-  }
-  for (const PlanUnit& unit : units) {
-    const AgreedItem& item = items[unit.item];
-    if (item.submission != nullptr) run->submissions.push_back(item.submission);
-    add_tensors(run.get(), *lane, item, unit.dtype);
-  }
-  if (run->batch.device != HVD_CPU) add_devices(run.get());
-  run->batch.tensors = run->tensors.data();
-  run->batch.tensor_count = static_cast<uint32_t>(run->tensors.size());
+  run->tuning = lane->set->id == 0 ? tuning_ : others_tuning_;
+  run->fill(*lane->set, units, items);
   run->op = ops_->select(run->batch);
   return run;
 }
@@ -108,72 +68,6 @@ void Executor::add(Lane* lane, std::span<const PlanUnit> units,
   run->batch.sequence = lane->next_sequence++;
   ++outstanding_;
   lane->queue.push_back(std::move(run));
-}
-
-void Executor::describe(Run* run, Lane* lane, const Request& request, int32_t dtype) {
-  hvd_batch& batch = run->batch;
-  batch = {};
-  batch.struct_size = sizeof batch;
-  batch.op = request.op;
-  batch.reduce_op = request.reduce_op == HVD_AVERAGE ? HVD_SUM : request.reduce_op;
-  batch.dtype = dtype;
-  batch.device = request.device;
-  batch.process_set = lane->set->id;
-  batch.root = request.op == HVD_BROADCAST ? lane->set->index_of(request.root) : 0;
-  batch.prescale = request.prescale;
-  batch.postscale = request.postscale;
-  if (request.reduce_op == HVD_AVERAGE) batch.postscale /= lane->set->size();
-  run->tuning = batch.process_set == 0 ? tuning_ : others_tuning_;
-  batch.tuning = &run->tuning;
-}
-
-// What is on this rank's device, and since when; of a rank that has joined, nothing is.
-void Executor::add_devices(Run* run) {
-  for (const Submission* owner : run->owner) {
-    run->ready.push_back(owner == nullptr ? nullptr : owner->ready_event);
-  }
-  run->made.assign(run->owner.size(), nullptr);
-  run->batch.ready_events = run->ready.data();
-  run->batch.made_outputs = run->made.data();
-  const auto own = std::find_if(run->owner.begin(), run->owner.end(),
-                                [](const Submission* one) { return one != nullptr; });
-  if (own == run->owner.end()) return;
-  run->batch.device = (*own)->request.device;
-  run->batch.stream = (*own)->stream;
-}
-
-void Executor::add_tensors(Run* run, const Lane& lane, const AgreedItem& item, int32_t dtype) {
-  const Request& request = *item.request;
-  for (size_t i = 0; i < request.tensors.size(); ++i) {
-    const TensorSpec& spec = request.tensors[i];
-    if (spec.dtype != dtype) continue;
-    hvd_batch_tensor tensor{};
-    if (item.submission != nullptr) {
-      tensor.input = item.submission->tensors[i].input;
-      tensor.output = item.submission->tensors[i].output;
-    }
-    tensor.count = spec.count();
-    tensor.row = spec.row();
-    if (has_rank_rows(request.op)) add_rows(run, lane, item, i, &tensor);
-    run->tensors.push_back(tensor);
-    run->member.push_back(static_cast<uint32_t>(i));
-    run->owner.push_back(item.submission);
-  }
-}
-
-void Executor::add_rows(Run* run, const Lane& lane, const AgreedItem& item, size_t tensor,
-                        hvd_batch_tensor* to) {
-  const auto members = lane.set->ranks.size();
-  const auto mine = static_cast<size_t>(lane.set->index);
-  const std::vector<RankRows>& all = *item.rows;
-  const bool to_each = item.request->op == HVD_ALLTOALL;
-  to->rank_rows = run->rows.data() + run->rows.size();
-  for (size_t r = 0; r < members; ++r) {
-    run->rows.push_back(to_each ? all[mine].rows[r] : all[r].rows[tensor]);
-  }
-  if (!to_each) return;
-  to->from_rows = run->rows.data() + run->rows.size();
-  for (size_t r = 0; r < members; ++r) run->rows.push_back(all[r].rows[mine]);
 }
 
 Result<bool> Executor::advance() {
@@ -232,22 +126,6 @@ Status Executor::retire(Lane* lane, bool* moved) {
     spare_.push_back(std::move(run));
   }
   return {};
-}
-
-bool Executor::Run::has_work(size_t members) const {
-  // What all ranks bring counts, since all must judge alike.
-  if (batch.op == HVD_ALLTOALL) return true;
-  return std::any_of(tensors.begin(), tensors.end(), [&](const hvd_batch_tensor& tensor) {
-    if (batch.op != HVD_ALLGATHER) return tensor.count > 0;
-    return tensor.row > 0 && sum_of(tensor.rank_rows, static_cast<int32_t>(members)) > 0;
-  });
-}
-
-bool Executor::Run::reduces_wholes() const {
-  if (op == nullptr || batch.op != HVD_ALLREDUCE || batch.device != HVD_CPU) return false;
-  const auto& vtable = op->vtable<hvd_op_v1>();
-  return vtable.struct_size >= offsetof(hvd_op_v1, reduce_wholes) + sizeof vtable.reduce_wholes &&
-         vtable.reduce_wholes != nullptr;
 }
 
 void Executor::measure(Run* run) {
@@ -345,57 +223,15 @@ void Executor::refuse(Run* run) {
 }
 
 Status Executor::make_outputs(const Lane& lane, Run* run) {
-  if (!has_own_output(run->batch.op)) return {};
+  if (!run->has_own_outputs()) return {};
   instruments_->trace.activity(run->traced, "ALLOCATE_OUTPUT");
-  for (size_t i = 0; i < run->tensors.size(); ++i) {
-    HVD_RETURN_IF_ERROR(make_output(lane, run, i));
-  }
+  HVD_RETURN_IF_ERROR(run->make_outputs(*lane.set));
   instruments_->trace.activity(run->traced, nullptr);
   return {};
 }
 
-Status Executor::make_output(const Lane& lane, Run* run, size_t index) {
-  const int32_t op = run->batch.op;
-  const int32_t size = lane.set->size();
-  hvd_batch_tensor& tensor = run->tensors[index];
-  Submission& owner = *run->owner[index];
-  const TensorSpec& spec = owner.request.tensors[run->member[index]];
-  int64_t rows = 0;
-  if (op == HVD_ALLGATHER) {
-    rows = sum_of(tensor.rank_rows, size);
-  } else if (op == HVD_ALLTOALL) {
-    rows = sum_of(tensor.from_rows, size);
-    owner.received_splits.assign(tensor.from_rows, tensor.from_rows + size);
-  } else {
-    rows = share_of(spec.shape.empty() ? 1 : spec.shape[0], lane.set->index, size);
-  }
-  if (owner.outputs.size() < owner.tensors.size()) owner.outputs.resize(owner.tensors.size());
-  Submission::Output& output = owner.outputs[run->member[index]];
-  output.shape = spec.shape;
-  if (output.shape.empty()) output.shape.push_back(0);
-  output.shape[0] = rows;
-  const auto bytes = static_cast<size_t>(rows * tensor.row) * dtype_size(spec.dtype);
-  if (bytes > 0 && run->batch.device == HVD_CPU) {
-    output.data.reset(new (std::nothrow) std::byte[bytes]);
-    if (!output.data) {
-      return internal_error(cat("there is no memory for the ", bytes, " bytes of the result of ",
-                                op_name(op)));
-    }
-  }
-  tensor.output = output.data.get();
-  return {};
-}
-
-void Executor::take_made(Run* run) {
-  for (size_t i = 0; i < run->made.size(); ++i) {
-    if (run->made[i] == nullptr) continue;
-    run->owner[i]->outputs[run->member[i]].data = OutputMemory(
-        static_cast<std::byte*>(run->made[i]), {framework_, run->batch.device});
-  }
-}
-
 void Executor::finish(Run* run, const Status& status) {
-  take_made(run);
+  run->take_made(framework_);
   instruments_->trace.end_batch(run->traced);
   for (Submission* submission : run->submissions) {
     if (!status.ok() && submission->status.ok()) submission->status = status;

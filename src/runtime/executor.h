@@ -77,18 +77,11 @@ class Executor {
   std::unique_ptr<Run> make_run();
   std::unique_ptr<Run> make_run(Lane* lane, std::span<const PlanUnit> units,
                                 std::span<const AgreedItem> items);
-  void describe(Run* run, Lane* lane, const Request& request, int32_t dtype);
-  void add_rows(Run* run, const Lane& lane, const AgreedItem& item, size_t tensor,
-                hvd_batch_tensor* to);
-  void add_tensors(Run* run, const Lane& lane, const AgreedItem& item, int32_t dtype);
   Result<bool> advance(Lane* lane);
   Status poll_plugins(bool* moved);
   Status retire(Lane* lane, bool* moved);
   Status start(Lane* lane, Run* run);
   Status make_outputs(const Lane& lane, Run* run);
-  Status make_output(const Lane& lane, Run* run, size_t tensor);
-  void add_devices(Run* run);
-  void take_made(Run* run);
   void refuse(Run* run);
   void measure(Run* run);
   void trace_run(const Run& run);

@@ -22,8 +22,24 @@ struct Executor::Run {
   Status status;
 
   void clear();
+  // Of the units' items the tensors of their dtype. The tuning is set by then, the op afterwards.
+  void fill(const SetMembers& set, std::span<const PlanUnit> units,
+            std::span<const AgreedItem> items);
   bool has_work(size_t members) const;
   bool reduces_wholes() const;
+  // Whether its outputs belong to the runtime: made before it runs, or by the op on a device.
+  bool has_own_outputs() const;
+  Status make_outputs(const SetMembers& set);
+  // What the op has made on a device, which the framework releases.
+  void take_made(const hvd_framework* framework);
+
+ private:
+  void describe(const SetMembers& set, const Request& request, int32_t dtype);
+  void add(const SetMembers& set, const AgreedItem& item, int32_t dtype);
+  void add_rows(const SetMembers& set, const AgreedItem& item, size_t tensor,
+                hvd_batch_tensor* to);
+  void add_devices();
+  Status make_output(const SetMembers& set, size_t index);
 };
 
 class Executor::Lane {

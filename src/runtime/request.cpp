@@ -19,6 +19,11 @@ std::string list_of(std::span<const T> numbers) {
 std::string list_text(std::span<const int64_t> numbers) { return list_of(numbers); }
 std::string list_text(std::span<const int32_t> numbers) { return list_of(numbers); }
 
+void put_set(const std::vector<int32_t>& ranks, Request* request) {
+  request->splits.push_back(static_cast<int32_t>(ranks.size()));
+  request->splits.insert(request->splits.end(), ranks.begin(), ranks.end());
+}
+
 std::vector<std::vector<int32_t>> sets_of(const Request& request) {
   std::vector<std::vector<int32_t>> sets;
   const std::span<const int32_t> all(request.splits);

@@ -68,7 +68,8 @@ std::vector<int64_t> rows_of(const Request& request);
 size_t dtype_size(int32_t dtype);
 std::string_view dtype_name(int32_t dtype);
 std::string_view op_name(int32_t op);
-// The process sets of a kAddProcessSets.
+// One more process set of a kAddProcessSets; all of them.
+void put_set(const std::vector<int32_t>& ranks, Request* request);
 std::vector<std::vector<int32_t>> sets_of(const Request& request);
 // "[2, 3]"
 std::string list_text(std::span<const int64_t> numbers);

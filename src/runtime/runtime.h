@@ -104,7 +104,8 @@ class Runtime {
   void close();
   void say_who_left();
   Status submit_named(std::string_view name, bool shared, Submission* submission);
-  Status submit_registration(Request request, hvd_handle* handle);
+  Status submit_registration(std::string_view name, bool shared, Request request,
+                             hvd_handle* handle);
 
   Identity identity_;
   DeviceSupport device_support_;
