@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "runtime/runtime.h"
 
 namespace hvd::runtime::api {
@@ -35,6 +36,9 @@ struct State {
   collectives::SharedHeap* heap = nullptr;  // made once, when first wanted
 };
 extern constinit State state;
+
+// Memory of hvd_alloc may be there before the runtime, and outlives it.
+collectives::SharedHeap& heap();
 
 // Keeps `current` alive for the length of a call.
 class Call {
@@ -71,6 +75,19 @@ inline int finish(const Status& status, char* error, size_t error_size) {
     error[size] = '\0';
   }
   return static_cast<int>(status.code());
+}
+
+// As much of the caller's struct as it has; the rest is zero.
+template <typename T>
+Status copy_sized(const T* from, size_t least, T* to) {
+  std::memset(static_cast<void*>(to), 0, sizeof *to);
+  if (from == nullptr) return invalid_argument("the struct is NULL");
+  if (from->struct_size < least) {
+    return invalid_argument(
+        cat("struct_size is ", from->struct_size, "; set it to the struct's sizeof"));
+  }
+  std::memcpy(static_cast<void*>(to), from, std::min(from->struct_size, sizeof *to));
+  return {};
 }
 
 // Runs f, which returns a Status; what it throws (memory that ran out) becomes one.
