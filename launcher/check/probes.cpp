@@ -2,12 +2,11 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <span>
+#include <vector>
 
 #include "base/shared_library.h"
 #include "base/text.h"
@@ -51,86 +50,6 @@ void forget_identity() {
   }
 }
 
-// The first file mapped into this process whose name starts so, resolved: its name carries its
-// version.
-std::string mapped_file(std::string_view start) {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    const size_t slash = line.find('/');
-    if (slash == std::string::npos) continue;
-    const fs::path path = line.substr(slash);
-    if (!start.empty() && path.filename().string().starts_with(start)) return path.string();
-  }
-  return {};
-}
-
-// "40.30.4" of libmpi.so.40.30.4.
-std::string version_of_file(const std::string& path) {
-  const size_t at = path.rfind(".so.");
-  return at == std::string::npos ? "" : path.substr(at + 4);
-}
-
-// "Open MPI v4.1.4", "MPICH 4.0.2": an MPI says it before it starts. Empty: it does not.
-std::string version_of_mpi(const SharedLibrary& library) {
-  constexpr size_t kRoomForAny = 16 * 1024;
-  auto* tell = library.symbol("MPI_Get_library_version");
-  std::string text(kRoomForAny, '\0');
-  int length = 0;
-  if (tell == nullptr || reinterpret_cast<int (*)(char*, int*)>(tell)(text.data(), &length) != 0) {
-    return {};
-  }
-  text.resize(std::min(text.find('\0'), text.find_first_of(",\n")));
-  std::replace(text.begin(), text.end(), '\t', ' ');
-  constexpr std::string_view kWord = " Version: ";
-  if (const size_t at = text.find(kWord); at != std::string::npos) text.replace(at, kWord.size(), " ");
-  return text;
-}
-
-// With the name of another that is here besides: which one ranks use follows who starts them.
-ProbeFacts find_mpi() {
-  std::string path = mapped_file("libmpi.so");
-  if (path.empty()) path = mapped_file("libmpich.so");
-  const auto library = SharedLibrary::open(path);
-  if (path.empty() || !library.ok()) return {};
-  std::string version = version_of_mpi(*library);
-  if (version.empty()) version = version_of_file(path);
-  for (const char* name : {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12"}) {
-    std::string other;
-    static_cast<void>(SharedLibrary::try_open(name, [&](const SharedLibrary& each) {
-      other = version_of_mpi(each);
-      return Status();
-    }));
-    if (other.empty() || other == version) continue;
-    return {cat(version, " (", other, " is here too)"), path};
-  }
-  return {version, path};
-}
-
-// Of a library whose file tells less than it does: "2.18.5" of 21805.
-std::string version_of_nccl(const std::string& path) {
-  const auto library = SharedLibrary::open(path);
-  auto* tell = library.ok() ? library->symbol("ncclGetVersion") : nullptr;
-  int version = 0;
-  if (tell == nullptr || reinterpret_cast<int (*)(int*)>(tell)(&version) != 0) return {};
-  return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
-}
-
-// The same of oneCCL, whose function is C++ and returns more than that.
-std::string version_of_ccl(const std::string& path) {
-  struct Version {
-    unsigned major, minor, update;
-    const char* words[3];
-    size_t length;
-    char* backend;
-    ~Version() { delete[] backend; }
-  };
-  const auto library = SharedLibrary::open(path);
-  auto* tell = library.ok() ? library->symbol("_ZN3ccl2v119get_library_versionEv") : nullptr;
-  if (tell == nullptr) return {};
-  const Version version = reinterpret_cast<Version (*)()>(tell)();
-  return cat(version.major, ".", version.minor, ".", version.update);
-}
-
 // Two floats that the first GPU and the host see alike, by the runtime that a plugin has opened.
 float* managed_floats() {
   const std::string wanted(trim(environment_variable("HOROVOD_CUDA_LIBRARY").value_or("")));
@@ -147,23 +66,6 @@ float* managed_floats() {
     }
   }
   return nullptr;
-}
-
-ProbeFacts find_engine(const std::string& name) {
-  if (name == "nccl") {
-    std::string path(trim(environment_variable("HOROVOD_NCCL_LIBRARY").value_or("")));
-    for (const char* start : {"libnccl.so", "librccl.so"}) {
-      if (path.empty()) path = mapped_file(start);
-    }
-    return {version_of_nccl(path), path};
-  }
-  if (name == "ccl") {
-    const std::string path = mapped_file("libccl.so");
-    return {version_of_ccl(path), path};
-  }
-  if (name == "mpi") return find_mpi();
-  const std::string path = name == "gloo" ? mapped_file("libgloo") : "";
-  return {version_of_file(path), path};
 }
 
 // The first of the names that opens, if it has these functions. None: why the first does not, or the
@@ -255,39 +157,45 @@ Probe CheckProbes::built_in(bool with_sum) const {
   });
 }
 
+// Empty: the library is there, and can do this.
+std::string CheckProbes::lacks(const std::string& capability) const {
+  if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
+  return ask_capability(library_, capability);
+}
+
+std::string CheckProbes::try_engine(const std::string& name,
+                                    const std::function<std::string()>& trial) const {
+  forget_identity();
+  if (std::string why = lacks(name); !why.empty()) return why;
+  if (std::string why = trial(); !why.empty()) return why;
+  const ProbeFacts found = find_engine(name);
+  return report_found(found.version, found.path);
+}
+
 Probe CheckProbes::engine(const std::string& name, const std::string& variable,
                           bool with_sum) const {
   return Probe([&] {
-    forget_identity();
-    if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
-    if (std::string why = ask_capability(library_, name); !why.empty()) return why;
-    if (!variable.empty()) {
+    return try_engine(name, [&]() -> std::string {
+      if (variable.empty()) return {};
       ::setenv(variable.c_str(), name.c_str(), 1);
-      if (std::string why = try_world_of_one(library_, with_sum); !why.empty()) return why;
-    }
-    const ProbeFacts found = find_engine(name);
-    return report_found(found.version, found.path);
+      return try_world_of_one(library_, with_sum);
+    });
   });
 }
 
 Probe CheckProbes::gpu_engine(const std::string& name) const {
   return Probe([&] {
-    forget_identity();
-    if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
-    if (std::string why = ask_capability(library_, name); !why.empty()) return why;
-    ::setenv("HOROVOD_GPU_OPERATIONS", name.c_str(), 1);
-    const std::string why = try_world_of_one(library_, true, {0, &managed_floats});
-    if (!why.empty()) return why;
-    const ProbeFacts found = find_engine(name);
-    return report_found(found.version, found.path);
+    return try_engine(name, [&] {
+      ::setenv("HOROVOD_GPU_OPERATIONS", name.c_str(), 1);
+      return try_world_of_one(library_, true, {0, &managed_floats});
+    });
   });
 }
 
 Probe CheckProbes::own(const std::string& name) const {
   return Probe([&] {
-    if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
-    if (std::string why = ask_capability(library_, name); !why.empty()) return why;
-    return report_found("", "");
+    const std::string why = lacks(name);
+    return why.empty() ? report_found("", "") : why;
   });
 }
 

@@ -2,10 +2,12 @@
 // version and a path where it finds them.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "base/settings.h"
+#include "launcher/check/loaded_library.h"
 #include "launcher/check/probe.h"
 
 namespace hvd::launcher {
@@ -34,15 +36,17 @@ class CheckProbes {
   bool has_plugin(const std::string& name) const;
 
  private:
+  std::string lacks(const std::string& capability) const;
+  // What engine and gpu_engine do in the child; the trial says why it failed, or nothing.
+  std::string try_engine(const std::string& name,
+                         const std::function<std::string()>& trial) const;
+
   std::string library_, looked_for_, python_, python_path_, plugin_path_;
 };
 
 // In the child: makes this what the probe reports, and succeeds.
 std::string report_found(const std::string& version, const std::string& path);
 
-struct ProbeFacts {
-  std::string version, path;
-};
 // What report_found wrote, among what the child said; none: it did not come as far.
 std::optional<ProbeFacts> parse_found(const std::string& said);
 // Where a framework's probe found what it was about to import; empty where there is no such module.

@@ -1,0 +1,21 @@
+// What this process has loaded: the files of libraries, and what an engine's says of itself.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hvd::launcher {
+
+// What is told of a part that was found.
+struct ProbeFacts {
+  std::string version, path;
+};
+
+// The first file mapped into this process whose name starts so, resolved: its name carries its
+// version.
+std::string mapped_file(std::string_view start);
+
+// Of an engine that a plugin of this name has opened; empty where it opens no library.
+ProbeFacts find_engine(const std::string& name);
+
+}  // namespace hvd::launcher
