@@ -220,8 +220,8 @@ HVD_API int hvd_offer_stack(int32_t signal_number, int32_t fd, char* error, size
 /* Begins a timeline of all ranks: a Chrome trace in one file, which rank 0 writes; a relative path
  * is relative to its working directory. `mark_cycles` is 1 to mark each batching window, else 0.
  * Returns when this rank takes part; the others do before any work is agreed on after that. Any
- * rank may call; one timeline runs at a time. HVD_UNAVAILABLE: one runs, or the file cannot be
- * written (the job goes on). */
+ * rank may call, and several with the same path; one timeline runs at a time. HVD_UNAVAILABLE: one
+ * with another path runs, or the file cannot be written (the job goes on). */
 HVD_API int hvd_start_timeline(const char* path, int32_t mark_cycles, char* error,
                                size_t error_size);
 

@@ -107,7 +107,10 @@ void Timeline::root_start(int32_t from, const TimelineMessage& message) {
   reply.says = TimelineSays::kStarted;
   reply.asks = {{from, message.ticket}};
   reply.mark_cycles = message.mark_cycles;
-  if (root_.writer != nullptr) {
+  if (root_.writer != nullptr && !root_.stopping && root_.path == message.text) {
+    reply.says = TimelineSays::kStopped;  // that is an answer; scripts let every rank ask
+    reply.run = run_;
+  } else if (root_.writer != nullptr) {
     reply.text = cat("the timeline ", root_.path, " is being written; stop it before another one");
   } else {
     const auto written = [this, post = links_.post] { post([this] { root_written(); }); };

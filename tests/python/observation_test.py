@@ -48,6 +48,24 @@ class ObservationTest(RankCase):
             self.assertTrue(any(event.get("name") == "CYCLE_START" for event in events))
         hvd.barrier()
 
+    def test_every_rank_may_start_and_stop_the_same_timeline(self):
+        for _ in range(2):
+            hvd.start_timeline(PATH)
+            hvd.allreduce(torch.ones(2), name="everybody")
+            with self.assertRaisesRegex(hvd.HorovodInternalError, "is being written; stop it"):
+                hvd.start_timeline(PATH + ".other")
+            hvd.barrier()
+            hvd.stop_timeline()
+            hvd.barrier()
+            if self.rank == 0:
+                with open(PATH) as file:
+                    events = json.load(file)
+                os.unlink(PATH)
+                names = [event["args"]["name"] for event in events
+                         if event.get("name") == "process_name"]
+                self.assertIn("allreduce.everybody", names)
+            hvd.barrier()
+
     def test_a_timeline_that_cannot_be_written_raises_and_work_goes_on(self):
         if self.rank == 0:
             with self.assertRaisesRegex(hvd.HorovodInternalError, "/nowhere/x: "):

@@ -183,7 +183,8 @@ TEST_CASE("a file that cannot be written is one sentence for who asked, and stop
   ranks.each([&](int rank) { sum(ranks[rank], "a"); });
   CHECK(ranks[0].observation().stop_timeline().ok());  // there is none
   REQUIRE(ranks[0].observation().start_timeline(file.path, false).ok());
-  CHECK(!ranks[1].observation().start_timeline(file.path, false).ok());  // there is one
+  CHECK(ranks[1].observation().start_timeline(file.path, false).ok());  // it takes part already
+  CHECK(!ranks[1].observation().start_timeline(file.path + ".other", false).ok());  // there is one
   CHECK(ranks[1].observation().stop_timeline().ok());
 }
 

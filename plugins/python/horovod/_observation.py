@@ -15,11 +15,11 @@ _SCOPES = {"rank": 0, "job": 1}
 
 
 def start_timeline(file_path: Union[str, os.PathLike], mark_cycles: bool = False) -> None:
-    """Begins a timeline of all ranks, a Chrome trace that rank 0 writes; any rank may call.
+    """Begins a timeline of all ranks, a Chrome trace that rank 0 writes; any rank may call, or all.
 
     A relative path is relative to rank 0's working directory. `mark_cycles`: mark each batching
-    window. Raises ValueError before `init`, and HorovodInternalError when a timeline is being
-    written or the file cannot be; the job goes on.
+    window. Raises ValueError before `init`, and HorovodInternalError when another timeline is
+    being written or the file cannot be; the job goes on.
     """
     _require_init()
     _ask(library().hvd_start_timeline, os.fsencode(os.fspath(file_path)), int(mark_cycles))
