@@ -28,7 +28,7 @@ std::string how_to_get(std::string_view name) {
 }
 
 bool is_of_host_memory(std::string_view name) {
-  return is_built_in(name) || name == "libgloo" || name == "mpi" || name == "ccl" || name == "ddl";
+  return is_built_in(name) || name == "libgloo" || name == "mpi" || name == "ccl";
 }
 
 // The record that a setting names; nullptr where it names what is built in. One for devices is chosen

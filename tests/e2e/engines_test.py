@@ -352,10 +352,11 @@ def test_engines_that_cannot_be_had():
             HOROVOD_CPU_OPERATIONS="ddl")
     refused(HYDRA, "HOROVOD_CPU_OPERATIONS is mpi, but .*nowhere/libmpi.so.12",
             HOROVOD_CPU_OPERATIONS="mpi", HOROVOD_MPI_LIBRARY="/nowhere/libmpi.so.12")
-    job = launch(HYDRA, ["-np", 2, PYTHON, RANK], HOROVOD_GPU_OPERATIONS="NCCL")
-    check_sums(job, 2)
-    expect(len(re.findall(r"HOROVOD_GPU_OPERATIONS is NCCL, but .*; tensors of GPUs go through host",
-                          job.err)) == 2, job.describe())
+    for value, why in (("NCCL", ".*"), ("DDL", ".*DDL was discontinued.*")):
+        job = launch(HYDRA, ["-np", 2, PYTHON, RANK], HOROVOD_GPU_OPERATIONS=value)
+        check_sums(job, 2)
+        expect(len(re.findall(f"(?i)HOROVOD_GPU_OPERATIONS is {value}, but {why}; tensors of GPUs go through",
+                              job.err)) == 2, job.describe())
     job = launch(HYDRA, ["-np", 2, PYTHON, RANK], HOROVOD_GPU_OPERATIONS="MPI", HOROVOD_LOG_LEVEL="info")
     check_sums(job, 2)
     expect(len(re.findall("HOROVOD_GPU_OPERATIONS=mpi: tensors of GPUs go through host memory", job.err))
