@@ -63,7 +63,7 @@ Result<Api> open_api(const std::string& path) {
       continue;
     }
     Api api;
-    api.library = library->path();
+    api.library = library->place();
     HVD_ASSIGN_OR_RETURN(api.handles, find_handles(*library));
     HVD_RETURN_IF_ERROR(find_functions(*library, &api));
     return api;

@@ -24,7 +24,8 @@ namespace {
 // For which nothing is done.
 constexpr std::chrono::seconds kUsual{20};
 // What MPI_Finalize is given to end with the last of the others.
-constexpr int kGraceMs = 100;
+constexpr std::chrono::milliseconds kGrace{100};
+constexpr std::chrono::milliseconds kNoTime{0};
 constexpr std::string_view kHere = "cmd=barrier_in\n";
 constexpr std::string_view kLeaves = "cmd=finalize\n";
 
@@ -51,11 +52,11 @@ bool pass(int from, int to) {
   return size > 0 && ::send(to, text, static_cast<size_t>(size), MSG_NOSIGNAL) == size;
 }
 
-// Stands between MPI_Finalize and hydra's server: says to it that this rank is here, as MPI_Finalize
-// would have said, and so hears when all ranks are. Others may be in their own program for hours yet.
+// Stands between MPI_Finalize and hydra's server: can say to it that this rank is here, as MPI_Finalize
+// would have said, and so hear when all ranks are. Others may be in their own program for hours yet.
 class Deputy {
  public:
-  // `fd`: where MPI_Finalize finds the server.
+  // `fd`: where MPI_Finalize, which has not been called yet, finds the server.
   explicit Deputy(int fd) : server_(::dup(fd)) {
     int both[2];
     if (!server_ || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0) return;
@@ -63,9 +64,23 @@ class Deputy {
     is_between_ = ::dup2(both[1], fd) == fd;
     ::close(both[1]);
   }
-  // Whether all are here and MPI_Finalize, which has asked nothing yet, is still at its connections.
+  bool is_between() const { return is_between_; }
+  // Whether MPI_Finalize says something within this time, or goes.
+  bool hears(std::chrono::milliseconds time) const {
+    return is_ready(own_.get(), static_cast<int>(time.count()));
+  }
+  // Passes what both say, until one of them goes.
+  void relay() const {
+    for (;;) {
+      pollfd both[] = {{server_.get(), POLLIN, 0}, {own_.get(), POLLIN, 0}};
+      if (::poll(both, 2, -1) < 0) continue;
+      if (both[0].revents != 0 && !pass(server_.get(), own_.get())) return;
+      if (both[1].revents != 0 && !pass(own_.get(), server_.get())) return;
+    }
+  }
+  // Whether all are here and MPI_Finalize, which had said nothing, is still at its connections.
   bool is_in_vain() const {
-    if (!is_between_ || !say(kHere)) return false;
+    if (!say(kHere)) return false;
     bool has_come = false;
     for (;;) {
       pollfd both[] = {{server_.get(), POLLIN, 0}, {has_come ? -1 : own_.get(), POLLIN, 0}};
@@ -79,17 +94,13 @@ class Deputy {
       const ssize_t size = ::read(server_.get(), text, sizeof text);
       if (size <= 0) return false;
       if (!has_come) {
-        if (!is_ready(own_.get(), kGraceMs)) return true;
+        if (!hears(kGrace)) return true;
         char word[64];
         if (::read(own_.get(), word, sizeof word) <= 0) return false;
       }
       if (::send(own_.get(), text, static_cast<size_t>(size), MSG_NOSIGNAL) == size) relay();
       return false;
     }
-  }
-  // MPI_Finalize may have asked before anybody stood between; what it says from now on passes.
-  void stand_aside() const {
-    if (is_between_ && is_ready(own_.get(), -1)) relay();
   }
   // What a server that does not hear it takes for a failure.
   void take_leave() const {
@@ -102,14 +113,6 @@ class Deputy {
     return ::send(server_.get(), word.data(), word.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(word.size());
   }
-  void relay() const {
-    for (;;) {
-      pollfd both[] = {{server_.get(), POLLIN, 0}, {own_.get(), POLLIN, 0}};
-      if (::poll(both, 2, -1) < 0) continue;
-      if (both[0].revents != 0 && !pass(server_.get(), own_.get())) return;
-      if (both[1].revents != 0 && !pass(own_.get(), server_.get())) return;
-    }
-  }
 
   UniqueFd server_, own_;
   bool is_between_ = false;
@@ -118,14 +121,12 @@ class Deputy {
 // A rank of MPICH's that has ended its connections sleeps until all have, and looks at none any more,
 // so that another one whose connection to it was not quite made looks for its end for ever: seen over
 // TCP with MPICH 4.0 and UCX 1.13, in programs of MPI alone too. That one leaves in its stead.
-void watch(pthread_t ending, const std::atomic<bool>& has_ended, int server, int status) {
-  std::this_thread::sleep_for(kUsual);
-  while (!has_ended && !uses_processor(ending)) {
-  }
-  if (has_ended) return;
-  const Deputy deputy(server);
-  if (!uses_processor(ending)) return deputy.stand_aside();
-  if (!deputy.is_in_vain()) return;
+void watch(pthread_t ending, const std::atomic<bool>& has_ended, const Deputy& deputy, int status) {
+  // The first that it says is that its connections have ended.
+  bool is_through = deputy.hears(kUsual);
+  while (!is_through && !has_ended && !uses_processor(ending)) is_through = deputy.hears(kNoTime);
+  if (is_through) return deputy.relay();
+  if (has_ended || !deputy.is_in_vain()) return;
   std::fprintf(stderr,
                "horovod: MPI_Finalize does not end though all ranks are there, as happens to MPICH "
                "over TCP between hosts; this process ends without it\n");
@@ -140,9 +141,12 @@ void end_mpi(int (*finalize)(), bool may_never_end, int status) {
   const auto server = parse_int(environment_variable("PMI_FD").value_or(""));
   const auto has_ended = std::make_shared<std::atomic<bool>>(false);
   if (may_never_end && server) {
-    std::thread([=, ending = ::pthread_self(), fd = static_cast<int>(*server)] {
-      watch(ending, *has_ended, fd, status);
-    }).detach();
+    const auto deputy = std::make_shared<const Deputy>(static_cast<int>(*server));
+    if (deputy->is_between()) {
+      std::thread([=, ending = ::pthread_self()] {
+        watch(ending, *has_ended, *deputy, status);
+      }).detach();
+    }
   }
   finalize();
   *has_ended = true;

@@ -21,9 +21,7 @@ Result<SharedLibrary> SharedLibrary::open(const std::string& path, int flags) {
     const char* reason = ::dlerror();
     return unavailable(reason != nullptr ? std::string(reason) : cat("cannot open ", path));
   }
-  link_map* found = nullptr;
-  const bool is_known = ::dlinfo(handle, RTLD_DI_LINKMAP, &found) == 0 && *found->l_name != '\0';
-  return SharedLibrary(is_known ? found->l_name : path, handle);
+  return SharedLibrary(path, handle);
 }
 
 Status SharedLibrary::try_open(const std::string& path,
@@ -33,6 +31,12 @@ Status SharedLibrary::try_open(const std::string& path,
   const Status status = judge(*library);
   ::dlclose(library->handle_);
   return status;
+}
+
+std::string SharedLibrary::place() const {
+  link_map* found = nullptr;
+  const bool is_known = ::dlinfo(handle_, RTLD_DI_LINKMAP, &found) == 0 && *found->l_name != '\0';
+  return is_known ? found->l_name : path_;
 }
 
 void* SharedLibrary::symbol(const char* name) const { return ::dlsym(handle_, name); }

@@ -24,8 +24,9 @@ class SharedLibrary {
 
   // nullptr when the library has no such symbol.
   void* symbol(const char* name) const;
-  // Where it was found.
   const std::string& path() const { return path_; }
+  // The path that it was found at.
+  std::string place() const;
 
  private:
   static Result<SharedLibrary> open(const std::string& path, int flags);
