@@ -7,8 +7,8 @@ using namespace hvd;
 TEST_CASE("a library that was opened by its name says where it was found") {
   const auto library = SharedLibrary::open("libm.so.6");
   REQUIRE(library.ok());
-  CHECK(library->path().front() == '/');
-  CHECK(library->path().find("/libm.so.6") != std::string::npos);
+  CHECK(library->place().front() == '/');
+  CHECK(library->place().find("/libm.so.6") != std::string::npos);
 }
 
 TEST_CASE("what a process has loaded is found by the start of its file's name") {
