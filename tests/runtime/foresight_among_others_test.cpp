@@ -33,7 +33,7 @@ class Rounds {
       used_.clear();
       for (unsigned count = 1 + common_() % 3; count > 0; --count) add(common_() % 8);
       for (size_t i = 0; i < works_.size(); ++i) {
-        REQUIRE(works_[i].submit(ranks_[rank_]).ok());
+        submit(works_[i]);
         if (own_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own_() % 200));
       }
       if (common_() % 6 == 0) join();
@@ -58,12 +58,17 @@ class Rounds {
     const unsigned count = common_() % 3;
     for (unsigned i = 0; is_alone && i < count; ++i) {
       Work alone(HVD_ALLREDUCE, hvd::cat("alone", i), std::vector<double>(9, 5), HVD_FLOAT64);
-      REQUIRE(alone.submit(ranks_[rank_]).ok());
+      submit(alone);
       finish(alone, 5);
     }
     Work join(HVD_JOIN, "", std::vector<double>{}, HVD_FLOAT64);
     join.submission.name = nullptr;
     const Status status = join.run(ranks_[rank_]);
+    REQUIRE_MESSAGE(status.ok(), status.message());
+  }
+
+  void submit(Work& work) {
+    const Status status = work.submit(ranks_[rank_]);
     REQUIRE_MESSAGE(status.ok(), status.message());
   }
 
