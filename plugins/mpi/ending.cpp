@@ -21,8 +21,6 @@
 namespace hvd::mpi {
 namespace {
 
-// For which nothing is done.
-constexpr std::chrono::seconds kUsual{20};
 // What MPI_Finalize is given to end with the last of the others.
 constexpr std::chrono::milliseconds kGrace{100};
 constexpr std::chrono::milliseconds kNoTime{0};
@@ -121,9 +119,10 @@ class Deputy {
 // A rank of MPICH's that has ended its connections sleeps until all have, and looks at none any more,
 // so that another one whose connection to it was not quite made looks for its end for ever: seen over
 // TCP with MPICH 4.0 and UCX 1.13, in programs of MPI alone too. That one leaves in its stead.
-void watch(pthread_t ending, const std::atomic<bool>& has_ended, const Deputy& deputy, int status) {
+void watch(pthread_t ending, const std::atomic<bool>& has_ended, const Deputy& deputy, int status,
+           std::chrono::milliseconds usual) {
   // The first that it says is that its connections have ended.
-  bool is_through = deputy.hears(kUsual);
+  bool is_through = deputy.hears(usual);
   while (!is_through && !has_ended && !uses_processor(ending)) is_through = deputy.hears(kNoTime);
   if (is_through) return deputy.relay();
   if (has_ended || !deputy.is_in_vain()) return;
@@ -137,14 +136,14 @@ void watch(pthread_t ending, const std::atomic<bool>& has_ended, const Deputy& d
 
 }  // namespace
 
-void end_mpi(int (*finalize)(), bool may_never_end, int status) {
+void end_mpi(int (*finalize)(), bool may_never_end, int status, std::chrono::milliseconds usual) {
   const auto server = parse_int(environment_variable("PMI_FD").value_or(""));
   const auto has_ended = std::make_shared<std::atomic<bool>>(false);
   if (may_never_end && server) {
     const auto deputy = std::make_shared<const Deputy>(static_cast<int>(*server));
     if (deputy->is_between()) {
       std::thread([=, ending = ::pthread_self()] {
-        watch(ending, *has_ended, *deputy, status);
+        watch(ending, *has_ended, *deputy, status, usual);
       }).detach();
     }
   }

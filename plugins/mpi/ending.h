@@ -1,10 +1,14 @@
 // The end of MPI in a process: MPI_Finalize, and what to do where it would never end.
 #pragma once
 
+#include <chrono>
+
 namespace hvd::mpi {
 
 // Calls `finalize`, for a process that exits with `status`. `may_never_end`: it is MPICH's, of ranks on
 // several hosts; if it has not ended when all ranks of the job have come, the process leaves without it.
-void end_mpi(int (*finalize)(), bool may_never_end, int status);
+// Nothing of that for as long as it usually takes.
+void end_mpi(int (*finalize)(), bool may_never_end, int status,
+             std::chrono::milliseconds usual = std::chrono::seconds(20));
 
 }  // namespace hvd::mpi
