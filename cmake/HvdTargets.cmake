@@ -7,6 +7,8 @@ target_include_directories(hvd_options INTERFACE
   ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
   ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
 target_link_libraries(hvd_options INTERFACE Threads::Threads)
+# Paths in binaries are relative to the clone: two clones build the same bytes and share ccache.
+add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(hvd_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-unused-private-field>)
