@@ -45,7 +45,7 @@ Launcher launcher() {
   for (const char* sign : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"}) {
     if (is_set(sign)) return {"Open MPI", sign};
   }
-  for (const char* sign : {"PMI_RANK", "PMI_FD", "MPI_LOCALNRANKS"}) {
+  for (const char* sign : {"PMI_RANK", "PMI_FD", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE"}) {
     if (is_set(sign)) return {"MPICH", sign};
   }
   return {};
@@ -58,7 +58,8 @@ std::string wanted_library() {
 }
 
 bool launcher_has_several() {
-  const char* const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
+  const char* const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS",
+                               "MV2_COMM_WORLD_SIZE"};
   return std::any_of(std::begin(sizes), std::end(sizes), [](const char* size) {
     return parse_int(environment_variable(size).value_or("")).value_or(1) > 1;
   });

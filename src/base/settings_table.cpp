@@ -230,8 +230,8 @@ constexpr Setting kTable[] = {
      "--no-timeline-mark-cycles"},
 
     {"bootstrap", "", "", "HOROVOD_BOOTSTRAP", kText, "", kLibrary,
-     "who tells ranks that another launcher started who they are: pmix, pmi, slurm or mpi; unset: the "
-     "first of these that can"},
+     "source of the rank where another launcher started the process: pmix, pmi, slurm, mpi, or none for "
+     "independent processes; unset: the first that knows"},
     {"controller", "", "", "HOROVOD_CONTROLLER", kText, "", kLibrary,
      "what carries messages between ranks: mpi; gloo, or unset: the built-in one"},
     {"cpu_operations", "", "", "HOROVOD_CPU_OPERATIONS", kText, "", kLibrary,

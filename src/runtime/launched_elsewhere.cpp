@@ -151,6 +151,8 @@ void warn_of_shell() {
                    "many ranks from it, and so does srun without --pty from outside of it"));
 }
 
+constexpr const char* kDeclareAlone = "HOROVOD_BOOTSTRAP=none declares independent processes";
+
 // Tasks that cannot know each other are no worlds of one: which plugin is missing, Slurm's or ours.
 Status refuse_lonely_step(bool is_signed) {
   const auto kind = environment_variable(kMpiOfStep);
@@ -162,11 +164,29 @@ Status refuse_lonely_step(bool is_signed) {
                       "cannot be used; install it in lib/horovod/bootstraps on all nodes"
                     : "gave them no way to meet; use srun --mpi=pmix, which takes Slurm's mpi/pmix "
                       "plugin (Debian: slurm-wlm-basic-plugins) and Horovod's bootstrap plugin pmix "
-                      "on all nodes, or srun --mpi=pmi2"));
+                      "on all nodes, or srun --mpi=pmi2",
+          "; ", kDeclareAlone));
+}
+
+// The same of another launcher's processes. `reason` says why its bootstrap plugin does not help.
+Status refuse_lonely_rank(const ForeignPlace& place, const Settings& settings, std::string_view reason) {
+  return failed_precondition(
+      cat(place.launcher, " started this process as rank ", place.rank,
+          place.size > 0 ? cat(" of ", place.size) : " of several",
+          ", but Horovod cannot find the other ranks: ", reason, "; install on every host what is missing (",
+          place.bootstrap == "pmix"
+              ? "the plugin pmix is built where Debian's libpmix-dev is and uses libpmix.so.2 of libpmix2; "
+              : "",
+          "plugins are searched in ", join(plugin::bootstrap_path(settings.text("plugin_path")), ", "),
+          "), or start the program by horovodrun; ", kDeclareAlone));
 }
 
 // A setting, or a program that calls MPI too, which has its ranks whoever started them.
 constexpr std::string_view kMpi = "mpi";
+// The plugin of a plain step of srun.
+constexpr std::string_view kSlurm = "slurm";
+// A setting: whoever started this process, it is a world of one.
+constexpr std::string_view kNone = "none";
 
 std::string word_of(const Settings& settings, const char* key) {
   return to_lower(trim(settings.text(key)));
@@ -176,12 +196,12 @@ std::string word_of(const Settings& settings, const char* key) {
 struct Signs {
   bool a_way_to_meet = false;
   bool step_of_many = false;
-  bool several = false;  // of whatever launcher
-  bool mpi = false;      // is initialised
+  std::optional<ForeignPlace> several;  // of whatever launcher
+  bool mpi = false;                     // is initialised
   bool wants_mpi = false;
-  std::string named;     // by HOROVOD_BOOTSTRAP
+  std::string named;                    // by HOROVOD_BOOTSTRAP
   bool any() const {
-    return a_way_to_meet || step_of_many || several || mpi || wants_mpi || !named.empty();
+    return a_way_to_meet || step_of_many || several.has_value() || mpi || wants_mpi || !named.empty();
   }
 };
 
@@ -191,7 +211,7 @@ Signs signs_of(const Settings& settings) {
     return environment_variable(sign).has_value();
   });
   signs.step_of_many = is_in_step_of_many();
-  signs.several = foreign_place().has_value();
+  signs.several = place_among_several();
   signs.mpi = mpi_is_initialised();
   signs.wants_mpi =
       word_of(settings, "controller") == kMpi || word_of(settings, "cpu_operations") == kMpi;
@@ -202,30 +222,33 @@ Signs signs_of(const Settings& settings) {
 struct Asked {
   std::unique_ptr<Opened> plugin;  // nullptr: nobody knows this process
   Identity identity;
+  std::map<std::string, std::string> not_mine;  // by a plugin's name: why it does not know this process
 };
 
 // The first that knows this process. One that should and fails is the end of it, unless MPI, which is
 // asked last, has its ranks already.
 Result<Asked> ask(const plugin::Catalogue& catalogue, const Settings& settings, const Signs& signs) {
   Status failure, not_mine;
+  Asked asked;
   for (const hvd_plugin* record : catalogue.usable(HVD_PLUGIN_BOOTSTRAP)) {
     if (!signs.named.empty() && signs.named != record->name) continue;
     if (!failure.ok() && !(signs.mpi && record->name == kMpi)) continue;
-    Asked asked;
-    asked.plugin = std::make_unique<Opened>(settings, record);
-    const Status opened = asked.plugin->open();
+    auto plugin = std::make_unique<Opened>(settings, record);
+    const Status opened = plugin->open();
     if (opened.code() == Code::kFailedPrecondition) {
       not_mine = opened;
+      asked.not_mine.emplace(record->name, opened.message());
     } else if (!opened.ok()) {
       if (failure.ok()) failure = opened.with_context(record->name);
     } else {
-      HVD_ASSIGN_OR_RETURN(asked.identity, asked.plugin->identity());
+      HVD_ASSIGN_OR_RETURN(asked.identity, plugin->identity());
+      asked.plugin = std::move(plugin);
       log::info(cat("rank ", asked.identity.rank, " of ", asked.identity.size, ", says ", record->name));
       return asked;
     }
   }
   HVD_RETURN_IF_ERROR(failure);
-  if (signs.named.empty()) return Asked();
+  if (signs.named.empty()) return asked;
   return failed_precondition(
       cat("HOROVOD_BOOTSTRAP is ", printable(signs.named), ", but ",
           not_mine.ok() ? catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, signs.named) : not_mine.message(),
@@ -243,6 +266,12 @@ std::string refusals_of(const plugin::Catalogue& catalogue) {
   return refusals;
 }
 
+// Why the bootstrap plugin of a launcher does not know this process.
+std::string why_unknown(const plugin::Catalogue& catalogue, const Asked& asked, const std::string& name) {
+  const auto found = asked.not_mine.find(name);
+  return found != asked.not_mine.end() ? found->second : catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, name);
+}
+
 }  // namespace
 
 plugin::Catalogue installed_bootstraps(const Settings& settings) {
@@ -256,6 +285,7 @@ Result<std::optional<Bootstrap>> launched_elsewhere(const Settings& settings, De
     HVD_ASSIGN_OR_RETURN(Bootstrap found, meet_at(before, deadline));
     return std::optional(std::move(found));
   }
+  if (word_of(settings, "bootstrap") == kNone) return std::optional<Bootstrap>();
   if (is_in_shell_of_step()) {
     if (is_in_step_of_many() && epoch == 0) warn_of_shell();
     return std::optional<Bootstrap>();
@@ -270,6 +300,10 @@ Result<std::optional<Bootstrap>> launched_elsewhere(const Settings& settings, De
     HVD_ASSIGN_OR_RETURN(Bootstrap found, meet(std::move(asked.plugin), asked.identity, settings,
                                                epoch, deadline));
     return std::optional(std::move(found));
+  }
+  if (signs.several && signs.several->bootstrap != kSlurm) {
+    return refuse_lonely_rank(*signs.several, settings,
+                              why_unknown(catalogue, asked, signs.several->bootstrap));
   }
   if (!signs.step_of_many) return std::optional<Bootstrap>();
   const std::string refusals = refusals_of(catalogue);

@@ -17,11 +17,14 @@ namespace {
 // our agents too: Open MPI and Slurm, by which it comes, set more.
 struct Sign {
   const char *launcher, *rank, *size;
+  std::string_view bootstrap;
 };
+constexpr std::string_view kPmi = "pmi";
 constexpr std::array kLauncherSigns = {
-    Sign{"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-    Sign{"a launcher with PMI", "PMI_RANK", "PMI_SIZE"},
-    Sign{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+    Sign{"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "pmix"},
+    Sign{"a launcher with PMI", "PMI_RANK", "PMI_SIZE", kPmi},
+    Sign{"MVAPICH's mpirun_rsh", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "mpi"},
+    Sign{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "slurm"},
 };
 
 std::optional<int64_t> number_of(const char* variable) {
@@ -31,6 +34,12 @@ std::optional<int64_t> number_of(const char* variable) {
 
 bool has_terminal() {
   return static_cast<bool>(UniqueFd(::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY)));
+}
+
+// srun --mpi=pmi2 gives its tasks the same place twice; hydra, which may be in a step of srun, sets more.
+bool is_pmi_of_srun() {
+  return !environment_variable("MPI_LOCALRANKID") && number_of("PMI_RANK") == number_of("SLURM_PROCID") &&
+         number_of("PMI_SIZE") == number_of("SLURM_STEP_NUM_TASKS");
 }
 
 bool is_shell(pid_t process) {
@@ -60,9 +69,24 @@ std::optional<ForeignPlace> foreign_place() {
   for (const Sign& sign : kLauncherSigns) {
     const auto rank = number_of(sign.rank);
     const auto size = number_of(sign.size);
+    if (sign.bootstrap == kPmi && is_pmi_of_srun()) continue;
     if (rank && size && *size > 1) {
-      return ForeignPlace{cat(sign.launcher, " (", sign.rank, ")"), *rank, *size};
+      return ForeignPlace{cat(sign.launcher, " (", sign.rank, ")"), *rank, *size,
+                          std::string(sign.bootstrap)};
     }
+  }
+  return {};
+}
+
+std::optional<ForeignPlace> place_among_several() {
+  if (auto place = foreign_place()) return place;
+  if (is_in_shell_of_step()) return {};
+  if (const auto rank = number_of("PMI_ID");
+      rank && (*rank > 0 || number_of("MPI_LOCALNRANKS").value_or(1) > 1)) {
+    return ForeignPlace{"MPICH's hydra (PMI_ID)", *rank, -1, "mpi"};
+  }
+  if (const auto rank = number_of("PMIX_RANK"); rank && *rank > 0) {
+    return ForeignPlace{"a launcher with PMIx (PMIX_RANK)", *rank, -1, "pmix"};
   }
   return {};
 }

@@ -14,7 +14,8 @@ namespace hvd::runtime {
 struct ForeignPlace {
   std::string launcher;  // "Open MPI's mpirun (OMPI_COMM_WORLD_RANK)"
   int64_t rank = 0;
-  int64_t size = 1;
+  int64_t size = 1;       // -1: above 1, but the variables do not tell it
+  std::string bootstrap;  // the plugin that finds the other ranks
 };
 
 // Whether this is a program that somebody typed into the shell of srun --pty, which has the terminal of
@@ -23,7 +24,12 @@ struct ForeignPlace {
 bool is_in_shell_of_step();
 
 // Nothing where there is none, or where it has started one process: it may have started our launcher.
+// Every place has a size.
 std::optional<ForeignPlace> foreign_place();
+
+// The same, or a place without a size, of a launcher whose variables tell only that there are several
+// processes: PMIx by a rank above 0, hydra with -pmi-port by that or by the number of ranks on this host.
+std::optional<ForeignPlace> place_among_several();
 
 // Not ok, with both places and what to do, where `identity`, of variables or of the rendezvous, is not
 // that of the other launcher; `settings` says whether an agent of ours has given it. The original's

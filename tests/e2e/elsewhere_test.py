@@ -36,7 +36,8 @@ def test_a_program_that_uses_mpi4py_too():
 
 
 def test_hydra_on_this_machine():
-    check(run("mpiexec.hydra", "-np", 3, PYTHON, RANK), 3)
+    for flags in ((), ("-pmi-port",)):  # the latter gives ranks no PMI_SIZE
+        check(run("mpiexec.hydra", *flags, "-np", 3, PYTHON, RANK), 3)
 
 
 @world()
@@ -65,6 +66,87 @@ def test_lines_of_mpirun_as_people_have_them():
         job = Job("-c", line, program="/bin/sh", cwd=folder, environment=tree)
         check(job, ranks)
         job.leaves_nothing()
+
+
+SAY = """
+import os
+import horovod.numpy as hvd
+try:
+    hvd.init()
+    said = f"rank {hvd.rank()} of {hvd.size()}"
+except Exception as refusal:
+    said = "refused: " + str(refusal).strip().splitlines()[0]
+os.write(1, f"{said}\\n".encode())  # whole
+"""
+LAUNCHERS = (("mpirun.openmpi", OPENMPI, "Open MPI's mpirun", "pmix"),
+             ("mpiexec.hydra", (), "a launcher with PMI", "pmi"),
+             ("mpiexec.hydra", ("-pmi-port",), "MPICH's hydra", "mpi"))
+
+
+def say(program, *arguments, environment=None):
+    path = shutil.which(program)
+    if path is None:
+        raise Skip(f"there is no {program}: packaging/packages-test.txt names its package")
+    job = Job(*arguments, program=path, environment=environment)
+    job.wait(120)
+    return job
+
+
+def only_library():
+    """libhorovod.so in a directory without its plugins."""
+    folder = scratch()
+    shutil.copy(BUILD / "lib" / "libhorovod.so", folder)
+    return folder, {"HOROVOD_LIBRARY": str(folder / "libhorovod.so")}
+
+
+def test_ranks_of_another_launcher_without_a_bootstrap_plugin_are_refused():
+    folder, variables = only_library()
+    for program, flags, name, plugin in LAUNCHERS:
+        job = say(program, *flags, "-np", 2, PYTHON, "-c", SAY, environment=clean_environment(**variables))
+        for rank in range(2):
+            expect(re.search(rf"refused: {name} .* started this process as rank {rank} of.*no bootstrap plugin "
+                             rf"named {plugin} is installed.*{folder}/horovod/bootstraps.*horovodrun.*"
+                             "HOROVOD_BOOTSTRAP=none", job.out), job.describe())
+
+
+def test_processes_of_another_launcher_that_are_declared_independent_are_worlds_of_one():
+    _, variables = only_library()
+    for more in (variables, {}):
+        for program, flags, *_ in LAUNCHERS:
+            job = say(program, *flags, "-np", 2, PYTHON, "-c", SAY,
+                      environment=clean_environment(HOROVOD_BOOTSTRAP="none", **more))
+            expect(job.out.count("rank 0 of 1") == 2, job.describe())
+
+
+def test_one_process_of_another_launcher_needs_no_plugin():
+    _, variables = only_library()
+    for program, flags, *_ in LAUNCHERS:
+        job = say(program, *flags, "-np", 1, PYTHON, "-c", SAY, environment=clean_environment(**variables))
+        expect(job.out.count("rank 0 of 1") == 1, job.describe())
+
+
+def test_signs_of_several_that_start_no_other_process_make_a_world_of_one():
+    """A script of sbatch, and a worker of torchrun."""
+    _, variables = only_library()
+    for signs in ({"SLURM_NTASKS": "4", "SLURM_NPROCS": "4", "SLURM_PROCID": "0", "SLURM_JOB_ID": "7"},
+                  {"WORLD_SIZE": "4", "RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}):
+        job = say(PYTHON, "-c", SAY, environment=clean_environment(**signs, **variables))
+        expect(job.out.count("rank 0 of 1") == 1, job.describe())
+
+
+@world("a")
+def test_ranks_of_open_mpi_without_the_library_of_pmix_are_refused():
+    """As in an image that has no package of MPI."""
+    known = subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    found = re.findall(r"(?:libpmix\.so\.2|libmpi\.so\.40) .*=> (.*)", known)
+    if not any("pmix" in path for path in found):
+        raise Skip("there is no libpmix.so.2: packaging/packages-test.txt names its package")
+    hidden = " && ".join(f"mount --bind /dev/null {os.path.realpath(path)}" for path in found)
+    job = say("mpirun.openmpi", *OPENMPI, "-np", 2, "unshare", "--mount", "sh", "-c",
+              f'{hidden} && exec "$@"', "sh", PYTHON, "-c", SAY)
+    for rank in range(2):
+        expect(re.search(rf"refused: Open MPI's mpirun .* rank {rank} of 2.*libpmix2.*libpmix\.so\.2",
+                         job.out), job.describe())
 
 
 if __name__ == "__main__":
