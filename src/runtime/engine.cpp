@@ -51,10 +51,14 @@ Status Engine::refusal() const {
   return refusal_;
 }
 
-Status Engine::refuse() {
-  Status reason = refusal();
-  if (!reason.ok()) cut_off_.store(true);
-  return reason;
+Status Engine::refuse(int32_t op, std::string_view name) {
+  if (!over_.load(std::memory_order_acquire)) return {};
+  cut_off_.store(true);
+  std::lock_guard lock(refusal_mutex_);
+  if (end_ != End::kShutdown || is_registration(op)) return refusal_;
+  return aborted(cat(operation_text(op, name), " cannot run: ", refusal_.message(),
+                     " before every rank had submitted it; all ranks must submit the same operations before "
+                     "one of them ends (hvd.join() is for ranks with fewer steps)"));
 }
 
 std::optional<int32_t> Engine::cut_off_by() const {
@@ -119,7 +123,7 @@ bool Engine::collect() {
     newest_ = submission;
     submission->accepted = submission->planned = false;
     if (over()) {
-      complete(submission, refuse());
+      complete(submission, refuse(submission->request.op, submission->name->text));
       continue;
     }
     collected_.push_back(submission);

@@ -74,8 +74,8 @@ class Engine final : public Drivable, private CompletionSink {
   Wake submit(Submission* submission);
   // Why nothing is accepted any more, or ok.
   Status refusal() const;
-  // As refusal, asked for work that is now not done.
-  Status refuse();
+  // The same for a submission that is now not run, whose name may be empty.
+  Status refuse(int32_t op, std::string_view name);
   // The peer whose leaving made work of this rank fail, if one did.
   std::optional<int32_t> cut_off_by() const;
   // True when no peer needs this rank any more.
@@ -176,7 +176,6 @@ class Engine final : public Drivable, private CompletionSink {
   void end_set(ProcessSet* set);
   void fail_rest(ProcessSet* set);
   void end_all_sets();
-  void fail_unplanned(ProcessSet* set, const Status& reason);
   bool drop_removed_sets();
   void hear_what_was_early();
   bool all_sets_ended() const;
@@ -186,7 +185,8 @@ class Engine final : public Drivable, private CompletionSink {
 
   void complete(Submission* submission, Status status) override;
   void close_window();
-  void refuse_from_now(Status reason);
+  enum class End { kFailure, kShutdown };
+  void refuse_from_now(Status reason, End end);
   // With what this rank found, or with what `heard_from`, a peer, says; then all agree on a cause.
   void fail_with(const Status& found, int32_t heard_from);
   void end_with(const Status& cause, int32_t heard_from);
@@ -257,7 +257,8 @@ class Engine final : public Drivable, private CompletionSink {
   std::atomic<int32_t> left_by_{-1};   // the first peer that left or was lost
   std::atomic<bool> cut_off_{false};   // work failed by that
   mutable std::mutex refusal_mutex_;
-  Status refusal_;  // guarded by refusal_mutex_
+  Status refusal_;                // guarded by refusal_mutex_
+  End end_ = End::kFailure;       // guarded by refusal_mutex_; of `refusal_`
 };
 
 }  // namespace hvd::runtime

@@ -79,16 +79,13 @@ void Engine::end_at(int32_t leaver) {
   const std::string who =
       leaver == options_.rank ? std::string("this rank called shutdown")
                               : cat("rank ", leaver, " has ended its program or called shutdown");
-  refuse_from_now(aborted(cat("Horovod has been shut down: ", who,
-                              "; work that not every rank had submitted by then cannot run")));
-  const Status reason = refusal();
+  refuse_from_now(aborted(cat("Horovod has been shut down: ", who)), End::kShutdown);
   if (leaver != options_.rank) left_by_.store(leaver);
   close_window();
   for (Submission* submission = newest_; submission != nullptr;) {
     Submission* older = submission->older;
     if (!submission->accepted) {
-      cut_off_.store(true);
-      complete(submission, reason);
+      complete(submission, refuse(submission->request.op, submission->name->text));
     }
     submission = older;
   }
@@ -106,11 +103,12 @@ void Engine::end_all_sets() {
   }
 }
 
-void Engine::refuse_from_now(Status reason) {
+void Engine::refuse_from_now(Status reason, End end) {
   {
     std::lock_guard lock(refusal_mutex_);
     if (!refusal_.ok()) return;
     refusal_ = std::move(reason);
+    end_ = end;
   }
   over_.store(true, std::memory_order_release);
 }
@@ -133,7 +131,7 @@ void Engine::fail_with(const Status& found, int32_t heard_from) {
 
 void Engine::end_with(const Status& cause, int32_t heard_from) {
   if (departed_.load(std::memory_order_relaxed)) return;
-  refuse_from_now(cause);
+  refuse_from_now(cause, End::kFailure);
   const Status first = departure_->stopping() ? cause : refusal();
   departed_.store(true);
   if (const auto peer = lost_peer_in(first.message()); peer && left_by_.load() < 0) {

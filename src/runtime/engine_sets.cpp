@@ -95,19 +95,16 @@ void Engine::end_set(ProcessSet* set) {
 }
 
 void Engine::fail_rest(ProcessSet* set) {
-  fail_unplanned(set, over() ? refusal()
-                             : not_found(cat("process set ", set->members->id,
-                                             " was removed; work that not every member had "
-                                             "submitted by then cannot run")));
-}
-
-void Engine::fail_unplanned(ProcessSet* set, const Status& reason) {
   set->after_join.clear();
   for (Submission* submission = newest_; submission != nullptr;) {
     Submission* older = submission->older;
     if (submission->accepted && !submission->planned && submission->set == set->members->serial) {
-      if (over()) cut_off_.store(true);
-      complete(submission, reason);
+      const std::string& name = submission->name->text;
+      complete(submission,
+               over() ? refuse(submission->request.op, name)
+                      : not_found(cat(operation_text(submission->request.op, name),
+                                      " cannot run: process set ", set->members->id,
+                                      " was removed before every member had submitted it")));
     }
     submission = older;
   }

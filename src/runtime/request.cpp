@@ -103,6 +103,11 @@ std::string_view op_name(int32_t op) {
   }
 }
 
+std::string operation_text(int32_t op, std::string_view name) {
+  if (name.empty() || name.front() == '<') return std::string(op_name(op));
+  return cat(op_name(op), " '", printable(name), "'");
+}
+
 std::string_view reduce_op_name(int32_t reduce_op) {
   switch (reduce_op) {
     case HVD_AVERAGE: return "average";

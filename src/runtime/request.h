@@ -68,6 +68,8 @@ std::vector<int64_t> rows_of(const Request& request);
 size_t dtype_size(int32_t dtype);
 std::string_view dtype_name(int32_t dtype);
 std::string_view op_name(int32_t op);
+// "allreduce 'grad.0'"; "barrier", whose name users do not see.
+std::string operation_text(int32_t op, std::string_view name);
 // One more process set of a kAddProcessSets; all of them.
 void put_set(const std::vector<int32_t>& ranks, Request* request);
 std::vector<std::vector<int32_t>> sets_of(const Request& request);

@@ -25,7 +25,7 @@ Runtime::~Runtime() {
 }
 
 Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
-  if (Status status = engine_->refuse(); !status.ok()) return status;
+  HVD_RETURN_IF_ERROR(engine_->refuse(from.op, from.name == nullptr ? "" : from.name));
   std::shared_ptr<const SetMembers> other;
   const SetMembers* set = &sets_.all();
   if (from.process_set != 0) {
@@ -66,7 +66,7 @@ Status Runtime::add_process_set(std::vector<int32_t> ranks, hvd_handle* handle) 
   Request request;
   request.op = kAddProcessSets;
   put_set(ranks, &request);
-  HVD_RETURN_IF_ERROR(engine_->refuse());
+  HVD_RETURN_IF_ERROR(engine_->refuse(request.op, ""));
   return submit_registration(kRegistrationName, true, std::move(request), handle);
 }
 
@@ -77,7 +77,7 @@ Status Runtime::remove_process_set(int32_t id, hvd_handle* handle) {
   Request request;
   request.op = kRemoveProcessSet;
   request.root = id;
-  HVD_RETURN_IF_ERROR(engine_->refuse());
+  HVD_RETURN_IF_ERROR(engine_->refuse(request.op, ""));
   return submit_registration(kRegistrationName, true, std::move(request), handle);
 }
 

@@ -13,8 +13,7 @@ constexpr uint32_t kMaxTensors = 1 << 20;
 
 // "allreduce 'grad'": how sentences name the work.
 std::string label(const hvd_submission& from) {
-  if (from.name == nullptr) return std::string(op_name(from.op));
-  return cat(op_name(from.op), " '", printable(from.name), "'");
+  return operation_text(from.op, from.name == nullptr ? "" : from.name);
 }
 
 bool is_known_op(int32_t op) {

@@ -17,7 +17,7 @@ using hvd::test::Work;
 using hvd::test::require_started;
 using hvd::test::sum_of;
 
-TEST_CASE("work that a peer never submits fails when that peer shuts down, naming it") {
+TEST_CASE("work that a peer never submits fails when that peer shuts down, naming both") {
   FOR_ALL_LINKS(options);
   Ranks ranks(3, options);
   require_started(ranks);
@@ -33,8 +33,12 @@ TEST_CASE("work that a peer never submits fails when that peer shuts down, namin
     INFO(status.message());
     CHECK(status.message().find("rank 1") != std::string::npos);
     CHECK(status.message().find("shut down") != std::string::npos);
+    CHECK(status.message().find("allreduce 'pending' cannot run") != std::string::npos);
     Work later = sum_of("later", {1});
-    CHECK(later.submit(ranks[rank]).code() == Code::kAborted);
+    const Status refused = later.submit(ranks[rank]);
+    CHECK(refused.code() == Code::kAborted);
+    CHECK(refused.message().find("allreduce 'later' cannot run") != std::string::npos);
+    CHECK(refused.message().find("rank 1 has ended its program") != std::string::npos);
   });
 }
 
