@@ -24,11 +24,14 @@ def inside(name, *command):
                           capture_output=True, text=True)
 
 
-def small_disk(name, options, *folders):
-    """Every folder in which an agent could lie is a file system of its own."""
+def small_disk(name, size, *folders, flags=0):
+    """Every folder in which an agent could lie is a file system of its own. A clone below one of them stays
+    visible."""
+    cover = (f"import os, sys; sys.path.insert(0, {str(HOSTS.parent)!r}); import namespaces\n"
+             "os.makedirs(sys.argv[1], exist_ok=True)\n"
+             f"namespaces.cover(sys.argv[1], sys.argv[2:], 0o1777, flags={flags}, options=',size={size}')")
     for folder in folders or ("/tmp", HOME / ".cache"):
-        inside(name, "mkdir", "-p", folder)
-        inside(name, "mount", "-t", "tmpfs", "-o", options, "tmpfs", folder)
+        inside(name, PYTHON, "-c", cover, folder, *sorted({ROOT, BUILD.resolve()}))
     inside(name, "mkdir", "-p", "-m", "700", "/tmp/horovod-0")  # where agents are kept stays
 
 
@@ -56,21 +59,21 @@ def refused(*patterns, flags=(), seconds=15):
 
 @world("a b", "--private-tmp")
 def test_a_noexec_tmp_is_gone_around():
-    small_disk("b", "noexec,size=64m", "/tmp")
+    small_disk("b", "64m", "/tmp", flags=ns.MS_NOEXEC)
     runs()
 
 
 @world("a b", "--private-tmp")
 def test_a_host_where_nothing_may_be_executed_is_refused():
-    small_disk("b", "noexec,size=64m")
+    small_disk("b", "64m", flags=ns.MS_NOEXEC)
     refused("no directory there can keep the agent", "noexec", "HOROVOD_AGENT_DIR")
 
 
 @world("a b", "--private-tmp")
 def test_a_full_disk_is_refused_and_another_is_taken():
-    small_disk("b", "size=64k")
+    small_disk("b", "64k")
     refused("no directory there can keep the agent", "No space left", "HOROVOD_AGENT_DIR")
-    inside("b", "umount", "/tmp")
+    inside("b", "umount", "--lazy", "/tmp")  # with what is mounted below it
     inside("b", "mkdir", "-p", "-m", "700", "/tmp/horovod-0")
     runs()
 

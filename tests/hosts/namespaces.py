@@ -7,7 +7,7 @@ import os
 import signal
 
 NEWNS, NEWUTS, NEWIPC, NEWPID, NEWNET = 0x00020000, 0x04000000, 0x08000000, 0x20000000, 0x40000000
-MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
+MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 0x8, 0x1000, 0x4000, 0x40000
 PR_SET_PDEATHSIG = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -49,12 +49,12 @@ def is_below(path, folder):
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def cover(folder, keep=(), mode=0o755, owner=None):
+def cover(folder, keep=(), mode=0o755, owner=None, flags=0, options=""):
     """Lays an empty folder over `folder`; what lies in `keep` below it stays where it was."""
     kept = [path for path in keep if is_below(path, folder)]
     # What is covered can still be reached by a descriptor that was opened before.
     handles = [(path, os.open(path, os.O_PATH)) for path in kept]
-    mount("tmpfs", folder, "tmpfs", 0, f"mode={mode:o}")
+    mount("tmpfs", folder, "tmpfs", flags, f"mode={mode:o}{options}")
     if owner:
         os.chown(folder, *owner)
     for path, handle in handles:
