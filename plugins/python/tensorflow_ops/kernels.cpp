@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -97,6 +98,23 @@ std::vector<Shape> shapes_of(const std::vector<int64_t>& numbers, size_t count) 
   return shapes.size() == count ? shapes : std::vector<Shape>();
 }
 
+// The calls through which a node has come into the graph that runs, "call/", outermost first. A function
+// that another calls twice has its nodes twice, under one name each. Without TensorFlow's counters
+// ("cond/then/_12/"), which count whatever else a rank's graph has.
+std::string calls_of(std::string_view running, std::string_view made) {
+  if (made.empty() || running.size() <= made.size() || !running.ends_with(made)) return {};
+  std::string calls;
+  running.remove_suffix(made.size());
+  for (size_t end; (end = running.find('/')) != std::string_view::npos;
+       running.remove_prefix(end + 1)) {
+    const std::string_view part = running.substr(0, end);
+    const bool is_counter = part.size() > 1 && part[0] == '_' &&
+                            part.find_first_not_of("0123456789", 1) == std::string_view::npos;
+    if (!is_counter) calls.append(part).push_back('/');
+  }
+  return calls;
+}
+
 template <int kIndex>
 void* create(Construction* construction) {
   auto kernel = std::make_unique<Kernel>();
@@ -108,6 +126,10 @@ void* create(Construction* construction) {
     return kernel.release();
   }
   kernel->name = attributes.text("tensor_name");
+  if (!kernel->name.empty()) {
+    const StringView running = tf_api()->node_name(construction);
+    kernel->name.insert(0, calls_of({running.data, running.size}, attributes.text("node")));
+  }
   kernel->reduce_op = attributes.number("reduce_op");
   kernel->root_rank = attributes.number("root_rank");
   kernel->prescale = attributes.factor("prescale_bits");

@@ -72,6 +72,7 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
   if (operation.kind >= 0) {
     api.op_attribute(builder, kTypes);
     api.op_attribute(builder, "tensor_name: string = ''");  // '': numbered when it runs
+    api.op_attribute(builder, "node: string = ''");  // its name in the graph that it was made in
     api.op_attribute(builder, "reduce_op: int = 1");
     api.op_attribute(builder, "root_rank: int = 0");
     api.op_attribute(builder, "prescale_bits: int = 0");  // of a double; 0 is no factor

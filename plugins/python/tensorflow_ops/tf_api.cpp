@@ -68,6 +68,7 @@ struct Found {
     finder.find(&api.string, "TF_OpKernelConstruction_GetAttrString");
     finder.find(&api.number, "TF_OpKernelConstruction_GetAttrInt64");
     finder.find(&api.numbers, "TF_OpKernelConstruction_GetAttrInt64List");
+    finder.find(&api.node_name, "TF_OpKernelConstruction_GetName");
     finder.find(&api.construction_failure, "TF_OpKernelConstruction_Failure");
     finder.find(&api.input_count, "TF_NumInputs");
     finder.find(&api.input, "TF_GetInput");

@@ -25,6 +25,12 @@ using Compute = void (*)(void* kernel, Context*, Done*);
 using Delete = void (*)(void* kernel);
 using InferShapes = void (*)(ShapeContext*, Status*);
 
+// TF_StringView: borrowed.
+struct StringView {
+  const char* data;
+  size_t size;
+};
+
 enum Code { kOk = 0, kUnknown = 2, kInvalidArgument = 3, kUnimplemented = 12 };
 
 struct TfApi {
@@ -54,6 +60,7 @@ struct TfApi {
   void (*string)(Construction*, const char* name, char* value, size_t size, Status*);
   void (*number)(Construction*, const char* name, int64_t* value, Status*);
   void (*numbers)(Construction*, const char* name, int64_t* values, int size, Status*);
+  StringView (*node_name)(Construction*);  // with those of the calls that were inlined, outermost first
   void (*construction_failure)(Construction*, Status*);
 
   int (*input_count)(Context*);

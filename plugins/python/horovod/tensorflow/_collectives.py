@@ -4,7 +4,9 @@ Rules for all of them:
 
 * Every rank must make the same call under the same name. Without one, eager calls are numbered in
   their order, so all ranks must make them in the same order; in graphs the name comes from the
-  tensor's, and order does not matter.
+  tensor's, and order does not matter. A name that a graph has already, given or not, or of another
+  gradient of the same operation, gets a number: all ranks must make such operations in the same order.
+  In front of the name are the calls of functions inside functions that lead to the operation.
 * Types: uint8 to uint64, int8 to int64, float16, bfloat16, float32, float64, bool; else ValueError.
   Tensors travel through host memory. Gradients flow through all of them, and every rank must then
   compute them.

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Any, List, Optional, Sequence, Tuple
+import weakref
+from collections import Counter
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -61,7 +63,8 @@ def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor],
     """The name under which ranks meet. '' when it is to be numbered as it runs.
 
     In graphs it comes from the graph alone, so that a rank which traces a function once more than
-    others still says the same.
+    others still says the same. A name that the graph has already gets a number, in the order in which
+    the graph is made.
     """
     if tf.executing_eagerly():
         return name or ""
@@ -71,11 +74,35 @@ def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor],
     prefix = f"{own}/" if own else ""
     if name is not None:
         scope = graph.get_name_scope()
-        return f"{prefix}{scope}/{name}" if scope and not ignore_name_scope else prefix + name
+        scoped = f"{scope}/{name}" if scope and not ignore_name_scope else name
+        return _unique(graph, op, prefix + scoped)
     source = re.sub(r"[^A-Za-z0-9_./-]", "_", getattr(tensors[0], "name", "") or "")
     # So do placeholders of captured constants, whose names are numbers.
     source = re.sub(r"(^|/)\d+(_\d+)?$", r"\1captured", source)
-    return prefix + graph.unique_name(f"{op}_{source}")
+    return _unique(graph, op, f"{prefix}{op}_{source}")
+
+
+# Of each graph: of each operation and name, how often it was asked for.
+_asked: "weakref.WeakKeyDictionary[tf.Graph, Counter]" = weakref.WeakKeyDictionary()
+
+
+def _unique(graph: tf.Graph, op: str, name: str) -> str:
+    asked = _asked.setdefault(graph, Counter())
+    chosen = name
+    while asked[op, chosen]:
+        chosen = f"{name}_{asked[op, name]}"
+        asked[op, name] += 1
+    asked[op, chosen] += 1
+    return chosen
+
+
+def _names(op: str, tensor_name: str) -> Dict[str, str]:
+    """A node's arguments: under what ranks meet, and its own name in this graph, without which a kernel
+    does not know by which calls of functions it runs."""
+    if tf.executing_eagerly():
+        return {"tensor_name": tensor_name}
+    node = tf.compat.v1.get_default_graph().unique_name(op)
+    return {"tensor_name": tensor_name, "node": node, "name": f"{node}/"}
 
 
 def rows_unknown(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
@@ -98,21 +125,22 @@ def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, p
     """`is_last`: a thread of TensorFlow's may wait a moment for it, as nothing else is due beside it."""
     op = whole_op(op)
     return operations.horovod_allreduce(
-        tensors=tensors, shapes=_shapes_of(tensors), tensor_name=name, reduce_op=op,
-        prescale_bits=prescale, postscale_bits=postscale, process_set=process_set,
-        is_last=int(is_last or tf.executing_eagerly()))
+        tensors=tensors, shapes=_shapes_of(tensors), reduce_op=op, prescale_bits=prescale,
+        postscale_bits=postscale, process_set=process_set,
+        is_last=int(is_last or tf.executing_eagerly()), **_names("HorovodAllreduce", name))
 
 
 def broadcast(tensors: Sequence[tf.Tensor], name: str, root_rank: int,
               process_set: int) -> List[tf.Tensor]:
     root_rank = whole_root(root_rank)
-    return operations.horovod_broadcast(tensors=tensors, tensor_name=name, root_rank=root_rank,
-                                        process_set=process_set)
+    return operations.horovod_broadcast(
+        tensors=tensors, root_rank=root_rank, process_set=process_set,
+        **_names("HorovodBroadcast", name))
 
 
 def allgather(tensors: Sequence[tf.Tensor], name: str, process_set: int) -> List[tf.Tensor]:
-    results = operations.horovod_allgather(tensors=tensors, tensor_name=name,
-                                           process_set=process_set)
+    results = operations.horovod_allgather(tensors=tensors, process_set=process_set,
+                                           **_names("HorovodAllgather", name))
     return [rows_unknown(result, like) for result, like in zip(results, tensors)]
 
 
@@ -120,15 +148,15 @@ def reducescatter(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: in
                   process_set: int) -> List[tf.Tensor]:
     op = whole_op(op)
     results = operations.horovod_reducescatter(
-        tensors=tensors, tensor_name=name, reduce_op=op, prescale_bits=prescale,
-        postscale_bits=postscale, process_set=process_set)
+        tensors=tensors, reduce_op=op, prescale_bits=prescale, postscale_bits=postscale,
+        process_set=process_set, **_names("HorovodReducescatter", name))
     return [rows_unknown(result, like) for result, like in zip(results, tensors)]
 
 
 def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str,
              process_set: int) -> Tuple[tf.Tensor, tf.Tensor]:
     results, received = operations.horovod_alltoall(
-        tensors=[tensor], splits=splits, tensor_name=name, process_set=process_set)
+        tensors=[tensor], splits=splits, process_set=process_set, **_names("HorovodAlltoall", name))
     return rows_unknown(results[0], tensor), received
 
 
@@ -146,7 +174,11 @@ def number(what: int, process_set: int = 0) -> tf.Tensor:
 def _said(op: Any) -> Tuple[str, int]:
     name = op.get_attr("tensor_name")
     name = name.decode() if isinstance(name, bytes) else name
-    return name and name + ".gradient", op.get_attr("process_set")
+    if tf.executing_eagerly():
+        return name and name + ".gradient", op.get_attr("process_set")
+    # One operation may have several gradients in a graph, for several losses.
+    graph = tf.compat.v1.get_default_graph()
+    return _unique(graph, "gradient", f"{name or op.type}.gradient"), op.get_attr("process_set")
 
 
 @tf.RegisterGradient("HorovodAllreduce")

@@ -1,0 +1,172 @@
+"""horovod.tensorflow: names under which ranks meet, of operations that a graph has several times."""
+
+import os
+
+os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
+import rank_base  # noqa: E402
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+tf = rank_base.need("tensorflow")
+import horovod.tensorflow as hvd  # noqa: E402
+
+import numpy  # noqa: E402
+
+tf.get_logger().setLevel("ERROR")
+v1 = tf.compat.v1
+
+
+def collectives(size):
+    """By name: a function of a tensor with a row for each rank, and the gradient of its sum."""
+    return {
+        "allreduce": (lambda x: hvd.allreduce(x, op=hvd.Sum), size),
+        "grouped_allreduce": (lambda x: hvd.grouped_allreduce([x, 2 * x], op=hvd.Sum)[1], 2 * size),
+        "allgather": (lambda x: hvd.allgather(x), 1),
+        "grouped_allgather": (lambda x: hvd.grouped_allgather([x, 2 * x])[1], 2),
+        "reducescatter": (lambda x: hvd.reducescatter(x, op=hvd.Sum), size),
+        "grouped_reducescatter":
+            (lambda x: hvd.grouped_reducescatter([x, 2 * x], op=hvd.Sum)[1], 2 * size),
+        "alltoall": (lambda x: hvd.alltoall(x), 1),
+    }
+
+
+class NamesTest(rank_base.RankBase):
+    def rows(self):
+        return tf.ones([self.size, 2]) * (self.rank + 1.0)
+
+    def in_graphs(self, function):
+        """What function(rows) returns: twice as a function, and in a graph of TensorFlow 1."""
+        compiled = tf.function(function)
+        for _ in range(2):
+            yield compiled(self.rows())
+        with tf.Graph().as_default():
+            result = function(self.rows())
+            with v1.Session() as session:
+                yield session.run(result)
+
+    def check(self, function):
+        """In graphs the function returns what it returns eagerly."""
+        want = function(self.rows())
+        for got in self.in_graphs(function):
+            self.assertEqual(len(got), len(want))
+            for one, other in zip(got, want):
+                numpy.testing.assert_allclose(one, other, rtol=1e-5)
+        return want
+
+    def test_gradients_of_two_losses_through_one_collective(self):
+        for name, (collective, slope) in collectives(self.size).items():
+            def losses(x):
+                with tf.GradientTape(persistent=True) as tape:
+                    tape.watch(x)
+                    y = collective(x)
+                    targets = [tf.reduce_sum(y), 3 * tf.reduce_sum(y), tf.reduce_sum(5 * y)]
+                return [tape.gradient(target, x) for target in targets]
+
+            with self.subTest(collective=name):
+                for got, factor in zip(self.check(losses), (1, 3, 5)):
+                    numpy.testing.assert_allclose(got, factor * slope)
+
+    def test_gradients_of_each_output(self):
+        for name, make in [("allreduce", hvd.grouped_allreduce), ("allgather", hvd.grouped_allgather),
+                           ("reducescatter", hvd.grouped_reducescatter)]:
+            with self.subTest(collective=name), tf.Graph().as_default():
+                x = tf.ones([self.size, 2])
+                outputs = make([x, 2 * x, 3 * x])
+                grads = [tf.gradients(output, x)[0] for output in outputs]
+                with v1.Session() as session:
+                    for number, got in enumerate(session.run(grads), 1):
+                        numpy.testing.assert_allclose(got, number, rtol=1e-5)
+
+    def test_gradients_of_gradients(self):
+        for name, (collective, _) in collectives(self.size).items():
+            def second(x):
+                with tf.GradientTape(persistent=True) as outer:
+                    outer.watch(x)
+                    with tf.GradientTape(persistent=True) as inner:
+                        inner.watch(x)
+                        y = collective(x * x)
+                        targets = [tf.reduce_sum(y ** 2), tf.reduce_sum(y ** 3)]
+                    first = [inner.gradient(target, x) for target in targets]
+                return first + [outer.gradient(grad, x) for grad in first]
+
+            with self.subTest(collective=name):
+                self.assertNotIn(None, self.check(second))
+
+    def test_gradients_of_broadcast(self):
+        def losses(x):
+            with tf.GradientTape(persistent=True) as tape:
+                tape.watch(x)
+                y = hvd.broadcast(x, 0)
+                targets = [tf.reduce_sum(y), 3 * tf.reduce_sum(y)]
+            return [tape.gradient(target, x) for target in targets]
+
+        for got, slope in zip(self.check(losses), [1, 3] if self.rank == 0 else [0, 0]):
+            numpy.testing.assert_allclose(got, slope)
+
+    def test_one_name_twice_in_a_graph(self):
+        def named(x):
+            return [hvd.allreduce(x, op=hvd.Sum, name="same"),
+                    hvd.allreduce(2 * x, op=hvd.Sum, name="same"),
+                    hvd.allreduce(3 * x, op=hvd.Sum, name="same_1"),
+                    *hvd.grouped_allreduce([x, 4 * x], op=hvd.Sum, name="same"),
+                    *hvd.grouped_allreduce([5 * x, x], op=hvd.Sum, name="same")]
+
+        total = self.size * (self.size + 1) // 2
+        for got, factor in zip(self.check(named), (1, 2, 3, 1, 4, 5, 1)):
+            numpy.testing.assert_allclose(got, factor * total)
+
+    def test_one_name_in_each_branch_and_twice(self):
+        @tf.function
+        def branches(x):
+            def choose(factor):
+                return tf.cond(tf.reduce_sum(x) > 0, lambda: hvd.allreduce(factor * x, op=hvd.Sum),
+                               lambda: hvd.allreduce(-factor * x, op=hvd.Sum))
+            return [choose(1.0), choose(2.0), choose(3.0)]
+
+        total = self.size * (self.size + 1) // 2
+        for _ in range(2):
+            for factor, got in enumerate(branches(self.rows()), 1):
+                numpy.testing.assert_allclose(got, factor * total)
+
+    def test_a_function_called_twice_in_another(self):
+        @tf.function
+        def inner(x):
+            return hvd.allreduce(x, op=hvd.Sum, name="inner") * x
+
+        @tf.function
+        def outer(x):
+            with tf.GradientTape(persistent=True) as tape:
+                tape.watch(x)
+                results = [inner(x), inner(2 * x), inner(3 * x)]
+            return results, [tape.gradient(result, x) for result in results + results]
+
+        total = self.size * (self.size + 1) // 2
+        for _ in range(2):
+            results, grads = outer(self.rows())
+            for factor, got in enumerate(results, 1):
+                numpy.testing.assert_allclose(got, factor ** 2 * total * (self.rank + 1.0))
+            for factor, got in enumerate(grads):
+                self.assertEqual(got.shape, (self.size, 2))
+                numpy.testing.assert_allclose(
+                    got, (factor % 3 + 1) ** 2 * (total + total), rtol=1e-5)
+
+    def test_a_rank_with_more_of_other_things(self):
+        @tf.function
+        def inner(x):
+            return hvd.allreduce(x, op=hvd.Sum)
+
+        @tf.function
+        def outer(x):
+            y = tf.constant(0.0)
+            if self.rank == 0:  # for rank 0's logs
+                y = tf.cond(tf.reduce_sum(x) > 0, lambda: tf.reduce_max(x), lambda: tf.reduce_min(x))
+            same = [tf.cond(tf.reduce_sum(x) > 0, lambda: inner(x), lambda: x, name="mine"),
+                    hvd.allreduce(2 * x, op=hvd.Sum, name="same")]
+            return same, y
+
+        total = self.size * (self.size + 1) // 2
+        for factor, got in enumerate(outer(self.rows())[0], 1):
+            numpy.testing.assert_allclose(got, factor * total)
+
+
+if __name__ == "__main__":
+    rank_base.main()
