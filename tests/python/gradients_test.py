@@ -1,4 +1,7 @@
-"""How gradients get from backward to the optimizer's step: together, alone, sparse, replaced."""
+"""How gradients pass collectives, and get from backward to the optimizer's step: together, alone,
+sparse, replaced."""
+
+import inspect
 
 import rank_case
 from rank_case import RankCase, hvd, torch
@@ -291,6 +294,141 @@ class GradientsTest(RankCase):
         with self.assertRaisesRegex(ValueError, r"disagree\.a.*\[3\].*\[4\]"):
             optimizer.synchronize()
         self.assertEqual(hvd.allreduce(torch.ones(1), name="after", op=hvd.Sum).item(), self.size)
+
+
+class CollectivesTest(RankCase):
+    """Gradients through the public collectives. Those in place and `_async` have none."""
+
+    KINDS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter")
+    COLUMNS = (2, 3)  # of the members of a group
+
+    def collectives(self):
+        """(kind, name) of every public function on tensors."""
+        for name in hvd.mpi_ops.__all__:
+            kind = name.replace("grouped_", "").replace("_async", "").rstrip("_")
+            if kind in self.KINDS:
+                yield kind, name
+
+    def given(self, kind, rank, columns):
+        """What a rank puts in; as many rows as ranks can share unevenly."""
+        rows = {"allgather": rank + 1, "alltoall": 2 * self.size}.get(kind, 2 * self.size + 1)
+        return torch.arange(rows * columns, dtype=torch.float64).reshape(rows, columns) + rank
+
+    def rows_out(self, kind, rank):
+        """How many rows a rank gets of it."""
+        if kind == "allgather":
+            return self.size * (self.size + 1) // 2
+        if kind == "reducescatter":
+            return 2 + (rank == 0)
+        return 2 * self.size + (kind != "alltoall")
+
+    def weights(self, kind, rank, columns):
+        """The gradient of what a rank gets."""
+        rows = self.rows_out(kind, rank)
+        numbers = torch.arange(rows * columns, dtype=torch.float64).reshape(rows, columns)
+        return numbers * (rank + 1) + rank
+
+    def want(self, kind, arguments, columns):
+        """The gradient of what this rank puts in, by all ranks' `weights`."""
+        weights = [self.weights(kind, rank, columns) for rank in range(self.size)]
+        if kind == "reducescatter":
+            factor = self.size if arguments.get("op") == hvd.Sum else 1
+            return torch.cat(weights) * factor * arguments.get("prescale_factor", 1)
+        if kind == "alltoall":
+            return torch.cat([each[2 * self.rank : 2 * self.rank + 2] for each in weights])
+        total = torch.stack(weights).sum(0)
+        if kind == "allreduce" and arguments.get("op") == hvd.Sum:
+            return total * arguments.get("prescale_factor", 1)
+        mean = total / self.size
+        if kind == "allgather":
+            start = self.rank * (self.rank + 1) // 2
+            return mean[start : start + self.rank + 1]
+        return mean * (kind != "broadcast" or self.rank == self.size - 1)
+
+    def cases(self, kind, name):
+        takes = inspect.signature(getattr(hvd, name)).parameters
+        if kind == "broadcast":
+            return [{"root_rank": self.size - 1}]
+        if "op" in takes:
+            return [{}, {"op": hvd.Sum}, {"op": hvd.Sum, "prescale_factor": 3.0}]
+        return [{}]
+
+    def test_every_collective_that_returns_a_new_tensor_passes_gradients_on(self):
+        for kind, name in self.collectives():
+            grouped = name.startswith("grouped_")
+            for arguments in self.cases(kind, name):
+                leaves = [self.given(kind, self.rank, columns).requires_grad_()
+                          for columns in (self.COLUMNS if grouped else self.COLUMNS[:1])]
+                inputs = [leaf * 1 for leaf in leaves]  # what is in place may change
+                self.assertIsNotNone(inputs[0].grad_fn)
+                if name.endswith("_"):
+                    inputs = [each.detach() for each in inputs]
+                result = getattr(hvd, name)(inputs if grouped else inputs[0], **arguments)
+                if "async" in name:
+                    result = hvd.synchronize(result)
+                    result = result[:1] if kind == "alltoall" else result
+                results = result if isinstance(result, (tuple, list)) else [result]
+                if "async" in name or name.endswith("_"):
+                    self.assertEqual([each.requires_grad for each in results],
+                                     [False] * len(results), name)
+                    continue
+                for each in results:
+                    self.assertIsNotNone(each.grad_fn, name)
+                sum((each * self.weights(kind, self.rank, each.shape[1])).sum()
+                    for each in results).backward()
+                for leaf in leaves:
+                    self.assert_close(leaf.grad, self.want(kind, arguments, leaf.shape[1]),
+                                      torch.float64, (name, arguments))
+
+    def test_a_group_may_have_members_without_gradient_of_other_types_and_unused(self):
+        for kind, name in self.collectives():
+            if not name.startswith("grouped_") or "async" in name or name.endswith("_"):
+                continue
+            for case in ("constant", "integers", "flags", "another type", "unused"):
+                if case == "flags" and kind != "allgather":
+                    continue  # they have no average
+                first = self.given(kind, self.rank, 2).requires_grad_()
+                second = self.given(kind, self.rank, 3)
+                if case == "integers":
+                    second = second.long()
+                if case == "flags":
+                    second = second > 2
+                if case == "another type":
+                    second = second.float()
+                second.requires_grad_(case in ("another type", "unused"))
+                results = getattr(hvd, name)([first, second])
+                loss = (results[0] * self.weights(kind, self.rank, 2)).sum()
+                if case == "another type":
+                    loss = loss + (results[1] * self.weights(kind, self.rank, 3)).sum()
+                loss.backward()
+                self.assert_close(first.grad, self.want(kind, {}, 2), torch.float64, (name, case))
+                if case == "another type":
+                    self.assertEqual(second.grad.dtype, torch.float32)
+                    self.assert_close(second.grad, self.want(kind, {}, 3), torch.float32, (name, case))
+                if case == "unused":
+                    self.assert_close(second.grad, torch.zeros_like(second), torch.float64, name)
+
+    def test_groups_of_a_process_set_compressed(self):
+        if self.size < 2:
+            self.skipTest("there is no smaller set")
+        # All ranks but the first, in whose world ranks have other numbers.
+        ranks = hvd.add_process_set(list(range(1, self.size)))
+        if self.rank:
+            leaves = [torch.ones(self.rank, 2, requires_grad=True),
+                      torch.ones(2, 2, requires_grad=True)]
+            outputs = hvd.grouped_allgather(leaves, process_set=ranks)
+            sum((each * torch.arange(len(each)).reshape(-1, 1)).sum() for each in outputs).backward()
+            for leaf, start in zip(leaves, (self.rank * (self.rank - 1) // 2, 2 * self.rank - 2)):
+                rows = torch.arange(start, start + len(leaf)).reshape(-1, 1)
+                self.assert_close(leaf.grad, rows.expand(leaf.shape), torch.float32)
+            leaves = [torch.ones(self.size - 1, columns, requires_grad=True) for columns in (2, 3)]
+            outputs = hvd.grouped_reducescatter(leaves, process_set=ranks, op=hvd.Sum,
+                                                compression=hvd.Compression.fp16)
+            (outputs[0] * self.rank + outputs[1].sum()).sum().backward()
+            want = (self.size - 1.0) * torch.arange(1, self.size).reshape(-1, 1)
+            self.assert_close(leaves[0].grad, want.expand(-1, 2), torch.float32)
+            self.assertEqual(leaves[1].grad.shape, leaves[1].shape)
+        hvd.remove_process_set(ranks)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Sequence, Tuple, Union, overload
+from itertools import compress
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Union, overload
 
 import torch
 
@@ -11,7 +12,7 @@ from horovod._compression import check_compression
 from horovod._ops import Average, Kind, Sum
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch import _submission
-from horovod.torch._allreduce import allreduce_async
+from horovod.torch._allreduce import allreduce_async, grouped_allreduce_async
 from horovod.torch._submission import ReduceOp, Tensors
 from horovod.torch.compression import Compression
 
@@ -45,11 +46,16 @@ class HorovodAllgather(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output):
         averaged = _ops.run(allreduce_async(grad_output, op=Average, process_set=ctx.process_set))
-        rows = _ops.run(
-            allgather_async(torch.tensor([ctx.rows]), process_set=ctx.process_set)
-        ).tolist()
-        start = sum(rows[: ctx.process_set.rank()])
-        return averaged.narrow(0, start, ctx.rows), None, None
+        return (*_own_rows([averaged], [ctx.rows], ctx.process_set), None, None)
+
+
+def _own_rows(gathered: Sequence[torch.Tensor], rows: Sequence[int],
+              process_set: ProcessSet) -> List[torch.Tensor]:
+    """This rank's part of each gathered tensor, where it has so many `rows`. A collective."""
+    table = _ops.run(allgather_async(torch.tensor([rows]), process_set=process_set))
+    starts = table[: process_set.rank()].sum(0).tolist()
+    return [tensor.narrow(0, start, count)
+            for tensor, start, count in zip(gathered, starts, rows)]
 
 
 def allgather(
@@ -78,13 +84,36 @@ def grouped_allgather_async(
     )
 
 
+class HorovodGroupedAllgather(torch.autograd.Function):
+    """grouped_allgather as a node of the graph: as HorovodAllgather, with the group's gradients."""
+
+    @staticmethod
+    def forward(ctx, name, process_set, *tensors):
+        handle = grouped_allgather_async(tensors, name, process_set)
+        ctx.rows = [tensor.shape[0] if tensor.dim() else 0 for tensor in tensors]
+        ctx.process_set = process_set
+        return _ops.run(handle)
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        # Members of whole numbers or of bool have no gradient, and bool has no average.
+        has_gradient = [grad.is_floating_point() for grad in grad_outputs]
+        averaged = _ops.run(
+            grouped_allreduce_async(list(compress(grad_outputs, has_gradient)), op=Average,
+                                    process_set=ctx.process_set)
+        )
+        own = iter(_own_rows(averaged, list(compress(ctx.rows, has_gradient)), ctx.process_set))
+        return (None, None, *(next(own) if has else None for has in has_gradient))
+
+
 def grouped_allgather(
     tensors: Tensors,
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> Tuple[torch.Tensor, ...]:
-    """Gathers several tensors as one request; each as `allgather`, without gradient."""
-    return _ops.run(grouped_allgather_async(tensors, name, process_set))
+    """Gathers several tensors as one request; each as `allgather`. Differentiable."""
+    _submission.group_base("grouped_allgather", tensors, "")
+    return _submission.in_graph(HorovodGroupedAllgather, name, process_set, *tensors)
 
 
 def sparse_allreduce_async(
@@ -230,14 +259,18 @@ def grouped_reducescatter_async(
     )
 
 
+def _gradient_factor(op: ReduceOp, process_set: ProcessSet, prescale_factor: float,
+                     postscale_factor: float) -> float:
+    """What the gathered gradient of a reducescatter is multiplied by."""
+    return prescale_factor * postscale_factor * (process_set.size() if op == Sum else 1)
+
+
 class HorovodReducescatter(torch.autograd.Function):
     """reducescatter as a node of the graph: gradients of the rows are gathered."""
 
     @staticmethod
     def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):
-        ctx.factor = prescale_factor * postscale_factor
-        if op == Sum:
-            ctx.factor *= process_set.size()
+        ctx.factor = _gradient_factor(op, process_set, prescale_factor, postscale_factor)
         ctx.process_set = process_set
         return _ops.run(
             reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor)
@@ -272,6 +305,27 @@ def reducescatter(
     return compression.decompress(reduced, context)
 
 
+class HorovodGroupedReducescatter(torch.autograd.Function):
+    """grouped_reducescatter as a node of the graph: gradients of the rows are gathered."""
+
+    @staticmethod
+    def forward(ctx, name, op, process_set, prescale_factor, postscale_factor, *tensors):
+        ctx.factor = _gradient_factor(op, process_set, prescale_factor, postscale_factor)
+        ctx.process_set = process_set
+        return _ops.run(
+            grouped_reducescatter_async(tensors, name, op, process_set, prescale_factor,
+                                        postscale_factor)
+        )
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        grads = _ops.run(
+            grouped_allgather_async([grad * ctx.factor for grad in grad_outputs],
+                                    process_set=ctx.process_set)
+        )
+        return (None, None, None, None, None, *grads)
+
+
 def grouped_reducescatter(
     tensors: Tensors,
     name: Optional[str] = None,
@@ -281,14 +335,14 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Tuple[torch.Tensor, ...]:
-    """Reduces and scatters several tensors as one request; each as `reducescatter`, without
-    gradient."""
+    """Reduces and scatters several tensors as one request; each as `reducescatter`.
+    Differentiable."""
     _submission.group_base("grouped_reducescatter", tensors, "")
     check_compression(compression)
     compressed, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
-    reduced = _ops.run(
-        grouped_reducescatter_async(compressed, name, op, process_set, prescale_factor,
-                                    postscale_factor)
+    reduced = _submission.in_graph(
+        HorovodGroupedReducescatter, name, op, process_set, prescale_factor, postscale_factor,
+        *compressed,
     )
     return tuple(
         compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)

@@ -8,6 +8,7 @@ Rules for all of them:
   float16, bfloat16, float32, float64 or bool (and uint16, uint32, uint64 where torch has them).
 * The `_async` forms return a handle for `poll` and `synchronize` at once; until then the tensors
   must not be changed. The forms that end in `_` write into the tensor they are given.
+* Forms that return a new tensor pass gradients on; the `_async` forms and those in place do not.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets
   it, and Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is
   not initialised. NotImplementedError: not in this build.
@@ -72,6 +73,8 @@ from horovod.torch._broadcast import (
 from horovod.torch._rows import (
     HorovodAllgather as HorovodAllgather,
     HorovodAlltoall as HorovodAlltoall,
+    HorovodGroupedAllgather as HorovodGroupedAllgather,
+    HorovodGroupedReducescatter as HorovodGroupedReducescatter,
     HorovodReducescatter as HorovodReducescatter,
     allgather,
     allgather_async,
