@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import subprocess
+import sys
 
 import rank_base
 
@@ -126,6 +128,11 @@ class MxnetTest(rank_base.RankBase):
     def test_names_are_where_scripts_import_them_from(self):
         from horovod.mxnet import functions, mpi_ops
 
+        done = subprocess.run(  # this process has imported them by itself
+            [sys.executable, "-c", "import horovod.mxnet as hvd; print(hvd.mpi_ops.Sum, "
+             "hvd.functions.broadcast_object, hvd.compression.Compression)"],
+            capture_output=True, text=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
         for module in (mpi_ops, functions):
             for name in module.__all__:
                 self.assertIs(getattr(module, name), getattr(hvd, name), name)

@@ -98,6 +98,9 @@ class PackageTest(unittest.TestCase):
             self.assertIs(getattr(mpi_ops, name), getattr(hvd, name), name)
         self.assertTrue(issubclass(mpi_ops.HorovodAllreduce, rank_case.torch.autograd.Function))
         self.assertLessEqual(set(hvd.__all__), set(dir(hvd)))
+        done = run("import horovod.torch as hvd; print(hvd.mpi_ops.Sum, hvd.optimizer, hvd.elastic, "
+                   "hvd.functions.broadcast_parameters, hvd.compression.Compression)")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_names_of_elastic_training_are_where_scripts_import_them_from(self):
         from horovod.common import elastic as common

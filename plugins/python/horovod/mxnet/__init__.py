@@ -12,6 +12,7 @@ _mxnet = _need("mxnet", "MXNet", "horovod.mxnet", "1.9",
 
 from horovod import _common
 from horovod._common import *
+from horovod.mxnet import functions as functions, mpi_ops as mpi_ops
 from horovod.mxnet._collectives import (
     allgather,
     allreduce,
