@@ -131,7 +131,13 @@ std::string_view value_of(const Environment& environment, std::string_view name)
 Status check_working_directory(const std::string& directory) {
   struct stat info{};
   if (::stat(directory.c_str(), &info) != 0) {
-    return system_error(cat("the working directory '", directory, "' cannot be entered"), errno);
+    const int error = errno;
+    if (error == ENOENT) {
+      return not_found(cat("the working directory '", directory, "' does not exist on this host: "
+                           "create it there, or copy your current directory to every host with "
+                           "--stage ."));
+    }
+    return system_error(cat("the working directory '", directory, "' cannot be entered"), error);
   }
   if (!S_ISDIR(info.st_mode)) {
     return failed_precondition(cat("the working directory '", directory, "' is not a directory"));

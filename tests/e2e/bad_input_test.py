@@ -106,8 +106,9 @@ def test_a_working_directory_that_a_host_lacks():
     here.mkdir()
     job = Job("-np", 2, "-H", "a:1,localhost:1", *TOUCH, cwd=here)
     job.ends_with(2, 10)
-    one_sentence(job, "host a", "/run/only-here")
+    one_sentence(job, "host a", "'/run/only-here' does not exist on this host", r"--stage \.$")
     expect(not STARTED.exists(), "a rank was started")
+    Job("-np", 2, "-H", "a:1,localhost:1", "--stage", ".", *TOUCH, cwd=here).ends_with(0)
 
 
 @world()
