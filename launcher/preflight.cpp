@@ -22,6 +22,7 @@ constexpr double kShareOfShortStages = 0.5;
 
 // What a stage that does not end may come from.
 std::string_view likely_cause(std::string_view stage) {
+  if (stage == "configure") return "a command or a name look-up of the ssh configuration hangs";
   if (stage == "resolve") return "no name service answers about it";
   if (stage == "connect") {
     return "nothing answers at its ssh port: it is down, or a firewall drops what is sent there";

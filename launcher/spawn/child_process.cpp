@@ -86,7 +86,8 @@ Result<pid_t> spawn_program(const ChildCommand& command, const Streams& streams)
   ::posix_spawnattr_init(&attributes);
   ::posix_spawn_file_actions_adddup2(&actions, streams.child_stream.get(), STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, streams.child_stream.get(), STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, streams.child_errors.get(), STDERR_FILENO);
+  const UniqueFd& errors = command.joins_errors ? streams.child_stream : streams.child_errors;
+  ::posix_spawn_file_actions_adddup2(&actions, errors.get(), STDERR_FILENO);
   sigset_t none, all;
   ::sigemptyset(&none);
   ::sigfillset(&all);

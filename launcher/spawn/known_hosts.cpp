@@ -4,34 +4,60 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <vector>
+#include <fstream>
 
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/spawn/ssh_config.h"
 
 namespace hvd::launcher {
 
-bool has_marked_key(std::string_view known_hosts, std::string_view host) {
-  for (const std::string& line : split(known_hosts, '\n')) {
-    const std::string_view text = trim(line);
-    if (!text.starts_with('@')) continue;
-    const size_t space = text.find_first_of(" \t");
-    if (space == std::string_view::npos) continue;
-    const std::string_view rest = trim(text.substr(space));
-    const std::string_view names = rest.substr(0, rest.find_first_of(" \t"));
-    // A hashed name cannot be told from here: it may be this host's.
-    if (names.starts_with('|')) return true;
-    std::vector<std::string> patterns = split(names, ',');
-    for (std::string& pattern : patterns) {
-      // "[host]:port"; the port is not looked at.
-      if (!pattern.starts_with('[')) continue;
-      pattern = pattern.substr(1, pattern.find(']') - 1);
-    }
-    if (matches_pattern_list(host, patterns)) return true;
+namespace {
+
+// Whether a pattern of the line that begins with ! matches; libssh takes no heed of these.
+bool is_excluded(const std::string& name, std::string_view line) {
+  const size_t end = std::min(line.find_first_of(" \t"), line.size());
+  for (const std::string& pattern : split(line.substr(0, end), ',')) {
+    if (!pattern.starts_with('!')) continue;
+    ssh_knownhosts_entry* entry = nullptr;
+    const std::string positive = cat(std::string_view(pattern).substr(1), line.substr(end));
+    const int outcome = ssh_known_hosts_parse_line(name.c_str(), positive.c_str(), &entry);
+    if (outcome == SSH_OK) ssh_knownhosts_entry_free(entry);
+    if (outcome != SSH_AGAIN) return true;
   }
   return false;
+}
+
+}  // namespace
+
+std::string known_hosts_name(std::string_view host, int port) {
+  return port == 22 ? to_lower(host) : cat("[", to_lower(host), "]:", port);
+}
+
+KnownHostKeys find_known_hosts(const std::string& name, const std::vector<std::string>& files) {
+  KnownHostKeys found;
+  for (const std::string& file : files) {
+    std::ifstream in(file);
+    std::string text;
+    for (int line = 1; std::getline(in, text); ++line) {
+      std::string_view words = trim(text);
+      const bool is_marked = words.starts_with('@');
+      if (is_marked) words = trim(words.substr(std::min(words.find_first_of(" \t"), words.size())));
+      if (words.empty() || words[0] == '#') continue;
+      if (!is_marked && is_excluded(name, words)) continue;
+      ssh_knownhosts_entry* entry = nullptr;
+      const int outcome =
+          ssh_known_hosts_parse_line(name.c_str(), std::string(words).c_str(), &entry);
+      // A marked line that libssh cannot read may speak of this host.
+      if (is_marked && outcome != SSH_AGAIN) found.marked_in = cat(file, ":", line);
+      if (outcome != SSH_OK) continue;
+      if (!is_marked) found.keys.push_back({KeyPtr(entry->publickey), file, line});
+      if (!is_marked) entry->publickey = nullptr;
+      ssh_knownhosts_entry_free(entry);
+    }
+  }
+  return found;
 }
 
 Status append_known_host(const std::string& path, const std::string& line) {

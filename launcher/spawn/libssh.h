@@ -12,19 +12,18 @@
 
 namespace hvd::launcher {
 
-#define HVD_LIBSSH_FUNCTIONS(X) X(ssh_channel_close) X(ssh_channel_free) \
-  X(ssh_channel_is_closed) X(ssh_channel_is_eof) X(ssh_channel_new) X(ssh_channel_open_session) \
+#define HVD_LIBSSH_FUNCTIONS(X) X(ssh_channel_close) X(ssh_channel_free) X(ssh_channel_is_closed) \
+  X(ssh_channel_is_eof) X(ssh_channel_new) X(ssh_channel_open_session) \
   X(ssh_channel_read_nonblocking) X(ssh_channel_request_exec) X(ssh_channel_write) \
   X(ssh_clean_pubkey_hash) X(ssh_connect) X(ssh_event_add_session) X(ssh_event_dopoll) \
   X(ssh_event_free) X(ssh_event_new) X(ssh_free) X(ssh_get_error) X(ssh_get_fingerprint_hash) \
   X(ssh_get_poll_flags) X(ssh_get_publickey_hash) X(ssh_get_server_publickey) X(ssh_get_status) \
-  X(ssh_key_free) X(ssh_key_type) X(ssh_key_type_to_char) X(ssh_known_hosts_parse_line) \
-  X(ssh_knownhosts_entry_free) X(ssh_new) X(ssh_options_get) X(ssh_options_get_port) \
-  X(ssh_options_parse_config) X(ssh_options_set) X(ssh_pki_import_privkey_file) \
-  X(ssh_remove_channel_callbacks) X(ssh_session_export_known_hosts_entry) \
-  X(ssh_session_is_known_server) X(ssh_set_blocking) X(ssh_set_channel_callbacks) \
-  X(ssh_set_counters) X(ssh_set_log_callback) X(ssh_string_free_char) X(ssh_userauth_agent) \
-  X(ssh_userauth_list) X(ssh_userauth_none) X(ssh_userauth_publickey)
+  X(ssh_key_cmp) X(ssh_key_free) X(ssh_key_type) X(ssh_key_type_to_char) \
+  X(ssh_known_hosts_parse_line) X(ssh_knownhosts_entry_free) X(ssh_new) X(ssh_options_set) \
+  X(ssh_pki_export_pubkey_base64) X(ssh_pki_import_privkey_file) X(ssh_remove_channel_callbacks) \
+  X(ssh_set_blocking) X(ssh_set_channel_callbacks) X(ssh_set_counters) X(ssh_set_log_callback) \
+  X(ssh_string_free_char) X(ssh_userauth_agent) X(ssh_userauth_list) X(ssh_userauth_none) \
+  X(ssh_userauth_publickey)
 
 struct LibsshFunctions {
 #define HVD_LIBSSH_MEMBER(name) decltype(&::name) name = nullptr;

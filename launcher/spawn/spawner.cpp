@@ -4,6 +4,7 @@ namespace hvd::launcher {
 
 std::string_view to_string(SpawnStage stage) {
   switch (stage) {
+    case SpawnStage::kConfigure: return "configure";
     case SpawnStage::kResolve: return "resolve";
     case SpawnStage::kConnect: return "connect";
     case SpawnStage::kAuthenticate: return "authenticate";

@@ -14,8 +14,10 @@
 namespace hvd::launcher {
 
 // Where a host that is slow stands. In this order.
-enum class SpawnStage { kResolve, kConnect, kAuthenticate, kSendAgent, kStartAgent, kReady };
-std::string_view to_string(SpawnStage stage);  // "resolve", "connect", ...
+enum class SpawnStage {
+  kConfigure, kResolve, kConnect, kAuthenticate, kSendAgent, kStartAgent, kReady
+};
+std::string_view to_string(SpawnStage stage);  // "configure", "resolve", ...
 
 struct SpawnTarget {
   std::string host;           // a name or an address, as the user wrote it

@@ -49,43 +49,32 @@ net::Task<Result<int>> SshConnection::try_key_file(std::string path,
       SSH_AUTH_AGAIN);
 }
 
-Status SshConnection::refused(int outcome, const std::vector<std::string>& tried) const {
-  const std::string keys = tried.empty() ? "found no key and no ssh-agent" : "tried " + join(tried, ", ");
-  const std::string offered = methods_text(ssh_userauth_list(session_.get(), nullptr));
+Status SshConnection::refused(const SshLogin& login, int outcome,
+                              const std::vector<std::string>& tried) const {
+  const std::string& user = login.settings.user;
+  const int methods = ssh_userauth_list(session_.get(), nullptr);
+  const std::string offered = methods_text(methods);
   if (outcome == SSH_AUTH_PARTIAL) {
-    return permission_denied(cat("authentication of user ", user_, " by key is not enough for it, "
+    return permission_denied(cat("authentication of user ", user, " by key is not enough for it, "
                                  "it also asks for ", offered));
   }
   std::string ending;
   if (is_broken()) ending = cat("; it then closed the connection: ", error());
-  return permission_denied(cat("authentication refused for user ", user_, "; ", keys,
+  return permission_denied(cat("authentication refused for user ", user, "; ",
+                               tried.empty() ? "found no key and no ssh-agent"
+                                             : "tried " + join(tried, ", "),
                                offered.empty() ? "" : "; it accepts ", offered, ending));
 }
 
 net::Task<Status> SshConnection::authenticate(const SshLogin& login,
                                                        std::string& beyond_libssh) {
   std::vector<std::string> tried;
-  std::vector<std::string> files;
-  const SshConfig& config = login.config;
-  const auto variable = [](std::string_view name) {
-    return environment_variable(name).value_or("");
-  };
-  if (!login.target.identity_file.empty()) files.push_back(login.target.identity_file);
-  for (const std::string& file : config.identity_files) {
-    const std::string path = expand_ssh_path(file, tokens(login), variable);
-    if (!path.empty()) files.push_back(path);
-  }
-  const bool has_own_files = !files.empty();
-  const bool has_agent = config.identity_agent != "none" &&
-                         (!config.identity_agent.empty() || !variable("SSH_AUTH_SOCK").empty());
-  const bool uses_agent = has_agent && !config.identities_only;
-  if (uses_agent) files.emplace_back();
-  if (!has_own_files) {
-    for (const char* name : {"/id_ed25519", "/id_ecdsa", "/id_rsa"}) {
-      const std::string path = login.user.directory + name;
-      if (::access(path.c_str(), F_OK) == 0) files.push_back(path);
-    }
-  }
+  const SshSettings& settings = login.settings;
+  std::vector<std::string> files = settings.identity_files;
+  const bool has_agent =
+      settings.identity_agent != "none" &&
+      (!settings.identity_agent.empty() || !environment_variable("SSH_AUTH_SOCK").value_or("").empty());
+  if (has_agent && !settings.identities_only) files.emplace_back();  // stands for its keys
 
   int outcome = SSH_AUTH_DENIED;
   std::string unreadable;
@@ -111,11 +100,11 @@ net::Task<Status> SshConnection::authenticate(const SshLogin& login,
     if (*none == SSH_AUTH_SUCCESS) co_return Status();
   }
   const int offered = ssh_userauth_list(session_.get(), nullptr);
-  if (config.has_control_path) beyond_libssh = "ControlPath";
-  if (config.identities_only && has_agent) beyond_libssh = "IdentitiesOnly with an ssh-agent";
-  if (config.has_gssapi && (offered & SSH_AUTH_METHOD_GSSAPI_MIC)) beyond_libssh = "GSSAPI";
+  if (settings.has_control_path) beyond_libssh = "ControlPath";
+  if (settings.identities_only && has_agent) beyond_libssh = "IdentitiesOnly with an ssh-agent";
+  if (settings.has_gssapi && (offered & SSH_AUTH_METHOD_GSSAPI_MIC)) beyond_libssh = "GSSAPI";
   if (!unreadable.empty()) beyond_libssh = unreadable;
-  co_return refused(outcome, tried);
+  co_return refused(login, outcome, tried);
 }
 
 }  // namespace hvd::launcher

@@ -1,13 +1,12 @@
 #include "launcher/spawn/ssh_connection.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
+#include <functional>
 
 #include "base/log.h"
-#include "base/settings.h"
 #include "launcher/spawn/connect_any.h"
 #include "launcher/spawn/name_lookup.h"
 #include "launcher/spawn/ssh_stream.h"
@@ -26,12 +25,6 @@ void log_of_libssh(int, const char* function, const char* text, void*) {
 }
 
 }  // namespace
-
-std::string libssh_option(ssh_session session, ssh_options_e option) {
-  char* value = nullptr;
-  if (ssh_options_get(session, option, &value) != SSH_OK) return {};
-  return TextPtr(value).get();
-}
 
 void SshConnection::settle() {
   if (!session_ || !event_) return;
@@ -74,86 +67,92 @@ void SshConnection::arm() {
   }
 }
 
+bool SshConnection::set(ssh_options_e option, const std::string& value) {
+  return value.empty() || ssh_options_set(session_.get(), option, value.c_str()) == SSH_OK;
+}
+
+// The user's algorithms, those of the keys that are known first: a server that has other keys as
+// well then shows one of these.
+std::string SshConnection::host_key_algorithms(const SshSettings& settings) const {
+  std::vector<std::string> algorithms = split(settings.host_key_algorithms, ',');
+  const auto is_known = [this](std::string_view algorithm) {
+    const std::string_view type = algorithm.starts_with("rsa-sha2-") ? "ssh-rsa" : algorithm;
+    const auto is_of_type = [&](const KnownHostKey& known) {
+      return type == ssh_key_type_to_char(ssh_key_type(known.key.get()));
+    };
+    return std::any_of(known_.keys.begin(), known_.keys.end(), is_of_type) ||
+           std::any_of(known_portless_.keys.begin(), known_portless_.keys.end(), is_of_type);
+  };
+  std::stable_partition(algorithms.begin(), algorithms.end(), is_known);
+  return join(algorithms, ",");
+}
+
 Status SshConnection::configure(const SshLogin& login, std::string& beyond_libssh) {
   if (!session_ || !event_) return internal_error("libssh has no memory for a session");
   ssh_session session = session_.get();
   ssh_set_log_callback(log_of_libssh);
   ssh_set_blocking(session, 0);
   ssh_set_counters(session, &counters_, nullptr);
-  const SpawnTarget& target = login.target;
-  const int strict = 1;  // unknown keys are our decision
-  bool ok = ssh_options_set(session, SSH_OPTIONS_HOST, target.host.c_str()) == SSH_OK;
-  ok = ok && ssh_options_set(session, SSH_OPTIONS_SSH_DIR, login.user.directory.c_str()) == SSH_OK;
-  if (!target.user.empty()) {
-    ok = ok && ssh_options_set(session, SSH_OPTIONS_USER, target.user.c_str()) == SSH_OK;
+
+  const SshSettings& settings = login.settings;
+  std::vector<std::string> files = settings.user_known_hosts_files;
+  files.insert(files.end(), settings.global_known_hosts_files.begin(),
+               settings.global_known_hosts_files.end());
+  // HostKeyAlias names the key alone, without a port.
+  const bool has_alias = !settings.host_key_alias.empty();
+  key_name_ = has_alias ? settings.host_key_alias
+                        : known_hosts_name(settings.host_name, settings.port);
+  known_ = find_known_hosts(key_name_, files);
+  if (!has_alias && settings.port != 22) {
+    known_portless_ = find_known_hosts(known_hosts_name(settings.host_name, 22), files);
   }
-  ok = ok && ssh_options_parse_config(session, nullptr) == SSH_OK;
-  ok = ok && ssh_options_set(session, SSH_OPTIONS_STRICTHOSTKEYCHECK, &strict) == SSH_OK;
-  if (ok && target.port != 0) {
-    ok = ssh_options_set(session, SSH_OPTIONS_PORT, &target.port) == SSH_OK;
+  for (const KnownHostKeys& known : {std::cref(known_), std::cref(known_portless_)}) {
+    if (known.marked_in.empty()) continue;
+    beyond_libssh = cat("a @cert-authority or @revoked line, ", known.marked_in);
+    return failed_precondition(beyond_libssh);
   }
+
+  const bool reads_files = false;  // ssh -G has read them, and the keys are compared here
+  const int strict = 1;
+  bool ok = set(SSH_OPTIONS_HOST, settings.host_name) && set(SSH_OPTIONS_USER, settings.user) &&
+            set(SSH_OPTIONS_SSH_DIR, login.user.directory) &&
+            set(SSH_OPTIONS_KNOWNHOSTS, "/dev/null") &&
+            set(SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null") &&
+            set(SSH_OPTIONS_IDENTITY_AGENT, settings.identity_agent) &&
+            set(SSH_OPTIONS_COMPRESSION, settings.compression ? "yes" : "no");
+  ok = ok && ssh_options_set(session, SSH_OPTIONS_PORT, &settings.port) == SSH_OK &&
+       ssh_options_set(session, SSH_OPTIONS_PROCESS_CONFIG, &reads_files) == SSH_OK &&
+       ssh_options_set(session, SSH_OPTIONS_STRICTHOSTKEYCHECK, &strict) == SSH_OK;
+  // libssh takes those of the names that it knows.
+  ok = ok && set(SSH_OPTIONS_KEY_EXCHANGE, settings.key_exchanges) &&
+       set(SSH_OPTIONS_HOSTKEYS, host_key_algorithms(settings)) &&
+       set(SSH_OPTIONS_PUBLICKEY_ACCEPTED_TYPES, settings.public_key_algorithms) &&
+       set(SSH_OPTIONS_CIPHERS_C_S, settings.ciphers) &&
+       set(SSH_OPTIONS_CIPHERS_S_C, settings.ciphers) &&
+       set(SSH_OPTIONS_HMAC_C_S, settings.macs) && set(SSH_OPTIONS_HMAC_S_C, settings.macs);
   if (!ok) {
-    beyond_libssh = "a host name or a configuration that libssh does not accept";
-    return failed_precondition(cat("libssh does not accept the host name or the configuration: ",
-                                   error()));
-  }
-  original_host_ = target.host;
-  host_ = libssh_option(session, SSH_OPTIONS_HOST);
-  user_ = libssh_option(session, SSH_OPTIONS_USER);
-  if (user_.empty()) {
-    user_ = login.user.name;
-    ssh_options_set(session, SSH_OPTIONS_USER, user_.c_str());
-  }
-  unsigned port = 22;
-  ssh_options_get_port(session, &port);
-  port_ = static_cast<uint16_t>(port);
-  const auto variable = [](std::string_view name) {
-    return environment_variable(name).value_or("");
-  };
-  std::string known_hosts = login.user.directory + "/known_hosts";
-  if (!login.config.known_hosts_files.empty()) {
-    known_hosts = expand_ssh_path(login.config.known_hosts_files[0], tokens(login), variable);
-  }
-  ssh_options_set(session, SSH_OPTIONS_KNOWNHOSTS, known_hosts.c_str());
-  const std::string& agent = login.config.identity_agent;
-  if (!agent.empty() && agent != "none") {
-    std::string path = expand_ssh_path(agent, tokens(login), variable);
-    if (agent == "SSH_AUTH_SOCK") path = variable(agent);
-    if (agent.starts_with('$') && !agent.starts_with("${")) path = variable(agent.substr(1));
-    ssh_options_set(session, SSH_OPTIONS_IDENTITY_AGENT, path.c_str());
+    beyond_libssh = "a host name or a setting that libssh does not accept";
+    return failed_precondition(cat("libssh does not accept the host name or a setting: ", error()));
   }
   return {};
-}
-
-SshTokens SshConnection::tokens(const SshLogin& login) const {
-  SshTokens tokens;
-  tokens.home = login.user.home;
-  tokens.local_user = login.user.name;
-  tokens.remote_user = user_;
-  tokens.remote_host = host_;
-  tokens.original_host = original_host_;
-  tokens.port = port_;
-  tokens.uid = static_cast<int>(::geteuid());
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) == 0) tokens.local_host = name.data();
-  return tokens;
 }
 
 net::Task<Status> SshConnection::connect(const SshLogin& login,
                                                   std::function<void(SpawnStage)> on_stage) {
   on_stage(SpawnStage::kResolve);
-  auto addresses = co_await look_up(host_);
+  const SshSettings& settings = login.settings;
+  auto addresses = co_await look_up(settings.host_name);
   if (!addresses.ok()) co_return addresses.status();
-  const std::string& family = login.config.address_family;
+  const std::string& family = settings.address_family;
   std::erase_if(*addresses, [&](const asio::ip::address& address) {
     return (family == "inet" && address.is_v6()) || (family == "inet6" && address.is_v4());
   });
   if (addresses->empty()) {
-    co_return not_found(cat("the name '", host_, "' has no address of AddressFamily ", family));
+    co_return not_found(cat("the name '", settings.host_name, "' has no address of AddressFamily ", family));
   }
 
   on_stage(SpawnStage::kConnect);
-  auto socket = co_await connect_any(std::move(*addresses), port_);
+  auto socket = co_await connect_any(std::move(*addresses), static_cast<uint16_t>(settings.port));
   if (!socket.ok()) co_return socket.status();
   net::error_code ignored;
   socket->set_option(asio::ip::tcp::no_delay(true), ignored);
@@ -163,15 +162,6 @@ net::Task<Status> SshConnection::connect(const SshLogin& login,
   const int fd = socket->release();
   ssh_session session = session_.get();
   ssh_options_set(session, SSH_OPTIONS_FD, &fd);
-  // HostKeyAlias names the key alone, without a port.
-  if (!login.config.host_key_alias.empty()) {
-    const int standard_port = 22;
-    ssh_options_set(session, SSH_OPTIONS_HOST, login.config.host_key_alias.c_str());
-    ssh_options_set(session, SSH_OPTIONS_PORT, &standard_port);
-    host_ = login.config.host_key_alias;
-    port_ = standard_port;
-  }
-
   bool is_watched = false;
   const auto outcome = co_await finish([&] {
     const int step = ssh_connect(session);
@@ -182,7 +172,7 @@ net::Task<Status> SshConnection::connect(const SshLogin& login,
   if (!outcome.ok()) co_return outcome.status();
   if (*outcome == SSH_OK) co_return Status();
   if (counters_.in_bytes == 0) {
-    co_return unavailable(cat("what listens on port ", port_, " closed the connection without a "
+    co_return unavailable(cat("what listens on port ", settings.port, " closed the connection without a "
                               "word (not an sshd, or its MaxStartups is reached)"));
   }
   // An sshd that has too many connections that are not logged in yet hangs up: with a reset, or after

@@ -10,9 +10,9 @@
 
 #include "base/result.h"
 #include "base/text.h"
+#include "launcher/spawn/known_hosts.h"
 #include "launcher/spawn/libssh.h"
 #include "launcher/spawn/spawner.h"
-#include "launcher/spawn/ssh_config.h"
 #include "launcher/spawn/ssh_login.h"
 #include "launcher/spawn/wakeup.h"
 #include "net/asio.h"
@@ -68,13 +68,12 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
 
  private:
   void arm();
-  SshTokens tokens(const SshLogin& login) const;
-  std::string known_hosts_name() const;
-  Status unknown_host_key(const SshLogin& login, const std::string& fingerprint);
-  Status changed_host_key(const std::string& fingerprint);
+  bool set(ssh_options_e option, const std::string& value);
+  std::string host_key_algorithms(const SshSettings& settings) const;
+  Status unknown_host_key(const SshLogin& login, ssh_key key);
   net::Task<Result<int>> try_key_file(std::string path, std::vector<std::string>& tried,
                                       std::string& beyond_libssh);
-  Status refused(int outcome, const std::vector<std::string>& tried) const;
+  Status refused(const SshLogin& login, int outcome, const std::vector<std::string>& tried) const;
 
   Wakeup changed_;
   net::asio::posix::stream_descriptor watch_;  // a duplicate: libssh closes its own when it fails
@@ -88,13 +87,9 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
   bool seen_output_ = false;
   bool waits_to_read_ = false;
   bool waits_to_write_ = false;
-  std::string host_;  // that is connected to, of which the key must be known
-  std::string original_host_;
-  std::string user_;
-  uint16_t port_ = 22;
+  std::string key_name_;         // of the host in known_hosts files
+  KnownHostKeys known_;          // by that name
+  KnownHostKeys known_portless_; // by the name without the port
 };
-
-// An option of a session's, or empty.
-std::string libssh_option(ssh_session session, ssh_options_e option);
 
 }  // namespace hvd::launcher

@@ -1,7 +1,6 @@
-#include <fstream>
+#include <algorithm>
 
 #include "base/log.h"
-#include "launcher/spawn/known_hosts.h"
 #include "launcher/spawn/ssh_connection.h"
 
 namespace hvd::launcher {
@@ -16,79 +15,70 @@ std::string fingerprint_of(ssh_key key) {
   return cat(ssh_key_type_to_char(ssh_key_type(key)), " ", text ? text.get() : "?");
 }
 
-// "path:line" of the first key of `host` in a known_hosts file, or empty.
-std::string line_of_host(const std::string& path, const std::string& host) {
-  std::ifstream in(path);
-  std::string text;
-  for (int line = 1; std::getline(in, text); ++line) {
-    if (text.empty() || text[0] == '#' || text[0] == '@') continue;
-    ssh_knownhosts_entry* entry = nullptr;
-    if (ssh_known_hosts_parse_line(host.c_str(), text.c_str(), &entry) != SSH_OK) continue;
-    ssh_knownhosts_entry_free(entry);
-    return cat(path, ":", line);
-  }
-  return {};
+bool holds(const KnownHostKeys& known, ssh_key key) {
+  return std::any_of(known.keys.begin(), known.keys.end(), [&](const KnownHostKey& each) {
+    return ssh_key_cmp(each.key.get(), key, SSH_KEY_CMP_PUBLIC) == 0;
+  });
+}
+
+Status changed_host_key(const KnownHostKey& known, const std::string& name,
+                        const std::string& fingerprint) {
+  return permission_denied(
+      cat("its host key has changed: it shows ", fingerprint, ", and ", known.file, ":", known.line,
+          " has another; somebody may be listening in, or the host was installed anew: then run "
+          "ssh-keygen -f ", known.file, " -R ", shell_quote(name)));
 }
 
 }  // namespace
 
-std::string SshConnection::known_hosts_name() const {
-  return port_ == 22 ? to_lower(host_) : cat("[", to_lower(host_), "]:", port_);
-}
-
+// The order of OpenSSH's questions: a key that is known without the port opens the host at any.
 Status SshConnection::check_host_key(const SshLogin& login) {
   ssh_key key = nullptr;
   if (ssh_get_server_publickey(session_.get(), &key) != SSH_OK) {
     return unavailable(cat("it showed no host key: ", error()));
   }
   const KeyPtr owned(key);
-  switch (ssh_session_is_known_server(session_.get())) {
-    case SSH_KNOWN_HOSTS_OK: return {};
-    case SSH_KNOWN_HOSTS_CHANGED:
-    case SSH_KNOWN_HOSTS_OTHER: return changed_host_key(fingerprint_of(key));
-    case SSH_KNOWN_HOSTS_UNKNOWN:
-    case SSH_KNOWN_HOSTS_NOT_FOUND: return unknown_host_key(login, fingerprint_of(key));
-    case SSH_KNOWN_HOSTS_ERROR: break;
+  if (holds(known_, key)) return {};
+  for (const KnownHostKey& known : known_.keys) {
+    if (ssh_key_type(known.key.get()) == ssh_key_type(key)) {
+      return changed_host_key(known, key_name_, fingerprint_of(key));
+    }
   }
-  return failed_precondition(cat("its host key cannot be checked: ", error()));
+  if (holds(known_portless_, key)) return {};
+  return unknown_host_key(login, key);
 }
 
-Status SshConnection::changed_host_key(const std::string& fingerprint) {
-  const std::string file = libssh_option(session_.get(), SSH_OPTIONS_KNOWNHOSTS);
-  const std::string global = libssh_option(session_.get(), SSH_OPTIONS_GLOBAL_KNOWNHOSTS);
-  std::string place = line_of_host(file, known_hosts_name());
-  std::string place_file = file;
-  if (place.empty()) {
-    place = line_of_host(global, known_hosts_name());
-    place_file = global;
+Status SshConnection::unknown_host_key(const SshLogin& login, ssh_key key) {
+  const SshSettings& settings = login.settings;
+  const std::string fingerprint = fingerprint_of(key);
+  const std::string unknown = cat("its host key is unknown (", fingerprint, ")");
+  const std::string destination = ssh_destination(login.target);
+  const std::string& policy = settings.strict_host_key_checking;
+  if (policy == "unread") {
+    return permission_denied(cat(unknown, ", and without an ssh program nothing here can read what "
+                                 "the ssh configuration says about that: install OpenSSH's client"));
   }
-  return permission_denied(
-      cat("its host key has changed: it shows ", fingerprint, ", and ",
-          place.empty() ? file : place,
-          " has another; somebody may be listening in, or the host was installed anew: then run "
-          "ssh-keygen -f ", place_file, " -R ", shell_quote(known_hosts_name())));
-}
-
-Status SshConnection::unknown_host_key(const SshLogin& login,
-                                                const std::string& fingerprint) {
-  const std::string& policy = login.config.strict_host_key_checking;
-  if (policy == "yes" || policy == "ask") {
-    return permission_denied(
-        cat("its host key is unknown (", fingerprint, ") and StrictHostKeyChecking is ", policy,
-            policy == "ask" ? ", which horovodrun never does" : "", ": connect once with ssh ",
-            original_host_, ", or set it to accept-new"));
+  if (policy == "true" || policy == "yes") {
+    return permission_denied(cat(unknown, " and StrictHostKeyChecking is yes: connect once with "
+                                 "ssh -o StrictHostKeyChecking=ask ", destination));
   }
-  char* entry = nullptr;
-  Status added = internal_error("libssh cannot write it down");
-  const std::string file = libssh_option(session_.get(), SSH_OPTIONS_KNOWNHOSTS);
-  if (ssh_session_export_known_hosts_entry(session_.get(), &entry) == SSH_OK) {
-    added = append_known_host(file, TextPtr(entry).get());
+  if (policy == "ask" && settings.asks_about_new_keys) {
+    return permission_denied(cat(unknown, " and StrictHostKeyChecking is ask, which horovodrun "
+                                 "never does: connect once with ssh ", destination,
+                                 ", or set it to accept-new"));
   }
-  if (!added.ok()) {
-    log::warning(cat("the new host key of ", host_, " is not remembered: ", added.message()));
-  } else {
-    log::info(cat("the new host key of ", host_, " (", fingerprint, ") was added to ", file));
+  Status added = failed_precondition("UserKnownHostsFile is none");
+  char* text = nullptr;
+  if (!settings.user_known_hosts_files.empty() &&
+      ssh_pki_export_pubkey_base64(key, &text) == SSH_OK) {
+    const TextPtr base64(text);
+    added = append_known_host(
+        settings.user_known_hosts_files[0],
+        cat(key_name_, " ", ssh_key_type_to_char(ssh_key_type(key)), " ", base64.get(), "\n"));
   }
+  log::warning(cat("host ", login.target.host, ": its host key is new (", fingerprint, ") and was ",
+                   added.ok() ? cat("added to ", settings.user_known_hosts_files[0])
+                              : cat("accepted, but not remembered: ", added.message())));
   return {};
 }
 

@@ -3,7 +3,11 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "base/settings.h"
+#include "base/text.h"
 
 namespace hvd::launcher {
 
@@ -19,6 +23,45 @@ SshUser SshUser::current() {
   user.directory = user.home + "/.ssh";
   user.system_config = "/etc/ssh/ssh_config";
   return user;
+}
+
+std::vector<std::string> ssh_flags(const SpawnTarget& target, const SshUser& user) {
+  std::vector<std::string> flags;
+  if (user.directory != SshUser::current().directory) flags = {"-F", user.directory + "/config"};
+  const auto add = [&](const char* flag, const std::string& value) {
+    flags.insert(flags.end(), {flag, value});
+  };
+  if (!target.user.empty()) add("-l", target.user);
+  if (target.port != 0) add("-p", std::to_string(target.port));
+  if (!target.identity_file.empty()) add("-i", target.identity_file);
+  return flags;
+}
+
+std::string ssh_destination(const SpawnTarget& target) {
+  std::string words;
+  if (target.port != 0) words += cat("-p ", target.port, " ");
+  if (!target.identity_file.empty()) words += cat("-i ", shell_quote(target.identity_file), " ");
+  return words + (target.user.empty() ? "" : target.user + "@") + target.host;
+}
+
+std::optional<std::string> expand_ssh_path(const std::string& path, const SshLogin& login) {
+  SshTokens tokens;
+  tokens.home = login.user.home;
+  tokens.local_user = login.user.name;
+  tokens.remote_user = login.settings.user;
+  tokens.remote_host = login.settings.host_name;
+  tokens.original_host = login.target.host;
+  tokens.port = login.settings.port;
+  tokens.uid = static_cast<int>(::geteuid());
+  return expand_ssh_path(path, tokens, [](std::string_view name) {
+    return environment_variable(name).value_or("");
+  });
+}
+
+std::optional<std::string> read_ssh_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return {};
+  return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
 }  // namespace hvd::launcher

@@ -1,10 +1,12 @@
 // Who logs in where: the user's side of an ssh connection, before anything is connected.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/spawn/spawner.h"
-#include "launcher/spawn/ssh_config.h"
+#include "launcher/spawn/ssh_settings.h"
 
 namespace hvd::launcher {
 
@@ -21,8 +23,20 @@ struct SshUser {
 
 struct SshLogin {
   SpawnTarget target;
-  SshConfig config;
+  SshSettings settings;
   SshUser user;
 };
+
+// The flags that make the ssh program go where the user sent this launcher.
+std::vector<std::string> ssh_flags(const SpawnTarget& target, const SshUser& user);
+
+// For advice, behind "ssh " or "ssh-copy-id ": "-p 2202 root@a".
+std::string ssh_destination(const SpawnTarget& target);
+
+// The path with its ~, variables and tokens expanded; nothing when it holds an unknown token.
+std::optional<std::string> expand_ssh_path(const std::string& path, const SshLogin& login);
+
+// A file's content, or nothing when it cannot be read.
+std::optional<std::string> read_ssh_file(const std::string& path);
 
 }  // namespace hvd::launcher

@@ -1,73 +1,57 @@
 #include "launcher/spawn/ssh_spawner.h"
 
-#include <glob.h>
-
-#include <fstream>
-#include <iterator>
-#include <optional>
+#include <unistd.h>
 
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/text.h"
-#include "launcher/spawn/known_hosts.h"
 #include "launcher/spawn/ssh_session.h"
 #include "launcher/spawn/system_ssh.h"
 
 namespace hvd::launcher {
 namespace {
 
-std::optional<std::string> read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return {};
-  return std::string(std::istreambuf_iterator<char>(in), {});
+// Makes paths of what the settings name.
+void expand(std::vector<std::string>& paths, SshLogin& login) {
+  for (std::string& path : paths) {
+    auto expanded = expand_ssh_path(path, login);
+    if (expanded) path = *std::move(expanded);
+    else login.settings.beyond_libssh = cat("a token in '", path, "'");
+  }
 }
 
-// The files that an Include of a file in `directory` means.
-std::vector<std::string> read_included(std::string_view pattern, const SshUser& user,
-                                       const std::string& directory) {
-  std::string path(pattern);
-  if (path.starts_with("~/")) path.replace(0, 1, user.home);
-  if (!path.starts_with('/')) path.insert(0, directory + "/");
-  std::vector<std::string> texts;
-  glob_t found{};
-  if (::glob(path.c_str(), 0, nullptr, &found) == 0) {
-    for (size_t i = 0; i < found.gl_pathc; ++i) {
-      if (auto text = read_file(found.gl_pathv[i])) texts.push_back(std::move(*text));
-    }
-  }
-  ::globfree(&found);
-  return texts;
+// The socket of the agent, "none", or nothing for SSH_AUTH_SOCK.
+std::string agent_socket(const std::string& written, SshLogin& login) {
+  const auto variable = [](const std::string& name) { return environment_variable(name).value_or(""); };
+  if (written.empty() || written == "none") return written;
+  if (written == "SSH_AUTH_SOCK") return variable(written);
+  if (written.starts_with('$') && !written.starts_with("${")) return variable(written.substr(1));
+  std::vector<std::string> paths = {written};
+  expand(paths, login);
+  return paths[0];
 }
 
 }  // namespace
 
-SshConfig SshSpawner::config_of(const SpawnTarget& target) const {
-  const SshConfigQuery query{target.host, target.user, user_.name};
-  // A relative Include is relative to ~/.ssh in the user's file and to /etc/ssh in the system's;
-  // the latter has absolute ones in practice.
-  const SshConfigSource include = [this](std::string_view pattern) {
-    auto texts = read_included(pattern, user_, user_.directory);
-    if (texts.empty()) texts = read_included(pattern, user_, "/etc/ssh");
-    return texts;
-  };
-  std::vector<std::string> files;
-  for (const std::string& path : {user_.directory + "/config", user_.system_config}) {
-    if (auto text = read_file(path)) files.push_back(std::move(*text));
+net::Task<Result<SshLogin>> SshSpawner::login_to(const SpawnTarget& target) {
+  auto settings = co_await query_.settings_of(target);
+  if (!settings.ok()) co_return settings.status();
+  SshLogin login{target, *std::move(settings), user_};
+  std::vector<std::string>& keys = login.settings.identity_files;
+  // ssh -G lists the keys that ssh tries by default, whether they exist or not, and leaves out one
+  // that the user named and that does not.
+  const std::string usual = user_.home + "/.ssh/id_";
+  expand(keys, login);
+  std::erase_if(keys, [&](const std::string& key) {
+    return key.starts_with(usual) && ::access(key.c_str(), F_OK) != 0;
+  });
+  if (!target.identity_file.empty() && (keys.empty() || keys[0] != target.identity_file)) {
+    keys.insert(keys.begin(), target.identity_file);
   }
-  SshConfig config = read_ssh_config(files, query, include);
-  if (!config.beyond_libssh.empty()) return config;
-
-  if (config.known_hosts_files.size() > 1 ||
-      (!config.known_hosts_files.empty() && to_lower(config.known_hosts_files[0]) == "none")) {
-    config.beyond_libssh = "UserKnownHostsFile with several files or none";
-  }
-  for (const std::string& path :
-       {user_.directory + "/known_hosts", std::string("/etc/ssh/ssh_known_hosts")}) {
-    const auto text = read_file(path);
-    if (text && (has_marked_key(*text, target.host) || has_marked_key(*text, config.host_name))) {
-      config.beyond_libssh = cat("a @cert-authority or @revoked line in ", path);
-    }
-  }
-  return config;
+  expand(login.settings.user_known_hosts_files, login);
+  expand(login.settings.global_known_hosts_files, login);
+  login.settings.identity_agent = agent_socket(login.settings.identity_agent, login);
+  co_return login;
 }
 
 Result<std::shared_ptr<const AgentFile>> SshSpawner::agent_file(const std::string& path) {
@@ -81,9 +65,12 @@ net::Task<Result<std::unique_ptr<Duplex>>> SshSpawner::spawn(
     const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) {
   auto agent = agent_file(target.agent_path);
   if (!agent.ok()) co_return agent.status();
-  const SshLogin login{target, config_of(target), user_};
+  on_stage(SpawnStage::kConfigure);
+  const auto found = co_await login_to(target);
+  if (!found.ok()) co_return found.status();
+  const SshLogin& login = *found;
 
-  std::string beyond_libssh = login.config.beyond_libssh;
+  std::string beyond_libssh = login.settings.beyond_libssh;
   Status by_libssh;
   std::unique_ptr<RemoteShell> shell;
   if (beyond_libssh.empty()) {

@@ -9,21 +9,23 @@
 #include "launcher/spawn/agent_delivery.h"
 #include "launcher/spawn/spawner.h"
 #include "launcher/spawn/ssh_login.h"
+#include "launcher/spawn/ssh_query.h"
 
 namespace hvd::launcher {
 
 class SshSpawner : public Spawner {
  public:
-  explicit SshSpawner(SshUser user = SshUser::current()) : user_(std::move(user)) {}
+  explicit SshSpawner(SshUser user = SshUser::current()) : user_(user), query_(std::move(user)) {}
 
   net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) override;
 
  private:
   Result<std::shared_ptr<const AgentFile>> agent_file(const std::string& path);
-  SshConfig config_of(const SpawnTarget& target) const;
+  net::Task<Result<SshLogin>> login_to(const SpawnTarget& target);
 
   SshUser user_;
+  SshQuery query_;
   std::map<std::string, std::shared_ptr<const AgentFile>> agents_;  // by path
 };
 

@@ -10,15 +10,11 @@ std::vector<std::string> system_ssh_command(const SshLogin& login, std::string c
   const auto add = [&](std::initializer_list<std::string> words) {
     arguments.insert(arguments.end(), words);
   };
-  if (login.config.strict_host_key_checking.empty()) {
+  const SshSettings& settings = login.settings;
+  if (settings.strict_host_key_checking == "ask" && !settings.asks_about_new_keys) {
     add({"-o", "StrictHostKeyChecking=accept-new"});
   }
-  if (login.user.directory != SshUser::current().directory) {
-    add({"-F", login.user.directory + "/config"});
-  }
-  if (!login.target.user.empty()) add({"-l", login.target.user});
-  if (login.target.port != 0) add({"-p", std::to_string(login.target.port)});
-  if (!login.target.identity_file.empty()) add({"-i", login.target.identity_file});
+  for (const std::string& flag : ssh_flags(login.target, login.user)) arguments.push_back(flag);
   add({"--", login.target.host, std::move(command)});
   return arguments;
 }

@@ -6,17 +6,57 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/text.h"
 #include "tests/conformance/spawner_conformance.h"
 
 namespace hvd::launcher {
 namespace {
 
-TEST_CASE("marked known_hosts lines are found for the hosts that they may mean") {
-  CHECK(has_marked_key("# x\n@cert-authority *.cluster ssh-ed25519 AAAA\n", "n7.cluster"));
-  CHECK_FALSE(has_marked_key("@cert-authority *.cluster ssh-ed25519 AAAA\n", "n7"));
-  CHECK(has_marked_key("@revoked |1|salt|hash ssh-ed25519 AAAA\n", "n7"));
-  CHECK(has_marked_key(" @revoked [n7]:2222,n8 ssh-ed25519 AAAA\n", "n7"));
-  CHECK_FALSE(has_marked_key("n7 ssh-ed25519 AAAA\n@revoked\n", "n7"));
+constexpr char kKey[] =
+    " ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPof+PDVWEKaZU7VFY5WuRiaPqciqgpMiXoOLbC+wzpJ\n";
+
+TEST_CASE("a host's keys are found in every file, and the port is part of its name") {
+  if (!libssh().ok()) {
+    MESSAGE("SKIP: " << libssh().status().message());
+    return;
+  }
+  ScratchFolder scratch;
+  const std::string one = scratch.write("one", cat("# x\n\nn7,10.0.0.7", kKey, "n8", kKey));
+  const std::string two =
+      scratch.write("two", cat("[n7]:2202", kKey, "*.cluster,!login.cluster", kKey));
+  const auto count = [&](const std::string& name) {
+    return find_known_hosts(name, {one, "/nowhere", two}).keys.size();
+  };
+  CHECK(count("n7") == 1);
+  CHECK(count(known_hosts_name("N7", 2202)) == 1);
+  CHECK(count(known_hosts_name("n7", 2203)) == 0);
+  CHECK(count("10.0.0.7") == 1);
+  CHECK(count("x.cluster") == 1);
+  CHECK(count("login.cluster") == 0);
+  const KnownHostKeys found = find_known_hosts("n8", {two, one});
+  REQUIRE(found.keys.size() == 1);
+  CHECK(found.keys[0].file == one);
+  CHECK(found.keys[0].line == 4);
+}
+
+TEST_CASE("marked lines are found for the hosts that they may mean, and are nobody's key") {
+  if (!libssh().ok()) return;
+  ScratchFolder scratch;
+  const auto marked = [&](const std::string& line, const std::string& name) {
+    const std::string file = scratch.write("known_hosts", line);
+    const KnownHostKeys found = find_known_hosts(name, {file});
+    CHECK(found.keys.empty());
+    return found.marked_in == file + ":1";
+  };
+  CHECK(marked(cat("@cert-authority *.cluster", kKey), "n7.cluster"));
+  CHECK_FALSE(marked(cat("@cert-authority *.cluster", kKey), "n7"));
+  CHECK(marked(cat(" @revoked\t[n7]:2222,n8", kKey), "[n7]:2222"));
+  CHECK_FALSE(marked(cat("@revoked [n7]:2222,n8", kKey), "n7"));
+  CHECK(marked("@revoked n7 sk-of-tomorrow AAAA\n", "n7"));
+  CHECK_FALSE(marked("@revoked\n", "n7"));
+  // Hashed by ssh-keygen -H: n7.
+  CHECK(marked(cat("@revoked |1|YHB+jsKMqwdiJuO11PlDX4L7s5o=|z63u4oXaaUVbfSrtWFdxdn6c1Q8=", kKey),
+               "n7"));
 }
 
 TEST_CASE("a key is added on a line of its own, in files and directories made for it") {

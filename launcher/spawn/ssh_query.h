@@ -1,0 +1,37 @@
+// Asks the system's ssh for the settings of a host: one `ssh -G` per host, at the same time for all,
+// and a single one where no line of the user's configuration depends on the host. Lives on the
+// launcher's loop.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include "base/result.h"
+#include "launcher/spawn/spawner.h"
+#include "launcher/spawn/ssh_login.h"
+#include "launcher/spawn/ssh_settings.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+class SshQuery {
+ public:
+  explicit SshQuery(SshUser user) : user_(std::move(user)) {}
+  // An error is ssh's own about its configuration.
+  net::Task<Result<SshSettings>> settings_of(const SpawnTarget& target);
+
+ private:
+  struct Answer;
+  struct Group;
+
+  net::Task<Result<Answer>> ask(const SpawnTarget& target) const;
+  Answer without_ssh(const SpawnTarget& target, const std::string& why) const;
+
+  SshUser user_;
+  // By user, port and key: hosts that one answer may serve.
+  std::map<std::tuple<std::string, int, std::string>, std::shared_ptr<Group>> groups_;
+};
+
+}  // namespace hvd::launcher

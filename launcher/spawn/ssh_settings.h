@@ -1,0 +1,66 @@
+// The settings by which a host is reached, as `ssh -G HOST` prints them. Pure: starts no program,
+// reads no file.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hvd::launcher {
+
+struct SshSettings {
+  std::string host_name;  // to connect to
+  std::string user;
+  int port = 22;
+  std::string host_key_alias;
+  std::string strict_host_key_checking;  // "true", "false", "ask", "accept-new"
+  // A file that ssh read says `ask`; `ssh -G` prints the same word for the default.
+  bool asks_about_new_keys = false;
+  std::string identity_agent;                        // as written; empty: SSH_AUTH_SOCK
+  std::vector<std::string> identity_files;           // as written, in order, defaults included
+  std::vector<std::string> user_known_hosts_files;   // as written
+  std::vector<std::string> global_known_hosts_files;
+  std::string address_family;  // "any", "inet" or "inet6"
+  std::string ciphers, macs, key_exchanges, host_key_algorithms, public_key_algorithms;
+  bool compression = false;
+  bool identities_only = false;
+  bool has_gssapi = false;        // GSSAPIAuthentication yes
+  bool has_control_path = false;  // a master connection may exist
+  // Why only the system's ssh can do what the settings ask for; empty when libssh can.
+  std::string beyond_libssh;
+
+  bool operator==(const SshSettings&) const = default;
+};
+
+// Parses the output of `ssh -G`; nothing when it holds no settings.
+std::optional<SshSettings> parse_ssh_settings(std::string_view output);
+
+// The settings without a configuration, for a machine that has no ssh program.
+SshSettings default_ssh_settings(const std::string& host, const std::string& user);
+
+// The configuration files that `ssh -v` read, by its own messages. Their lines decide whether one
+// host's settings are every host's.
+std::vector<std::string> configuration_files(std::string_view messages);
+
+// Whether a line of a configuration file may give one host other settings than another.
+bool depends_on_host(std::string_view configuration);
+
+// Whether a line of a configuration file says StrictHostKeyChecking ask.
+bool asks_about_new_keys(std::string_view configuration);
+
+// Whether ssh takes the name as it is: neither lower case nor an address's usual form differs.
+bool is_canonical_name(std::string_view host);
+
+// Expands ~, ${VARIABLE} and the tokens of a path. Nothing when it holds a token that is unknown here.
+struct SshTokens {
+  std::string home, local_user, remote_user, remote_host, original_host;
+  int port = 22;
+  int uid = 0;
+};
+std::optional<std::string> expand_ssh_path(
+    std::string_view path, const SshTokens& tokens,
+    const std::function<std::string(std::string_view)>& variable);
+
+}  // namespace hvd::launcher

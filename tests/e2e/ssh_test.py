@@ -1,0 +1,145 @@
+#!/usr/bin/python3 -B
+"""Hosts are reached as the user's own `ssh HOST` reaches them; where that fails, the advice works."""
+from harness import *  # noqa: F403
+
+SSH = pathlib.Path.home() / ".ssh"
+
+
+def restart(name, *lines):
+    """The host with these lines first in its sshd's configuration, where the first value counts."""
+    path = host.STATE / name / "sshd_config"
+    path.write_text("".join(line + "\n" for line in lines) + path.read_text())
+    faults.end(name)
+    host.start([name])
+
+
+def configure(*lines):
+    (SSH / "config").write_text("".join(line + "\n" for line in lines))
+
+
+def ssh(*arguments):
+    return subprocess.run(["ssh", "-o", "BatchMode=yes", *arguments, "true"],
+                          stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def refused(job, *patterns):
+    job.ends_with(2)
+    one_sentence(job, *patterns)
+
+
+@world()
+def test_a_key_that_is_known_without_a_port_opens_its_host_at_any():
+    restart("b", "Port 2202")
+    configure("StrictHostKeyChecking yes")
+    done = ssh("-p", "2202", "root@b")
+    expect(done.returncode == 0, done.stderr)
+    job = Job("-p", 2202, "-np", 1, "-H", "root@b:1", "true")
+    job.ends_with(0)
+    # Another key there is another matter.
+    known = (SSH / "known_hosts").read_text().splitlines()
+    key_a = next(line for line in known if line.startswith("a,")).split(" ", 1)[1]
+    (SSH / "known_hosts").write_text(f"[b]:2202 {key_a}\n")
+    expect(ssh("-p", "2202", "root@b").returncode == 255, "ssh accepts another key")
+    refused(Job("-p", 2202, "-np", 1, "-H", "root@b:1", "true"), "host b", "has changed",
+            r"-R '\[b\]:2202'")
+
+
+@world()
+def test_the_advice_about_an_unknown_key_works_as_it_stands():
+    restart("b", "Port 2202")
+    (SSH / "known_hosts").unlink()
+    configure("StrictHostKeyChecking yes")
+    job = Job("-p", 2202, "-np", 1, "-H", "root@b:1", "true")
+    refused(job, "host b", r"connect once with ssh -o StrictHostKeyChecking=ask -p 2202 root@b$")
+    expect(job.err.count("2202") == 1, job.describe())
+
+
+@world()
+def test_blocks_for_the_name_that_the_user_wrote_count():
+    configure("Match originalhost worker", "  HostName 10.77.0.2")
+    job = Job("-np", 1, "-H", "worker:1", "hostname")
+    job.ends_with(0)
+    expect("b" in job.out, job.describe())
+
+
+@world()
+def test_a_policy_in_a_block_that_a_command_decides_counts():
+    (SSH / "known_hosts").unlink()
+    configure("Match exec true", "  StrictHostKeyChecking yes")
+    refused(Job("-np", 1, "-H", "b:1", "true"), "host b", "StrictHostKeyChecking is yes")
+
+
+@world()
+def test_a_revoked_key_is_refused_in_every_file_that_ssh_reads():
+    known = (SSH / "known_hosts").read_text().splitlines()
+    key_b = next(line for line in known if line.startswith("b,")).split(" ", 1)[1]
+    for name, lines in (("known_hosts2", ()), ("third", (f"UserKnownHostsFile {SSH}/known_hosts {SSH}/third",)),
+                        ("aliased", (f"UserKnownHostsFile {SSH}/aliased", "HostKeyAlias cluster"))):
+        (SSH / name).write_text(f"cluster {key_b}\n@revoked {'cluster' if name == 'aliased' else 'b'} {key_b}\n")
+        configure(*lines)
+        expect(ssh("b").returncode == 255, f"ssh accepts a revoked key of {name}")
+        refused(Job("-np", 1, "-H", "b:1", "true"), "host b", "REVOKED|revoked")
+        (SSH / name).unlink()
+
+
+@world()
+def test_keys_in_several_files_are_known():
+    (SSH / "known_hosts").rename(SSH / "known_hosts2")
+    configure("StrictHostKeyChecking yes")
+    Job("-np", 2, "-H", "a:1,b:1", "true").ends_with(0)
+
+
+@world()
+def test_a_new_key_is_told_once_with_its_fingerprint():
+    restart("b", "Port 2202")
+    (SSH / "known_hosts").unlink()
+    job = Job("-p", 2202, "-np", 1, "-H", "b:1", "true")
+    job.ends_with(0)
+    expect(re.search(r"host b: its host key is new \(ssh-ed25519 SHA256:\S+\) and was added to "
+                     rf"{SSH}/known_hosts", job.err), job.describe())
+    expect((SSH / "known_hosts").read_text().startswith("[b]:2202 ssh-ed25519 "), "as ssh writes it")
+    expect(ssh("-p", "2202", "b").returncode == 0, "ssh does not know the key")
+    job = Job("-p", 2202, "-np", 1, "-H", "b:1", "true")
+    job.ends_with(0)
+    expect(job.err == "", job.describe())
+
+
+@world()
+def test_a_configuration_that_ssh_refuses_is_ssh_s_own_sentence():
+    configure("NoSuchOption yes")
+    refused(Job("-np", 1, "-H", "b:1", "true"), "host b: configure", "config: line 1: Bad configuration option")
+
+
+@world()
+def test_without_an_ssh_program_hosts_are_reached_by_defaults():
+    environment = clean_environment(PATH="/nowhere")
+    job = Job("--verbose", "-np", 2, "-H", "a:1,b:1", "/bin/true", environment=environment)
+    job.ends_with(0)
+    expect(job.err.count("no ssh program: hosts are reached by ssh's defaults") == 1, job.describe())
+    # What nobody reads may ask for strictness.
+    (SSH / "known_hosts").unlink()
+    configure("StrictHostKeyChecking yes")
+    refused(Job("-np", 1, "-H", "b:1", "/bin/true", environment=environment), "host b",
+            "its host key is unknown", "install OpenSSH's client")
+
+
+@world()
+def test_one_question_serves_all_hosts_unless_a_line_tells_them_apart():
+    folder = pathlib.Path("/tmp/e2e-bin")
+    folder.mkdir()
+    (folder / "ssh").write_text(f'#!/bin/sh\necho "$@" >> {folder}/calls\nexec /usr/bin/ssh "$@"\n')
+    (folder / "ssh").chmod(0o755)
+    environment = clean_environment(PATH=f"{folder}:{os.environ['PATH']}")
+
+    def calls(*lines):
+        configure(*lines)
+        (folder / "calls").unlink(missing_ok=True)
+        Job("-np", 2, "-H", "a:1,b:1", "/bin/true", environment=environment).ends_with(0)
+        return len((folder / "calls").read_text().splitlines())
+
+    expect(calls("Host *", "  Compression no") == 1, "one question for both hosts")
+    expect(calls("Host other", "  Port 1") == 2, "one question for each host")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "launcher/spawn/ssh_settings.h"
+
+// The output of `ssh -v -G`, and the configuration files that it names.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hvd::launcher;
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const auto settings = parse_ssh_settings(text);
+  if (settings) {
+    HVD_CHECK(!settings->host_name.empty());
+    SshTokens tokens;
+    tokens.home = "/home/alice";
+    for (const std::string& file : settings->identity_files) {
+      const auto path =
+          expand_ssh_path(file, tokens, [](std::string_view) { return std::string("value"); });
+      HVD_CHECK(!path || path->size() <= 16 * file.size() + tokens.home.size());
+    }
+  }
+  for (const std::string& file : configuration_files(text)) HVD_CHECK(file.size() < text.size());
+  // Other lines never hide one.
+  HVD_CHECK(depends_on_host(text + "\nHost a\n"));
+  HVD_CHECK(asks_about_new_keys(text + "\nStrictHostKeyChecking ask\n"));
+  if (is_canonical_name(text)) HVD_CHECK(text == hvd::to_lower(text));
+  return 0;
+}
