@@ -20,16 +20,20 @@ constexpr double kAfterCancel = 1;
 // Of the whole time, for what takes moments where it works at all.
 constexpr double kShareOfShortStages = 0.5;
 
-// What a stage that does not end may come from.
-std::string_view likely_cause(std::string_view stage) {
-  if (stage == "configure") return "a command or a name look-up of the ssh configuration hangs";
+// What a stage that does not end may come from. `try_command` shows the user more, or is empty.
+std::string likely_cause(std::string_view stage, const std::string& try_command) {
+  const std::string seen = try_command.empty() ? "" : cat("; run '", try_command, "' to see it");
+  if (stage == "configure") {
+    return cat("a command or a name look-up of the ssh configuration hangs", seen);
+  }
   if (stage == "resolve") return "no name service answers about it";
   if (stage == "connect") {
     return "nothing answers at its ssh port: it is down, or a firewall drops what is sent there";
   }
   if (stage == "authenticate") return "its sshd is overloaded, or waits for a name service itself";
   if (stage == "send agent") {
-    return "its login shell, its disk or the network is slow; HOROVOD_AGENT_DIR names another disk";
+    return cat("~/.bashrc or another start file of its login shell may wait for input", seen,
+               "; if its disk or the network is slow, HOROVOD_AGENT_DIR names another disk");
   }
   if (stage == "prepare") return "its --remote-init, its Python or a file system hangs";
   return "it is slow";
@@ -47,6 +51,7 @@ bool is_somebody_else(const std::string& user) {
 struct Preflight::Progress {
   HostStart start;
   std::string stage = "resolve";
+  std::string try_command;
   Clock::time_point since = Clock::now();  // it is in that stage
   std::unique_ptr<AgentLink> link;
   net::asio::cancellation_signal cancel;
@@ -78,6 +83,7 @@ net::Task<Status> Preflight::bring_up(Progress& host) {
   bool is_local = co_await is_local_host(host.name());
   if (is_somebody_else(host.start.target.user)) is_local = false;
   Spawner& spawner = is_local ? local_ : remote_;
+  host.try_command = spawner.try_command(host.start.target);
   auto duplex = co_await spawner.spawn(host.start.target, [&host](SpawnStage stage) {
     host.enter(to_string(stage));
     if (stage != SpawnStage::kReady) log::info(cat("host ", host.name(), ": ", host.stage));
@@ -164,7 +170,7 @@ Deadline Preflight::give_up_late_ones() {
 void Preflight::give_up(Progress& host, double seconds) {
   host.done = true;
   host.status = host.error(deadline_exceeded(cat("not done after ", seconds, " s: ",
-                                                 likely_cause(host.stage),
+                                                 likely_cause(host.stage, host.try_command),
                                                  "; --start-timeout allows more")));
   if (host.link) host.link->close();
   host.cancel.emit(net::asio::cancellation_type::terminal);

@@ -61,6 +61,7 @@ class AgentStream : public Duplex {
 // One run of the remote command.
 struct Attempt {
   std::string who;  // ended when the stream ends too early
+  std::string try_command;  // shows the user what that one does
   std::unique_ptr<Duplex> stream;
   std::string mark;
   std::string text;  // read and not yet used
@@ -76,6 +77,14 @@ Status no_marked_line(const Attempt& attempt, bool ended) {
   }
   std::string why = words;
   if (!noise.empty()) why += cat(why.empty() ? "" : "; ", "it printed '", noise, "'");
+  // A start file that ends the shell says nothing by itself.
+  const bool is_silent = noise.empty() && (words.empty() || words.starts_with("ended with "));
+  if (is_silent && !attempt.try_command.empty()) {
+    return failed_precondition(cat(
+        attempt.who, " ended before the agent could start, ", words.empty() ? "" : words + ", ",
+        "and printed nothing: ~/.bashrc or another start file of that shell may exit; run '",
+        attempt.try_command, "' to see it"));
+  }
   if (why.empty()) why = "without a word";
   return failed_precondition(cat(attempt.who, " ended before the agent could start: ", why));
 }
@@ -209,6 +218,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> start_agent(
     on_stage(SpawnStage::kSendAgent);
     Attempt attempt;
     attempt.who = shell.who_ended();
+    attempt.try_command = shell.try_command();
     attempt.mark = random_mark();
     auto stream = co_await shell.run(agent_command(*agent, directory, refused, attempt.mark));
     if (!stream.ok()) co_return stream.status();

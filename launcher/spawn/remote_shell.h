@@ -18,6 +18,8 @@ class RemoteShell {
   virtual net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) = 0;
   // Who is to blame when a command's stream ends before the command has said a word.
   virtual std::string who_ended() const { return "the login shell"; }
+  // A command that shows the user what that shell does, or empty.
+  virtual std::string try_command() const { return {}; }
 };
 
 }  // namespace hvd::launcher

@@ -36,6 +36,8 @@ class Spawner {
   // sentence about this host, without its name: the caller prepends it.
   virtual net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) = 0;
+  // A command that shows the user what the host's login shell does, or empty when there is none.
+  virtual std::string try_command(const SpawnTarget&) const { return {}; }
 };
 
 }  // namespace hvd::launcher

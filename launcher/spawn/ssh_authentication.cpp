@@ -60,6 +60,9 @@ Status SshConnection::refused(const SshLogin& login, int outcome,
   }
   std::string ending;
   if (is_broken()) ending = cat("; it then closed the connection: ", error());
+  if (methods & (SSH_AUTH_METHOD_PASSWORD | SSH_AUTH_METHOD_INTERACTIVE)) {
+    ending += "; " + password_advice(login.target, (methods & SSH_AUTH_METHOD_PUBLICKEY) != 0);
+  }
   return permission_denied(cat("authentication refused for user ", user, "; ",
                                tried.empty() ? "found no key and no ssh-agent"
                                              : "tried " + join(tried, ", "),

@@ -44,6 +44,17 @@ std::string ssh_destination(const SpawnTarget& target) {
   return words + (target.user.empty() ? "" : target.user + "@") + target.host;
 }
 
+std::string ssh_try_command(const SpawnTarget& target) {
+  return cat("ssh ", ssh_destination(target), " true");
+}
+
+std::string password_advice(const SpawnTarget& target, bool accepts_keys) {
+  const std::string copy = cat("run ssh-copy-id ", ssh_destination(target), " once");
+  if (accepts_keys) return cat("horovodrun sends no password: ", copy);
+  return cat("horovodrun sends no password: set PubkeyAuthentication yes in the host's sshd_config, "
+             "then ", copy);
+}
+
 std::optional<std::string> expand_ssh_path(const std::string& path, const SshLogin& login) {
   SshTokens tokens;
   tokens.home = login.user.home;

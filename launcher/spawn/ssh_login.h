@@ -33,6 +33,12 @@ std::vector<std::string> ssh_flags(const SpawnTarget& target, const SshUser& use
 // For advice, behind "ssh " or "ssh-copy-id ": "-p 2202 root@a".
 std::string ssh_destination(const SpawnTarget& target);
 
+// What shows the user how the host's login shell behaves: "ssh -p 2202 root@a true".
+std::string ssh_try_command(const SpawnTarget& target);
+
+// How to come from a password to a key; `accepts_keys`: the host's sshd takes them.
+std::string password_advice(const SpawnTarget& target, bool accepts_keys);
+
 // The path with its ~, variables and tokens expanded; nothing when it holds an unknown token.
 std::optional<std::string> expand_ssh_path(const std::string& path, const SshLogin& login);
 

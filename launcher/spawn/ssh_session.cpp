@@ -5,8 +5,8 @@
 
 namespace hvd::launcher {
 
-SshSession::SshSession(std::shared_ptr<SshConnection> connection)
-    : connection_(std::move(connection)) {}
+SshSession::SshSession(std::shared_ptr<SshConnection> connection, std::string try_command)
+    : connection_(std::move(connection)), try_command_(std::move(try_command)) {}
 SshSession::~SshSession() = default;
 
 net::Task<Result<std::unique_ptr<SshSession>>> SshSession::open(
@@ -25,7 +25,8 @@ net::Task<Result<std::unique_ptr<SshSession>>> SshSession::open(
   on_stage(SpawnStage::kAuthenticate);
   status = co_await connection->authenticate(login, beyond_libssh);
   if (!status.ok()) co_return status;
-  co_return std::unique_ptr<SshSession>(new SshSession(connection));
+  co_return std::unique_ptr<SshSession>(
+      new SshSession(connection, ssh_try_command(login.target)));
 }
 
 net::Task<Result<std::unique_ptr<Duplex>>> SshSession::run(std::string command) {

@@ -24,10 +24,12 @@ class SshSession : public RemoteShell {
   ~SshSession() override;
 
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override;
+  std::string try_command() const override { return try_command_; }
 
  private:
-  explicit SshSession(std::shared_ptr<SshConnection> connection);
+  SshSession(std::shared_ptr<SshConnection> connection, std::string try_command);
   std::shared_ptr<SshConnection> connection_;
+  std::string try_command_;
 };
 
 }  // namespace hvd::launcher

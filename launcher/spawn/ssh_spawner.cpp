@@ -31,6 +31,15 @@ std::string agent_socket(const std::string& written, SshLogin& login) {
   return paths[0];
 }
 
+// "a: Permission denied (publickey,password)." is the refusal of the system's ssh.
+bool takes_passwords(const std::string& refusal) {
+  const size_t methods = refusal.find("Permission denied (");
+  if (methods == std::string::npos) return false;
+  const std::string offered = refusal.substr(methods, refusal.find(')', methods) - methods);
+  return offered.find("password") != std::string::npos ||
+         offered.find("keyboard-interactive") != std::string::npos;
+}
+
 }  // namespace
 
 net::Task<Result<SshLogin>> SshSpawner::login_to(const SpawnTarget& target) {
@@ -52,6 +61,10 @@ net::Task<Result<SshLogin>> SshSpawner::login_to(const SpawnTarget& target) {
   expand(login.settings.global_known_hosts_files, login);
   login.settings.identity_agent = agent_socket(login.settings.identity_agent, login);
   co_return login;
+}
+
+std::string SshSpawner::try_command(const SpawnTarget& target) const {
+  return ssh_try_command(target);
 }
 
 Result<std::shared_ptr<const AgentFile>> SshSpawner::agent_file(const std::string& path) {
@@ -92,6 +105,11 @@ net::Task<Result<std::unique_ptr<Duplex>>> SshSpawner::spawn(
   auto stream = co_await start_agent(*shell, *agent, target.agent_dir, on_stage);
   // A refusal by libssh is the better sentence: it names the keys.
   if (!stream.ok() && by_libssh.code() == Code::kPermissionDenied) co_return by_libssh;
+  if (!stream.ok() && takes_passwords(stream.status().message())) {
+    const bool takes_keys = stream.status().message().find("publickey") != std::string::npos;
+    co_return permission_denied(
+        cat(stream.status().message(), "; ", password_advice(target, takes_keys)));
+  }
   co_return stream;
 }
 

@@ -19,6 +19,7 @@ class SshSpawner : public Spawner {
 
   net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) override;
+  std::string try_command(const SpawnTarget& target) const override;
 
  private:
   Result<std::shared_ptr<const AgentFile>> agent_file(const std::string& path);

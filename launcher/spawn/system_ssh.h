@@ -15,6 +15,7 @@ class SystemSsh : public RemoteShell {
   explicit SystemSsh(SshLogin login) : login_(std::move(login)) {}
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override;
   std::string who_ended() const override { return "ssh"; }
+  std::string try_command() const override { return ssh_try_command(login_.target); }
 
  private:
   SshLogin login_;

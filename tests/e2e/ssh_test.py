@@ -141,5 +141,44 @@ def test_one_question_serves_all_hosts_unless_a_line_tells_them_apart():
     expect(calls("Host other", "  Port 1") == 2, "one question for each host")
 
 
+@world()
+def test_a_host_that_takes_passwords_names_ssh_copy_id():
+    restart("b", "Port 2202", "PasswordAuthentication yes", "AuthorizedKeysFile none")
+    advice = "run ssh-copy-id -p 2202 root@b once"
+    job = Job("-p", 2202, "-np", 1, "-H", "root@b:1", "true")
+    refused(job, "host b", "it accepts publickey, password", advice)
+    expect(job.err.count("root@b") == 1, job.describe())
+    configure("ProxyCommand bash -c 'exec 3<>/dev/tcp/10.77.0.2/%p; cat <&3 & cat >&3'")
+    refused(Job("-p", 2202, "-np", 1, "-H", "root@b:1", "true"), "host b", advice)
+
+
+@world()
+def test_a_host_that_takes_passwords_alone_names_its_sshd_s_setting():
+    restart("b", "PasswordAuthentication yes", "PubkeyAuthentication no")
+    refused(Job("-np", 1, "-H", "b:1", "true"), "host b", "it accepts password", "PubkeyAuthentication yes",
+            "ssh-copy-id b once")
+
+
+def start_file(text):
+    """Becomes the .bashrc of host b, which bash reads for commands by ssh."""
+    home = pathlib.Path.home().relative_to("/")
+    (pathlib.Path(f"/proc/{host.pid_of('b')}/root") / home / ".bashrc").write_text(text)
+
+
+@world()
+def test_a_login_shell_that_exits_is_told_with_its_start_files():
+    start_file("exit 0\n")
+    refused(Job("-np", 1, "-H", "root@b:1", "true"), "host b", "~/.bashrc", "run 'ssh root@b true' to see it")
+    start_file("exit 3\n")
+    refused(Job("-np", 1, "-H", "root@b:1", "true"), "host b", "exit code 3", "~/.bashrc")
+
+
+@world()
+def test_a_login_shell_that_waits_for_input_is_told_with_its_start_files():
+    start_file("sleep 1000\n")
+    refused(Job("-np", 1, "-H", "b:1", "--start-timeout", 4, "true"), "host b: send agent",
+            "~/.bashrc", "wait for input", "run 'ssh b true' to see it")
+
+
 if __name__ == "__main__":
     main()
