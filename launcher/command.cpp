@@ -1,10 +1,15 @@
 #include "launcher/command.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <filesystem>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/token_file.h"
 #include "horovod/version.h"
 #include "launcher/check/hosts.h"
 #include "launcher/dry_run.h"
@@ -13,15 +18,33 @@
 #include "launcher/manual.h"
 #include "launcher/spares.h"
 #include "rendezvous/listening.h"
-#include "rendezvous/token_file.h"
 
 namespace hvd::launcher {
 namespace {
+
+std::string absolute(const std::string& path) {
+  std::error_code error;
+  const auto found = std::filesystem::absolute(path, error);
+  return error ? path : found.lexically_normal().string();
+}
 
 // 0 when all of it was written.
 int print(const std::string& text) {
   const bool written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   return written ? 0 : kExitLauncher;
+}
+
+// A file that is missing is made: the launcher is the first to need it.
+Result<Secret> take_token(const Settings& settings) {
+  const std::string path = settings.text("token_file");
+  std::optional<int> fd;
+  if (settings.is_set("token_fd")) fd = static_cast<int>(settings.integer("token_fd"));
+  if (!path.empty() && !fd && ::access(path.c_str(), F_OK) != 0 && errno == ENOENT) {
+    HVD_RETURN_IF_ERROR(create_token_file(path));
+    say(cat("created the token file ", printable(absolute(path)),
+            "; copy it to each host that joins, readable by its owner alone"));
+  }
+  return read_token(path, fd);
 }
 
 }  // namespace
@@ -55,7 +78,8 @@ Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares) {
 }
 
 bool is_joined(const Options& options) {
-  return options.settings.is_set("listen") || options.settings.is_set("token_file");
+  const Settings& settings = options.settings;
+  return settings.is_set("listen") || settings.is_set("token_file") || settings.is_set("token_fd");
 }
 
 int run_joined_job(const Options& options) {
@@ -63,7 +87,7 @@ int run_joined_job(const Options& options) {
   log::set_identity("horovodrun");
   log::set_timestamps(false);
   if (settings.flag("verbose")) log::set_level(log::Level::kInfo);
-  auto token = rendezvous::read_token_file(settings.text("token_file"));
+  auto token = take_token(settings);
   if (!token.ok()) return refuse(token.status());
   Lobby::Wanted wanted;
   wanted.slots = static_cast<int>(settings.integer("num_proc"));

@@ -152,6 +152,7 @@ constexpr Range kRanges[] = {
     {"timeout", 0.001, 1e8},
     {"max_restarts", 0, 1e6},
     {"spares", 0, 1 << 24},
+    {"token_fd", 0, 1 << 20},
     {"fusion_threshold", 0, 1ll << 50},
     {"cycle_time", 0, 1e6},
     {"cache_capacity", 0, 1 << 20},
@@ -209,13 +210,14 @@ Status check_values(const Settings& settings, const CommandLine& line) {
       return invalid_argument(cat(name_of(line, key), " is for --mpi or --jsrun; give one of them"));
     }
   }
-  if (settings.is_set("listen") && !settings.is_set("token_file")) {
-    return invalid_argument("--listen needs --token-file FILE, the secret by which hosts join; make "
-                            "one with: (umask 077; openssl rand -hex 32 > FILE)");
+  const bool has_token = settings.is_set("token_file") || settings.is_set("token_fd");
+  if (settings.is_set("listen") && !has_token) {
+    return invalid_argument("--listen needs --token-file FILE, the secret by which hosts join; a FILE "
+                            "that is missing is created");
   }
   const bool listens = settings.is_set("listen") || settings.is_set("port_range");
-  if (!listens && settings.is_set("token_file")) {
-    return invalid_argument("--token-file is for hosts that join, with --listen [HOST]:PORT");
+  if (!listens && has_token) {
+    return invalid_argument("--token-file and --token-fd are for hosts that join, with --listen [HOST]:PORT");
   }
   if (settings.is_set("tls_cert") != settings.is_set("tls_key")) {
     return invalid_argument("--tls-cert and --tls-key belong together: the certificates and their key");
@@ -233,7 +235,7 @@ Status check_values(const Settings& settings, const CommandLine& line) {
   }
   HVD_RETURN_IF_ERROR(check_tag(settings.text("tag")));
   const bool is_tried_again = settings.integer("max_restarts") > 0 || settings.integer("spares") > 0;
-  if (is_tried_again && (settings.is_set("listen") || settings.is_set("token_file"))) {
+  if (is_tried_again && (settings.is_set("listen") || has_token)) {
     return invalid_argument("--max-restarts and --spares need hosts that are reached, not such as "
                             "join by --listen: the agents of those end with the job");
   }

@@ -9,12 +9,12 @@
 
 #include "base/standard_streams.h"
 #include "base/text.h"
+#include "base/token_file.h"
 #include "horovod/version.h"
 #include "rendezvous/etcd/etcd_keeper.h"
 #include "rendezvous/listening.h"
 #include "rendezvous/monitor.h"
 #include "rendezvous/server.h"
-#include "rendezvous/token_file.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -27,6 +27,7 @@ struct Options {
   std::vector<std::string> listen{":29400"};
   std::string port_range;
   std::string token_file;
+  std::optional<int> token_fd;
   std::string backend = "memory";
   int keep = static_cast<int>(etcd::kUsualLifetime.count());
   bool open_monitor = false;
@@ -60,8 +61,12 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
                  "FIRST-LAST: listen at the first of these ports that is free, not at that of "
                  "--listen");
   app.add_option("--token-file", options.token_file,
-                 "file that holds the job's secret in hexadecimal digits, closed to others")
-      ->required();
+                 "file with the job's token in hexadecimal digits: yours and closed to others, or "
+                 "root's and open to a group");
+  app.add_option("--token-fd", options.token_fd,
+                 "inherited descriptor to read the token from, such as a pipe's, in place of "
+                 "--token-file")
+      ->check(CLI::Range(0, 1 << 20));
   app.add_option("--backend", options.backend,
                  "where the job is kept: memory, or etcd://HOST:2379[,HOST:2379...][/PREFIX], by TLS "
                  "etcds://, so that it outlives this server: another one with the same token goes "
@@ -149,7 +154,7 @@ Result<Kept> open_backend(const Options& options, const Secret& secret,
 
 int serve(const Options& options) {
   raise_descriptor_limit();
-  auto secret = read_token_file(options.token_file);
+  auto secret = read_token(options.token_file, options.token_fd);
   if (!secret.ok()) return fail(secret.status().message(), kBadInput);
   if (options.show_monitor_token) {
     std::printf("%s\n", Monitor::token(*secret).c_str());

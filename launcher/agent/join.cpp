@@ -90,11 +90,10 @@ Result<Link> try_once(const net::Endpoint& where, const JoinOptions& options, bo
   if (is_encrypted) {
     HVD_ASSIGN_OR_RETURN(cipher, make_cipher(where.host, options.ca_file));
   }
-  const Bytes token = to_bytes(to_lower(as_text(options.token)));  // digits, as the launcher has
   if (where.family == net::Endpoint::Family::kTcp) {
     HVD_ASSIGN_OR_RETURN(found.host, resolve(where.host));
   }
-  return call_home(net::to_string(found), token, name_in_job(options),
+  return call_home(net::to_string(found), options.token, name_in_job(options),
                    Deadline::after_seconds(kTrySeconds), Door::kServer, std::move(cipher));
 }
 

@@ -1,12 +1,11 @@
 // horovod-agent: started on each host of a job, by the launcher, or by hand with --join.
 #include <fcntl.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +13,7 @@
 #include "base/clock.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "base/token_file.h"
 #include "base/unique_fd.h"
 #include "horovod/version.h"
 #include "launcher/agent/agent.h"
@@ -60,32 +60,11 @@ struct Options {
   Bytes token;
 };
 
-Result<Bytes> read_token(int fd) {
-  char buffer[1025];
-  const ssize_t size = ::read(fd, buffer, sizeof buffer);
-  if (size < 0) return system_error("the token cannot be read", errno);
-  const std::string_view token = trim({buffer, static_cast<size_t>(size)});
-  if (token.empty()) return invalid_argument("the token is empty");
-  if (token.size() > 1024) return invalid_argument("the token is longer than 1024 bytes");
-  return to_bytes(token);
-}
-
-Result<Bytes> read_token_file(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat info {};
-  if (!file || ::fstat(file.get(), &info) != 0) {
-    return system_error(cat("the token file '", path, "'"), errno);
-  }
-  if (S_ISREG(info.st_mode) && (info.st_mode & 077) != 0) {
-    return permission_denied(cat("the token file '", path, "' is open to others; run: chmod 600 ",
-                                 shell_quote(path)));
-  }
-  return read_token(file.get());
-}
-
 // The token never stands on the command line, which every user of the host can read.
 Result<Options> parse(int argc, char** argv) {
   Options options;
+  std::string token_file;
+  std::optional<int> token_fd;
   if (argc % 2 == 0) return invalid_argument(cat("'", argv[argc - 1], "' lacks its value"));
   for (int i = 1; i < argc; i += 2) {
     const std::string_view option = argv[i];
@@ -105,26 +84,31 @@ Result<Options> parse(int argc, char** argv) {
       }
       options.slots = static_cast<int>(*slots);
     } else if (option == "--token-file") {
-      HVD_ASSIGN_OR_RETURN(options.token, read_token_file(value));
+      token_file = value;
     } else if (option == "--token-fd") {
       const auto fd = parse_int(value);
       if (!fd) return invalid_argument("--token-fd takes the number of a descriptor");
-      HVD_ASSIGN_OR_RETURN(options.token, read_token(static_cast<int>(*fd)));
+      token_fd = static_cast<int>(*fd);
     } else {
       return invalid_argument(cat("unknown option '", option,
                                   "': horovodrun starts this program, or you, by: horovod-agent "
-                                  "--join HOST:PORT --token-file FILE [--name NAME] [--slots N], or "
-                                  "--join https://HOST:PORT [--ca FILE] …"));
+                                  "--join HOST:PORT --token-file FILE (or --token-fd N) "
+                                  "[--name NAME] [--slots N], or --join https://HOST:PORT "
+                                  "[--ca FILE] …"));
     }
   }
   if (!options.ca_file.empty() && !std::string_view(options.join).starts_with(kHttps)) {
     return invalid_argument("--ca is for --join https://HOST:PORT");
   }
-  if ((options.home.empty() && options.join.empty()) != options.token.empty() ||
-      (!options.home.empty() && !options.join.empty())) {
+  const bool calls = !options.home.empty() || !options.join.empty();
+  const bool has_token = !token_file.empty() || token_fd;
+  if (calls != has_token || (!options.home.empty() && !options.join.empty())) {
     return invalid_argument("--join (or --call-home) needs --token-file or --token-fd, and they "
                             "need it");
   }
+  if (!calls) return options;
+  HVD_ASSIGN_OR_RETURN(const Secret token, read_token(token_file, token_fd));
+  options.token = to_bytes(token.hex());
   return options;
 }
 

@@ -11,7 +11,7 @@ namespace {
 using Arguments = std::vector<std::string>;
 
 constexpr const char* kForAgents[] = {
-    "listen", "token_file", "max_restarts", "spares", "stage", "remote_init",
+    "listen", "token_file", "token_fd", "max_restarts", "spares", "stage", "remote_init",
     "launch_agent", "ssh_command", "timeout", "on_failure", "stdin", "only_rank", "fold", "tag",
     "log_format", "no_env", "insecure_compat"};
 

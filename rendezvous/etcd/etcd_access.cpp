@@ -1,14 +1,8 @@
 #include "rendezvous/etcd/etcd_access.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <array>
-#include <cerrno>
-
+#include "base/check.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
+#include "base/token_file.h"
 
 namespace hvd::rendezvous::etcd {
 namespace {
@@ -17,21 +11,12 @@ constexpr size_t kLongestUserFile = 4096;
 
 Status read_user(const std::string& path, Access& access) {
   const std::string shown = cat("--etcd-user-file: ", printable(path));
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat info {};
-  if (!fd || ::fstat(fd.get(), &info) != 0) return system_error(shown, errno);
-  if (!S_ISREG(info.st_mode)) return invalid_argument(cat(shown, " is not a regular file"));
-  if ((info.st_mode & 077) != 0) {
-    return permission_denied(cat(shown, " is open to others; run: chmod 600 ", shell_quote(path)));
-  }
-  std::array<char, kLongestUserFile> buffer;
-  const ssize_t size = ::read(fd.get(), buffer.data(), buffer.size());
-  if (size < 0) return system_error(shown, errno);
-  std::string_view line(buffer.data(), static_cast<size_t>(size));
+  HVD_ASSIGN_OR_RETURN(const std::string text, read_private_file(path, shown, kLongestUserFile));
+  std::string_view line(text);
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos || colon == 0 || colon + 1 == line.size() ||
-      line.find('\n') != std::string_view::npos || line.size() >= kLongestUserFile - 2) {
+      line.find('\n') != std::string_view::npos) {
     return invalid_argument(cat(shown, " does not hold one line USER:PASSWORD"));
   }
   access.user = line.substr(0, colon);

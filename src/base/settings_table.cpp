@@ -60,7 +60,10 @@ constexpr Setting kTable[] = {
      "interfaces and networks by which hosts may meet, such as eth0,10.0.0.0/8,^docker0; default "
      "all, whichever answers", "", "--network-interface"},
     {"token_file", "--token-file", "", "", kText, "", kGeneral,
-     "file with the secret of hosts that join, in hexadecimal digits, closed to others"},
+     "file with the token of hosts that join, in hexadecimal digits: yours and closed to others, or "
+     "root's and open to a group; created where it is missing"},
+    {"token_fd", "--token-fd", "", "", kInt, "", kGeneral,
+     "inherited descriptor to read the token from, such as a pipe's, in place of --token-file"},
     {"tls_cert", "--tls-cert", "", "", kText, "", kGeneral,
      "PEM file of certificates: hosts join by TLS, with horovod-agent --join https://HOST:PORT"},
     {"tls_key", "--tls-key", "", "", kText, "", kGeneral, "PEM file with the key of --tls-cert"},

@@ -282,6 +282,66 @@ def test_who_joins_with_another_token_is_refused():
         expect("does not hold the job's token" in said and "only 0 of 4 slots joined" in said, said)
 
 
+@world()
+def test_a_token_of_roots_that_a_group_reads_is_taken_by_all_programs():
+    launch, join = lines_of("Hosts without sshd")
+    with workplace() as folder:
+        # As Kubernetes makes a Secret's volume with an fsGroup.
+        (folder / "..1").mkdir()
+        (folder / "token").rename(folder / "..1" / "token")
+        (folder / "..data").symlink_to("..1")
+        (folder / "token").symlink_to("..data/token")
+        os.chown(folder / "token", 0, 4711)
+        os.chmod(folder / "token", 0o440)
+        shown = "horovod-rendezvous --show-monitor-token --token-file token"
+        expect(len(Shell("launcher", folder, shown).ends_with(0)) == 65, "no token was shown")
+        job = Shell("launcher", folder, launch.replace("-np 4", "-np 2"))
+        agent = Shell("a", folder, join)
+        expect(len(ranks_in([job.ends_with(0)])) == 2, job.said)
+        agent.ends_with(0)
+
+
+@world()
+def test_a_token_file_that_is_missing_is_created_by_the_launcher_alone():
+    launch, join = lines_of("Hosts without sshd")
+    with workplace() as folder:
+        (folder / "token").unlink()
+        for line in (join, "horovod-rendezvous --show-monitor-token --token-file token"):
+            said = Shell("a", folder, line).ends_with(2)
+            expect("No such file" in said and "make one with" in said, said)
+            expect(not (folder / "token").exists(), line)
+        job = Shell("launcher", folder, launch.replace("-np 4", "-np 2"))
+        job.wait_for(f"created the token file {folder}/token; copy it to each host")
+        expect((folder / "token").stat().st_mode & 0o777 == 0o600, "the file is open to others")
+        expect(expect_secret(folder) not in job.said, "the token is in a log")
+        agent = Shell("a", folder, "cat token | " + join.replace("--token-file token", "--token-fd 0"))
+        expect(len(ranks_in([job.ends_with(0)])) == 2, job.said)
+        agent.ends_with(0)
+
+
+@world()
+def test_all_programs_read_the_token_from_a_descriptor_and_by_one_rule():
+    launch, join = lines_of("Hosts without sshd")
+    serve = "horovod-rendezvous --show-monitor-token --token-file token"
+    with workplace() as folder:
+        by_pipe = "cat token | " + serve.replace("--token-file token", "--token-fd 0")
+        expect(Shell("launcher", folder, by_pipe).ends_with(0) ==
+               Shell("launcher", folder, serve).ends_with(0), "two tokens")
+        job = Shell("launcher", folder, launch.replace("-np 4", "-np 2").replace(
+            "--token-file token", "--token-fd 5") + " 5<token")
+        job.wait_for("waits up to")
+        by_name = join.replace("--token-file token", "--token-file <(cat token)")
+        agent = Shell("a", folder, f"exec bash -c '{by_name}'")
+        expect(len(ranks_in([job.ends_with(0)])) == 2, job.said)
+        agent.ends_with(0)
+        for content, words in (("abcd", "holds fewer than 32"),
+                               ("correct horse battery staple is it", "hexadecimal digits")):
+            (folder / "token").write_text(content)
+            for line in (launch, join, serve):
+                said = Shell("a", folder, line).ends_with(2)
+                expect(words in said and said.count("\n") == 1, f"{line}: {said}")
+
+
 def test_a_port_that_is_taken_gets_a_sentence_and_a_range_another_port():
     with workplace() as folder, socket_at_free_port() as port:
         taken = f"horovod-rendezvous --listen 127.0.0.1:{port} --token-file token"

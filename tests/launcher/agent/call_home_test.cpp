@@ -9,8 +9,14 @@
 using namespace hvd;
 using namespace hvd::launcher;
 
+namespace {
+
+const std::string kToken = "00112233445566778899aabbccddeeff";
+
+}  // namespace
+
 TEST_CASE("An agent that calls home runs a job as any other") {
-  AgentFixture fixture("the token\n", "the token");
+  AgentFixture fixture(kToken + "\n", kToken);
   REQUIRE(fixture.refusal() == "");
   CHECK(fixture.admitted_name() == "host 3");
   CHECK(fixture.run(fixture.shell_job("echo $HOROVOD_RANK; cat; exit $HOROVOD_RANK", 3)) == "");
@@ -19,7 +25,7 @@ TEST_CASE("An agent that calls home runs a job as any other") {
 }
 
 TEST_CASE("The end of the connection ends the job") {
-  AgentFixture fixture("the token", "the token");
+  AgentFixture fixture(kToken, kToken);
   REQUIRE(fixture.refusal() == "");
   REQUIRE(fixture.begin(fixture.shell_job("(setsid sleep 1000 &); sleep 1000")).ok());
   CHECK(fixture.until([&] { return fixture.marked().size() >= 2; }));
@@ -28,7 +34,7 @@ TEST_CASE("The end of the connection ends the job") {
 }
 
 TEST_CASE("Who does not hold the token is not admitted, and ends") {
-  AgentFixture fixture("another token", "the token");
+  AgentFixture fixture(std::string(32, '0'), kToken);
   CHECK(fixture.refusal() == "an agent that called home does not hold the job's token");
   CHECK(fixture.until([&] { return !is_alive(fixture.guardian()); }));
 }
