@@ -25,6 +25,12 @@ std::string names_of(const std::vector<Host>& hosts) {
   return join(names, ", ");
 }
 
+int slots_of(const std::vector<Host>& hosts) {
+  int slots = 0;
+  for (const Host& host : hosts) slots += host.slots;
+  return slots;
+}
+
 }  // namespace
 
 Lobby::Lobby(asio::io_context& loop, std::unique_ptr<rendezvous::Server> server, Secret token,
@@ -35,6 +41,7 @@ Lobby::Lobby(asio::io_context& loop, std::unique_ptr<rendezvous::Server> server,
       wanted_(std::move(wanted)),
       changed_(loop) {
   server_->on_agent([this](net::StreamSocket socket) { on_call(std::move(socket)); });
+  on_change();
 }
 
 Lobby::~Lobby() = default;
@@ -78,7 +85,25 @@ void Lobby::take(AdmittedAgent agent) {
   }
   joined_.push_back(std::make_shared<Joined>(Joined{host, std::move(agent.duplex)}));
   log::info(cat("host ", printable(host.name), " joined with ", host.slots, " slots"));
+  on_change();
   changed_.cancel();
+}
+
+void Lobby::on_change() {
+  std::vector<rendezvous::JoinedHost> hosts;
+  for (const auto& joined : joined_) {
+    const Host* wanted = find_wanted(joined->host.name);
+    hosts.push_back({joined->host.name, wanted ? wanted->slots : joined->host.slots, joined->since});
+  }
+  server_->show_hosts(wanted_.hosts.empty() ? wanted_.slots : slots_of(wanted_.hosts),
+                      std::move(hosts));
+}
+
+const Host* Lobby::find_wanted(const std::string& name) const {
+  for (const Host& host : wanted_.hosts) {
+    if (host.name == name) return &host;
+  }
+  return nullptr;
 }
 
 bool Lobby::has(const std::string& name) const {
@@ -144,6 +169,7 @@ net::Task<void> Lobby::ping_all() {
     if ((co_await joined->duplex->write(ping)).ok()) continue;
     log::warning(cat("host ", printable(joined->host.name), " had joined, and is gone again"));
     std::erase(joined_, joined);
+    on_change();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/secret.h"
 #include "launcher/agent/admission.h"
 #include "launcher/hosts.h"
@@ -48,13 +49,17 @@ class Lobby : public Spawner {
   struct Joined {
     Host host;
     std::unique_ptr<Duplex> duplex;
+    Clock::time_point since = Clock::now();
   };
 
   void on_call(net::StreamSocket socket);
   net::Task<void> receive(net::StreamSocket socket);
   void take(AdmittedAgent agent);
+  // What others see of this (/status) follows.
+  void on_change();
   net::Task<void> ping_all();
   bool has(const std::string& name) const;
+  const Host* find_wanted(const std::string& name) const;
   bool is_complete() const;
   std::string describe_missing() const;
 

@@ -42,6 +42,14 @@ std::string Monitor::token(const Secret& secret) {
   return to_hex(secret.sign(as_bytes("horovod-rendezvous-1 monitor\n")));
 }
 
+Monitor::Count Monitor::count_present(const Service& service) const {
+  const Membership& membership = service.membership();
+  if (!joined_) return {membership.size(), static_cast<int>(membership.workers().size())};
+  Count count{joined_->size, 0};
+  for (const JoinedHost& host : joined_->hosts) count.present += host.slots;
+  return count;
+}
+
 std::string Monitor::metrics(const Service& service, size_t connections,
                              size_t waiting) const {
   std::string text =
@@ -60,10 +68,10 @@ std::string Monitor::metrics(const Service& service, size_t connections,
             state.key_count());
   add_gauge(text, "horovod_rendezvous_value_bytes", "Bytes of all values in the store.",
             state.value_bytes());
-  add_gauge(text, "horovod_rendezvous_workers", "Workers that asked for a place and are there.",
-            service.membership().workers().size());
+  add_gauge(text, "horovod_rendezvous_workers", "Workers that asked for a place and are there, or slots of hosts that joined.",
+            count_present(service).present);
   add_gauge(text, "horovod_rendezvous_size", "Workers that the job needs; 0: it hands out none.",
-            service.membership().size());
+            count_present(service).size);
   add_gauge(text, "horovod_rendezvous_uptime_seconds", "Seconds since the server began.",
             seconds_since(start_));
   return text;
@@ -87,7 +95,12 @@ std::string Monitor::status(const Service& service, size_t connections,
     if (requests.size() == kMaxShown) break;
     requests.push_back({{"request", request.what}, {"since", calendar(request.since)}});
   }
-  const auto present = static_cast<int>(membership.workers().size());
+  Json hosts = Json::array();
+  for (const JoinedHost& host : joined_ ? joined_->hosts : std::vector<JoinedHost>()) {
+    if (hosts.size() == kMaxShown) break;
+    hosts.push_back({{"host", host.name}, {"slots", host.slots}, {"since", calendar(host.since)}});
+  }
+  const auto [size, present] = count_present(service);
   const Json json = {
       {"version", HVD_VERSION},
       {"since", calendar(start_)},
@@ -95,10 +108,11 @@ std::string Monitor::status(const Service& service, size_t connections,
       {"keys", service.state().key_count()},
       {"value_bytes", service.state().value_bytes()},
       {"job",
-       {{"size", membership.size()},
-        {"complete", membership.is_complete()},
+       {{"size", size},
+        {"complete", joined_ ? present >= size : membership.is_complete()},
         {"present", present},
-        {"missing", std::max(0, membership.size() - present)},
+        {"missing", std::max(0, size - present)},
+        {"hosts", std::move(hosts)},
         {"workers", std::move(here)}}},
       {"waiting", std::move(requests)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

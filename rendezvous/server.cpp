@@ -174,6 +174,9 @@ Status Server::go_on(Kept kept, std::function<void(Status)> on_lost) {
 void Server::on_agent(std::function<void(net::StreamSocket)> take) {
   impl_->core().on_agent = std::move(take);
 }
+void Server::show_hosts(int size, std::vector<JoinedHost> hosts) {
+  impl_->core().monitor.show_hosts(size, std::move(hosts));
+}
 void Server::close() { impl_->close(); }
 void Server::hand_over() { impl_->hand_over(); }
 std::optional<Bytes> Server::value(std::string_view key) const {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -15,6 +16,7 @@
 #include "net/endpoint.h"
 #include "net/tls_front.h"
 #include "rendezvous/keeper.h"
+#include "rendezvous/monitor.h"
 #include "rendezvous/plain_store.h"
 #include "rendezvous/server_limits.h"
 
@@ -52,6 +54,8 @@ class Server {
   // Takes the connections of agents who call their launcher (PROTOCOL.md, "Agents"), from now on;
   // an empty function takes none.
   void on_agent(std::function<void(net::StreamSocket)> take);
+  // The hosts that have joined the job so far, and its slots, for monitoring.
+  void show_hosts(int size, std::vector<JoinedHost> hosts);
   // Stops listening and ends all sessions; who waits is told so. Needs the loop to run on for a
   // moment.
   void close();

@@ -283,6 +283,33 @@ def test_who_joins_with_another_token_is_refused():
 
 
 @world()
+def test_the_status_of_a_job_counts_the_hosts_that_joined():
+    launch, join = lines_of("Hosts without sshd")
+    launch = launch.replace("-np 4 python3 train.py", f"-np 4 {WORKER} steps-for-ever")
+
+    with workplace() as folder:
+        job = Shell("launcher", folder, launch)
+        job.wait_for("for hosts that give 4 slots")
+
+        def status():
+            return json.loads(page_of(folder, "launcher:29400/status"))["job"]
+
+        agents = [Shell("a", folder, join)]
+        wait_until(lambda: status()["present"] == 2, 20, lambda: f"a host that joined: {status()}")
+        seen = status()
+        expect((seen["size"], seen["missing"], seen["complete"]) == (4, 2, False), seen)
+        expect([(host["host"], host["slots"]) for host in seen["hosts"]] == [("a", 2)], seen)
+        agents.append(Shell("b", folder, join))
+        for rank in range(4):
+            job.wait_for(f"ready {rank} ")
+        seen = status()
+        expect((seen["present"], seen["missing"], seen["complete"]) == (4, 0, True), seen)
+        job.end()
+        for agent in agents:
+            agent.end()
+
+
+@world()
 def test_a_token_of_roots_that_a_group_reads_is_taken_by_all_programs():
     launch, join = lines_of("Hosts without sshd")
     with workplace() as folder:
