@@ -17,6 +17,9 @@
 #include "launcher/lobby.h"
 #include "launcher/manual.h"
 #include "launcher/spares.h"
+#include "net/interface_choice.h"
+#include "net/interfaces.h"
+#include "net/tcp_transport.h"
 #include "rendezvous/listening.h"
 
 namespace hvd::launcher {
@@ -45,6 +48,29 @@ Result<Secret> take_token(const Settings& settings) {
             "; copy it to each host that joins, readable by its owner alone"));
   }
   return read_token(path, fd);
+}
+
+// Where an agent on another host finds this launcher, as --join takes it.
+std::string address_for_others(const Settings& settings, const net::Endpoint& bound) {
+  if (settings.is_set("tls_cert")) {  // a certificate is for a name
+    char name[256] = "";
+    ::gethostname(name, sizeof name - 1);
+    return cat("https://", name, ":", bound.port);
+  }
+  const bool is_everywhere = bound.host.empty() || bound.host == "0.0.0.0" || bound.host == "::";
+  if (bound.family == net::Endpoint::Family::kUnix || !is_everywhere) return net::to_string(bound);
+  const auto choice = net::InterfaceChoice::parse(settings.text("network_interfaces"));
+  for (const auto& [interface, bytes] : net::interface_addresses().value_or({})) {
+    if (!choice.ok() || choice->allows(interface, bytes)) return net::endpoint_text(bytes, bound.port);
+  }
+  return cat("127.0.0.1:", bound.port);
+}
+
+// As a user types it on the host that shall join.
+std::string join_command(const Settings& settings, const net::Endpoint& bound) {
+  const std::string file = settings.text("token_file");
+  return cat("horovod-agent --join ", address_for_others(settings, bound), " --token-file ",
+             file.empty() ? "FILE" : shell_quote(absolute(file)));
 }
 
 }  // namespace
@@ -99,8 +125,7 @@ int run_joined_job(const Options& options) {
   net::asio::io_context loop(1);
   rendezvous::ServerOptions of_server{.secret = *token, .size = wanted.slots};
   if (settings.flag("insecure_compat")) of_server.insecure_compat.emplace();
-  const bool is_encrypted = settings.is_set("tls_cert");
-  if (is_encrypted) {
+  if (settings.is_set("tls_cert")) {
     auto tls = net::TlsFront::make(settings.text("tls_cert"), settings.text("tls_key"));
     if (!tls.ok()) return refuse(tls.status());
     of_server.tls = std::move(*tls);
@@ -109,11 +134,12 @@ int run_joined_job(const Options& options) {
   const std::string where = settings.is_set("listen") ? settings.text("listen") : ":0";
   const auto bound = rendezvous::listen_at(*server, where, settings.text("port_range"));
   if (!bound.ok()) return refuse(bound.status());
+  wanted.join_command = join_command(settings, *bound);
+  const std::string command = wanted.join_command;
   Lobby lobby(loop, std::move(server), *std::move(token), std::move(wanted));
   const double seconds = settings.number("start_timeout");
   say(cat("waits up to ", seconds, " s at ", net::to_string(*bound), " for ",
-          lobby.describe_wanted(), ", to join by: horovod-agent --join ",
-          is_encrypted ? "https://" : "", "THIS_MACHINE:", bound->port, " --token-file FILE"));
+          lobby.describe_wanted(), ", to join by: ", command));
   Status status;
   net::asio::co_spawn(loop, lobby.wait(seconds), [&](std::exception_ptr error, Status waited) {
     status = error ? internal_error("waiting for hosts failed") : waited;

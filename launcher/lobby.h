@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ class Lobby : public Spawner {
   struct Wanted {
     std::vector<Host> hosts;
     int slots = 0;
+    std::string join_command = {};  // by which a host joins, as a user types it
   };
 
   // `server` listens already; its secret is the token.
@@ -52,16 +54,21 @@ class Lobby : public Spawner {
     Clock::time_point since = Clock::now();
   };
 
-  void on_call(net::StreamSocket socket);
+  // Cancels the task when an honest agent would long have done its part.
+  void spawn_bounded(net::Task<void> task);
   net::Task<void> receive(net::StreamSocket socket);
   void take(AdmittedAgent agent);
+  // Ends an agent, with a sentence for its user.
+  void dismiss(std::unique_ptr<Duplex> duplex, const std::string& why);
   // What others see of this (/status) follows.
   void on_change();
   net::Task<void> ping_all();
   bool has(const std::string& name) const;
   const Host* find_wanted(const std::string& name) const;
   bool is_complete() const;
+  std::vector<Host> missing_hosts() const;
   std::string describe_missing() const;
+  std::string advice() const;
 
   net::asio::io_context& loop_;
   std::unique_ptr<rendezvous::Server> server_;
@@ -69,6 +76,7 @@ class Lobby : public Spawner {
   const Wanted wanted_;
   net::asio::steady_timer changed_;  // cancelled when a host joins
   std::vector<std::shared_ptr<Joined>> joined_;
+  std::set<std::string> strangers_;  // agents whose names are not awaited
 };
 
 }  // namespace hvd::launcher

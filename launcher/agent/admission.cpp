@@ -4,8 +4,9 @@
 #include <utility>
 
 #include "base/secret.h"
-#include "launcher/agent/protocol.h"
+#include "base/text.h"
 #include "net/frame.h"
+#include "net/socket_address.h"
 
 namespace hvd::launcher {
 
@@ -42,12 +43,6 @@ class SocketDuplex : public Duplex {
   net::StreamSocket socket_;
 };
 
-Bytes framed(const Message& message) {
-  net::FrameWriter writer;
-  writer.put({}, encode(message), net::Urgency::kControl);
-  return writer.take(1);
-}
-
 // The agent sends nothing behind its answer until it is admitted.
 net::Task<Result<Answer>> read_answer(Duplex& duplex) {
   net::FrameParser parser(1024);
@@ -69,24 +64,41 @@ net::Task<Result<Answer>> read_answer(Duplex& duplex) {
   }
 }
 
+std::string who_calls(int socket) {
+  const auto peer = net::peer_address(socket);
+  if (!peer.ok() || peer->family() == AF_UNIX) return "an agent";  // AF_UNIX: TLS ends in this process
+  net::Endpoint from = net::to_endpoint(*peer);
+  if (from.host.starts_with("::ffff:")) from.host.erase(0, 7);  // IPv4 at a socket of IPv6
+  return cat("the agent at ", net::to_string(from));
+}
+
 }  // namespace
 
+Bytes framed(const Message& message) {
+  net::FrameWriter writer;
+  writer.put({}, encode(message), net::Urgency::kControl);
+  return writer.take(1);
+}
+
 net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token) {
+  const std::string who = who_calls(socket.native_handle());
   auto duplex = std::make_unique<SocketDuplex>(std::move(socket));
   Challenge challenge;
   fill_random(challenge.nonce);
   const Bytes asked = framed(challenge);
   Status status = co_await duplex->write(asked);
-  if (!status.ok()) co_return status.with_context("an agent that called home");
+  if (!status.ok()) co_return status.with_context(who);
   const auto answer = co_await read_answer(*duplex);
-  if (!answer.ok()) co_return answer.status().with_context("an agent that called home");
+  if (!answer.ok()) co_return answer.status().with_context(who);
   if (!is_same(answer->proof,
                prove_agent(token, challenge.nonce, answer->nonce, answer->name))) {
-    co_return permission_denied("an agent that called home does not hold the job's token");
+    co_return permission_denied(cat(who, ", which calls itself '", printable(answer->name),
+                                "', does not hold the job's token; copy this launcher's token file "
+                                "to its host"));
   }
   const Bytes admitted = framed(Admission{prove_launcher(token, challenge.nonce, answer->nonce)});
   status = co_await duplex->write(admitted);
-  if (!status.ok()) co_return status.with_context("an agent that called home");
+  if (!status.ok()) co_return status.with_context(who);
   AdmittedAgent agent{answer->name, std::move(duplex)};
   co_return Result<AdmittedAgent>(std::move(agent));
 }

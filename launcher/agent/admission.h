@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "launcher/agent/protocol.h"
 #include "launcher/spawn/duplex.h"
 #include "net/asio.h"
 
@@ -16,6 +17,9 @@ struct AdmittedAgent {
   std::string name;  // what it was told to call itself by
   std::unique_ptr<Duplex> duplex;
 };
+
+// A message to an agent that runs no job yet.
+Bytes framed(const Message& message);
 
 // Of a connection that was accepted. An error closes it.
 net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 
 #include "base/text.h"
 #include "launcher/agent/agent.h"
@@ -15,6 +16,12 @@
 #include "rendezvous/gathering.h"
 
 namespace hvd::launcher {
+
+namespace {
+
+constexpr size_t kLongestSentence = 1000;
+
+}  // namespace
 
 void Agent::read_link() {
   std::array<std::byte, 64 << 10> buffer;
@@ -109,6 +116,10 @@ void Agent::obey(const Message& message) {
   } else if (std::holds_alternative<Suspend>(message)) {
     is_suspended_ = true;
     outbox_.put(Suspended{});
+  } else if (const auto* dismissal = std::get_if<Failed>(&message)) {
+    std::fprintf(stderr, "horovod-agent: the launcher does not take this host: %s\n",
+                 printable(dismissal->sentence, kLongestSentence).c_str());
+    lose_link();
   } else {
     fail("the launcher sent a message that only an agent sends");
   }

@@ -231,7 +231,8 @@ Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
   HVD_RETURN_IF_ERROR(wire.send(answer));
   const auto admission = wire.receive<Admission>();
   if (admission.status().code() == Code::kUnavailable) {
-    return permission_denied("it did not admit this host: check that both have the same token");
+    return permission_denied(cat("it did not admit this host, '", printable(name), "': the token here "
+                                 "is not the launcher's; copy the launcher's token file here"));
   }
   if (!admission.ok()) return admission.status();
   if (!is_same(admission->proof, prove_launcher(token, challenge.nonce, answer.nonce))) {

@@ -147,7 +147,8 @@ struct Suspended {};
 struct Visited {
   Reached reached;
 };
-// The agent gives up, for this reason; it ends everything and closes the link.
+// The agent gives up, for this reason; it ends everything and closes the link. From the launcher: it
+// does not take this agent, which ends.
 struct Failed {
   std::string sentence;
 };

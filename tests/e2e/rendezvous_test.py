@@ -261,7 +261,8 @@ def test_named_hosts_that_do_not_join_are_named():
         job.wait_for("waits up to 3 s")
         agent = Shell("a", folder, join)
         said = job.ends_with(2)
-        expect("horovodrun: b did not join within 3 s" in said, said)
+        expect("horovodrun: b did not join within 3 s; run there: horovod-agent --join "
+               f"10.77.255.254:29400 --token-file {folder}/token --name b; " in said, said)
         agent.end()
         waiting = Shell("a", folder, join)
         waiting.wait_for("waits for its launcher")
@@ -277,9 +278,25 @@ def test_who_joins_with_another_token_is_refused():
         (folder / "other").write_text("0" * 64)
         os.chmod(folder / "other", 0o600)
         agent = Shell("a", folder, join.replace("--token-file token", "--token-file other"))
-        expect("both have the same token" in agent.ends_with(2), agent.said)
+        expect("did not admit this host, 'a:2': the token here is not the launcher's" in
+               agent.ends_with(2), agent.said)
         said = job.ends_with(2)
-        expect("does not hold the job's token" in said and "only 0 of 4 slots joined" in said, said)
+        expect(re.search(r"the agent at tcp:10\.77\.0\.1:\d+, which calls itself 'a:2', does not hold "
+                         "the job's token; copy", said), said)
+        expect("only 0 of 4 slots joined within 6 s; run on each host: horovod-agent --join "
+               f"10.77.255.254:29400 --token-file {folder}/token; " in said, said)
+
+
+@world()
+def test_the_command_that_the_launcher_prints_joins_a_host():
+    launch, _ = lines_of("Hosts without sshd")
+    with workplace() as folder:
+        job = Shell("launcher", folder, launch.replace("-np 4", "-np 1"))
+        job.wait_for("to join by: ")
+        command, = re.findall("to join by: (horovod-agent .*)", job.said)
+        agent = Shell("a", "/", command)
+        expect(ranks_in([job.ends_with(0)]) == [("0", "0 of 1")], job.said)
+        agent.ends_with(0)
 
 
 @world()
@@ -307,6 +324,46 @@ def test_the_status_of_a_job_counts_the_hosts_that_joined():
         job.end()
         for agent in agents:
             agent.end()
+
+
+@world()
+def test_an_agent_that_is_not_awaited_is_told_who_is():
+    launch, join = lines_of("Hosts without sshd")
+    with workplace() as folder:
+        job = Shell("launcher", folder,
+                    launch.replace("-np 4", "-H n1:2,n2:2 --start-timeout 8"))
+        job.wait_for("waits up to 8 s")
+        named = Shell("b", folder, f"{join} --name n2")
+        stranger = Shell("a", folder, join)
+        told = stranger.ends_with(1)
+        expect("does not take this host: the job awaits n1, n2, and not 'a'; give the agent one of "
+               "these names by --name" in told, told)
+        said = job.ends_with(2)
+        expect("an agent joined as 'a', and this job awaits n1, n2; start it with one of these as "
+               "--name, or add it to -H" in said, said)
+        expect("horovodrun: n1 did not join within 8 s; agents joined under other names: a; run "
+               "there: horovod-agent --join" in said, said)
+        named.end()
+
+
+@world()
+def test_an_agent_whose_namesake_joins_is_told():
+    launch, join = lines_of("Hosts without sshd")
+    with workplace() as folder:
+        job = Shell("launcher", folder, launch)
+        job.wait_for("waits up to")
+        first = Shell("a", folder, f"{join} --name same")
+        wait_until(lambda: json.loads(page_of(folder, "launcher:29400/status"))["connections"] == 1 or
+                   "same" in page_of(folder, "launcher:29400/status"), 20, "the first agent")
+        second = Shell("b", folder, f"{join} --name same")
+        told = first.ends_with(1)
+        expect("another agent joined as 'same' and took its place; if these are two hosts, give "
+               "each agent a --name of its own" in told, told)
+        job.wait_for("host same joined again")
+        third = Shell("a", folder, join)
+        expect(len(ranks_in([job.ends_with(0)])) == 4, job.said)
+        for agent in (second, third):
+            agent.ends_with(0)
 
 
 @world()
