@@ -19,6 +19,8 @@ namespace {
 // What a login shell may print before our first line.
 constexpr size_t kNoiseLimit = 64 << 10;
 constexpr size_t kHashDigits = 32;
+// Slurm's plugin auth/munge says so when no munged answers at its socket.
+constexpr std::string_view kMungeIsDown = "Munge encode failed";
 
 // As `uname -m` calls what an ELF file is for; empty for a script or an unknown machine.
 std::string machine_of(ByteView content) {
@@ -74,6 +76,12 @@ Status no_marked_line(const Attempt& attempt, bool ended) {
     return failed_precondition(cat("the login shell's start-up files print more than ",
                                    kNoiseLimit >> 10, " KiB before the agent can start, beginning "
                                    "with '", noise, "'"));
+  }
+  if (words.find(kMungeIsDown) != std::string::npos) {
+    return failed_precondition(
+        cat("srun cannot reach MUNGE, which authenticates Slurm's users, on the machine where "
+            "horovodrun runs; start munged there (systemctl start munge), or name hosts by -H to reach "
+            "them by ssh; srun said: ", words));
   }
   std::string why = words;
   if (!noise.empty()) why += cat(why.empty() ? "" : "; ", "it printed '", noise, "'");

@@ -42,6 +42,17 @@ def test_plain_srun_without_munge_says_what_to_use(cluster):
 
 
 @on_cluster()
+def test_horovodrun_whose_munge_is_down_says_so(cluster):
+    job = salloc(cluster, "-N2", "--ntasks-per-node=1", "unshare", "--mount", "sh", "-c",
+                 f"mount -t tmpfs none /run/munge && exec {LAUNCHER} true")
+    expect(job.wait() == 2, job.describe())
+    expect(re.search(r"horovodrun: host b: send agent: srun cannot reach MUNGE, which authenticates Slurm's users, "
+                     r"on the machine where horovodrun runs; start munged there \(systemctl start "
+                     r"munge\), or name hosts by -H to reach them by ssh; srun said: .*[Mm]unge",
+                     job.err), job.describe())
+
+
+@on_cluster()
 def test_steps_without_a_way_to_meet_name_the_plugin_that_is_missing(cluster):
     prefix = pathlib.Path("/etc/horovod")
     subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True,
