@@ -50,12 +50,23 @@ std::string unreachable(const SlotPlan& plan, size_t host, size_t home, const Me
              "(--port-range) or --network-interfaces names another network");
 }
 
+bool has_loopback(const MeetingOffer& offer) {
+  return std::any_of(offer.addresses.begin(), offer.addresses.end(), [](const auto& each) {
+    return each.first == "::1" || each.first.starts_with("127.");
+  });
+}
+
 }  // namespace
 
 Meeting choose_meeting(const SlotPlan& plan, const MeetingOffer& offer,
                        const std::vector<Reached>& reached) {
   const auto home = static_cast<size_t>(plan.slots.front().host);
   Meeting meeting;
+  if (!has_loopback(offer)) {
+    meeting.warnings.push_back(cat("host ", plan.hosts[home].name, ": its loopback interface lo is "
+                                   "down, so programs there cannot connect to each other; run there as "
+                                   "root: ip link set lo up"));
+  }
   // Alone, a host meets on its loopback, which no change of its networks touches.
   const std::string common = reached.size() == 1 && !offer.addresses.empty()
                                  ? offer.addresses.back().first
@@ -68,7 +79,7 @@ Meeting choose_meeting(const SlotPlan& plan, const MeetingOffer& offer,
       meeting.orders.push_back(order_for(known.front().first, offer.port, known.front().second));
     } else {
       meeting.orders.push_back(order_for(common, offer.port, ""));
-      meeting.warnings.push_back(unreachable(plan, host, home, offer));
+      if (host != home) meeting.warnings.push_back(unreachable(plan, host, home, offer));
     }
   }
   return meeting;
