@@ -11,6 +11,8 @@ import rank_base  # noqa: E402
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = rank_base.need("tensorflow")
 import horovod.tensorflow as hvd  # noqa: E402
+
+IMPORTED = dict(vars(hvd))  # by that alone
 from horovod.tensorflow import _nodes  # noqa: E402
 
 import numpy  # noqa: E402
@@ -289,10 +291,35 @@ class TensorFlowTest(rank_base.RankBase):
         self.assertEqual(float(hvd.allreduce(1.0, op=hvd.Sum)), self.size)
 
     def test_names_are_where_scripts_import_them_from(self):
-        from horovod.tensorflow import mpi_ops
-
+        for module, names in {
+                "mpi_ops": "Sum handle_average_backwards_compatibility check_num_rank_power_of_2 _allreduce",
+                "util": "vars_to_refs refs_to_vars _executing_eagerly",
+                "gradient_aggregation": "LocalGradientAggregationHelper get_not_none_from_list "
+                                        "apply_op_to_not_none_tensors",
+                "gradient_aggregation_eager": "LocalGradientAggregationHelperEager",
+                "functions": "broadcast_variables broadcast_object", "compression": "Compression",
+                "sync_batch_norm": "SyncBatchNormalization", "elastic": "TensorFlowState run"}.items():
+            for name in names.split():
+                self.assertTrue(hasattr(IMPORTED[module], name), f"{module}.{name}")
+        for name in ("LocalGradientAggregationHelper LocalGradientAggregationHelperEager vars_to_refs "
+                     "refs_to_vars split_list check_num_rank_power_of_2 _allreduce _LegacyOptimizer "
+                     "handle_average_backwards_compatibility _executing_eagerly").split():
+            self.assertIn(name, IMPORTED)
+        mpi_ops = hvd.mpi_ops
         for name in mpi_ops.__all__:
             self.assertIs(getattr(mpi_ops, name), getattr(hvd, name), name)
+        variables = [tf.Variable(1.0), [tf.Variable(2.0)]]
+        refs = hvd.vars_to_refs(variables)
+        self.assertEqual(hash(refs), hash(hvd.vars_to_refs(variables)))
+        self.assertIs(hvd.refs_to_vars(refs)[1][0], variables[1][0])
+        grads = [tf.constant(1.0), None]
+        self.assertEqual(hvd.gradient_aggregation.get_not_none_from_list(grads), grads[:1])
+        self.assertEqual([one and float(one) for one in (
+            hvd.gradient_aggregation.apply_op_to_not_none_tensors(tf.add, grads, 2.0))], [3.0, None])
+        self.assertEqual(float(mpi_ops._allreduce(tf.constant(2.0))), 2 * self.size)
+        self.assertTrue(hvd._executing_eagerly())
+        with self.assertWarns(DeprecationWarning):
+            self.assertEqual(mpi_ops.handle_average_backwards_compatibility(None, False), hvd.Sum)
         from horovod.common.elastic import ObjectState, State
         from horovod.tensorflow.elastic import TensorFlowKerasState, TensorFlowState, run
         from horovod.tensorflow.keras.elastic import CommitStateCallback, KerasState

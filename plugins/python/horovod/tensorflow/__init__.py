@@ -10,7 +10,17 @@ _tensorflow = _need("tensorflow", "TensorFlow", "horovod.tensorflow", "2.15",
 
 from horovod import _common
 from horovod._common import *
-from horovod.tensorflow import elastic
+from horovod.common.util import split_list
+from horovod.tensorflow import (
+    compression,
+    elastic,
+    functions,
+    gradient_aggregation,
+    gradient_aggregation_eager,
+    mpi_ops,
+    sync_batch_norm,
+    util,
+)
 from horovod.tensorflow._collectives import (
     allgather,
     allreduce,
@@ -37,20 +47,34 @@ from horovod.tensorflow.functions import (
     broadcast_object_fn,
     broadcast_variables,
 )
+from horovod.tensorflow.gradient_aggregation import (
+    LocalGradientAggregationHelper,
+    LocalGradientAggregationHelperEager,
+)
 from horovod.tensorflow.gradient_tape import (
     DistributedGradientTape,
     PartialDistributedGradientTape,
 )
+from horovod.tensorflow.mpi_ops import (
+    _allreduce,
+    check_num_rank_power_of_2,
+    handle_average_backwards_compatibility,
+)
 from horovod.tensorflow.optimizer import DistributedOptimizer
+from horovod.tensorflow.optimizer import _V1 as _LegacyOptimizer
 from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
+from horovod.tensorflow.util import _executing_eagerly, refs_to_vars, vars_to_refs
 
 __all__ = [
     "BroadcastGlobalVariablesHook", "Compression", "DistributedGradientTape",
-    "DistributedOptimizer", "PartialDistributedGradientTape", "SyncBatchNormalization", "allgather",
-    "allgather_object", "allreduce", "alltoall", "broadcast", "broadcast_",
-    "broadcast_global_variables", "broadcast_object", "broadcast_object_fn", "broadcast_variables",
-    "elastic", "grouped_allgather", "grouped_allreduce", "grouped_broadcast",
-    "grouped_reducescatter", "local_rank_op", "local_size_op", "process_set_included_op", "rank_op",
-    "reducescatter", "size_op",
+    "DistributedOptimizer", "LocalGradientAggregationHelper", "LocalGradientAggregationHelperEager",
+    "PartialDistributedGradientTape", "SyncBatchNormalization", "allgather", "allgather_object",
+    "allreduce", "alltoall", "broadcast", "broadcast_", "broadcast_global_variables",
+    "broadcast_object", "broadcast_object_fn", "broadcast_variables", "check_num_rank_power_of_2",
+    "compression", "elastic", "functions", "gradient_aggregation", "gradient_aggregation_eager",
+    "grouped_allgather", "grouped_allreduce", "grouped_broadcast", "grouped_reducescatter",
+    "handle_average_backwards_compatibility", "local_rank_op", "local_size_op", "mpi_ops",
+    "process_set_included_op", "rank_op", "reducescatter", "refs_to_vars", "size_op", "split_list",
+    "sync_batch_norm", "util", "vars_to_refs",
 ]
 __all__ += _common.__all__

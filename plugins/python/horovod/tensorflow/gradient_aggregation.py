@@ -10,7 +10,19 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.tensorflow._aggregation import LocalAggregation
 from horovod.tensorflow._reduction import Reduction, key_of
 
-__all__ = ["LocalGradientAggregationHelper", "LocalGradientAggregationHelperEager"]
+__all__ = ["LocalGradientAggregationHelper", "LocalGradientAggregationHelperEager",
+           "apply_op_to_not_none_tensors", "get_not_none_from_list"]
+
+
+def get_not_none_from_list(tensor_list: Sequence[Any]) -> List[Any]:
+    """The tensors that are not None."""
+    return [tensor for tensor in tensor_list if tensor is not None]
+
+
+def apply_op_to_not_none_tensors(tensor_op: Callable[..., Any], tensors: Sequence[Any],
+                                 *args: Any) -> List[Any]:
+    """tensor_op(tensor, *args) of each tensor, and None where there is None."""
+    return [None if tensor is None else tensor_op(tensor, *args) for tensor in tensors]
 
 
 class LocalGradientAggregationHelper:

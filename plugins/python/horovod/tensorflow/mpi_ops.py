@@ -1,7 +1,15 @@
 """Collectives on tensors of TensorFlow, under the name that scripts import; no MPI is needed."""
 
+from __future__ import annotations
+
+from typing import Any, Optional
+
 from horovod import _common
 from horovod._common import *
+from horovod._frontend import ReduceOp, choose_op
+from horovod._ops import Sum
+from horovod.common.util import num_rank_is_power_2 as check_num_rank_power_of_2
+from horovod.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._collectives import (
     allgather,
     allreduce,
@@ -21,8 +29,25 @@ from horovod.tensorflow._collectives import (
 from horovod.tensorflow.functions import allgather_object, broadcast_object  # noqa: F401
 
 __all__ = [
-    "allgather", "allreduce", "alltoall", "broadcast", "broadcast_", "grouped_allgather",
-    "grouped_allreduce", "grouped_reducescatter", "local_rank_op", "local_size_op",
+    "allgather", "allreduce", "alltoall", "broadcast", "broadcast_", "check_num_rank_power_of_2",
+    "grouped_allgather", "grouped_allreduce", "grouped_reducescatter",
+    "handle_average_backwards_compatibility", "local_rank_op", "local_size_op",
     "process_set_included_op", "rank_op", "reducescatter", "size_op",
 ]
 __all__ += _common.__all__
+
+
+def handle_average_backwards_compatibility(op: Optional[ReduceOp],
+                                           average: Optional[bool]) -> ReduceOp:
+    """The reduction that a call's `op`, or its deprecated `average`, names."""
+    return choose_op(average, op)
+
+
+def _allreduce(tensor: Any, name: Optional[str] = None, op: ReduceOp = Sum,
+               prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+               ignore_name_scope: bool = False,
+               process_set: ProcessSet = global_process_set) -> Any:
+    """`allreduce` with the arguments in the order that some scripts use, and a sum where they name none."""
+    return allreduce(tensor, name=name, op=op, prescale_factor=prescale_factor,
+                     postscale_factor=postscale_factor, ignore_name_scope=ignore_name_scope,
+                     process_set=process_set)
