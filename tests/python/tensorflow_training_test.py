@@ -223,6 +223,11 @@ class TrainingTest(rank_base.RankBase):
             numpy.testing.assert_allclose(grads[1], 2.0 / self.size, rtol=1e-6)
             self.assertIsNone(grads[2])
         self.assertEqual(asked, [1, 1])
+        # A step that nobody applied, of no number, leaves nothing behind.
+        helper = LocalGradientAggregationHelper(2, reduce)
+        for step in (float("nan"), float("nan"), 1.0, 2.0):
+            grads = helper.compute_gradients([tf.constant([step, step])], [tf.Variable([1.0, 2.0])])
+        numpy.testing.assert_allclose(grads[0], [3.0 * self.size] * 2)
         with self.assertRaisesRegex(ValueError, "backward_passes_per_step must be a number above 0"):
             LocalGradientAggregationHelper(0, reduce)
 
@@ -258,7 +263,10 @@ class TrainingTest(rank_base.RankBase):
         def step(x):
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(tf.square(tf.linalg.matvec(x, w) - tf.reduce_sum(x, 1)))
-            optimizer.apply_gradients(zip(tape.gradient(loss, [w]), [w]))
+            if hasattr(optimizer, "minimize"):
+                optimizer.minimize(loss, [w], tape=tape)
+            else:  # Keras 3 reduces where it applies
+                optimizer.apply_gradients(zip(tape.gradient(loss, [w]), [w]))
 
         for _ in range(3):
             step(points(self.rank))

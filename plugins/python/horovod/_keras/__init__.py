@@ -27,6 +27,16 @@ def backend_of(keras: Any) -> Any:
     return importlib.import_module(f"horovod._keras.on_{framework_of(keras)}")
 
 
+def mark_reduced(grad: Any) -> None:
+    """An optimizer that gets this gradient, not another made of it, finds it reduced over all ranks."""
+    if grad is not None:
+        grad._hvd_reduced = True
+
+
+def is_reduced(grad: Any) -> bool:
+    return getattr(grad, "_hvd_reduced", False)
+
+
 def variables_of(local_layers: Any) -> list:
     """The trainable variables of a built layer, or of layers. ValueError for anything else."""
     if local_layers is None:

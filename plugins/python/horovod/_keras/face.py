@@ -65,7 +65,10 @@ def functions_for(keras: Any) -> Dict[str, Any]:
                              scale_local_gradients: bool = True) -> Any:
         """Returns an optimizer like `optimizer`, of Keras, that reduces gradients over all ranks first.
 
-        All ranks must train the same model. `backward_passes_per_step`: gradients of so many
+        All ranks must train the same model. With Keras 2 the methods that compute gradients reduce
+        (`minimize`, which Model.fit calls, `compute_gradients`, `get_gradients`), and `apply_gradients`
+        takes gradients as they are. Keras 3 has no such methods: `apply` and `apply_gradients` reduce, but
+        not what a DistributedGradientTape has returned. `backward_passes_per_step`: gradients of so many
         batches are added on this rank, or averaged where `average_aggregated_gradients`, before they
         are reduced and applied. `sparse_as_dense`: tf.IndexedSlices become tensors first.
         `gradient_predivide_factor`: f splits the average in two: divided by f before the sum and by

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Type
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
-from horovod._keras import backend_of, major_of
+from horovod._keras import backend_of, is_reduced, major_of
 
 
 class Distributed:
@@ -12,6 +12,18 @@ class Distributed:
 
 
 class _Keras3(Distributed):
+    """Reduces where it applies gradients, as this Keras has no method that computes them."""
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+        grads = list(grads)
+        variables = self._trainable_variables
+        if trainable_variables is not None:
+            variables = trainable_variables = list(trainable_variables)
+        key_of = self._hvd["key_of"]
+        self.__dict__["_hvd_reduced"] = {
+            key_of(variable) for grad, variable in zip(grads, variables) if is_reduced(grad)}
+        return super().apply(grads, trainable_variables)
+
     def _backend_apply_gradients(self, grads: Any, trainable_variables: Any) -> Any:
         # Past __setattr__, which would track the list as a part of the model.
         self.__dict__["_hvd_variables"] = list(trainable_variables)
@@ -27,8 +39,17 @@ class _Keras3(Distributed):
         if plan["factor"] != 1:
             grads = [grad if grad is None else grad * plan["factor"] for grad in grads]
         if not plan["reduction"].takes_steps:
-            grads = plan["reduction"](grads, variables, plan["local"])
+            self._reduce(grads, variables)
         return super()._clip_gradients(grads)
+
+    def _reduce(self, grads: List[Any], variables: List[Any]) -> None:
+        """Replaces gradients by those of all ranks, but for those that a tape has reduced."""
+        plan, reduced = self._hvd, self.__dict__.get("_hvd_reduced", ())
+        rest = [i for i, variable in enumerate(variables) if plan["key_of"](variable) not in reduced]
+        results = plan["reduction"]([grads[i] for i in rest], [variables[i] for i in rest],
+                                    plan["local"])
+        for i, grad in zip(rest, results):
+            grads[i] = grad
 
     def _apply_weight_decay(self, variables: Any) -> None:
         # Called once per step, as the first to change variables.
@@ -52,39 +73,69 @@ class _Keras3(Distributed):
 
 
 class _Keras2(Distributed):
+    """Reduces where it computes gradients, also in `minimize` and `Model.fit`, which do; applies them as
+    they are."""
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Tuple[Any, Any]]:
+        """As the optimizer's own, of all ranks; all ranks must call it."""
+        own = super()  # optimizers of old have the other name
+        pairs = list((getattr(own, "compute_gradients", None) or own._compute_gradients)(
+            *args, **kwargs))
+        variables = [variable for _, variable in pairs]
+        return list(zip(self._allreduce([grad for grad, _ in pairs], variables), variables))
+
+    _compute_gradients = compute_gradients
+
+    def get_gradients(self, loss: Any, params: Any) -> List[Any]:
+        """As the optimizer's own, of all ranks, in graphs of TensorFlow 1."""
+        return self._allreduce(super().get_gradients(loss, params), list(params))
+
+    def register_local_var(self, var: Any) -> None:
+        """The gradients of this variable stay this rank's own."""
+        self._hvd["local"].add(self._hvd["key_of"](var))
+
+    def _allreduce(self, grads: Sequence[Any], vars: Sequence[Any]) -> List[Any]:
+        from horovod.tensorflow import _adasum
+
+        reduction = self._hvd["reduction"]
+        return self._hvd_passes().reduce(
+            grads, vars, _adasum.keep if reduction.takes_steps else reduction, self._hvd["local"])
+
+    def _hvd_passes(self) -> Any:
+        # Past __setattr__, which would track it as a part of the model.
+        if "_hvd_aggregation" not in self.__dict__:
+            self.__dict__["_hvd_aggregation"] = self._hvd["aggregate"]()
+        return self.__dict__["_hvd_aggregation"]
+
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        """As the optimizer's own, once the passes of a step have all been computed. It reduces nothing,
+        but the changes that the step makes where op=hvd.Adasum."""
         import tensorflow as tf
 
         from horovod.tensorflow import _adasum
 
-        pairs = [(grad, variable) for grad, variable in grads_and_vars if grad is not None]
-        if not pairs:
-            return super().apply_gradients(pairs, *args, **kwargs)
-        grads, variables = zip(*pairs)
-        aggregation = self.__dict__.get("_hvd_aggregation")
-        if aggregation is None:
-            aggregation = self.__dict__["_hvd_aggregation"] = self._hvd["aggregate"]()
-        if aggregation.steps > 1:
-            with tf.init_scope():
-                getattr(self, "_create_all_weights", getattr(self, "build", None))(variables)
-        reduction, local = self._hvd["reduction"], self._hvd["local"]
-        takes_steps = reduction.takes_steps
-        reduced = aggregation.reduce(grads, variables, _adasum.keep if takes_steps else reduction,
-                                     local)
+        pairs = list(grads_and_vars)
+        variables = [variable for grad, variable in pairs if grad is not None]
         original = super().apply_gradients
 
         def apply() -> Any:
-            return original(list(zip(reduced, variables)), *args, **kwargs)
+            return original(pairs, *args, **kwargs)
 
-        if not takes_steps:
-            return aggregation.apply(apply)
-        return aggregation.apply(lambda: _adasum.step(
+        if not variables:
+            return apply()
+        passes, reduction, local = self._hvd_passes(), self._hvd["reduction"], self._hvd["local"]
+        if passes.steps > 1:
+            with tf.init_scope():
+                getattr(self, "_create_all_weights", getattr(self, "build", None))(variables)
+        if not reduction.takes_steps:
+            return passes.apply(apply)
+        return passes.apply(lambda: _adasum.step(
             apply, variables, lambda changes: reduction(changes, variables, local)))
 
 
 def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
     """A class like `base`, under its name, that does what `plan` says: reduction, local (keys of
-    variables whose gradients stay here), factor (of summed gradients), aggregate."""
+    variables whose gradients stay here), key_of (a variable), factor (of summed gradients), aggregate."""
     mixin = _Keras3 if major_of(keras) >= 3 else _Keras2
     return type(base.__name__, (mixin, base),
                 {"_hvd": plan, "__module__": base.__module__, "__doc__": base.__doc__})
@@ -107,7 +158,7 @@ def plan_of(keras: Any, compression: Any, sparse_as_dense: bool, factor: float, 
         compression if compression is not None else backend.Compression.none, sparse_as_dense, op,
         factor, groups, process_set, scale_local).checked(num_groups)
     plan = {"reduction": reduction, "local": {backend.key_of(variable) for variable in local},
-            "factor": 1 if average else steps, "steps": steps}
+            "key_of": backend.key_of, "factor": 1 if average else steps, "steps": steps}
     if major_of(keras) >= 3:
         plan["copy"] = keras.ops.copy
     else:

@@ -28,8 +28,11 @@ class LocalAggregation:
         there = [i for i, grad in enumerate(grads) if grad is not None]
         dense = [tf.convert_to_tensor(grads[i]) for i in there]
         self._make([variables[i] for i in there], dense)
-        added = [total.assign_add(grad) for total, grad in zip(self._sums, dense)]
-        with tf.control_dependencies(_as_operations(added)):
+        before = self._passes.read_value()
+        is_first = tf.equal(before % self.steps, 0)  # the sums are those of a step that is over
+        added = [total.assign(tf.where(is_first, grad, total + grad))
+                 for total, grad in zip(self._sums, dense)]
+        with tf.control_dependencies(_as_operations([before, *added])):
             passes = self._passes.assign_add(1)
             with tf.control_dependencies(_as_operations([passes])):
                 passes = tf.identity(passes)
@@ -48,19 +51,21 @@ class LocalAggregation:
         return results
 
     def apply(self, function: Callable[[], Any]) -> Any:
-        """function() in a step's last pass, after which the sums are zero again."""
-        if self.steps == 1:
+        """function() in a step's last pass, and where `reduce` was never called."""
+        if self.steps == 1 or self._passes is None:
             return function()
-        if not tf.executing_eagerly():
-            return tf.cond(self._is_last, lambda: self._applied(function), tf.no_op)
-        return self._applied(function) if bool(self._is_last) else None
+        if tf.executing_eagerly():
+            return function() if int(self._passes) % self.steps == 0 else None
+        is_last = self._is_last
+        if getattr(is_last, "graph", None) is not tf.compat.v1.get_default_graph():
+            is_last = tf.equal(self._passes % self.steps, 0)  # `reduce` ran in another function
 
-    def _applied(self, function: Callable[[], Any]) -> Any:
-        result = function()
-        operations = [result] if isinstance(result, (tf.Operation, tf.Tensor)) else []
-        with tf.control_dependencies(_as_operations(operations)):
-            cleared = [total.assign(tf.zeros_like(total)) for total in self._sums]
-        return tf.group(*_as_operations(cleared)) if not tf.executing_eagerly() else result
+        def applied() -> Any:
+            result = function()
+            return tf.group(*_as_operations([result] if isinstance(
+                result, (tf.Operation, tf.Tensor)) else []))
+
+        return tf.cond(is_last, applied, tf.no_op)
 
     def _make(self, variables: Sequence[Any], grads: Sequence[Any]) -> None:
         if self._sums is not None:

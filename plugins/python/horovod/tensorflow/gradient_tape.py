@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from horovod._keras import variables_of
+from horovod._keras import mark_reduced, variables_of
 from horovod._ops import Average
 from horovod.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._reduction import Reduction, key_of
@@ -32,6 +32,8 @@ class _DistributedGradientTape(tf.GradientTape):
         flat = tf.nest.flatten(grads, expand_composites=False)
         variables = tf.nest.flatten(sources, expand_composites=False)
         reduced = self._hvd_reduction(flat, variables, self._hvd_local)
+        for grad in reduced:
+            mark_reduced(grad)
         return tf.nest.pack_sequence_as(grads, reduced)
 
 
@@ -48,7 +50,9 @@ def DistributedGradientTape(gradtape: tf.GradientTape, device_dense: str = "",
     tensors first. `gradient_predivide_factor`: f splits the average in two: divided by f before the
     sum and by size / f after it. `groups`: a number of groups, or lists of variables, whose
     gradients travel together. `scale_local_gradients`: gradients of sources given to
-    `register_local_source` are divided by the number of ranks. ValueError for bad arguments.
+    `register_local_source` are divided by the number of ranks. A `DistributedOptimizer` of Keras does
+    not reduce again what this tape returns, as it is; Keras's own optimizers need nothing else. ValueError
+    for bad arguments.
     """
     if not isinstance(gradtape, tf.GradientTape):
         raise ValueError(

@@ -1,0 +1,200 @@
+"""horovod.tensorflow: optimizers of Keras in loops of one's own: where gradients are reduced, and when."""
+
+import os
+
+os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
+import rank_base  # noqa: E402
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+tf = rank_base.need("tensorflow")
+import horovod.tensorflow as hvd  # noqa: E402
+import horovod.tensorflow.keras as hvd_keras  # noqa: E402
+
+import numpy  # noqa: E402
+
+tf.get_logger().setLevel("ERROR")
+keras = tf.keras
+KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
+MAKERS = [lambda: keras.optimizers.SGD(0.1)]
+if not KERAS_3:
+    MAKERS.append(lambda: keras.optimizers.legacy.SGD(0.1))
+v1 = tf.compat.v1
+
+
+class LoopsTest(rank_base.RankBase):
+    """A rank's gradient of `loss` is rank + 1 in the first element, and that times 2 in the second."""
+
+    def setUp(self):
+        super().setUp()
+        self.w = tf.Variable([1.0, 1.0])
+        self.total = sum(range(1, self.size + 1))
+        self.mean = self.total / self.size
+
+    def loss(self):
+        return tf.reduce_sum(self.w * [1.0, 2.0]) * (self.rank + 1.0)
+
+    def check_steps(self, step, change, steps=2):
+        """step(), eagerly and as a function, moves the variable by [change, 2 * change] in `steps` calls."""
+        def traced():
+            step()
+
+        for run in (step, tf.function(traced)):
+            self.w.assign([1.0, 1.0])
+            for _ in range(steps):
+                run()
+            numpy.testing.assert_allclose(self.w, [1 + change, 1 + 2 * change], rtol=1e-5)
+
+    def tape(self, **keywords):
+        with tf.GradientTape() as tape:
+            loss = self.loss()
+        return hvd.DistributedGradientTape(tape, **keywords).gradient(loss, [self.w])
+
+    def test_what_a_tape_has_reduced_is_not_reduced_again(self):
+        for make in MAKERS:
+            optimizer = hvd.DistributedOptimizer(make(), op=hvd.Sum)
+            self.check_steps(
+                lambda: optimizer.apply_gradients(zip(self.tape(op=hvd.Sum), [self.w])),
+                -0.2 * self.total)
+
+    def test_nor_where_several_passes_make_a_step(self):
+        optimizer = hvd.DistributedOptimizer(MAKERS[0](), op=hvd.Sum, backward_passes_per_step=2)
+        # Keras 2, which counts passes where it computes gradients, makes two steps, and Keras 3 one of both.
+        self.check_steps(lambda: optimizer.apply_gradients(zip(self.tape(op=hvd.Sum), [self.w])),
+                         -0.2 * self.total)
+
+    def test_gradients_that_a_tape_leaves_to_a_rank_stay_there(self):
+        for make in MAKERS:
+            layer, shared = [keras.layers.Dense(1, use_bias=False) for _ in range(2)]
+            model = keras.Sequential([keras.Input((1,)), layer, shared])
+            optimizer = hvd.DistributedOptimizer(make())
+
+            def step():
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_sum(model(tf.ones([1, 1]))) * (self.rank + 1.0)
+                ours = hvd.PartialDistributedGradientTape(tape, local_layers=layer,
+                                                          scale_local_gradients=False)
+                variables = [layer.kernel, shared.kernel]
+                optimizer.apply_gradients(zip(ours.gradient(loss, variables), variables))
+
+            for run in (step, tf.function(step)):
+                model.set_weights([numpy.array([[1.0]]), numpy.array([[2.0]])])
+                run()
+                first, second = model.get_weights()
+                numpy.testing.assert_allclose(first, [[1 - 0.1 * 2 * (self.rank + 1)]], rtol=1e-5)
+                numpy.testing.assert_allclose(second, [[2 - 0.1 * self.mean]], rtol=1e-5)
+
+    def test_only_what_no_tape_has_reduced_is_reduced(self):
+        if not KERAS_3:
+            self.skipTest("Keras 2 reduces where it computes gradients")
+        other = tf.Variable(1.0)
+        optimizer = hvd.DistributedOptimizer(MAKERS[0](), op=hvd.Sum)
+
+        def step():
+            with tf.GradientTape() as plain:
+                loss = other * (self.rank + 1.0)
+            grads = self.tape(op=hvd.Sum) + plain.gradient(loss, [other])
+            optimizer.apply_gradients(zip(grads, [self.w, other]))
+
+        self.check_steps(step, -0.2 * self.total)
+        numpy.testing.assert_allclose(other, 1 - 0.4 * self.total, rtol=1e-5)
+
+    def test_methods_that_compute_gradients_reduce_them(self):
+        if KERAS_3:
+            self.skipTest("Keras 3 has no such methods")
+        for make in MAKERS:
+            for keywords, want in [({}, self.mean), ({"op": hvd.Sum}, self.total),
+                                   ({"groups": 1}, self.mean)]:
+                optimizer = hvd.DistributedOptimizer(make(), **keywords)
+                for compute in (optimizer.compute_gradients, optimizer._compute_gradients):
+                    def gradient():
+                        return compute(self.loss, [self.w])[0][0]
+
+                    for run in (gradient, tf.function(gradient)):
+                        numpy.testing.assert_allclose(run(), [want, 2 * want], rtol=1e-5)
+
+                def clipped():  # changed in between
+                    with tf.GradientTape() as tape:
+                        loss = self.loss()
+                    (grad, variable), = optimizer.compute_gradients(loss, [self.w], tape=tape)
+                    optimizer.apply_gradients([(grad / want, variable)])
+
+                self.check_steps(clipped, -0.2)
+                self.check_steps(lambda: optimizer.minimize(self.loss, [self.w]), -0.2 * want)
+                grads = optimizer._allreduce([tf.ones(2) * (self.rank + 1.0)], [self.w])
+                numpy.testing.assert_allclose(grads[0], [want, want], rtol=1e-5)
+
+    def test_applying_gradients_reduces_nothing(self):
+        if KERAS_3:
+            self.skipTest("Keras 3 reduces where it applies gradients")
+        for make in MAKERS:
+            for passes in (1, 2):
+                optimizer = hvd.DistributedOptimizer(make(), backward_passes_per_step=passes)
+
+                def step():
+                    with tf.GradientTape() as tape:
+                        loss = self.loss()
+                    optimizer.apply_gradients(zip(tape.gradient(loss, [self.w]), [self.w]))
+
+                self.check_steps(step, -0.2 * (self.rank + 1))
+
+    def test_several_passes_in_a_loop(self):
+        if KERAS_3:
+            self.skipTest("Keras 3 has no method that computes gradients")
+        for make in MAKERS:
+            for average in (False, True):
+                optimizer = hvd.DistributedOptimizer(make(), backward_passes_per_step=2,
+                                                     average_aggregated_gradients=average)
+                change = -0.1 * self.mean * (1 if average else 2)
+                self.check_steps(lambda: optimizer.minimize(self.loss, [self.w]), 2 * change, steps=4)
+                # In functions of their own.
+                optimizer = hvd.DistributedOptimizer(make(), backward_passes_per_step=2,
+                                                     average_aggregated_gradients=average)
+                compute = tf.function(lambda: optimizer.compute_gradients(self.loss, [self.w])[0][0])
+
+                @tf.function
+                def apply(grad):
+                    optimizer.apply_gradients([(grad, self.w)])
+
+                self.w.assign([1.0, 1.0])
+                for _ in range(4):
+                    apply(compute())
+                numpy.testing.assert_allclose(self.w, [1 + 2 * change, 1 + 4 * change], rtol=1e-5)
+
+    def test_variables_of_this_rank_only(self):
+        if KERAS_3:
+            self.skipTest("Keras 3 has no method that computes gradients")
+        for make in MAKERS:
+            optimizer = hvd.DistributedOptimizer(make(), scale_local_gradients=False)
+            optimizer.register_local_var(self.w)
+            self.check_steps(lambda: optimizer.minimize(self.loss, [self.w]), -0.2 * (self.rank + 1))
+
+    def test_mixed_precision(self):
+        if KERAS_3:
+            self.skipTest("Keras 3's LossScaleOptimizer changes gradients before they are applied")
+        scaled = [lambda one: keras.mixed_precision.LossScaleOptimizer(hvd.DistributedOptimizer(one)),
+                  lambda one: hvd.DistributedOptimizer(keras.mixed_precision.LossScaleOptimizer(one))]
+        for make in MAKERS:
+            for scale in scaled:
+                optimizer = scale(make())
+                self.check_steps(lambda: optimizer.minimize(self.loss, [self.w]), -0.2 * self.mean)
+
+    def test_graphs_of_tensorflow_1(self):
+        if KERAS_3:
+            self.skipTest("Keras 3 has no graphs of TensorFlow 1")
+        for make in MAKERS[1:]:
+            with tf.Graph().as_default():
+                w = tf.Variable([1.0, 1.0])
+                loss = tf.reduce_sum(w * [1.0, 2.0]) * (self.rank + 1.0)
+                optimizer = hvd_keras.DistributedOptimizer(make(), op=hvd.Sum)
+                grads = optimizer.get_gradients(loss, [w])
+                step = optimizer.get_updates(loss, [w])
+                with v1.Session() as session:
+                    session.run(v1.global_variables_initializer())
+                    numpy.testing.assert_allclose(session.run(grads)[0], [self.total, 2 * self.total])
+                    session.run(step)
+                    numpy.testing.assert_allclose(
+                        session.run(w), [1 - 0.1 * self.total, 1 - 0.2 * self.total], rtol=1e-5)
+
+
+if __name__ == "__main__":
+    rank_base.main()
