@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "launcher/installation.h"
 #include "launcher/job_state.h"
 #include "launcher/report.h"
 #include "rendezvous/job_keys.h"
@@ -161,12 +162,29 @@ net::Task<void> Job::time_out(double seconds) {
   act(supervisor_.on_timeout(seconds));
 }
 
+RankContext Job::context_of(int rank) const {
+  const auto host = static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host);
+  const std::string folder = executable_folder();
+  RankContext context{.package_folder = find_python_package(folder),
+                      .package_python = find_python(folder)};
+  // A bare name stands for no environment of its own.
+  if (context.package_python.find('/') == std::string::npos) context.package_python.clear();
+  for (const auto& [name, value] : links_[host]->versions()) {
+    if (name == kInterpreter) context.interpreter = value;
+  }
+  context.lacks_input = reads_input(0) && !reads_input(rank);
+  return context;
+}
+
 void Job::tell_the_end() {
   if (supervisor_.report().empty()) return;
   const int rank = supervisor_.failed_rank();
-  const std::string words = rank < 0 || plan_.size() == 1 ? "" : output_->last_errors(rank);
-  if (words.empty()) return output_->say(supervisor_.report());
-  output_->say(cat(supervisor_.report(), "; its last lines on standard error:\n",
+  if (rank < 0) return output_->say(supervisor_.report());
+  const std::string words = output_->last_errors(rank);
+  const std::string sentence = supervisor_.report() + advice_on(words, context_of(rank));
+  // What a single rank wrote stands right above.
+  if (words.empty() || plan_.size() == 1) return output_->say(sentence);
+  output_->say(cat(sentence, "; its last lines on standard error:\n",
                    std::string_view(words).substr(0, words.size() - 1)));
 }
 

@@ -16,6 +16,7 @@
 #include "launcher/output.h"
 #include "launcher/preflight.h"
 #include "launcher/rank_commands.h"
+#include "launcher/rank_errors.h"
 #include "launcher/spawn/command_spawner.h"
 #include "launcher/spawn/local.h"
 #include "launcher/spawn/ssh_spawner.h"
@@ -61,6 +62,7 @@ class Job {
   net::Task<void> await_cause();
   void act(Supervisor::Action action);
   void tell_the_end();
+  RankContext context_of(int rank) const;
   void end_all(double grace);
   void drop_links();
 

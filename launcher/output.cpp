@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "launcher/rank_errors.h"
 
 namespace hvd::launcher {
 
@@ -136,7 +137,7 @@ void Output::stamp(Channel& channel) {
 }
 
 void Output::keep(Channel& channel, OutputStream stream, std::string_view lines, ByteView bytes) {
-  constexpr size_t kRecent = 4096;
+  constexpr size_t kRecent = 16 * 1024;  // a traceback through a framework
   if (!lines.empty()) copy_to_file(channel, lines);
   if (stream != OutputStream::kStderr) return;
   std::string text;
@@ -152,13 +153,7 @@ void Output::keep(Channel& channel, OutputStream stream, std::string_view lines,
 }
 
 std::string Output::last_errors(int rank) const {
-  constexpr size_t kLines = 10;
-  const std::string& recent = channels_[2 * static_cast<size_t>(rank) + 1].recent;
-  size_t begin = recent.size();
-  for (size_t lines = 0; begin > 0; --begin) {
-    if (recent[begin - 1] == '\n' && begin < recent.size() && ++lines == kLines) break;
-  }
-  return recent.substr(begin);
+  return last_lines(channels_[2 * static_cast<size_t>(rank) + 1].recent);
 }
 
 void Output::write(int rank, OutputStream stream, ByteView bytes) {

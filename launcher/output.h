@@ -51,8 +51,8 @@ class Output {
   void say(std::string_view sentence);
   // A line that the next one, or anything said, replaces: on a terminal alone.
   void show_status(std::string_view line);
-  // The last lines that a rank wrote to its standard error, as they were shown, or with their tag
-  // where objects were; or empty.
+  // The last lines that a rank wrote to its standard error (rank_errors.h says which), as they were
+  // shown, or with their tag where objects were; or empty.
   std::string last_errors(int rank) const;
 
   bool is_stalled() const { return stdout_.is_stalled() || stderr_.is_stalled(); }

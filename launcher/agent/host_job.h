@@ -11,6 +11,9 @@
 
 namespace hvd::launcher {
 
+// The key, among the versions that an agent reports, of the path of the Python that runs the program.
+inline constexpr const char* kInterpreter = "interpreter";
+
 struct RankSpec {
   int rank = 0;
   std::vector<std::pair<std::string, std::string>> environment;  // of this rank alone

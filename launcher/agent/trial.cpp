@@ -130,11 +130,12 @@ void Trial::find() {
   const auto found = find_program(job_.command[0], job_.working_directory, path);
   if (!found.ok()) return finish(found.status());
   outcome_.program = *found;
-  if (!job_.is_compared) return finish();
   // What is called python may be a script that finds the real one.
   const std::string interpreter =
       is_python(*found) ? *found : interpreter_of(*found, job_.working_directory, path);
   if (!is_python(interpreter)) return finish();
+  outcome_.versions.emplace_back(kInterpreter, interpreter);
+  if (!job_.is_compared) return finish();
   RankCommand python;
   python.path = interpreter;
   python.arguments = {interpreter, "-c", kVersionScript};
@@ -150,7 +151,7 @@ void Trial::on_versions(const ErrandOutcome& said) {
       outcome_.versions.emplace_back(trim(name), printable(line.substr(name.size()), 40));
     }
   }
-  if (outcome_.versions.empty()) {
+  if (outcome_.versions.size() == 1) {
     return finish(failed_precondition(cat("'", job_.command[0], "' does not run: ",
                                           last_lines(said.errors))));
   }

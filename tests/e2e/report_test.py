@@ -62,6 +62,71 @@ def test_a_job_that_takes_too_long_shows_where_its_ranks_are():
     expect("the job was ended after 8 s" in job.said()[-1], job.describe())
 
 
+# Fails below torch's backward, which calls the package.
+IN_A_COLLECTIVE = """
+import torch
+import horovod.torch as hvd
+hvd.init()
+def train_one_batch():
+    hvd.allreduce(torch.ones(2, requires_grad=True), op=hvd.Max).sum().backward()
+train_one_batch()
+"""
+
+
+def report_of(job):
+    """What the launcher says at the end."""
+    return job.err.rpartition("horovodrun: ")[2]
+
+
+def test_a_failure_inside_a_collective_shows_the_user_s_own_line_first():
+    script = scratch() / "train.py"
+    script.write_text(IN_A_COLLECTIVE)
+    job = Job("-np", 2, PYTHON, script)
+    job.ends_with(1)
+    shown = report_of(job).partition("its last lines on standard error:\n")[2].splitlines()
+    expect(f'File "{script}"' in shown[0] and "in train_one_batch" in shown[0] and
+           ".sum().backward()" in shown[1] and "NotImplementedError" in shown[-1], job.describe())
+    expect("/horovod/" not in "".join(shown), job.describe())
+    expect("/horovod/torch/" in job.err.partition("horovodrun: ")[0], "the whole traceback is there")
+    job.leaves_nothing()
+
+
+def test_a_package_that_the_ranks_python_lacks_is_named_with_what_to_set():
+    for flags in (("-np", 2), ("-np", 1), ("-np", 2, "--log-format", "json")):
+        job = Job(*flags, "python3", "-c", "import horovod.torch",
+                  environment=clean_environment(PYTHONPATH=""))
+        job.ends_with(1)
+        expect(f"; /usr/bin/python3 has no module 'horovod', which this horovodrun has in "
+               f"{BUILD}/python: set PYTHONPATH={BUILD}/python" in job.err, job.describe())
+
+
+@world()
+def test_a_module_that_is_missing_is_reported_with_the_interpreter_s_path():
+    script = scratch() / "train"
+    script.write_text("#!/usr/bin/env python3\nimport no_such_torch\n")
+    script.chmod(0o755)
+    for command in (("python3", script), (script,)):
+        job = Job("-np", 2, "-H", "a:1,b:1", *command)
+        job.ends_with(1)
+        one_sentence(job, "; /usr/bin/python3 has no module 'no_such_torch': install it there")
+
+
+READS_A_LINE = """
+import os, time
+if os.environ["HOROVOD_RANK"] == "1": input("name? ")
+time.sleep(60)
+"""
+
+
+def test_a_rank_that_has_no_standard_input_is_told_of_the_flag():
+    job = Job("-np", 2, PYTHON, "-c", READS_A_LINE)
+    job.ends_with(1)
+    one_sentence(job, "; standard input goes to rank 0 only: --stdin all gives it to every rank;")
+    job = Job("-np", 2, "--stdin", "all", PYTHON, "-c", READS_A_LINE)
+    job.ends_with(1)
+    expect("EOFError" in job.err and "--stdin" not in job.err, job.describe())
+
+
 def ask(*words):
     return subprocess.run([LAUNCHER, *words], env=clean_environment(), capture_output=True,
                           text=True, timeout=90, check=False)

@@ -1,0 +1,26 @@
+// Reads what a failed rank wrote last on its standard error: which lines the report shows, and what the
+// user can do about errors that Python names but does not explain. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hvd::launcher {
+
+// The last ten lines of `text`, whose lines may have tags. Of a Python traceback at its end, frames of
+// the package horovod are left out, and the deepest frame of the user's own code comes first where it
+// lies before the last ten lines.
+std::string last_lines(std::string_view text);
+
+// What the launcher knows of the rank that wrote the lines.
+struct RankContext {
+  std::string interpreter{};  // path of the Python that ran it, as its host found it; may be empty
+  std::string package_folder{};  // where this horovodrun's Python package lies; may be empty
+  std::string package_python{};  // path of the Python that this horovodrun was installed for; may be empty
+  bool lacks_input = false;  // standard input goes to rank 0 only, and this is another
+};
+
+// A clause for the end of the report's sentence, with its "; ", or empty.
+std::string advice_on(std::string_view lines, const RankContext& rank);
+
+}  // namespace hvd::launcher
