@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -54,6 +55,36 @@ class RunTest(unittest.TestCase):
         self.assertEqual(caught.exception.rank, 1)
         self.assertIsInstance(caught.exception.__cause__, KeyError)
         self.assertRegex(str(caught.exception), r"(?s)rank 1:\nTraceback.*in work\n.*KeyError: 'what")
+
+    def errors_of(self, work):
+        """What a program writes on standard error that lets horovod.run call this on 2 ranks."""
+        done = subprocess.run([sys.executable, "-c", f"import horovod\n{work}\n"
+                               "horovod.run(work, num_proc=2)\n"],
+                              capture_output=True, text=True, env=PLAIN, timeout=240, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        return done.stderr
+
+    def test_a_failure_s_traceback_is_shown_once(self):
+        said = self.errors_of("def work():\n"
+                              "    import os, threading\n"
+                              "    if os.environ['HOROVOD_RANK'] == '1':\n"
+                              "        raise KeyError('what is missing')\n"
+                              "    threading.Event().wait()")
+        self.assertEqual(said.count("in work"), 1, said)
+        self.assertEqual(said.count("horovodrun: rank 1 on host localhost exited with code 1"), 1, said)
+
+    def test_failures_of_several_ranks_are_shown_once_each(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # Each waits until the other is about to fail, too.
+            said = self.errors_of("def work():\n"
+                                  "    import os, time\n"
+                                  "    rank = os.environ['HOROVOD_RANK']\n"
+                                  f"    open(os.path.join({folder!r}, rank), 'w').close()\n"
+                                  f"    while len(os.listdir({folder!r})) < 2: time.sleep(0.01)\n"
+                                  "    raise KeyError('missing on ' + rank)")
+        for rank in (0, 1):
+            self.assertLessEqual(said.count(f"KeyError: 'missing on {rank}'"), 2, said)
+        self.assertLessEqual(said.count("in work"), 2, said)
 
     def test_a_result_that_cannot_be_pickled_is_the_rank_s_error(self):
         with self.assertRaisesRegex(RemoteError, "rank 0:\n(?s:.*)pickle"):

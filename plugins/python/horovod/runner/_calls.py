@@ -67,7 +67,10 @@ def pack_value(value: Any) -> bytes:
 
 def pack_error(error: BaseException) -> bytes:
     """An exception as bytes; of one that cannot travel, its words do."""
-    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_globals.get("__package__") == __package__:
+        frames = frames.tb_next  # the caller's own code comes first
+    trace = "".join(traceback.format_exception(type(error), error, frames))
     try:
         packed: bytes = _cloudpickle().dumps(Outcome(None, error, trace))
         pickle.loads(packed)

@@ -96,9 +96,12 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str) -> List[
         launcher.end()
         raise
     launcher.socket.close()
-    failed = next((rank for rank, outcome in outcomes.items() if outcome.error), None)
-    if failed is not None:
-        raise RemoteError(failed, outcomes[failed].trace) from outcomes[failed].error
+    errors = [RemoteError(rank, outcome.trace) for rank, outcome in outcomes.items() if outcome.error]
+    if errors:
+        first = errors[0]
+        for trace in {error.trace: error for error in errors if error.trace != first.trace}.values():
+            sys.stderr.write(f"{trace}\n")
+        raise first from outcomes[first.rank].error
     if code or len(outcomes) < ranks:
         words = launcher.said[-1] if launcher.said else "it said nothing"
         raise RuntimeError(f"The job of horovod.run ended with exit code {code}: {words}")

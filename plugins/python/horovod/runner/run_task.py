@@ -5,28 +5,33 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from typing import Optional
 
 from horovod.runner import _calls
-from horovod.runner._store import Store
+from horovod.runner._store import Store, StoreError
 
 
 def main() -> int:
-    """The rank's exit code: 0, or 1 after the function's traceback on standard error."""
+    """The rank's exit code: 0, or 1 where the function raised, which the caller shows."""
     rank = int(os.environ["HOROVOD_RANK"])
     store = Store.of_environment()
-    code = 0
+    failure: Optional[BaseException] = None
     try:
         path, call = _calls.unpack_call(store.get(_calls.FUNCTION))
         sys.path.extend(place for place in path if place not in sys.path)
         outcome = _calls.pack_value(call())
     except (Exception, KeyboardInterrupt) as error:
-        traceback.print_exc()
-        outcome, code = _calls.pack_error(error), 1
-    store.put(_calls.result_key(rank), outcome)
-    # The launcher, which keeps it, may end as soon as the last rank does.
-    store.get(_calls.taken_key(rank))
+        failure, outcome = error, _calls.pack_error(error)
+    try:
+        store.put(_calls.result_key(rank), outcome)
+        # The launcher, which keeps it, may end as soon as the last rank does.
+        store.get(_calls.taken_key(rank))
+    except (OSError, StoreError):
+        if failure is not None:  # the caller has not got it
+            traceback.print_exception(type(failure), failure, failure.__traceback__)
+        raise
     store.close()
-    return code
+    return 0 if failure is None else 1
 
 
 if __name__ == "__main__":
