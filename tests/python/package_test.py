@@ -58,7 +58,8 @@ class PackageTest(unittest.TestCase):
 
     def test_a_missing_torch_is_one_sentence_that_says_how_to_get_it(self):
         done = run("import sys; sys.modules['torch'] = None; import horovod.torch")
-        self.assertRegex(done.stderr.strip().splitlines()[-1], "^ImportError: .*PyTorch.*install")
+        self.assertRegex(done.stderr.strip().splitlines()[-1],
+                         f"^ImportError: .*PyTorch, which {sys.executable} cannot import.*install")
 
     def test_a_framework_that_is_broken_or_too_old_is_one_sentence_that_names_it(self):
         for module, name, least in [("torch", "PyTorch", "1.13"), ("numpy", "numpy", "1.17"),
