@@ -138,6 +138,30 @@ TEST_CASE("a changed host key is refused whatever the configuration says") {
   }
 }
 
+TEST_CASE("a server with several keys is asked for one that is known") {
+  HVD_NEEDS_SSHD();
+  ScratchFolder scratch;
+  const std::string rsa = (scratch.path() / "rsa").string();
+  REQUIRE(run_program({"ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-f", rsa}) == 0);
+  PrivateSshd sshd({"HostKey " + rsa});
+  const SshUser user = sshd.user({"StrictHostKeyChecking yes"});
+  for (const std::string& name : {cat("[127.0.0.1]:", sshd.port()), std::string("127.0.0.1")}) {
+    for (const std::string& key : {rsa + ".pub", sshd.path("host_key.pub")}) {
+      CAPTURE(key);
+      sshd.scratch().write("known_hosts", name + " " + content_of(key));
+      CHECK(outcome(user, sshd.target("echo up")) == "up\n");
+    }
+  }
+}
+
+TEST_CASE("algorithms of the configuration are the ones that are spoken") {
+  HVD_NEEDS_SSHD();
+  PrivateSshd sshd({"Ciphers aes256-ctr"});
+  CHECK(contains(outcome(sshd.user({"Ciphers aes128-ctr"}), sshd.target("echo up")),
+                 "the ssh handshake failed"));
+  CHECK(outcome(sshd.user({"Ciphers aes256-ctr", "Compression yes"}), sshd.target("echo up")) == "up\n");
+}
+
 TEST_CASE("a host key is looked up under HostKeyAlias") {
   HVD_NEEDS_SSHD();
   PrivateSshd sshd;
