@@ -28,8 +28,8 @@ def need(name: str, title: str, module: str, oldest: str, advice: str) -> Any:
             spec = None
         where = f", though it is in {spec.origin}" if spec is not None and spec.origin else ""
         words = " ".join(str(error).split()) or type(error).__name__
-        raise ImportError(f"{module} needs {title}, which {sys.executable} cannot import ({words}){where}; "
-                          f"{advice}.") from None
+        raise ImportError(f"{module} needs {title}, which {sys.executable} cannot import "
+                          f"({words}){where}; {advice}.") from None
     version = str(getattr(found, "__version__", ""))
     if not _numbers(version):
         place = (list(getattr(found, "__path__", None) or []) or ["?"])[0]
