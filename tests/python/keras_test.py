@@ -81,6 +81,25 @@ class KerasTest(rank_base.RankBase):
         if not KERAS_3:
             self.check_training(lambda: keras.optimizers.legacy.SGD(0.1, momentum=0.5))
 
+    def test_an_optimizer_around_another(self):
+        scaled = (keras.optimizers if KERAS_3 else keras.mixed_precision).LossScaleOptimizer
+        self.check_training(lambda: keras.optimizers.SGD(0.1, momentum=0.9),
+                            lambda one: hvd.DistributedOptimizer(scaled(one)))
+        # A rank's overflow is everybody's.
+        optimizer = hvd.DistributedOptimizer(scaled(keras.optimizers.SGD(0.1)))
+        model = network()
+        model.compile(optimizer, "mse")
+        x, y = data(self.rank)
+        before = model.get_weights()
+        model.fit(x * (numpy.inf if self.rank == 0 else 1), y, batch_size=8, epochs=1, verbose=0)
+        for got, want in zip(model.get_weights(), before):
+            numpy.testing.assert_array_equal(got, want)
+        if KERAS_3:
+            for keywords in [{"backward_passes_per_step": 2}, {"op": hvd.Adasum}]:
+                if self.size > 1 or "op" not in keywords:
+                    with self.assertRaisesRegex(ValueError, "LossScaleOptimizer"):
+                        hvd.DistributedOptimizer(scaled(keras.optimizers.SGD(0.1)), **keywords)
+
     def test_compression(self):
         for compression in (hvd.Compression.bf16, hvd.Compression.fp16):
             model = network()

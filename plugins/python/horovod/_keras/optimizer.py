@@ -11,17 +11,47 @@ class Distributed:
     """Marks the optimizers made here. `_hvd`, of the class, is what they do: see `make_class`."""
 
 
-class _Keras3(Distributed):
+class _OfKeras3(Distributed):
     """Reduces where it applies gradients, as this Keras has no method that computes them."""
 
+    def _note(self, grads: List[Any], variables: Sequence[Any]) -> None:
+        # Past __setattr__, which would track it as a part of the model.
+        self.__dict__["_hvd_reduced"] = {
+            self._hvd["key_of"](variable)
+            for grad, variable in zip(grads, variables) if is_reduced(grad)}
+
+    def _reduce(self, grads: List[Any], variables: Sequence[Any]) -> None:
+        """Replaces gradients by those of all ranks, but for those that a tape has reduced."""
+        plan, reduced = self._hvd, self.__dict__.get("_hvd_reduced", ())
+        rest = [i for i, variable in enumerate(variables) if plan["key_of"](variable) not in reduced]
+        results = plan["reduction"]([grads[i] for i in rest], [variables[i] for i in rest],
+                                    plan["local"])
+        for i, grad in zip(rest, results):
+            grads[i] = grad
+
+
+class _Keras3Around(_OfKeras3):
+    """Around another optimizer, as LossScaleOptimizer: reduces before it looks at gradients, so that all
+    ranks find them finite, or none."""
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+        grads, variables = list(grads), list(trainable_variables or self._trainable_variables)
+        self._note(grads, variables)
+        self._reduce(grads, variables)
+        return super().apply(grads, trainable_variables and variables)
+
+    def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
+        grads = list(grads)
+        self._reduce(grads, self._trainable_variables)
+        return super().stateless_apply(optimizer_variables, grads, trainable_variables)
+
+
+class _Keras3(_OfKeras3):
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
         grads = list(grads)
-        variables = self._trainable_variables
         if trainable_variables is not None:
-            variables = trainable_variables = list(trainable_variables)
-        key_of = self._hvd["key_of"]
-        self.__dict__["_hvd_reduced"] = {
-            key_of(variable) for grad, variable in zip(grads, variables) if is_reduced(grad)}
+            trainable_variables = list(trainable_variables)
+        self._note(grads, trainable_variables or self._trainable_variables)
         return super().apply(grads, trainable_variables)
 
     def _backend_apply_gradients(self, grads: Any, trainable_variables: Any) -> Any:
@@ -41,15 +71,6 @@ class _Keras3(Distributed):
         if not plan["reduction"].takes_steps:
             self._reduce(grads, variables)
         return super()._clip_gradients(grads)
-
-    def _reduce(self, grads: List[Any], variables: List[Any]) -> None:
-        """Replaces gradients by those of all ranks, but for those that a tape has reduced."""
-        plan, reduced = self._hvd, self.__dict__.get("_hvd_reduced", ())
-        rest = [i for i, variable in enumerate(variables) if plan["key_of"](variable) not in reduced]
-        results = plan["reduction"]([grads[i] for i in rest], [variables[i] for i in rest],
-                                    plan["local"])
-        for i, grad in zip(rest, results):
-            grads[i] = grad
 
     def _apply_weight_decay(self, variables: Any) -> None:
         # Called once per step, as the first to change variables.
@@ -136,9 +157,15 @@ class _Keras2(Distributed):
 def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
     """A class like `base`, under its name, that does what `plan` says: reduction, local (keys of
     variables whose gradients stay here), key_of (a variable), factor (of summed gradients), aggregate."""
-    mixin = _Keras3 if major_of(keras) >= 3 else _Keras2
+    mixin: Type[Any] = _Keras2
+    if major_of(keras) >= 3:
+        mixin = _Keras3Around if _is_around(keras, base) else _Keras3
     return type(base.__name__, (mixin, base),
                 {"_hvd": plan, "__module__": base.__module__, "__doc__": base.__doc__})
+
+
+def _is_around(keras: Any, base: Type[Any]) -> bool:
+    return issubclass(base, keras.optimizers.LossScaleOptimizer)
 
 
 def is_distributed(optimizer: Any) -> bool:
@@ -177,7 +204,13 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], plan: Dict[str, 
     config = optimizer.get_config()
     if name:
         config["name"] = name
-    if major_of(keras) >= 3 and plan["steps"] > 1:
+    if major_of(keras) >= 3 and _is_around(keras, type(optimizer)):
+        if plan["steps"] > 1 or plan["reduction"].takes_steps:
+            raise ValueError(
+                f"DistributedOptimizer cannot combine several passes or changes (op=hvd.Adasum) around a "
+                f"{type(optimizer).__name__}; give it the optimizer inside, and make a "
+                f"{type(optimizer).__name__} of the result.")
+    elif major_of(keras) >= 3 and plan["steps"] > 1:
         if config.get("gradient_accumulation_steps"):
             raise ValueError("Give either backward_passes_per_step or Keras's own "
                              "gradient_accumulation_steps, not both.")
