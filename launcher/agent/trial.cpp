@@ -68,11 +68,10 @@ std::string end_of(int status) {
   return "ended its shell, with exit code 0, before the ranks' environment was there";
 }
 
-std::string last_lines(std::string_view text) {
-  constexpr size_t kMost = 600;
-  text = trim(text);
-  if (text.size() > kMost) text.remove_prefix(text.size() - kMost);
-  return text.empty() ? "it said nothing" : printable(text, 2 * kMost);
+std::string said_on_one_line(std::string_view text) {
+  constexpr size_t kMost = 1200;
+  const std::string line = one_line(text);
+  return line.empty() ? "it said nothing" : printable(line, kMost);
 }
 
 }  // namespace
@@ -113,8 +112,8 @@ void Trial::on_init(const ErrandOutcome& said) {
   Environment after = parse_environment(said.output);
   if (after.empty()) {
     return finish(failed_precondition(cat("the command of --remote-init, '",
-                                          printable(job_.remote_init), "', ", end_of(said.status),
-                                          ": ", last_lines(said.errors))));
+                                          printable(one_line(job_.remote_init)), "', ", end_of(said.status),
+                                          ": ", said_on_one_line(said.errors))));
   }
   std::erase_if(after, [](const auto& variable) { return is_of_the_shell(variable.first); });
   for (const auto& variable : outcome_.environment) {
@@ -153,7 +152,7 @@ void Trial::on_versions(const ErrandOutcome& said) {
   }
   if (outcome_.versions.size() == 1) {
     return finish(failed_precondition(cat("'", job_.command[0], "' does not run: ",
-                                          last_lines(said.errors))));
+                                          said_on_one_line(said.errors))));
   }
   finish();
 }

@@ -71,7 +71,7 @@ struct Attempt {
 
 Status no_marked_line(const Attempt& attempt, bool ended) {
   const std::string words = attempt.stream->last_words();
-  const std::string noise = printable(trim(attempt.text), 120);
+  const std::string noise = printable(one_line(attempt.text), 120);
   if (!ended) {
     return failed_precondition(cat("the login shell's start-up files print more than ",
                                    kNoiseLimit >> 10, " KiB before the agent can start, beginning "
@@ -133,7 +133,7 @@ Status refusal(std::string_view verdict, std::string_view rest, const AgentFile&
   }
   const std::string all = tried.empty() ? std::string(rest) : cat(tried, "; ", rest);
   return failed_precondition(
-      cat("no directory there can keep the agent (", printable(trim(all), 600),
+      cat("no directory there can keep the agent (", printable(one_line(all), 600),
           "): name one by HOROVOD_AGENT_DIR"));
 }
 

@@ -53,28 +53,45 @@ std::string to_lower(std::string_view text) {
   return lower;
 }
 
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j < row.size(); ++j) {
+      const size_t above = row[j];
+      const size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({above + 1, row[j - 1] + 1, replace});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
   std::string best;
   size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
-    std::vector<size_t> row(candidate.size() + 1);
-    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (size_t i = 1; i <= word.size(); ++i) {
-      size_t diagonal = row[0];
-      row[0] = i;
-      for (size_t j = 1; j < row.size(); ++j) {
-        const size_t above = row[j];
-        const size_t replace = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
-        row[j] = std::min({above + 1, row[j - 1] + 1, replace});
-        diagonal = above;
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
-      best = candidate;
-    }
+    const size_t distance = edit_distance(word, candidate);
+    if (distance >= best_distance) continue;
+    best_distance = distance;
+    best = candidate;
   }
   return best;
+}
+
+std::string one_line(std::string_view text, size_t most_lines) {
+  std::vector<std::string> lines;
+  for (const std::string& line : split(text, '\n')) {
+    if (!trim(line).empty()) lines.emplace_back(trim(line));
+  }
+  if (lines.size() > most_lines) {
+    const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(most_lines / 2);
+    *begin = "...";
+    lines.erase(begin + 1, lines.end() - static_cast<std::ptrdiff_t>(most_lines - most_lines / 2 - 1));
+  }
+  return join(lines, "; ");
 }
 
 std::string shell_quote(std::string_view text) {

@@ -31,6 +31,10 @@ std::optional<double> parse_double(std::string_view text);
 std::string to_lower(std::string_view text);
 // The candidate that was probably meant, or empty when none is near.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
+// How many letters have to be added, removed or replaced to make one word of the other.
+size_t edit_distance(std::string_view a, std::string_view b);
+// The lines of a text on one, joined by "; ", without blank ones; of many the first and the last ones.
+std::string one_line(std::string_view text, size_t most_lines = 6);
 // For /bin/sh: 'it'\''s'.
 std::string shell_quote(std::string_view text);
 // For messages: control characters and invalid bytes escaped, cut to `limit` bytes.

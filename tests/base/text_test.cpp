@@ -27,6 +27,21 @@ TEST_CASE("the nearest word is found, a far one is not") {
   CHECK(nearest("--zebra-crossing", known).empty());
 }
 
+TEST_CASE("the edit distance counts letters that are added, removed and replaced") {
+  CHECK(edit_distance("abc", "abc") == 0);
+  CHECK(edit_distance("TRESHOLD", "THRESHOLD") == 1);
+  CHECK(edit_distance("LEVLE", "LEVEL") == 2);
+  CHECK(edit_distance("", "abc") == 3);
+}
+
+TEST_CASE("one_line joins the lines of a text, and leaves out the middle of many") {
+  CHECK(one_line("first\n\n  second \n") == "first; second");
+  CHECK(one_line("alone") == "alone");
+  CHECK(one_line("\n") == "");
+  CHECK(one_line("1\n2\n3\n4\n5\n6\n7\n8\n") == "1; 2; 3; ...; 7; 8");
+  CHECK(one_line("1\n2\n3\n4\n5\n6") == "1; 2; 3; 4; 5; 6");
+}
+
 TEST_CASE("shell_quote survives every quote") {
   CHECK(shell_quote("a/b-c") == "a/b-c");
   CHECK(shell_quote("it's") == "'it'\\''s'");

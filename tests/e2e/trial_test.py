@@ -68,5 +68,18 @@ def test_a_remote_init_that_fails_is_one_sentence_for_each_host():
     job.leaves_nothing(5)
 
 
+@world()
+def test_an_error_of_remote_init_that_spans_lines_is_shown_on_one():
+    """As Lmod says that there is no such module, in more lines than are shown."""
+    error = ("Lmod has detected the following error: The following module(s) are unknown:\n\"cray-python\"\n\n"
+             + "Please check the spelling or version number.\n" * 20 + "\tmodule --ignore_cache load\n")
+    job = Job("-np", 2, "-H", "a:1,b:1", "--remote-init", f"echo '{error}' >&2; exit 1", "true")
+    job.ends_with(2)
+    said = "\n".join(job.said())
+    expect(re.search('exit code 1: Lmod has detected .* are unknown:; "cray-python"; .*; '
+                     "module --ignore_cache load", said), job.describe())
+    expect("\\x" not in said, job.describe())
+
+
 if __name__ == "__main__":
     main()
