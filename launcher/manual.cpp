@@ -56,10 +56,18 @@ std::string with_value(const Setting& setting) {
   return flags_of(setting) + (value.empty() ? "" : " " + value);
 }
 
+// In the units of the flag, which may be others than the variable's.
+std::string default_of_flag(const Setting& setting) {
+  const auto number = parse_int(setting.default_value);
+  return setting.flag_unit == 1 || !number ? setting.default_value : cat(*number / setting.flag_unit);
+}
+
 std::string help_of(const Setting& setting) {
   std::string text = setting.help;
   if (setting.variable[0] != '\0') {
-    text += cat(" [", setting.default_value, "; ", setting.variable, "]");
+    text += setting.flag_unit == 1
+                ? cat(" [", setting.default_value, "; ", setting.variable, "]")
+                : cat(" [", default_of_flag(setting), "; ", setting.variable, "=", setting.default_value, "]");
   }
   return text;
 }
@@ -154,6 +162,11 @@ std::string cell(std::string text) {
   return text;
 }
 
+std::string default_in_table(const Setting& setting) {
+  if (setting.flag_unit == 1) return setting.default_value;
+  return cat(default_of_flag(setting), " (variable: ", setting.default_value, ")");
+}
+
 std::string markdown() {
   std::string text = cat(
       "# Settings\n\n"
@@ -167,7 +180,7 @@ std::string markdown() {
     for (const Setting& setting : all_settings()) {
       if (section != setting.section) continue;
       text += cat("| ", in_code(flags_of(setting)), " | ", in_code(config_key(setting)), " | ",
-                  in_code(setting.variable), " | ", cell(setting.default_value), " | ",
+                  in_code(setting.variable), " | ", cell(default_in_table(setting)), " | ",
                   cell(setting.help), " |\n");
     }
   }

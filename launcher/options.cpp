@@ -153,7 +153,7 @@ constexpr Range kRanges[] = {
     {"max_restarts", 0, 1e6},
     {"spares", 0, 1 << 24},
     {"token_fd", 0, 1 << 20},
-    {"fusion_threshold", 0, 1ll << 50},
+    {"fusion_threshold", 0, 1ll << 40},
     {"cycle_time", 0, 1e6},
     {"cache_capacity", 0, 1 << 20},
     {"autotune_warmup_samples", 0, 1 << 20},
@@ -182,12 +182,17 @@ constexpr Choice kChoices[] = {
 Status check_values(const Settings& settings, const CommandLine& line) {
   for (const Range& range : kRanges) {
     if (!settings.is_set(range.key)) continue;
-    const auto unit = static_cast<double>(setting(range.key).flag_unit);
     const double value = settings.number(range.key);
     if (value >= range.low && value <= range.high) continue;
-    return invalid_argument(cat(name_of(line, range.key), " ", plain(value / unit),
-                                " is out of range; it lies between ", plain(range.low / unit),
-                                " and ", plain(range.high / unit)));
+    const Setting& entry = setting(range.key);
+    const std::string name = name_of(line, range.key);
+    const bool has_units = entry.flag_unit != 1;
+    const auto unit = static_cast<double>(name == entry.variable ? 1 : entry.flag_unit);
+    return invalid_argument(cat(name, " ", plain(value / unit), " is out of range; it lies between ",
+                                plain(range.low / unit), " and ", plain(range.high / unit),
+                                !has_units   ? ""
+                                : unit == 1 ? cat(" bytes; ", entry.flags, " takes MiB")
+                                            : cat(" MiB; ", entry.variable, " takes bytes")));
   }
   for (const Choice& choice : kChoices) {
     const std::string value = to_lower(settings.text(choice.key));

@@ -20,6 +20,9 @@ constexpr char kLibrary[] = "library arguments";
 constexpr char kController[] = "controller arguments";
 constexpr char kLogging[] = "logging arguments";
 
+constexpr char kForOriginal[] =
+    "no effect here: it reaches only ranks that run the original Horovod, as this variable";
+
 constexpr Setting kTable[] = {
     {"num_proc", "-np,--num-proc", "", "", kInt, "", kGeneral,
      "number of ranks to start; at most the slots of the hosts", "", "-n,--n,--np"},
@@ -41,7 +44,7 @@ constexpr Setting kTable[] = {
     {"manual", "--manual", "", "", kText, "", kGeneral,
      "print all settings as a manual page, man or markdown, and exit"},
     {"disable_cache", "--disable-cache", "", "", kFlag, "0", kGeneral,
-     "look at every host again, which is done anyway"},
+     "no effect: every start looks at all hosts again, and keeps no cache of what it finds"},
     {"start_timeout", "--start-timeout", "", "HOROVOD_START_TIMEOUT", kDouble, "30", kGeneral,
      "seconds that hosts and ranks have to come up"},
     {"lease", "--lease", "", "HOROVOD_LEASE", kDouble, "60", kGeneral,
@@ -169,7 +172,7 @@ constexpr Setting kTable[] = {
 
     {"fusion_threshold", "--fusion-threshold-mb", "params.fusion_threshold_mb",
      "HOROVOD_FUSION_THRESHOLD", kInt, "134217728", kTune,
-     "MiB (in the variable, bytes) that are packed into one batch at most; 0 packs nothing", "", "",
+     "size of a batch of packed tensors at most, in MiB (in the variable, bytes); 0: no packing", "", "",
      1 << 20},
     {"cycle_time", "--cycle-time-ms", "params.cycle_time_ms", "HOROVOD_CYCLE_TIME", kDouble, "1", kTune,
      "milliseconds that the batching window stays open at most"},
@@ -183,8 +186,7 @@ constexpr Setting kTable[] = {
      "of each host only one rank exchanges with other hosts; with NCCL each a part, as with the torus",
      "--no-hierarchical-allreduce"},
     {"hierarchical_allgather", "--hierarchical-allgather", "params.hierarchical_allgather",
-     "HOROVOD_HIERARCHICAL_ALLGATHER", kFlag, "0", kTune,
-     "for ranks that run the original",
+     "HOROVOD_HIERARCHICAL_ALLGATHER", kFlag, "0", kTune, kForOriginal,
      "--no-hierarchical-allgather"},
     {"torus_allreduce", "--torus-allreduce", "params.torus_allreduce", "HOROVOD_TORUS_ALLREDUCE",
      kFlag, "0", kTune, "NCCL sums inside each host, then across them; elsewhere nothing",
@@ -251,13 +253,13 @@ constexpr Setting kTable[] = {
     {"mpi_library", "", "", "HOROVOD_MPI_LIBRARY", kText, "", kLibrary,
      "path of the MPI library to use, Open MPI's or one of MPICH's kin; unset: the usual one"},
     {"mpi_threads_disable", "--mpi-threads-disable", "library_options.mpi_threads_disable",
-     "HOROVOD_MPI_THREADS_DISABLE", kFlag, "0", kLibrary, "for ranks that run the original",
+     "HOROVOD_MPI_THREADS_DISABLE", kFlag, "0", kLibrary, kForOriginal,
      "--no-mpi-threads-disable"},
     {"num_nccl_streams", "--num-nccl-streams", "library_options.num_nccl_streams",
      "HOROVOD_NUM_NCCL_STREAMS", kInt, "1", kLibrary,
      "streams of each process set with NCCL, each with a communicator; at most 16"},
     {"thread_affinity", "--thread-affinity", "library_options.thread_affinity",
-     "HOROVOD_THREAD_AFFINITY", kText, "0", kLibrary, "for ranks that run the original"},
+     "HOROVOD_THREAD_AFFINITY", kText, "0", kLibrary, kForOriginal},
     {"gloo_timeout_seconds", "--gloo-timeout-seconds", "library_options.gloo_timeout_seconds",
      "HOROVOD_GLOO_TIMEOUT_SECONDS", kInt, "30", kLibrary, "for ranks that use Gloo"},
     {"tcp", "--tcp", "library_options.tcp", "", kFlag, "0", kLibrary,

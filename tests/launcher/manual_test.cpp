@@ -20,6 +20,16 @@ TEST_CASE("the help shows every flag of the table as it may be written") {
   for (const std::string& line : split(help, '\n')) CHECK_MESSAGE(line.size() <= 110, line);
 }
 
+TEST_CASE("the help says in which units a flag and its variable count, and which flags have no effect") {
+  const std::string help = manual("man");
+  CHECK(help.find("in MiB (in the variable, bytes)") != std::string::npos);
+  CHECK(help.find("[128; HOROVOD_FUSION_THRESHOLD=134217728]") != std::string::npos);
+  for (const char* key : {"disable_cache", "thread_affinity", "mpi_threads_disable", "hierarchical_allgather"}) {
+    CHECK_MESSAGE(std::string(setting(key).help).starts_with("no effect"), key);
+  }
+  CHECK(manual("markdown").find("128 (variable: 134217728)") != std::string::npos);
+}
+
 TEST_CASE("every shell's completion and every manual has every flag") {
   for (const Setting& setting : all_settings()) {
     if (setting.flags[0] == '\0') continue;

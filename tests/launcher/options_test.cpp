@@ -148,7 +148,17 @@ TEST_CASE("a flag may count in other units than its variable") {
   CHECK(options_of({"-np", "1", "--fusion-threshold-mb", "64", "x"})
             .settings.integer("fusion_threshold") == 64 << 20);
   CHECK(error_of({"-np", "1", "--fusion-threshold-mb", "-1", "x"}) ==
-        "--fusion-threshold-mb -1 is out of range; it lies between 0 and 1073741824");
+        "--fusion-threshold-mb -1 is out of range; it lies between 0 and 1048576 MiB; "
+        "HOROVOD_FUSION_THRESHOLD takes bytes");
+  // Bytes where MiB are meant.
+  CHECK(error_of({"-np", "1", "--fusion-threshold-mb", "134217728", "x"}) ==
+        "--fusion-threshold-mb 134217728 is out of range; it lies between 0 and 1048576 MiB; "
+        "HOROVOD_FUSION_THRESHOLD takes bytes");
+  ::setenv("HOROVOD_FUSION_THRESHOLD", "-5", 1);
+  CHECK(error_of({"-np", "1", "x"}) ==
+        "HOROVOD_FUSION_THRESHOLD -5 is out of range; it lies between 0 and 1099511627776 bytes; "
+        "--fusion-threshold-mb takes MiB");
+  ::unsetenv("HOROVOD_FUSION_THRESHOLD");
   CHECK(error_of({"-np", "1", "--fusion-threshold-mb", "9223372036854775807", "x"}) ==
         "--fusion-threshold-mb: '9223372036854775807' is too large");
 }
