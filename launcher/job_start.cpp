@@ -64,6 +64,10 @@ Status Job::find_places() {
     style.is_shown = *std::move(shown);
   }
   HVD_ASSIGN_OR_RETURN(output_, Output::open(loop_.get_executor(), plan_, std::move(style)));
+  if (generation_ == 0) {
+    const Environment given = overlay(environment(), environment_.values);
+    for (const std::string& sentence : about_misspelt_variables(given)) output_->say(sentence);
+  }
   for (const std::string& name : unset_names(environment(), environment_)) {
     output_->say(cat("-x ", name, ": no such variable is set here, so ranks get none of that name"));
   }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/check.h"
@@ -105,6 +106,22 @@ std::optional<bool> parse_flag(std::string_view text) {
   }
   if (const auto number = parse_int(word)) return *number > 0;
   return {};
+}
+
+std::vector<std::string> about_misspelt_variables(
+    std::span<const std::pair<std::string, std::string>> variables) {
+  constexpr size_t kNear = 2;
+  std::vector<std::string> known(other_variables().begin(), other_variables().end());
+  for (const Setting& entry : all_settings()) known.emplace_back(entry.variable);
+  std::vector<std::string> sentences;
+  for (const auto& [name, value] : variables) {
+    if (!name.starts_with("HOROVOD_") || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string meant = nearest(name, known);
+    if (meant.empty() || edit_distance(name, meant) > kNear) continue;
+    sentences.push_back(cat("the variable ", printable(name), " has no effect, since Horovod knows none of that "
+                            "name; did you mean ", meant, "?"));
+  }
+  return sentences;
 }
 
 std::optional<std::string> environment_variable(std::string_view name) {

@@ -34,6 +34,8 @@ struct Setting {
 };
 
 std::span<const Setting> all_settings();
+// Known variables that are no knobs.
+std::span<const char* const> other_variables();
 // Ends the process when the key is not in the table: a defect, not an input.
 const Setting& setting(std::string_view key);
 
@@ -63,6 +65,11 @@ class Settings {
 
 // "1", "true", "yes", "on" and "0", "false", "no", "off", "": any case.
 std::optional<bool> parse_flag(std::string_view text);
+
+// A sentence for each of `variables` whose name HOROVOD_... is unknown and at most two letters away from a
+// known one: of the table, or of this version's or the original's others.
+std::vector<std::string> about_misspelt_variables(
+    std::span<const std::pair<std::string, std::string>> variables);
 
 // A variable that is no knob (PATH, HOME, another launcher's); empty optional when unset.
 std::optional<std::string> environment_variable(std::string_view name);

@@ -282,8 +282,23 @@ constexpr Setting kTable[] = {
      "--no-log-hide-timestamp,--log-with-timestamp", "", 1, true},
 };
 
+constexpr const char* kOtherVariables[] = {
+    // Set by agents, for ranks and helpers.
+    "HOROVOD_INTERFACE", "HOROVOD_STAGE_DIR", "HOROVOD_PMIX_HOSTS", "HOROVOD_PMIX_RANKS",
+    // The original's, at run time and for its build.
+    "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "HOROVOD_BATCH_D2D_MEMCOPIES", "HOROVOD_CCL_BGT_AFFINITY",
+    "HOROVOD_CCL_CACHE", "HOROVOD_DISABLE_NVTX_RANGES", "HOROVOD_DYNAMIC_PROCESS_SETS", "HOROVOD_ELASTIC",
+    "HOROVOD_ELASTIC_TIMEOUT", "HOROVOD_ENABLE_ASYNC_COMPLETION", "HOROVOD_ENABLE_XLA_OPS",
+    "HOROVOD_GLOO_IFACE", "HOROVOD_SECRET_KEY", "HOROVOD_GPU_ALLGATHER", "HOROVOD_GPU_ALLREDUCE",
+    "HOROVOD_GPU_ALLTOALL", "HOROVOD_GPU_BROADCAST", "HOROVOD_GPU_REDUCESCATTER",
+    "HOROVOD_WITH_GLOO", "HOROVOD_WITHOUT_GLOO", "HOROVOD_WITH_MPI", "HOROVOD_WITHOUT_MPI",
+    "HOROVOD_WITH_MXNET", "HOROVOD_WITHOUT_MXNET", "HOROVOD_WITH_PYTORCH", "HOROVOD_WITHOUT_PYTORCH",
+    "HOROVOD_WITH_TENSORFLOW", "HOROVOD_WITHOUT_TENSORFLOW",
+};
+
 }  // namespace
 
 std::span<const Setting> all_settings() { return kTable; }
+std::span<const char* const> other_variables() { return kOtherVariables; }
 
 }  // namespace hvd

@@ -48,6 +48,14 @@ Status read_sets(const hvd_init_options& wishes, std::vector<std::vector<int32_t
   return {};
 }
 
+// Where an agent started this process, its launcher has said so already.
+void warn_of_misspelt_variables(const hvd::Settings& settings, int32_t rank) {
+  if (rank != 0 || state.epoch != 0 || settings.is_set("job")) return;
+  for (const std::string& sentence : hvd::about_misspelt_variables(hvd::environment())) {
+    hvd::log::warning(sentence);
+  }
+}
+
 void apply_choice(const hvd::Result<hvd::runtime::EngineChoice>& choice,
                   hvd::runtime::RuntimeOptions* options) {
   if (!choice.ok()) {
@@ -90,6 +98,8 @@ Status start(const hvd_init_options& wishes) {
     HVD_RETURN_IF_ERROR(settings.set("job_secret", bootstrap.secret));
   }
   hvd::log::set_identity(hvd::cat("rank ", std::max(bootstrap.identity.rank, 0)));
+
+  warn_of_misspelt_variables(settings, std::max(bootstrap.identity.rank, 0));
 
   const auto catalogue = hvd::runtime::installed_plugins(settings);
   hvd::runtime::say_refusals(catalogue, settings, bootstrap.identity.rank == 0);

@@ -35,6 +35,29 @@ TEST_CASE("'true' is true, unlike in the original") {
   CHECK_FALSE(parse_flag("maybe").has_value());
 }
 
+TEST_CASE("a variable that is nearly a known one is told with what was probably meant") {
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+  const auto told = about_misspelt_variables(
+      Variables{{"HOROVOD_FUSION_TRESHOLD", "1"}, {"HOROVOD_LOG_LEVLE", "info"}, {"HOROVOD_RNAK", "0"}});
+  REQUIRE(told.size() == 3);
+  CHECK(told[0] == "the variable HOROVOD_FUSION_TRESHOLD has no effect, since Horovod knows none of that name; "
+                   "did you mean HOROVOD_FUSION_THRESHOLD?");
+  CHECK(told[1].ends_with("did you mean HOROVOD_LOG_LEVEL?"));
+  CHECK(told[2].ends_with("did you mean HOROVOD_RANK?"));
+  // Known, another program's, and far from all that is known.
+  CHECK(about_misspelt_variables(Variables{{"HOROVOD_CYCLE_TIME", "1"}, {"HOROVOD_ELASTIC", "1"},
+                                           {"HOROVOD_WITH_MPI", "1"}, {"FUSION_TRESHOLD", "1"},
+                                           {"HOROVOD_PREFIX", "/opt"}, {"HOROVOD_OF_MINE", "3"}})
+            .empty());
+}
+
+TEST_CASE("no known variable is taken for a misspelling of another") {
+  std::vector<std::pair<std::string, std::string>> known;
+  for (const Setting& entry : all_settings()) known.emplace_back(entry.variable, "1");
+  for (const char* name : other_variables()) known.emplace_back(name, "1");
+  CHECK(about_misspelt_variables(known).empty());
+}
+
 TEST_CASE("keys, flags and variables of the table are unique and every entry has help") {
   std::set<std::string> seen;
   for (const Setting& entry : all_settings()) {

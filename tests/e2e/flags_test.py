@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """What flags change about the ranks' environment, their output and their end, on two hosts."""
 import json
+import shutil
 import signal as signals
 import stat
 
@@ -50,6 +51,31 @@ def test_a_file_of_variables():
     path.write_text("# ours\nexport A='one two'\nB=3\nOWN\n")
     got = shown("B OWN HOROVOD_RANK", "--env-file", path, "-x", "HOROVOD_RANK=9", OWN="1")
     expect(got == [["3", "1", "0"], ["3", "1", "1"]], got)
+
+
+INIT = (PYTHON, "-c", "import horovod.numpy as hvd; hvd.init(); hvd.shutdown()")
+MISSPELT = "HOROVOD_FUSION_TRESHOLD.* did you mean HOROVOD_FUSION_THRESHOLD"
+
+
+@world()
+def test_a_misspelt_variable_is_told_once_for_a_job():
+    job = Job("-np", 4, "-H", "a:2,b:2", "-x", "HOROVOD_LOG_LEVLE=info", *INIT,
+              environment=clean_environment(HOROVOD_FUSION_TRESHOLD="1", HOROVOD_CYCLE_TIME="2",
+                                            HOROVOD_ELASTIC="1", HOROVOD_OF_MINE="3"))
+    job.ends_with(0)
+    expect(len(re.findall("did you mean", job.out + job.err)) == 2, job.describe())
+    for words in (MISSPELT, "HOROVOD_LOG_LEVLE.* did you mean HOROVOD_LOG_LEVEL"):
+        expect(any(re.search(words, sentence) for sentence in job.said()), job.describe())
+
+
+def test_a_misspelt_variable_is_told_by_rank_0_where_no_horovodrun_started_it():
+    variables = clean_environment(HOROVOD_FUSION_TRESHOLD="1")
+    jobs = [Job(*INIT[1:], program=PYTHON, environment=variables)]
+    if shutil.which("mpiexec.hydra"):
+        jobs.append(Job("-np", 3, *INIT, program=shutil.which("mpiexec.hydra"), environment=variables))
+    for job in jobs:
+        job.ends_with(0)
+        expect(len(re.findall(MISSPELT, job.out + job.err)) == 1, job.describe())
 
 
 @world()
