@@ -143,6 +143,7 @@ const MeetingOffer& AgentLink::offer() const { return impl_->offer(); }
 const std::vector<std::pair<std::string, std::string>>& AgentLink::versions() const {
   return impl_->versions();
 }
+uint32_t AgentLink::threads() const { return impl_->threads(); }
 net::Task<Reached> AgentLink::visit(const MeetingOffer& offer) {
   return impl_->visit(offer);
 }

@@ -64,6 +64,8 @@ class AgentLink {
   Status state() const;
   // Of a Python program's parts on that host, after a prepare that compares.
   const std::vector<std::pair<std::string, std::string>>& versions() const;
+  // OMP_NUM_THREADS that the agent sets for each rank, or 0; after prepare.
+  uint32_t threads() const;
   // What the agent of rank 0's host offers after prepare.
   const MeetingOffer& offer() const;
   // Lets the agent try another's offer, which takes it a few seconds at most. Nothing is reached

@@ -120,6 +120,7 @@ Status AgentLink::Impl::obey(Message message) {
     prepared_ = prepared->status;
     offer_ = std::move(prepared->offer);
     versions_ = std::move(prepared->versions);
+    threads_ = prepared->threads;
   } else if (auto* staged = std::get_if<Staged>(&message)) {
     staged_ = std::move(*staged);
   } else if (auto* visited = std::get_if<Visited>(&message)) {

@@ -44,6 +44,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   const Status& state() const { return lost_; }
   const MeetingOffer& offer() const { return offer_; }
   const std::vector<std::pair<std::string, std::string>>& versions() const { return versions_; }
+  uint32_t threads() const { return threads_; }
   net::Task<Reached> visit(MeetingOffer offer);
   net::Task<Status> start(StartOrder order);
   net::Task<Status> suspend();
@@ -95,6 +96,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Staged staged_;
   MeetingOffer offer_;
   std::vector<std::pair<std::string, std::string>> versions_;
+  uint32_t threads_ = 0;
   std::optional<Reached> reached_;
   bool is_start_awaited_ = false;  // prepare, state or start will report a loss
   bool is_suspended_ = false;

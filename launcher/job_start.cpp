@@ -15,6 +15,7 @@
 #include "launcher/pmix_order.h"
 #include "launcher/rank_set.h"
 #include "launcher/report.h"
+#include "launcher/thread_shares.h"
 #include "launcher/versions.h"
 #include "launcher/worker_env.h"
 
@@ -170,6 +171,7 @@ net::Task<int> Job::prepare() {
   }
   for (const std::string& warning : meeting_.warnings) output_->say(warning);
   links_ = std::move(links);
+  if (generation_ == 0) tell_thread_shares();
   co_return 0;
 }
 
@@ -206,6 +208,17 @@ void Job::warn_of_differences(const std::vector<std::unique_ptr<AgentLink>>& lin
   }
   has_pmix_ = take_pmix(versions);
   for (const std::string& sentence : describe_differences(names, versions)) output_->say(sentence);
+}
+
+void Job::tell_thread_shares() {
+  std::vector<std::string> names;
+  std::vector<uint32_t> threads;
+  for (const auto& link : links_) {
+    names.push_back(plan_.hosts[names.size()].name);
+    threads.push_back(link->threads());
+  }
+  const std::string sentence = describe_thread_shares(names, threads);
+  if (!sentence.empty()) output_->say(sentence);
 }
 
 net::Task<void> Job::start() {

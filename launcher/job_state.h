@@ -49,6 +49,7 @@ class Job {
 
   std::vector<Status> find_lost(const std::vector<std::unique_ptr<AgentLink>>& links);
   void warn_of_differences(const std::vector<std::unique_ptr<AgentLink>>& links);
+  void tell_thread_shares();
   std::vector<HostStart> host_starts();
   HostJob host_job(int host, bool is_local) const;
   bool reads_input(int rank) const;

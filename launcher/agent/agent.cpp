@@ -1,6 +1,5 @@
 #include "launcher/agent/agent.h"
 
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -10,10 +9,11 @@
 #include <csignal>
 #include <cstdio>
 
+#include "base/cores.h"
+#include "base/proc_file.h"
 #include "base/text.h"
 #include "horovod/version.h"
 #include "launcher/agent/plain_workers.h"
-#include "launcher/agent/proc_file.h"
 #include "launcher/agent/process_tree.h"
 #include "launcher/agent/rank_environment.h"
 #include "rendezvous/gathering.h"
@@ -31,12 +31,6 @@ constexpr double kGiveUpSeconds = 10;
 
 std::string boot_id() {
   return std::string(trim(read_proc_file("/proc/sys/kernel/random/boot_id")));
-}
-
-uint32_t usable_cpus() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<uint32_t>(CPU_COUNT(&set));
-  return static_cast<uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 }  // namespace
@@ -93,7 +87,7 @@ void Agent::greet() {
                        .hostname = name,
                        .boot_id = boot_id(),
                        .uid = ::getuid(),
-                       .cpus = usable_cpus()});
+                       .cpus = static_cast<uint32_t>(affinity_cores())});
 }
 
 int Agent::run() {

@@ -7,12 +7,14 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/cores.h"
 #include "base/text.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/host_addresses.h"
 #include "launcher/agent/plain_program.h"
 #include "launcher/agent/plain_workers.h"
 #include "launcher/agent/rank_environment.h"
+#include "launcher/agent/thread_share.h"
 #include "rendezvous/gathering.h"
 
 namespace hvd::launcher {
@@ -138,8 +140,11 @@ void Agent::handle(const Prepare& order) {
   trial_.begin(job_, environment_, [this, order](const TrialOutcome& found) {
     Status status = found.status;
     if (status.ok()) status = open_ways(order.store_credit);
-    if (status.ok()) ranks_.prepare(job_, order.output_credit, found.program, found.environment);
-    prepared_ = Prepared{status, meeting_.offer(), found.versions};
+    const uint32_t threads = thread_share(job_, found.environment, available_cores());
+    Environment environment = found.environment;
+    if (threads != 0) environment.emplace_back(kThreadsVariable, cat(threads));
+    if (status.ok()) ranks_.prepare(job_, order.output_credit, found.program, environment);
+    prepared_ = Prepared{status, meeting_.offer(), found.versions, threads};
     announce();
   });
 }

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <spawn.h>
 #include <sys/random.h>
 #include <sys/wait.h>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/text.h"
 #include "net/endpoint.h"
 
@@ -70,18 +70,12 @@ Result<std::string> resolve(const std::string& host) {
                          "address"));
 }
 
-int usable_processors() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
 std::string name_in_job(const JoinOptions& options) {
   char hostname[256] = "";
   ::gethostname(hostname, sizeof hostname - 1);
   const std::string name = options.name.empty() ? hostname : options.name;
   return cat(name.find(':') == std::string::npos ? name : cat("[", name, "]"), ":",
-             options.slots > 0 ? options.slots : usable_processors());
+             options.slots > 0 ? options.slots : affinity_cores());
 }
 
 Result<Link> try_once(const net::Endpoint& where, const JoinOptions& options, bool is_encrypted) {

@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <optional>
 
+#include "base/proc_file.h"
 #include "base/text.h"
-#include "launcher/agent/proc_file.h"
 #include "net/packet_socket.h"
 
 namespace hvd::launcher {

@@ -1,8 +1,8 @@
 #include "launcher/agent/out_of_memory.h"
 
+#include "base/proc_file.h"
 #include "base/text.h"
 #include "base/words.h"
-#include "launcher/agent/proc_file.h"
 
 namespace hvd::launcher {
 std::optional<uint64_t> parse_oom_kills(std::string_view text) {

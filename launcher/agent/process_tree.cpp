@@ -12,8 +12,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/proc_file.h"
 #include "base/text.h"
-#include "launcher/agent/proc_file.h"
 
 namespace hvd::launcher {
 

@@ -60,7 +60,7 @@ template <typename F> void fields(F f, End& m) { f(m.grace_seconds); }
 template <typename F> void fields(F f, Ping& m) { f(m.number); }
 template <typename F> void fields(F, Suspend&) {}
 template <typename F> void fields(F f, Prepared& m) {
-  f(m.status), f(m.offer), f(m.versions);
+  f(m.status), f(m.offer), f(m.versions), f(m.threads);
 }
 template <typename F> void fields(F f, Started& m) { f(m.status); }
 template <typename F> void fields(F f, Exited& m) { f(m.exit); }

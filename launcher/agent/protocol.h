@@ -98,6 +98,7 @@ struct Prepared {
   Status status;
   MeetingOffer offer;  // of rank 0's host alone
   std::vector<std::pair<std::string, std::string>> versions;  // of a Python program's parts
+  uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, where the agent sets it
 };
 struct Started {
   Status status;

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/proc_file.h"
 #include "base/text.h"
-#include "launcher/agent/proc_file.h"
 
 namespace hvd::launcher {
 namespace {

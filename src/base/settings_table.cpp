@@ -75,6 +75,9 @@ constexpr Setting kTable[] = {
      "variable for the ranks besides this shell's: NAME, NAME=VALUE or 'NAME*'; may be given often"},
     {"env_file", "--env-file", "", "", kText, "", kEnvironment,
      "file with a NAME=VALUE on each line, for the ranks"},
+    {"omp_default", "--omp-default", "", "HOROVOD_OMP_DEFAULT", kFlag, "1", kEnvironment,
+     "ranks that share a host get OMP_NUM_THREADS, its cores divided by them, unless that or MKL's or "
+     "OpenBLAS's is set; --no-omp-default sets nothing", "--no-omp-default"},
     {"no_env", "--no-env", "", "", kFlag, "0", kEnvironment,
      "ranks get nothing of this shell's environment but what -x and --env-file name"},
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/cores.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "collectives/shared_mesh.h"

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <chrono>
-#include <string>
 
 namespace hvd::runtime {
 
@@ -25,10 +24,5 @@ SpinBudget spin_budget(double cores, int local_ranks, bool one_host);
 // host nobody but the ranks of this machine, which compute now, is kept waiting.
 std::chrono::microseconds gathering_time(const SpinBudget& budget, bool one_host,
                                          std::chrono::microseconds window);
-
-// Cores that this process may use: the affinity mask, cut by the quotas of its cgroups.
-double available_cores();
-// Of the text of a cgroup's cpu.max ("max 100000", "50000 100000"); a large number without limit.
-double cores_of_cpu_max(const std::string& text);
 
 }  // namespace hvd::runtime

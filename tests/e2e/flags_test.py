@@ -85,6 +85,39 @@ def test_a_variable_that_is_not_set_is_told():
     one_sentence(job, "-x NOT_SET")
 
 
+def threads_of(*arguments, **environment):
+    """OMP_NUM_THREADS of each rank of two hosts, and what the launcher says of it."""
+    job = Job("-H", "a:2,b:2", *arguments, PYTHON, "-c", SHOW.format("OMP_NUM_THREADS"),
+              environment=clean_environment(**environment))
+    job.ends_with(0)
+    return ([line.partition(":")[2] for line in sorted(job.out.splitlines())],
+            [line for line in job.err.splitlines() if "OMP_NUM_THREADS" in line])
+
+
+@world()
+def test_ranks_that_share_a_host_share_its_cores():
+    cores = len(os.sched_getaffinity(0))  # a quota may leave fewer
+    threads, said = threads_of()
+    expect(len(set(threads)) == 1 and 1 <= int(threads[0]) <= max(1, cores // 2), threads)
+    expect(len(said) == 1 and f"each rank gets OMP_NUM_THREADS={threads[0]}, " in said[0] and
+           "--no-omp-default" in said[0], said)
+    # A rank alone gets none: the line names the other host.
+    threads, said = threads_of("-H", f"a:1,b:{cores + 1}")
+    expect(threads == ["-"] + ["1"] * (cores + 1) and len(said) == 1, (threads, said))
+    expect("OMP_NUM_THREADS=1 on b, " in said[0], said)
+    # What anybody chose stays, wherever it was chosen.
+    expect(threads_of("-x", "OMP_NUM_THREADS=7") == (["7"] * 4, []), "-x")
+    expect(threads_of(OMP_NUM_THREADS="5") == (["5"] * 4, []), "the shell")
+    expect(threads_of(MKL_NUM_THREADS="5") == (["-"] * 4, []), "MKL's")
+    expect(threads_of("-x", "OPENBLAS_NUM_THREADS=2") == (["-"] * 4, []), "OpenBLAS's")
+    expect(threads_of("--remote-init", "export OMP_NUM_THREADS=3") == (["3"] * 4, []), "remote-init")
+    path = pathlib.Path("/tmp/e2e-threads")
+    path.write_text("OMP_NUM_THREADS=9\n")
+    expect(threads_of("--env-file", path) == (["9"] * 4, []), "the env file")
+    expect(threads_of("--no-omp-default") == (["-"] * 4, []), "switched off")
+    expect(threads_of(HOROVOD_OMP_DEFAULT="0") == (["-"] * 4, []), "switched off by the variable")
+
+
 @world()
 def test_tags():
     job = Job("-np", 3, "-H", "a:1,b:2", "--tag", "{host}/{rank}.{local_rank}", "echo", "x")

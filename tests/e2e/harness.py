@@ -108,9 +108,9 @@ class Job:
         return (self.folder / "err").read_text(errors="replace")
 
     def said(self):
-        """The launcher's own sentences."""
+        """The launcher's own sentences, without the one about the threads of ranks that share a host."""
         return [line.removeprefix("horovodrun: ") for line in self.err.splitlines()
-                if line.startswith("horovodrun: ")]
+                if line.startswith("horovodrun: ") and "--no-omp-default" not in line]
 
     def describe(self):
         return (f"$ {' '.join(self.command)}\n--- stdout\n{self.out[-3000:]}\n"

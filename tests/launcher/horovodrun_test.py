@@ -476,4 +476,5 @@ class BadInput(unittest.TestCase):
 
 if __name__ == "__main__":
     HOROVODRUN = os.path.abspath(sys.argv.pop(1))
+    os.environ["OMP_NUM_THREADS"] = "1"  # otherwise one line tells that ranks share the cores
     unittest.main(verbosity=2)

@@ -95,11 +95,6 @@ TEST_CASE("the spin budget follows the cores that a rank really has") {
   CHECK(spin_budget(64, 4, true).helper.count() > 0);
   CHECK(spin_budget(2, 2, true).helper_is_guest);
   CHECK(!spin_budget(64, 4, true).helper_is_guest);
-  CHECK(cores_of_cpu_max("50000 100000\n") == 0.5);
-  CHECK(cores_of_cpu_max("max 100000\n") > 1000);
-  CHECK(cores_of_cpu_max("") > 1000);
-  CHECK(cores_of_cpu_max("0 x") > 1000);
-  CHECK(available_cores() > 0);
 }
 
 TEST_CASE("submissions gather longer where the helper has no core and no other host waits") {

@@ -102,7 +102,8 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(offer.port == 29500);
   CHECK(offer.nonce == nonce);
   CHECK(offer.addresses == addresses);
-  const Prepared prepared = again(Prepared{{}, offer, {{"Python", "3.11.2"}}});
+  const Prepared prepared = again(Prepared{{}, offer, {{"Python", "3.11.2"}}, 3});
+  CHECK(prepared.threads == 3);
   CHECK(prepared.offer.addresses == addresses);
   CHECK(prepared.versions == Variables{{"Python", "3.11.2"}});
   CHECK(again(Visited{addresses}).reached == addresses);

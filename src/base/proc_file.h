@@ -9,7 +9,7 @@
 
 #include "base/unique_fd.h"
 
-namespace hvd::launcher {
+namespace hvd {
 
 // What it holds, or of a larger one the beginning; empty when it cannot be read.
 inline std::string read_proc_file(const std::string& path) {
@@ -19,4 +19,4 @@ inline std::string read_proc_file(const std::string& path) {
   return std::string(buffer.data(), size > 0 ? static_cast<size_t>(size) : 0);
 }
 
-}  // namespace hvd::launcher
+}  // namespace hvd

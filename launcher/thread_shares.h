@@ -1,0 +1,14 @@
+// How many threads ranks that share a host get, in one sentence. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hvd::launcher {
+
+// `threads` of each host's ranks; 0: it sets nothing there. Empty when that is so on all.
+std::string describe_thread_shares(const std::vector<std::string>& hosts,
+                                   const std::vector<uint32_t>& threads);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,59 @@
+#include "base/cores.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/proc_file.h"
+#include "base/text.h"
+
+namespace hvd {
+namespace {
+
+constexpr double kUnlimited = 1e6;
+
+// The quota of this process's cgroup and of all above it, version 2.
+double cgroup_cores() {
+  double cores = kUnlimited;
+  std::string group;
+  for (const std::string& line : split(read_proc_file("/proc/self/cgroup"), '\n')) {
+    if (line.starts_with("0::")) group = line.substr(3);
+  }
+  // Inside a container the path may be that of the host; its root is ours then.
+  for (;;) {
+    const std::string text = read_proc_file("/sys/fs/cgroup" + group + "/cpu.max");
+    if (!text.empty()) cores = std::min(cores, cores_of_cpu_max(text));
+    const size_t slash = group.rfind('/');
+    if (slash == std::string::npos) break;
+    group.resize(slash);
+  }
+  const auto quota = parse_int(trim(read_proc_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")));
+  const auto period = parse_int(trim(read_proc_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us")));
+  if (quota && period && *quota > 0 && *period > 0) {
+    cores = std::min(cores, static_cast<double>(*quota) / static_cast<double>(*period));
+  }
+  return cores;
+}
+
+}  // namespace
+
+int affinity_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+double available_cores() { return std::min<double>(affinity_cores(), cgroup_cores()); }
+
+double cores_of_cpu_max(const std::string& text) {
+  const std::vector<std::string> words = split(trim(text), ' ');
+  if (words.size() != 2 || words[0] == "max") return kUnlimited;
+  const auto quota = parse_double(words[0]);
+  const auto period = parse_double(words[1]);
+  if (!quota || !period || *quota <= 0 || *period <= 0) return kUnlimited;
+  return *quota / *period;
+}
+
+}  // namespace hvd
