@@ -149,7 +149,7 @@ Status AgentLink::Impl::obey(Message message) {
     }
     is_finished_ = true;
     ping_timer_.cancel();
-    events_->on_finished();
+    if (!started_ || started_->ok()) events_->on_finished();  // else start() says why it ended
   } else if (!std::holds_alternative<Pong>(message)) {
     return internal_error("the agent sent a message that only a launcher sends");
   }

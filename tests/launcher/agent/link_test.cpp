@@ -149,3 +149,10 @@ TEST_CASE("An agent whose job is over within its answer to a start has started")
   CHECK(outcome->events.is_finished);
   CHECK(outcome->events.lost.empty());
 }
+
+TEST_CASE("The end behind a start that failed is the start's to tell") {
+  const auto outcome = play({{Prepared{}}, {Started{not_found("no such program")}, Finished{}}});
+  CHECK(outcome->started.message() == "no such program");
+  CHECK_FALSE(outcome->events.is_finished);
+  CHECK(outcome->events.lost.empty());
+}
