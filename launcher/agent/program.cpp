@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 
@@ -48,6 +49,28 @@ std::optional<std::string> search_unrunnable(std::string_view program,
   return {};
 }
 
+// Not ok when a word that names no file was probably meant as something else than a program.
+Status misread(const std::string& program, const std::string& working_directory,
+               std::string_view search_path) {
+  const std::string sentence = cat("program '", printable(program), "' was not found; ");
+  const size_t name = program.find_first_not_of(
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+  const bool is_digit = program[0] >= '0' && program[0] <= '9';
+  if (name != std::string::npos && name > 0 && program[name] == '=' && !is_digit) {
+    return not_found(cat(sentence, "it looks like a variable for the ranks: write -x ",
+                         shell_quote(printable(program)), " before the command"));
+  }
+  const size_t blank = program.find(' ');
+  if (blank == std::string::npos) return {};
+  const std::string first = program.substr(0, blank);
+  const bool is_there = first.find('/') == std::string::npos
+                            ? find_on_path(first, working_directory, search_path).has_value()
+                            : is_runnable(absolute(first, working_directory));
+  if (!is_there) return {};
+  return not_found(cat(sentence, "it is one word with blanks in it: remove the quotes around it, so "
+                                 "that '", first, "' is the program"));
+}
+
 Status not_on_path(const std::string& program, const std::string& working_directory,
                    std::string_view search_path) {
   if (const auto path = search_unrunnable(program, working_directory, search_path)) {
@@ -55,6 +78,7 @@ Status not_on_path(const std::string& program, const std::string& working_direct
                                  " lacks the permission (chmod +x)"));
   }
   std::string sentence = cat("program '", program, "' was not found on PATH (", search_path, ")");
+  HVD_RETURN_IF_ERROR(misread(program, working_directory, search_path));
   if (program == "python" && find_on_path("python3", working_directory, search_path)) {
     return not_found(sentence + ", but 'python3' is there: write python3 in the command");
   }
@@ -66,16 +90,19 @@ Status not_on_path(const std::string& program, const std::string& working_direct
   return not_found(std::move(sentence));
 }
 
-// The words of a script's first line behind "#!", or none when it is no script.
-std::vector<std::string> interpreter_line(const std::string& path) {
+// A script's first line behind "#!", or nothing when it is no script.
+std::string interpreter_text(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   char buffer[256];
   const ssize_t size = file ? ::read(file.get(), buffer, sizeof buffer) : -1;
   std::string_view text(buffer, size > 0 ? static_cast<size_t>(size) : 0);
   if (!text.starts_with("#!")) return {};
-  text = trim(text.substr(2, text.find('\n') - 2));
+  return std::string(text.substr(2, text.find('\n') - 2));
+}
+
+std::vector<std::string> interpreter_line(const std::string& path) {
   std::vector<std::string> words;
-  for (const std::string& word : split(text, ' ')) {
+  for (const std::string& word : split(interpreter_text(path), ' ')) {
     if (!trim(word).empty()) words.emplace_back(trim(word));
   }
   return words;
@@ -85,6 +112,11 @@ Status check_interpreter(const std::string& program, const std::string& path,
                          const std::string& working_directory, std::string_view search_path) {
   const auto words = interpreter_line(path);
   if (words.empty()) return {};
+  if (interpreter_text(path).ends_with('\r')) {
+    return failed_precondition(cat("program '", program, "' is a script whose first line ends in a "
+                                   "carriage return, which the kernel takes for a part of it; run: "
+                                   "sed -i 's/\\r$//' ", shell_quote(path)));
+  }
   const std::string interpreter = absolute(words[0], working_directory);
   if (!is_runnable(interpreter)) {
     return not_found(cat("program '", program, "' is a script whose interpreter '",
@@ -106,6 +138,21 @@ std::string interpreter_of(const std::string& path, const std::string& working_d
   if (!words[0].ends_with("/env")) return absolute(words[0], working_directory);
   if (words.size() < 2) return {};
   return find_on_path(words[1], working_directory, search_path).value_or("");
+}
+
+bool is_python(std::string_view path) {
+  std::string_view name = path.substr(path.rfind('/') + 1);
+  if (!name.starts_with("python")) return false;
+  name.remove_prefix(6);
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+}
+
+std::string python_of(const std::string& path, const std::string& working_directory,
+                      std::string_view search_path) {
+  if (is_python(path)) return path;
+  std::string interpreter = interpreter_of(path, working_directory, search_path);
+  return is_python(interpreter) ? interpreter : "";
 }
 
 Environment merged(Environment base, const Environment& over) {
@@ -160,7 +207,9 @@ Result<std::string> find_program(const std::string& program, const std::string& 
     path = absolute(program, working_directory);
     struct stat info{};
     if (::stat(path.c_str(), &info) != 0) {
-      return system_error(cat("program '", program, "' cannot be run"), errno);
+      const int error = errno;
+      HVD_RETURN_IF_ERROR(misread(program, working_directory, search_path));
+      return system_error(cat("program '", program, "' cannot be run"), error);
     }
     if (S_ISDIR(info.st_mode)) {
       return failed_precondition(cat("program '", program, "' is a directory"));

@@ -13,6 +13,9 @@ namespace hvd::launcher {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
+// Whether a path's last part is python, python3, python3.11, ...
+bool is_python(std::string_view path);
+
 // Lays `over` upon `base`; a name that occurs twice keeps its last value.
 Environment merged(Environment base, const Environment& over);
 // Empty when there is none.
@@ -29,5 +32,9 @@ Result<std::string> find_program(const std::string& program, const std::string& 
 // where it is not found.
 std::string interpreter_of(const std::string& path, const std::string& working_directory,
                            std::string_view search_path);
+// The Python that runs the file, which is one or a script for one; else empty. What is called python
+// may itself be a script that finds the real one.
+std::string python_of(const std::string& path, const std::string& working_directory,
+                      std::string_view search_path);
 
 }  // namespace hvd::launcher

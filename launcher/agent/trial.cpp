@@ -52,14 +52,6 @@ bool is_of_the_shell(std::string_view name) {
          name == kInitVariable;
 }
 
-bool is_python(std::string_view path) {
-  std::string_view name = path.substr(path.rfind('/') + 1);
-  if (!name.starts_with("python")) return false;
-  name.remove_prefix(6);
-  return std::all_of(name.begin(), name.end(),
-                     [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
-}
-
 // Of a command that left no environment.
 std::string end_of(int status) {
   if (WIFSIGNALED(status)) return cat("was ended by signal ", WTERMSIG(status));
@@ -129,10 +121,8 @@ void Trial::find() {
   const auto found = find_program(job_.command[0], job_.working_directory, path);
   if (!found.ok()) return finish(found.status());
   outcome_.program = *found;
-  // What is called python may be a script that finds the real one.
-  const std::string interpreter =
-      is_python(*found) ? *found : interpreter_of(*found, job_.working_directory, path);
-  if (!is_python(interpreter)) return finish();
+  const std::string interpreter = python_of(*found, job_.working_directory, path);
+  if (interpreter.empty()) return finish();
   outcome_.versions.emplace_back(kInterpreter, interpreter);
   if (!job_.is_compared) return finish();
   RankCommand python;

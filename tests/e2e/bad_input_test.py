@@ -70,6 +70,18 @@ def test_a_program_that_is_missing_here():
     refused(["-np", 2, "no-such-program"], "no-such-program", "localhost")
 
 
+def test_a_first_word_that_is_no_program():
+    refused(["-np", 2, "OMP_NUM_THREADS=1", *TOUCH], "write -x OMP_NUM_THREADS=1 before the command")
+    refused(["-np", 2, f"{PYTHON} train.py"], "remove the quotes", f"'{PYTHON}' is the program")
+
+
+def test_a_script_with_the_line_ends_of_windows():
+    script = scratch() / "train.py"
+    script.write_bytes(f"#!{PYTHON}\r\nprint(1)\r\n".encode())
+    script.chmod(0o755)
+    refused(["-np", 2, script], "carriage return", rf"sed -i 's/\\r\$//' {script}")
+
+
 @world()
 def test_a_program_that_is_missing_on_a_host():
     only_a = pathlib.Path("/run/only")
