@@ -14,11 +14,13 @@ packaging/install-packages.sh packaging/packages.txt
 echo "all there"
 
 say "building into build/"
-if [[ ! -f build/build.ninja ]]; then
+if [[ -f build/build.ninja ]]; then
+  cmake build >/dev/null  # looks again for headers that were missing
+else
   cmake --preset release -DBUILD_TESTING=OFF
 fi
-ninja -C build bin/horovodrun bin/horovod-agent bin/horovod-rendezvous lib/libhorovod.so \
-  python_package
+ninja -C build bin/horovodrun bin/horovod-agent bin/horovod-agent-tls bin/horovod-rendezvous \
+  lib/libhorovod.so plugins python_package
 
 # python3-torch belongs to Debian's own interpreter, which need not be the first on PATH.
 python=/usr/bin/python3

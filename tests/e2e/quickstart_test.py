@@ -32,6 +32,15 @@ def test_it_trains_on_two_local_slots_where_hosts_cannot_be_made():
     expect(re.search(r"cannot make hosts \(.*(permitted|root)", output), output)
 
 
+def test_it_builds_every_plugin_and_program_that_this_machine_can_build():
+    made = [path for pattern in ("bin/*", "lib/horovod/*/*.so") for path in BUILD.glob(pattern)]
+    words = re.search(r"^ninja -C build ((?:.*\\\n)*.*)$", QUICKSTART.read_text(), re.MULTILINE)[1]
+    done = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", *words.replace("\\", "").split()],
+                          capture_output=True, text=True, check=True)
+    left_out = [str(path) for path in made if f" -o {path.relative_to(BUILD)} " not in done.stdout]
+    expect(made and not left_out, f"quickstart.sh does not build {left_out}")
+
+
 def test_packages_that_are_missing_are_named_where_nobody_may_install_them():
     with tempfile.NamedTemporaryFile("w") as packages:
         packages.write("# a list\nbash\nno-such-package # really\n")
