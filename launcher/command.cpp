@@ -17,6 +17,7 @@
 #include "launcher/lobby.h"
 #include "launcher/manual.h"
 #include "launcher/spares.h"
+#include "launcher/terminal_width.h"
 #include "net/interface_choice.h"
 #include "net/interfaces.h"
 #include "net/tcp_transport.h"
@@ -77,7 +78,7 @@ std::string join_command(const Settings& settings, const net::Endpoint& bound) {
 
 int answer(const Options& options) {
   const Settings& settings = options.settings;
-  if (settings.flag("help")) return print(help_text());
+  if (settings.flag("help")) return print(help_text(text_width(STDOUT_FILENO)));
   if (settings.flag("version")) return print(HVD_VERSION "\n");
   if (settings.is_set("completion")) return print(completion(to_lower(settings.text("completion"))));
   if (settings.is_set("manual")) return print(manual(to_lower(settings.text("manual"))));

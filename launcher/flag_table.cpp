@@ -15,7 +15,22 @@ constexpr char kBinding[] =
     "ranks are bound to no cores; leave the flag out, or bind within the command, as by taskset";
 constexpr char kMca[] = "mpirun's flags are for --mpi, in --mpi-args; leave it out without --mpi";
 
+struct Choice {
+  std::string_view key;
+  const char* values;  // between commas
+};
+constexpr Choice kChoices[] = {
+    {"completion", "bash,zsh,fish"},
+    {"manual", "man,markdown"},
+    {"log_format", "text,json"},
+    {"on_failure", "kill,wait"},
+    {"stdin", "none,0,all"},
+    {"log_level", "trace,debug,info,warning,error,fatal"},
+};
+
 constexpr ForeignFlag kForeign[] = {
+    {"-q,--quiet,--silent", 0, "", "horovodrun prints little of its own; write --only-rank LIST to see the "
+                                   "output of some ranks only"},
     {"--bind-to,-bind-to", 1, "none", kBinding},
     {"--map-by,-map-by,--rank-by", 1, "slot", "ranks fill the hosts in their order, slot by slot; "
                                               "leave the flag out"},
@@ -66,6 +81,11 @@ const char* value_name(const Setting& setting) {
   }
 }
 
+std::vector<std::string> choices_of(const Setting& setting) {
+  const auto choice = std::ranges::find(kChoices, setting.key, &Choice::key);
+  return choice == std::end(kChoices) ? std::vector<std::string>() : split(choice->values, ',');
+}
+
 const ForeignFlag* find_foreign_flag(std::string_view name) {
   for (const ForeignFlag& foreign : kForeign) {
     const auto spellings = split(foreign.spellings, ',');
@@ -75,9 +95,11 @@ const ForeignFlag* find_foreign_flag(std::string_view name) {
 }
 
 std::string nearest_flag(const std::vector<Flag>& flags, std::string_view name) {
+  if (name == "-?") return "--help";
   std::vector<std::string> spellings;  // of one letter: every other letter would be near
   for (const Flag& flag : flags) {
     for (const std::string& spelling : flag.spellings) {
+      if (name.size() == 2 && to_lower(spelling) == to_lower(name)) return flag.spellings.back();
       if (spelling.size() == 2) continue;
       // Begun but not ended.
       if (name.size() > 2 && spelling.starts_with(name)) return spelling;

@@ -25,6 +25,9 @@ std::vector<Flag> all_flags();
 // What the value of a setting is called in help: "N".
 const char* value_name(const Setting& setting);
 
+// All values that a setting may have, where they are few; else none.
+std::vector<std::string> choices_of(const Setting& setting);
+
 // A flag of mpirun's or torchrun's, or one of the original's that this build lacks.
 struct ForeignFlag {
   const char* spellings;  // between commas

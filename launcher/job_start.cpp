@@ -1,5 +1,4 @@
 // How a job comes to run: what is asked of each host, agents on all, the ranks.
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "launcher/pmix_order.h"
 #include "launcher/rank_set.h"
 #include "launcher/report.h"
+#include "launcher/terminal_width.h"
 #include "launcher/thread_shares.h"
 #include "launcher/versions.h"
 #include "launcher/worker_env.h"
@@ -193,9 +193,7 @@ net::Task<void> Job::show_progress() {
     progress_.expires_after(wait);
     const auto [error] = co_await progress_.async_wait(net::use_tuple);
     if (error) co_return;
-    winsize size{};
-    const bool is_known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-    output_->show_status(progress_line(preflight_->progress(), is_known ? size.ws_col : 80));
+    output_->show_status(progress_line(preflight_->progress(), terminal_width(STDERR_FILENO)));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "launcher/placeholders.h"
 
 namespace hvd::launcher {
 namespace {
@@ -110,15 +111,7 @@ void LineTagger::append(std::string_view line, std::string_view end, std::string
 
 Status check_tag(std::string_view tag) {
   constexpr std::string_view kWords[] = {"rank", "host", "local_rank", "stream"};
-  for (size_t at = 0; (at = tag.find('{', at)) != std::string_view::npos; ++at) {
-    const size_t end = tag.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", at + 1);
-    if (end == at + 1 || end == std::string_view::npos || tag[end] != '}') continue;  // as it is
-    const std::string_view word = tag.substr(at + 1, end - at - 1);
-    if (std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords)) continue;
-    return invalid_argument(cat("--tag knows no {", word,
-                                "}; there are {rank}, {host}, {local_rank} and {stream}"));
-  }
-  return {};
+  return check_placeholders("--tag", tag, kWords);
 }
 
 std::optional<std::string> json_escaped(std::string_view bytes) {

@@ -1,8 +1,6 @@
 #include "launcher/manual.h"
 
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
 #include <vector>
 
 #include "base/text.h"
@@ -83,6 +81,27 @@ std::vector<std::string> wrap(std::string_view text, size_t width) {
   return lines;
 }
 
+// As lines of at most `width`, each behind `indent` blanks.
+std::string indented(std::string_view text, size_t indent, size_t width) {
+  std::string lines;
+  for (const std::string& line : wrap(text, width > indent ? width - indent : 1)) {
+    lines += cat(std::string(indent, ' '), line, "\n");
+  }
+  return lines;
+}
+
+// A branch for each flag whose values are known.
+std::string bash_choices() {
+  std::string branches;
+  for (const Flag& flag : all_flags()) {
+    const auto values = choices_of(*flag.setting);
+    if (values.empty()) continue;
+    branches += cat("    ", join(flag.spellings, "|"), ") COMPREPLY=($(compgen -W '",
+                    join(values, " "), "' -- \"$word\")); return;;\n");
+  }
+  return branches;
+}
+
 std::string bash_completion() {
   std::vector<std::string> flags;
   for (const Flag& flag : all_flags()) {
@@ -90,7 +109,12 @@ std::string bash_completion() {
   }
   return cat("# bash completion of horovodrun\n"
              "_horovodrun() {\n"
-             "  local word=${COMP_WORDS[COMP_CWORD]}\n"
+             "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+             "  # --flag=value comes as three words.\n"
+             "  [ \"$before\" != = ] || before=${COMP_WORDS[COMP_CWORD-2]}\n"
+             "  [ \"$word\" != = ] || word=\n"
+             "  case $before in\n", bash_choices(),
+             "  esac\n"
              "  case $word in\n"
              "    -*) COMPREPLY=($(compgen -W '", join(flags, " "), "' -- \"$word\"));;\n"
              "    *) COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
@@ -124,8 +148,10 @@ std::string zsh_completion() {
   std::string text = "#compdef horovodrun\n_arguments -S \\\n";
   for (const Flag& flag : all_flags()) {
     for (const std::string& spelling : flag.spellings) {
+      const std::string values = join(choices_of(*flag.setting), " ");
+      const std::string action = values.empty() ? "_files" : cat("(", values, ")");
       const std::string value =
-          flag.takes_value() ? cat(":", value_name(*flag.setting), ":_files") : "";
+          flag.takes_value() ? cat(":", value_name(*flag.setting), ":", action) : "";
       const std::string help = flag.is_off ? cat("not: ", flag.setting->help) : flag.setting->help;
       text += cat("  ", single_quoted(cat("*", spelling, "[", zsh_description(help), "]", value),
                                       "'\\''"), " \\\n");
@@ -144,9 +170,11 @@ std::string fish_completion() {
   for (const Flag& flag : all_flags()) {
     for (const std::string& spelling : flag.spellings) {
       const bool is_long = spelling.starts_with("--");
+      const std::string values = join(choices_of(*flag.setting), " ");
+      const std::string value = values.empty() ? " -r" : cat(" -x -a ", single_quoted(values, "\\'"));
       text += cat("complete -c horovodrun ",
                   is_long ? "-l " : (spelling.size() == 2 ? "-s " : "-o "),
-                  spelling.substr(is_long ? 2 : 1), flag.takes_value() ? " -r" : "", " -d ",
+                  spelling.substr(is_long ? 2 : 1), flag.takes_value() ? value : "", " -d ",
                   single_quoted(flag.is_off ? cat("not: ", flag.setting->help)
                                             : flag.setting->help, "\\'"), "\n");
     }
@@ -221,33 +249,26 @@ std::string man_page() {
 
 }  // namespace
 
-std::string help_text() {
-  constexpr int kColumn = 34;
-  constexpr size_t kHelpWidth = 66;
-  std::ostringstream out;
-  out << kSummary << "\n\nUsage: " << kUsage << "\n";
+std::string help_text(size_t width) {
+  const size_t column = width < 78 ? 8 : 34;  // the longest variable's name fits behind it
+  std::string text = cat(indented(kSummary, 0, width), "\n",
+                         indented(cat("Usage: ", kUsage), 0, width));
   for (const Question& question : kQuestions) {
-    out << "       horovodrun " << question.name << (*question.arguments ? " " : "")
-        << question.arguments << "\n           " << question.help << "\n";
+    text += indented(cat("horovodrun ", question.name, " ", question.arguments), 7, width);
+    text += indented(question.help, 11, width);
   }
   for (const std::string& section : sections()) {
     bool has_heading = false;
     for (const Setting& setting : all_settings()) {
       if (section != setting.section || setting.flags[0] == '\0') continue;
-      if (!has_heading) out << "\n" << section << ":\n";
+      if (!has_heading) text += cat("\n", section, ":\n");
       has_heading = true;
       const std::string name = "  " + with_value(setting);
-      const bool fits = name.size() + 2 <= kColumn;
-      out << std::left << std::setw(fits ? kColumn : 0) << name;
-      if (!fits) out << "\n" << std::string(kColumn, ' ');
-      const auto lines = wrap(help_of(setting), kHelpWidth);
-      for (size_t i = 0; i < lines.size(); ++i) {
-        if (i > 0) out << std::string(kColumn, ' ');
-        out << lines[i] << "\n";
-      }
+      const std::string help = indented(help_of(setting), column, width);
+      text += name.size() + 2 <= column ? name + help.substr(name.size()) : cat(name, "\n", help);
     }
   }
-  return out.str();
+  return text;
 }
 
 std::string completion(std::string_view shell) {

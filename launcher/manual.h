@@ -6,7 +6,8 @@
 
 namespace hvd::launcher {
 
-std::string help_text();
+// In lines of at most `width`, or of the longest flag.
+std::string help_text(size_t width);
 // For bash, zsh or fish.
 std::string completion(std::string_view shell);
 // As docs/settings.md, or as a page for man.

@@ -10,6 +10,7 @@
 #include "launcher/flag_table.h"
 #include "launcher/hosts.h"
 #include "launcher/line_tagger.h"
+#include "launcher/placeholders.h"
 #include "launcher/text_file.h"
 #include "net/interface_choice.h"
 #include "net/port_range.h"
@@ -166,18 +167,8 @@ constexpr Range kRanges[] = {
     {"gloo_timeout_seconds", 0, 1e8},
 };
 
-struct Choice {
-  const char* key;
-  const char* values;
-};
-constexpr Choice kChoices[] = {
-    {"completion", "bash, zsh, fish"},
-    {"manual", "man, markdown"},
-    {"log_format", "text, json"},
-    {"on_failure", "kill, wait"},
-    {"stdin", "none, 0, all"},
-    {"log_level", "trace, debug, info, warning, error, fatal"},
-};
+// As launcher/spawn/command_spawner fills them in.
+constexpr std::string_view kOfLaunchAgent[] = {"host", "user", "port"};
 
 Status check_values(const Settings& settings, const CommandLine& line) {
   for (const Range& range : kRanges) {
@@ -194,14 +185,13 @@ Status check_values(const Settings& settings, const CommandLine& line) {
                                 : unit == 1 ? cat(" bytes; ", entry.flags, " takes MiB")
                                             : cat(" MiB; ", entry.variable, " takes bytes")));
   }
-  for (const Choice& choice : kChoices) {
-    const std::string value = to_lower(settings.text(choice.key));
-    if (!settings.is_set(choice.key)) continue;
-    std::vector<std::string> values;
-    for (const std::string& each : split(choice.values, ',')) values.emplace_back(trim(each));
+  for (const Setting& each : all_settings()) {
+    const std::vector<std::string> values = choices_of(each);
+    if (values.empty() || !settings.is_set(each.key)) continue;
+    const std::string value = to_lower(settings.text(each.key));
     if (has(values, value)) continue;
-    return invalid_argument(cat(name_of(line, choice.key), " ", printable(value),
-                                " is none of: ", choice.values));
+    return invalid_argument(cat(name_of(line, each.key), " ", printable(value), " is none of: ",
+                                join(values, ", ")));
   }
   if (settings.is_set("hosts") && settings.is_set("hostfile")) {
     return invalid_argument("-H and -hostfile both say where to run; give one of them");
@@ -244,6 +234,8 @@ Status check_values(const Settings& settings, const CommandLine& line) {
     return invalid_argument("--max-restarts and --spares need hosts that are reached, not such as "
                             "join by --listen: the agents of those end with the job");
   }
+  HVD_RETURN_IF_ERROR(
+      check_placeholders("--launch-agent", settings.text("launch_agent"), kOfLaunchAgent));
   HVD_RETURN_IF_ERROR(net::parse_port_range(settings.text("port_range")).status());
   HVD_RETURN_IF_ERROR(net::InterfaceChoice::parse(settings.text("network_interfaces")).status());
   if (settings.is_set("launch_agent") && settings.is_set("ssh_command")) {

@@ -60,6 +60,23 @@ struct Options {
   Bytes token;
 };
 
+constexpr char kHelp[] =
+    "Usage: horovod-agent --join HOST:PORT --token-file FILE [flags]\n"
+    "\n"
+    "Starts and watches the ranks of a job on this host. horovodrun starts it on the\n"
+    "hosts that it reaches. On a host without sshd it is started by hand, and joins\n"
+    "the job of a horovodrun --listen.\n"
+    "\n"
+    "  --join HOST:PORT    address of the horovodrun --listen; https:// joins by TLS\n"
+    "  --token-file FILE   file with the job's secret, closed to others\n"
+    "  --token-fd N        descriptor from which the secret is read instead\n"
+    "  --name NAME         name of this host in the job; default its host name\n"
+    "  --slots N           ranks for this host; default its cores\n"
+    "  --ca FILE           PEM file of the authorities that may sign the certificate\n"
+    "  --call-home ADDRESS address that a launcher gives to agents which it starts\n"
+    "  --version           show the version and exit\n"
+    "  --help              show this and exit\n";
+
 // The token never stands on the command line, which every user of the host can read.
 Result<Options> parse(int argc, char** argv) {
   Options options;
@@ -162,6 +179,10 @@ int run_agent(const Options& options, std::string build, std::string folder,
 int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "--version") {
     std::printf("horovod-agent %s\n", HVD_VERSION);
+    return 0;
+  }
+  if (argc == 2 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h")) {
+    std::fputs(kHelp, stdout);
     return 0;
   }
   if (joins_by_tls(argc, argv)) {

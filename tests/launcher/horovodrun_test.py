@@ -2,12 +2,15 @@
 
 Usage: horovodrun_test.py PATH_OF_HOROVODRUN [unittest arguments]
 """
+import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -400,13 +403,54 @@ class Manuals(unittest.TestCase):
             self.assertEqual(run("--manual", "markdown").stdout.decode(), text.read(),
                              "run: horovodrun --manual markdown > docs/settings.md")
 
-    def test_bash_completes_flags(self):
-        script = ('source <("$0" --completion bash); COMP_WORDS=(horovodrun --hie); COMP_CWORD=1; '
+    def completed(self, *words):
+        script = ('source <("$0" --completion bash); COMP_WORDS=(horovodrun "$@"); COMP_CWORD=$#; '
                   '_horovodrun; printf "%s\\n" "${COMPREPLY[@]}"')
-        done = subprocess.run(["bash", "-c", script, HOROVODRUN], stdout=subprocess.PIPE,
+        done = subprocess.run(["bash", "-c", script, HOROVODRUN, *words], stdout=subprocess.PIPE,
                               check=True, timeout=TIMEOUT)
-        self.assertEqual(lines(done.stdout),
+        return lines(done.stdout)
+
+    def test_bash_completes_flags(self):
+        self.assertEqual(self.completed("--hie"),
                          ["--hierarchical-allgather", "--hierarchical-allreduce"])
+
+    def test_bash_completes_values_that_are_known(self):
+        self.assertEqual(self.completed("-np", "2", "--log-format", ""), ["json", "text"])
+        self.assertEqual(self.completed("--log-format", "=", "j"), ["json"])
+        self.assertEqual(self.completed("--log-format", "="), ["json", "text"])
+        self.assertEqual(self.completed("--stdin", "a"), ["all"])
+
+    def test_the_agent_says_how_it_is_started_by_hand(self):
+        agent = os.path.join(os.path.dirname(HOROVODRUN), "horovod-agent")
+        for flag in ("--help", "-h"):
+            done = subprocess.run([agent, flag], stdin=subprocess.DEVNULL, capture_output=True,
+                                  check=False, timeout=TIMEOUT)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            for words in (b"--join HOST:PORT", b"--token-file FILE", b"--slots N", b"--ca FILE"):
+                self.assertIn(words, done.stdout)
+            self.assertLessEqual(max(map(len, done.stdout.splitlines())), 80)
+
+    def test_help_is_as_wide_as_the_terminal(self):
+        def widest(**environment):
+            done = run("--help", env={**os.environ, **environment})
+            return max(map(len, done.stdout.decode().splitlines()))
+        self.assertLessEqual(widest(COLUMNS=""), 80)
+        self.assertGreater(widest(COLUMNS="150"), 120)
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        with open(ours, "rb", buffering=0) as terminal:
+            job = start("--help", stdout=theirs, env={**os.environ, "COLUMNS": ""})
+            os.close(theirs)
+            text = b""
+            try:
+                while part := terminal.read(65536):
+                    text += part
+            except OSError:  # the terminal's other end is closed
+                pass
+            self.assertEqual(job.wait(TIMEOUT), 0)
+            job.stderr.close()
+        self.assertLessEqual(max(map(len, text.decode().splitlines())), 60)
+        self.assertIn(b"--hosts", text)
 
 
 class BadInput(unittest.TestCase):

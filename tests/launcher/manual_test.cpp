@@ -2,13 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "base/settings.h"
 #include "base/text.h"
 
 namespace hvd::launcher {
 
 TEST_CASE("the help shows every flag of the table as it may be written") {
-  const std::string help = help_text();
+  const std::string help = help_text(100);
   for (const Setting& setting : all_settings()) {
     if (setting.flags[0] == '\0') continue;
     const std::string flags = join(split(setting.flags, ','), ", ");
@@ -17,7 +19,26 @@ TEST_CASE("the help shows every flag of the table as it may be written") {
   }
   CHECK(help.find("-h, --help") != std::string::npos);
   CHECK(help.find(" --stall-check ") == std::string::npos);
-  for (const std::string& line : split(help, '\n')) CHECK_MESSAGE(line.size() <= 110, line);
+}
+
+TEST_CASE("the help's lines are as long as the terminal is wide") {
+  for (const size_t width : {60, 80, 132}) {
+    size_t longest = 0;
+    for (const std::string& line : split(help_text(width), '\n')) {
+      CHECK_MESSAGE(line.size() <= width, line);
+      longest = std::max(longest, line.size());
+    }
+    CHECK(longest > width - 5);
+  }
+  CHECK(help_text(1).find("--hosts") != std::string::npos);
+}
+
+TEST_CASE("every shell completes values that are known") {
+  CHECK(completion("bash").find("--log-format) COMPREPLY=($(compgen -W 'text json'") !=
+        std::string::npos);
+  CHECK(completion("zsh").find(":TEXT:(text json)'") != std::string::npos);
+  CHECK(completion("fish").find("-l log-format -x -a 'text json'") != std::string::npos);
+  CHECK(completion("fish").find("-l hostfile -r") != std::string::npos);
 }
 
 TEST_CASE("the help says in which units a flag and its variable count, and which flags have no effect") {

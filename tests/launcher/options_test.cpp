@@ -69,6 +69,13 @@ TEST_CASE("a mistake on the command line gets one sentence") {
         "unknown flag --out; did you mean --output-filename?");
   CHECK(error_of({"-np", "2", "--frobnicate=1", "x"}) ==
         "unknown flag --frobnicate; see horovodrun --help");
+  CHECK(error_of({"-V"}) == "unknown flag -V; did you mean --version?");
+  CHECK(error_of({"-?"}) == "unknown flag -?; did you mean --help?");
+  CHECK(error_of({"-P", "22", "x"}) == "unknown flag -P; did you mean --ssh-port?");
+  CHECK(error_of({"-q", "x"}).starts_with("-q: horovodrun prints little of its own; write --only-rank"));
+  CHECK(error_of({"--launch-agent", "ssh {hots}", "x"}) ==
+        "--launch-agent knows no {hots}; there are {host}, {user} and {port}");
+  CHECK(error_of({"--launch-agent", "ssh -p {port} {user}@{host} ${shell}", "-np", "1", "x"}).empty());
   CHECK(error_of({"-np"}) == "-np needs a value");
   CHECK(error_of({"-np", "-H", "a:1"}) == "-np needs a value");
   CHECK(error_of({"-np=", "x"}) == "-np needs a value");

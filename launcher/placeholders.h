@@ -1,0 +1,15 @@
+// Words in braces within a flag's value, such as {host} in --tag. Pure.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace hvd::launcher {
+
+// An error names the flag and those of `known`. What a shell expands, ${name}, is none.
+Status check_placeholders(std::string_view flag, std::string_view text,
+                          std::span<const std::string_view> known);
+
+}  // namespace hvd::launcher

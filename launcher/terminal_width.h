@@ -1,0 +1,13 @@
+// How wide the lines of a text for people may be.
+#pragma once
+
+#include <cstddef>
+
+namespace hvd::launcher {
+
+// Columns of the terminal that the descriptor is; 80 of anything else.
+size_t terminal_width(int fd);
+// COLUMNS, where the user has set it, else the terminal's.
+size_t text_width(int fd);
+
+}  // namespace hvd::launcher
