@@ -82,7 +82,7 @@ int answer(const Options& options) {
   if (settings.flag("version")) return print(HVD_VERSION "\n");
   if (settings.is_set("completion")) return print(completion(to_lower(settings.text("completion"))));
   if (settings.is_set("manual")) return print(manual(to_lower(settings.text("manual"))));
-  const CheckAnswer checked = asks_hosts(settings) ? check_hosts(options) : check_build(settings);
+  const CheckAnswer checked = asks_hosts(settings) ? check_hosts(options) : check_build(options);
   const int printed = print(checked.text);
   return checked.exit_code != 0 ? checked.exit_code : printed;
 }

@@ -62,7 +62,7 @@ std::string find_library(const std::string& folder, const std::string& chosen) {
 
 std::string find_python(const std::string& folder) {
   const std::string beside = cat(folder, "/python3");
-  return !find_in_wheel(folder).empty() && ::access(beside.c_str(), X_OK) == 0 ? beside : "python3";
+  return !find_in_wheel(folder).empty() && ::access(beside.c_str(), X_OK) == 0 ? beside : "";
 }
 
 std::string find_python_package(const std::string& folder) {

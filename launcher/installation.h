@@ -22,7 +22,7 @@ std::string first_existing(const std::vector<std::string>& candidates);
 // package that pip installed with this executable; empty when there is none.
 std::string find_library(const std::string& folder, const std::string& chosen);
 
-// The interpreter that pip installed this executable for, else "python3", which PATH finds.
+// The interpreter that pip installed this executable for, or empty.
 std::string find_python(const std::string& folder);
 
 // The folder to put on PYTHONPATH, or empty.

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "launcher/check/format.h"
+#include "launcher/check/interpreter.h"
 #include "launcher/check/probes.h"
 #include "launcher/check/remedy.h"
 #include "launcher/report.h"
@@ -16,7 +17,6 @@ namespace {
 constexpr char kFrameworks[] = "Available Frameworks";
 constexpr char kControllers[] = "Available Controllers";
 constexpr char kOperations[] = "Available Tensor Operations";
-constexpr char kOthers[] = "Also Looked For";
 
 struct Kind {
   std::string section, name;
@@ -58,12 +58,13 @@ std::vector<Kind> all_kinds() {
       engine(kOperations, "CCL", "ccl", "HOROVOD_CPU_OPERATIONS", true),
       engine(kOperations, "MPI", "mpi", "HOROVOD_CPU_OPERATIONS", true),
       other(kOperations, "Gloo", false, [](const P& probes) { return probes.built_in(true); }),
-      framework(kOthers, "JAX", "jax"),
-      {kOthers, "PMIx", false, has("pmix"), [](const P& probes) { return probes.pmix(); }},
-      other(kOthers, "shared memory", true, [](const P& probes) { return probes.own("shared-memory"); }),
-      other(kOthers, "TCP", true, [](const P& probes) { return probes.own("tcp"); }),
-      other(kOthers, "CUDA", true, [](const P& probes) { return probes.cuda(); }),
-      other(kOthers, "ROCm", true, [](const P& probes) { return probes.rocm(); }),
+      framework(kOtherRows, "JAX", "jax"),
+      other(kOtherRows, "Python", true, [](const P& probes) { return probes.interpreter(); }),
+      {kOtherRows, "PMIx", false, has("pmix"), [](const P& probes) { return probes.pmix(); }},
+      other(kOtherRows, "shared memory", true, [](const P& probes) { return probes.own("shared-memory"); }),
+      other(kOtherRows, "TCP", true, [](const P& probes) { return probes.own("tcp"); }),
+      other(kOtherRows, "CUDA", true, [](const P& probes) { return probes.cuda(); }),
+      other(kOtherRows, "ROCm", true, [](const P& probes) { return probes.rocm(); }),
   };
 }
 
@@ -78,7 +79,7 @@ std::string why_not(const Kind& kind, const ProbeOutcome& outcome) {
 CheckRow row_of(const Kind& kind, const ProbeOutcome& outcome, const CheckProbes& probes,
                 const Machine& machine) {
   CheckRow row{kind.section, kind.name};
-  row.is_extra = row.section == kOthers;
+  row.is_extra = row.section == kOtherRows;
   auto found = outcome.works ? parse_found(outcome.said) : std::nullopt;
   row.works = found.has_value();
   if (found) {
@@ -93,16 +94,16 @@ CheckRow row_of(const Kind& kind, const ProbeOutcome& outcome, const CheckProbes
 
 }  // namespace
 
-CheckTable try_everything(const Settings& settings) {
+CheckTable try_everything(const Settings& settings, const std::string& python) {
   const bool asks_for_more =
       settings.flag("verbose") || settings.flag("json") || settings.is_set("require");
-  const CheckProbes probes(settings);
+  const CheckProbes probes(settings, python);
   const Deadline deadline = Deadline::after_seconds(kTrialSeconds);
   std::vector<Kind> kinds = all_kinds();
-  if (!asks_for_more) std::erase_if(kinds, [](const Kind& kind) { return kind.section == kOthers; });
+  if (!asks_for_more) std::erase_if(kinds, [](const Kind& kind) { return kind.section == kOtherRows; });
   std::vector<Probe> trials;
   for (const Kind& kind : kinds) trials.push_back(kind.start(probes));
-  const Machine machine = this_machine();
+  const Machine machine = this_machine(python);
   CheckTable rows;
   for (size_t i = 0; i < kinds.size(); ++i) {
     rows.push_back(row_of(kinds[i], trials[i].wait(deadline), probes, machine));
@@ -117,9 +118,14 @@ Status check_names(const Settings& settings) {
   return check_required(settings.text("require"), rows);
 }
 
-CheckAnswer check_build(const Settings& settings) {
+CheckAnswer check_build(const Options& options) {
+  const Settings& settings = options.settings;
   if (const Status known = check_names(settings); !known.ok()) return {"", refuse(known)};
-  const CheckTable rows = try_everything(settings);
+  const std::string python = choose_interpreter(options);
+  const CheckTable rows = try_everything(settings, python);
+  // The plain layout is the original's, without a row for it.
+  const bool is_plain = !settings.flag("json") && !settings.flag("verbose");
+  if (is_plain) say(cat("frameworks are looked for by ", python));
   CheckAnswer answer{settings.flag("json") ? check_as_json(rows)
                                            : format_check(rows, settings.flag("verbose"))};
   if (!settings.is_set("require")) return answer;

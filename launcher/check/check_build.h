@@ -7,11 +7,12 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "launcher/check/row.h"
+#include "launcher/options.h"
 
 namespace hvd::launcher {
 
-// Tries every row; takes as long as the slowest.
-CheckTable try_everything(const Settings& settings);
+// Tries every row, the frameworks by the interpreter `python`; takes as long as the slowest.
+CheckTable try_everything(const Settings& settings, const std::string& python);
 
 struct CheckAnswer {
   std::string text;
@@ -21,6 +22,6 @@ struct CheckAnswer {
 // Not ok where --require names what is no row.
 Status check_names(const Settings& settings);
 // As --verbose, --json and --require want it.
-CheckAnswer check_build(const Settings& settings);
+CheckAnswer check_build(const Options& options);
 
 }  // namespace hvd::launcher

@@ -1,6 +1,7 @@
 #include "launcher/check/format.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -176,6 +177,17 @@ std::string compare_checks(std::span<const HostCheck> hosts, bool verbose) {
   if (names.size() == 1) end = silent.empty() ? "" : "\n";
   if (!differing.empty()) end = cat("\n", whom, " differ in ", join(differing, ", "), ".\n");
   return cat("Horovod v", HVD_VERSION, " on ", join(names, ", "), ":\n", table, end, silent);
+}
+
+std::string interpreters_of(std::span<const HostCheck> hosts) {
+  std::map<std::string, std::vector<std::string>> hosts_of;
+  for (const HostCheck& host : hosts) {
+    const CheckRow* row = host.rows.ok() ? find_row(*host.rows, {kOtherRows, "Python"}) : nullptr;
+    if (row != nullptr && row->works) hosts_of[row->path].push_back(host.host);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [path, names] : hosts_of) parts.push_back(cat(path, " on ", join(names, ", ")));
+  return join(parts, "; ");
 }
 
 std::string comparison_as_json(std::span<const HostCheck> hosts) {

@@ -31,6 +31,8 @@ struct HostCheck {
 Result<CheckTable> check_from_job(std::string_view host, std::string_view text);
 // The table of what works on all hosts, with a sentence beside each row in which they differ.
 std::string compare_checks(std::span<const HostCheck> hosts, bool verbose);
+// "/usr/bin/python3 on a, b; /opt/python3 on c": those that the hosts' rows of Python name.
+std::string interpreters_of(std::span<const HostCheck> hosts);
 // {"version": ..., "hosts": {NAME: what check_as_json gives, or {"error": ...}}}
 std::string comparison_as_json(std::span<const HostCheck> hosts);
 

@@ -23,7 +23,8 @@ namespace {
 
 // A job of one rank, each of whose lines is an object.
 Result<Options> asking_job(const Options& options) {
-  Options job{options.settings, {executable_folder() + "/horovodrun", "--check-build", "--json"}};
+  Options job{options.settings, {executable_folder() + "/horovodrun", "--check-build", "--json", "--"}};
+  job.command.insert(job.command.end(), options.command.begin(), options.command.end());
   for (const auto& [key, value] : {std::pair{"log_format", "json"}, std::pair{"stdin", "none"}}) {
     HVD_RETURN_IF_ERROR(job.settings.set(key, value));
   }
@@ -117,6 +118,10 @@ CheckAnswer check_hosts(const Options& options) {
   for (Asked& each : asked) hosts.push_back(each.answer());
   const bool some_silent =
       std::ranges::any_of(hosts, [](const HostCheck& host) { return !host.rows.ok(); });
+  const bool is_plain = !settings.flag("json") && !settings.flag("verbose");
+  if (const std::string asked = interpreters_of(hosts); is_plain && !asked.empty()) {
+    say(cat("frameworks are looked for by ", asked));
+  }
   CheckAnswer answer{settings.flag("json") ? comparison_as_json(hosts)
                                            : compare_checks(hosts, settings.flag("verbose"))};
   if (settings.is_set("require")) {

@@ -31,6 +31,10 @@ constexpr char kImport[] =
     "path = os.path.dirname(getattr(module, '__file__', None) or '')\n"
     "os.write(2, f'\\nhorovod-found\\t{version}\\t{path}\\n'.encode())\n"
     "os._exit(0)\n";
+constexpr char kInterpreter[] =
+    "import os, sys\n"
+    "version = '.'.join(map(str, sys.version_info[:3]))\n"
+    "os.write(2, f'\\nhorovod-found\\t{version}\\t{sys.argv[1]}\\n'.encode())\n";
 constexpr std::string_view kFound = "horovod-found\t";
 constexpr std::string_view kPlace = "horovod-place\t";
 
@@ -123,11 +127,11 @@ std::optional<ProbeFacts> parse_found(const std::string& said) {
 
 std::string parse_place(const std::string& said) { return marked(said, kPlace).value_or(""); }
 
-CheckProbes::CheckProbes(const Settings& settings) {
+CheckProbes::CheckProbes(const Settings& settings, std::string python)
+    : python_(std::move(python)) {
   const std::string folder = executable_folder();
   const std::string chosen = settings.text("library");
   library_ = find_library(folder, chosen);
-  python_ = find_python(folder);
   looked_for_ = chosen.empty() ? cat(folder, "/../lib/libhorovod.so") : chosen;
   plugin_path_ = settings.text("plugin_path");
   const std::string inherited = environment_variable("PYTHONPATH").value_or("");
@@ -142,6 +146,13 @@ Probe CheckProbes::framework(const std::string& name, const std::string& module)
     Environment environment;
     if (!python_path_.empty()) environment.emplace_back("PYTHONPATH", python_path_);
     return become({python_, "-c", kImport, name, module}, environment);
+  });
+}
+
+Probe CheckProbes::interpreter() const {
+  return Probe([&] {
+    forget_identity();
+    return become({python_, "-c", kInterpreter, python_}, {});
   });
 }
 

@@ -14,10 +14,13 @@ namespace hvd::launcher {
 
 class CheckProbes {
  public:
-  explicit CheckProbes(const Settings& settings);
+  // `python`: the interpreter that is asked for frameworks.
+  CheckProbes(const Settings& settings, std::string python);
 
   // Imports horovod.<name>, and `module`, of which the version, the path and the place are.
   Probe framework(const std::string& name, const std::string& module) const;
+  // The interpreter runs: its version and path.
+  Probe interpreter() const;
   // The path without MPI: an initialisation, and a sum over one rank.
   Probe built_in(bool with_sum) const;
   // Plugins of this name (as hvd_capability knows it) load; then, with `variable` set to `name`, an

@@ -30,6 +30,7 @@ constexpr std::array kSources = {
     Source{"JAX", "", "", "", "", "jax"},
     Source{"MPI", "libopenmpi3", "openmpi", "libopenmpi-dev libmpich-dev", "openmpi-devel", ""},
     Source{"NCCL", "libnccl2", "libnccl", "", "", ""},
+    Source{"Python", "python3", "python3", "", "", ""},
     Source{"PMIx", "libpmix2", "pmix", "libpmix-dev", "pmix-devel", ""},
     Source{"CUDA", "nvidia-driver", "nvidia-driver", "", "", ""},
     Source{"ROCm", "libamdhip64-5", "rocm-hip", "", "", ""},
@@ -74,7 +75,7 @@ std::string of_broken_framework(const Source& source, const std::string& place, 
   const bool is_packaged = machine.has_system_python && place.starts_with("/usr/lib/");
   const std::string command =
       is_packaged ? installed_by(cat("--reinstall ", source.run_apt), "", machine) : "";
-  return command.empty() ? cat("python3 -m pip install --upgrade --force-reinstall ", source.pip) : command;
+  return command.empty() ? cat(machine.python, " -m pip install --upgrade --force-reinstall ", source.pip) : command;
 }
 
 std::string of_framework(const Source& source, const std::string& place, const Machine& machine) {
@@ -85,7 +86,7 @@ std::string of_framework(const Source& source, const std::string& place, const M
     return cat("python3 -m venv --system-site-packages venv && venv/bin/pip install ", source.pip,
                " && . venv/bin/activate");
   }
-  return cat("python3 -m pip install ", source.pip);
+  return cat(machine.python, " -m pip install ", source.pip);
 }
 
 // oneCCL for CPUs is a package of PyPI, and goes over libfabric, which is the distribution's.
@@ -119,13 +120,14 @@ std::string hopeless(std::string_view row, bool has_part, const Machine& machine
 
 }  // namespace
 
-Machine this_machine() {
+Machine this_machine(const std::string& python) {
   Machine machine;
   machine.has_apt = !first_on_path("apt-get").empty();
   machine.has_dnf = !first_on_path("dnf").empty();
   machine.has_nvidia = has_device_of("0x10de");
   machine.has_amd = has_device_of("0x1002");
-  machine.has_system_python = first_on_path("python3") == "/usr/bin/python3";
+  machine.python = python;
+  machine.has_system_python = python == "/usr/bin/python3" || python == "/bin/python3";
   utsname kernel{};
   machine.is_x86_64 = ::uname(&kernel) == 0 && std::string_view(kernel.machine) == "x86_64";
   const fs::path build = fs::path(executable_folder()).parent_path();

@@ -12,13 +12,14 @@ struct Machine {
   bool has_dnf = false;
   bool has_nvidia = false;  // a device on the bus
   bool has_amd = false;
-  // python3 is the distribution's own, whose packages come from there.
+  std::string python = "python3";  // the interpreter that is asked
+  // It is the distribution's own, whose packages come from there.
   bool has_system_python = false;
   bool is_x86_64 = false;
   bool is_built_tree = false;  // a build that can be repeated lies in build_folder
   std::string build_folder{};
 };
-Machine this_machine();
+Machine this_machine(const std::string& python);
 
 // `has_part`: this build has the part of it (a binding or plugin) that needs the library. `place`: the
 // file that Python takes for a framework, empty where there is none.

@@ -6,6 +6,9 @@
 
 namespace hvd::launcher {
 
+// The section of the rows that the original lacks.
+constexpr char kOtherRows[] = "Also Looked For";
+
 struct CheckRow {
   std::string section;
   std::string name;

@@ -29,7 +29,8 @@ constexpr Setting kTable[] = {
     {"help", "-h,--help", "", "", kFlag, "0", kGeneral, "show this and exit"},
     {"check_build", "-cb,--check-build", "", "", kFlag, "0", kGeneral,
      "show which frameworks, controllers and tensor operations work here, or on the hosts of -H, "
-     "and exit; with --verbose what was found, why not, and what would help"},
+     "and exit; frameworks by the command's Python, where one is given; with --verbose what was "
+     "found, why not, and what would help"},
     {"json", "--json", "", "", kFlag, "0", kGeneral, "print what --check-build finds as JSON"},
     {"require", "--require", "", "", kText, "", kGeneral,
      "as --check-build, with exit code 1 unless all of these rows work, such as MPI,PyTorch"},

@@ -233,6 +233,32 @@ def test_more_is_told_when_asked():
             expect(words.startswith("horovodrun: --require: 'Torch' is none of: TensorFlow, PyTorch"), words)
 
 
+def test_the_commands_interpreter_is_asked_and_named():
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([PYTHON, "-m", "venv", "--without-pip", f"{folder}/bare"], check=True)
+        bare = f"{folder}/bare/bin/python3"
+        script = pathlib.Path(folder, "train.py")
+        script.write_text(f"#!{bare}\n")
+        script.chmod(0o755)
+        path = clean_environment()["PATH"]
+        for command, more, asked in (
+                ([], {}, PYTHON), ([bare, "train.py"], {}, bare), ([script], {}, bare),
+                ([], {"VIRTUAL_ENV": f"{folder}/bare"}, bare),
+                ([], {"PATH": f"{folder}/bare/bin:{path}"}, bare),
+                ([PYTHON, "train.py"], {"VIRTUAL_ENV": f"{folder}/bare"}, PYTHON)):
+            done = subprocess.run([LAUNCHER, "--check-build", *command], capture_output=True, text=True,
+                                  check=True, timeout=150, env=clean_environment(**more))
+            mark = "X" if asked == PYTHON else " "
+            expect(f"[{mark}] PyTorch\n" in done.stdout, (command, more, done))
+            expect(done.stderr == f"horovodrun: frameworks are looked for by {asked}\n", done)
+        text = check_build("--verbose", bare, "train.py")
+        expect(re.search(rf"\[X\] Python: 3\.[0-9.]+, {bare}\n", text), text)
+        expect(f"fix: {bare} -m pip install torch\n" in text, text)
+        answer = json.loads(check_build("--json", f"{folder}/none/python3", "train.py"))
+        python = next(row for row in answer["rows"] if row["name"] == "Python")
+        expect(f"cannot run {folder}/none/python3" in python["why"] and python["fix"], python)
+
+
 def test_rows_are_tried_side_by_side():
     # Each of the two imports ends only once the other has begun.
     code = """
@@ -268,6 +294,10 @@ def test_hosts_are_compared():
         text = check_build("-H", "a,b")
         expect(re.search(r"\[ \] PyTorch: on a: \S+; on b: .*hidden on b", text), text)
         expect("\nThe hosts differ in PyTorch.\n" in text, text)
+        # Each host looks for the command's interpreter itself.
+        done = subprocess.run([LAUNCHER, "--check-build", "-H", "a,b", PYTHON, "train.py"], check=True,
+                              capture_output=True, text=True, timeout=150, env=clean_environment())
+        expect(done.stderr == f"horovodrun: frameworks are looked for by {PYTHON} on a, b\n", done)
         answer = json.loads(check_build("-H", "a,b", "--json"))
         expect(set(answer["hosts"]) == {"a", "b"}, answer)
         words = check_build("-H", "a,b", "--require", "PyTorch", code=1)

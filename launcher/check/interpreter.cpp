@@ -1,0 +1,48 @@
+#include "launcher/check/interpreter.h"
+
+#include <filesystem>
+
+#include "base/text.h"
+#include "launcher/agent/program.h"
+#include "launcher/installation.h"
+
+namespace hvd::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Empty: the command is of no Python.
+std::string interpreter_of_command(const Options& options, const std::string& search_path) {
+  if (options.command.empty()) return {};
+  const std::string& program = options.command[0];
+  std::error_code error;
+  const std::string folder = options.settings.is_set("wdir") ? options.settings.text("wdir")
+                                                             : fs::current_path(error).string();
+  const auto found = find_program(program, folder, search_path);
+  if (found.ok()) return python_of(*found, folder, search_path);
+  return is_python(program) ? program : "";  // its rows say that it cannot be run
+}
+
+// Empty: none is active, by its own variable or as the first in PATH.
+std::string active_environment(const std::string& first_in_path) {
+  std::error_code error;
+  const auto named = environment_variable("VIRTUAL_ENV");
+  if (named && fs::exists(fs::path(*named) / "bin/python3", error)) return *named + "/bin/python3";
+  const fs::path around = fs::path(first_in_path).parent_path().parent_path();
+  return !around.empty() && fs::exists(around / "pyvenv.cfg", error) ? first_in_path : "";
+}
+
+}  // namespace
+
+std::string choose_interpreter(const Options& options) {
+  const std::string search_path = environment_variable("PATH").value_or("");
+  const std::string of_command = interpreter_of_command(options, search_path);
+  if (!of_command.empty()) return of_command;
+  const auto first = find_program("python3", "/", search_path);
+  const std::string active = active_environment(first.ok() ? *first : "");
+  if (!active.empty()) return active;
+  const std::string beside = find_python(executable_folder());
+  return beside.empty() ? (first.ok() ? *first : "python3") : beside;
+}
+
+}  // namespace hvd::launcher
