@@ -21,12 +21,7 @@ inline std::string text_of(const Result<Bytes>& value) {
   return value.ok() ? std::string(as_text(*value)) : "failed: " + value.status().message();
 }
 
-template <typename Fixture>
-void check_values() {
-  Fixture fixture;
-  Store& a = fixture.first();
-  Store& b = fixture.second();
-
+inline void check_values(Store& a, Store& b) {
   SUBCASE("what one client sets, the other gets, the last value wins") {
     REQUIRE(a.set("k", as_bytes("1"), soon()).ok());
     CHECK(text_of(b.get("k", soon())) == "1");
@@ -75,12 +70,7 @@ void check_values() {
   }
 }
 
-template <typename Fixture>
-void check_waits() {
-  Fixture fixture;
-  Store& a = fixture.first();
-  Store& b = fixture.second();
-
+inline void check_waits(Store& a, Store& b) {
   SUBCASE("a wait for a key that is there returns at once, even when its time is over") {
     REQUIRE(a.set("k", as_bytes("1"), soon()).ok());
     CHECK(text_of(b.wait("k", soon())) == "1");
@@ -111,12 +101,7 @@ void check_waits() {
   }
 }
 
-template <typename Fixture>
-void check_counters() {
-  Fixture fixture;
-  Store& a = fixture.first();
-  Store& b = fixture.second();
-
+inline void check_counters(Store& a, Store& b) {
   SUBCASE("a counter begins at 0, is shared, and is a value in decimal digits") {
     CHECK(a.add("n", 5, soon()).value_or(0) == 5);
     CHECK(b.add("n", -7, soon()).value_or(0) == -2);
@@ -143,12 +128,7 @@ void check_counters() {
   }
 }
 
-template <typename Fixture>
-void check_fences() {
-  Fixture fixture;
-  Store& a = fixture.first();
-  Store& b = fixture.second();
-
+inline void check_fences(Store& a, Store& b) {
   SUBCASE("a fence opens when all parties are there, and again in the next round") {
     for (int round = 0; round < 3; ++round) {
       auto other = std::async(std::launch::async, [&] { return b.fence("f", 3, soon()); });
@@ -185,12 +165,7 @@ void check_fences() {
   }
 }
 
-template <typename Fixture>
-void check_swaps() {
-  Fixture fixture;
-  Store& a = fixture.first();
-  Store& b = fixture.second();
-
+inline void check_swaps(Store& a, Store& b) {
   SUBCASE("a key that is not there is swapped in by the first who expects nothing") {
     const auto first = a.compare_and_set("k", {}, as_bytes("1"), soon());
     REQUIRE(first.ok());
@@ -241,11 +216,7 @@ void check_swaps() {
   }
 }
 
-template <typename Fixture>
-void check_lists() {
-  Fixture fixture;
-  Store& a = fixture.first();
-  Store& b = fixture.second();
+inline void check_lists(Store& a, Store& b) {
   using Keys = std::vector<std::string>;
 
   SUBCASE("a list names the keys below a prefix in the order of their bytes") {
@@ -270,11 +241,7 @@ void check_lists() {
   }
 }
 
-template <typename Fixture>
-void check_watches() {
-  Fixture fixture;
-  Store& a = fixture.first();
-  Store& b = fixture.second();
+inline void check_watches(Store& a, Store& b) {
   const auto now = [&] { return a.watch("", {}, soon()).value_or(Changes{}).revision; };
 
   SUBCASE("a watch tells what was set and removed since a revision, below its prefix") {
@@ -317,11 +284,7 @@ void check_watches() {
   }
 }
 
-template <typename Fixture>
-void check_lifetimes() {
-  Fixture fixture;
-  Store& a = fixture.first();
-  Store& b = fixture.second();
+inline void check_lifetimes(Store& a, Store& b) {
   using std::chrono::milliseconds;
 
   SUBCASE("a key with a lifetime removes itself, and a watch is told") {
@@ -354,11 +317,7 @@ void check_lifetimes() {
   }
 }
 
-template <typename Fixture>
-void check_exchanges() {
-  Fixture fixture;
-  Store& a = fixture.first();
-  Store& b = fixture.second();
+inline void check_exchanges(Store& a, Store& b) {
   const auto record = [](int index) { return cat("record of ", index, std::string(1, '\0')); };
   const auto texts = [](const Result<std::vector<Bytes>>& records) {
     std::vector<std::string> found;
@@ -417,14 +376,19 @@ void check_exchanges() {
 
 }  // namespace hvd::rendezvous
 
-#define HVD_STORE_CONFORMANCE(name, Fixture)                                              \
-  TEST_CASE(name " keeps values") { ::hvd::rendezvous::check_values<Fixture>(); }         \
-  TEST_CASE(name " lets clients wait for keys") { ::hvd::rendezvous::check_waits<Fixture>(); } \
-  TEST_CASE(name " counts") { ::hvd::rendezvous::check_counters<Fixture>(); }             \
-  TEST_CASE(name " has fences") { ::hvd::rendezvous::check_fences<Fixture>(); }           \
-  TEST_CASE(name " compares and sets") { ::hvd::rendezvous::check_swaps<Fixture>(); }     \
-  TEST_CASE(name " lists keys") { ::hvd::rendezvous::check_lists<Fixture>(); }            \
-  TEST_CASE(name " tells of changes") { ::hvd::rendezvous::check_watches<Fixture>(); }    \
-  TEST_CASE(name " exchanges records") { ::hvd::rendezvous::check_exchanges<Fixture>(); } \
-  TEST_CASE(name " lets keys end") { ::hvd::rendezvous::check_lifetimes<Fixture>(); }     \
+#define HVD_STORE_CONFORMANCE_CASE(name, Fixture, check)            \
+  TEST_CASE(name) {                                                 \
+    Fixture fixture;                                                \
+    ::hvd::rendezvous::check(fixture.first(), fixture.second());    \
+  }
+#define HVD_STORE_CONFORMANCE(name, Fixture)                                      \
+  HVD_STORE_CONFORMANCE_CASE(name " keeps values", Fixture, check_values)         \
+  HVD_STORE_CONFORMANCE_CASE(name " lets clients wait for keys", Fixture, check_waits)\
+  HVD_STORE_CONFORMANCE_CASE(name " counts", Fixture, check_counters)             \
+  HVD_STORE_CONFORMANCE_CASE(name " has fences", Fixture, check_fences)           \
+  HVD_STORE_CONFORMANCE_CASE(name " compares and sets", Fixture, check_swaps)     \
+  HVD_STORE_CONFORMANCE_CASE(name " lists keys", Fixture, check_lists)            \
+  HVD_STORE_CONFORMANCE_CASE(name " tells of changes", Fixture, check_watches)    \
+  HVD_STORE_CONFORMANCE_CASE(name " exchanges records", Fixture, check_exchanges) \
+  HVD_STORE_CONFORMANCE_CASE(name " lets keys end", Fixture, check_lifetimes)     \
   static_assert(true)
