@@ -1,19 +1,23 @@
 #!/usr/bin/python3 -B
 """Counts what ran: names every failure and every skip, and judges skips of required tests.
 
-usage: summary.py --required FILE [--strict] RESULT...
+usage: summary.py --required FILE [--strict] [--no-flaky] [--left-out-of BUILD] RESULT...
 
 A RESULT is a JUnit file as ctest writes it (its tests' names get the file's stem and a dot in
 front, unless that is "release"), or a .txt file with lines "PASS name", "FAIL name: reason" and
 "SKIP name: reason". NAME.alone.xml holds what failed in NAME.xml and ran again with nothing beside
 it: a pass there counts, and is named with what was said at first; but not after a crash or a
-sanitizer's report, which need no load to be wrong.
-The last line printed is "N passed, N failed, N skipped".
+sanitizer's report, which need no load to be wrong. With --no-flaky such a pass is a failure.
+--left-out-of names a build folder: its tests that no RESULT holds are counted.
+The slowest tests are listed. The last line printed is "N passed, N failed, N skipped".
 """
 import argparse
+import collections
 import fnmatch
+import json
 import pathlib
 import re
+import subprocess
 import sys
 import xml.etree.ElementTree as xml
 
@@ -48,6 +52,25 @@ def read_junit(path):
                 yield name, "FAIL", case.find("skipped").get("message") or "did not run"
         else:
             yield name, "PASS", ""
+
+
+def slowest(paths, count=50):
+    """The tests that took longest, as (seconds, name)."""
+    times = []
+    for path in paths:
+        if path.suffix == ".xml" and not path.stem.endswith(".alone"):
+            prefix = "" if path.stem.startswith("release") else path.stem + "."
+            times += [(float(case.get("time") or 0), prefix + case.get("name"))
+                      for case in xml.parse(path).getroot().iter("testcase")]
+    return sorted(times, reverse=True)[:count]
+
+
+def count_left_out(build, names):
+    """How many of a build folder's tests are not among these names, by area."""
+    listed = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"],
+                            stdout=subprocess.PIPE, check=True).stdout
+    left = [test["name"] for test in json.loads(listed)["tests"] if test["name"] not in names]
+    return collections.Counter(name.partition(".")[0] if "." in name else "unit" for name in left)
 
 
 def read(paths):
@@ -98,6 +121,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--required", type=pathlib.Path, required=True)
     parser.add_argument("--strict", action="store_true", help="a required test must run")
+    parser.add_argument("--no-flaky", action="store_true",
+                        help="a test that passes only alone is a failure")
+    parser.add_argument("--left-out-of", metavar="BUILD", help="count its tests that did not run")
     parser.add_argument("results", nargs="*", type=pathlib.Path)
     options = parser.parse_args()
 
@@ -105,6 +131,18 @@ def main():
     broken = {}
     if options.strict:
         broken = dict(judge_required(results, *read_patterns(options.required)))
+    if options.no_flaky:
+        broken.update((name, f"passes only alone: {reason}") for name, reason in late.items())
+    if times := slowest(options.results):
+        print("The slowest tests, in seconds:")
+        for seconds, name in times:
+            print(f"{seconds:8.1f} {name}")
+    if options.left_out_of:
+        left = count_left_out(options.left_out_of, {name for name, _, _ in results})
+        areas = ", ".join(f"{count} of {area}" for area, count in sorted(left.items()))
+        print(f"Left out: {areas or 'no test'} of this build; the sanitizers and the frameworks of "
+              "PyPI. tests/run.sh --all runs them; tests/run.sh --release adds soak tests, fuzzers "
+              "and 64-bit ARM.")
     for name, verdict, reason in results:
         if verdict == "SKIP":
             print(f"SKIP {name}: {reason}")
@@ -118,7 +156,8 @@ def main():
 
     counts = {verdict: sum(1 for _, got, _ in results if got == verdict)
               for verdict in ("PASS", "FAIL", "SKIP")}
-    counts["SKIP"] -= len({name for name, verdict, _ in results if verdict == "SKIP"} & set(broken))
+    for verdict in ("PASS", "SKIP"):
+        counts[verdict] -= len({name for name, got, _ in results if got == verdict} & set(broken))
     counts["FAIL"] += len(broken)
     print(f"{counts['PASS']} passed, {counts['FAIL']} failed, {counts['SKIP']} skipped")
     return 1 if counts["FAIL"] or not counts["PASS"] else 0

@@ -38,15 +38,34 @@ class Summary(unittest.TestCase):
         self.assertIn("why it failed", output)
         self.assertTrue(output.endswith("1 passed, 2 failed, 1 skipped\n"), output)
 
-    def alone(self, first):
+    def alone(self, first, *options):
         again = '<testsuite><testcase name="bad" status="run"/></testsuite>'
         only = f'<testsuite><testcase name="bad" status="fail">{first}</testcase></testsuite>'
-        return self.summary({"release-e2e.xml": only, "release-e2e.alone.xml": again})
+        return self.summary({"release-e2e.xml": only, "release-e2e.alone.xml": again}, *options)
 
     def test_what_passes_only_alone_is_named(self):
         code, output = self.alone("<failure/><system-out>took too long</system-out>")
         self.assertEqual((code, output.splitlines()[-1]), (0, "1 passed, 0 failed, 0 skipped"))
         self.assertIn("PASSED ONLY ALONE bad; beside others: \n    took too long\n", output)
+
+    def test_what_passes_only_alone_fails_a_release(self):
+        code, output = self.alone("<failure/><system-out>took too long</system-out>", "--no-flaky")
+        self.assertEqual((code, output.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"))
+        self.assertIn("FAIL bad: passes only alone: ", output)
+
+    def test_the_slowest_tests_are_listed(self):
+        suite = ('<testsuite><testcase name="fast" status="run" time="0.1"/>'
+                 '<testcase name="slow" status="run" time="71.25"/></testsuite>')
+        _, output = self.summary({"tsan.xml": suite})
+        self.assertLess(output.index("71.2 tsan.slow\n"), output.index("0.1 tsan.fast\n"))
+
+    def test_tests_that_the_tier_left_out_are_counted(self):
+        with tempfile.TemporaryDirectory() as build:
+            pathlib.Path(build, "CTestTestfile.cmake").write_text(
+                "\n".join(f"add_test({name} true)" for name in ("good", "e2e.a.b", "e2e.a.c")))
+            suite = '<testsuite><testcase name="good" status="run"/></testsuite>'
+            _, output = self.summary({"release.xml": suite}, "--left-out-of", build)
+        self.assertIn("Left out: 2 of e2e of this build;", output)
 
     def test_a_crash_is_not_forgiven(self):
         for first in ('<failure message="SEGFAULT"/>',
