@@ -29,7 +29,7 @@ os.write(1, b"no newline at the end")
 
 @world()
 def test_lines_are_whole_in_order_and_on_their_stream():
-    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", CHATTER)
+    job = Job("-np", 4, "-H", "a:2,b:2", "--no-omp-default", PYTHON, "-c", CHATTER)
     job.ends_with(0)
     out, err = lines_of(job.out), lines_of(job.err)
     for rank in range(4):

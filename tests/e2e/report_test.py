@@ -87,7 +87,7 @@ def test_a_failure_inside_a_collective_shows_the_user_s_own_line_first():
     expect(f'File "{script}"' in shown[0] and "in train_one_batch" in shown[0] and
            ".sum().backward()" in shown[1] and "NotImplementedError" in shown[-1], job.describe())
     expect("/horovod/" not in "".join(shown), job.describe())
-    expect("/horovod/torch/" in job.err.partition("horovodrun: ")[0], "the whole traceback is there")
+    expect("/horovod/torch/" in job.err.rpartition("horovodrun: ")[0], "the whole traceback is there")
     job.leaves_nothing()
 
 
