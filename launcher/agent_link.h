@@ -35,6 +35,10 @@ class AgentEvents {
   virtual void on_joined(int rank, int world_rank, int world_size) = 0;
   // At once: output that the rank wrote before may still follow.
   virtual void on_exit(const RankExit& exit) = 0;
+  // Something else than this link has sent SIGUSR1 or SIGUSR2 to the host's ranks.
+  virtual void on_signalled(int number) = 0;
+  // The agent ends the ranks for a reason of its own; their last output and on_finished follow.
+  virtual void on_ending(const std::string& why) = 0;
   // All ranks have ended, all output was delivered and nothing of the job is left on the host.
   virtual void on_finished() = 0;
   // The link broke before on_finished. Called at most once, and nothing after it. A link that
@@ -75,9 +79,10 @@ class AgentLink {
   net::Task<Status> start(const StartOrder& order);
   // Delivers a signal to every rank's process group. What follows is not by_agent.
   void signal(int number);
-  // Ends all ranks: SIGTERM, after the grace SIGKILL, of all descendants. on_finished follows. A
-  // second call with a shorter grace hastens it.
-  void end(double grace_seconds);
+  // Ends all ranks: the job's end signal, after the grace SIGKILL, to all descendants. on_finished
+  // follows. A second call with a shorter grace hastens it. `signal`: SIGTERM or SIGHUP that ended the
+  // launcher, which the ranks get unless they have got it already; then the grace is the job's.
+  void end(double grace_seconds, int signal = 0);
   void consumed(int rank, OutputStream stream, size_t size);
   // Asks where the ranks are; on_inspected with that number follows.
   void inspect(uint32_t number, bool with_stacks);

@@ -141,6 +141,10 @@ Status AgentLink::Impl::obey(Message message) {
     events_->on_said(*said);
   } else if (const auto* ran = std::get_if<Ran>(&message)) {
     events_->on_ran(*ran);
+  } else if (const auto* ending = std::get_if<Ending>(&message)) {
+    events_->on_ending(ending->sentence);
+  } else if (const auto* signalled = std::get_if<Signalled>(&message)) {
+    events_->on_signalled(signalled->number);
   } else if (const auto* failed = std::get_if<Failed>(&message)) {
     return unavailable(failed->sentence);
   } else if (const auto* finished = std::get_if<Finished>(&message)) {

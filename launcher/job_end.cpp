@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "launcher/agent/outside_signals.h"
 #include "launcher/installation.h"
 #include "launcher/job_state.h"
 #include "launcher/report.h"
@@ -45,8 +46,7 @@ void Job::watch_signals() {
 
 void Job::on_signal(int number) {
   if (std::find(std::begin(kForwarded), std::end(kForwarded), number) != std::end(kForwarded)) {
-    for (const auto& link : links_) link->signal(number);
-    return;
+    return pass_on(number);
   }
   if (number == SIGTSTP) {
     if (!std::exchange(suspending_, true)) {
@@ -60,11 +60,18 @@ void Job::on_signal(int number) {
     if (preflight_) preflight_->cancel();
     return;
   }
-  // Who handles it may do more than at a SIGTERM.
-  if (number == SIGHUP) {
-    for (const auto& link : links_) link->signal(number);
+  act(supervisor_.on_signal(number), number);
+}
+
+void Job::pass_on(int number, int from_host) {
+  const auto now = Clock::now();
+  const auto last = passed_on_.find(number);
+  // A scheduler signals the processes of a job at about one moment. A window may change often.
+  if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
+  passed_on_[number] = now;
+  for (size_t host = 0; host < links_.size(); ++host) {
+    if (static_cast<int>(host) != from_host) links_[host]->signal(number);
   }
-  act(supervisor_.on_signal(number));
 }
 
 // Tells the agents that silence is no loss, and stops the ranks and this process until it is
@@ -103,14 +110,14 @@ net::Task<void> Job::await_cause() {
   if (!error) act(supervisor_.on_awaited());
 }
 
-void Job::act(Supervisor::Action action) {
+void Job::act(Supervisor::Action action, int signal) {
   if (const auto news = supervisor_.take_news()) output_->say(*news);
   switch (action) {
     case Supervisor::Action::kNone: break;
     case Supervisor::Action::kAwait:
       net::asio::co_spawn(loop_, await_cause(), net::asio::detached);
       break;
-    case Supervisor::Action::kEnd: end_all(grace_); break;
+    case Supervisor::Action::kEnd: end_all(grace_, signal == SIGINT ? 0 : signal); break;
     case Supervisor::Action::kKill:
       output_->discard_stalled();
       end_all(0);
@@ -119,9 +126,9 @@ void Job::act(Supervisor::Action action) {
   changed_.cancel();
 }
 
-void Job::end_all(double grace) {
+void Job::end_all(double grace, int signal) {
   for (size_t host = 0; host < links_.size(); ++host) {
-    if (!supervisor_.is_done(static_cast<int>(host))) links_[host]->end(grace);
+    if (!supervisor_.is_done(static_cast<int>(host))) links_[host]->end(grace, signal);
   }
   net::asio::co_spawn(loop_, end_in_time(grace + kBeyondGrace), net::asio::detached);
 }

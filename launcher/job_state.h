@@ -59,12 +59,15 @@ class Job {
   net::Task<void> time_out(double seconds);
   void watch_signals();
   void on_signal(int number);
+  // A signal that this process got, or the ranks of a host, to those of all others.
+  void pass_on(int number, int from_host = -1);
   std::optional<int> left_by(int rank) const;
   net::Task<void> await_cause();
-  void act(Supervisor::Action action);
+  // `signal`: that asked for it, or 0.
+  void act(Supervisor::Action action, int signal = 0);
   void tell_the_end();
   RankContext context_of(int rank) const;
-  void end_all(double grace);
+  void end_all(double grace, int signal = 0);
   void drop_links();
 
   const Options& options_;
@@ -100,6 +103,7 @@ class Job {
   bool is_ended_by_user_ = false;
   int interrupt_ = 0;  // the signal that came before anything was started
   bool suspending_ = false;
+  std::map<int, Clock::time_point> passed_on_;  // when each signal was last
   bool has_pmix_ = false;  // on all hosts
   size_t started_ = 0;  // hosts
   std::unique_ptr<StandardInput> input_;
@@ -123,7 +127,7 @@ struct Job::HostEvents : AgentEvents {
     if (job.input_) job.input_->taken(rank, size);
   }
   void on_exit(const RankExit& exit) override {
-    job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank)));
+    job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank)), exit.signal == SIGTERM ? SIGTERM : 0);
   }
   void on_joined(int rank, int world_rank, int world_size) override {
     // Who asks each host what works there (--check-build -H) makes worlds of one to see it.
@@ -132,6 +136,10 @@ struct Job::HostEvents : AgentEvents {
   }
   void on_said(const Said& said) override { job.commands_.on_said(said); }
   void on_ran(const Ran& ran) override { job.commands_.on_ran(ran); }
+  void on_signalled(int number) override { job.pass_on(number, host); }
+  void on_ending(const std::string& why) override {
+    job.act(job.supervisor_.on_agent_ending(host, why), SIGTERM);
+  }
   void on_finished() override {
     job.act(job.supervisor_.on_finished(host));
     job.commands_.on_host_gone(host);

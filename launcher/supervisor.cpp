@@ -76,6 +76,7 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> 
     return exit.rank == awaited_ ? fail_late() : Action::kNone;
   }
   Failure failure = describe(exit);
+  if (!waits_) ended_by_ = exit.signal;
   if (!left_by || *left_by < 0 || *left_by >= plan_.size() || *left_by == exit.rank) {
     return fail_rank(exit.rank, std::move(failure));
   }
@@ -130,6 +131,12 @@ Supervisor::Action Supervisor::on_lost(int host, const Status& why) {
   return fail(kExitLauncher, cat(host_name(host), " was lost: ", why.message()));
 }
 
+Supervisor::Action Supervisor::on_agent_ending(int host, const std::string& why) {
+  if (ending_) return Action::kNone;
+  ended_by_ = SIGTERM;
+  return fail(kExitLauncher, cat(host_name(host), " was lost: ", why));
+}
+
 Supervisor::Action Supervisor::on_start_failed(int host, const Status& why) {
   leave(host);
   if (ending_) return Action::kNone;
@@ -142,6 +149,12 @@ Supervisor::Action Supervisor::on_timeout(double seconds) {
 
 Supervisor::Action Supervisor::on_signal(int number) {
   ++signals_;
+  // It reached ranks or agents a moment before.
+  if (signals_ == 1 && ended_by_ == number) {
+    exit_code_ = kExitSignal + number;
+    sentence_ = cat("ended by ", signal_name(number));
+    failed_rank_ = -1;
+  }
   const Action action = fail(kExitSignal + number, cat("ended by ", signal_name(number)));
   return signals_ > 1 ? Action::kKill : action;
 }

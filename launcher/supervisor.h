@@ -36,6 +36,8 @@ class Supervisor {
   Action on_finished(int host);
   // So does a host that is lost.
   Action on_lost(int host, const Status& why);
+  // So does one whose agent ends its ranks; on_finished or on_lost follows.
+  Action on_agent_ending(int host, const std::string& why);
   // So does a host whose ranks cannot be started.
   Action on_start_failed(int host, const Status& why);
   // So does the end of the time that the job may take.
@@ -78,6 +80,7 @@ class Supervisor {
   int hosts_left_;
   const bool waits_;
   bool ending_ = false;
+  int ended_by_ = 0;  // the signal that a rank died of, or SIGTERM where an agent ends its ranks
   int failed_rank_ = -1;
   int signals_ = 0;
   int exit_code_ = 0;

@@ -13,6 +13,7 @@
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "horovod/version.h"
+#include "launcher/agent/guardian.h"
 #include "launcher/agent/plain_workers.h"
 #include "launcher/agent/process_tree.h"
 #include "launcher/agent/rank_environment.h"
@@ -66,9 +67,7 @@ Agent::Agent(PollLoop loop, Link link, std::string build, Environment environmen
 Agent::~Agent() = default;
 
 Status Agent::open() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}) sigaddset(&set, number);
+  const sigset_t set = agent_signals();
   signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) return system_error("cannot make a signal descriptor", errno);
   if (!loop_.watch(signals_.get(), EPOLLIN, [this](uint32_t) { on_signal(); }) ||
@@ -117,6 +116,7 @@ Deadline Agent::next_deadline() const {
   consider(visit_.deadline());
   consider(pmix_.deadline());
   consider(executions_.deadline());
+  consider(outside_signals_.deadline());
   if (is_linked_ && !is_suspended_ && !is_finished_) consider(lease_);
   if (is_ending_ && !is_finished_) {
     consider(kill_at_);
@@ -130,6 +130,7 @@ void Agent::watch_over() {
   if (visit_.deadline().passed()) visit_.on_deadline();
   if (pmix_.deadline().passed()) pmix_.on_deadline();
   if (executions_.deadline().passed()) executions_.on_deadline();
+  for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);
   if (is_linked_ && !is_suspended_ && !is_finished_ && lease_.passed()) {
     const double lease = phase_ == Phase::kIdle ? kFirstLeaseSeconds : job_.lease_seconds;
     fail(cat("the launcher gave no sign of life for ", lease, " s"));
@@ -167,20 +168,43 @@ void Agent::on_signal() {
     } else if (::getppid() != parent_) {
       fail("the guardian above the agent was killed");
     } else {
-      fail(cat("the agent was ended by signal ", info.ssi_signo));
+      using enum OutsideSignals::Target;
+      const int number = static_cast<int>(info.ssi_signo);
+      const bool is_guardians = number >= SIGRTMIN && static_cast<int>(info.ssi_pid) == parent_;
+      outside_signals_.add(is_guardians ? info.ssi_int : number, is_guardians ? kGuardian : kAgent,
+                           Clock::now());
     }
   }
 }
 
+void Agent::act(const OutsideSignal& signal) {
+  const auto [number, is_launchers, has_reached_ranks] = signal;
+  if (number == SIGUSR1 || number == SIGUSR2) {
+    if (!has_reached_ranks) ranks_.signal(number);
+    if (!is_launchers) outbox_.put(Signalled{number});
+    return;
+  }
+  // The launcher has ordered the end. A rank that handles SIGHUP may do more then than at a SIGTERM.
+  if (is_launchers && number == SIGHUP && !has_reached_ranks) ranks_.signal(number);
+  // The ranks show what they make of any other signal than SIGTERM.
+  if (has_reached_ranks && number != SIGTERM && !is_launchers) return;
+  if (!is_launchers && !is_ending_) {
+    const std::string why = cat("the agent was ended by signal ", number);
+    if (phase_ != Phase::kStarted) return fail(why);
+    outbox_.put(Ending{why});  // and not Failed: the ranks' last lines follow
+  }
+  end(job_.kill_grace_seconds, has_reached_ranks && number == SIGTERM);
+}
+
 void Agent::reap() {
-  ranks_.reap(is_ending_);
+  ranks_.reap(is_ending_, is_killing_);
   // The dead may have handed their children to us.
   if (is_killing_) kill_what_is_left();
 }
 
-void Agent::end(double grace_seconds) {
+void Agent::end(double grace_seconds, bool has_signal_already) {
   // Who has ended by now has not been ended by us.
-  ranks_.reap(is_ending_);
+  ranks_.reap(is_ending_, is_killing_);
   const Deadline kill_at = Deadline::after_seconds(grace_seconds);
   if (is_ending_) {
     if (!is_killing_ && kill_at.time() < kill_at_.time()) kill_at_ = kill_at;
@@ -188,7 +212,9 @@ void Agent::end(double grace_seconds) {
   }
   is_ending_ = true;
   kill_at_ = kill_at;
-  signal_descendants({SIGTERM, SIGCONT});  // a stopped one could not end
+  // A stopped one could not end.
+  if (has_signal_already) signal_descendants({SIGCONT});
+  else signal_descendants({job_.end_signal, SIGCONT});
 }
 
 void Agent::kill_what_is_left() {

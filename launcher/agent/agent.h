@@ -11,6 +11,7 @@
 #include "launcher/agent/link.h"
 #include "launcher/agent/meeting_place.h"
 #include "launcher/agent/outbox.h"
+#include "launcher/agent/outside_signals.h"
 #include "launcher/agent/pmix_helper.h"
 #include "launcher/agent/poll_loop.h"
 #include "launcher/agent/protocol.h"
@@ -26,7 +27,7 @@ namespace hvd::launcher {
 
 class Agent {
  public:
-  // The signals SIGCHLD, SIGTERM, SIGINT, SIGHUP and SIGQUIT must be blocked.
+  // The signals of agent_signals() must be blocked.
   // `folder`: for files of the job; `staging`: where a copy of the code may lie. Whoever started this
   // removes both.
   Agent(PollLoop loop, Link link, std::string build, Environment environment, std::string folder,
@@ -53,9 +54,11 @@ class Agent {
   Status offer_meeting();
   void obey(const Message& message);
   void on_signal();
+  void act(const OutsideSignal& signal);
   void reap();
-  // Ends all of the job: SIGTERM now, SIGKILL after the grace. A later call can only hasten it.
-  void end(double grace_seconds);
+  // Ends all of the job: the job's end signal now, unless the ranks have one already, SIGKILL after the
+  // grace. A later call can only hasten it.
+  void end(double grace_seconds, bool has_signal_already = false);
   void kill_what_is_left();
   // Ends all and closes the link; the launcher hears why, if it can.
   void fail(const std::string& sentence);
@@ -82,6 +85,7 @@ class Agent {
   Staging staging_;
   net::FrameParser parser_;
   UniqueFd signals_;
+  OutsideSignals outside_signals_;
   int parent_;
 
   Phase phase_ = Phase::kIdle;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 
 #include "base/cores.h"
@@ -94,7 +95,9 @@ void Agent::obey(const Message& message) {
   } else if (const auto* visit = std::get_if<VisitOrder>(&message)) {
     visit_.begin(visit->offer, [this](Visited visited) { outbox_.put(visited); });
   } else if (const auto* signal = std::get_if<Signal>(&message)) {
-    ranks_.signal(signal->number);
+    const bool may_come_twice = signal->number == SIGUSR1 || signal->number == SIGUSR2;
+    if (!may_come_twice) return ranks_.signal(signal->number);
+    outside_signals_.add(signal->number, OutsideSignals::Target::kLauncher, Clock::now());
   } else if (const auto* question = std::get_if<Inspect>(&message)) {
     outbox_.put(Inspected{question->number, ranks_.whereabouts(question->with_stacks != 0)});
   } else if (const auto* run = std::get_if<Run>(&message)) {
@@ -110,7 +113,8 @@ void Agent::obey(const Message& message) {
     const Status status = ranks_.give_input(input->rank, input->bytes);
     if (!status.ok()) fail(status.message());
   } else if (const auto* order = std::get_if<End>(&message)) {
-    end(order->grace_seconds);
+    if (order->signal == 0) return end(order->grace_seconds);
+    outside_signals_.add(order->signal, OutsideSignals::Target::kLauncher, Clock::now());
   } else if (const auto* ping = std::get_if<Ping>(&message)) {
     is_suspended_ = false;
     renew_lease();

@@ -26,7 +26,9 @@ constexpr int kWaitSeconds = 10;
 sigset_t waited_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}) sigaddset(&set, number);
+  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+    sigaddset(&set, number);
+  }
   return set;
 }
 
@@ -105,7 +107,7 @@ int guard(pid_t agent, const sigset_t& signals) {
     if (number == SIGCHLD) {
       if (reap(agent, status)) break;
     } else if (number > 0) {
-      ::kill(agent, number);
+      ::sigqueue(agent, passed_on(number), {.sival_int = number});
     }
   }
   kill_everything(signals);
@@ -114,14 +116,31 @@ int guard(pid_t agent, const sigset_t& signals) {
 
 }  // namespace
 
+int passed_on(int number) {
+  return number == SIGUSR1 || number == SIGUSR2 ? SIGRTMIN + 1 : SIGRTMIN;
+}
+
+sigset_t agent_signals() {
+  sigset_t set = waited_signals();
+  sigaddset(&set, passed_on(SIGTERM));
+  sigaddset(&set, passed_on(SIGUSR1));
+  return set;
+}
+
 int run_guarded(char** arguments, const std::function<int()>& agent,
                 const std::vector<std::string>& folders) {
   become_subreaper();
   // A terminal's Ctrl-Z stops the launcher; what it started must go on to hear it.
   for (const int number : {SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE}) ::signal(number, SIG_IGN);
+  // Schedulers send these to every process of a job, where only a rank may have a use for them. The
+  // agent takes those that it waits for all the same while they are blocked.
+  for (const int number : {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO, SIGPWR,
+                           passed_on(SIGUSR1)}) {
+    ::signal(number, SIG_IGN);
+  }
   const sigset_t signals = waited_signals();
-  sigset_t before;
-  ::sigprocmask(SIG_BLOCK, &signals, &before);
+  const sigset_t blocked = agent_signals();
+  ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
   // `pkill -f horovod-agent` shall find the agent alone, from the first moment on.
   const Title title(arguments);
   title.change("hvd-guardian");

@@ -2,11 +2,18 @@
 // means, it kills everything that the agent left and ends. Its own death the agent notices.
 #pragma once
 
+#include <csignal>
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace hvd::launcher {
+
+// The signals that the agent waits for, all blocked by run_guarded.
+sigset_t agent_signals();
+// The real-time signal by which the guardian tells the agent of a signal of its own, whose number is
+// the value: an ordinary one would be lost beside one that the agent got itself.
+int passed_on(int number);
 
 // Forks: `agent` runs in the child, below the guardian, and its value is the child's exit status.
 // The folders, which are the agent's, are removed after that, with all in them. `arguments` are those

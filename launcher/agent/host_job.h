@@ -38,7 +38,8 @@ struct HostJob {
   bool is_staged = false;   // a relative working directory is within the staged copy
   std::string staged_path;  // within it, for PYTHONPATH
   bool insecure_compat = false;  // the ranks may be Horovod's own workers
-  double kill_grace_seconds = 5; // between SIGTERM and SIGKILL
+  double kill_grace_seconds = 5; // between the end signal and SIGKILL
+  int end_signal = 15;           // SIGTERM or SIGINT: tells the ranks of a job that ends
 };
 
 // Where programs of other stacks may meet, offered by the agent of rank 0's host.
@@ -69,6 +70,7 @@ struct RankExit {
   int code = 0;          // exit status, when signal is 0
   int signal = 0;        // that ended it, or 0
   bool by_agent = false; // the agent ended it because the job was ending
+  bool after_grace = false;  // by SIGKILL, since it had not ended by then
   // The kernel's out-of-memory killer has ended a process of this host's cgroup since the start,
   // or since the last rank that was told so.
   bool out_of_memory = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <type_traits>
 
 #include "base/check.h"
@@ -45,6 +46,8 @@ enum class Kind : uint16_t {
   kSaid = 29,
   kSaidTaken = 30,
   kStopRun = 31,
+  kEnding = 32,
+  kSignalled = 33,
 };
 
 // The fields of each message, in their order on the wire, once for both directions.
@@ -56,7 +59,7 @@ template <typename F> void fields(F f, Prepare& m) {
 }
 template <typename F> void fields(F f, Start& m) { f(m.order); }
 template <typename F> void fields(F f, Signal& m) { f(m.number); }
-template <typename F> void fields(F f, End& m) { f(m.grace_seconds); }
+template <typename F> void fields(F f, End& m) { f(m.grace_seconds), f(m.signal); }
 template <typename F> void fields(F f, Ping& m) { f(m.number); }
 template <typename F> void fields(F, Suspend&) {}
 template <typename F> void fields(F f, Prepared& m) {
@@ -94,6 +97,8 @@ template <typename F> void fields(F f, Said& m) {
 }
 template <typename F> void fields(F f, SaidTaken& m) { f(m.number), f(m.size); }
 template <typename F> void fields(F f, StopRun& m) { f(m.number); }
+template <typename F> void fields(F f, Ending& m) { f(m.sentence); }
+template <typename F> void fields(F f, Signalled& m) { f(m.number); }
 
 Kind kind_of(const Greeting&) { return Kind::kGreeting; }
 Kind kind_of(const Prepare&) { return Kind::kPrepare; }
@@ -126,6 +131,8 @@ Kind kind_of(const Ran&) { return Kind::kRan; }
 Kind kind_of(const Said&) { return Kind::kSaid; }
 Kind kind_of(const SaidTaken&) { return Kind::kSaidTaken; }
 Kind kind_of(const StopRun&) { return Kind::kStopRun; }
+Kind kind_of(const Ending&) { return Kind::kEnding; }
+Kind kind_of(const Signalled&) { return Kind::kSignalled; }
 
 template <typename T>
 Result<Message> decode_as(ByteReader& reader, std::string_view name) {
@@ -146,6 +153,9 @@ Status check(const HostJob& job) {
   }
   if (!is_duration(job.lease_seconds) || !is_duration(job.kill_grace_seconds)) {
     return invalid_argument("the job's lease or grace is no number of seconds");
+  }
+  if (job.end_signal != SIGTERM && job.end_signal != SIGINT) {
+    return invalid_argument(cat("the job's end signal ", job.end_signal, " is neither SIGTERM nor SIGINT"));
   }
   return {};
 }
@@ -219,6 +229,8 @@ Result<Message> decode(ByteView bytes) {
     case Kind::kSaid: return decode_as<Said>(reader, "what a command said");
     case Kind::kSaidTaken: return decode_as<SaidTaken>(reader, "an answer to what a command said");
     case Kind::kStopRun: return decode_as<StopRun>(reader, "an order to stop a command");
+    case Kind::kEnding: return decode_as<Ending>(reader, "an agent's end");
+    case Kind::kSignalled: return decode_as<Signalled>(reader, "a signal that ranks got");
     case Kind::kJoined: return decode_as<Joined>(reader, "a rank's world");
   }
   return unimplemented(cat("a control message of the unknown kind ", static_cast<unsigned>(kind),

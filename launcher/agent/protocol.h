@@ -59,6 +59,7 @@ struct Input {
 };
 struct End {
   double grace_seconds = 0;
+  int32_t signal = 0;  // that ended the launcher, and may have reached the agent or the ranks too; or 0
 };
 // Where the ranks are is wanted.
 struct Inspect {
@@ -148,6 +149,14 @@ struct Suspended {};
 struct Visited {
   Reached reached;
 };
+// Something else than the launcher has sent the ranks here SIGUSR1 or SIGUSR2.
+struct Signalled {
+  int32_t number = 0;
+};
+// The agent ends everything, for this reason; what the ranks say until then, and Finished, follow.
+struct Ending {
+  std::string sentence;
+};
 // The agent gives up, for this reason; it ends everything and closes the link. From the launcher: it
 // does not take this agent, which ends.
 struct Failed {
@@ -172,7 +181,7 @@ using Message = std::variant<Greeting, Prepare, Start, Signal, End, Ping, Suspen
                              Exited, Finished, Pong, Suspended, Failed, Challenge, Answer,
                              Admission, VisitOrder, Visited, Input, InputTaken, Inspect,
                              Inspected, Joined, Run, Ran, StagePart, Staged, Said, SaidTaken,
-                             StopRun>;
+                             StopRun, Ending, Signalled>;
 
 Bytes encode(const Message& message);
 Result<Message> decode(ByteView bytes);

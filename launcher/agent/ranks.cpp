@@ -223,7 +223,7 @@ void Ranks::signal(int number) {
   }
 }
 
-void Ranks::reap(bool by_agent) {
+void Ranks::reap(bool by_agent, bool is_killing) {
   int status = 0;
   for (;;) {
     const pid_t pid = ::waitpid(-1, &status, WNOHANG);
@@ -241,6 +241,7 @@ void Ranks::reap(bool by_agent) {
     RankExit exit{.rank = rank.number, .by_agent = by_agent};
     if (WIFSIGNALED(status)) exit.signal = WTERMSIG(status);
     else exit.code = WEXITSTATUS(status);
+    exit.after_grace = is_killing && exit.signal == SIGKILL;
     if (exit.signal != 0 || exit.code != 0) {
       const auto kills = out_of_memory_kills();
       exit.out_of_memory = kills && oom_kills_ && *kills > *oom_kills_;

@@ -34,8 +34,8 @@ class Ranks {
   Status start(const MoreEnvironment& more);
   void signal(int number);
   // Waits for whatever has ended, ranks or orphans, and announces the ranks among it. `by_agent`:
-  // the agent has told them to end.
-  void reap(bool by_agent);
+  // the agent has told them to end; `is_killing`: by SIGKILL.
+  void reap(bool by_agent, bool is_killing = false);
   // True when none runs, also when none was started.
   bool have_ended() const { return running_ == 0; }
 

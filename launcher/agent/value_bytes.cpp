@@ -59,7 +59,7 @@ void put(ByteWriter& to, const HostJob& job) {
   to.put_text(job.remote_init).put(static_cast<uint8_t>(job.is_compared));
   to.put(static_cast<uint8_t>(job.is_staged)).put_text(job.staged_path);
   to.put(job.lease_seconds).put(job.kill_grace_seconds);
-  to.put(static_cast<uint8_t>(job.insecure_compat));
+  to.put(static_cast<uint8_t>(job.insecure_compat)).put(static_cast<int32_t>(job.end_signal));
 }
 void get(ByteReader& from, HostJob& job) {
   job.job = from.get<uint64_t>();
@@ -85,6 +85,7 @@ void get(ByteReader& from, HostJob& job) {
   job.lease_seconds = from.get<double>();
   job.kill_grace_seconds = from.get<double>();
   job.insecure_compat = from.get<uint8_t>() != 0;
+  job.end_signal = from.get<int32_t>();
 }
 
 void put(ByteWriter& to, const MeetingOffer& offer) {
@@ -109,13 +110,14 @@ void get(ByteReader& from, StartOrder& order) {
 void put(ByteWriter& to, const RankExit& exit) {
   to.put(static_cast<int32_t>(exit.rank)).put(static_cast<int32_t>(exit.code));
   to.put(static_cast<int32_t>(exit.signal)).put(static_cast<uint8_t>(exit.by_agent));
-  to.put(static_cast<uint8_t>(exit.out_of_memory));
+  to.put(static_cast<uint8_t>(exit.after_grace)).put(static_cast<uint8_t>(exit.out_of_memory));
 }
 void get(ByteReader& from, RankExit& exit) {
   exit.rank = from.get<int32_t>();
   exit.code = from.get<int32_t>();
   exit.signal = from.get<int32_t>();
   exit.by_agent = from.get<uint8_t>() != 0;
+  exit.after_grace = from.get<uint8_t>() != 0;
   exit.out_of_memory = from.get<uint8_t>() != 0;
 }
 

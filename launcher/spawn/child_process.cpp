@@ -88,10 +88,16 @@ Result<pid_t> spawn_program(const ChildCommand& command, const Streams& streams)
   ::posix_spawn_file_actions_adddup2(&actions, streams.child_stream.get(), STDOUT_FILENO);
   const UniqueFd& errors = command.joins_errors ? streams.child_stream : streams.child_errors;
   ::posix_spawn_file_actions_adddup2(&actions, errors.get(), STDERR_FILENO);
-  sigset_t none, all;
-  ::sigemptyset(&none);
+  // A scheduler may send signals for the ranks or the launcher to all processes of the job. A program
+  // that carries a link, such as ssh or kubectl, outlives them: the link ends with the job.
+  sigset_t held, all;
+  ::sigemptyset(&held);
+  for (const int number : {SIGUSR1, SIGUSR2}) ::sigaddset(&held, number);
+  if (command.end == ChildEnd::kTerminate) {
+    for (const int number : {SIGINT, SIGTERM}) ::sigaddset(&held, number);
+  }
   ::sigfillset(&all);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setsigmask(&attributes, &held);
   ::posix_spawnattr_setsigdefault(&attributes, &all);
   ::posix_spawnattr_setflags(
       &attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
@@ -174,7 +180,7 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
     net::error_code ignored;
     stream.close(ignored);
     errors.close(ignored);
-    if (!is_reaped && end == ChildEnd::kTerminate) ::kill(-pid, SIGTERM);
+    if (!is_reaped && end == ChildEnd::kTerminate) ::kill(-pid, SIGHUP);
     end_known.notify();
   }
 

@@ -1,6 +1,6 @@
 // A program on this machine as a Duplex: its standard input and output are the stream, its
 // standard error is kept for last_words(). It runs in a session of its own, so that the terminal's
-// Ctrl-C reaches the launcher alone. Reaped by a watch on the loop, also after the stream is gone.
+// Ctrl-C reaches the launcher alone, with SIGUSR1 and SIGUSR2 blocked. Reaped by a watch on the loop, also after the stream is gone.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace hvd::launcher {
 // What close() does beyond ending the streams.
 enum class ChildEnd {
   kLeave,      // the program ends by itself when its input ends
-  kTerminate,  // SIGTERM to its process group
+  kTerminate,  // SIGHUP to its process group; SIGINT and SIGTERM are blocked there
 };
 
 struct ChildCommand {

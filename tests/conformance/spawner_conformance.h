@@ -146,7 +146,7 @@ inline void check_spawner(net::asio::io_context& loop, Spawner& spawner, SpawnTa
   }
 
   SUBCASE("a stream that nobody reads holds the agent back, and writing goes on") {
-    const auto stream = spawn("yes & read word; echo \"$word\" >&2; kill $!; exit 4");
+    const auto stream = spawn("yes & read word; echo \"$word\" >&2; kill -9 $!; exit 4");
     REQUIRE_MESSAGE(stream.ok(), stream.status().message());
     CHECK(run_on(loop, (*stream)->write(as_bytes("onwards\n"))).ok());
     CHECK(run_on(loop, read_to_end(**stream)).ok());

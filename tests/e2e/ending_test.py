@@ -36,6 +36,24 @@ def test_sigterm():
 
 
 @world()
+def test_sigterm_to_every_process_shows_the_ranks_last_lines():
+    code = ("import os, signal, sys, time\n"
+            "def save(*_): os.write(1, b'saving\\n'); time.sleep(1); print('saved'); sys.exit(0)\n"
+            "signal.signal(signal.SIGTERM, save)\nprint('ready', flush=True)\n"
+            "while True: time.sleep(0.02)")
+    job = Job("-np", 4, "-H", "localhost:2,b:2", "--kill-grace", 10, PYTHON, "-c", code)
+    job.wait_for("ready", 4)
+    for pid, _ in job.before.new_ones():
+        os.kill(int(pid), signal.SIGTERM)
+    job.ends_with(143, 20)
+    for rank in range(4):
+        said = re.findall(rf"\[{rank}\]<stdout>:(.*)", job.out)
+        expect(said == ["ready", "saving", "saved"], job.describe())
+    one_sentence(job, "^ended by SIGTERM$")
+    job.leaves_nothing(5)
+
+
+@world()
 def test_sighup():
     ended_by(signal.SIGHUP)
 

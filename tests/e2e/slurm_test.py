@@ -253,6 +253,60 @@ def test_an_allocation_that_is_cancelled_leaves_nothing(cluster):
     before.wait_for_ends(60)
 
 
+# What a rank that saves at signals says of each that it gets.
+SAVES = """
+import os, signal, sys, time
+def save(number, frame):
+    os.write(1, f"rank {os.environ['HOROVOD_RANK']} got {signal.Signals(number).name}\\n".encode())
+    if number == signal.SIGTERM:
+        time.sleep(1)
+        os.write(1, f"rank {os.environ['HOROVOD_RANK']} saved\\n".encode())
+        sys.exit(0)
+for number in (signal.SIGUSR1, signal.SIGTERM):
+    signal.signal(number, save)
+os.write(1, b"ready\\n")
+while True:
+    time.sleep(0.02)
+"""
+
+
+def scancel(cluster, *arguments):
+    subprocess.run(["/usr/bin/scancel", *arguments, "-n", "saves"], check=True,
+                   env=clean_environment(**cluster.environment))
+
+
+@on_cluster()
+def test_a_signal_to_the_steps_reaches_each_rank_once_and_scancel_shows_their_last_lines(cluster):
+    before = Inventory()
+    folder = scratch("/etc")
+    (folder / "rank.py").write_text(SAVES)
+    (folder / "job.sh").write_text(f"#!/bin/bash\ntrap : USR1\n{LAUNCHER} --kill-grace 10 {PYTHON} "
+                                   f"{folder}/rank.py\n")
+    out = folder / "out"
+    subprocess.run(["/usr/bin/sbatch", "-J", "saves", "-N2", "--ntasks-per-node=2", "-o", out,
+                    folder / "job.sh"], check=True, env=clean_environment(**cluster.environment))
+
+    def shows(words, count):
+        wait_until(lambda: out.exists() and len(re.findall(words, out.read_text())) >= count, 60,
+                   lambda: f"{count} x {words!r}\n{out.exists() and out.read_text()}")
+
+    shows("ready", 4)
+    scancel(cluster, "-s", "USR1")  # as sbatch --signal=USR1@50 does: the steps alone
+    for rank in range(4):
+        shows(f"rank {rank} got SIGUSR1", 1)
+    scancel(cluster, "--full", "-s", "USR1")  # the script, the launcher and what is below
+    for rank in range(4):
+        shows(f"rank {rank} got SIGUSR1", 2)
+    scancel(cluster)
+    before.wait_for_ends(30)
+    text = out.read_text()
+    for rank in range(4):
+        said = re.findall(rf"\[{rank}\]<stdout>:(.*)", text)
+        expect(said == ["ready", *2 * [f"rank {rank} got SIGUSR1"], f"rank {rank} got SIGTERM",
+                        f"rank {rank} saved"], text)
+    expect("horovodrun: ended by SIGTERM" in text and "lost" not in text, text)
+
+
 @on_cluster()
 def test_a_node_that_dies_ends_the_job_with_its_name(cluster):
     job = salloc(cluster, "-N2", "--ntasks-per-node=1", LAUNCHER, PYTHON, RANK, "sleep")

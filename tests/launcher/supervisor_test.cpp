@@ -148,6 +148,20 @@ TEST_CASE("a signal ends the job, a second one at once") {
   CHECK(supervisor.report() == "ended by SIGINT");
 }
 
+TEST_CASE("a SIGTERM that agents or ranks get before the launcher does is the cause") {
+  Supervisor supervisor(kPlan);
+  SUBCASE("an agent") {
+    CHECK(supervisor.on_agent_ending(1, "the agent was ended by signal 15") == Action::kEnd);
+    CHECK(supervisor.report() == "host b was lost: the agent was ended by signal 15");
+    CHECK(supervisor.exit_code() == kExitLauncher);
+  }
+  SUBCASE("a rank") { CHECK(supervisor.on_exit({.rank = 1, .signal = SIGTERM}) == Action::kEnd); }
+  CHECK(supervisor.on_signal(SIGTERM) == Action::kNone);
+  CHECK(supervisor.report() == "ended by SIGTERM");
+  CHECK(supervisor.exit_code() == 143);
+  CHECK(supervisor.failed_rank() == -1);
+}
+
 TEST_CASE("a signal after a failure ends faster and keeps the first cause") {
   Supervisor supervisor(kPlan);
   CHECK(supervisor.on_exit({.rank = 0, .code = 5}) == Action::kEnd);

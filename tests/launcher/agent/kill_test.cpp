@@ -75,10 +75,93 @@ TEST_CASE("A signal to the agent or to its guardian ends the job with a reason")
       REQUIRE(start_stubborn(fixture, fixture.shell_job(cat(kStubborn, "sleep 1000; :"))));
       ::kill(to_guardian ? fixture.guardian() : fixture.agent(), number);
       CHECK(is_gone(fixture, 3));
-      CHECK(fixture.until([&] { return fixture.lost.size() == 1; }));
-      CHECK(fixture.lost.at(0) == cat("the agent was ended by signal ", number));
+      CHECK(fixture.until([&] { return fixture.is_finished; }));
+      CHECK(fixture.endings == std::vector{cat("the agent was ended by signal ", number)});
+      CHECK(fixture.lost.empty());
     }
   }
+}
+
+namespace {
+
+// Says how often it gets each of these.
+constexpr std::string_view kCounting =
+    "for s in USR1 HUP INT; do trap \"echo $s\" $s; done; trap 'echo TERM; echo saved; exit 0' TERM; "
+    "echo ready; while :; do sleep 0.01; done";
+
+size_t count_of(const std::string& text, std::string_view word) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size()) ++count;
+  return count;
+}
+
+void signal_every_process(const AgentFixture& fixture, int number) {
+  for (const pid_t pid : fixture.marked()) ::kill(pid, number);
+  for (const pid_t pid : {fixture.guardian(), fixture.agent()}) ::kill(pid, number);
+}
+
+}  // namespace
+
+TEST_CASE("A signal to every process of a host leaves the agent alone, and a rank gets it once") {
+  for (const int number : {SIGUSR1, SIGHUP, SIGINT}) {
+    AgentFixture fixture;
+    REQUIRE(fixture.begin(fixture.shell_job(std::string(kCounting))).ok());
+    std::string& said = fixture.output[{0, kOut}];
+    REQUIRE(fixture.until([&] { return said == "ready\n"; }));
+    if (number == SIGUSR1) fixture.link().signal(number);  // the launcher got it as well
+    fixture.pass(0.02);
+    signal_every_process(fixture, number);
+    const std::string name = number == SIGUSR1 ? "USR1\n" : number == SIGHUP ? "HUP\n" : "INT\n";
+    CHECK(fixture.until([&] { return said.ends_with(name); }));
+    fixture.link().end(5);
+    CHECK(fixture.until([&] { return fixture.is_finished; }));
+    CHECK(said == cat("ready\n", name, "TERM\nsaved\n"));
+    CHECK(fixture.endings.empty());
+  }
+}
+
+TEST_CASE("A signal for the ranks that the agent alone gets, or its guardian, is passed on") {
+  for (const bool to_guardian : {false, true}) {
+    AgentFixture fixture;
+    REQUIRE(fixture.begin(fixture.shell_job(std::string(kCounting))).ok());
+    std::string& said = fixture.output[{0, kOut}];
+    REQUIRE(fixture.until([&] { return said == "ready\n"; }));
+    ::kill(to_guardian ? fixture.guardian() : fixture.agent(), SIGUSR1);
+    CHECK(fixture.until([&] { return said == "ready\nUSR1\n"; }));
+    CHECK(fixture.until([&] { return fixture.signalled == std::vector{SIGUSR1}; }));
+  }
+}
+
+TEST_CASE("After a SIGTERM to every process what ranks say arrives, and each gets it once") {
+  for (const bool to_launcher : {false, true}) {
+    AgentFixture fixture;
+    HostJob job = fixture.shell_job(std::string(kCounting));
+    job.kill_grace_seconds = 10;
+    REQUIRE(fixture.begin(job).ok());
+    std::string& said = fixture.output[{0, kOut}];
+    REQUIRE(fixture.until([&] { return said == "ready\n"; }));
+    if (to_launcher) fixture.link().end(10, SIGTERM);
+    fixture.pass(0.02);
+    signal_every_process(fixture, SIGTERM);
+    CHECK(fixture.until([&] { return fixture.is_finished; }));
+    CHECK(count_of(said, "TERM\n") == 1);
+    CHECK(said.ends_with("saved\n"));
+    CHECK(fixture.lost.empty());
+    CHECK(fixture.exits.at(0).signal == 0);
+  }
+}
+
+TEST_CASE("A job may be ended by SIGINT") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job("trap 'echo INT; exit 3' INT; trap 'echo TERM' TERM; echo ready; "
+                                  "while :; do sleep 0.01; done");
+  job.end_signal = SIGINT;
+  REQUIRE(fixture.begin(job).ok());
+  CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "ready\n"; }));
+  fixture.link().end(5);
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
+  CHECK(fixture.output[{0, kOut}] == "ready\nINT\n");
+  CHECK_FALSE(fixture.exits.at(0).after_grace);
 }
 
 TEST_CASE("A launcher that falls silent costs its lease, and the job ends") {
@@ -152,6 +235,8 @@ TEST_CASE("Ending sends SIGTERM, after the grace SIGKILL, and reports ranks as e
   CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(fixture.exits.at(0).signal == SIGKILL);
   CHECK(fixture.exits.at(0).by_agent);
+  CHECK(fixture.exits.at(0).after_grace);
+  CHECK_FALSE(fixture.exits.at(1).after_grace);
   CHECK(deadline.seconds_left() < 8.6);
   CHECK(fixture.marked().empty());
 }

@@ -74,6 +74,8 @@ struct Events : AgentEvents {
   void on_input_taken(int, size_t) override {}
   void on_joined(int, int, int) override {}
   void on_exit(const RankExit& exit) override { exits.push_back(exit); }
+  void on_signalled(int) override {}
+  void on_ending(const std::string&) override {}
   void on_finished() override { is_finished = true; }
   void on_lost(const Status& why) override { lost.push_back(why.message()); }
   void on_store_connection(net::StreamSocket) override {}

@@ -26,6 +26,7 @@ HostJob job() {
   job.lease_seconds = 7.5;
   job.kill_grace_seconds = 0;
   job.insecure_compat = true;
+  job.end_signal = 2;
   return job;
 }
 
@@ -65,6 +66,7 @@ TEST_CASE("An order to prepare carries the whole job") {
   CHECK(read.job.lease_seconds == 7.5);
   CHECK(read.job.kill_grace_seconds == 0);
   CHECK(read.job.insecure_compat);
+  CHECK(read.job.end_signal == 2);
 }
 
 TEST_CASE("Every other message arrives as it was sent") {
@@ -79,14 +81,19 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(Prepared{not_found("no python"), {}, {}}).status == not_found("no python"));
   CHECK(again(Prepared{}).status.ok());
   CHECK(again(Started{internal_error("x")}).status == internal_error("x"));
-  const RankExit exit = again(Exited{{.rank = 3, .code = 4, .signal = 5, .by_agent = true}}).exit;
+  const RankExit exit = again(Exited{{.rank = 3, .code = 4, .signal = 5, .by_agent = true,
+                                      .after_grace = true}}).exit;
   CHECK(exit.rank == 3);
   CHECK(exit.code == 4);
   CHECK(exit.signal == 5);
   CHECK(exit.by_agent);
+  CHECK(exit.after_grace);
   CHECK(again(Finished{"sudo"}).left_behind == "sudo");
   CHECK(again(Signal{15}).number == 15);
-  CHECK(again(End{2.5}).grace_seconds == 2.5);
+  CHECK(again(End{2.5, 15}).grace_seconds == 2.5);
+  CHECK(again(End{2.5, 15}).signal == 15);
+  CHECK(again(Ending{"why"}).sentence == "why");
+  CHECK(again(Signalled{10}).number == 10);
   CHECK(again(Ping{9}).number == 9);
   CHECK(again(Pong{9}).number == 9);
   CHECK(again(Failed{"why"}).sentence == "why");
