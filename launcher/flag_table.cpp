@@ -24,6 +24,7 @@ constexpr Choice kChoices[] = {
     {"manual", "man,markdown"},
     {"log_format", "text,json"},
     {"on_failure", "kill,wait"},
+    {"end_signal", "TERM,INT"},
     {"stdin", "none,0,all"},
     {"log_level", "trace,debug,info,warning,error,fatal"},
 };

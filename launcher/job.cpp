@@ -39,6 +39,7 @@ Job::Job(const Options& options, const SlotPlan& plan, uint32_t generation, Lobb
       lobby_(lobby),
       loop_(lobby ? lobby->loop() : own_loop_),
       grace_(options.settings.number("kill_grace")),
+      end_signal_(to_lower(options.settings.text("end_signal")) == "int" ? SIGINT : SIGTERM),
       supervisor_(plan, to_lower(options.settings.text("on_failure")) == "wait"),
       secret_(lobby ? lobby->secret() : Secret::random()),
       job_(random_job()),

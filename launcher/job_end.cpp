@@ -184,14 +184,21 @@ RankContext Job::context_of(int rank) const {
 }
 
 void Job::tell_the_end() {
-  if (supervisor_.report().empty()) return;
+  std::string report = supervisor_.report();
+  if (report.empty()) return;
   const int rank = supervisor_.failed_rank();
-  if (rank < 0) return output_->say(supervisor_.report());
-  const std::string words = output_->last_errors(rank);
-  const std::string sentence = supervisor_.report() + advice_on(words, context_of(rank));
+  const std::string words = rank < 0 ? "" : output_->last_errors(rank);
+  if (rank >= 0) report += advice_on(words, context_of(rank));
+  const std::string killed = supervisor_.killed_ranks();
+  if (!killed.empty() && grace_ > 0) {
+    report += cat("; ", killed, " did not end within ", grace_, " s (--kill-grace) of ",
+                  signal_name(end_signal_), " and ", killed.starts_with("ranks ") ? "were" : "was",
+                  " killed");
+  }
   // What a single rank wrote stands right above.
-  if (words.empty() || plan_.size() == 1) return output_->say(sentence);
-  output_->say(cat(sentence, "; its last lines on standard error:\n",
+  if (words.empty() || plan_.size() == 1) return output_->say(report);
+  const std::string whose = killed.empty() ? "its last lines" : cat("the last lines of rank ", rank);
+  output_->say(cat(report, "; ", whose, " on standard error:\n",
                    std::string_view(words).substr(0, words.size() - 1)));
 }
 

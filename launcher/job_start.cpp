@@ -126,6 +126,7 @@ HostJob Job::host_job(int host, bool is_local) const {
   job.is_compared = plan_.hosts.size() > 1;
   job.lease_seconds = lease_of(options_.settings);
   job.kill_grace_seconds = grace_;
+  job.end_signal = end_signal_;
   job.insecure_compat = options_.settings.flag("insecure_compat");
   return job;
 }

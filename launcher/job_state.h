@@ -76,7 +76,8 @@ class Job {
   Lobby* const lobby_;
   net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
   net::asio::io_context& loop_;        // the lobby's, where there is one
-  const double grace_;  // between SIGTERM and SIGKILL of the ranks of a job that ends
+  const double grace_;  // between that and SIGKILL of the ranks of a job that ends
+  const int end_signal_;
   Supervisor supervisor_;
   Secret secret_;
   uint64_t job_;

@@ -188,8 +188,9 @@ Status check_values(const Settings& settings, const CommandLine& line) {
   for (const Setting& each : all_settings()) {
     const std::vector<std::string> values = choices_of(each);
     if (values.empty() || !settings.is_set(each.key)) continue;
-    const std::string value = to_lower(settings.text(each.key));
-    if (has(values, value)) continue;
+    const std::string value = settings.text(each.key);
+    const auto is_it = [&](const std::string& choice) { return to_lower(choice) == to_lower(value); };
+    if (std::ranges::any_of(values, is_it)) continue;
     return invalid_argument(cat(name_of(line, each.key), " ", printable(value), " is none of: ",
                                 join(values, ", ")));
   }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <set>
 
 #include "base/text.h"
+#include "launcher/line_folder.h"
 #include "launcher/report.h"
 
 namespace hvd::launcher {
@@ -14,6 +16,7 @@ Supervisor::Supervisor(const SlotPlan& plan, bool waits)
       host_done_(plan.hosts.size()),
       rank_done_(plan.slots.size()),
       rank_joined_(plan.slots.size()),
+      rank_killed_(plan.slots.size()),
       hosts_left_(static_cast<int>(plan.hosts.size())),
       waits_(waits) {}
 
@@ -70,6 +73,7 @@ Supervisor::Failure Supervisor::describe(const RankExit& exit) const {
 Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> left_by) {
   if (exit.rank < 0 || exit.rank >= plan_.size()) return Action::kNone;
   rank_done_[static_cast<size_t>(exit.rank)] = true;
+  rank_killed_[static_cast<size_t>(exit.rank)] = exit.after_grace;
   // What ends because the job ends is no cause of it.
   if (ending_) return Action::kNone;
   if (exit.code == 0 && exit.signal == 0) {
@@ -167,5 +171,19 @@ Supervisor::Action Supervisor::on_output_broken(int error_number) {
 
 int Supervisor::exit_code() const { return exit_code_; }
 std::string Supervisor::report() const { return sentence_; }
+
+std::string Supervisor::killed_ranks() const {
+  std::vector<int> ranks;
+  std::set<int> hosts;
+  for (const Slot& slot : plan_.slots) {
+    if (signals_ > 1 || !rank_killed_[static_cast<size_t>(slot.rank)]) continue;
+    ranks.push_back(slot.rank);
+    hosts.insert(slot.host);
+  }
+  if (ranks.empty()) return "";
+  if (ranks.size() == 1) return place(ranks[0]);
+  return cat("ranks ", ranks_text(ranks), " on ",
+             hosts.size() == 1 ? host_name(*hosts.begin()) : cat(hosts.size(), " hosts"));
+}
 
 }  // namespace hvd::launcher

@@ -57,6 +57,9 @@ class Supervisor {
   int exit_code() const;
   // One sentence about the first cause, or empty.
   std::string report() const;
+  // Those that the end signal did not end within the grace: "rank 3 on host b", "ranks 0-2 on 2 hosts",
+  // or empty, also where a second signal asked for SIGKILL.
+  std::string killed_ranks() const;
   // Whose failure was the first cause, or -1.
   int failed_rank() const { return failed_rank_; }
 
@@ -76,7 +79,7 @@ class Supervisor {
   std::string host_name(int host) const;  // "host b"
 
   const SlotPlan& plan_;
-  std::vector<bool> host_done_, rank_done_, rank_joined_;
+  std::vector<bool> host_done_, rank_done_, rank_joined_, rank_killed_;
   int hosts_left_;
   const bool waits_;
   bool ending_ = false;

@@ -103,7 +103,10 @@ constexpr Setting kTable[] = {
     {"on_failure", "--on-failure", "", "", kText, "kill", kEnding,
      "what the other ranks do when one fails: kill ends them, wait lets them end by themselves"},
     {"kill_grace", "--kill-grace", "", "HOROVOD_KILL_GRACE", kDouble, "2", kEnding,
-     "seconds between SIGTERM and SIGKILL for ranks that are ended"},
+     "seconds between the end signal and SIGKILL for ranks that are ended"},
+    {"end_signal", "--end-signal", "", "", kText, "TERM", kEnding,
+     "signal that ranks get when their job ends, TERM or INT, which Python raises as "
+     "KeyboardInterrupt"},
     {"timeout", "--timeout", "", "", kDouble, "", kEnding,
      "seconds after which the job is ended, with exit code 124"},
 

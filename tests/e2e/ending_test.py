@@ -53,6 +53,52 @@ def test_sigterm_to_every_process_shows_the_ranks_last_lines():
     job.leaves_nothing(5)
 
 
+DEAF = """
+import os, signal, sys, time
+number = int(os.environ["HOROVOD_RANK"])
+if number == 1:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+try:
+    while not os.path.exists(sys.argv[1]): time.sleep(0.02)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    raise SystemExit(0)
+if number == 2:
+    print("why it failed", file=sys.stderr)
+    sys.exit(3)
+time.sleep(600)
+"""
+
+
+@world()
+def test_a_rank_that_has_to_be_killed_is_named():
+    go = scratch() / "go"
+    job = Job("-np", 4, "-H", "a:2,b:2", "--kill-grace", 1, PYTHON, "-c", DEAF, go)
+    job.wait_for("ready", 4)
+    go.touch()
+    job.ends_with(3, 20)
+    one_sentence(job, r"^rank 2 on host b exited with code 3; rank 1 on host a did not end within 1 s "
+                 r"\(--kill-grace\) of SIGTERM and was killed; the last lines of rank 2 on standard error:$")
+    expect("[2]<stderr>:why it failed" in job.err, job.describe())
+    job = Job("-np", 2, "-H", "a:1,b:1", "--kill-grace", 1, *NASTY)
+    job.wait_for("ready", 2)
+    job.signal(signal.SIGTERM)
+    job.ends_with(143, 20)
+    one_sentence(job, r"^ended by SIGTERM; ranks 0-1 on 2 hosts did not end within 1 s \(--kill-grace\) of "
+                 "SIGTERM and were killed$")
+
+
+@world()
+def test_ranks_may_be_ended_by_the_signal_that_python_raises_as_keyboardinterrupt():
+    job = Job("-np", 2, "-H", "a:1,b:1", "--end-signal", "INT", PYTHON, "-c", DEAF, "/none")
+    job.wait_for("ready", 2)
+    job.signal(signal.SIGTERM)
+    job.ends_with(143, 20)
+    expect(job.out.count("interrupted") == 2, job.describe())
+    one_sentence(job, "^ended by SIGTERM$")
+
+
 @world()
 def test_sighup():
     ended_by(signal.SIGHUP)

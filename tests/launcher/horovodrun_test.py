@@ -396,6 +396,13 @@ class Questions(unittest.TestCase):
         self.assertNotIn("HOROVOD_JOB_SECRET", last["env"])
 
 
+class Ends(unittest.TestCase):
+    def test_an_end_signal_is_one_of_two(self):
+        result = run("-np", "1", "--end-signal", "KILL", "true")
+        self.assertEqual(result.returncode, 2)
+        self.assertEqual(result.stderr, b"horovodrun: --end-signal KILL is none of: TERM, INT\n")
+
+
 class Manuals(unittest.TestCase):
     def test_the_page_of_all_settings_is_current(self):
         page = os.path.join(os.path.dirname(__file__), "../../docs/settings.md")

@@ -162,6 +162,20 @@ TEST_CASE("a SIGTERM that agents or ranks get before the launcher does is the ca
   CHECK(supervisor.failed_rank() == -1);
 }
 
+TEST_CASE("ranks that had to be killed are named, but not where a second signal asked for it") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);
+  CHECK(supervisor.killed_ranks().empty());
+  supervisor.on_exit({.rank = 2, .signal = SIGKILL, .by_agent = true, .after_grace = true});
+  CHECK(supervisor.killed_ranks() == "rank 2 on host b");
+  supervisor.on_exit({.rank = 3, .signal = SIGKILL, .by_agent = true, .after_grace = true});
+  CHECK(supervisor.killed_ranks() == "ranks 2-3 on host b");
+  supervisor.on_exit({.rank = 0, .signal = SIGKILL, .by_agent = true, .after_grace = true});
+  CHECK(supervisor.killed_ranks() == "ranks 0,2-3 on 2 hosts");
+  supervisor.on_signal(SIGINT);
+  CHECK(supervisor.killed_ranks().empty());
+}
+
 TEST_CASE("a signal after a failure ends faster and keeps the first cause") {
   Supervisor supervisor(kPlan);
   CHECK(supervisor.on_exit({.rank = 0, .code = 5}) == Action::kEnd);
