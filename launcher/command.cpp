@@ -111,8 +111,6 @@ bool is_joined(const Options& options) {
 
 int run_joined_job(const Options& options) {
   const Settings& settings = options.settings;
-  log::set_identity("horovodrun");
-  log::set_timestamps(false);
   if (settings.flag("verbose")) log::set_level(log::Level::kInfo);
   auto token = take_token(settings);
   if (!token.ok()) return refuse(token.status());

@@ -154,8 +154,6 @@ net::Task<void> Job::answer(std::string request, net::StreamSocket& caller) {
 }
 
 void prepare_process(const Options& options) {
-  log::set_identity("horovodrun");
-  log::set_timestamps(false);
   if (log::Level level; log::parse_level(options.settings.text("log_level"), level)) {
     log::set_level(level);
   }

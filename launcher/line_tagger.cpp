@@ -1,47 +1,28 @@
 #include "launcher/line_tagger.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
+#include "base/json_record.h"
 #include "base/text.h"
 #include "launcher/placeholders.h"
 
 namespace hvd::launcher {
 namespace {
 
-// Bytes of the character that the text begins with; 0 when it is none.
-size_t utf8_size(std::string_view text) {
-  const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = at(0);
-  if (first < 0x80) return 1;
-  const size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < size) return 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return 0;
-  }
-  // Too long for what it says, a surrogate, or beyond the last one.
-  if ((first == 0xe0 && at(1) < 0xa0) || (first == 0xed && at(1) > 0x9f) ||
-      (first == 0xf0 && at(1) < 0x90) || (first == 0xf4 && at(1) > 0x8f)) {
-    return 0;
-  }
-  return size;
-}
+// In text, where a line is longer than may be held.
+constexpr std::string_view kContinues = " [continues]";
+constexpr std::string_view kContinued = "[continued] ";
 
-std::string base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    for (size_t j = 0; j < 3; ++j) {
-      group = group << 8 | (j < count ? static_cast<unsigned char>(bytes[i + j]) : 0);
-    }
-    for (size_t j = 0; j < 4; ++j) {
-      text += j <= count ? kDigits[group >> (18 - 6 * j) & 63] : '=';
-    }
+// Bytes at the end that may begin a character of several.
+size_t begun_character(std::string_view text) {
+  for (size_t size = 1; size <= std::min<size_t>(3, text.size()); ++size) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - size]);
+    if ((byte & 0xc0) == 0x80) continue;
+    const size_t whole = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc2 ? 2 : 1;
+    return whole > size ? size : 0;
   }
-  return text;
+  return 0;
 }
 
 }  // namespace
@@ -67,23 +48,24 @@ void LineTagger::feed(std::string_view bytes, std::string& out) {
     begin = end + line_end.size();
     if (newline < begin) newline = bytes.find('\n', begin);
     if (carriage_return < begin) carriage_return = bytes.find('\r', begin);
-    while (held_.size() + line.size() > kMaxLine) {
-      const size_t room = kMaxLine - held_.size();
-      hold(line.substr(0, room), out);
-      line.remove_prefix(room);
-    }
+    if (held_.size() + line.size() > kMaxLine) hold(std::exchange(line, {}), out);
     append(line, line_end, out);
     has_returned_ = line_end == "\r" && begin == bytes.size();
   }
 }
 
 void LineTagger::hold(std::string_view piece, std::string& out) {
-  while (!piece.empty()) {
-    const size_t room = std::min(kMaxLine - held_.size(), piece.size());
+  while (held_.size() + piece.size() > kMaxLine) {
+    const size_t room = kMaxLine - held_.size();
     held_.append(piece.substr(0, room));
     piece.remove_prefix(room);
-    if (held_.size() == kMaxLine) finish(out);
+    const size_t begun = begun_character(held_);
+    const std::string next = held_.substr(held_.size() - begun);
+    held_.resize(held_.size() - begun);
+    append({}, "\n", out, true);
+    held_ = next;
   }
+  held_.append(piece);
 }
 
 void LineTagger::finish(std::string& out) {
@@ -92,46 +74,31 @@ void LineTagger::finish(std::string& out) {
   held_.shrink_to_fit();
 }
 
-// What is held, `line`, and the end that the rank wrote.
-void LineTagger::append(std::string_view line, std::string_view end, std::string& out) {
+std::string LineTagger::prefix() const {
+  return is_continued_ ? cat(tag_, kContinued) : tag_;
+}
+
+// What is held, `line`, and the end that the rank wrote, or ours where the line continues.
+void LineTagger::append(std::string_view line, std::string_view end, std::string& out, bool continues) {
   if (format_ == LineFormat::kText) {
-    out.append(tag_).append(held_).append(line).append(end);
+    out.append(tag_);
+    if (is_continued_) out.append(kContinued);
+    out.append(held_).append(line);
+    if (continues) out.append(kContinues);
+    out.append(end);
   } else {
     held_.append(line);
-    out.append(tag_);
-    if (const auto text = json_escaped(held_)) {
-      out.append("\"text\":\"").append(*text);
-    } else {
-      out.append("\"base64\":\"").append(base64(held_));
-    }
-    out.append(end == "\r" ? "\",\"end\":\"\\r\"}\n" : "\"}\n");
+    out.append(tag_).append(json_text_member(held_));
+    if (continues) out.append(",\"continues\":true");
+    out.append(end == "\r" ? ",\"end\":\"\\r\"}\n" : "}\n");
   }
   held_.clear();
+  is_continued_ = continues;
 }
 
 Status check_tag(std::string_view tag) {
   constexpr std::string_view kWords[] = {"rank", "host", "local_rank", "stream"};
   return check_placeholders("--tag", tag, kWords);
-}
-
-std::optional<std::string> json_escaped(std::string_view bytes) {
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(bytes.size());
-  for (size_t i = 0; i < bytes.size();) {
-    const size_t size = utf8_size(bytes.substr(i));
-    if (size == 0) return {};
-    const auto byte = static_cast<unsigned char>(bytes[i]);
-    if (byte == '"' || byte == '\\') {
-      text += {'\\', bytes[i]};
-    } else if (byte < 0x20) {
-      text += {'\\', 'u', '0', '0', kHex[byte >> 4], kHex[byte & 15]};
-    } else {
-      text += bytes.substr(i, size);
-    }
-    i += size;
-  }
-  return text;
 }
 
 }  // namespace hvd::launcher

@@ -2,7 +2,6 @@
 // Pure; any bytes survive.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,7 +9,9 @@
 
 namespace hvd::launcher {
 
-// A line that is longer is cut into several, each ended with a newline.
+// A line that is longer is cut into several, each ended with a newline. All but the last end with
+// " [continues]", all but the first begin with "[continued] " behind the tag; as objects, all but the last
+// have "continues":true. No character of UTF-8 is cut.
 constexpr size_t kMaxLine = 256 * 1024;
 
 enum class LineFormat {
@@ -31,22 +32,22 @@ class LineTagger {
   // What was left without an end gets a newline.
   void finish(std::string& out);
 
-  size_t held() const { return held_.size(); }
+  // Of a line without an end: what stands before it, and what it holds.
+  std::string prefix() const;
+  const std::string& held() const { return held_; }
 
  private:
   void hold(std::string_view piece, std::string& out);
-  void append(std::string_view line, std::string_view end, std::string& out);
+  void append(std::string_view line, std::string_view end, std::string& out, bool continues = false);
 
   std::string tag_;
   LineFormat format_;
   std::string held_;  // a line that has no end yet
   bool has_returned_ = false;  // the last byte was a '\r' that ended a line
+  bool is_continued_ = false;  // it is the rest of a longer one
 };
 
 // Whether every {word} in the tag of --tag is one that has a meaning.
 Status check_tag(std::string_view tag);
-
-// A JSON text without its quotes; nothing when the bytes are no UTF-8.
-std::optional<std::string> json_escaped(std::string_view bytes);
 
 }  // namespace hvd::launcher

@@ -1,6 +1,8 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
+#include "base/log_format.h"
 #include "base/standard_streams.h"
 #include "launcher/attempts.h"
 #include "launcher/command.h"
@@ -8,11 +10,16 @@
 #include "launcher/mpirun/start.h"
 
 int main(int argc, char** argv) {
+  using namespace hvd;
   using namespace hvd::launcher;
-  hvd::open_standard_streams();
+  open_standard_streams();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (asks_about_jobs(arguments)) return answer_about_jobs(arguments);
-  const auto options = parse_options(arguments);
+  log::set_identity("horovodrun");
+  log::set_timestamps(false);
+  bool wants_json = false;
+  const auto options = parse_options(arguments, &wants_json);
+  if (wants_json) log::set_format(log::Format::kJson);
   if (!options.ok()) return refuse(options.status());
   if (is_question(*options)) return answer(*options);
   if (is_started_by_mpi(*options)) return run_by_mpi(*options);

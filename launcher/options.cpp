@@ -90,9 +90,16 @@ struct CommandLine {
   std::vector<std::string> command;
 };
 
-Result<CommandLine> read_words(const std::vector<Flag>& flags,
-                               std::span<const std::string> arguments) {
+// `misread` is the first error; what can be read behind it is still read.
+CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::string> arguments,
+                       Status& misread) {
   CommandLine line;
+  const auto fail = [&](Status status) {
+    if (misread.ok()) misread = std::move(status);
+  };
+  const auto has_value_behind = [&](size_t at) {
+    return at + 1 < arguments.size() && !looks_like_flag(arguments[at + 1]);
+  };
   size_t i = 0;
   for (; i < arguments.size() && arguments[i].starts_with('-') && arguments[i] != "-"; ++i) {
     if (arguments[i] == "--") {
@@ -101,21 +108,20 @@ Result<CommandLine> read_words(const std::vector<Flag>& flags,
     }
     Word word = recognise(flags, arguments[i]);
     if (word.flag == nullptr) {
-      HVD_ASSIGN_OR_RETURN(const size_t more,
-                           skip_foreign(flags, arguments[i], arguments.subspan(i + 1)));
-      i += std::min(more, arguments.size() - i - 1);
+      const auto more = skip_foreign(flags, arguments[i], arguments.subspan(i + 1));
+      if (!more.ok()) fail(more.status());
+      i += std::min<size_t>(more.ok() ? *more : has_value_behind(i), arguments.size() - i - 1);
       continue;
     }
     if (!word.flag->takes_value()) {
-      if (word.value) return invalid_argument(cat(word.spelling, " takes no value"));
+      if (word.value) fail(invalid_argument(cat(word.spelling, " takes no value")));
       line.flags.push_back({word.flag, word.spelling, word.flag->is_off ? "0" : "1"});
       continue;
     }
-    if (!word.value && i + 1 < arguments.size() && !looks_like_flag(arguments[i + 1])) {
-      word.value = arguments[++i];
-    }
+    if (!word.value && has_value_behind(i)) word.value = arguments[++i];
     if (!word.value || word.value->empty()) {
-      return invalid_argument(cat(word.spelling, " needs a value"));
+      fail(invalid_argument(cat(word.spelling, " needs a value")));
+      continue;
     }
     line.flags.push_back({word.flag, word.spelling, *std::move(word.value)});
   }
@@ -270,19 +276,7 @@ Status check_complete(const Options& options) {
                           "horovodrun -np 4 python3 train.py");
 }
 
-}  // namespace
-
-bool is_question(const Options& options) {
-  const Settings& settings = options.settings;
-  return settings.flag("help") || settings.flag("version") || settings.flag("check_build") ||
-         settings.is_set("require") ||
-         settings.is_set("completion") || settings.is_set("manual");
-}
-
-Result<Options> parse_options(std::span<const std::string> arguments) {
-  const std::vector<Flag> flags = all_flags();
-  HVD_ASSIGN_OR_RETURN(CommandLine line, read_words(flags, arguments));
-  Options options;
+Status settle(CommandLine& line, Options& options) {
   HVD_ASSIGN_OR_RETURN(options.settings, Settings::from_environment());
   for (const Given& given : line.flags) {
     if (std::string_view(given.flag->setting->key) != "config_file") continue;
@@ -292,7 +286,33 @@ Result<Options> parse_options(std::span<const std::string> arguments) {
   HVD_RETURN_IF_ERROR(apply(line, options.settings));
   options.command = std::move(line.command);
   HVD_RETURN_IF_ERROR(check_values(options.settings, line));
-  HVD_RETURN_IF_ERROR(check_complete(options));
+  return check_complete(options);
+}
+
+}  // namespace
+
+bool is_question(const Options& options) {
+  const Settings& settings = options.settings;
+  return settings.flag("help") || settings.flag("version") || settings.flag("check_build") ||
+         settings.is_set("require") ||
+         settings.is_set("completion") || settings.is_set("manual");
+}
+
+Result<Options> parse_options(std::span<const std::string> arguments, bool* wants_json) {
+  const std::vector<Flag> flags = all_flags();
+  Status misread;
+  CommandLine line = read_words(flags, arguments, misread);
+  Options options;
+  const Status unfit = settle(line, options);
+  if (wants_json != nullptr) {
+    std::string format = options.settings.text("log_format");
+    for (const Given& given : line.flags) {
+      if (std::string_view(given.flag->setting->key) == "log_format") format = given.value;
+    }
+    *wants_json = to_lower(format) == "json";
+  }
+  HVD_RETURN_IF_ERROR(misread);
+  HVD_RETURN_IF_ERROR(unfit);
   return options;
 }
 

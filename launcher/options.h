@@ -17,8 +17,9 @@ struct Options {
   std::vector<std::string> command;  // everything from the first word that is no flag, untouched
 };
 
-// `arguments` without the program's name. An error is one sentence.
-Result<Options> parse_options(std::span<const std::string> arguments);
+// `arguments` without the program's name. An error is one sentence. `wants_json`: whether it is to be an
+// object, as far as arguments and config file can be read.
+Result<Options> parse_options(std::span<const std::string> arguments, bool* wants_json = nullptr);
 
 // --help, --version and the like: answered without a job.
 bool is_question(const Options& options);

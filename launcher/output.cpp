@@ -10,11 +10,12 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/json_record.h"
+#include "base/log_format.h"
 #include "base/text.h"
 #include "launcher/rank_errors.h"
 
 namespace hvd::launcher {
-
 std::string padded_rank(int rank, int size) {
   const std::string text = cat(rank);
   const size_t width = cat(size - 1).size();
@@ -105,30 +106,20 @@ void Output::on_broken(Broken callback) {
 
 namespace {
 
-std::string time_text(const char* format, bool is_utc, std::chrono::system_clock::time_point now) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+std::string local_time() {
+  const std::time_t seconds = std::time(nullptr);
   std::tm parts{};
-  if (is_utc) ::gmtime_r(&seconds, &parts);
-  else ::localtime_r(&seconds, &parts);
+  ::localtime_r(&seconds, &parts);
   char text[64];
-  return std::string(text, std::strftime(text, sizeof text, format, &parts));
-}
-
-// The begin of an object.
-std::string time_member() {
-  const auto now = std::chrono::system_clock::now();
-  const auto milliseconds =
-      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
-  return cat("{\"time\":\"", time_text("%Y-%m-%dT%H:%M:%S", true, now), ".",
-             cat(1000 + milliseconds).substr(1), "Z\"");
+  return std::string(text, std::strftime(text, sizeof text, "%a %b %e %H:%M:%S %Y", &parts));
 }
 
 }  // namespace
 
 std::string Output::stamped(const std::string& tag) const {
-  if (style_.format == LineFormat::kJson) return time_member() + tag;
+  if (style_.format == LineFormat::kJson) return json_time() + tag;
   if (!style_.has_timestamps) return tag;
-  return time_text("%a %b %e %H:%M:%S %Y", false, std::chrono::system_clock::now()) + tag;
+  return local_time() + tag;
 }
 
 void Output::stamp(Channel& channel) {
@@ -239,7 +230,8 @@ void Output::copy_to_file(Channel& channel, std::string_view lines) {
 }
 
 void Output::show_status(std::string_view line) {
-  if (::isatty(STDERR_FILENO) != 1 || (line.empty() && !has_status_)) return;
+  const bool is_json = log::format() == log::Format::kJson;
+  if (is_json || ::isatty(STDERR_FILENO) != 1 || (line.empty() && !has_status_)) return;
   has_status_ = !line.empty();
   stderr_.write(cat("\r\x1b[K", line));
 }
@@ -248,10 +240,7 @@ void Output::say(std::string_view sentence) {
   show_status("");
   if (style_.folds) unfold(OutputStream::kStderr, true);
   if (style_.format == LineFormat::kText) return stderr_.write(cat("horovodrun: ", sentence, "\n"));
-  LineTagger tagger(time_member() + ",\"source\":\"horovodrun\",", LineFormat::kJson);
-  std::string lines;
-  tagger.feed(cat(sentence, "\n"), lines);
-  stderr_.write(lines);
+  stderr_.write(json_records("horovodrun", "", sentence));
 }
 
 net::Task<void> Output::drain() {

@@ -3,12 +3,17 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/json_record.h"
+#include "base/log_format.h"
 #include "base/text.h"
 
 namespace hvd::launcher {
 
 void say(std::string_view sentence) {
-  std::fprintf(stderr, "horovodrun: %.*s\n", static_cast<int>(sentence.size()), sentence.data());
+  const bool is_json = log::format() == log::Format::kJson;
+  const std::string line = is_json ? json_records("horovodrun", "", sentence)
+                                   : cat("horovodrun: ", sentence, "\n");
+  std::fputs(line.c_str(), stderr);
 }
 
 int refuse(const Status& why) {

@@ -6,6 +6,9 @@
 #include <memory>
 #include <mutex>
 
+#include "base/json_record.h"
+#include "base/log_format.h"
+
 namespace hvd::log {
 namespace {
 
@@ -16,12 +19,13 @@ struct Logger {
     apply_pattern();
   }
   void apply_pattern() {
-    spd.set_pattern(timestamps ? "[%Y-%m-%d %H:%M:%S.%f] [%l] %v" : "[%l] %v");
+    spd.set_pattern(format == Format::kJson ? "%v" : timestamps ? "[%Y-%m-%d %H:%M:%S.%f] [%l] %v" : "[%l] %v");
   }
   spdlog::logger spd;
-  std::mutex mutex;      // guards identity and timestamps
+  std::mutex mutex;      // guards what follows
   std::string identity;
   bool timestamps = true;
+  Format format = Format::kText;
 };
 
 Logger& logger() {
@@ -42,6 +46,11 @@ spdlog::level::level_enum to_spdlog(Level level) {
   return spdlog::level::err;
 }
 
+std::string_view name_of(Level level) {
+  constexpr std::string_view kNames[] = {"trace", "debug", "info", "warning", "error", "off"};
+  return kNames[static_cast<size_t>(level)];
+}
+
 }  // namespace
 
 void set_level(Level level) { logger().spd.set_level(to_spdlog(level)); }
@@ -55,6 +64,17 @@ void set_timestamps(bool shown) {
   std::lock_guard lock(logger().mutex);
   logger().timestamps = shown;
   logger().apply_pattern();
+}
+
+void set_format(Format format) {
+  std::lock_guard lock(logger().mutex);
+  logger().format = format;
+  logger().apply_pattern();
+}
+
+Format format() {
+  std::lock_guard lock(logger().mutex);
+  return logger().format;
 }
 
 bool enabled(Level level) { return logger().spd.should_log(to_spdlog(level)); }
@@ -76,9 +96,12 @@ void write(Level level, std::string_view message) {
   std::string line;
   {
     std::lock_guard lock(logger().mutex);
-    if (!logger().identity.empty()) line = logger().identity + ": ";
+    const bool is_json = logger().format == Format::kJson;
+    if (is_json) line = json_records(logger().identity, name_of(level), message);
+    else if (!logger().identity.empty()) line = logger().identity + ": ";
+    if (is_json) line.pop_back();  // spdlog ends the line
+    else line += message;
   }
-  line += message;
   logger().spd.log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
 }
 

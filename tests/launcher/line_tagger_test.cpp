@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/json_record.h"
+#include "base/text.h"
 #include "launcher/output.h"
 
 namespace hvd::launcher {
@@ -65,7 +67,7 @@ TEST_CASE("a line beyond the bound is cut, and nothing of it is lost") {
       std::string out;
       for (size_t i = 0; i < line.size(); i += step) {
         tagger.feed(std::string_view(line).substr(i, step), out);
-        CHECK(tagger.held() <= kMaxLine);
+        CHECK(tagger.held().size() <= kMaxLine);
       }
       tagger.feed("\n", out);
       tagger.finish(out);
@@ -73,6 +75,30 @@ TEST_CASE("a line beyond the bound is cut, and nothing of it is lost") {
       CHECK(std::count(out.begin(), out.end(), '#') == std::count(out.begin(), out.end(), '\n'));
     }
   }
+}
+
+TEST_CASE("the pieces of a line beyond the bound are marked, and no character is cut") {
+  const std::string line(kMaxLine - 1, 'x');
+  for (const size_t step : {size_t{1}, size_t{2}, 2 * kMaxLine}) {
+    LineTagger text("#");
+    LineTagger object("{", LineFormat::kJson);
+    std::string lines, objects;
+    const std::string bytes = "\u20acy\n";
+    text.feed(line, lines);
+    object.feed(line, objects);
+    for (size_t i = 0; i < bytes.size(); i += step) {
+      text.feed(std::string_view(bytes).substr(i, step), lines);
+      object.feed(std::string_view(bytes).substr(i, step), objects);
+    }
+    CHECK(lines == cat("#", line, " [continues]\n#[continued] \u20acy\n"));
+    CHECK(objects == cat("{\"text\":\"", line, "\",\"continues\":true}\n{\"text\":\"\u20acy\"}\n"));
+  }
+}
+
+TEST_CASE("a line of just the bound is one") {
+  const std::string line(kMaxLine, 'x');
+  CHECK(tagged({line, "\n"}) == cat("#", line, "\n"));
+  CHECK(tagged({line}) == cat("#", line, "\n"));
 }
 
 TEST_CASE("tags and directories are as in the original") {
