@@ -1,6 +1,7 @@
 #include "launcher/job.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -120,6 +121,7 @@ void Job::start_input() {
   if (readers.empty()) return;
   input_ = std::make_unique<StandardInput>(
       loop_.get_executor(), STDIN_FILENO, readers, [this](int rank, ByteView bytes) {
+        if (as_text(bytes).ends_with('\n') && ::isatty(STDIN_FILENO) == 1) output_->line_was_typed();
         links_[static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host)]->give_input(
             rank, bytes);
       });

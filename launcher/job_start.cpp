@@ -64,6 +64,9 @@ Status Job::find_places() {
     if (!shown.ok()) return shown.status().with_context("--only-rank");
     style.is_shown = *std::move(shown);
   }
+  const auto asking = std::find_if(plan_.slots.begin(), plan_.slots.end(),
+                                   [this](const Slot& slot) { return reads_input(slot.rank); });
+  if (asking != plan_.slots.end()) style.asking_rank = asking->rank;
   HVD_ASSIGN_OR_RETURN(output_, Output::open(loop_.get_executor(), plan_, std::move(style)));
   if (generation_ == 0) {
     const Environment given = overlay(environment(), environment_.values);

@@ -16,6 +16,13 @@
 #include "launcher/rank_errors.h"
 
 namespace hvd::launcher {
+namespace {
+
+// How long a line without an end waits for the rest of it.
+constexpr std::chrono::milliseconds kShownAfter{100};
+
+}  // namespace
+
 std::string padded_rank(int rank, int size) {
   const std::string text = cat(rank);
   const size_t width = cat(size - 1).size();
@@ -61,11 +68,17 @@ Output::Output(net::asio::any_io_executor executor, const SlotPlan& plan, Output
     for (auto& each : folding_) each = std::make_unique<Folding>(executor, size_);
   }
   channels_.reserve(2 * static_cast<size_t>(size_));
+  const bool is_terminal =
+      style_.format == LineFormat::kText && !style_.folds && ::isatty(STDOUT_FILENO) == 1;
   for (int rank = 0; rank < size_; ++rank) {
     const bool is_shown = style_.is_shown.empty() || style_.is_shown[static_cast<size_t>(rank)];
     for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
       channels_.emplace_back(line_tag(plan, {rank}, stream, style_), style_.format, is_shown);
       if (style_.format == LineFormat::kJson) channels_.back().plain.set_tag(cat("[", rank, "]<stderr>:"));
+      const bool is_asking = is_terminal && is_shown && rank == style_.asking_rank;
+      if (is_asking && ::isatty(stream == OutputStream::kStdout ? STDOUT_FILENO : STDERR_FILENO) == 1) {
+        channels_.back().soon = std::make_unique<net::asio::steady_timer>(executor);
+      }
     }
   }
 }
@@ -152,6 +165,7 @@ void Output::write(int rank, OutputStream stream, ByteView bytes) {
   stamp(from);
   std::string lines;
   lines.reserve(bytes.size() + 64);
+  const std::string prefix = from.soon ? from.tagger.prefix() : "";
   from.tagger.feed(as_text(bytes), lines);
   const auto consumed = [this, rank, stream, size = bytes.size()] {
     if (consumed_) consumed_(rank, stream, size);
@@ -159,19 +173,64 @@ void Output::write(int rank, OutputStream stream, ByteView bytes) {
   keep(from, stream, lines, bytes);
   if (from.is_shown && folding(stream)) return fold(rank, stream, bytes);
   // What is held of an unfinished line is bounded by the line's bound.
-  if (lines.empty() || !from.is_shown) return consumed();
-  sink(stream).write(lines, consumed);
+  if (lines.empty() || !from.is_shown) consumed();
+  else show(from, stream, prefix, lines, consumed);
+  if (from.soon) show_soon(from, stream);
 }
+
+// Whole lines, of which the first may stand on the terminal in part.
+void Output::show(Channel& from, OutputStream stream, std::string_view prefix, std::string_view lines,
+                  std::function<void()> written) {
+  const size_t shown = std::exchange(from.shown, 0);
+  const bool goes_on = open_line_ == &from;
+  if (!goes_on) end_open_line();
+  open_line_ = nullptr;
+  std::string rest;
+  if (shown > 0) {
+    lines.remove_prefix(prefix.size() + shown);
+    // Another line has ended this one already.
+    if (!goes_on && lines.starts_with('\n')) lines.remove_prefix(1);
+    else if (!goes_on) rest = prefix;
+  }
+  rest += lines;
+  if (!rest.empty()) sink(stream).write(rest, std::move(written));
+  else if (written) written();
+}
+
+// A question does not wait for the end of its line.
+void Output::show_soon(Channel& from, OutputStream stream) {
+  if (from.tagger.held().size() <= from.shown || std::exchange(from.is_waiting, true)) return;
+  from.soon->expires_after(kShownAfter);
+  from.soon->async_wait([this, &from, stream](const net::error_code& error) {
+    if (error) return;
+    from.is_waiting = false;
+    const std::string& held = from.tagger.held();
+    if (held.size() <= from.shown) return;
+    const bool goes_on = open_line_ == &from;
+    if (!goes_on) end_open_line();
+    sink(stream).write(cat(goes_on ? "" : from.tagger.prefix(), held.substr(from.shown)));
+    from.shown = held.size();
+    open_line_ = &from;
+    open_stream_ = stream;
+  });
+}
+
+void Output::end_open_line() {
+  if (std::exchange(open_line_, nullptr) != nullptr) sink(open_stream_).write("\n");
+}
+
+void Output::line_was_typed() { open_line_ = nullptr; }
 
 void Output::end(int rank, OutputStream stream) {
   Channel& from = channel(rank, stream);
   std::string lines;
   stamp(from);
+  const std::string prefix = from.tagger.prefix();
   from.tagger.finish(lines);
   keep(from, stream, lines, {});
   if (!lines.empty()) {
     if (from.is_shown && folding(stream)) fold(rank, stream, {});
-    else if (from.is_shown) sink(stream).write(lines);
+    else if (from.is_shown) show(from, stream, prefix, lines);
   }
   from.file.reset();
 }
@@ -238,6 +297,7 @@ void Output::show_status(std::string_view line) {
 
 void Output::say(std::string_view sentence) {
   show_status("");
+  end_open_line();
   if (style_.folds) unfold(OutputStream::kStderr, true);
   if (style_.format == LineFormat::kText) return stderr_.write(cat("horovodrun: ", sentence, "\n"));
   stderr_.write(json_records("horovodrun", "", sentence));

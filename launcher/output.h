@@ -28,6 +28,8 @@ struct OutputStyle {
   LineFormat format = LineFormat::kText;
   bool folds = false;           // what many ranks say alike is shown once
   std::vector<bool> is_shown;   // by rank; empty: all are
+  // Whose lines without an end are shown before it comes, on a terminal: it may ask something. -1: none's.
+  int asking_rank = -1;
 };
 
 class Output {
@@ -49,6 +51,8 @@ class Output {
   void end(int rank, OutputStream stream);
   // A line of the launcher itself, on standard error: "horovodrun: " + sentence.
   void say(std::string_view sentence);
+  // The user has ended a line on the terminal, which stands behind what a rank asked.
+  void line_was_typed();
   // A line that the next one, or anything said, replaces: on a terminal alone.
   void show_status(std::string_view line);
   // The last lines that a rank wrote to its standard error (rank_errors.h says which), as they were
@@ -71,6 +75,9 @@ class Output {
     std::string path;
     std::string recent;  // of standard error
     LineTagger plain{""};  // cuts lines for folding, and for the report beside objects
+    std::unique_ptr<net::asio::steady_timer> soon;  // of the asking rank
+    bool is_waiting = false;  // for it
+    size_t shown = 0;  // bytes of what the tagger holds
   };
   struct Folding {
     Folding(net::asio::any_io_executor executor, int size) : lines(size), timer(executor) {}
@@ -85,6 +92,10 @@ class Output {
   Sink& sink(OutputStream stream) { return stream == OutputStream::kStdout ? stdout_ : stderr_; }
   // Everywhere but to the user: the lines that these bytes, or the end, have made whole.
   void keep(Channel& channel, OutputStream stream, std::string_view lines, ByteView bytes);
+  void show(Channel& from, OutputStream stream, std::string_view prefix, std::string_view lines,
+            std::function<void()> written = {});
+  void show_soon(Channel& from, OutputStream stream);
+  void end_open_line();
   void copy_to_file(Channel& channel, std::string_view lines);
   // The time of the lines that come now, before their tag.
   void stamp(Channel& channel);
@@ -104,6 +115,8 @@ class Output {
   std::unique_ptr<Folding> folding_[2];
   Consumed consumed_;
   bool has_status_ = false;  // on the terminal
+  Channel* open_line_ = nullptr;  // which stands on the terminal without an end
+  OutputStream open_stream_ = OutputStream::kStdout;
 };
 
 // By the style, for the ranks that said a line: "[0-3]<stdout>:", "a/3: ", or the members of an

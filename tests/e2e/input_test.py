@@ -90,6 +90,52 @@ def test_lines_typed_at_a_terminal_and_its_end():
     expect(terminal.end() == 0, terminal.text)
 
 
+ASKS = """
+import os, sys, time
+rank, go = os.environ["HOROVOD_RANK"], sys.argv[1]
+def wait_for(name):
+    while not os.path.exists(go + name): time.sleep(0.02)
+if rank == "0":
+    name = input("name? ")
+    print("hello", name, flush=True)
+    sys.stdout.write("half")
+    sys.stdout.flush()
+    wait_for("2")
+    print(" and half")
+else:
+    wait_for("1")
+    print("other", flush=True)
+    wait_for("2")
+"""
+
+
+@world()
+def test_a_question_is_seen_before_its_answer():
+    folder = scratch()
+    terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--output-filename", folder / "out", PYTHON,
+                        "-c", ASKS, folder / "go")
+    terminal.shows(r"\[0\]<stdout>:name\? $")
+    (folder / "go1").touch()
+    terminal.shows(r"\[0\]<stdout>:name\? \r\n\[1\]<stdout>:other\r\n$")
+    terminal.type("Bob\n")
+    terminal.shows(r"\n\[0\]<stdout>:hello Bob\r\n\[0\]<stdout>:half$")
+    (folder / "go2").touch()
+    terminal.shows(r"\[0\]<stdout>:half and half\r\n$")
+    expect(terminal.end() == 0, terminal.text)
+    said = (folder / "out/rank.0/stdout").read_text()
+    expect(said == "[0]<stdout>:name? hello Bob\n[0]<stdout>:half and half\n", said)
+
+
+@world()
+def test_a_pipe_gets_whole_lines_alone():
+    code = ("import os, sys, time\nrank = os.environ['HOROVOD_RANK']\n"
+            "print('half', end='', flush=True)\ntime.sleep(1 + int(rank))\nprint(' and half')")
+    job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", code)
+    job.ends_with(0)
+    expect(sorted(job.out.splitlines()) == [f"[{rank}]<stdout>:half and half" for rank in range(2)],
+           job.describe())
+
+
 @world()
 def test_ranks_hear_of_a_hangup():
     code = ("import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: None)\n"
