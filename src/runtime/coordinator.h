@@ -13,9 +13,6 @@
 
 namespace hvd::runtime {
 
-// By what name a rank joins: HVD_JOIN has none of its own.
-constexpr std::string_view kJoinName = "<join>";
-
 struct CoordinatorOptions {
   std::vector<int32_t> members;  // ascending
   uint32_t set = 0;              // serial number

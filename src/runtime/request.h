@@ -19,6 +19,9 @@ constexpr bool is_registration(int32_t op) {
   return op == kAddProcessSets || op == kRemoveProcessSet;
 }
 
+// The name of a request for HVD_JOIN, to which users give none.
+constexpr std::string_view kJoinName = "<join>";
+
 struct TensorSpec {
   int32_t dtype = HVD_FLOAT32;
   std::vector<int64_t> shape;

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/coordinator.h"
+#include "runtime/request.h"
 
 namespace hvd::runtime {
 namespace {
