@@ -144,9 +144,7 @@ const std::vector<std::pair<std::string, std::string>>& AgentLink::versions() co
   return impl_->versions();
 }
 uint32_t AgentLink::threads() const { return impl_->threads(); }
-net::Task<Reached> AgentLink::visit(const MeetingOffer& offer) {
-  return impl_->visit(offer);
-}
+net::Task<Reached> AgentLink::visit(const MeetingOffer& offer) { return impl_->visit(offer); }
 net::Task<Status> AgentLink::start(const StartOrder& order) { return impl_->start(order); }
 void AgentLink::signal(int number) { impl_->put(Signal{number}); }
 void AgentLink::end(double grace_seconds, int signal) { impl_->put(End{grace_seconds, signal}); }

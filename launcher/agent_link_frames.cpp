@@ -169,8 +169,8 @@ Status AgentLink::Impl::handle_output(const net::FrameHeader& header, ByteView p
   Output& output = found->second;
   if (header.type == net::FrameType::kData) {
     if (!output.window.arrived(payload.size())) {
-      return internal_error(cat("the agent sent more of rank ", output.rank,
-                                "'s output than was granted"));
+      return internal_error(
+          cat("the agent sent more of rank ", output.rank, "'s output than was granted"));
     }
     events_->on_output(output.rank, output.stream, payload);
   } else if (header.type == net::FrameType::kEnd) {

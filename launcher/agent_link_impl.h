@@ -89,8 +89,8 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   std::map<int, size_t> index_of_rank_;
   const std::shared_ptr<StoreStreams> stores_;
 
-  bool is_running_ = false;   // the coroutines are
-  bool is_addressed_ = false; // frames carry the job
+  bool is_running_ = false;    // the coroutines are
+  bool is_addressed_ = false;  // frames carry the job
   std::optional<Greeting> greeting_;
   std::optional<Status> prepared_, started_;
   Staged staged_;

@@ -90,7 +90,8 @@ Status Finder::add_slurm_group(HostList& hosts, const std::string& suffix) const
 
 Found Finder::slurm() const {
   const std::string job = variable("SLURM_JOB_ID");
-  const bool is_one = !variable("SLURM_JOB_NODELIST").empty() || !variable("SLURM_NODELIST").empty();
+  const bool is_one =
+      !variable("SLURM_JOB_NODELIST").empty() || !variable("SLURM_NODELIST").empty();
   const std::string groups = variable("SLURM_HET_SIZE");
   if (!is_one && groups.empty()) return std::optional<Allocation>();
   HostList hosts;
@@ -241,8 +242,8 @@ Result<std::vector<int>> parse_repeated_counts(std::string_view text) {
 Found find_allocation(const AllocationSources& sources, int slots_alone) {
   HVD_RETURN_IF_ERROR(refuse_copies(sources.variable));
   const Finder finder(sources, slots_alone);
-  for (const auto find : {&Finder::slurm, &Finder::lsf, &Finder::pbs, &Finder::sge,
-                          &Finder::kubernetes}) {
+  for (const auto find :
+       {&Finder::slurm, &Finder::lsf, &Finder::pbs, &Finder::sge, &Finder::kubernetes}) {
     Found allocation = (finder.*find)();
     if (!allocation.ok() || *allocation) return allocation;
   }

@@ -23,7 +23,8 @@ int run_attempts(const Options& options) {
   for (uint32_t generation = 0;; ++generation) {
     const JobEnd end = run_job(options, *plan, generation);
     // What ended the job before says more than that it could not be started again.
-    if (generation == 0 || end.has_started || end.exit_code > kExitSignal) exit_code = end.exit_code;
+    if (generation == 0 || end.has_started || end.exit_code > kExitSignal)
+      exit_code = end.exit_code;
     if (end.exit_code == 0 || !end.may_be_tried_again) return end.exit_code == 0 ? 0 : exit_code;
     if (end.has_started ? restarts == most : !has_spares) return exit_code;
     const std::set<int> failed(end.failed_hosts.begin(), end.failed_hosts.end());

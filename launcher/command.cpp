@@ -62,7 +62,8 @@ std::string address_for_others(const Settings& settings, const net::Endpoint& bo
   if (bound.family == net::Endpoint::Family::kUnix || !is_everywhere) return net::to_string(bound);
   const auto choice = net::InterfaceChoice::parse(settings.text("network_interfaces"));
   for (const auto& [interface, bytes] : net::interface_addresses().value_or({})) {
-    if (!choice.ok() || choice->allows(interface, bytes)) return net::endpoint_text(bytes, bound.port);
+    if (!choice.ok() || choice->allows(interface, bytes))
+      return net::endpoint_text(bytes, bound.port);
   }
   return cat("127.0.0.1:", bound.port);
 }
@@ -80,7 +81,8 @@ int answer(const Options& options) {
   const Settings& settings = options.settings;
   if (settings.flag("help")) return print(help_text(text_width(STDOUT_FILENO)));
   if (settings.flag("version")) return print(HVD_VERSION "\n");
-  if (settings.is_set("completion")) return print(completion(to_lower(settings.text("completion"))));
+  if (settings.is_set("completion"))
+    return print(completion(to_lower(settings.text("completion"))));
   if (settings.is_set("manual")) return print(manual(to_lower(settings.text("manual"))));
   const CheckAnswer checked = asks_hosts(settings) ? check_hosts(options) : check_build(options);
   const int printed = print(checked.text);

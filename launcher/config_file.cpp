@@ -11,8 +11,9 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr std::array kNotInFiles = {"help", "version", "check_build", "config_file", "completion",
-                                    "manual", "json", "require", "gloo", "mpi", "jsrun"};
+constexpr std::array kNotInFiles = {"help",       "version", "check_build", "config_file",
+                                    "completion", "manual",  "json",        "require",
+                                    "gloo",       "mpi",     "jsrun"};
 
 std::string place(std::string_view path, const YAML::Mark& mark) {
   return mark.is_null() ? cat("config file ", path)
@@ -30,9 +31,9 @@ Status unknown_key(const std::string& key) {
   for (const std::string& each : known) {
     if (near.empty() && last(each) == last(key)) near = each;
   }
-  return invalid_argument(cat("unknown key ", printable(key), "; ",
-                              near.empty() ? "docs/settings.md lists all"
-                                           : cat("did you mean ", near, "?")));
+  return invalid_argument(
+      cat("unknown key ", printable(key), "; ",
+          near.empty() ? "docs/settings.md lists all" : cat("did you mean ", near, "?")));
 }
 
 Status set_value(const Setting& setting, const YAML::Node& value, Settings& settings) {
@@ -77,8 +78,8 @@ Status apply_map(const std::string& prefix, const YAML::Node& map, std::string_v
     }
     const std::string key = prefix + name.Scalar();
     const bool is_section = value.IsMap() && prefix.empty();
-    const Status status = is_section ? apply_map(key + ".", value, path, settings)
-                                     : apply_key(key, value, settings);
+    const Status status =
+        is_section ? apply_map(key + ".", value, path, settings) : apply_key(key, value, settings);
     if (!status.ok()) return is_section ? status : status.with_context(place(path, name.Mark()));
   }
   return {};

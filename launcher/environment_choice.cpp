@@ -14,7 +14,8 @@ Status check_name(std::string_view name) {
   const bool is_odd = name.empty() || name.find('\0') != std::string_view::npos ||
                       name.substr(0, name.size() - 1).find('*') != std::string_view::npos;
   if (!is_odd) return {};
-  return invalid_argument(cat("'", printable(name), "' is no name of a variable, and no pattern "
+  return invalid_argument(cat("'", printable(name),
+                              "' is no name of a variable, and no pattern "
                               "such as NAME*"));
 }
 

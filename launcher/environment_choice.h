@@ -13,9 +13,9 @@
 namespace hvd::launcher {
 
 struct EnvironmentChoice {
-  bool inherits_nothing = false;    // --no-env
-  std::vector<std::string> names;   // of -x NAME, and patterns that end in '*'
-  Environment values;               // of --env-file and -x NAME=VALUE, the last of a name wins
+  bool inherits_nothing = false;   // --no-env
+  std::vector<std::string> names;  // of -x NAME, and patterns that end in '*'
+  Environment values;              // of --env-file and -x NAME=VALUE, the last of a name wins
 };
 
 // An error names the flag, or file and line.
@@ -32,7 +32,6 @@ Environment chosen_environment(const Environment& inherited, const Environment& 
                                const EnvironmentChoice& choice, bool is_local);
 
 // The names given without a value that are not set.
-std::vector<std::string> unset_names(const Environment& inherited,
-                                     const EnvironmentChoice& choice);
+std::vector<std::string> unset_names(const Environment& inherited, const EnvironmentChoice& choice);
 
 }  // namespace hvd::launcher

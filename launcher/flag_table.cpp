@@ -9,8 +9,9 @@ namespace {
 
 constexpr char kElastic[] =
     "elastic jobs are not there yet; leave the flag out for a job of constant size";
-constexpr char kMeeting[] = "every host is started by this launcher, and ranks meet through it; "
-                            "leave the flag out and name the hosts with -H";
+constexpr char kMeeting[] =
+    "every host is started by this launcher, and ranks meet through it; "
+    "leave the flag out and name the hosts with -H";
 constexpr char kBinding[] =
     "ranks are bound to no cores; leave the flag out, or bind within the command, as by taskset";
 constexpr char kMca[] = "mpirun's flags are for --mpi, in --mpi-args; leave it out without --mpi";
@@ -30,13 +31,16 @@ constexpr Choice kChoices[] = {
 };
 
 constexpr ForeignFlag kForeign[] = {
-    {"-q,--quiet,--silent", 0, "", "horovodrun prints little of its own; write --only-rank LIST to see the "
-                                   "output of some ranks only"},
+    {"-q,--quiet,--silent", 0, "",
+     "horovodrun prints little of its own; write --only-rank LIST to see the "
+     "output of some ranks only"},
     {"--bind-to,-bind-to", 1, "none", kBinding},
-    {"--map-by,-map-by,--rank-by", 1, "slot", "ranks fill the hosts in their order, slot by slot; "
-                                              "leave the flag out"},
-    {"-N,-c", 1, "", "mpirun and srun mean different things by it; write -np for ranks, --nnodes for "
-                     "hosts or --slots-per-host for ranks on each"},
+    {"--map-by,-map-by,--rank-by", 1, "slot",
+     "ranks fill the hosts in their order, slot by slot; "
+     "leave the flag out"},
+    {"-N,-c", 1, "",
+     "mpirun and srun mean different things by it; write -np for ranks, --nnodes for "
+     "hosts or --slots-per-host for ranks on each"},
     {"--cpus-per-proc,--cpus-per-rank,-d", 1, "", kBinding},
     {"--mca,-mca,--prtemca,--pmixmca,--gmca", 2, "", kMca},
     {"-genv,-env", 2, "", "write -x NAME=VALUE"},
@@ -49,7 +53,8 @@ constexpr ForeignFlag kForeign[] = {
     {"--oversubscribe,--use-hwthread-cpus", 0, "",
      "slots are what you say they are: write -H HOST:SLOTS"},
     {"-m,--module", 1, "", "write python3 -m MODULE as the command"},
-    {"--rdzv-backend,--rdzv_backend,--rdzv-endpoint,--rdzv_endpoint,--rdzv-id,--rdzv_id,--rdzv-conf,"
+    {"--rdzv-backend,--rdzv_backend,--rdzv-endpoint,--rdzv_endpoint,--rdzv-id,--rdzv_id,--rdzv-"
+     "conf,"
      "--rdzv_conf,--node-rank,--node_rank,--master-addr,--master_addr,--master-port,--master_port",
      1, "", kMeeting},
     {"--min-np,--min-num-proc,--max-np,--max-num-proc,--elastic-timeout,--reset-limit,"
@@ -75,10 +80,14 @@ std::vector<Flag> all_flags() {
 
 const char* value_name(const Setting& setting) {
   switch (setting.type) {
-    case SettingType::kInt: return "N";
-    case SettingType::kDouble: return "NUMBER";
-    case SettingType::kFlag: return "";
-    default: return "TEXT";
+    case SettingType::kInt:
+      return "N";
+    case SettingType::kDouble:
+      return "NUMBER";
+    case SettingType::kFlag:
+      return "";
+    default:
+      return "TEXT";
   }
 }
 

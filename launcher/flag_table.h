@@ -15,7 +15,7 @@ struct Flag {
   std::vector<std::string> spellings;  // "-np", "--num-proc"; the last is long
   std::vector<std::string> aliases;    // understood as well, shown nowhere
   const Setting* setting = nullptr;
-  bool is_off = false;                 // sets it to 0; shown nowhere
+  bool is_off = false;  // sets it to 0; shown nowhere
 
   bool takes_value() const { return setting->type != SettingType::kFlag; }
 };

@@ -119,8 +119,8 @@ Status HostList::add(Host host) {
                                 earlier.user.empty() ? "no user" : cat("user ", earlier.user)));
   }
   if (earlier.slots + host.slots > kMaxSlotsPerHost) {
-    return invalid_argument(cat("host ", host.name, " has more than ", kMaxSlotsPerHost,
-                                " slots in all"));
+    return invalid_argument(
+        cat("host ", host.name, " has more than ", kMaxSlotsPerHost, " slots in all"));
   }
   earlier.slots += host.slots;
   return {};
@@ -141,8 +141,8 @@ Result<std::vector<Host>> parse_hosts(std::string_view list, int slots_alone) {
   for (const std::string_view part : split_outside_brackets(list)) {
     const std::string_view text = trim(part);
     if (text.empty()) {
-      return invalid_argument(cat("an item of '", printable(list), "' is empty; write the list as ",
-                                  "a:4,b:4"));
+      return invalid_argument(
+          cat("an item of '", printable(list), "' is empty; write the list as ", "a:4,b:4"));
     }
     const auto item = parse_host_item(text);
     Status status = item.status();

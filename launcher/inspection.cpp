@@ -61,8 +61,8 @@ class InspectionServer::Impl : public std::enable_shared_from_this<Impl> {
 
  private:
   void accept() {
-    UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr,
-                          SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd fd(
+        ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd || !is_trusted_peer(fd.get())) return;
     net::StreamSocket socket(executor_);
     net::error_code error;

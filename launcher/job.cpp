@@ -81,9 +81,8 @@ JobEnd Job::run() {
   loop_.run();
   JobEnd end{.exit_code = exit_code, .has_started = !links_.empty()};
   const bool is_of_hosts = exit_code == kExitLauncher || exit_code == kExitBadInput;
-  end.may_be_tried_again =
-      !is_ended_by_user_ &&
-      (supervisor_.failed_rank() >= 0 || (is_of_hosts && !failed_hosts_.empty()));
+  end.may_be_tried_again = !is_ended_by_user_ && (supervisor_.failed_rank() >= 0 ||
+                                                  (is_of_hosts && !failed_hosts_.empty()));
   end.failed_hosts = std::move(failed_hosts_);
   return end;
 }
@@ -121,9 +120,10 @@ void Job::start_input() {
   if (readers.empty()) return;
   input_ = std::make_unique<StandardInput>(
       loop_.get_executor(), STDIN_FILENO, readers, [this](int rank, ByteView bytes) {
-        if (as_text(bytes).ends_with('\n') && ::isatty(STDIN_FILENO) == 1) output_->line_was_typed();
-        links_[static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host)]->give_input(
-            rank, bytes);
+        if (as_text(bytes).ends_with('\n') && ::isatty(STDIN_FILENO) == 1)
+          output_->line_was_typed();
+        links_[static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host)]->give_input(rank,
+                                                                                             bytes);
       });
   input_->start();
 }
@@ -137,19 +137,22 @@ net::Task<void> Job::answer(std::string request, net::StreamSocket& caller) {
     auto message = bytes.ok() ? decode(*bytes) : Result<Message>(bytes.status());
     Run* run = message.ok() ? std::get_if<Run>(&*message) : nullptr;
     if (run != nullptr) co_return co_await commands_.run(std::move(*run), caller);
-    const Message refusal = Ran{.code = kExitBadInput,
-                                .why = "this is no order to run a command: is it of another release?\n"};
+    const Message refusal =
+        Ran{.code = kExitBadInput,
+            .why = "this is no order to run a command: is it of another release?\n"};
     co_await send_record(caller, refusal);
     co_return;
   }
   const bool with_stacks = request == "stack";
-  std::string text = cat("horovodrun, pid ", ::getpid(), ", ", plan_.size(), " ranks: ",
-                         printable(join(options_.command, " ")), "\n");
+  std::string text = cat("horovodrun, pid ", ::getpid(), ", ", plan_.size(),
+                         " ranks: ", printable(join(options_.command, " ")), "\n");
   const std::vector<std::string> hosts = co_await inspection_.run(with_stacks);
   for (size_t host = 0; host < hosts.size(); ++host) {
     const bool is_done = supervisor_.is_done(static_cast<int>(host));
-    text += cat("host ", plan_.hosts[host].name, is_done ? ": has ended\n"
-                                                : hosts[host].empty() ? ": no rank runs\n" : "\n",
+    text += cat("host ", plan_.hosts[host].name,
+                is_done               ? ": has ended\n"
+                : hosts[host].empty() ? ": no rank runs\n"
+                                      : "\n",
                 hosts[host]);
   }
   co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);

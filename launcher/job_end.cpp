@@ -113,11 +113,14 @@ net::Task<void> Job::await_cause() {
 void Job::act(Supervisor::Action action, int signal) {
   if (const auto news = supervisor_.take_news()) output_->say(*news);
   switch (action) {
-    case Supervisor::Action::kNone: break;
+    case Supervisor::Action::kNone:
+      break;
     case Supervisor::Action::kAwait:
       net::asio::co_spawn(loop_, await_cause(), net::asio::detached);
       break;
-    case Supervisor::Action::kEnd: end_all(grace_, signal == SIGINT ? 0 : signal); break;
+    case Supervisor::Action::kEnd:
+      end_all(grace_, signal == SIGINT ? 0 : signal);
+      break;
     case Supervisor::Action::kKill:
       output_->discard_stalled();
       end_all(0);
@@ -136,8 +139,8 @@ void Job::end_all(double grace, int signal) {
 // Agents end their ranks by themselves once their link is gone, so nobody need wait for one that
 // does not answer. But one that waits for a stalled terminal to take the last output is no such.
 net::Task<void> Job::end_in_time(double seconds) {
-  give_up_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(seconds)));
+  give_up_.expires_after(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds)));
   const auto [error] = co_await give_up_.async_wait(net::use_tuple);
   if (error) co_return;
   if (output_->is_stalled()) {
@@ -197,7 +200,8 @@ void Job::tell_the_end() {
   }
   // What a single rank wrote stands right above.
   if (words.empty() || plan_.size() == 1) return output_->say(report);
-  const std::string whose = killed.empty() ? "its last lines" : cat("the last lines of rank ", rank);
+  const std::string whose =
+      killed.empty() ? "its last lines" : cat("the last lines of rank ", rank);
   output_->say(cat(report, "; ", whose, " on standard error:\n",
                    std::string_view(words).substr(0, words.size() - 1)));
 }

@@ -34,8 +34,8 @@ Status Job::find_places() {
   }
   HVD_ASSIGN_OR_RETURN(agent_, find_agent(executable_folder()));
   if (options_.settings.is_set("store_fd")) {
-    HVD_ASSIGN_OR_RETURN(
-        starter_, Starter::take(static_cast<int>(options_.settings.integer("store_fd"))));
+    HVD_ASSIGN_OR_RETURN(starter_,
+                         Starter::take(static_cast<int>(options_.settings.integer("store_fd"))));
   }
   std::error_code error;
   directory_ = std::filesystem::current_path(error).string();
@@ -46,10 +46,11 @@ Status Job::find_places() {
     directory_ = logical;
   }
   const Settings& settings = options_.settings;
-  if (settings.is_set("wdir")) directory_ = std::filesystem::path(directory_) / settings.text("wdir");
+  if (settings.is_set("wdir"))
+    directory_ = std::filesystem::path(directory_) / settings.text("wdir");
   if (settings.is_set("stage")) {
-    HVD_ASSIGN_OR_RETURN(code_, read_staged_code(settings.text("stage"), directory_,
-                                                 settings.is_set("wdir")));
+    HVD_ASSIGN_OR_RETURN(
+        code_, read_staged_code(settings.text("stage"), directory_, settings.is_set("wdir")));
   }
   HVD_ASSIGN_OR_RETURN(environment_, read_environment_choice(settings));
   OutputStyle style;
@@ -73,7 +74,8 @@ Status Job::find_places() {
     for (const std::string& sentence : about_misspelt_variables(given)) output_->say(sentence);
   }
   for (const std::string& name : unset_names(environment(), environment_)) {
-    output_->say(cat("-x ", name, ": no such variable is set here, so ranks get none of that name"));
+    output_->say(
+        cat("-x ", name, ": no such variable is set here, so ranks get none of that name"));
   }
   return {};
 }
@@ -91,9 +93,7 @@ std::vector<HostStart> Job::host_starts() {
     start.target.identity_file = settings.text("ssh_identity_file");
     start.target.agent_path = agent_;
     start.target.agent_dir = settings.text("agent_dir");
-    start.make_job = [this, index](bool is_local) {
-      return host_job(index, is_local && !lobby_);
-    };
+    start.make_job = [this, index](bool is_local) { return host_job(index, is_local && !lobby_); };
     start.events = events_.back().get();
     start.code = code_;
     starts.push_back(std::move(start));
@@ -117,10 +117,9 @@ HostJob Job::host_job(int host, bool is_local) const {
   job.working_directory = code_ ? code_->working_directory : directory_;
   job.is_staged = code_ != nullptr;
   if (code_) job.staged_path = code_->path;
-  job.environment =
-      overlay(chosen_environment(environment(), flag_environment(options_.settings), environment_,
-                                 is_local),
-              job_environment(shared));
+  job.environment = overlay(chosen_environment(environment(), flag_environment(options_.settings),
+                                               environment_, is_local),
+                            job_environment(shared));
   for (const Slot& slot : plan_.slots) {
     if (slot.host != host) continue;
     job.ranks.push_back({slot.rank, slot_environment(plan_, slot), reads_input(slot.rank)});
@@ -147,8 +146,8 @@ std::optional<rendezvous::ScopeSizes> Job::plain_scopes() const {
 
 // Brings up all agents. Not 0: the exit code, and nothing was started anywhere.
 net::Task<int> Job::prepare() {
-  Spawner& by_agent = launch_agent(options_.settings).empty() ? static_cast<Spawner&>(ssh_)
-                                                             : by_command_;
+  Spawner& by_agent =
+      launch_agent(options_.settings).empty() ? static_cast<Spawner&>(ssh_) : by_command_;
   Spawner& local = lobby_ ? static_cast<Spawner&>(*lobby_) : local_;
   Spawner& remote = lobby_ ? static_cast<Spawner&>(*lobby_) : by_agent;
   preflight_ = std::make_unique<Preflight>(loop_.get_executor(), local, remote, host_starts());
@@ -224,12 +223,12 @@ void Job::tell_thread_shares() {
 }
 
 net::Task<void> Job::start() {
-  server_ = lobby_ ? lobby_->take_server()
-                   : std::make_unique<rendezvous::Server>(
-                         loop_.get_executor(),
-                         rendezvous::ServerOptions{.secret = secret_,
-                                                   .size = plan_.size(),
-                                                   .insecure_compat = plain_scopes()});
+  server_ =
+      lobby_ ? lobby_->take_server()
+             : std::make_unique<rendezvous::Server>(
+                   loop_.get_executor(),
+                   rendezvous::ServerOptions{
+                       .secret = secret_, .size = plan_.size(), .insecure_compat = plain_scopes()});
   if (starter_) {
     // Who waits for the ranks' results has gone: they end, as by a signal.
     starter_->serve(loop_.get_executor(), secret_, *server_, [] { ::raise(SIGTERM); });
@@ -242,13 +241,15 @@ net::Task<void> Job::start() {
     // A broken standard error alone loses nothing that the user still reads.
     if (stream == OutputStream::kStdout) act(supervisor_.on_output_broken(error));
   });
-  auto server = InspectionServer::open(
-      loop_.get_executor(), [this](std::string request, net::StreamSocket& caller) {
-        return answer(std::move(request), caller);
-      });
+  auto server = InspectionServer::open(loop_.get_executor(),
+                                       [this](std::string request, net::StreamSocket& caller) {
+                                         return answer(std::move(request), caller);
+                                       });
   // The job does without.
-  if (!server.ok()) log::info(cat("horovodrun ps cannot see this job: ", server.status().message()));
-  else inspection_server_ = *std::move(server);
+  if (!server.ok())
+    log::info(cat("horovodrun ps cannot see this job: ", server.status().message()));
+  else
+    inspection_server_ = *std::move(server);
   if (const double seconds = options_.settings.number("timeout"); seconds > 0) {
     timeout_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
         std::chrono::duration<double>(seconds)));
@@ -257,16 +258,15 @@ net::Task<void> Job::start() {
     });
   }
   for (size_t host = 0; host < links_.size(); ++host) {
-    net::asio::co_spawn(
-        loop_, links_[host]->start(meeting_.orders[host]),
-        [this, host](std::exception_ptr error, Status status) {
-          if (error) status = internal_error("the start was cut off");
-          if (status.ok() && ++started_ == links_.size()) start_input();
-          if (status.ok() || supervisor_.is_done(static_cast<int>(host))) return;
-          links_[host]->close();
-          failed_hosts_.push_back(static_cast<int>(host));
-          act(supervisor_.on_start_failed(static_cast<int>(host), status));
-        });
+    net::asio::co_spawn(loop_, links_[host]->start(meeting_.orders[host]),
+                        [this, host](std::exception_ptr error, Status status) {
+                          if (error) status = internal_error("the start was cut off");
+                          if (status.ok() && ++started_ == links_.size()) start_input();
+                          if (status.ok() || supervisor_.is_done(static_cast<int>(host))) return;
+                          links_[host]->close();
+                          failed_hosts_.push_back(static_cast<int>(host));
+                          act(supervisor_.on_start_failed(static_cast<int>(host), status));
+                        });
   }
   co_return;
 }

@@ -76,7 +76,7 @@ class Job {
   Lobby* const lobby_;
   net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
   net::asio::io_context& loop_;        // the lobby's, where there is one
-  const double grace_;  // between that and SIGKILL of the ranks of a job that ends
+  const double grace_;                 // between that and SIGKILL of the ranks of a job that ends
   const int end_signal_;
   Supervisor supervisor_;
   Secret secret_;
@@ -105,8 +105,8 @@ class Job {
   int interrupt_ = 0;  // the signal that came before anything was started
   bool suspending_ = false;
   std::map<int, Clock::time_point> passed_on_;  // when each signal was last
-  bool has_pmix_ = false;  // on all hosts
-  size_t started_ = 0;  // hosts
+  bool has_pmix_ = false;                       // on all hosts
+  size_t started_ = 0;                          // hosts
   std::unique_ptr<StandardInput> input_;
   std::unique_ptr<Starter> starter_;
   Inspection inspection_;
@@ -128,7 +128,8 @@ struct Job::HostEvents : AgentEvents {
     if (job.input_) job.input_->taken(rank, size);
   }
   void on_exit(const RankExit& exit) override {
-    job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank)), exit.signal == SIGTERM ? SIGTERM : 0);
+    job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank)),
+            exit.signal == SIGTERM ? SIGTERM : 0);
   }
   void on_joined(int rank, int world_rank, int world_size) override {
     // Who asks each host what works there (--check-build -H) makes worlds of one to see it.

@@ -37,8 +37,8 @@ void LineFolder::settle_all() {
 
 bool LineFolder::is_any_due(Clock::time_point now) const {
   return cuts_ > 0 && std::any_of(cut_.begin(), cut_.end(), [&](const Cut& cut) {
-    return !cut.line.empty() && now - cut.since >= kFoldFor;
-  });
+           return !cut.line.empty() && now - cut.since >= kFoldFor;
+         });
 }
 
 void LineFolder::append(int rank, std::string_view line, Clock::time_point since) {

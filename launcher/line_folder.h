@@ -19,8 +19,8 @@ constexpr std::chrono::milliseconds kFoldFor{100};
 constexpr size_t kMaxFolded = 1 << 20;
 
 struct FoldedLine {
-  std::string line;                       // with its end
-  std::vector<int> ranks;                 // ascending
+  std::string line;                              // with its end
+  std::vector<int> ranks;                        // ascending
   std::vector<std::pair<int, size_t>> consumed;  // what counts as shown with it, by rank
   Clock::time_point since;
 };
@@ -54,11 +54,11 @@ class LineFolder {
   FoldedLine& at(Number number) { return lines_[static_cast<size_t>(number - first_)]; }
 
   std::deque<FoldedLine> lines_;
-  Number first_ = 1;                          // of lines_.front()
+  Number first_ = 1;                                   // of lines_.front()
   std::map<std::string, Number, std::less<>> latest_;  // of each text that is held
-  std::vector<Number> last_;                  // the line that each rank said last
-  std::vector<Cut> cut_;                      // of each rank, behind all of its lines
-  size_t cuts_ = 0;                           // that hold a line
+  std::vector<Number> last_;                           // the line that each rank said last
+  std::vector<Cut> cut_;                               // of each rank, behind all of its lines
+  size_t cuts_ = 0;                                    // that hold a line
   size_t held_ = 0;
 };
 

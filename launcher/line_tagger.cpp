@@ -74,12 +74,11 @@ void LineTagger::finish(std::string& out) {
   held_.shrink_to_fit();
 }
 
-std::string LineTagger::prefix() const {
-  return is_continued_ ? cat(tag_, kContinued) : tag_;
-}
+std::string LineTagger::prefix() const { return is_continued_ ? cat(tag_, kContinued) : tag_; }
 
 // What is held, `line`, and the end that the rank wrote, or ours where the line continues.
-void LineTagger::append(std::string_view line, std::string_view end, std::string& out, bool continues) {
+void LineTagger::append(std::string_view line, std::string_view end, std::string& out,
+                        bool continues) {
   if (format_ == LineFormat::kText) {
     out.append(tag_);
     if (is_continued_) out.append(kContinued);

@@ -38,11 +38,12 @@ class LineTagger {
 
  private:
   void hold(std::string_view piece, std::string& out);
-  void append(std::string_view line, std::string_view end, std::string& out, bool continues = false);
+  void append(std::string_view line, std::string_view end, std::string& out,
+              bool continues = false);
 
   std::string tag_;
   LineFormat format_;
-  std::string held_;  // a line that has no end yet
+  std::string held_;           // a line that has no end yet
   bool has_returned_ = false;  // the last byte was a '\r' that ended a line
   bool is_continued_ = false;  // it is the rest of a longer one
 };

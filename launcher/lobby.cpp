@@ -64,14 +64,17 @@ void Lobby::spawn_bounded(net::Task<void> task) {
 net::Task<void> Lobby::receive(net::StreamSocket socket) {
   Bytes token = to_bytes(token_.hex());
   auto agent = co_await admit(std::move(socket), std::move(token));
-  if (agent.ok()) take(std::move(*agent));
-  else log::warning(agent.status().message());
+  if (agent.ok())
+    take(std::move(*agent));
+  else
+    log::warning(agent.status().message());
 }
 
 void Lobby::take(AdmittedAgent agent) {
   const auto hosts = parse_hosts(agent.name);
   if (!hosts.ok() || hosts->size() != 1) {
-    log::warning(cat("an agent joined as '", printable(agent.name), "', which is no host; start it "
+    log::warning(cat("an agent joined as '", printable(agent.name),
+                     "', which is no host; start it "
                      "with another --name"));
     return dismiss(std::move(agent.duplex), "its name is no host's; give it another --name");
   }
@@ -81,21 +84,22 @@ void Lobby::take(AdmittedAgent agent) {
   if (!wanted_.hosts.empty() && find_wanted(host.name) == nullptr) {
     strangers_.insert(name);
     log::warning(cat("an agent joined as '", name, "', and this job awaits ",
-                     names_of(wanted_.hosts), "; start it with one of these as --name, or add it to "
+                     names_of(wanted_.hosts),
+                     "; start it with one of these as --name, or add it to "
                      "-H"));
     return dismiss(std::move(agent.duplex),
                    cat("the job awaits ", names_of(wanted_.hosts), ", and not '", name,
                        "'; give the agent one of these names by --name"));
   }
-  const auto same = std::find_if(joined_.begin(), joined_.end(), [&](const auto& other) {
-    return other->host.name == host.name;
-  });
+  const auto same = std::find_if(joined_.begin(), joined_.end(),
+                                 [&](const auto& other) { return other->host.name == host.name; });
   if (same != joined_.end()) {
-    log::warning(cat("host ", name, " joined again; if these are two hosts, start their agents with "
+    log::warning(cat("host ", name,
+                     " joined again; if these are two hosts, start their agents with "
                      "another --name each"));
-    dismiss(std::move((*same)->duplex),
-            cat("another agent joined as '", name, "' and took its place; if these are two hosts, "
-                "give each agent a --name of its own"));
+    dismiss(std::move((*same)->duplex), cat("another agent joined as '", name,
+                                            "' and took its place; if these are two hosts, "
+                                            "give each agent a --name of its own"));
     joined_.erase(same);
   }
   joined_.push_back(std::make_shared<Joined>(Joined{host, std::move(agent.duplex)}));
@@ -109,7 +113,8 @@ void Lobby::dismiss(std::unique_ptr<Duplex> duplex, const std::string& why) {
   const auto tell = [](std::unique_ptr<Duplex> agent, Bytes frame) -> net::Task<void> {
     std::array<std::byte, 1024> ignored;
     if (!(co_await agent->write(frame)).ok()) co_return;
-    for (Result<size_t> size = 1; size.ok() && *size > 0;) size = co_await agent->read_some(ignored);
+    for (Result<size_t> size = 1; size.ok() && *size > 0;)
+      size = co_await agent->read_some(ignored);
   };
   spawn_bounded(tell(std::move(duplex), framed(Failed{why})));
 }
@@ -118,7 +123,8 @@ void Lobby::on_change() {
   std::vector<rendezvous::JoinedHost> hosts;
   for (const auto& joined : joined_) {
     const Host* wanted = find_wanted(joined->host.name);
-    hosts.push_back({joined->host.name, wanted ? wanted->slots : joined->host.slots, joined->since});
+    hosts.push_back(
+        {joined->host.name, wanted ? wanted->slots : joined->host.slots, joined->since});
   }
   server_->show_hosts(wanted_.hosts.empty() ? wanted_.slots : slots_of(wanted_.hosts),
                       std::move(hosts));
@@ -150,7 +156,8 @@ std::string Lobby::describe_wanted() const {
 std::string Lobby::describe_missing() const {
   if (wanted_.hosts.empty()) {
     std::vector<std::string> there;
-    for (const auto& joined : joined_) there.push_back(cat(joined->host.name, ":", joined->host.slots));
+    for (const auto& joined : joined_)
+      there.push_back(cat(joined->host.name, ":", joined->host.slots));
     return cat("only ", slots_of(hosts()), " of ", wanted_.slots, " slots joined",
                there.empty() ? "" : cat(" (", join(there, ", "), ")"));
   }
@@ -175,8 +182,9 @@ std::string Lobby::advice() const {
   if (missing.size() == 1) {
     return cat(text, "run there: ", wanted_.join_command, " --name ", missing.front().name);
   }
-  return cat(text, "run on each ", missing.empty() ? "host: " : "of them, with its name: ",
-             wanted_.join_command, missing.empty() ? "" : " --name NAME");
+  return cat(text, "run on each ",
+             missing.empty() ? "host: " : "of them, with its name: ", wanted_.join_command,
+             missing.empty() ? "" : " --name NAME");
 }
 
 net::Task<Status> Lobby::wait(double seconds) {

@@ -41,8 +41,8 @@ Result<UniqueFd> send_question(const std::string& pid, const std::string& questi
   const auto address = *net::numeric_address(endpoint);
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (::connect(socket.get(), address.get(), address.size) != 0) {
-    return not_found(cat("no horovodrun of yours runs with pid ", printable(pid),
-                         "; horovodrun ps lists them"));
+    return not_found(
+        cat("no horovodrun of yours runs with pid ", printable(pid), "; horovodrun ps lists them"));
   }
   if (!is_trusted_peer(socket.get())) return permission_denied("another user has taken its name");
   const std::string request = question + "\n";
@@ -79,8 +79,8 @@ Result<std::string> ask(const std::string& pid, const std::string& question) {
 // 0 or an exit code. At once, whatever the stream is.
 int show(const Said& said) {
   FILE* const stream = said.is_error != 0 ? stderr : stdout;
-  const bool is_written = std::fwrite(said.bytes.data(), 1, said.bytes.size(), stream) ==
-                          said.bytes.size();
+  const bool is_written =
+      std::fwrite(said.bytes.data(), 1, said.bytes.size(), stream) == said.bytes.size();
   return is_written && std::fflush(stream) == 0 ? 0 : kExitLauncher;
 }
 
@@ -128,8 +128,8 @@ int run_beside_ranks(std::span<const std::string> words) {
     } else if (word.starts_with(cat(kRank, "="))) {
       order.ranks = word.substr(kRank.size() + 1);
     } else if (word.starts_with('-') && word != "--") {
-      return refuse(invalid_argument(cat("horovodrun exec has no flag '", printable(word),
-                                         "'; it has --rank LIST")));
+      return refuse(invalid_argument(
+          cat("horovodrun exec has no flag '", printable(word), "'; it has --rank LIST")));
     } else {
       if (word != "--") order.command.push_back(word);
       order.command.insert(order.command.end(), words.begin(), words.end());
@@ -137,13 +137,15 @@ int run_beside_ranks(std::span<const std::string> words) {
     }
   }
   if (order.command.empty()) {
-    return refuse(invalid_argument("write horovodrun exec [PID of a launcher] [--rank 0,3-5] COMMAND; "
-                                   "to run a program that is called exec, put flags before it"));
+    return refuse(
+        invalid_argument("write horovodrun exec [PID of a launcher] [--rank 0,3-5] COMMAND; "
+                         "to run a program that is called exec, put flags before it"));
   }
   const std::vector<std::string> pids = running_launchers();
   if (pid.empty() && pids.empty()) return refuse(not_found(kNobody));
   if (pid.empty() && pids.size() > 1) return refuse(several("exec", pids));
-  const auto socket = send_question(pid.empty() ? pids[0] : pid, cat("exec ", to_hex(encode(order))));
+  const auto socket =
+      send_question(pid.empty() ? pids[0] : pid, cat("exec ", to_hex(encode(order))));
   return socket.ok() ? show_records(*socket) : refuse(socket.status());
 }
 
@@ -159,8 +161,10 @@ int answer_about_jobs(std::span<const std::string> arguments) {
   if (question == "exec") return run_beside_ranks(arguments.subspan(1));
   std::vector<std::string> pids = running_launchers();
   if (arguments.size() > 2 || (arguments.size() == 2 && !parse_int(arguments[1]))) {
-    return refuse(invalid_argument(cat("write horovodrun ", question, " [PID of a launcher]; to run "
-                                       "the program ", question, ", put flags before it")));
+    return refuse(invalid_argument(cat("write horovodrun ", question,
+                                       " [PID of a launcher]; to run "
+                                       "the program ",
+                                       question, ", put flags before it")));
   }
   if (arguments.size() == 2) pids = {arguments[1]};
   if (pids.empty()) return refuse(not_found(kNobody));

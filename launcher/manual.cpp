@@ -57,15 +57,16 @@ std::string with_value(const Setting& setting) {
 // In the units of the flag, which may be others than the variable's.
 std::string default_of_flag(const Setting& setting) {
   const auto number = parse_int(setting.default_value);
-  return setting.flag_unit == 1 || !number ? setting.default_value : cat(*number / setting.flag_unit);
+  return setting.flag_unit == 1 || !number ? setting.default_value
+                                           : cat(*number / setting.flag_unit);
 }
 
 std::string help_of(const Setting& setting) {
   std::string text = setting.help;
   if (setting.variable[0] != '\0') {
-    text += setting.flag_unit == 1
-                ? cat(" [", setting.default_value, "; ", setting.variable, "]")
-                : cat(" [", default_of_flag(setting), "; ", setting.variable, "=", setting.default_value, "]");
+    text += setting.flag_unit == 1 ? cat(" [", setting.default_value, "; ", setting.variable, "]")
+                                   : cat(" [", default_of_flag(setting), "; ", setting.variable,
+                                         "=", setting.default_value, "]");
   }
   return text;
 }
@@ -107,29 +108,36 @@ std::string bash_completion() {
   for (const Flag& flag : all_flags()) {
     flags.insert(flags.end(), flag.spellings.begin(), flag.spellings.end());
   }
-  return cat("# bash completion of horovodrun\n"
-             "_horovodrun() {\n"
-             "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-             "  # --flag=value comes as three words.\n"
-             "  [ \"$before\" != = ] || before=${COMP_WORDS[COMP_CWORD-2]}\n"
-             "  [ \"$word\" != = ] || word=\n"
-             "  case $before in\n", bash_choices(),
-             "  esac\n"
-             "  case $word in\n"
-             "    -*) COMPREPLY=($(compgen -W '", join(flags, " "), "' -- \"$word\"));;\n"
-             "    *) COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
-             "       [ \"$COMP_CWORD\" != 1 ] || COMPREPLY+=($(compgen -W '", question_names(),
-             "' -- \"$word\"));;\n"
-             "  esac\n"
-             "}\n"
-             "complete -o default -F _horovodrun horovodrun\n");
+  return cat(
+      "# bash completion of horovodrun\n"
+      "_horovodrun() {\n"
+      "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+      "  # --flag=value comes as three words.\n"
+      "  [ \"$before\" != = ] || before=${COMP_WORDS[COMP_CWORD-2]}\n"
+      "  [ \"$word\" != = ] || word=\n"
+      "  case $before in\n",
+      bash_choices(),
+      "  esac\n"
+      "  case $word in\n"
+      "    -*) COMPREPLY=($(compgen -W '",
+      join(flags, " "),
+      "' -- \"$word\"));;\n"
+      "    *) COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
+      "       [ \"$COMP_CWORD\" != 1 ] || COMPREPLY+=($(compgen -W '",
+      question_names(),
+      "' -- \"$word\"));;\n"
+      "  esac\n"
+      "}\n"
+      "complete -o default -F _horovodrun horovodrun\n");
 }
 
 std::string single_quoted(std::string_view text, std::string_view quote) {
   std::string quoted;
   for (const char c : text) {
-    if (c == '\'') quoted += quote;
-    else quoted += c;
+    if (c == '\'')
+      quoted += quote;
+    else
+      quoted += c;
   }
   return "'" + quoted + "'";
 }
@@ -153,12 +161,13 @@ std::string zsh_completion() {
       const std::string value =
           flag.takes_value() ? cat(":", value_name(*flag.setting), ":", action) : "";
       const std::string help = flag.is_off ? cat("not: ", flag.setting->help) : flag.setting->help;
-      text += cat("  ", single_quoted(cat("*", spelling, "[", zsh_description(help), "]", value),
-                                      "'\\''"), " \\\n");
+      text += cat(
+          "  ", single_quoted(cat("*", spelling, "[", zsh_description(help), "]", value), "'\\''"),
+          " \\\n");
     }
   }
-  return text + cat("  '*::command:{ (( CURRENT == 1 )) && compadd ", question_names(),
-                    "; _normal }'\n");
+  return text +
+         cat("  '*::command:{ (( CURRENT == 1 )) && compadd ", question_names(), "; _normal }'\n");
 }
 
 std::string fish_completion() {
@@ -171,12 +180,13 @@ std::string fish_completion() {
     for (const std::string& spelling : flag.spellings) {
       const bool is_long = spelling.starts_with("--");
       const std::string values = join(choices_of(*flag.setting), " ");
-      const std::string value = values.empty() ? " -r" : cat(" -x -a ", single_quoted(values, "\\'"));
-      text += cat("complete -c horovodrun ",
-                  is_long ? "-l " : (spelling.size() == 2 ? "-s " : "-o "),
-                  spelling.substr(is_long ? 2 : 1), flag.takes_value() ? value : "", " -d ",
-                  single_quoted(flag.is_off ? cat("not: ", flag.setting->help)
-                                            : flag.setting->help, "\\'"), "\n");
+      const std::string value =
+          values.empty() ? " -r" : cat(" -x -a ", single_quoted(values, "\\'"));
+      text += cat(
+          "complete -c horovodrun ", is_long ? "-l " : (spelling.size() == 2 ? "-s " : "-o "),
+          spelling.substr(is_long ? 2 : 1), flag.takes_value() ? value : "", " -d ",
+          single_quoted(flag.is_off ? cat("not: ", flag.setting->help) : flag.setting->help, "\\'"),
+          "\n");
     }
   }
   return text;
@@ -186,7 +196,8 @@ std::string in_code(const std::string& text) { return text.empty() ? "" : cat("`
 
 // A table's cells end at '|'.
 std::string cell(std::string text) {
-  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
+    text.insert(at, "\\");
   return text;
 }
 
@@ -198,12 +209,14 @@ std::string default_in_table(const Setting& setting) {
 std::string markdown() {
   std::string text = cat(
       "# Settings\n\n"
-      "All flags of `horovodrun`, keys of its `--config-file`, and variables. A flag wins over the\n"
+      "All flags of `horovodrun`, keys of its `--config-file`, and variables. A flag wins over "
+      "the\n"
       "config file, which wins over the environment. Variables are what the ranks read; those of\n"
       "flags that were given are set for them.\n\n"
       "This page is generated: `horovodrun --manual markdown > docs/settings.md`.\n");
   for (const std::string& section : sections()) {
-    text += cat("\n## ", section, "\n\n| flag | config key | variable | default | meaning |\n"
+    text += cat("\n## ", section,
+                "\n\n| flag | config key | variable | default | meaning |\n"
                 "|---|---|---|---|---|\n");
     for (const Setting& setting : all_settings()) {
       if (section != setting.section) continue;
@@ -218,10 +231,14 @@ std::string markdown() {
 std::string roff(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
-    if (c == '\\') escaped += "\\e";
-    else if (c == '-') escaped += "\\-";
-    else if (c == '\'') escaped += "\\(aq";
-    else escaped += c;
+    if (c == '\\')
+      escaped += "\\e";
+    else if (c == '-')
+      escaped += "\\-";
+    else if (c == '\'')
+      escaped += "\\(aq";
+    else
+      escaped += c;
   }
   return escaped;
 }
@@ -251,8 +268,8 @@ std::string man_page() {
 
 std::string help_text(size_t width) {
   const size_t column = width < 78 ? 8 : 34;  // the longest variable's name fits behind it
-  std::string text = cat(indented(kSummary, 0, width), "\n",
-                         indented(cat("Usage: ", kUsage), 0, width));
+  std::string text =
+      cat(indented(kSummary, 0, width), "\n", indented(cat("Usage: ", kUsage), 0, width));
   for (const Question& question : kQuestions) {
     text += indented(cat("horovodrun ", question.name, " ", question.arguments), 7, width);
     text += indented(question.help, 11, width);
@@ -276,8 +293,6 @@ std::string completion(std::string_view shell) {
   return shell == "fish" ? fish_completion() : bash_completion();
 }
 
-std::string manual(std::string_view format) {
-  return format == "man" ? man_page() : markdown();
-}
+std::string manual(std::string_view format) { return format == "man" ? man_page() : markdown(); }
 
 }  // namespace hvd::launcher

@@ -17,7 +17,8 @@ const std::string* interface_of(const Addresses& addresses, const std::string& a
 }
 
 StartOrder order_for(const std::string& address, uint16_t port, std::string interface) {
-  const std::string host = address.find(':') == std::string::npos ? address : cat("[", address, "]");
+  const std::string host =
+      address.find(':') == std::string::npos ? address : cat("[", address, "]");
   StartOrder order;
   order.environment = {{"MASTER_ADDR", address},
                        {"MASTER_PORT", cat(port)},
@@ -63,9 +64,11 @@ Meeting choose_meeting(const SlotPlan& plan, const MeetingOffer& offer,
   const auto home = static_cast<size_t>(plan.slots.front().host);
   Meeting meeting;
   if (!has_loopback(offer)) {
-    meeting.warnings.push_back(cat("host ", plan.hosts[home].name, ": its loopback interface lo is "
-                                   "down, so programs there cannot connect to each other; run there as "
-                                   "root: ip link set lo up"));
+    meeting.warnings.push_back(
+        cat("host ", plan.hosts[home].name,
+            ": its loopback interface lo is "
+            "down, so programs there cannot connect to each other; run there as "
+            "root: ip link set lo up"));
   }
   // Alone, a host meets on its loopback, which no change of its networks touches.
   const std::string common = reached.size() == 1 && !offer.addresses.empty()

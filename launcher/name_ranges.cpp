@@ -28,7 +28,8 @@ Result<std::vector<std::string>> expand_range(std::string_view text) {
   const std::string_view first = text.substr(0, dash);
   const std::string_view last = dash == std::string_view::npos ? first : text.substr(dash + 1);
   if (!is_number(first) || !is_number(last)) {
-    return invalid_argument(cat("'", printable(text), "' is neither a number nor a range such as "
+    return invalid_argument(cat("'", printable(text),
+                                "' is neither a number nor a range such as "
                                 "01-16"));
   }
   HVD_ASSIGN_OR_RETURN(const int64_t low, number_of(first));
@@ -37,8 +38,8 @@ Result<std::vector<std::string>> expand_range(std::string_view text) {
     return invalid_argument(cat("the range ", printable(text), " ends before it begins"));
   }
   if (static_cast<uint64_t>(high - low) >= kMaxNames) {
-    return invalid_argument(cat("the range ", printable(text), " has more than ", kMaxNames,
-                                " hosts"));
+    return invalid_argument(
+        cat("the range ", printable(text), " has more than ", kMaxNames, " hosts"));
   }
   std::vector<std::string> numbers;
   for (int64_t number = low; number <= high; ++number) {

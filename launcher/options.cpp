@@ -185,9 +185,10 @@ Status check_values(const Settings& settings, const CommandLine& line) {
     const std::string name = name_of(line, range.key);
     const bool has_units = entry.flag_unit != 1;
     const auto unit = static_cast<double>(name == entry.variable ? 1 : entry.flag_unit);
-    return invalid_argument(cat(name, " ", plain(value / unit), " is out of range; it lies between ",
-                                plain(range.low / unit), " and ", plain(range.high / unit),
-                                !has_units   ? ""
+    return invalid_argument(cat(name, " ", plain(value / unit),
+                                " is out of range; it lies between ", plain(range.low / unit),
+                                " and ", plain(range.high / unit),
+                                !has_units  ? ""
                                 : unit == 1 ? cat(" bytes; ", entry.flags, " takes MiB")
                                             : cat(" MiB; ", entry.variable, " takes bytes")));
   }
@@ -195,51 +196,61 @@ Status check_values(const Settings& settings, const CommandLine& line) {
     const std::vector<std::string> values = choices_of(each);
     if (values.empty() || !settings.is_set(each.key)) continue;
     const std::string value = settings.text(each.key);
-    const auto is_it = [&](const std::string& choice) { return to_lower(choice) == to_lower(value); };
+    const auto is_it = [&](const std::string& choice) {
+      return to_lower(choice) == to_lower(value);
+    };
     if (std::ranges::any_of(values, is_it)) continue;
-    return invalid_argument(cat(name_of(line, each.key), " ", printable(value), " is none of: ",
-                                join(values, ", ")));
+    return invalid_argument(
+        cat(name_of(line, each.key), " ", printable(value), " is none of: ", join(values, ", ")));
   }
   if (settings.is_set("hosts") && settings.is_set("hostfile")) {
     return invalid_argument("-H and -hostfile both say where to run; give one of them");
   }
   if (settings.flag("gloo") + settings.flag("mpi") + settings.flag("jsrun") > 1) {
-    return invalid_argument("--gloo, --mpi and --jsrun each say who starts the ranks; give one of them");
+    return invalid_argument(
+        "--gloo, --mpi and --jsrun each say who starts the ranks; give one of them");
   }
   if (!settings.flag("mpi") && !settings.flag("jsrun")) {
     for (const char* key : {"mpi_args", "binding_args"}) {
       if (!settings.is_set(key)) continue;
-      return invalid_argument(cat(name_of(line, key), " is for --mpi or --jsrun; give one of them"));
+      return invalid_argument(
+          cat(name_of(line, key), " is for --mpi or --jsrun; give one of them"));
     }
   }
   const bool has_token = settings.is_set("token_file") || settings.is_set("token_fd");
   if (settings.is_set("listen") && !has_token) {
-    return invalid_argument("--listen needs --token-file FILE, the secret by which hosts join; a FILE "
-                            "that is missing is created");
+    return invalid_argument(
+        "--listen needs --token-file FILE, the secret by which hosts join; a FILE "
+        "that is missing is created");
   }
   const bool listens = settings.is_set("listen") || settings.is_set("port_range");
   if (!listens && has_token) {
-    return invalid_argument("--token-file and --token-fd are for hosts that join, with --listen [HOST]:PORT");
+    return invalid_argument(
+        "--token-file and --token-fd are for hosts that join, with --listen [HOST]:PORT");
   }
   if (settings.is_set("tls_cert") != settings.is_set("tls_key")) {
-    return invalid_argument("--tls-cert and --tls-key belong together: the certificates and their key");
+    return invalid_argument(
+        "--tls-cert and --tls-key belong together: the certificates and their key");
   }
   if (settings.is_set("tls_cert") && !listens) {
     return invalid_argument("--tls-cert is for hosts that join, with --listen [HOST]:PORT");
   }
   const bool checks = settings.flag("check_build") || settings.is_set("require");
   if (settings.flag("json") && !checks) {
-    return invalid_argument("--json is for --check-build; for ranks' output as JSON give "
-                            "--log-format json");
+    return invalid_argument(
+        "--json is for --check-build; for ranks' output as JSON give "
+        "--log-format json");
   }
   if (settings.flag("fold") && to_lower(settings.text("log_format")) == "json") {
     return invalid_argument("--fold has no objects to fold; leave out it or --log-format json");
   }
   HVD_RETURN_IF_ERROR(check_tag(settings.text("tag")));
-  const bool is_tried_again = settings.integer("max_restarts") > 0 || settings.integer("spares") > 0;
+  const bool is_tried_again =
+      settings.integer("max_restarts") > 0 || settings.integer("spares") > 0;
   if (is_tried_again && (settings.is_set("listen") || has_token)) {
-    return invalid_argument("--max-restarts and --spares need hosts that are reached, not such as "
-                            "join by --listen: the agents of those end with the job");
+    return invalid_argument(
+        "--max-restarts and --spares need hosts that are reached, not such as "
+        "join by --listen: the agents of those end with the job");
   }
   HVD_RETURN_IF_ERROR(
       check_placeholders("--launch-agent", settings.text("launch_agent"), kOfLaunchAgent));
@@ -254,10 +265,11 @@ Status check_values(const Settings& settings, const CommandLine& line) {
 
 Status apply(const CommandLine& line, Settings& settings) {
   constexpr std::string_view kStarters[] = {"gloo", "mpi", "jsrun"};
-  const bool names_starter = std::any_of(line.flags.begin(), line.flags.end(), [&](const Given& given) {
-    return std::find(std::begin(kStarters), std::end(kStarters), given.flag->setting->key) !=
-           std::end(kStarters);
-  });
+  const bool names_starter =
+      std::any_of(line.flags.begin(), line.flags.end(), [&](const Given& given) {
+        return std::find(std::begin(kStarters), std::end(kStarters), given.flag->setting->key) !=
+               std::end(kStarters);
+      });
   for (const std::string_view key : kStarters) {  // in place of the config file's
     if (names_starter) HVD_RETURN_IF_ERROR(settings.set(key, "0"));
   }
@@ -272,8 +284,9 @@ Status check_complete(const Options& options) {
   if (is_question(options) || options.settings.flag("dry_run") || !options.command.empty()) {
     return {};
   }
-  return invalid_argument("the command is missing; it follows the flags, as in: "
-                          "horovodrun -np 4 python3 train.py");
+  return invalid_argument(
+      "the command is missing; it follows the flags, as in: "
+      "horovodrun -np 4 python3 train.py");
 }
 
 Status settle(CommandLine& line, Options& options) {
@@ -294,8 +307,7 @@ Status settle(CommandLine& line, Options& options) {
 bool is_question(const Options& options) {
   const Settings& settings = options.settings;
   return settings.flag("help") || settings.flag("version") || settings.flag("check_build") ||
-         settings.is_set("require") ||
-         settings.is_set("completion") || settings.is_set("manual");
+         settings.is_set("require") || settings.is_set("completion") || settings.is_set("manual");
 }
 
 Result<Options> parse_options(std::span<const std::string> arguments, bool* wants_json) {

@@ -74,9 +74,11 @@ Output::Output(net::asio::any_io_executor executor, const SlotPlan& plan, Output
     const bool is_shown = style_.is_shown.empty() || style_.is_shown[static_cast<size_t>(rank)];
     for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
       channels_.emplace_back(line_tag(plan, {rank}, stream, style_), style_.format, is_shown);
-      if (style_.format == LineFormat::kJson) channels_.back().plain.set_tag(cat("[", rank, "]<stderr>:"));
+      if (style_.format == LineFormat::kJson)
+        channels_.back().plain.set_tag(cat("[", rank, "]<stderr>:"));
       const bool is_asking = is_terminal && is_shown && rank == style_.asking_rank;
-      if (is_asking && ::isatty(stream == OutputStream::kStdout ? STDOUT_FILENO : STDERR_FILENO) == 1) {
+      if (is_asking &&
+          ::isatty(stream == OutputStream::kStdout ? STDOUT_FILENO : STDERR_FILENO) == 1) {
         channels_.back().soon = std::make_unique<net::asio::steady_timer>(executor);
       }
     }
@@ -92,7 +94,8 @@ Result<std::unique_ptr<Output>> Output::open(net::asio::any_io_executor executor
 
 Status Output::open_files() {
   for (int rank = 0; rank < size_; ++rank) {
-    const auto folder = std::filesystem::path(style_.directory) / cat("rank.", padded_rank(rank, size_));
+    const auto folder =
+        std::filesystem::path(style_.directory) / cat("rank.", padded_rank(rank, size_));
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) return system_error(cat("cannot make directory ", folder.string()), error.value());
@@ -146,8 +149,10 @@ void Output::keep(Channel& channel, OutputStream stream, std::string_view lines,
   if (stream != OutputStream::kStderr) return;
   std::string text;
   if (style_.format == LineFormat::kJson) {  // within a sentence no objects are wanted
-    if (bytes.empty()) channel.plain.finish(text);
-    else channel.plain.feed(as_text(bytes), text);
+    if (bytes.empty())
+      channel.plain.finish(text);
+    else
+      channel.plain.feed(as_text(bytes), text);
     lines = text;
   }
   channel.recent.append(lines.substr(lines.size() - std::min(lines.size(), kRecent)));
@@ -173,14 +178,16 @@ void Output::write(int rank, OutputStream stream, ByteView bytes) {
   keep(from, stream, lines, bytes);
   if (from.is_shown && folding(stream)) return fold(rank, stream, bytes);
   // What is held of an unfinished line is bounded by the line's bound.
-  if (lines.empty() || !from.is_shown) consumed();
-  else show(from, stream, prefix, lines, consumed);
+  if (lines.empty() || !from.is_shown)
+    consumed();
+  else
+    show(from, stream, prefix, lines, consumed);
   if (from.soon) show_soon(from, stream);
 }
 
 // Whole lines, of which the first may stand on the terminal in part.
-void Output::show(Channel& from, OutputStream stream, std::string_view prefix, std::string_view lines,
-                  std::function<void()> written) {
+void Output::show(Channel& from, OutputStream stream, std::string_view prefix,
+                  std::string_view lines, std::function<void()> written) {
   const size_t shown = std::exchange(from.shown, 0);
   const bool goes_on = open_line_ == &from;
   if (!goes_on) end_open_line();
@@ -189,12 +196,16 @@ void Output::show(Channel& from, OutputStream stream, std::string_view prefix, s
   if (shown > 0) {
     lines.remove_prefix(prefix.size() + shown);
     // Another line has ended this one already.
-    if (!goes_on && lines.starts_with('\n')) lines.remove_prefix(1);
-    else if (!goes_on) rest = prefix;
+    if (!goes_on && lines.starts_with('\n'))
+      lines.remove_prefix(1);
+    else if (!goes_on)
+      rest = prefix;
   }
   rest += lines;
-  if (!rest.empty()) sink(stream).write(rest, std::move(written));
-  else if (written) written();
+  if (!rest.empty())
+    sink(stream).write(rest, std::move(written));
+  else if (written)
+    written();
 }
 
 // A question does not wait for the end of its line.
@@ -229,8 +240,10 @@ void Output::end(int rank, OutputStream stream) {
   from.tagger.finish(lines);
   keep(from, stream, lines, {});
   if (!lines.empty()) {
-    if (from.is_shown && folding(stream)) fold(rank, stream, {});
-    else if (from.is_shown) show(from, stream, prefix, lines);
+    if (from.is_shown && folding(stream))
+      fold(rank, stream, {});
+    else if (from.is_shown)
+      show(from, stream, prefix, lines);
   }
   from.file.reset();
 }
@@ -238,8 +251,10 @@ void Output::end(int rank, OutputStream stream) {
 void Output::fold(int rank, OutputStream stream, ByteView bytes) {
   LineFolder& folder = folding(stream)->lines;
   std::string lines;
-  if (bytes.empty()) channel(rank, stream).plain.finish(lines);
-  else channel(rank, stream).plain.feed(as_text(bytes), lines);
+  if (bytes.empty())
+    channel(rank, stream).plain.finish(lines);
+  else
+    channel(rank, stream).plain.feed(as_text(bytes), lines);
   if (lines.empty()) {
     if (consumed_) consumed_(rank, stream, bytes.size());
     return;

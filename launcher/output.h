@@ -21,13 +21,13 @@ namespace hvd::launcher {
 
 // How what ranks print is shown.
 struct OutputStyle {
-  std::string directory;        // also gets it; empty: none does
-  bool is_continued = false;    // what the directory's files hold stays
-  std::string tag;              // of --tag; empty: "[0]<stdout>:"
+  std::string directory;      // also gets it; empty: none does
+  bool is_continued = false;  // what the directory's files hold stays
+  std::string tag;            // of --tag; empty: "[0]<stdout>:"
   bool has_timestamps = false;
   LineFormat format = LineFormat::kText;
-  bool folds = false;           // what many ranks say alike is shown once
-  std::vector<bool> is_shown;   // by rank; empty: all are
+  bool folds = false;          // what many ranks say alike is shown once
+  std::vector<bool> is_shown;  // by rank; empty: all are
   // Whose lines without an end are shown before it comes, on a terminal: it may ask something. -1: none's.
   int asking_rank = -1;
 };
@@ -73,11 +73,11 @@ class Output {
     bool is_shown;
     UniqueFd file;
     std::string path;
-    std::string recent;  // of standard error
+    std::string recent;    // of standard error
     LineTagger plain{""};  // cuts lines for folding, and for the report beside objects
     std::unique_ptr<net::asio::steady_timer> soon;  // of the asking rank
-    bool is_waiting = false;  // for it
-    size_t shown = 0;  // bytes of what the tagger holds
+    bool is_waiting = false;                        // for it
+    size_t shown = 0;                               // bytes of what the tagger holds
   };
   struct Folding {
     Folding(net::asio::any_io_executor executor, int size) : lines(size), timer(executor) {}
@@ -114,7 +114,7 @@ class Output {
   std::vector<Channel> channels_;  // two a rank
   std::unique_ptr<Folding> folding_[2];
   Consumed consumed_;
-  bool has_status_ = false;  // on the terminal
+  bool has_status_ = false;       // on the terminal
   Channel* open_line_ = nullptr;  // which stands on the terminal without an end
   OutputStream open_stream_ = OutputStream::kStdout;
 };

@@ -20,8 +20,8 @@ Status check_placeholders(std::string_view flag, std::string_view text,
     for (const std::string_view each : known) words.push_back(cat("{", each, "}"));
     const std::string last = words.back();
     words.pop_back();
-    return invalid_argument(cat(flag, " knows no {", word, "}; there are ", join(words, ", "), " and ",
-                                last));
+    return invalid_argument(
+        cat(flag, " knows no {", word, "}; there are ", join(words, ", "), " and ", last));
   }
   return {};
 }

@@ -159,18 +159,20 @@ Deadline Preflight::give_up_late_ones() {
   Deadline next = Deadline::never();
   for (const auto& host : hosts_) {
     if (host->done || (host->stage != "resolve" && host->stage != "connect")) continue;
-    const Deadline limit = Deadline::at(
-        host->since + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(most)));
-    if (limit.passed()) give_up(*host, most);
-    else if (limit.time() < next.time()) next = limit;
+    const Deadline limit = Deadline::at(host->since + std::chrono::duration_cast<Clock::duration>(
+                                                          std::chrono::duration<double>(most)));
+    if (limit.passed())
+      give_up(*host, most);
+    else if (limit.time() < next.time())
+      next = limit;
   }
   return next;
 }
 
 void Preflight::give_up(Progress& host, double seconds) {
   host.done = true;
-  host.status = host.error(deadline_exceeded(cat("not done after ", seconds, " s: ",
-                                                 likely_cause(host.stage, host.try_command),
+  host.status = host.error(deadline_exceeded(cat("not done after ", seconds,
+                                                 " s: ", likely_cause(host.stage, host.try_command),
                                                  "; --start-timeout allows more")));
   if (host.link) host.link->close();
   host.cancel.emit(net::asio::cancellation_type::terminal);

@@ -22,7 +22,8 @@ struct Watch {
   char byte = 0;
 };
 
-std::shared_ptr<Watch> watch(const net::asio::any_io_executor& executor, net::StreamSocket& caller) {
+std::shared_ptr<Watch> watch(const net::asio::any_io_executor& executor,
+                             net::StreamSocket& caller) {
   auto watch = std::make_shared<Watch>(executor);
   caller.async_read_some(net::asio::buffer(&watch->byte, 1),
                          [watch](const net::error_code&, size_t) {
@@ -39,7 +40,8 @@ struct RankCommands::Beside {
   Beside(int rank, uint32_t number)
       : rank(rank),
         number(number),
-        taggers{LineTagger(cat("[", rank, "]<stdout>:")), LineTagger(cat("[", rank, "]<stderr>:"))} {}
+        taggers{LineTagger(cat("[", rank, "]<stdout>:")),
+                LineTagger(cat("[", rank, "]<stderr>:"))} {}
   int rank;
   uint32_t number;
   bool has_ended = false;
@@ -130,8 +132,10 @@ net::Task<bool> RankCommands::tell(net::StreamSocket& caller, Pending& pending, 
   }
   Said tagged{said.number, said.rank, said.is_error, {}};
   LineTagger& tagger = beside->taggers[said.is_error != 0 ? 1 : 0];
-  if (said.bytes.empty()) tagger.finish(tagged.bytes);
-  else tagger.feed(said.bytes, tagged.bytes);
+  if (said.bytes.empty())
+    tagger.finish(tagged.bytes);
+  else
+    tagger.feed(said.bytes, tagged.bytes);
   const Message lines = std::move(tagged);
   co_return std::get<Said>(lines).bytes.empty() || co_await send_record(caller, lines);
 }
@@ -171,7 +175,9 @@ void RankCommands::on_host_gone(int host) {
   for (Pending* pending : pending_) {
     for (const Beside& beside : pending->besides) {
       if (plan_.slots[static_cast<size_t>(beside.rank)].host != host) continue;
-      on_ran({.number = beside.number, .rank = beside.rank, .code = 1,
+      on_ran({.number = beside.number,
+              .rank = beside.rank,
+              .code = 1,
               .why = "its host's part of the job has ended\n"});
     }
   }

@@ -62,7 +62,8 @@ bool is_of_horovod(std::string_view file) {
 }
 
 bool is_installed(std::string_view file) {
-  for (const std::string_view each : {"/dist-packages/", "/site-packages/", "/lib/python3", "<frozen "}) {
+  for (const std::string_view each :
+       {"/dist-packages/", "/site-packages/", "/lib/python3", "<frozen "}) {
     if (file.find(each) != std::string_view::npos) return true;
   }
   return false;
@@ -92,11 +93,12 @@ std::string advice_on_module(const std::string& module, const RankContext& rank)
   const std::string python = rank.interpreter.empty() ? "its Python" : printable(rank.interpreter);
   const std::string lacks = cat("; ", python, " has no module '", module, "'");
   if (module == "horovod" && !rank.package_folder.empty()) {
-    return cat(lacks, ", which this horovodrun has in ", rank.package_folder, ": set PYTHONPATH=",
-               rank.package_folder);
+    return cat(lacks, ", which this horovodrun has in ", rank.package_folder,
+               ": set PYTHONPATH=", rank.package_folder);
   }
   if (module == "horovod" && !rank.package_python.empty()) {
-    return cat(lacks, ", which ", rank.package_python, " has: start the ranks with that interpreter");
+    return cat(lacks, ", which ", rank.package_python,
+               " has: start the ranks with that interpreter");
   }
   return cat(lacks, ": install it there, or start the ranks with an interpreter that has it");
 }
@@ -106,8 +108,8 @@ std::string advice_on_module(const std::string& module, const RankContext& rank)
 std::string last_lines(std::string_view text) {
   const std::vector<std::string_view> lines = lines_of(text);
   size_t start = lines.size();  // of the last traceback
-  while (start > 0 && lines[start - 1].find("Traceback (most recent call last):") ==
-                          std::string_view::npos) {
+  while (start > 0 &&
+         lines[start - 1].find("Traceback (most recent call last):") == std::string_view::npos) {
     --start;
   }
   std::vector<Frame> frames = frames_of(lines);

@@ -16,7 +16,8 @@ std::string last_lines(std::string_view text);
 struct RankContext {
   std::string interpreter{};  // path of the Python that ran it, as its host found it; may be empty
   std::string package_folder{};  // where this horovodrun's Python package lies; may be empty
-  std::string package_python{};  // path of the Python that this horovodrun was installed for; may be empty
+  std::string
+      package_python{};  // path of the Python that this horovodrun was installed for; may be empty
   bool lacks_input = false;  // standard input goes to rank 0 only, and this is another
 };
 

@@ -11,8 +11,8 @@ namespace hvd::launcher {
 
 void say(std::string_view sentence) {
   const bool is_json = log::format() == log::Format::kJson;
-  const std::string line = is_json ? json_records("horovodrun", "", sentence)
-                                   : cat("horovodrun: ", sentence, "\n");
+  const std::string line =
+      is_json ? json_records("horovodrun", "", sentence) : cat("horovodrun: ", sentence, "\n");
   std::fputs(line.c_str(), stderr);
 }
 

@@ -19,8 +19,8 @@ std::string slot_table(const std::vector<Host>& hosts) {
   for (size_t i = 0; i < shown; ++i) width = std::max(width, hosts[i].name.size());
   std::ostringstream table;
   const auto row = [&](std::string_view name, std::string_view slots) {
-    table << "\n  " << std::left << std::setw(static_cast<int>(width)) << name << "  "
-          << std::right << std::setw(5) << slots;
+    table << "\n  " << std::left << std::setw(static_cast<int>(width)) << name << "  " << std::right
+          << std::setw(5) << slots;
   };
   row(kHeading, "slots");
   for (size_t i = 0; i < shown; ++i) row(hosts[i].name, cat(hosts[i].slots));

@@ -34,8 +34,8 @@ Replacement replace_hosts(SlotPlan& plan, const std::vector<int>& failed,
                                    host.name));
       continue;
     }
-    done.sentences.push_back(cat("host ", spare->name, ", a spare, takes the place of host ",
-                                 host.name));
+    done.sentences.push_back(
+        cat("host ", spare->name, ", a spare, takes the place of host ", host.name));
     host = *spare;
     spares.erase(spare);
   }

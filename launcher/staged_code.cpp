@@ -24,9 +24,7 @@ uint32_t mode_of(const fs::path& path) {
   return static_cast<uint32_t>(fs::status(path, error).permissions()) & 0777;
 }
 
-bool is_below(const fs::path& relative) {
-  return !relative.empty() && *relative.begin() != "..";
-}
+bool is_below(const fs::path& relative) { return !relative.empty() && *relative.begin() != ".."; }
 
 class Collector {
  public:
@@ -44,9 +42,11 @@ class Collector {
     } else if (fs::is_directory(status)) {
       entry.kind = StageKind::kDirectory;
       entries_.push_back(std::move(entry));
-      for (fs::directory_iterator each(from, error), end; !error && each != end; each.increment(error)) {
+      for (fs::directory_iterator each(from, error), end; !error && each != end;
+           each.increment(error)) {
         const fs::path name = each->path().filename();
-        if (name != ".git" && name != "__pycache__") HVD_RETURN_IF_ERROR(add(each->path(), to / name));
+        if (name != ".git" && name != "__pycache__")
+          HVD_RETURN_IF_ERROR(add(each->path(), to / name));
       }
     } else if (fs::is_regular_file(status)) {
       entry.size = fs::file_size(from, error);
@@ -55,8 +55,9 @@ class Collector {
     }
     if (error) return system_error(cat("--stage: ", from.string()), error.value());
     if (size_ <= kMost) return {};
-    return invalid_argument("--stage: more than 1 GiB: stage the code alone, and let data lie where "
-                            "all hosts see it");
+    return invalid_argument(
+        "--stage: more than 1 GiB: stage the code alone, and let data lie where "
+        "all hosts see it");
   }
 
  private:
@@ -86,17 +87,18 @@ Result<std::optional<StagePart>> StagedParts::next() {
   const StagedCode::Entry& entry = code_.entries[index_];
   if (entry.kind == StageKind::kFile) return next_of_file(entry);
   ++index_;
-  return std::optional(StagePart{
-      .kind = entry.kind,
-      .mode = entry.kind == StageKind::kDirectory ? entry.mode : 0,
-      .path = entry.path,
-      .bytes = entry.link});
+  return std::optional(StagePart{.kind = entry.kind,
+                                 .mode = entry.kind == StageKind::kDirectory ? entry.mode : 0,
+                                 .path = entry.path,
+                                 .bytes = entry.link});
 }
 
 // A file that has become shorter meanwhile ends early; the digest tells.
 Result<std::optional<StagePart>> StagedParts::next_of_file(const StagedCode::Entry& entry) {
-  StagePart part{.kind = file_ ? StageKind::kMore : StageKind::kFile, .mode = entry.mode,
-                 .path = entry.path, .bytes = {}};
+  StagePart part{.kind = file_ ? StageKind::kMore : StageKind::kFile,
+                 .mode = entry.mode,
+                 .path = entry.path,
+                 .bytes = {}};
   const auto failed = [&] {
     return system_error(cat("--stage: cannot read ", entry.from.string()), errno);
   };
@@ -161,8 +163,11 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(const fs::path& what,
     fs::path parent;
     for (const fs::path& part : to.parent_path()) {
       parent /= part;
-      code->entries.push_back({.kind = StageKind::kDirectory, .mode = 0700, .path = parent.string(),
-                               .link = {}, .from = {}});
+      code->entries.push_back({.kind = StageKind::kDirectory,
+                               .mode = 0700,
+                               .path = parent.string(),
+                               .link = {},
+                               .from = {}});
     }
   }
   HVD_RETURN_IF_ERROR(collector.add(from, to));

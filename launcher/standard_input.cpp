@@ -73,9 +73,8 @@ class StandardInput::Impl : public std::enable_shared_from_this<Impl> {
 
  private:
   bool has_room() const {
-    return std::all_of(under_way_.begin(), under_way_.end(), [](const auto& each) {
-      return each.second + kReadAtOnce <= kInputWindow;
-    });
+    return std::all_of(under_way_.begin(), under_way_.end(),
+                       [](const auto& each) { return each.second + kReadAtOnce <= kInputWindow; });
   }
 
   void read() {

@@ -57,12 +57,13 @@ Supervisor::Failure Supervisor::describe(const RankExit& exit) const {
   if (exit.by_agent) return {kExitLauncher, cat(place(exit.rank), " was ended by its agent")};
   if (exit.signal == SIGKILL && exit.out_of_memory) {
     return {kExitSignal + exit.signal,
-            cat(place(exit.rank), " was killed by the kernel's out-of-memory killer (signal 9); the "
+            cat(place(exit.rank),
+                " was killed by the kernel's out-of-memory killer (signal 9); the "
                 "ranks of that host need less memory or more of it, or fewer of them")};
   }
-  const std::string why = exit.out_of_memory
-                              ? "; the kernel's out-of-memory killer has ended a process on that host"
-                              : "";
+  const std::string why =
+      exit.out_of_memory ? "; the kernel's out-of-memory killer has ended a process on that host"
+                         : "";
   if (exit.signal != 0) {
     return {kExitSignal + exit.signal, cat(place(exit.rank), " was killed by signal ", exit.signal,
                                            " (", signal_name(exit.signal), ")", why)};

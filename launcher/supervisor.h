@@ -17,8 +17,8 @@ class Supervisor {
  public:
   enum class Action {
     kNone,
-    kEnd,   // end the ranks on all hosts, with grace
-    kKill,  // at once
+    kEnd,    // end the ranks on all hosts, with grace
+    kKill,   // at once
     kAwait,  // a moment for the rank that another's failure comes from; then call on_awaited
   };
 

@@ -32,9 +32,10 @@ std::string describe_thread_shares(const std::vector<std::string>& hosts,
     places.push_back(cat(places.empty() ? "OMP_NUM_THREADS=" : "", number,
                          is_everywhere ? "" : cat(" on ", some_of(names))));
   }
-  return cat(is_everywhere ? "each rank gets " : "ranks get ", join(places, "; "),
-             ", the host's cores divided by its ranks; give -x OMP_NUM_THREADS=N for another number, "
-             "--no-omp-default for none");
+  return cat(
+      is_everywhere ? "each rank gets " : "ranks get ", join(places, "; "),
+      ", the host's cores divided by its ranks; give -x OMP_NUM_THREADS=N for another number, "
+      "--no-omp-default for none");
 }
 
 }  // namespace hvd::launcher

@@ -45,15 +45,16 @@ std::vector<std::string> describe_differences(const std::vector<std::string>& ho
       return counts.at(essence(what, version_of(versions[host], what)));
     };
     // The first of those that most have.
-    const size_t usual = *std::max_element(asked.begin(), asked.end(), [&](size_t a, size_t b) {
-      return count_of(a) < count_of(b);
-    });
+    const size_t usual = *std::max_element(
+        asked.begin(), asked.end(), [&](size_t a, size_t b) { return count_of(a) < count_of(b); });
     const std::string wanted = version_of(versions[usual], what);
     for (const size_t host : asked) {
       const std::string found = version_of(versions[host], what);
       if (essence(what, found) == essence(what, wanted)) continue;
-      sentences.push_back(cat("host ", hosts[host], " has ", told(what, found), " for this program, "
-                              "and host ", hosts[usual], " has ", told(what, wanted),
+      sentences.push_back(cat("host ", hosts[host], " has ", told(what, found),
+                              " for this program, "
+                              "and host ",
+                              hosts[usual], " has ", told(what, wanted),
                               "; install the same on both, or name the program by a path that "
                               "is the same environment on all hosts"));
     }

@@ -72,9 +72,9 @@ Result<std::vector<Bytes>> AgentStore::exchange(std::string_view name, const Par
 Result<Bytes> AgentStore::run_errand(int socket, std::string_view name,
                                      const gathering::Errand& errand, ByteView record,
                                      Deadline deadline) {
-  HVD_ASSIGN_OR_RETURN(const std::vector<Bytes> hosts,
-                       HttpStore::exchange(of_hosts(name), {errand.host, errand.hosts, {}}, record,
-                                           deadline));
+  HVD_ASSIGN_OR_RETURN(
+      const std::vector<Bytes> hosts,
+      HttpStore::exchange(of_hosts(name), {errand.host, errand.hosts, {}}, record, deadline));
   Bytes delivery = gathering::join(hosts);
   HVD_RETURN_IF_ERROR(tell(socket, gathering::Delivery{}, delivery));
   return delivery;
@@ -90,7 +90,8 @@ Result<AgentStore::Word> AgentStore::hear(int socket, Deadline deadline) {
   for (;;) {
     pollfd entry{socket, POLLIN, 0};
     const int count = ::poll(&entry, 1, deadline.poll_timeout());
-    if (count < 0 && errno != EINTR) return system_error(cat("cannot wait for ", kHostAgent), errno);
+    if (count < 0 && errno != EINTR)
+      return system_error(cat("cannot wait for ", kHostAgent), errno);
     if (count == 0) return deadline_exceeded("not all ranks left their records in time");
     HVD_ASSIGN_OR_RETURN(auto packet, net::receive_packet(socket, kHostAgent));
     if (!packet) continue;

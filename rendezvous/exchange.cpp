@@ -29,9 +29,9 @@ std::string to_text(const Ranges& ranges) {
 }
 
 Result<Ranges> parse_ranges(std::string_view text, int count) {
-  const Status malformed = invalid_argument(
-      cat("'", printable(text, 80), "' does not name parties from 0 to ", count - 1,
-          " in ascending order, such as 0-3,9"));
+  const Status malformed =
+      invalid_argument(cat("'", printable(text, 80), "' does not name parties from 0 to ",
+                           count - 1, " in ascending order, such as 0-3,9"));
   Ranges ranges;
   int above = -1;
   for (;;) {
@@ -51,8 +51,10 @@ Ranges ranges_of(std::vector<int> indices) {
   std::sort(indices.begin(), indices.end());
   Ranges ranges;
   for (const int index : indices) {
-    if (!ranges.empty() && ranges.back().second >= index - 1) ranges.back().second = index;
-    else ranges.emplace_back(index, index);
+    if (!ranges.empty() && ranges.back().second >= index - 1)
+      ranges.back().second = index;
+    else
+      ranges.emplace_back(index, index);
   }
   return ranges;
 }
@@ -73,7 +75,8 @@ Result<std::vector<Record>> parse_records(ByteView bytes) {
         *size > kMaxRecordBytes || static_cast<size_t>(*size) > text.size()) {
       return malformed;
     }
-    records.push_back({static_cast<int>(*index), to_bytes(text.substr(0, static_cast<size_t>(*size)))});
+    records.push_back(
+        {static_cast<int>(*index), to_bytes(text.substr(0, static_cast<size_t>(*size)))});
     text.remove_prefix(static_cast<size_t>(*size));
   }
   return records;
@@ -100,9 +103,9 @@ Result<std::vector<Bytes>> records_for(const Party& party, ByteView text) {
     return internal_error("the server's answer to exchange lacks records");
   }
   for (const int wanted : party.wanted) {
-    const auto found = std::lower_bound(
-        records.begin(), records.end(), wanted,
-        [](const Record& record, int index) { return record.index < index; });
+    const auto found =
+        std::lower_bound(records.begin(), records.end(), wanted,
+                         [](const Record& record, int index) { return record.index < index; });
     if (found == records.end() || found->index != wanted) {
       return internal_error("the server's answer to exchange lacks records");
     }
@@ -165,8 +168,10 @@ Result<ValuePtr> Exchanges::join(std::string_view name, int count, int index, By
   Exchange& exchange = exchange_of(name, count);
   if (exchange.records.size() != static_cast<size_t>(count)) {
     return failed_precondition(cat("exchange '", printable(name), "' is one of ",
-                                   exchange.records.size(), " parties for those who came before, "
-                                   "and of ", count, " for this one"));
+                                   exchange.records.size(),
+                                   " parties for those who came before, "
+                                   "and of ",
+                                   count, " for this one"));
   }
   auto& own = exchange.records[static_cast<size_t>(index)];
   if (own && *own != record) {
@@ -175,7 +180,8 @@ Result<ValuePtr> Exchanges::join(std::string_view name, int count, int index, By
   }
   if (!own) {
     own = std::move(record);
-    if (keeper_) keeper_->put(kept::exchange_record(name, index), kept::write_exchange(count, *own));
+    if (keeper_)
+      keeper_->put(kept::exchange_record(name, index), kept::write_exchange(count, *own));
     ++exchange.present;
     arrived(exchange, index);
   }

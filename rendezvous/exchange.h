@@ -75,7 +75,7 @@ class Exchanges {
     size_t present = 0;
     std::map<uint64_t, Waiter> waiters;
     std::map<int, std::vector<uint64_t>> waiting_for;  // an index
-    ValuePtr all;  // the text of everybody's, once asked for
+    ValuePtr all;                                      // the text of everybody's, once asked for
   };
   // A new one has none of its records.
   Exchange& exchange_of(std::string_view name, int count);

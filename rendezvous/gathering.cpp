@@ -60,8 +60,11 @@ Result<Message> decode(ByteView bytes) {
       message = errand;
       break;
     }
-    case Kind::kDelivery: message = Delivery{}; break;
-    default: return invalid_argument("a message between a rank and its agent is of no known kind");
+    case Kind::kDelivery:
+      message = Delivery{};
+      break;
+    default:
+      return invalid_argument("a message between a rank and its agent is of no known kind");
   }
   HVD_RETURN_IF_ERROR(in.finish("a message between a rank and its agent"));
   return message;
@@ -137,8 +140,8 @@ Result<Bytes> from_file(int file) {
   }
   Bytes bytes(static_cast<size_t>(status.st_size));
   for (size_t done = 0; done < bytes.size();) {
-    const ssize_t size = ::pread(file, bytes.data() + done, bytes.size() - done,
-                                 static_cast<off_t>(done));
+    const ssize_t size =
+        ::pread(file, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return system_error("cannot read a file in memory", errno);
     if (size == 0) return invalid_argument("a file of records became shorter");

@@ -19,10 +19,9 @@ HttpConnection::HttpConnection(Stream stream)
       parser_(net::make_response_parser({.body_bytes = kMaxValueBytes})),
       input_(kChunk) {}
 
-Result<std::unique_ptr<HttpConnection>> HttpConnection::open(const net::Endpoint& endpoint,
-                                                             const Secret& secret,
-                                                             Deadline deadline,
-                                                             const std::optional<net::TlsOptions>& tls) {
+Result<std::unique_ptr<HttpConnection>> HttpConnection::open(
+    const net::Endpoint& endpoint, const Secret& secret, Deadline deadline,
+    const std::optional<net::TlsOptions>& tls) {
   HVD_ASSIGN_OR_RETURN(const auto addresses, net::resolve(endpoint));
   auto stream = net::BlockingStream::connect(addresses, deadline);
   if (!stream.ok()) {
@@ -33,8 +32,8 @@ Result<std::unique_ptr<HttpConnection>> HttpConnection::open(const net::Endpoint
   }
   std::unique_ptr<HttpConnection> connection;
   if (tls) {
-    HVD_ASSIGN_OR_RETURN(auto secured, net::TlsStream::connect(std::move(*stream), endpoint.host,
-                                                               *tls, deadline));
+    HVD_ASSIGN_OR_RETURN(
+        auto secured, net::TlsStream::connect(std::move(*stream), endpoint.host, *tls, deadline));
     connection.reset(new HttpConnection(std::move(secured)));
   } else {
     connection.reset(new HttpConnection(std::move(*stream)));
@@ -45,17 +44,19 @@ Result<std::unique_ptr<HttpConnection>> HttpConnection::open(const net::Endpoint
 
 Status HttpConnection::hello(const Secret& secret, Deadline deadline) {
   const std::string nonce = make_nonce();
-  HVD_RETURN_IF_ERROR(send(net::request_head("GET", "/v1/hello",
-                                             {{"Host", "rendezvous"}, {"Hvd-Nonce", nonce}}, 0),
-                           {}, deadline));
+  HVD_RETURN_IF_ERROR(
+      send(net::request_head("GET", "/v1/hello", {{"Host", "rendezvous"}, {"Hvd-Nonce", nonce}}, 0),
+           {}, deadline));
   HVD_RETURN_IF_ERROR(receive(deadline));
   if (parser_->status() == 426) {
     return failed_precondition("what listens there speaks TLS alone: name it by https://HOST:PORT");
   }
   const std::string_view answer = parser_->field("Hvd-Nonce");
   if (parser_->status() != 200 || !is_nonce(answer)) {
-    return failed_precondition(cat("what listens there is no rendezvous server of this version "
-                                   "(it answered ", parser_->status(), ")"));
+    return failed_precondition(
+        cat("what listens there is no rendezvous server of this version "
+            "(it answered ",
+            parser_->status(), ")"));
   }
   key_ = std::make_unique<SessionKey>(secret, nonce, answer);
   return {};
@@ -68,8 +69,7 @@ Result<HttpConnection::Answer> HttpConnection::exchange(std::string_view method,
   Proof proof{++count_, digest, key_->sign_request(count_, method, target, digest)};
   const Status sent = send(
       net::request_head(method, target,
-                        {{"Host", "rendezvous"}, {"Authorization", to_string(proof)}},
-                        body.size()),
+                        {{"Host", "rendezvous"}, {"Authorization", to_string(proof)}}, body.size()),
       body, deadline);
   // A server that refuses closes while the request is still being sent: it has said why.
   if (!sent.ok() && sent.code() != Code::kUnavailable) return sent;
@@ -110,12 +110,12 @@ Status HttpConnection::receive(Deadline deadline) {
     end_ -= begin_;
     begin_ = 0;
     if (input_.size() - end_ < kChunk) input_.resize(end_ + kChunk);
-    HVD_ASSIGN_OR_RETURN(const size_t size,
-                         std::visit(
-                             [&](auto& stream) {
-                               return stream.read_some(std::span(input_).subspan(end_), deadline);
-                             },
-                             stream_));
+    HVD_ASSIGN_OR_RETURN(const size_t size, std::visit(
+                                                [&](auto& stream) {
+                                                  return stream.read_some(
+                                                      std::span(input_).subspan(end_), deadline);
+                                                },
+                                                stream_));
     if (size == 0) return unavailable("the server closed the connection");
     end_ += size;
   }

@@ -28,9 +28,9 @@ class HttpConnection {
 
   // Connects, by TLS where that is set, whose certificate must be for the endpoint's host; and says
   // hello.
-  static Result<std::unique_ptr<HttpConnection>> open(const net::Endpoint& endpoint,
-                                                      const Secret& secret, Deadline deadline,
-                                                      const std::optional<net::TlsOptions>& tls = {});
+  static Result<std::unique_ptr<HttpConnection>> open(
+      const net::Endpoint& endpoint, const Secret& secret, Deadline deadline,
+      const std::optional<net::TlsOptions>& tls = {});
 
   // The server's answer, proven to come from one that knows the secret. After an error the
   // connection is of no use; kUnavailable: it was lost, and the request may have been done.

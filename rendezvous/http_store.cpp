@@ -18,11 +18,13 @@ namespace {
 Result<Place> parse_place(const Bytes& body) {
   const auto json = nlohmann::json::parse(as_text(body), nullptr, false);
   Place place;
-  const std::pair<const char*, int*> fields[] = {
-      {"rank", &place.rank},             {"size", &place.size},
-      {"local_rank", &place.local_rank}, {"local_size", &place.local_size},
-      {"cross_rank", &place.cross_rank}, {"cross_size", &place.cross_size},
-      {"generation", &place.generation}};
+  const std::pair<const char*, int*> fields[] = {{"rank", &place.rank},
+                                                 {"size", &place.size},
+                                                 {"local_rank", &place.local_rank},
+                                                 {"local_size", &place.local_size},
+                                                 {"cross_rank", &place.cross_rank},
+                                                 {"cross_size", &place.cross_size},
+                                                 {"generation", &place.generation}};
   for (const auto& [name, value] : fields) {
     const auto found = json.is_object() ? json.find(name) : json.end();
     if (found == json.end() || !found->is_number_integer()) {
@@ -105,8 +107,8 @@ Status HttpStore::remove(std::string_view key, Deadline deadline) {
   return call({"DELETE", {"keys", std::string(key), {}}, {}, deadline, true, false}).status();
 }
 
-Status HttpStore::set_for(std::string_view key, ByteView value,
-                          std::chrono::milliseconds lifetime, Deadline deadline) {
+Status HttpStore::set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
+                          Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
   HVD_RETURN_IF_ERROR(check_value(key, value.size()));
   HVD_RETURN_IF_ERROR(check_lifetime(lifetime));
@@ -151,8 +153,8 @@ Result<Changes> HttpStore::watch(std::string_view prefix, std::optional<uint64_t
                                  Deadline deadline) {
   Target target{"watch", std::string(prefix), {}};
   if (revision) target.query["after"] = std::to_string(*revision);
-  HVD_ASSIGN_OR_RETURN(const Bytes answer, call({"GET", std::move(target), {}, deadline, false,
-                                                 revision.has_value()}));
+  HVD_ASSIGN_OR_RETURN(const Bytes answer,
+                       call({"GET", std::move(target), {}, deadline, false, revision.has_value()}));
   return parse_changes(answer);
 }
 
@@ -161,7 +163,8 @@ Result<std::vector<Bytes>> HttpStore::exchange(std::string_view name, const Part
   HVD_RETURN_IF_ERROR(check_key(name));
   HVD_RETURN_IF_ERROR(check_value(name, record.size()));
   HVD_RETURN_IF_ERROR(check_party(party));
-  Target target{"exchange", std::string(name),
+  Target target{"exchange",
+                std::string(name),
                 {{"count", std::to_string(party.count)}, {"index", std::to_string(party.index)}}};
   if (!party.wanted.empty()) target.query["want"] = to_text(ranges_of(party.wanted));
   HVD_ASSIGN_OR_RETURN(const Bytes answer,
@@ -177,11 +180,11 @@ Status HttpStore::forget(std::string_view exchange, Deadline deadline) {
 
 Result<Place> HttpStore::join(std::string_view host, Deadline deadline) {
   using Json = nlohmann::json;
-  const std::string body = Json{{"host", host}}.dump(-1, ' ', false,
-                                                     Json::error_handler_t::replace);
+  const std::string body =
+      Json{{"host", host}}.dump(-1, ' ', false, Json::error_handler_t::replace);
   Target target{"join", {}, {{"client", worker_}}};
-  HVD_ASSIGN_OR_RETURN(const Bytes answer, call({"POST", std::move(target), as_bytes(body),
-                                                 deadline, false, true}));
+  HVD_ASSIGN_OR_RETURN(const Bytes answer,
+                       call({"POST", std::move(target), as_bytes(body), deadline, false, true}));
   return parse_place(answer);
 }
 

@@ -79,17 +79,16 @@ Result<HttpConnection::Answer> HttpStore::try_once(Lane& lane, Call& call, Outag
   if (!lane.connection) {
     outage.begin();
     HVD_ASSIGN_OR_RETURN(lane.connection,
-                         HttpConnection::open(endpoint_, secret_, outage.limit(),
-                                              options_.tls));
+                         HttpConnection::open(endpoint_, secret_, outage.limit(), options_.tls));
   }
   if (call.is_waiting) {
-    const double left = std::min(call.deadline.seconds_left() * 1000,
-                                 static_cast<double>(kLongestWait - 1));
+    const double left =
+        std::min(call.deadline.seconds_left() * 1000, static_cast<double>(kLongestWait - 1));
     call.target.query["wait"] = std::to_string(static_cast<int64_t>(left) + 1);
   }
   const auto start = Clock::now();
-  auto answer = lane.connection->exchange(call.method, to_string(call.target), call.body,
-                                          outage.patience());
+  auto answer =
+      lane.connection->exchange(call.method, to_string(call.target), call.body, outage.patience());
   if (!answer.ok() || lane.connection->is_closed()) lane.connection.reset();
   if (!answer.ok()) {
     // A connection that held for a good while has ended one outage: this is the next.

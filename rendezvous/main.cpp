@@ -1,7 +1,7 @@
 // horovod-rendezvous: the rendezvous server alone. One thread; ends by SIGINT or SIGTERM.
-#include <CLI/CLI.hpp>
 #include <sys/resource.h>
 
+#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -67,17 +67,18 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
                  "inherited descriptor to read the token from, such as a pipe's, in place of "
                  "--token-file")
       ->check(CLI::Range(0, 1 << 20));
-  app.add_option("--backend", options.backend,
-                 "where the job is kept: memory, or etcd://HOST:2379[,HOST:2379...][/PREFIX], by TLS "
-                 "etcds://, so that it outlives this server: another one with the same token goes "
-                 "on. SIGINT ends the job and removes it there, SIGTERM ends the server alone")
+  app.add_option(
+         "--backend", options.backend,
+         "where the job is kept: memory, or etcd://HOST:2379[,HOST:2379...][/PREFIX], by TLS "
+         "etcds://, so that it outlives this server: another one with the same token goes "
+         "on. SIGINT ends the job and removes it there, SIGTERM ends the server alone")
       ->capture_default_str();
   app.add_option("--etcd-user-file", options.etcd_files.user,
                  "file with USER:PASSWORD of etcd, closed to others");
   app.add_option("--etcd-ca", options.etcd_files.ca,
                  "PEM file of the authorities that may vouch for etcds://, not the system's");
-  CLI::Option* etcd_certificate = app.add_option(
-      "--etcd-cert", options.etcd_files.certificate, "PEM file with a certificate for etcd");
+  CLI::Option* etcd_certificate = app.add_option("--etcd-cert", options.etcd_files.certificate,
+                                                 "PEM file with a certificate for etcd");
   CLI::Option* etcd_key =
       app.add_option("--etcd-key", options.etcd_files.key, "PEM file with its key");
   etcd_certificate->needs(etcd_key);
@@ -130,7 +131,8 @@ Result<Kept> open_backend(const Options& options, const Secret& secret,
   const auto& files = options.etcd_files;
   if (options.backend == "memory") {
     if (files.user.empty() && files.ca.empty() && files.certificate.empty()) return Kept{};
-    return invalid_argument("--etcd-user-file, --etcd-ca and --etcd-cert are for --backend etcd://…");
+    return invalid_argument(
+        "--etcd-user-file, --etcd-ca and --etcd-cert are for --backend etcd://…");
   }
   auto url = etcd::parse_url(options.backend);
   if (!url.ok()) return url.status().with_context("--backend");
@@ -183,8 +185,10 @@ int serve(const Options& options) {
   const bool outlived = kept->keeper != nullptr;
   signals.async_wait([&](const net::error_code& error, int number) {
     if (error) return;
-    if (outlived && number == SIGTERM) server.hand_over();
-    else server.close();
+    if (outlived && number == SIGTERM)
+      server.hand_over();
+    else
+      server.close();
   });
   if (outlived) {
     const Status status = server.go_on(std::move(*kept), [&](const Status& why) {

@@ -65,9 +65,8 @@ Result<std::optional<Place>> Membership::join(std::string_view worker, std::stri
 std::vector<const Membership::Entry*> Membership::in_order() const {
   std::vector<const Entry*> order;
   for (const Entry& entry : workers_) order.push_back(&entry);
-  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-    return a->second.arrival < b->second.arrival;
-  });
+  std::sort(order.begin(), order.end(),
+            [](const Entry* a, const Entry* b) { return a->second.arrival < b->second.arrival; });
   return order;
 }
 

@@ -121,9 +121,9 @@ Result<Changes> MemoryStore::watch(std::string_view prefix, std::optional<uint64
   if (!revision) return Changes{fresh().revision(), {}};
   Slot<Changes> slot;
   std::optional<State::Ticket> ticket;
-  HVD_ASSIGN_OR_RETURN(
-      Changes changes,
-      fresh().watch(prefix, *revision, [&slot](const Changes& c) { slot.fill(c); }, &ticket));
+  HVD_ASSIGN_OR_RETURN(Changes changes, fresh().watch(
+                                            prefix, *revision,
+                                            [&slot](const Changes& c) { slot.fill(c); }, &ticket));
   if (!ticket) return changes;
   // Nobody else may come by when something has lived its time.
   for (;;) {
@@ -144,11 +144,11 @@ Result<std::vector<Bytes>> MemoryStore::exchange(std::string_view name, const Pa
   std::unique_lock lock(mutex_);
   Slot<ValuePtr> slot;
   std::optional<Exchanges::Ticket> ticket;
-  HVD_ASSIGN_OR_RETURN(
-      ValuePtr text,
-      exchanges_.join(name, party.count, party.index, Bytes(record.begin(), record.end()),
-                      ranges_of(party.wanted),
-                      [&slot](ValuePtr value) { slot.fill(std::move(value)); }, &ticket));
+  HVD_ASSIGN_OR_RETURN(ValuePtr text,
+                       exchanges_.join(
+                           name, party.count, party.index, Bytes(record.begin(), record.end()),
+                           ranges_of(party.wanted),
+                           [&slot](ValuePtr value) { slot.fill(std::move(value)); }, &ticket));
   if (ticket) {
     auto value = slot.await(lock, deadline);
     if (!value) {

@@ -19,8 +19,8 @@ double seconds_since(Clock::time_point time) {
 
 // As people write it: the time of the monotonic clock on the calendar, in UTC.
 std::string calendar(Clock::time_point time) {
-  const auto ago = std::chrono::duration_cast<std::chrono::system_clock::duration>(
-      Clock::now() - time);
+  const auto ago =
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(Clock::now() - time);
   const std::time_t then =
       std::chrono::system_clock::to_time_t(std::chrono::system_clock::now() - ago);
   std::tm parts{};
@@ -50,25 +50,24 @@ Monitor::Count Monitor::count_present(const Service& service) const {
   return count;
 }
 
-std::string Monitor::metrics(const Service& service, size_t connections,
-                             size_t waiting) const {
+std::string Monitor::metrics(const Service& service, size_t connections, size_t waiting) const {
   std::string text =
-      "# HELP horovod_rendezvous_requests_total Requests answered; refused ones were not signed, too large, or no requests.\n"
+      "# HELP horovod_rendezvous_requests_total Requests answered; refused ones were not signed, "
+      "too large, or no requests.\n"
       "# TYPE horovod_rendezvous_requests_total counter\n";
   for (const auto& [key, count] : requests_) {
     text += cat("horovod_rendezvous_requests_total{resource=\"", key.first, "\",status=\"",
                 key.second, "\"} ", count, "\n");
   }
   const State& state = service.state();
-  add_gauge(text, "horovod_rendezvous_connections", "Connections that are open.",
-            connections);
+  add_gauge(text, "horovod_rendezvous_connections", "Connections that are open.", connections);
   add_gauge(text, "horovod_rendezvous_waiting_requests", "Requests that wait for something.",
             waiting);
-  add_gauge(text, "horovod_rendezvous_keys", "Keys in the store.",
-            state.key_count());
+  add_gauge(text, "horovod_rendezvous_keys", "Keys in the store.", state.key_count());
   add_gauge(text, "horovod_rendezvous_value_bytes", "Bytes of all values in the store.",
             state.value_bytes());
-  add_gauge(text, "horovod_rendezvous_workers", "Workers that asked for a place and are there, or slots of hosts that joined.",
+  add_gauge(text, "horovod_rendezvous_workers",
+            "Workers that asked for a place and are there, or slots of hosts that joined.",
             count_present(service).present);
   add_gauge(text, "horovod_rendezvous_size", "Workers that the job needs; 0: it hands out none.",
             count_present(service).size);
@@ -101,20 +100,19 @@ std::string Monitor::status(const Service& service, size_t connections,
     hosts.push_back({{"host", host.name}, {"slots", host.slots}, {"since", calendar(host.since)}});
   }
   const auto [size, present] = count_present(service);
-  const Json json = {
-      {"version", HVD_VERSION},
-      {"since", calendar(start_)},
-      {"connections", connections},
-      {"keys", service.state().key_count()},
-      {"value_bytes", service.state().value_bytes()},
-      {"job",
-       {{"size", size},
-        {"complete", joined_ ? present >= size : membership.is_complete()},
-        {"present", present},
-        {"missing", std::max(0, size - present)},
-        {"hosts", std::move(hosts)},
-        {"workers", std::move(here)}}},
-      {"waiting", std::move(requests)}};
+  const Json json = {{"version", HVD_VERSION},
+                     {"since", calendar(start_)},
+                     {"connections", connections},
+                     {"keys", service.state().key_count()},
+                     {"value_bytes", service.state().value_bytes()},
+                     {"job",
+                      {{"size", size},
+                       {"complete", joined_ ? present >= size : membership.is_complete()},
+                       {"present", present},
+                       {"missing", std::max(0, size - present)},
+                       {"hosts", std::move(hosts)},
+                       {"workers", std::move(here)}}},
+                     {"waiting", std::move(requests)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -29,8 +29,8 @@ Result<Bytes> PlainHttpStore::try_once(std::string_view method, const std::strin
                                        ByteView body, Deadline deadline) const {
   HVD_ASSIGN_OR_RETURN(const auto addresses, net::resolve(endpoint_));
   HVD_ASSIGN_OR_RETURN(auto stream, net::BlockingStream::connect(addresses, deadline));
-  const std::string head = net::request_head(method, target, {{"Host", endpoint_.host}},
-                                             body.size());
+  const std::string head =
+      net::request_head(method, target, {{"Host", endpoint_.host}}, body.size());
   // Who refuses may say so before it has taken everything.
   bool is_answered = false;
   HVD_RETURN_IF_ERROR(stream.write(as_bytes(head), body, deadline, is_answered));
@@ -52,8 +52,8 @@ Result<Bytes> PlainHttpStore::try_once(std::string_view method, const std::strin
   if (parser->status() == 408 || parser->status() >= 500) {
     return unavailable(cat("the server answered ", parser->status()));
   }
-  return failed_precondition(cat("the server answered ", parser->status(), " to ", method,
-                                 ", as Horovod's own does not"));
+  return failed_precondition(
+      cat("the server answered ", parser->status(), " to ", method, ", as Horovod's own does not"));
 }
 
 Result<Bytes> PlainHttpStore::call(std::string_view method, std::string_view key, ByteView body,
@@ -63,8 +63,7 @@ Result<Bytes> PlainHttpStore::call(std::string_view method, std::string_view key
   const std::string target = cat(kScope, net::percent_encode(key));
   Backoff pause(kFirstLookAgain, kLongestLookAgain);
   for (;;) {
-    const Deadline of_try = Deadline::after_seconds(std::min(kTrySeconds,
-                                                             deadline.seconds_left()));
+    const Deadline of_try = Deadline::after_seconds(std::min(kTrySeconds, deadline.seconds_left()));
     auto answer = try_once(method, target, body, of_try);
     const Code code = answer.status().code();
     if (code == Code::kOk || code == Code::kNotFound || code == Code::kFailedPrecondition) {
@@ -119,8 +118,8 @@ Result<std::vector<Bytes>> PlainHttpStore::exchange(std::string_view name, const
   for (const int index : wanted) {
     auto other = wait(key_of(index), deadline);
     if (other.status().code() == Code::kDeadlineExceeded) {
-      return deadline_exceeded(cat("exchange '", printable(name), "' waits for the record of party ",
-                                   index, " of ", party.count));
+      return deadline_exceeded(cat("exchange '", printable(name),
+                                   "' waits for the record of party ", index, " of ", party.count));
     }
     if (!other.ok()) return other.status();
     records.push_back(std::move(*other));

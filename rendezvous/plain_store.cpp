@@ -98,8 +98,8 @@ void PlainStore::remove(std::string_view name, std::string_view key) {
 size_t PlainStore::members_of(std::string_view name, const Scope& scope) const {
   const auto planned = sizes_.find(name);
   if (planned != sizes_.end()) return static_cast<size_t>(planned->second);
-  const bool is_meeting = name == "global" || name.starts_with("local_") ||
-                          name.starts_with("cross_");
+  const bool is_meeting =
+      name == "global" || name.starts_with("local_") || name.starts_with("cross_");
   if (!is_meeting || name.find(kSetMark) != std::string_view::npos) return 0;
   // Who leaves has met all others, so all have given their names.
   return static_cast<size_t>(

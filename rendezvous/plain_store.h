@@ -33,8 +33,8 @@ class PlainStore {
  private:
   struct Scope {
     std::map<std::string, ValuePtr, std::less<>> values;
-    std::set<std::string, std::less<>> left;    // members that have left since the last meeting
-    std::set<std::string, std::less<>> staying; // of an earlier meeting, who have yet to leave it
+    std::set<std::string, std::less<>> left;     // members that have left since the last meeting
+    std::set<std::string, std::less<>> staying;  // of an earlier meeting, who have yet to leave it
   };
 
   void put(const std::string& name, std::string_view key, Bytes body);

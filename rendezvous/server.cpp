@@ -51,11 +51,12 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       paths_.push_back(bound.path);
     }
     acceptors_.push_back(std::move(acceptor));
-    asio::co_spawn(executor_,
-                   [self = shared_from_this(), &acceptor = acceptors_.back()] {
-                     return self->accept(acceptor);
-                   },
-                   asio::detached);
+    asio::co_spawn(
+        executor_,
+        [self = shared_from_this(), &acceptor = acceptors_.back()] {
+          return self->accept(acceptor);
+        },
+        asio::detached);
     return bound;
   }
 
@@ -138,8 +139,10 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
         // Rank 0 may serve it in a program that starts others.
         ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
         net::tune_connection(socket.native_handle());
-        if (tls_) take_tls(std::move(socket));
-        else adopt(std::move(socket));
+        if (tls_)
+          take_tls(std::move(socket));
+        else
+          adopt(std::move(socket));
       } else if (acceptor.is_open() && error != asio::error::connection_aborted) {
         log::warning(cat("the rendezvous server cannot take a connection: ", error.message()));
         pause.expires_after(kPause);

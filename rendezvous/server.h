@@ -26,7 +26,7 @@ struct ServerOptions {
   Secret secret;
   int size = 0;  // workers that ask for a place; 0 hands out none
   ServerLimits limits = {};
-  bool open_monitor = false;  // /metrics and /status without a token
+  bool open_monitor = false;              // /metrics and /status without a token
   std::optional<net::TlsFront> tls = {};  // set: what it listens at speaks TLS alone
   // Set: serves the unsigned requests of the original's workers too, in a store of their own.
   std::optional<ScopeSizes> insecure_compat = {};

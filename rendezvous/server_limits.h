@@ -18,9 +18,7 @@ struct ServerLimits {
   std::chrono::milliseconds transfer{60'000};
   size_t rate = 256 * 1024;
 
-  std::chrono::milliseconds transfer_time(size_t body) const {
-    return transfer + body_time(body);
-  }
+  std::chrono::milliseconds transfer_time(size_t body) const { return transfer + body_time(body); }
   std::chrono::milliseconds body_time(size_t body) const {
     return std::chrono::milliseconds(body * 1000 / rate);
   }

@@ -42,11 +42,13 @@ Reply to_reply(const Status& status) { return status.ok() ? Reply{} : Reply::fai
 
 Reply to_reply(const Result<Place>& place) {
   if (!place.ok()) return Reply::failure(place.status());
-  const nlohmann::json json = {
-      {"rank", place->rank},             {"size", place->size},
-      {"local_rank", place->local_rank}, {"local_size", place->local_size},
-      {"cross_rank", place->cross_rank}, {"cross_size", place->cross_size},
-      {"generation", place->generation}};
+  const nlohmann::json json = {{"rank", place->rank},
+                               {"size", place->size},
+                               {"local_rank", place->local_rank},
+                               {"local_size", place->local_size},
+                               {"cross_rank", place->cross_rank},
+                               {"cross_size", place->cross_size},
+                               {"generation", place->generation}};
   return {200, json.dump(), nullptr};
 }
 
@@ -114,8 +116,8 @@ Service::Outcome Service::keys(const Request& request, Target target, Bytes body
   if (request.method == "PUT") {
     const auto lifetime = target.number("lifetime", 1, kLongestLifetime.count());
     if (!lifetime.ok()) return Reply::failure(lifetime.status());
-    const auto expires = *lifetime ? Clock::now() + std::chrono::milliseconds(**lifetime)
-                                   : Clock::time_point::max();
+    const auto expires =
+        *lifetime ? Clock::now() + std::chrono::milliseconds(**lifetime) : Clock::time_point::max();
     auto value = std::make_shared<Value>(Value{std::move(body), request.digest});
     return to_reply(state_.set(target.name, std::move(value), *call, expires));
   }
@@ -131,8 +133,8 @@ Service::Outcome Service::wait(const std::string& key, Deadline deadline, Done d
   });
   pending.withdraw = [this, ticket] { state_.withdraw(ticket); };
   pending.expired = [key] {
-    return Reply::failure(deadline_exceeded(cat("the key '", printable(key),
-                                                "' was not set in time")));
+    return Reply::failure(
+        deadline_exceeded(cat("the key '", printable(key), "' was not set in time")));
   };
   return pending;
 }
@@ -290,9 +292,7 @@ Service::Outcome Service::join(const Request& request, const Target& target, con
   pending.withdraw = [this, worker = std::string(*client), ticket] {
     membership_.withdraw(worker, ticket);
   };
-  pending.expired = [this] {
-    return Reply::failure(deadline_exceeded(membership_.describe()));
-  };
+  pending.expired = [this] { return Reply::failure(deadline_exceeded(membership_.describe())); };
   return pending;
 }
 

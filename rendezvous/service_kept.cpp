@@ -12,12 +12,17 @@ Status Service::go_on(const Records& records, Keeper* keeper) {
     Status status;
     const std::string_view rest = std::string_view(name).substr(std::min<size_t>(name.size(), 1));
     switch (name.empty() ? '\0' : name.front()) {
-      case static_cast<char>(kept::Kind::kFence): fences.push_back(name); break;
+      case static_cast<char>(kept::Kind::kFence):
+        fences.push_back(name);
+        break;
       case static_cast<char>(kept::Kind::kExchange):
         status = exchanges_.restore(rest, record);
         break;
-      case static_cast<char>(kept::Kind::kPlaces): status = membership_.restore(record); break;
-      default: status = state_.restore(name, record);
+      case static_cast<char>(kept::Kind::kPlaces):
+        status = membership_.restore(record);
+        break;
+      default:
+        status = state_.restore(name, record);
     }
     if (!status.ok()) return status;
   }

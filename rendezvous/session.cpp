@@ -19,9 +19,9 @@ constexpr std::chrono::milliseconds kPlainBody{3000};
 
 // "keys" of "/v1/keys/x?y", "health" of "/health", one of few whatever a stranger asks.
 std::string_view resource_of(std::string_view target) {
-  constexpr std::string_view kKnown[] = {"health", "metrics", "status", "hello",  "keys",
-                                         "add",    "swap",    "list",   "watch",  "fence",
-                                         "join",   "exchange"};
+  constexpr std::string_view kKnown[] = {"health", "metrics", "status", "hello",
+                                         "keys",   "add",     "swap",   "list",
+                                         "watch",  "fence",   "join",   "exchange"};
   constexpr std::string_view kRoot = "/v1";
   if (target.starts_with(kRoot)) target.remove_prefix(kRoot.size());
   target.remove_prefix(std::min<size_t>(target.size(), 1));
@@ -32,9 +32,7 @@ std::string_view resource_of(std::string_view target) {
   return "other";
 }
 
-Status closing() {
-  return aborted("the rendezvous server is closing: the job has ended");
-}
+Status closing() { return aborted("the rendezvous server is closing: the job has ended"); }
 
 }  // namespace
 
@@ -85,10 +83,11 @@ void Session::close() {
 void Session::arm(std::chrono::milliseconds limit) {
   is_armed_ = true;
   limit_.expires_after(limit);
-  limit_.async_wait([weak = weak_from_this(), epoch = ++limit_epoch_](const net::error_code& error) {
-    const auto self = weak.lock();
-    if (!error && self && self->limit_epoch_ == epoch) self->on_limit();
-  });
+  limit_.async_wait(
+      [weak = weak_from_this(), epoch = ++limit_epoch_](const net::error_code& error) {
+        const auto self = weak.lock();
+        if (!error && self && self->limit_epoch_ == epoch) self->on_limit();
+      });
 }
 
 void Session::on_limit() {
@@ -143,8 +142,10 @@ net::Task<Session::Read> Session::read_request() {
       std::optional<Reply> refusal = admit();
       if (refusal) co_return co_await refuse(std::move(*refusal));
       is_admitted_ = true;
-      if (is_plain_) arm(kPlainBody + core_->limits.body_time(announced_body()));
-      else if (is_proven_) disarm();  // its body has a time of its own
+      if (is_plain_)
+        arm(kPlainBody + core_->limits.body_time(announced_body()));
+      else if (is_proven_)
+        disarm();  // its body has a time of its own
       continue;
     }
     if (parser_->done()) co_return Read::kRequest;
@@ -152,8 +153,10 @@ net::Task<Session::Read> Session::read_request() {
     // first byte, and most come whole, so that no timer is touched.
     if (is_proven_) {
       const bool is_idle = begin_ == end_ && !parser_->head_done();
-      if (is_idle) disarm();
-      else if (!is_armed_) arm(core_->limits.transfer_time(announced_body()));
+      if (is_idle)
+        disarm();
+      else if (!is_armed_)
+        arm(core_->limits.transfer_time(announced_body()));
     }
     const bool filled = co_await fill();
     if (!filled) co_return Read::kEnd;
@@ -187,8 +190,8 @@ std::optional<Reply> Session::admit() {
   if (!parser_->field("Transfer-Encoding").empty()) {
     return Reply{411, "a body needs Content-Length here, not Transfer-Encoding", nullptr};
   }
-  is_plain_ = core_->plain && !parser_->target().starts_with("/v1/") &&
-              !Monitor::is_its(parser_->target());
+  is_plain_ =
+      core_->plain && !parser_->target().starts_with("/v1/") && !Monitor::is_its(parser_->target());
   if (is_plain_) return admit_plain();
   if (parser_->target() == "/v1/hello") {
     const std::string_view length = parser_->field("Content-Length");

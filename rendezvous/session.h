@@ -26,8 +26,11 @@ class Session;
 // What the sessions of one server share.
 struct ServerCore {
   ServerCore(Secret key, int size, ServerLimits bounds, bool open_monitor)
-      : secret(std::move(key)), monitor_token(Monitor::token(secret)), limits(bounds),
-        is_monitor_open(open_monitor), service(size) {}
+      : secret(std::move(key)),
+        monitor_token(Monitor::token(secret)),
+        limits(bounds),
+        is_monitor_open(open_monitor),
+        service(size) {}
   std::vector<WaitingRequest> waiting() const;
 
   const Secret secret;
@@ -96,18 +99,18 @@ class Session : public std::enable_shared_from_this<Session> {
   net::asio::steady_timer limit_;  // closes the connection when it fires
   net::asio::steady_timer wake_;   // ends the wait of settle
   std::unique_ptr<net::HttpRequestParser> parser_;
-  std::vector<std::byte> input_;   // received, not yet parsed: [begin_, end_)
+  std::vector<std::byte> input_;  // received, not yet parsed: [begin_, end_)
   size_t begin_ = 0;
   size_t end_ = 0;
 
   std::optional<SessionKey> key_;  // after hello
   std::string server_nonce_;       // of an answered hello, until it is sent
   bool is_proven_ = false;
-  bool is_admitted_ = false;       // the request being read
-  bool is_plain_ = false;          // and it is one for core_->plain
-  uint64_t count_ = 0;             // of the last proven request
-  Digest body_digest_{};           // that the request being read has promised
-  bool is_signed_ = false;         // the reply being made
+  bool is_admitted_ = false;  // the request being read
+  bool is_plain_ = false;     // and it is one for core_->plain
+  uint64_t count_ = 0;        // of the last proven request
+  Digest body_digest_{};      // that the request being read has promised
+  bool is_signed_ = false;    // the reply being made
 
   // Begun where it becomes known, so that nothing stands between a set and who waits for it.
   struct Outgoing {
@@ -119,10 +122,10 @@ class Session : public std::enable_shared_from_this<Session> {
   };
   std::optional<Outgoing> outgoing_;
   bool is_waiting_ = false;
-  WaitingRequest waiting_;         // while it is
+  WaitingRequest waiting_;  // while it is
   bool is_lost_ = false;
-  bool is_armed_ = false;          // limit_
-  uint64_t limit_epoch_ = 0;       // a late timer must not close what was armed anew
+  bool is_armed_ = false;     // limit_
+  uint64_t limit_epoch_ = 0;  // a late timer must not close what was armed anew
   uint64_t watch_epoch_ = 0;
 };
 

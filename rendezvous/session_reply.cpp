@@ -26,9 +26,7 @@ bool Session::keeps() const {
 }
 
 // What the end of the job brings about rests on nothing.
-bool Session::waits_for_keeper() const {
-  return core_->keeper && is_signed_ && !core_->is_closing;
-}
+bool Session::waits_for_keeper() const { return core_->keeper && is_signed_ && !core_->is_closing; }
 
 // Sends what the connection takes at once, unless the reply has to wait until what it rests on is
 // kept; finish_reply sends the rest.
@@ -40,12 +38,11 @@ void Session::begin_reply(Reply reply, bool keep) {
   if (is_signed_) {
     signature = to_hex(key_->sign_response(count_, outgoing.reply.status, outgoing.reply.digest()));
   }
-  outgoing.head = net::response_head(
-      outgoing.reply.status,
-      {{"Hvd-Nonce", std::exchange(server_nonce_, {})},
-       {"Hvd-Signature", signature},
-       {"Connection", keep ? "" : "close"}},
-      body.size());
+  outgoing.head = net::response_head(outgoing.reply.status,
+                                     {{"Hvd-Nonce", std::exchange(server_nonce_, {})},
+                                      {"Hvd-Signature", signature},
+                                      {"Connection", keep ? "" : "close"}},
+                                     body.size());
   const bool is_one_piece = body.size() <= kSmallBody;
   if (is_one_piece) {
     outgoing.head += as_text(body);

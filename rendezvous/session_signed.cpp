@@ -19,23 +19,29 @@ Reply Session::hello() {
 std::optional<Reply> Session::admit_signed() {
   const std::string_view text = parser_->field("Authorization");
   if (text.empty() && !parser_->target().starts_with("/v1/")) {
-    return Reply{401, "the request is not signed; Horovod's own workers, which sign nothing, are "
-                      "served only with --insecure-compat", nullptr};
+    return Reply{401,
+                 "the request is not signed; Horovod's own workers, which sign nothing, are "
+                 "served only with --insecure-compat",
+                 nullptr};
   }
   if (text.empty() || !key_) {
-    return Reply{401, "the request is not signed: say GET /v1/hello first, then sign each request "
-                      "with the job's secret", nullptr};
+    return Reply{401,
+                 "the request is not signed: say GET /v1/hello first, then sign each request "
+                 "with the job's secret",
+                 nullptr};
   }
   const auto proof = parse_proof(text);
   if (!proof.ok()) return Reply{401, proof.status().message(), nullptr};
-  const Digest wanted = key_->sign_request(proof->count, parser_->method(), parser_->target(),
-                                           proof->body);
+  const Digest wanted =
+      key_->sign_request(proof->count, parser_->method(), parser_->target(), proof->body);
   if (!equal_in_constant_time(wanted, proof->signature)) {
     return Reply{403, "the request is signed with another secret than this job's", nullptr};
   }
   if (proof->count != count_ + 1) {
-    return Reply{403, cat("the request counts ", proof->count, " where ", count_ + 1,
-                          " is next: a replay is refused"), nullptr};
+    return Reply{403,
+                 cat("the request counts ", proof->count, " where ", count_ + 1,
+                     " is next: a replay is refused"),
+                 nullptr};
   }
   count_ = proof->count;
   body_digest_ = proof->body;

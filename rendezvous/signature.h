@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/result.h"
 #include "base/hmac.h"
+#include "base/result.h"
 #include "base/secret.h"
 
 namespace hvd::rendezvous {

@@ -22,9 +22,12 @@ std::optional<State::Outcome> State::recall(const CallId& call) const {
   const Outcome& last = found->second;
   if (call.sequence > last.sequence) return {};
   if (call.sequence == last.sequence) return last;
-  return Outcome{call.sequence, failed_precondition(cat("call ", call.sequence,
-      " of this client came after its call ", last.sequence, ": a client makes one at a time")),
-      0, {}};
+  return Outcome{
+      call.sequence,
+      failed_precondition(cat("call ", call.sequence, " of this client came after its call ",
+                              last.sequence, ": a client makes one at a time")),
+      0,
+      {}};
 }
 
 void State::remember(const CallId& call, Status status, int64_t number, ValuePtr value) {
@@ -43,8 +46,10 @@ void State::remember(const CallId& call, Status status, int64_t number, ValuePtr
 void State::put(std::string_view key, ValuePtr value, Clock::time_point expires) {
   auto entry = entries_.find(key);
   if (entry == entries_.end()) entry = entries_.emplace(key, Entry{}).first;
-  if (entry->second.value) value_bytes_ -= entry->second.value->bytes.size();
-  else ++key_count_;
+  if (entry->second.value)
+    value_bytes_ -= entry->second.value->bytes.size();
+  else
+    ++key_count_;
   value_bytes_ += value->bytes.size();
   entry->second.value = value;
   set_expiry(entry, expires);

@@ -34,8 +34,7 @@ Result<std::optional<State::Ticket>> State::arrive(std::string_view name, int co
   Fence& fence = found->second;
   if (fence.count != count) {
     return failed_precondition(cat("fence '", printable(name), "' is one of ", fence.count,
-                                   " parties for those who wait, and of ", count,
-                                   " for this one"));
+                                   " parties for those who wait, and of ", count, " for this one"));
   }
   drop_earlier(name, fence, party.call);
   const uint64_t id = next_ticket_++;
@@ -91,8 +90,8 @@ std::string State::describe_fence(std::string_view name) const {
   if (found == fences_.end()) return cat("nobody waits at fence '", printable(name), "'");
   const Fence& fence = found->second;
   const auto count = static_cast<size_t>(fence.count);
-  std::string text = cat("fence '", printable(name), "' waits for ",
-                         count - fence.arrivals.size(), " of ", count);
+  std::string text =
+      cat("fence '", printable(name), "' waits for ", count - fence.arrivals.size(), " of ", count);
   // Who is missing is known only where everybody who is there said his rank, and each another.
   std::vector<bool> is_here(count);
   size_t known = 0;

@@ -8,16 +8,16 @@ namespace hvd::rendezvous {
 Status check_key(std::string_view key) {
   if (key.empty()) return invalid_argument("the key is empty");
   if (key.size() > kMaxKeyBytes) {
-    return invalid_argument(cat("the key '", printable(key, 40), "' is longer than ", kMaxKeyBytes,
-                                " bytes"));
+    return invalid_argument(
+        cat("the key '", printable(key, 40), "' is longer than ", kMaxKeyBytes, " bytes"));
   }
   return {};
 }
 
 Status check_value(std::string_view key, size_t size) {
   if (size <= kMaxValueBytes) return {};
-  return invalid_argument(cat("the value of '", printable(key), "' is longer than ",
-                              kMaxValueBytes, " bytes"));
+  return invalid_argument(
+      cat("the value of '", printable(key), "' is longer than ", kMaxValueBytes, " bytes"));
 }
 
 Status check_lifetime(std::chrono::milliseconds lifetime) {
@@ -27,8 +27,8 @@ Status check_lifetime(std::chrono::milliseconds lifetime) {
 }
 
 Status nothing_changed(std::string_view prefix) {
-  return deadline_exceeded(cat("no key that begins with '", printable(prefix),
-                               "' changed in time"));
+  return deadline_exceeded(
+      cat("no key that begins with '", printable(prefix), "' changed in time"));
 }
 
 }  // namespace hvd::rendezvous

@@ -30,7 +30,8 @@ struct SkipListener : doctest::IReporter {
     std::string path = std::string(folder) + "/verdict-XXXXXX";
     const int file = ::mkstemp(path.data());
     if (file >= 0) {
-      ::dprintf(file, "%u cases, %u failed", stats.numTestCasesPassingFilters, stats.numTestCasesFailed);
+      ::dprintf(file, "%u cases, %u failed", stats.numTestCasesPassingFilters,
+                stats.numTestCasesFailed);
       ::close(file);
     }
   }

@@ -4,13 +4,26 @@
 
 #include "horovod/plugin_op.h"
 
-typedef struct Job { const hvd_batch* batch; hvd_batch_done done; void* argument; int added; } Job;
-typedef struct Sum { const hvd_plugin_host* host; int rank, size; Job jobs[2]; char key[64]; } Sum;
+typedef struct Job {
+  const hvd_batch* batch;
+  hvd_batch_done done;
+  void* argument;
+  int added;
+} Job;
+typedef struct Sum {
+  const hvd_plugin_host* host;
+  int rank, size;
+  Job jobs[2];
+  char key[64];
+} Sum;
 
 static int32_t supports(void* sum, const hvd_batch* batch) { /* the built-in ones say 100 */
   return batch->op == HVD_ALLREDUCE && batch->reduce_op == HVD_SUM && batch->prescale == 1 &&
-         batch->dtype == HVD_FLOAT32 && batch->device == HVD_CPU && batch->process_set == 0 &&
-         batch->tensor_count == 1 && batch->tensors->count < 512 && ((Sum*)sum)->size > 1 ? 150 : 0;
+                 batch->dtype == HVD_FLOAT32 && batch->device == HVD_CPU &&
+                 batch->process_set == 0 && batch->tensor_count == 1 &&
+                 batch->tensors->count < 512 && ((Sum*)sum)->size > 1
+             ? 150
+             : 0;
 }
 static const char* key_of(Sum* sum, const hvd_batch* batch, int rank) {
   return snprintf(sum->key, 64, "sum/%llu/%d", (unsigned long long)batch->sequence, rank), sum->key;
@@ -34,7 +47,8 @@ static int poll_sum(void* context, int32_t* progressed) { /* one share, once it 
   if (job->batch == NULL) return HVD_OK;
   float share[512] = {0}, *total = job->batch->tensors->output;
   if (sum->host->store_get(sum->host->host, key_of(sum, job->batch, job->added), share,
-                           sizeof share, NULL, 0.05) != HVD_OK) return HVD_OK;
+                           sizeof share, NULL, 0.05) != HVD_OK)
+    return HVD_OK;
   for (int64_t i = 0; total != NULL && i < job->batch->tensors->count; ++i)
     total[i] = (job->added == 0 ? 0 : total[i]) + share[i] * (float)job->batch->postscale;
   *progressed = 1;
@@ -53,8 +67,9 @@ static int open_sum(const hvd_plugin_host* host, const hvd_plugin_config* config
   host->log(host->host, 2, "small sums go through the store");
   return HVD_OK;
 }
-static const hvd_op_v1 kOp = {sizeof kOp, supports, run, poll_sum, .abort = abort_all,
-                              .before_sleep = may_sleep};
-static const hvd_plugin kPlugin = {sizeof kPlugin, HVD_PLUGIN_ABI, HVD_PLUGIN_OP, "store-sum", 10,
+static const hvd_op_v1 kOp = {sizeof kOp, supports,           run,
+                              poll_sum,   .abort = abort_all, .before_sleep = may_sleep};
+static const hvd_plugin kPlugin = {
+    sizeof kPlugin,  HVD_PLUGIN_ABI,   HVD_PLUGIN_OP, "store-sum",   10,
     HVD_THREADS_ONE, .open = open_sum, .close = free, .vtable = &kOp};
 const hvd_plugin* hvd_plugin_entry_v1(void) { return &kPlugin; }

@@ -143,18 +143,18 @@ typedef struct hvd_tensor {
 
 typedef struct hvd_submission {
   size_t struct_size;
-  int32_t op;          /* hvd_op_kind */
-  int32_t reduce_op;   /* hvd_reduce_op, for allreduce and reducescatter */
-  const char* name;    /* the same on every rank, and not in flight; NULL for barrier and join */
-  int32_t process_set; /* 0 is all ranks */
-  int32_t root_rank;   /* of a broadcast: a global rank */
-  int32_t device;      /* HVD_CPU, or the ordinal of the device where all its tensors are; a rank
+  int32_t op;            /* hvd_op_kind */
+  int32_t reduce_op;     /* hvd_reduce_op, for allreduce and reducescatter */
+  const char* name;      /* the same on every rank, and not in flight; NULL for barrier and join */
+  int32_t process_set;   /* 0 is all ranks */
+  int32_t root_rank;     /* of a broadcast: a global rank */
+  int32_t device;        /* HVD_CPU, or the ordinal of the device where all its tensors are; a rank
                         * uses one. The outputs that the runtime owns are there too */
-  int32_t flags;       /* 0 */
-  double prescale;     /* factor before the reduction; 0 reads as 1 */
-  double postscale;    /* factor after it; 0 reads as 1 */
-  void* stream;        /* the framework's current stream, NULL on CPU */
-  void* ready_event;   /* of a device: completes when the inputs may be read and the outputs be
+  int32_t flags;         /* 0 */
+  double prescale;       /* factor before the reduction; 0 reads as 1 */
+  double postscale;      /* factor after it; 0 reads as 1 */
+  void* stream;          /* the framework's current stream, NULL on CPU */
+  void* ready_event;     /* of a device: completes when the inputs may be read and the outputs be
                         * written; NULL: now. It stays until the work is complete */
   uint32_t tensor_count; /* 0 for barrier and join; more than 1 makes a group: all or none run */
   uint32_t split_count;  /* of an alltoall: 0 splits evenly, else the size of the process set */

@@ -130,31 +130,26 @@ struct Tensor {
   Tensor(T* elements, Shape extents) : data(elements), shape(std::move(extents)) {}
   // A contiguous range is a vector; a single number a scalar.
   template <typename Range>
-    requires(std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range>)
-  explicit Tensor(Range& range)
+  requires(std::ranges::contiguous_range<Range>&& std::ranges::sized_range<Range>) explicit Tensor(
+      Range& range)
       : data(std::ranges::data(range)), shape{static_cast<int64_t>(std::ranges::size(range))} {}
 
   T* data;
   Shape shape;
 };
 template <typename Range>
-  requires std::ranges::contiguous_range<Range>
-Tensor(Range&) -> Tensor<std::remove_reference_t<std::ranges::range_reference_t<Range>>>;
+requires std::ranges::contiguous_range<Range> Tensor(Range&)
+->Tensor<std::remove_reference_t<std::ranges::range_reference_t<Range>>>;
 
 template <typename T>
 const Tensor<T>& as_tensor(const Tensor<T>& tensor) {
   return tensor;
 }
 template <typename Range>
-  requires std::ranges::contiguous_range<Range>
-auto as_tensor(Range&& range) {
-  return Tensor(range);
-}
+requires std::ranges::contiguous_range<Range>
+auto as_tensor(Range&& range) { return Tensor(range); }
 template <typename T>
-  requires std::is_arithmetic_v<T>
-Tensor<T> as_tensor(T& number) {
-  return {&number, {}};
-}
+requires std::is_arithmetic_v<T> Tensor<T> as_tensor(T& number) { return {&number, {}}; }
 
 // ---- Work ---------------------------------------------------------------------------------------
 
@@ -265,8 +260,11 @@ inline hvd_submission terms_of(hvd_op_kind op, const char* name, const Options& 
 // hvd_submit copies names, shapes and tensors, so that they may lie on this stack.
 template <typename Result, typename T>
 Result submit(hvd_submission submission, const Tensor<T>& tensor, const void* input, void* output) {
-  const hvd_tensor entry{nullptr, dtype_of<std::remove_const_t<T>>(),
-                         static_cast<int32_t>(tensor.shape.size()), tensor.shape.data(), input,
+  const hvd_tensor entry{nullptr,
+                         dtype_of<std::remove_const_t<T>>(),
+                         static_cast<int32_t>(tensor.shape.size()),
+                         tensor.shape.data(),
+                         input,
                          output};
   submission.tensor_count = 1;
   submission.tensors = &entry;

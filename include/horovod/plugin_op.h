@@ -12,7 +12,7 @@ typedef struct hvd_batch_tensor {
   const void* input; /* NULL on a joined rank: contributes the operation's zero */
   void* output;      /* as large as this rank's result */
   int64_t count;
-  int64_t row;       /* elements of one row of dimension 0, for operations that split rows */
+  int64_t row;              /* elements of one row of dimension 0, for operations that split rows */
   const int64_t* rank_rows; /* allgather: rows of each member; alltoall: rows to each; else NULL */
   const int64_t* from_rows; /* alltoall: rows from each; else NULL */
 } hvd_batch_tensor;
@@ -22,7 +22,7 @@ typedef struct hvd_batch_tensor {
  * of a whole batch on one rank; -1 turns a limit's way off. */
 typedef struct hvd_tuning {
   size_t struct_size;
-  int64_t whole_limit;    /* up to here each host gets every other host's part whole; times the other
+  int64_t whole_limit; /* up to here each host gets every other host's part whole; times the other
                            * hosts */
   int64_t doubling_limit; /* up to here hosts double what they know in each hop */
   int64_t ring_from;      /* from here a ring of hosts; between the two, slices */
@@ -39,11 +39,11 @@ typedef struct hvd_batch {
   int32_t op;        /* hvd_op_kind */
   int32_t reduce_op; /* HVD_AVERAGE arrives as HVD_SUM with the division in postscale */
   int32_t dtype;
-  int32_t device;    /* HVD_CPU, or the ordinal on this rank, of all its tensors */
+  int32_t device; /* HVD_CPU, or the ordinal on this rank, of all its tensors */
   int32_t process_set;
-  int32_t root;      /* of a broadcast: index among the members */
+  int32_t root; /* of a broadcast: index among the members */
   double prescale, postscale;
-  void* stream;      /* the framework's, of the first tensor; NULL on CPU */
+  void* stream; /* the framework's, of the first tensor; NULL on CPU */
   uint32_t tensor_count;
   const hvd_batch_tensor* tensors;
   const hvd_tuning* tuning; /* NULL: the op's own choice in everything */

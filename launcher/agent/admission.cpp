@@ -66,7 +66,8 @@ net::Task<Result<Answer>> read_answer(Duplex& duplex) {
 
 std::string who_calls(int socket) {
   const auto peer = net::peer_address(socket);
-  if (!peer.ok() || peer->family() == AF_UNIX) return "an agent";  // AF_UNIX: TLS ends in this process
+  if (!peer.ok() || peer->family() == AF_UNIX)
+    return "an agent";  // AF_UNIX: TLS ends in this process
   net::Endpoint from = net::to_endpoint(*peer);
   if (from.host.starts_with("::ffff:")) from.host.erase(0, 7);  // IPv4 at a socket of IPv6
   return cat("the agent at ", net::to_string(from));
@@ -90,11 +91,11 @@ net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token) {
   if (!status.ok()) co_return status.with_context(who);
   const auto answer = co_await read_answer(*duplex);
   if (!answer.ok()) co_return answer.status().with_context(who);
-  if (!is_same(answer->proof,
-               prove_agent(token, challenge.nonce, answer->nonce, answer->name))) {
-    co_return permission_denied(cat(who, ", which calls itself '", printable(answer->name),
-                                "', does not hold the job's token; copy this launcher's token file "
-                                "to its host"));
+  if (!is_same(answer->proof, prove_agent(token, challenge.nonce, answer->nonce, answer->name))) {
+    co_return permission_denied(
+        cat(who, ", which calls itself '", printable(answer->name),
+            "', does not hold the job's token; copy this launcher's token file "
+            "to its host"));
   }
   const Bytes admitted = framed(Admission{prove_launcher(token, challenge.nonce, answer->nonce)});
   status = co_await duplex->write(admitted);

@@ -55,11 +55,12 @@ Agent::Agent(PollLoop loop, Link link, std::string build, Environment environmen
       meeting_(loop_),
       visit_(loop_),
       pmix_(loop_, std::move(folder)),
-      worlds_(loop_, [this](pid_t pid, const rendezvous::WorldReport& world) {
-        if (const auto rank = ranks_.rank_of(pid)) {
-          outbox_.put(Joined{*rank, world.rank, world.size});
-        }
-      }),
+      worlds_(loop_,
+              [this](pid_t pid, const rendezvous::WorldReport& world) {
+                if (const auto rank = ranks_.rank_of(pid)) {
+                  outbox_.put(Joined{*rank, world.rank, world.size});
+                }
+              }),
       staging_(std::move(staging)),
       parent_(::getppid()),
       lease_(Deadline::after_seconds(kFirstLeaseSeconds)) {}
@@ -153,10 +154,10 @@ void Agent::watch_over() {
   worlds_.close();
   staging_.remove();
   // Behind all output, which it must not overtake.
-  outbox_.put(Finished{is_given_up && !is_childless()
-                           ? cat("could not end ", describe_descendants())
-                           : std::string()},
-              net::Urgency::kOutput);
+  outbox_.put(
+      Finished{is_given_up && !is_childless() ? cat("could not end ", describe_descendants())
+                                              : std::string()},
+      net::Urgency::kOutput);
   is_finished_ = true;
 }
 
@@ -213,8 +214,10 @@ void Agent::end(double grace_seconds, bool has_signal_already) {
   is_ending_ = true;
   kill_at_ = kill_at;
   // A stopped one could not end.
-  if (has_signal_already) signal_descendants({SIGCONT});
-  else signal_descendants({job_.end_signal, SIGCONT});
+  if (has_signal_already)
+    signal_descendants({SIGCONT});
+  else
+    signal_descendants({job_.end_signal, SIGCONT});
 }
 
 void Agent::kill_what_is_left() {

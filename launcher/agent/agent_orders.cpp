@@ -102,9 +102,11 @@ void Agent::obey(const Message& message) {
     outbox_.put(Inspected{question->number, ranks_.whereabouts(question->with_stacks != 0)});
   } else if (const auto* run = std::get_if<Run>(&message)) {
     const RankCommand* like = is_ending_ ? nullptr : ranks_.command_of(run->rank);
-    if (like != nullptr) executions_.start(*run, *like);
-    else outbox_.put(Ran{.number = run->number, .rank = run->rank, .code = 1,
-                         .why = "the rank has ended\n"});
+    if (like != nullptr)
+      executions_.start(*run, *like);
+    else
+      outbox_.put(
+          Ran{.number = run->number, .rank = run->rank, .code = 1, .why = "the rank has ended\n"});
   } else if (const auto* taken = std::get_if<SaidTaken>(&message)) {
     executions_.on_taken(*taken);
   } else if (const auto* stop = std::get_if<StopRun>(&message)) {
@@ -157,8 +159,8 @@ void Agent::handle(const Prepare& order) {
 bool Agent::is_plain() const {
   if (!job_.remote_init.empty()) return false;
   const Environment environment = merged(environment_, job_.environment);
-  const auto program = find_program(job_.command[0], job_.working_directory,
-                                    value_of(environment, "PATH"));
+  const auto program =
+      find_program(job_.command[0], job_.working_directory, value_of(environment, "PATH"));
   return program.ok() && is_plain_program(*program, job_.command);
 }
 
@@ -173,14 +175,13 @@ Status Agent::open_ways(uint32_t store_credit) {
   HVD_RETURN_IF_ERROR(store_.listen(store_credit));
   HVD_RETURN_IF_ERROR(gatherer_.listen(rendezvous::gathering_place(store_.name()), job_));
   HVD_RETURN_IF_ERROR(worlds_.listen());
-  HVD_ASSIGN_OR_RETURN(
-      ports_, net::parse_port_range(value_of(job_.environment, "HOROVOD_PORT_RANGE")));
-  HVD_ASSIGN_OR_RETURN(interfaces_,
-                       net::InterfaceChoice::parse(
-                           value_of(job_.environment, "HOROVOD_NETWORK_INTERFACES")));
+  HVD_ASSIGN_OR_RETURN(ports_,
+                       net::parse_port_range(value_of(job_.environment, "HOROVOD_PORT_RANGE")));
+  HVD_ASSIGN_OR_RETURN(interfaces_, net::InterfaceChoice::parse(
+                                        value_of(job_.environment, "HOROVOD_NETWORK_INTERFACES")));
   if (job_.hosts > 1 && !interfaces_.allows_all() && interface_names(interfaces_).empty()) {
-    return invalid_argument(cat("--network-interfaces leaves none of the interfaces here: ",
-                                interface_names({})));
+    return invalid_argument(
+        cat("--network-interfaces leaves none of the interfaces here: ", interface_names({})));
   }
   if (job_.insecure_compat) HVD_RETURN_IF_ERROR(store_.listen_on_loopback(ports_));
   return offer_meeting();
@@ -204,12 +205,12 @@ void Agent::handle(const Start& start) {
                       .interfaces = interfaces_};
   const auto served = pmix_.serve(job_, start.order, cat("unix:@", store_.name()));
   const Status status = ranks_.start([&](const Environment& rank) {
-    Environment more = merged(pmix_rank_environment(served, rank, start.order),
-                              rank_environment(ways, rank));
+    Environment more =
+        merged(pmix_rank_environment(served, rank, start.order), rank_environment(ways, rank));
     if (!job_.insecure_compat) return more;
-    return merged(plain_worker_environment(store_.loopback_port(), link_.input.get(), rank,
-                                           environment_),
-                  more);
+    return merged(
+        plain_worker_environment(store_.loopback_port(), link_.input.get(), rank, environment_),
+        more);
   });
   outbox_.put(Started{status});
   if (!status.ok()) end(job_.kill_grace_seconds);

@@ -1,3 +1,4 @@
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -6,8 +7,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include <arpa/inet.h>
 
 #include <array>
 #include <cerrno>
@@ -35,12 +34,15 @@ struct Address {
 Result<Address> unix_address(const std::string& path) {
   Address address;
   auto* name = reinterpret_cast<sockaddr_un*>(&address.storage);
-  if (path.size() >= sizeof name->sun_path) return invalid_argument(cat("'", path, "' is too long"));
+  if (path.size() >= sizeof name->sun_path)
+    return invalid_argument(cat("'", path, "' is too long"));
   name->sun_family = AF_UNIX;
   std::memcpy(name->sun_path, path.data(), path.size());
   address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
-  if (path[0] == '@') name->sun_path[0] = '\0';
-  else ++address.size;
+  if (path[0] == '@')
+    name->sun_path[0] = '\0';
+  else
+    ++address.size;
   return address;
 }
 
@@ -59,7 +61,8 @@ Result<Address> address_of(const std::string& text) {
     six->sin6_port = htons(endpoint.port);
     address.size = sizeof *six;
   } else {
-    return invalid_argument(cat("'", endpoint.host, "' is no IPv4 or IPv6 address, and the agent "
+    return invalid_argument(cat("'", endpoint.host,
+                                "' is no IPv4 or IPv6 address, and the agent "
                                 "resolves no names"));
   }
   return address;
@@ -76,7 +79,8 @@ bool wait_for(int fd, short events, Deadline deadline) {
 }
 
 Result<UniqueFd> dial(const Address& address, Deadline deadline) {
-  UniqueFd socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd socket(
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("cannot make a socket", errno);
   const auto* where = reinterpret_cast<const sockaddr*>(&address.storage);
   if (::connect(socket.get(), where, address.size) != 0) {
@@ -202,22 +206,26 @@ Result<std::string> receive_head(Wire& wire) {
 
 // Asks the rendezvous server for its launcher (rendezvous/PROTOCOL.md, "Agents").
 Status knock(Wire& wire) {
-  HVD_RETURN_IF_ERROR(wire.send(as_bytes("GET /v1/agent HTTP/1.1\r\n"
-                                         "Host: rendezvous\r\n"
-                                         "Connection: Upgrade\r\n"
-                                         "Upgrade: horovod-agent\r\n\r\n")));
+  HVD_RETURN_IF_ERROR(
+      wire.send(as_bytes("GET /v1/agent HTTP/1.1\r\n"
+                         "Host: rendezvous\r\n"
+                         "Connection: Upgrade\r\n"
+                         "Upgrade: horovod-agent\r\n\r\n")));
   HVD_ASSIGN_OR_RETURN(const std::string head, receive_head(wire));
   if (head.starts_with("HTTP/1.1 101 ")) return {};
   if (head.starts_with("HTTP/1.1 409 ")) {
-    return aborted("it wants no host now: its job has those that it needs, or it was started "
-                   "without --listen");
+    return aborted(
+        "it wants no host now: its job has those that it needs, or it was started "
+        "without --listen");
   }
   if (head.starts_with("HTTP/1.1 426 ")) {
-    return failed_precondition("it speaks TLS alone: give --join https://HOST:PORT, and --ca FILE "
-                               "for an authority of your own");
+    return failed_precondition(
+        "it speaks TLS alone: give --join https://HOST:PORT, and --ca FILE "
+        "for an authority of your own");
   }
-  return failed_precondition("what listens there is no launcher of this version, started with "
-                             "--listen");
+  return failed_precondition(
+      "what listens there is no launcher of this version, started with "
+      "--listen");
 }
 
 Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
@@ -231,7 +239,8 @@ Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
   HVD_RETURN_IF_ERROR(wire.send(answer));
   const auto admission = wire.receive<Admission>();
   if (admission.status().code() == Code::kUnavailable) {
-    return permission_denied(cat("it did not admit this host, '", printable(name), "': the token here "
+    return permission_denied(cat("it did not admit this host, '", printable(name),
+                                 "': the token here "
                                  "is not the launcher's; copy the launcher's token file here"));
   }
   if (!admission.ok()) return admission.status();

@@ -43,10 +43,10 @@ void Executions::start(const Run& order, const RankCommand& like) {
   RankCommand command = like;
   command.arguments = order.command;
   command.has_input = false;
-  const auto path = find_program(order.command[0], like.working_directory,
-                                 value_of(like.environment, "PATH"));
-  auto process = path.ok() ? start_rank((command.path = *path, command))
-                           : Result<RankProcess>(path.status());
+  const auto path =
+      find_program(order.command[0], like.working_directory, value_of(like.environment, "PATH"));
+  auto process =
+      path.ok() ? start_rank((command.path = *path, command)) : Result<RankProcess>(path.status());
   if (!process.ok()) {
     answer.code = kCannotRun;
     answer.why = process.status().message() + "\n";
@@ -71,7 +71,8 @@ Executions::Execution* Executions::find(uint32_t number) {
 void Executions::read(Execution& execution) {
   for (size_t stream = 0; stream < 2; ++stream) {
     UniqueFd& pipe = execution.process.output[stream];
-    while (pipe && execution.unread < kSaidWindow && read_some(execution, stream)) {}
+    while (pipe && execution.unread < kSaidWindow && read_some(execution, stream)) {
+    }
     if (pipe) loop_.change(pipe.get(), execution.unread < kSaidWindow ? EPOLLIN : EPOLL_EVENTS{});
   }
   settle(execution);
@@ -85,7 +86,9 @@ bool Executions::read_some(Execution& execution, size_t stream) {
   const ssize_t size = ::read(pipe.get(), buffer.data(), room);
   if (size > 0) {
     execution.unread += static_cast<size_t>(size);
-    say_(Said{execution.answer.number, execution.answer.rank, static_cast<uint8_t>(stream),
+    say_(Said{execution.answer.number,
+              execution.answer.rank,
+              static_cast<uint8_t>(stream),
               {buffer.data(), static_cast<size_t>(size)}});
     return true;
   }
@@ -123,8 +126,10 @@ void Executions::on_reaped(pid_t pid, int status) {
   if (found == running_.end()) return;
   found->process.pid = -1;
   found->has_ended = true;
-  if (WIFSIGNALED(status)) found->answer.signal = WTERMSIG(status);
-  else found->answer.code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status))
+    found->answer.signal = WTERMSIG(status);
+  else
+    found->answer.code = WEXITSTATUS(status);
   read(*found);
 }
 

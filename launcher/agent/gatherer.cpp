@@ -79,8 +79,7 @@ void Gatherer::deliver(int from, int file) {
 
 void Gatherer::send_out(const std::string& name) {
   const auto found = exchanges_.find(name);
-  if (found == exchanges_.end() || found->second.errand ||
-      found->second.records.size() < ranks_) {
+  if (found == exchanges_.end() || found->second.errand || found->second.records.size() < ranks_) {
     return;
   }
   const auto file = gathering::to_file(gathering::pack(found->second.records));

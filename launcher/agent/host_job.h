@@ -23,28 +23,28 @@ struct RankSpec {
 struct HostJob {
   uint64_t job = 0;
   uint32_t generation = 0;
-  uint32_t host = 0;             // index of the host in the plan
-  uint32_t hosts = 1;            // of the plan
-  std::string host_name;         // as in the plan
+  uint32_t host = 0;      // index of the host in the plan
+  uint32_t hosts = 1;     // of the plan
+  std::string host_name;  // as in the plan
   std::vector<std::string> command;
   std::string working_directory;
   // Of all ranks of the host. Laid over the environment that the agent was started with, so that
   // a host keeps its own HOME, PATH and the like unless they are named here.
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<RankSpec> ranks;
-  std::string remote_init;  // a command whose environment the ranks get; empty: none
-  bool is_compared = false; // other hosts must have the same versions
+  std::string remote_init;   // a command whose environment the ranks get; empty: none
+  bool is_compared = false;  // other hosts must have the same versions
   double lease_seconds = 60;
-  bool is_staged = false;   // a relative working directory is within the staged copy
-  std::string staged_path;  // within it, for PYTHONPATH
-  bool insecure_compat = false;  // the ranks may be Horovod's own workers
-  double kill_grace_seconds = 5; // between the end signal and SIGKILL
-  int end_signal = 15;           // SIGTERM or SIGINT: tells the ranks of a job that ends
+  bool is_staged = false;         // a relative working directory is within the staged copy
+  std::string staged_path;        // within it, for PYTHONPATH
+  bool insecure_compat = false;   // the ranks may be Horovod's own workers
+  double kill_grace_seconds = 5;  // between the end signal and SIGKILL
+  int end_signal = 15;            // SIGTERM or SIGINT: tells the ranks of a job that ends
 };
 
 // Where programs of other stacks may meet, offered by the agent of rank 0's host.
 struct MeetingOffer {
-  uint16_t port = 0;  // 0: nothing is offered
+  uint16_t port = 0;                  // 0: nothing is offered
   std::array<std::byte, 32> nonce{};  // what answers there, to be told from anything else
   // With the interface of each, the likeliest first, the loopback's last.
   std::vector<std::pair<std::string, std::string>> addresses;
@@ -67,9 +67,9 @@ enum class StageKind : uint8_t { kDirectory = 1, kFile = 2, kMore = 3, kLink = 4
 
 struct RankExit {
   int rank = 0;
-  int code = 0;          // exit status, when signal is 0
-  int signal = 0;        // that ended it, or 0
-  bool by_agent = false; // the agent ended it because the job was ending
+  int code = 0;              // exit status, when signal is 0
+  int signal = 0;            // that ended it, or 0
+  bool by_agent = false;     // the agent ended it because the job was ending
   bool after_grace = false;  // by SIGKILL, since it had not ended by then
   // The kernel's out-of-memory killer has ended a process of this host's cgroup since the start,
   // or since the last rank that was told so.

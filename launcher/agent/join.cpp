@@ -66,7 +66,8 @@ Result<std::string> resolve(const std::string& host) {
   const std::string text = output_of(command);
   const std::string address = text.substr(0, text.find_first_of(" \t\n"));
   if (is_address(address)) return address;
-  return unavailable(cat("'", printable(host), "' does not resolve; check the name, or give an "
+  return unavailable(cat("'", printable(host),
+                         "' does not resolve; check the name, or give an "
                          "address"));
 }
 
@@ -122,7 +123,8 @@ Result<Link> join(const JoinOptions& options) {
     address.remove_prefix(kHttps.size());
     if (address.ends_with('/')) address.remove_suffix(1);
   }
-  const bool is_full = !is_encrypted && (address.starts_with("tcp:") || address.starts_with("unix:"));
+  const bool is_full =
+      !is_encrypted && (address.starts_with("tcp:") || address.starts_with("unix:"));
   const auto where = net::parse_endpoint(is_full ? std::string(address) : cat("tcp:", address));
   if (!where.ok()) return where.status().with_context("--join");
   const Interruptible until_it_is_there;

@@ -12,10 +12,11 @@
 namespace hvd::launcher {
 
 struct JoinOptions {
-  std::string address;  // "host:port" or "https://host:port"; a name is asked of the system's `getent`
-  std::string name;     // of this host in the job; empty: its hostname
-  int slots = 0;        // 0: as many as it has processors for this process
-  Bytes token;          // hexadecimal digits, as the launcher has them
+  std::string
+      address;       // "host:port" or "https://host:port"; a name is asked of the system's `getent`
+  std::string name;  // of this host in the job; empty: its hostname
+  int slots = 0;     // 0: as many as it has processors for this process
+  Bytes token;       // hexadecimal digits, as the launcher has them
   std::string ca_file = {};  // of an https:// address; empty: the system's authorities
 };
 

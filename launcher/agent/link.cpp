@@ -30,8 +30,10 @@ Result<Link> stream_link() {
   if (!output.ok()) return output.status();
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) {
-    if (null) ::dup2(null.get(), fd);
-    else ::close(fd);  // a root without /dev
+    if (null)
+      ::dup2(null.get(), fd);
+    else
+      ::close(fd);  // a root without /dev
   }
   return Link{std::move(*input), std::move(*output)};
 }

@@ -33,8 +33,7 @@ using namespace hvd::launcher;
 constexpr double kDialSeconds = 30;
 
 int fail(std::string_view sentence) {
-  std::fprintf(stderr, "horovod-agent: %.*s\n", static_cast<int>(sentence.size()),
-               sentence.data());
+  std::fprintf(stderr, "horovod-agent: %.*s\n", static_cast<int>(sentence.size()), sentence.data());
   return 2;
 }
 
@@ -120,8 +119,9 @@ Result<Options> parse(int argc, char** argv) {
   const bool calls = !options.home.empty() || !options.join.empty();
   const bool has_token = !token_file.empty() || token_fd;
   if (calls != has_token || (!options.home.empty() && !options.join.empty())) {
-    return invalid_argument("--join (or --call-home) needs --token-file or --token-fd, and they "
-                            "need it");
+    return invalid_argument(
+        "--join (or --call-home) needs --token-file or --token-fd, and they "
+        "need it");
   }
   if (!calls) return options;
   HVD_ASSIGN_OR_RETURN(const Secret token, read_token(token_file, token_fd));
@@ -142,11 +142,11 @@ bool joins_by_tls(int argc, char** argv) {
 
 Result<Link> make_link(const Options& options) {
   if (options.home.empty() && options.join.empty()) return stream_link();
-  auto link = options.join.empty()
-                  ? call_home(options.home, options.token, options.name,
-                              Deadline::after_seconds(kDialSeconds))
-                  : join({options.join, options.name, options.slots, options.token,
-                          options.ca_file});
+  auto link =
+      options.join.empty()
+          ? call_home(options.home, options.token, options.name,
+                      Deadline::after_seconds(kDialSeconds))
+          : join({options.join, options.name, options.slots, options.token, options.ca_file});
   // What a resource manager sends to every host's standard input is not for the ranks.
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (link.ok() && null) ::dup2(null.get(), STDIN_FILENO);
@@ -192,8 +192,9 @@ int main(int argc, char** argv) {
   const auto options = parse(argc, argv);
   if (!options.ok()) return fail(options.error().message());
   if (options->token.empty() && ::isatty(STDIN_FILENO)) {
-    return fail("this program starts and watches the ranks of a job on one host for horovodrun, "
-                "which starts it by itself");
+    return fail(
+        "this program starts and watches the ranks of a job on one host for horovodrun, "
+        "which starts it by itself");
   }
   close_inherited();
   const std::string folder = job_folder();

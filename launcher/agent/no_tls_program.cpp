@@ -18,8 +18,10 @@ Status speak_tls(char** command) {
   if (size <= 0) return system_error("/proc/self/exe cannot be read", errno);
   const std::string path = cat(std::string_view(self, static_cast<size_t>(size)), "-tls");
   ::execv(path.c_str(), command);
-  return system_error(cat("--join https://… needs ", path, ", which speaks TLS; put it beside this "
-                          "program"), errno);
+  return system_error(cat("--join https://… needs ", path,
+                          ", which speaks TLS; put it beside this "
+                          "program"),
+                      errno);
 }
 
 }  // namespace hvd::launcher

@@ -59,9 +59,8 @@ bool needs_only_the_c_library(ByteView file) {
     if (!segment) return false;
     segments.push_back(*segment);
   }
-  const auto dynamic = std::find_if(segments.begin(), segments.end(), [](const Elf64_Phdr& one) {
-    return one.p_type == PT_DYNAMIC;
-  });
+  const auto dynamic = std::find_if(segments.begin(), segments.end(),
+                                    [](const Elf64_Phdr& one) { return one.p_type == PT_DYNAMIC; });
   if (dynamic == segments.end()) return true;  // linked statically
   std::vector<uint64_t> names;
   std::optional<uint64_t> texts;
@@ -73,11 +72,11 @@ bool needs_only_the_c_library(ByteView file) {
     if (entry->d_tag == DT_STRTAB) texts = offset_of(entry->d_un.d_ptr, segments);
   }
   return texts && std::all_of(names.begin(), names.end(), [&](uint64_t name) {
-    if (*texts > file.size() || name >= file.size() - *texts) return false;
-    const ByteView rest = file.subspan(*texts + name);
-    const auto* begin = reinterpret_cast<const char*>(rest.data());
-    return is_of_c({begin, ::strnlen(begin, rest.size())});
-  });
+           if (*texts > file.size() || name >= file.size() - *texts) return false;
+           const ByteView rest = file.subspan(*texts + name);
+           const auto* begin = reinterpret_cast<const char*>(rest.data());
+           return is_of_c({begin, ::strnlen(begin, rest.size())});
+         });
 }
 
 bool is_plain_program(const std::string& path, const std::vector<std::string>& command) {

@@ -121,8 +121,10 @@ void PmixHelper::forget() {
 }
 
 void PmixHelper::on_deadline() {
-  if (!has_answered()) answer();
-  else end();
+  if (!has_answered())
+    answer();
+  else
+    end();
 }
 
 std::map<int, Environment> PmixHelper::serve(const HostJob& job, const StartOrder& start,
@@ -178,8 +180,8 @@ void PmixHelper::end() {
   }
 }
 
-Environment pmix_rank_environment(const std::map<int, Environment>& served,
-                                  const Environment& rank, const StartOrder& order) {
+Environment pmix_rank_environment(const std::map<int, Environment>& served, const Environment& rank,
+                                  const StartOrder& order) {
   const auto number = parse_int(value_of(rank, "HOROVOD_RANK"));
   const auto own = number ? served.find(static_cast<int>(*number)) : served.end();
   if (own == served.end()) return {};

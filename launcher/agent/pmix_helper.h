@@ -60,7 +60,7 @@ class PmixHelper {
 
 // How a rank's environment names it to PMIx, and what else MPI needs; pure. What the user chose
 // stays.
-Environment pmix_rank_environment(const std::map<int, Environment>& served,
-                                  const Environment& rank, const StartOrder& order);
+Environment pmix_rank_environment(const std::map<int, Environment>& served, const Environment& rank,
+                                  const StartOrder& order);
 
 }  // namespace hvd::launcher

@@ -47,8 +47,8 @@ void PollLoop::forget(int fd) {
 
 void PollLoop::turn(Deadline deadline) {
   std::array<epoll_event, 64> events;
-  const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(),
-                                 deadline.poll_timeout());
+  const int count =
+      ::epoll_wait(epoll_.get(), events.data(), events.size(), deadline.poll_timeout());
   for (int i = 0; i < count; ++i) {
     const int fd = static_cast<int>(events[static_cast<size_t>(i)].data.u64 & 0xffffffff);
     const uint64_t id = events[static_cast<size_t>(i)].data.u64 >> 32;

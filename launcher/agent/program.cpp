@@ -22,7 +22,7 @@ std::string absolute(std::string_view path, const std::string& working_directory
 }
 
 bool is_runnable(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
          ::access(path.c_str(), X_OK) == 0;
 }
@@ -43,7 +43,7 @@ std::optional<std::string> search_unrunnable(std::string_view program,
                                              std::string_view search_path) {
   for (const std::string& directory : split(search_path, ':')) {
     const std::string path = cat(absolute(directory, working_directory), "/", program);
-    struct stat info{};
+    struct stat info {};
     if (::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) return path;
   }
   return {};
@@ -53,8 +53,8 @@ std::optional<std::string> search_unrunnable(std::string_view program,
 Status misread(const std::string& program, const std::string& working_directory,
                std::string_view search_path) {
   const std::string sentence = cat("program '", printable(program), "' was not found; ");
-  const size_t name = program.find_first_not_of(
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+  const size_t name =
+      program.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
   const bool is_digit = program[0] >= '0' && program[0] <= '9';
   if (name != std::string::npos && name > 0 && program[name] == '=' && !is_digit) {
     return not_found(cat(sentence, "it looks like a variable for the ranks: write -x ",
@@ -67,8 +67,10 @@ Status misread(const std::string& program, const std::string& working_directory,
                             ? find_on_path(first, working_directory, search_path).has_value()
                             : is_runnable(absolute(first, working_directory));
   if (!is_there) return {};
-  return not_found(cat(sentence, "it is one word with blanks in it: remove the quotes around it, so "
-                                 "that '", first, "' is the program"));
+  return not_found(cat(sentence,
+                       "it is one word with blanks in it: remove the quotes around it, so "
+                       "that '",
+                       first, "' is the program"));
 }
 
 Status not_on_path(const std::string& program, const std::string& working_directory,
@@ -82,7 +84,7 @@ Status not_on_path(const std::string& program, const std::string& working_direct
   if (program == "python" && find_on_path("python3", working_directory, search_path)) {
     return not_found(sentence + ", but 'python3' is there: write python3 in the command");
   }
-  struct stat info{};
+  struct stat info {};
   const std::string local = absolute(program, working_directory);
   if (::stat(local.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
     return not_found(cat(sentence, ", but it is in the working directory: write ./", program));
@@ -113,9 +115,11 @@ Status check_interpreter(const std::string& program, const std::string& path,
   const auto words = interpreter_line(path);
   if (words.empty()) return {};
   if (interpreter_text(path).ends_with('\r')) {
-    return failed_precondition(cat("program '", program, "' is a script whose first line ends in a "
+    return failed_precondition(cat("program '", program,
+                                   "' is a script whose first line ends in a "
                                    "carriage return, which the kernel takes for a part of it; run: "
-                                   "sed -i 's/\\r$//' ", shell_quote(path)));
+                                   "sed -i 's/\\r$//' ",
+                                   shell_quote(path)));
   }
   const std::string interpreter = absolute(words[0], working_directory);
   if (!is_runnable(interpreter)) {
@@ -176,11 +180,12 @@ std::string_view value_of(const Environment& environment, std::string_view name)
 }
 
 Status check_working_directory(const std::string& directory) {
-  struct stat info{};
+  struct stat info {};
   if (::stat(directory.c_str(), &info) != 0) {
     const int error = errno;
     if (error == ENOENT) {
-      return not_found(cat("the working directory '", directory, "' does not exist on this host: "
+      return not_found(cat("the working directory '", directory,
+                           "' does not exist on this host: "
                            "create it there, or copy your current directory to every host with "
                            "--stage ."));
     }
@@ -205,7 +210,7 @@ Result<std::string> find_program(const std::string& program, const std::string& 
     path = std::move(*found);
   } else {
     path = absolute(program, working_directory);
-    struct stat info{};
+    struct stat info {};
     if (::stat(path.c_str(), &info) != 0) {
       const int error = errno;
       HVD_RETURN_IF_ERROR(misread(program, working_directory, search_path));

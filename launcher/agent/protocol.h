@@ -18,13 +18,13 @@ namespace hvd::launcher {
 
 // From the agent, first of all and unasked.
 struct Greeting {
-  std::string version;   // of the release
-  std::string build;     // the name its file was started by, which carries its content hash
+  std::string version;  // of the release
+  std::string build;    // the name its file was started by, which carries its content hash
   uint32_t pid = 0;
   std::string hostname;
-  std::string boot_id;   // of the running kernel: two names with one boot id may be one machine
+  std::string boot_id;  // of the running kernel: two names with one boot id may be one machine
   uint32_t uid = 0;
-  uint32_t cpus = 0;     // that the agent may run on
+  uint32_t cpus = 0;  // that the agent may run on
 };
 
 // From the launcher. A piece of what the job's ranks find on each host, before Prepare.
@@ -59,7 +59,8 @@ struct Input {
 };
 struct End {
   double grace_seconds = 0;
-  int32_t signal = 0;  // that ended the launcher, and may have reached the agent or the ranks too; or 0
+  int32_t signal =
+      0;  // that ended the launcher, and may have reached the agent or the ranks too; or 0
 };
 // Where the ranks are is wanted.
 struct Inspect {
@@ -70,7 +71,7 @@ struct Inspect {
 struct Run {
   uint32_t number = 0;  // of the order, for the answer
   int32_t rank = 0;
-  std::string ranks;    // to a launcher, in place of both: "0,3-5"; empty: the first of each host
+  std::string ranks;  // to a launcher, in place of both: "0,3-5"; empty: the first of each host
   std::vector<std::string> command;
 };
 // So much of what it said has found its reader.
@@ -97,7 +98,7 @@ struct Staged {
 // From the agent. An answer carries an ok status or one sentence.
 struct Prepared {
   Status status;
-  MeetingOffer offer;  // of rank 0's host alone
+  MeetingOffer offer;                                         // of rank 0's host alone
   std::vector<std::pair<std::string, std::string>> versions;  // of a Python program's parts
   uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, where the agent sets it
 };
@@ -177,11 +178,11 @@ struct Admission {
   Proof proof{};
 };
 
-using Message = std::variant<Greeting, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started,
-                             Exited, Finished, Pong, Suspended, Failed, Challenge, Answer,
-                             Admission, VisitOrder, Visited, Input, InputTaken, Inspect,
-                             Inspected, Joined, Run, Ran, StagePart, Staged, Said, SaidTaken,
-                             StopRun, Ending, Signalled>;
+using Message =
+    std::variant<Greeting, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started, Exited,
+                 Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, VisitOrder,
+                 Visited, Input, InputTaken, Inspect, Inspected, Joined, Run, Ran, StagePart,
+                 Staged, Said, SaidTaken, StopRun, Ending, Signalled>;
 
 Bytes encode(const Message& message);
 Result<Message> decode(ByteView bytes);

@@ -13,7 +13,8 @@ Environment rank_environment(const RankWays& ways, const Environment& rank) {
   // Left to themselves they would take what the host's name resolves to, often a loopback address.
   suggest("GLOO_SOCKET_IFNAME", ways.order.interface);
   suggest("TP_SOCKET_IFNAME", ways.order.interface);
-  more.emplace_back("HOROVOD_INTERFACE", ways.order.interface);  // a job inside this one tells it by that
+  more.emplace_back("HOROVOD_INTERFACE",
+                    ways.order.interface);  // a job inside this one tells it by that
   if (!ways.interfaces.allows_all()) {
     suggest("NCCL_SOCKET_IFNAME", "=" + interface_names(ways.interfaces));
   }

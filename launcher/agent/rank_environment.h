@@ -12,9 +12,9 @@
 namespace hvd::launcher {
 
 struct RankWays {
-  StartOrder order;              // the launcher's
-  std::string store;             // address of the store
-  uint16_t meeting_port = 0;     // rank 0's, where that is on this host
+  StartOrder order;           // the launcher's
+  std::string store;          // address of the store
+  uint16_t meeting_port = 0;  // rank 0's, where that is on this host
   net::PortRange ports;
   net::InterfaceChoice interfaces;
 };

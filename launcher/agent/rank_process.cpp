@@ -68,8 +68,8 @@ struct Complaint {
 void make_room_for_descriptors(size_t ranks) {
   constexpr size_t kPerRank = 3;
   constexpr size_t kOthers = 64;
-  const int highest = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC,
-                              static_cast<int>(kOthers + kPerRank * ranks));
+  const int highest =
+      ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, static_cast<int>(kOthers + kPerRank * ranks));
   if (highest >= 0) ::close(highest);
 }
 
@@ -96,7 +96,10 @@ bool is_without_format(const char* path) {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
   const bool is_read = file >= 0 && ::read(file, magic, sizeof magic) > 0;
   if (file >= 0) ::close(file);
-  return is_read && std::memcmp(magic, "\x7f" "ELF", sizeof magic) != 0;
+  return is_read && std::memcmp(magic,
+                                "\x7f"
+                                "ELF",
+                                sizeof magic) != 0;
 }
 
 [[noreturn]] void become_rank(const ChildNeeds& needs) {

@@ -15,8 +15,8 @@
 namespace hvd::launcher {
 
 struct RankCommand {
-  std::string path;                     // of the file to execute
-  std::vector<std::string> arguments;   // from argv[0] on
+  std::string path;                    // of the file to execute
+  std::vector<std::string> arguments;  // from argv[0] on
   std::string working_directory;
   Environment environment;
   rlimit descriptor_limit{};

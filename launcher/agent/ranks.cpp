@@ -51,8 +51,10 @@ Status Ranks::start(const MoreEnvironment& more) {
   auto started = start_ranks(commands_);
   Status status;
   for (size_t i = 0; i < started.size(); ++i) {
-    if (started[i].ok()) adopt(*ranks_[i], *std::move(started[i]));
-    else if (status.ok()) status = started[i].status();
+    if (started[i].ok())
+      adopt(*ranks_[i], *std::move(started[i]));
+    else if (status.ok())
+      status = started[i].status();
   }
   is_started_ = status.ok();
   return status;
@@ -167,8 +169,10 @@ Status Ranks::give_input(int number, std::string_view bytes) {
   if (rank.unread.size() > kInputWindow) {
     return internal_error("the launcher gave a rank more input than it may");
   }
-  if (rank.input) feed(rank);
-  else if (is_started_) stop_feeding(rank);  // otherwise it has not been started yet
+  if (rank.input)
+    feed(rank);
+  else if (is_started_)
+    stop_feeding(rank);  // otherwise it has not been started yet
   return {};
 }
 
@@ -181,8 +185,10 @@ void Ranks::feed(Rank& rank) {
     rank.unread.erase(0, static_cast<size_t>(size));
     outbox_.put(InputTaken{rank.number, static_cast<uint32_t>(size)});
   }
-  if (rank.input_ends) stop_feeding(rank);
-  else loop_.change(rank.input.get(), EPOLL_EVENTS{});
+  if (rank.input_ends)
+    stop_feeding(rank);
+  else
+    loop_.change(rank.input.get(), EPOLL_EVENTS{});
 }
 
 // Nobody reads it, or all of it is in the pipe. What comes yet counts as taken.
@@ -201,8 +207,10 @@ void Ranks::expect_no_more_output() {
   for (const auto& rank : ranks_) {
     for (Output& output : rank->outputs) {
       if (!output.pipe) continue;
-      if (is_discarding_) finish(output);
-      else pump(output);
+      if (is_discarding_)
+        finish(output);
+      else
+        pump(output);
     }
   }
 }
@@ -211,8 +219,10 @@ void Ranks::discard_output() {
   is_discarding_ = true;
   for (const auto& rank : ranks_) {
     for (Output& output : rank->outputs) {
-      if (output.pipe && is_last_output_) finish(output);
-      else if (output.pipe) loop_.change(output.pipe.get(), EPOLLIN);
+      if (output.pipe && is_last_output_)
+        finish(output);
+      else if (output.pipe)
+        loop_.change(output.pipe.get(), EPOLLIN);
     }
   }
 }
@@ -239,8 +249,10 @@ void Ranks::reap(bool by_agent, bool is_killing) {
     rank.pid = -1;
     --running_;
     RankExit exit{.rank = rank.number, .by_agent = by_agent};
-    if (WIFSIGNALED(status)) exit.signal = WTERMSIG(status);
-    else exit.code = WEXITSTATUS(status);
+    if (WIFSIGNALED(status))
+      exit.signal = WTERMSIG(status);
+    else
+      exit.code = WEXITSTATUS(status);
     exit.after_grace = is_killing && exit.signal == SIGKILL;
     if (exit.signal != 0 || exit.code != 0) {
       const auto kills = out_of_memory_kills();

@@ -66,8 +66,8 @@ class Ranks {
     int number = 0;
     pid_t pid = -1;  // -1 when it has ended
     std::array<Output, 2> outputs;
-    UniqueFd input;        // none when the rank has none, or reads it no more
-    std::string unread;    // of the input, not yet in the pipe
+    UniqueFd input;      // none when the rank has none, or reads it no more
+    std::string unread;  // of the input, not yet in the pipe
     bool input_ends = false;
   };
 

@@ -61,8 +61,10 @@ Status Staging::take(const StagePart& part) {
   }
   file_.reset();
   is_whole_ = part.bytes == as_text(digest_);
-  return is_whole_ ? Status() : internal_error("what is staged has not arrived as it was listed: has a file "
-                                              "of it changed meanwhile?");
+  return is_whole_ ? Status()
+                   : internal_error(
+                         "what is staged has not arrived as it was listed: has a file "
+                         "of it changed meanwhile?");
 }
 
 Status Staging::write(const StagePart& part) {
@@ -99,9 +101,9 @@ Status Staging::enter(HostJob& job, const Environment& environment) const {
     job.working_directory = joined(directory_, job.working_directory);
   }
   const std::string more(value_of(merged(environment, job.environment), "PYTHONPATH"));
-  job.environment = merged(job.environment,
-                           {{"PYTHONPATH", more.empty() ? code : cat(code, ":", more)},
-                            {"HOROVOD_STAGE_DIR", code}});
+  job.environment = merged(
+      job.environment,
+      {{"PYTHONPATH", more.empty() ? code : cat(code, ":", more)}, {"HOROVOD_STAGE_DIR", code}});
   return {};
 }
 

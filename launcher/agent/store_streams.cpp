@@ -48,9 +48,14 @@ Status StoreStreams::handle(const net::FrameHeader& header, ByteView payload) {
         return internal_error("the agent granted a store connection more than can be");
       }
       break;
-    case net::FrameType::kEnd: connection.has_agent_end = true; break;
-    case net::FrameType::kReset: connection.is_reset = true; break;
-    default: return internal_error("the agent sent a frame that no store connection takes");
+    case net::FrameType::kEnd:
+      connection.has_agent_end = true;
+      break;
+    case net::FrameType::kReset:
+      connection.is_reset = true;
+      break;
+    default:
+      return internal_error("the agent sent a frame that no store connection takes");
   }
   connection.credited.ring();
   connection.filled.ring();

@@ -36,17 +36,19 @@ class StoreStreams : public std::enable_shared_from_this<StoreStreams> {
  private:
   struct Connection {
     Connection(net::StreamSocket s, uint32_t granted)
-        : socket(std::move(s)), credit(granted), credited(socket.get_executor()),
+        : socket(std::move(s)),
+          credit(granted),
+          credited(socket.get_executor()),
           filled(socket.get_executor()) {}
     net::StreamSocket socket;
     net::Credit credit;                // of the agent, for what the server sends
     net::Window window{kStoreWindow};  // for what the rank sends
     Bell credited, filled;
-    Bytes unwritten;                   // of what the rank sent
-    bool has_agent_end = false;        // the rank sends no more
-    bool has_server_end = false;       // the server sends no more
-    bool is_written = false;           // and has been given to the server, or cannot be
-    bool is_reset = false;             // neither side cares any more
+    Bytes unwritten;              // of what the rank sent
+    bool has_agent_end = false;   // the rank sends no more
+    bool has_server_end = false;  // the server sends no more
+    bool is_written = false;      // and has been given to the server, or cannot be
+    bool is_reset = false;        // neither side cares any more
   };
 
   Status open(const net::FrameHeader& header);

@@ -119,8 +119,8 @@ void StoreTunnel::read(uint32_t stream, Connection& connection, bool is_hung_up)
   const ssize_t size = ::read(connection.socket.get(), buffer.data(), room);
   if (size > 0) {
     connection.credit.use(static_cast<size_t>(size));
-    outbox_.put(net::FrameType::kData, stream, 0,
-                ByteView(buffer).first(static_cast<size_t>(size)), kStore);
+    outbox_.put(net::FrameType::kData, stream, 0, ByteView(buffer).first(static_cast<size_t>(size)),
+                kStore);
   } else if (size == 0 && !is_hung_up) {
     connection.has_read_end = true;
     outbox_.put(net::FrameType::kEnd, stream, 0, {}, kStore);
@@ -179,13 +179,16 @@ Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
         return internal_error("the launcher granted a store connection more than can be");
       }
       break;
-    case net::FrameType::kEnd: connection.has_launcher_end = true; break;
+    case net::FrameType::kEnd:
+      connection.has_launcher_end = true;
+      break;
     case net::FrameType::kReset:
       // What came before is still written, as far as the socket takes it at once.
       write(header.stream, connection);
       drop(header.stream);
       return {};
-    default: return internal_error("the launcher sent a frame that no store connection takes");
+    default:
+      return internal_error("the launcher sent a frame that no store connection takes");
   }
   settle(header.stream);
   return {};

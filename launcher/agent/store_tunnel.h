@@ -37,11 +37,11 @@ class StoreTunnel {
  private:
   struct Connection {
     UniqueFd socket;
-    net::Credit credit;      // of the launcher, for what the rank sends
-    net::Window window;      // for what the launcher sends
-    Bytes unwritten;         // of what the launcher sent
-    bool has_read_end = false;     // the rank sends no more
-    bool has_launcher_end = false; // the launcher sends no more
+    net::Credit credit;             // of the launcher, for what the rank sends
+    net::Window window;             // for what the launcher sends
+    Bytes unwritten;                // of what the launcher sent
+    bool has_read_end = false;      // the rank sends no more
+    bool has_launcher_end = false;  // the launcher sends no more
   };
 
   Status watch(UniqueFd socket, UniqueFd& listener);

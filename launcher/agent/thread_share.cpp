@@ -19,7 +19,8 @@ uint32_t thread_share(const HostJob& job, const Environment& environment, double
     return std::ranges::find(kChosenBy, variable.first) != kChosenBy.end();
   });
   if (is_chosen) return 0;
-  return std::max<uint32_t>(1, static_cast<uint32_t>(cores / static_cast<double>(job.ranks.size())));
+  return std::max<uint32_t>(1,
+                            static_cast<uint32_t>(cores / static_cast<double>(job.ranks.size())));
 }
 
 }  // namespace hvd::launcher

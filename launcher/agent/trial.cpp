@@ -103,9 +103,9 @@ void Trial::run_init() {
 void Trial::on_init(const ErrandOutcome& said) {
   Environment after = parse_environment(said.output);
   if (after.empty()) {
-    return finish(failed_precondition(cat("the command of --remote-init, '",
-                                          printable(one_line(job_.remote_init)), "', ", end_of(said.status),
-                                          ": ", said_on_one_line(said.errors))));
+    return finish(failed_precondition(
+        cat("the command of --remote-init, '", printable(one_line(job_.remote_init)), "', ",
+            end_of(said.status), ": ", said_on_one_line(said.errors))));
   }
   std::erase_if(after, [](const auto& variable) { return is_of_the_shell(variable.first); });
   for (const auto& variable : outcome_.environment) {
@@ -141,8 +141,8 @@ void Trial::on_versions(const ErrandOutcome& said) {
     }
   }
   if (outcome_.versions.size() == 1) {
-    return finish(failed_precondition(cat("'", job_.command[0], "' does not run: ",
-                                          said_on_one_line(said.errors))));
+    return finish(failed_precondition(
+        cat("'", job_.command[0], "' does not run: ", said_on_one_line(said.errors))));
   }
   finish();
 }

@@ -15,8 +15,8 @@ namespace hvd::launcher {
 
 struct TrialOutcome {
   Status status;
-  std::string program;       // the path of the file to execute
-  Environment environment;   // of all ranks of the host
+  std::string program;      // the path of the file to execute
+  Environment environment;  // of all ranks of the host
   // Of a Python program alone: {kInterpreter, its path}, and {"Python", "3.11.2"}, {"horovod", "1.0"}
   // of a job whose hosts are compared.
   Environment versions;

@@ -26,10 +26,8 @@ void put(ByteWriter& to, const MeetingOffer& offer);
 void put(ByteWriter& to, const StartOrder& order);
 void put(ByteWriter& to, const RankExit& exit);
 template <typename T>
-  requires std::is_arithmetic_v<T>
-void put(ByteWriter& to, T number) {
-  to.put(number);
-}
+requires std::is_arithmetic_v<T>
+void put(ByteWriter& to, T number) { to.put(number); }
 
 // What is cut short or wrong is found by the reader's finish().
 void get(ByteReader& from, std::string& text);
@@ -43,9 +41,7 @@ void get(ByteReader& from, MeetingOffer& offer);
 void get(ByteReader& from, StartOrder& order);
 void get(ByteReader& from, RankExit& exit);
 template <typename T>
-  requires std::is_arithmetic_v<T>
-void get(ByteReader& from, T& number) {
-  number = from.get<T>();
-}
+requires std::is_arithmetic_v<T>
+void get(ByteReader& from, T& number) { number = from.get<T>(); }
 
 }  // namespace hvd::launcher

@@ -60,8 +60,8 @@ bool handles(std::string_view status, int signal) {
 std::string python_stack(pid_t pid, const std::string& folder) {
   const auto offer = find_offer(folder);
   if (!offer || !handles(read_proc_file(folder + "status"), offer->signal)) return {};
-  const UniqueFd pipe(::open(cat(folder, "fd/", offer->fd).c_str(),
-                             O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const UniqueFd pipe(
+      ::open(cat(folder, "fd/", offer->fd).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   std::array<char, 4096> buffer;
   while (pipe && ::read(pipe.get(), buffer.data(), buffer.size()) > 0) continue;
   if (!pipe || ::syscall(SYS_tgkill, pid, pid, offer->signal) != 0) return {};

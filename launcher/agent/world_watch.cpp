@@ -22,7 +22,8 @@ pid_t peer_of(int socket) {
 }  // namespace
 
 Status WorldWatch::listen() {
-  HVD_ASSIGN_OR_RETURN(listener_, net::listen_for_packets(rendezvous::world_report_place(::getpid())));
+  HVD_ASSIGN_OR_RETURN(listener_,
+                       net::listen_for_packets(rendezvous::world_report_place(::getpid())));
   const auto accept = [this](uint32_t) {
     accept_all(loop_, listener_, [this](UniqueFd socket) {
       const int caller = socket.get();

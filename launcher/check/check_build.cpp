@@ -8,8 +8,8 @@
 #include "launcher/check/interpreter.h"
 #include "launcher/check/probes.h"
 #include "launcher/check/remedy.h"
-#include "launcher/report.h"
 #include "launcher/check/trial_world.h"
+#include "launcher/report.h"
 
 namespace hvd::launcher {
 namespace {
@@ -26,13 +26,15 @@ struct Kind {
 };
 
 Kind framework(const char* section, const char* name, const char* module) {
-  return {section, name, true, [=](const CheckProbes& probes) { return probes.has_binding(module); },
+  return {section, name, true,
+          [=](const CheckProbes& probes) { return probes.has_binding(module); },
           [=](const CheckProbes& probes) { return probes.framework(module, module); }};
 }
 
 Kind engine(const char* section, const char* name, const char* plugin, const char* variable,
             bool with_sum) {
-  return {section, name, false, [=](const CheckProbes& probes) { return probes.has_plugin(plugin); },
+  return {section, name, false,
+          [=](const CheckProbes& probes) { return probes.has_plugin(plugin); },
           [=](const CheckProbes& probes) { return probes.engine(plugin, variable, with_sum); }};
 }
 
@@ -61,7 +63,8 @@ std::vector<Kind> all_kinds() {
       framework(kOtherRows, "JAX", "jax"),
       other(kOtherRows, "Python", true, [](const P& probes) { return probes.interpreter(); }),
       {kOtherRows, "PMIx", false, has("pmix"), [](const P& probes) { return probes.pmix(); }},
-      other(kOtherRows, "shared memory", true, [](const P& probes) { return probes.own("shared-memory"); }),
+      other(kOtherRows, "shared memory", true,
+            [](const P& probes) { return probes.own("shared-memory"); }),
       other(kOtherRows, "TCP", true, [](const P& probes) { return probes.own("tcp"); }),
       other(kOtherRows, "CUDA", true, [](const P& probes) { return probes.cuda(); }),
       other(kOtherRows, "ROCm", true, [](const P& probes) { return probes.rocm(); }),
@@ -100,7 +103,8 @@ CheckTable try_everything(const Settings& settings, const std::string& python) {
   const CheckProbes probes(settings, python);
   const Deadline deadline = Deadline::after_seconds(kTrialSeconds);
   std::vector<Kind> kinds = all_kinds();
-  if (!asks_for_more) std::erase_if(kinds, [](const Kind& kind) { return kind.section == kOtherRows; });
+  if (!asks_for_more)
+    std::erase_if(kinds, [](const Kind& kind) { return kind.section == kOtherRows; });
   std::vector<Probe> trials;
   for (const Kind& kind : kinds) trials.push_back(kind.start(probes));
   const Machine machine = this_machine(python);

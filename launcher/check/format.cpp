@@ -26,8 +26,7 @@ std::string described(const CheckRow& row, const std::string& words) {
   return line;
 }
 
-std::string lay_out(std::span<const CheckRow> rows, bool with_extra,
-                    const auto& describe) {
+std::string lay_out(std::span<const CheckRow> rows, bool with_extra, const auto& describe) {
   std::string text;
   std::string_view section;
   for (const CheckRow& row : rows) {
@@ -87,7 +86,8 @@ std::string difference(std::span<const HostCheck> hosts, const CheckRow& like) {
   }
   if (answers.size() < 2) return {};
   std::vector<std::string> parts;
-  for (const auto& [answer, names] : answers) parts.push_back(cat("on ", join(names, ", "), ": ", answer));
+  for (const auto& [answer, names] : answers)
+    parts.push_back(cat("on ", join(names, ", "), ": ", answer));
   return join(parts, "; ");
 }
 
@@ -161,8 +161,10 @@ std::string compare_checks(std::span<const HostCheck> hosts, bool verbose) {
   std::vector<std::string> differing;
   std::string silent;
   for (const HostCheck& host : hosts) {
-    if (host.rows.ok()) names.push_back(host.host);
-    else silent += cat(host.host, ": ", host.rows.status().message(), "\n");
+    if (host.rows.ok())
+      names.push_back(host.host);
+    else
+      silent += cat(host.host, ": ", host.rows.status().message(), "\n");
   }
   if (names.empty()) return silent;
   const CheckTable common = common_rows(hosts);
@@ -193,8 +195,8 @@ std::string interpreters_of(std::span<const HostCheck> hosts) {
 std::string comparison_as_json(std::span<const HostCheck> hosts) {
   Json all = Json::object();
   for (const HostCheck& host : hosts) {
-    all[host.host] = host.rows.ok() ? object_of(*host.rows)
-                                    : Json{{"error", host.rows.status().message()}};
+    all[host.host] =
+        host.rows.ok() ? object_of(*host.rows) : Json{{"error", host.rows.status().message()}};
   }
   return dump({{"version", HVD_VERSION}, {"hosts", std::move(all)}});
 }
@@ -217,8 +219,8 @@ Status check_required(std::string_view names, std::span<const CheckRow> rows) {
       if (!row.works) missing.push_back(cat(row.name, " (", row.section, "): ", row.why));
     }
     if (!is_known) {
-      return invalid_argument(cat("--require: '", printable(trim(each)), "' is none of: ",
-                                  join(known, ", ")));
+      return invalid_argument(
+          cat("--require: '", printable(trim(each)), "' is none of: ", join(known, ", ")));
     }
   }
   if (!names_any) {

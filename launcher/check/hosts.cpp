@@ -23,7 +23,8 @@ namespace {
 
 // A job of one rank, each of whose lines is an object.
 Result<Options> asking_job(const Options& options) {
-  Options job{options.settings, {executable_folder() + "/horovodrun", "--check-build", "--json", "--"}};
+  Options job{options.settings,
+              {executable_folder() + "/horovodrun", "--check-build", "--json", "--"}};
   job.command.insert(job.command.end(), options.command.begin(), options.command.end());
   for (const auto& [key, value] : {std::pair{"log_format", "json"}, std::pair{"stdin", "none"}}) {
     HVD_RETURN_IF_ERROR(job.settings.set(key, value));
@@ -48,8 +49,10 @@ class Asked {
     if (child_ == 0) ::_exit(run(job, host, ends[1], parent));
   }
   Asked(Asked&& other) noexcept
-      : host_(std::move(other.host_)), child_(std::exchange(other.child_, -1)),
-        reading_(std::move(other.reading_)), why_not_(std::move(other.why_not_)) {}
+      : host_(std::move(other.host_)),
+        child_(std::exchange(other.child_, -1)),
+        reading_(std::move(other.reading_)),
+        why_not_(std::move(other.why_not_)) {}
 
   HostCheck answer() {
     if (!why_not_.ok()) return {host_, why_not_};
@@ -61,7 +64,8 @@ class Asked {
       if (size <= 0) break;
       text.append(buffer, static_cast<size_t>(size));
     }
-    while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {}
+    while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+    }
     return {host_, check_from_job(host_, text)};
   }
 

@@ -31,7 +31,8 @@ std::string version_of_mpi(const SharedLibrary& library) {
   text.resize(std::min(text.find('\0'), text.find_first_of(",\n")));
   std::replace(text.begin(), text.end(), '\t', ' ');
   constexpr std::string_view kWord = " Version: ";
-  if (const size_t at = text.find(kWord); at != std::string::npos) text.replace(at, kWord.size(), " ");
+  if (const size_t at = text.find(kWord); at != std::string::npos)
+    text.replace(at, kWord.size(), " ");
   return text;
 }
 

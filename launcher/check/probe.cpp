@@ -119,8 +119,10 @@ ProbeOutcome Probe::wait(Deadline deadline) {
   }
   if (WEXITSTATUS(status) == 0) return {true, "", text};
   const std::string line = last_line(text);
-  return {false, line.empty() ? cat("it ended with exit code ", WEXITSTATUS(status))
-                              : printable(line, kShownBytes), text};
+  return {false,
+          line.empty() ? cat("it ended with exit code ", WEXITSTATUS(status))
+                       : printable(line, kShownBytes),
+          text};
 }
 
 std::string become(const std::vector<std::string>& command,

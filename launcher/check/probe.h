@@ -13,9 +13,9 @@ namespace hvd::launcher {
 
 struct ProbeOutcome {
   bool works = false;
-  std::string why;        // not: the last line that the child wrote to standard error, or how it ended
-  std::string said{};     // all of that, or the last of it
-  bool is_late = false;   // it was ended at the deadline
+  std::string why;     // not: the last line that the child wrote to standard error, or how it ended
+  std::string said{};  // all of that, or the last of it
+  bool is_late = false;  // it was ended at the deadline
 };
 
 // It ends with this process, with what it has started in its process group.

@@ -11,8 +11,8 @@
 #include "base/shared_library.h"
 #include "base/text.h"
 #include "horovod/version.h"
-#include "launcher/installation.h"
 #include "launcher/check/trial_world.h"
+#include "launcher/installation.h"
 #include "launcher/worker_env.h"
 
 namespace hvd::launcher {
@@ -74,7 +74,8 @@ float* managed_floats() {
 
 // The first of the names that opens, if it has these functions. None: why the first does not, or the
 // one that is there and cannot be opened.
-std::string try_library(std::span<const char* const> names, std::initializer_list<const char*> symbols,
+std::string try_library(std::span<const char* const> names,
+                        std::initializer_list<const char*> symbols,
                         const std::function<std::string(const SharedLibrary&)>& body) {
   std::string why;
   for (const char* name : names) {
@@ -136,8 +137,8 @@ CheckProbes::CheckProbes(const Settings& settings, std::string python)
   plugin_path_ = settings.text("plugin_path");
   const std::string inherited = environment_variable("PYTHONPATH").value_or("");
   const std::string package = find_python_package(folder);
-  python_path_ = inherited.empty() || package.empty() ? inherited + package
-                                                      : cat(inherited, ":", package);
+  python_path_ =
+      inherited.empty() || package.empty() ? inherited + package : cat(inherited, ":", package);
 }
 
 Probe CheckProbes::framework(const std::string& name, const std::string& module) const {
@@ -213,15 +214,16 @@ Probe CheckProbes::own(const std::string& name) const {
 Probe CheckProbes::pmix() const {
   const bool has_part = has_plugin("pmix");
   return Probe([has_part]() -> std::string {
-    if (!has_part) return "this installation has no bootstrap plugin pmix in lib/horovod/bootstraps";
-    return try_library(kPmixLibraries, {"PMIx_Init", "PMIx_server_init", "PMIx_Get_version"},
-                       [](const SharedLibrary& library) {
-                         const auto version = function<const char* (*)()>(library, "PMIx_Get_version");
-                         // "OpenPMIx 4.2.2 (...)"
-                         const auto words = split(version(), ' ');
-                         return report_found(words.size() > 1 ? words[1] : words[0],
-                                             mapped_file("libpmix.so"));
-                       });
+    if (!has_part)
+      return "this installation has no bootstrap plugin pmix in lib/horovod/bootstraps";
+    return try_library(
+        kPmixLibraries, {"PMIx_Init", "PMIx_server_init", "PMIx_Get_version"},
+        [](const SharedLibrary& library) {
+          const auto version = function<const char* (*)()>(library, "PMIx_Get_version");
+          // "OpenPMIx 4.2.2 (...)"
+          const auto words = split(version(), ' ');
+          return report_found(words.size() > 1 ? words[1] : words[0], mapped_file("libpmix.so"));
+        });
   });
 }
 

@@ -41,8 +41,7 @@ class CheckProbes {
  private:
   std::string lacks(const std::string& capability) const;
   // What engine and gpu_engine do in the child; the trial says why it failed, or nothing.
-  std::string try_engine(const std::string& name,
-                         const std::function<std::string()>& trial) const;
+  std::string try_engine(const std::string& name, const std::function<std::string()>& trial) const;
 
   std::string library_, looked_for_, python_, python_path_, plugin_path_;
 };

@@ -68,14 +68,17 @@ std::string installed_by(std::string_view apt, std::string_view dnf, const Machi
 }
 
 // Of one that is at `place`, and cannot be imported from there.
-std::string of_broken_framework(const Source& source, const std::string& place, const Machine& machine) {
+std::string of_broken_framework(const Source& source, const std::string& place,
+                                const Machine& machine) {
   const bool is_installed = place.find("/site-packages/") != std::string::npos ||
                             place.find("/dist-packages/") != std::string::npos;
   if (!is_installed) return cat("move ", place, " away, which Python takes for ", source.row);
   const bool is_packaged = machine.has_system_python && place.starts_with("/usr/lib/");
   const std::string command =
       is_packaged ? installed_by(cat("--reinstall ", source.run_apt), "", machine) : "";
-  return command.empty() ? cat(machine.python, " -m pip install --upgrade --force-reinstall ", source.pip) : command;
+  return command.empty()
+             ? cat(machine.python, " -m pip install --upgrade --force-reinstall ", source.pip)
+             : command;
 }
 
 std::string of_framework(const Source& source, const std::string& place, const Machine& machine) {
@@ -98,16 +101,16 @@ std::string of_ccl(const Machine& machine) {
 }
 
 std::string with_rebuild(const std::string& command, const Machine& machine) {
-  const std::string again = machine.is_built_tree
-                                ? cat("cmake ", machine.build_folder, " && cmake --build ",
-                                      machine.build_folder)
-                                : "build and install Horovod again";
+  const std::string again = machine.is_built_tree ? cat("cmake ", machine.build_folder,
+                                                        " && cmake --build ", machine.build_folder)
+                                                  : "build and install Horovod again";
   return command.empty() ? again : cat(command, " && ", again);
 }
 
 // Why no command helps, or empty.
 std::string hopeless(std::string_view row, bool has_part, const Machine& machine) {
-  const bool is_framework = row == "TensorFlow" || row == "PyTorch" || row == "MXNet" || row == "JAX";
+  const bool is_framework =
+      row == "TensorFlow" || row == "PyTorch" || row == "MXNet" || row == "JAX";
   if (is_framework && !has_part) return cat("none: this version has no binding for ", row);
   if (row == "CCL" && !machine.is_x86_64) return "none: oneCCL is for x86-64 alone";
   if (row == "DDL") return "none: IBM has discontinued DDL";

@@ -26,8 +26,7 @@ std::string Library::open(const std::string& path) {
   auto library = SharedLibrary::open(path);
   if (!library.ok()) return library.status().message();
   const auto find = [&](const char* name, auto& function) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
-        library->symbol(name));
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library->symbol(name));
     return function != nullptr;
   };
   const bool found = find("hvd_init", init) && find("hvd_shutdown", shutdown) &&
@@ -75,7 +74,8 @@ std::string try_world_of_one(const std::string& path, bool with_sum, const Trial
   char error[512] = "";
   if (library.init(nullptr, error, sizeof error) != HVD_OK) return error;
   if (with_sum) {
-    if (std::string why = try_allreduce(library, memory, error, sizeof error); !why.empty()) return why;
+    if (std::string why = try_allreduce(library, memory, error, sizeof error); !why.empty())
+      return why;
   }
   return library.shutdown(error, sizeof error) == HVD_OK ? "" : error;
 }

@@ -10,13 +10,15 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-constexpr const char* kForAgents[] = {
-    "listen", "token_file", "token_fd", "max_restarts", "spares", "stage", "remote_init",
-    "launch_agent", "ssh_command", "timeout", "on_failure", "end_signal", "stdin",
-    "only_rank", "fold", "tag",
-    "log_format", "no_env", "insecure_compat"};
+constexpr const char* kForAgents[] = {"listen",      "token_file", "token_fd",       "max_restarts",
+                                      "spares",      "stage",      "remote_init",    "launch_agent",
+                                      "ssh_command", "timeout",    "on_failure",     "end_signal",
+                                      "stdin",       "only_rank",  "fold",           "tag",
+                                      "log_format",  "no_env",     "insecure_compat"};
 
-void append(Arguments& words, const Arguments& more) { words.insert(words.end(), more.begin(), more.end()); }
+void append(Arguments& words, const Arguments& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
 
 std::string flag_of(const char* key) { return split(setting(key).flags, ',').back(); }
 
@@ -31,8 +33,8 @@ Status check_host(const Host& host) {
                                 " and name the user in ~/.ssh/config"));
   }
   if (host.name.find(':') == std::string::npos) return {};
-  return invalid_argument(cat("mpirun takes no address with colons, such as ",
-                              printable(host.name), "; give the host's name to -H"));
+  return invalid_argument(cat("mpirun takes no address with colons, such as ", printable(host.name),
+                              "; give the host's name to -H"));
 }
 
 Result<Arguments> host_arguments(MpiFlavour flavour, const SlotPlan& plan) {
@@ -49,8 +51,8 @@ Result<Arguments> host_arguments(MpiFlavour flavour, const SlotPlan& plan) {
     if (host.slots == first.slots) continue;
     if (flavour == MpiFlavour::kMpich) return Arguments{"-hosts", join(with_slots, ",")};
     return invalid_argument(cat("Intel MPI's mpirun wants as many slots on each host, and ",
-                                first.name, " has ", first.slots, ", ", host.name, " ",
-                                host.slots, "; give -H the same number for all"));
+                                first.name, " has ", first.slots, ", ", host.name, " ", host.slots,
+                                "; give -H the same number for all"));
   }
   return Arguments{"-ppn", cat(first.slots), "-hosts", join(names, ",")};
 }
@@ -63,10 +65,12 @@ Result<Arguments> binding_arguments(MpiFlavour flavour, const Settings& settings
   }
   switch (flavour) {
     case MpiFlavour::kOpenMpi:
-    case MpiFlavour::kMpich: return Arguments{"-bind-to", "none", "-map-by", "slot"};
+    case MpiFlavour::kMpich:
+      return Arguments{"-bind-to", "none", "-map-by", "slot"};
     case MpiFlavour::kSpectrum:
       return Arguments{"-bind-to", "socket", "-map-by", "socket", "-rank-by", "core"};
-    case MpiFlavour::kIntel: break;
+    case MpiFlavour::kIntel:
+      break;
   }
   return Arguments{};
 }
@@ -79,7 +83,8 @@ Result<Arguments> own_arguments(MpiFlavour flavour, const Settings& settings, si
   if (!is_hydra(flavour)) append(words, many_hosts_arguments(hosts));
   if (!settings.flag("prefix_timestamp")) return words;
   if (is_hydra(flavour)) {
-    return invalid_argument(cat(name_of(flavour), "'s mpirun puts no times before lines; leave out ",
+    return invalid_argument(cat(name_of(flavour),
+                                "'s mpirun puts no times before lines; leave out ",
                                 flag_of("prefix_timestamp")));
   }
   words.push_back("--timestamp-output");
@@ -132,14 +137,17 @@ Result<std::vector<std::string>> words_of_flag(const Settings& settings, const c
 
 Status check_flags_without_agents(const Settings& settings) {
   if (settings.is_set("store_fd")) {
-    return invalid_argument("horovod.run has its ranks started by this launcher's own agents; leave "
-                            "out use_mpi");
+    return invalid_argument(
+        "horovod.run has its ranks started by this launcher's own agents; leave "
+        "out use_mpi");
   }
   for (const char* key : kForAgents) {
     if (!settings.is_set(key)) continue;
     const char* with = settings.flag("jsrun") ? "--jsrun" : "--mpi";
-    return invalid_argument(cat(flag_of(key), " is for ranks that this launcher's own agents start; "
-                                "leave out it or ", with));
+    return invalid_argument(cat(flag_of(key),
+                                " is for ranks that this launcher's own agents start; "
+                                "leave out it or ",
+                                with));
   }
   return {};
 }
@@ -150,7 +158,8 @@ Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Opti
   const Settings& settings = options.settings;
   HVD_RETURN_IF_ERROR(check_flags_without_agents(settings));
   Arguments words = {"mpirun"};
-  append(words, is_hydra(flavour) ? Arguments{"-l"} : Arguments{"--allow-run-as-root", "--tag-output"});
+  append(words,
+         is_hydra(flavour) ? Arguments{"-l"} : Arguments{"--allow-run-as-root", "--tag-output"});
   append(words, {"-np", cat(plan.size())});
   HVD_ASSIGN_OR_RETURN(const Arguments hosts, host_arguments(flavour, plan));
   append(words, hosts);

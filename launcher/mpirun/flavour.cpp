@@ -15,10 +15,14 @@ std::optional<MpiFlavour> flavour_of(std::string_view version_output) {
 
 const char* name_of(MpiFlavour flavour) {
   switch (flavour) {
-    case MpiFlavour::kOpenMpi: return "Open MPI";
-    case MpiFlavour::kSpectrum: return "Spectrum MPI";
-    case MpiFlavour::kMpich: return "MPICH";
-    case MpiFlavour::kIntel: return "Intel MPI";
+    case MpiFlavour::kOpenMpi:
+      return "Open MPI";
+    case MpiFlavour::kSpectrum:
+      return "Spectrum MPI";
+    case MpiFlavour::kMpich:
+      return "MPICH";
+    case MpiFlavour::kIntel:
+      return "Intel MPI";
   }
   return "";
 }

@@ -26,8 +26,8 @@ std::optional<int> number_of(std::string_view text, std::string_view name) {
 
 Result<int> needed(std::string_view program, std::string_view text, std::string_view name) {
   if (const auto number = number_of(text, name)) return *number;
-  return invalid_argument(cat(program, " says no number of ", name,
-                              ", which --jsrun needs; give --binding-args"));
+  return invalid_argument(
+      cat(program, " says no number of ", name, ", which --jsrun needs; give --binding-args"));
 }
 
 }  // namespace

@@ -27,9 +27,11 @@ constexpr char kCsm[] = "/opt/ibm/csm/bin/";
 std::string shown(const Arguments& command) {
   Arguments quoted;
   for (const std::string& word : command) {
-    const bool is_plain = !word.empty() && word.find_first_not_of(
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,@+%^") ==
-        std::string::npos;
+    const bool is_plain =
+        !word.empty() &&
+        word.find_first_not_of(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,@+%^") ==
+            std::string::npos;
     quoted.push_back(is_plain ? word : shell_quote(word));
   }
   return join(quoted, " ");
@@ -64,16 +66,18 @@ Result<SlotPlan> make_mpi_plan(const Settings& settings, std::vector<Host> hosts
 
 Result<MpiFlavour> find_flavour(Deadline deadline) {
   const auto said = output_of({"mpirun", "--version"}, deadline);
-  constexpr char kFix[] = "; put that of Open MPI, MPICH, Intel MPI or Spectrum MPI first in PATH "
-                          "(Debian: apt-get install openmpi-bin), or leave out --mpi";
+  constexpr char kFix[] =
+      "; put that of Open MPI, MPICH, Intel MPI or Spectrum MPI first in PATH "
+      "(Debian: apt-get install openmpi-bin), or leave out --mpi";
   if (said.status().code() == Code::kNotFound) {
     return not_found(cat("--mpi: there is no mpirun in PATH", kFix));
   }
   if (!said.ok()) return said.status().with_context("--mpi");
   if (const auto flavour = flavour_of(*said)) return *flavour;
   const std::string_view line = trim(std::string_view(*said).substr(0, said->find('\n')));
-  return invalid_argument(cat("--mpi: the mpirun in PATH is none that is known: mpirun --version says ",
-                              line.empty() ? "nothing" : printable(line), kFix));
+  return invalid_argument(
+      cat("--mpi: the mpirun in PATH is none that is known: mpirun --version says ",
+          line.empty() ? "nothing" : printable(line), kFix));
 }
 
 int start_mpirun(const Options& options, Deadline deadline) {
@@ -100,15 +104,17 @@ Result<LsfNode> look_at_node(const std::string& host, Deadline deadline) {
   };
   const auto allocation = query("csm_allocation_query", "-a", job);
   if (allocation.status().code() == Code::kNotFound) {
-    return not_found(cat("--jsrun learns from IBM's CSM what the hosts have, and there is no ", kCsm,
+    return not_found(cat("--jsrun learns from IBM's CSM what the hosts have, and there is no ",
+                         kCsm,
                          "csm_allocation_query; give --binding-args, such as '--nrs 2 "
                          "--tasks_per_rs 4'"));
   }
   if (!allocation.ok()) return allocation.status();
   HVD_ASSIGN_OR_RETURN(const std::string attributes,
                        query("csm_node_attributes_query", "-n", host));
-  HVD_ASSIGN_OR_RETURN(const std::string lscpu,
-                       output_of({"ssh", "-o", "BatchMode=yes", host, "LC_ALL=C", "lscpu"}, deadline));
+  HVD_ASSIGN_OR_RETURN(
+      const std::string lscpu,
+      output_of({"ssh", "-o", "BatchMode=yes", host, "LC_ALL=C", "lscpu"}, deadline));
   return parse_lsf_node(*allocation, attributes, lscpu);
 }
 
@@ -149,8 +155,9 @@ Result<std::string> make_rankfile(const Settings& settings, std::vector<Host> ho
 int start_jsrun(const Options& options, Deadline deadline) {
   const Settings& settings = options.settings;
   if (!environment_variable("LSB_JOBID")) {
-    return refuse(invalid_argument("--jsrun is for a job of LSF, and LSB_JOBID is not set; submit this "
-                                   "by bsub, or leave out --jsrun"));
+    return refuse(
+        invalid_argument("--jsrun is for a job of LSF, and LSB_JOBID is not set; submit this "
+                         "by bsub, or leave out --jsrun"));
   }
   const auto hosts = choose_hosts(settings);
   if (!hosts.ok()) return refuse(hosts.status());

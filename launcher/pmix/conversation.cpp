@@ -58,8 +58,8 @@ Result<std::vector<std::vector<int>>> parse_map(std::string_view text) {
 }
 
 PmixTexts to_texts(const PmixOrder& order) {
-  return {order.job,   cat(order.host),    hvd::join(order.names, ","), to_map(order.ranks),
-          order.store, order.secret};
+  return {order.job,           cat(order.host), hvd::join(order.names, ","),
+          to_map(order.ranks), order.store,     order.secret};
 }
 
 Result<PmixOrder> parse_pmix_order(const PmixTexts& texts) {

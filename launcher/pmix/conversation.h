@@ -22,12 +22,12 @@ std::optional<PmixTexts> take_texts(std::string& bytes);
 
 // The order to serve. Ranks by host: {{0, 1}, {2, 3}}.
 struct PmixOrder {
-  std::string job;           // names the ranks' world
-  size_t host = 0;           // this one's index
-  std::vector<std::string> names;         // of the hosts
+  std::string job;                 // names the ranks' world
+  size_t host = 0;                 // this one's index
+  std::vector<std::string> names;  // of the hosts
   std::vector<std::vector<int>> ranks;
-  std::string store;         // where it listens for this host
-  std::string secret;        // in hexadecimal digits
+  std::string store;   // where it listens for this host
+  std::string secret;  // in hexadecimal digits
 };
 PmixTexts to_texts(const PmixOrder& order);
 Result<PmixOrder> parse_pmix_order(const PmixTexts& texts);

@@ -11,10 +11,9 @@ Fences::Fence Fences::next(std::vector<int> ranks) {
   std::sort(ranks.begin(), ranks.end());
   Fence fence;
   for (size_t host = 0; host < order_.ranks.size(); ++host) {
-    const bool takes_part =
-        ranks.empty() || std::ranges::any_of(order_.ranks[host], [&](int rank) {
-          return std::binary_search(ranks.begin(), ranks.end(), rank);
-        });
+    const bool takes_part = ranks.empty() || std::ranges::any_of(order_.ranks[host], [&](int rank) {
+                              return std::binary_search(ranks.begin(), ranks.end(), rank);
+                            });
     if (!takes_part) continue;
     if (host == order_.host) fence.place = fence.hosts.size();
     fence.hosts.push_back(host);
@@ -28,8 +27,8 @@ Result<std::string> Fences::run(const Fence& fence, const std::string& data,
                                 rendezvous::Store* store, Deadline deadline) const {
   if (fence.hosts.size() < 2) return data;
   if (store == nullptr) return unavailable("the job has no store");
-  const rendezvous::Party party{static_cast<int>(fence.place),
-                                static_cast<int>(fence.hosts.size()), {}};
+  const rendezvous::Party party{
+      static_cast<int>(fence.place), static_cast<int>(fence.hosts.size()), {}};
   HVD_ASSIGN_OR_RETURN(const std::vector<Bytes> records,
                        store->exchange(fence.name, party, as_bytes(data), deadline));
   std::string all;

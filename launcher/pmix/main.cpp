@@ -64,7 +64,8 @@ int main(int argc, char** argv) {
     return fail(invalid_argument("horovod-agent starts this program for the ranks of a job"));
   }
   // The ranks go first; this ends when the agent closes its input.
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2})
+    ::signal(number, SIG_IGN);
   ::prctl(PR_SET_NAME, "horovod-pmix");
   const std::string folder = argv[1];
   if (::mkdir(folder.c_str(), 0700) != 0) return fail(system_error(folder, errno));

@@ -37,7 +37,8 @@ Status failed(const char* what, pmix_status_t status) {
   return unavailable(cat(what, ": ", PMIx_Error_string(status)));
 }
 
-pmix_status_t on_connected(const pmix_proc_t*, void*, pmix_info_t*, size_t, pmix_op_cbfunc_t, void*) {
+pmix_status_t on_connected(const pmix_proc_t*, void*, pmix_info_t*, size_t, pmix_op_cbfunc_t,
+                           void*) {
   job().was_used = true;
   return PMIX_OPERATION_SUCCEEDED;
 }
@@ -146,10 +147,10 @@ class Infos {
 Status add_maps(const PmixOrder& order, Infos& infos) {
   char* nodes = nullptr;
   char* ranks = nullptr;
-  HVD_RETURN_IF_ERROR(failed("names of hosts",
-                             PMIx_generate_regex(join(order.names, ",").c_str(), &nodes)));
-  HVD_RETURN_IF_ERROR(failed("ranks of hosts",
-                             PMIx_generate_ppn(to_map(order.ranks).c_str(), &ranks)));
+  HVD_RETURN_IF_ERROR(
+      failed("names of hosts", PMIx_generate_regex(join(order.names, ",").c_str(), &nodes)));
+  HVD_RETURN_IF_ERROR(
+      failed("ranks of hosts", PMIx_generate_ppn(to_map(order.ranks).c_str(), &ranks)));
   infos.add(PMIX_NODE_MAP, nodes, PMIX_REGEX);
   infos.add(PMIX_PROC_MAP, ranks, PMIX_REGEX);
   std::free(nodes);
@@ -248,22 +249,23 @@ Result<std::string> start_pmix_server(const std::string& folder, const std::stri
   return words.size() > 1 ? words[1] : words[0];
 }
 
-Result<std::map<int, PmixEnvironment>> serve_job(const PmixOrder& order, const std::string& folder) {
+Result<std::map<int, PmixEnvironment>> serve_job(const PmixOrder& order,
+                                                 const std::string& folder) {
   const std::vector<int>& own = order.ranks[order.host];
   {
     const std::lock_guard lock(job().mutex);
     job().fences = std::make_unique<Fences>(order);
     if (order.ranks.size() > 1) {
       HVD_ASSIGN_OR_RETURN(Secret secret, Secret::from_hex(order.secret));
-      HVD_ASSIGN_OR_RETURN(job().store, rendezvous::HttpStore::open(order.store, std::move(secret)));
+      HVD_ASSIGN_OR_RETURN(job().store,
+                           rendezvous::HttpStore::open(order.store, std::move(secret)));
     }
   }
   Infos infos;
   HVD_RETURN_IF_ERROR(describe(order, folder, infos));
   std::promise<pmix_status_t> done;
-  pmix_status_t status =
-      PMIx_server_register_nspace(order.job.c_str(), static_cast<int>(own.size()), infos.data(),
-                                  infos.size(), on_done, &done);
+  pmix_status_t status = PMIx_server_register_nspace(
+      order.job.c_str(), static_cast<int>(own.size()), infos.data(), infos.size(), on_done, &done);
   if (status == PMIX_SUCCESS) status = done.get_future().get();
   HVD_RETURN_IF_ERROR(failed("the job", status));
   std::map<int, PmixEnvironment> environments;

@@ -29,12 +29,18 @@ std::string machine_of(ByteView content) {
   std::memcpy(&header, content.data(), sizeof header);
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return {};
   switch (header.e_machine) {
-    case EM_X86_64: return "x86_64";
-    case EM_AARCH64: return "aarch64";
-    case EM_PPC64: return "ppc64le";
-    case EM_S390: return "s390x";
-    case EM_RISCV: return "riscv64";
-    default: return {};
+    case EM_X86_64:
+      return "x86_64";
+    case EM_AARCH64:
+      return "aarch64";
+    case EM_PPC64:
+      return "ppc64le";
+    case EM_S390:
+      return "s390x";
+    case EM_RISCV:
+      return "riscv64";
+    default:
+      return {};
   }
 }
 
@@ -62,7 +68,7 @@ class AgentStream : public Duplex {
 
 // One run of the remote command.
 struct Attempt {
-  std::string who;  // ended when the stream ends too early
+  std::string who;          // ended when the stream ends too early
   std::string try_command;  // shows the user what that one does
   std::unique_ptr<Duplex> stream;
   std::string mark;
@@ -74,24 +80,27 @@ Status no_marked_line(const Attempt& attempt, bool ended) {
   const std::string noise = printable(one_line(attempt.text), 120);
   if (!ended) {
     return failed_precondition(cat("the login shell's start-up files print more than ",
-                                   kNoiseLimit >> 10, " KiB before the agent can start, beginning "
-                                   "with '", noise, "'"));
+                                   kNoiseLimit >> 10,
+                                   " KiB before the agent can start, beginning "
+                                   "with '",
+                                   noise, "'"));
   }
   if (words.find(kMungeIsDown) != std::string::npos) {
-    return failed_precondition(
-        cat("srun cannot reach MUNGE, which authenticates Slurm's users, on the machine where "
-            "horovodrun runs; start munged there (systemctl start munge), or name hosts by -H to reach "
-            "them by ssh; srun said: ", words));
+    return failed_precondition(cat(
+        "srun cannot reach MUNGE, which authenticates Slurm's users, on the machine where "
+        "horovodrun runs; start munged there (systemctl start munge), or name hosts by -H to reach "
+        "them by ssh; srun said: ",
+        words));
   }
   std::string why = words;
   if (!noise.empty()) why += cat(why.empty() ? "" : "; ", "it printed '", noise, "'");
   // A start file that ends the shell says nothing by itself.
   const bool is_silent = noise.empty() && (words.empty() || words.starts_with("ended with "));
   if (is_silent && !attempt.try_command.empty()) {
-    return failed_precondition(cat(
-        attempt.who, " ended before the agent could start, ", words.empty() ? "" : words + ", ",
-        "and printed nothing: ~/.bashrc or another start file of that shell may exit; run '",
-        attempt.try_command, "' to see it"));
+    return failed_precondition(
+        cat(attempt.who, " ended before the agent could start, ", words.empty() ? "" : words + ", ",
+            "and printed nothing: ~/.bashrc or another start file of that shell may exit; run '",
+            attempt.try_command, "' to see it"));
   }
   if (why.empty()) why = "without a word";
   return failed_precondition(cat(attempt.who, " ended before the agent could start: ", why));
@@ -132,9 +141,9 @@ Status refusal(std::string_view verdict, std::string_view rest, const AgentFile&
                                    ", and the agent of this build is for ", agent.machine));
   }
   const std::string all = tried.empty() ? std::string(rest) : cat(tried, "; ", rest);
-  return failed_precondition(
-      cat("no directory there can keep the agent (", printable(one_line(all), 600),
-          "): name one by HOROVOD_AGENT_DIR"));
+  return failed_precondition(cat("no directory there can keep the agent (",
+                                 printable(one_line(all), 600),
+                                 "): name one by HOROVOD_AGENT_DIR"));
 }
 
 }  // namespace
@@ -178,8 +187,8 @@ std::string agent_command(const AgentFile& agent, std::string_view directory,
   // and fish pass it on as it is. 'head -c' takes no byte more than the file's, and we send none
   // before the next marked line.
   std::string script =
-      cat("hn=", agent.name, "; hs=", agent.content.size(), "; hk=", mark, "; ha=",
-          shell_quote(directory), "; hx=", shell_quote(refused), "; hu=$(id -u); ");
+      cat("hn=", agent.name, "; hs=", agent.content.size(), "; hk=", mark,
+          "; ha=", shell_quote(directory), "; hx=", shell_quote(refused), "; hu=$(id -u); ");
   if (!agent.machine.empty()) {
     script += cat("hm=$(uname -m); [ \"$hm\" = ", agent.machine,
                   " ] || { echo \"$hk arch $hm\"; exit 0; }; ");
@@ -217,9 +226,10 @@ std::string agent_command(const AgentFile& agent, std::string_view directory,
   return "exec /bin/sh -c " + shell_quote(script);
 }
 
-net::Task<Result<std::unique_ptr<Duplex>>> start_agent(
-    RemoteShell& shell, std::shared_ptr<const AgentFile> agent, std::string directory,
-    std::function<void(SpawnStage)> on_stage) {
+net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
+                                                       std::shared_ptr<const AgentFile> agent,
+                                                       std::string directory,
+                                                       std::function<void(SpawnStage)> on_stage) {
   std::string refused;  // directories, between colons
   std::string tried;    // what went wrong in them
   for (;;) {

@@ -27,9 +27,10 @@ struct AgentFile {
 };
 
 // `directory` is the user's choice or empty. The stream begins with the agent's first byte.
-net::Task<Result<std::unique_ptr<Duplex>>> start_agent(
-    RemoteShell& shell, std::shared_ptr<const AgentFile> agent, std::string directory,
-    std::function<void(SpawnStage)> on_stage);
+net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
+                                                       std::shared_ptr<const AgentFile> agent,
+                                                       std::string directory,
+                                                       std::function<void(SpawnStage)> on_stage);
 
 // The remote command: /bin/sh's, whatever the login shell is. Its lines to us begin with `mark`.
 // `refused` are directories not to be tried again, each between colons: ":/a:/b:".

@@ -99,8 +99,8 @@ Result<pid_t> spawn_program(const ChildCommand& command, const Streams& streams)
   ::sigfillset(&all);
   ::posix_spawnattr_setsigmask(&attributes, &held);
   ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setflags(
-      &attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  ::posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t pid = -1;
   const int error = ::posix_spawnp(&pid, arguments[0].c_str(), &actions, &attributes,
                                    pointers_to(arguments).data(), pointers_to(variables).data());
@@ -120,8 +120,12 @@ std::string signal_text(int number) {
 // Outlives the ChildProcess while the process lives: the watch that reaps it holds this.
 struct ChildProcess::State : std::enable_shared_from_this<State> {
   State(asio::any_io_executor executor, pid_t process, ChildEnd how, Streams streams)
-      : pid(process), end(how), stream(executor), errors(executor, streams.errors.release()),
-        watch(executor), end_known(executor) {
+      : pid(process),
+        end(how),
+        stream(executor),
+        errors(executor, streams.errors.release()),
+        watch(executor),
+        end_known(executor) {
     stream.assign(asio::local::stream_protocol(), streams.stream.release());
   }
 

@@ -24,7 +24,7 @@ struct ChildCommand {
   std::vector<std::string> arguments;  // the first is the program: a path, or a name on PATH
   std::vector<std::pair<std::string, std::string>> environment;  // on top of this process's
   bool inherits_environment = true;  // false: `environment` is all of it
-  bool joins_errors = false;  // its standard error is part of the stream
+  bool joins_errors = false;         // its standard error is part of the stream
   ChildEnd end = ChildEnd::kLeave;
 };
 

@@ -38,8 +38,8 @@ struct Race {
       return unavailable(cat("nothing listens on port ", to.port(), " of ", to.address(),
                              " (connection refused)"));
     }
-    return unavailable(cat("cannot connect to port ", to.port(), " of ", to.address(), ": ",
-                           error.message()));
+    return unavailable(
+        cat("cannot connect to port ", to.port(), " of ", to.address(), ": ", error.message()));
   }
 
   Wakeup changed;
@@ -53,9 +53,8 @@ void start_attempt(const std::shared_ptr<Race>& race, const asio::any_io_executo
                    const tcp::endpoint& to) {
   const auto socket = race->sockets.emplace(race->sockets.end(), executor);
   ++race->running;
-  socket->async_connect(to, [race, socket, to](const net::error_code& error) {
-    race->finish(socket, to, error);
-  });
+  socket->async_connect(
+      to, [race, socket, to](const net::error_code& error) { race->finish(socket, to, error); });
 }
 
 // Closes what lost, so that its handlers end.

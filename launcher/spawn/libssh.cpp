@@ -9,8 +9,8 @@ namespace {
 Result<LibsshFunctions> load() {
   HVD_ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::open("libssh.so.4"));
   LibsshFunctions found;
-#define HVD_LIBSSH_FIND(name)                                                    \
-  found.name = reinterpret_cast<decltype(found.name)>(library.symbol(#name));    \
+#define HVD_LIBSSH_FIND(name)                                                 \
+  found.name = reinterpret_cast<decltype(found.name)>(library.symbol(#name)); \
   if (found.name == nullptr) return unavailable("this machine's libssh has no " #name);
   HVD_LIBSSH_FUNCTIONS(HVD_LIBSSH_FIND)
 #undef HVD_LIBSSH_FIND

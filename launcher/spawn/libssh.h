@@ -12,6 +12,7 @@
 
 namespace hvd::launcher {
 
+// clang-format off
 #define HVD_LIBSSH_FUNCTIONS(X) X(ssh_channel_close) X(ssh_channel_free) X(ssh_channel_is_closed) \
   X(ssh_channel_is_eof) X(ssh_channel_new) X(ssh_channel_open_session) \
   X(ssh_channel_read_nonblocking) X(ssh_channel_request_exec) X(ssh_channel_write) \
@@ -24,6 +25,7 @@ namespace hvd::launcher {
   X(ssh_set_blocking) X(ssh_set_channel_callbacks) X(ssh_set_counters) X(ssh_set_log_callback) \
   X(ssh_string_free_char) X(ssh_userauth_agent) X(ssh_userauth_list) X(ssh_userauth_none) \
   X(ssh_userauth_publickey)
+// clang-format on
 
 struct LibsshFunctions {
 #define HVD_LIBSSH_MEMBER(name) decltype(&::name) name = nullptr;
@@ -36,7 +38,9 @@ const Result<LibsshFunctions>& libssh();
 template <auto Function>
 struct LibsshCall {
   template <typename... Arguments>
-  auto operator()(Arguments... arguments) const { return ((*libssh()).*Function)(arguments...); }
+  auto operator()(Arguments... arguments) const {
+    return ((*libssh()).*Function)(arguments...);
+  }
 };
 #define HVD_LIBSSH_CALL(name) inline constexpr LibsshCall<&LibsshFunctions::name> name;
 HVD_LIBSSH_FUNCTIONS(HVD_LIBSSH_CALL)
@@ -45,7 +49,9 @@ HVD_LIBSSH_FUNCTIONS(HVD_LIBSSH_CALL)
 template <auto Free>
 struct Freed {
   template <typename T>
-  void operator()(T* thing) const { Free(thing); }
+  void operator()(T* thing) const {
+    Free(thing);
+  }
 };
 using SessionPtr = std::unique_ptr<ssh_session_struct, Freed<ssh_free>>;
 using EventPtr = std::unique_ptr<ssh_event_struct, Freed<ssh_event_free>>;

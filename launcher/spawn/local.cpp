@@ -13,7 +13,8 @@ net::Task<Result<std::unique_ptr<Duplex>>> LocalSpawner::spawn(
   command.arguments = {target.agent_path};
   if (is_bare_) {
     command.inherits_environment = false;
-    for (const char* name : {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TERM", "TMPDIR"}) {
+    for (const char* name :
+         {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TERM", "TMPDIR"}) {
       if (auto value = environment_variable(name)) command.environment.emplace_back(name, *value);
     }
   }

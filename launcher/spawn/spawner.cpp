@@ -4,13 +4,20 @@ namespace hvd::launcher {
 
 std::string_view to_string(SpawnStage stage) {
   switch (stage) {
-    case SpawnStage::kConfigure: return "configure";
-    case SpawnStage::kResolve: return "resolve";
-    case SpawnStage::kConnect: return "connect";
-    case SpawnStage::kAuthenticate: return "authenticate";
-    case SpawnStage::kSendAgent: return "send agent";
-    case SpawnStage::kStartAgent: return "start agent";
-    case SpawnStage::kReady: return "ready";
+    case SpawnStage::kConfigure:
+      return "configure";
+    case SpawnStage::kResolve:
+      return "resolve";
+    case SpawnStage::kConnect:
+      return "connect";
+    case SpawnStage::kAuthenticate:
+      return "authenticate";
+    case SpawnStage::kSendAgent:
+      return "send agent";
+    case SpawnStage::kStartAgent:
+      return "start agent";
+    case SpawnStage::kReady:
+      return "ready";
   }
   return "?";
 }

@@ -15,7 +15,13 @@ namespace hvd::launcher {
 
 // Where a host that is slow stands. In this order.
 enum class SpawnStage {
-  kConfigure, kResolve, kConnect, kAuthenticate, kSendAgent, kStartAgent, kReady
+  kConfigure,
+  kResolve,
+  kConnect,
+  kAuthenticate,
+  kSendAgent,
+  kStartAgent,
+  kReady
 };
 std::string_view to_string(SpawnStage stage);  // "configure", "resolve", ...
 

@@ -19,8 +19,8 @@ std::string methods_text(int methods) {
 }  // namespace
 
 net::Task<Result<int>> SshConnection::try_key_file(std::string path,
-                                                            std::vector<std::string>& tried,
-                                                            std::string& beyond_libssh) {
+                                                   std::vector<std::string>& tried,
+                                                   std::string& beyond_libssh) {
   if (::access(path.c_str(), F_OK) != 0) {
     tried.push_back(path + " (does not exist)");
     co_return SSH_AUTH_DENIED;
@@ -45,8 +45,7 @@ net::Task<Result<int>> SshConnection::try_key_file(std::string path,
   }
   tried.push_back(path);
   co_return co_await finish(
-      [&] { return ssh_userauth_publickey(session_.get(), nullptr, owned.get()); },
-      SSH_AUTH_AGAIN);
+      [&] { return ssh_userauth_publickey(session_.get(), nullptr, owned.get()); }, SSH_AUTH_AGAIN);
 }
 
 Status SshConnection::refused(const SshLogin& login, int outcome,
@@ -55,28 +54,29 @@ Status SshConnection::refused(const SshLogin& login, int outcome,
   const int methods = ssh_userauth_list(session_.get(), nullptr);
   const std::string offered = methods_text(methods);
   if (outcome == SSH_AUTH_PARTIAL) {
-    return permission_denied(cat("authentication of user ", user, " by key is not enough for it, "
-                                 "it also asks for ", offered));
+    return permission_denied(cat("authentication of user ", user,
+                                 " by key is not enough for it, "
+                                 "it also asks for ",
+                                 offered));
   }
   std::string ending;
   if (is_broken()) ending = cat("; it then closed the connection: ", error());
   if (methods & (SSH_AUTH_METHOD_PASSWORD | SSH_AUTH_METHOD_INTERACTIVE)) {
     ending += "; " + password_advice(login.target, (methods & SSH_AUTH_METHOD_PUBLICKEY) != 0);
   }
-  return permission_denied(cat("authentication refused for user ", user, "; ",
-                               tried.empty() ? "found no key and no ssh-agent"
-                                             : "tried " + join(tried, ", "),
-                               offered.empty() ? "" : "; it accepts ", offered, ending));
+  return permission_denied(
+      cat("authentication refused for user ", user, "; ",
+          tried.empty() ? "found no key and no ssh-agent" : "tried " + join(tried, ", "),
+          offered.empty() ? "" : "; it accepts ", offered, ending));
 }
 
-net::Task<Status> SshConnection::authenticate(const SshLogin& login,
-                                                       std::string& beyond_libssh) {
+net::Task<Status> SshConnection::authenticate(const SshLogin& login, std::string& beyond_libssh) {
   std::vector<std::string> tried;
   const SshSettings& settings = login.settings;
   std::vector<std::string> files = settings.identity_files;
-  const bool has_agent =
-      settings.identity_agent != "none" &&
-      (!settings.identity_agent.empty() || !environment_variable("SSH_AUTH_SOCK").value_or("").empty());
+  const bool has_agent = settings.identity_agent != "none" &&
+                         (!settings.identity_agent.empty() ||
+                          !environment_variable("SSH_AUTH_SOCK").value_or("").empty());
   if (has_agent && !settings.identities_only) files.emplace_back();  // stands for its keys
 
   int outcome = SSH_AUTH_DENIED;
@@ -97,8 +97,8 @@ net::Task<Status> SshConnection::authenticate(const SshLogin& login,
   }
   // Asks what it would accept, and finds the server that asks for nothing.
   if (outcome == SSH_AUTH_DENIED && ssh_userauth_list(session_.get(), nullptr) == 0) {
-    const auto none = co_await finish(
-        [&] { return ssh_userauth_none(session_.get(), nullptr); }, SSH_AUTH_AGAIN);
+    const auto none =
+        co_await finish([&] { return ssh_userauth_none(session_.get(), nullptr); }, SSH_AUTH_AGAIN);
     if (!none.ok()) co_return none.status();
     if (*none == SSH_AUTH_SUCCESS) co_return Status();
   }

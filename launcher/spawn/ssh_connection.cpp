@@ -100,8 +100,8 @@ Status SshConnection::configure(const SshLogin& login, std::string& beyond_libss
                settings.global_known_hosts_files.end());
   // HostKeyAlias names the key alone, without a port.
   const bool has_alias = !settings.host_key_alias.empty();
-  key_name_ = has_alias ? settings.host_key_alias
-                        : known_hosts_name(settings.host_name, settings.port);
+  key_name_ =
+      has_alias ? settings.host_key_alias : known_hosts_name(settings.host_name, settings.port);
   known_ = find_known_hosts(key_name_, files);
   if (!has_alias && settings.port != 22) {
     known_portless_ = find_known_hosts(known_hosts_name(settings.host_name, 22), files);
@@ -128,8 +128,8 @@ Status SshConnection::configure(const SshLogin& login, std::string& beyond_libss
        set(SSH_OPTIONS_HOSTKEYS, host_key_algorithms(settings)) &&
        set(SSH_OPTIONS_PUBLICKEY_ACCEPTED_TYPES, settings.public_key_algorithms) &&
        set(SSH_OPTIONS_CIPHERS_C_S, settings.ciphers) &&
-       set(SSH_OPTIONS_CIPHERS_S_C, settings.ciphers) &&
-       set(SSH_OPTIONS_HMAC_C_S, settings.macs) && set(SSH_OPTIONS_HMAC_S_C, settings.macs);
+       set(SSH_OPTIONS_CIPHERS_S_C, settings.ciphers) && set(SSH_OPTIONS_HMAC_C_S, settings.macs) &&
+       set(SSH_OPTIONS_HMAC_S_C, settings.macs);
   if (!ok) {
     beyond_libssh = "a host name or a setting that libssh does not accept";
     return failed_precondition(cat("libssh does not accept the host name or a setting: ", error()));
@@ -138,7 +138,7 @@ Status SshConnection::configure(const SshLogin& login, std::string& beyond_libss
 }
 
 net::Task<Status> SshConnection::connect(const SshLogin& login,
-                                                  std::function<void(SpawnStage)> on_stage) {
+                                         std::function<void(SpawnStage)> on_stage) {
   on_stage(SpawnStage::kResolve);
   const SshSettings& settings = login.settings;
   auto addresses = co_await look_up(settings.host_name);
@@ -148,7 +148,8 @@ net::Task<Status> SshConnection::connect(const SshLogin& login,
     return (family == "inet" && address.is_v6()) || (family == "inet6" && address.is_v4());
   });
   if (addresses->empty()) {
-    co_return not_found(cat("the name '", settings.host_name, "' has no address of AddressFamily ", family));
+    co_return not_found(
+        cat("the name '", settings.host_name, "' has no address of AddressFamily ", family));
   }
 
   on_stage(SpawnStage::kConnect);
@@ -163,16 +164,19 @@ net::Task<Status> SshConnection::connect(const SshLogin& login,
   ssh_session session = session_.get();
   ssh_options_set(session, SSH_OPTIONS_FD, &fd);
   bool is_watched = false;
-  const auto outcome = co_await finish([&] {
-    const int step = ssh_connect(session);
-    // The socket can be polled by the event from the first call on.
-    if (!std::exchange(is_watched, true)) ssh_event_add_session(event_.get(), session);
-    return step;
-  }, SSH_AGAIN);
+  const auto outcome = co_await finish(
+      [&] {
+        const int step = ssh_connect(session);
+        // The socket can be polled by the event from the first call on.
+        if (!std::exchange(is_watched, true)) ssh_event_add_session(event_.get(), session);
+        return step;
+      },
+      SSH_AGAIN);
   if (!outcome.ok()) co_return outcome.status();
   if (*outcome == SSH_OK) co_return Status();
   if (counters_.in_bytes == 0) {
-    co_return unavailable(cat("what listens on port ", settings.port, " closed the connection without a "
+    co_return unavailable(cat("what listens on port ", settings.port,
+                              " closed the connection without a "
                               "word (not an sshd, or its MaxStartups is reached)"));
   }
   // An sshd that has too many connections that are not logged in yet hangs up: with a reset, or after

@@ -87,9 +87,9 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
   bool seen_output_ = false;
   bool waits_to_read_ = false;
   bool waits_to_write_ = false;
-  std::string key_name_;         // of the host in known_hosts files
-  KnownHostKeys known_;          // by that name
-  KnownHostKeys known_portless_; // by the name without the port
+  std::string key_name_;          // of the host in known_hosts files
+  KnownHostKeys known_;           // by that name
+  KnownHostKeys known_portless_;  // by the name without the port
 };
 
 }  // namespace hvd::launcher

@@ -26,7 +26,8 @@ Status changed_host_key(const KnownHostKey& known, const std::string& name,
   return permission_denied(
       cat("its host key has changed: it shows ", fingerprint, ", and ", known.file, ":", known.line,
           " has another; somebody may be listening in, or the host was installed anew: then run "
-          "ssh-keygen -f ", known.file, " -R ", shell_quote(name)));
+          "ssh-keygen -f ",
+          known.file, " -R ", shell_quote(name)));
 }
 
 }  // namespace
@@ -55,17 +56,22 @@ Status SshConnection::unknown_host_key(const SshLogin& login, ssh_key key) {
   const std::string destination = ssh_destination(login.target);
   const std::string& policy = settings.strict_host_key_checking;
   if (policy == "unread") {
-    return permission_denied(cat(unknown, ", and without an ssh program nothing here can read what "
-                                 "the ssh configuration says about that: install OpenSSH's client"));
+    return permission_denied(
+        cat(unknown,
+            ", and without an ssh program nothing here can read what "
+            "the ssh configuration says about that: install OpenSSH's client"));
   }
   if (policy == "true" || policy == "yes") {
-    return permission_denied(cat(unknown, " and StrictHostKeyChecking is yes: connect once with "
-                                 "ssh -o StrictHostKeyChecking=ask ", destination));
+    return permission_denied(cat(unknown,
+                                 " and StrictHostKeyChecking is yes: connect once with "
+                                 "ssh -o StrictHostKeyChecking=ask ",
+                                 destination));
   }
   if (policy == "ask" && settings.asks_about_new_keys) {
-    return permission_denied(cat(unknown, " and StrictHostKeyChecking is ask, which horovodrun "
-                                 "never does: connect once with ssh ", destination,
-                                 ", or set it to accept-new"));
+    return permission_denied(cat(unknown,
+                                 " and StrictHostKeyChecking is ask, which horovodrun "
+                                 "never does: connect once with ssh ",
+                                 destination, ", or set it to accept-new"));
   }
   Status added = failed_precondition("UserKnownHostsFile is none");
   char* text = nullptr;

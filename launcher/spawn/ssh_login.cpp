@@ -51,8 +51,10 @@ std::string ssh_try_command(const SpawnTarget& target) {
 std::string password_advice(const SpawnTarget& target, bool accepts_keys) {
   const std::string copy = cat("run ssh-copy-id ", ssh_destination(target), " once");
   if (accepts_keys) return cat("horovodrun sends no password: ", copy);
-  return cat("horovodrun sends no password: set PubkeyAuthentication yes in the host's sshd_config, "
-             "then ", copy);
+  return cat(
+      "horovodrun sends no password: set PubkeyAuthentication yes in the host's sshd_config, "
+      "then ",
+      copy);
 }
 
 std::optional<std::string> expand_ssh_path(const std::string& path, const SshLogin& login) {
@@ -64,9 +66,8 @@ std::optional<std::string> expand_ssh_path(const std::string& path, const SshLog
   tokens.original_host = login.target.host;
   tokens.port = login.settings.port;
   tokens.uid = static_cast<int>(::geteuid());
-  return expand_ssh_path(path, tokens, [](std::string_view name) {
-    return environment_variable(name).value_or("");
-  });
+  return expand_ssh_path(
+      path, tokens, [](std::string_view name) { return environment_variable(name).value_or(""); });
 }
 
 std::optional<std::string> read_ssh_file(const std::string& path) {

@@ -80,8 +80,7 @@ net::Task<Result<SshQuery::Answer>> SshQuery::ask(const SpawnTarget& target) con
   child.arguments.insert(child.arguments.end(), {"--", target.host});
   child.joins_errors = true;
   child.end = ChildEnd::kTerminate;
-  const auto process =
-      ChildProcess::start(co_await net::asio::this_coro::executor, child);
+  const auto process = ChildProcess::start(co_await net::asio::this_coro::executor, child);
   if (!process.ok()) {
     if (process.status().code() != Code::kNotFound) co_return process.status();
     co_return without_ssh(target, "this machine has no ssh program");
@@ -123,8 +122,9 @@ SshQuery::Answer SshQuery::without_ssh(const SpawnTarget& target, const std::str
   // A configuration that nobody reads may ask for it.
   if (!unread.empty()) answer.settings.strict_host_key_checking = "unread";
   log::info(cat(why, ": hosts are reached by ssh's defaults and the flags -p and -i",
-                unread.empty() ? "" : cat(", unknown host keys are refused, and ", unread,
-                                          " does not count")));
+                unread.empty()
+                    ? ""
+                    : cat(", unknown host keys are refused, and ", unread, " does not count")));
   return answer;
 }
 

@@ -25,8 +25,7 @@ net::Task<Result<std::unique_ptr<SshSession>>> SshSession::open(
   on_stage(SpawnStage::kAuthenticate);
   status = co_await connection->authenticate(login, beyond_libssh);
   if (!status.ok()) co_return status;
-  co_return std::unique_ptr<SshSession>(
-      new SshSession(connection, ssh_try_command(login.target)));
+  co_return std::unique_ptr<SshSession>(new SshSession(connection, ssh_try_command(login.target)));
 }
 
 net::Task<Result<std::unique_ptr<Duplex>>> SshSession::run(std::string command) {

@@ -58,7 +58,8 @@ void take(SshSettings& settings, std::string_view keyword, std::string_view valu
   if (keyword == "stricthostkeychecking") settings.strict_host_key_checking = value;
   if (keyword == "identityagent") settings.identity_agent = value;
   if (keyword == "identityfile" && value != "none") settings.identity_files.emplace_back(value);
-  if (keyword == "userknownhostsfile") settings.user_known_hosts_files = file_names(value, settings);
+  if (keyword == "userknownhostsfile")
+    settings.user_known_hosts_files = file_names(value, settings);
   if (keyword == "globalknownhostsfile") {
     settings.global_known_hosts_files = file_names(value, settings);
   }
@@ -92,26 +93,35 @@ void for_each_line(std::string_view configuration, Each each) {
     const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
     const auto begin = std::find_if(line.begin(), line.end(), is_letter);
     if (line.empty() || line[0] == '#' || begin == line.end()) continue;
-    const auto end = std::find_if_not(begin, line.end(), [&](char c) {
-      return is_letter(c) || (c >= '0' && c <= '9');
-    });
+    const auto end = std::find_if_not(
+        begin, line.end(), [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
     std::string rest(end, line.end());
-    std::replace_if(rest.begin(), rest.end(), [](char c) { return c == '=' || c == '"'; }, ' ');
+    std::replace_if(
+        rest.begin(), rest.end(), [](char c) { return c == '=' || c == '"'; }, ' ');
     each(std::string(begin, end), std::string(trim(rest)));
   }
 }
 
 std::optional<std::string> token_value(char token, const SshTokens& tokens) {
   switch (token) {
-    case '%': return "%";
-    case 'd': return tokens.home;
-    case 'h': return tokens.remote_host;
-    case 'n': return tokens.original_host;
-    case 'r': return tokens.remote_user;
-    case 'u': return tokens.local_user;
-    case 'i': return std::to_string(tokens.uid);
-    case 'p': return std::to_string(tokens.port);
-    default: return {};
+    case '%':
+      return "%";
+    case 'd':
+      return tokens.home;
+    case 'h':
+      return tokens.remote_host;
+    case 'n':
+      return tokens.original_host;
+    case 'r':
+      return tokens.remote_user;
+    case 'u':
+      return tokens.local_user;
+    case 'i':
+      return std::to_string(tokens.uid);
+    case 'p':
+      return std::to_string(tokens.port);
+    default:
+      return {};
   }
 }
 

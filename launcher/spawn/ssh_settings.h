@@ -18,9 +18,9 @@ struct SshSettings {
   std::string strict_host_key_checking;  // "true", "false", "ask", "accept-new"
   // A file that ssh read says `ask`; `ssh -G` prints the same word for the default.
   bool asks_about_new_keys = false;
-  std::string identity_agent;                        // as written; empty: SSH_AUTH_SOCK
-  std::vector<std::string> identity_files;           // as written, in order, defaults included
-  std::vector<std::string> user_known_hosts_files;   // as written
+  std::string identity_agent;                       // as written; empty: SSH_AUTH_SOCK
+  std::vector<std::string> identity_files;          // as written, in order, defaults included
+  std::vector<std::string> user_known_hosts_files;  // as written
   std::vector<std::string> global_known_hosts_files;
   std::string address_family;  // "any", "inet" or "inet6"
   std::string ciphers, macs, key_exchanges, host_key_algorithms, public_key_algorithms;

@@ -15,14 +15,18 @@ namespace {
 void expand(std::vector<std::string>& paths, SshLogin& login) {
   for (std::string& path : paths) {
     auto expanded = expand_ssh_path(path, login);
-    if (expanded) path = *std::move(expanded);
-    else login.settings.beyond_libssh = cat("a token in '", path, "'");
+    if (expanded)
+      path = *std::move(expanded);
+    else
+      login.settings.beyond_libssh = cat("a token in '", path, "'");
   }
 }
 
 // The socket of the agent, "none", or nothing for SSH_AUTH_SOCK.
 std::string agent_socket(const std::string& written, SshLogin& login) {
-  const auto variable = [](const std::string& name) { return environment_variable(name).value_or(""); };
+  const auto variable = [](const std::string& name) {
+    return environment_variable(name).value_or("");
+  };
   if (written.empty() || written == "none") return written;
   if (written == "SSH_AUTH_SOCK") return variable(written);
   if (written.starts_with('$') && !written.starts_with("${")) return variable(written.substr(1));
@@ -97,8 +101,8 @@ net::Task<Result<std::unique_ptr<Duplex>>> SshSpawner::spawn(
     }
   }
   if (!shell) {
-    log::info(cat(target.host, ": by the system's ssh instead of libssh, because of ",
-                  beyond_libssh));
+    log::info(
+        cat(target.host, ": by the system's ssh instead of libssh, because of ", beyond_libssh));
     on_stage(SpawnStage::kAuthenticate);
     shell = std::make_unique<SystemSsh>(login);
   }

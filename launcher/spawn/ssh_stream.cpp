@@ -27,12 +27,12 @@ net::Task<Result<std::unique_ptr<Duplex>>> SshConnection::run(std::string comman
 }
 
 net::Task<Status> SshStream::start(std::string command) {
-  const auto opened = co_await connection_->finish(
-      [&] { return ssh_channel_open_session(channel_); }, SSH_AGAIN);
+  const auto opened =
+      co_await connection_->finish([&] { return ssh_channel_open_session(channel_); }, SSH_AGAIN);
   if (!opened.ok()) co_return opened.status();
   if (*opened != SSH_OK) {
-    co_return unavailable(cat("it refused a session (MaxSessions of its sshd?): ",
-                              connection_->error()));
+    co_return unavailable(
+        cat("it refused a session (MaxSessions of its sshd?): ", connection_->error()));
   }
   const auto accepted = co_await connection_->finish(
       [&] { return ssh_channel_request_exec(channel_, command.c_str()); }, SSH_AGAIN);

@@ -5,8 +5,8 @@
 namespace hvd::launcher {
 
 std::vector<std::string> system_ssh_command(const SshLogin& login, std::string command) {
-  std::vector<std::string> arguments = {"ssh", "-T", "-x", "-o", "BatchMode=yes",
-                                        "-o", "RemoteCommand=none", "-o", "LogLevel=ERROR"};
+  std::vector<std::string> arguments = {
+      "ssh", "-T", "-x", "-o", "BatchMode=yes", "-o", "RemoteCommand=none", "-o", "LogLevel=ERROR"};
   const auto add = [&](std::initializer_list<std::string> words) {
     arguments.insert(arguments.end(), words);
   };

@@ -66,8 +66,7 @@ struct BootstrapRecord {
 }  // namespace hvd::bootstrap
 
 // Once, at the end of a plugin's source.
-#define HVD_BOOTSTRAP_PLUGIN(Plugin)                                        \
-  extern "C" __attribute__((visibility("default"))) const hvd_plugin*       \
-  hvd_plugin_entry_v1(void) {                                               \
-    return &hvd::bootstrap::BootstrapRecord<Plugin>::kRecord;               \
+#define HVD_BOOTSTRAP_PLUGIN(Plugin)                                                              \
+  extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void) { \
+    return &hvd::bootstrap::BootstrapRecord<Plugin>::kRecord;                                     \
   }

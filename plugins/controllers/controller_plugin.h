@@ -43,8 +43,8 @@ struct ControllerRecord {
     if constexpr (requires { &Controller::send_parts; }) {
       return [](void* context, int32_t rank, const void* first, size_t first_size,
                 const void* second, size_t second_size) {
-        const Status sent = self(context).send_parts(rank, view(first, first_size),
-                                                     view(second, second_size));
+        const Status sent =
+            self(context).send_parts(rank, view(first, first_size), view(second, second_size));
         return static_cast<int>(sent.code());
       };
     }

@@ -5,9 +5,8 @@
 namespace hvd::mpi {
 
 const Abi& abi() {
-  static const Abi kAbi{"MPICH", {"libmpi.so.12", "libmpich.so.12"}, "libmpich12",
-                        "mpiexec.hydra",
-                        false, true};
+  static const Abi kAbi{
+      "MPICH", {"libmpi.so.12", "libmpich.so.12"}, "libmpich12", "mpiexec.hydra", false, true};
   return kAbi;
 }
 
@@ -22,7 +21,12 @@ Result<Handles> find_handles(const SharedLibrary& library) {
                  {MPI_UINT8_T, MPI_INT8_T, MPI_UINT16_T, MPI_INT16_T, MPI_INT32_T, MPI_INT64_T,
                   MPI_DATATYPE_NULL, MPI_FLOAT, MPI_DOUBLE, MPI_UINT8_T, MPI_DATATYPE_NULL,
                   MPI_UINT32_T, MPI_UINT64_T},
-                 MPI_SUM, MPI_MIN, MPI_MAX, MPI_PROD, MPI_REQUEST_NULL, MPI_ERRORS_RETURN,
+                 MPI_SUM,
+                 MPI_MIN,
+                 MPI_MAX,
+                 MPI_PROD,
+                 MPI_REQUEST_NULL,
+                 MPI_ERRORS_RETURN,
                  MPI_INFO_NULL};
 }
 

@@ -5,10 +5,10 @@
 namespace hvd::mpi {
 
 const Abi& abi() {
-  static const Abi kAbi{"Open MPI", {"libmpi.so.40", "libmpi.so.80", "libmpi.so.20"},
-                        "libopenmpi3",
-                        "its mpirun, by srun --mpi=pmix, or by horovodrun where libpmix.so.2 is",
-                        true, false};
+  static const Abi kAbi{
+      "Open MPI",    {"libmpi.so.40", "libmpi.so.80", "libmpi.so.20"},
+      "libopenmpi3", "its mpirun, by srun --mpi=pmix, or by horovodrun where libpmix.so.2 is",
+      true,          false};
   return kAbi;
 }
 
@@ -23,10 +23,18 @@ Result<Handles> find_handles(const SharedLibrary& library) {
   const auto reduction = [&](const char* name) { return static_cast<MPI_Op>(address(name)); };
   Handles handles;
   handles.world = static_cast<MPI_Comm>(address("ompi_mpi_comm_world"));
-  const char* const names[] = {"ompi_mpi_uint8_t", "ompi_mpi_int8_t",   "ompi_mpi_uint16_t",
-                               "ompi_mpi_int16_t", "ompi_mpi_int32_t",  "ompi_mpi_int64_t",
-                               nullptr,            "ompi_mpi_float",    "ompi_mpi_double",
-                               "ompi_mpi_uint8_t", nullptr,             "ompi_mpi_uint32_t",
+  const char* const names[] = {"ompi_mpi_uint8_t",
+                               "ompi_mpi_int8_t",
+                               "ompi_mpi_uint16_t",
+                               "ompi_mpi_int16_t",
+                               "ompi_mpi_int32_t",
+                               "ompi_mpi_int64_t",
+                               nullptr,
+                               "ompi_mpi_float",
+                               "ompi_mpi_double",
+                               "ompi_mpi_uint8_t",
+                               nullptr,
+                               "ompi_mpi_uint32_t",
                                "ompi_mpi_uint64_t"};
   for (size_t i = 0; i < std::size(names); ++i) {
     if (names[i] != nullptr) handles.types[i] = type(names[i]);

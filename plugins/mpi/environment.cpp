@@ -86,13 +86,15 @@ Status judge_environment() {
   const std::string& own = ours == "Open MPI" ? loaded.open_mpi : loaded.mpich;
   const std::string& other = ours == "Open MPI" ? loaded.mpich : loaded.open_mpi;
   if (!other.empty()) {
-    return failed_precondition(cat("this process uses ", other, " already, and a second MPI (", ours,
+    return failed_precondition(cat("this process uses ", other, " already, and a second MPI (",
+                                   ours,
                                    ") beside it would be two MPI implementations in one process"));
   }
   if (ours == "MPICH" && pmi_is_horovods()) {
-    return failed_precondition("srun --mpi=pmi2 started this rank, by which MPICH cannot start after "
-                               "Horovod; set HOROVOD_BOOTSTRAP=mpi, so that it starts first, or use "
-                               "mpiexec.hydra, or Open MPI and srun --mpi=pmix");
+    return failed_precondition(
+        "srun --mpi=pmi2 started this rank, by which MPICH cannot start after "
+        "Horovod; set HOROVOD_BOOTSTRAP=mpi, so that it starts first, or use "
+        "mpiexec.hydra, or Open MPI and srun --mpi=pmix");
   }
   const std::string wanted = wanted_library();
   if (!own.empty() && (wanted.empty() || wanted == own)) return {};
@@ -109,7 +111,8 @@ Status judge_environment() {
     if (status.ok()) return {};
     if (refusal.ok()) refusal = status;
   }
-  return refusal.with_context(cat(ours, wanted.empty() ? " is not here; on Debian: apt install " : "",
+  return refusal.with_context(cat(ours,
+                                  wanted.empty() ? " is not here; on Debian: apt install " : "",
                                   wanted.empty() ? abi().package : ""));
 }
 

@@ -63,8 +63,8 @@ std::string machine(const hvd_plugin_host& host) {
 Status apart(const Job& job, int world_size, int job_size, const std::string& why,
              const char* setting) {
   return failed_precondition(
-      cat("the ", job_size, " ranks of this job are not one world of MPI, since ", job.version, " (",
-          job.api.library, ") has a world of ", world_size, " here: ", why,
+      cat("the ", job_size, " ranks of this job are not one world of MPI, since ", job.version,
+          " (", job.api.library, ") has a world of ", world_size, " here: ", why,
           "; start the ranks by ", abi().launchers,
           ", or name the library of their launcher's MPI in HOROVOD_MPI_LIBRARY, or set ", setting,
           "=gloo"));
@@ -80,11 +80,10 @@ Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const 
   api.query_thread(&threads);
   const Status status =
       world_size < config.size ? apart(*job, world_size, config.size, why, setting) : Status();
-  HVD_ASSIGN_OR_RETURN(
-      const auto records,
-      ops::Rounds(host, config)
-          .exchange(cat(who, "-world").c_str(), status,
-                    cat(world_rank, " ", threads, " ", machine(host))));
+  HVD_ASSIGN_OR_RETURN(const auto records,
+                       ops::Rounds(host, config)
+                           .exchange(cat(who, "-world").c_str(), status,
+                                     cat(world_rank, " ", threads, " ", machine(host))));
   job->threads = MPI_THREAD_MULTIPLE;
   for (const std::string& record : records) {
     std::vector<std::string> words = split(record, ' ');
@@ -93,9 +92,9 @@ Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const 
     job->threads = std::min(job->threads, static_cast<int>(parse_int(words[1]).value_or(0)));
     job->machines.push_back(std::move(words[2]));
   }
-  note_machines(std::any_of(job->machines.begin(), job->machines.end(), [&](const std::string& each) {
-    return each != job->machines.front();
-  }));
+  note_machines(
+      std::any_of(job->machines.begin(), job->machines.end(),
+                  [&](const std::string& each) { return each != job->machines.front(); }));
   std::vector<int> distinct = job->world_ranks;
   std::sort(distinct.begin(), distinct.end());
   if (std::adjacent_find(distinct.begin(), distinct.end()) != distinct.end()) {
@@ -109,14 +108,14 @@ Result<Job> join(const hvd_plugin_host& host, const hvd_plugin_config& config,
   // Before MPI starts, since a rank that does not come along would keep the others there.
   auto api = open_api(wanted_library());
   const Status found = api.ok() ? judge_environment() : api.error();
-  HVD_ASSIGN_OR_RETURN(
-      const auto versions,
-      ops::Rounds(host, config)
-          .exchange(cat(who, "-library").c_str(), found, found.ok() ? version_of(*api) : ""));
+  HVD_ASSIGN_OR_RETURN(const auto versions, ops::Rounds(host, config)
+                                                .exchange(cat(who, "-library").c_str(), found,
+                                                          found.ok() ? version_of(*api) : ""));
   for (size_t rank = 0; rank < versions.size(); ++rank) {
     if (versions[rank] == versions[0]) continue;
     return failed_precondition(cat("rank 0 has ", versions[0], " and rank ", rank, " has ",
-                                   versions[rank], ": all ranks need one MPI; HOROVOD_MPI_LIBRARY "
+                                   versions[rank],
+                                   ": all ranks need one MPI; HOROVOD_MPI_LIBRARY "
                                    "may name its library"));
   }
   Job job;

@@ -37,11 +37,12 @@ std::pair<int64_t, int64_t> kept_of(const hvd_batch_tensor& tensor, int32_t inde
 void scale(void* result, const void* input, int32_t dtype, int64_t count, double factor) {
   if (count == 0) return;
   if (factor == 1 || dtype == HVD_BOOL) {
-    if (result != input) std::memcpy(result, input, static_cast<size_t>(count) * size_of(static_cast<hvd_dtype>(dtype)));
+    if (result != input)
+      std::memcpy(result, input,
+                  static_cast<size_t>(count) * size_of(static_cast<hvd_dtype>(dtype)));
     return;
   }
-  const auto function =
-      collectives::reduce_function(static_cast<hvd_dtype>(dtype), HVD_SUM);
+  const auto function = collectives::reduce_function(static_cast<hvd_dtype>(dtype), HVD_SUM);
   function(result, &input, 1, static_cast<size_t>(count), collectives::scale_by(factor), Scale{});
 }
 
@@ -87,8 +88,7 @@ void pack_scatter(const hvd_batch& batch, int32_t size, std::byte* buffer) {
   }
 }
 
-void unpack_scatter(const hvd_batch& batch, int32_t index, int32_t size,
-                    const std::byte* buffer) {
+void unpack_scatter(const hvd_batch& batch, int32_t index, int32_t size, const std::byte* buffer) {
   for (const hvd_batch_tensor& tensor : tensors_of(batch)) {
     const int64_t count = kept_of(tensor, index, size).second;
     if (tensor.output != nullptr) {

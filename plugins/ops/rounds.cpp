@@ -36,7 +36,8 @@ Result<std::vector<std::string>> Rounds::exchange(const char* name, const Status
   }
   for (size_t rank = 0; rank < records.size(); ++rank) {
     if (records[rank].empty() || records[rank].front() != kGood) {
-      return unavailable(cat("rank ", rank, ": ", records[rank].substr(records[rank].empty() ? 0 : 1)));
+      return unavailable(
+          cat("rank ", rank, ": ", records[rank].substr(records[rank].empty() ? 0 : 1)));
     }
     records[rank].erase(0, 1);
   }

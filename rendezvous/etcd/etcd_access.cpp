@@ -30,8 +30,9 @@ Status read_files(const AccessFiles& files, Access& access) {
   if (!files.user.empty()) HVD_RETURN_IF_ERROR(read_user(files.user, access));
   if (files.ca.empty() && files.certificate.empty()) return {};
   if (!access.tls) {
-    return invalid_argument("--etcd-ca and --etcd-cert are for an etcd that speaks TLS: write "
-                            "--backend etcds://HOST:2379");
+    return invalid_argument(
+        "--etcd-ca and --etcd-cert are for an etcd that speaks TLS: write "
+        "--backend etcds://HOST:2379");
   }
   access.tls->ca_file = files.ca;
   access.tls->certificate = files.certificate;

@@ -32,11 +32,15 @@ constexpr int kUnauthenticatedCode = 16;
 // What another endpoint, or the same one later, would refuse as well; other faults pass.
 std::optional<Code> final_code(const Fault& fault) {
   switch (fault.code) {
-    case kInvalidArgumentCode: return Code::kInvalidArgument;
-    case kNotFoundCode: return Code::kNotFound;
+    case kInvalidArgumentCode:
+      return Code::kInvalidArgument;
+    case kNotFoundCode:
+      return Code::kNotFound;
     case kPermissionDeniedCode:
-    case kUnauthenticatedCode: return Code::kPermissionDenied;
-    default: return {};
+    case kUnauthenticatedCode:
+      return Code::kPermissionDenied;
+    default:
+      return {};
   }
 }
 
@@ -115,7 +119,8 @@ net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, De
 std::string EtcdClient::advise(const Fault& fault) const {
   const bool is_nobody =
       access_.user.empty() && fault.message.find("user name is empty") != std::string::npos;
-  return cat(fault.message, is_nobody ? "; name a file with USER:PASSWORD by --etcd-user-file" : "");
+  return cat(fault.message,
+             is_nobody ? "; name a file with USER:PASSWORD by --etcd-user-file" : "");
 }
 
 net::Task<void> EtcdClient::rest(Deadline deadline) {
@@ -157,7 +162,8 @@ net::Task<Status> EtcdClient::log_in(Deadline deadline) {
   if (answer->status != 200) {
     const Fault fault = parse_fault(answer->body);
     if (fault.code == kInvalidArgumentCode) {
-      co_return permission_denied(cat(fault.message, "; check the user and the password in "
+      co_return permission_denied(cat(fault.message,
+                                      "; check the user and the password in "
                                       "--etcd-user-file"));
     }
     if (fault.code == kFailedPreconditionCode) {
@@ -184,16 +190,16 @@ void EtcdClient::tell_of_outage(const Status& failure, Deadline deadline) {
   if (is_told_ || Clock::now() - outage_ < kWorthTelling) return;
   is_told_ = true;
   log::warning(cat(explain(failure).message(),
-                   deadline.is_never()
-                       ? std::string("; requests wait until it can be reached")
-                       : cat("; it is tried for ", std::lround(deadline.seconds_left()), " s more")));
+                   deadline.is_never() ? std::string("; requests wait until it can be reached")
+                                       : cat("; it is tried for ",
+                                             std::lround(deadline.seconds_left()), " s more")));
 }
 
 void EtcdClient::tell_of_end() {
   failures_ = 0;
   if (std::exchange(is_told_, false)) {
-    log::warning(cat("etcd at ", net::to_string(endpoints_[current_]).substr(4),
-                     " is reached again"));
+    log::warning(
+        cat("etcd at ", net::to_string(endpoints_[current_]).substr(4), " is reached again"));
   }
 }
 
@@ -202,14 +208,15 @@ Status EtcdClient::explain(const Status& failure) const {
   for (const net::Endpoint& endpoint : endpoints_) {
     list += cat(list.empty() ? "" : ",", net::to_string(endpoint).substr(4));  // without "tcp:"
   }
-  if (failure.code() == Code::kFailedPrecondition) return failure.with_context(cat("etcd at ", list));
+  if (failure.code() == Code::kFailedPrecondition)
+    return failure.with_context(cat("etcd at ", list));
   if (failure.code() != Code::kUnavailable) {
     return failure.with_context(cat("etcd at ", list, " refused a request"));
   }
-  return unavailable(cat("etcd at ", list, " cannot be reached: ", failure.message(),
-                         "; check that etcd runs there and that --backend names its client port",
-                         access_.tls ? ", with etcd:// if it speaks no TLS"
-                                     : ", with etcds:// if it speaks TLS"));
+  return unavailable(
+      cat("etcd at ", list, " cannot be reached: ", failure.message(),
+          "; check that etcd runs there and that --backend names its client port",
+          access_.tls ? ", with etcd:// if it speaks no TLS" : ", with etcds:// if it speaks TLS"));
 }
 
 }  // namespace hvd::rendezvous::etcd

@@ -50,13 +50,13 @@ class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
   const Access access_;
   size_t current_ = 0;  // of endpoints_
   EtcdConnection connection_;
-  std::string token_;  // empty: to be asked for, where there is a user
+  std::string token_;              // empty: to be asked for, where there is a user
   net::asio::steady_timer limit_;  // ends an attempt when it fires
   net::asio::steady_timer pause_;
   bool is_late_ = false;  // the attempt
   bool is_stopped_ = false;
-  uint64_t epoch_ = 0;    // of limit_
-  int failures_ = 0;      // since an endpoint answered
+  uint64_t epoch_ = 0;  // of limit_
+  int failures_ = 0;    // since an endpoint answered
   bool is_told_ = false;
   Clock::time_point outage_;
 };

@@ -45,8 +45,10 @@ EtcdKeeper::EtcdKeeper(asio::any_io_executor executor, Url url, const Secret& se
 void EtcdKeeper::put(std::string name, Bytes record) {
   forget_pieces(name);
   std::string value(1, kWhole);
-  if (record.size() <= kLargestWhole) value += as_text(record);
-  else value = write_pieces(name, std::move(record));
+  if (record.size() <= kLargestWhole)
+    value += as_text(record);
+  else
+    value = write_pieces(name, std::move(record));
   open_.bytes += name.size() + value.size();
   open_.changes.insert_or_assign(cat(root_, "r", name), std::move(value));
 }
@@ -184,8 +186,10 @@ net::Task<Status> EtcdKeeper::commit(const Group& batch) {
   co_return aborted(
       held ? cat("another rendezvous server has taken over the job that etcd keeps below ", root_,
                  ": this one ends")
-           : cat("etcd does not keep the job below ", root_, " any more: somebody has removed it, "
-                 "or could not hear of this server for ", lifetime_.count(), " s"));
+           : cat("etcd does not keep the job below ", root_,
+                 " any more: somebody has removed it, "
+                 "or could not hear of this server for ",
+                 lifetime_.count(), " s"));
 }
 
 net::Task<void> EtcdKeeper::keep_alive() {
@@ -220,8 +224,8 @@ void EtcdKeeper::stop() {
 void EtcdKeeper::end() {
   if (is_over_) return;
   stop();
-  asio::co_spawn(executor_, [self = shared_from_this()] { return self->remove_all(); },
-                 asio::detached);
+  asio::co_spawn(
+      executor_, [self = shared_from_this()] { return self->remove_all(); }, asio::detached);
 }
 
 // Unless another server has the job. What cannot be removed now goes with its lease.

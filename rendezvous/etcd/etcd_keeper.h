@@ -88,7 +88,7 @@ class EtcdKeeper final : public Keeper, public std::enable_shared_from_this<Etcd
   uint64_t count_ = 0;       // of transactions that changed it
   std::deque<Group> queue_;  // sealed
   Group open_;
-  std::vector<std::string> stale_;            // prefixes of pieces that nothing names after `open_`
+  std::vector<std::string> stale_;  // prefixes of pieces that nothing names after `open_`
   std::map<std::string, std::string> pieces_;  // prefix of the pieces of a record, by its name
   uint64_t next_piece_ = 1;
   uint64_t last_group_ = 0;

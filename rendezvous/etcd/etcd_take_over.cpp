@@ -47,8 +47,10 @@ net::Task<Result<Records>> EtcdKeeper::take_over(Deadline deadline) {
   Records records;
   const Status loaded = co_await load(records, deadline);
   if (!loaded.ok()) co_return loaded;
-  asio::co_spawn(executor_, [self] { return self->run(); }, asio::detached);
-  asio::co_spawn(executor_, [self] { return self->keep_alive(); }, asio::detached);
+  asio::co_spawn(
+      executor_, [self] { return self->run(); }, asio::detached);
+  asio::co_spawn(
+      executor_, [self] { return self->keep_alive(); }, asio::detached);
   co_return records;
 }
 
@@ -65,7 +67,8 @@ net::Task<Result<bool>> EtcdKeeper::claim(Deadline deadline) {
     const auto owner = parse_owner(range->found.front().value);
     if (!owner || owner->fingerprint != fingerprint_) {
       co_return failed_precondition(
-          cat("etcd keeps another job below ", printable(root_), ", one with another token: give "
+          cat("etcd keeps another job below ", printable(root_),
+              ", one with another token: give "
               "this one a prefix of its own (etcd://HOST/PREFIX), or that one's token"));
     }
     lease_ = owner->lease;

@@ -93,9 +93,12 @@ void add_removal(std::string& json, std::string_view key, std::string_view end) 
 
 std::string_view condition_of(Txn::Condition condition) {
   switch (condition) {
-    case Txn::Condition::kHolds: return R"("result":"EQUAL","target":"VALUE",)";
-    case Txn::Condition::kIsThere: return R"("result":"GREATER","target":"VERSION","version":"0",)";
-    case Txn::Condition::kIsAbsent: return R"("result":"EQUAL","target":"VERSION","version":"0",)";
+    case Txn::Condition::kHolds:
+      return R"("result":"EQUAL","target":"VALUE",)";
+    case Txn::Condition::kIsThere:
+      return R"("result":"GREATER","target":"VERSION","version":"0",)";
+    case Txn::Condition::kIsAbsent:
+      return R"("result":"EQUAL","target":"VERSION","version":"0",)";
   }
   return {};
 }
@@ -209,9 +212,7 @@ Result<TxnAnswer> parse_txn(ByteView text) {
   return answer;
 }
 
-std::string lease_grant_request(int64_t seconds) {
-  return cat("{\"TTL\":\"", seconds, "\"}");
-}
+std::string lease_grant_request(int64_t seconds) { return cat("{\"TTL\":\"", seconds, "\"}"); }
 
 std::string lease_request(int64_t id) { return cat("{\"ID\":\"", id, "\"}"); }
 
@@ -228,7 +229,7 @@ Result<Lease> parse_lease(ByteView text) {
 
 std::string login_request(const std::string& user, const std::string& password) {
   return Json{{"name", user}, {"password", password}}.dump(-1, ' ', false,
-                                                            Json::error_handler_t::replace);
+                                                           Json::error_handler_t::replace);
 }
 
 Result<std::string> parse_login(ByteView text) {
@@ -236,8 +237,9 @@ Result<std::string> parse_login(ByteView text) {
   const Json* token = member(json, "token");
   if (token == nullptr || !token->is_string()) return malformed("authenticate");
   auto found = token->get<std::string>();
-  const bool is_sound = !found.empty() && found.size() <= kLongestToken &&
-                        std::all_of(found.begin(), found.end(), [](char c) { return c > 32 && c < 127; });
+  const bool is_sound =
+      !found.empty() && found.size() <= kLongestToken &&
+      std::all_of(found.begin(), found.end(), [](char c) { return c > 32 && c < 127; });
   if (!is_sound) return malformed("authenticate");
   return found;
 }

@@ -25,16 +25,18 @@ Result<Url> parse_url(std::string_view text) {
   const size_t slash = rest.find('/');
   // Not shown, since it may hold a password.
   if (rest.substr(0, slash).find('@') != std::string_view::npos) {
-    return invalid_argument("a user does not belong into the address of etcd, which others can "
-                            "read: write USER:PASSWORD into a file for --etcd-user-file");
+    return invalid_argument(
+        "a user does not belong into the address of etcd, which others can "
+        "read: write USER:PASSWORD into a file for --etcd-user-file");
   }
   Url url;
   if (is_encrypted) url.access.tls = net::TlsOptions{.ca_setting = "--etcd-ca"};
   for (const std::string& host : split(rest.substr(0, slash), ',')) {
     if (host.empty()) return malformed("a host is missing");
     // After a bracket at the most.
-    const bool has_port = host.find(':', host.rfind(']') == std::string::npos ? 0 : host.rfind(']'))
-                          != std::string::npos;
+    const bool has_port =
+        host.find(':', host.rfind(']') == std::string::npos ? 0 : host.rfind(']')) !=
+        std::string::npos;
     const auto endpoint = net::parse_endpoint(cat("tcp:", host, has_port ? "" : kPort));
     if (!endpoint.ok()) return malformed(endpoint.status().message());
     if (endpoint->host.empty() || endpoint->port == 0) {

@@ -13,8 +13,8 @@ namespace hvd::rendezvous::etcd {
 
 struct Url {
   std::vector<net::Endpoint> endpoints;  // of one cluster
-  std::string prefix;                    // of all keys, without the '/' behind it; empty: none given
-  Access access = {};                    // what the text says: whether TLS is spoken
+  std::string prefix;  // of all keys, without the '/' behind it; empty: none given
+  Access access = {};  // what the text says: whether TLS is spoken
 };
 
 Result<Url> parse_url(std::string_view text);

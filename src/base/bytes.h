@@ -35,8 +35,7 @@ inline Bytes to_bytes(std::string_view text) {
 class ByteWriter {
  public:
   template <typename T>
-    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
-  ByteWriter& put(T value) {
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) ByteWriter& put(T value) {
     const auto* raw = reinterpret_cast<const std::byte*>(&value);
     bytes_.insert(bytes_.end(), raw, raw + sizeof value);
     return *this;
@@ -66,8 +65,7 @@ class ByteReader {
   explicit ByteReader(ByteView bytes) : bytes_(bytes) {}
 
   template <typename T>
-    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
-  T get() {
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) T get() {
     T value{};
     const ByteView raw = get_raw(sizeof value);
     if (!failed_) std::memcpy(&value, raw.data(), sizeof value);

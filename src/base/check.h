@@ -12,28 +12,26 @@ namespace hvd {
   ((condition) ? static_cast<void>(0) : ::hvd::check_failed(__FILE__, __LINE__, #condition))
 
 // Returns a failed Status (or a Result made of it) to the caller.
-#define HVD_RETURN_IF_ERROR(expression)            \
-  do {                                             \
+#define HVD_RETURN_IF_ERROR(expression)                                       \
+  do {                                                                        \
     if (auto status_of_expression = (expression); !status_of_expression.ok()) \
-      return status_of_expression;                 \
+      return status_of_expression;                                            \
   } while (0)
 
 #define HVD_CONCAT_INNER(a, b) a##b
 #define HVD_CONCAT(a, b) HVD_CONCAT_INNER(a, b)
 // HVD_ASSIGN_OR_RETURN(auto x, f()) where f returns a Result.
-#define HVD_ASSIGN_OR_RETURN(declaration, expression)                     \
-  auto HVD_CONCAT(result_, __LINE__) = (expression);                      \
-  if (!HVD_CONCAT(result_, __LINE__).ok())                                \
-    return HVD_CONCAT(result_, __LINE__).status();                        \
+#define HVD_ASSIGN_OR_RETURN(declaration, expression)                                     \
+  auto HVD_CONCAT(result_, __LINE__) = (expression);                                      \
+  if (!HVD_CONCAT(result_, __LINE__).ok()) return HVD_CONCAT(result_, __LINE__).status(); \
   declaration = std::move(HVD_CONCAT(result_, __LINE__)).value()
 // The same two inside a coroutine.
-#define HVD_CO_RETURN_IF_ERROR(expression)         \
-  do {                                             \
+#define HVD_CO_RETURN_IF_ERROR(expression)                                    \
+  do {                                                                        \
     if (auto status_of_expression = (expression); !status_of_expression.ok()) \
-      co_return status_of_expression;              \
+      co_return status_of_expression;                                         \
   } while (0)
-#define HVD_CO_ASSIGN_OR_RETURN(declaration, expression)                  \
-  auto HVD_CONCAT(result_, __LINE__) = (expression);                      \
-  if (!HVD_CONCAT(result_, __LINE__).ok())                                \
-    co_return HVD_CONCAT(result_, __LINE__).status();                     \
+#define HVD_CO_ASSIGN_OR_RETURN(declaration, expression)                                     \
+  auto HVD_CONCAT(result_, __LINE__) = (expression);                                         \
+  if (!HVD_CONCAT(result_, __LINE__).ok()) co_return HVD_CONCAT(result_, __LINE__).status(); \
   declaration = std::move(HVD_CONCAT(result_, __LINE__)).value()

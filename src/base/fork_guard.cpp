@@ -23,7 +23,8 @@ class Table {
   void add(int fd) {
     for (auto& entry : entries_) {
       int none = 0;
-      if (entry.load(std::memory_order_relaxed) == 0 && entry.compare_exchange_strong(none, fd + 1)) {
+      if (entry.load(std::memory_order_relaxed) == 0 &&
+          entry.compare_exchange_strong(none, fd + 1)) {
         return;
       }
     }

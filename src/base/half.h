@@ -36,8 +36,7 @@ inline uint16_t half_of_float(float value) {
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
   // Adding one half makes the adder of the processor round a subnormal into its low bits.
-  const uint32_t subnormal =
-      bits_of_float(float_of_bits(magnitude) + 0.5f) - bits_of_float(0.5f);
+  const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0.5f) - bits_of_float(0.5f);
   const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
   const uint32_t normal = (rounded - (112u << 23)) >> 13;
   const uint32_t special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;

@@ -80,7 +80,8 @@ std::string json_time() {
   ::gmtime_r(&seconds, &parts);
   char text[32];
   const size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  return cat("{\"time\":\"", std::string_view(text, size), ".", cat(1000 + milliseconds).substr(1), "Z\"");
+  return cat("{\"time\":\"", std::string_view(text, size), ".", cat(1000 + milliseconds).substr(1),
+             "Z\"");
 }
 
 std::string json_records(std::string_view source, std::string_view level, std::string_view text) {

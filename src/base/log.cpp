@@ -19,10 +19,12 @@ struct Logger {
     apply_pattern();
   }
   void apply_pattern() {
-    spd.set_pattern(format == Format::kJson ? "%v" : timestamps ? "[%Y-%m-%d %H:%M:%S.%f] [%l] %v" : "[%l] %v");
+    spd.set_pattern(format == Format::kJson ? "%v"
+                    : timestamps            ? "[%Y-%m-%d %H:%M:%S.%f] [%l] %v"
+                                            : "[%l] %v");
   }
   spdlog::logger spd;
-  std::mutex mutex;      // guards what follows
+  std::mutex mutex;  // guards what follows
   std::string identity;
   bool timestamps = true;
   Format format = Format::kText;
@@ -36,12 +38,18 @@ Logger& logger() {
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
-    case Level::kTrace: return spdlog::level::trace;
-    case Level::kDebug: return spdlog::level::debug;
-    case Level::kInfo: return spdlog::level::info;
-    case Level::kWarning: return spdlog::level::warn;
-    case Level::kError: return spdlog::level::err;
-    case Level::kOff: return spdlog::level::off;
+    case Level::kTrace:
+      return spdlog::level::trace;
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarning:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+    case Level::kOff:
+      return spdlog::level::off;
   }
   return spdlog::level::err;
 }
@@ -82,12 +90,18 @@ bool enabled(Level level) { return logger().spd.should_log(to_spdlog(level)); }
 bool parse_level(std::string_view word, Level& level) {
   std::string lower;
   for (char c : word) lower += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  if (lower == "trace") level = Level::kTrace;
-  else if (lower == "debug") level = Level::kDebug;
-  else if (lower == "info") level = Level::kInfo;
-  else if (lower == "warning") level = Level::kWarning;
-  else if (lower == "error" || lower == "fatal") level = Level::kError;
-  else return false;
+  if (lower == "trace")
+    level = Level::kTrace;
+  else if (lower == "debug")
+    level = Level::kDebug;
+  else if (lower == "info")
+    level = Level::kInfo;
+  else if (lower == "warning")
+    level = Level::kWarning;
+  else if (lower == "error" || lower == "fatal")
+    level = Level::kError;
+  else
+    return false;
   return true;
 }
 
@@ -97,10 +111,14 @@ void write(Level level, std::string_view message) {
   {
     std::lock_guard lock(logger().mutex);
     const bool is_json = logger().format == Format::kJson;
-    if (is_json) line = json_records(logger().identity, name_of(level), message);
-    else if (!logger().identity.empty()) line = logger().identity + ": ";
-    if (is_json) line.pop_back();  // spdlog ends the line
-    else line += message;
+    if (is_json)
+      line = json_records(logger().identity, name_of(level), message);
+    else if (!logger().identity.empty())
+      line = logger().identity + ": ";
+    if (is_json)
+      line.pop_back();  // spdlog ends the line
+    else
+      line += message;
   }
   logger().spd.log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
 }

@@ -17,10 +17,17 @@ Status check_value(const Setting& setting, std::string_view value) {
   const char* wanted = nullptr;
   switch (setting.type) {
     case kText:
-    case kList: break;
-    case kInt: if (!parse_int(text)) wanted = "a whole number"; break;
-    case kDouble: if (!parse_double(text)) wanted = "a number"; break;
-    case kFlag: if (!parse_flag(text)) wanted = "1 or 0"; break;
+    case kList:
+      break;
+    case kInt:
+      if (!parse_int(text)) wanted = "a whole number";
+      break;
+    case kDouble:
+      if (!parse_double(text)) wanted = "a number";
+      break;
+    case kFlag:
+      if (!parse_flag(text)) wanted = "1 or 0";
+      break;
   }
   if (!wanted) return {};
   return invalid_argument(cat("'", printable(value), "' is not ", wanted));
@@ -115,11 +122,14 @@ std::vector<std::string> about_misspelt_variables(
   for (const Setting& entry : all_settings()) known.emplace_back(entry.variable);
   std::vector<std::string> sentences;
   for (const auto& [name, value] : variables) {
-    if (!name.starts_with("HOROVOD_") || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (!name.starts_with("HOROVOD_") || std::find(known.begin(), known.end(), name) != known.end())
+      continue;
     const std::string meant = nearest(name, known);
     if (meant.empty() || edit_distance(name, meant) > kNear) continue;
-    sentences.push_back(cat("the variable ", printable(name), " has no effect, since Horovod knows none of that "
-                            "name; did you mean ", meant, "?"));
+    sentences.push_back(cat("the variable ", printable(name),
+                            " has no effect, since Horovod knows none of that "
+                            "name; did you mean ",
+                            meant, "?"));
   }
   return sentences;
 }
@@ -130,9 +140,7 @@ std::optional<std::string> environment_variable(std::string_view name) {
   return value;
 }
 
-void forget_environment_variable(std::string_view name) {
-  ::unsetenv(std::string(name).c_str());
-}
+void forget_environment_variable(std::string_view name) { ::unsetenv(std::string(name).c_str()); }
 
 std::vector<std::pair<std::string, std::string>> environment() {
   std::vector<std::pair<std::string, std::string>> variables;

@@ -18,10 +18,10 @@ namespace hvd {
 enum class SettingType { kFlag, kInt, kDouble, kText, kList };
 
 struct Setting {
-  const char* key;            // "start_timeout": the name in code
-  const char* flags;          // "-p,--ssh-port" or "" when it has none
-  const char* config_key;     // "params.cycle_time_ms" or ""
-  const char* variable;       // "HOROVOD_START_TIMEOUT" or ""
+  const char* key;         // "start_timeout": the name in code
+  const char* flags;       // "-p,--ssh-port" or "" when it has none
+  const char* config_key;  // "params.cycle_time_ms" or ""
+  const char* variable;    // "HOROVOD_START_TIMEOUT" or ""
   SettingType type;
   const char* default_value;  // as text; "" is unset
   const char* section;        // heading in --help

@@ -62,9 +62,11 @@ constexpr Setting kTable[] = {
     {"network_interfaces", "--network-interfaces", "", "HOROVOD_NETWORK_INTERFACES", kText, "",
      kGeneral,
      "interfaces and networks by which hosts may meet, such as eth0,10.0.0.0/8,^docker0; default "
-     "all, whichever answers", "", "--network-interface"},
+     "all, whichever answers",
+     "", "--network-interface"},
     {"token_file", "--token-file", "", "", kText, "", kGeneral,
-     "file with the token of hosts that join, in hexadecimal digits: yours and closed to others, or "
+     "file with the token of hosts that join, in hexadecimal digits: yours and closed to others, "
+     "or "
      "root's and open to a group; created where it is missing"},
     {"token_fd", "--token-fd", "", "", kInt, "", kGeneral,
      "inherited descriptor to read the token from, such as a pipe's, in place of --token-file"},
@@ -73,12 +75,15 @@ constexpr Setting kTable[] = {
     {"tls_key", "--tls-key", "", "", kText, "", kGeneral, "PEM file with the key of --tls-cert"},
 
     {"env", "-x,--env", "", "", kList, "", kEnvironment,
-     "variable for the ranks besides this shell's: NAME, NAME=VALUE or 'NAME*'; may be given often"},
+     "variable for the ranks besides this shell's: NAME, NAME=VALUE or 'NAME*'; may be given "
+     "often"},
     {"env_file", "--env-file", "", "", kText, "", kEnvironment,
      "file with a NAME=VALUE on each line, for the ranks"},
     {"omp_default", "--omp-default", "", "HOROVOD_OMP_DEFAULT", kFlag, "1", kEnvironment,
-     "ranks that share a host get OMP_NUM_THREADS, its cores divided by them, unless that or MKL's or "
-     "OpenBLAS's is set; --no-omp-default sets nothing", "--no-omp-default"},
+     "ranks that share a host get OMP_NUM_THREADS, its cores divided by them, unless that or MKL's "
+     "or "
+     "OpenBLAS's is set; --no-omp-default sets nothing",
+     "--no-omp-default"},
     {"no_env", "--no-env", "", "", kFlag, "0", kEnvironment,
      "ranks get nothing of this shell's environment but what -x and --env-file name"},
 
@@ -111,7 +116,8 @@ constexpr Setting kTable[] = {
      "seconds after which the job is ended, with exit code 124"},
 
     {"store_fd", "--store-fd", "", "", kInt, "", kGeneral,
-     "inherited Unix socket of a program that starts this launcher, such as horovod.run: it gets the "
+     "inherited Unix socket of a program that starts this launcher, such as horovod.run: it gets "
+     "the "
      "job's secret, and then its store"},
     {"remote_init", "--remote-init", "", "", kText, "", kGeneral,
      "shell command that is run once on each host, such as 'module load x', whose environment the "
@@ -123,19 +129,20 @@ constexpr Setting kTable[] = {
     {"stage", "--stage", "", "", kText, "", kGeneral,
      "file or directory that is copied to every host for the job, where its ranks find it"},
     {"wdir", "--wdir", "", "", kText, "", kGeneral,
-     "working directory of the ranks on all hosts; default this one", "",
-     "-wdir,-wd,--wd,--chdir"},
+     "working directory of the ranks on all hosts; default this one", "", "-wdir,-wd,--wd,--chdir"},
     {"ssh_port", "-p,--ssh-port", "", "", kInt, "", kSsh, "port of the hosts' sshd"},
     {"launch_agent", "--launch-agent", "", "", kText, "", kSsh,
      "command that gives a stream to a host in place of ssh, such as 'docker exec -i {host}'"},
     {"ssh_command", "--ssh-command", "", "", kText, "", kSsh,
-     "ssh program and its flags, such as 'ssh -F FILE', in place of what this launcher does itself"},
+     "ssh program and its flags, such as 'ssh -F FILE', in place of what this launcher does "
+     "itself"},
     {"ssh_identity_file", "-i,--ssh-identity-file", "", "", kText, "", kSsh,
      "private key to authenticate with"},
 
     {"hosts", "-H,--hosts", "", "", kText, "", kHost,
      "hosts and slots, such as a:4,b:4 or n[01-16]:8; default what a scheduler gave, else "
-     "localhost", "", "--host,-host,-hosts"},
+     "localhost",
+     "", "--host,-host,-hosts"},
     {"hostfile", "-hostfile,--hostfile", "", "", kText, "", kHost,
      "file with a host on each line, such as 'a slots=4'; - is standard input", "",
      "--machinefile,-machinefile,-f"},
@@ -151,7 +158,8 @@ constexpr Setting kTable[] = {
     {"torch_process_group", "", "", "HOROVOD_TORCH_PROCESS_GROUP", kFlag, "1", kGeneral,
      "a script that makes DistributedDataParallel modules and no process group is given one"},
     {"jax_ffi", "", "", "HOROVOD_JAX_FFI", kFlag, "1", kGeneral,
-     "compiled programs of JAX call the runtime by XLA's FFI, where it is a known one; else by Python"},
+     "compiled programs of JAX call the runtime by XLA's FFI, where it is a known one; else by "
+     "Python"},
     {"plugin_path", "", "", "HOROVOD_PLUGIN_PATH", kText, "", kGeneral,
      "folders of plugins, separated by colons, before those that came with the library"},
 
@@ -174,23 +182,23 @@ constexpr Setting kTable[] = {
      "secret of the job, in hexadecimal digits"},
     {"rendezvous_address", "", "", "HOROVOD_GLOO_RENDEZVOUS_ADDR", kText, "", kIdentity,
      "address of the rendezvous server when HOROVOD_STORE is unset"},
-    {"rendezvous_port", "", "", "HOROVOD_GLOO_RENDEZVOUS_PORT", kInt, "", kIdentity,
-     "its port"},
+    {"rendezvous_port", "", "", "HOROVOD_GLOO_RENDEZVOUS_PORT", kInt, "", kIdentity, "its port"},
 
     {"fusion_threshold", "--fusion-threshold-mb", "params.fusion_threshold_mb",
      "HOROVOD_FUSION_THRESHOLD", kInt, "134217728", kTune,
-     "size of a batch of packed tensors at most, in MiB (in the variable, bytes); 0: no packing", "", "",
-     1 << 20},
-    {"cycle_time", "--cycle-time-ms", "params.cycle_time_ms", "HOROVOD_CYCLE_TIME", kDouble, "1", kTune,
-     "milliseconds that the batching window stays open at most"},
+     "size of a batch of packed tensors at most, in MiB (in the variable, bytes); 0: no packing",
+     "", "", 1 << 20},
+    {"cycle_time", "--cycle-time-ms", "params.cycle_time_ms", "HOROVOD_CYCLE_TIME", kDouble, "1",
+     kTune, "milliseconds that the batching window stays open at most"},
     {"disable_group_fusion", "", "", "HOROVOD_DISABLE_GROUP_FUSION", kFlag, "0", kTune,
      "a grouped operation shares its batch with nothing else"},
-    {"cache_capacity", "--cache-capacity", "params.cache_capacity", "HOROVOD_CACHE_CAPACITY", kInt, "1024", kTune,
-     "entries of the response cache; 0 switches it off"},
+    {"cache_capacity", "--cache-capacity", "params.cache_capacity", "HOROVOD_CACHE_CAPACITY", kInt,
+     "1024", kTune, "entries of the response cache; 0 switches it off"},
 
     {"hierarchical_allreduce", "--hierarchical-allreduce", "params.hierarchical_allreduce",
      "HOROVOD_HIERARCHICAL_ALLREDUCE", kFlag, "0", kTune,
-     "of each host only one rank exchanges with other hosts; with NCCL each a part, as with the torus",
+     "of each host only one rank exchanges with other hosts; with NCCL each a part, as with the "
+     "torus",
      "--no-hierarchical-allreduce"},
     {"hierarchical_allgather", "--hierarchical-allgather", "params.hierarchical_allgather",
      "HOROVOD_HIERARCHICAL_ALLGATHER", kFlag, "0", kTune, kForOriginal,
@@ -242,14 +250,16 @@ constexpr Setting kTable[] = {
      "--no-timeline-mark-cycles"},
 
     {"bootstrap", "", "", "HOROVOD_BOOTSTRAP", kText, "", kLibrary,
-     "source of the rank where another launcher started the process: pmix, pmi, slurm, mpi, or none for "
+     "source of the rank where another launcher started the process: pmix, pmi, slurm, mpi, or "
+     "none for "
      "independent processes; unset: the first that knows"},
     {"controller", "", "", "HOROVOD_CONTROLLER", kText, "", kLibrary,
      "what carries messages between ranks: mpi; gloo, or unset: the built-in one"},
     {"cpu_operations", "", "", "HOROVOD_CPU_OPERATIONS", kText, "", kLibrary,
      "engine of tensors in host memory: mpi, libgloo or ccl; gloo, or unset: the built-in one"},
     {"gpu_operations", "", "", "HOROVOD_GPU_OPERATIONS", kText, "", kLibrary,
-     "engine of tensors in the memory of GPUs: nccl; without it, or with an engine of host memory, they "
+     "engine of tensors in the memory of GPUs: nccl; without it, or with an engine of host memory, "
+     "they "
      "go through that"},
     {"nccl_library", "", "", "HOROVOD_NCCL_LIBRARY", kText, "", kLibrary,
      "path of NCCL or RCCL; unset: what the process has, else libnccl.so.2 or librccl.so.1"},
@@ -260,8 +270,7 @@ constexpr Setting kTable[] = {
     {"mpi_library", "", "", "HOROVOD_MPI_LIBRARY", kText, "", kLibrary,
      "path of the MPI library to use, Open MPI's or one of MPICH's kin; unset: the usual one"},
     {"mpi_threads_disable", "--mpi-threads-disable", "library_options.mpi_threads_disable",
-     "HOROVOD_MPI_THREADS_DISABLE", kFlag, "0", kLibrary, kForOriginal,
-     "--no-mpi-threads-disable"},
+     "HOROVOD_MPI_THREADS_DISABLE", kFlag, "0", kLibrary, kForOriginal, "--no-mpi-threads-disable"},
     {"num_nccl_streams", "--num-nccl-streams", "library_options.num_nccl_streams",
      "HOROVOD_NUM_NCCL_STREAMS", kInt, "1", kLibrary,
      "streams of each process set with NCCL, each with a communicator; at most 16"},
@@ -291,16 +300,38 @@ constexpr Setting kTable[] = {
 
 constexpr const char* kOtherVariables[] = {
     // Set by agents, for ranks and helpers.
-    "HOROVOD_INTERFACE", "HOROVOD_STAGE_DIR", "HOROVOD_PMIX_HOSTS", "HOROVOD_PMIX_RANKS",
+    "HOROVOD_INTERFACE",
+    "HOROVOD_STAGE_DIR",
+    "HOROVOD_PMIX_HOSTS",
+    "HOROVOD_PMIX_RANKS",
     // The original's, at run time and for its build.
-    "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "HOROVOD_BATCH_D2D_MEMCOPIES", "HOROVOD_CCL_BGT_AFFINITY",
-    "HOROVOD_CCL_CACHE", "HOROVOD_DISABLE_NVTX_RANGES", "HOROVOD_DYNAMIC_PROCESS_SETS", "HOROVOD_ELASTIC",
-    "HOROVOD_ELASTIC_TIMEOUT", "HOROVOD_ENABLE_ASYNC_COMPLETION", "HOROVOD_ENABLE_XLA_OPS",
-    "HOROVOD_GLOO_IFACE", "HOROVOD_SECRET_KEY", "HOROVOD_GPU_ALLGATHER", "HOROVOD_GPU_ALLREDUCE",
-    "HOROVOD_GPU_ALLTOALL", "HOROVOD_GPU_BROADCAST", "HOROVOD_GPU_REDUCESCATTER",
-    "HOROVOD_WITH_GLOO", "HOROVOD_WITHOUT_GLOO", "HOROVOD_WITH_MPI", "HOROVOD_WITHOUT_MPI",
-    "HOROVOD_WITH_MXNET", "HOROVOD_WITHOUT_MXNET", "HOROVOD_WITH_PYTORCH", "HOROVOD_WITHOUT_PYTORCH",
-    "HOROVOD_WITH_TENSORFLOW", "HOROVOD_WITHOUT_TENSORFLOW",
+    "HOROVOD_ADASUM_MPI_CHUNK_SIZE",
+    "HOROVOD_BATCH_D2D_MEMCOPIES",
+    "HOROVOD_CCL_BGT_AFFINITY",
+    "HOROVOD_CCL_CACHE",
+    "HOROVOD_DISABLE_NVTX_RANGES",
+    "HOROVOD_DYNAMIC_PROCESS_SETS",
+    "HOROVOD_ELASTIC",
+    "HOROVOD_ELASTIC_TIMEOUT",
+    "HOROVOD_ENABLE_ASYNC_COMPLETION",
+    "HOROVOD_ENABLE_XLA_OPS",
+    "HOROVOD_GLOO_IFACE",
+    "HOROVOD_SECRET_KEY",
+    "HOROVOD_GPU_ALLGATHER",
+    "HOROVOD_GPU_ALLREDUCE",
+    "HOROVOD_GPU_ALLTOALL",
+    "HOROVOD_GPU_BROADCAST",
+    "HOROVOD_GPU_REDUCESCATTER",
+    "HOROVOD_WITH_GLOO",
+    "HOROVOD_WITHOUT_GLOO",
+    "HOROVOD_WITH_MPI",
+    "HOROVOD_WITHOUT_MPI",
+    "HOROVOD_WITH_MXNET",
+    "HOROVOD_WITHOUT_MXNET",
+    "HOROVOD_WITH_PYTORCH",
+    "HOROVOD_WITHOUT_PYTORCH",
+    "HOROVOD_WITH_TENSORFLOW",
+    "HOROVOD_WITHOUT_TENSORFLOW",
 };
 
 }  // namespace

@@ -32,12 +32,17 @@ Status system_error(std::string_view what, int error_number) {
   text += ": ";
   text += std::generic_category().message(error_number);
   switch (error_number) {
-    case ENOENT: return not_found(std::move(text));
+    case ENOENT:
+      return not_found(std::move(text));
     case EACCES:
-    case EPERM: return permission_denied(std::move(text));
-    case ETIMEDOUT: return deadline_exceeded(std::move(text));
-    case EEXIST: return already_exists(std::move(text));
-    default: return unavailable(std::move(text));
+    case EPERM:
+      return permission_denied(std::move(text));
+    case ETIMEDOUT:
+      return deadline_exceeded(std::move(text));
+    case EEXIST:
+      return already_exists(std::move(text));
+    default:
+      return unavailable(std::move(text));
   }
 }
 

@@ -72,9 +72,7 @@ inline Status already_exists(std::string message) {
 inline Status unimplemented(std::string message) {
   return {Code::kUnimplemented, std::move(message)};
 }
-inline Status internal_error(std::string message) {
-  return {Code::kInternal, std::move(message)};
-}
+inline Status internal_error(std::string message) { return {Code::kInternal, std::move(message)}; }
 
 // unavailable("cannot open /x: No such file or directory") from an errno value.
 Status system_error(std::string_view what, int error_number);

@@ -89,7 +89,8 @@ std::string one_line(std::string_view text, size_t most_lines) {
   if (lines.size() > most_lines) {
     const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(most_lines / 2);
     *begin = "...";
-    lines.erase(begin + 1, lines.end() - static_cast<std::ptrdiff_t>(most_lines - most_lines / 2 - 1));
+    lines.erase(begin + 1,
+                lines.end() - static_cast<std::ptrdiff_t>(most_lines - most_lines / 2 - 1));
   }
   return join(lines, "; ");
 }
@@ -102,8 +103,10 @@ std::string shell_quote(std::string_view text) {
   }
   std::string quoted = "'";
   for (char c : text) {
-    if (c == '\'') quoted += "'\\''";
-    else quoted += c;
+    if (c == '\'')
+      quoted += "'\\''";
+    else
+      quoted += c;
   }
   return quoted + "'";
 }

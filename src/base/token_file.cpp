@@ -45,8 +45,11 @@ Status check_private(const Source& source, const struct stat& info) {
   const bool is_own = info.st_uid == ::geteuid(), is_roots = info.st_uid == 0;
   if ((is_own && (mode & 077) == 0) || (is_roots && (mode & 027) == 0)) return {};
   if (!is_own && !is_roots) {
-    return permission_denied(cat(source.shown, " belongs to user ", info.st_uid, ", and this program "
-                                 "runs as user ", ::geteuid(), "; give a copy that belongs to this "
+    return permission_denied(cat(source.shown, " belongs to user ", info.st_uid,
+                                 ", and this program "
+                                 "runs as user ",
+                                 ::geteuid(),
+                                 "; give a copy that belongs to this "
                                  "user, with mode 0600"));
   }
   return permission_denied(
@@ -62,7 +65,8 @@ Result<std::string> read_all(const Source& source, bool is_pipe, size_t limit, D
     pollfd poll{.fd = source.fd, .events = POLLIN, .revents = 0};
     const int ready = is_pipe ? ::poll(&poll, 1, deadline.poll_timeout()) : 1;
     if (ready == 0) {
-      return deadline_exceeded(cat(source.shown, " is a pipe that was not closed by its writers within ",
+      return deadline_exceeded(cat(source.shown,
+                                   " is a pipe that was not closed by its writers within ",
                                    kPipeSeconds, " s; close each copy of its write end"));
     }
     const ssize_t size = ready < 0 ? -1 : ::read(source.fd, buffer.data(), buffer.size());
@@ -131,8 +135,9 @@ Result<std::string> read_private_file(const std::string& path, std::string_view 
 
 Result<Secret> read_token(const std::string& path, std::optional<int> fd, Deadline deadline) {
   if (path.empty() == !fd) {
-    return invalid_argument("the job's token comes from --token-file FILE or from --token-fd N; "
-                            "give one of them");
+    return invalid_argument(
+        "the job's token comes from --token-file FILE or from --token-fd N; "
+        "give one of them");
   }
   return fd ? read_token_fd(*fd, deadline) : read_token_file(path, deadline);
 }

@@ -62,8 +62,8 @@ class Adasum {
     Products* next = products_.data();
     for (const Part& part : tensors_) {
       for (size_t pair = 0; pair < vectors_ / 2; ++pair) {
-        *next++ = products_of(type(), vector(part, 2 * pair), vector(part, 2 * pair + 1),
-                              part.count);
+        *next++ =
+            products_of(type(), vector(part, 2 * pair), vector(part, 2 * pair + 1), part.count);
       }
     }
   }
@@ -114,8 +114,8 @@ class Adasum {
       const int64_t* rows = rows_.data() + tensors_[t].rows;
       const auto count = static_cast<int64_t>(tensors_[t].count);
       std::byte* parts = narrow(tensors_[t], 0);
-      scattered_.push_back({whole.input, parts, whole.count, 1, rows,
-                            own_rows_.data() + t * members_});
+      scattered_.push_back(
+          {whole.input, parts, whole.count, 1, rows, own_rows_.data() + t * members_});
       gathered_.push_back({parts, whole.output, count, 1, rows, nullptr});
     }
     scatter_ = gather_ = batch;

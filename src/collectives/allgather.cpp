@@ -53,8 +53,7 @@ class Gathering {
 
   void pack(size_t index) {
     const uint64_t step = first_ + index;
-    input_.read(group_.segment().slot(group_.local_index(), step),
-                size_at(group_.index(), index));
+    input_.read(group_.segment().slot(group_.local_index(), step), size_at(group_.index(), index));
     group_.post_all(kArrived, step + 1);
   }
   void unpack(size_t index) {

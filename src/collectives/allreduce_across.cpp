@@ -181,8 +181,7 @@ class DrivenStream {
         crossing(group.crossing()),
         group_(group),
         reduction_(reduction) {
-    drivers_ = std::min(group.fewest_local(),
-                        static_cast<size_t>(std::max(tuning.drivers, 1)));
+    drivers_ = std::min(group.fewest_local(), static_cast<size_t>(std::max(tuning.drivers, 1)));
     is_driver = group.local_index() < drivers_;
     if (!is_driver) return;
     CrossingPlan plan = plan_for(group, batch, reduction, tuning);

@@ -60,8 +60,8 @@ Status reach_all(Group& group, const hvd_batch& batch, uint64_t step, std::byte*
 }
 
 // `size` bytes at `at` of a tensor that lies at `bases` on each rank.
-void reduce_part(const Group& group, const Reduction& reduction, std::byte* const* bases,
-                 size_t at, size_t size) {
+void reduce_part(const Group& group, const Reduction& reduction, std::byte* const* bases, size_t at,
+                 size_t size) {
   const size_t own = group.local_index();
   const size_t ranks = group.local_count();
   const void* inputs[kMaxLocalRanks];
@@ -126,8 +126,8 @@ Job allreduce_direct(Flow& flow, Group& group, const hvd_batch& batch, const Red
     auto* bases = reinterpret_cast<std::byte**>(
         group.scratch(batch.tensor_count * ranks * sizeof(std::byte*)));
     const Status reached = reach_all(group, batch, step, bases);
-    if (!reached.ok()) group.mesh().fail(reached.with_context(
-        group.mesh().describe(group.mesh().rank())));
+    if (!reached.ok())
+      group.mesh().fail(reached.with_context(group.mesh().describe(group.mesh().rank())));
     // Without what a peer shares there is no way on; the failure ends this here and there.
     if (reached.ok()) {
       reduce_slice(group, batch, reduction, bases);

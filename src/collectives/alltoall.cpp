@@ -89,8 +89,10 @@ class Shuffle {
     }
     // What a member keeps goes straight from its input to its output.
     from_[own].next(place_, [&](std::byte* data, size_t size) {
-      if (data != nullptr) to_[own].read(data, size);
-      else to_[own].skip(size);
+      if (data != nullptr)
+        to_[own].read(data, size);
+      else
+        to_[own].skip(size);
     });
     group_.post_all(kConsumed, step + 1);
   }
@@ -120,8 +122,7 @@ class Shuffle {
     if (group_.host_of(from) == group_.host_index()) {
       return segment.slot(group_.local_index_of(from), step) + to * place_;
     }
-    return segment.result(step) +
-           (from * largest_host_ + group_.local_index_of(to)) * place_;
+    return segment.result(step) + (from * largest_host_ + group_.local_index_of(to)) * place_;
   }
 
   Group& group_;

@@ -44,8 +44,8 @@ GuardedFd create_file() {
 Result<std::unique_ptr<Arena>> Arena::create(size_t rank_count, size_t segment_size,
                                              MemoryMap& map) {
   if (rank_count > kMaxLocalRanks) {
-    return invalid_argument(cat(rank_count, " ranks on one host are more than the ",
-                                kMaxLocalRanks, " that can share memory"));
+    return invalid_argument(cat(rank_count, " ranks on one host are more than the ", kMaxLocalRanks,
+                                " that can share memory"));
   }
   GuardedFd file = create_file();
   if (!file) return system_error("cannot create shared memory", errno);
@@ -129,12 +129,12 @@ Status Arena::make_segment(uint64_t key, size_t size, uint32_t users) {
         allocate(file_.get(), header_->segments_at + i * header_->segment_size, size);
     entry.users.store(users);
     entry.key.store(key);
-    entry.state.store(static_cast<uint32_t>(allocated.ok() ? SegmentState::kReady
-                                                           : SegmentState::kRefused));
+    entry.state.store(
+        static_cast<uint32_t>(allocated.ok() ? SegmentState::kReady : SegmentState::kRefused));
     return allocated;
   }
-  return unavailable(cat("more than ", kSegments,
-                         " process sets at once share memory on this host; remove some"));
+  return unavailable(
+      cat("more than ", kSegments, " process sets at once share memory on this host; remove some"));
 }
 
 Result<int> Arena::find_segment(uint64_t key) const {
@@ -151,8 +151,7 @@ Result<int> Arena::find_segment(uint64_t key) const {
 }
 
 Result<std::byte*> Arena::map_segment(int index, size_t size) {
-  const size_t offset =
-      header_->segments_at + static_cast<size_t>(index) * header_->segment_size;
+  const size_t offset = header_->segments_at + static_cast<size_t>(index) * header_->segment_size;
   HVD_ASSIGN_OR_RETURN(void* memory, map_.map(file_.get(), offset, size));
   return static_cast<std::byte*>(memory);
 }
@@ -162,10 +161,10 @@ void Arena::release_segment(int index, std::byte* memory, size_t size) {
   SegmentEntry& entry = header_->segments[index];
   if (entry.users.fetch_sub(1) != 1) return;
   // The hole also zeroes what the next group finds there.
-  ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-              static_cast<off_t>(header_->segments_at +
-                                 static_cast<size_t>(index) * header_->segment_size),
-              static_cast<off_t>(header_->segment_size));
+  ::fallocate(
+      file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+      static_cast<off_t>(header_->segments_at + static_cast<size_t>(index) * header_->segment_size),
+      static_cast<off_t>(header_->segment_size));
   entry.key.store(0);
   entry.state.store(static_cast<uint32_t>(SegmentState::kFree));
 }

@@ -37,8 +37,10 @@ Job run(Flow& flow, Group& group, const hvd_batch& batch) {
   co_await flow.until(open);
   switch (batch.op) {
     case HVD_ALLREDUCE:
-      if (batch.reduce_op == HVD_ADASUM) co_await adasum(flow, group, batch);
-      else co_await allreduce(flow, group, batch);
+      if (batch.reduce_op == HVD_ADASUM)
+        co_await adasum(flow, group, batch);
+      else
+        co_await allreduce(flow, group, batch);
       break;
     case HVD_REDUCESCATTER:
       co_await reduce_scatter(flow, group, batch);

@@ -15,8 +15,10 @@ std::span<std::byte> FrameReader::space() {
     end_ = kFront + kept;
   }
   // Memory grows with what arrives, not with what a header claims.
-  if (bytes_.empty()) bytes_.resize(kFront + kRoom);
-  else if (end_ == bytes_.size()) bytes_.resize(kFront + 2 * kept);
+  if (bytes_.empty())
+    bytes_.resize(kFront + kRoom);
+  else if (end_ == bytes_.size())
+    bytes_.resize(kFront + 2 * kept);
   return std::span(bytes_).subspan(end_);
 }
 
@@ -26,8 +28,8 @@ Result<bool> FrameReader::next(Frame& frame) {
   const auto whole = header.get<uint32_t>();
   const auto kind = header.get<uint8_t>();
   if (kind < 1 || kind > 3 || whole > kLimit) {
-    return invalid_argument(cat("a frame of kind ", int{kind}, " with ", whole,
-                                " bytes is none of ours"));
+    return invalid_argument(
+        cat("a frame of kind ", int{kind}, " with ", whole, " bytes is none of ours"));
   }
   if (end_ - begin_ - kHeader < whole) return false;
   frame = {static_cast<FrameKind>(kind), ByteView(bytes_).subspan(begin_ + kHeader, whole)};

@@ -36,8 +36,8 @@ void Crossing::begin(const Reduction& reduction, const CrossingPlan& plan) {
     routed_ = plan;
   }
   wide_ = route_.partial && is_half(plan.dtype);
-  reduce_ = wide_ ? reduce_function(HVD_FLOAT32, static_cast<hvd_reduce_op>(plan.op))
-                  : reduction.reduce;
+  reduce_ =
+      wide_ ? reduce_function(HVD_FLOAT32, static_cast<hvd_reduce_op>(plan.op)) : reduction.reduce;
   const size_t unit = wide_ ? sizeof(float) : element_;
   wide_size_ = wide_ ? lines(std::max(plan.count, plan.last) * unit) : 0;
   scratch_size_ = lines(std::max(route_.scratch, last_route_.scratch) * unit);
@@ -91,8 +91,7 @@ void Crossing::add(std::byte* data) {
 }
 
 std::byte* Crossing::wide_of(const Piece& piece) {
-  auto* base = reinterpret_cast<std::byte*>(
-      lines(reinterpret_cast<uintptr_t>(memory_.data())));
+  auto* base = reinterpret_cast<std::byte*>(lines(reinterpret_cast<uintptr_t>(memory_.data())));
   return base + piece.number % slots_.size() * (wide_size_ + scratch_size_);
 }
 
@@ -170,9 +169,9 @@ bool Crossing::send_from(Course& course) {
     Transfer& transfer = course.queue[course.head];
     Piece& piece = slot_of(transfer.piece);
     if (transfer.piece >= added_ || piece.hop < transfer.hop) return moved;
-    const size_t size = course.lane->write_some(
-        {source(piece, transfer.hop) + transfer.offset + transfer.done,
-         transfer.size - transfer.done});
+    const size_t size =
+        course.lane->write_some({source(piece, transfer.hop) + transfer.offset + transfer.done,
+                                 transfer.size - transfer.done});
     transfer.done += size;
     moved |= size > 0;
     if (transfer.done < transfer.size) {
@@ -196,9 +195,9 @@ bool Crossing::receive_into(Course& course) {
     Transfer& transfer = course.queue[course.head];
     Piece& piece = slot_of(transfer.piece);
     if (transfer.piece >= added_ || piece.hop != transfer.hop) return moved;
-    const size_t size = course.lane->read_some(
-        {target(piece, transfer.hop) + transfer.offset + transfer.done,
-         transfer.size - transfer.done});
+    const size_t size =
+        course.lane->read_some({target(piece, transfer.hop) + transfer.offset + transfer.done,
+                                transfer.size - transfer.done});
     transfer.done += size;
     moved |= size > 0;
     if (transfer.done < transfer.size) {

@@ -48,7 +48,7 @@ class Crossing {
   struct Piece {
     std::byte* data = nullptr;
     size_t number = 0;
-    size_t hop = 0;  // whose data is due
+    size_t hop = 0;        // whose data is due
     bool counted = false;  // what the hop brings
     size_t receives_left = 0;
     std::vector<size_t> sends_left;  // of each hop
@@ -118,7 +118,7 @@ class Crossing {
   CrossingPlan routed_;  // what the routes were made for
   std::vector<Piece> slots_;
   std::vector<std::byte> memory_;
-  size_t wide_size_ = 0;     // of a slot in memory_
+  size_t wide_size_ = 0;  // of a slot in memory_
   size_t scratch_size_ = 0;
   size_t added_ = 0;
   size_t finished_ = 0;

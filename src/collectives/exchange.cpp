@@ -14,9 +14,8 @@ void Exchange::receive(Lane& lane, std::byte* data, size_t size) {
 }
 
 bool Exchange::move(Transfer& transfer) {
-  const size_t moved =
-      transfer.sends ? transfer.lane->write_some({transfer.data, transfer.left})
-                     : transfer.lane->read_some({transfer.data, transfer.left});
+  const size_t moved = transfer.sends ? transfer.lane->write_some({transfer.data, transfer.left})
+                                      : transfer.lane->read_some({transfer.data, transfer.left});
   transfer.data += moved;
   transfer.left -= moved;
   return transfer.left == 0;

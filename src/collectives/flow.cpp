@@ -8,7 +8,8 @@ void* FrameStack::take(size_t size) {
   const size_t whole = (sizeof(Header) + size + kAlign - 1) / kAlign * kAlign;
   static_assert(sizeof(Header) % kAlign == 0);
   const bool fits = whole <= kSize - used_;
-  void* place = fits ? static_cast<void*>(memory_.data() + used_) : ::operator new(whole, std::align_val_t(kAlign));
+  void* place = fits ? static_cast<void*>(memory_.data() + used_)
+                     : ::operator new(whole, std::align_val_t(kAlign));
   if (fits) used_ += whole;
   auto* header = new (place) Header{fits ? this : nullptr, whole};
   return header + 1;

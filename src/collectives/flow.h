@@ -62,8 +62,7 @@ class [[nodiscard]] Job {
     std::suspend_always initial_suspend() noexcept { return {}; }
     struct Final {
       bool await_ready() noexcept { return false; }
-      std::coroutine_handle<> await_suspend(
-          std::coroutine_handle<promise_type> self) noexcept {
+      std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> self) noexcept {
         const auto caller = self.promise().caller;
         return caller ? caller : std::noop_coroutine();
       }

@@ -18,8 +18,7 @@ constexpr uint32_t kVersion = 2;
 constexpr std::byte kConfirmed{'Y'};
 
 Digest job_digest(const Credentials& credentials) {
-  return sha256(
-      ByteWriter().put_text(credentials.job).put(credentials.generation).view());
+  return sha256(ByteWriter().put_text(credentials.job).put(credentials.generation).view());
 }
 
 }  // namespace
@@ -61,8 +60,8 @@ std::unique_ptr<Greeting> Greeting::dial(net::DataLoop& loop, const Credentials&
   greeting->mine_.to = to;
   greeting->mine_.lane = lane;
   greeting->where_ = std::move(where);
-  const Status added = loop.add(greeting->socket_.get(),
-                                EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, *greeting);
+  const Status added =
+      loop.add(greeting->socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, *greeting);
   if (!added.ok()) greeting->fail(added.message());
   return greeting;
 }
@@ -94,8 +93,8 @@ void Greeting::fail(std::string reason) {
 
 void Greeting::put(ByteView bytes) {
   // Always fits: nothing else was sent on this connection.
-  const ssize_t size = ::send(socket_.get(), bytes.data(), bytes.size(),
-                              MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t size =
+      ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (size != static_cast<ssize_t>(bytes.size())) {
     fail(system_error("it broke off", size < 0 ? errno : EPIPE).message());
   }
@@ -193,8 +192,8 @@ void Greeting::take_hello_of_dialler() {
   mine_.from = me_;
   mine_.to = theirs_.from;
   mine_.lane = theirs_.lane;
-  const Digest proof = credentials_.prove("acceptor", me_, theirs_.from, theirs_.nonce,
-                                          mine_.nonce, theirs_.encode());
+  const Digest proof = credentials_.prove("acceptor", me_, theirs_.from, theirs_.nonce, mine_.nonce,
+                                          theirs_.encode());
   state_ = State::kWaiting;
   put(ByteWriter().put_raw(mine_.encode()).put_raw(proof).view());
 }

@@ -75,8 +75,7 @@ Group::~Group() {
 
 size_t Group::local_index_of(size_t member) const {
   const auto& local = hosts_[host_index_];
-  return static_cast<size_t>(std::lower_bound(local.begin(), local.end(), member) -
-                             local.begin());
+  return static_cast<size_t>(std::lower_bound(local.begin(), local.end(), member) - local.begin());
 }
 
 Lane& Group::lane(size_t host, size_t stream) {

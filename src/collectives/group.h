@@ -42,9 +42,7 @@ class Group {
   size_t local_index() const { return local_index_; }
   // The index among the local members; only for members on this host.
   size_t local_index_of(size_t member) const;
-  int32_t global_rank_of_local(size_t local) const {
-    return members_[hosts_[host_index_][local]];
-  }
+  int32_t global_rank_of_local(size_t local) const { return members_[hosts_[host_index_][local]]; }
   bool is_leader() const { return local_index_ == 0; }
   // The streams between this rank and the one of the same index among its host's on another host.
   Lane& lane(size_t host, size_t stream = 0);
@@ -72,9 +70,7 @@ class Group {
   // That nobody reads anything of steps before `step` any more, as far as this rank knows.
   uint64_t known_consumed = 0;
   // Whether all have read the small payloads that this step's overwrite, as far as it knows.
-  bool small_slot_is_free(uint64_t step) const {
-    return step == 0 || known_consumed >= step - 1;
-  }
+  bool small_slot_is_free(uint64_t step) const { return step == 0 || known_consumed >= step - 1; }
 
   // Private memory for small results and for what comes from other hosts.
   std::byte* small_result() { return small_result_.data(); }

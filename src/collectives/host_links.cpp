@@ -48,8 +48,7 @@ bool HostLinks::push(size_t to, ByteView message, size_t& sent) {
       position = block.mail_tail.load(std::memory_order_relaxed);
       continue;
     }
-    if (!block.mail_tail.compare_exchange_weak(position, position + 1,
-                                               std::memory_order_relaxed)) {
+    if (!block.mail_tail.compare_exchange_weak(position, position + 1, std::memory_order_relaxed)) {
       continue;
     }
     const size_t size = std::min(message.size() - sent, kMailBytes);
@@ -94,8 +93,7 @@ bool HostLinks::flush() {
 }
 
 bool HostLinks::has_mail() const {
-  return mine_.mail[mail_head_ % kMailCells].turn.load(std::memory_order_seq_cst) ==
-         mail_head_ + 1;
+  return mine_.mail[mail_head_ % kMailCells].turn.load(std::memory_order_seq_cst) == mail_head_ + 1;
 }
 
 bool HostLinks::poll(const Receiver& receiver) {

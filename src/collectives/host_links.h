@@ -54,9 +54,7 @@ class HostLinks {
 
   // The host's first failure; all ranks of the host see the same one.
   Status failure() const;
-  bool has_failed() const {
-    return arena_->header().failure.load(std::memory_order_seq_cst) == 2;
-  }
+  bool has_failed() const { return arena_->header().failure.load(std::memory_order_seq_cst) == 2; }
   // Returns the first one, which may be another's.
   Status fail(const Status& cause);
 

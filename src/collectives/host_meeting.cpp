@@ -124,7 +124,8 @@ Result<std::unique_ptr<Visit>> find_leader(const std::vector<PeerRecord>& record
     const PeerRecord& record = records[static_cast<size_t>(candidate)];
     if (record.machine != mine.machine) continue;
     auto socket = net::connect_for_packets(record.meeting);
-    if (socket.ok()) return std::make_unique<Visit>(Visit{candidate, GuardedFd(std::move(*socket))});
+    if (socket.ok())
+      return std::make_unique<Visit>(Visit{candidate, GuardedFd(std::move(*socket))});
     // The name was taken before it was published: when nobody answers, it is another machine
     // that looks the same (a virtual machine cloned while it ran).
     if (socket.error().code() != Code::kNotFound) {
@@ -154,8 +155,7 @@ Result<Met> receive_members(const MeetingPlace& place, const Credentials& creden
     for (auto& [member, guest] : guests) met.heaps.push_back(std::move(guest.heap));
   }
   for (auto& [member, guest] : guests) {
-    const Digest proof =
-        credentials.prove("leader", rank, member, guest.mine, guest.theirs, table);
+    const Digest proof = credentials.prove("leader", rank, member, guest.mine, guest.theirs, table);
     const Bytes welcome = ByteWriter().put_raw(proof).put_raw(table).take();
     const int socket = guest.socket.get();
     const std::string whom = name_of_rank(records, member);
@@ -184,8 +184,7 @@ Result<Met> join_leader(Visit visit, const Credentials& credentials,
   application.nonce = fresh_nonce();
   application.proof = credentials.prove("member", rank, visit.leader, theirs, application.nonce);
   const UniqueFd own_heap = copy_of(heap);
-  HVD_RETURN_IF_ERROR(
-      send_message(socket, application.encode(), {own_heap.get()}, deadline, whom));
+  HVD_RETURN_IF_ERROR(send_message(socket, application.encode(), {own_heap.get()}, deadline, whom));
 
   std::vector<UniqueFd> files;
   HVD_ASSIGN_OR_RETURN(const Bytes welcome, receive_message(socket, &files, deadline, whom));

@@ -19,14 +19,14 @@ namespace hvd::collectives {
 struct Watched {
   int32_t rank;
   GuardedFd socket;  // ends when all processes that hold the other end are gone
-  UniqueFd process; // a pidfd; none where the kernel has none, or for this very process
+  UniqueFd process;  // a pidfd; none where the kernel has none, or for this very process
 };
 
 struct Met {
   std::unique_ptr<HostLinks> links;
   std::vector<int32_t> leaders;  // of each rank: the lowest rank on its host
   std::vector<Watched> watched;
-  std::vector<UniqueFd> heaps;   // of each rank of the host; none where there are too many ranks
+  std::vector<UniqueFd> heaps;  // of each rank of the host; none where there are too many ranks
 };
 
 // The socket under a random abstract name on which a leader receives the others.

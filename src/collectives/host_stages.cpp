@@ -7,8 +7,7 @@ Job pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t step) {
     AllReached consumed(group, kConsumed, step - 1);
     co_await flow.until(consumed);
   }
-  reduction.packer.read(group.segment().small(group.local_index(), step).payload,
-                        reduction.count);
+  reduction.packer.read(group.segment().small(group.local_index(), step).payload, reduction.count);
   group.post_small(step);
 }
 

@@ -45,8 +45,7 @@ class HostStream {
   void reduce_slice(size_t chunk) {
     const uint64_t step = step_of(chunk);
     const size_t count = group_.local_count();
-    const Slice slice =
-        slice_of(count_of(chunk), count, group_.local_index(), reduction_.element);
+    const Slice slice = slice_of(count_of(chunk), count, group_.local_index(), reduction_.element);
     if (slice.count > 0) {
       const size_t offset = slice.first * reduction_.element;
       const void* inputs[kMaxLocalRanks];

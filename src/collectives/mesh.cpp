@@ -72,16 +72,17 @@ Status Mesh::send(int32_t rank, ByteView first, ByteView second) {
   }
   if (!is_local(rank)) return remote_->send(rank, first, second);
   if (departed(rank)) return aborted(cat(describe(rank), " has shut down"));
-  if (second.empty()) host_->send(local_index_of(rank), first);
-  else host_->send(local_index_of(rank), ByteWriter().put_raw(first).put_raw(second).view());
+  if (second.empty())
+    host_->send(local_index_of(rank), first);
+  else
+    host_->send(local_index_of(rank), ByteWriter().put_raw(first).put_raw(second).view());
   return {};
 }
 
 Status Mesh::poll(const Receiver& receiver, bool& progressed) {
   if (!failure_.ok()) return failure_;
-  bool moved = host_->poll([&](size_t from, ByteView message) {
-    receiver(local_ranks_[from], message);
-  });
+  bool moved =
+      host_->poll([&](size_t from, ByteView message) { receiver(local_ranks_[from], message); });
   if (remote_->has_mail()) moved |= remote_->poll(&receiver);
   if (look_ || remote_->in_use() || ++polls_ % kPollsPerLook == 0) {
     look_ = false;
@@ -137,8 +138,8 @@ bool Mesh::before_sleep() {
   // Whoever has failed gets no more messages; it may as well rest.
   if (!failure_.ok()) return true;
   host_->fall_asleep();
-  const bool busy = look_ || host_->has_mail() || remote_->has_mail() ||
-                    host_->has_failed() || (is_idle_ && !is_idle_());
+  const bool busy = look_ || host_->has_mail() || remote_->has_mail() || host_->has_failed() ||
+                    (is_idle_ && !is_idle_());
   if (busy || !failure_.ok()) {
     host_->wake_up();
     return false;

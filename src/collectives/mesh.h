@@ -28,10 +28,10 @@ struct MeshOptions {
   int32_t size = 1;
   std::string host;  // its name in sentences
   Credentials credentials;
-  std::string site;  // as in PeerRecord
-  net::PortRange ports{};           // where it may listen for other hosts
+  std::string site;                   // as in PeerRecord
+  net::PortRange ports{};             // where it may listen for other hosts
   net::InterfaceChoice interfaces{};  // by which it may be reached
-  SharedHeap* heap = nullptr;  // what this process shares of its memory, if it does
+  SharedHeap* heap = nullptr;         // what this process shares of its memory, if it does
   // For tests that play several hosts in one process.
   MemoryMap* memory_map = nullptr;
   std::string machine;

@@ -134,8 +134,8 @@ void Mesh::expect_neighbours() {
 
 Status Mesh::meet(Board& board, Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(const MeetingPlace place, MeetingPlace::open());
-  HVD_ASSIGN_OR_RETURN(remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank,
-                                                    options_.ports));
+  HVD_ASSIGN_OR_RETURN(
+      remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank, options_.ports));
   HVD_ASSIGN_OR_RETURN(const PeerRecord mine, own_record(place));
   HVD_RETURN_IF_ERROR(exchange_records(mine, board, deadline));
   HVD_ASSIGN_OR_RETURN(Met met, meet_host(place, board, deadline));

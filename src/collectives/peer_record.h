@@ -21,15 +21,15 @@ struct Candidate {
 struct PeerRecord {
   // Alike for the ranks of a host, and first on the wire: what a host's records begin with alike
   // is sent once.
-  std::string host;        // for sentences, never for decisions
-  std::string machine;     // boot id "/" network namespace: equal when ranks may share memory
+  std::string host;     // for sentences, never for decisions
+  std::string machine;  // boot id "/" network namespace: equal when ranks may share memory
   // What started it, where that is known: ranks of one machine that name one site share memory
   // for sure, since no two machines can have it.
   std::string site;
   std::vector<Candidate> candidates;
   // Its own.
   int32_t rank = 0;
-  std::string meeting;     // name of the abstract Unix socket, without the leading zero
+  std::string meeting;  // name of the abstract Unix socket, without the leading zero
   uint32_t pid = 0;
   uint16_t port = 0;
 

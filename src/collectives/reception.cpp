@@ -47,8 +47,7 @@ Result<std::map<int32_t, Reception::Guest>> Reception::receive(
 
 GuardedFd Reception::take_call() {
   const NoFork hold;
-  return GuardedFd(
-      UniqueFd(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+  return GuardedFd(UniqueFd(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
 }
 
 void Reception::open_door() {
@@ -66,8 +65,8 @@ void Reception::examine(size_t index) {
   if (!packet.ok() || !*packet || (*packet)->fds.size() != 1) return;
   const auto application = Application::decode((*packet)->bytes);
   if (!application) return;
-  const Digest expected = credentials_.prove("member", application->rank, rank_, guest.mine,
-                                             application->nonce);
+  const Digest expected =
+      credentials_.prove("member", application->rank, rank_, guest.mine, application->nonce);
   if (!equal_in_constant_time(expected, application->proof) ||
       std::find(members_.begin(), members_.end(), application->rank) == members_.end() ||
       admitted_.contains(application->rank)) {

@@ -75,12 +75,14 @@ class Scattering {
 
   void pack(size_t index) {
     for (size_t member = 0; member < group_.size(); ++member) {
-      std::byte* to = segment_.slot(group_.local_index(), first + index) +
-                      position_[member] * place_;
+      std::byte* to =
+          segment_.slot(group_.local_index(), first + index) + position_[member] * place_;
       inputs_[member].next(size_at(member, index), [&](const std::byte* data, size_t size) {
-        if (data != nullptr) std::memcpy(to, data, size);
-        else fill_neutral(to, static_cast<hvd_dtype>(batch_.dtype),
-                          static_cast<hvd_reduce_op>(batch_.reduce_op), size / element_);
+        if (data != nullptr)
+          std::memcpy(to, data, size);
+        else
+          fill_neutral(to, static_cast<hvd_dtype>(batch_.dtype),
+                       static_cast<hvd_reduce_op>(batch_.reduce_op), size / element_);
         to += size;
       });
     }
@@ -103,8 +105,8 @@ class Scattering {
                                  group_.local_index(), element_);
     if (share.count > 0) {
       const size_t offset = share.first * element_;
-      reduce_slots(segment_.result(first + index) + offset, index, offset,
-                   share.count * element_, scale_by(1));
+      reduce_slots(segment_.result(first + index) + offset, index, offset, share.count * element_,
+                   scale_by(1));
     }
     group_.post_all(kReduced, first + index + 1);
   }
@@ -162,10 +164,10 @@ class Scattering {
   Scale before_, after_;
   std::vector<Walk<RowsFor>> inputs_;  // of each member
   Walk<OwnRows> output_;
-  std::vector<size_t> sizes_;          // bytes that each member gets
-  std::vector<size_t> position_;       // of each member's place: those of a host side by side
+  std::vector<size_t> sizes_;     // bytes that each member gets
+  std::vector<size_t> position_;  // of each member's place: those of a host side by side
   std::vector<size_t> first_on_host_;
-  size_t place_;                       // bytes
+  size_t place_;  // bytes
 };
 
 Job finish_on_host(Flow& flow, Group& group, Scattering& work, size_t index) {

@@ -173,8 +173,8 @@ bool RemoteLinks::advance_dials() {
       continue;
     }
     if (failures.empty()) failures.push_back("it has no address but loopback ones");
-    fail(unavailable(cat(describe(rank_), " cannot reach ", describe(key.first), ": ",
-                         join(failures, "; "))));
+    fail(unavailable(
+        cat(describe(rank_), " cannot reach ", describe(key.first), ": ", join(failures, "; "))));
     return true;
   }
   return moved;

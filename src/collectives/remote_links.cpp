@@ -11,8 +11,8 @@
 namespace hvd::collectives {
 
 Result<std::unique_ptr<RemoteLinks>> RemoteLinks::open(net::DataLoop& loop,
-                                                       const Credentials& credentials,
-                                                       int32_t rank, net::PortRange ports) {
+                                                       const Credentials& credentials, int32_t rank,
+                                                       net::PortRange ports) {
   std::unique_ptr<RemoteLinks> links(new RemoteLinks(loop, credentials, rank));
   HVD_ASSIGN_OR_RETURN(links->listener_, net::TcpListener::open(ports));
   return links;
@@ -106,9 +106,9 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
 // Names both ends: either may be the one that tells all others.
 Status RemoteLinks::lost(int32_t rank, int reason) const {
   const std::string link = cat("its connection to ", describe(rank_));
-  return aborted(lost_peer(rank, records_[static_cast<size_t>(rank)].host,
-                           reason == 0 ? cat(link, " ended")
-                                       : cat(link, " broke (", std::strerror(reason), ")")));
+  return aborted(lost_peer(
+      rank, records_[static_cast<size_t>(rank)].host,
+      reason == 0 ? cat(link, " ended") : cat(link, " broke (", std::strerror(reason), ")")));
 }
 
 void RemoteLinks::check_lanes() {

@@ -36,7 +36,8 @@ static_assert(sizeof(SmallSlot) == 4096);
 class Segment {
  public:
   Segment() = default;
-  Segment(std::byte* base, size_t ranks, size_t chunk) : base_(base), ranks_(ranks), chunk_(chunk) {}
+  Segment(std::byte* base, size_t ranks, size_t chunk)
+      : base_(base), ranks_(ranks), chunk_(chunk) {}
 
   // Bytes per slot and result; small enough that all ranks' buffers stay in the caches and in
   // their share of memory, and 512 KiB when there are few ranks, where an allreduce of their
@@ -66,9 +67,7 @@ class Segment {
     return std::min(std::max({half, kLeast, ranks_ * 64}), chunk_);
   }
 
-  MemberFlags& flags(size_t rank) const {
-    return reinterpret_cast<MemberFlags*>(base_)[rank];
-  }
+  MemberFlags& flags(size_t rank) const { return reinterpret_cast<MemberFlags*>(base_)[rank]; }
   SmallSlot& small(size_t rank, uint64_t step) const {
     return reinterpret_cast<SmallSlot*>(base_ + flags_size(ranks_))[2 * rank + (step & 1)];
   }

@@ -51,8 +51,8 @@ class SharedHeap {
   mutable std::mutex mutex_;  // guards all below
   GuardedFd file_;
   int owner_ = 0;
-  uint64_t end_ = 0;       // of the file
-  uint64_t next_ = 0;      // where the next block goes
+  uint64_t end_ = 0;   // of the file
+  uint64_t next_ = 0;  // where the next block goes
   std::map<uintptr_t, Block> blocks_;
   std::atomic<size_t> block_count_{0};  // lets find() skip the lock where nobody uses this
 };

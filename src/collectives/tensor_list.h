@@ -44,8 +44,10 @@ class Walk {
   void read(void* to, size_t size) {
     auto* out = static_cast<std::byte*>(to);
     next(size, [&](const std::byte* data, size_t part) {
-      if (data != nullptr) std::memcpy(out, data, part);
-      else std::memset(out, 0, part);
+      if (data != nullptr)
+        std::memcpy(out, data, part);
+      else
+        std::memset(out, 0, part);
       out += part;
     });
   }

@@ -3,7 +3,6 @@
 
 #include <boost/asio.hpp>
 #include <boost/system/error_code.hpp>
-
 #include <string_view>
 
 #include "base/result.h"

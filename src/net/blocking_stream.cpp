@@ -134,7 +134,8 @@ void BlockingStream::let_recv_wait() {
 Status BlockingStream::write(ByteView head, ByteView body, Deadline deadline, bool& interrupted) {
   interrupted = false;
   while (!head.empty() || !body.empty()) {
-    const ssize_t count = body.empty() ? send_once(fd_.get(), head) : send_once(fd_.get(), head, body);
+    const ssize_t count =
+        body.empty() ? send_once(fd_.get(), head) : send_once(fd_.get(), head, body);
     if (count >= 0) {
       const size_t of_head = std::min(head.size(), static_cast<size_t>(count));
       head = head.subspan(of_head);
@@ -155,7 +156,8 @@ Status BlockingStream::write(ByteView head, ByteView body, Deadline deadline, bo
 
 Result<size_t> BlockingStream::read_some(std::span<std::byte> buffer, Deadline deadline) {
   int flags = recv_waits_ && deadline.time() > Clock::now() + std::chrono::seconds(kShortWait)
-                  ? 0 : MSG_DONTWAIT;
+                  ? 0
+                  : MSG_DONTWAIT;
   for (;;) {
     const ssize_t count = ::recv(fd_.get(), buffer.data(), buffer.size(), flags);
     if (count >= 0) return static_cast<size_t>(count);

@@ -61,8 +61,8 @@ bool DataLoop::dispatch() {
 void DataLoop::wake_at(Deadline deadline) {
   itimerspec spec{};
   if (!deadline.is_never()) {
-    const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(
-        deadline.time().time_since_epoch());
+    const auto time =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time().time_since_epoch());
     spec.it_value.tv_sec = static_cast<time_t>(time.count() / 1000000000);
     spec.it_value.tv_nsec = std::max<long>(static_cast<long>(time.count() % 1000000000), 1);
   }

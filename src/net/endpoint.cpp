@@ -82,8 +82,7 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
 std::string to_string(const Endpoint& endpoint) {
   if (endpoint.family == Endpoint::Family::kUnix) return "unix:" + endpoint.path;
   const bool bracketed = endpoint.host.find(':') != std::string::npos;
-  return cat("tcp:", bracketed ? "[" : "", endpoint.host, bracketed ? "]" : "", ":",
-             endpoint.port);
+  return cat("tcp:", bracketed ? "[" : "", endpoint.host, bracketed ? "]" : "", ":", endpoint.port);
 }
 
 }  // namespace hvd::net

@@ -67,13 +67,13 @@ Result<std::optional<Frame>> FrameParser::next() {
   header.credit = reader.get<uint32_t>();
   const auto length = reader.get<uint32_t>();
   if (!is_known(header.type)) {
-    failure_ = internal_error(cat("the far side sent a frame of the unknown type ",
-                                  static_cast<unsigned>(header.type)));
+    failure_ = internal_error(
+        cat("the far side sent a frame of the unknown type ", static_cast<unsigned>(header.type)));
     return failure_;
   }
   if (length > max_payload_) {
-    failure_ = internal_error(cat("the far side sent a frame of ", length,
-                                  " bytes, more than the ", max_payload_, " that are allowed"));
+    failure_ = internal_error(cat("the far side sent a frame of ", length, " bytes, more than the ",
+                                  max_payload_, " that are allowed"));
     return failure_;
   }
   if (bytes.size() < kFrameHeaderSize + length) return std::optional<Frame>();
@@ -95,8 +95,10 @@ Bytes FrameWriter::take(size_t size) {
   Bytes batch;
   for (auto& queue : queues_) {
     while (!queue.empty() && (batch.empty() || batch.size() < size)) {
-      if (batch.empty()) batch = std::move(queue.front());
-      else batch.insert(batch.end(), queue.front().begin(), queue.front().end());
+      if (batch.empty())
+        batch = std::move(queue.front());
+      else
+        batch.insert(batch.end(), queue.front().begin(), queue.front().end());
       queue.pop_front();
     }
   }

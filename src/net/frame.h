@@ -110,8 +110,8 @@ class Window {
 
  private:
   uint32_t size_;
-  uint32_t open_;          // granted and not yet arrived
-  uint32_t pending_ = 0;   // arrived and not yet consumed
+  uint32_t open_;         // granted and not yet arrived
+  uint32_t pending_ = 0;  // arrived and not yet consumed
   uint32_t returnable_ = 0;
 };
 

@@ -1,7 +1,6 @@
 #include "net/http.h"
 
 #include <boost/beast/http.hpp>
-
 #include <optional>
 
 #include "base/check.h"
@@ -91,13 +90,13 @@ class BeastParser : public Base {
   Status refuse(const error_code& error) {
     if (error == http::error::header_limit) {
       this->fault_ = 431;
-      return invalid_argument(cat("the head of the message is longer than ", limits_.head_bytes,
-                                  " bytes"));
+      return invalid_argument(
+          cat("the head of the message is longer than ", limits_.head_bytes, " bytes"));
     }
     if (error == http::error::body_limit) {
       this->fault_ = 413;
-      return invalid_argument(cat("the body of the message is longer than ", limits_.body_bytes,
-                                  " bytes"));
+      return invalid_argument(
+          cat("the body of the message is longer than ", limits_.body_bytes, " bytes"));
     }
     this->fault_ = 400;
     return invalid_argument(cat("the message is not HTTP/1.1: ", error.message()));
@@ -168,7 +167,11 @@ std::string response_head(int status, std::initializer_list<HttpField> fields, s
   std::string head;
   head.reserve(kUsualHead);
   const auto reason = http::obsolete_reason(static_cast<http::status>(status));
-  head.append("HTTP/1.1 ").append(std::to_string(status)).append(" ").append(to_view(reason)).append("\r\n");
+  head.append("HTTP/1.1 ")
+      .append(std::to_string(status))
+      .append(" ")
+      .append(to_view(reason))
+      .append("\r\n");
   finish_head(head, fields, body_size);
   return head;
 }

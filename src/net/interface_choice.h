@@ -25,7 +25,7 @@ class InterfaceChoice {
  private:
   struct Rule {
     bool is_excluding = false;
-    std::string name;   // of an interface, with '*' where it is a beginning; empty for a network
+    std::string name;  // of an interface, with '*' where it is a beginning; empty for a network
     Bytes network;
     int prefix_bits = 0;
     bool operator==(const Rule&) const = default;

@@ -39,9 +39,8 @@ Result<std::vector<InterfaceAddress>> interface_addresses(bool with_loopback) {
       found.push_back({entry->ifa_name, copy_bytes(&address, 16)});
     }
   }
-  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-    return a.bytes.size() < b.bytes.size();
-  });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.bytes.size() < b.bytes.size(); });
   return found;
 }
 

@@ -104,7 +104,8 @@ Result<std::optional<Packet>> receive_packet(int fd, std::string_view whom) {
     }
   }
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-    return invalid_argument(cat("a message from ", whom, " is too long, or this process may open "
+    return invalid_argument(cat("a message from ", whom,
+                                " is too long, or this process may open "
                                 "no more descriptors (ulimit -n)"));
   }
   packet.bytes.resize(static_cast<size_t>(size));

@@ -29,8 +29,8 @@ Result<std::vector<SocketAddress>> resolve(const Endpoint& endpoint) {
     error = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &found);
   }
   if (error != 0) {
-    return unavailable(cat("the name '", printable(endpoint.host), "' does not resolve: ",
-                           ::gai_strerror(error)));
+    return unavailable(
+        cat("the name '", printable(endpoint.host), "' does not resolve: ", ::gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   std::vector<SocketAddress> addresses;

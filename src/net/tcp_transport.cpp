@@ -99,8 +99,8 @@ Result<TcpListener> TcpListener::open(PortRange ports) {
 
 GuardedFd accept_tcp(const TcpListener& listener) {
   const NoFork hold;
-  GuardedFd socket(UniqueFd(
-      ::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+  GuardedFd socket(
+      UniqueFd(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
   if (socket) tune(socket.get());
   return socket;
 }

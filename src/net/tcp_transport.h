@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "base/result.h"
 #include "base/fork_guard.h"
+#include "base/result.h"
 #include "net/port_range.h"
 
 namespace hvd::net {

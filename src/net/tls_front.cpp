@@ -84,7 +84,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
 
   bool pair_up(const std::function<void(StreamSocket)>& adopt) {
     int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return false;
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+      return false;
     const asio::generic::stream_protocol protocol(AF_UNIX, 0);
     plain_.assign(protocol, ends[0]);
     adopt(StreamSocket(tls_.get_executor(), protocol, ends[1]));
@@ -97,8 +98,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
     for (;;) {
       const auto [error, size] = co_await tls_.async_read_some(asio::buffer(buffer), use_tuple);
       if (error) break;
-      const auto [failed, written] = co_await asio::async_write(
-          plain_, asio::buffer(buffer.data(), size), use_tuple);
+      const auto [failed, written] =
+          co_await asio::async_write(plain_, asio::buffer(buffer.data(), size), use_tuple);
       if (failed) break;
     }
     // What the client still gets to hear is not cut off: outwards() closes.
@@ -113,8 +114,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
       const auto [error, size] = co_await plain_.async_read_some(asio::buffer(buffer), use_tuple);
       if (error) break;
       arm(limits_.write);
-      const auto [failed, written] = co_await asio::async_write(
-          tls_, asio::buffer(buffer.data(), size), use_tuple);
+      const auto [failed, written] =
+          co_await asio::async_write(tls_, asio::buffer(buffer.data(), size), use_tuple);
       ++epoch_;
       limit_.cancel();
       if (failed) break;
@@ -164,8 +165,8 @@ Result<TlsFront> TlsFront::make(const std::string& certificate, const std::strin
   shared->context.set_password_callback([](size_t, auto) { return std::string(); }, error);
   shared->context.use_private_key_file(key, asio::ssl::context::pem, error);
   if (error) {
-    return invalid_argument(cat("--tls-key: ", printable(key),
-                                " holds no key of that certificate: ", error.message()));
+    return invalid_argument(
+        cat("--tls-key: ", printable(key), " holds no key of that certificate: ", error.message()));
   }
   return TlsFront(std::move(shared));
 }

@@ -49,8 +49,8 @@ Status use_files(SSL_CTX* context, const TlsOptions& options) {
     ::SSL_CTX_set_default_verify_paths(context);
   } else if (::SSL_CTX_load_verify_locations(context, options.ca_file.c_str(), nullptr) != 1) {
     return invalid_argument(cat(options.ca_setting, ": the file of certificate authorities, ",
-                                printable(options.ca_file), ", cannot be read: ",
-                                last_tls_error()));
+                                printable(options.ca_file),
+                                ", cannot be read: ", last_tls_error()));
   }
   if (options.certificate.empty()) return {};
   if (::SSL_CTX_use_certificate_chain_file(context, options.certificate.c_str()) != 1) {
@@ -114,8 +114,10 @@ class TlsSession::Impl {
     if (why == SSL_ERROR_ZERO_RETURN) return std::optional(size_t{0});
     if (why == SSL_ERROR_WANT_READ) return std::optional<size_t>();
     if (is_about_certificate(ERR_GET_REASON(::ERR_peek_error()))) {
-      return failed_precondition(cat("the server wants a certificate of this side, or another one "
-                                     "than it has (", last_tls_error(), ")"));
+      return failed_precondition(
+          cat("the server wants a certificate of this side, or another one "
+              "than it has (",
+              last_tls_error(), ")"));
     }
     return unavailable(cat("cannot receive by TLS: ", last_tls_error()));
   }
@@ -158,8 +160,10 @@ class TlsSession::Impl {
     const long verdict = ::SSL_get_verify_result(session_.get());
     const std::string reason = last_tls_error();
     if (verdict == X509_V_OK) {
-      return failed_precondition(cat("what listens there does not speak TLS, or wants a certificate "
-                                     "of this side (", reason, ")"));
+      return failed_precondition(
+          cat("what listens there does not speak TLS, or wants a certificate "
+              "of this side (",
+              reason, ")"));
     }
     return failed_precondition(cat("the certificate of the server does not prove that it is ",
                                    printable(host_), ": ", ::X509_verify_cert_error_string(verdict),

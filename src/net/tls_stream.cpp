@@ -57,7 +57,8 @@ class TlsStream::Impl {
     const Bytes bytes = session_.take_output();
     ByteView left = bytes;
     while (!left.empty()) {
-      const ssize_t count = ::send(stream_.fd(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t count =
+          ::send(stream_.fd(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (count >= 0) {
         left = left.subspan(static_cast<size_t>(count));
         continue;

@@ -128,8 +128,8 @@ std::string Catalogue::why_none(hvd_plugin_kind kind, std::string_view name) con
                            : candidate.path.find(name) != std::string::npos;
     if (!meant || candidate.works()) continue;
     if (!reasons.empty()) reasons += "; ";
-    reasons += candidate.path.empty() ? cat("the built-in one: ", candidate.refusal)
-                                      : candidate.refusal;
+    reasons +=
+        candidate.path.empty() ? cat("the built-in one: ", candidate.refusal) : candidate.refusal;
   }
   if (!reasons.empty()) return reasons;
   if (name.empty()) return cat("no ", kind_name(kind), " plugin is installed");
@@ -138,11 +138,16 @@ std::string Catalogue::why_none(hvd_plugin_kind kind, std::string_view name) con
 
 std::string_view kind_name(uint32_t kind) {
   switch (kind) {
-    case HVD_PLUGIN_BOOTSTRAP: return "bootstrap";
-    case HVD_PLUGIN_CONTROLLER: return "controller";
-    case HVD_PLUGIN_OP: return "op";
-    case HVD_PLUGIN_FRAMEWORK: return "framework";
-    default: return "unknown";
+    case HVD_PLUGIN_BOOTSTRAP:
+      return "bootstrap";
+    case HVD_PLUGIN_CONTROLLER:
+      return "controller";
+    case HVD_PLUGIN_OP:
+      return "op";
+    case HVD_PLUGIN_FRAMEWORK:
+      return "framework";
+    default:
+      return "unknown";
   }
 }
 

@@ -14,15 +14,20 @@ namespace {
 // What a table must have, of each kind, in its order behind struct_size. What follows, or is "" here,
 // may be missing.
 constexpr std::array kOfBootstrap = {"identity", "put", "get", "fence"};
-constexpr std::array kOfController = {"send", "poll", "abort", "hosts", "before_sleep", "after_sleep"};
+constexpr std::array kOfController = {"send",  "poll",         "abort",
+                                      "hosts", "before_sleep", "after_sleep"};
 constexpr std::array kOfOp = {"supports", "run", "poll", "", "", "abort"};
 
 std::span<const char* const> needed_functions(uint32_t kind) {
   switch (kind) {
-    case HVD_PLUGIN_BOOTSTRAP: return kOfBootstrap;
-    case HVD_PLUGIN_CONTROLLER: return kOfController;
-    case HVD_PLUGIN_OP: return kOfOp;
-    default: return {};
+    case HVD_PLUGIN_BOOTSTRAP:
+      return kOfBootstrap;
+    case HVD_PLUGIN_CONTROLLER:
+      return kOfController;
+    case HVD_PLUGIN_OP:
+      return kOfOp;
+    default:
+      return {};
   }
 }
 
@@ -37,8 +42,8 @@ Status check_functions(const void* table, std::span<const char* const> needed) {
       std::memcpy(&function, static_cast<const char*>(table) + place, sizeof function);
     }
     if (function == nullptr && *needed[i] != '\0') {
-      return invalid_argument(cat("the plugin's table, of struct_size ", reach,
-                                  ", has no function ", needed[i]));
+      return invalid_argument(
+          cat("the plugin's table, of struct_size ", reach, ", has no function ", needed[i]));
     }
   }
   return {};
@@ -48,11 +53,10 @@ Status check_functions(const void* table, std::span<const char* const> needed) {
 
 Result<const hvd_plugin*> load(const std::string& path) {
   HVD_ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::open(path));
-  const auto entry =
-      reinterpret_cast<hvd_plugin_entry>(library.symbol(HVD_PLUGIN_ENTRY_SYMBOL));
+  const auto entry = reinterpret_cast<hvd_plugin_entry>(library.symbol(HVD_PLUGIN_ENTRY_SYMBOL));
   if (entry == nullptr) {
-    return invalid_argument(cat(path, " is no plugin of this version: it does not export ",
-                                HVD_PLUGIN_ENTRY_SYMBOL));
+    return invalid_argument(
+        cat(path, " is no plugin of this version: it does not export ", HVD_PLUGIN_ENTRY_SYMBOL));
   }
   const hvd_plugin* record = entry();
   if (Status status = check_record(record); !status.ok()) return status.with_context(path);

@@ -80,8 +80,8 @@ Status try_in_child(const std::string& path, double limit_seconds) {
                                  " seconds when it is opened and probed"));
   }
   if (WIFSIGNALED(status)) {
-    return unavailable(cat(path, " crashes when it is opened and probed (",
-                           ::strsignal(WTERMSIG(status)), ")"));
+    return unavailable(
+        cat(path, " crashes when it is opened and probed (", ::strsignal(WTERMSIG(status)), ")"));
   }
   if (opinion.empty()) return unavailable(cat(path, " ends the process when it is probed"));
   if (opinion.front() == kGood) return {};

@@ -53,8 +53,8 @@ std::optional<std::string> shapes(const Pair& pair) {
     const auto& of_a = a.tensors[i].shape;
     const auto& of_b = b.tensors[i].shape;
     if (of_a.size() == of_b.size() &&
-        (of_a.size() <= first || std::equal(of_a.begin() + first, of_a.end(),
-                                            of_b.begin() + first))) {
+        (of_a.size() <= first ||
+         std::equal(of_a.begin() + first, of_a.end(), of_b.begin() + first))) {
       continue;
     }
     return pair.say(cat(upper(op_name(a.op)), " tensor shapes", member(a, i)), list_text(of_a),
@@ -115,8 +115,8 @@ std::optional<std::string> terms(const Pair& pair) {
                     "the factors must be the same on every rank");
   }
   if (a.reduce_op == b.reduce_op) return {};
-  return pair.say("reduction operations", reduce_op_name(a.reduce_op),
-                  reduce_op_name(b.reduce_op), "the op must be the same on every rank");
+  return pair.say("reduction operations", reduce_op_name(a.reduce_op), reduce_op_name(b.reduce_op),
+                  "the op must be the same on every rank");
 }
 
 // And of the rest, where the terms are alike.

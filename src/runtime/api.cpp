@@ -35,7 +35,7 @@ hvd::Deadline deadline_of(double seconds) {
   return seconds < 0 ? hvd::Deadline::never() : hvd::Deadline::after_seconds(seconds);
 }
 
-int32_t identity_number(int32_t hvd::runtime::Identity::* field) {
+int32_t identity_number(int32_t hvd::runtime::Identity::*field) {
   const Call call;
   if (!state.initialized.load() || call.runtime() == nullptr) return -1;
   return call.runtime()->identity().*field;
@@ -136,9 +136,7 @@ int hvd_alloc(size_t size, void** memory, char* error, size_t error_size) {
 }
 
 int hvd_free(void* memory, char* error, size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    return heap().release(memory);
-  });
+  return guarded(error, error_size, [&]() -> Status { return heap().release(memory); });
 }
 
 int32_t hvd_capability(const char* name, char* why, size_t why_size) {
@@ -150,8 +148,9 @@ int32_t hvd_capability(const char* name, char* why, size_t why_size) {
     if (std::string_view(name) == "mpi-threads") {
       const Call call;
       works = call.runtime() != nullptr && call.runtime()->uses("mpi-threads");
-      return works ? Status() : hvd::unavailable(
-          "no MPI that was initialised with MPI_THREAD_MULTIPLE is in use");
+      return works ? Status()
+                   : hvd::unavailable(
+                         "no MPI that was initialised with MPI_THREAD_MULTIPLE is in use");
     }
     works = hvd::runtime::is_capable(name, settings, &reason);
     return works ? Status() : hvd::unavailable(std::move(reason));

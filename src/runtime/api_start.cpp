@@ -22,12 +22,12 @@
 namespace {
 
 using hvd::Status;
+using hvd::runtime::Runtime;
 using hvd::runtime::api::Call;
 using hvd::runtime::api::copy_sized;
 using hvd::runtime::api::guarded;
 using hvd::runtime::api::heap;
 using hvd::runtime::api::state;
-using hvd::runtime::Runtime;
 
 void apply_log_settings(const hvd::Settings& settings) {
   hvd::log::Level level = hvd::log::Level::kWarning;
@@ -86,8 +86,8 @@ Status start(const hvd_init_options& wishes) {
   HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
   apply_log_settings(settings);
   const auto engines = hvd::runtime::chosen_engines(settings);
-  const double seconds = wishes.timeout_seconds > 0 ? wishes.timeout_seconds
-                                                    : settings.number("start_timeout");
+  const double seconds =
+      wishes.timeout_seconds > 0 ? wishes.timeout_seconds : settings.number("start_timeout");
   const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
   auto met = hvd::runtime::bootstrap(settings, deadline, state.epoch,
                                      state.meeting ? *state.meeting : nullptr);
@@ -175,8 +175,6 @@ int hvd_shutdown(char* error, size_t error_size) {
   });
 }
 
-int hvd_is_initialized(void) {
-  return state.initialized.load() && !state.forked.load() ? 1 : 0;
-}
+int hvd_is_initialized(void) { return state.initialized.load() && !state.forked.load() ? 1 : 0; }
 
 }  // extern "C"

@@ -56,9 +56,8 @@ void Autotuner::finish() {
 
 const Autotuner::Trial& Autotuner::best() const {
   HVD_CHECK(!trials_.empty());
-  return *std::max_element(trials_.begin(), trials_.end(), [](const Trial& a, const Trial& b) {
-    return a.score < b.score;
-  });
+  return *std::max_element(trials_.begin(), trials_.end(),
+                           [](const Trial& a, const Trial& b) { return a.score < b.score; });
 }
 
 Autotuner::Point Autotuner::next_point() {
@@ -83,8 +82,8 @@ Autotuner::Point Autotuner::next_point() {
   // The last points look around the best score: a peak may be narrower than beliefs are.
   const bool last = 4 * tried >= 3 * options_.points;
   if (last) {
-    best_index = static_cast<size_t>(std::max_element(scores_.begin(), scores_.end()) -
-                                     scores_.begin());
+    best_index =
+        static_cast<size_t>(std::max_element(scores_.begin(), scores_.end()) - scores_.begin());
   }
   Point chosen;
   double most = -1;

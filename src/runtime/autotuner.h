@@ -19,14 +19,14 @@ struct TunedParameters {
   double whole_limit = 0;
   double doubling_limit = 0;
   double ring_from = 0;
-  bool hierarchical = false;    // of each host only its leader talks to other hosts
+  bool hierarchical = false;  // of each host only its leader talks to other hosts
   bool operator==(const TunedParameters&) const = default;
 };
 
 // Between what a parameter may lie, on a scale of logarithms.
 struct TunedRange {
   const char* name;
-  double TunedParameters::* field;
+  double TunedParameters::*field;
   double low, high;
   double usual;  // what the op's own choice is about
 };
@@ -42,8 +42,8 @@ struct AutotunerOptions {
   TunedParameters start;
   std::array<bool, kTunedRanges.size()> free{};  // as kTunedRanges
   bool hierarchy_is_free = false;
-  int points = 20;      // that are tried at most
-  double noise = 0.8;   // as of GaussianProcess
+  int points = 20;     // that are tried at most
+  double noise = 0.8;  // as of GaussianProcess
 };
 
 class Autotuner {
@@ -76,7 +76,7 @@ class Autotuner {
   const AutotunerOptions options_;
   std::vector<TunedRange> axes_;
   std::vector<Trial> trials_;
-  std::vector<Point> points_;   // of the trials, but for those of the hierarchy
+  std::vector<Point> points_;  // of the trials, but for those of the hierarchy
   std::vector<double> scores_;
   TunedParameters current_;
   bool tries_hierarchy_ = false;

@@ -38,8 +38,8 @@ class CachePolicy {
   uint64_t last_seen(const std::string& text);
 
   const uint32_t capacity_;
-  uint64_t now_ = 0;  // agreements so far
-  std::vector<Slot> slots_;  // by slot; the first is the seam
+  uint64_t now_ = 0;                                // agreements so far
+  std::vector<Slot> slots_;                         // by slot; the first is the seam
   std::unordered_map<std::string, uint64_t> seen_;  // names without an id: when
   std::deque<std::pair<std::string, uint64_t>> seen_order_;
 };

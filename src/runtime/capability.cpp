@@ -20,8 +20,7 @@ Status try_shared_memory() {
   const UniqueFd memory(::memfd_create("hvd-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) return system_error("cannot create a memfd", errno);
   if (::ftruncate(memory.get(), 4096) != 0) return system_error("cannot size a memfd", errno);
-  void* address =
-      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  void* address = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (address == MAP_FAILED) return system_error("cannot map a memfd", errno);
   ::munmap(address, 4096);
   const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -97,8 +96,10 @@ bool is_capable(std::string_view name, const Settings& settings, std::string* wh
   }
   if (name == "cuda") return say(try_driver({"libcuda.so.1"}, "/dev/nvidiactl"), why);
   if (name == "rocm") {
-    return say(try_driver({"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
-                           "libamdhip64.so"}, "/dev/kfd"), why);
+    return say(
+        try_driver({"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},
+                   "/dev/kfd"),
+        why);
   }
   *why = cat("nothing is known of a capability '", printable(name), "'");
   return false;

@@ -14,8 +14,7 @@ struct Layout {
   Layout(std::span<const int32_t> members, std::span<const int32_t> machines) {
     std::map<int32_t, size_t> number;
     for (const int32_t rank : members) {
-      const auto [found, fresh] =
-          number.emplace(machines[static_cast<size_t>(rank)], ranks.size());
+      const auto [found, fresh] = number.emplace(machines[static_cast<size_t>(rank)], ranks.size());
       if (fresh) ranks.emplace_back();
       ranks[found->second].push_back(rank);
     }

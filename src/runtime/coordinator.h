@@ -62,7 +62,7 @@ class Coordinator {
   uint64_t ready_bytes_ = 0;
   std::vector<FusionUnit> units_;
   std::vector<PlanItem*> new_names_;  // of the plan that is being made
-  std::vector<int32_t> joined_;  // in that order
+  std::vector<int32_t> joined_;       // in that order
 };
 
 }  // namespace hvd::runtime

@@ -49,8 +49,8 @@ class CorePatience {
  private:
   const Duration long_;
   Duration limit_ = kUsual;
-  bool is_long_ = false;   // of this wait, whatever yields bring
-  bool is_new_ = false;    // nothing was looked for in this wait
+  bool is_long_ = false;  // of this wait, whatever yields bring
+  bool is_new_ = false;   // nothing was looked for in this wait
   bool is_spinning_ = false;
   bool answered_ = false;  // by the last yield, it seems
   Clock::time_point since_{};

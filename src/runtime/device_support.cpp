@@ -6,7 +6,9 @@ namespace hvd::runtime {
 
 size_t DeviceSupport::place(int32_t op, int32_t dtype, int32_t reduce_op, bool factors) {
   return ((static_cast<size_t>(op) * kDtypes + static_cast<size_t>(dtype)) * kReductions +
-          static_cast<size_t>(reduce_op)) * 2 + (factors ? 1 : 0);
+          static_cast<size_t>(reduce_op)) *
+             2 +
+         (factors ? 1 : 0);
 }
 
 DeviceSupport DeviceSupport::ask(const OpSelector& ops, int32_t size) {

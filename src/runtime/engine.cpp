@@ -10,8 +10,12 @@ namespace hvd::runtime {
 
 Engine::Engine(const EngineOptions& options, OpenedPlugin controller, OpSelector* ops,
                PluginHost* host, SetTable* sets, TensorTable* names, HandleTable* handles)
-    : options_(options), controller_(std::move(controller)), host_(host), names_(names),
-      handles_(handles), set_table_(sets),
+    : options_(options),
+      controller_(std::move(controller)),
+      host_(host),
+      names_(names),
+      handles_(handles),
+      set_table_(sets),
       executor_(options.fusion.threshold, ops, this, &instruments_) {
   executor_.set_tuning(options_.way);
   executor_.set_framework(host->framework());
@@ -37,8 +41,8 @@ void Engine::tune(std::chrono::microseconds window, uint64_t fusion_threshold,
 Engine::Wake Engine::submit(Submission* submission) {
   pending_.fetch_add(1);
   const uint64_t activity = activity_.fetch_add(1) + 1;
-  const bool whole = options_.calls_helper_early &&
-                     activity == burst_target_.load(std::memory_order_relaxed);
+  const bool whole =
+      options_.calls_helper_early && activity == burst_target_.load(std::memory_order_relaxed);
   queue_.push(submission);
   if (whole) return Wake::kFull;
   // An open window has its end as alarm.
@@ -56,9 +60,10 @@ Status Engine::refuse(int32_t op, std::string_view name) {
   cut_off_.store(true);
   std::lock_guard lock(refusal_mutex_);
   if (end_ != End::kShutdown || is_registration(op)) return refusal_;
-  return aborted(cat(operation_text(op, name), " cannot run: ", refusal_.message(),
-                     " before every rank had submitted it; all ranks must submit the same operations before "
-                     "one of them ends (hvd.join() is for ranks with fewer steps)"));
+  return aborted(
+      cat(operation_text(op, name), " cannot run: ", refusal_.message(),
+          " before every rank had submitted it; all ranks must submit the same operations before "
+          "one of them ends (hvd.join() is for ranks with fewer steps)"));
 }
 
 std::optional<int32_t> Engine::cut_off_by() const {
@@ -72,8 +77,8 @@ bool Engine::step(bool flush) {
   bool moved = host_->run_posted();
   moved |= collect();
   if (!collected_.empty()) {
-    const bool whole = (expected_ > 0 && burst_ >= expected_) ||
-                       collected_bytes_ >= options_.fusion.threshold;
+    const bool whole =
+        (expected_ > 0 && burst_ >= expected_) || collected_bytes_ >= options_.fusion.threshold;
     if (flush || whole || Clock::now() >= window_end_) {
       announce();
       moved = true;
@@ -148,7 +153,8 @@ void Engine::announce() {
   instruments_.trace.cycle();
   for (Submission* submission : collected_) {
     ProcessSet* set = set_of(submission->set);
-    if (set != nullptr && !set->ended) announce(set, submission);
+    if (set != nullptr && !set->ended)
+      announce(set, submission);
     else if (set == nullptr || set->removed) {
       complete(submission, not_found("its process set was removed meanwhile"));
     } else {
@@ -161,9 +167,12 @@ void Engine::announce() {
 void Engine::announce(ProcessSet* set, Submission* submission) {
   submission->accepted = true;
   Name* name = submission->name;
-  if (set->has_joined) set->after_join.push_back(submission);
-  else if (name->announced != nullptr) name->waiting.push_back(submission);
-  else announce_now(set, submission);
+  if (set->has_joined)
+    set->after_join.push_back(submission);
+  else if (name->announced != nullptr)
+    name->waiting.push_back(submission);
+  else
+    announce_now(set, submission);
 }
 
 void Engine::announce_now(ProcessSet* set, Submission* submission) {
@@ -183,8 +192,7 @@ bool Engine::poll_links() {
   const int code = link().poll(
       controller_->context(),
       [](void* engine, int32_t rank, const void* message, size_t size) {
-        static_cast<Engine*>(engine)->receive(
-            rank, {static_cast<const std::byte*>(message), size});
+        static_cast<Engine*>(engine)->receive(rank, {static_cast<const std::byte*>(message), size});
       },
       this, &progressed, error, sizeof error);
   if (!link_failure_.ok()) {
@@ -215,8 +223,8 @@ void Engine::receive(int32_t from, ByteView message) {
   ++counts_.messages_received;
   if (departed() || !link_failure_.ok()) return;
   if (Status status = handle(from, message); !status.ok()) {
-    link_failure_ = status.with_context(cat("rank ", from, " sent rank ", options_.rank,
-                                            " something wrong"));
+    link_failure_ =
+        status.with_context(cat("rank ", from, " sent rank ", options_.rank, " something wrong"));
   }
 }
 
@@ -233,10 +241,18 @@ Status Engine::handle(int32_t from, ByteView message) {
   Notice notice;
   HVD_RETURN_IF_ERROR(decode(message, &notice));
   switch (kind) {
-    case MessageKind::kLeave: act(departure_->leave(notice.rank)); break;
-    case MessageKind::kStop: act(departure_->stop(notice.rank)); break;
-    case MessageKind::kStopped: departure_->child_stopped(); break;
-    case MessageKind::kFarewell: act(departure_->farewell()); break;
+    case MessageKind::kLeave:
+      act(departure_->leave(notice.rank));
+      break;
+    case MessageKind::kStop:
+      act(departure_->stop(notice.rank));
+      break;
+    case MessageKind::kStopped:
+      departure_->child_stopped();
+      break;
+    case MessageKind::kFarewell:
+      act(departure_->farewell());
+      break;
     default:
       link_failure_ = Status(static_cast<Code>(notice.code), notice.text);
       heard_from_ = from;
@@ -247,8 +263,10 @@ Status Engine::handle(int32_t from, ByteView message) {
 
 void Engine::complete(Submission* submission, Status status) {
   submission->status = std::move(status);
-  if (submission->newer != nullptr) submission->newer->older = submission->older;
-  else newest_ = submission->older;
+  if (submission->newer != nullptr)
+    submission->newer->older = submission->older;
+  else
+    newest_ = submission->older;
   if (submission->older != nullptr) submission->older->newer = submission->newer;
   finished_.push_back(submission);
   Name* name = submission->name;

@@ -224,12 +224,12 @@ class Engine final : public Drivable, private CompletionSink {
   std::vector<Submission*> collected_;  // drained, not announced
   uint64_t collected_bytes_ = 0;
   Clock::time_point window_end_ = Clock::time_point::max();
-  uint64_t burst_ = 0;     // submissions since nothing was pending
-  uint64_t expected_ = 0;  // as many as in the burst before
+  uint64_t burst_ = 0;            // submissions since nothing was pending
+  uint64_t expected_ = 0;         // as many as in the burst before
   Submission* newest_ = nullptr;  // of the unfinished ones that were drained
   LastSubmission last_submission_;
   std::vector<Submission*> finished_;
-  Status link_failure_;   // found while messages were handed in: acted upon after that
+  Status link_failure_;  // found while messages were handed in: acted upon after that
   int32_t heard_from_ = -1;
 
   // Kept for their memory.
@@ -254,11 +254,11 @@ class Engine final : public Drivable, private CompletionSink {
   std::atomic<bool> window_open_{false};
   std::atomic<bool> over_{false};
   std::atomic<bool> departed_{false};
-  std::atomic<int32_t> left_by_{-1};   // the first peer that left or was lost
-  std::atomic<bool> cut_off_{false};   // work failed by that
+  std::atomic<int32_t> left_by_{-1};  // the first peer that left or was lost
+  std::atomic<bool> cut_off_{false};  // work failed by that
   mutable std::mutex refusal_mutex_;
-  Status refusal_;                // guarded by refusal_mutex_
-  End end_ = End::kFailure;       // guarded by refusal_mutex_; of `refusal_`
+  Status refusal_;           // guarded by refusal_mutex_
+  End end_ = End::kFailure;  // guarded by refusal_mutex_; of `refusal_`
 };
 
 }  // namespace hvd::runtime

@@ -53,8 +53,8 @@ Status agree_on_engines(const PluginHost& host, const Identity& identity,
     std::vector<std::string> records;
     const hvd_plugin_host& vtable = *host.vtable();
     const int code = vtable.store_exchange(
-        vtable.host, kEnginesName, identity.rank, identity.size, sent.data(), sent.size(), wanted.data(),
-        static_cast<int32_t>(wanted.size()), seconds,
+        vtable.host, kEnginesName, identity.rank, identity.size, sent.data(), sent.size(),
+        wanted.data(), static_cast<int32_t>(wanted.size()), seconds,
         [](void* to, const void* bytes, size_t size) {
           static_cast<std::vector<std::string>*>(to)->emplace_back(static_cast<const char*>(bytes),
                                                                    size);

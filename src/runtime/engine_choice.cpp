@@ -23,7 +23,8 @@ std::string how_to_get(std::string_view name) {
   if (name == "gloo") return "install libgloo-dev and build again";
   if (name == "ccl") return "build again with plugins/ops/ccl";
   if (name == "ddl") return "DDL was discontinued by its maker";
-  return "the known ones are gloo, libgloo, mpi and ccl, for GPUs nccl, for the controller gloo and mpi; "
+  return "the known ones are gloo, libgloo, mpi and ccl, for GPUs nccl, for the controller gloo "
+         "and mpi; "
          "others are plugins in a folder of HOROVOD_PLUGIN_PATH";
 }
 
@@ -50,10 +51,10 @@ Result<const hvd_plugin*> choose(const Settings& settings, const char* key, cons
   }
   const bool is_built = !engines.all().empty();
   return unavailable(cat(variable, " is ", printable(value), ", but ",
-                         is_built ? engines.why_none(kind, name)
-                                  : cat("this build has no such ",
-                                        kind == HVD_PLUGIN_OP ? "engine" : what, ": ",
-                                        how_to_get(name)),
+                         is_built
+                             ? engines.why_none(kind, name)
+                             : cat("this build has no such ",
+                                   kind == HVD_PLUGIN_OP ? "engine" : what, ": ", how_to_get(name)),
                          "; mend that, or unset ", variable));
 }
 
@@ -88,8 +89,8 @@ plugin::Catalogue installed_controllers(const Settings& settings, std::string_vi
 
 Result<EngineChoice> chosen_engines(const Settings& settings) {
   EngineChoice choice;
-  HVD_ASSIGN_OR_RETURN(choice.controller, choose(settings, "controller", "HOROVOD_CONTROLLER",
-                                                 HVD_PLUGIN_CONTROLLER));
+  HVD_ASSIGN_OR_RETURN(choice.controller,
+                       choose(settings, "controller", "HOROVOD_CONTROLLER", HVD_PLUGIN_CONTROLLER));
   HVD_ASSIGN_OR_RETURN(const hvd_plugin* memory,
                        choose(settings, "cpu_operations", "HOROVOD_CPU_OPERATIONS", HVD_PLUGIN_OP));
   if (memory != nullptr) choice.ops.push_back(memory);

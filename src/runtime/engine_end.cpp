@@ -23,8 +23,8 @@ Status Engine::send(int32_t rank, ByteView message, ByteView rest) {
     code = link().send(context, rank, message.data(), message.size());
   } else if (link().struct_size >= offsetof(hvd_controller_v1, send_parts) + sizeof(void*) &&
              link().send_parts != nullptr) {
-    code = link().send_parts(context, rank, message.data(), message.size(), rest.data(),
-                             rest.size());
+    code =
+        link().send_parts(context, rank, message.data(), message.size(), rest.data(), rest.size());
   } else {
     return send(rank, ByteWriter().put_raw(message).put_raw(rest).view());
   }
@@ -76,8 +76,8 @@ void Engine::act(const Departure::Actions& actions) {
 // Nothing is planned any more: what is not planned yet never will be.
 void Engine::end_at(int32_t leaver) {
   // Another's program may as well have come to its end, or to an exception's.
-  const std::string who =
-      leaver == options_.rank ? std::string("this rank called shutdown")
+  const std::string who = leaver == options_.rank
+                              ? std::string("this rank called shutdown")
                               : cat("rank ", leaver, " has ended its program or called shutdown");
   refuse_from_now(aborted(cat("Horovod has been shut down: ", who)), End::kShutdown);
   if (leaver != options_.rank) left_by_.store(leaver);

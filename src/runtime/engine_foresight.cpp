@@ -61,8 +61,7 @@ bool Engine::foresee(ProcessSet* set, std::span<const uint32_t> ids) {
     if (foreseen_.batches.size() != 1) return false;
   }
   foreseen_tensors_.clear();
-  if (!executor_.wholes_of(set->lane, foreseen_.batches[0], foreseen_items_,
-                           &foreseen_tensors_)) {
+  if (!executor_.wholes_of(set->lane, foreseen_.batches[0], foreseen_items_, &foreseen_tensors_)) {
     return false;
   }
   brings_ = foreseen_tensors_[0];
@@ -101,8 +100,11 @@ void Engine::offer(ProcessSet* set) {
   // Who tunes decides before a plan is known to the others.
   if (plan_listener_ != nullptr && set == everybody_) return;
   if (!foresight.is_hopeful() || !foresee(set, ids)) return;
-  offer_ = {set->members->serial, set->plans, foresight.announcements(),
-            {ids.begin(), ids.end()}, {brings_}};
+  offer_ = {set->members->serial,
+            set->plans,
+            foresight.announcements(),
+            {ids.begin(), ids.end()},
+            {brings_}};
   out_.clear();
   encode_head(offer_, out_);
   foresight.offer(ids);

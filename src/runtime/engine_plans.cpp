@@ -137,8 +137,8 @@ Status Engine::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
     if (theirs.empty()) {
       executor_.add(set->lane, batch, agreed_);
     } else {
-      HVD_RETURN_IF_ERROR(executor_.run_wholes(set->lane, batch, agreed_,
-                                               set->foresight.aligned(theirs)));
+      HVD_RETURN_IF_ERROR(
+          executor_.run_wholes(set->lane, batch, agreed_, set->foresight.aligned(theirs)));
       ++counts_.foreseen_batches;
     }
     ++counts_.batches;
@@ -165,8 +165,10 @@ Status Engine::forget(ProcessSet* set, const Plan& plan) {
 Status Engine::resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed) {
   CacheEntry* entry = item.full ? nullptr : set->cache.find(item.id);
   Name* name = nullptr;
-  if (item.full) name = names_->find(set->members->serial, item.name);
-  else if (entry != nullptr) name = entry->name;
+  if (item.full)
+    name = names_->find(set->members->serial, item.name);
+  else if (entry != nullptr)
+    name = entry->name;
   Submission* submission = name != nullptr ? name->announced : nullptr;
   if (submission == nullptr && !(item.full && set->has_joined)) {
     return internal_error(cat("a plan names '", printable(item.name), "' (", item.id,

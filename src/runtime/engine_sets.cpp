@@ -22,10 +22,9 @@ bool Engine::is_member(int32_t process_set, int32_t rank) const {
 
 Status Engine::open_set(std::shared_ptr<const SetMembers> members) {
   const int32_t* machines = link().hosts(controller_->context());
-  auto set = std::make_unique<ProcessSet>(
-      std::move(members), options_.rank,
-      std::span(machines, static_cast<size_t>(options_.size)), options_.fusion,
-      options_.cache_capacity);
+  auto set = std::make_unique<ProcessSet>(std::move(members), options_.rank,
+                                          std::span(machines, static_cast<size_t>(options_.size)),
+                                          options_.fusion, options_.cache_capacity);
   HVD_RETURN_IF_ERROR(executor_.open_lane(set->members, &set->lane));
   sets_.push_back(std::move(set));
   return {};
@@ -73,8 +72,10 @@ Status Engine::remove_set(int32_t id, Submission* submission) {
   }
   set->removed = some_removed_ = true;
   set->removal = submission;
-  if (set->ended) fail_rest(set);
-  else if (set->coordinator) return send_last_plan(set);
+  if (set->ended)
+    fail_rest(set);
+  else if (set->coordinator)
+    return send_last_plan(set);
   return {};
 }
 

@@ -56,8 +56,7 @@ std::unique_ptr<Executor::Run> Executor::make_run(Lane* lane, std::span<const Pl
   return run;
 }
 
-void Executor::add(Lane* lane, std::span<const PlanUnit> units,
-                   std::span<const AgreedItem> items) {
+void Executor::add(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items) {
   std::unique_ptr<Run> run = make_run(lane, units, items);
   if (run->op == nullptr && units.size() > 1) {
     // What no plugin runs together, each may run alone; every rank finds the same.
@@ -130,7 +129,8 @@ Status Executor::retire(Lane* lane, bool* moved) {
 
 void Executor::measure(Run* run) {
   uint64_t elements = 0;
-  for (const hvd_batch_tensor& tensor : run->tensors) elements += static_cast<uint64_t>(tensor.count);
+  for (const hvd_batch_tensor& tensor : run->tensors)
+    elements += static_cast<uint64_t>(tensor.count);
   instruments_->metrics.batch(run->tensors.size(), elements * dtype_size(run->batch.dtype),
                               fusion_threshold_);
   run->traced = instruments_->trace.start_batch(run->batch.op, run->batch.dtype, run->submissions);
@@ -159,12 +159,10 @@ Status Executor::start(Lane* lane, Run* run) {
     return {};
   }
   if (run->traced != 0) trace_run(*run);
-  const int code =
-      run->op->vtable<hvd_op_v1>().run(run->op->context(), &run->batch, &on_done, run);
+  const int code = run->op->vtable<hvd_op_v1>().run(run->op->context(), &run->batch, &on_done, run);
   if (code != HVD_OK && !run->done) {
-    return Status(static_cast<Code>(code),
-                  cat("the operation plugin ", run->op->record().name, " did not start ",
-                      op_name(run->batch.op)));
+    return Status(static_cast<Code>(code), cat("the operation plugin ", run->op->record().name,
+                                               " did not start ", op_name(run->batch.op)));
   }
   return {};
 }
@@ -213,11 +211,12 @@ Status Executor::run_wholes(Lane* lane, std::span<const PlanUnit> units,
 // Every rank finds the same, so the work fails and the runtime goes on.
 void Executor::refuse(Run* run) {
   const hvd_batch& batch = run->batch;
-  finish(run, unimplemented(cat(
-      "no operation plugin here runs ", op_name(batch.op),
-      reduces(batch.op) ? cat(" (", reduce_op_name(batch.reduce_op), ")") : std::string(), " of ",
-      dtype_name(batch.dtype), " on ", batch.device == HVD_CPU ? "the CPU" : "this device",
-      "; convert the tensor, or add a plugin that does")));
+  finish(run, unimplemented(cat("no operation plugin here runs ", op_name(batch.op),
+                                reduces(batch.op) ? cat(" (", reduce_op_name(batch.reduce_op), ")")
+                                                  : std::string(),
+                                " of ", dtype_name(batch.dtype), " on ",
+                                batch.device == HVD_CPU ? "the CPU" : "this device",
+                                "; convert the tensor, or add a plugin that does")));
   run->submissions.clear();
   run->done = true;
 }

@@ -20,7 +20,7 @@ namespace hvd::runtime {
 
 // An item of a plan, as this rank knows it.
 struct AgreedItem {
-  Submission* submission = nullptr;             // null: this rank has joined
+  Submission* submission = nullptr;  // null: this rank has joined
   const Request* request = nullptr;
   const std::vector<RankRows>* rows = nullptr;  // of all members, ascending
 };
@@ -58,8 +58,8 @@ class Executor {
   bool wholes_of(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items,
                  std::vector<ByteView>* tensors);
   // Runs such a batch: `theirs` is all that the other one of two members brings. Needs the lane idle.
-  Status run_wholes(Lane* lane, std::span<const PlanUnit> units,
-                    std::span<const AgreedItem> items, ByteView theirs);
+  Status run_wholes(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items,
+                    ByteView theirs);
   // Starts what can be started and advances what runs. True when anything moved; a failure is
   // one of this rank or its links, after which nothing can go on.
   Result<bool> advance();

@@ -165,8 +165,8 @@ Status Executor::Run::make_output(const SetMembers& set, size_t index) {
   if (bytes > 0 && batch.device == HVD_CPU) {
     output.data.reset(new (std::nothrow) std::byte[bytes]);
     if (!output.data) {
-      return internal_error(cat("there is no memory for the ", bytes, " bytes of the result of ",
-                                op_name(batch.op)));
+      return internal_error(
+          cat("there is no memory for the ", bytes, " bytes of the result of ", op_name(batch.op)));
     }
   }
   tensor.output = output.data.get();
@@ -176,8 +176,8 @@ Status Executor::Run::make_output(const SetMembers& set, size_t index) {
 void Executor::Run::take_made(const hvd_framework* framework) {
   for (size_t i = 0; i < made.size(); ++i) {
     if (made[i] == nullptr) continue;
-    owner[i]->outputs[member[i]].data = OutputMemory(
-        static_cast<std::byte*>(made[i]), {framework, batch.device});
+    owner[i]->outputs[member[i]].data =
+        OutputMemory(static_cast<std::byte*>(made[i]), {framework, batch.device});
   }
 }
 

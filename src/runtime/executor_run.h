@@ -18,7 +18,7 @@ struct Executor::Run {
   // On a device alone, one of each tensor: what batch.ready_events and batch.made_outputs point to.
   std::vector<void*> ready, made;
   bool done = false;
-  uint32_t traced = 0;                   // its number in the timeline
+  uint32_t traced = 0;  // its number in the timeline
   Status status;
 
   void clear();
@@ -36,8 +36,7 @@ struct Executor::Run {
  private:
   void describe(const SetMembers& set, const Request& request, int32_t dtype);
   void add(const SetMembers& set, const AgreedItem& item, int32_t dtype);
-  void add_rows(const SetMembers& set, const AgreedItem& item, size_t tensor,
-                hvd_batch_tensor* to);
+  void add_rows(const SetMembers& set, const AgreedItem& item, size_t tensor, hvd_batch_tensor* to);
   void add_devices();
   Status make_output(const SetMembers& set, size_t index);
 };

@@ -78,11 +78,11 @@ class Foresight {
   const bool possible_;
   uint64_t open_ = 0;  // names that this rank has announced and no plan has come for
   std::vector<uint32_t> fresh_, taken_;
-  uint64_t announcements_ = 0;   // of the child: sent, or heard at the root
-  bool has_sent_ = false;        // an offer, or an announcement that brings something: not decided
-  uint64_t sent_ = 0;            // the number of that announcement
+  uint64_t announcements_ = 0;  // of the child: sent, or heard at the root
+  bool has_sent_ = false;       // an offer, or an announcement that brings something: not decided
+  uint64_t sent_ = 0;           // the number of that announcement
   std::vector<uint32_t> sent_ids_;
-  bool has_kept_ = false;        // of an offer, or at the root of an announcement
+  bool has_kept_ = false;  // of an offer, or at the root of an announcement
   std::vector<uint32_t> kept_ids_;
   ByteView kept_;
   Bytes kept_bytes_, aligned_;

@@ -15,7 +15,8 @@ bool match(const FusionUnit& a, const FusionUnit& b) {
   const Request& x = *a.request;
   const Request& y = *b.request;
   return a.unit.dtype == b.unit.dtype && x.op == y.op && x.reduce_op == y.reduce_op &&
-         (x.device == HVD_CPU) == (y.device == HVD_CPU) && x.prescale == y.prescale && x.postscale == y.postscale;
+         (x.device == HVD_CPU) == (y.device == HVD_CPU) && x.prescale == y.prescale &&
+         x.postscale == y.postscale;
 }
 
 struct OpenBatch {
@@ -75,10 +76,10 @@ void plan_fusion(std::span<const FusionUnit> units, const FusionOptions& options
   std::vector<OpenBatch> open;  // at most one of each kind
   for (const FusionUnit& unit : units) {
     const bool fuses = can_fuse(*unit.request, options);
-    const auto same = !fuses ? open.end()
-                             : std::find_if(open.begin(), open.end(), [&](const OpenBatch& batch) {
-                                 return match(*batch.first, unit);
-                               });
+    const auto same =
+        !fuses ? open.end() : std::find_if(open.begin(), open.end(), [&](const OpenBatch& batch) {
+          return match(*batch.first, unit);
+        });
     if (same != open.end() && same->bytes + unit.bytes <= options.threshold) {
       (*batches)[same->index].push_back(unit.unit);
       same->bytes += unit.bytes;
@@ -87,8 +88,10 @@ void plan_fusion(std::span<const FusionUnit> units, const FusionOptions& options
     const OpenBatch fresh{&unit, batches->size(), unit.bytes};
     batches->push_back({unit.unit});
     if (!fuses) continue;
-    if (same != open.end()) *same = fresh;
-    else open.push_back(fresh);
+    if (same != open.end())
+      *same = fresh;
+    else
+      open.push_back(fresh);
   }
 }
 

@@ -1,7 +1,6 @@
 #include "runtime/gaussian_process.h"
 
 #include <Eigen/Dense>
-
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -54,8 +53,8 @@ double GaussianProcess::try_fit(const std::vector<double>& scaled, double length
   Eigen::MatrixXd covariance(n, n);
   for (Eigen::Index i = 0; i < n; ++i) {
     for (Eigen::Index j = 0; j < n; ++j) {
-      covariance(i, j) = kernel(points_[static_cast<size_t>(i)], points_[static_cast<size_t>(j)],
-                                length);
+      covariance(i, j) =
+          kernel(points_[static_cast<size_t>(i)], points_[static_cast<size_t>(j)], length);
     }
     covariance(i, i) += noise * noise + 1e-6;
   }

@@ -37,8 +37,8 @@ class HandleTable {
   void recycle(Submission* submission);
 
   const uint32_t first_;
-  std::mutex mutex_;                  // guards all below
-  std::deque<Submission> slots_;      // stable addresses
+  std::mutex mutex_;              // guards all below
+  std::deque<Submission> slots_;  // stable addresses
   std::vector<Submission*> free_;
 };
 

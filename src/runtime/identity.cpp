@@ -116,23 +116,24 @@ Result<Identity> identity_of(const Settings& settings) {
   Identity identity;
   identity.rank = -1;
   HVD_RETURN_IF_ERROR(read_pair(settings, "rank", "size", &identity.rank, &identity.size));
-  HVD_RETURN_IF_ERROR(read_pair(settings, "local_rank", "local_size", &identity.local_rank,
-                                &identity.local_size));
-  HVD_RETURN_IF_ERROR(read_pair(settings, "cross_rank", "cross_size", &identity.cross_rank,
-                                &identity.cross_size));
+  HVD_RETURN_IF_ERROR(
+      read_pair(settings, "local_rank", "local_size", &identity.local_rank, &identity.local_size));
+  HVD_RETURN_IF_ERROR(
+      read_pair(settings, "cross_rank", "cross_size", &identity.cross_rank, &identity.cross_size));
   identity.generation = static_cast<int32_t>(settings.integer("generation"));
   if (identity.rank < 0) {
     if (identity.local_rank >= 0 || identity.cross_rank >= 0) {
-      return invalid_argument("HOROVOD_LOCAL_RANK or HOROVOD_CROSS_RANK is set but HOROVOD_RANK "
-                              "is not; set HOROVOD_RANK and HOROVOD_SIZE too");
+      return invalid_argument(
+          "HOROVOD_LOCAL_RANK or HOROVOD_CROSS_RANK is set but HOROVOD_RANK "
+          "is not; set HOROVOD_RANK and HOROVOD_SIZE too");
     }
     return identity;
   }
   if (identity.local_size > identity.size || identity.cross_size > identity.size) {
-    return invalid_argument(cat(
-        identity.local_size > identity.size ? "HOROVOD_LOCAL_SIZE" : "HOROVOD_CROSS_SIZE", " is ",
-        std::max(identity.local_size, identity.cross_size), ", but HOROVOD_SIZE is ",
-        identity.size));
+    return invalid_argument(
+        cat(identity.local_size > identity.size ? "HOROVOD_LOCAL_SIZE" : "HOROVOD_CROSS_SIZE",
+            " is ", std::max(identity.local_size, identity.cross_size), ", but HOROVOD_SIZE is ",
+            identity.size));
   }
   return identity;
 }
@@ -194,7 +195,8 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
   options.rank = identity.rank;
   options.worker = process_name(settings);
   options.ranks = identity.size;
-  if (settings.is_set("store_ca")) options.tls = net::TlsOptions{.ca_file = settings.text("store_ca")};
+  if (settings.is_set("store_ca"))
+    options.tls = net::TlsOptions{.ca_file = settings.text("store_ca")};
   HVD_ASSIGN_OR_RETURN(std::shared_ptr<rendezvous::HttpStore> store,
                        rendezvous::HttpStore::open(address, *std::move(secret), options));
   if (identity.rank < 0) {
@@ -209,8 +211,8 @@ Status restrict_to(std::span<const int32_t> ranks, Identity* identity) {
   if (ranks.empty()) return {};
   if (std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end() ||
       ranks.front() < 0 || ranks.back() >= identity->size) {
-    return invalid_argument(cat("the ranks ", list_text(ranks), " must ascend from 0 to ",
-                                identity->size - 1));
+    return invalid_argument(
+        cat("the ranks ", list_text(ranks), " must ascend from 0 to ", identity->size - 1));
   }
   const auto found = std::find(ranks.begin(), ranks.end(), identity->rank);
   if (found == ranks.end()) {
@@ -226,8 +228,9 @@ Status restrict_to(std::span<const int32_t> ranks, Identity* identity) {
 
 void complete_identity(std::span<const int32_t> machines, Identity* identity) {
   const size_t count =
-      machines.empty() ? 0 : static_cast<size_t>(*std::max_element(machines.begin(),
-                                                                   machines.end())) + 1;
+      machines.empty()
+          ? 0
+          : static_cast<size_t>(*std::max_element(machines.begin(), machines.end())) + 1;
   std::vector<int32_t> ranks_on(count, 0);  // of each machine
   int32_t local_rank = 0;
   for (size_t rank = 0; rank < machines.size(); ++rank) {

@@ -110,8 +110,8 @@ Result<Bootstrap> meet_at(std::shared_ptr<const Meeting> meeting, Deadline deadl
 }
 
 // The launcher is told of this process's end with the runtime's; rank 0 serves its store until its own.
-Result<Bootstrap> meet(std::unique_ptr<Opened> plugin, Identity identity,
-                       const Settings& settings, uint64_t epoch, Deadline deadline) {
+Result<Bootstrap> meet(std::unique_ptr<Opened> plugin, Identity identity, const Settings& settings,
+                       uint64_t epoch, Deadline deadline) {
   if (identity.size == 1) {
     Bootstrap alone;
     alone.identity = identity;
@@ -146,9 +146,10 @@ bool is_in_step_of_many() {
 }
 
 void warn_of_shell() {
-  log::warning(cat("this is a world of one rank: of the ", printable(*environment_variable(kTasksOfStep)),
-                   " tasks of srun --pty only this shell is there to start programs; horovodrun starts as "
-                   "many ranks from it, and so does srun without --pty from outside of it"));
+  log::warning(
+      cat("this is a world of one rank: of the ", printable(*environment_variable(kTasksOfStep)),
+          " tasks of srun --pty only this shell is there to start programs; horovodrun starts as "
+          "many ranks from it, and so does srun without --pty from outside of it"));
 }
 
 constexpr const char* kDeclareAlone = "HOROVOD_BOOTSTRAP=none declares independent processes";
@@ -156,29 +157,31 @@ constexpr const char* kDeclareAlone = "HOROVOD_BOOTSTRAP=none declares independe
 // Tasks that cannot know each other are no worlds of one: which plugin is missing, Slurm's or ours.
 Status refuse_lonely_step(bool is_signed) {
   const auto kind = environment_variable(kMpiOfStep);
-  return failed_precondition(
-      cat("srun", kind ? cat(" --mpi=", printable(*kind)) : "", " started ",
-          printable(*environment_variable(kTasksOfStep)), " tasks, of which this is ",
-          printable(*environment_variable(kTask)), ", and ",
-          is_signed ? "the way to meet that it gave them takes a bootstrap plugin of Horovod's that "
-                      "cannot be used; install it in lib/horovod/bootstraps on all nodes"
-                    : "gave them no way to meet; use srun --mpi=pmix, which takes Slurm's mpi/pmix "
-                      "plugin (Debian: slurm-wlm-basic-plugins) and Horovod's bootstrap plugin pmix "
-                      "on all nodes, or srun --mpi=pmi2",
-          "; ", kDeclareAlone));
+  return failed_precondition(cat(
+      "srun", kind ? cat(" --mpi=", printable(*kind)) : "", " started ",
+      printable(*environment_variable(kTasksOfStep)), " tasks, of which this is ",
+      printable(*environment_variable(kTask)), ", and ",
+      is_signed ? "the way to meet that it gave them takes a bootstrap plugin of Horovod's that "
+                  "cannot be used; install it in lib/horovod/bootstraps on all nodes"
+                : "gave them no way to meet; use srun --mpi=pmix, which takes Slurm's mpi/pmix "
+                  "plugin (Debian: slurm-wlm-basic-plugins) and Horovod's bootstrap plugin pmix "
+                  "on all nodes, or srun --mpi=pmi2",
+      "; ", kDeclareAlone));
 }
 
 // The same of another launcher's processes. `reason` says why its bootstrap plugin does not help.
-Status refuse_lonely_rank(const ForeignPlace& place, const Settings& settings, std::string_view reason) {
-  return failed_precondition(
-      cat(place.launcher, " started this process as rank ", place.rank,
-          place.size > 0 ? cat(" of ", place.size) : " of several",
-          ", but Horovod cannot find the other ranks: ", reason, "; install on every host what is missing (",
-          place.bootstrap == "pmix"
-              ? "the plugin pmix is built where Debian's libpmix-dev is and uses libpmix.so.2 of libpmix2; "
-              : "",
-          "plugins are searched in ", join(plugin::bootstrap_path(settings.text("plugin_path")), ", "),
-          "), or start the program by horovodrun; ", kDeclareAlone));
+Status refuse_lonely_rank(const ForeignPlace& place, const Settings& settings,
+                          std::string_view reason) {
+  return failed_precondition(cat(
+      place.launcher, " started this process as rank ", place.rank,
+      place.size > 0 ? cat(" of ", place.size) : " of several",
+      ", but Horovod cannot find the other ranks: ", reason,
+      "; install on every host what is missing (",
+      place.bootstrap == "pmix" ? "the plugin pmix is built where Debian's libpmix-dev is and uses "
+                                  "libpmix.so.2 of libpmix2; "
+                                : "",
+      "plugins are searched in ", join(plugin::bootstrap_path(settings.text("plugin_path")), ", "),
+      "), or start the program by horovodrun; ", kDeclareAlone));
 }
 
 // A setting, or a program that calls MPI too, which has its ranks whoever started them.
@@ -199,9 +202,10 @@ struct Signs {
   std::optional<ForeignPlace> several;  // of whatever launcher
   bool mpi = false;                     // is initialised
   bool wants_mpi = false;
-  std::string named;                    // by HOROVOD_BOOTSTRAP
+  std::string named;  // by HOROVOD_BOOTSTRAP
   bool any() const {
-    return a_way_to_meet || step_of_many || several.has_value() || mpi || wants_mpi || !named.empty();
+    return a_way_to_meet || step_of_many || several.has_value() || mpi || wants_mpi ||
+           !named.empty();
   }
 };
 
@@ -222,12 +226,14 @@ Signs signs_of(const Settings& settings) {
 struct Asked {
   std::unique_ptr<Opened> plugin;  // nullptr: nobody knows this process
   Identity identity;
-  std::map<std::string, std::string> not_mine;  // by a plugin's name: why it does not know this process
+  std::map<std::string, std::string>
+      not_mine;  // by a plugin's name: why it does not know this process
 };
 
 // The first that knows this process. One that should and fails is the end of it, unless MPI, which is
 // asked last, has its ranks already.
-Result<Asked> ask(const plugin::Catalogue& catalogue, const Settings& settings, const Signs& signs) {
+Result<Asked> ask(const plugin::Catalogue& catalogue, const Settings& settings,
+                  const Signs& signs) {
   Status failure, not_mine;
   Asked asked;
   for (const hvd_plugin* record : catalogue.usable(HVD_PLUGIN_BOOTSTRAP)) {
@@ -243,16 +249,17 @@ Result<Asked> ask(const plugin::Catalogue& catalogue, const Settings& settings, 
     } else {
       HVD_ASSIGN_OR_RETURN(asked.identity, plugin->identity());
       asked.plugin = std::move(plugin);
-      log::info(cat("rank ", asked.identity.rank, " of ", asked.identity.size, ", says ", record->name));
+      log::info(
+          cat("rank ", asked.identity.rank, " of ", asked.identity.size, ", says ", record->name));
       return asked;
     }
   }
   HVD_RETURN_IF_ERROR(failure);
   if (signs.named.empty()) return asked;
-  return failed_precondition(
-      cat("HOROVOD_BOOTSTRAP is ", printable(signs.named), ", but ",
-          not_mine.ok() ? catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, signs.named) : not_mine.message(),
-          "; unset it"));
+  return failed_precondition(cat(
+      "HOROVOD_BOOTSTRAP is ", printable(signs.named), ", but ",
+      not_mine.ok() ? catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, signs.named) : not_mine.message(),
+      "; unset it"));
 }
 
 // Of the plugins by which tasks of a step meet.
@@ -260,16 +267,19 @@ std::string refusals_of(const plugin::Catalogue& catalogue) {
   if (catalogue.all().empty()) return catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, {});
   std::string refusals;
   for (const plugin::Candidate& candidate : catalogue.all()) {
-    if (candidate.works() || (candidate.record != nullptr && candidate.record->name == kMpi)) continue;
+    if (candidate.works() || (candidate.record != nullptr && candidate.record->name == kMpi))
+      continue;
     refusals += cat(refusals.empty() ? "" : "; ", candidate.refusal);
   }
   return refusals;
 }
 
 // Why the bootstrap plugin of a launcher does not know this process.
-std::string why_unknown(const plugin::Catalogue& catalogue, const Asked& asked, const std::string& name) {
+std::string why_unknown(const plugin::Catalogue& catalogue, const Asked& asked,
+                        const std::string& name) {
   const auto found = asked.not_mine.find(name);
-  return found != asked.not_mine.end() ? found->second : catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, name);
+  return found != asked.not_mine.end() ? found->second
+                                       : catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, name);
 }
 
 }  // namespace
@@ -297,8 +307,8 @@ Result<std::optional<Bootstrap>> launched_elsewhere(const Settings& settings, De
   const plugin::Catalogue catalogue = installed_bootstraps(settings);
   HVD_ASSIGN_OR_RETURN(Asked asked, ask(catalogue, timed, signs));
   if (asked.plugin && (asked.identity.size > 1 || !signs.step_of_many)) {
-    HVD_ASSIGN_OR_RETURN(Bootstrap found, meet(std::move(asked.plugin), asked.identity, settings,
-                                               epoch, deadline));
+    HVD_ASSIGN_OR_RETURN(Bootstrap found,
+                         meet(std::move(asked.plugin), asked.identity, settings, epoch, deadline));
     return std::optional(std::move(found));
   }
   if (signs.several && signs.several->bootstrap != kSlurm) {

@@ -38,12 +38,14 @@ bool has_terminal() {
 
 // srun --mpi=pmi2 gives its tasks the same place twice; hydra, which may be in a step of srun, sets more.
 bool is_pmi_of_srun() {
-  return !environment_variable("MPI_LOCALRANKID") && number_of("PMI_RANK") == number_of("SLURM_PROCID") &&
+  return !environment_variable("MPI_LOCALRANKID") &&
+         number_of("PMI_RANK") == number_of("SLURM_PROCID") &&
          number_of("PMI_SIZE") == number_of("SLURM_STEP_NUM_TASKS");
 }
 
 bool is_shell(pid_t process) {
-  constexpr std::array kShells = {"ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh"};
+  constexpr std::array kShells = {"ash", "bash", "csh", "dash", "fish",
+                                  "ksh", "mksh", "sh",  "tcsh", "zsh"};
   std::ifstream file(cat("/proc/", process, "/comm"));
   std::string name;
   std::getline(file, name);
@@ -55,7 +57,8 @@ bool is_shell(pid_t process) {
 bool is_in_shell_of_step() {
   if (!environment_variable("SLURM_PTY_PORT") || number_of("SLURM_PROCID") != 0) return false;
   // Open MPI's mpirun and MPICH's hydra set these, PRRTE a namespace of its own.
-  if (environment_variable("OMPI_COMM_WORLD_RANK") || environment_variable("MPI_LOCALRANKID")) return false;
+  if (environment_variable("OMPI_COMM_WORLD_RANK") || environment_variable("MPI_LOCALRANKID"))
+    return false;
   const auto space = environment_variable("PMIX_NAMESPACE");
   if (space && !space->starts_with("slurm.")) return false;
   // A shell leads the session of its terminal, and gives each of its jobs a process group.

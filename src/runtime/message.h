@@ -100,9 +100,9 @@ struct PlanUnit {
 };
 
 struct Plan {
-  uint32_t set = 0;       // the process set's serial number
-  uint64_t sequence = 0;  // among the plans of the set
-  bool last = false;      // nothing of the set comes after it
+  uint32_t set = 0;                 // the process set's serial number
+  uint64_t sequence = 0;            // among the plans of the set
+  bool last = false;                // nothing of the set comes after it
   std::vector<uint32_t> forgotten;  // ids that stand for nothing any more, before the items
   std::vector<PlanItem> items;
   std::vector<std::vector<PlanUnit>> batches;

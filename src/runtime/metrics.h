@@ -12,8 +12,15 @@
 namespace hvd::runtime {
 
 enum class Counter : uint8_t {
-  kSteps, kWakeups, kBatches, kBatchTensors, kFusedTensors, kMessages,
-  kCacheHits, kCacheMisses, kStalls,
+  kSteps,
+  kWakeups,
+  kBatches,
+  kBatchTensors,
+  kFusedTensors,
+  kMessages,
+  kCacheHits,
+  kCacheMisses,
+  kStalls,
 };
 constexpr size_t kCounters = 9;
 
@@ -41,7 +48,7 @@ struct Metrics {
   std::array<Histogram, kOps> latency{};  // microseconds from when it was taken up to its end
   Histogram negotiation{};                // microseconds until all ranks had it
   Histogram batch_bytes{};
-  Histogram batch_fill{};                 // thousandths of the fusion threshold
+  Histogram batch_fill{};  // thousandths of the fusion threshold
 
   void count(Counter counter, uint64_t n = 1) { counters[static_cast<size_t>(counter)] += n; }
   void finished(int32_t op, bool ok, uint64_t size, std::chrono::nanoseconds took) {

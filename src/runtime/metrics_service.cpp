@@ -80,8 +80,10 @@ void MetricsService::root_values(MetricsMessage&& message) {
   collecting_ = false;
   const bool only_here = std::all_of(reply.asks.begin(), reply.asks.end(),
                                      [this](const Ask& ask) { return ask.rank == rank_; });
-  if (only_here) result(reply);
-  else say(links_.to_all, reply);
+  if (only_here)
+    result(reply);
+  else
+    say(links_.to_all, reply);
   if (!waiting_.empty() && !collecting_) root_collect();
 }
 

@@ -19,8 +19,7 @@ namespace hvd::runtime {
 class MetricsService final : public Service {
  public:
   // own: what this rank has counted until now.
-  MetricsService(int32_t rank, int32_t size, std::function<MetricsOfRank()> own,
-                 ServiceLinks links)
+  MetricsService(int32_t rank, int32_t size, std::function<MetricsOfRank()> own, ServiceLinks links)
       : rank_(rank), size_(size), own_(std::move(own)), links_(std::move(links)) {}
 
   void ask_rank(const std::shared_ptr<Question>& question);

@@ -94,7 +94,7 @@ void histogram(std::string& text, const HistogramText& as, const std::string& la
 }
 
 void by_operation(std::string& text, Ranks ranks, std::string_view name, std::string_view help,
-                  const std::array<uint64_t, kOps> Metrics::* values) {
+                  const std::array<uint64_t, kOps> Metrics::*values) {
   family(text, name, "counter", help);
   for (const MetricsOfRank& rank : ranks) {
     for (const OpText& op : kOpTexts) {
@@ -118,7 +118,7 @@ void latencies(std::string& text, Ranks ranks) {
 }
 
 void one_histogram(std::string& text, Ranks ranks, const HistogramText& as, std::string_view help,
-                   const Histogram Metrics::* values) {
+                   const Histogram Metrics::*values) {
   family(text, as.name, "histogram", help);
   for (const MetricsOfRank& rank : ranks) {
     histogram(text, as, labels_of(rank), rank.metrics.*values);
@@ -130,8 +130,7 @@ void one_histogram(std::string& text, Ranks ranks, const HistogramText& as, std:
 std::string metrics_text(Ranks ranks) {
   std::string text;
   by_operation(text, ranks, "operations_total", "Operations that were completed.", &Metrics::done);
-  by_operation(text, ranks, "failed_operations_total", "Operations that failed.",
-               &Metrics::failed);
+  by_operation(text, ranks, "failed_operations_total", "Operations that failed.", &Metrics::failed);
   by_operation(text, ranks, "bytes_total", "Bytes that this rank brought to completed operations.",
                &Metrics::bytes);
   for (const CounterText& counter : kCounterTexts) {

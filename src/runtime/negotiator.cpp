@@ -17,8 +17,7 @@ bool is_among(uint32_t reporter, std::span<const uint32_t> reporters) {
 }  // namespace
 
 Negotiator::Negotiator(int32_t rank, TreePlace place, ResponseCache* cache)
-    : rank_(rank), place_(std::move(place)), reporters_(place_.children.size() + 1),
-      cache_(cache) {
+    : rank_(rank), place_(std::move(place)), reporters_(place_.children.size() + 1), cache_(cache) {
   reporters_[0].plans = std::numeric_limits<uint64_t>::max();
   for (size_t i = 0; i < place_.subtrees.size(); ++i) {
     reporters_[i + 1].ranks = place_.subtrees[i].size();
@@ -83,8 +82,8 @@ Status Negotiator::reporter_of(int32_t child, uint32_t* reporter) const {
   const auto& children = place_.children;
   const auto found = std::find(children.begin(), children.end(), child);
   if (found == children.end()) {
-    return internal_error(cat("rank ", child, " announced to rank ", rank_,
-                              ", which is not above it"));
+    return internal_error(
+        cat("rank ", child, " announced to rank ", rank_, ", which is not above it"));
   }
   *reporter = static_cast<uint32_t>(found - children.begin()) + 1;
   return {};
@@ -95,8 +94,8 @@ Status Negotiator::report_id(uint32_t reporter, uint32_t id) {
   if (entry == nullptr) {
     const CacheEntry* forgotten = cache_->find_forgotten(id);
     if (forgotten != nullptr) return report_full(reporter, expand(*forgotten, reporter));
-    return internal_error(cat("a rank announced cache entry ", id, ", which rank ", rank_,
-                              " does not have"));
+    return internal_error(
+        cat("a rank announced cache entry ", id, ", which rank ", rank_, " does not have"));
   }
   if (is_among(reporter, entry->reporters)) {
     return internal_error(cat("'", printable(entry->text), "' was announced twice"));
@@ -215,8 +214,8 @@ void Negotiator::all_have_joined() {
 Proposal Negotiator::expand(const CacheEntry& entry, uint32_t reporter) const {
   const std::vector<int32_t> self{rank_};
   const auto& ranks = reporter == 0 ? self : place_.subtrees[reporter - 1];
-  Proposal proposal{entry.text, static_cast<uint32_t>(ranks.size()),
-                    {{ranks.front(), entry.request}}, {}};
+  Proposal proposal{
+      entry.text, static_cast<uint32_t>(ranks.size()), {{ranks.front(), entry.request}}, {}};
   for (const RankRows& rows : entry.rows) {
     if (std::binary_search(ranks.begin(), ranks.end(), rows.rank)) proposal.rows.push_back(rows);
   }

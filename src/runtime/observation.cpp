@@ -23,17 +23,20 @@ std::string host_name(const Settings& settings) {
 
 }  // namespace
 
-Observation::Observation(const Identity& identity, const Settings& settings,
-                         bool on_roots_machine, Engine* engine, PluginHost* host,
-                         Progress* progress)
-    : identity_(identity), host_name_(host_name(settings)),
+Observation::Observation(const Identity& identity, const Settings& settings, bool on_roots_machine,
+                         Engine* engine, PluginHost* host, Progress* progress)
+    : identity_(identity),
+      host_name_(host_name(settings)),
       wanted_path_(identity.rank == 0 ? settings.text("timeline") : std::string()),
-      wanted_marks_(settings.flag("timeline_mark_cycles")), engine_(engine), host_(host),
+      wanted_marks_(settings.flag("timeline_mark_cycles")),
+      engine_(engine),
+      host_(host),
       progress_(progress),
       timeline_({identity.rank, identity.size, on_roots_machine, host_name_},
                 &engine->instruments().trace, links(ServiceId::kTimeline)),
-      metrics_(identity.rank, identity.size, [this] { return own_metrics(); },
-               links(ServiceId::kMetrics)) {
+      metrics_(
+          identity.rank, identity.size, [this] { return own_metrics(); },
+          links(ServiceId::kMetrics)) {
   std::lock_guard lock(progress_->baton());
   engine_->set_service(ServiceId::kTimeline, &timeline_);
   engine_->set_service(ServiceId::kMetrics, &metrics_);
@@ -56,8 +59,7 @@ ServiceLinks Observation::links(ServiceId id) {
 }
 
 MetricsOfRank Observation::own_metrics() const {
-  MetricsOfRank own{identity_.rank, host_name_, engine_->pending(),
-                    engine_->instruments().metrics};
+  MetricsOfRank own{identity_.rank, host_name_, engine_->pending(), engine_->instruments().metrics};
   const EngineCounts& counts = engine_->counts();
   own.metrics.count(Counter::kSteps, counts.steps);
   own.metrics.count(Counter::kMessages, counts.messages_sent);
@@ -70,11 +72,14 @@ Result<std::string> Observation::ask(bool of_all, Asking asking, double seconds)
   const auto question = std::make_shared<Question>();
   links(ServiceId::kMetrics).post([this, of_all, asking = std::move(asking), question] {
     const Status reason = of_all ? engine_->refusal() : Status();
-    if (reason.ok()) asking(question);
-    else question->answer(reason);
+    if (reason.ok())
+      asking(question);
+    else
+      question->answer(reason);
   });
   if (!progress_->wait(question->done, Deadline::after_seconds(seconds))) {
-    return deadline_exceeded(cat("rank ", identity_.rank, " got no answer of the other ranks; one "
+    return deadline_exceeded(cat("rank ", identity_.rank,
+                                 " got no answer of the other ranks; one "
                                  "of them may be stopped"));
   }
   if (!question->status.ok()) return question->status;
@@ -110,8 +115,10 @@ Result<std::string> Observation::metrics(bool of_job) {
   return ask(
       of_job,
       [this, of_job](const std::shared_ptr<Question>& question) {
-        if (of_job) metrics_.ask_job(question);
-        else metrics_.ask_rank(question);
+        if (of_job)
+          metrics_.ask_job(question);
+        else
+          metrics_.ask_rank(question);
       },
       kAnswerSeconds);
 }

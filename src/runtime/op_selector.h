@@ -64,8 +64,8 @@ class OpSelector {
 
  private:
   static Status refusal(const OpenedPlugin& op, int code, const char* what, int32_t id) {
-    return Status(static_cast<Code>(code), cat("operation plugin ", op.record().name, " ", what,
-                                               " process set ", id));
+    return Status(static_cast<Code>(code),
+                  cat("operation plugin ", op.record().name, " ", what, " process set ", id));
   }
   std::vector<OpenedPlugin> ops_;
 };

@@ -26,12 +26,13 @@ int send_message(void* context, int32_t rank, const void* message, size_t size) 
 int poll_both(void* context, OnMessage on_message, void* argument, int32_t* progressed, char* error,
               size_t error_size) {
   const ControllerPair& pair = pair_of(context);
-  const int code = links_of(pair.messages)
-                       .poll(pair.messages.context(), on_message, argument, progressed, error,
-                             error_size);
+  const int code =
+      links_of(pair.messages)
+          .poll(pair.messages.context(), on_message, argument, progressed, error, error_size);
   if (code != HVD_OK) return code;
   const OnMessage nobody = [](void*, int32_t, const void*, size_t) {};
-  return links_of(pair.data).poll(pair.data.context(), nobody, nullptr, progressed, error, error_size);
+  return links_of(pair.data).poll(pair.data.context(), nobody, nullptr, progressed, error,
+                                  error_size);
 }
 
 void abort_both(void* context, const char* cause) {

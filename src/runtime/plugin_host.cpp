@@ -23,7 +23,9 @@ void write_log(void*, int level, const char* message) {
 
 PluginHost::PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> store,
                        std::string prefix, Wakeup* wakeup)
-    : settings_(std::move(settings)), store_(std::move(store)), prefix_(std::move(prefix)),
+    : settings_(std::move(settings)),
+      store_(std::move(store)),
+      prefix_(std::move(prefix)),
       wakeup_(wakeup) {
   vtable_.struct_size = sizeof vtable_;
   vtable_.host = this;
@@ -133,14 +135,15 @@ void PluginHost::forget_meeting() {
   for (const std::string& name : names) {
     if (status.ok()) status = store_->forget(name, deadline);
   }
-  if (!status.ok()) log::debug(cat("the next program of this job may not meet: ", status.message()));
+  if (!status.ok())
+    log::debug(cat("the next program of this job may not meet: ", status.message()));
 }
 
 Status PluginHost::first_cause(const Status& found) {
   if (!store_) return found;
-  const auto said = store_->compare_and_set(prefix_ + kFirstCause, std::nullopt,
-                                            as_bytes(found.message()),
-                                            Deadline::after_seconds(kCauseSeconds));
+  const auto said =
+      store_->compare_and_set(prefix_ + kFirstCause, std::nullopt, as_bytes(found.message()),
+                              Deadline::after_seconds(kCauseSeconds));
   if (!said.ok()) log::debug(cat("no common cause: ", said.error().message()));
   if (!said.ok() || !said->value) return found;
   return {found.code(), std::string(as_text(*said->value))};

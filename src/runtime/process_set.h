@@ -22,15 +22,14 @@ inline bool are_two_machines(const SetMembers& members, std::span<const int32_t>
 }
 
 struct ProcessSet {
-  ProcessSet(std::shared_ptr<const SetMembers> of, int32_t rank,
-             std::span<const int32_t> machines, const FusionOptions& fusion,
-             uint32_t cache_capacity)
+  ProcessSet(std::shared_ptr<const SetMembers> of, int32_t rank, std::span<const int32_t> machines,
+             const FusionOptions& fusion, uint32_t cache_capacity)
       : members(std::move(of)),
         negotiator(rank, place_in_tree(rank, members->ranks, machines), &cache),
         foresight(are_two_machines(*members, machines)) {
     if (negotiator.place().parent >= 0) return;
-    coordinator.emplace(
-        CoordinatorOptions{members->ranks, members->serial, fusion, cache_capacity}, &cache);
+    coordinator.emplace(CoordinatorOptions{members->ranks, members->serial, fusion, cache_capacity},
+                        &cache);
   }
 
   const std::shared_ptr<const SetMembers> members;

@@ -19,7 +19,9 @@ constexpr std::chrono::milliseconds kLinger{20};
 
 Progress::Progress(Drivable* engine, Wakeup* wakeup, const SpinBudget& budget,
                    std::chrono::microseconds window)
-    : engine_(engine), wakeup_(wakeup), budget_(budget),
+    : engine_(engine),
+      wakeup_(wakeup),
+      budget_(budget),
       window_(std::max(window, std::chrono::microseconds(100))),
       linger_(std::max<std::chrono::microseconds>(kLinger, 10 * window_)),
       patience_(budget.after_computing) {
@@ -78,14 +80,16 @@ void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
     if (now >= deadline.time()) return;
     patience_.found_nothing(now);
     if (now - patience_.since() < budget_.waiter) {
-      if (budget_.yields) ::sched_yield();
-      else if (patience_.is_over(now)) give_core(now);
-      else cpu_pause();
+      if (budget_.yields)
+        ::sched_yield();
+      else if (patience_.is_over(now))
+        give_core(now);
+      else
+        cpu_pause();
       continue;
     }
     if (arm()) {
-      const auto until =
-          std::min({deadline.time(), engine_->window_end(), engine_->alarm()});
+      const auto until = std::min({deadline.time(), engine_->window_end(), engine_->alarm()});
       baton.unlock();
       wakeup_->wait(until);
       baton.lock();
@@ -105,8 +109,10 @@ void Progress::wait_for_driver(const std::atomic<bool>& done, Deadline deadline)
   blocked_.fetch_add(1);
   // Either the driver sees that we are blocked, or we see what it has changed.
   if (!done.load() && has_driver_.load()) {
-    if (deadline.is_never()) changed_.wait(lock);
-    else changed_.wait_until(lock, deadline.time());
+    if (deadline.is_never())
+      changed_.wait(lock);
+    else
+      changed_.wait_until(lock, deadline.time());
   }
   blocked_.fetch_sub(1);
 }
@@ -177,7 +183,8 @@ void Progress::help_once() {
   if (window_end <= now) {
     flush_ = true;
   } else if (engine_->pending() > 0) {
-    if (now - last_active_ >= budget_.helper) helper_sleep(baton, std::min(window_end, engine_->alarm()));
+    if (now - last_active_ >= budget_.helper)
+      helper_sleep(baton, std::min(window_end, engine_->alarm()));
   } else if (now - last_active_ < linger_) {
     baton.unlock();
     lull();

@@ -83,8 +83,8 @@ class Progress {
   const std::chrono::microseconds linger_;
 
   std::mutex baton_;
-  uint64_t sleeps_ = 0;  // guarded by baton_
-  bool armed_ = false;  // guarded by baton_: before_sleep was called, after_sleep not yet
+  uint64_t sleeps_ = 0;    // guarded by baton_
+  bool armed_ = false;     // guarded by baton_: before_sleep was called, after_sleep not yet
   CorePatience patience_;  // guarded by baton_
 
   std::atomic<bool> sleeping_{false};       // somebody sleeps on wakeup_, or is about to
@@ -95,7 +95,7 @@ class Progress {
   std::atomic<bool> helper_parked_{false};  // on helper_changed_, until the last waiter leaves
   std::atomic<bool> stopping_{false};
   std::mutex changed_mutex_;
-  std::condition_variable changed_;         // done, or no driver
+  std::condition_variable changed_;  // done, or no driver
   std::condition_variable helper_changed_;
 
   // Of the helper thread.

@@ -54,52 +54,81 @@ size_t dtype_size(int32_t dtype) {
   switch (dtype) {
     case HVD_UINT8:
     case HVD_INT8:
-    case HVD_BOOL: return 1;
+    case HVD_BOOL:
+      return 1;
     case HVD_UINT16:
     case HVD_INT16:
     case HVD_FLOAT16:
-    case HVD_BFLOAT16: return 2;
+    case HVD_BFLOAT16:
+      return 2;
     case HVD_INT32:
     case HVD_UINT32:
-    case HVD_FLOAT32: return 4;
+    case HVD_FLOAT32:
+      return 4;
     case HVD_INT64:
     case HVD_UINT64:
-    case HVD_FLOAT64: return 8;
-    default: return 0;
+    case HVD_FLOAT64:
+      return 8;
+    default:
+      return 0;
   }
 }
 
 std::string_view dtype_name(int32_t dtype) {
   switch (dtype) {
-    case HVD_UINT8: return "uint8";
-    case HVD_INT8: return "int8";
-    case HVD_UINT16: return "uint16";
-    case HVD_INT16: return "int16";
-    case HVD_INT32: return "int32";
-    case HVD_INT64: return "int64";
-    case HVD_FLOAT16: return "float16";
-    case HVD_FLOAT32: return "float32";
-    case HVD_FLOAT64: return "float64";
-    case HVD_BOOL: return "bool";
-    case HVD_BFLOAT16: return "bfloat16";
-    case HVD_UINT32: return "uint32";
-    case HVD_UINT64: return "uint64";
-    default: return "an unknown dtype";
+    case HVD_UINT8:
+      return "uint8";
+    case HVD_INT8:
+      return "int8";
+    case HVD_UINT16:
+      return "uint16";
+    case HVD_INT16:
+      return "int16";
+    case HVD_INT32:
+      return "int32";
+    case HVD_INT64:
+      return "int64";
+    case HVD_FLOAT16:
+      return "float16";
+    case HVD_FLOAT32:
+      return "float32";
+    case HVD_FLOAT64:
+      return "float64";
+    case HVD_BOOL:
+      return "bool";
+    case HVD_BFLOAT16:
+      return "bfloat16";
+    case HVD_UINT32:
+      return "uint32";
+    case HVD_UINT64:
+      return "uint64";
+    default:
+      return "an unknown dtype";
   }
 }
 
 std::string_view op_name(int32_t op) {
   switch (op) {
-    case HVD_ALLREDUCE: return "allreduce";
-    case HVD_ALLGATHER: return "allgather";
-    case HVD_BROADCAST: return "broadcast";
-    case HVD_JOIN: return "join";
-    case HVD_ALLTOALL: return "alltoall";
-    case HVD_BARRIER: return "barrier";
-    case HVD_REDUCESCATTER: return "reducescatter";
-    case kAddProcessSets: return "add_process_set";
-    case kRemoveProcessSet: return "remove_process_set";
-    default: return "an unknown operation";
+    case HVD_ALLREDUCE:
+      return "allreduce";
+    case HVD_ALLGATHER:
+      return "allgather";
+    case HVD_BROADCAST:
+      return "broadcast";
+    case HVD_JOIN:
+      return "join";
+    case HVD_ALLTOALL:
+      return "alltoall";
+    case HVD_BARRIER:
+      return "barrier";
+    case HVD_REDUCESCATTER:
+      return "reducescatter";
+    case kAddProcessSets:
+      return "add_process_set";
+    case kRemoveProcessSet:
+      return "remove_process_set";
+    default:
+      return "an unknown operation";
   }
 }
 
@@ -110,13 +139,20 @@ std::string operation_text(int32_t op, std::string_view name) {
 
 std::string_view reduce_op_name(int32_t reduce_op) {
   switch (reduce_op) {
-    case HVD_AVERAGE: return "average";
-    case HVD_SUM: return "sum";
-    case HVD_ADASUM: return "adasum";
-    case HVD_MIN: return "min";
-    case HVD_MAX: return "max";
-    case HVD_PRODUCT: return "product";
-    default: return "an unknown reduction";
+    case HVD_AVERAGE:
+      return "average";
+    case HVD_SUM:
+      return "sum";
+    case HVD_ADASUM:
+      return "adasum";
+    case HVD_MIN:
+      return "min";
+    case HVD_MAX:
+      return "max";
+    case HVD_PRODUCT:
+      return "product";
+    default:
+      return "an unknown reduction";
   }
 }
 

@@ -14,7 +14,9 @@ constexpr double kSayWhoLeftSeconds = 1;
 }  // namespace
 
 Runtime::Runtime(Identity identity, const RuntimeOptions& options)
-    : identity_(identity), job_ranks_(options.ranks), sets_(identity.rank, identity.size),
+    : identity_(identity),
+      job_ranks_(options.ranks),
+      sets_(identity.rank, identity.size),
       handles_(options.epoch << 20) {}
 
 Runtime::~Runtime() {
@@ -54,9 +56,14 @@ Status Runtime::submit_named(std::string_view name, bool shared, Submission* sub
     return status;
   }
   switch (engine_->submit(submission)) {
-    case Engine::Wake::kNone: break;
-    case Engine::Wake::kDriver: progress_->notify(); break;
-    case Engine::Wake::kFull: progress_->notify_full(); break;
+    case Engine::Wake::kNone:
+      break;
+    case Engine::Wake::kDriver:
+      progress_->notify();
+      break;
+    case Engine::Wake::kFull:
+      progress_->notify_full();
+      break;
   }
   return {};
 }
@@ -132,14 +139,14 @@ Status Runtime::output(hvd_handle handle, uint32_t index, hvd_output* output) {
     output->last_joined_rank = submission->last_joined_rank;
     output->process_set = submission->registered;
   } else if (index >= request.tensors.size()) {
-    status = invalid_argument(cat("there is no output ", index, "; the work has ",
-                                  request.tensors.size()));
+    status = invalid_argument(
+        cat("there is no output ", index, "; the work has ", request.tensors.size()));
   } else {
     const TensorSpec& spec = request.tensors[index];
     const bool owned = index < submission->outputs.size();
     const auto& shape = owned ? submission->outputs[index].shape : spec.shape;
-    output->data = owned ? submission->outputs[index].data.get()
-                         : submission->tensors[index].output;
+    output->data =
+        owned ? submission->outputs[index].data.get() : submission->tensors[index].output;
     output->dtype = spec.dtype;
     output->ndim = static_cast<int32_t>(shape.size());
     output->shape = shape.data();
@@ -164,8 +171,7 @@ void Runtime::say_who_left() {
   const std::optional<int32_t> peer = engine_->cut_off_by();
   if (!peer || !store_ || has_said_who_left_.exchange(true)) return;
   const int32_t job_rank = identity_.job_rank < 0 ? identity_.rank : identity_.job_rank;
-  const std::string text =
-      cat(job_ranks_.empty() ? *peer : job_ranks_[static_cast<size_t>(*peer)]);
+  const std::string text = cat(job_ranks_.empty() ? *peer : job_ranks_[static_cast<size_t>(*peer)]);
   const Status status = store_->set(rendezvous::left_by_key(job_rank), as_bytes(text),
                                     Deadline::after_seconds(kSayWhoLeftSeconds));
   if (!status.ok()) log::debug(status.message());
@@ -181,8 +187,8 @@ Status Runtime::shutdown(Deadline deadline) {
   }
   Status status;
   if (!progress_->wait(engine_->departed(), deadline)) {
-    status = deadline_exceeded(cat("rank ", identity_.rank,
-                                   " left without an answer of the other ranks"));
+    status = deadline_exceeded(
+        cat("rank ", identity_.rank, " left without an answer of the other ranks"));
     fail(aborted(cat("rank ", identity_.rank, " has shut down")));
   }
   close();

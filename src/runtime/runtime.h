@@ -109,7 +109,7 @@ class Runtime {
 
   Identity identity_;
   DeviceSupport device_support_;
-  bool has_devices_ = false;  // from open on; asking the host takes a lock
+  bool has_devices_ = false;              // from open on; asking the host takes a lock
   std::atomic<int32_t> device_{HVD_CPU};  // of this rank's tensors, once one was not on the CPU
   const std::vector<int32_t> job_ranks_;  // what the launcher calls each; empty: the same
   SetTable sets_;

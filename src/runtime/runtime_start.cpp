@@ -39,8 +39,8 @@ EngineOptions engine_options(const Identity& identity, const Settings& settings,
   options.fusion.threshold = static_cast<uint64_t>(parameters.fusion_threshold);
   options.way = way_of(parameters);
   options.fusion.groups_alone = settings.flag("disable_group_fusion");
-  options.cache_capacity = static_cast<uint32_t>(
-      std::clamp<int64_t>(settings.integer("cache_capacity"), 0, 1 << 20));
+  options.cache_capacity =
+      static_cast<uint32_t>(std::clamp<int64_t>(settings.integer("cache_capacity"), 0, 1 << 20));
   return options;
 }
 
@@ -84,8 +84,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   }
   Settings settings = options.settings;
   if (!options.start_deadline.is_never()) {
-    HVD_RETURN_IF_ERROR(
-        settings.set("start_timeout", cat(options.start_deadline.seconds_left())));
+    HVD_RETURN_IF_ERROR(settings.set("start_timeout", cat(options.start_deadline.seconds_left())));
   }
   HVD_RETURN_IF_ERROR(settings.set("generation", cat(identity_.generation)));
   HVD_ASSIGN_OR_RETURN(wakeup_, Wakeup::create());
@@ -107,8 +106,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   }
   auto controller = open_controller(options);
   if (!controller.ok()) return controller.error();
-  const int32_t* machines =
-      controller->vtable<hvd_controller_v1>().hosts(controller->context());
+  const int32_t* machines = controller->vtable<hvd_controller_v1>().hosts(controller->context());
   const bool on_roots_machine = machines[identity_.rank] == machines[0];
   complete_identity({machines, static_cast<size_t>(identity_.size)}, &identity_);
 
@@ -132,8 +130,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   }
   const auto [hosts, most_ranks] = shape_of({machines, static_cast<size_t>(identity_.size)});
   if (auto tuning = tuning_options(settings, hosts, most_ranks)) {
-    tuning->tuner.start.window_ms =
-        std::chrono::duration<double, std::milli>(how.window).count();
+    tuning->tuner.start.window_ms = std::chrono::duration<double, std::milli>(how.window).count();
     tuning_ = std::make_unique<TuningService>(engine_.get(), *tuning);
     engine_->set_service(ServiceId::kTuning, tuning_.get());
   }

@@ -31,8 +31,7 @@ std::thread quiet_thread(std::function<void()> body) {
   return thread;
 }
 
-Result<std::vector<net::Endpoint>> endpoints_at(uint16_t port,
-                                                const net::InterfaceChoice& choice) {
+Result<std::vector<net::Endpoint>> endpoints_at(uint16_t port, const net::InterfaceChoice& choice) {
   HVD_ASSIGN_OR_RETURN(std::vector<net::InterfaceAddress> addresses, net::interface_addresses());
   if (addresses.empty()) {
     HVD_ASSIGN_OR_RETURN(addresses, net::interface_addresses(true));
@@ -63,8 +62,8 @@ std::string list_of(std::span<const net::Endpoint> endpoints) {
 
 ServedStore::ServedStore(const Secret& secret)
     : work_(loop_.get_executor()),
-      server_(std::make_unique<rendezvous::Server>(
-          loop_.get_executor(), rendezvous::ServerOptions{.secret = secret})) {}
+      server_(std::make_unique<rendezvous::Server>(loop_.get_executor(),
+                                                   rendezvous::ServerOptions{.secret = secret})) {}
 
 Result<std::unique_ptr<ServedStore>> ServedStore::start(const Secret& secret,
                                                         const Settings& settings) {

@@ -22,8 +22,7 @@ class ServedStore {
  public:
   // Listens on all interfaces, at a port that the settings allow, and tells the addresses that they
   // allow.
-  static Result<std::unique_ptr<ServedStore>> start(const Secret& secret,
-                                                    const Settings& settings);
+  static Result<std::unique_ptr<ServedStore>> start(const Secret& secret, const Settings& settings);
   // Ends all connections.
   ~ServedStore();
   ServedStore(const ServedStore&) = delete;

@@ -56,8 +56,8 @@ Result<std::vector<int32_t>> SetTable::check(std::vector<int32_t> ranks) const {
   if (twice != ranks.end()) return invalid_argument(cat(set, "duplicate rank: ", *twice));
   for (const int32_t rank : ranks) {
     if (rank < 0 || rank >= all_->size()) {
-      return invalid_argument(cat(set, "invalid rank: ", rank, "; the job has ranks 0 to ",
-                                  all_->size() - 1));
+      return invalid_argument(
+          cat(set, "invalid rank: ", rank, "; the job has ranks 0 to ", all_->size() - 1));
     }
   }
   return ranks;

@@ -46,8 +46,8 @@ class SetTable {
  private:
   const int32_t rank_;
   const std::shared_ptr<const SetMembers> all_;
-  mutable std::mutex mutex_;                                    // guards all below
-  std::map<int32_t, std::shared_ptr<const SetMembers>> sets_;   // by id
+  mutable std::mutex mutex_;                                   // guards all below
+  std::map<int32_t, std::shared_ptr<const SetMembers>> sets_;  // by id
   std::deque<int32_t> free_;
   int32_t next_id_ = 1;
   uint32_t next_serial_ = 1;

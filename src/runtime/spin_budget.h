@@ -12,7 +12,7 @@ struct SpinBudget {
   std::chrono::microseconds helper{0};  // of our own thread, which takes time from the user's
   // How long a spin keeps its core in a wait that follows a computation; see core_patience.h.
   std::chrono::microseconds after_computing{0};
-  bool yields = false;                  // give the core away between two looks
+  bool yields = false;  // give the core away between two looks
   // No core is left for the helper: what it does ahead of a waiter, the user's work pays for.
   bool helper_is_guest = true;
 };

@@ -38,7 +38,9 @@ double StallTimes::report_after(uint32_t index) const {
 
 StallInquiry::StallInquiry(int32_t size, StallTimes times,
                            std::function<bool(int32_t, int32_t)> is_member)
-    : size_(size), times_(times), is_member_(std::move(is_member)),
+    : size_(size),
+      times_(times),
+      is_member_(std::move(is_member)),
       ranks_(static_cast<size_t>(size)) {}
 
 void StallInquiry::hello(int32_t from, StallHello hello) {
@@ -119,8 +121,8 @@ std::optional<StallReport::Work> StallInquiry::judge(size_t index, Clock::time_p
   const Stall stall = stalls_[name];
   bool anybody = false;
   bool all_active = true;
-  StallReport::Work work{name, stall.op, std::chrono::duration<double>(now - stall.since).count(),
-                         false, {}};
+  StallReport::Work work{
+      name, stall.op, std::chrono::duration<double>(now - stall.since).count(), false, {}};
   for (int32_t rank = 0; rank < size_; ++rank) {
     const auto& answer = answers_[static_cast<size_t>(rank)];
     if (answer && waits(answer->states[index])) anybody = true;
@@ -137,8 +139,8 @@ std::optional<StallReport::Work> StallInquiry::judge(size_t index, Clock::time_p
   }
   // A rank that has joined waits while the others train on: that is what join is for.
   if (work.missing.empty() || (stall.op == HVD_JOIN && all_active)) return {};
-  work.overdue = times_.shutdown > 0 && times_.shutdown >= times_.warning &&
-                 work.seconds >= times_.shutdown;
+  work.overdue =
+      times_.shutdown > 0 && times_.shutdown >= times_.warning && work.seconds >= times_.shutdown;
   return work;
 }
 
@@ -151,8 +153,8 @@ void StallInquiry::add_missing(StallReport* report) const {
     if (!missed) continue;
     const StallHello& hello = ranks_[static_cast<size_t>(rank)];
     const auto& answer = answers_[static_cast<size_t>(rank)];
-    report->missing.push_back({rank, hello.host, hello.pid, answer.has_value(),
-                               answer.value_or(StallAnswer{})});
+    report->missing.push_back(
+        {rank, hello.host, hello.pid, answer.has_value(), answer.value_or(StallAnswer{})});
   }
 }
 

@@ -84,7 +84,8 @@ void StallInspector::report_waiting(Clock::time_point now) {
     if (due && waiting.entries.size() < kMaxNames) {
       waiting.entries.push_back({{one->process_set, one->name->text}, one->request.op, age});
       // Now, not once for each time that has passed unseen.
-      for (uint32_t i = 0; i < kMostReports && options_.times.report_after(one->stall_reports) <= age; ++i) {
+      for (uint32_t i = 0;
+           i < kMostReports && options_.times.report_after(one->stall_reports) <= age; ++i) {
         ++one->stall_reports;
       }
     }
@@ -169,8 +170,8 @@ void StallInspector::publish(const StallReport& report) {
   engine_->instruments().metrics.count(Counter::kStalls);
   log::write(report.fatal() ? log::Level::kError : log::Level::kWarning, text_of(report));
   if (!options_.report_path.empty()) {
-    const double epoch = std::chrono::duration<double>(
-        std::chrono::system_clock::now().time_since_epoch()).count();
+    const double epoch =
+        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     std::ofstream file(options_.report_path, std::ios::app);
     file << json_of(report, epoch) << std::endl;
     if (!file) log::warning(cat("cannot write the stall report to ", options_.report_path));

@@ -44,10 +44,10 @@ struct StallAsk {
 };
 
 enum class StallState : uint8_t {
-  kMissing = 0,    // not submitted
-  kWaiting = 1,    // submitted, not agreed on
-  kRunning = 2,    // agreed on, not complete
-  kExcused = 3,    // not a member of the process set, or joined
+  kMissing = 0,  // not submitted
+  kWaiting = 1,  // submitted, not agreed on
+  kRunning = 2,  // agreed on, not complete
+  kExcused = 3,  // not a member of the process set, or joined
 };
 
 struct StallAnswer {
@@ -55,7 +55,7 @@ struct StallAnswer {
   std::vector<StallState> states;  // of each name of the question, in its order
   std::string last_name;           // submitted last; empty: nothing yet
   int32_t last_op = 0;
-  double last_seconds = 0;         // ago
+  double last_seconds = 0;  // ago
   // Of a rank that misses something: its Python stack; without one, what the kernel knows.
   std::string stack;
   std::string note;

@@ -91,9 +91,8 @@ std::string json_of(const StallReport::Rank& rank) {
   const StallAnswer& answer = rank.answer;
   std::string last = "null";
   if (!answer.last_name.empty()) {
-    last = cat("{\"name\":", quoted(answer.last_name), ",\"op\":",
-               quoted(op_name(answer.last_op)), ",\"seconds_ago\":", tenths(answer.last_seconds),
-               "}");
+    last = cat("{\"name\":", quoted(answer.last_name), ",\"op\":", quoted(op_name(answer.last_op)),
+               ",\"seconds_ago\":", tenths(answer.last_seconds), "}");
   }
   return cat("{\"rank\":", rank.rank, ",\"host\":", quoted(rank.host), ",\"pid\":", rank.pid,
              ",\"answered\":", rank.answered ? "true" : "false", ",\"last_submitted\":", last,
@@ -109,13 +108,16 @@ bool StallReport::fatal() const {
 std::string text_of(const StallReport& report) {
   std::string text = cat(
       "Some tensors were submitted by a part of the ranks only, and have waited for the others "
-      "for more than ", report.warning_seconds, " seconds. This is a deadlock when ranks submit "
+      "for more than ",
+      report.warning_seconds,
+      " seconds. This is a deadlock when ranks submit "
       "different work or in a different order, and it lasts while a rank hangs or is much slower.\n"
       "Missing ranks:");
   for (const auto& rank : report.missing) text += "\n" + missing_line(report, rank.rank);
   for (const auto& rank : report.missing) text += "\n" + details(rank);
   if (report.fatal()) {
-    text += cat("\nThis lasts longer than the ", report.shutdown_seconds, " seconds of "
+    text += cat("\nThis lasts longer than the ", report.shutdown_seconds,
+                " seconds of "
                 "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS. Will shutdown.");
   }
   return text;
@@ -128,9 +130,10 @@ std::string json_of(const StallReport& report, double epoch_seconds) {
   for (const auto& one : report.missing) ranks.push_back(json_of(one));
   std::array<char, 64> time{};
   std::snprintf(time.data(), time.size(), "%.3f", epoch_seconds);
-  return cat("{\"event\":\"stall\",\"time\":", time.data(), ",\"shutdown\":",
-             report.fatal() ? "true" : "false", ",\"warning_seconds\":", report.warning_seconds,
-             ",\"tensors\":[", join(work, ","), "],\"ranks\":[", join(ranks, ","), "]}");
+  return cat("{\"event\":\"stall\",\"time\":", time.data(),
+             ",\"shutdown\":", report.fatal() ? "true" : "false",
+             ",\"warning_seconds\":", report.warning_seconds, ",\"tensors\":[", join(work, ","),
+             "],\"ranks\":[", join(ranks, ","), "]}");
 }
 
 std::string cause_of(const StallReport& report) {
@@ -142,8 +145,8 @@ std::string cause_of(const StallReport& report) {
     return cat("'", printable(work.name.name), "' has waited ", tenths(work.seconds), " s for ",
                where(*rank), others == 0 ? std::string() : cat(", and ", others, " more"),
                rank->answered ? ", which did not submit it" : ", which does not answer",
-               "; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends the job after ",
-               report.shutdown_seconds, " seconds");
+               "; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends the job after ", report.shutdown_seconds,
+               " seconds");
   }
   return "a stall";
 }

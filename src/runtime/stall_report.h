@@ -18,10 +18,10 @@ struct StallReport {
   };
   struct Rank {
     int32_t rank = 0;
-    std::string host;      // empty: never heard of
+    std::string host;  // empty: never heard of
     int64_t pid = 0;
     bool answered = false;
-    StallAnswer answer;    // if it did
+    StallAnswer answer;  // if it did
   };
   double warning_seconds = 0;
   double shutdown_seconds = 0;  // 0: never

@@ -53,8 +53,10 @@ std::optional<double> StepMeter::add(const std::vector<PlanItem>& items, uint64_
     const double microseconds = std::chrono::duration<double, std::micro>(now - since_).count();
     const double sample = static_cast<double>(bytes_) / std::max(microseconds, 1e-3);
     measures_ = false;
-    if (warmed_up_ < options_.warmups) ++warmed_up_;
-    else scores_.push_back(sample);
+    if (warmed_up_ < options_.warmups)
+      ++warmed_up_;
+    else
+      scores_.push_back(sample);
     if (static_cast<int>(scores_.size()) >= options_.samples) {
       const auto middle = scores_.begin() + static_cast<ptrdiff_t>(scores_.size() / 2);
       std::nth_element(scores_.begin(), middle, scores_.end());

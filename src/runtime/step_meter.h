@@ -13,9 +13,9 @@
 namespace hvd::runtime {
 
 struct StepMeterOptions {
-  int warmups = 3;           // samples that are thrown away at the start
+  int warmups = 3;  // samples that are thrown away at the start
   int steps_per_sample = 10;
-  int samples = 5;           // of which the median is the score
+  int samples = 5;  // of which the median is the score
 };
 
 class StepMeter {
@@ -33,8 +33,8 @@ class StepMeter {
   bool step_begins(const std::vector<PlanItem>& items);
 
   const StepMeterOptions options_;
-  std::string mark_;             // the name that marks a step; empty: none yet
-  uint32_t mark_id_ = 0;         // under which it is cached
+  std::string mark_;                      // the name that marks a step; empty: none yet
+  uint32_t mark_id_ = 0;                  // under which it is cached
   std::unordered_set<std::string> seen_;  // while there is no mark
   size_t items_since_mark_ = 0;
   bool measures_ = false;

@@ -44,9 +44,9 @@ struct Submission {
   // Of the thread that makes progress.
   Submission* older = nullptr;  // among the unfinished ones
   Submission* newer = nullptr;
-  Clock::time_point since{};    // when it was drained
-  uint32_t stall_reports = 0;   // how often the stall inspector has reported it
-  bool accepted = false;        // by its process set
+  Clock::time_point since{};   // when it was drained
+  uint32_t stall_reports = 0;  // how often the stall inspector has reported it
+  bool accepted = false;       // by its process set
   bool planned = false;
   uint32_t units_left = 0;
   std::vector<Output> outputs;

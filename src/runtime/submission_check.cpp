@@ -37,7 +37,8 @@ Status check_reduce_op(const hvd_submission& from) {
     return invalid_argument(cat(label(from), ": reduction ", from.reduce_op, " is unknown"));
   }
   if (from.op == HVD_REDUCESCATTER && from.reduce_op == HVD_ADASUM) {
-    return invalid_argument(cat(label(from), ": adasum of rows that go to different ranks has no "
+    return invalid_argument(cat(label(from),
+                                ": adasum of rows that go to different ranks has no "
                                 "meaning; use allreduce, or average or sum"));
   }
   return {};
@@ -62,14 +63,15 @@ Status check_terms(const hvd_submission& from, const SetMembers& set) {
 // Whether the reduction has a meaning for the type (horovod.h).
 template <typename Who>
 Status check_reduction(int32_t reduce_op, int32_t dtype, const Who& who) {
-  const bool is_float = dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
-                        dtype == HVD_FLOAT64;
+  const bool is_float =
+      dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64;
   if (reduce_op == HVD_ADASUM && !is_float) {
     return invalid_argument(cat(who(), ": adasum needs float16, bfloat16, float32 or float64, not ",
                                 dtype_name(dtype), "; convert the tensor, or use average or sum"));
   }
   if (reduce_op == HVD_AVERAGE && dtype == HVD_BOOL) {
-    return invalid_argument(cat(who(), ": bool has no average; convert the tensor, or use sum (any) "
+    return invalid_argument(cat(who(),
+                                ": bool has no average; convert the tensor, or use sum (any) "
                                 "or product (all)"));
   }
   return {};
@@ -124,8 +126,8 @@ Status copy_splits(const hvd_submission& from, int32_t size, Submission* to) {
       continue;
     }
     if (from.split_count != static_cast<uint32_t>(size) || from.splits == nullptr) {
-      return invalid_argument(cat(label(from), ": it has ", from.split_count, " splits for ", size,
-                                  " ranks"));
+      return invalid_argument(
+          cat(label(from), ": it has ", from.split_count, " splits for ", size, " ranks"));
     }
     int64_t sum = 0;
     for (int32_t i = 0; i < size; ++i) {
@@ -135,8 +137,8 @@ Status copy_splits(const hvd_submission& from, int32_t size, Submission* to) {
       sum += from.splits[i];
     }
     if (sum > rows) {
-      return invalid_argument(cat(label(from), ": its splits name ", sum, " rows, the tensor has ",
-                                  rows));
+      return invalid_argument(
+          cat(label(from), ": its splits name ", sum, " rows, the tensor has ", rows));
     }
     splits.assign(from.splits, from.splits + size);
   }
@@ -147,8 +149,8 @@ Status copy_splits(const hvd_submission& from, int32_t size, Submission* to) {
 
 Status check_member(const hvd_submission& from, int32_t rank, const SetMembers* set) {
   if (set == nullptr) {
-    return not_found(cat(label(from), ": Process set provided does not exist: ",
-                         from.process_set, "; add it on every rank first"));
+    return not_found(cat(label(from), ": Process set provided does not exist: ", from.process_set,
+                         "; add it on every rank first"));
   }
   if (set->index >= 0) return {};
   return invalid_argument(cat(label(from), ": Rank ", rank, " is not a member of process set ",
@@ -160,8 +162,10 @@ Status copy_submission(const hvd_submission& from, int32_t rank, const SetMember
                        Submission* to, std::string_view* name, bool* shared_name) {
   HVD_RETURN_IF_ERROR(check_terms(from, set));
   const bool is_nameless = from.op == HVD_BARRIER || from.op == HVD_JOIN;
-  if (is_nameless) *name = from.op == HVD_JOIN ? kJoinName : kBarrierName;
-  else *name = from.name;
+  if (is_nameless)
+    *name = from.op == HVD_JOIN ? kJoinName : kBarrierName;
+  else
+    *name = from.name;
   *shared_name = is_nameless;
 
   Request& request = to->request;
@@ -189,8 +193,10 @@ Status copy_submission(const hvd_submission& from, int32_t rank, const SetMember
 Status check_device(const hvd_submission& from, bool has_devices, std::atomic<int32_t>* own) {
   if (from.device == HVD_CPU || from.tensor_count == 0) return {};
   if (!has_devices) {
-    return unimplemented(cat(label(from), ": device ", from.device, " has no operation plugin here: "
-                             "choose one by HOROVOD_GPU_OPERATIONS, or move the tensor to the CPU"));
+    return unimplemented(
+        cat(label(from), ": device ", from.device,
+            " has no operation plugin here: "
+            "choose one by HOROVOD_GPU_OPERATIONS, or move the tensor to the CPU"));
   }
   if (from.device < 0) {
     return invalid_argument(cat(label(from), ": device ", from.device, " is unknown"));

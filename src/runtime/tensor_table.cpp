@@ -19,7 +19,8 @@ Status TensorTable::insert(uint32_t set, std::string_view name, bool shared,
     return {};
   }
   if (known->in_flight > 0 && !shared) {
-    return already_exists(cat("'", printable(name), "' has the same name as another tensor that "
+    return already_exists(cat("'", printable(name),
+                              "' has the same name as another tensor that "
                               "is in flight; wait for the first, or give each its own name"));
   }
   ++known->in_flight;

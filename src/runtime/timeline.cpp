@@ -26,7 +26,9 @@ int64_t nanoseconds(Clock::time_point time) { return time.time_since_epoch().cou
 }  // namespace
 
 Timeline::Timeline(const TimelineOptions& options, TraceRecorder* recorder, ServiceLinks links)
-    : options_(options), recorder_(recorder), links_(std::move(links)),
+    : options_(options),
+      recorder_(recorder),
+      links_(std::move(links)),
       clock_(options.on_roots_machine) {
   if (is_root()) clock_.add(0, 0, 0, 0);
 }
@@ -83,20 +85,38 @@ void Timeline::receive(int32_t from, ByteView bytes) {
   const bool down = message.says >= TimelineSays::kStarted;
   if (down ? from != 0 : !is_root()) return;
   switch (message.says) {
-    case TimelineSays::kStart: root_start(from, message); break;
-    case TimelineSays::kStop: root_stop(from, message); break;
+    case TimelineSays::kStart:
+      root_start(from, message);
+      break;
+    case TimelineSays::kStop:
+      root_stop(from, message);
+      break;
     case TimelineSays::kPing:
       root_.hosts[from] = message.text;
       root_.pongs.push_back({from, message.time, nanoseconds(Clock::now())});
-      if (root_.pongs.size() + 1 == static_cast<size_t>(options_.size)) root_pong();
-      else root_.pong_at = std::min(root_.pong_at, Clock::now() + kPongAfter);
+      if (root_.pongs.size() + 1 == static_cast<size_t>(options_.size))
+        root_pong();
+      else
+        root_.pong_at = std::min(root_.pong_at, Clock::now() + kPongAfter);
       break;
-    case TimelineSays::kEvents: root_events(from, std::move(message)); break;
-    case TimelineSays::kFlushed: root_flushed(message.run); break;
-    case TimelineSays::kStarted: started(message); break;
-    case TimelineSays::kStopping: stopping(message); break;
-    case TimelineSays::kStopped: answer(message.asks, status_of(message)); break;
-    case TimelineSays::kPong: pong(message); break;
+    case TimelineSays::kEvents:
+      root_events(from, std::move(message));
+      break;
+    case TimelineSays::kFlushed:
+      root_flushed(message.run);
+      break;
+    case TimelineSays::kStarted:
+      started(message);
+      break;
+    case TimelineSays::kStopping:
+      stopping(message);
+      break;
+    case TimelineSays::kStopped:
+      answer(message.asks, status_of(message));
+      break;
+    case TimelineSays::kPong:
+      pong(message);
+      break;
   }
 }
 
@@ -182,8 +202,10 @@ void Timeline::started(const TimelineMessage& message) {
     run_ = message.run;
     recorder_->start(message.mark_cycles);
     exchanges_ = 0;
-    if (is_root()) root_.hosts[0] = options_.host;
-    else ping();
+    if (is_root())
+      root_.hosts[0] = options_.host;
+    else
+      ping();
   }
   answer(message.asks, status_of(message));
 }
@@ -208,8 +230,10 @@ void Timeline::flush() {
   message.dropped = recorder_->dropped();
   recorder_->take(&taken_);
   message.slots = taken_;
-  if (is_root()) root_events(0, std::move(message));
-  else say_up(message);
+  if (is_root())
+    root_events(0, std::move(message));
+  else
+    say_up(message);
 }
 
 void Timeline::ping() {

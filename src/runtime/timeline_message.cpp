@@ -40,7 +40,8 @@ Status decode(ByteView bytes, TimelineMessage* message) {
   message->slots.assign(in.get_count(sizeof(TraceSlot)), {});
   const ByteView slots = in.get_raw(message->slots.size() * sizeof(TraceSlot));
   HVD_RETURN_IF_ERROR(in.finish("a message of the timeline"));
-  if (!slots.empty()) std::memcpy(static_cast<void*>(message->slots.data()), slots.data(), slots.size());
+  if (!slots.empty())
+    std::memcpy(static_cast<void*>(message->slots.data()), slots.data(), slots.size());
   if (message->says < TimelineSays::kStart || message->says > TimelineSays::kPong) {
     return invalid_argument("a message of the timeline is of no kind");
   }

@@ -23,8 +23,15 @@
 namespace hvd::runtime {
 
 enum class TimelineSays : uint8_t {
-  kStart = 1, kStop = 2, kPing = 3, kEvents = 4, kFlushed = 5,
-  kStarted = 6, kStopping = 7, kStopped = 8, kPong = 9,
+  kStart = 1,
+  kStop = 2,
+  kPing = 3,
+  kEvents = 4,
+  kFlushed = 5,
+  kStarted = 6,
+  kStopping = 7,
+  kStopped = 8,
+  kPong = 9,
 };
 
 // Each kind uses what it needs of this, and sends all of it: these are few, but for the events.
@@ -35,17 +42,17 @@ struct TimelineMessage {
     int64_t there = 0;  // the root's, when it arrived
   };
   TimelineSays says = TimelineSays::kStart;
-  uint32_t run = 0;             // which timeline
-  uint32_t ticket = 0;          // of the asker: start, stop
-  bool mark_cycles = false;     // start, started
-  int64_t time = 0;             // the sender's clock: ping, pong
-  int64_t offset = 0;           // events, as in TraceBatch
+  uint32_t run = 0;          // which timeline
+  uint32_t ticket = 0;       // of the asker: start, stop
+  bool mark_cycles = false;  // start, started
+  int64_t time = 0;          // the sender's clock: ping, pong
+  int64_t offset = 0;        // events, as in TraceBatch
   int64_t error = 0;
   uint64_t dropped = 0;
-  std::string text;             // start: path; ping: host; started, stopped: what went wrong
-  std::vector<Ask> asks;        // started, stopped
+  std::string text;       // start: path; ping: host; started, stopped: what went wrong
+  std::vector<Ask> asks;  // started, stopped
   std::vector<Pong> pongs;
-  std::vector<TraceSlot> slots; // events
+  std::vector<TraceSlot> slots;  // events
 };
 constexpr size_t kLongestTimelineText = 4096;
 

@@ -31,7 +31,7 @@ Result<TraceFile> TraceFile::create(const std::string& path) {
   // Not emptied when opened: a file without a byte is no JSON.
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (fd.get() < 0) return system_error(cat("cannot write the timeline ", path), errno);
-  struct stat about{};
+  struct stat about {};
   if (::fstat(fd.get(), &about) != 0 || !S_ISREG(about.st_mode)) {
     return invalid_argument(cat("cannot write the timeline ", path, ": it is not a regular file"));
   }
@@ -101,7 +101,7 @@ Status TraceFile::cross() {
   const auto granule = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t start = base_ / granule * granule;
   const uint64_t end = base_ + 2 * kPage;
-  struct stat about{};
+  struct stat about {};
   void* map = MAP_FAILED;
   // What is behind the end of a file must not be touched: somebody may have cut it.
   if (::fstat(fd_.get(), &about) == 0 && static_cast<uint64_t>(about.st_size) >= end) {

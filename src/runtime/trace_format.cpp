@@ -159,8 +159,10 @@ void TraceFormat::define(Rank& rank, uint32_t number, ByteView bytes) {
   std::vector<Part> parts;
   for (size_t i = 0; i < std::max<size_t>(name.tensors.size(), 1); ++i) {
     Part part;
-    if (part_of(name, i, &part)) parts.push_back(std::move(part));
-    else ++rank.lost;
+    if (part_of(name, i, &part))
+      parts.push_back(std::move(part));
+    else
+      ++rank.lost;
   }
   rank.names.insert_or_assign(number, std::move(parts));
 }
@@ -186,15 +188,17 @@ void TraceFormat::apply(int32_t number, const TraceSlot& slot) {
   Rank& rank = ranks_[number];
   if (slot.kind != TraceKind::kMember) {
     // Strangers' numbers may be anything, so they wrap.
-    const auto since = static_cast<int64_t>(static_cast<uint64_t>(slot.time) +
-                                            static_cast<uint64_t>(rank.offset) -
-                                            static_cast<uint64_t>(start_));
+    const auto since =
+        static_cast<int64_t>(static_cast<uint64_t>(slot.time) + static_cast<uint64_t>(rank.offset) -
+                             static_cast<uint64_t>(start_));
     const double micros = static_cast<double>(since) / 1e3;
     // A better guess of the clock must not turn the order round.
     now_ = rank.last_time = std::max(rank.last_time, micros);
   }
   switch (slot.kind) {
-    case TraceKind::kNegotiate: negotiate(number, slot.name); break;
+    case TraceKind::kNegotiate:
+      negotiate(number, slot.name);
+      break;
     case TraceKind::kAgreed:
     case TraceKind::kRefused:
       for_parts(rank, slot.name, [&](const Part& part) { end_all(number, part.tensor); });
@@ -204,11 +208,20 @@ void TraceFormat::apply(int32_t number, const TraceSlot& slot) {
       rank.running[slot.name] = {slot.dtype, false, {}};
       rank.last_batch = slot.name;
       break;
-    case TraceKind::kMember: add_member(number, slot.name); break;
-    case TraceKind::kActivity: activity(number, slot.name, slot.detail); break;
-    case TraceKind::kDone: done(number, slot.name); break;
-    case TraceKind::kCycle: cycle(number); break;
-    default: break;
+    case TraceKind::kMember:
+      add_member(number, slot.name);
+      break;
+    case TraceKind::kActivity:
+      activity(number, slot.name, slot.detail);
+      break;
+    case TraceKind::kDone:
+      done(number, slot.name);
+      break;
+    case TraceKind::kCycle:
+      cycle(number);
+      break;
+    default:
+      break;
   }
 }
 

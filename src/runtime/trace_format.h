@@ -67,7 +67,7 @@ class TraceFormat {
     int64_t offset = 0;
     int64_t error = -1;  // as last said
     uint64_t dropped = 0;
-    uint64_t lost = 0;   // here, for there were too many tensors
+    uint64_t lost = 0;  // here, for there were too many tensors
     double last_time = 0;
   };
 

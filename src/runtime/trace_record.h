@@ -13,16 +13,16 @@
 namespace hvd::runtime {
 
 enum class TraceKind : uint8_t {
-  kName = 1,      // what the number `name` means from now on; `time` bytes of a TraceName follow
-  kWord = 2,      // what the activity `detail` is called; `time` bytes of text follow
-  kNegotiate = 3, // this rank has announced `name`
-  kAgreed = 4,    // all ranks have, and it will run
-  kRefused = 5,   // all ranks have, and it will not: they disagree
-  kBatch = 6,     // batch `name` of operation `detail` and element type `dtype` starts
-  kMember = 7,    // `name` is in the batch that was started last
-  kActivity = 8,  // batch `name` now does `detail`; 0: nothing that has a name
-  kDone = 9,      // batch `name` is complete
-  kCycle = 10,    // what was submitted in a batching window was announced
+  kName = 1,       // what the number `name` means from now on; `time` bytes of a TraceName follow
+  kWord = 2,       // what the activity `detail` is called; `time` bytes of text follow
+  kNegotiate = 3,  // this rank has announced `name`
+  kAgreed = 4,     // all ranks have, and it will run
+  kRefused = 5,    // all ranks have, and it will not: they disagree
+  kBatch = 6,      // batch `name` of operation `detail` and element type `dtype` starts
+  kMember = 7,     // `name` is in the batch that was started last
+  kActivity = 8,   // batch `name` now does `detail`; 0: nothing that has a name
+  kDone = 9,       // batch `name` is complete
+  kCycle = 10,     // what was submitted in a batching window was announced
 };
 
 struct TraceSlot {

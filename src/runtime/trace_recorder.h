@@ -31,13 +31,16 @@ class TraceRecorder {
   Clock::time_point since() const { return since_; }
 
   void negotiate(const Submission& submission) {
-    if (on_) [[unlikely]] note_negotiate(submission);
+    if (on_) [[unlikely]]
+      note_negotiate(submission);
   }
   void decide(const Submission& submission, bool agreed) {
-    if (on_) [[unlikely]] note_decision(submission, agreed);
+    if (on_) [[unlikely]]
+      note_decision(submission, agreed);
   }
   void cycle() {
-    if (on_ && mark_cycles_) [[unlikely]] add({now(), 0, TraceKind::kCycle});
+    if (on_ && mark_cycles_) [[unlikely]]
+      add({now(), 0, TraceKind::kCycle});
   }
   // The number by which the batch is meant from now on; 0 when none is.
   uint32_t start_batch(int32_t op, int32_t dtype, std::span<Submission* const> submissions) {
@@ -48,10 +51,12 @@ class TraceRecorder {
   }
   // nullptr: what it did last is over, and nothing follows that has a name.
   void activity(uint32_t batch, const char* name) {
-    if (on_ && batch != 0) [[unlikely]] note_activity(batch, name);
+    if (on_ && batch != 0) [[unlikely]]
+      note_activity(batch, name);
   }
   void end_batch(uint32_t batch) {
-    if (on_ && batch != 0) [[unlikely]] add({now(), batch, TraceKind::kDone});
+    if (on_ && batch != 0) [[unlikely]]
+      add({now(), batch, TraceKind::kDone});
   }
 
  private:

@@ -38,7 +38,7 @@ class TraceWriter {
 
   static constexpr size_t kMostSlots = 1 << 20;  // 16 MiB
 
-  TraceFile file_;        // of the thread, as format_ and status_
+  TraceFile file_;  // of the thread, as format_ and status_
   TraceFormat format_;
   Status status_;
   const std::function<void()> on_finished_;

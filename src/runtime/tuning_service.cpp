@@ -55,7 +55,8 @@ hvd_tuning way_of(const TunedParameters& parameters) {
 }
 
 std::chrono::microseconds window_of(const TunedParameters& parameters) {
-  return std::chrono::microseconds(std::llround(std::clamp(parameters.window_ms, 0.0, 1000.0) * 1000));
+  return std::chrono::microseconds(
+      std::llround(std::clamp(parameters.window_ms, 0.0, 1000.0) * 1000));
 }
 
 std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t hosts,
@@ -88,7 +89,8 @@ TuningService::TuningService(Engine* engine, const TuningOptions& options)
   if (!options_.log_path.empty()) {
     log_.open(options_.log_path, std::ios::trunc);
     log_ << "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,"
-            "cycle_time_ms,tensor_fusion_threshold,score,whole_limit,doubling_limit,ring_from" << std::endl;
+            "cycle_time_ms,tensor_fusion_threshold,score,whole_limit,doubling_limit,ring_from"
+         << std::endl;
     if (!log_) log::warning(cat("cannot write the autotune log to ", options_.log_path));
   }
   if (!tuner_.done()) engine_->set_plan_listener(this);
@@ -129,8 +131,9 @@ void TuningService::log(const Autotuner::Trial& trial) {
   if (!log_.is_open()) return;
   const TunedParameters& p = trial.parameters;
   log_ << p.hierarchical << ",0,0, " << options_.cache_enabled << "," << p.window_ms << ","
-       << std::llround(p.fusion_threshold) << "," << trial.score << "," << std::llround(p.whole_limit) << ","
-       << std::llround(p.doubling_limit) << "," << std::llround(p.ring_from) << std::endl;
+       << std::llround(p.fusion_threshold) << "," << trial.score << ","
+       << std::llround(p.whole_limit) << "," << std::llround(p.doubling_limit) << ","
+       << std::llround(p.ring_from) << std::endl;
 }
 
 }  // namespace hvd::runtime

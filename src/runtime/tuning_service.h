@@ -16,7 +16,7 @@ namespace hvd::runtime {
 struct TuningOptions {
   StepMeterOptions meter;
   AutotunerOptions tuner;
-  std::string log_path;      // empty: none
+  std::string log_path;  // empty: none
   bool cache_enabled = true;
 };
 

@@ -35,7 +35,7 @@ class Wakeup {
 
   UniqueFd epoll_;
   UniqueFd doorbell_;
-  std::mutex mutex_;             // guards watches_
+  std::mutex mutex_;  // guards watches_
   std::map<int, Watch> watches_;
 };
 

@@ -1,11 +1,10 @@
 #include "base/fork_guard.h"
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <atomic>

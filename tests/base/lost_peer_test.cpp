@@ -12,10 +12,10 @@ TEST_CASE("the rank of a sentence about a lost peer is found, also behind what w
 }
 
 TEST_CASE("other sentences name no lost peer") {
-  for (const char* text : {"", "rank 3 on host b", "host b was lost: it does not answer",
-                           "rank  on host b was lost: ", "rank -1 on host b was lost: its end",
-                           "rank 99999999999 on host b was lost: its end",
-                           "rank 3 on host b has shut down"}) {
+  for (const char* text :
+       {"", "rank 3 on host b", "host b was lost: it does not answer",
+        "rank  on host b was lost: ", "rank -1 on host b was lost: its end",
+        "rank 99999999999 on host b was lost: its end", "rank 3 on host b has shut down"}) {
     CAPTURE(text);
     CHECK(!lost_peer_in(text));
   }

@@ -37,17 +37,22 @@ TEST_CASE("'true' is true, unlike in the original") {
 
 TEST_CASE("a variable that is nearly a known one is told with what was probably meant") {
   using Variables = std::vector<std::pair<std::string, std::string>>;
-  const auto told = about_misspelt_variables(
-      Variables{{"HOROVOD_FUSION_TRESHOLD", "1"}, {"HOROVOD_LOG_LEVLE", "info"}, {"HOROVOD_RNAK", "0"}});
+  const auto told = about_misspelt_variables(Variables{
+      {"HOROVOD_FUSION_TRESHOLD", "1"}, {"HOROVOD_LOG_LEVLE", "info"}, {"HOROVOD_RNAK", "0"}});
   REQUIRE(told.size() == 3);
-  CHECK(told[0] == "the variable HOROVOD_FUSION_TRESHOLD has no effect, since Horovod knows none of that name; "
-                   "did you mean HOROVOD_FUSION_THRESHOLD?");
+  CHECK(
+      told[0] ==
+      "the variable HOROVOD_FUSION_TRESHOLD has no effect, since Horovod knows none of that name; "
+      "did you mean HOROVOD_FUSION_THRESHOLD?");
   CHECK(told[1].ends_with("did you mean HOROVOD_LOG_LEVEL?"));
   CHECK(told[2].ends_with("did you mean HOROVOD_RANK?"));
   // Known, another program's, and far from all that is known.
-  CHECK(about_misspelt_variables(Variables{{"HOROVOD_CYCLE_TIME", "1"}, {"HOROVOD_ELASTIC", "1"},
-                                           {"HOROVOD_WITH_MPI", "1"}, {"FUSION_TRESHOLD", "1"},
-                                           {"HOROVOD_PREFIX", "/opt"}, {"HOROVOD_OF_MINE", "3"}})
+  CHECK(about_misspelt_variables(Variables{{"HOROVOD_CYCLE_TIME", "1"},
+                                           {"HOROVOD_ELASTIC", "1"},
+                                           {"HOROVOD_WITH_MPI", "1"},
+                                           {"FUSION_TRESHOLD", "1"},
+                                           {"HOROVOD_PREFIX", "/opt"},
+                                           {"HOROVOD_OF_MINE", "3"}})
             .empty());
 }
 

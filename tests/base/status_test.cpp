@@ -9,7 +9,8 @@
 namespace hvd {
 
 TEST_CASE("context is prepended on the way up and an ok status stays ok") {
-  const Status status = unavailable("connection refused").with_context("ssh").with_context("host b");
+  const Status status =
+      unavailable("connection refused").with_context("ssh").with_context("host b");
   CHECK(status.message() == "host b: ssh: connection refused");
   CHECK(status.code() == Code::kUnavailable);
   CHECK(Status().with_context("host b").ok());

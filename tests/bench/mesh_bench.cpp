@@ -25,11 +25,10 @@ using hvd::test::Rank;
 class ForkBoard final : public hvd::collectives::Board {
  public:
   ForkBoard() {
-    entries_ = static_cast<Entry*>(::mmap(nullptr, sizeof(Entry) * kEntries,
-                                          PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                                          0));
-    next_ = static_cast<std::atomic<size_t>*>(::mmap(
-        nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    entries_ = static_cast<Entry*>(::mmap(nullptr, sizeof(Entry) * kEntries, PROT_READ | PROT_WRITE,
+                                          MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    next_ = static_cast<std::atomic<size_t>*>(
+        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   }
   hvd::Status set(std::string_view key, hvd::ByteView value) override {
     Entry& entry = entries_[next_->fetch_add(1)];

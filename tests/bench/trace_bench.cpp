@@ -66,8 +66,7 @@ void noted(bool on) {
     if (recorder.is_filling()) recorder.take(&taken);
   }
   std::printf("a note %s a timeline: %.1f ns (%llu lost)\n", on ? "with" : "without",
-              nanoseconds_since(start, notes),
-              static_cast<unsigned long long>(recorder.dropped()));
+              nanoseconds_since(start, notes), static_cast<unsigned long long>(recorder.dropped()));
 }
 
 void written() {

@@ -39,10 +39,14 @@ std::vector<NamedTuning> all_ways() {
 }
 
 std::vector<std::vector<int>> worlds_of_hosts() {
-  return test::fewer<std::vector<int>>(
-      {{0, 1, 2}, {0, 1, 1, 2, 0, 2}, {0, 1}, {0, 1, 2, 3, 4}, {0, 1, 2, 3, 4, 5, 6, 7},
-       {0, 0, 1, 1}, {0, 0, 0, 1, 2, 2}},
-      2);
+  return test::fewer<std::vector<int>>({{0, 1, 2},
+                                        {0, 1, 1, 2, 0, 2},
+                                        {0, 1},
+                                        {0, 1, 2, 3, 4},
+                                        {0, 1, 2, 3, 4, 5, 6, 7},
+                                        {0, 0, 1, 1},
+                                        {0, 0, 0, 1, 2, 2}},
+                                       2);
 }
 
 // Small whole numbers, exact in every type.
@@ -102,10 +106,10 @@ TEST_CASE("every way between hosts gives every rank the sum") {
             const auto checked = [&](Status status) {
               return status.with_context(cat(way.name, " over ", streams, " streams"));
             };
-            HVD_RETURN_IF_ERROR(checked(
-                check_sum<float>(rank, HVD_FLOAT32, way.tuning, {count}, true)));
-            HVD_RETURN_IF_ERROR(checked(
-                check_sum<uint8_t>(rank, HVD_UINT8, way.tuning, {count}, false)));
+            HVD_RETURN_IF_ERROR(
+                checked(check_sum<float>(rank, HVD_FLOAT32, way.tuning, {count}, true)));
+            HVD_RETURN_IF_ERROR(
+                checked(check_sum<uint8_t>(rank, HVD_UINT8, way.tuning, {count}, false)));
           }
           HVD_RETURN_IF_ERROR(check_sum<int64_t>(rank, HVD_INT64, way.tuning,
                                                  {3, 0, 1024, 5, 2048, 700, 1}, false));
@@ -124,8 +128,7 @@ TEST_CASE("large sums over several streams arrive whole") {
       for (NamedTuning way : all_ways()) {
         way.tuning.streams = 2;
         way.tuning.chunk = 256 * 1024;
-        HVD_RETURN_IF_ERROR(
-            check_sum<float>(rank, HVD_FLOAT32, way.tuning, {700'001, 3}, true));
+        HVD_RETURN_IF_ERROR(check_sum<float>(rank, HVD_FLOAT32, way.tuning, {700'001, 3}, true));
       }
       return {};
     }));
@@ -151,10 +154,9 @@ TEST_CASE("scales apply once on every way, and who brings nothing changes nothin
       for (const NamedTuning& way : all_ways()) {
         for (const size_t count : {size_t{2}, size_t{5000}}) {
           std::vector<int32_t> values(count, rank.rank() == 1 ? 99 : 7);
-          std::vector<hvd_batch_tensor> tensors{
-              {rank.rank() == 1 ? nullptr : values.data(),
-               rank.rank() == 1 ? nullptr : values.data(), static_cast<int64_t>(count), 1, nullptr,
-               nullptr}};
+          std::vector<hvd_batch_tensor> tensors{{rank.rank() == 1 ? nullptr : values.data(),
+                                                 rank.rank() == 1 ? nullptr : values.data(),
+                                                 static_cast<int64_t>(count), 1, nullptr, nullptr}};
           hvd_batch batch = batch_of(HVD_ALLREDUCE, HVD_INT32, tensors);
           batch.tuning = &way.tuning;
           batch.prescale = 3;
@@ -214,8 +216,8 @@ TEST_CASE("the error of a sum in half precision does not grow with the ranks, on
       return hosts;
     };
     const auto together = [](size_t count) { return std::vector<int>(count, 0); };
-    for (const std::vector<int>& hosts : {apart(2), apart(5), apart(16), together(2), together(5),
-                                          together(16)}) {
+    for (const std::vector<int>& hosts :
+         {apart(2), apart(5), apart(16), together(2), together(5), together(16)}) {
       CAPTURE(static_cast<int>(dtype));
       CAPTURE(name_of_world(hosts));
       // More than travels as a small payload where ranks share memory.

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/dtype.h"
-#include "collectives/checks.h"
 #include "collectives/adasum_kernels.h"
+#include "collectives/checks.h"
 #include "conformance/elements.h"
 #include "fewer.h"
 
@@ -113,18 +113,21 @@ std::string check(Rank& rank, hvd_dtype dtype, const std::vector<size_t>& counts
 }
 
 std::vector<std::vector<int>> worlds() {
-  std::vector<std::vector<int>> all{
-      {0, 1}, {0, 1, 2}, {0, 0, 1, 1}, {0, 1, 0, 1, 0}, {0, 0, 0, 1, 2, 2},
-      {0, 1, 2, 3, 4, 5, 6}, {0, 0, 0, 0, 1, 1, 1, 2, 2}};
+  std::vector<std::vector<int>> all{{0, 1},
+                                    {0, 1, 2},
+                                    {0, 0, 1, 1},
+                                    {0, 1, 0, 1, 0},
+                                    {0, 0, 0, 1, 2, 2},
+                                    {0, 1, 2, 3, 4, 5, 6},
+                                    {0, 0, 0, 0, 1, 1, 1, 2, 2}};
   for (int size = 1; size <= 9; ++size) all.emplace_back(static_cast<size_t>(size), 0);
   return test::fewer(std::move(all), 5);
 }
 
 // One tensor that each rank fills by itself.
 Status run_adasum(Rank& rank, std::vector<float>& values) {
-  std::vector<hvd_batch_tensor> tensors{{values.data(), values.data(),
-                                         static_cast<int64_t>(values.size()), 1, nullptr,
-                                         nullptr}};
+  std::vector<hvd_batch_tensor> tensors{
+      {values.data(), values.data(), static_cast<int64_t>(values.size()), 1, nullptr, nullptr}};
   hvd_batch batch = batch_of(HVD_ALLREDUCE, HVD_FLOAT32, tensors);
   batch.reduce_op = HVD_ADASUM;
   return rank.run(batch);
@@ -138,8 +141,8 @@ TEST_CASE("adasum of every type, number of ranks and shape of a batch matches th
     World world(hosts);
     require_all_ok(world.run([](Rank& rank) -> Status {
       for (const hvd_dtype dtype : {HVD_FLOAT16, HVD_BFLOAT16, HVD_FLOAT32, HVD_FLOAT64}) {
-        for (const auto& counts : std::vector<std::vector<size_t>>{
-                 {1}, {7}, {5, 3, 0, 1000, 1}, {0, 40'001}}) {
+        for (const auto& counts :
+             std::vector<std::vector<size_t>>{{1}, {7}, {5, 3, 0, 1000, 1}, {0, 40'001}}) {
           const std::string complaint = check(rank, dtype, counts, counts.size() == 1 ? 0.5 : 1);
           if (!complaint.empty()) return as_status(complaint);
         }
@@ -228,9 +231,8 @@ TEST_CASE("adasum is offered for floating-point types and no others") {
   for (int dtype = 0; dtype < kDtypeCount; ++dtype) {
     hvd_batch batch = batch_of(HVD_ALLREDUCE, static_cast<hvd_dtype>(dtype), none);
     batch.reduce_op = HVD_ADASUM;
-    CHECK(collectives::can_run(batch) ==
-          (dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
-           dtype == HVD_FLOAT64));
+    CHECK(collectives::can_run(batch) == (dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 ||
+                                          dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64));
     batch.op = HVD_REDUCESCATTER;
     CHECK(!collectives::can_run(batch));
   }

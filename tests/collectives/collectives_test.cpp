@@ -33,14 +33,14 @@ Tensors tensors_of(hvd_dtype dtype, int op, int rank, const std::vector<size_t>&
   }
   for (size_t t = 0; t < counts.size(); ++t) {
     void* output = in_place ? made.inputs[t].data() : made.outputs[t].data();
-    made.entries.push_back({made.inputs[t].data(), output, static_cast<int64_t>(counts[t]), 1,
-                            nullptr, nullptr});
+    made.entries.push_back(
+        {made.inputs[t].data(), output, static_cast<int64_t>(counts[t]), 1, nullptr, nullptr});
   }
   return made;
 }
 
-std::string check_allreduce(Rank& rank, hvd_dtype dtype, int op,
-                            const std::vector<size_t>& counts, bool in_place) {
+std::string check_allreduce(Rank& rank, hvd_dtype dtype, int op, const std::vector<size_t>& counts,
+                            bool in_place) {
   Tensors tensors = tensors_of(dtype, op, rank.rank(), counts, in_place);
   hvd_batch batch = batch_of(HVD_ALLREDUCE, dtype, tensors.entries);
   batch.reduce_op = op;
@@ -83,8 +83,8 @@ TEST_CASE("an allreduce of every type, operation and size matches the oracle") {
       }
       for (const hvd_dtype dtype : {HVD_FLOAT32, HVD_FLOAT16, HVD_INT64}) {
         const size_t per_chunk = chunk / size_of(dtype);
-        for (const size_t count : {per_chunk - 1, per_chunk, per_chunk + 1, 2 * per_chunk,
-                                   5 * per_chunk + 13}) {
+        for (const size_t count :
+             {per_chunk - 1, per_chunk, per_chunk + 1, 2 * per_chunk, 5 * per_chunk + 13}) {
           const std::string complaint = check_allreduce(rank, dtype, HVD_SUM, {count}, true);
           if (!complaint.empty()) return as_status(complaint);
         }
@@ -250,9 +250,8 @@ TEST_CASE("a broadcast from every root reaches every rank") {
         for (const size_t count : {size_t{0}, size_t{1}, size_t{300'007}}) {
           std::vector<int16_t> input(count, static_cast<int16_t>(rank.rank() + 5));
           std::vector<int16_t> output(count, -1);
-          std::vector<hvd_batch_tensor> tensors{{input.data(), output.data(),
-                                                 static_cast<int64_t>(count), 1, nullptr,
-                                                 nullptr}};
+          std::vector<hvd_batch_tensor> tensors{
+              {input.data(), output.data(), static_cast<int64_t>(count), 1, nullptr, nullptr}};
           hvd_batch batch = batch_of(HVD_BROADCAST, HVD_INT16, tensors);
           batch.root = root;
           HVD_RETURN_IF_ERROR(rank.run(batch));

@@ -130,8 +130,7 @@ TEST_CASE("the sum of many halves is rounded once") {
   std::vector<uint16_t> input(1, half_of_float(0.001f));
   std::vector<const void*> pointers(512, input.data());
   uint16_t result = 0;
-  reduce_function(HVD_FLOAT16, HVD_SUM)(&result, pointers.data(), 512, 1, scale_by(1),
-                                        scale_by(1));
+  reduce_function(HVD_FLOAT16, HVD_SUM)(&result, pointers.data(), 512, 1, scale_by(1), scale_by(1));
   CHECK(result == half_of_float(512 * float_of_half(input[0])));
 }
 

@@ -69,16 +69,14 @@ TEST_CASE("control messages of every size arrive in order, once and whole") {
       std::string complaint;
       rank.on_message = [&](int32_t from, ByteView message) {
         const uint32_t number = expected[static_cast<size_t>(from)]++;
-        const Bytes wanted =
-            message_of(from, rank.rank(), number, sizes[number % sizes.size()]);
+        const Bytes wanted = message_of(from, rank.rank(), number, sizes[number % sizes.size()]);
         if (!std::equal(message.begin(), message.end(), wanted.begin(), wanted.end())) {
           complaint = cat("message ", number, " from ", from, " has ", message.size(), " bytes");
         }
       };
       const auto whole = [&] {
-        return !complaint.empty() ||
-               std::all_of(expected.begin(), expected.end(),
-                           [&](uint32_t count) { return count == rounds; });
+        return !complaint.empty() || std::all_of(expected.begin(), expected.end(),
+                                                 [&](uint32_t count) { return count == rounds; });
       };
       for (uint32_t number = 0; number < rounds; ++number) {
         for (int32_t to = 0; to < rank.size(); ++to) {
@@ -178,9 +176,9 @@ TEST_CASE("strangers who knock and say nothing hold nobody up") {
       sockaddr_un address{};
       address.sun_family = AF_UNIX;
       std::memcpy(address.sun_path + 1, record->meeting.data(), record->meeting.size());
-      ::connect(strangers.back().get(), reinterpret_cast<const sockaddr*>(&address),
-                static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-                                       record->meeting.size()));
+      ::connect(
+          strangers.back().get(), reinterpret_cast<const sockaddr*>(&address),
+          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + record->meeting.size()));
       if (i == 1) ::send(strangers.back().get(), "rubbish", 7, MSG_NOSIGNAL);
     }
   });
@@ -318,9 +316,9 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
         if (i != victim) ::waitpid(processes[i], nullptr, 0);
       }
       CHECK(Clock::now() - died < std::chrono::seconds(2));
-      const std::string expected = cat("rank ", victim, " on host ",
-                                       std::string(1, static_cast<char>('a' + hosts[victim])),
-                                       " was lost: ");
+      const std::string expected =
+          cat("rank ", victim, " on host ", std::string(1, static_cast<char>('a' + hosts[victim])),
+              " was lost: ");
       for (size_t i = 0; i < hosts.size(); ++i) {
         if (i != victim) CHECK(outcomes[i].substr(0, expected.size()) == expected);
       }

@@ -99,9 +99,8 @@ TEST_CASE("a reducescatter's factors are applied, and its integer average trunca
       const size_t size = static_cast<size_t>(rank.size());
       std::vector<float> values(2 * size, static_cast<float>(rank.rank() + 1));
       std::vector<float> scaled(2);
-      std::vector<hvd_batch_tensor> tensors{{values.data(), scaled.data(),
-                                             static_cast<int64_t>(values.size()), 1, nullptr,
-                                             nullptr}};
+      std::vector<hvd_batch_tensor> tensors{
+          {values.data(), scaled.data(), static_cast<int64_t>(values.size()), 1, nullptr, nullptr}};
       hvd_batch batch = batch_of(HVD_REDUCESCATTER, HVD_FLOAT32, tensors);
       batch.prescale = 0.5;
       batch.postscale = 4;

@@ -106,7 +106,8 @@ class Relay {
       if (!one) return;
       UniqueFd other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       const sockaddr_in address = loopback(target_);
-      if (::connect(other.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      if (::connect(other.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+          0) {
         continue;
       }
       ::fcntl(other.get(), F_SETFL, O_NONBLOCK);

@@ -1,11 +1,12 @@
 // The ways between hosts, as values: whatever is sent is awaited, and everybody ends with all.
+#include "collectives/route.h"
+
 #include <doctest/doctest.h>
 
 #include <bit>
 #include <set>
 
 #include "base/text.h"
-#include "collectives/route.h"
 
 using namespace hvd;
 using namespace hvd::collectives;
@@ -137,7 +138,8 @@ TEST_CASE("hops and bytes of each way grow as they should") {
   }
 }
 
-TEST_CASE("two hosts exchange wholes for longer than more of them, unless somebody says otherwise") {
+TEST_CASE(
+    "two hosts exchange wholes for longer than more of them, unless somebody says otherwise") {
   constexpr size_t kMiB = size_t{1} << 20;
   CHECK(choose_way({}, 2, kMiB) == Way::kWhole);
   CHECK(choose_way({}, 2, 8 * kMiB) == Way::kDirect);

@@ -51,8 +51,8 @@ Status sum(Rank& rank, const std::vector<Use>& uses) {
     for (size_t i = 0; i < use.count; ++i) {
       const auto expected = static_cast<float>(ranks * (ranks + 1) / 2 + ranks * (i % 7));
       if (use.data[i] != expected) {
-        return internal_error(cat("element ", i, " of ", use.count, ": ", use.data[i], " and not ",
-                                  expected));
+        return internal_error(
+            cat("element ", i, " of ", use.count, ": ", use.data[i], " and not ", expected));
       }
     }
   }
@@ -70,7 +70,8 @@ TEST_CASE("tensors in shared memory are summed where they lie, one or many, on o
       for (int round = 0; round < 3; ++round) {
         HVD_RETURN_IF_ERROR(sum(rank, {{memory.get(), 400'000}}));
         // Parts of one block, at any offset.
-        HVD_RETURN_IF_ERROR(sum(rank, {{memory.get() + 3, 70'001}, {memory.get() + 100'000, 5},
+        HVD_RETURN_IF_ERROR(sum(rank, {{memory.get() + 3, 70'001},
+                                       {memory.get() + 100'000, 5},
                                        {memory.get() + 200'001, 33'333}}));
       }
       return {};
@@ -140,7 +141,8 @@ TEST_CASE("freed memory goes back to the host, also while a peer has it mapped")
   REQUIRE(seen.ok());
   std::memset(memory.value(), 7, 4 << 20);
   CHECK(seen.value()[1 << 20] == std::byte{7});
-  struct stat before {}, after {};
+  struct stat before {
+  }, after{};
   ::fstat(heap.file().value(), &before);
   CHECK(heap.release(memory.value()).ok());
   ::fstat(heap.file().value(), &after);

@@ -63,8 +63,8 @@ class SharedMap final : public collectives::MemoryMap {
     const std::lock_guard lock(mutex_);
     Mapping& mapping = mappings_[{info.st_ino, offset, size}];
     if (mapping.users++ == 0) {
-      mapping.memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                              static_cast<off_t>(offset));
+      mapping.memory =
+          ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
     }
     return mapping.memory;
   }
@@ -128,8 +128,8 @@ class Rank {
     int idle = 0;
     while (!done()) {
       bool moved = false;
-      const Status polled = mesh_->poll(
-          [this](int32_t from, ByteView message) { on_message(from, message); }, moved);
+      const Status polled =
+          mesh_->poll([this](int32_t from, ByteView message) { on_message(from, message); }, moved);
       if (!polled.ok()) return polled;
       if (flow_.running() && !moved) {
         const int waits_for = flow_.condition()->waits_for();
@@ -170,17 +170,16 @@ struct World {
   explicit World(std::vector<int> host_of_rank) : hosts(std::move(host_of_rank)) {}
 
   MeshOptions options(int32_t rank) {
-    return MeshOptions{.rank = rank,
-                       .size = static_cast<int32_t>(hosts.size()),
-                       .host = std::string(1, static_cast<char>('a' + hosts[size_t(rank)])),
-                       .credentials = {.job = "0123456789abcdef",
-                                       .generation = 0,
-                                       .secret = test_secret()},
-                       .site = site.empty() ? "" : cat(site, hosts[size_t(rank)]),
-                       .heap = &heap,
-                       .memory_map = &memory,
-                       .machine = cat("/", hosts[size_t(rank)]),
-                       .with_loopback = true};
+    return MeshOptions{
+        .rank = rank,
+        .size = static_cast<int32_t>(hosts.size()),
+        .host = std::string(1, static_cast<char>('a' + hosts[size_t(rank)])),
+        .credentials = {.job = "0123456789abcdef", .generation = 0, .secret = test_secret()},
+        .site = site.empty() ? "" : cat(site, hosts[size_t(rank)]),
+        .heap = &heap,
+        .memory_map = &memory,
+        .machine = cat("/", hosts[size_t(rank)]),
+        .with_loopback = true};
   }
 
   // Runs `body` on a thread per rank; the failures that it or the meeting ended with.
@@ -213,7 +212,7 @@ inline std::vector<Status> World::run(const std::function<Status(Rank&)>& body, 
 
 // All worlds worth a test, as the host of each rank.
 inline std::vector<std::vector<int>> all_worlds() {
-  return {{0},       {0, 0},       {0, 0, 0},       {0, 0, 0, 0, 0},    {0, 1},
+  return {{0},          {0, 0},       {0, 0, 0},          {0, 0, 0, 0, 0}, {0, 1},
           {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1, 2, 2}, {0, 1, 2, 3, 4}};
 }
 

@@ -58,8 +58,8 @@ inline void check_large_messages(const PluginLinks& links, const std::vector<int
     for (auto& [from, text] : rank.messages) received[from].push_back(std::move(text));
     for (const auto& [from, texts] : received) {
       CHECK(texts.size() == 3);
-      CHECK((texts == std::vector<std::string>{numbered(from, rank.rank(), 5'000'000), "",
-                                               "small"}));
+      CHECK(
+          (texts == std::vector<std::string>{numbered(from, rank.rank(), 5'000'000), "", "small"}));
     }
   });
 }
@@ -116,36 +116,34 @@ inline std::vector<std::vector<int32_t>> controller_worlds() {
 
 }  // namespace hvd::test
 
-#define HVD_CONTROLLER_CONFORMANCE(name, links)                                          \
-  TEST_CASE(name ": hosts are numbered by their lowest rank") {                          \
-    hvd::test::check_hosts(links);                                                       \
-  }                                                                                      \
-  TEST_CASE(name ": messages of a pair arrive in order, once, whole") {                  \
-    hvd::test::check_order(links, {0});                                                  \
-    for (const auto& world : hvd::test::controller_worlds()) {                           \
-      hvd::test::check_order(links, world);                                              \
-    }                                                                                    \
-  }                                                                                      \
-  TEST_CASE(name ": large messages pass each other, and empty ones are messages") {      \
-    for (const auto& world : hvd::test::controller_worlds()) {                           \
-      hvd::test::check_large_messages(links, world);                                     \
-    }                                                                                    \
-  }                                                                                      \
-  TEST_CASE(name ": a rank that does not exist is refused, and the rest goes on") {      \
-    hvd::test::check_no_such_rank(links);                                                \
-  }                                                                                      \
-  TEST_CASE(name ": who sleeps is woken by a message") {                                 \
-    for (const auto& world : hvd::test::controller_worlds()) {                           \
-      hvd::test::check_sleep(links, world);                                              \
-    }                                                                                    \
-  }                                                                                      \
-  TEST_CASE(name ": an abort reaches everybody with its cause") {                        \
-    for (const auto& world : hvd::test::controller_worlds()) {                           \
-      hvd::test::check_abort(links, world);                                              \
-    }                                                                                    \
-  }                                                                                      \
-  TEST_CASE(name ": a lost rank is named to everybody") {                                \
-    for (const auto& world : hvd::test::controller_worlds()) {                           \
-      hvd::test::check_loss(links, world);                                               \
-    }                                                                                    \
+#define HVD_CONTROLLER_CONFORMANCE(name, links)                                                  \
+  TEST_CASE(name ": hosts are numbered by their lowest rank") { hvd::test::check_hosts(links); } \
+  TEST_CASE(name ": messages of a pair arrive in order, once, whole") {                          \
+    hvd::test::check_order(links, {0});                                                          \
+    for (const auto& world : hvd::test::controller_worlds()) {                                   \
+      hvd::test::check_order(links, world);                                                      \
+    }                                                                                            \
+  }                                                                                              \
+  TEST_CASE(name ": large messages pass each other, and empty ones are messages") {              \
+    for (const auto& world : hvd::test::controller_worlds()) {                                   \
+      hvd::test::check_large_messages(links, world);                                             \
+    }                                                                                            \
+  }                                                                                              \
+  TEST_CASE(name ": a rank that does not exist is refused, and the rest goes on") {              \
+    hvd::test::check_no_such_rank(links);                                                        \
+  }                                                                                              \
+  TEST_CASE(name ": who sleeps is woken by a message") {                                         \
+    for (const auto& world : hvd::test::controller_worlds()) {                                   \
+      hvd::test::check_sleep(links, world);                                                      \
+    }                                                                                            \
+  }                                                                                              \
+  TEST_CASE(name ": an abort reaches everybody with its cause") {                                \
+    for (const auto& world : hvd::test::controller_worlds()) {                                   \
+      hvd::test::check_abort(links, world);                                                      \
+    }                                                                                            \
+  }                                                                                              \
+  TEST_CASE(name ": a lost rank is named to everybody") {                                        \
+    for (const auto& world : hvd::test::controller_worlds()) {                                   \
+      hvd::test::check_loss(links, world);                                                       \
+    }                                                                                            \
   }

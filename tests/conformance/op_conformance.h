@@ -149,8 +149,8 @@ constexpr int kReductions[] = {HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT};
 
 inline void check_allreduces(OpSet& set, hvd_dtype dtype) {
   for (const int op : kReductions) {
-    for (const auto& counts : std::vector<std::vector<int64_t>>{
-             {1}, {5, 0, 1000, 3}, {op == HVD_SUM ? 70'001 : 333}}) {
+    for (const auto& counts :
+         std::vector<std::vector<int64_t>>{{1}, {5, 0, 1000, 3}, {op == HVD_SUM ? 70'001 : 333}}) {
       OpCase work(HVD_ALLREDUCE, dtype, set.id);
       work.batch.reduce_op = op;
       if (!set.claims(work)) continue;
@@ -168,8 +168,8 @@ inline void check_allreduces(OpSet& set, hvd_dtype dtype) {
 
 inline void check_reducescatters(OpSet& set, hvd_dtype dtype) {
   for (const int op : kReductions) {
-    for (const auto& rows : std::vector<std::vector<int64_t>>{
-             {1}, {7, 0, 100}, {op == HVD_SUM ? 20'001 : 33}}) {
+    for (const auto& rows :
+         std::vector<std::vector<int64_t>>{{1}, {7, 0, 100}, {op == HVD_SUM ? 20'001 : 33}}) {
       OpCase work(HVD_REDUCESCATTER, dtype, set.id);
       work.batch.reduce_op = op;
       if (!set.claims(work)) continue;
@@ -181,8 +181,7 @@ inline void check_reducescatters(OpSet& set, hvd_dtype dtype) {
       for (size_t t = 0; t < rows.size(); ++t) {
         const auto first =
             static_cast<size_t>(rows_kept(rows[t], set.index(), set.size()).first * 3);
-        check_outcome(work, t,
-                      [&](size_t i) { return reduced(dtype, op, set.size(), first + i); });
+        check_outcome(work, t, [&](size_t i) { return reduced(dtype, op, set.size(), first + i); });
       }
     }
   }
@@ -325,8 +324,8 @@ inline void check_sets(const PluginLinks& links, const std::vector<int32_t>& mac
     std::vector<size_t> order;  // in which they ended
     for (size_t s = 0; s < sets.size(); ++s) {
       for (size_t i = 0; i < 10; ++i) {
-        OpCase& work = *works.emplace_back(
-            std::make_unique<OpCase>(HVD_ALLREDUCE, HVD_INT32, sets[s]->id));
+        OpCase& work =
+            *works.emplace_back(std::make_unique<OpCase>(HVD_ALLREDUCE, HVD_INT32, sets[s]->id));
         work.add(i % 3 == 0 ? 30'000 : 5, 1, i % 3 == 0 ? 30'000 : 5,
                  [&](size_t) { return sets[s]->index() + 1; });
         rank.start(work.ready(sets[s]->next++), outcomes[works.size() - 1]);
@@ -439,30 +438,28 @@ inline std::vector<std::vector<int32_t>> op_worlds() {
 
 }  // namespace hvd::test
 
-#define HVD_OP_CONFORMANCE(name, links)                                                   \
-  TEST_CASE(name ": every operation, type, reduction and shape matches the arithmetic") { \
-    for (const auto& world : hvd::test::op_worlds()) {                                    \
-      hvd::test::check_all_types(links, world);                                           \
-    }                                                                                     \
-  }                                                                                       \
-  TEST_CASE(name ": factors are applied, an integer average truncates toward zero") {     \
-    for (const auto& world : hvd::test::op_worlds()) {                                    \
-      hvd::test::check_factors(links, world);                                             \
-    }                                                                                     \
-  }                                                                                       \
-  TEST_CASE(name ": sets run side by side, each in its order") {                          \
-    for (const auto& world : std::vector<std::vector<int32_t>>{{0, 0, 0}, {0, 1, 0}}) {   \
-      hvd::test::check_sets(links, world);                                                \
-    }                                                                                     \
-  }                                                                                       \
-  TEST_CASE(name ": a rank that has joined changes nothing") {                            \
-    hvd::test::check_joined(links);                                                       \
-  }                                                                                       \
-  TEST_CASE(name ": what it cannot do it does not claim, unknown sets are refused") {     \
-    hvd::test::check_refusals(links);                                                     \
-  }                                                                                       \
-  TEST_CASE(name ": an abort fails what is pending, with its cause") {                    \
-    for (const auto& world : std::vector<std::vector<int32_t>>{{0, 0, 0}, {0, 1, 0}}) {   \
-      hvd::test::check_op_abort(links, world);                                            \
-    }                                                                                     \
+#define HVD_OP_CONFORMANCE(name, links)                                                          \
+  TEST_CASE(name ": every operation, type, reduction and shape matches the arithmetic") {        \
+    for (const auto& world : hvd::test::op_worlds()) {                                           \
+      hvd::test::check_all_types(links, world);                                                  \
+    }                                                                                            \
+  }                                                                                              \
+  TEST_CASE(name ": factors are applied, an integer average truncates toward zero") {            \
+    for (const auto& world : hvd::test::op_worlds()) {                                           \
+      hvd::test::check_factors(links, world);                                                    \
+    }                                                                                            \
+  }                                                                                              \
+  TEST_CASE(name ": sets run side by side, each in its order") {                                 \
+    for (const auto& world : std::vector<std::vector<int32_t>>{{0, 0, 0}, {0, 1, 0}}) {          \
+      hvd::test::check_sets(links, world);                                                       \
+    }                                                                                            \
+  }                                                                                              \
+  TEST_CASE(name ": a rank that has joined changes nothing") { hvd::test::check_joined(links); } \
+  TEST_CASE(name ": what it cannot do it does not claim, unknown sets are refused") {            \
+    hvd::test::check_refusals(links);                                                            \
+  }                                                                                              \
+  TEST_CASE(name ": an abort fails what is pending, with its cause") {                           \
+    for (const auto& world : std::vector<std::vector<int32_t>>{{0, 0, 0}, {0, 1, 0}}) {          \
+      hvd::test::check_op_abort(links, world);                                                   \
+    }                                                                                            \
   }

@@ -29,7 +29,7 @@ struct PluginStore {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::string, std::string> values;
-  std::shared_ptr<void> kept;  // what the links keep for the life of the world
+  std::shared_ptr<void> kept;            // what the links keep for the life of the world
   const SharedFolder* folder = nullptr;  // where the ranks are processes: their values instead
 
   void set(const std::string& key, std::string value) {
@@ -73,12 +73,14 @@ struct PluginHost {
       std::memcpy(value, found->data(), std::min(capacity, found->size()));
       return HVD_OK;
     };
-    vtable.store_exchange = [](void* host, const char* name, int32_t index, int32_t count,
-                               const void* record, size_t size, const int32_t* wanted,
-                               int32_t wanted_count, double seconds,
-                               void (*on_record)(void*, const void*, size_t), void* argument) -> int {
+    vtable.store_exchange =
+        [](void* host, const char* name, int32_t index, int32_t count, const void* record,
+           size_t size, const int32_t* wanted, int32_t wanted_count, double seconds,
+           void (*on_record)(void*, const void*, size_t), void* argument) -> int {
       PluginStore& store = static_cast<PluginHost*>(host)->store;
-      const auto key = [name](int32_t party) { return std::string(name) + "#" + std::to_string(party); };
+      const auto key = [name](int32_t party) {
+        return std::string(name) + "#" + std::to_string(party);
+      };
       store.set(key(index), {static_cast<const char*>(record), size});
       for (int32_t i = 0; i < (wanted_count == 0 ? count : wanted_count); ++i) {
         const auto found = store.get(key(wanted_count == 0 ? i : wanted[i]), seconds);
@@ -153,16 +155,16 @@ class PluginRank {
   PluginRank(const PluginLinks& links, PluginStore& store, int32_t rank,
              const std::vector<int32_t>& machines)
       : links_(links),
-        host_(store, links.processes != nullptr
-                         ? settings_of_process(*links.processes,
-                                               machines[static_cast<size_t>(rank)])
-                         : settings_on(machines[static_cast<size_t>(rank)])) {
+        host_(store,
+              links.processes != nullptr
+                  ? settings_of_process(*links.processes, machines[static_cast<size_t>(rank)])
+                  : settings_on(machines[static_cast<size_t>(rank)])) {
     config_.struct_size = sizeof config_;
     config_.rank = rank;
     config_.size = static_cast<int32_t>(machines.size());
     char text[512] = "";
-    opened = links.controller->open(&host_.vtable, &config_, &controller_context_, text,
-                                    sizeof text);
+    opened =
+        links.controller->open(&host_.vtable, &config_, &controller_context_, text, sizeof text);
     error = text;
     if (opened != HVD_OK) return;
     opened = links.op->open(&host_.vtable, &config_, &op_context_, text, sizeof text);
@@ -200,8 +202,7 @@ class PluginRank {
         this, &progressed, text, sizeof text);
     error = text;
     op().poll(op_context_, &progressed);
-    const bool op_may_sleep =
-        op().before_sleep == nullptr || op().before_sleep(op_context_) == 1;
+    const bool op_may_sleep = op().before_sleep == nullptr || op().before_sleep(op_context_) == 1;
     if (status == HVD_OK && progressed == 0 && may_sleep && op_may_sleep &&
         link().before_sleep(controller_context_) == 1) {
       const bool woken = host_.block(60'000);

@@ -15,8 +15,8 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "tests/launcher/spawn/on_loop.h"
 #include "launcher/spawn/spawner.h"
+#include "tests/launcher/spawn/on_loop.h"
 
 namespace hvd::launcher {
 
@@ -38,8 +38,7 @@ class ScratchFolder {
     const std::filesystem::path file = path_ / name;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file, std::ios::binary) << text;
-    std::filesystem::permissions(
-        file, std::filesystem::perms(executable ? 0700 : 0600));
+    std::filesystem::permissions(file, std::filesystem::perms(executable ? 0700 : 0600));
     return file.string();
   }
 
@@ -81,7 +80,8 @@ inline net::Task<Result<std::string>> read_line(Duplex& stream) {
 
 // What lies in the nature of a way to an agent.
 struct SpawnerKind {
-  bool starts_agents = true;  // by their path; and hears what they say beside the stream, and their end
+  bool starts_agents =
+      true;  // by their path; and hears what they say beside the stream, and their end
 };
 
 // `loop` is the one that the spawner lives on; `target` names the host, its agent is set here.
@@ -117,12 +117,15 @@ inline void check_spawner(net::asio::io_context& loop, Spawner& spawner, SpawnTa
     const auto stream = spawn("exec cat");
     REQUIRE_MESSAGE(stream.ok(), stream.status().message());
     Bytes sent(5 << 20);
-    for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<std::byte>((i * 2654435761) >> 9);
+    for (size_t i = 0; i < sent.size(); ++i)
+      sent[i] = static_cast<std::byte>((i * 2654435761) >> 9);
     Status written;
-    net::asio::co_spawn(loop, [](Duplex& out, const Bytes& bytes, Status& status)
-                                  -> net::Task<void> {
-      status = co_await out.write(bytes);
-    }(**stream, sent, written), net::asio::detached);
+    net::asio::co_spawn(
+        loop,
+        [](Duplex& out, const Bytes& bytes, Status& status) -> net::Task<void> {
+          status = co_await out.write(bytes);
+        }(**stream, sent, written),
+        net::asio::detached);
     const Bytes got = run_on(loop, [](Duplex& in, size_t size) -> net::Task<Bytes> {
       Bytes bytes;
       std::byte buffer[20000];

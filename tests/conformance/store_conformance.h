@@ -79,9 +79,8 @@ inline void check_waits(Store& a, Store& b) {
   SUBCASE("waits are woken by another client's set") {
     std::vector<std::future<std::string>> waits;
     for (int i = 0; i < 4; ++i) {
-      waits.push_back(std::async(std::launch::async, [&, i] {
-        return text_of((i % 2 ? a : b).wait("k", soon()));
-      }));
+      waits.push_back(std::async(std::launch::async,
+                                 [&, i] { return text_of((i % 2 ? a : b).wait("k", soon())); }));
     }
     REQUIRE(a.set("unrelated", as_bytes("0"), soon()).ok());
     REQUIRE(a.set("k", as_bytes("v"), soon()).ok());
@@ -199,8 +198,8 @@ inline void check_swaps(Store& a, Store& b) {
           const int64_t number = seen ? parse_int(as_text(*seen)).value_or(-1000) : 0;
           std::optional<ByteView> expected;
           if (seen) expected = *seen;
-          auto swap = store.compare_and_set("n", expected, as_bytes(std::to_string(number + 1)),
-                                            soon());
+          auto swap =
+              store.compare_and_set("n", expected, as_bytes(std::to_string(number + 1)), soon());
           REQUIRE(swap.ok());
           done += swap->swapped;
           seen = std::move(swap->value);
@@ -376,19 +375,19 @@ inline void check_exchanges(Store& a, Store& b) {
 
 }  // namespace hvd::rendezvous
 
-#define HVD_STORE_CONFORMANCE_CASE(name, Fixture, check)            \
-  TEST_CASE(name) {                                                 \
-    Fixture fixture;                                                \
-    ::hvd::rendezvous::check(fixture.first(), fixture.second());    \
+#define HVD_STORE_CONFORMANCE_CASE(name, Fixture, check)         \
+  TEST_CASE(name) {                                              \
+    Fixture fixture;                                             \
+    ::hvd::rendezvous::check(fixture.first(), fixture.second()); \
   }
-#define HVD_STORE_CONFORMANCE(name, Fixture)                                      \
-  HVD_STORE_CONFORMANCE_CASE(name " keeps values", Fixture, check_values)         \
-  HVD_STORE_CONFORMANCE_CASE(name " lets clients wait for keys", Fixture, check_waits)\
-  HVD_STORE_CONFORMANCE_CASE(name " counts", Fixture, check_counters)             \
-  HVD_STORE_CONFORMANCE_CASE(name " has fences", Fixture, check_fences)           \
-  HVD_STORE_CONFORMANCE_CASE(name " compares and sets", Fixture, check_swaps)     \
-  HVD_STORE_CONFORMANCE_CASE(name " lists keys", Fixture, check_lists)            \
-  HVD_STORE_CONFORMANCE_CASE(name " tells of changes", Fixture, check_watches)    \
-  HVD_STORE_CONFORMANCE_CASE(name " exchanges records", Fixture, check_exchanges) \
-  HVD_STORE_CONFORMANCE_CASE(name " lets keys end", Fixture, check_lifetimes)     \
+#define HVD_STORE_CONFORMANCE(name, Fixture)                                           \
+  HVD_STORE_CONFORMANCE_CASE(name " keeps values", Fixture, check_values)              \
+  HVD_STORE_CONFORMANCE_CASE(name " lets clients wait for keys", Fixture, check_waits) \
+  HVD_STORE_CONFORMANCE_CASE(name " counts", Fixture, check_counters)                  \
+  HVD_STORE_CONFORMANCE_CASE(name " has fences", Fixture, check_fences)                \
+  HVD_STORE_CONFORMANCE_CASE(name " compares and sets", Fixture, check_swaps)          \
+  HVD_STORE_CONFORMANCE_CASE(name " lists keys", Fixture, check_lists)                 \
+  HVD_STORE_CONFORMANCE_CASE(name " tells of changes", Fixture, check_watches)         \
+  HVD_STORE_CONFORMANCE_CASE(name " exchanges records", Fixture, check_exchanges)      \
+  HVD_STORE_CONFORMANCE_CASE(name " lets keys end", Fixture, check_lifetimes)          \
   static_assert(true)

@@ -6,8 +6,7 @@
 #include "launcher/agent/protocol.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto message =
-      hvd::launcher::decode({reinterpret_cast<const std::byte*>(data), size});
+  const auto message = hvd::launcher::decode({reinterpret_cast<const std::byte*>(data), size});
   if (!message.ok()) {
     HVD_CHECK(!message.error().message().empty());
     return 0;

@@ -10,7 +10,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto fields = hvd::bootstrap::parse_pmi(text); fields.ok()) {
     (void)hvd::bootstrap::check_pmi(*fields, "get_result");
   }
-  if (const auto host = hvd::bootstrap::first_host(text); host.ok() && host->empty()) __builtin_trap();
+  if (const auto host = hvd::bootstrap::first_host(text); host.ok() && host->empty())
+    __builtin_trap();
   for (int64_t node : {0, 1, 5}) {
     const auto tasks = hvd::bootstrap::tasks_of_node(text, node);
     if (tasks.ok() && *tasks < 1) __builtin_trap();

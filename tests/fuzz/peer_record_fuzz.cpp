@@ -4,8 +4,8 @@
 #include "collectives/peer_record.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto record = hvd::collectives::PeerRecord::decode(
-      {reinterpret_cast<const std::byte*>(data), size});
+  const auto record =
+      hvd::collectives::PeerRecord::decode({reinterpret_cast<const std::byte*>(data), size});
   if (!record.ok()) return 0;
   const hvd::Bytes again = record->encode();
   const auto second = hvd::collectives::PeerRecord::decode(again);

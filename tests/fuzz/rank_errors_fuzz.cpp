@@ -11,7 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string shown = last_lines(text);
   HVD_CHECK(shown.size() <= text.size() + 1 && (shown.empty() || shown.back() == '\n'));
   HVD_CHECK(shown.empty() == text.empty());
-  const std::string advice = advice_on(shown, {.interpreter = "/usr/bin/python3", .lacks_input = true});
+  const std::string advice =
+      advice_on(shown, {.interpreter = "/usr/bin/python3", .lacks_input = true});
   HVD_CHECK(advice.empty() || (advice.starts_with("; ") && advice.find('\n') == std::string::npos));
   return 0;
 }

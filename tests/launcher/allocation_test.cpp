@@ -67,8 +67,10 @@ TEST_CASE("Slurm's heterogeneous jobs have all their groups' hosts") {
 }
 
 TEST_CASE("within a step of Slurm's that has one task, the job's own number counts") {
-  Texts variables = {{"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_TASKS_PER_NODE", "1"},
-                     {"SLURM_STEP_NUM_TASKS", "1"},    {"SLURM_PROCID", "0"},
+  Texts variables = {{"SLURM_JOB_NODELIST", "n[1-2]"},
+                     {"SLURM_TASKS_PER_NODE", "1"},
+                     {"SLURM_STEP_NUM_TASKS", "1"},
+                     {"SLURM_PROCID", "0"},
                      {"SLURM_NTASKS_PER_NODE", "4"}};
   CHECK(allocation(variables).hosts == std::vector<Host>{{"n1", "", 4}, {"n2", "", 4}});
   variables.erase("SLURM_NTASKS_PER_NODE");
@@ -82,11 +84,14 @@ TEST_CASE("within a step of Slurm's that has one task, the job's own number coun
 
 TEST_CASE("a launcher of which another has started several is refused, one of one is not") {
   CHECK(error_of({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}) ==
-        "mpirun has started horovodrun 2 times; start it once, by horovodrun --mpi or without mpirun");
+        "mpirun has started horovodrun 2 times; start it once, by horovodrun --mpi or without "
+        "mpirun");
   CHECK(error_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}}) ==
-        "mpirun has started horovodrun 3 times; start it once, by horovodrun --mpi or without mpirun");
-  for (const Texts& variables : {Texts{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}},
-                                 Texts{{"PMI_SIZE", "2"}}, Texts{{"SLURM_STEP_NUM_TASKS", "2"}}}) {
+        "mpirun has started horovodrun 3 times; start it once, by horovodrun --mpi or without "
+        "mpirun");
+  for (const Texts& variables :
+       {Texts{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}},
+        Texts{{"PMI_SIZE", "2"}}, Texts{{"SLURM_STEP_NUM_TASKS", "2"}}}) {
     const auto found = find(variables);
     REQUIRE(found.ok());
     CHECK_FALSE(found->has_value());
@@ -94,8 +99,10 @@ TEST_CASE("a launcher of which another has started several is refused, one of on
 }
 
 TEST_CASE("in the shell of srun --pty, which has the step's first task, the launcher is one") {
-  Texts variables{{"SLURM_JOB_NODELIST", "n1"},    {"SLURM_TASKS_PER_NODE", "4"},
-                  {"SLURM_STEP_NUM_TASKS", "4"},   {"SLURM_PROCID", "0"},
+  Texts variables{{"SLURM_JOB_NODELIST", "n1"},
+                  {"SLURM_TASKS_PER_NODE", "4"},
+                  {"SLURM_STEP_NUM_TASKS", "4"},
+                  {"SLURM_PROCID", "0"},
                   {"SLURM_PTY_PORT", "41331"}};
   const auto found = find(variables);
   REQUIRE(found.ok());
@@ -106,7 +113,8 @@ TEST_CASE("in the shell of srun --pty, which has the step's first task, the laun
   CHECK(find(variables).ok());
   variables["MPI_LOCALRANKID"] = "0";
   CHECK(error_of(variables) ==
-        "mpirun has started horovodrun 4 times; start it once, by horovodrun --mpi or without mpirun");
+        "mpirun has started horovodrun 4 times; start it once, by horovodrun --mpi or without "
+        "mpirun");
   variables["SLURM_PROCID"] = "1";
   CHECK(error_of(variables) ==
         "srun has started horovodrun 4 times; start it once, by srun -n1 or without srun");
@@ -136,14 +144,16 @@ TEST_CASE("LSF's hosts, by number or one by one") {
         std::vector<Host>{{"a", "", 4}, {"b", "", 2}});
   CHECK(allocation({{"LSB_JOBID", "5"}, {"LSB_HOSTS", "a a b"}}).hosts ==
         std::vector<Host>{{"a", "", 2}, {"b", "", 1}});
-  CHECK(allocation({{"LSB_JOBID", "5"}, {"LSB_DJOB_HOSTFILE", "/f"}}, {{"/f", "a\nb\na\n"}})
-            .hosts == std::vector<Host>{{"a", "", 2}, {"b", "", 1}});
+  CHECK(
+      allocation({{"LSB_JOBID", "5"}, {"LSB_DJOB_HOSTFILE", "/f"}}, {{"/f", "a\nb\na\n"}}).hosts ==
+      std::vector<Host>{{"a", "", 2}, {"b", "", 1}});
   CHECK(error_of({{"LSB_JOBID", "5"}, {"LSB_MCPU_HOSTS", "a 4 b"}}) ==
         "LSB_MCPU_HOSTS: a host lacks its number of slots");
 }
 
 TEST_CASE("LSF's batch host is none of the job's where CSM gives out the hosts") {
-  CHECK(allocation({{"LSB_JOBID", "5"}, {"CSM_ALLOCATION_ID", "9"},
+  CHECK(allocation({{"LSB_JOBID", "5"},
+                    {"CSM_ALLOCATION_ID", "9"},
                     {"LSB_MCPU_HOSTS", "batch1 1 c1 42 c2 42"}})
             .hosts == std::vector<Host>{{"c1", "", 42}, {"c2", "", 42}});
 }
@@ -168,8 +178,7 @@ TEST_CASE("SGE's file has the number of slots behind the host") {
 
 TEST_CASE("the Kubernetes MPI Operator's file, also beside no variable at all") {
   CHECK(allocation({}, {{kOperatorHostfile, "job-worker-0.job slots=2\njob-worker-1.job:2\n"}})
-            .hosts ==
-        std::vector<Host>{{"job-worker-0.job", "", 2}, {"job-worker-1.job", "", 2}});
+            .hosts == std::vector<Host>{{"job-worker-0.job", "", 2}, {"job-worker-1.job", "", 2}});
 }
 
 TEST_CASE("a host's slots add up, and there is a bound") {

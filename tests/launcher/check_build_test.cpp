@@ -31,16 +31,16 @@ bool contains(const std::string& text, std::string_view part) {
 }  // namespace
 
 TEST_CASE("the layout is the one that scripts search") {
-  CHECK(format_check(small_table(), false) ==
-        "Horovod v" HVD_VERSION ":\n"
-        "\n"
-        "Available Frameworks:\n"
-        "    [ ] TensorFlow\n"
-        "    [X] PyTorch\n"
-        "\n"
-        "Available Tensor Operations:\n"
-        "    [ ] MPI\n"
-        "    [X] Gloo    \n");
+  CHECK(format_check(small_table(), false) == "Horovod v" HVD_VERSION
+                                              ":\n"
+                                              "\n"
+                                              "Available Frameworks:\n"
+                                              "    [ ] TensorFlow\n"
+                                              "    [X] PyTorch\n"
+                                              "\n"
+                                              "Available Tensor Operations:\n"
+                                              "    [ ] MPI\n"
+                                              "    [X] Gloo    \n");
 }
 
 TEST_CASE("verbose rows say what was found, why not, and what would help") {
@@ -72,22 +72,26 @@ TEST_CASE("hosts are compared row by row") {
   CHECK(contains(text, " on a, b:\n"));
   CHECK(contains(text, "    [X] PyTorch: on a: 2.13.0; on b: 1.13.1\n"));
   CHECK(contains(text, "    [ ] Gloo: on a: works; on b: broken\n"));
-  CHECK(contains(text, "\nThe hosts that answered differ in PyTorch, Gloo.\nc: it gave no answer\n"));
-  CHECK(contains(compare_checks(mixed, true), "    [ ] TensorFlow: not there\n            fix: get it\n"));
+  CHECK(
+      contains(text, "\nThe hosts that answered differ in PyTorch, Gloo.\nc: it gave no answer\n"));
+  CHECK(contains(compare_checks(mixed, true),
+                 "    [ ] TensorFlow: not there\n            fix: get it\n"));
   CHECK(!contains(compare_checks(std::span(mixed).subspan(1), false), "agree"));
   CHECK(contains(comparison_as_json(mixed), "\"c\":{\"error\":\"it gave no answer\"}"));
 }
 
 TEST_CASE("of what a job on one host prints, its rank's answer counts, else why there is none") {
   const std::string sentence =
-      R"({"source":"horovodrun","text":"host b: connect: nothing listens"})" "\n";
+      R"({"source":"horovodrun","text":"host b: connect: nothing listens"})"
+      "\n";
   nlohmann::json line = {{"rank", 0}, {"text", check_as_json(small_table())}};
   const auto rows = check_from_job("b", cat(sentence, line.dump(), "\n"));
   REQUIRE(rows.ok());
   CHECK(rows->size() == small_table().size());
   CHECK(check_from_job("b", sentence).status().message() == "connect: nothing listens");
-  CHECK(check_from_job("b", cat(sentence, R"({"rank":0,"text":"horovodrun: no"})")).status().message() ==
-        "connect: nothing listens; no");
+  CHECK(check_from_job("b", cat(sentence, R"({"rank":0,"text":"horovodrun: no"})"))
+            .status()
+            .message() == "connect: nothing listens; no");
   CHECK(check_from_job("b", "no object\n").status().message() == "it gave no answer");
 }
 
@@ -99,17 +103,20 @@ TEST_CASE("what is required is named as rows are, and all rows of a name count")
   CHECK(contains(check_required("Gloo", rows).message(), "away"));
   CHECK(check_required("Torch", rows).code() == Code::kInvalidArgument);
   CHECK(check_required("PyTorch,", rows).ok());
-  CHECK(contains(check_required(" ,", rows).message(), "--require names nothing; it takes some of: T"));
+  CHECK(contains(check_required(" ,", rows).message(),
+                 "--require names nothing; it takes some of: T"));
 }
 
 TEST_CASE("a remedy is a command for this kind of machine, or why there is none") {
   const Machine debian{.has_apt = true, .has_system_python = true};
   CHECK(remedy("PyTorch", true, debian) == "apt-get install python3-torch");
   CHECK(remedy("PyTorch", true, {}) == "python3 -m pip install torch");
-  CHECK(contains(remedy("PyTorch", true, debian, "/home/me/torch.py"), "move /home/me/torch.py away"));
+  CHECK(contains(remedy("PyTorch", true, debian, "/home/me/torch.py"),
+                 "move /home/me/torch.py away"));
   CHECK(remedy("PyTorch", true, debian, "/usr/lib/python3/dist-packages/torch/__init__.py") ==
         "apt-get install --reinstall python3-torch");
-  CHECK(remedy("TensorFlow", true, debian, "/venv/lib/python3.11/site-packages/tensorflow/__init__.py") ==
+  CHECK(remedy("TensorFlow", true, debian,
+               "/venv/lib/python3.11/site-packages/tensorflow/__init__.py") ==
         "python3 -m pip install --upgrade --force-reinstall tensorflow");
   CHECK(remedy("MXNet", false, debian) == "none: this version has no binding for MXNet");
   CHECK(remedy("MPI", true, debian) == "apt-get install libopenmpi3");
@@ -129,10 +136,12 @@ TEST_CASE("a probe works, or says why not") {
   };
   CHECK(outcome([] { return ""; }).works);
   CHECK(outcome([] { return "no such thing"; }).why == "no such thing");
-  CHECK(outcome([] { return become({"sh", "-c", "echo a >&2; echo 'the reason' >&2; exit 4"}, {}); })
-            .why == "the reason");
-  CHECK(outcome([] { return become({"sh", "-c", "exit 4"}, {}); }).why ==
-        "it ended with exit code 4");
+  CHECK(outcome([] {
+          return become({"sh", "-c", "echo a >&2; echo 'the reason' >&2; exit 4"}, {});
+        }).why == "the reason");
+  CHECK(outcome([] {
+          return become({"sh", "-c", "exit 4"}, {});
+        }).why == "it ended with exit code 4");
   CHECK(outcome([] { return become({"sh", "-c", "test $X = 1"}, {{"X", "1"}}); }).works);
   CHECK(outcome([] { return become({"no-such-program-here"}, {}); }).why ==
         "cannot run no-such-program-here: No such file or directory");
@@ -140,10 +149,13 @@ TEST_CASE("a probe works, or says why not") {
           ::raise(SIGKILL);
           return "";
         }).why == "it crashed by SIGKILL");
-  CHECK(outcome([]() -> std::string {
-          ::pause();
-          return "";
-        }, 0.1).is_late);
+  CHECK(outcome(
+            []() -> std::string {
+              ::pause();
+              return "";
+            },
+            0.1)
+            .is_late);
 }
 
 TEST_CASE("a probe ends with its child, whoever else holds its pipe, and ends those too") {

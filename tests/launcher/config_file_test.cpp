@@ -53,12 +53,19 @@ TEST_CASE("the original's file is understood") {
       "logging:\n"
       "    level: INFO\n"
       "    with_timestamp: false\n");
-  const std::map<std::string, std::string> wanted = {
-      {"fusion_threshold", "33554432"}, {"cycle_time", "10.5"}, {"cache_capacity", "2048"},
-      {"hierarchical_allreduce", "true"}, {"autotune", "true"}, {"autotune_points", "50"},
-      {"timeline", "horovod_timeline.json"}, {"stall_check_disable", "1"},
-      {"stall_check_time", "120"}, {"num_nccl_streams", "2"}, {"log_level", "INFO"},
-      {"log_hide_time", "1"}, {"gloo_timeout_seconds", "60"}};
+  const std::map<std::string, std::string> wanted = {{"fusion_threshold", "33554432"},
+                                                     {"cycle_time", "10.5"},
+                                                     {"cache_capacity", "2048"},
+                                                     {"hierarchical_allreduce", "true"},
+                                                     {"autotune", "true"},
+                                                     {"autotune_points", "50"},
+                                                     {"timeline", "horovod_timeline.json"},
+                                                     {"stall_check_disable", "1"},
+                                                     {"stall_check_time", "120"},
+                                                     {"num_nccl_streams", "2"},
+                                                     {"log_level", "INFO"},
+                                                     {"log_hide_time", "1"},
+                                                     {"gloo_timeout_seconds", "60"}};
   for (const auto& [name, value] : wanted) {
     const std::string& key = name;  // clang takes no structured binding into a lambda
     CHECK_MESSAGE(settings.text(key) == value, key);
@@ -88,7 +95,8 @@ TEST_CASE("what is wrong is named with file, line and the nearest key") {
         "config file f.yaml, line 2: stall_check.enabled: 'perhaps' is not 1 or 0");
   CHECK(error_of("params: [1]\n").starts_with("config file f.yaml, line 1: unknown key params"));
   CHECK(error_of("- a\n") == "config file f.yaml: it holds no 'key: value' lines");
-  CHECK(error_of("controller: ddl\n") == "config file f.yaml, line 1: controller: it is gloo, mpi or jsrun");
+  CHECK(error_of("controller: ddl\n") ==
+        "config file f.yaml, line 1: controller: it is gloo, mpi or jsrun");
   CHECK(error_of("a: [1\n").starts_with("config file f.yaml, line "));
   CHECK(error_of("version: 1\n").starts_with("config file f.yaml, line 1: unknown key version"));
 }

@@ -7,8 +7,8 @@
 namespace hvd::launcher {
 namespace {
 
-const Environment kInherited = {{"PATH", "/bin"},  {"HOME", "/root"},     {"NCCL_DEBUG", "INFO"},
-                                {"FI_X", "1"},     {"SSH_AUTH_SOCK", "s"}, {"UCX_TLS", "tcp"},
+const Environment kInherited = {{"PATH", "/bin"}, {"HOME", "/root"},      {"NCCL_DEBUG", "INFO"},
+                                {"FI_X", "1"},    {"SSH_AUTH_SOCK", "s"}, {"UCX_TLS", "tcp"},
                                 {"PMI_RANK", "3"}};
 
 Environment chosen(const EnvironmentChoice& choice, bool is_local = false) {
@@ -35,8 +35,8 @@ std::string error_of(std::string_view word) {
 }  // namespace
 
 TEST_CASE("all goes but what is this machine's or another launcher's") {
-  CHECK(chosen({}) == Environment{{"FI_X", "1"}, {"NCCL_DEBUG", "INFO"}, {"PATH", "/bin"},
-                                  {"UCX_TLS", "tcp"}});
+  CHECK(chosen({}) ==
+        Environment{{"FI_X", "1"}, {"NCCL_DEBUG", "INFO"}, {"PATH", "/bin"}, {"UCX_TLS", "tcp"}});
 }
 
 TEST_CASE("nothing goes but what is named") {
@@ -67,20 +67,19 @@ TEST_CASE("a value wins over another flag's, and that over what is inherited") {
 }
 
 TEST_CASE("what is no name is refused") {
-  CHECK(error_of("=1") ==
-        "-x: '' is no name of a variable, and no pattern such as NAME*");
-  CHECK(error_of("A*B") ==
-        "-x: 'A*B' is no name of a variable, and no pattern such as NAME*");
+  CHECK(error_of("=1") == "-x: '' is no name of a variable, and no pattern such as NAME*");
+  CHECK(error_of("A*B") == "-x: 'A*B' is no name of a variable, and no pattern such as NAME*");
   CHECK(error_of("A*=1") == "-x: 'A*=1' is not NAME=VALUE");
 }
 
 TEST_CASE("a file of variables") {
   EnvironmentChoice choice;
-  CHECK(parse_env_file("# ours\nA=1\r\n\n  export B = \"two words\" \nC='it'\nD=\nPATH\nA=2\nE=a#b\n",
-                       "f", choice)
-            .ok());
-  CHECK(choice.values == Environment{{"B", "two words"}, {"C", "it"}, {"D", ""}, {"A", "2"},
-                                     {"E", "a#b"}});
+  CHECK(
+      parse_env_file("# ours\nA=1\r\n\n  export B = \"two words\" \nC='it'\nD=\nPATH\nA=2\nE=a#b\n",
+                     "f", choice)
+          .ok());
+  CHECK(choice.values ==
+        Environment{{"B", "two words"}, {"C", "it"}, {"D", ""}, {"A", "2"}, {"E", "a#b"}});
   CHECK(choice.names == std::vector<std::string>{"PATH"});
   CHECK(parse_env_file("A=1\nB C=2\n", "f", choice).message() ==
         "env file f, line 2: 'B C=2' is not NAME=VALUE");

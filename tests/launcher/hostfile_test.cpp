@@ -26,10 +26,10 @@ TEST_CASE("a hostfile has a host on each line, in all the usual forms") {
                 "  c   # one\n"
                 "me@d slots = 3 vendor=x\n"
                 "e max-slots=2 slots=2") ==
-        std::vector<Host>{
-            {"a", "", 4}, {"b", "", 2}, {"c", "", 1}, {"d", "me", 3}, {"e", "", 2}});
+        std::vector<Host>{{"a", "", 4}, {"b", "", 2}, {"c", "", 1}, {"d", "me", 3}, {"e", "", 2}});
   CHECK(file_of("a\na\nb slots=2\na slots=2\n") == std::vector<Host>{{"a", "", 4}, {"b", "", 2}});
-  CHECK(file_of("\xef\xbb\xbf" "a\n") == std::vector<Host>{{"a", "", 1}});
+  CHECK(file_of("\xef\xbb\xbf"
+                "a\n") == std::vector<Host>{{"a", "", 1}});
 }
 
 TEST_CASE("an error in a hostfile names file and line") {
@@ -39,8 +39,7 @@ TEST_CASE("an error in a hostfile names file and line") {
         "hostfile f, line 1: '4' is not understood; write 'host slots=4'");
   CHECK(file_error_of("\n\na slots=4 max_slots=2\n") ==
         "hostfile f, line 3: host a has slots=4, more than its max_slots=2");
-  CHECK(file_error_of("a:2 slots=3\n") ==
-        "hostfile f, line 1: host a is given both 2 and 3 slots");
+  CHECK(file_error_of("a:2 slots=3\n") == "hostfile f, line 1: host a is given both 2 and 3 slots");
   CHECK(file_error_of("a sluts=3\n") ==
         "hostfile f, line 1: unknown word 'sluts'; did you mean slots?");
   CHECK(file_error_of("# only\n\n") == "hostfile f names no host");
@@ -52,8 +51,7 @@ TEST_CASE("ranges, MPICH's users and a number of slots for bare names") {
   CHECK(file_of("n[1-2]:4 user=me ifname=eth1\nx@c user=y\n") ==
         std::vector<Host>{{"n1", "me", 4}, {"n2", "me", 4}, {"c", "y", 1}});
   CHECK(file_error_of("a user=-x\n") == "hostfile f, line 1: '-x' is not a user's name");
-  CHECK(*parse_hostfile("a\nb slots=2\n", "f", 8) ==
-        std::vector<Host>{{"a", "", 8}, {"b", "", 2}});
+  CHECK(*parse_hostfile("a\nb slots=2\n", "f", 8) == std::vector<Host>{{"a", "", 8}, {"b", "", 2}});
 }
 
 TEST_CASE("a file that cannot be read is named with the reason") {

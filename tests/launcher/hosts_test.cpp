@@ -33,14 +33,18 @@ TEST_CASE("a bare name may be given more slots") {
 }
 
 TEST_CASE("ranges mean many hosts") {
-  CHECK(hosts_of("n[01-03,20]:8, me@r[0-1]c[8-9]-ib,x") ==
-        std::vector<Host>{{"n01", "", 8}, {"n02", "", 8}, {"n03", "", 8}, {"n20", "", 8},
-                          {"r0c8-ib", "me", 1}, {"r0c9-ib", "me", 1}, {"r1c8-ib", "me", 1},
-                          {"r1c9-ib", "me", 1}, {"x", "", 1}});
+  CHECK(hosts_of("n[01-03,20]:8, me@r[0-1]c[8-9]-ib,x") == std::vector<Host>{{"n01", "", 8},
+                                                                             {"n02", "", 8},
+                                                                             {"n03", "", 8},
+                                                                             {"n20", "", 8},
+                                                                             {"r0c8-ib", "me", 1},
+                                                                             {"r0c9-ib", "me", 1},
+                                                                             {"r1c8-ib", "me", 1},
+                                                                             {"r1c9-ib", "me", 1},
+                                                                             {"x", "", 1}});
   CHECK(hosts_of("n[1-2]:2,n2") == std::vector<Host>{{"n1", "", 2}, {"n2", "", 3}});
   CHECK(error_of("n[1-:2") == "'n[1-:2': the ']' is missing");
-  CHECK(error_of("n[a-b]:2") ==
-        "'n[a-b]:2': 'a-b' is neither a number nor a range such as 01-16");
+  CHECK(error_of("n[a-b]:2") == "'n[a-b]:2': 'a-b' is neither a number nor a range such as 01-16");
   CHECK(error_of("-n[1-2]") == "'-n[1-2]': '-n1' is not a host's name");
 }
 
@@ -55,8 +59,7 @@ TEST_CASE("what is written from any hosts is read as the same hosts") {
       const Host host{is_address ? cat("fd00::", number) : cat("n_", number, ".x-y.org"), "",
                       static_cast<int>(1 + random() % 9)};
       REQUIRE(wanted.add(host).ok());
-      text += cat(text.empty() ? "" : ",", is_address ? "[" : "", host.name,
-                  is_address ? "]" : "");
+      text += cat(text.empty() ? "" : ",", is_address ? "[" : "", host.name, is_address ? "]" : "");
       if (host.slots > 1 || random() % 2 == 0) text += cat(":", host.slots);
     }
     CHECK_MESSAGE(hosts_of(text) == *wanted.take(), text);
@@ -91,8 +94,7 @@ TEST_CASE("a malformed item of -H is named") {
   CHECK(error_of("fd00::1") == "'fd00::1': an IPv6 address needs brackets, as in [fd00::1]:4");
   CHECK(error_of("[fd00::zz]:4") == "'[fd00::zz]:4': 'fd00::zz' is not an IPv6 address");
   CHECK(error_of("[fd00::1") == "'[fd00::1': the ']' is missing");
-  CHECK(error_of("[fd00::1]4") ==
-        "'[fd00::1]4': '4' follows the ']' where ':slots' may");
+  CHECK(error_of("[fd00::1]4") == "'[fd00::1]4': '4' follows the ']' where ':slots' may");
   CHECK(error_of("@a") == "'@a': '' is not a user's name");
   CHECK(error_of("a:99999999999999999999") ==
         "'a:99999999999999999999': '99999999999999999999' is not a number of slots, which is 1 "

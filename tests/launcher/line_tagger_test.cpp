@@ -29,8 +29,8 @@ TEST_CASE("each line gets its tag and keeps its end") {
 }
 
 TEST_CASE("a tag's words are known ones, and other braces stay as they are") {
-  for (const std::string_view tag :
-       {"", "none", "{host}/{rank}", "{local_rank}{stream}", "{}", "{ x }", "{Rank", "}{", "{{rank}"}) {
+  for (const std::string_view tag : {"", "none", "{host}/{rank}", "{local_rank}{stream}", "{}",
+                                     "{ x }", "{Rank", "}{", "{{rank}"}) {
     CHECK_MESSAGE(check_tag(tag).ok(), tag);
   }
   CHECK(check_tag("{host}/{node}").message() ==

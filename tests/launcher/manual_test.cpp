@@ -41,11 +41,13 @@ TEST_CASE("every shell completes values that are known") {
   CHECK(completion("fish").find("-l hostfile -r") != std::string::npos);
 }
 
-TEST_CASE("the help says in which units a flag and its variable count, and which flags have no effect") {
+TEST_CASE(
+    "the help says in which units a flag and its variable count, and which flags have no effect") {
   const std::string help = manual("man");
   CHECK(help.find("in MiB (in the variable, bytes)") != std::string::npos);
   CHECK(help.find("[128; HOROVOD_FUSION_THRESHOLD=134217728]") != std::string::npos);
-  for (const char* key : {"disable_cache", "thread_affinity", "mpi_threads_disable", "hierarchical_allgather"}) {
+  for (const char* key :
+       {"disable_cache", "thread_affinity", "mpi_threads_disable", "hierarchical_allgather"}) {
     CHECK_MESSAGE(std::string(setting(key).help).starts_with("no effect"), key);
   }
   CHECK(manual("markdown").find("128 (variable: 134217728)") != std::string::npos);

@@ -64,11 +64,13 @@ TEST_CASE("a single host meets on its loopback") {
 }
 
 TEST_CASE("a host whose loopback is down is named, with the fix") {
-  const Meeting meeting = choose_meeting(plan_of({"a"}), {.port = 5, .nonce = {}, .addresses = {}}, {{}});
+  const Meeting meeting =
+      choose_meeting(plan_of({"a"}), {.port = 5, .nonce = {}, .addresses = {}}, {{}});
   REQUIRE(meeting.warnings.size() == 1);
-  CHECK(meeting.warnings[0] ==
-        "host a: its loopback interface lo is down, so programs there cannot connect to each other; "
-        "run there as root: ip link set lo up");
+  CHECK(
+      meeting.warnings[0] ==
+      "host a: its loopback interface lo is down, so programs there cannot connect to each other; "
+      "run there as root: ip link set lo up");
 }
 
 TEST_CASE("JAX gets an IPv6 address in brackets") {

@@ -83,15 +83,17 @@ TEST_CASE("the plain line of each") {
 }
 
 TEST_CASE("the line of each with all that it takes") {
-  const Words of_all = {"-p", "22", "-i", "/k", "--network-interfaces", "eth0", "--output-filename",
-                        "out", "--wdir", "/w", "--tcp", "--mpi-args=-v -x 'A B'"};
+  const Words of_all = {
+      "-p",  "22",     "-i", "/k",    "--network-interfaces",  "eth0", "--output-filename",
+      "out", "--wdir", "/w", "--tcp", "--mpi-args=-v -x 'A B'"};
   Words of_open_mpi = of_all;
   of_open_mpi.insert(of_open_mpi.end(), {"--binding-args=-bind-to core", "-prefix-timestamp"});
-  CHECK(line_of(kOpenMpi, of_open_mpi) ==
-        "mpirun|--allow-run-as-root|--tag-output|-np|4|-H|a:2,b:2|-bind-to|core|-mca|pml|ob1|-mca|"
-        "btl|^openib|--timestamp-output|-mca|plm_rsh_args|-p 22 -i /k|-mca|btl_tcp_if_include|eth0|"
-        "-x|NCCL_SOCKET_IFNAME=eth0|--output-filename|out|-wdir|/w|-x|LANG|-x|PATH|-v|-x|A B|python|"
-        "a b.py");
+  CHECK(
+      line_of(kOpenMpi, of_open_mpi) ==
+      "mpirun|--allow-run-as-root|--tag-output|-np|4|-H|a:2,b:2|-bind-to|core|-mca|pml|ob1|-mca|"
+      "btl|^openib|--timestamp-output|-mca|plm_rsh_args|-p 22 -i /k|-mca|btl_tcp_if_include|eth0|"
+      "-x|NCCL_SOCKET_IFNAME=eth0|--output-filename|out|-wdir|/w|-x|LANG|-x|PATH|-v|-x|A B|python|"
+      "a b.py");
   CHECK(line_of(kSpectrum, of_open_mpi) ==
         "mpirun|--allow-run-as-root|--tag-output|-np|4|-H|a:2,b:2|-bind-to|core|-tcp|"
         "--timestamp-output|-mca|plm_rsh_args|-p 22 -i /k|-mca|btl_tcp_if_include|eth0|-x|"
@@ -147,8 +149,7 @@ TEST_CASE("what an mpirun makes nothing of is refused in one sentence") {
         "mpirun takes no address with colons, such as fd00::1; give the host's name to -H");
   CHECK(error_of(kOpenMpi, {"--timeout", "9"}) ==
         "--timeout is for ranks that this launcher's own agents start; leave out it or --mpi");
-  CHECK(error_of(kOpenMpi, {"--mpi-args=-x 'A"}) ==
-        "--mpi-args: a quote ' is not closed in -x 'A");
+  CHECK(error_of(kOpenMpi, {"--mpi-args=-x 'A"}) == "--mpi-args: a quote ' is not closed in -x 'A");
 }
 
 TEST_CASE("one flag says who starts the ranks") {
@@ -162,9 +163,14 @@ TEST_CASE("one flag says who starts the ranks") {
 }
 
 TEST_CASE("no secret and nothing of one machine is exported") {
-  CHECK(exported_names({{"PATH", "/bin"}, {"_HOROVOD_SECRET_KEY", "1"}, {"OLDPWD", "/"},
-                        {"HOROVOD_JOB_SECRET", "2"}, {"BASH_FUNC_f%%", "() { :; }"}, {"A", ""},
-                        {"MY_CUDA_VISIBLE_DEVICES", "1"}, {"A", "2"}}) == Words{"A", "PATH"});
+  CHECK(exported_names({{"PATH", "/bin"},
+                        {"_HOROVOD_SECRET_KEY", "1"},
+                        {"OLDPWD", "/"},
+                        {"HOROVOD_JOB_SECRET", "2"},
+                        {"BASH_FUNC_f%%", "() { :; }"},
+                        {"A", ""},
+                        {"MY_CUDA_VISIBLE_DEVICES", "1"},
+                        {"A", "2"}}) == Words{"A", "PATH"});
 }
 
 TEST_CASE("words are what a shell takes them for") {

@@ -16,9 +16,7 @@ Names names_of(std::string_view pattern) {
   REQUIRE_MESSAGE(names.ok(), names.status().message());
   return *names;
 }
-std::string error_of(std::string_view pattern) {
-  return expand_names(pattern).status().message();
-}
+std::string error_of(std::string_view pattern) { return expand_names(pattern).status().message(); }
 
 }  // namespace
 
@@ -72,8 +70,7 @@ TEST_CASE("any range has all its numbers, in order and padded") {
 }
 
 TEST_CASE("commas within brackets separate nothing") {
-  CHECK(split_outside_brackets("a,n[1,3],b") ==
-        std::vector<std::string_view>{"a", "n[1,3]", "b"});
+  CHECK(split_outside_brackets("a,n[1,3],b") == std::vector<std::string_view>{"a", "n[1,3]", "b"});
   CHECK(split_outside_brackets("") == std::vector<std::string_view>{""});
   CHECK(split_outside_brackets("a],b") == std::vector<std::string_view>{"a]", "b"});
 }

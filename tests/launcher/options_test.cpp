@@ -72,19 +72,19 @@ TEST_CASE("a mistake on the command line gets one sentence") {
   CHECK(error_of({"-V"}) == "unknown flag -V; did you mean --version?");
   CHECK(error_of({"-?"}) == "unknown flag -?; did you mean --help?");
   CHECK(error_of({"-P", "22", "x"}) == "unknown flag -P; did you mean --ssh-port?");
-  CHECK(error_of({"-q", "x"}).starts_with("-q: horovodrun prints little of its own; write --only-rank"));
+  CHECK(error_of({"-q", "x"})
+            .starts_with("-q: horovodrun prints little of its own; write --only-rank"));
   CHECK(error_of({"--launch-agent", "ssh {hots}", "x"}) ==
         "--launch-agent knows no {hots}; there are {host}, {user} and {port}");
-  CHECK(error_of({"--launch-agent", "ssh -p {port} {user}@{host} ${shell}", "-np", "1", "x"}).empty());
+  CHECK(error_of({"--launch-agent", "ssh -p {port} {user}@{host} ${shell}", "-np", "1", "x"})
+            .empty());
   CHECK(error_of({"-np"}) == "-np needs a value");
   CHECK(error_of({"-np", "-H", "a:1"}) == "-np needs a value");
   CHECK(error_of({"-np=", "x"}) == "-np needs a value");
   CHECK(error_of({"--verbose=1", "x"}) == "--verbose takes no value");
   CHECK(error_of({"-np", "two", "x"}) == "-np: 'two' is not a whole number");
-  CHECK(error_of({"-np", "0", "x"}) ==
-        "-np 0 is out of range; it lies between 1 and 16777216");
-  CHECK(error_of({"-np", "-1", "x"}) ==
-        "-np -1 is out of range; it lies between 1 and 16777216");
+  CHECK(error_of({"-np", "0", "x"}) == "-np 0 is out of range; it lies between 1 and 16777216");
+  CHECK(error_of({"-np", "-1", "x"}) == "-np -1 is out of range; it lies between 1 and 16777216");
   CHECK(error_of({"-np", "1", "-p", "70000", "x"}) ==
         "-p 70000 is out of range; it lies between 1 and 65535");
   CHECK(error_of({"-np", "2", "-H", "a:2", "-hostfile", "f", "x"}) ==
@@ -131,9 +131,10 @@ TEST_CASE("flags that say what is so anyway are taken with their values") {
 
 TEST_CASE("flags that mean nothing here are answered with ours") {
   CHECK(error_of({"-np", "1", "-genv", "A", "1", "x"}) == "-genv: write -x NAME=VALUE");
-  CHECK(error_of({"--bind-to", "core", "x"}) ==
-        "--bind-to: ranks are bound to no cores; leave the flag out, or bind within the command, as "
-        "by taskset");
+  CHECK(
+      error_of({"--bind-to", "core", "x"}) ==
+      "--bind-to: ranks are bound to no cores; leave the flag out, or bind within the command, as "
+      "by taskset");
   CHECK(error_of({"--rdzv-backend=c10d", "x"}) ==
         "--rdzv-backend: every host is started by this launcher, and ranks meet through it; leave "
         "the flag out and name the hosts with -H");

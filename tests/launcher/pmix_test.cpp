@@ -27,8 +27,9 @@ TEST_CASE("agent and PMIx helper understand each other, however their words are 
 
 TEST_CASE("orders that make no sense are refused") {
   for (const PmixTexts& texts :
-       {PmixTexts{}, PmixTexts{"j", "2", "a,b", "0;1", "s", "ab"}, PmixTexts{"j", "0", "a", "0;1", "s", "ab"},
-        PmixTexts{"j", "0", "a", "x", "s", "ab"}, PmixTexts{"j", "-1", "a", "0", "s", "ab"}}) {
+       {PmixTexts{}, PmixTexts{"j", "2", "a,b", "0;1", "s", "ab"},
+        PmixTexts{"j", "0", "a", "0;1", "s", "ab"}, PmixTexts{"j", "0", "a", "x", "s", "ab"},
+        PmixTexts{"j", "-1", "a", "0", "s", "ab"}}) {
     CHECK(!parse_pmix_order(texts).ok());
   }
   CHECK(!parse_environments({"A=1", "x"}).ok());
@@ -46,8 +47,10 @@ TEST_CASE("ranks are known to PMIx when all hosts have it") {
   const auto plan = plan_slots({{"a", "", 2}, {"b", "", 1}}, std::nullopt);
   REQUIRE(plan.ok());
   order_pmix(*plan, orders);
-  CHECK(orders[1].environment[0] == std::pair<std::string, std::string>{"HOROVOD_PMIX_HOSTS", "a,b"});
-  CHECK(orders[1].environment[1] == std::pair<std::string, std::string>{"HOROVOD_PMIX_RANKS", "0,1;2"});
+  CHECK(orders[1].environment[0] ==
+        std::pair<std::string, std::string>{"HOROVOD_PMIX_HOSTS", "a,b"});
+  CHECK(orders[1].environment[1] ==
+        std::pair<std::string, std::string>{"HOROVOD_PMIX_RANKS", "0,1;2"});
 }
 
 }  // namespace hvd::launcher

@@ -34,12 +34,13 @@ TEST_CASE("what is no traceback has its last ten lines shown") {
 
 TEST_CASE("frames of horovod are left out of the last lines") {
   const std::string user = frame("/home/me/train.py", "hvd.allreduce(x)");
-  for (const std::string folder : {"/b/python/horovod", "/v/lib/python3.11/site-packages/horovod"}) {
-    const std::string ours = frame(folder + "/torch/_rows.py", "_ops.run()") +
-                             frame(folder + "/_ops.py", "raise") +
-                             frame(folder + "/process_sets.py", "raise") +
-                             frame(folder + "/_native.py", "raise");
-    CHECK(last_lines(kHead + user + ours + "ValueError: no\n") == kHead + user + "ValueError: no\n");
+  for (const std::string folder :
+       {"/b/python/horovod", "/v/lib/python3.11/site-packages/horovod"}) {
+    const std::string ours =
+        frame(folder + "/torch/_rows.py", "_ops.run()") + frame(folder + "/_ops.py", "raise") +
+        frame(folder + "/process_sets.py", "raise") + frame(folder + "/_native.py", "raise");
+    CHECK(last_lines(kHead + user + ours + "ValueError: no\n") ==
+          kHead + user + "ValueError: no\n");
   }
 }
 
@@ -59,7 +60,8 @@ TEST_CASE("the user's deepest frame comes first where other lines would push it 
   CHECK(last_lines(kHead + frame("t.py", "x") + message).starts_with(frame("t.py", "x")));
 }
 
-TEST_CASE("of several tracebacks the last counts, and of frames that all look like ours the first") {
+TEST_CASE(
+    "of several tracebacks the last counts, and of frames that all look like ours the first") {
   const std::string first = kHead + frame("/home/me/a.py", "a") + "KeyError: 1\n";
   const std::string last = kHead + frame("/home/me/horovod/torch/train.py", "b") +
                            frame("/home/me/horovod/torch/more.py", "c") + "ValueError: 2\n";

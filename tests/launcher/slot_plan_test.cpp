@@ -53,8 +53,10 @@ TEST_CASE("more ranks than slots is an error that shows the hosts") {
         "  host    slots\n"
         "  a           4\n"
         "  host-b     16");
-  CHECK(plan_slots({{"a", "", 1}}, 2).status().message().starts_with(
-      "2 ranks are more than the 1 slot there is; lower -np"));
+  CHECK(plan_slots({{"a", "", 1}}, 2)
+            .status()
+            .message()
+            .starts_with("2 ranks are more than the 1 slot there is; lower -np"));
 }
 
 TEST_CASE("any plan is numbered without gap or overlap") {

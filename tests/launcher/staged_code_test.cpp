@@ -108,7 +108,8 @@ TEST_CASE("a file that changes while it is sent is noticed, one that goes is nam
     if (part.ok()) REQUIRE(*part);
     status = part.status();
   }
-  CHECK(status.message() == cat("--stage: cannot read ", (fs::canonical(project.folder) / "a").string(),
+  CHECK(status.message() == cat("--stage: cannot read ",
+                                (fs::canonical(project.folder) / "a").string(),
                                 ": No such file or directory"));
 }
 

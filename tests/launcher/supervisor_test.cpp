@@ -44,7 +44,9 @@ TEST_CASE("a rank in a world of its own ends the job, unless it has been in the 
     CHECK(supervisor.on_joined(2, 0, 1) == Action::kEnd);
     CHECK(supervisor.report().starts_with("rank 2 on host b is rank 0 in a world of 1 of its own"));
   }
-  SUBCASE("of the same size, as another rank") { CHECK(supervisor.on_joined(2, 0, 4) == Action::kEnd); }
+  SUBCASE("of the same size, as another rank") {
+    CHECK(supervisor.on_joined(2, 0, 4) == Action::kEnd);
+  }
   CHECK(supervisor.exit_code() == kExitLauncher);
   CHECK(supervisor.failed_rank() == 2);
 }
@@ -108,7 +110,8 @@ TEST_CASE("a rank that failed because another left is the cause when that one en
     CHECK(supervisor.on_awaited() == Action::kEnd);
   }
   CHECK(supervisor.exit_code() == 4);
-  CHECK(supervisor.report() == "rank 1 on host a exited with code 4, after rank 3 had left the job");
+  CHECK(supervisor.report() ==
+        "rank 1 on host a exited with code 4, after rank 3 had left the job");
 }
 
 TEST_CASE("while a rank's end is awaited, other causes end the job at once") {
@@ -237,8 +240,9 @@ TEST_CASE("the kernel's out-of-memory killer is named, also when it struck a ran
   }
   SUBCASE("another process") {
     supervisor.on_exit({.rank = 3, .code = 1, .out_of_memory = true});
-    CHECK(supervisor.report() == "rank 3 on host b exited with code 1; the kernel's out-of-memory "
-                                 "killer has ended a process on that host");
+    CHECK(supervisor.report() ==
+          "rank 3 on host b exited with code 1; the kernel's out-of-memory "
+          "killer has ended a process on that host");
   }
 }
 

@@ -13,7 +13,8 @@ TEST_CASE("hosts with the same number of threads are named once, by none of thei
 TEST_CASE("hosts that differ are named in the one sentence, some of many") {
   CHECK(describe_thread_shares({"a", "b", "c"}, {2, 1, 2})
             .starts_with("ranks get OMP_NUM_THREADS=1 on b; 2 on a, c, "));
-  CHECK(describe_thread_shares({"a", "b"}, {0, 1}).starts_with("ranks get OMP_NUM_THREADS=1 on b, "));
+  CHECK(
+      describe_thread_shares({"a", "b"}, {0, 1}).starts_with("ranks get OMP_NUM_THREADS=1 on b, "));
   CHECK(describe_thread_shares({"a", "b", "c", "d", "e", "f"}, {1, 1, 1, 1, 1, 0})
             .starts_with("ranks get OMP_NUM_THREADS=1 on a, b, c and 2 more, "));
 }

@@ -24,13 +24,15 @@ TEST_CASE("hosts that are alike, or were not asked, are not named") {
 TEST_CASE("the host that differs from most is named, wherever it stands") {
   const auto said = describe_differences(kHosts, {has("3.9.1"), has("3.11.2"), has("3.11.2")});
   REQUIRE(said.size() == 1);
-  CHECK(said[0].starts_with("host a has Python 3.9.1 for this program, and host b has Python 3.11.2;"));
+  CHECK(said[0].starts_with(
+      "host a has Python 3.9.1 for this program, and host b has Python 3.11.2;"));
 }
 
 TEST_CASE("of two that differ the first is the measure; one may lack horovod altogether") {
   auto said = describe_differences({"a", "b"}, {has("3.11.2", "1.0"), has("3.11.2", "1.1")});
   REQUIRE(said.size() == 1);
-  CHECK(said[0].starts_with("host b has horovod 1.1 for this program, and host a has horovod 1.0;"));
+  CHECK(
+      said[0].starts_with("host b has horovod 1.1 for this program, and host a has horovod 1.0;"));
   said = describe_differences({"a", "b"}, {has("3.11.2", "1.0"), has("3.10.2")});
   REQUIRE(said.size() == 2);
   CHECK(said[0].starts_with("host b has Python 3.10.2 "));

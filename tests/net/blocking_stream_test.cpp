@@ -80,7 +80,8 @@ TEST_CASE("a read ends at its deadline also where a signal comes again and again
   const std::vector addresses{*local_address(listener->get())};
   auto stream = BlockingStream::connect(addresses, Deadline::after_seconds(5));
   REQUIRE(stream.ok());
-  struct sigaction before {}, ignoring {};
+  struct sigaction before {
+  }, ignoring{};
   ignoring.sa_handler = [](int) {};
   REQUIRE(::sigaction(SIGALRM, &ignoring, &before) == 0);
   const itimerval often{{0, 50'000}, {0, 50'000}}, never{};

@@ -1,3 +1,5 @@
+#include "net/data_loop.h"
+
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -6,7 +8,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include "net/data_loop.h"
 #include "net/interfaces.h"
 #include "net/tcp_transport.h"
 
@@ -82,7 +83,8 @@ TEST_CASE("no loopback or link-local address is offered to other hosts") {
   CHECK(with_loopback->size() > addresses->size());
 }
 
-TEST_CASE("a connection over loopback stands and can be unpaced, and one to a closed port says why not") {
+TEST_CASE(
+    "a connection over loopback stands and can be unpaced, and one to a closed port says why not") {
   auto listener = TcpListener::open();
   REQUIRE(listener.ok());
   const Bytes loopback{std::byte{127}, std::byte{0}, std::byte{0}, std::byte{1}};

@@ -24,10 +24,26 @@ TEST_CASE("a star and nothing both mean all interfaces") {
 }
 
 TEST_CASE("a malformed address gets a sentence that shows it and the forms") {
-  for (const std::string text :
-       {"", "unix:", "unix:@", "unix:relative", "tcp:", "tcp:host", "tcp:host:", "tcp:host:x",
-        "tcp:host:65536", "tcp:host:-1", "tcp:host:-0", "tcp:::1:5", "tcp:[::1]", "tcp:[::1]5",
-        "tcp:[::1:5", "tcp:[a]:5", "tcp:a b:5", "tcp:user@host:5", "http://host:5", "host:5"}) {
+  for (const std::string text : {"",
+                                 "unix:",
+                                 "unix:@",
+                                 "unix:relative",
+                                 "tcp:",
+                                 "tcp:host",
+                                 "tcp:host:",
+                                 "tcp:host:x",
+                                 "tcp:host:65536",
+                                 "tcp:host:-1",
+                                 "tcp:host:-0",
+                                 "tcp:::1:5",
+                                 "tcp:[::1]",
+                                 "tcp:[::1]5",
+                                 "tcp:[::1:5",
+                                 "tcp:[a]:5",
+                                 "tcp:a b:5",
+                                 "tcp:user@host:5",
+                                 "http://host:5",
+                                 "host:5"}) {
     const auto endpoint = parse_endpoint(text);
     REQUIRE_MESSAGE(!endpoint.ok(), text);
     CHECK(endpoint.status().code() == Code::kInvalidArgument);

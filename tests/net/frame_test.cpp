@@ -26,8 +26,12 @@ std::string complaint(FrameParser& parser) {
 }  // namespace
 
 TEST_CASE("A frame arrives as it was sent, however it is cut") {
-  const FrameHeader sent{.type = FrameType::kData, .job = 0x0123456789abcdef, .generation = 4,
-                         .host = 5, .stream = 6, .credit = 7};
+  const FrameHeader sent{.type = FrameType::kData,
+                         .job = 0x0123456789abcdef,
+                         .generation = 4,
+                         .host = 5,
+                         .stream = 6,
+                         .credit = 7};
   const Bytes bytes = written(sent, "payload");
   CHECK(bytes.size() == kFrameHeaderSize + 7);
   FrameParser parser;

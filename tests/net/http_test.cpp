@@ -72,8 +72,8 @@ TEST_CASE("what is malformed or too large has the status to answer with") {
   CHECK(fault("GET / HTTP/1.1\r\nA: " + std::string(2000, 'a') + "\r\n\r\n",
               {.head_bytes = 1000}) == 431);
   CHECK(fault("GET / HTTP/1.1\r\nA: " + std::string(2000, 'a'), {.head_bytes = 1000}) == 431);
-  CHECK(fault("PUT / HTTP/1.1\r\nContent-Length: 11\r\n\r\n12345678901",
-              {.body_bytes = 10}) == 413);
+  CHECK(fault("PUT / HTTP/1.1\r\nContent-Length: 11\r\n\r\n12345678901", {.body_bytes = 10}) ==
+        413);
   CHECK(fault("PUT / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", {}) != 0);
 }
 

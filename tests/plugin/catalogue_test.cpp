@@ -1,3 +1,5 @@
+#include "plugin/catalogue.h"
+
 #include <doctest/doctest.h>
 
 #include <cstdio>
@@ -6,12 +8,11 @@
 
 #include "base/text.h"
 #include "idle_op.h"
-#include "plugin/catalogue.h"
 #include "plugin/library.h"
 #include "plugin/trial.h"
 
-using hvd::plugin::Catalogue;
 using hvd::plugin::Candidate;
+using hvd::plugin::Catalogue;
 
 namespace {
 
@@ -22,8 +23,17 @@ int says_no(char* why, size_t size) {
 }
 int open(const hvd_plugin_host*, const hvd_plugin_config*, void**, char*, size_t) { return 0; }
 hvd_plugin record(const char* name, int32_t priority, int (*probe)(char*, size_t)) {
-  return {sizeof(hvd_plugin), HVD_PLUGIN_ABI, HVD_PLUGIN_OP, name,         priority, HVD_THREADS_ANY,
-          0,                  probe,          open,          [](void*) {}, &kIdleOp};
+  return {sizeof(hvd_plugin),
+          HVD_PLUGIN_ABI,
+          HVD_PLUGIN_OP,
+          name,
+          priority,
+          HVD_THREADS_ANY,
+          0,
+          probe,
+          open,
+          [](void*) {},
+          &kIdleOp};
 }
 
 const std::vector<std::string> kFolder{HVD_TEST_PLUGINS};
@@ -48,10 +58,11 @@ TEST_CASE("the highest priority comes first, and what does not work is left out"
 }
 
 TEST_CASE("a table that is too short, or lacks a function that is called, is refused") {
-  for (const auto& [change, word] : {std::pair<void (*)(hvd_op_v1*), const char*>{
-                                         [](hvd_op_v1* table) { table->struct_size = 0; }, "supports"},
-                                     {[](hvd_op_v1* table) { table->run = nullptr; }, "run"},
-                                     {[](hvd_op_v1* table) { table->abort = nullptr; }, "abort"}}) {
+  for (const auto& [change, word] :
+       {std::pair<void (*)(hvd_op_v1*), const char*>{
+            [](hvd_op_v1* table) { table->struct_size = 0; }, "supports"},
+        {[](hvd_op_v1* table) { table->run = nullptr; }, "run"},
+        {[](hvd_op_v1* table) { table->abort = nullptr; }, "abort"}}) {
     hvd_op_v1 table = kIdleOp;
     change(&table);
     hvd_plugin lacking = record("lacking", 1, says_yes);
@@ -62,7 +73,8 @@ TEST_CASE("a table that is too short, or lacks a function that is called, is ref
   }
 }
 
-TEST_CASE("a plugin without a probe works everywhere, and one without process sets is a whole one") {
+TEST_CASE(
+    "a plugin without a probe works everywhere, and one without process sets is a whole one") {
   hvd_op_v1 table = kIdleOp;
   table.new_set = nullptr;
   table.drop_set = nullptr;
@@ -83,8 +95,7 @@ TEST_CASE("a folder's shared objects are opened, and each refused one has its re
     CAPTURE(candidate.path);
     CAPTURE(candidate.refusal);
     const bool is_later = candidate.path.find("bad_abi") != std::string::npos;
-    CHECK(candidate.refusal.find(is_later ? "ABI 99" : "hvd_plugin_entry_v1") !=
-          std::string::npos);
+    CHECK(candidate.refusal.find(is_later ? "ABI 99" : "hvd_plugin_entry_v1") != std::string::npos);
   }
   CHECK(refused == 2);
 }
@@ -99,8 +110,7 @@ TEST_CASE("a plugin that crashes or hangs in its probe, or is cut off, is refuse
   CAPTURE(refusal);
   CHECK((refusal.find("crashing.so crashes when") != std::string::npos ||
          refusal.find("crashing.so ends the process") != std::string::npos));
-  const hvd::Status hangs =
-      hvd::plugin::try_in_child(HVD_TEST_PLUGINS "-hanging/hanging.so", 0.3);
+  const hvd::Status hangs = hvd::plugin::try_in_child(HVD_TEST_PLUGINS "-hanging/hanging.so", 0.3);
   CHECK(hangs.message().find("does not answer within 0.3 seconds") != std::string::npos);
 
   std::ifstream whole(HVD_TEST_PLUGINS "/memory_op.so", std::ios::binary);

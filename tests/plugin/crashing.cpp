@@ -13,9 +13,9 @@ int hang(char*, size_t) {
   for (;;) ::pause();
 }
 int open(const hvd_plugin_host*, const hvd_plugin_config*, void**, char*, size_t) { return 0; }
-const hvd_plugin kRecord = {sizeof kRecord,  HVD_PLUGIN_ABI, HVD_PLUGIN_OP,   "crashing", 1,
-                            HVD_THREADS_ANY, 0,              HVD_TEST_PROBE,  open,       [](void*) {},
-                            &kIdleOp};
+const hvd_plugin kRecord = {
+    sizeof kRecord, HVD_PLUGIN_ABI, HVD_PLUGIN_OP, "crashing", 1, HVD_THREADS_ANY, 0,
+    HVD_TEST_PROBE, open,           [](void*) {},  &kIdleOp};
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void) {

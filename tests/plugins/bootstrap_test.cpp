@@ -30,7 +30,9 @@ TEST_CASE("a line of PMI is its fields, and a message may have blanks") {
 }
 
 TEST_CASE("the first host of Slurm's lists") {
-  for (const auto& pair : {std::pair{"a,b", "a"}, {"n[01-16,20],gpu3", "n01"}, {"n[7]", "n7"},
+  for (const auto& pair : {std::pair{"a,b", "a"},
+                           {"n[01-16,20],gpu3", "n01"},
+                           {"n[7]", "n7"},
                            {"rack[1-2]node[03,09]", "rack1node03"},
                            {"node-1.example.org", "node-1.example.org"}}) {
     CAPTURE(pair.first);

@@ -51,7 +51,8 @@ void use_device() {
   auto& memory = hvd::test::op_memory();
   memory.device = std::atoi(device);
   memory.take = [number = memory.device, choose = of_runtime<int(int)>("cudaSetDevice"),
-                 take = of_runtime<int(void**, size_t, unsigned)>("cudaMallocManaged")](size_t size) {
+                 take =
+                     of_runtime<int(void**, size_t, unsigned)>("cudaMallocManaged")](size_t size) {
     void* taken = nullptr;
     REQUIRE(choose(number) == 0);
     REQUIRE(take(&taken, size + 1, kForAll) == 0);
@@ -62,9 +63,10 @@ void use_device() {
 
 const hvd::test::PluginLinks& links() {
   static hvd::test::ProcessWorld processes;
-  static const hvd::test::PluginLinks kLinks{controller(), file_of("HVD_ENGINE"), {}, {},
-                                             &processes,
-                                             std::getenv("HVD_ENGINE_ENDS") != nullptr};
+  static const hvd::test::PluginLinks kLinks{
+      controller(), file_of("HVD_ENGINE"),
+      {},           {},
+      &processes,   std::getenv("HVD_ENGINE_ENDS") != nullptr};
   if (processes.worlds == 0) {
     use_device();
     // A library may start only in all processes together.

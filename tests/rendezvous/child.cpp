@@ -90,12 +90,11 @@ void Etcd::kill() { child_.reset(); }
 
 void Etcd::start() {
   child_ = std::make_unique<Child>(
-      std::vector<std::string>{"/usr/bin/etcd", "--data-dir", folder_.path() / "data",
-                               "--listen-client-urls", "http://" + address_,
-                               "--advertise-client-urls", "http://" + address_,
-                               "--listen-peer-urls", "http://" + peer_,
-                               "--initial-advertise-peer-urls", "http://" + peer_,
-                               "--initial-cluster", "default=http://" + peer_},
+      std::vector<std::string>{
+          "/usr/bin/etcd", "--data-dir", folder_.path() / "data", "--listen-client-urls",
+          "http://" + address_, "--advertise-client-urls", "http://" + address_,
+          "--listen-peer-urls", "http://" + peer_, "--initial-advertise-peer-urls",
+          "http://" + peer_, "--initial-cluster", "default=http://" + peer_},
       folder_.path() / "output");
 }
 

@@ -1,7 +1,6 @@
 // The store over a server that keeps its job in a real etcd: the same as every store, and what
 // becomes of the job when servers and etcd are lost.
 #include <doctest/doctest.h>
-
 #include <signal.h>
 
 #include <atomic>
@@ -203,8 +202,8 @@ TEST_CASE("a fence of more parties than one transaction takes opens for all of t
   constexpr int kParties = 150;
   std::vector<std::future<std::string>> parties;
   const auto fence = [&](int party) {
-    return ask(job.server->endpoint(), cat("/v1/fence/f?count=", kParties,
-                                           "&wait=20000&sequence=1&client=", party));
+    return ask(job.server->endpoint(),
+               cat("/v1/fence/f?count=", kParties, "&wait=20000&sequence=1&client=", party));
   };
   for (int i = 0; i < kParties; ++i) {
     parties.push_back(std::async(std::launch::async, fence, i));
@@ -262,8 +261,9 @@ TEST_CASE("what cannot be reached, or keeps another job, is named with the way o
     net::asio::co_spawn(
         loop,
         [&]() -> net::Task<void> {
-          auto kept = co_await etcd::open_keeper(loop.get_executor(), *etcd::parse_url(url), secret,
-                                                 seconds(60), Deadline::after_seconds(seconds_left));
+          auto kept =
+              co_await etcd::open_keeper(loop.get_executor(), *etcd::parse_url(url), secret,
+                                         seconds(60), Deadline::after_seconds(seconds_left));
           status = kept.status();
           if (kept.ok()) kept->keeper->end();
         },
@@ -274,7 +274,8 @@ TEST_CASE("what cannot be reached, or keeps another job, is named with the way o
   const uint16_t nobody = free_port();
   const std::string dead = cat("127.0.0.1:", nobody);
   CHECK(open("etcd://" + dead, test_secret(), 3).message() ==
-        cat("etcd at ", dead, " cannot be reached: Connection refused; check that etcd runs there "
+        cat("etcd at ", dead,
+            " cannot be reached: Connection refused; check that etcd runs there "
             "and that --backend names its client port, with etcds:// if it speaks TLS"));
   CHECK(open(cat("etcd://", dead, ",", shared_etcd().address(), new_prefix()), test_secret(), 5)
             .ok());
@@ -283,7 +284,8 @@ TEST_CASE("what cannot be reached, or keeps another job, is named with the way o
   CHECK(other.code() == Code::kFailedPrecondition);
   CHECK(other.message().find("one with another token") != std::string::npos);
   CHECK(etcd::parse_url("http://a").status().message() ==
-        "'http://a' is no backend: it does not begin with etcd:// or etcds://; write etcd://HOST:2379, or "
+        "'http://a' is no backend: it does not begin with etcd:// or etcds://; write "
+        "etcd://HOST:2379, or "
         "etcd://HOST:2379,HOST:2379/PREFIX");
   CHECK(etcd::parse_url("etcd://a,[::1]:7/p/q/")->prefix == "/p/q");
   CHECK(etcd::parse_url("etcd://a,[::1]:7")->endpoints[0].port == 2379);

@@ -1,6 +1,6 @@
-#include <doctest/doctest.h>
-
 #include "rendezvous/gathering.h"
+
+#include <doctest/doctest.h>
 
 namespace hvd::rendezvous::gathering {
 namespace {
@@ -14,8 +14,8 @@ TEST_CASE("a host's records arrive as they were, and what they share is sent onc
   CHECK(one.size() < 1100);
   const auto records = split(join({one, other}), 4);
   REQUIRE_MESSAGE(records.ok(), records.status().message());
-  CHECK(*records == std::vector<Bytes>{bytes(shared + "0"), {}, bytes(shared + "2"),
-                                       bytes("three")});
+  CHECK(*records ==
+        std::vector<Bytes>{bytes(shared + "0"), {}, bytes(shared + "2"), bytes("three")});
 }
 
 TEST_CASE("records that lack a party, or have one twice or too many, are refused") {

@@ -16,9 +16,14 @@ using Kind = Operation::Kind;
 // have seen what it saw.
 bool apply(const Operation& operation, Held& held) {
   switch (operation.kind) {
-    case Kind::kSet: held = operation.value; return true;
-    case Kind::kRemove: held.reset(); return true;
-    case Kind::kGet: return !operation.is_known || operation.seen == held;
+    case Kind::kSet:
+      held = operation.value;
+      return true;
+    case Kind::kRemove:
+      held.reset();
+      return true;
+    case Kind::kGet:
+      return !operation.is_known || operation.seen == held;
     case Kind::kAdd: {
       const auto before = held ? parse_int(*held) : 0;
       if (!before) return !operation.is_known;
@@ -121,9 +126,7 @@ class Search {
   }
 
  private:
-  std::string memory_of(const Held& held) const {
-    return held ? cat(done_, "=", *held) : done_;
-  }
+  std::string memory_of(const Held& held) const { return held ? cat(done_, "=", *held) : done_; }
   void take(size_t at) {
     events_[events_[at].previous].next = events_[at].next;
     if (events_[at].next != 0) events_[events_[at].next].previous = events_[at].previous;
@@ -163,13 +166,17 @@ std::string to_string(const Operation& operation) {
                          operation.is_known ? std::to_string(operation.returned) : "?", ": ");
   const std::string seen = operation.is_known ? quoted(operation.seen) : "?";
   switch (operation.kind) {
-    case Kind::kSet: return cat(text, "set '", operation.value, "'");
-    case Kind::kGet: return cat(text, "get: ", seen);
-    case Kind::kAdd: return cat(text, "add ", operation.amount, ": ", seen);
-    case Kind::kRemove: return cat(text, "remove");
+    case Kind::kSet:
+      return cat(text, "set '", operation.value, "'");
+    case Kind::kGet:
+      return cat(text, "get: ", seen);
+    case Kind::kAdd:
+      return cat(text, "add ", operation.amount, ": ", seen);
+    case Kind::kRemove:
+      return cat(text, "remove");
     case Kind::kSwap:
-      return cat(text, "swap ", quoted(operation.expected), " for '", operation.value, "': ",
-                 operation.swapped ? "done" : "not done", ", then ", seen);
+      return cat(text, "swap ", quoted(operation.expected), " for '", operation.value,
+                 "': ", operation.swapped ? "done" : "not done", ", then ", seen);
   }
   return text;
 }
@@ -179,7 +186,8 @@ std::optional<std::string> find_fault(std::vector<Operation> history) {
             [](const Operation& a, const Operation& b) { return a.called < b.called; });
   const auto stuck = Search(history).run();
   if (!stuck) return {};
-  std::string text = cat("not linearizable: nothing explains ", to_string(history[*stuck]), "; near it:");
+  std::string text =
+      cat("not linearizable: nothing explains ", to_string(history[*stuck]), "; near it:");
   constexpr size_t kAround = 8;
   for (size_t i = *stuck - std::min(*stuck, kAround); i < history.size() && i < *stuck + kAround;
        ++i) {

@@ -26,7 +26,7 @@ struct Operation {
   uint64_t returned = 0;
   // False: the client does not know whether it was done, or when, maybe much later.
   bool is_known = true;
-  Held seen;            // by a get; what a swap found in the end; the sum, as text
+  Held seen;  // by a get; what a swap found in the end; the sum, as text
   bool swapped = false;
 };
 

@@ -47,8 +47,8 @@ class Client {
     Operation one;
     one.client = number_;
     one.kind = any_kind(key);
-    one.value = key.front() == 'n' ? std::to_string(any_amount(random_))
-                                   : cat(number_, ":", ++written_);
+    one.value =
+        key.front() == 'n' ? std::to_string(any_amount(random_)) : cat(number_, ":", ++written_);
     if (one.kind == Kind::kSwap && last_[key]) one.expected = last_[key];
     if (one.kind == Kind::kAdd) one.amount = any_amount(random_);
     one.called = ++clock_;
@@ -71,8 +71,10 @@ class Client {
   bool run(const std::string& key, Operation& one) {
     const Deadline deadline = Deadline::after_seconds(60);
     switch (one.kind) {
-      case Kind::kSet: return store_.set(key, as_bytes(one.value), deadline).ok();
-      case Kind::kRemove: return store_.remove(key, deadline).ok();
+      case Kind::kSet:
+        return store_.set(key, as_bytes(one.value), deadline).ok();
+      case Kind::kRemove:
+        return store_.remove(key, deadline).ok();
       case Kind::kGet: {
         const auto value = store_.get(key, deadline);
         if (value.ok()) one.seen = std::string(as_text(*value));
@@ -149,10 +151,9 @@ void leave_alone(std::atomic<int>&) {}
 
 TEST_CASE("the checker knows histories that have an order from those that have none") {
   // Two sets at once, seen in either order, but not in both.
-  std::vector<Operation> history{operation(0, Kind::kSet, 1, 10, {}, "a"),
-                                 operation(1, Kind::kSet, 2, 9, {}, "b"),
-                                 operation(2, Kind::kGet, 11, 12, "a"),
-                                 operation(3, Kind::kGet, 11, 13, "a")};
+  std::vector<Operation> history{
+      operation(0, Kind::kSet, 1, 10, {}, "a"), operation(1, Kind::kSet, 2, 9, {}, "b"),
+      operation(2, Kind::kGet, 11, 12, "a"), operation(3, Kind::kGet, 11, 13, "a")};
   CHECK_FALSE(find_fault(history));
   history[3].seen = "b";
   const auto fault = find_fault(history);

@@ -36,8 +36,7 @@ TEST_CASE("everybody gets a place when the last one comes, and the same one agai
   REQUIRE(told.size() == 1);
   CHECK(told[0].rank == 0);
   CHECK((*membership.join("w1", "a", remember, ticket))->rank == 0);
-  CHECK(membership.join("w3", "a", remember, ticket).status().code() ==
-        Code::kFailedPrecondition);
+  CHECK(membership.join("w3", "a", remember, ticket).status().code() == Code::kFailedPrecondition);
   membership.withdraw("w1", 1);
   CHECK((*membership.join("w1", "a", remember, ticket))->rank == 0);
 }
@@ -47,9 +46,14 @@ TEST_CASE("a worker that gave up is not counted; one that came back on a new con
   uint64_t first = 0, second = 0, other = 0;
   int taken_over = 0;
   const auto ignore = [](const Result<Place>&) {};
-  REQUIRE(membership.join("w1", "a", [&](const Result<Place>& place) {
-    taken_over += place.status().code() == Code::kAborted;
-  }, first).ok());
+  REQUIRE(membership
+              .join(
+                  "w1", "a",
+                  [&](const Result<Place>& place) {
+                    taken_over += place.status().code() == Code::kAborted;
+                  },
+                  first)
+              .ok());
   REQUIRE(membership.join("w1", "a", ignore, second).ok());
   CHECK(taken_over == 1);
   membership.withdraw("w1", first);
@@ -62,7 +66,8 @@ TEST_CASE("a worker that gave up is not counted; one that came back on a new con
 TEST_CASE("a server without a size hands out no ranks and says what to do") {
   Membership membership(0);
   uint64_t ticket = 0;
-  const auto place = membership.join("w", "a", [](const Result<Place>&) {}, ticket);
+  const auto place = membership.join(
+      "w", "a", [](const Result<Place>&) {}, ticket);
   CHECK(place.status().message().find("HOROVOD_RANK") != std::string::npos);
 }
 

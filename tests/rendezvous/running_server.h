@@ -20,10 +20,11 @@ inline Secret test_secret() { return *Secret::from_hex("00112233445566778899aabb
 class RunningServer {
  public:
   explicit RunningServer(const std::string& address = "tcp:127.0.0.1:0", int size = 0,
-                         ServerLimits limits = {},
-                         std::optional<ScopeSizes> insecure_compat = {}) {
+                         ServerLimits limits = {}, std::optional<ScopeSizes> insecure_compat = {}) {
     server_.emplace(loop_.get_executor(),
-                    ServerOptions{.secret = test_secret(), .size = size, .limits = limits,
+                    ServerOptions{.secret = test_secret(),
+                                  .size = size,
+                                  .limits = limits,
                                   .insecure_compat = std::move(insecure_compat)});
     listen(address);
   }
@@ -88,8 +89,7 @@ class RunningServer {
   }
 
   net::asio::io_context loop_{1};
-  net::asio::executor_work_guard<net::asio::io_context::executor_type> work_{
-      loop_.get_executor()};
+  net::asio::executor_work_guard<net::asio::io_context::executor_type> work_{loop_.get_executor()};
   std::optional<Server> server_;
   net::Endpoint endpoint_;
   Status opened_;

@@ -136,8 +136,7 @@ TEST_CASE("a replayed request is refused, on its connection and on another") {
   RunningServer server;
   RawClient client(server.endpoint());
   client.hello();
-  const std::string add =
-      client.signed_head(1, "POST", "/v1/add/n?amount=1&client=c&sequence=1");
+  const std::string add = client.signed_head(1, "POST", "/v1/add/n?amount=1&client=c&sequence=1");
   client.send(add);
   CHECK(client.receive() == 200);
   CHECK(client.is_signed());
@@ -216,8 +215,8 @@ TEST_CASE("a client that dies in the middle of a request, or waiting, leaves not
     at_wait.send(at_wait.signed_head(1, "GET", "/v1/keys/k?wait=100000"));
     RawClient at_fence(server.endpoint());
     at_fence.hello();
-    at_fence.send(at_fence.signed_head(
-        1, "POST", "/v1/fence/f?count=2&wait=100000&client=dead&sequence=1"));
+    at_fence.send(
+        at_fence.signed_head(1, "POST", "/v1/fence/f?count=2&wait=100000&client=dead&sequence=1"));
     server.await_waiters(2);
     server.await_sessions(4);
   }
@@ -312,9 +311,8 @@ TEST_CASE("workers that know only address and secret get their places") {
   std::vector<std::unique_ptr<HttpStore>> stores;
   for (const std::string host : {"a", "b", "a"}) {
     stores.push_back(std::make_unique<HttpStore>(server.endpoint(), test_secret()));
-    places.push_back(std::async(std::launch::async, [&store = *stores.back(), host] {
-      return store.join(host, soon());
-    }));
+    places.push_back(std::async(
+        std::launch::async, [&store = *stores.back(), host] { return store.join(host, soon()); }));
   }
   std::vector<Place> got;
   for (auto& place : places) {

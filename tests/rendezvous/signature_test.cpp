@@ -16,8 +16,8 @@ Secret secret() { return *Secret::from_hex("00112233445566778899aabbccddeeff"); 
 
 TEST_CASE("signatures are those of the example in PROTOCOL.md") {
   const SessionKey key(secret(), kOnes, kTwos);
-  const Digest request = key.sign_request(1, "PUT", "/v1/keys/a%2Fb?client=c&sequence=1",
-                                          sha256(as_bytes("hi")));
+  const Digest request =
+      key.sign_request(1, "PUT", "/v1/keys/a%2Fb?client=c&sequence=1", sha256(as_bytes("hi")));
   CHECK(to_hex(request) == "a20901cbd722e205a8fe23e4d8be0f676e370a7f3426326ae4ede3853b5b77bc");
   CHECK(to_hex(key.sign_response(1, 200, digest_of_nothing())) ==
         "6f3001edb7befb6dace4b7485711725ae1a897b6e61f520ed6135e37f8a8f861");

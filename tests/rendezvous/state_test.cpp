@@ -8,9 +8,7 @@
 namespace hvd::rendezvous {
 namespace {
 
-ValuePtr value(std::string_view text) {
-  return std::make_shared<Value>(Value{to_bytes(text), {}});
-}
+ValuePtr value(std::string_view text) { return std::make_shared<Value>(Value{to_bytes(text), {}}); }
 
 std::string text(const ValuePtr& value) {
   return value ? std::string(as_text(value->bytes)) : "none";
@@ -86,9 +84,8 @@ TEST_CASE("a fence opens for all at once and its name is free again") {
 TEST_CASE("a client that comes again while it waits counts once") {
   State state;
   Code earlier = Code::kOk;
-  const auto old = state.arrive("f", 2, {{"c", 1}, -1}, [&](const Status& status) {
-    earlier = status.code();
-  });
+  const auto old =
+      state.arrive("f", 2, {{"c", 1}, -1}, [&](const Status& status) { earlier = status.code(); });
   CHECK(state.arrive("f", 2, {{"c", 1}, -1}, kNobody)->has_value());
   CHECK(earlier == Code::kAborted);
   CHECK(state.waiter_count() == 1);

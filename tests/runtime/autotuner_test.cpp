@@ -1,4 +1,6 @@
 // The autotuner on recorded cost surfaces, and its parts.
+#include "runtime/autotuner.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,7 +11,6 @@
 #include <set>
 #include <sstream>
 
-#include "runtime/autotuner.h"
 #include "runtime/step_meter.h"
 
 using namespace hvd::runtime;
@@ -236,15 +237,15 @@ TEST_CASE("a score is the median of samples, each bytes over time between return
   };
   CHECK(!meter.add({full("start")}, 1, now));
   step({full("a")}, 100);
-  step({full("a")}, 100);     // comes again: the mark
+  step({full("a")}, 100);       // comes again: the mark
   meter.learn({full("a", 1)});  // from here on it has an id
   step({cached(1)}, 100);
-  step({cached(1)}, 10);      // ends the warm-up of two steps
-  step({cached(1)}, 10);      // 10 per microsecond
+  step({cached(1)}, 10);  // ends the warm-up of two steps
+  step({cached(1)}, 10);  // 10 per microsecond
   step({cached(1)}, 100);
-  step({cached(1)}, 100);     // 1
+  step({cached(1)}, 100);  // 1
   step({cached(1)}, 50);
-  step({cached(1)}, 50);      // 2
+  step({cached(1)}, 50);  // 2
   CHECK(scores.empty());
   step({cached(1)}, 1000);
   REQUIRE(scores.size() == 1);

@@ -11,12 +11,12 @@
 
 static char error[512];
 
-#define EXPECT(condition)                                                             \
-  do {                                                                                \
-    if (!(condition)) {                                                               \
+#define EXPECT(condition)                                                                       \
+  do {                                                                                          \
+    if (!(condition)) {                                                                         \
       fprintf(stderr, "%s:%d: %s does not hold (%s)\n", __FILE__, __LINE__, #condition, error); \
-      return 1;                                                                       \
-    }                                                                                 \
+      return 1;                                                                                 \
+    }                                                                                           \
   } while (0)
 
 static int run(hvd_submission* submission, hvd_handle* handle) {

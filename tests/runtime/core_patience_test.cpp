@@ -1,6 +1,6 @@
-#include <doctest/doctest.h>
-
 #include "runtime/core_patience.h"
+
+#include <doctest/doctest.h>
 
 using hvd::Clock;
 using hvd::runtime::CorePatience;
@@ -39,7 +39,9 @@ struct Waiter {
 
 }  // namespace
 
-TEST_CASE("a waiter in a loop of small operations yields soon, and at once where yields bring the answer") {
+TEST_CASE(
+    "a waiter in a loop of small operations yields soon, and at once where yields bring the "
+    "answer") {
   Waiter waiter;
   waiter.settle_in_a_loop();
   CHECK(!waiter.yields_after(microseconds(19)));

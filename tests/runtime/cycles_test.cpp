@@ -1,6 +1,5 @@
 // Starting and ending again and again in one process: what a runtime took it gives back.
 #include <doctest/doctest.h>
-
 #include <malloc.h>
 
 #include <algorithm>

@@ -13,9 +13,9 @@ using hvd::Deadline;
 using hvd::Status;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
-using hvd::test::Work;
 using hvd::test::require_started;
 using hvd::test::sum_of;
+using hvd::test::Work;
 
 TEST_CASE("work that a peer never submits fails when that peer shuts down, naming both") {
   FOR_ALL_LINKS(options);

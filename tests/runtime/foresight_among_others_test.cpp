@@ -99,8 +99,10 @@ TEST_CASE("what two ranks foresee comes out right among joins, other operations 
     const char* thresholds[] = {"134217728", "0", "100", "134217728"};
     REQUIRE(options.settings.set("cache_capacity", seed % 7 == 0 ? "3" : "1024").ok());
     if (seed % 5 == 4) {
-      for (const auto& [key, value] : {std::pair{"autotune", "1"}, {"autotune_warmup_samples", "1"},
-                                       {"autotune_steps_per_sample", "1"}, {"autotune_points", "3"}}) {
+      for (const auto& [key, value] : {std::pair{"autotune", "1"},
+                                       {"autotune_warmup_samples", "1"},
+                                       {"autotune_steps_per_sample", "1"},
+                                       {"autotune_points", "3"}}) {
         REQUIRE(options.settings.set(key, value).ok());
       }
     } else {

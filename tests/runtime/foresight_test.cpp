@@ -1,5 +1,7 @@
 // What two ranks on two machines expect of each other: the bookkeeping by itself, and on runtimes
 // of this process whether work comes out right where they expected the same and where not.
+#include "runtime/foresight.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -7,11 +9,10 @@
 #include <random>
 
 #include "base/text.h"
-#include "runtime/foresight.h"
 #include "runtime/ranks.h"
 
-using hvd::ByteView;
 using hvd::Bytes;
+using hvd::ByteView;
 using hvd::Status;
 using hvd::runtime::Announcement;
 using hvd::runtime::Foresight;
@@ -199,7 +200,10 @@ namespace {
 class Steps {
  public:
   Steps(Ranks& ranks, int rank, unsigned seed, int32_t set)
-      : ranks_(ranks), rank_(rank), common_(seed), own_(seed * 10 + static_cast<unsigned>(rank)),
+      : ranks_(ranks),
+        rank_(rank),
+        common_(seed),
+        own_(seed * 10 + static_cast<unsigned>(rank)),
         set_(set) {}
 
   void run(int steps) {
@@ -240,8 +244,8 @@ class Steps {
     for (int i = 0; i < most; ++i) {
       const int name = first + i;
       const size_t usual = name % 3 == 0 ? 3000 : 5;
-      all.push_back({name, common_() % 30 == 0 ? usual + 1 : usual,
-                     name == 7 ? HVD_AVERAGE : HVD_SUM});
+      all.push_back(
+          {name, common_() % 30 == 0 ? usual + 1 : usual, name == 7 ? HVD_AVERAGE : HVD_SUM});
     }
     return all;
   }

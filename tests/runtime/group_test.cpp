@@ -7,9 +7,9 @@
 
 using hvd::Deadline;
 using hvd::test::Ranks;
-using hvd::test::Work;
 using hvd::test::require_started;
 using hvd::test::sum_of;
+using hvd::test::Work;
 
 namespace {
 

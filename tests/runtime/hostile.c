@@ -2,7 +2,7 @@
  * process: what a user's process may have loaded before, in another version. */
 #include <stdlib.h>
 
-#define HOSTILE(name) \
+#define HOSTILE(name)                                     \
   __attribute__((visibility("default"))) void name(void); \
   void name(void) { abort(); }
 
@@ -19,6 +19,7 @@ HOSTILE(OPENSSL_init_crypto)
 HOSTILE(SHA256)
 /* fmt::v9::format_error::~format_error(), fmt::v9::vformat(...), spdlog::default_logger_raw() */
 HOSTILE(_ZN3fmt2v912format_errorD1Ev)
-HOSTILE(_ZN3fmt2v97vformatB5cxx11ENS0_17basic_string_viewIcEENS0_17basic_format_argsINS0_20basic_format_contextINS0_8appenderEcEEEE)
+HOSTILE(
+    _ZN3fmt2v97vformatB5cxx11ENS0_17basic_string_viewIcEENS0_17basic_format_argsINS0_20basic_format_contextINS0_8appenderEcEEEE)
 HOSTILE(_ZN6spdlog18default_logger_rawEv)
 HOSTILE(_ZN6google8protobuf8internal13VerifyVersionEiiPKc)

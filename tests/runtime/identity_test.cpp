@@ -1,6 +1,7 @@
+#include "runtime/identity.h"
+
 #include <doctest/doctest.h>
 
-#include "runtime/identity.h"
 #include "runtime/spin_budget.h"
 
 using namespace hvd::runtime;
@@ -35,9 +36,13 @@ TEST_CASE("nothing set is a world of one without a store") {
 }
 
 TEST_CASE("a rank's variables are its identity") {
-  const auto identity = identity_of(with({{"rank", "5"}, {"size", "8"}, {"local_rank", "1"},
-                                          {"local_size", "4"}, {"cross_rank", "1"},
-                                          {"cross_size", "2"}, {"generation", "3"}}));
+  const auto identity = identity_of(with({{"rank", "5"},
+                                          {"size", "8"},
+                                          {"local_rank", "1"},
+                                          {"local_size", "4"},
+                                          {"cross_rank", "1"},
+                                          {"cross_size", "2"},
+                                          {"generation", "3"}}));
   REQUIRE(identity.ok());
   CHECK(identity->rank == 5);
   CHECK(identity->local_size == 4);
@@ -52,8 +57,7 @@ TEST_CASE("variables that contradict each other get one sentence") {
   CHECK(contains(refusal({{"size", "2"}}), "HOROVOD_RANK is not"));
   CHECK(contains(refusal({{"rank", "0"}, {"size", "0"}}), "no number of ranks"));
   CHECK(contains(refusal({{"local_rank", "0"}, {"local_size", "1"}}), "HOROVOD_RANK is not"));
-  CHECK(contains(refusal({{"rank", "0"}, {"size", "2"}, {"local_rank", "0"},
-                          {"local_size", "3"}}),
+  CHECK(contains(refusal({{"rank", "0"}, {"size", "2"}, {"local_rank", "0"}, {"local_size", "3"}}),
                  "HOROVOD_LOCAL_SIZE is 3"));
   CHECK(contains(refusal({{"rank", "0"}, {"size", "2"}}), "HOROVOD_STORE"));
   CHECK(contains(refusal({{"rank", "0"}, {"size", "2"}, {"store", "tcp:127.0.0.1:1"}}),
@@ -66,8 +70,9 @@ TEST_CASE("the original's variables name the store too") {
         "tcp:10.0.0.1:99");
   CHECK(*store_address(with({{"rendezvous_address", "fe80::1"}, {"rendezvous_port", "99"}})) ==
         "tcp:[fe80::1]:99");
-  CHECK(*store_address(with({{"store", "unix:@x"}, {"rendezvous_address", "a"},
-                             {"rendezvous_port", "1"}})) == "unix:@x");
+  CHECK(*store_address(
+            with({{"store", "unix:@x"}, {"rendezvous_address", "a"}, {"rendezvous_port", "1"}})) ==
+        "unix:@x");
   CHECK(store_address({})->empty());
 }
 

@@ -12,8 +12,8 @@ using hvd::Status;
 using hvd::runtime::Runtime;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
-using hvd::test::Work;
 using hvd::test::require_started;
+using hvd::test::Work;
 
 namespace {
 
@@ -85,13 +85,17 @@ TEST_CASE("operations that need every rank fail, with who has joined, and the ru
       if (rank != 1) {
         // When rank 1 has joined for sure: its contribution is missing.
         CHECK(reduce(ranks[rank], "probe", 1) == 2);
-        for (const auto& [op, name] : {std::pair{HVD_ALLGATHER, "gather"}, {HVD_ALLTOALL, "exchange"},
-                                       {HVD_BROADCAST, "broadcast"}, {HVD_REDUCESCATTER, "scatter"}}) {
+        for (const auto& [op, name] : {std::pair{HVD_ALLGATHER, "gather"},
+                                       {HVD_ALLTOALL, "exchange"},
+                                       {HVD_BROADCAST, "broadcast"},
+                                       {HVD_REDUCESCATTER, "scatter"}}) {
           Work work(op, name, std::vector<double>(3, rank), HVD_FLOAT64);
           const Status status = work.run(ranks[rank]);
           CHECK(status.code() == Code::kInvalidArgument);
-          CHECK_MESSAGE(status.message().find("not supported with Join at this time: rank 1 joined") !=
-                            std::string::npos, status.message());
+          CHECK_MESSAGE(
+              status.message().find("not supported with Join at this time: rank 1 joined") !=
+                  std::string::npos,
+              status.message());
         }
       }
       const int32_t last = join(ranks[rank]);

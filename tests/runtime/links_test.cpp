@@ -65,7 +65,8 @@ std::vector<Status> play_until_broken(Ranks& ranks, unsigned seed, const Vocabul
                                       std::deque<Reports>* kept) {
   std::vector<Status> causes(static_cast<size_t>(ranks.size()));
   const auto is_whole = [&] {
-    return std::all_of(causes.begin(), causes.end(), [](const Status& cause) { return cause.ok(); });
+    return std::all_of(causes.begin(), causes.end(),
+                       [](const Status& cause) { return cause.ok(); });
   };
   for (unsigned i = 0; is_whole(); ++i) {
     const Program program = hvd::test::make_program(seed * 100 + i, ranks.size(), vocabulary);
@@ -199,7 +200,8 @@ TEST_CASE("a TCP link that is cut at any moment ends everything everywhere with 
     for (const Status& cause : causes) {
       INFO(cause.message());
       CHECK((cause.code() == Code::kAborted || cause.code() == Code::kUnavailable));
-      const bool is_lost = cause.message().find(" was lost: its connection to rank ") != std::string::npos;
+      const bool is_lost =
+          cause.message().find(" was lost: its connection to rank ") != std::string::npos;
       CHECK((is_lost || cause.message().find(" cannot reach rank ") != std::string::npos));
     }
   }

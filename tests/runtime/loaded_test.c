@@ -9,12 +9,12 @@
 
 static char error[512];
 
-#define EXPECT(condition)                                                              \
-  do {                                                                                 \
-    if (!(condition)) {                                                                \
+#define EXPECT(condition)                                                               \
+  do {                                                                                  \
+    if (!(condition)) {                                                                 \
       fprintf(stderr, "line %d: %s does not hold (%s)\n", __LINE__, #condition, error); \
-      return 1;                                                                        \
-    }                                                                                  \
+      return 1;                                                                         \
+    }                                                                                   \
   } while (0)
 
 /* A function of the library as a variable of its type. */

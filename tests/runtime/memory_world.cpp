@@ -96,7 +96,8 @@ int open_controller(const hvd_plugin_host* host, const hvd_plugin_config* config
   }
   host->publish(host->host, MemoryWorld::kKey, self->world);
   // Drained by poll, not by the callback, so that a ring is never lost between the two.
-  host->watch(host->host, self->mailbox().doorbell, [](void*) {}, nullptr);
+  host->watch(
+      host->host, self->mailbox().doorbell, [](void*) {}, nullptr);
   *context = self.release();
   return HVD_OK;
 }
@@ -121,8 +122,10 @@ int send_message(void* context, int32_t rank, const void* message, size_t size) 
     }
     world->ring(rank);
   };
-  if (!self->world->postman) deliver(std::move(letter));
-  else self->world->postman->post({self->rank, rank}, [=] { deliver(letter); });
+  if (!self->world->postman)
+    deliver(std::move(letter));
+  else
+    self->world->postman->post({self->rank, rank}, [=] { deliver(letter); });
   return HVD_OK;
 }
 
@@ -207,12 +210,16 @@ void close_op(void* context) { delete static_cast<Op*>(context); }
 
 size_t element_size(int32_t dtype) {
   switch (dtype) {
-    case HVD_UINT8: return 1;
+    case HVD_UINT8:
+      return 1;
     case HVD_INT32:
-    case HVD_FLOAT32: return 4;
+    case HVD_FLOAT32:
+      return 4;
     case HVD_INT64:
-    case HVD_FLOAT64: return 8;
-    default: return 0;
+    case HVD_FLOAT64:
+      return 8;
+    default:
+      return 0;
   }
 }
 
@@ -257,18 +264,24 @@ int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const ch
     std::lock_guard lock(world->mutex);
     if (++world->boards[key].brought == size) world->ring_all();
   };
-  if (!self->world->postman) bring();
-  else self->world->postman->post({self->rank, -1}, bring);
+  if (!self->world->postman)
+    bring();
+  else
+    self->world->postman->post({self->rank, -1}, bring);
   return HVD_OK;
 }
 
 template <typename T>
 T combine(int32_t reduce_op, T a, T b) {
   switch (reduce_op) {
-    case HVD_MIN: return std::min(a, b);
-    case HVD_MAX: return std::max(a, b);
-    case HVD_PRODUCT: return static_cast<T>(a * b);
-    default: return static_cast<T>(a + b);
+    case HVD_MIN:
+      return std::min(a, b);
+    case HVD_MAX:
+      return std::max(a, b);
+    case HVD_PRODUCT:
+      return static_cast<T>(a * b);
+    default:
+      return static_cast<T>(a + b);
   }
 }
 
@@ -301,11 +314,21 @@ void reduce(const hvd_batch& batch, const MemoryWorld::Board& board, uint32_t in
 void reduce_any(const hvd_batch& op, const MemoryWorld::Board& board, uint32_t i, size_t first,
                 size_t count) {
   switch (op.dtype) {
-    case HVD_UINT8: reduce<uint8_t>(op, board, i, first, count); break;
-    case HVD_INT32: reduce<int32_t>(op, board, i, first, count); break;
-    case HVD_INT64: reduce<int64_t>(op, board, i, first, count); break;
-    case HVD_FLOAT32: reduce<float>(op, board, i, first, count); break;
-    default: reduce<double>(op, board, i, first, count); break;
+    case HVD_UINT8:
+      reduce<uint8_t>(op, board, i, first, count);
+      break;
+    case HVD_INT32:
+      reduce<int32_t>(op, board, i, first, count);
+      break;
+    case HVD_INT64:
+      reduce<int64_t>(op, board, i, first, count);
+      break;
+    case HVD_FLOAT32:
+      reduce<float>(op, board, i, first, count);
+      break;
+    default:
+      reduce<double>(op, board, i, first, count);
+      break;
   }
 }
 
@@ -410,18 +433,29 @@ int reduce_wholes(void* context, const hvd_batch* batch, const void* const* inpu
 
 void abort_op(void*, const char*) {}
 
-const hvd_controller_v1 kControllerVtable = {
-    sizeof kControllerVtable, send_message, poll_messages, abort_controller,
-    hosts_of,                 before_sleep, [](void*) {}, nullptr};
-const hvd_plugin kController = {sizeof kController, HVD_PLUGIN_ABI,    HVD_PLUGIN_CONTROLLER,
-                                "memory",           1,                 HVD_THREADS_ONE,
-                                0,                  probe,             open_controller,
-                                close_controller,   &kControllerVtable};
-const hvd_op_v1 kOpVtable = {sizeof kOpVtable, supports, run,     poll_op,
-                             new_set,          drop_set, abort_op, nullptr, nullptr, reduce_wholes};
-const hvd_plugin kOp = {sizeof kOp,      HVD_PLUGIN_ABI, HVD_PLUGIN_OP, "memory",
-                        1,               HVD_THREADS_ONE, 0,            probe,
-                        open_op,         close_op,        &kOpVtable};
+const hvd_controller_v1 kControllerVtable = {sizeof kControllerVtable,
+                                             send_message,
+                                             poll_messages,
+                                             abort_controller,
+                                             hosts_of,
+                                             before_sleep,
+                                             [](void*) {},
+                                             nullptr};
+const hvd_plugin kController = {sizeof kController,
+                                HVD_PLUGIN_ABI,
+                                HVD_PLUGIN_CONTROLLER,
+                                "memory",
+                                1,
+                                HVD_THREADS_ONE,
+                                0,
+                                probe,
+                                open_controller,
+                                close_controller,
+                                &kControllerVtable};
+const hvd_op_v1 kOpVtable = {sizeof kOpVtable, supports, run,     poll_op, new_set,
+                             drop_set,         abort_op, nullptr, nullptr, reduce_wholes};
+const hvd_plugin kOp = {sizeof kOp, HVD_PLUGIN_ABI, HVD_PLUGIN_OP, "memory",  1, HVD_THREADS_ONE, 0,
+                        probe,      open_op,        close_op,      &kOpVtable};
 
 }  // namespace
 

@@ -49,8 +49,8 @@ class MemoryWorld {
   };
   // One batch: what each rank has brought.
   struct Board {
-    std::vector<std::vector<std::string>> inputs;  // [member][tensor]
-    std::vector<std::vector<bool>> present;        // false: that member has joined
+    std::vector<std::vector<std::string>> inputs;         // [member][tensor]
+    std::vector<std::vector<bool>> present;               // false: that member has joined
     std::vector<std::vector<std::vector<int64_t>>> rows;  // alltoall: [member][tensor], to each
     int32_t brought = 0;
     int32_t taken = 0;

@@ -1,6 +1,7 @@
+#include "runtime/message.h"
+
 #include <doctest/doctest.h>
 
-#include "runtime/message.h"
 #include "runtime/stall_message.h"
 
 using namespace hvd::runtime;
@@ -29,7 +30,8 @@ void check_every_cut_is_refused(hvd::ByteView whole) {
 
 TEST_CASE("an announcement arrives as it was sent, and no part of it alone") {
   const Announcement sent{
-      3, 9, {1, 7}, {{"w", 2, {{0, example_request()}, {4, Request{}}}, {{0, {5, 1}}, {2, {}}}}}, {4}, {}};
+      3,   9, {1, 7}, {{"w", 2, {{0, example_request()}, {4, Request{}}}, {{0, {5, 1}}, {2, {}}}}},
+      {4}, {}};
   ByteWriter out;
   encode(sent, out);
   Announcement got;

@@ -71,8 +71,7 @@ TEST_CASE("the sentence names the first difference, both ranks and both values")
   CHECK(sentence(gather, flat).find("[2, 3] on rank 1, [6] on rank 4") != std::string::npos);
   Request device = reduce_of({2});
   device.device = 0;
-  CHECK(sentence(reduce_of({2}), device).find("CPU on rank 1, GPU on rank 4") !=
-        std::string::npos);
+  CHECK(sentence(reduce_of({2}), device).find("CPU on rank 1, GPU on rank 4") != std::string::npos);
   Request group = reduce_of({2});
   group.tensors.push_back(group.tensors[0]);
   CHECK(sentence(reduce_of({2}), group).find("1 tensors on rank 1, 2 tensors on rank 4") !=
@@ -80,8 +79,9 @@ TEST_CASE("the sentence names the first difference, both ranks and both values")
 }
 
 TEST_CASE("the first check that fails is the one that is told") {
-  const auto told = [](int32_t op, std::vector<int64_t> on_1, std::vector<int64_t> on_4,
-                       const std::function<void(Request*)>& change = [](Request*) {}) {
+  const auto told = [](
+                        int32_t op, std::vector<int64_t> on_1, std::vector<int64_t> on_4,
+                        const std::function<void(Request*)>& change = [](Request*) {}) {
     Request a = reduce_of(std::move(on_1));
     Request b = reduce_of(std::move(on_4));
     a.op = b.op = op;
@@ -119,9 +119,10 @@ TEST_CASE("a scalar has no rows, whoever brings it") {
     const std::string both = sentence(scalar, scalar);
     CHECK_MESSAGE(both.find("'w': a rank-zero tensor on rank 1") != std::string::npos, both);
     const std::string one = sentence(row, scalar);
-    CHECK_MESSAGE(one.find(op == HVD_REDUCESCATTER ? "Mismatched REDUCESCATTER tensor shapes"
-                                                   : "a rank-zero tensor on rank 4") !=
-                      std::string::npos, one);
+    CHECK_MESSAGE(
+        one.find(op == HVD_REDUCESCATTER ? "Mismatched REDUCESCATTER tensor shapes"
+                                         : "a rank-zero tensor on rank 4") != std::string::npos,
+        one);
   }
 }
 
@@ -163,8 +164,7 @@ TEST_CASE("every rank but the root is the child of its parent, and its subtree i
       std::vector<int32_t> below{rank};
       for (size_t i = 0; i < places[rank].children.size(); ++i) {
         CHECK(places[places[rank].children[i]].parent == rank);
-        below.insert(below.end(), places[rank].subtrees[i].begin(),
-                     places[rank].subtrees[i].end());
+        below.insert(below.end(), places[rank].subtrees[i].begin(), places[rank].subtrees[i].end());
         CHECK(places[rank].subtrees[i].front() == places[rank].children[i]);
       }
       if (rank != 0) continue;
@@ -205,9 +205,12 @@ TEST_CASE("allreduces that match share a batch up to the threshold, in one order
       {{6, HVD_FLOAT64}, &b, 80}, {{7, HVD_FLOAT32}, &gather, 40}};
   std::vector<std::vector<PlanUnit>> batches;
   plan_fusion(units, {100, false}, &batches);
-  const std::vector<std::vector<PlanUnit>> expected = {
-      {{0, HVD_FLOAT32}, {3, HVD_FLOAT32}}, {{1, HVD_FLOAT64}}, {{2, HVD_FLOAT32}, {7, HVD_FLOAT32}},
-      {{4, HVD_FLOAT32}}, {{5, HVD_FLOAT32}}, {{6, HVD_FLOAT64}}};
+  const std::vector<std::vector<PlanUnit>> expected = {{{0, HVD_FLOAT32}, {3, HVD_FLOAT32}},
+                                                       {{1, HVD_FLOAT64}},
+                                                       {{2, HVD_FLOAT32}, {7, HVD_FLOAT32}},
+                                                       {{4, HVD_FLOAT32}},
+                                                       {{5, HVD_FLOAT32}},
+                                                       {{6, HVD_FLOAT64}}};
   CHECK(batches == expected);
 }
 
@@ -331,7 +334,8 @@ TEST_CASE("whatever the order and the changes, all names are agreed on with ever
     const int size = 1 + static_cast<int>(random() % 12);
     std::vector<int32_t> machines;
     for (int rank = 0; rank < size; ++rank) {
-      machines.push_back(rank == 0 ? 0 : std::min(machines.back() + static_cast<int32_t>(random() % 2), rank));
+      machines.push_back(
+          rank == 0 ? 0 : std::min(machines.back() + static_cast<int32_t>(random() % 2), rank));
     }
     Tree tree(machines);
     for (int step = 0; step < 8; ++step) {
@@ -360,7 +364,8 @@ TEST_CASE("whatever the order and the changes, all names are agreed on with ever
         REQUIRE(rows.size() == static_cast<size_t>(size));
         for (int rank = 0; rank < size; ++rank) {
           CHECK(rows[static_cast<size_t>(rank)].rank == rank);
-          CHECK(rows[static_cast<size_t>(rank)].rows[0] == expected[name][static_cast<size_t>(rank)]);
+          CHECK(rows[static_cast<size_t>(rank)].rows[0] ==
+                expected[name][static_cast<size_t>(rank)]);
         }
       }
     }

@@ -149,8 +149,10 @@ TEST_CASE("cycles are marked when that is asked for") {
     });
     REQUIRE(ranks[0].observation().stop_timeline().ok());
     const Trace trace = read_trace(file.path);
-    if (marked) CHECK(trace.count("CYCLE_START") >= 10);  // five windows of each rank, or six
-    else CHECK(trace.count("CYCLE_START") == 0);
+    if (marked)
+      CHECK(trace.count("CYCLE_START") >= 10);  // five windows of each rank, or six
+    else
+      CHECK(trace.count("CYCLE_START") == 0);
     CHECK(trace.of("a", 1).size() == 35);
   }
 }
@@ -178,8 +180,7 @@ TEST_CASE("a file that cannot be written is one sentence for who asked, and stop
   REQUIRE(options.settings.set("timeline", "/nowhere/at/all").ok());
   Ranks ranks(2, options);
   const Status status = ranks[1].observation().start_timeline("/nowhere/either", false);
-  CHECK(status.message() ==
-        "cannot write the timeline /nowhere/either: No such file or directory");
+  CHECK(status.message() == "cannot write the timeline /nowhere/either: No such file or directory");
   ranks.each([&](int rank) { sum(ranks[rank], "a"); });
   CHECK(ranks[0].observation().stop_timeline().ok());  // there is none
   REQUIRE(ranks[0].observation().start_timeline(file.path, false).ok());
@@ -240,7 +241,9 @@ TEST_CASE("metrics count exactly what a known program does") {
   const auto samples = samples_of(*text);
   std::string host;
   for (const auto& [name, value] : samples) {
-    if (host.empty()) host = name.substr(name.find("host=\""), name.find(',', name.find("host=\"")) - name.find("host=\""));
+    if (host.empty())
+      host = name.substr(name.find("host=\""),
+                         name.find(',', name.find("host=\"")) - name.find("host=\""));
   }
   for (int rank = 0; rank < 3; ++rank) {
     const std::string who = cat("rank=\"", rank, "\",", host);

@@ -36,18 +36,30 @@ bool is_unsigned(int32_t dtype) {
 template <typename F>
 auto with_type(int32_t dtype, F&& f) {
   switch (dtype) {
-    case HVD_UINT8: return f(uint8_t{});
-    case HVD_INT8: return f(int8_t{});
-    case HVD_UINT16: return f(uint16_t{});
-    case HVD_INT16: return f(int16_t{});
-    case HVD_INT32: return f(int32_t{});
-    case HVD_INT64: return f(int64_t{});
-    case HVD_UINT32: return f(uint32_t{});
-    case HVD_UINT64: return f(uint64_t{});
-    case HVD_FLOAT32: return f(float{});
-    case HVD_FLOAT64: return f(double{});
-    case HVD_BOOL: return f(uint8_t{});
-    default: return f(uint16_t{});
+    case HVD_UINT8:
+      return f(uint8_t{});
+    case HVD_INT8:
+      return f(int8_t{});
+    case HVD_UINT16:
+      return f(uint16_t{});
+    case HVD_INT16:
+      return f(int16_t{});
+    case HVD_INT32:
+      return f(int32_t{});
+    case HVD_INT64:
+      return f(int64_t{});
+    case HVD_UINT32:
+      return f(uint32_t{});
+    case HVD_UINT64:
+      return f(uint64_t{});
+    case HVD_FLOAT32:
+      return f(float{});
+    case HVD_FLOAT64:
+      return f(double{});
+    case HVD_BOOL:
+      return f(uint8_t{});
+    default:
+      return f(uint16_t{});
   }
 }
 
@@ -75,10 +87,14 @@ double scaled(int32_t dtype, double value, double factor) {
 
 double combined(const Step& step, int32_t dtype, double a, double b) {
   switch (step.reduce_op) {
-    case HVD_MIN: return std::min(a, b);
-    case HVD_MAX: return std::max(a, b);
-    case HVD_PRODUCT: return a * b;
-    default: return dtype == HVD_BOOL ? std::max(a, b) : a + b;
+    case HVD_MIN:
+      return std::min(a, b);
+    case HVD_MAX:
+      return std::max(a, b);
+    case HVD_PRODUCT:
+      return a * b;
+    default:
+      return dtype == HVD_BOOL ? std::max(a, b) : a + b;
   }
 }
 
@@ -88,8 +104,7 @@ double reduced(const Step& step, size_t tensor, int32_t dtype, size_t index, int
   for (int rank = 0; rank < size; ++rank) {
     // Who has joined changes nothing, but counts in an average.
     if (!step.joined.empty() && step.joined[static_cast<size_t>(rank)]) continue;
-    const double value =
-        scaled(dtype, value_of(step, tensor, dtype, rank, index), step.prescale);
+    const double value = scaled(dtype, value_of(step, tensor, dtype, rank, index), step.prescale);
     result = is_first ? value : combined(step, dtype, result, value);
     is_first = false;
   }
@@ -106,8 +121,7 @@ Tensor reduced_part(const Step& step, size_t tensor, int64_t first_row, int64_t 
   size_t skip = 0;
   if (step.op == HVD_REDUCESCATTER) {
     shape[0] = rows;
-    skip = static_cast<size_t>(first_row) *
-           count_of({shape.begin() + 1, shape.end()});
+    skip = static_cast<size_t>(first_row) * count_of({shape.begin() + 1, shape.end()});
   }
   Tensor result = empty(terms.dtype, std::move(shape));
   for (size_t i = 0, n = count_of(result.shape); i < n; ++i) {
@@ -182,37 +196,47 @@ Tensor input_on(const Step& step, size_t tensor, int rank) {
 
 Tensor output_on(const Step& step, size_t tensor, int rank, int size) {
   switch (step.op) {
-    case HVD_BROADCAST: return input_on(step, tensor, step.root);
+    case HVD_BROADCAST:
+      return input_on(step, tensor, step.root);
     case HVD_ALLGATHER:
-    case HVD_ALLTOALL: return gathered(step, tensor, rank, size);
+    case HVD_ALLTOALL:
+      return gathered(step, tensor, rank, size);
     case HVD_REDUCESCATTER: {
       const int64_t rows = step.tensors[tensor].shape[0];
       const int64_t more = rows % size;
       const int64_t first = rank * (rows / size) + std::min<int64_t>(rank, more);
       return reduced_part(step, tensor, first, rows / size + (rank < more ? 1 : 0), size);
     }
-    default: return reduced_part(step, tensor, 0, 0, size);
+    default:
+      return reduced_part(step, tensor, 0, 0, size);
   }
 }
 
 std::vector<int32_t> received_splits(const Step& step, int rank, int size) {
   std::vector<int32_t> splits;
   for (int from = 0; from < size; ++from) {
-    splits.push_back(static_cast<int32_t>(
-        step.rows[static_cast<size_t>(from)][static_cast<size_t>(rank)]));
+    splits.push_back(
+        static_cast<int32_t>(step.rows[static_cast<size_t>(from)][static_cast<size_t>(rank)]));
   }
   return splits;
 }
 
 Verdict verdict_of(const Program& program, const Step& step) {
   switch (step.refused) {
-    case Refused::kNothing: break;
-    case Refused::kRoot: return {HVD_INVALID_ARGUMENT, {cat("invalid root rank ", program.size)}};
-    case Refused::kReduction: return {HVD_INVALID_ARGUMENT, {"reduction 77"}};
-    case Refused::kSplits: return {HVD_INVALID_ARGUMENT, {"splits"}};
-    case Refused::kUneven: return {HVD_INVALID_ARGUMENT, {"evenly"}};
-    case Refused::kSet: return {HVD_NOT_FOUND, {"does not exist"}};
-    case Refused::kName: return {HVD_INVALID_ARGUMENT, {"name"}};
+    case Refused::kNothing:
+      break;
+    case Refused::kRoot:
+      return {HVD_INVALID_ARGUMENT, {cat("invalid root rank ", program.size)}};
+    case Refused::kReduction:
+      return {HVD_INVALID_ARGUMENT, {"reduction 77"}};
+    case Refused::kSplits:
+      return {HVD_INVALID_ARGUMENT, {"splits"}};
+    case Refused::kUneven:
+      return {HVD_INVALID_ARGUMENT, {"evenly"}};
+    case Refused::kSet:
+      return {HVD_NOT_FOUND, {"does not exist"}};
+    case Refused::kName:
+      return {HVD_INVALID_ARGUMENT, {"name"}};
   }
   if (step.odd == Odd::kNothing) return {};
   const char* words[] = {"",
@@ -237,10 +261,10 @@ std::string difference(const Step& step, const Tensor& expected, const void* got
   // Only an average of floats is not exact.
   double tolerance = 0;
   if (step.reduce_op == HVD_AVERAGE && is_float(expected.dtype)) {
-    tolerance = expected.dtype == HVD_FLOAT64    ? 1e-12
-                : expected.dtype == HVD_FLOAT32  ? 1e-6
-                : expected.dtype == HVD_FLOAT16  ? 1e-3
-                                                 : 8e-3;
+    tolerance = expected.dtype == HVD_FLOAT64   ? 1e-12
+                : expected.dtype == HVD_FLOAT32 ? 1e-6
+                : expected.dtype == HVD_FLOAT16 ? 1e-3
+                                                : 8e-3;
   }
   for (size_t i = 0, n = count_of(expected.shape); i < n; ++i) {
     const double right = element(expected, i);

@@ -26,8 +26,7 @@ struct Running {
 
 class Player {
  public:
-  Player(const Program& program, int rank, RankApi& api, const PlayOptions& options,
-         Report* report)
+  Player(const Program& program, int rank, RankApi& api, const PlayOptions& options, Report* report)
       : program_(program), rank_(rank), api_(api), options_(options), report_(report) {}
 
   void play() {
@@ -77,8 +76,7 @@ class Player {
   }
 
   // Waits for what is no step: joins and sets.
-  hvd_output finish_alone(int code, hvd_handle handle, const std::string& what,
-                          std::string error) {
+  hvd_output finish_alone(int code, hvd_handle handle, const std::string& what, std::string error) {
     hvd_output output{};
     output.struct_size = sizeof output;
     output.process_set = -1;
@@ -218,25 +216,35 @@ class Player {
       case Odd::kOperation:
         submission->op = step.op == HVD_ALLREDUCE ? HVD_BROADCAST : HVD_ALLREDUCE;
         break;
-      case Odd::kScale: submission->postscale = step.postscale + 0.25; break;
+      case Odd::kScale:
+        submission->postscale = step.postscale + 0.25;
+        break;
       case Odd::kReduction:
         submission->reduce_op = step.reduce_op == HVD_MAX ? HVD_MIN : HVD_MAX;
         break;
       case Odd::kRoot:
-        submission->root_rank =
-            program_.rank_of(step, (step.root + 1) % program_.members(step));
+        submission->root_rank = program_.rank_of(step, (step.root + 1) % program_.members(step));
         break;
-      default: break;
+      default:
+        break;
     }
   }
 
   void refuse(const Step& step, hvd_submission* submission, std::vector<int32_t>* splits,
               std::vector<int64_t>* uneven, std::vector<hvd_tensor>* tensors) {
     switch (step.refused) {
-      case Refused::kRoot: submission->root_rank = program_.size; break;
-      case Refused::kReduction: submission->reduce_op = 77; break;
-      case Refused::kSet: submission->process_set = 1000; break;
-      case Refused::kName: submission->name = ""; break;
+      case Refused::kRoot:
+        submission->root_rank = program_.size;
+        break;
+      case Refused::kReduction:
+        submission->reduce_op = 77;
+        break;
+      case Refused::kSet:
+        submission->process_set = 1000;
+        break;
+      case Refused::kName:
+        submission->name = "";
+        break;
       case Refused::kSplits:
         splits->assign(static_cast<size_t>(program_.members(step)) + 1, 1);
         break;
@@ -246,7 +254,8 @@ class Player {
         (*tensors)[0].shape = uneven->data();
         (*tensors)[0].input = uneven->data();  // never read
         break;
-      default: break;
+      default:
+        break;
     }
   }
 
@@ -276,9 +285,12 @@ class Player {
       complain(step, "it is not complete when patience is at its end");
       return;
     }
-    if (step.odd != Odd::kNothing) check_failure(step, code, error);
-    else if (code != HVD_OK) fail(step, code, "wait", error);
-    else check_outputs(*running);
+    if (step.odd != Odd::kNothing)
+      check_failure(step, code, error);
+    else if (code != HVD_OK)
+      fail(step, code, "wait", error);
+    else
+      check_outputs(*running);
     std::string ignored;
     if (api_.release(running->handle, &ignored) != HVD_OK) complain(step, "release: " + ignored);
     if (api_.release(running->handle, &ignored) != HVD_NOT_FOUND) {
@@ -348,8 +360,8 @@ class Player {
 
   void complain(const Step& step, const std::string& what) {
     std::lock_guard lock(report_->mutex);
-    report_->complaints.push_back(cat("rank ", rank_, ", round ", round_, ", ", describe(step),
-                                      ": ", what));
+    report_->complaints.push_back(
+        cat("rank ", rank_, ", round ", round_, ", ", describe(step), ": ", what));
   }
 
   const Program& program_;

@@ -21,8 +21,7 @@ class RankApi {
   virtual int poll(hvd_handle handle, bool* done, std::string* error) = 0;
   // HVD_IN_PROGRESS when the time has passed first.
   virtual int wait(hvd_handle handle, double seconds, std::string* error) = 0;
-  virtual int output(hvd_handle handle, uint32_t index, hvd_output* output,
-                     std::string* error) = 0;
+  virtual int output(hvd_handle handle, uint32_t index, hvd_output* output, std::string* error) = 0;
   virtual int release(hvd_handle handle, std::string* error) = 0;
   virtual int add_set(const std::vector<int32_t>& ranks, hvd_handle* handle,
                       std::string* error) = 0;

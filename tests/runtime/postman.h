@@ -34,8 +34,8 @@ class Postman {
 
   void post(std::pair<int32_t, int32_t> way, std::function<void()> delivery) {
     std::lock_guard lock(mutex_);
-    auto due = Clock::now() + std::chrono::microseconds(
-                                  random_() % static_cast<unsigned>(most_.count()));
+    auto due =
+        Clock::now() + std::chrono::microseconds(random_() % static_cast<unsigned>(most_.count()));
     due = std::max(due, last_[way]);
     last_[way] = due;
     letters_.emplace(due, std::move(delivery));

@@ -15,8 +15,8 @@ using hvd::Status;
 using hvd::runtime::Runtime;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
-using hvd::test::Work;
 using hvd::test::require_started;
+using hvd::test::Work;
 
 namespace {
 
@@ -98,8 +98,8 @@ void check_all_operations(Runtime& runtime, int32_t id, const std::vector<int32_
     CHECK(output.received_split_count == size);
     for (int64_t i = 0; i < size; ++i) CHECK(data[i] == members[static_cast<size_t>(i)]);
   });
-  Work scatter(HVD_REDUCESCATTER, "scatter", std::vector<double>(static_cast<size_t>(size) + 1, rank),
-               HVD_FLOAT64);
+  Work scatter(HVD_REDUCESCATTER, "scatter",
+               std::vector<double>(static_cast<size_t>(size) + 1, rank), HVD_FLOAT64);
   owned(scatter, [&](const hvd_output& output, const double* data) {
     CHECK(output.shape[0] == (index == 0 ? 2 : 1));
     CHECK(data[0] == sum);
@@ -132,7 +132,8 @@ TEST_CASE("every operation works in a set, beside the same names in others") {
 
 TEST_CASE("sets that share ranks complete whatever the orders") {
   FOR_ALL_LINKS(options);
-  const std::vector<std::vector<int32_t>> sets{{0, 1, 2, 3}, {0, 1}, {1, 2}, {2, 3}, {0, 3}, {0, 1, 2}};
+  const std::vector<std::vector<int32_t>> sets{{0, 1, 2, 3}, {0, 1}, {1, 2},
+                                               {2, 3},       {0, 3}, {0, 1, 2}};
   Ranks ranks(4, options);
   require_started(ranks);
   ranks.each([&](int rank) {
@@ -225,8 +226,10 @@ TEST_CASE("ranks that register different sets all get both sides of it, and go o
     const Status status =
         add(ranks[rank], rank == 2 ? std::vector<int32_t>{0, 2} : std::vector<int32_t>{0, 1});
     CHECK(status.code() == Code::kInvalidArgument);
-    CHECK_MESSAGE(status.message().find("process set [0, 1] on rank 0, process set [0, 2] on rank 2") !=
-                      std::string::npos, status.message());
+    CHECK_MESSAGE(
+        status.message().find("process set [0, 1] on rank 0, process set [0, 2] on rank 2") !=
+            std::string::npos,
+        status.message());
     CHECK(add(ranks[rank], {1, 2}).ok());
     const Status mixed = rank == 0 ? remove(ranks[rank], 1) : add(ranks[rank], {0, 1});
     CHECK_MESSAGE(mixed.message().find("remove_process_set(1) on rank 0") != std::string::npos,
@@ -277,7 +280,8 @@ TEST_CASE("removing a set fails what not every member has submitted") {
     if (rank == 1) {
       const Status status = work.finish(three[rank]);
       CHECK(status.code() == Code::kNotFound);
-      CHECK(status.message().find("cannot run: process set 1 was removed before every member") != std::string::npos);
+      CHECK(status.message().find("cannot run: process set 1 was removed before every member") !=
+            std::string::npos);
     }
     Work after(HVD_ALLREDUCE, "w", std::vector<float>{1}, HVD_FLOAT32);
     CHECK(after.run(three[rank]).ok());
@@ -351,7 +355,8 @@ TEST_CASE("a shutdown in the middle of a set's work ends it everywhere") {
         return;
       }
       for (int i = 0;; ++i) {
-        Work work(HVD_ALLREDUCE, "w" + std::to_string(i % 7), std::vector<float>(100, 1), HVD_FLOAT32);
+        Work work(HVD_ALLREDUCE, "w" + std::to_string(i % 7), std::vector<float>(100, 1),
+                  HVD_FLOAT32);
         work.submission.process_set = 1;
         const Status status = work.run(ranks[rank]);
         if (status.ok()) continue;

@@ -8,8 +8,8 @@
 #include "runtime/processes.h"
 
 using hvd::cat;
-using hvd::test::Outcome;
 using hvd::test::join;
+using hvd::test::Outcome;
 using hvd::test::spawn;
 
 namespace {
@@ -24,8 +24,7 @@ TEST_CASE("processes with ranks in their environment work together") {
   const auto outcomes = run(3, "sum", true);
   for (int rank = 0; rank < 3; ++rank) {
     CHECK(outcomes[static_cast<size_t>(rank)].code() == 0);
-    CHECK(outcomes[static_cast<size_t>(rank)].output ==
-          cat(rank, " of 3, ", rank, " of 3 here\n"));
+    CHECK(outcomes[static_cast<size_t>(rank)].output == cat(rank, " of 3, ", rank, " of 3 here\n"));
   }
 }
 

@@ -24,8 +24,7 @@ class Rendezvous {
 
  private:
   net::asio::io_context loop_;
-  net::asio::executor_work_guard<net::asio::io_context::executor_type> work_{
-      loop_.get_executor()};
+  net::asio::executor_work_guard<net::asio::io_context::executor_type> work_{loop_.get_executor()};
   Secret secret_;
   rendezvous::Server server_;
   std::thread thread_;

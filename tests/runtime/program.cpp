@@ -22,8 +22,10 @@ class Maker {
     const size_t rounds = 1 + below(4);
     for (size_t i = 0; i < rounds; ++i) {
       // A training step comes again, with the same names and terms.
-      if (i > 0 && below(3) == 0) program_.rounds.push_back(again(program_.rounds[below(i)]));
-      else program_.rounds.push_back(round());
+      if (i > 0 && below(3) == 0)
+        program_.rounds.push_back(again(program_.rounds[below(i)]));
+      else
+        program_.rounds.push_back(round());
     }
     return std::move(program_);
   }
@@ -43,8 +45,8 @@ class Maker {
       for (int32_t rank = 0; rank < all_; ++rank) {
         if (below(2) == 0) set.push_back(rank);
       }
-      const bool is_new = std::find(program_.sets.begin(), program_.sets.end(), set) ==
-                          program_.sets.end();
+      const bool is_new =
+          std::find(program_.sets.begin(), program_.sets.end(), set) == program_.sets.end();
       if (!set.empty() && set.size() < static_cast<size_t>(all_) && is_new) {
         program_.sets.push_back(std::move(set));
       }
@@ -53,9 +55,8 @@ class Maker {
 
   // A step of all ranks or of a set.
   Step any_step() {
-    const int set = program_.sets.empty() || below(2) == 0
-                        ? -1
-                        : static_cast<int>(below(program_.sets.size()));
+    const int set =
+        program_.sets.empty() || below(2) == 0 ? -1 : static_cast<int>(below(program_.sets.size()));
     size_ = set < 0 ? all_ : static_cast<int>(program_.sets[static_cast<size_t>(set)].size());
     Step made = step();
     made.set = set;
@@ -117,9 +118,9 @@ class Maker {
   }
 
   Step step() {
-    const int32_t kinds[] = {HVD_ALLREDUCE, HVD_ALLREDUCE, HVD_ALLREDUCE, HVD_ALLREDUCE,
-                             HVD_ALLGATHER, HVD_BROADCAST, HVD_ALLTOALL,  HVD_REDUCESCATTER,
-                             HVD_BARRIER};
+    const int32_t kinds[] = {HVD_ALLREDUCE, HVD_ALLREDUCE,     HVD_ALLREDUCE,
+                             HVD_ALLREDUCE, HVD_ALLGATHER,     HVD_BROADCAST,
+                             HVD_ALLTOALL,  HVD_REDUCESCATTER, HVD_BARRIER};
     Step step;
     step.op = one_of(kinds);
     step.salt = static_cast<unsigned>(below(1000));
@@ -130,9 +131,12 @@ class Maker {
     for (size_t i = 0; i < group; ++i) step.tensors.push_back(tensor(step.op));
     reduction(&step);
     rows(&step);
-    if (below(25) == 0) refuse(&step);
-    else if (below(12) == 0) make_odd(&step);
-    else if (below(40) == 0) step.careless_rank = rank();
+    if (below(25) == 0)
+      refuse(&step);
+    else if (below(12) == 0)
+      make_odd(&step);
+    else if (below(40) == 0)
+      step.careless_rank = rank();
     return step;
   }
 
@@ -167,8 +171,7 @@ class Maker {
     }
     if (has_bool) {
       if (step->reduce_op == HVD_AVERAGE) step->reduce_op = HVD_SUM;
-    } else if (step->reduce_op != HVD_AVERAGE && step->reduce_op != HVD_PRODUCT &&
-               below(4) == 0) {
+    } else if (step->reduce_op != HVD_AVERAGE && step->reduce_op != HVD_PRODUCT && below(4) == 0) {
       const double factors[] = {0.5, 1, 2};
       step->prescale = one_of(factors);
       step->postscale = one_of(factors);
@@ -231,7 +234,9 @@ class Maker {
         step->odd = one_of(any);
         break;
       }
-      default: step->odd = Odd::kDtype; break;
+      default:
+        step->odd = Odd::kDtype;
+        break;
     }
     // Only as a group has it one tensor more, and it keeps its first one in that.
     if (step->odd == Odd::kGroup) step->in_place = false;
@@ -252,12 +257,18 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 
 const char* op_text(int32_t op) {
   switch (op) {
-    case HVD_ALLREDUCE: return "allreduce";
-    case HVD_ALLGATHER: return "allgather";
-    case HVD_BROADCAST: return "broadcast";
-    case HVD_ALLTOALL: return "alltoall";
-    case HVD_REDUCESCATTER: return "reducescatter";
-    default: return "barrier";
+    case HVD_ALLREDUCE:
+      return "allreduce";
+    case HVD_ALLGATHER:
+      return "allgather";
+    case HVD_BROADCAST:
+      return "broadcast";
+    case HVD_ALLTOALL:
+      return "alltoall";
+    case HVD_REDUCESCATTER:
+      return "reducescatter";
+    default:
+      return "barrier";
   }
 }
 
@@ -308,8 +319,8 @@ std::string describe(const Step& step) {
     text += cat(" ", name_of(static_cast<hvd_dtype>(tensor.dtype)), shape_text(tensor.shape));
   }
   if (step.op == HVD_ALLREDUCE || step.op == HVD_REDUCESCATTER) {
-    text += cat(" ", name_of(static_cast<hvd_reduce_op>(step.reduce_op)), " scales ",
-                step.prescale, " ", step.postscale);
+    text += cat(" ", name_of(static_cast<hvd_reduce_op>(step.reduce_op)), " scales ", step.prescale,
+                " ", step.postscale);
   }
   if (step.set >= 0) text += cat(" in set ", step.set);
   for (size_t i = 0; i < step.joined.size(); ++i) {

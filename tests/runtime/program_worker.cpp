@@ -25,15 +25,13 @@ class CAbi final : public hvd::test::RankApi {
   int wait(hvd_handle handle, double seconds, std::string* error) override {
     return told(hvd_wait(handle, seconds, buffer(), kSize), error);
   }
-  int output(hvd_handle handle, uint32_t index, hvd_output* output,
-             std::string* error) override {
+  int output(hvd_handle handle, uint32_t index, hvd_output* output, std::string* error) override {
     return told(hvd_get_output(handle, index, output, buffer(), kSize), error);
   }
   int release(hvd_handle handle, std::string* error) override {
     return told(hvd_release(handle, buffer(), kSize), error);
   }
-  int add_set(const std::vector<int32_t>& ranks, hvd_handle* handle,
-              std::string* error) override {
+  int add_set(const std::vector<int32_t>& ranks, hvd_handle* handle, std::string* error) override {
     return told(hvd_add_process_set(ranks.data(), static_cast<uint32_t>(ranks.size()), handle,
                                     buffer(), kSize),
                 error);

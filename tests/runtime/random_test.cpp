@@ -13,9 +13,9 @@
 #include "runtime/runtime_api.h"
 #include "runtime/shrink.h"
 
+using hvd::cat;
 using hvd::Deadline;
 using hvd::Status;
-using hvd::cat;
 using hvd::test::Links;
 using hvd::test::Program;
 using hvd::test::Ranks;
@@ -120,8 +120,8 @@ TEST_CASE("a program that fails is made small for its reader") {
   REQUIRE(steps > 3);
   const std::string culprit = hvd::test::describe(program.rounds[0].steps[2]);
   const Program small = hvd::test::shrink(
-      program,
-      [&](const Program& one) { return describe(one).find(culprit) != std::string::npos; }, 200);
+      program, [&](const Program& one) { return describe(one).find(culprit) != std::string::npos; },
+      200);
   REQUIRE(small.rounds.size() == 1);
   REQUIRE(small.rounds[0].steps.size() == 1);
   CHECK(hvd::test::describe(small.rounds[0].steps[0]) == culprit);

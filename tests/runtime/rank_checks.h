@@ -11,12 +11,12 @@
 #include "runtime/ranks.h"
 
 // A build without the built-in plugins' folders has the memory links alone.
-#define FOR_ALL_LINKS(options)                              \
-  hvd::test::RanksOptions options;                          \
-  SUBCASE("over memory links") {}                           \
-  SUBCASE("over the built-in links") {                      \
-    if (!hvd::test::has_builtin_links()) return;            \
-    options.links = hvd::test::Links::kBuiltin;             \
+#define FOR_ALL_LINKS(options)                   \
+  hvd::test::RanksOptions options;               \
+  SUBCASE("over memory links") {}                \
+  SUBCASE("over the built-in links") {           \
+    if (!hvd::test::has_builtin_links()) return; \
+    options.links = hvd::test::Links::kBuiltin;  \
   }
 
 namespace hvd::test {

@@ -44,8 +44,10 @@ Ranks::Ranks(int size, RanksOptions options) : size_(size) {
     const std::shared_ptr<rendezvous::Store> seen =
         options.store_of ? options.store_of(rank, store) : store;
     auto runtime = runtime::Runtime::create(identity, seen, std::move(mine));
-    if (runtime.ok()) runtimes_[static_cast<size_t>(rank)] = *std::move(runtime);
-    else start_status[static_cast<size_t>(rank)] = runtime.error();
+    if (runtime.ok())
+      runtimes_[static_cast<size_t>(rank)] = *std::move(runtime);
+    else
+      start_status[static_cast<size_t>(rank)] = runtime.error();
   });
 }
 

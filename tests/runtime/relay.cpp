@@ -144,8 +144,10 @@ void Relay::run() {
         short wanted = 0;
         if (!in.ended && in.held < kHeldAtMost && !in.ready) wanted |= POLLIN;
         if (!out.pieces.empty() && !stalled_) {
-          if (out.pieces.front().due <= now) wanted |= POLLOUT;
-          else until = std::min(until, out.pieces.front().due);
+          if (out.pieces.front().due <= now)
+            wanted |= POLLOUT;
+          else
+            until = std::min(until, out.pieces.front().due);
         }
         entries.push_back({wanted == 0 ? -1 : pair.ends[side].get(), wanted, 0});
       }
@@ -155,8 +157,8 @@ void Relay::run() {
     const auto left = std::max(Clock::duration::zero(), until - now);
     timeout.tv_sec = std::chrono::duration_cast<std::chrono::seconds>(left).count();
     timeout.tv_nsec = (left % std::chrono::seconds(1)).count();
-    ::ppoll(entries.data(), entries.size(),
-            until == Clock::time_point::max() ? nullptr : &timeout, nullptr);
+    ::ppoll(entries.data(), entries.size(), until == Clock::time_point::max() ? nullptr : &timeout,
+            nullptr);
     lock.lock();
     uint64_t rings = 0;
     [[maybe_unused]] const ssize_t n = ::read(doorbell_.get(), &rings, sizeof rings);
@@ -227,9 +229,8 @@ void Relay::write(Pair& pair, int side) {
     if (piece.bytes.empty()) {
       ::shutdown(pair.ends[side].get(), SHUT_WR);
     } else {
-      const ssize_t count =
-          ::send(pair.ends[side].get(), piece.bytes.data() + piece.sent,
-                 piece.bytes.size() - piece.sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+      const ssize_t count = ::send(pair.ends[side].get(), piece.bytes.data() + piece.sent,
+                                   piece.bytes.size() - piece.sent, MSG_DONTWAIT | MSG_NOSIGNAL);
       if (count < 0) {
         if (errno != EAGAIN && errno != EINTR) pair.broken = true;
         return;

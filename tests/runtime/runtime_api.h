@@ -20,15 +20,13 @@ class RuntimeApi final : public RankApi {
     const auto status = runtime_.wait(handle, Deadline::after_seconds(seconds));
     return status ? told(*status, error) : HVD_IN_PROGRESS;
   }
-  int output(hvd_handle handle, uint32_t index, hvd_output* output,
-             std::string* error) override {
+  int output(hvd_handle handle, uint32_t index, hvd_output* output, std::string* error) override {
     return told(runtime_.output(handle, index, output), error);
   }
   int release(hvd_handle handle, std::string* error) override {
     return told(runtime_.release(handle), error);
   }
-  int add_set(const std::vector<int32_t>& ranks, hvd_handle* handle,
-              std::string* error) override {
+  int add_set(const std::vector<int32_t>& ranks, hvd_handle* handle, std::string* error) override {
     return told(runtime_.add_process_set(ranks, handle), error);
   }
   int remove_set(int32_t set, hvd_handle* handle, std::string* error) override {

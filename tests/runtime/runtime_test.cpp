@@ -15,9 +15,9 @@ using hvd::Status;
 using hvd::test::Links;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
-using hvd::test::Work;
 using hvd::test::require_started;
 using hvd::test::sum_of;
+using hvd::test::Work;
 
 namespace {
 
@@ -56,8 +56,8 @@ TEST_CASE("every operation works on 1 to 5 ranks, again and again under the same
         CHECK_MESSAGE(status.ok(), status.message());
         CHECK(root.result<int32_t>() == std::vector<int32_t>{size - 1, step});
 
-        Work gather(HVD_ALLGATHER, "gather", std::vector<int64_t>(static_cast<size_t>(rank + step), rank),
-                    HVD_INT64);
+        Work gather(HVD_ALLGATHER, "gather",
+                    std::vector<int64_t>(static_cast<size_t>(rank + step), rank), HVD_INT64);
         REQUIRE(gather.submit(ranks[rank]).ok());
         status = *ranks[rank].wait(gather.handle, Deadline::never());
         CHECK_MESSAGE(status.ok(), status.message());
@@ -206,15 +206,30 @@ TEST_CASE("ranks that disagree all read the same sentence, and go on") {
     std::vector<std::string> fragments;
   };
   const std::vector<Case> cases = {
-      {"dtype", [](int rank, Work& w) { if (rank == 2) w.tensor.dtype = HVD_INT32; },
+      {"dtype",
+       [](int rank, Work& w) {
+         if (rank == 2) w.tensor.dtype = HVD_INT32;
+       },
        {"Mismatched data types", "float32 on rank 0", "int32 on rank 2"}},
-      {"operation", [](int rank, Work& w) { if (rank == 1) w.submission.op = HVD_BROADCAST; },
+      {"operation",
+       [](int rank, Work& w) {
+         if (rank == 1) w.submission.op = HVD_BROADCAST;
+       },
        {"Mismatched operations", "ALLREDUCE on rank 0", "BROADCAST on rank 1"}},
-      {"shape", [](int rank, Work& w) { if (rank == 2) w.shape[0] = 1; },
+      {"shape",
+       [](int rank, Work& w) {
+         if (rank == 2) w.shape[0] = 1;
+       },
        {"Mismatched ALLREDUCE tensor shapes", "[2] on rank 0", "[1] on rank 2"}},
-      {"scale", [](int rank, Work& w) { if (rank == 0) w.submission.prescale = 0.5; },
+      {"scale",
+       [](int rank, Work& w) {
+         if (rank == 0) w.submission.prescale = 0.5;
+       },
        {"prescale and/or postscale", "rank 0", "rank 1"}},
-      {"reduction", [](int rank, Work& w) { if (rank == 1) w.submission.reduce_op = HVD_MAX; },
+      {"reduction",
+       [](int rank, Work& w) {
+         if (rank == 1) w.submission.reduce_op = HVD_MAX;
+       },
        {"Mismatched reduction operation", "sum on rank 0", "max on rank 1"}},
       {"root",
        [](int rank, Work& w) {
@@ -358,8 +373,10 @@ TEST_CASE("alltoall and reducescatter") {
   Ranks ranks(2);
   require_started(ranks);
   ranks.each([&](int rank) {
-    Work all(HVD_ALLTOALL, "all", std::vector<float>{10.0f * static_cast<float>(rank), 10.0f * static_cast<float>(rank) + 1},
-             HVD_FLOAT32);
+    Work all(
+        HVD_ALLTOALL, "all",
+        std::vector<float>{10.0f * static_cast<float>(rank), 10.0f * static_cast<float>(rank) + 1},
+        HVD_FLOAT32);
     REQUIRE(all.submit(ranks[rank]).ok());
     Status status = *ranks[rank].wait(all.handle, Deadline::never());
     CHECK_MESSAGE(status.ok(), status.message());

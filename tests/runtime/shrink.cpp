@@ -17,8 +17,10 @@ void take_out(Program* program, const std::function<bool(const Program&)>& fails
       elements.erase(elements.begin() + static_cast<std::ptrdiff_t>(first),
                      elements.begin() + static_cast<std::ptrdiff_t>(last));
       --*tries;
-      if (fails(smaller)) *program = std::move(smaller);
-      else first += piece;
+      if (fails(smaller))
+        *program = std::move(smaller);
+      else
+        first += piece;
     }
     if (piece == 1 || *tries <= 0) return;
     piece /= 2;
@@ -28,9 +30,11 @@ void take_out(Program* program, const std::function<bool(const Program&)>& fails
 }  // namespace
 
 Program shrink(Program program, const std::function<bool(const Program&)>& fails, int tries) {
-  take_out(&program, fails, &tries, [](Program& of) -> auto& { return of.rounds; });
+  take_out(
+      &program, fails, &tries, [](Program & of) -> auto& { return of.rounds; });
   for (size_t i = 0; i < program.rounds.size(); ++i) {
-    take_out(&program, fails, &tries, [i](Program& of) -> auto& { return of.rounds[i].steps; });
+    take_out(
+        &program, fails, &tries, [i](Program & of) -> auto& { return of.rounds[i].steps; });
   }
   return program;
 }

@@ -13,8 +13,8 @@
 #include "runtime/rank_checks.h"
 
 using hvd::Deadline;
-using hvd::runtime::Runtime;
 using hvd::Status;
+using hvd::runtime::Runtime;
 using hvd::test::Links;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
@@ -38,8 +38,10 @@ void watched(const Body& body) {
   for (int seen = 0; over.wait_for(patience()) != std::future_status::ready;) {
     const int now = completed.load();
     if (now == seen) {
-      std::fprintf(stderr, "watchdog: nothing completes any more after %d rounds: a sleeper was "
-                           "not woken\n", now);
+      std::fprintf(stderr,
+                   "watchdog: nothing completes any more after %d rounds: a sleeper was "
+                   "not woken\n",
+                   now);
       std::_Exit(1);
     }
     seen = now;
@@ -75,8 +77,10 @@ void bring(Runtime& runtime, std::atomic<int>& peer_rounds, int round, std::mins
   if (round % 2 == 0) driver = std::thread([&] { wait_for(first, runtime); });
   dawdle(random);
   CHECK(second.submit(runtime).ok());
-  if (round % 2 == 0) wait_for(second, runtime);
-  else peer_rounds.wait(round);
+  if (round % 2 == 0)
+    wait_for(second, runtime);
+  else
+    peer_rounds.wait(round);
   if (driver.joinable()) driver.join();
   end(first, runtime);
   end(second, runtime);
@@ -97,15 +101,18 @@ void check_sleepers(Links links, int rounds) {
   watched([&](std::atomic<int>& completed) {
     RanksOptions options;
     options.links = links;
-    CHECK(options.settings.set("cycle_time", "0.1").ok());  // sleeps soon, and not until a window ends
+    CHECK(options.settings.set("cycle_time", "0.1")
+              .ok());  // sleeps soon, and not until a window ends
     Ranks ranks(2, options);
     hvd::test::require_started(ranks);
     ranks.each([&](int rank) {
       std::minstd_rand random(1);
       for (int round = 0; round < rounds; ++round) {
         // The root brings, and then the other one.
-        if ((rank == 0) == (round < rounds / 2)) bring(ranks[rank], completed, round, random);
-        else take(ranks[rank], completed);
+        if ((rank == 0) == (round < rounds / 2))
+          bring(ranks[rank], completed, round, random);
+        else
+          take(ranks[rank], completed);
       }
     });
   });

@@ -1,6 +1,5 @@
 // Work that stays pending: who is named, how often, and what ends it.
 #include <doctest/doctest.h>
-
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -20,13 +19,13 @@
 using hvd::Clock;
 using hvd::Code;
 using hvd::Deadline;
+using hvd::Status;
 using hvd::runtime::StallAnswer;
 using hvd::runtime::StallInquiry;
 using hvd::runtime::StallReport;
 using hvd::runtime::StallState;
 using hvd::runtime::StallTimes;
 using hvd::runtime::StallWaiting;
-using hvd::Status;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::sum_of;
@@ -86,7 +85,8 @@ bool has(const std::string& text, const std::string& part) {
 
 // An inquiry on times that the test makes up.
 struct Inquired {
-  explicit Inquired(int32_t size, StallTimes times = {10, 0}) : inquiry(size, times, [](int32_t, int32_t rank) { return rank != 9; }), size(size) {
+  explicit Inquired(int32_t size, StallTimes times = {10, 0})
+      : inquiry(size, times, [](int32_t, int32_t rank) { return rank != 9; }), size(size) {
     for (int32_t rank = 0; rank < size; ++rank) {
       inquiry.hello(rank, {hvd::cat("host", rank), 100 + rank});
     }
@@ -290,8 +290,7 @@ TEST_CASE("in a process set only its members are missing") {
     REQUIRE(ranks[rank].release(handle).ok());
     if (rank == 0) return;
     const std::vector<std::string> wanted = {
-        "\"name\":\"of the set\",\"op\":\"allreduce\",\"process_set\":1,",
-        "\"missing_ranks\":[2]"};
+        "\"name\":\"of the set\",\"op\":\"allreduce\",\"process_set\":1,", "\"missing_ranks\":[2]"};
     if (rank == 2) CHECK(eventually([&] { return !file.line_with(wanted).empty(); }));
     Work work = sum_of("of the set");
     work.submission.process_set = output.process_set;

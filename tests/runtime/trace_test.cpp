@@ -38,9 +38,8 @@ std::string array_of(const std::vector<std::string>& values) {
 
 // What a rank has noted, as a trace.
 struct Formatted {
-  explicit Formatted(int32_t size) : format(size, 0, 17, [this](std::string_view value) {
-    values.emplace_back(value);
-  }) {}
+  explicit Formatted(int32_t size)
+      : format(size, 0, 17, [this](std::string_view value) { values.emplace_back(value); }) {}
   Trace trace() { return parse_trace(array_of(values)); }
   std::vector<std::string> values;
   TraceFormat format;
@@ -58,7 +57,8 @@ struct Named {
 
 }  // namespace
 
-TEST_CASE("the timeline's file is whole after each flush, over many pages, and ends without spaces") {
+TEST_CASE(
+    "the timeline's file is whole after each flush, over many pages, and ends without spaces") {
   const TemporaryFile temporary;
   auto file = TraceFile::create(temporary.path);
   REQUIRE(file.ok());
@@ -146,15 +146,13 @@ TEST_CASE("what a rank notes becomes the events that tools know") {
   formatted.format.add(taken);
   formatted.format.finish();
   const Trace trace = formatted.trace();
-  CHECK(trace.of("allreduce.a", 3) ==
-        Words{"B NEGOTIATE_ALLREDUCE", "X 3", "E", "B ALLREDUCE",
-                                 "B SHM_ALLREDUCE", "E", "E float32 [2, 3]",
-                                 "B NEGOTIATE_ALLREDUCE", "X 3", "E"});
+  CHECK(trace.of("allreduce.a", 3) == Words{"B NEGOTIATE_ALLREDUCE", "X 3", "E", "B ALLREDUCE",
+                                            "B SHM_ALLREDUCE", "E", "E float32 [2, 3]",
+                                            "B NEGOTIATE_ALLREDUCE", "X 3", "E"});
   CHECK(trace.count("CYCLE_START") == 1);
   CHECK(trace.open == 0);
-  const auto& clock = *std::find_if(trace.events.begin(), trace.events.end(), [](const auto& e) {
-    return e["name"] == "clock_alignment";
-  });
+  const auto& clock = *std::find_if(trace.events.begin(), trace.events.end(),
+                                    [](const auto& e) { return e["name"] == "clock_alignment"; });
   CHECK(clock["args"]["error_us"] == 0.25);
   CHECK(trace.events[0]["args"]["start_time_since_epoch_in_micros"] == 17);
 }
@@ -181,8 +179,8 @@ TEST_CASE("a group's members are tensors of their own, run by their element type
   for (const auto& [name, last] : {std::pair("grouped_allreduce.g_1of3", "E float32 [5]"),
                                    std::pair("grouped_allreduce.g_2of3", "E int64 []"),
                                    std::pair("grouped_allreduce.g_3of3", "E float32 [1, 1]")}) {
-    CHECK(trace.of(name, 0) == Words{"B NEGOTIATE_ALLREDUCE", "X 0", "E",
-                                          "B ALLREDUCE", "B cpu", "E", last});
+    CHECK(trace.of(name, 0) ==
+          Words{"B NEGOTIATE_ALLREDUCE", "X 0", "E", "B ALLREDUCE", "B cpu", "E", last});
   }
   CHECK(trace.count("CYCLE_START") == 0);
 }
@@ -230,7 +228,7 @@ TEST_CASE("the root's clock is known as well as the quickest exchange allows") {
   clock.add(100'000, 600'110, 600'110, 100'200);
   CHECK(clock.offset() == 500'010);
   CHECK(clock.error(100'200 + 20'000'000) == 101 + 2000);  // drifts
-  clock.add(5, 1, 900, 10);  // answered before it arrived: nonsense
+  clock.add(5, 1, 900, 10);                                // answered before it arrived: nonsense
   clock.add(INT64_MIN, INT64_MAX, INT64_MIN, INT64_MAX);
   CHECK(clock.offset() == 500'010);
 }
@@ -275,9 +273,9 @@ TEST_CASE("histograms count in buckets that double") {
   Histogram histogram;
   for (const uint64_t value : {0, 1, 2, 3, 4, 5, 1024, 1025}) histogram.observe(value);
   histogram.observe(UINT64_MAX / 2);
-  CHECK(histogram.counts[0] == 2);   // at most 1
-  CHECK(histogram.counts[1] == 1);   // at most 2
-  CHECK(histogram.counts[2] == 2);   // at most 4
+  CHECK(histogram.counts[0] == 2);  // at most 1
+  CHECK(histogram.counts[1] == 1);  // at most 2
+  CHECK(histogram.counts[2] == 2);  // at most 4
   CHECK(histogram.counts[3] == 1);
   CHECK(histogram.counts[10] == 1);  // at most 1024
   CHECK(histogram.counts[11] == 1);

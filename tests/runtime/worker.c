@@ -46,8 +46,7 @@ static int add_up(void) {
     const int size = hvd_size();
     if (value != (float)(size * (size + 1) / 2)) return wrong("the sum is wrong");
   }
-  printf("%d of %d, %d of %d here\n", hvd_rank(), hvd_size(), hvd_local_rank(),
-         hvd_local_size());
+  printf("%d of %d, %d of %d here\n", hvd_rank(), hvd_size(), hvd_local_rank(), hvd_local_size());
   return 0;
 }
 
@@ -63,9 +62,7 @@ static int steps_for_ever(void) {
   }
 }
 
-static int start(void) {
-  return hvd_init(NULL, error, sizeof error) == HVD_OK ? 0 : wrong("init");
-}
+static int start(void) { return hvd_init(NULL, error, sizeof error) == HVD_OK ? 0 : wrong("init"); }
 
 static int finish(int result) {
   if (result != 0) return result;

@@ -45,8 +45,9 @@ Status finish(const Api& api, MPI_Request* requests, int count, Deadline deadlin
         check(api, api.testall(count, requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall"));
     if (done != 0) return {};
     if (deadline.passed()) {
-      return deadline_exceeded("not all ranks of MPI_COMM_WORLD have called hvd.init() in time "
-                               "(HOROVOD_START_TIMEOUT)");
+      return deadline_exceeded(
+          "not all ranks of MPI_COMM_WORLD have called hvd.init() in time "
+          "(HOROVOD_START_TIMEOUT)");
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, std::chrono::microseconds(5000));
@@ -67,10 +68,10 @@ class Mpi final : public Source {
     HVD_RETURN_IF_ERROR(finish(api_, &request, 1, deadline));
     api_.comm_set_errhandler(all_, api_.handles.errors_return);
     MPI_Comm machine{};
-    HVD_RETURN_IF_ERROR(check(api_,
-                              api_.comm_split_type(all_, MPI_COMM_TYPE_SHARED, rank_,
-                                                   api_.handles.no_info, &machine),
-                              "MPI_Comm_split_type"));
+    HVD_RETURN_IF_ERROR(check(
+        api_,
+        api_.comm_split_type(all_, MPI_COMM_TYPE_SHARED, rank_, api_.handles.no_info, &machine),
+        "MPI_Comm_split_type"));
     api_.comm_rank(machine, &local_rank_);
     api_.comm_size(machine, &local_size_);
     api_.comm_free(&machine);
@@ -113,10 +114,10 @@ class Mpi final : public Source {
  private:
   Status broadcast(void* data, size_t size, Deadline deadline) const {
     MPI_Request request{};
-    HVD_RETURN_IF_ERROR(check(api_,
-                              api_.ibcast(data, static_cast<int>(size),
-                                          api_.handles.types[HVD_UINT8], 0, all_, &request),
-                              "MPI_Ibcast"));
+    HVD_RETURN_IF_ERROR(check(
+        api_,
+        api_.ibcast(data, static_cast<int>(size), api_.handles.types[HVD_UINT8], 0, all_, &request),
+        "MPI_Ibcast"));
     return finish(api_, &request, 1, deadline);
   }
 
@@ -149,7 +150,8 @@ struct Plugin {
       return failed_precondition("MPI_COMM_WORLD is this process alone");
     }
     auto mpi = std::make_unique<Mpi>(std::move(api), rank, size);
-    const double seconds = parse_double(setting(host, "HOROVOD_START_TIMEOUT")).value_or(kStartSeconds);
+    const double seconds =
+        parse_double(setting(host, "HOROVOD_START_TIMEOUT")).value_or(kStartSeconds);
     HVD_RETURN_IF_ERROR(mpi->begin(Deadline::after_seconds(seconds)));
     return std::unique_ptr<Source>(std::move(mpi));
   }

@@ -50,8 +50,8 @@ class Pmi final : public Source {
     }
     HVD_ASSIGN_OR_RETURN(const PmiFields limits, ask_for("cmd=get_maxes", "maxes"));
     if (const auto most = limits.find("vallen_max"); most != limits.end()) {
-      longest_value_ = static_cast<size_t>(
-          std::clamp<int64_t>(parse_int(most->second).value_or(0), 64, 65536));
+      longest_value_ =
+          static_cast<size_t>(std::clamp<int64_t>(parse_int(most->second).value_or(0), 64, 65536));
     }
     HVD_ASSIGN_OR_RETURN(const PmiFields space, ask_for("cmd=get_my_kvsname", "my_kvsname"));
     const auto name = space.find("kvsname");

@@ -20,13 +20,13 @@ Result<PmiFields> parse_pmi(std::string_view line) {
       continue;
     }
     if (equals == std::string_view::npos || equals == 0) {
-      return invalid_argument(cat("the PMI server says '", printable(word),
-                                  "' where NAME=VALUE should be"));
+      return invalid_argument(
+          cat("the PMI server says '", printable(word), "' where NAME=VALUE should be"));
     }
     const auto [place, is_new] = fields.emplace(word.substr(0, equals), word.substr(equals + 1));
     if (!is_new) {
-      return invalid_argument(cat("the PMI server says ", printable(place->first),
-                                  " twice in a line"));
+      return invalid_argument(
+          cat("the PMI server says ", printable(place->first), " twice in a line"));
     }
     last = place;
   }
@@ -37,8 +37,8 @@ Status check_pmi(const PmiFields& answer, std::string_view cmd) {
   const auto found = answer.find("cmd");
   if (found == answer.end() || found->second != cmd) {
     return internal_error(cat("the PMI server answers '",
-                              found == answer.end() ? "" : printable(found->second),
-                              "' where '", cmd, "' was expected"));
+                              found == answer.end() ? "" : printable(found->second), "' where '",
+                              cmd, "' was expected"));
   }
   const auto code = answer.find("rc");
   if (code == answer.end() || code->second == "0") return {};

@@ -37,13 +37,14 @@ struct Library {
     auto opened = SharedLibrary::open(kLibrary);
     if (!opened.ok()) {
       return opened.error().with_context(
-          "PMIx's library (Debian: libpmix2) cannot be opened; LD_LIBRARY_PATH may name its folder");
+          "PMIx's library (Debian: libpmix2) cannot be opened; LD_LIBRARY_PATH may name its "
+          "folder");
     }
     Library library{};
     bool whole = true;
     const auto find = [&](const char* name, auto& function) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
-          opened->symbol(name));
+      function =
+          reinterpret_cast<std::remove_reference_t<decltype(function)>>(opened->symbol(name));
       whole &= function != nullptr;
     };
     find("PMIx_Init", library.init);
@@ -172,8 +173,8 @@ class Pmix final : public Source {
 bool is_started_by_hydra() {
   const auto fd = parse_int(environment_variable("PMI_FD").value_or(""));
   struct stat info {};
-  return environment_variable("MPI_LOCALRANKID") && fd && ::fstat(static_cast<int>(*fd), &info) == 0 &&
-         S_ISSOCK(info.st_mode);
+  return environment_variable("MPI_LOCALRANKID") && fd &&
+         ::fstat(static_cast<int>(*fd), &info) == 0 && S_ISSOCK(info.st_mode);
 }
 
 struct Plugin {

@@ -25,8 +25,7 @@ Result<Munge> Munge::open() {
   Munge munge;
   bool whole = true;
   const auto find = [&](const char* name, auto& function) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
-        library->symbol(name));
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library->symbol(name));
     whole &= function != nullptr;
   };
   find("munge_ctx_create", munge.create_);
@@ -50,8 +49,8 @@ Result<std::string> Munge::seal(ByteView message) const {
     return failure("cannot seal for this user", code);
   }
   char* credential = nullptr;
-  const int code = encode_(&credential, context.get(), message.data(),
-                           static_cast<int>(message.size()));
+  const int code =
+      encode_(&credential, context.get(), message.data(), static_cast<int>(message.size()));
   const std::unique_ptr<char, decltype(&std::free)> owned(credential, &std::free);
   if (code != 0) return failure("cannot seal", code);
   return std::string(credential);
@@ -65,8 +64,8 @@ Result<Bytes> Munge::unseal(const std::string& credential) const {
   const std::unique_ptr<void, decltype(&std::free)> owned(data, &std::free);
   if (code != 0) return failure("cannot unseal what rank 0 sent", code);
   if (uid != ::geteuid()) {
-    return permission_denied(cat("user ", uid, " sealed what should be rank 0's; this is user ",
-                                 ::geteuid()));
+    return permission_denied(
+        cat("user ", uid, " sealed what should be rank 0's; this is user ", ::geteuid()));
   }
   const auto* bytes = static_cast<const std::byte*>(data);
   return Bytes(bytes, bytes + size);

@@ -1,10 +1,10 @@
 // Who this rank is in a plain step of srun, which gives its tasks no way to meet: rank 0 listens on
 // the step's first host, at a port that all ranks know from the job and the step, and gives what it
 // has to say to whoever connects, sealed by MUNGE, so that only this user's processes can read it.
-#include <sys/socket.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
@@ -68,7 +68,9 @@ Result<Step> this_step() {
 class Herald {
  public:
   Herald(Munge munge, UniqueFd listener, Bytes message)
-      : munge_(munge), listener_(std::move(listener)), message_(std::move(message)),
+      : munge_(munge),
+        listener_(std::move(listener)),
+        message_(std::move(message)),
         end_(::eventfd(0, EFD_CLOEXEC)) {
     sigset_t all, before;
     ::sigfillset(&all);
@@ -128,8 +130,8 @@ class Slurm final : public Source {
     message.insert(message.end(), value.begin(), value.end());
     Status why;
     for (int attempt = 0; attempt < kStepPorts; ++attempt) {
-      const net::Endpoint all{net::Endpoint::Family::kTcp, {}, "::",
-                              port_of_step(step_.job, step_.id, attempt)};
+      const net::Endpoint all{
+          net::Endpoint::Family::kTcp, {}, "::", port_of_step(step_.job, step_.id, attempt)};
       auto listener = listen(all);
       if (listener.ok()) {
         herald_ = std::make_unique<Herald>(munge_, *std::move(listener), std::move(message));
@@ -137,7 +139,8 @@ class Slurm final : public Source {
       }
       why = listener.error();
     }
-    return why.with_context(cat("none of the ports of step ", step_.job, ".", step_.id, " is free"));
+    return why.with_context(
+        cat("none of the ports of step ", step_.job, ".", step_.id, " is free"));
   }
 
   Result<Bytes> get(std::string_view key, double timeout_seconds) override {
@@ -177,12 +180,11 @@ class Slurm final : public Source {
   }
 
   Result<Bytes> ask(uint16_t port, const std::string& heading) const {
+    HVD_ASSIGN_OR_RETURN(const auto addresses,
+                         net::resolve({net::Endpoint::Family::kTcp, {}, step_.first_host, port}));
     HVD_ASSIGN_OR_RETURN(
-        const auto addresses,
-        net::resolve({net::Endpoint::Family::kTcp, {}, step_.first_host, port}));
-    HVD_ASSIGN_OR_RETURN(net::BlockingStream stream,
-                         net::BlockingStream::connect(
-                             addresses, Deadline::after_seconds(kConnectSeconds)));
+        net::BlockingStream stream,
+        net::BlockingStream::connect(addresses, Deadline::after_seconds(kConnectSeconds)));
     std::string credential;
     const Deadline deadline = Deadline::after_seconds(kReadSeconds);
     std::byte buffer[4096];

@@ -41,8 +41,8 @@ Result<std::string> first_host(std::string_view nodelist) {
     }
   }
   const bool plain = std::all_of(host.begin(), host.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           c == '-' || c == '_' || c == '.';
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '_' || c == '.';
   });
   if (inside || host.empty() || !plain) return refuse();
   return host;

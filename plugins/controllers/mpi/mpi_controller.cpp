@@ -81,14 +81,14 @@ Status can_call(const Job& job) {
 
 Result<std::unique_ptr<Controller>> Controller::open(const hvd_plugin_host& host,
                                                      const hvd_plugin_config& config) {
-  HVD_ASSIGN_OR_RETURN(Job job, hvd::mpi::join_job(host, config, "mpi-controller",
-                                                   "HOROVOD_CONTROLLER"));
+  HVD_ASSIGN_OR_RETURN(Job job,
+                       hvd::mpi::join_job(host, config, "mpi-controller", "HOROVOD_CONTROLLER"));
   HVD_RETURN_IF_ERROR(can_call(job));
   UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer) return system_error("cannot make a timer", errno);
   if (config.rank == 0) {
-    const std::string said = cat("messages between ranks go through ", job.version, ", ",
-                                 job.api.library);
+    const std::string said =
+        cat("messages between ranks go through ", job.version, ", ", job.api.library);
     host.log(host.host, 2, said.c_str());
   }
   std::unique_ptr<Controller> controller(new Controller(host, std::move(job), std::move(timer)));
@@ -122,7 +122,8 @@ Controller::~Controller() {
 void Controller::number_hosts() {
   std::map<std::string, int32_t> numbers;
   for (const std::string& machine : job_.machines) {
-    hosts_.push_back(numbers.try_emplace(machine, static_cast<int32_t>(numbers.size())).first->second);
+    hosts_.push_back(
+        numbers.try_emplace(machine, static_cast<int32_t>(numbers.size())).first->second);
   }
 }
 
@@ -130,7 +131,8 @@ template <typename OnMessage>
 Status Controller::poll(OnMessage on_message, bool& progressed) {
   if (!failure_.ok()) {
     // Others may not have heard of it yet.
-    if (mail_->has_work()) static_cast<void>(mail_->poll([](Mail::Kind, int32_t, ByteView) {}).ok());
+    if (mail_->has_work())
+      static_cast<void>(mail_->poll([](Mail::Kind, int32_t, ByteView) {}).ok());
     return failure_;
   }
   Status ended;

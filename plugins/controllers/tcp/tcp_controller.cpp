@@ -63,8 +63,8 @@ class HostBoard final : public collectives::Board {
   static Status outcome(int code, std::string_view what, std::string_view key) {
     if (code == HVD_OK) return {};
     if (code == HVD_DEADLINE_EXCEEDED) {
-      return deadline_exceeded(cat("the job's store has no ", key,
-                                   ": not all ranks started in time"));
+      return deadline_exceeded(
+          cat("the job's store has no ", key, ": not all ranks started in time"));
     }
     return {static_cast<Code>(code),
             cat("cannot ", what, " ", key, " in the job's store (status ", code, ")")};
@@ -97,9 +97,10 @@ Result<MeshOptions> options_of(const hvd_plugin_host& host, const hvd_plugin_con
   const std::string generation = setting(host, "HOROVOD_GENERATION");
   // An agent's store has a random name, which no other machine has.
   const std::string store = setting(host, "HOROVOD_STORE");
-  HVD_ASSIGN_OR_RETURN(const auto ports, net::parse_port_range(setting(host, "HOROVOD_PORT_RANGE")));
-  HVD_ASSIGN_OR_RETURN(const auto interfaces, net::InterfaceChoice::parse(setting(
-                                                  host, "HOROVOD_NETWORK_INTERFACES")));
+  HVD_ASSIGN_OR_RETURN(const auto ports,
+                       net::parse_port_range(setting(host, "HOROVOD_PORT_RANGE")));
+  HVD_ASSIGN_OR_RETURN(const auto interfaces,
+                       net::InterfaceChoice::parse(setting(host, "HOROVOD_NETWORK_INTERFACES")));
   // The last two are no knobs: hosts that play several machines in one test offer them.
   return MeshOptions{
       .rank = config.rank,

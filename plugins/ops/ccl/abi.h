@@ -10,8 +10,20 @@
 namespace hvd::ops::ccl::abi {
 
 // Enums of theirs, which are ints.
-enum DataType { kInt8 = 0, kUint8 = 1, kInt16 = 2, kUint16 = 3, kInt32 = 4, kUint32 = 5, kInt64 = 6,
-                kUint64 = 7, kFloat16 = 8, kFloat32 = 9, kFloat64 = 10, kBfloat16 = 11 };
+enum DataType {
+  kInt8 = 0,
+  kUint8 = 1,
+  kInt16 = 2,
+  kUint16 = 3,
+  kInt32 = 4,
+  kUint32 = 5,
+  kInt64 = 6,
+  kUint64 = 7,
+  kFloat16 = 8,
+  kFloat32 = 9,
+  kFloat64 = 10,
+  kBfloat16 = 11
+};
 enum Reduction { kSum = 0, kProduct = 1, kMin = 2, kMax = 3 };
 
 struct String {

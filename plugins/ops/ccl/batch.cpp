@@ -15,30 +15,48 @@ namespace {
 std::optional<int> type_of(int32_t dtype) {
   switch (dtype) {
     case HVD_BOOL:
-    case HVD_UINT8: return abi::kUint8;
-    case HVD_INT8: return abi::kInt8;
-    case HVD_UINT16: return abi::kUint16;
-    case HVD_INT16: return abi::kInt16;
-    case HVD_UINT32: return abi::kUint32;
-    case HVD_INT32: return abi::kInt32;
-    case HVD_UINT64: return abi::kUint64;
-    case HVD_INT64: return abi::kInt64;
-    case HVD_FLOAT16: return abi::kFloat16;
-    case HVD_BFLOAT16: return abi::kBfloat16;
-    case HVD_FLOAT32: return abi::kFloat32;
-    case HVD_FLOAT64: return abi::kFloat64;
-    default: return std::nullopt;
+    case HVD_UINT8:
+      return abi::kUint8;
+    case HVD_INT8:
+      return abi::kInt8;
+    case HVD_UINT16:
+      return abi::kUint16;
+    case HVD_INT16:
+      return abi::kInt16;
+    case HVD_UINT32:
+      return abi::kUint32;
+    case HVD_INT32:
+      return abi::kInt32;
+    case HVD_UINT64:
+      return abi::kUint64;
+    case HVD_INT64:
+      return abi::kInt64;
+    case HVD_FLOAT16:
+      return abi::kFloat16;
+    case HVD_BFLOAT16:
+      return abi::kBfloat16;
+    case HVD_FLOAT32:
+      return abi::kFloat32;
+    case HVD_FLOAT64:
+      return abi::kFloat64;
+    default:
+      return std::nullopt;
   }
 }
 
 // A bool is 0 or 1: any is the greatest, all the least.
 std::optional<int> operation_of(int32_t reduce_op, bool is_bool) {
   switch (reduce_op) {
-    case HVD_SUM: return is_bool ? abi::kMax : abi::kSum;
-    case HVD_PRODUCT: return is_bool ? abi::kMin : abi::kProduct;
-    case HVD_MIN: return abi::kMin;
-    case HVD_MAX: return abi::kMax;
-    default: return std::nullopt;
+    case HVD_SUM:
+      return is_bool ? abi::kMax : abi::kSum;
+    case HVD_PRODUCT:
+      return is_bool ? abi::kMin : abi::kProduct;
+    case HVD_MIN:
+      return abi::kMin;
+    case HVD_MAX:
+      return abi::kMax;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -80,11 +98,21 @@ std::byte* Batch::room(Buffer* buffer, size_t bytes) {
 Status Batch::start() {
   Status status;
   switch (batch_.op) {
-    case HVD_ALLREDUCE: status = reduce(); break;
-    case HVD_REDUCESCATTER: status = reducescatter(); break;
-    case HVD_ALLGATHER: status = allgather(); break;
-    case HVD_BROADCAST: status = broadcast(); break;
-    default: status = alltoall(); break;
+    case HVD_ALLREDUCE:
+      status = reduce();
+      break;
+    case HVD_REDUCESCATTER:
+      status = reducescatter();
+      break;
+    case HVD_ALLGATHER:
+      status = allgather();
+      break;
+    case HVD_BROADCAST:
+      status = broadcast();
+      break;
+    default:
+      status = alltoall();
+      break;
   }
   return status;
 }
@@ -101,8 +129,10 @@ Status Batch::reduce() {
   void* to = nullptr;
   if (direct_) {
     from = to = batch_.tensors[0].output;
-    if (batch_.prescale == 1 || batch_.dtype == HVD_BOOL) from = batch_.tensors[0].input;
-    else scale(to, batch_.tensors[0].input, batch_.dtype, total_count(batch_), batch_.prescale);
+    if (batch_.prescale == 1 || batch_.dtype == HVD_BOOL)
+      from = batch_.tensors[0].input;
+    else
+      scale(to, batch_.tensors[0].input, batch_.dtype, total_count(batch_), batch_.prescale);
   } else {
     std::byte* memory = room(&received_, count * width());
     if (memory == nullptr) return internal_error("there is no memory to pack an allreduce");
@@ -110,10 +140,10 @@ Status Batch::reduce() {
     from = to = memory;
   }
   if (count == 0) return {};
-  add(new abi::Event(api_.all_reduce.function(
-      from, to, count, *type_of(batch_.dtype),
-      *operation_of(batch_.reduce_op, batch_.dtype == HVD_BOOL), communicator(),
-      *api_.all_reduce.defaults, none_)));
+  add(new abi::Event(
+      api_.all_reduce.function(from, to, count, *type_of(batch_.dtype),
+                               *operation_of(batch_.reduce_op, batch_.dtype == HVD_BOOL),
+                               communicator(), *api_.all_reduce.defaults, none_)));
   return {};
 }
 
@@ -122,8 +152,8 @@ Status Batch::reducescatter() {
   const std::vector<int64_t> counts = scatter_counts(batch_, members_.size);
   const auto own = static_cast<size_t>(counts[static_cast<size_t>(members_.index)]);
   const auto count = static_cast<size_t>(total_count(batch_));
-  scatters_ = std::all_of(counts.begin(), counts.end(),
-                          [&](int64_t one) { return one == counts.front(); });
+  scatters_ =
+      std::all_of(counts.begin(), counts.end(), [&](int64_t one) { return one == counts.front(); });
   std::byte* from = room(&sent_, count * width());
   std::byte* to = scatters_ ? room(&received_, own * width()) : from;
   if (from == nullptr || to == nullptr) {
@@ -133,12 +163,12 @@ Status Batch::reducescatter() {
   if (count == 0) return {};
   const int type = *type_of(batch_.dtype);
   const int operation = *operation_of(batch_.reduce_op, batch_.dtype == HVD_BOOL);
-  add(scatters_ ? new abi::Event(api_.reduce_scatter.function(
-                      from, to, own, type, operation, communicator(),
-                      *api_.reduce_scatter.defaults, none_))
+  add(scatters_ ? new abi::Event(api_.reduce_scatter.function(from, to, own, type, operation,
+                                                              communicator(),
+                                                              *api_.reduce_scatter.defaults, none_))
                 : new abi::Event(api_.all_reduce.function(from, to, count, type, operation,
-                                                          communicator(),
-                                                          *api_.all_reduce.defaults, none_)));
+                                                          communicator(), *api_.all_reduce.defaults,
+                                                          none_)));
   return {};
 }
 
@@ -211,17 +241,19 @@ void Batch::finish() {
       void* output = batch_.tensors[0].output;
       return scale(output, output, batch_.dtype, total_count(batch_), batch_.postscale);
     }
-    case HVD_ALLGATHER: return unpack_gather(batch_, members_.size, at);
+    case HVD_ALLGATHER:
+      return unpack_gather(batch_, members_.size, at);
     case HVD_REDUCESCATTER: {
       if (!scatters_) {
         const std::vector<int64_t> counts = scatter_counts(batch_, members_.size);
-        const auto before = std::accumulate(counts.begin(), counts.begin() + members_.index,
-                                            int64_t{0});
+        const auto before =
+            std::accumulate(counts.begin(), counts.begin() + members_.index, int64_t{0});
         at = sent_.bytes.get() + static_cast<size_t>(before) * width();
       }
       return unpack_scatter(batch_, members_.index, members_.size, at);
     }
-    default: break;
+    default:
+      break;
   }
   for (const hvd_batch_tensor& tensor : tensors_of(batch_)) {
     size_t bytes = static_cast<size_t>(tensor.count) * width();

@@ -50,15 +50,21 @@ class CclEngine : public Engine {
  public:
   CclEngine(const Api& api, const hvd_plugin_host& host, const hvd_plugin_config& config,
             std::shared_ptr<UniqueFd> event, bool has_halves)
-      : has_halves_(has_halves), host_(host), rank_(config.rank), event_(std::move(event)),
+      : has_halves_(has_halves),
+        host_(host),
+        rank_(config.rank),
+        event_(std::move(event)),
         worker_(Worker::start(api, event_)) {
     const char* set = host_.setting(host_.host, "HOROVOD_START_TIMEOUT");
     if (set != nullptr) seconds_ = parse_double(set).value_or(kStartSeconds);
-    host_.watch(host_.host, event_->get(), [](void* self) {
-      uint64_t count = 0;
-      static_cast<void>(
-          ::read(static_cast<CclEngine*>(self)->event_->get(), &count, sizeof count));
-    }, this);
+    host_.watch(
+        host_.host, event_->get(),
+        [](void* self) {
+          uint64_t count = 0;
+          static_cast<void>(
+              ::read(static_cast<CclEngine*>(self)->event_->get(), &count, sizeof count));
+        },
+        this);
   }
   ~CclEngine() override {
     drop_all();
@@ -66,7 +72,9 @@ class CclEngine : public Engine {
     host_.unwatch(host_.host, event_->get());
   }
 
-  int32_t supports(const hvd_batch& batch) override { return can_run(batch, has_halves_) ? kScore : 0; }
+  int32_t supports(const hvd_batch& batch) override {
+    return can_run(batch, has_halves_) ? kScore : 0;
+  }
   bool wakes() const override { return true; }
   Result<std::unique_ptr<Team>> make_team(int32_t id, std::vector<int32_t> members) override {
     // The same set may come again: every member counts how often.
@@ -74,8 +82,8 @@ class CclEngine : public Engine {
     std::string name = cat("ccl/", id, "/", times);
     for (const int32_t member : members) name += cat(".", member);
     auto group = std::make_shared<Group>();
-    group->store = std::make_shared<Store>(host_, name + "/", members.size() == 1, made_++,
-                                           seconds_);
+    group->store =
+        std::make_shared<Store>(host_, name + "/", members.size() == 1, made_++, seconds_);
     const auto own = std::find(members.begin(), members.end(), rank_);
     group->members.index = static_cast<int32_t>(own - members.begin());
     group->members.size = static_cast<int32_t>(members.size());
@@ -84,12 +92,18 @@ class CclEngine : public Engine {
   void on_abort() override { worker_->stop(); }
   const char* activity(const hvd_batch& batch) override {
     switch (batch.op) {
-      case HVD_ALLREDUCE: return "CCL_ALLREDUCE";
-      case HVD_ALLGATHER: return "CCL_ALLGATHER";
-      case HVD_BROADCAST: return "CCL_BCAST";
-      case HVD_ALLTOALL: return "CCL_ALLTOALL";
-      case HVD_REDUCESCATTER: return "CCL_REDUCESCATTER";
-      default: return nullptr;
+      case HVD_ALLREDUCE:
+        return "CCL_ALLREDUCE";
+      case HVD_ALLGATHER:
+        return "CCL_ALLGATHER";
+      case HVD_BROADCAST:
+        return "CCL_BCAST";
+      case HVD_ALLTOALL:
+        return "CCL_ALLTOALL";
+      case HVD_REDUCESCATTER:
+        return "CCL_REDUCESCATTER";
+      default:
+        return nullptr;
     }
   }
 
@@ -113,8 +127,9 @@ Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, const
                                                  : "-" + api.error().message();
   HVD_ASSIGN_OR_RETURN(const auto found, Rounds(host, config).exchange("ccl-library", {}, own));
   if (std::find(found.begin(), found.end(), "!") != found.end()) {
-    const char* why = "oneCCL cannot begin anew in a process after a failure; tensors go through the "
-                      "built-in operations";
+    const char* why =
+        "oneCCL cannot begin anew in a process after a failure; tensors go through the "
+        "built-in operations";
     host.log(host.host, 3, why);
     return failed_precondition(why);
   }
@@ -127,9 +142,10 @@ Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, const
         (found[rank].front() == '-' || found[rank] == found[0])) {
       continue;
     }
-    return unavailable(cat("rank 0 ", said(0), ", and rank ", rank, " ", said(rank),
-                           ": all ranks need one version of oneCCL; HOROVOD_CCL_LIBRARY may name its "
-                           "library"));
+    return unavailable(
+        cat("rank 0 ", said(0), ", and rank ", rank, " ", said(rank),
+            ": all ranks need one version of oneCCL; HOROVOD_CCL_LIBRARY may name its "
+            "library"));
   }
   return api.status();
 }

@@ -19,8 +19,8 @@ std::vector<char> Store::get(const abi::String& key) {
   for (;;) {
     if (closed_.load()) throw std::runtime_error("the process set was closed");
     size_t size = 0;
-    const int code = host_.store_get(host_.host, name.c_str(), value.data(), value.size(), &size,
-                                     kSlice);
+    const int code =
+        host_.store_get(host_.host, name.c_str(), value.data(), value.size(), &size, kSlice);
     if (code == HVD_OK && size > value.size()) {
       value.resize(size);
       continue;
@@ -29,8 +29,9 @@ std::vector<char> Store::get(const abi::String& key) {
       throw std::runtime_error("the job's store cannot be reached");
     }
     if (code != HVD_OK && deadline_.passed()) {
-      throw std::runtime_error("not all members of a process set have come in time "
-                               "(HOROVOD_START_TIMEOUT)");
+      throw std::runtime_error(
+          "not all members of a process set have come in time "
+          "(HOROVOD_START_TIMEOUT)");
     }
     value.resize(code == HVD_OK ? size : 0);
     return value;

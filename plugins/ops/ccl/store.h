@@ -16,7 +16,10 @@ class Store : public abi::KeyValueStore {
  public:
   // `prefix` of its keys: the same on all members, and of no other communicator.
   Store(const hvd_plugin_host& host, std::string prefix, bool is_alone, int id, double seconds)
-      : host_(host), prefix_(std::move(prefix)), is_alone_(is_alone), id_(id),
+      : host_(host),
+        prefix_(std::move(prefix)),
+        is_alone_(is_alone),
+        id_(id),
         deadline_(Deadline::after_seconds(seconds)) {}
 
   // Both throw once the store is closed, get also when not all members have come in time.

@@ -32,7 +32,8 @@ Status guarded(const std::function<Status()>& body) {
     return body();
   } catch (const std::exception& failure) {
     const std::string_view text = failure.what();
-    return aborted(printable(text.starts_with("oneCCL") ? text : cat("oneCCL: ", text), kLongestSaid));
+    return aborted(
+        printable(text.starts_with("oneCCL") ? text : cat("oneCCL: ", text), kLongestSaid));
   }
 }
 
@@ -130,7 +131,8 @@ Status Worker::obey(const Order& order) {
     case What::kDrop:
       made_.remove(order.group);
       return destroy(*order.group);
-    default: break;
+    default:
+      break;
   }
   auto batch = std::make_unique<Batch>(api_, buffers_, members, *order.task->batch);
   Batch& started = *batch;
@@ -140,7 +142,8 @@ Status Worker::obey(const Order& order) {
 
 Status Worker::destroy(Group& group) {
   return guarded([&]() -> Status {
-    if (group.members.communicator != nullptr) api_.destroy_communicator(group.members.communicator);
+    if (group.members.communicator != nullptr)
+      api_.destroy_communicator(group.members.communicator);
     delete std::exchange(group.members.communicator, nullptr);
     return {};
   });

@@ -69,8 +69,8 @@ class Worker {
 
   const Api api_;  // its own: a thread that hangs in the library may outlive the engine
   const std::shared_ptr<UniqueFd> event_;
-  BufferPool buffers_;                    // of the thread
-  std::list<Running> running_;            // of the thread
+  BufferPool buffers_;                      // of the thread
+  std::list<Running> running_;              // of the thread
   std::list<std::shared_ptr<Group>> made_;  // of the thread
 
   std::mutex batches_;             // held while results are written to the memory of a batch

@@ -62,12 +62,18 @@ const char* Executor::activity(const hvd_batch& batch) const {
   const auto set = sets_.find(batch.process_set);
   const bool across = set != sets_.end() && set->second->group->host_count() > 1;
   switch (batch.op) {
-    case HVD_ALLREDUCE: return across ? "TCP_ALLREDUCE" : "SHM_ALLREDUCE";
-    case HVD_ALLGATHER: return across ? "TCP_ALLGATHER" : "SHM_ALLGATHER";
-    case HVD_BROADCAST: return across ? "TCP_BCAST" : "SHM_BCAST";
-    case HVD_ALLTOALL: return across ? "TCP_ALLTOALL" : "SHM_ALLTOALL";
-    case HVD_REDUCESCATTER: return across ? "TCP_REDUCESCATTER" : "SHM_REDUCESCATTER";
-    default: return nullptr;
+    case HVD_ALLREDUCE:
+      return across ? "TCP_ALLREDUCE" : "SHM_ALLREDUCE";
+    case HVD_ALLGATHER:
+      return across ? "TCP_ALLGATHER" : "SHM_ALLGATHER";
+    case HVD_BROADCAST:
+      return across ? "TCP_BCAST" : "SHM_BCAST";
+    case HVD_ALLTOALL:
+      return across ? "TCP_ALLTOALL" : "SHM_ALLTOALL";
+    case HVD_REDUCESCATTER:
+      return across ? "TCP_REDUCESCATTER" : "SHM_REDUCESCATTER";
+    default:
+      return nullptr;
   }
 }
 

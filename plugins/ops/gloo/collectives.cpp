@@ -25,10 +25,14 @@ size_t width_of(const hvd_batch& batch) { return size_of(static_cast<hvd_dtype>(
 template <typename Use>
 void with_width(size_t width, Use&& use) {
   switch (width) {
-    case 1: return use(static_cast<uint8_t*>(nullptr));
-    case 2: return use(static_cast<uint16_t*>(nullptr));
-    case 4: return use(static_cast<uint32_t*>(nullptr));
-    default: return use(static_cast<uint64_t*>(nullptr));
+    case 1:
+      return use(static_cast<uint8_t*>(nullptr));
+    case 2:
+      return use(static_cast<uint16_t*>(nullptr));
+    case 4:
+      return use(static_cast<uint32_t*>(nullptr));
+    default:
+      return use(static_cast<uint64_t*>(nullptr));
   }
 }
 
@@ -136,11 +140,16 @@ void alltoall(const ContextPtr& context, const hvd_batch& batch, uint32_t tag) {
 
 void run_batch(const ContextPtr& context, const hvd_batch& batch, uint32_t tag) {
   switch (batch.op) {
-    case HVD_ALLREDUCE: return allreduce(context, batch, tag);
-    case HVD_REDUCESCATTER: return reducescatter(context, batch, tag);
-    case HVD_ALLGATHER: return allgather(context, batch, tag);
-    case HVD_BROADCAST: return broadcast(context, batch, tag);
-    default: return alltoall(context, batch, tag);
+    case HVD_ALLREDUCE:
+      return allreduce(context, batch, tag);
+    case HVD_REDUCESCATTER:
+      return reducescatter(context, batch, tag);
+    case HVD_ALLGATHER:
+      return allgather(context, batch, tag);
+    case HVD_BROADCAST:
+      return broadcast(context, batch, tag);
+    default:
+      return alltoall(context, batch, tag);
   }
 }
 

@@ -22,14 +22,21 @@ class GlooEngine : public Engine {
  public:
   GlooEngine(const hvd_plugin_host& host, const hvd_plugin_config& config,
              std::shared_ptr<::gloo::transport::Device> device, UniqueFd event)
-      : host_(host), rank_(config.rank), size_(config.size), device_(std::move(device)),
+      : host_(host),
+        rank_(config.rank),
+        size_(config.size),
+        device_(std::move(device)),
         event_(std::move(event)) {
     const char* set = host_.setting(host_.host, "HOROVOD_GLOO_TIMEOUT_SECONDS");
     if (set != nullptr) timeout_ = parse_double(set).value_or(kTimeoutSeconds);
-    host_.watch(host_.host, event_.get(), [](void* self) {
-      uint64_t count = 0;
-      static_cast<void>(::read(static_cast<GlooEngine*>(self)->event_.get(), &count, sizeof count));
-    }, this);
+    host_.watch(
+        host_.host, event_.get(),
+        [](void* self) {
+          uint64_t count = 0;
+          static_cast<void>(
+              ::read(static_cast<GlooEngine*>(self)->event_.get(), &count, sizeof count));
+        },
+        this);
   }
   ~GlooEngine() override {
     drop_all();
@@ -40,12 +47,18 @@ class GlooEngine : public Engine {
   bool wakes() const override { return true; }
   const char* activity(const hvd_batch& batch) override {
     switch (batch.op) {
-      case HVD_ALLREDUCE: return "GLOO_ALLREDUCE";
-      case HVD_ALLGATHER: return "GLOO_ALLGATHER";
-      case HVD_BROADCAST: return "GLOO_BCAST";
-      case HVD_ALLTOALL: return "GLOO_ALLTOALL";
-      case HVD_REDUCESCATTER: return "GLOO_REDUCESCATTER";
-      default: return nullptr;
+      case HVD_ALLREDUCE:
+        return "GLOO_ALLREDUCE";
+      case HVD_ALLGATHER:
+        return "GLOO_ALLGATHER";
+      case HVD_BROADCAST:
+        return "GLOO_BCAST";
+      case HVD_ALLTOALL:
+        return "GLOO_ALLTOALL";
+      case HVD_REDUCESCATTER:
+        return "GLOO_REDUCESCATTER";
+      default:
+        return nullptr;
     }
   }
   Result<std::unique_ptr<Team>> make_team(int32_t id, std::vector<int32_t> members) override {

@@ -61,11 +61,16 @@ MPI_Request* Batch::next_request() {
 
 Status Batch::start() {
   switch (batch_.op) {
-    case HVD_ALLREDUCE: return allreduce();
-    case HVD_REDUCESCATTER: return reducescatter();
-    case HVD_ALLGATHER: return allgather();
-    case HVD_BROADCAST: return broadcast();
-    default: return alltoall();
+    case HVD_ALLREDUCE:
+      return allreduce();
+    case HVD_REDUCESCATTER:
+      return reducescatter();
+    case HVD_ALLGATHER:
+      return allgather();
+    case HVD_BROADCAST:
+      return broadcast();
+    default:
+      return alltoall();
   }
 }
 
@@ -96,13 +101,14 @@ Status Batch::allreduce() {
   requests_.reserve(static_cast<size_t>(total / kPiece) + 1);
   for (int64_t first = 0; first < total; first += kPiece) {
     const size_t offset = static_cast<size_t>(first) * width();
-    HVD_RETURN_IF_ERROR(check(
-        world_.api().iallreduce(
-            from == MPI_IN_PLACE ? from : static_cast<const std::byte*>(from) + offset, to + offset,
-            static_cast<int>(std::min(kPiece, total - first)), world_.reductions().type(batch_.dtype),
-            world_.reductions().operation(batch_.dtype, batch_.reduce_op), comm_.comm,
-            next_request()),
-        "MPI_Iallreduce"));
+    HVD_RETURN_IF_ERROR(
+        check(world_.api().iallreduce(
+                  from == MPI_IN_PLACE ? from : static_cast<const std::byte*>(from) + offset,
+                  to + offset, static_cast<int>(std::min(kPiece, total - first)),
+                  world_.reductions().type(batch_.dtype),
+                  world_.reductions().operation(batch_.dtype, batch_.reduce_op), comm_.comm,
+                  next_request()),
+              "MPI_Iallreduce"));
   }
   return {};
 }
@@ -122,11 +128,11 @@ Status Batch::reducescatter() {
     pack_scatter(batch_, comm_.size, packed);
     from = packed;
   }
-  return check(world_.api().ireduce_scatter(
-                   from, to, counts.data(), world_.reductions().type(batch_.dtype),
-                   world_.reductions().operation(batch_.dtype, batch_.reduce_op), comm_.comm,
-                   next_request()),
-               "MPI_Ireduce_scatter");
+  return check(
+      world_.api().ireduce_scatter(from, to, counts.data(), world_.reductions().type(batch_.dtype),
+                                   world_.reductions().operation(batch_.dtype, batch_.reduce_op),
+                                   comm_.comm, next_request()),
+      "MPI_Ireduce_scatter");
 }
 
 Status Batch::allgather() {
@@ -167,11 +173,11 @@ Status Batch::broadcast() {
     }
     for (int64_t first = 0; first < tensor.count; first += kPiece) {
       auto* at = static_cast<std::byte*>(tensor.output) + static_cast<size_t>(first) * width();
-      HVD_RETURN_IF_ERROR(check(
-          world_.api().ibcast(at, static_cast<int>(std::min(kPiece, tensor.count - first)),
-                              world_.reductions().type(batch_.dtype), batch_.root, comm_.comm,
-                              next_request()),
-          "MPI_Ibcast"));
+      HVD_RETURN_IF_ERROR(
+          check(world_.api().ibcast(at, static_cast<int>(std::min(kPiece, tensor.count - first)),
+                                    world_.reductions().type(batch_.dtype), batch_.root, comm_.comm,
+                                    next_request()),
+                "MPI_Ibcast"));
     }
   }
   return {};
@@ -206,22 +212,22 @@ Status Batch::exchange(const std::byte* from, const std::vector<int64_t>& to_eac
   for (int r = 0; r < comm_.size; ++r) {
     auto [place, count] = arriving[static_cast<size_t>(r)];
     for (int64_t first = 0; r != comm_.index && first < count; first += kPiece) {
-      HVD_RETURN_IF_ERROR(check(
-          world_.api().irecv(place + static_cast<size_t>(first) * wide,
-                             static_cast<int>(std::min(kPiece, count - first)), type, r,
-                             kAlltoallTag, comm_.comm, next_request()),
-          "MPI_Irecv"));
+      HVD_RETURN_IF_ERROR(
+          check(world_.api().irecv(place + static_cast<size_t>(first) * wide,
+                                   static_cast<int>(std::min(kPiece, count - first)), type, r,
+                                   kAlltoallTag, comm_.comm, next_request()),
+                "MPI_Irecv"));
     }
   }
   for (int r = 0; r < comm_.size; ++r) {
     const int64_t count = to_each[static_cast<size_t>(r)];
     if (r == comm_.index) own = at;
     for (int64_t first = 0; r != comm_.index && first < count; first += kPiece) {
-      HVD_RETURN_IF_ERROR(check(
-          world_.api().isend(at + static_cast<size_t>(first) * wide,
-                             static_cast<int>(std::min(kPiece, count - first)), type, r,
-                             kAlltoallTag, comm_.comm, next_request()),
-          "MPI_Isend"));
+      HVD_RETURN_IF_ERROR(
+          check(world_.api().isend(at + static_cast<size_t>(first) * wide,
+                                   static_cast<int>(std::min(kPiece, count - first)), type, r,
+                                   kAlltoallTag, comm_.comm, next_request()),
+                "MPI_Isend"));
     }
     at += static_cast<size_t>(count) * wide;
   }

@@ -54,7 +54,7 @@ void World::Maker::work(const std::shared_ptr<Desk>& desk) {
     lock.unlock();
     if (!task.members.empty()) {
       hvd::mpi::make_communicator(desk->api, desk->world_ranks, desk->self, task.members,
-                        task.communicator.get());
+                                  task.communicator.get());
     } else if (task.communicator->state.load() == 1) {
       desk->api.comm_free(&task.communicator->comm);
     }

@@ -45,19 +45,25 @@ class MpiEngine : public Engine {
   }
   Result<std::unique_ptr<Team>> make_team(int32_t id, std::vector<int32_t> members) override {
     sizes_[id] = static_cast<int32_t>(members.size());
-    auto communicator = id == 0 || !world_->has_threads() ? world_->everyone()
-                                                          : world_->make(members);
+    auto communicator =
+        id == 0 || !world_->has_threads() ? world_->everyone() : world_->make(members);
     return std::unique_ptr<Team>(std::make_unique<MpiTeam>(*world_, std::move(communicator)));
   }
   void on_abort() override { world_->fail(); }
   const char* activity(const hvd_batch& batch) override {
     switch (batch.op) {
-      case HVD_ALLREDUCE: return "MPI_ALLREDUCE";
-      case HVD_ALLGATHER: return "MPI_ALLGATHER";
-      case HVD_BROADCAST: return "MPI_BCAST";
-      case HVD_ALLTOALL: return "MPI_ALLTOALL";
-      case HVD_REDUCESCATTER: return "MPI_REDUCESCATTER";
-      default: return nullptr;
+      case HVD_ALLREDUCE:
+        return "MPI_ALLREDUCE";
+      case HVD_ALLGATHER:
+        return "MPI_ALLGATHER";
+      case HVD_BROADCAST:
+        return "MPI_BCAST";
+      case HVD_ALLTOALL:
+        return "MPI_ALLTOALL";
+      case HVD_REDUCESCATTER:
+        return "MPI_REDUCESCATTER";
+      default:
+        return nullptr;
     }
   }
 

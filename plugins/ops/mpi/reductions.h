@@ -20,8 +20,8 @@ class Reductions {
 
  private:
   MPI_Datatype types_[13]{};
-  MPI_Op plain_[6]{};      // by hvd_reduce_op
-  MPI_Op half_[2][6]{};    // float16, bfloat16
+  MPI_Op plain_[6]{};    // by hvd_reduce_op
+  MPI_Op half_[2][6]{};  // float16, bfloat16
 };
 
 }  // namespace hvd::ops::mpi

@@ -44,8 +44,8 @@ Status Batch::send_slices() {
   for (int other = 0; other < comm_.size; ++other) {
     if (other == comm_.index) continue;
     const auto [first, count] = slice(other);
-    HVD_RETURN_IF_ERROR(exchange_with(other, summand_ + static_cast<size_t>(first) * wide, count,
-                                      to, kept));
+    HVD_RETURN_IF_ERROR(
+        exchange_with(other, summand_ + static_cast<size_t>(first) * wide, count, to, kept));
     to += static_cast<size_t>(kept) * wide;
   }
   return {};
@@ -67,8 +67,8 @@ Status Batch::spread_slice() {
   for (int other = 0; other < comm_.size; ++other) {
     if (other == comm_.index) continue;
     const auto [first, count] = slice(other);
-    HVD_RETURN_IF_ERROR(exchange_with(other, reduced, kept,
-                                      sum_ + static_cast<size_t>(first) * wide, count));
+    HVD_RETURN_IF_ERROR(
+        exchange_with(other, reduced, kept, sum_ + static_cast<size_t>(first) * wide, count));
   }
   return {};
 }

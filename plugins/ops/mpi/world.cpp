@@ -13,8 +13,8 @@ Result<std::unique_ptr<World>> World::open(const hvd_plugin_host& host,
                                                              "HOROVOD_CPU_OPERATIONS"));
   std::unique_ptr<World> world(new World(std::move(job)));
   if (config.rank == 0) {
-    const std::string said = cat("tensor operations go through ", world->job_.version, ", ",
-                                 world->api().library);
+    const std::string said =
+        cat("tensor operations go through ", world->job_.version, ", ", world->api().library);
     host.log(host.host, 2, said.c_str());
   }
   if (!world->has_threads()) {

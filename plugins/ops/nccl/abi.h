@@ -26,8 +26,18 @@ struct Config {
 constexpr unsigned kConfigMagic = 0xcafebeef;
 constexpr unsigned kConfigVersion = 21400;
 
-enum DataType { kInt8 = 0, kUint8 = 1, kInt32 = 2, kUint32 = 3, kInt64 = 4, kUint64 = 5,
-                kFloat16 = 6, kFloat32 = 7, kFloat64 = 8, kBfloat16 = 9 };
+enum DataType {
+  kInt8 = 0,
+  kUint8 = 1,
+  kInt32 = 2,
+  kUint32 = 3,
+  kInt64 = 4,
+  kUint64 = 5,
+  kFloat16 = 6,
+  kFloat32 = 7,
+  kFloat64 = 8,
+  kBfloat16 = 9
+};
 enum Reduction { kSum = 0, kProduct = 1, kMax = 2, kMin = 3, kAverage = 4 };
 enum ScalarPlace { kScalarInHostMemory = 1 };
 

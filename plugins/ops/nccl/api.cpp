@@ -21,12 +21,16 @@ struct Family {
 };
 const std::vector<Family>& families() {
   static const std::vector<Family> kFamilies{
-      {"NCCL", {"libnccl.so.2", "libnccl.so"},
+      {"NCCL",
+       {"libnccl.so.2", "libnccl.so"},
        {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"},
-       "cuda", "NVIDIA's libnccl2, or the NCCL that PyTorch brings: import it first"},
-      {"RCCL", {"librccl.so.1", "librccl.so"},
+       "cuda",
+       "NVIDIA's libnccl2, or the NCCL that PyTorch brings: import it first"},
+      {"RCCL",
+       {"librccl.so.1", "librccl.so"},
        {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},
-       "hip", "ROCm's rccl"}};
+       "hip",
+       "ROCm's rccl"}};
   return kFamilies;
 }
 
@@ -131,8 +135,9 @@ Result<Api> open_family(const Family& family) {
   HVD_RETURN_IF_ERROR(find_runtime(runtime, family.prefix, &api));
   HVD_RETURN_IF_ERROR(api.of_nccl(api.get_version(&api.version), "ncclGetVersion"));
   if (api.version < kLeastVersion) {
-    return failed_precondition(cat(api.library, " is ", api.title(), "; 2.10 is the oldest that "
-                                                                     "works"));
+    return failed_precondition(cat(api.library, " is ", api.title(),
+                                   "; 2.10 is the oldest that "
+                                   "works"));
   }
   HVD_RETURN_IF_ERROR(api.of_device(api.get_device_count(&api.devices), "GetDeviceCount"));
   if (api.devices == 0) return unavailable(cat(api.runtime, " finds no GPU"));

@@ -11,11 +11,11 @@
 namespace hvd::ops::nccl {
 
 struct Api {
-  std::string family;        // "NCCL" or "RCCL"
-  std::string library;       // path or name of libnccl
-  std::string runtime;       // of the CUDA runtime
-  int version = 0;           // 21805 is 2.18.5
-  int devices = 0;           // that this process sees
+  std::string family;   // "NCCL" or "RCCL"
+  std::string library;  // path or name of libnccl
+  std::string runtime;  // of the CUDA runtime
+  int version = 0;      // 21805 is 2.18.5
+  int devices = 0;      // that this process sees
 
   abi::GetVersion* get_version;
   abi::GetUniqueId* get_unique_id;

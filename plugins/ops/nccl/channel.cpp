@@ -18,14 +18,13 @@ constexpr int kEager = 200;
 Status Channel::open(const abi::UniqueId& id, int index, int size, const Pause& pause) {
   int least = 0, greatest = 0;
   api_.device_get_stream_priority_range(&least, &greatest);
-  HVD_RETURN_IF_ERROR(api_.of_device(
-      api_.stream_create_with_priority(&stream_, abi::kStreamNonBlocking, greatest),
-      "StreamCreate"));
+  HVD_RETURN_IF_ERROR(
+      api_.of_device(api_.stream_create_with_priority(&stream_, abi::kStreamNonBlocking, greatest),
+                     "StreamCreate"));
   return join(id, index, size, pause);
 }
 
-Status Channel::widen(Wing wing, const abi::UniqueId& id, int index, int size,
-                      const Pause& pause) {
+Status Channel::widen(Wing wing, const abi::UniqueId& id, int index, int size, const Pause& pause) {
   wings_[wing] = std::make_unique<Channel>(api_);
   wings_[wing]->stream_ = stream_;
   wings_[wing]->owns_stream_ = false;

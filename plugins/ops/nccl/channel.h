@@ -55,8 +55,8 @@ class Channel {
   bool owns_stream_ = true;
   std::unique_ptr<Channel> wings_[2];
   std::mutex mutex_;
-  bool is_over_ = false;  // guarded by mutex_: comm_ is not to be asked
-  int wings_open_ = 0;    // guarded by mutex_: those that may be asked
+  bool is_over_ = false;                        // guarded by mutex_: comm_ is not to be asked
+  int wings_open_ = 0;                          // guarded by mutex_: those that may be asked
   std::map<std::pair<int, double>, int> sums_;  // by type and factor
 };
 

@@ -80,8 +80,8 @@ Status Collectives::prepare() {
     void* event = batch_.ready_events[i];
     if (event == nullptr || event == waited) continue;
     waited = event;
-    HVD_RETURN_IF_ERROR(api_.of_device(
-        api_.stream_wait_event(channel_.stream(), event, 0), "StreamWaitEvent"));
+    HVD_RETURN_IF_ERROR(
+        api_.of_device(api_.stream_wait_event(channel_.stream(), event, 0), "StreamWaitEvent"));
   }
   if (reduces(batch_)) HVD_RETURN_IF_ERROR(reduction(&type_, &operation_));
   for (uint32_t i = 0; i < batch_.tensor_count; ++i) {
@@ -91,12 +91,17 @@ Status Collectives::prepare() {
       case HVD_ALLREDUCE:
         if (tensor.input == nullptr && tensor.count > 0) HVD_RETURN_IF_ERROR(make_neutral(i));
         break;
-      case HVD_ALLGATHER: made = sum_of(tensor.rank_rows, place_.size) * tensor.row; break;
-      case HVD_ALLTOALL: made = sum_of(tensor.from_rows, place_.size) * tensor.row; break;
+      case HVD_ALLGATHER:
+        made = sum_of(tensor.rank_rows, place_.size) * tensor.row;
+        break;
+      case HVD_ALLTOALL:
+        made = sum_of(tensor.from_rows, place_.size) * tensor.row;
+        break;
       case HVD_REDUCESCATTER:
         made = kept_of(tensor, place_.index, place_.size).second;
         break;
-      default: break;
+      default:
+        break;
     }
     if (made > 0 && tensor.output == nullptr) HVD_RETURN_IF_ERROR(make_output(i, made));
   }
@@ -116,9 +121,8 @@ Status Collectives::reduction(int* type, int* operation) {
 }
 
 Status Collectives::make_output(uint32_t tensor, int64_t count) {
-  HVD_ASSIGN_OR_RETURN(
-      outputs_[tensor],
-      Memory::take(api_, static_cast<size_t>(count) * width(), channel_.stream()));
+  HVD_ASSIGN_OR_RETURN(outputs_[tensor],
+                       Memory::take(api_, static_cast<size_t>(count) * width(), channel_.stream()));
   if (batch_.made_outputs == nullptr) {
     lent_.push_back(outputs_[tensor]);
   } else {
@@ -143,11 +147,16 @@ Status Collectives::make_neutral(uint32_t tensor) {
 
 Status Collectives::call(uint32_t tensor) {
   switch (batch_.op) {
-    case HVD_ALLREDUCE: return allreduce(tensor);
-    case HVD_REDUCESCATTER: return reducescatter(tensor);
-    case HVD_ALLGATHER: return allgather(tensor);
-    case HVD_BROADCAST: return broadcast(tensor);
-    default: return alltoall(tensor);
+    case HVD_ALLREDUCE:
+      return allreduce(tensor);
+    case HVD_REDUCESCATTER:
+      return reducescatter(tensor);
+    case HVD_ALLGATHER:
+      return allgather(tensor);
+    case HVD_BROADCAST:
+      return broadcast(tensor);
+    default:
+      return alltoall(tensor);
   }
 }
 
@@ -169,9 +178,9 @@ Status Collectives::reduce_inside(uint32_t tensor) {
   const Channel& on = *channel_.wing(Channel::kInside);
   if (part > 0) {
     std::byte* own = output(tensor) + part * static_cast<size_t>(grid_->place) * width();
-    HVD_RETURN_IF_ERROR(check(api_.reduce_scatter(input(tensor), own, part, type_, operation_,
-                                                  on.comm(), on.stream()),
-                              "ncclReduceScatter"));
+    HVD_RETURN_IF_ERROR(check(
+        api_.reduce_scatter(input(tensor), own, part, type_, operation_, on.comm(), on.stream()),
+        "ncclReduceScatter"));
   }
   if (parts == count) return {};
   return check(api_.all_reduce(input(tensor) + parts * width(), output(tensor) + parts * width(),
@@ -216,11 +225,10 @@ Status Collectives::reducescatter(uint32_t index) {
   for (int32_t member = 0; member < place_.size; ++member) {
     const auto [first, count] = kept_of(tensor, member, place_.size);
     if (count == 0) continue;
-    HVD_RETURN_IF_ERROR(
-        check(api_.reduce(input(index) + static_cast<size_t>(first) * width(), output(index),
-                          static_cast<size_t>(count), type_, operation_, member, channel_.comm(),
-                          channel_.stream()),
-              "ncclReduce"));
+    HVD_RETURN_IF_ERROR(check(api_.reduce(input(index) + static_cast<size_t>(first) * width(),
+                                          output(index), static_cast<size_t>(count), type_,
+                                          operation_, member, channel_.comm(), channel_.stream()),
+                              "ncclReduce"));
   }
   return {};
 }
@@ -241,9 +249,9 @@ Status Collectives::allgather(uint32_t index) {
     const size_t bytes = static_cast<size_t>(rows[member]) * row;
     if (bytes == 0) continue;
     const void* from = member == place_.index ? input(index) : to;
-    HVD_RETURN_IF_ERROR(check(api_.broadcast(from, to, bytes, abi::kInt8, member, channel_.comm(),
-                                             channel_.stream()),
-                              "ncclBroadcast"));
+    HVD_RETURN_IF_ERROR(check(
+        api_.broadcast(from, to, bytes, abi::kInt8, member, channel_.comm(), channel_.stream()),
+        "ncclBroadcast"));
     to += bytes;
   }
   return {};
@@ -268,15 +276,15 @@ Status Collectives::alltoall(uint32_t index) {
     const size_t sent = static_cast<size_t>(tensor.rank_rows[member]) * row;
     const size_t received = static_cast<size_t>(tensor.from_rows[member]) * row;
     if (sent > 0) {
-      HVD_RETURN_IF_ERROR(check(api_.send(from, sent, abi::kInt8, member, channel_.comm(),
-                                          channel_.stream()),
-                                "ncclSend"));
+      HVD_RETURN_IF_ERROR(
+          check(api_.send(from, sent, abi::kInt8, member, channel_.comm(), channel_.stream()),
+                "ncclSend"));
       from += sent;
     }
     if (received > 0) {
-      HVD_RETURN_IF_ERROR(check(api_.recv(to, received, abi::kInt8, member, channel_.comm(),
-                                          channel_.stream()),
-                                "ncclRecv"));
+      HVD_RETURN_IF_ERROR(
+          check(api_.recv(to, received, abi::kInt8, member, channel_.comm(), channel_.stream()),
+                "ncclRecv"));
       to += received;
     }
   }

@@ -11,8 +11,8 @@
 namespace hvd::ops::nccl {
 
 struct Grid {
-  int32_t host = 0, hosts = 1;   // of this rank, by its lowest member; and how many
-  int32_t place = 0, places = 1; // among the members of its host; and how many
+  int32_t host = 0, hosts = 1;    // of this rank, by its lowest member; and how many
+  int32_t place = 0, places = 1;  // among the members of its host; and how many
 };
 
 // Nothing where all share a host, none does, or hosts have different numbers of members. `host_of`:

@@ -15,7 +15,9 @@ class Memory {
  public:
   // What to publish: the one of this process.
   static hvd_framework* framework();
-  static Memory& of(const hvd_framework& framework) { return *static_cast<Memory*>(framework.context); }
+  static Memory& of(const hvd_framework& framework) {
+    return *static_cast<Memory*>(framework.context);
+  }
 
   // `size` bytes for work on `stream`. The device is current.
   static Result<void*> take(const Api& api, size_t size, void* stream) {
@@ -51,9 +53,10 @@ inline hvd_framework* Memory::framework() {
       .make_stream_wait = nullptr,
       .release_event = nullptr,
       .allocate = nullptr,
-      .release = [](void* context, int32_t, void* memory) {
-        if (memory != nullptr) static_cast<Memory*>(context)->give_back(memory);
-      },
+      .release =
+          [](void* context, int32_t, void* memory) {
+            if (memory != nullptr) static_cast<Memory*>(context)->give_back(memory);
+          },
       .current_stream = nullptr};
   static hvd_framework* const kFramework = new hvd_framework{&kVtable, new Memory};
   return kFramework;

@@ -35,9 +35,12 @@ class NcclWork : public Work {
       : worker_(std::move(worker)), task_(std::move(task)) {}
   std::optional<Status> poll() override {
     switch (task_->state.load()) {
-      case Task::kFailed: return task_->status;
-      case Task::kReached: return judge();
-      default: return std::nullopt;
+      case Task::kFailed:
+        return task_->status;
+      case Task::kReached:
+        return judge();
+      default:
+        return std::nullopt;
     }
   }
 
@@ -73,8 +76,8 @@ class NcclTeam : public Team {
     HVD_RETURN_IF_ERROR(choose_device(batch));
     if (!worker_) {
       worker_ = Worker::start({shared_.api, shared_.memory, shared_.host, name_, place_, grid_,
-                               shared_.is_torus, shared_.device, shared_.channels, shared_.start_seconds,
-                               shared_.event});
+                               shared_.is_torus, shared_.device, shared_.channels,
+                               shared_.start_seconds, shared_.event});
     }
     auto task = std::make_shared<Task>(batch);
     worker_->add(task);
@@ -89,16 +92,17 @@ class NcclTeam : public Team {
   Status choose_device(const hvd_batch& batch) {
     const int devices = shared_.api.devices;
     if (shared_.device < 0) {
-      shared_.device =
-          has_own_tensor(batch) ? batch.device : shared_.config.local_rank % devices;
+      shared_.device = has_own_tensor(batch) ? batch.device : shared_.config.local_rank % devices;
     }
     if (shared_.device >= devices) {
       return invalid_argument(cat("a tensor is on device ", shared_.device, ", and ",
                                   shared_.api.runtime, " finds ", devices));
     }
     if (!has_own_tensor(batch) || batch.device == shared_.device) return {};
-    return invalid_argument(cat("a tensor is on device ", batch.device, ", and this rank's others "
-                                "on device ", shared_.device, ": a rank uses one GPU"));
+    return invalid_argument(cat("a tensor is on device ", batch.device,
+                                ", and this rank's others "
+                                "on device ",
+                                shared_.device, ": a rank uses one GPU"));
   }
 
   Shared& shared_;
@@ -111,11 +115,14 @@ class NcclTeam : public Team {
 class NcclEngine : public Engine {
  public:
   explicit NcclEngine(Shared shared) : shared_(std::move(shared)) {
-    shared_.host.watch(shared_.host.host, shared_.event->get(), [](void* self) {
-      uint64_t count = 0;
-      const int event = static_cast<NcclEngine*>(self)->shared_.event->get();
-      static_cast<void>(::read(event, &count, sizeof count));
-    }, this);
+    shared_.host.watch(
+        shared_.host.host, shared_.event->get(),
+        [](void* self) {
+          uint64_t count = 0;
+          const int event = static_cast<NcclEngine*>(self)->shared_.event->get();
+          static_cast<void>(::read(event, &count, sizeof count));
+        },
+        this);
   }
   ~NcclEngine() override {
     drop_all();
@@ -153,12 +160,18 @@ class NcclEngine : public Engine {
   void on_drop(int32_t id) override { teams_.erase(id); }
   const char* activity(const hvd_batch& batch) override {
     switch (batch.op) {
-      case HVD_ALLREDUCE: return "NCCL_ALLREDUCE";
-      case HVD_ALLGATHER: return "NCCL_ALLGATHER";
-      case HVD_BROADCAST: return "NCCL_BCAST";
-      case HVD_ALLTOALL: return "NCCL_ALLTOALL";
-      case HVD_REDUCESCATTER: return "NCCL_REDUCESCATTER";
-      default: return nullptr;
+      case HVD_ALLREDUCE:
+        return "NCCL_ALLREDUCE";
+      case HVD_ALLGATHER:
+        return "NCCL_ALLGATHER";
+      case HVD_BROADCAST:
+        return "NCCL_BCAST";
+      case HVD_ALLTOALL:
+        return "NCCL_ALLTOALL";
+      case HVD_REDUCESCATTER:
+        return "NCCL_REDUCESCATTER";
+      default:
+        return nullptr;
     }
   }
 
@@ -172,8 +185,7 @@ class NcclEngine : public Engine {
 
 // Every rank tells what it has. A job without any GPU goes on without this engine; ranks that have
 // different things do not begin.
-Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config,
-             const Result<Api>& api) {
+Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, const Result<Api>& api) {
   const std::string own = api.ok() ? "+" + api->title() : "-" + api.error().message();
   HVD_ASSIGN_OR_RETURN(const auto found, Rounds(host, config).exchange("nccl-library", {}, own));
   for (size_t rank = 1; rank < found.size(); ++rank) {
@@ -185,22 +197,25 @@ Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config,
       return found[of].front() == '+' ? cat("has ", found[of].substr(1))
                                       : cat("has none: ", found[of].substr(1));
     };
-    return unavailable(cat("rank 0 ", said(0), ", and rank ", rank, " ", said(rank),
-                           ": all ranks need one version of NCCL; HOROVOD_NCCL_LIBRARY may name its "
-                           "library, and without HOROVOD_GPU_OPERATIONS=NCCL tensors of GPUs go "
-                           "through host memory"));
+    return unavailable(
+        cat("rank 0 ", said(0), ", and rank ", rank, " ", said(rank),
+            ": all ranks need one version of NCCL; HOROVOD_NCCL_LIBRARY may name its "
+            "library, and without HOROVOD_GPU_OPERATIONS=NCCL tensors of GPUs go "
+            "through host memory"));
   }
   if (api.ok()) return {};
   host.log(host.host, 3,
            cat("HOROVOD_GPU_OPERATIONS is NCCL, but ", api.error().message(),
-               "; tensors of GPUs go through host memory").c_str());
+               "; tensors of GPUs go through host memory")
+               .c_str());
   return failed_precondition(api.error().message());
 }
 
 // The host of each rank, by its number.
-Result<std::vector<int32_t>> hosts_of(const hvd_plugin_host& host, const hvd_plugin_config& config) {
-  HVD_ASSIGN_OR_RETURN(const auto found, Rounds(host, config).exchange("nccl-hosts", {},
-                                                                       cat(config.cross_rank)));
+Result<std::vector<int32_t>> hosts_of(const hvd_plugin_host& host,
+                                      const hvd_plugin_config& config) {
+  HVD_ASSIGN_OR_RETURN(const auto found,
+                       Rounds(host, config).exchange("nccl-hosts", {}, cat(config.cross_rank)));
   std::vector<int32_t> hosts;
   for (const std::string& one : found) {
     hosts.push_back(static_cast<int32_t>(parse_int(one).value_or(0)));
@@ -227,12 +242,12 @@ struct Plugin {
     hvd_framework* framework = Memory::framework();
     host.publish(host.host, HVD_FRAMEWORK_OF_DEVICES, framework);
     if (config.rank == 0) {
-      host.log(host.host, 2, cat("tensors of GPUs go through ", api->title(), ", ", api->library)
-                                 .c_str());
+      host.log(host.host, 2,
+               cat("tensors of GPUs go through ", api->title(), ", ", api->library).c_str());
     }
     Shared shared{*std::move(api), host, config, Memory::of(*framework), std::move(event)};
-    shared.channels = std::clamp(
-        static_cast<int>(number_of(host, "HOROVOD_NUM_NCCL_STREAMS", 1)), 1, kMostChannels);
+    shared.channels = std::clamp(static_cast<int>(number_of(host, "HOROVOD_NUM_NCCL_STREAMS", 1)),
+                                 1, kMostChannels);
     shared.host_of = std::move(hosts);
     shared.is_torus = number_of(host, "HOROVOD_TORUS_ALLREDUCE", 0) > 0;
     shared.start_seconds = number_of(host, "HOROVOD_START_TIMEOUT", kStartSeconds);

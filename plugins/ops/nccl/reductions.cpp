@@ -9,29 +9,46 @@ namespace {
 
 std::optional<int> type_of(int32_t dtype) {
   switch (dtype) {
-    case HVD_UINT8: return abi::kUint8;
-    case HVD_BOOL: return abi::kUint8;
-    case HVD_INT8: return abi::kInt8;
-    case HVD_INT32: return abi::kInt32;
-    case HVD_UINT32: return abi::kUint32;
-    case HVD_INT64: return abi::kInt64;
-    case HVD_UINT64: return abi::kUint64;
-    case HVD_FLOAT16: return abi::kFloat16;
-    case HVD_FLOAT32: return abi::kFloat32;
-    case HVD_FLOAT64: return abi::kFloat64;
-    case HVD_BFLOAT16: return abi::kBfloat16;
-    default: return std::nullopt;
+    case HVD_UINT8:
+      return abi::kUint8;
+    case HVD_BOOL:
+      return abi::kUint8;
+    case HVD_INT8:
+      return abi::kInt8;
+    case HVD_INT32:
+      return abi::kInt32;
+    case HVD_UINT32:
+      return abi::kUint32;
+    case HVD_INT64:
+      return abi::kInt64;
+    case HVD_UINT64:
+      return abi::kUint64;
+    case HVD_FLOAT16:
+      return abi::kFloat16;
+    case HVD_FLOAT32:
+      return abi::kFloat32;
+    case HVD_FLOAT64:
+      return abi::kFloat64;
+    case HVD_BFLOAT16:
+      return abi::kBfloat16;
+    default:
+      return std::nullopt;
   }
 }
 
 std::optional<int> operation_of(int32_t reduce_op, bool is_bool) {
   switch (reduce_op) {
     // A bool is 0 or 1: any is the greatest, all the least.
-    case HVD_SUM: return is_bool ? abi::kMax : abi::kSum;
-    case HVD_PRODUCT: return is_bool ? abi::kMin : abi::kProduct;
-    case HVD_MIN: return abi::kMin;
-    case HVD_MAX: return abi::kMax;
-    default: return std::nullopt;
+    case HVD_SUM:
+      return is_bool ? abi::kMax : abi::kSum;
+    case HVD_PRODUCT:
+      return is_bool ? abi::kMin : abi::kProduct;
+    case HVD_MIN:
+      return abi::kMin;
+    case HVD_MAX:
+      return abi::kMax;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -64,10 +81,14 @@ std::optional<Reduction> reduction_of(const hvd_batch& batch, int32_t size, bool
 void store_factor(int type, double factor, void* to) {
   const auto single = static_cast<float>(factor);
   switch (type) {
-    case abi::kFloat16: return put(half_of_float(single), to);
-    case abi::kBfloat16: return put(bfloat_of_float(single), to);
-    case abi::kFloat32: return put(single, to);
-    default: return put(factor, to);
+    case abi::kFloat16:
+      return put(half_of_float(single), to);
+    case abi::kBfloat16:
+      return put(bfloat_of_float(single), to);
+    case abi::kFloat32:
+      return put(single, to);
+    default:
+      return put(factor, to);
   }
 }
 

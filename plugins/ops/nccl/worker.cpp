@@ -35,7 +35,8 @@ void ring(const UniqueFd& event) {
 }
 
 bool has_fractions(int32_t dtype) {
-  return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64;
+  return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
+         dtype == HVD_FLOAT64;
 }
 
 void on_reached(void* argument) {
@@ -68,8 +69,8 @@ void Worker::stop(bool abort) {
   changed_.notify_all();
   // Inside a call that waits for peers for ever it has no batch yet.
   const bool hangs = is_opening() && plan_.api.comm_init_rank_config == nullptr;
-  const bool ended = changed_.wait_for(lock, hangs ? std::chrono::seconds(0) : kEnd,
-                                       [this] { return ended_; });
+  const bool ended =
+      changed_.wait_for(lock, hangs ? std::chrono::seconds(0) : kEnd, [this] { return ended_; });
   lock.unlock();
   if (ended) {
     thread_.join();
@@ -89,7 +90,8 @@ void Worker::doubt(const std::shared_ptr<Task>& task) {
 
 Status Worker::judge() {
   if (!is_opening() || opened_by_.seconds_left() > -1) return {};
-  return deadline_exceeded(cat(plan_.api.family, ": not all ranks of a process set have come within ",
+  return deadline_exceeded(cat(plan_.api.family,
+                               ": not all ranks of a process set have come within ",
                                plan_.start_seconds, " s; HOROVOD_START_TIMEOUT may be raised"));
 }
 
@@ -109,7 +111,8 @@ Result<abi::UniqueId> Worker::exchange_id(const std::string& key, int index, int
     const std::string record =
         status.ok() ? "+" + std::string(id.internal, sizeof id.internal) : "-" + status.message();
     if (size > 1) {
-      const int code = plan_.host.store_set(plan_.host.host, key.c_str(), record.data(), record.size());
+      const int code =
+          plan_.host.store_set(plan_.host.host, key.c_str(), record.data(), record.size());
       if (status.ok() && code != HVD_OK) {
         return Status(static_cast<Code>(code), "the ranks' store cannot be reached");
       }
@@ -141,12 +144,12 @@ Status Worker::open_channels() {
   HVD_RETURN_IF_ERROR(api.of_device(api.set_device(plan_.device), "SetDevice"));
   HVD_RETURN_IF_ERROR(api.of_device(
       api.stream_create_with_priority(&notices_, abi::kStreamNonBlocking, 0), "StreamCreate"));
-  HVD_RETURN_IF_ERROR(api.of_device(
-      api.event_create_with_flags(&done_, abi::kEventDisableTiming), "EventCreate"));
+  HVD_RETURN_IF_ERROR(
+      api.of_device(api.event_create_with_flags(&done_, abi::kEventDisableTiming), "EventCreate"));
   for (int i = 0; i < plan_.channels; ++i) {
-    HVD_ASSIGN_OR_RETURN(const abi::UniqueId id,
-                         exchange_id(cat(plan_.name, "/", i), plan_.place.index, plan_.place.size,
-                                     opened_by_));
+    HVD_ASSIGN_OR_RETURN(
+        const abi::UniqueId id,
+        exchange_id(cat(plan_.name, "/", i), plan_.place.index, plan_.place.size, opened_by_));
     channels_.push_back(std::make_shared<Channel>(api));
     bool is_late = false;
     const Status opened = channels_.back()->open(id, plan_.place.index, plan_.place.size, [&] {
@@ -154,9 +157,8 @@ Status Worker::open_channels() {
       return pause() && !is_late;
     });
     if (is_late) {
-      return deadline_exceeded(
-          cat(api.family, ": not all ranks of a process set have come within ", plan_.start_seconds,
-              " s; HOROVOD_START_TIMEOUT may be raised"));
+      return deadline_exceeded(cat(api.family, ": not all ranks of a process set have come within ",
+                                   plan_.start_seconds, " s; HOROVOD_START_TIMEOUT may be raised"));
     }
     HVD_RETURN_IF_ERROR(opened);
   }
@@ -179,8 +181,7 @@ Status Worker::widen(Channel& channel, size_t number) {
   HVD_ASSIGN_OR_RETURN(const abi::UniqueId inside,
                        exchange_id(cat(plan_.name, "/", number, "/host", grid.host), grid.place,
                                    grid.places, deadline));
-  HVD_RETURN_IF_ERROR(
-      channel.widen(Channel::kInside, inside, grid.place, grid.places, pause_on));
+  HVD_RETURN_IF_ERROR(channel.widen(Channel::kInside, inside, grid.place, grid.places, pause_on));
   HVD_ASSIGN_OR_RETURN(const abi::UniqueId across,
                        exchange_id(cat(plan_.name, "/", number, "/place", grid.place), grid.host,
                                    grid.hosts, deadline));

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "library.h"
-#include "request.h"
 #include "python/waiter.h"
+#include "request.h"
 #include "xla_ffi.h"
 
 namespace hvd::jax {

@@ -30,10 +30,8 @@ int wait_for_end(State* state, hvd_handle handle, char (&error)[kErrorSize]) {
   if (status == HVD_OK && done != 0) return state->wait(handle, 0, error, sizeof error);
   const double seconds = PyThread_get_thread_ident() == state->main_thread ? kSlice : -1;
   do {
-    Py_BEGIN_ALLOW_THREADS
-    status = state->wait(handle, seconds, error, sizeof error);
-    Py_END_ALLOW_THREADS
-    if (PyErr_CheckSignals() != 0) return -1;
+    Py_BEGIN_ALLOW_THREADS status = state->wait(handle, seconds, error, sizeof error);
+    Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0) return -1;
   } while (status == HVD_IN_PROGRESS);
   return status;
 }

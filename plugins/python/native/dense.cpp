@@ -22,13 +22,24 @@ constexpr int kUsable = kContiguous | kAligned | kNotSwapped | kWritable;
 
 int dtype_of(char kind, int size) {
   switch (kind) {
-    case 'b': return size == 1 ? HVD_BOOL : -1;
-    case 'f': return size == 4 ? HVD_FLOAT32 : size == 8 ? HVD_FLOAT64 : size == 2 ? HVD_FLOAT16 : -1;
-    case 'i': return size == 4 ? HVD_INT32 : size == 8 ? HVD_INT64 : size == 2 ? HVD_INT16
-                   : size == 1 ? HVD_INT8 : -1;
-    case 'u': return size == 4 ? HVD_UINT32 : size == 8 ? HVD_UINT64 : size == 2 ? HVD_UINT16
-                   : size == 1 ? HVD_UINT8 : -1;
-    default: return -1;
+    case 'b':
+      return size == 1 ? HVD_BOOL : -1;
+    case 'f':
+      return size == 4 ? HVD_FLOAT32 : size == 8 ? HVD_FLOAT64 : size == 2 ? HVD_FLOAT16 : -1;
+    case 'i':
+      return size == 4   ? HVD_INT32
+             : size == 8 ? HVD_INT64
+             : size == 2 ? HVD_INT16
+             : size == 1 ? HVD_INT8
+                         : -1;
+    case 'u':
+      return size == 4   ? HVD_UINT32
+             : size == 8 ? HVD_UINT64
+             : size == 2 ? HVD_UINT16
+             : size == 1 ? HVD_UINT8
+                         : -1;
+    default:
+      return -1;
   }
 }
 
@@ -76,12 +87,18 @@ constexpr int32_t kDlpackHost = 1;
 int dtype_of_dlpack(const DlpackTensor& tensor) {
   if (tensor.lanes != 1) return -1;
   switch (tensor.code) {
-    case 0: return dtype_of('i', tensor.bits / 8);
-    case 1: return dtype_of('u', tensor.bits / 8);
-    case 2: return dtype_of('f', tensor.bits / 8);
-    case 4: return tensor.bits == 16 ? HVD_BFLOAT16 : -1;
-    case 6: return tensor.bits == 8 ? HVD_BOOL : -1;
-    default: return -1;
+    case 0:
+      return dtype_of('i', tensor.bits / 8);
+    case 1:
+      return dtype_of('u', tensor.bits / 8);
+    case 2:
+      return dtype_of('f', tensor.bits / 8);
+    case 4:
+      return tensor.bits == 16 ? HVD_BFLOAT16 : -1;
+    case 6:
+      return tensor.bits == 8 ? HVD_BOOL : -1;
+    default:
+      return -1;
   }
 }
 
@@ -119,8 +136,8 @@ bool read_framework(PyObject* described, Framework* out) {
   }
   out->exchange = nullptr;
   if (exchange == Py_None) return true;
-  const auto* table = static_cast<const ExchangeTable*>(
-      PyCapsule_GetPointer(exchange, "dlpack_exchange_api"));
+  const auto* table =
+      static_cast<const ExchangeTable*>(PyCapsule_GetPointer(exchange, "dlpack_exchange_api"));
   if (table == nullptr) return false;
   if (table->major == 1 && table->describe != nullptr) out->exchange = table;
   return true;

@@ -8,11 +8,11 @@
 namespace hvd::python {
 
 struct Slot {
-  char* place = nullptr;  // in the packed memory; of a tensor apart, what stands for a gradient
-                          // that is not usable where it lies, or NULL while there was none
-  int64_t count = 0;      // elements
-  bool apart = false;     // a tensor of the request by itself
-  void* outside = nullptr;       // where the gradient lies, unless in its place
+  char* place = nullptr;    // in the packed memory; of a tensor apart, what stands for a gradient
+                            // that is not usable where it lies, or NULL while there was none
+  int64_t count = 0;        // elements
+  bool apart = false;       // a tensor of the request by itself
+  void* outside = nullptr;  // where the gradient lies, unless in its place
   const void* object = nullptr;  // the gradient of the last step, for its identity alone
 
   void* data() const { return outside != nullptr ? outside : place; }

@@ -16,8 +16,7 @@ int clear(PyObject* module) {
        {&state->fail, &state->pending, &state->abandoned, &state->name_of_dtype,
         &state->name_of_shape, &state->name_of_layout, &state->name_of_is_cpu,
         &state->name_of_data_ptr, &state->name_of_is_contiguous, &state->name_of_grad,
-        &state->name_of_array_struct,
-        &state->names_of_arguments}) {
+        &state->name_of_array_struct, &state->names_of_arguments}) {
     Py_CLEAR(*held);
   }
   return 0;
@@ -52,9 +51,8 @@ int execute(PyObject* module) {
   state->name_of_is_contiguous = PyUnicode_InternFromString("is_contiguous");
   state->name_of_grad = PyUnicode_InternFromString("grad");
   state->name_of_array_struct = PyUnicode_InternFromString("__array_struct__");
-  state->names_of_arguments =
-      interned({"tensor", "average", "name", "op", "prescale_factor", "postscale_factor",
-                "process_set"});
+  state->names_of_arguments = interned(
+      {"tensor", "average", "name", "op", "prescale_factor", "postscale_factor", "process_set"});
   if (PyErr_Occurred() != nullptr) return -1;
   Py_INCREF(state->pending);
   if (PyModule_AddObject(module, "pending", state->pending) != 0) {
@@ -120,13 +118,15 @@ PyMethodDef methods[] = {
      "tensor of the request by itself, elements) each."},
     {"flat_gather", flat_gather, METH_VARARGS,
      "flat_gather(flat, lists)\n\n"
-     "lists: (params, residents, held, keep, (type, dtypes, layout, exchange)). Copies each param's small "
+     "lists: (params, residents, held, keep, (type, dtypes, layout, exchange)). Copies each "
+     "param's small "
      "gradient into its slot, but for those of `residents` (or None), which are there already; "
      "`held` gets them all. Returns whether they are the objects of the last time; or the list of "
      "those that have no dense gradient, and whose slots are zero, or without a place; or -1, with "
      "nothing copied, where a resident has gone."},
     {"flat_place", flat_place, METH_VARARGS,
-     "flat_place(flat, slot, address): zeros that stand for a gradient that is a tensor by itself."},
+     "flat_place(flat, slot, address): zeros that stand for a gradient that is a tensor by "
+     "itself."},
     {"flat_submit", flat_submit, METH_VARARGS,
      "flat_submit(flat, (name, op, prescale, postscale, process set), keep): the handle of an "
      "allreduce of what was gathered; the list `keep` stays referenced until it is complete."},
@@ -135,7 +135,8 @@ PyMethodDef methods[] = {
     {"flat_run", flat_run, METH_VARARGS,
      "flat_run(flat, lists, (name, op, prescale, postscale, process set))\n\n"
      "All of it, where flat_gather finds all gradients; else what that returns. Interrupted by a "
-     "signal's handler, the handle of what goes on is the last in the list of what must stay alive."},
+     "signal's handler, the handle of what goes on is the last in the list of what must stay "
+     "alive."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -145,15 +146,22 @@ PyModuleDef_Slot slots[] = {
 };
 
 PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "horovod._native", "The C ABI's hot calls.", sizeof(State),
-    methods, slots, traverse, clear, [](void* module) { clear(static_cast<PyObject*>(module)); },
+    PyModuleDef_HEAD_INIT,
+    "horovod._native",
+    "The C ABI's hot calls.",
+    sizeof(State),
+    methods,
+    slots,
+    traverse,
+    clear,
+    [](void* module) { clear(static_cast<PyObject*>(module)); },
 };
 
 }  // namespace
 
 PyObject* raise_failure(State* state, int status, const char* message, bool negotiated) {
-  PyObject* text = PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(std::strlen(message)),
-                                        "replace");
+  PyObject* text =
+      PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(std::strlen(message)), "replace");
   if (text == nullptr) return nullptr;
   PyObject* none =
       PyObject_CallFunction(state->fail, "iOi", status, text, static_cast<int>(negotiated));

@@ -25,9 +25,9 @@ struct Shortcut {
   std::string doc;
   std::string prefix;
   State* state = nullptr;
-  PyObject* module = nullptr;       // borrowed, as all of these
-  PyObject* function = nullptr;     // takes what is not usual
-  PyObject* everybody = nullptr;    // the process set that calls need not name
+  PyObject* module = nullptr;     // borrowed, as all of these
+  PyObject* function = nullptr;   // takes what is not usual
+  PyObject* everybody = nullptr;  // the process set that calls need not name
   Framework framework{};
   int default_op = 0;
   bool waits = false;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <Python.h>
+
 #include "horovod/horovod.h"
 #include "reference.h"
 

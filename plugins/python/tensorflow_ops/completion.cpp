@@ -23,14 +23,14 @@ void copy_outputs(const TfApi& api, const Work& work, Status* status, char* erro
   for (size_t i = 0; i < count; ++i) {
     hvd_output output{};
     output.struct_size = sizeof output;
-    const int got = library()->get_output(work.handle, static_cast<uint32_t>(i), &output, error,
-                                          kErrorSize);
+    const int got =
+        library()->get_output(work.handle, static_cast<uint32_t>(i), &output, error, kErrorSize);
     if (got != HVD_OK) return api.set_status(status, kUnknown, error);
     size_t bytes = size_of_dtype(output.dtype);
     for (int d = 0; d < output.ndim; ++d) bytes *= static_cast<size_t>(output.shape[d]);
-    Tensor* tensor = api.allocate_output(work.context, static_cast<int>(i),
-                                         dtype_for_tensorflow(output.dtype), output.shape,
-                                         output.ndim, bytes, status);
+    Tensor* tensor =
+        api.allocate_output(work.context, static_cast<int>(i), dtype_for_tensorflow(output.dtype),
+                            output.shape, output.ndim, bytes, status);
     if (api.get_code(status) != kOk) return;
     if (bytes > 0) std::memcpy(api.data(tensor), output.data, bytes);
     api.delete_tensor(tensor);

@@ -56,7 +56,8 @@ class Attributes {
   // How many entries a list has.
   size_t count(const char* name) {
     int32_t list = 0, total = 0;
-    if (api_.get_code(status_) == kOk) api_.string_size(construction_, name, &list, &total, status_);
+    if (api_.get_code(status_) == kOk)
+      api_.string_size(construction_, name, &list, &total, status_);
     return static_cast<size_t>(list < 0 ? 0 : list);
   }
 
@@ -153,9 +154,10 @@ Work* begin(const Kernel& kernel, Context* context, Done* done) {
   auto* work = new Work{kernel.operation, kernel.name, context, std::move(kept), {}, {}, 0};
   if (is_known && library() != nullptr) return work;
   finish(work, HVD_UNIMPLEMENTED,
-         is_known ? "horovod.tensorflow is not loaded."
-                  : "the asynchronous kernels of this TensorFlow are made in a way that is not known "
-                    "here; use another TensorFlow.");
+         is_known
+             ? "horovod.tensorflow is not loaded."
+             : "the asynchronous kernels of this TensorFlow are made in a way that is not known "
+               "here; use another TensorFlow.");
   return nullptr;
 }
 
@@ -198,11 +200,19 @@ int ask(const Kernel& kernel, int32_t* number, char* error) {
   const Library& from = *library();
   const auto process_set = static_cast<int32_t>(kernel.process_set);
   switch (kernel.what) {
-    case 0: *number = from.rank(); break;
-    case 1: *number = from.local_rank(); break;
-    case 2: return from.size(process_set, number, error, kErrorSize);
-    case 3: *number = from.local_size(); break;
-    default: return from.included(process_set, number, error, kErrorSize);
+    case 0:
+      *number = from.rank();
+      break;
+    case 1:
+      *number = from.local_rank();
+      break;
+    case 2:
+      return from.size(process_set, number, error, kErrorSize);
+    case 3:
+      *number = from.local_size();
+      break;
+    default:
+      return from.included(process_set, number, error, kErrorSize);
   }
   std::strncpy(error, "Horovod has not been initialized; use hvd.init() first.", kErrorSize);
   return *number < 0 ? HVD_FAILED_PRECONDITION : HVD_OK;
@@ -236,9 +246,8 @@ constexpr Create kCreate[kOperationCount] = {create<0>, create<1>, create<2>,
 }  // namespace
 
 void register_kernel(const TfApi& api, const Operation& operation, Status* status) {
-  KernelBuilder* builder =
-      api.new_kernel(operation.name, "CPU", kCreate[&operation - kOperations],
-                     operation.kind < 0 ? &compute_number : &compute, &remove);
+  KernelBuilder* builder = api.new_kernel(operation.name, "CPU", kCreate[&operation - kOperations],
+                                          operation.kind < 0 ? &compute_number : &compute, &remove);
   api.register_kernel(operation.name, builder, status);
 }
 

@@ -11,8 +11,8 @@ constexpr struct {
   int32_t horovod;
   size_t size;
 } kDtypes[] = {
-    {1, HVD_FLOAT32, 4}, {2, HVD_FLOAT64, 8}, {3, HVD_INT32, 4},     {4, HVD_UINT8, 1},
-    {5, HVD_INT16, 2},   {6, HVD_INT8, 1},    {9, HVD_INT64, 8},     {10, HVD_BOOL, 1},
+    {1, HVD_FLOAT32, 4},   {2, HVD_FLOAT64, 8}, {3, HVD_INT32, 4},    {4, HVD_UINT8, 1},
+    {5, HVD_INT16, 2},     {6, HVD_INT8, 1},    {9, HVD_INT64, 8},    {10, HVD_BOOL, 1},
     {14, HVD_BFLOAT16, 2}, {17, HVD_UINT16, 2}, {19, HVD_FLOAT16, 2}, {22, HVD_UINT32, 4},
     {23, HVD_UINT64, 8},
 };
@@ -77,7 +77,8 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
     api.op_attribute(builder, "root_rank: int = 0");
     api.op_attribute(builder, "prescale_bits: int = 0");  // of a double; 0 is no factor
     api.op_attribute(builder, "postscale_bits: int = 0");
-    api.op_attribute(builder, "is_last: int = 0");  // 1: a thread may wait a moment, nothing else is due
+    api.op_attribute(builder,
+                     "is_last: int = 0");  // 1: a thread may wait a moment, nothing else is due
     // Of each tensor that keeps its shape: how many dimensions, and those. Empty: as it runs.
     api.op_attribute(builder, "shapes: list(int) = []");
     api.op_input(builder, "tensors: T");

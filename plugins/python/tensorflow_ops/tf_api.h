@@ -60,7 +60,8 @@ struct TfApi {
   void (*string)(Construction*, const char* name, char* value, size_t size, Status*);
   void (*number)(Construction*, const char* name, int64_t* value, Status*);
   void (*numbers)(Construction*, const char* name, int64_t* values, int size, Status*);
-  StringView (*node_name)(Construction*);  // with those of the calls that were inlined, outermost first
+  StringView (*node_name)(
+      Construction*);  // with those of the calls that were inlined, outermost first
   void (*construction_failure)(Construction*, Status*);
 
   int (*input_count)(Context*);

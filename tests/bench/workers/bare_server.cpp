@@ -31,8 +31,10 @@ class BareServer {
       const int count = ::epoll_wait(epoll_, events.data(), int(events.size()), -1);
       for (int i = 0; i < count; ++i) {
         const int fd = events[static_cast<size_t>(i)].data.fd;
-        if (fd == store_ || fd == echo_) accept(fd);
-        else serve(fd);
+        if (fd == store_ || fd == echo_)
+          accept(fd);
+        else
+          serve(fd);
       }
     }
   }
@@ -83,21 +85,23 @@ class BareServer {
       return hvd::net::response_head(200, {{"Hvd-Nonce", nonce}}, 0);
     }
     const size_t method = request.find(' ');
-    const std::string_view target = request.substr(method + 1, request.find(' ', method + 1) - method - 1);
+    const std::string_view target =
+        request.substr(method + 1, request.find(' ', method + 1) - method - 1);
     const std::string_view body = request.substr(request.find("\r\n\r\n") + 4);
     const auto proof = hvd::rendezvous::parse_proof(bench::header(request, "Authorization"));
     if (!proof.ok() ||
         !hvd::equal_in_constant_time(hvd::sha256(hvd::as_bytes(body)), proof->body) ||
-        !hvd::equal_in_constant_time(client.key->sign_request(proof->count,
-                                                              request.substr(0, method), target,
-                                                              proof->body),
-                                     proof->signature)) {
+        !hvd::equal_in_constant_time(
+            client.key->sign_request(proof->count, request.substr(0, method), target, proof->body),
+            proof->signature)) {
       return hvd::net::response_head(403, {}, 0);
     }
     std::string& value = values_[std::string(target.substr(0, target.find('?')))];
     std::string_view reply;
-    if (request.starts_with("PUT")) value = body;
-    else reply = value;
+    if (request.starts_with("PUT"))
+      value = body;
+    else
+      reply = value;
     const std::string signature = hvd::to_hex(
         client.key->sign_response(proof->count, 200, hvd::sha256(hvd::as_bytes(reply))));
     return hvd::net::response_head(200, {{"Hvd-Signature", signature}}, reply.size()) +

@@ -56,9 +56,12 @@ const abi::Attribute& defaults(void* library, const char* name) {
 // The same as the plugin tells it.
 void tell(const std::string& rank, const std::string& size) {
   const std::pair<const char*, std::string> variables[] = {
-      {"CCL_PROCESS_LAUNCHER", "none"},        {"CCL_LOCAL_RANK", rank},
-      {"CCL_LOCAL_SIZE", size},                {"CCL_ATL_TRANSPORT", "ofi"},
-      {"CCL_OFI_LIBRARY_PATH", "libfabric.so.1"}, {"CCL_WORKER_OFFLOAD", "0"},
+      {"CCL_PROCESS_LAUNCHER", "none"},
+      {"CCL_LOCAL_RANK", rank},
+      {"CCL_LOCAL_SIZE", size},
+      {"CCL_ATL_TRANSPORT", "ofi"},
+      {"CCL_OFI_LIBRARY_PATH", "libfabric.so.1"},
+      {"CCL_WORKER_OFFLOAD", "0"},
       {"CCL_LOG_LEVEL", "error"}};
   for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 0);
 }
@@ -73,24 +76,23 @@ int main(int, char** argv) {
   if (library == nullptr) throw std::runtime_error(::dlerror());
   function<abi::Init>(library, abi::kInit)(defaults(library, abi::kInitDefault));
   const auto communicator = function<abi::CreateCommunicator>(library, abi::kCreateCommunicator)(
-      size, rank, std::make_shared<Folder>(argv[4]),
-      defaults(library, abi::kCommunicatorDefault));
+      size, rank, std::make_shared<Folder>(argv[4]), defaults(library, abi::kCommunicatorDefault));
   const auto& attribute = defaults(library, abi::kAllReduceDefault);
   auto* all_reduce = function<abi::AllReduce>(library, abi::kAllReduce);
   auto* wait = function<void(abi::Event*)>(library, "_ZN3ccl2v15event4waitEv");
   auto* drop = function<abi::DestroyEvent>(library, abi::kDestroyEvent);
   const auto allreduce = [&](float* data, size_t count) {
-    abi::Event event = all_reduce(data, data, count, abi::kFloat32, abi::kSum, communicator,
-                                  attribute, {});
+    abi::Event event =
+        all_reduce(data, data, count, abi::kFloat32, abi::kSum, communicator, attribute, {});
     wait(&event);
     drop(&event);
   };
   bench::serve(argv[1], rank, {{"allreduce", [&](const bench::Words& words) {
-    const size_t bytes = std::stoull(words.at(0));
-    std::vector<float> data(bytes / sizeof(float));
-    return std::vector<double>{
-        bench::time_allreduce(data.data(), bytes, std::stoi(words.at(1)), size, allreduce)};
-  }}});
+                                  const size_t bytes = std::stoull(words.at(0));
+                                  std::vector<float> data(bytes / sizeof(float));
+                                  return std::vector<double>{bench::time_allreduce(
+                                      data.data(), bytes, std::stoi(words.at(1)), size, allreduce)};
+                                }}});
   // The library's own end waits for what the others may have left already.
   std::_Exit(0);
 }

@@ -23,16 +23,15 @@ int main(int, char** argv) {
   const auto allreduce = [&](float* data, size_t count) {
     gloo::AllreduceOptions options(context);
     options.setOutput(data, count);
-    options.setReduceFunction([](void* to, const void* a, const void* b, size_t n) {
-      gloo::sum<float>(to, a, b, n);
-    });
+    options.setReduceFunction(
+        [](void* to, const void* a, const void* b, size_t n) { gloo::sum<float>(to, a, b, n); });
     gloo::allreduce(options);
   };
   bench::serve(argv[1], rank, {{"allreduce", [&](const bench::Words& words) {
-    const size_t bytes = std::stoull(words.at(0));
-    std::vector<float> data(bytes / sizeof(float));
-    return std::vector<double>{
-        bench::time_allreduce(data.data(), bytes, std::stoi(words.at(1)), size, allreduce)};
-  }}});
+                                  const size_t bytes = std::stoull(words.at(0));
+                                  std::vector<float> data(bytes / sizeof(float));
+                                  return std::vector<double>{bench::time_allreduce(
+                                      data.data(), bytes, std::stoi(words.at(1)), size, allreduce)};
+                                }}});
   return 0;
 }

@@ -51,8 +51,8 @@ std::vector<double> time_one(const bench::Words& words) {
   }
   void* lent = nullptr;
   check(hvd_alloc(bytes, &lent, error, sizeof(error)));
-  const double us = bench::time_allreduce(static_cast<float*>(lent), bytes, iterations, hvd_size(),
-                                          allreduce);
+  const double us =
+      bench::time_allreduce(static_cast<float*>(lent), bytes, iterations, hvd_size(), allreduce);
   check(hvd_free(lent, error, sizeof(error)));
   return {us};
 }
@@ -68,7 +68,8 @@ std::vector<double> time_names(const bench::Words& words) {
   std::vector<double> submits;
   const double all = bench::median_us(std::stoi(words.at(2)), [&] {
     const double start = bench::now_us();
-    for (size_t i = 0; i < names; ++i) handles[i] = submit(called[i].c_str(), data[i].data(), count);
+    for (size_t i = 0; i < names; ++i)
+      handles[i] = submit(called[i].c_str(), data[i].data(), count);
     submits.push_back((bench::now_us() - start) / static_cast<double>(names));
     for (hvd_handle handle : handles) finish(handle);
   });

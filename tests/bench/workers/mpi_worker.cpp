@@ -20,11 +20,11 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   bench::serve(argv[1], rank, {{"allreduce", [size](const bench::Words& words) {
-    const size_t bytes = std::stoull(words.at(0));
-    std::vector<float> data(bytes / sizeof(float));
-    return std::vector<double>{
-        bench::time_allreduce(data.data(), bytes, std::stoi(words.at(1)), size, allreduce)};
-  }}});
+                                  const size_t bytes = std::stoull(words.at(0));
+                                  std::vector<float> data(bytes / sizeof(float));
+                                  return std::vector<double>{bench::time_allreduce(
+                                      data.data(), bytes, std::stoi(words.at(1)), size, allreduce)};
+                                }}});
   MPI_Finalize();
   return 0;
 }

@@ -20,7 +20,8 @@ namespace {
 using hvd::cat;
 
 constexpr int kDialling = 1000;  // at once, not yet greeted
-constexpr uint32_t kAddresses = 8;  // of loopback: each gives as many connections as there are ports
+constexpr uint32_t kAddresses =
+    8;  // of loopback: each gives as many connections as there are ports
 
 struct Client {
   Client(const hvd::Secret& secret, int n) : number(n), signer(secret) {}
@@ -92,24 +93,28 @@ class StartUp {
     if (!client.input.starts_with("HTTP/1.1 200")) throw std::runtime_error(client.input);
     const std::string response = std::exchange(client.input, {});
     switch (client.stage) {
-      case Client::Stage::kHello: return join(client, response);
-      case Client::Stage::kJoin: return exchange(client, response);
-      case Client::Stage::kExchange: --left_;
+      case Client::Stage::kHello:
+        return join(client, response);
+      case Client::Stage::kJoin:
+        return exchange(client, response);
+      case Client::Stage::kExchange:
+        --left_;
     }
   }
 
   void join(Client& client, std::string_view response) {
     client.signer.take_hello(response);
     client.stage = Client::Stage::kJoin;
-    send(client, client.signer.request("POST", cat("/v1/join?client=w", client.number,
-                                                   "&wait=600000"),
-                                       cat("{\"host\": \"h", client.number / parties_, "\"}")));
+    send(client,
+         client.signer.request("POST", cat("/v1/join?client=w", client.number, "&wait=600000"),
+                               cat("{\"host\": \"h", client.number / parties_, "\"}")));
     dial();
   }
 
   void exchange(Client& client, std::string_view response) {
     constexpr std::string_view kRank = "\"rank\":";
-    const int rank = std::stoi(std::string(response.substr(response.find(kRank) + kRank.size(), 9)));
+    const int rank =
+        std::stoi(std::string(response.substr(response.find(kRank) + kRank.size(), 9)));
     std::set<int> wanted;
     for (int i = 0; i < parties_ && !wants_all_; ++i) wanted.insert(rank / parties_ * parties_ + i);
     for (const int step : {1, size_ - 1}) {
@@ -121,10 +126,11 @@ class StartUp {
     std::string list;
     for (const int one : wanted) list += cat(list.empty() ? "" : ",", one);
     client.stage = Client::Stage::kExchange;
-    send(client, client.signer.request(
-                     "POST", cat("/v1/exchange/rank?count=", size_, "&index=", rank,
-                                 "&wait=600000", wants_all_ ? "" : "&want=", list),
-                     std::string(record_bytes_, static_cast<char>('a' + rank % 26))));
+    send(client,
+         client.signer.request("POST",
+                               cat("/v1/exchange/rank?count=", size_, "&index=", rank,
+                                   "&wait=600000", wants_all_ ? "" : "&want=", list),
+                               std::string(record_bytes_, static_cast<char>('a' + rank % 26))));
   }
 
   const hvd::Secret& secret_;
@@ -144,11 +150,12 @@ class StartUp {
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const hvd::Secret secret = bench::secret_of(argv[3]);
-  bench::serve(argv[1], std::stoi(argv[2]), {{"start", [&](const bench::Words& words) {
-                 StartUp start(secret, static_cast<uint16_t>(std::stoi(words.at(0))),
-                               std::stoi(words.at(1)), std::stoi(words.at(2)),
-                               std::stoul(words.at(3)), words.at(4) == "all");
-                 return start.run();
-               }}});
+  bench::serve(argv[1], std::stoi(argv[2]),
+               {{"start", [&](const bench::Words& words) {
+                   StartUp start(secret, static_cast<uint16_t>(std::stoi(words.at(0))),
+                                 std::stoi(words.at(1)), std::stoi(words.at(2)),
+                                 std::stoul(words.at(3)), words.at(4) == "all");
+                   return start.run();
+                 }}});
   return 0;
 }

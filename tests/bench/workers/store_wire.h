@@ -112,9 +112,9 @@ class Signer {
     const hvd::rendezvous::Proof proof{++count_, digest,
                                        key_->sign_request(count_, method, target, digest)};
     const std::string authorization = hvd::rendezvous::to_string(proof);
-    return hvd::net::request_head(
-               method, target, {{"Host", "rendezvous"}, {"Authorization", authorization}},
-               body.size()) +
+    return hvd::net::request_head(method, target,
+                                  {{"Host", "rendezvous"}, {"Authorization", authorization}},
+                                  body.size()) +
            std::string(body);
   }
 

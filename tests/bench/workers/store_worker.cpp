@@ -91,8 +91,8 @@ std::vector<double> rate(const hvd::Secret& secret, const Words& words) {
     const std::string target = cat("/v1/keys/k", i);
     expect_ok(client.connection.ask(client.connection.signed_request("PUT", target, "12345678")));
     for (size_t n = 0; n < requests; ++n) {
-      client.requests.push_back(client.connection.signed_request(
-          method, target, method == "GET" ? "" : "12345678"));
+      client.requests.push_back(
+          client.connection.signed_request(method, target, method == "GET" ? "" : "12345678"));
     }
     epoll_event event{EPOLLIN, {.ptr = &client}};
     ::epoll_ctl(epoll, EPOLL_CTL_ADD, client.connection.fd(), &event);

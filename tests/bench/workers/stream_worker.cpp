@@ -96,11 +96,12 @@ int main(int, char** argv) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
   bench::serve(argv[1], rank, {{"allreduce", [&](const bench::Words& words) {
-    const size_t bytes = std::stoull(words.at(0));
-    std::vector<char> out(bytes, 'x');
-    std::vector<char> in(bytes);
-    return std::vector<double>{bench::median_us(
-        std::stoi(words.at(1)), [&] { exchange(fd, out.data(), in.data(), bytes); })};
-  }}});
+                                  const size_t bytes = std::stoull(words.at(0));
+                                  std::vector<char> out(bytes, 'x');
+                                  std::vector<char> in(bytes);
+                                  return std::vector<double>{bench::median_us(
+                                      std::stoi(words.at(1)),
+                                      [&] { exchange(fd, out.data(), in.data(), bytes); })};
+                                }}});
   return 0;
 }

@@ -1,11 +1,10 @@
 #include "launcher/agent/agent_fixture.h"
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <doctest/doctest.h>
 
 #include <filesystem>
 #include <optional>
@@ -66,8 +65,8 @@ SocketDuplex::SocketDuplex(asio::any_io_executor executor, int fd)
 
 net::Task<Result<size_t>> SocketDuplex::read_some(std::span<std::byte> buffer) {
   const auto socket = socket_;
-  const auto [error, size] = co_await socket->async_read_some(
-      asio::buffer(buffer.data(), buffer.size()), net::use_tuple);
+  const auto [error, size] =
+      co_await socket->async_read_some(asio::buffer(buffer.data(), buffer.size()), net::use_tuple);
   if (error == asio::error::eof) co_return size_t{0};
   if (error) co_return net::to_status("the test's socket", error);
   co_return size;
@@ -75,8 +74,8 @@ net::Task<Result<size_t>> SocketDuplex::read_some(std::span<std::byte> buffer) {
 
 net::Task<Status> SocketDuplex::write(ByteView bytes) {
   const auto socket = socket_;
-  const auto [error, size] = co_await asio::async_write(
-      *socket, asio::buffer(bytes.data(), bytes.size()), net::use_tuple);
+  const auto [error, size] =
+      co_await asio::async_write(*socket, asio::buffer(bytes.data(), bytes.size()), net::use_tuple);
   co_return net::to_status("the test's socket", error);
 }
 
@@ -111,21 +110,21 @@ AgentFixture::AgentFixture(std::vector<std::string> command) : mark_(random_mark
 
 AgentFixture::AgentFixture(const std::string& agents_token, const std::string& launchers_token)
     : mark_(random_mark()) {
-  asio::ip::tcp::acceptor acceptor(
-      loop_, asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+  asio::ip::tcp::acceptor acceptor(loop_,
+                                   asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0));
   int token[2];
   REQUIRE(::pipe(token) == 0);
   REQUIRE(::write(token[1], agents_token.data(), agents_token.size()) > 0);
   ::close(token[1]);
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   fork_agent({HVD_AGENT, "--call-home", cat("tcp:127.0.0.1:", acceptor.local_endpoint().port()),
-              "--token-fd", cat(token[0]), "--name", "host 3"}, null.get(), STDERR_FILENO);
+              "--token-fd", cat(token[0]), "--name", "host 3"},
+             null.get(), STDERR_FILENO);
   ::close(token[0]);
   refusal_ = drive(admit_caller(acceptor, launchers_token)).message();
 }
 
-net::Task<Status> AgentFixture::admit_caller(asio::ip::tcp::acceptor& acceptor,
-                                             std::string token) {
+net::Task<Status> AgentFixture::admit_caller(asio::ip::tcp::acceptor& acceptor, std::string token) {
   auto [error, socket] = co_await acceptor.async_accept(net::use_tuple);
   if (error) co_return net::to_status("accept", error);
   auto agent = co_await admit(net::StreamSocket(std::move(socket)), to_bytes(token));

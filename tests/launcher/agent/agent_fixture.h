@@ -3,8 +3,8 @@
 #pragma once
 
 #include <array>
-#include <csignal>
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <map>
 #include <memory>

@@ -32,7 +32,8 @@ TEST_CASE("Each rank's exit code, signal and output arrive under its number") {
   AgentFixture fixture;
   const HostJob job = fixture.shell_job(
       "echo out $HOROVOD_RANK; echo err $HOROVOD_RANK >&2; "
-      "[ $HOROVOD_RANK = 2 ] && kill -SEGV $$; exit $HOROVOD_RANK", 3);
+      "[ $HOROVOD_RANK = 2 ] && kill -SEGV $$; exit $HOROVOD_RANK",
+      3);
   CHECK(fixture.run(job) == "");
   CHECK(fixture.exits.at(0).code == 0);
   CHECK(fixture.exits.at(1).code == 1);
@@ -215,9 +216,8 @@ TEST_CASE("What cannot run is said before anything starts") {
   std::filesystem::create_directory(folder);
   const auto write = [&](const std::string& name, const std::string& text, bool is_executable) {
     std::ofstream(folder + "/" + name) << text;
-    std::filesystem::permissions(folder + "/" + name,
-                                 is_executable ? std::filesystem::perms(0755)
-                                               : std::filesystem::perms(0644));
+    std::filesystem::permissions(folder + "/" + name, is_executable ? std::filesystem::perms(0755)
+                                                                    : std::filesystem::perms(0644));
   };
   write("python3", "#!/bin/sh\n", true);
   write("plain", "#!/bin/sh\n", false);
@@ -232,22 +232,28 @@ TEST_CASE("What cannot run is said before anything starts") {
   };
   const std::string path = folder;
   const Case cases[] = {
-      {"python", nullptr, "program 'python' was not found on PATH (@), but 'python3' is there: "
-                          "write python3 in the command"},
+      {"python", nullptr,
+       "program 'python' was not found on PATH (@), but 'python3' is there: "
+       "write python3 in the command"},
       {"nothing", nullptr, "program 'nothing' was not found on PATH (@)"},
-      {"plain", nullptr, "program 'plain' may not be executed: @/plain lacks the permission "
-                         "(chmod +x)"},
-      {"./plain", nullptr, "program './plain' may not be executed: chmod +x it, or write its "
-                           "interpreter before it"},
+      {"plain", nullptr,
+       "program 'plain' may not be executed: @/plain lacks the permission "
+       "(chmod +x)"},
+      {"./plain", nullptr,
+       "program './plain' may not be executed: chmod +x it, or write its "
+       "interpreter before it"},
       {"./", nullptr, "program './' is a directory"},
       {"/no/such", nullptr, "program '/no/such' cannot be run: No such file or directory"},
-      {"strange", nullptr, "program 'strange' is a script whose interpreter "
-                           "'/no/such/interpreter' is missing or may not be executed"},
-      {"for_python", nullptr, "program 'for_python' is a script for 'python': program 'python' was "
-                              "not found on PATH (@), but 'python3' is there: write python3 in the "
-                              "command"},
-      {"fine", "/no/such/folder", "the working directory '/no/such/folder' cannot be entered: No "
-                                  "such file or directory"},
+      {"strange", nullptr,
+       "program 'strange' is a script whose interpreter "
+       "'/no/such/interpreter' is missing or may not be executed"},
+      {"for_python", nullptr,
+       "program 'for_python' is a script for 'python': program 'python' was "
+       "not found on PATH (@), but 'python3' is there: write python3 in the "
+       "command"},
+      {"fine", "/no/such/folder",
+       "the working directory '/no/such/folder' cannot be entered: No "
+       "such file or directory"},
       {"fine", "/etc/passwd", "the working directory '/etc/passwd' is not a directory"},
   };
   for (const Case& each : cases) {
@@ -276,12 +282,13 @@ TEST_CASE("What cannot run is said before anything starts") {
 TEST_CASE("A program that the kernel refuses fails the start with one sentence") {
   AgentFixture fixture;
   const std::string file = "/tmp/horovod-agent-test-" + fixture.mark();
-  std::ofstream(file) << "\x7f" "ELF and then nothing";
+  std::ofstream(file) << "\x7f"
+                         "ELF and then nothing";
   std::filesystem::permissions(file, std::filesystem::perms(0755));
   HostJob job = fixture.shell_job("", 20);
   job.command = {file};
-  CHECK(fixture.run(job) == cat("program '", file, "' cannot be run: ", file,
-                                " is not for this host's architecture"));
+  CHECK(fixture.run(job) ==
+        cat("program '", file, "' cannot be run: ", file, " is not for this host's architecture"));
   std::filesystem::remove(file);
 }
 
@@ -321,8 +328,8 @@ TEST_CASE("A flood of output does not delay what is urgent") {
   const Deadline deadline = Deadline::after_seconds(10);
   CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
   CHECK(deadline.seconds_left() > 8);
-  MESSAGE("output, MB/s: ", static_cast<double>(fixture.output_size) / 1e6 /
-                                (10 - deadline.seconds_left()));
+  MESSAGE("output, MB/s: ",
+          static_cast<double>(fixture.output_size) / 1e6 / (10 - deadline.seconds_left()));
   const Deadline end = Deadline::after_seconds(10);
   fixture.link().end(1);
   CHECK(fixture.until([&] { return fixture.is_finished; }));

@@ -36,9 +36,10 @@ TEST_CASE("The end of the connection ends the job") {
 TEST_CASE("Who does not hold the token is not admitted, and ends") {
   AgentFixture fixture(std::string(32, '0'), kToken);
   CHECK(fixture.refusal().starts_with("the agent at tcp:127.0.0.1:"));
-  CHECK(fixture.refusal().ends_with(
-      ", which calls itself 'host 3', does not hold the job's token; copy this launcher's token file to "
-      "its host"));
+  CHECK(
+      fixture.refusal().ends_with(", which calls itself 'host 3', does not hold the job's token; "
+                                  "copy this launcher's token file to "
+                                  "its host"));
   CHECK(fixture.until([&] { return !is_alive(fixture.guardian()); }));
 }
 

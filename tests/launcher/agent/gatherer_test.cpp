@@ -58,17 +58,17 @@ class Hosts {
   int size() const { return hosts_ * ranks_of_each_; }
   RunningServer& server() { return server_; }
   std::unique_ptr<HttpStore> store_of(int rank) const {
-    auto store = HttpStore::open(cat(kAgentScheme, "@", name(rank / ranks_of_each_)),
-                                 test_secret(), {.rank = rank, .ranks = size()});
+    auto store = HttpStore::open(cat(kAgentScheme, "@", name(rank / ranks_of_each_)), test_secret(),
+                                 {.rank = rank, .ranks = size()});
     REQUIRE(store.ok());
     return *std::move(store);
   }
   // What rank r leaves.
   static Bytes record(int rank) { return to_bytes(cat("the record of rank ", rank)); }
   // What each of these ranks gets, all at once.
-  std::vector<Result<std::vector<Bytes>>> exchange(const std::vector<int>& ranks,
-                                                   const std::vector<std::unique_ptr<HttpStore>>& stores,
-                                                   std::string_view name, double seconds) const {
+  std::vector<Result<std::vector<Bytes>>> exchange(
+      const std::vector<int>& ranks, const std::vector<std::unique_ptr<HttpStore>>& stores,
+      std::string_view name, double seconds) const {
     std::vector<Result<std::vector<Bytes>>> results(ranks.size(), Status(Code::kInternal, "none"));
     std::vector<std::thread> threads;
     for (size_t i = 0; i < ranks.size(); ++i) {
@@ -110,9 +110,10 @@ TEST_CASE("all ranks get all records, and one rank of each host asks the store")
 TEST_CASE("who asks for some alone asks the store itself") {
   Hosts hosts(2, 2);
   const auto first = hosts.store_of(0), last = hosts.store_of(3);
-  CHECK(first->exchange("a", {0, 4, {0}}, Hosts::record(0), Deadline::after_seconds(kSeconds)).ok());
-  const auto got = last->exchange("a", {3, 4, {0}}, Hosts::record(3),
-                                  Deadline::after_seconds(kSeconds));
+  CHECK(
+      first->exchange("a", {0, 4, {0}}, Hosts::record(0), Deadline::after_seconds(kSeconds)).ok());
+  const auto got =
+      last->exchange("a", {3, 4, {0}}, Hosts::record(3), Deadline::after_seconds(kSeconds));
   REQUIRE(got.ok());
   CHECK(got->at(0) == Hosts::record(0));
 }
@@ -149,7 +150,8 @@ TEST_CASE("a rank that ends on its errand hands it on, and the rest get what the
     ranks.push_back(*net::connect_for_packets(place));
     const auto file = gathering::to_file(Hosts::record(rank));
     REQUIRE(net::send_packet(ranks.back().get(), gathering::encode(gathering::Offer{"a", rank}),
-                             {file->get()}, "the agent").ok());
+                             {file->get()}, "the agent")
+                .ok());
   }
   for (size_t alive = 3; alive > 1; --alive) {
     std::vector<pollfd> entries;
@@ -169,7 +171,8 @@ TEST_CASE("a rank that ends on its errand hands it on, and the rest get what the
     }
     const auto file = gathering::to_file(to_bytes("what all get"));
     REQUIRE(net::send_packet(ranks[sent_out].get(), gathering::encode(gathering::Delivery{}),
-                             {file->get()}, "the agent").ok());
+                             {file->get()}, "the agent")
+                .ok());
     const net::Packet delivery = hear(ranks[1 - sent_out].get());
     CHECK(as_text(*gathering::from_file(delivery.fds[0].get())) == "what all get");
   }

@@ -1,6 +1,5 @@
 // However a job ends, nothing of it is left on the host.
 #include <doctest/doctest.h>
-
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -86,7 +85,8 @@ namespace {
 
 // Says how often it gets each of these.
 constexpr std::string_view kCounting =
-    "for s in USR1 HUP INT; do trap \"echo $s\" $s; done; trap 'echo TERM; echo saved; exit 0' TERM; "
+    "for s in USR1 HUP INT; do trap \"echo $s\" $s; done; trap 'echo TERM; echo saved; exit 0' "
+    "TERM; "
     "echo ready; while :; do sleep 0.01; done";
 
 size_t count_of(const std::string& text, std::string_view word) {
@@ -153,8 +153,9 @@ TEST_CASE("After a SIGTERM to every process what ranks say arrives, and each get
 
 TEST_CASE("A job may be ended by SIGINT") {
   AgentFixture fixture;
-  HostJob job = fixture.shell_job("trap 'echo INT; exit 3' INT; trap 'echo TERM' TERM; echo ready; "
-                                  "while :; do sleep 0.01; done");
+  HostJob job = fixture.shell_job(
+      "trap 'echo INT; exit 3' INT; trap 'echo TERM' TERM; echo ready; "
+      "while :; do sleep 0.01; done");
   job.end_signal = SIGINT;
   REQUIRE(fixture.begin(job).ok());
   CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "ready\n"; }));
@@ -220,11 +221,14 @@ TEST_CASE("A host that gives no sign of life is lost after the lease") {
   CHECK(is_gone(fixture));
 }
 
-TEST_CASE("Ending sends SIGTERM, after the grace SIGKILL, and reports ranks as ended by the agent") {
+TEST_CASE(
+    "Ending sends SIGTERM, after the grace SIGKILL, and reports ranks as ended by the agent") {
   AgentFixture fixture;
-  const HostJob job = fixture.shell_job(
-      cat(kStubborn, "[ $HOROVOD_RANK = 1 ] && trap 'exit 9' TERM || trap '' TERM; "
-                     "sleep 1000 & wait; wait; wait"), 2);
+  const HostJob job =
+      fixture.shell_job(cat(kStubborn,
+                            "[ $HOROVOD_RANK = 1 ] && trap 'exit 9' TERM || trap '' TERM; "
+                            "sleep 1000 & wait; wait; wait"),
+                        2);
   REQUIRE(start_stubborn(fixture, job));
   const Deadline deadline = Deadline::after_seconds(10);
   fixture.link().end(1.5);
@@ -302,7 +306,8 @@ TEST_CASE("A signal reaches the whole process group of each rank") {
   AgentFixture fixture;
   const HostJob job = fixture.shell_job(
       "trap 'wait; exit 4' USR1; (trap 'echo child; exit' USR1; echo ready; sleep 1000 & wait) "
-      "& wait; wait", 2);
+      "& wait; wait",
+      2);
   REQUIRE(fixture.begin(job).ok());
   CHECK(fixture.until([&] {
     return fixture.output[{0, kOut}] == "ready\n" && fixture.output[{1, kOut}] == "ready\n";
@@ -317,9 +322,10 @@ TEST_CASE("A signal reaches the whole process group of each rank") {
 TEST_CASE("A rank whose launcher is gone can write until the grace is over") {
   AgentFixture fixture;
   const std::string file = cat("/tmp/horovod-agent-test-", fixture.mark());
-  HostJob job = fixture.shell_job(
-      cat("trap 'i=0; while [ $i -lt 2000 ]; do echo cleaning up; echo again >&2; i=$((i+1)); done; "
-          "echo done >", file, "; exit' TERM; echo ready; sleep 1000 & wait"));
+  HostJob job = fixture.shell_job(cat(
+      "trap 'i=0; while [ $i -lt 2000 ]; do echo cleaning up; echo again >&2; i=$((i+1)); done; "
+      "echo done >",
+      file, "; exit' TERM; echo ready; sleep 1000 & wait"));
   job.kill_grace_seconds = 8;
   REQUIRE(fixture.begin(job).ok());
   CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "ready\n"; }));

@@ -18,8 +18,7 @@ namespace asio = net::asio;
 // Says its greeting, and at each write of the launcher's what comes next, in one piece.
 class ScriptedAgent : public Duplex {
  public:
-  ScriptedAgent(const asio::any_io_executor& executor,
-                std::deque<std::vector<Message>> script)
+  ScriptedAgent(const asio::any_io_executor& executor, std::deque<std::vector<Message>> script)
       : said_(executor), script_(std::move(script)) {
     say({Greeting{}});
   }
@@ -136,7 +135,8 @@ TEST_CASE("An agent that fails right behind its answer to a start has not starte
   CHECK(outcome->events.lost.empty());
 }
 
-TEST_CASE("An agent that fails right behind its answer to a prepare is told between and by the start") {
+TEST_CASE(
+    "An agent that fails right behind its answer to a prepare is told between and by the start") {
   const auto outcome = play({{Prepared{}, kFailed}});
   CHECK(outcome->state.message() == kFailed.sentence);
   CHECK(outcome->started.message() == kFailed.sentence);

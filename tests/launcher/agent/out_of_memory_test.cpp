@@ -12,7 +12,8 @@ TEST_CASE("the killer's count is found in the files of both kinds of cgroups") {
 }
 
 TEST_CASE("the cgroup of memory is found among all") {
-  const char* const both = "9:name=systemd:/a\n4:memory:/jobs/7\n1:cpu,cpuacct:/c\n0::/user.slice\n";
+  const char* const both =
+      "9:name=systemd:/a\n4:memory:/jobs/7\n1:cpu,cpuacct:/c\n0::/user.slice\n";
   CHECK(cgroup_path(both, false) == "/jobs/7");
   CHECK(cgroup_path(both, true) == "/user.slice");
   CHECK(cgroup_path("4:memory:/x:y\n", false) == "/x:y");

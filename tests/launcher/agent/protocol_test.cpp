@@ -81,8 +81,9 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(Prepared{not_found("no python"), {}, {}}).status == not_found("no python"));
   CHECK(again(Prepared{}).status.ok());
   CHECK(again(Started{internal_error("x")}).status == internal_error("x"));
-  const RankExit exit = again(Exited{{.rank = 3, .code = 4, .signal = 5, .by_agent = true,
-                                      .after_grace = true}}).exit;
+  const RankExit exit =
+      again(Exited{{.rank = 3, .code = 4, .signal = 5, .by_agent = true, .after_grace = true}})
+          .exit;
   CHECK(exit.rank == 3);
   CHECK(exit.code == 4);
   CHECK(exit.signal == 5);

@@ -1,6 +1,5 @@
 // The agent needs nothing but a Linux kernel.
 #include <doctest/doctest.h>
-
 #include <elf.h>
 #include <sys/stat.h>
 #include <unistd.h>

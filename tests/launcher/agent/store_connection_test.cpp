@@ -44,8 +44,7 @@ TEST_CASE("A connection of a rank to the store reaches the launcher and back, al
     is_done = true;
   };
   bool is_store_done = false;
-  asio::co_spawn(fixture.loop(), echo(std::move(fixture.stores[0]), is_store_done),
-                 asio::detached);
+  asio::co_spawn(fixture.loop(), echo(std::move(fixture.stores[0]), is_store_done), asio::detached);
   std::string sent(5'000'000, ' ');
   for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 7 % 251);
   std::string received(sent.size(), ' ');

@@ -42,8 +42,8 @@ struct Login {
 
 TEST_CASE("the command is understood by every login shell that is here") {
   const std::vector<std::vector<std::string>> shells = {
-      {"/bin/sh"}, {"/bin/bash"}, {"/bin/busybox", "sh"}, {"/bin/zsh"}, {"/bin/tcsh"},
-      {"/bin/csh"}, {"/usr/bin/fish"}, {"/bin/ksh"}};
+      {"/bin/sh"},   {"/bin/bash"}, {"/bin/busybox", "sh"}, {"/bin/zsh"},
+      {"/bin/tcsh"}, {"/bin/csh"},  {"/usr/bin/fish"},      {"/bin/ksh"}};
   for (const auto& words : shells) {
     if (::access(words[0].c_str(), X_OK) != 0) continue;
     CAPTURE(words[0]);
@@ -57,7 +57,8 @@ TEST_CASE("the command is understood by every login shell that is here") {
   }
 }
 
-TEST_CASE("without a directory of the user's choice it lies in the runtime directory or the cache") {
+TEST_CASE(
+    "without a directory of the user's choice it lies in the runtime directory or the cache") {
   Login login;
   const auto agent = login.agent("echo $0");
   auto environment = login.environment();
@@ -131,7 +132,8 @@ TEST_CASE("a delivery that is cut off leaves nothing") {
   const auto agent = login.agent("echo up");
   {
     LocalShell shell({"/bin/sh"}, login.environment());
-    auto stream = run_on(login.loop, shell.run(agent_command(*agent, login.path("there"), "", "m")));
+    auto stream =
+        run_on(login.loop, shell.run(agent_command(*agent, login.path("there"), "", "m")));
     REQUIRE(stream.ok());
     const auto line = run_on(login.loop, read_line(**stream));
     REQUIRE(line.ok());

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "tests/conformance/spawner_conformance.h"
 #include "launcher/spawn/agent_delivery.h"
+#include "tests/conformance/spawner_conformance.h"
 #include "tests/launcher/spawn/local_shell.h"
 
 namespace hvd::launcher {

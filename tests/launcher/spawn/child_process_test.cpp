@@ -43,20 +43,26 @@ TEST_CASE("what is written comes back from cat, whatever its size") {
   Bytes sent(3 << 20);
   for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<std::byte>(i * 31 >> 3);
   Bytes got;
-  net::asio::co_spawn(loop, [](ChildProcess& out, const Bytes& bytes) -> net::Task<void> {
-    const Status written = co_await out.write(bytes);
-    CHECK(written.ok());
-  }(**child, sent), net::asio::detached);
-  net::asio::co_spawn(loop, [](ChildProcess& in, Bytes& bytes, size_t size) -> net::Task<void> {
-    std::byte buffer[5000];
-    while (bytes.size() < size) {
-      const Result<size_t> some = co_await in.read_some(buffer);
-      REQUIRE(some.ok());
-      REQUIRE(*some > 0);
-      bytes.insert(bytes.end(), buffer, buffer + *some);
-    }
-    in.close();
-  }(**child, got, sent.size()), net::asio::detached);
+  net::asio::co_spawn(
+      loop,
+      [](ChildProcess& out, const Bytes& bytes) -> net::Task<void> {
+        const Status written = co_await out.write(bytes);
+        CHECK(written.ok());
+      }(**child, sent),
+      net::asio::detached);
+  net::asio::co_spawn(
+      loop,
+      [](ChildProcess& in, Bytes& bytes, size_t size) -> net::Task<void> {
+        std::byte buffer[5000];
+        while (bytes.size() < size) {
+          const Result<size_t> some = co_await in.read_some(buffer);
+          REQUIRE(some.ok());
+          REQUIRE(*some > 0);
+          bytes.insert(bytes.end(), buffer, buffer + *some);
+        }
+        in.close();
+      }(**child, got, sent.size()),
+      net::asio::detached);
   loop.run_for(std::chrono::seconds(30));
   CHECK(got == sent);
   CHECK_FALSE(has_children());

@@ -16,8 +16,8 @@ namespace {
 // Joins as `horovod-agent --join` does, and becomes the stand-in.
 [[noreturn]] void join_and_become(const std::string& agent, const std::string& where,
                                   const std::string& name, const Secret& token) {
-  const auto link = call_home(where, to_bytes(token.hex()), name, Deadline::after_seconds(30),
-                              Door::kServer);
+  const auto link =
+      call_home(where, to_bytes(token.hex()), name, Deadline::after_seconds(30), Door::kServer);
   if (!link.ok()) ::_exit(1);
   for (const int fd : {link->input.get(), link->output.get()}) {
     ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);

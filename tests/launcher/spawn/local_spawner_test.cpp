@@ -1,8 +1,7 @@
-#include "launcher/spawn/local.h"
-
 #include <doctest/doctest.h>
 
 #include "conformance/spawner_conformance.h"
+#include "launcher/spawn/local.h"
 
 namespace hvd::launcher {
 namespace {

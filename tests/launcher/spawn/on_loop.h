@@ -53,9 +53,8 @@ std::optional<T> run_and_cancel(net::asio::io_context& loop, net::Task<T> task,
   net::asio::co_spawn(loop, store_result(std::move(task), result),
                       net::asio::bind_cancellation_slot(cancel.slot(), [](std::exception_ptr) {}));
   net::asio::steady_timer timer(loop, delay);
-  timer.async_wait([&](const net::error_code&) {
-    cancel.emit(net::asio::cancellation_type::terminal);
-  });
+  timer.async_wait(
+      [&](const net::error_code&) { cancel.emit(net::asio::cancellation_type::terminal); });
   run_out(loop);
   return result;
 }

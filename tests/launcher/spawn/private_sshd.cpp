@@ -93,7 +93,8 @@ bool PrivateSshd::start(const std::vector<std::string>& options) {
                 "\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
                 "KbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 200\n"
                 // SHLVL keeps bash from reading ~/.bashrc.
-                "SetEnv SHLVL=1 HOME=", path("home"), "\n");
+                "SetEnv SHLVL=1 HOME=",
+                path("home"), "\n");
   const std::string file = scratch_.write("sshd_config", config);
   int pipe[2];
   REQUIRE(::pipe2(pipe, O_CLOEXEC) == 0);

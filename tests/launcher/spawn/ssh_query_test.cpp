@@ -35,8 +35,9 @@ TEST_CASE("hosts that share an answer get what each would have got for itself") 
     return;
   }
   for (const char* config :
-       {"", "Host *\n  Port 2202\n  User bob\n", "Host=\"*\"\nIdentityFile ~/k\nMatch final all\nPort 3\n",
-        "Host b*\n  Port 5\n", "Host * !b\n  Port 5\n", "Match host b\n  HostKeyAlias x\n",
+       {"", "Host *\n  Port 2202\n  User bob\n",
+        "Host=\"*\"\nIdentityFile ~/k\nMatch final all\nPort 3\n", "Host b*\n  Port 5\n",
+        "Host * !b\n  Port 5\n", "Match host b\n  HostKeyAlias x\n",
         "Match originalhost b\n  Port 7\n", "Match exec \"test %n = b\"\n  Port 9\n",
         "HostName %h.cluster\n", "HostName login\n", "UserKnownHostsFile /k/%h\n",
         "Host *\nStrictHostKeyChecking ask\n", "\"Host\" b\n  Port 4\n", "Host=b\nPort 4\n"}) {
@@ -63,7 +64,8 @@ TEST_CASE("a question that is given up is asked by the next") {
   SshQuery query(asker.user);
   SpawnTarget target;
   target.host = "a";
-  static_cast<void>(run_and_cancel(asker.loop, query.settings_of(target), std::chrono::milliseconds(0)));
+  static_cast<void>(
+      run_and_cancel(asker.loop, query.settings_of(target), std::chrono::milliseconds(0)));
   const auto settings = asker.ask(query, "b");
   REQUIRE(settings.ok());
   CHECK(settings->host_name == "b");

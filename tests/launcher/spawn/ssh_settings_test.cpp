@@ -53,7 +53,8 @@ TEST_CASE("what libssh does not honour is named, unless the value asks for nothi
   CHECK(parsed("securitykeyprovider /x.so\n").beyond_libssh == "SecurityKeyProvider");
   CHECK(parsed("pubkeyauthentication false\n").beyond_libssh == "PubkeyAuthentication no");
   CHECK(parsed("pubkeyauthentication true\ncheckhostip no\nproxycommand none\n"
-               "canonicalizehostname false\n").beyond_libssh.empty());
+               "canonicalizehostname false\n")
+            .beyond_libssh.empty());
 }
 
 TEST_CASE("ssh quotes no file names, and one with a space is its own business") {
@@ -89,8 +90,10 @@ TEST_CASE("the files that ssh read are named by its messages") {
 }
 
 TEST_CASE("names that ssh would write otherwise are none of the canonical ones") {
-  for (const char* name : {"a", "node7.cluster", "n-1_x", "10.0.0.1"}) CHECK(is_canonical_name(name));
-  for (const char* name : {"", "A", "127.1", "010.0.0.1", "0x7f.1", "::1", "1", "10.0.0.256", "ä"}) {
+  for (const char* name : {"a", "node7.cluster", "n-1_x", "10.0.0.1"})
+    CHECK(is_canonical_name(name));
+  for (const char* name :
+       {"", "A", "127.1", "010.0.0.1", "0x7f.1", "::1", "1", "10.0.0.256", "ä"}) {
     CAPTURE(name);
     CHECK_FALSE(is_canonical_name(name));
   }

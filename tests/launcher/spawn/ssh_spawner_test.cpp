@@ -22,10 +22,10 @@ namespace hvd::launcher {
 namespace {
 
 // Ends a test case where there can be no sshd, by name and with the reason.
-#define HVD_NEEDS_SSHD()                                    \
+#define HVD_NEEDS_SSHD()                                     \
   if (const std::string why = why_no_sshd(); !why.empty()) { \
-    MESSAGE("SKIP: " << why);                            \
-    return;                                                 \
+    MESSAGE("SKIP: " << why);                                \
+    return;                                                  \
   }
 
 // For what needs a program between ssh and the host, which is the system's ssh's business.
@@ -126,8 +126,8 @@ TEST_CASE("a changed host key is refused whatever the configuration says") {
   REQUIRE(run_program({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", sshd.path("old")}) ==
           0);
   const std::string host = cat("[127.0.0.1]:", sshd.port());
-  sshd.scratch().write("known_hosts", "# a comment\n" + host + " " +
-                                          content_of(sshd.path("old.pub")));
+  sshd.scratch().write("known_hosts",
+                       "# a comment\n" + host + " " + content_of(sshd.path("old.pub")));
   for (const std::string policy : {"yes", "no", "accept-new"}) {
     const std::string text =
         outcome(sshd.user({"StrictHostKeyChecking " + policy}), sshd.target("echo up"));
@@ -159,7 +159,8 @@ TEST_CASE("algorithms of the configuration are the ones that are spoken") {
   PrivateSshd sshd({"Ciphers aes256-ctr"});
   CHECK(contains(outcome(sshd.user({"Ciphers aes128-ctr"}), sshd.target("echo up")),
                  "the ssh handshake failed"));
-  CHECK(outcome(sshd.user({"Ciphers aes256-ctr", "Compression yes"}), sshd.target("echo up")) == "up\n");
+  CHECK(outcome(sshd.user({"Ciphers aes256-ctr", "Compression yes"}), sshd.target("echo up")) ==
+        "up\n");
 }
 
 TEST_CASE("a host key is looked up under HostKeyAlias") {
@@ -180,8 +181,8 @@ TEST_CASE("HostName, Port, User and IdentityFile of the configuration count") {
   const SshUser nobody = sshd.user({"User no-such-user"});
   const std::string text = outcome(nobody, sshd.target("echo up"));
   CAPTURE(text);
-  CHECK(text.starts_with("authentication refused for user no-such-user; tried " +
-                         sshd.path("id") + "; it accepts publickey"));
+  CHECK(text.starts_with("authentication refused for user no-such-user; tried " + sshd.path("id") +
+                         "; it accepts publickey"));
 }
 
 TEST_CASE("a refused key is named, with the user and what is accepted") {
@@ -195,9 +196,9 @@ TEST_CASE("a refused key is named, with the user and what is accepted") {
   target.identity_file = sshd.path("locked");
   std::string text = outcome(user, target);
   CAPTURE(text);
-  CHECK(text == "authentication refused for user " + user.name + "; tried " +
-                    sshd.path("locked") + " (needs its passphrase: run ssh-add), " +
-                    sshd.path("id") + "; it accepts publickey");
+  CHECK(text == "authentication refused for user " + user.name + "; tried " + sshd.path("locked") +
+                    " (needs its passphrase: run ssh-add), " + sshd.path("id") +
+                    "; it accepts publickey");
   target.identity_file = sshd.path("missing");
   text = outcome(user, target);
   CHECK(contains(text, sshd.path("missing") + " (does not exist)"));
@@ -241,8 +242,7 @@ TEST_CASE("a closed port and a name that does not resolve are one sentence each"
   const SshUser user = sshd.user();
   SpawnTarget target = sshd.target("echo up");
   target.port = 1;
-  CHECK(outcome(user, target) ==
-        "nothing listens on port 1 of 127.0.0.1 (connection refused)");
+  CHECK(outcome(user, target) == "nothing listens on port 1 of 127.0.0.1 (connection refused)");
   target.host = "no-such-host.invalid";
   CHECK(contains(outcome(user, target), "the name 'no-such-host.invalid' does not resolve"));
 }
@@ -252,9 +252,8 @@ TEST_CASE("what is not an sshd is told apart") {
   PrivateSshd sshd;
   net::asio::io_context loop(1);
   net::asio::ip::tcp::acceptor acceptor(loop, {net::asio::ip::address_v4::loopback(), 0});
-  acceptor.async_accept([](const net::error_code&, net::asio::ip::tcp::socket socket) {
-    socket.close();
-  });
+  acceptor.async_accept(
+      [](const net::error_code&, net::asio::ip::tcp::socket socket) { socket.close(); });
   SshSpawner spawner(sshd.user());
   SpawnTarget target = sshd.target("echo up");
   target.port = acceptor.local_endpoint().port();
@@ -288,15 +287,14 @@ TEST_CASE("cancelling at any moment leaves no descriptor, no process and nothing
   HVD_NEEDS_SSHD();
   for (const bool by_system_ssh : {false, true}) {
     PrivateSshd sshd;
-    const SshUser user =
-        by_system_ssh ? sshd.user({kProxyCommand}) : sshd.user();
+    const SshUser user = by_system_ssh ? sshd.user({kProxyCommand}) : sshd.user();
     const size_t before = test::open_descriptors();
     for (int delay = 0; delay < 60; delay += by_system_ssh ? 12 : 3) {
       net::asio::io_context loop(1);
       SshSpawner spawner(user);
       const auto result = run_and_cancel(
-          loop, spawner.spawn(sshd.target("exec cat # " + std::to_string(delay)),
-                              [](SpawnStage) {}),
+          loop,
+          spawner.spawn(sshd.target("exec cat # " + std::to_string(delay)), [](SpawnStage) {}),
           std::chrono::milliseconds(delay));
     }
     CHECK(test::open_descriptors() == before);
@@ -307,15 +305,17 @@ TEST_CASE("cancelling at any moment leaves no descriptor, no process and nothing
 TEST_CASE("noise of the login shell is skipped, and too much of it named") {
   HVD_NEEDS_SSHD();
   {
-    PrivateSshd sshd({"ForceCommand printf 'Welcome!\\nno newline'; eval \"$SSH_ORIGINAL_COMMAND\""});
+    PrivateSshd sshd(
+        {"ForceCommand printf 'Welcome!\\nno newline'; eval \"$SSH_ORIGINAL_COMMAND\""});
     CHECK(outcome(sshd.user(), sshd.target("echo up")) == "up\n");
   }
   {
     PrivateSshd sshd({"ForceCommand yes Welcome; eval \"$SSH_ORIGINAL_COMMAND\""});
     const std::string text = outcome(sshd.user(), sshd.target("echo up"));
     CAPTURE(text);
-    CHECK(text.starts_with("the login shell's start-up files print more than 64 KiB before the "
-                           "agent can start, beginning with 'Welcome"));
+    CHECK(
+        text.starts_with("the login shell's start-up files print more than 64 KiB before the "
+                         "agent can start, beginning with 'Welcome"));
   }
   {
     PrivateSshd sshd({"ForceCommand echo 'This account is closed.'; exit 1"});
@@ -351,12 +351,16 @@ TEST_CASE("many sessions run at once on one thread") {
   std::vector<std::unique_ptr<Duplex>> streams;
   std::vector<std::string> failures;
   for (int i = 0; i < kSessions; ++i) {
-    net::asio::co_spawn(loop, [](SshSpawner& from, SpawnTarget to, auto& up, auto& failed)
-                                  -> net::Task<void> {
-      auto stream = co_await from.spawn(to, [](SpawnStage) {});
-      if (stream.ok()) up.push_back(std::move(*stream));
-      else failed.push_back(stream.status().message());
-    }(spawner, target, streams, failures), net::asio::detached);
+    net::asio::co_spawn(
+        loop,
+        [](SshSpawner& from, SpawnTarget to, auto& up, auto& failed) -> net::Task<void> {
+          auto stream = co_await from.spawn(to, [](SpawnStage) {});
+          if (stream.ok())
+            up.push_back(std::move(*stream));
+          else
+            failed.push_back(stream.status().message());
+        }(spawner, target, streams, failures),
+        net::asio::detached);
   }
   const Deadline deadline = Deadline::after_seconds(60);
   while (streams.size() + failures.size() < kSessions && !deadline.passed()) {

@@ -3,7 +3,6 @@
 #include "ops/ccl/abi.h"
 
 #include <oneapi/ccl.hpp>
-
 #include <type_traits>
 
 namespace {
@@ -47,23 +46,23 @@ using Counts = std::vector<size_t>;
     &ccl::create_communicator;
 [[maybe_unused]] ccl::event (*const kAllReduce)(const void*, void*, size_t, ccl::datatype,
                                                 ccl::reduction, const ccl::communicator&,
-                                                const ccl::allreduce_attr&, const Events&) =
-    &ccl::allreduce;
+                                                const ccl::allreduce_attr&,
+                                                const Events&) = &ccl::allreduce;
 [[maybe_unused]] ccl::event (*const kReduceScatter)(const void*, void*, size_t, ccl::datatype,
                                                     ccl::reduction, const ccl::communicator&,
                                                     const ccl::reduce_scatter_attr&,
                                                     const Events&) = &ccl::reduce_scatter;
 [[maybe_unused]] ccl::event (*const kAllGather)(const void*, size_t, void*, const Counts&,
                                                 ccl::datatype, const ccl::communicator&,
-                                                const ccl::allgatherv_attr&, const Events&) =
-    &ccl::allgatherv;
+                                                const ccl::allgatherv_attr&,
+                                                const Events&) = &ccl::allgatherv;
 [[maybe_unused]] ccl::event (*const kBroadcast)(void*, size_t, ccl::datatype, int,
                                                 const ccl::communicator&,
-                                                const ccl::broadcast_attr&, const Events&) =
-    &ccl::broadcast;
+                                                const ccl::broadcast_attr&,
+                                                const Events&) = &ccl::broadcast;
 [[maybe_unused]] ccl::event (*const kAllToAll)(const void*, const Counts&, void*, const Counts&,
                                                ccl::datatype, const ccl::communicator&,
-                                               const ccl::alltoallv_attr&, const Events&) =
-    &ccl::alltoallv;
+                                               const ccl::alltoallv_attr&,
+                                               const Events&) = &ccl::alltoallv;
 
 }  // namespace

@@ -99,8 +99,9 @@ TEST_CASE("a rank that looks for the end of a connection for ever leaves once al
 }
 
 TEST_CASE("a rank that ends its connections, late or not, and has work to do then ends as usual") {
-  for (int (*end)() : {+[] { return finalize(0ms, 0ms); }, +[] { return finalize(500ms, 2500ms); },
-                       +[] { return finalize(0ms, 2500ms); }, +[] { return finalize(1500ms, 0ms); }}) {
+  for (int (*end)() :
+       {+[] { return finalize(0ms, 0ms); }, +[] { return finalize(500ms, 2500ms); },
+        +[] { return finalize(0ms, 2500ms); }, +[] { return finalize(1500ms, 0ms); }}) {
     CHECK(heard_from(end) == std::string(kHere) + kLeaves);
     CHECK(answers == "cmd=barrier_out\ncmd=finalize_ack\n");
   }

@@ -1,12 +1,12 @@
 // Our declarations of NCCL's and of the CUDA runtime's binary interface, held against their headers.
 // It is compiled; there is nothing to run.
+#include "ops/nccl/abi.h"
+
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include <cstddef>
 #include <type_traits>
-
-#include "ops/nccl/abi.h"
 
 namespace {
 
@@ -34,10 +34,11 @@ template <typename Ours, typename... OurArguments, typename Theirs, typename... 
 struct Agree<Ours(OurArguments...), Theirs(TheirArguments...)>
     : std::bool_constant<sizeof...(OurArguments) == sizeof...(TheirArguments)> {};
 template <typename Ours, typename Theirs, typename... OurArguments, typename... TheirArguments>
-  requires(sizeof...(OurArguments) == sizeof...(TheirArguments))
-struct Agree<Ours(OurArguments...), Theirs(TheirArguments...)>
+requires(sizeof...(OurArguments) ==
+         sizeof...(TheirArguments)) struct Agree<Ours(OurArguments...), Theirs(TheirArguments...)>
     : std::bool_constant<passes_alike<Ours, Theirs>() &&
-                         (passes_alike<OurArguments, TheirArguments>() && ...)> {};
+                         (passes_alike<OurArguments, TheirArguments>() && ...)> {
+};
 
 template <typename Ours, typename Theirs>
 constexpr bool agree(Theirs*) {

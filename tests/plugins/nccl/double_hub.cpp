@@ -30,10 +30,14 @@ struct Part {
 
 int reduce_op_of(int operation) {
   switch (operation) {
-    case abi::kProduct: return HVD_PRODUCT;
-    case abi::kMax: return HVD_MAX;
-    case abi::kMin: return HVD_MIN;
-    default: return HVD_SUM;
+    case abi::kProduct:
+      return HVD_PRODUCT;
+    case abi::kMax:
+      return HVD_MAX;
+    case abi::kMin:
+      return HVD_MIN;
+    default:
+      return HVD_SUM;
   }
 }
 
@@ -42,8 +46,8 @@ Bytes reduce(std::vector<Part>& parts, size_t index) {
   const auto dtype = static_cast<hvd_dtype>(dtype_of(call.type));
   Bytes result = parts[0].inputs[index];
   const size_t count = result.size() / width_of(call.type);
-  const auto function = collectives::reduce_function(
-      dtype, static_cast<hvd_reduce_op>(reduce_op_of(call.operation)));
+  const auto function =
+      collectives::reduce_function(dtype, static_cast<hvd_reduce_op>(reduce_op_of(call.operation)));
   for (size_t rank = 1; rank < parts.size(); ++rank) {
     const void* const inputs[] = {result.data(), parts[rank].inputs[index].data()};
     function(result.data(), inputs, 2, count, {}, {});
@@ -73,8 +77,8 @@ void run_collective(std::vector<Part>& parts, size_t index) {
     if (call.kind == Call::kReduce && rank != root) continue;
     const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(
                                            call.kind == Call::kReduceScatter ? kept * rank : 0);
-    const auto end = call.kind == Call::kReduceScatter ? begin + static_cast<std::ptrdiff_t>(kept)
-                                                       : whole.end();
+    const auto end =
+        call.kind == Call::kReduceScatter ? begin + static_cast<std::ptrdiff_t>(kept) : whole.end();
     parts[rank].outputs[index].assign(begin, end);
   }
 }
@@ -86,7 +90,8 @@ bool match_pairs(std::vector<Part>& parts) {
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     for (size_t i = 0; i < parts[rank].calls.size(); ++i) {
       if (parts[rank].calls[i].kind != Call::kSend) continue;
-      sent[{rank, static_cast<size_t>(parts[rank].calls[i].peer)}].push_back(&parts[rank].inputs[i]);
+      sent[{rank, static_cast<size_t>(parts[rank].calls[i].peer)}].push_back(
+          &parts[rank].inputs[i]);
       ++left;
     }
   }
@@ -150,7 +155,8 @@ void serve(UniqueFd listener) {
   for (const UniqueFd& rank : ranks) send_all(rank.get(), "+", 1);
   while (good) {
     std::vector<Part> parts(ranks.size());
-    for (size_t i = 0; i < ranks.size(); ++i) good = good && receive_part(ranks[i].get(), &parts[i]);
+    for (size_t i = 0; i < ranks.size(); ++i)
+      good = good && receive_part(ranks[i].get(), &parts[i]);
     const bool agrees = good && run(parts);
     for (size_t i = 0; i < ranks.size(); ++i) {
       // '-': they called different things; '!': one is gone.
@@ -177,8 +183,8 @@ int dtype_of(int type) {
 
 std::string open_hub() {
   static std::atomic<int> number{0};
-  const std::string name = "hvd-double-" + std::to_string(::getpid()) + "-" +
-                           std::to_string(number.fetch_add(1));
+  const std::string name =
+      "hvd-double-" + std::to_string(::getpid()) + "-" + std::to_string(number.fetch_add(1));
   UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -153,7 +153,8 @@ int add(Call call, const void* from, void* to, abi::Comm* comm, void* stream) {
   }
   now.comm = comm;
   now.stream = stream;
-  now.calls.push_back({call, static_cast<const std::byte*>(from), static_cast<std::byte*>(to), factor});
+  now.calls.push_back(
+      {call, static_cast<const std::byte*>(from), static_cast<std::byte*>(to), factor});
   return now.depth == 0 ? finish_group() : abi::kSuccess;
 }
 
@@ -164,9 +165,10 @@ void join_hub(const std::shared_ptr<Link>& link, const abi::UniqueId& id) {
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const int32_t hello[] = {link->rank, link->size};
   char go = 0;
-  const bool joined =
-      ::connect(link->socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-      send_all(link->socket.get(), hello, sizeof hello) && receive_all(link->socket.get(), &go, 1);
+  const bool joined = ::connect(link->socket.get(), reinterpret_cast<const sockaddr*>(&address),
+                                sizeof address) == 0 &&
+                      send_all(link->socket.get(), hello, sizeof hello) &&
+                      receive_all(link->socket.get(), &go, 1);
   link->become(joined ? abi::kSuccess : kRemote);
 }
 
@@ -207,10 +209,14 @@ int ncclGetUniqueId(abi::UniqueId* id) {
 }
 const char* ncclGetErrorString(int result) {
   switch (result) {
-    case kInvalidUsage: return "invalid usage";
-    case kRemote: return "remote process exited or there was a network error";
-    case kUnhandledCuda: return "unhandled cuda error";
-    default: return "no error";
+    case kInvalidUsage:
+      return "invalid usage";
+    case kRemote:
+      return "remote process exited or there was a network error";
+    case kUnhandledCuda:
+      return "unhandled cuda error";
+    default:
+      return "no error";
   }
 }
 const char* ncclGetLastError(abi::Comm*) { return ""; }

@@ -44,7 +44,8 @@ const hvd_plugin& plugin() {
 
 const hvd::test::PluginLinks& links() {
   hvd::test::op_memory().device = 0;
-  static const hvd::test::PluginLinks kLinks{hvd_builtin_controller_tcp(), &plugin(), {}, {}, nullptr};
+  static const hvd::test::PluginLinks kLinks{
+      hvd_builtin_controller_tcp(), &plugin(), {}, {}, nullptr};
   return kLinks;
 }
 
@@ -81,7 +82,8 @@ class Rank {
   std::string error() const { return error_; }
 
   void add_set(int32_t id, std::vector<int32_t> members = {0}) {
-    CHECK(op().new_set(context, id, members.data(), static_cast<int32_t>(members.size())) == HVD_OK);
+    CHECK(op().new_set(context, id, members.data(), static_cast<int32_t>(members.size())) ==
+          HVD_OK);
   }
   void start(const hvd_batch& batch, Outcome& outcome) {
     CHECK(op().run(context, &batch, note_outcome, &outcome) == HVD_OK);
@@ -112,8 +114,9 @@ class Rank {
 // A file that gets the calls of the double.
 class Log {
  public:
-  Log() : path_(std::filesystem::temp_directory_path() / ("nccl-" + std::to_string(::getpid()))),
-          variable_("HVD_DOUBLE_LOG", path_.string()) {
+  Log()
+      : path_(std::filesystem::temp_directory_path() / ("nccl-" + std::to_string(::getpid()))),
+        variable_("HVD_DOUBLE_LOG", path_.string()) {
     std::filesystem::remove(path_);
   }
   ~Log() { std::filesystem::remove(path_); }
@@ -130,7 +133,9 @@ class Log {
 };
 
 struct SumOfFloats : hvd::test::OpCase {
-  explicit SumOfFloats(int32_t set = 0) : OpCase(HVD_ALLREDUCE, HVD_FLOAT32, set) { batch.device = 0; }
+  explicit SumOfFloats(int32_t set = 0) : OpCase(HVD_ALLREDUCE, HVD_FLOAT32, set) {
+    batch.device = 0;
+  }
 };
 
 }  // namespace
@@ -249,7 +254,8 @@ TEST_CASE("what a broken communicator has left in the outputs is no result") {
   std::vector<std::unique_ptr<Rank>> ranks(2);
   std::vector<std::thread> threads;
   for (int32_t i = 0; i < 2; ++i) {
-    threads.emplace_back([&, i] { ranks[static_cast<size_t>(i)] = std::make_unique<Rank>(store, i, 2); });
+    threads.emplace_back(
+        [&, i] { ranks[static_cast<size_t>(i)] = std::make_unique<Rank>(store, i, 2); });
   }
   for (std::thread& thread : threads) thread.join();
   std::deque<SumOfFloats> works;
@@ -321,7 +327,8 @@ TEST_CASE("an allreduce goes by hosts where it is asked to, and sums the same") 
         work.batch.postscale = postscale;
         // A part for each and one that is left, less than that, and one where it lies already.
         for (const int64_t count : {1001, 1, 64}) {
-          auto& tensor = work.add(count, 1, count, [&](size_t) { return static_cast<double>(i + 1); });
+          auto& tensor =
+              work.add(count, 1, count, [&](size_t) { return static_cast<double>(i + 1); });
           if (count == 64) tensor.output = const_cast<void*>(tensor.input);
         }
         hvd_batch batch = work.ready(sequence++);
@@ -355,8 +362,9 @@ TEST_CASE("a member that never comes is a sentence after a while") {
   rank.start(work.ready(0), outcome);
   REQUIRE(rank.is_over(outcome));
   CHECK(outcome.status == HVD_DEADLINE_EXCEEDED);
-  CHECK(outcome.error == "NCCL: not all ranks of a process set have come within 1 s; "
-                         "HOROVOD_START_TIMEOUT may be raised");
+  CHECK(outcome.error ==
+        "NCCL: not all ranks of a process set have come within 1 s; "
+        "HOROVOD_START_TIMEOUT may be raised");
 }
 
 TEST_CASE("a tensor on a device that is not there, or on a second one, is a sentence") {
@@ -401,10 +409,11 @@ TEST_CASE("ranks that have different versions of NCCL, or only some of them, do 
     return with.first;
   };
   CHECK(opened("+NCCL 2.18.5").first == HVD_OK);
-  CHECK(starts(opened("+NCCL 2.20.3"), "rank 0 has NCCL 2.18.5, and rank 1 has NCCL 2.20.3: all ranks "
-                                       "need one version of NCCL; ") == HVD_UNAVAILABLE);
-  CHECK(starts(opened("-no GPU there"), "rank 0 has NCCL 2.18.5, and rank 1 has none: no GPU there: ") ==
-        HVD_UNAVAILABLE);
+  CHECK(starts(opened("+NCCL 2.20.3"),
+               "rank 0 has NCCL 2.18.5, and rank 1 has NCCL 2.20.3: all ranks "
+               "need one version of NCCL; ") == HVD_UNAVAILABLE);
+  CHECK(starts(opened("-no GPU there"),
+               "rank 0 has NCCL 2.18.5, and rank 1 has none: no GPU there: ") == HVD_UNAVAILABLE);
   const Variable none("HVD_DOUBLE_DEVICES", "0");
   CHECK(starts(opened("+NCCL 2.20.3"), "rank 0 has none: ") == HVD_UNAVAILABLE);
   const auto without = opened("-no GPU there");
