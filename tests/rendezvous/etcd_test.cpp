@@ -112,15 +112,16 @@ std::string ask(const net::Endpoint& endpoint, const std::string& target,
 
 TEST_CASE("the store over etcd does what every store does") {
   REQUIRE_ETCD();
-  SUBCASE("values") { check_values<OnEtcd>(); }
-  SUBCASE("waits") { check_waits<OnEtcd>(); }
-  SUBCASE("counters") { check_counters<OnEtcd>(); }
-  SUBCASE("fences") { check_fences<OnEtcd>(); }
-  SUBCASE("swaps") { check_swaps<OnEtcd>(); }
-  SUBCASE("lists") { check_lists<OnEtcd>(); }
-  SUBCASE("watches") { check_watches<OnEtcd>(); }
-  SUBCASE("exchanges") { check_exchanges<OnEtcd>(); }
-  SUBCASE("lifetimes") { check_lifetimes<OnEtcd>(); }
+  OnEtcd stores;
+  SUBCASE("values") { check_values(stores.first(), stores.second()); }
+  SUBCASE("waits") { check_waits(stores.first(), stores.second()); }
+  SUBCASE("counters") { check_counters(stores.first(), stores.second()); }
+  SUBCASE("fences") { check_fences(stores.first(), stores.second()); }
+  SUBCASE("swaps") { check_swaps(stores.first(), stores.second()); }
+  SUBCASE("lists") { check_lists(stores.first(), stores.second()); }
+  SUBCASE("watches") { check_watches(stores.first(), stores.second()); }
+  SUBCASE("exchanges") { check_exchanges(stores.first(), stores.second()); }
+  SUBCASE("lifetimes") { check_lifetimes(stores.first(), stores.second()); }
 }
 
 TEST_CASE("the next server has what the one before held") {
