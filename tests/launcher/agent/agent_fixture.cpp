@@ -201,6 +201,11 @@ void AgentFixture::pass(double seconds) {
   } while (!deadline.passed());
 }
 
+void send_signal(pid_t pid, int number) {
+  REQUIRE(pid > 1);
+  ::kill(pid, number);
+}
+
 pid_t AgentFixture::agent() const {
   const auto children = children_of(guardian_);
   return children.empty() ? -1 : children.front();

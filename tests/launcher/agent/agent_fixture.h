@@ -31,6 +31,9 @@ class SocketDuplex : public Duplex {
   std::shared_ptr<net::StreamSocket> socket_;
 };
 
+// Fails the test where there is no such process: -1 would mean every process of the machine.
+void send_signal(pid_t pid, int number);
+
 class AgentFixture : public AgentEvents {
  public:
   // Starts build/bin/horovod-agent, or `command` in its place.

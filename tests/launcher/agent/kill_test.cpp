@@ -41,7 +41,7 @@ bool is_gone(AgentFixture& fixture, double seconds = 10) {
 TEST_CASE("SIGKILL of the agent leaves nothing, however it hides") {
   AgentFixture fixture;
   REQUIRE(start_stubborn(fixture, fixture.shell_job(cat(kStubborn, "sleep 1000; :"), 2)));
-  ::kill(fixture.agent(), SIGKILL);
+  send_signal(fixture.agent(), SIGKILL);
   CHECK(is_gone(fixture, 3));
   CHECK(fixture.until([&] { return !is_alive(fixture.guardian()); }));
   CHECK(fixture.until([&] { return fixture.lost.size() == 1; }));
@@ -51,7 +51,7 @@ TEST_CASE("SIGKILL of the guardian ends the agent and leaves nothing") {
   AgentFixture fixture;
   REQUIRE(start_stubborn(fixture, fixture.shell_job(cat(kStubborn, "sleep 1000; :"))));
   const pid_t agent = fixture.agent();
-  ::kill(fixture.guardian(), SIGKILL);
+  send_signal(fixture.guardian(), SIGKILL);
   CHECK(is_gone(fixture, 3));
   CHECK(fixture.until([&] { return !is_alive(agent); }));
   REQUIRE(fixture.lost.size() == 1);
@@ -72,7 +72,7 @@ TEST_CASE("A signal to the agent or to its guardian ends the job with a reason")
     for (const bool to_guardian : {false, true}) {
       AgentFixture fixture;
       REQUIRE(start_stubborn(fixture, fixture.shell_job(cat(kStubborn, "sleep 1000; :"))));
-      ::kill(to_guardian ? fixture.guardian() : fixture.agent(), number);
+      send_signal(to_guardian ? fixture.guardian() : fixture.agent(), number);
       CHECK(is_gone(fixture, 3));
       CHECK(fixture.until([&] { return fixture.is_finished; }));
       CHECK(fixture.endings == std::vector{cat("the agent was ended by signal ", number)});
@@ -96,8 +96,11 @@ size_t count_of(const std::string& text, std::string_view word) {
 }
 
 void signal_every_process(const AgentFixture& fixture, int number) {
-  for (const pid_t pid : fixture.marked()) ::kill(pid, number);
-  for (const pid_t pid : {fixture.guardian(), fixture.agent()}) ::kill(pid, number);
+  std::vector<pid_t> processes = fixture.marked();
+  for (const pid_t pid : {fixture.guardian(), fixture.agent()}) {
+    if (pid > 1) processes.push_back(pid);  // the other has ended
+  }
+  for (const pid_t pid : processes) send_signal(pid, number);
 }
 
 }  // namespace
@@ -126,7 +129,7 @@ TEST_CASE("A signal for the ranks that the agent alone gets, or its guardian, is
     REQUIRE(fixture.begin(fixture.shell_job(std::string(kCounting))).ok());
     std::string& said = fixture.output[{0, kOut}];
     REQUIRE(fixture.until([&] { return said == "ready\n"; }));
-    ::kill(to_guardian ? fixture.guardian() : fixture.agent(), SIGUSR1);
+    send_signal(to_guardian ? fixture.guardian() : fixture.agent(), SIGUSR1);
     CHECK(fixture.until([&] { return said == "ready\nUSR1\n"; }));
     CHECK(fixture.until([&] { return fixture.signalled == std::vector{SIGUSR1}; }));
   }
@@ -212,12 +215,12 @@ TEST_CASE("A host that gives no sign of life is lost after the lease") {
   job.lease_seconds = 1;
   REQUIRE(fixture.begin(job).ok());
   const pid_t agent = fixture.agent();
-  ::kill(agent, SIGSTOP);
+  send_signal(agent, SIGSTOP);
   const Deadline deadline = Deadline::after_seconds(10);
   CHECK(fixture.until([&] { return !fixture.lost.empty(); }, 10));
   CHECK(deadline.seconds_left() > 7);
   CHECK(fixture.lost.at(0) == "the host gave no sign of life for 1 s");
-  ::kill(agent, SIGCONT);
+  send_signal(agent, SIGCONT);
   CHECK(is_gone(fixture));
 }
 

@@ -100,7 +100,7 @@ TEST_CASE("The agent runs a job in a root that holds nothing but a static shell"
     REQUIRE(fixture.prepare(job).ok());
     REQUIRE(fixture.start().ok());
     CHECK(fixture.until([&] { return fixture.marked().size() == 2; }));
-    ::kill(fixture.agent(), SIGKILL);
+    send_signal(fixture.agent(), SIGKILL);
     CHECK(fixture.until([&] { return fixture.marked().empty(); }));
   }
   std::filesystem::remove_all(root);
