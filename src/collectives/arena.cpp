@@ -12,7 +12,7 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr uint64_t kMagic = 0x31616e6572612d68;
+constexpr uint64_t kArenaMagic = 0x31616e6572612d68;
 constexpr size_t kPage = 4096;
 // What is mapped begins where a page can begin: kernels for 64-bit ARM have pages of up to 64 KiB.
 constexpr size_t kLargestPage = 64 * 1024;
@@ -34,7 +34,7 @@ Status allocate(int fd, size_t offset, size_t size) {
   return {};
 }
 
-GuardedFd create_file() {
+GuardedFd create_arena_file() {
   const NoFork hold;
   return GuardedFd(UniqueFd(::memfd_create("horovod", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
 }
@@ -47,7 +47,7 @@ Result<std::unique_ptr<Arena>> Arena::create(size_t rank_count, size_t segment_s
     return invalid_argument(cat(rank_count, " ranks on one host are more than the ", kMaxLocalRanks,
                                 " that can share memory"));
   }
-  GuardedFd file = create_file();
+  GuardedFd file = create_arena_file();
   if (!file) return system_error("cannot create shared memory", errno);
   const size_t control = control_size(rank_count);
   segment_size = round_up(segment_size, kLargestPage);
@@ -62,7 +62,7 @@ Result<std::unique_ptr<Arena>> Arena::create(size_t rank_count, size_t segment_s
   std::unique_ptr<Arena> arena(new Arena(std::move(file), map));
   HVD_RETURN_IF_ERROR(arena->attach(control));
   ArenaHeader& header = *arena->header_;
-  header.magic = kMagic;
+  header.magic = kArenaMagic;
   header.rank_count = static_cast<uint32_t>(rank_count);
   header.segment_size = segment_size;
   header.segments_at = control;
@@ -87,7 +87,7 @@ Result<std::unique_ptr<Arena>> Arena::open(UniqueFd file, MemoryMap& map) {
   }
   HVD_RETURN_IF_ERROR(arena->attach(control_size(1)));
   const size_t rank_count = arena->header_->rank_count;
-  if (arena->header_->magic != kMagic || rank_count == 0 || rank_count > kMaxLocalRanks ||
+  if (arena->header_->magic != kArenaMagic || rank_count == 0 || rank_count > kMaxLocalRanks ||
       control_size(rank_count) != arena->header_->segments_at ||
       static_cast<size_t>(info.st_size) <
           arena->header_->segments_at + kSegments * arena->header_->segment_size) {

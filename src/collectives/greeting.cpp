@@ -12,9 +12,9 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr uint32_t kMagic = 0x4c445648;  // "HVDL"
+constexpr uint32_t kGreetingMagic = 0x4c445648;  // "HVDL"
 // Of all that ranks say to each other on a connection: runtimes that differ in it do not talk.
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kGreetingVersion = 2;
 constexpr std::byte kConfirmed{'Y'};
 
 Digest job_digest(const Credentials& credentials) {
@@ -25,14 +25,21 @@ Digest job_digest(const Credentials& credentials) {
 
 Bytes Hello::encode() const {
   ByteWriter out;
-  out.put(kMagic).put(kVersion).put(from).put(to).put(lane).put_raw(job).put_raw(nonce);
+  out.put(kGreetingMagic)
+      .put(kGreetingVersion)
+      .put(from)
+      .put(to)
+      .put(lane)
+      .put_raw(job)
+      .put_raw(nonce);
   return out.take();
 }
 
 Result<Hello> Hello::decode(ByteView bytes) {
   ByteReader in(bytes);
-  if (in.get<uint32_t>() != kMagic) return invalid_argument("it does not speak our protocol");
-  if (in.get<uint32_t>() != kVersion) return invalid_argument("it speaks another version");
+  if (in.get<uint32_t>() != kGreetingMagic)
+    return invalid_argument("it does not speak our protocol");
+  if (in.get<uint32_t>() != kGreetingVersion) return invalid_argument("it speaks another version");
   Hello hello;
   hello.from = in.get<int32_t>();
   hello.to = in.get<int32_t>();

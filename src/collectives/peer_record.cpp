@@ -5,13 +5,13 @@
 
 namespace hvd::collectives {
 namespace {
-constexpr uint32_t kMagic = 0x50445648;  // "HVDP"
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kRecordMagic = 0x50445648;  // "HVDP"
+constexpr uint32_t kRecordVersion = 2;
 }  // namespace
 
 Bytes PeerRecord::encode() const {
   ByteWriter out;
-  out.put(kMagic).put(kVersion).put_text(host).put_text(machine).put_text(site);
+  out.put(kRecordMagic).put(kRecordVersion).put_text(host).put_text(machine).put_text(site);
   out.put(static_cast<uint32_t>(candidates.size()));
   for (const Candidate& candidate : candidates) {
     out.put_text(candidate.interface).put_blob(candidate.bytes);
@@ -23,7 +23,7 @@ Bytes PeerRecord::encode() const {
 Result<PeerRecord> PeerRecord::decode(ByteView bytes) {
   ByteReader in(bytes);
   PeerRecord record;
-  if (in.get<uint32_t>() != kMagic || in.get<uint32_t>() != kVersion) {
+  if (in.get<uint32_t>() != kRecordMagic || in.get<uint32_t>() != kRecordVersion) {
     return invalid_argument("a rank's address record is of another version");
   }
   record.host = in.get_text();

@@ -20,7 +20,7 @@ constexpr uint64_t kBlockAlign = uint64_t{2} << 20;
 // Less than a page cannot be given back.
 uint64_t page() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
 
-uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+uint64_t rounded_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
 uint64_t file_size() {
   rlimit limit{};
@@ -33,7 +33,7 @@ void punch(int file, uint64_t at, uint64_t size) {
               static_cast<off_t>(size));
 }
 
-GuardedFd create_file() {
+GuardedFd create_heap_file() {
   const NoFork hold;
   return GuardedFd(UniqueFd(::memfd_create("horovod-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
 }
@@ -47,7 +47,7 @@ Status SharedHeap::open() {
         "memory from hvd_alloc belongs to the process that this one was forked from; only that "
         "one can allocate or free it");
   }
-  GuardedFd file = create_file();
+  GuardedFd file = create_heap_file();
   if (!file) return system_error("cannot create shared memory", errno);
   const uint64_t size = file_size();
   if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0 ||
@@ -74,7 +74,7 @@ Result<void*> SharedHeap::allocate(size_t size) {
     return unavailable(cat("no room for ", size, " bytes of shared memory: this process has had ",
                            next_ >> 20, " of at most ", end_ >> 20, " MiB (ulimit -f)"));
   }
-  const Block block{next_, std::min(round_up(size, page()), end_ - next_)};
+  const Block block{next_, std::min(rounded_up(size, page()), end_ - next_)};
   while (::fallocate(file_.get(), 0, static_cast<off_t>(block.at),
                      static_cast<off_t>(block.size)) != 0) {
     if (errno == EINTR) continue;
@@ -90,7 +90,7 @@ Result<void*> SharedHeap::allocate(size_t size) {
     punch(file_.get(), block.at, block.size);
     return system_error(cat("cannot map ", size >> 10, " KiB of shared memory"), error);
   }
-  next_ = std::min(end_, round_up(block.at + block.size, kBlockAlign));
+  next_ = std::min(end_, rounded_up(block.at + block.size, kBlockAlign));
   blocks_.emplace(reinterpret_cast<uintptr_t>(memory), block);
   block_count_.store(blocks_.size(), std::memory_order_release);
   return memory;
