@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/agent_link_impl.h"
 

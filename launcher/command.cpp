@@ -7,9 +7,9 @@
 #include <filesystem>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/secrets/token_file.h"
 #include "base/text.h"
-#include "base/token_file.h"
 #include "horovod/version.h"
 #include "launcher/check/hosts.h"
 #include "launcher/dry_run.h"

@@ -7,7 +7,7 @@
 #include <csignal>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/host_choice.h"
 #include "launcher/job_state.h"

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/host_choice.h"
 #include "launcher/installation.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "launcher/agent_link.h"
 #include "launcher/environment_choice.h"
 #include "launcher/inspection.h"

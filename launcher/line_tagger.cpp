@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/json_record.h"
+#include "base/log/json_record.h"
 #include "base/text.h"
 #include "launcher/placeholders.h"
 

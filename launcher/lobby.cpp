@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/agent/protocol.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "launcher/agent/admission.h"
 #include "launcher/hosts.h"
 #include "launcher/spawn/spawner.h"

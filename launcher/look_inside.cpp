@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/agent/protocol.h"
 #include "launcher/inspection.h"

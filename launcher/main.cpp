@@ -1,8 +1,8 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
-#include "base/log_format.h"
+#include "base/log/log.h"
+#include "base/log/log_format.h"
 #include "base/standard_streams.h"
 #include "launcher/attempts.h"
 #include "launcher/command.h"

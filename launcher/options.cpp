@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/config_file.h"
 #include "launcher/flag_table.h"

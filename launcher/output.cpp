@@ -10,8 +10,8 @@
 #include <filesystem>
 
 #include "base/check.h"
-#include "base/json_record.h"
-#include "base/log_format.h"
+#include "base/log/json_record.h"
+#include "base/log/log_format.h"
 #include "base/text.h"
 #include "launcher/rank_errors.h"
 

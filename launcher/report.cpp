@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "base/json_record.h"
-#include "base/log_format.h"
+#include "base/log/json_record.h"
+#include "base/log/log_format.h"
 #include "base/text.h"
 
 namespace hvd::launcher {

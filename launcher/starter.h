@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "base/unique_fd.h"
 #include "net/asio.h"
 #include "rendezvous/server.h"

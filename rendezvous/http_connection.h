@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "net/blocking_stream.h"
 #include "net/endpoint.h"
 #include "net/http.h"

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "net/endpoint.h"
 #include "rendezvous/http_connection.h"
 #include "rendezvous/membership.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/secrets/token_file.h"
 #include "base/standard_streams.h"
 #include "base/text.h"
-#include "base/token_file.h"
 #include "horovod/version.h"
 #include "rendezvous/etcd/etcd_keeper.h"
 #include "rendezvous/listening.h"

@@ -6,7 +6,7 @@
 #include <list>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "net/resolve.h"
 #include "rendezvous/session.h"

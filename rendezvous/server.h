@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "net/asio.h"
 #include "net/endpoint.h"
 #include "net/tls_front.h"

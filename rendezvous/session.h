@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "net/asio.h"
 #include "net/http.h"
 #include "rendezvous/monitor.h"

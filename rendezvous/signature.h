@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "base/hmac.h"
 #include "base/result.h"
-#include "base/secret.h"
+#include "base/secrets/hmac.h"
+#include "base/secrets/secret.h"
 
 namespace hvd::rendezvous {
 

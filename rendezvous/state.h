@@ -18,7 +18,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/result.h"
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "rendezvous/change_log.h"
 
 namespace hvd::rendezvous {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "net/frame.h"
 #include "net/socket_address.h"

@@ -11,9 +11,9 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/secrets/token_file.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "base/token_file.h"
 #include "base/unique_fd.h"
 #include "horovod/version.h"
 #include "launcher/agent/agent.h"

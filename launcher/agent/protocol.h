@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/hmac.h"
 #include "base/result.h"
+#include "base/secrets/hmac.h"
 #include "launcher/agent/host_job.h"
 #include "launcher/agent/token_proof.h"
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "base/hmac.h"
 #include "base/result.h"
+#include "base/secrets/hmac.h"
 #include "base/unique_fd.h"
 #include "launcher/agent/program.h"
 #include "launcher/agent/protocol.h"

@@ -1,6 +1,6 @@
 #include "launcher/agent/token_proof.h"
 
-#include "base/hmac.h"
+#include "base/secrets/hmac.h"
 
 namespace hvd::launcher {
 

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/pmix/fences.h"
 #include "rendezvous/http_store.h"

@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "base/check.h"
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 
 namespace hvd::launcher {

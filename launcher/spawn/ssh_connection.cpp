@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <functional>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "launcher/spawn/connect_any.h"
 #include "launcher/spawn/name_lookup.h"
 #include "launcher/spawn/ssh_stream.h"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "launcher/spawn/ssh_connection.h"
 
 namespace hvd::launcher {

@@ -3,7 +3,7 @@
 #include <array>
 #include <optional>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/spawn/child_process.h"
 #include "launcher/spawn/wakeup.h"

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "launcher/spawn/ssh_session.h"

@@ -1,8 +1,8 @@
 #include "rendezvous/etcd/etcd_access.h"
 
 #include "base/check.h"
+#include "base/secrets/token_file.h"
 #include "base/text.h"
-#include "base/token_file.h"
 
 namespace hvd::rendezvous::etcd {
 namespace {

@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "base/log.h"
-#include "base/secret.h"
+#include "base/log/log.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "rendezvous/etcd/etcd_text.h"
 

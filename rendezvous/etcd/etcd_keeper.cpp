@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "rendezvous/etcd/etcd_text.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "rendezvous/etcd/etcd_client.h"
 #include "rendezvous/etcd/etcd_url.h"
 #include "rendezvous/keeper.h"

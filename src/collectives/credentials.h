@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 
 namespace hvd::collectives {
 

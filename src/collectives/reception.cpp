@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/lost_peer.h"
 #include "base/text.h"
 #include "net/packet_socket.h"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "collectives/shared_heap.h"
 #include "horovod/horovod.h"

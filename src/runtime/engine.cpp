@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 
 namespace hvd::runtime {

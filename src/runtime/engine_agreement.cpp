@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "collectives/late_ranks.h"
 #include "runtime/request.h"

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "horovod/version.h"
 

@@ -2,7 +2,7 @@
 #include <cstddef>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/lost_peer.h"
 #include "base/text.h"
 #include "runtime/engine.h"

@@ -8,9 +8,9 @@
 #include <functional>
 
 #include "base/check.h"
-#include "base/hmac.h"
-#include "base/log.h"
-#include "base/secret.h"
+#include "base/log/log.h"
+#include "base/secrets/hmac.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "rendezvous/http_store.h"
 #include "rendezvous/plain_http_store.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/shared_library.h"
 #include "base/text.h"
 #include "plugin/catalogue.h"

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 
 namespace hvd::runtime {

@@ -1,6 +1,6 @@
 #include "runtime/runtime.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "rendezvous/job_keys.h"
 #include "runtime/submission_check.h"

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "base/cores.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "collectives/shared_mesh.h"
 #include "runtime/engine_agreement.h"

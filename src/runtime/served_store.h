@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "net/asio.h"
 #include "rendezvous/http_store.h"

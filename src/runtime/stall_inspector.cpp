@@ -6,7 +6,7 @@
 #include <array>
 #include <fstream>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 
 namespace hvd::runtime {

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 namespace hvd::runtime {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/text.h"
 
 namespace hvd::runtime {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/json_record.h"
+#include "base/log/json_record.h"
 #include "base/text.h"
 #include "launcher/output.h"
 

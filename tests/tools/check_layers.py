@@ -34,7 +34,7 @@ PARTIAL = {("launcher", "src/plugin"): {"plugin/catalogue.h"}}
 # Third-party headers: pattern -> files and folders that may include them, and in how many files
 # of those it may appear (None: any number).
 THIRD_PARTY = [
-    (r"(spdlog|fmt)/.*", ["src/base/log.cpp"], None),
+    (r"(spdlog|fmt)/.*", ["src/base/log/log.cpp"], None),
     (r"openssl/.*", ["src/base", "src/net/tls_session.cpp"], None),
     (r"dlfcn\.h", ["src/base", "src/plugin", "plugins/python/tensorflow_ops/tf_api.cpp"], None),
     (r"boost/.*", ["src/net", "rendezvous", "src/runtime", "launcher"], None),
@@ -67,7 +67,7 @@ CONDITIONAL_HOME = re.compile(r"src/base/platform_.*|include/horovod/.*")
 # What outlives every call: the runtime behind the C ABI, the one stderr that logs go to, and what
 # a forked child must close, which the system asks for without saying for whom; and a last word as
 # the process ends, to who started it.
-STATE_HOMES = ("src/runtime/api.cpp", "src/runtime/api_call.h", "src/base/log.cpp",
+STATE_HOMES = ("src/runtime/api.cpp", "src/runtime/api_call.h", "src/base/log/log.cpp",
                "src/base/fork_guard.cpp", "plugins/bootstrap/pmi/farewell.cpp")
 
 README_LINES = 25

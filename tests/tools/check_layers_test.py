@@ -70,7 +70,7 @@ class CheckLayers(unittest.TestCase):
         self.finds("include/horovod/a.h", "#include <stdio.h>\n", "C headers include only")
 
     def test_a_third_party_header_stays_in_its_folder(self):
-        self.finds("src/net/a.cpp", "#include <spdlog/spdlog.h>\n", "src/base/log.cpp only")
+        self.finds("src/net/a.cpp", "#include <spdlog/spdlog.h>\n", "src/base/log/log.cpp only")
         self.finds("launcher/job.cpp", "#include <CLI/CLI.hpp>\n", "launcher/options.cpp")
         self.finds("src/base/a.cpp", "#include <boost/asio.hpp>\n", "src/net")
         self.finds("src/base/a.cpp", "#include <zlib.h>\n", "no folder named for it")

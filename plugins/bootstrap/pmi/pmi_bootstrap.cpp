@@ -9,7 +9,7 @@
 #include <cerrno>
 
 #include "base/clock.h"
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "base/shared_library.h"
 #include "base/text.h"

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/agent/admission.h"

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/bytes.h"
-#include "base/hmac.h"
 #include "base/result.h"
+#include "base/secrets/hmac.h"
 
 namespace hvd {
 

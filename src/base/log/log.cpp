@@ -1,4 +1,4 @@
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -6,8 +6,8 @@
 #include <memory>
 #include <mutex>
 
-#include "base/json_record.h"
-#include "base/log_format.h"
+#include "base/log/json_record.h"
+#include "base/log/log_format.h"
 
 namespace hvd::log {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/token_file.h"
+#include "base/secrets/token_file.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>

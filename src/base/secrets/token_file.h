@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 
 namespace hvd {
 

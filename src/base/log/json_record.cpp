@@ -1,4 +1,4 @@
-#include "base/json_record.h"
+#include "base/log/json_record.h"
 
 #include <algorithm>
 #include <chrono>

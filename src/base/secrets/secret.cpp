@@ -1,4 +1,4 @@
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 
 #include <openssl/crypto.h>
 #include <sys/random.h>

@@ -1,4 +1,4 @@
-#include "base/hmac.h"
+#include "base/secrets/hmac.h"
 
 #include <openssl/crypto.h>
 

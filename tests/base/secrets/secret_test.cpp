@@ -1,4 +1,4 @@
-#include "base/secret.h"
+#include "base/secrets/secret.h"
 
 #include <doctest/doctest.h>
 #include <openssl/evp.h>
