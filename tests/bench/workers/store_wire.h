@@ -13,10 +13,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/secrets/token_file.h"
+#include "base/text.h"
+#include "net/http.h"
+#include "base/secrets/token_file.h"
 #include "base/text.h"
 #include "net/http.h"
 #include "rendezvous/signature.h"
-#include "rendezvous/token_file.h"
 
 namespace bench {
 
@@ -62,7 +65,7 @@ inline int connect_to_port(uint16_t port, uint32_t last_byte = 1, int flags = 0)
 }
 
 inline hvd::Secret secret_of(const std::string& token_file) {
-  auto secret = hvd::rendezvous::read_token_file(token_file);
+  auto secret = hvd::read_token(token_file, std::nullopt);
   if (!secret.ok()) throw std::runtime_error(secret.status().message());
   return *secret;
 }
