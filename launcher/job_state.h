@@ -19,7 +19,7 @@
 #include "launcher/rank_errors.h"
 #include "launcher/spawn/command_spawner.h"
 #include "launcher/spawn/local.h"
-#include "launcher/spawn/ssh_spawner.h"
+#include "launcher/spawn/ssh/ssh_spawner.h"
 #include "launcher/standard_input.h"
 #include "launcher/starter.h"
 #include "launcher/supervisor.h"

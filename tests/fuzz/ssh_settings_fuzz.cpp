@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "launcher/spawn/ssh_settings.h"
+#include "launcher/spawn/ssh/ssh_settings.h"
 
 // The output of `ssh -v -G`, and the configuration files that it names.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

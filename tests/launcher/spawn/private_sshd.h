@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/spawn/ssh_login.h"
+#include "launcher/spawn/ssh/ssh_login.h"
 #include "tests/conformance/spawner_conformance.h"
 
 namespace hvd::launcher {

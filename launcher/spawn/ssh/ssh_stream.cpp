@@ -1,4 +1,4 @@
-#include "launcher/spawn/ssh_stream.h"
+#include "launcher/spawn/ssh/ssh_stream.h"
 
 #include <algorithm>
 #include <array>

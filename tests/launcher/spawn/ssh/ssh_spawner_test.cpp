@@ -1,4 +1,4 @@
-#include "launcher/spawn/ssh_spawner.h"
+#include "launcher/spawn/ssh/ssh_spawner.h"
 
 #include <arpa/inet.h>
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "launcher/spawn/ssh_settings.h"
+#include "launcher/spawn/ssh/ssh_settings.h"
 
 #include <doctest/doctest.h>
 

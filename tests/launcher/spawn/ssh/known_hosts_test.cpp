@@ -1,4 +1,4 @@
-#include "launcher/spawn/known_hosts.h"
+#include "launcher/spawn/ssh/known_hosts.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

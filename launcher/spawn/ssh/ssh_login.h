@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/spawn/spawner.h"
-#include "launcher/spawn/ssh_settings.h"
+#include "launcher/spawn/ssh/ssh_settings.h"
 
 namespace hvd::launcher {
 

@@ -10,8 +10,8 @@
 
 #include "base/result.h"
 #include "launcher/spawn/spawner.h"
-#include "launcher/spawn/ssh_login.h"
-#include "launcher/spawn/ssh_settings.h"
+#include "launcher/spawn/ssh/ssh_login.h"
+#include "launcher/spawn/ssh/ssh_settings.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "launcher/spawn/libssh.h"
+#include "launcher/spawn/ssh/libssh.h"
 
 namespace hvd::launcher {
 

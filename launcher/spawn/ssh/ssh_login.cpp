@@ -1,4 +1,4 @@
-#include "launcher/spawn/ssh_login.h"
+#include "launcher/spawn/ssh/ssh_login.h"
 
 #include <pwd.h>
 #include <unistd.h>

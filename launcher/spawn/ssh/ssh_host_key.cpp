@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "base/log/log.h"
-#include "launcher/spawn/ssh_connection.h"
+#include "launcher/spawn/ssh/ssh_connection.h"
 
 namespace hvd::launcher {
 namespace {

@@ -1,12 +1,12 @@
-#include "launcher/spawn/ssh_spawner.h"
+#include "launcher/spawn/ssh/ssh_spawner.h"
 
 #include <unistd.h>
 
 #include "base/log/log.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/spawn/ssh_session.h"
-#include "launcher/spawn/system_ssh.h"
+#include "launcher/spawn/ssh/ssh_session.h"
+#include "launcher/spawn/ssh/system_ssh.h"
 
 namespace hvd::launcher {
 namespace {

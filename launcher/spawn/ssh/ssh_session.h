@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "launcher/spawn/remote_shell.h"
 #include "launcher/spawn/spawner.h"
-#include "launcher/spawn/ssh_login.h"
+#include "launcher/spawn/ssh/ssh_login.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {

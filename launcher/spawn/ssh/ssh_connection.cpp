@@ -1,4 +1,4 @@
-#include "launcher/spawn/ssh_connection.h"
+#include "launcher/spawn/ssh/ssh_connection.h"
 
 #include <fcntl.h>
 
@@ -9,7 +9,7 @@
 #include "base/log/log.h"
 #include "launcher/spawn/connect_any.h"
 #include "launcher/spawn/name_lookup.h"
-#include "launcher/spawn/ssh_stream.h"
+#include "launcher/spawn/ssh/ssh_stream.h"
 
 namespace hvd::launcher {
 

@@ -8,8 +8,8 @@
 
 #include "launcher/spawn/agent_delivery.h"
 #include "launcher/spawn/spawner.h"
-#include "launcher/spawn/ssh_login.h"
-#include "launcher/spawn/ssh_query.h"
+#include "launcher/spawn/ssh/ssh_login.h"
+#include "launcher/spawn/ssh/ssh_query.h"
 
 namespace hvd::launcher {
 

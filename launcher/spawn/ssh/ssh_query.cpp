@@ -1,4 +1,4 @@
-#include "launcher/spawn/ssh_query.h"
+#include "launcher/spawn/ssh/ssh_query.h"
 
 #include <array>
 #include <optional>

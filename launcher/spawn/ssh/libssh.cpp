@@ -1,4 +1,4 @@
-#include "launcher/spawn/libssh.h"
+#include "launcher/spawn/ssh/libssh.h"
 
 #include "base/check.h"
 #include "base/shared_library.h"

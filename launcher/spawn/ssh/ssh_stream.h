@@ -6,7 +6,7 @@
 
 #include "launcher/spawn/duplex.h"
 #include "launcher/spawn/last_words.h"
-#include "launcher/spawn/ssh_connection.h"
+#include "launcher/spawn/ssh/ssh_connection.h"
 
 namespace hvd::launcher {
 

@@ -1,7 +1,7 @@
-#include "launcher/spawn/ssh_session.h"
+#include "launcher/spawn/ssh/ssh_session.h"
 
-#include "launcher/spawn/ssh_connection.h"
-#include "launcher/spawn/ssh_stream.h"
+#include "launcher/spawn/ssh/ssh_connection.h"
+#include "launcher/spawn/ssh/ssh_stream.h"
 
 namespace hvd::launcher {
 

@@ -10,10 +10,10 @@
 
 #include "base/result.h"
 #include "base/text.h"
-#include "launcher/spawn/known_hosts.h"
-#include "launcher/spawn/libssh.h"
 #include "launcher/spawn/spawner.h"
-#include "launcher/spawn/ssh_login.h"
+#include "launcher/spawn/ssh/known_hosts.h"
+#include "launcher/spawn/ssh/libssh.h"
+#include "launcher/spawn/ssh/ssh_login.h"
 #include "launcher/spawn/wakeup.h"
 #include "net/asio.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/spawn/remote_shell.h"
-#include "launcher/spawn/ssh_login.h"
+#include "launcher/spawn/ssh/ssh_login.h"
 
 namespace hvd::launcher {
 

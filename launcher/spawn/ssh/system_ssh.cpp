@@ -1,4 +1,4 @@
-#include "launcher/spawn/system_ssh.h"
+#include "launcher/spawn/ssh/system_ssh.h"
 
 #include "launcher/spawn/child_process.h"
 
