@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/dtype.h"
-#include "collectives/reduce_kernels.h"
+#include "collectives/kernels/reduce_kernels.h"
 
 namespace hvd::ops {
 namespace {

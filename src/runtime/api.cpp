@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/settings.h"
-#include "collectives/shared_heap.h"
+#include "collectives/shm/shared_heap.h"
 #include "horovod/horovod.h"
 #include "horovod/version.h"
 #include "runtime/api_call.h"

@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/log/log.h"
 #include "base/text.h"
-#include "collectives/shared_heap.h"
+#include "collectives/shm/shared_heap.h"
 #include "horovod/horovod.h"
 #include "runtime/api_call.h"
 #include "runtime/capability.h"

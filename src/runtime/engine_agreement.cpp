@@ -7,7 +7,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
-#include "collectives/late_ranks.h"
+#include "collectives/mesh/late_ranks.h"
 #include "runtime/request.h"
 
 namespace hvd::runtime {

@@ -5,7 +5,7 @@
 #include "base/cores.h"
 #include "base/log/log.h"
 #include "base/text.h"
-#include "collectives/shared_mesh.h"
+#include "collectives/mesh/shared_mesh.h"
 #include "runtime/engine_agreement.h"
 #include "runtime/paired_controller.h"
 #include "runtime/runtime.h"

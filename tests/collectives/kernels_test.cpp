@@ -10,7 +10,7 @@
 #include "base/dtype.h"
 #include "base/half.h"
 #include "base/platform_cpu.h"
-#include "collectives/reduce_kernels.h"
+#include "collectives/kernels/reduce_kernels.h"
 
 using namespace hvd;
 using namespace hvd::collectives;

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/text.h"
-#include "collectives/collectives.h"
-#include "collectives/mesh.h"
+#include "collectives/algorithms/collectives.h"
+#include "collectives/mesh/mesh.h"
 
 namespace hvd::test {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "collectives/control_stream.h"
+#include "collectives/mesh/control_stream.h"
 
 using hvd::collectives::Frame;
 using hvd::collectives::FrameReader;

@@ -1,7 +1,7 @@
 // A rank's address record: what parses, encodes to the same again.
 #include <cstdlib>
 
-#include "collectives/peer_record.h"
+#include "collectives/mesh/peer_record.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto record =

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/peer_record.h"
+#include "collectives/mesh/peer_record.h"
 #include "rendezvous/store.h"
 #include "runtime/relay.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "collectives/shared_mesh.h"
+#include "collectives/mesh/shared_mesh.h"
 #include "controllers/controller_plugin.h"
 
 namespace hvd::controllers {

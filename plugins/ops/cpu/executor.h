@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/collectives.h"
-#include "collectives/shared_mesh.h"
+#include "collectives/algorithms/collectives.h"
+#include "collectives/mesh/shared_mesh.h"
 #include "ops/op_plugin.h"
 
 namespace hvd::ops {

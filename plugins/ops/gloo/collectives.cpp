@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "collectives/reduce_kernels.h"
+#include "collectives/kernels/reduce_kernels.h"
 #include "ops/batch_memory.h"
 
 namespace hvd::ops::gloo_engine {

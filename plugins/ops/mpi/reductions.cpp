@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collectives/reduce_kernels.h"
+#include "collectives/kernels/reduce_kernels.h"
 
 namespace hvd::ops::mpi {
 namespace {

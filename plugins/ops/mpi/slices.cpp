@@ -1,7 +1,7 @@
 // A sum from rank to rank, where the library's own nonblocking one is slow: each member gets its slice
 // of all others, reduces it, and sends it to all.
 #include "base/dtype.h"
-#include "collectives/reduce_kernels.h"
+#include "collectives/kernels/reduce_kernels.h"
 #include "ops/mpi/batch.h"
 
 namespace hvd::ops::mpi {

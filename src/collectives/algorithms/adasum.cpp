@@ -1,0 +1,159 @@
+// Adasum of any number of members, tensor by tensor: pairs of vectors become one that keeps what
+// both say and halves what they say twice, along a tree over the bits of the members' indices, low
+// to high. Where the number is no power of two, a vector without a partner goes up unchanged: what
+// the whole tree would give if the missing members had zeros.
+//
+// Every member gets its part of all vectors (an alltoall), takes part in the dot products and norms
+// of each level (a small allreduce in float64), combines its part, and gives the outcome to all (an
+// allgather). So each element is computed once, by one member, in float64, with one rounding at
+// the end; and twice the batch moves, as in an allreduce, whatever the number of hosts.
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/dtype.h"
+#include "collectives/algorithms/collectives.h"
+#include "collectives/algorithms/small_allreduce.h"
+#include "collectives/kernels/adasum_kernels.h"
+#include "collectives/kernels/reduction.h"
+
+namespace hvd::collectives {
+namespace {
+
+class Adasum {
+ public:
+  Adasum(Group& group, const hvd_batch& batch)
+      : members_(group.size()),
+        dtype_(static_cast<hvd_dtype>(batch.dtype)),
+        element_(size_of(dtype_)),
+        // Twice the vectors give twice the outcome, so the factors may wait.
+        factor_(batch.prescale * batch.postscale),
+        tensors_(batch.tensor_count) {
+    size_t counts = 0, wides = 0;
+    rows_.reserve(2 * members_ * tensors_.size());
+    for (size_t t = 0; t < tensors_.size(); ++t) {
+      const auto count = static_cast<size_t>(batch.tensors[t].count);
+      tensors_[t].rows = rows_.size();
+      for (size_t m = 0; m < members_; ++m) {
+        rows_.push_back(static_cast<int64_t>(rows_of(count, members_, m).count));
+      }
+      Part& part = tensors_[t];
+      part.count = static_cast<size_t>(rows_[part.rows + group.index()]);
+      part.narrow = counts;
+      part.wide = wides;
+      counts += members_ * part.count;
+      wides += (members_ + 1) / 2 * part.count;
+    }
+    own_rows_.reserve(members_ * tensors_.size());
+    narrow_ = std::make_unique_for_overwrite<std::byte[]>(counts * element_);
+    wide_ = std::make_unique_for_overwrite<double[]>(wides);
+    products_.resize(members_ / 2 * tensors_.size());
+    for (const Part& part : tensors_) own_rows_.insert(own_rows_.end(), members_, part.count);
+    fill_batches(batch);
+  }
+
+  const hvd_batch& scatter() const { return scatter_; }
+  const hvd_batch& gather() const { return gather_; }
+  // Of one level, which are to be summed over all members: three numbers each.
+  std::span<Products> products() { return {products_.data(), vectors_ / 2 * tensors_.size()}; }
+
+  bool one_is_left() const { return vectors_ == 1; }
+  void multiply() {
+    Products* next = products_.data();
+    for (const Part& part : tensors_) {
+      for (size_t pair = 0; pair < vectors_ / 2; ++pair) {
+        *next++ =
+            products_of(type(), vector(part, 2 * pair), vector(part, 2 * pair + 1), part.count);
+      }
+    }
+  }
+  void combine_pairs() {
+    const Products* next = products_.data();
+    for (const Part& part : tensors_) {
+      for (size_t pair = 0; pair < vectors_ / 2; ++pair) {
+        combine(type(), vector(part, 2 * pair), vector(part, 2 * pair + 1), weights_of(*next++),
+                wide(part, pair), part.count);
+      }
+      if (vectors_ % 2 == 1) {
+        widen(type(), vector(part, vectors_ - 1), wide(part, vectors_ / 2), part.count);
+      }
+    }
+    vectors_ = (vectors_ + 1) / 2;
+    is_wide_ = true;
+  }
+  // Where the gathering begins: at the front of what was received.
+  void round() {
+    for (const Part& part : tensors_) {
+      if (!is_wide_) widen(dtype_, vector(part, 0), wide(part, 0), part.count);
+      collectives::narrow(dtype_, wide(part, 0), factor_, narrow(part, 0), part.count);
+    }
+  }
+
+ private:
+  // This member's part of one tensor, of each member's vector one after another.
+  struct Part {
+    size_t rows;    // index
+    size_t count;   // elements of one vector's part
+    size_t narrow;  // elements before it, as received
+    size_t wide;    // elements before it, of what was combined
+  };
+
+  std::byte* narrow(const Part& part, size_t v) {
+    return narrow_.get() + (part.narrow + v * part.count) * element_;
+  }
+  double* wide(const Part& part, size_t v) { return wide_.get() + part.wide + v * part.count; }
+  hvd_dtype type() const { return is_wide_ ? HVD_FLOAT64 : dtype_; }
+  const void* vector(const Part& part, size_t v) {
+    if (is_wide_) return wide(part, v);
+    return narrow(part, v);
+  }
+
+  void fill_batches(const hvd_batch& batch) {
+    for (size_t t = 0; t < tensors_.size(); ++t) {
+      const hvd_batch_tensor& whole = batch.tensors[t];
+      const int64_t* rows = rows_.data() + tensors_[t].rows;
+      const auto count = static_cast<int64_t>(tensors_[t].count);
+      std::byte* parts = narrow(tensors_[t], 0);
+      scattered_.push_back(
+          {whole.input, parts, whole.count, 1, rows, own_rows_.data() + t * members_});
+      gathered_.push_back({parts, whole.output, count, 1, rows, nullptr});
+    }
+    scatter_ = gather_ = batch;
+    scatter_.op = HVD_ALLTOALL;
+    scatter_.tensors = scattered_.data();
+    gather_.op = HVD_ALLGATHER;
+    gather_.tensors = gathered_.data();
+  }
+
+  const size_t members_;
+  const hvd_dtype dtype_;
+  const size_t element_;
+  const double factor_;
+  size_t vectors_ = members_;  // that are left
+  bool is_wide_ = false;       // what is left lies in wide_
+  std::vector<Part> tensors_;
+  std::vector<int64_t> rows_, own_rows_;
+  std::unique_ptr<std::byte[]> narrow_;
+  std::unique_ptr<double[]> wide_;
+  std::vector<Products> products_;
+  std::vector<hvd_batch_tensor> scattered_, gathered_;
+  hvd_batch scatter_{}, gather_{};
+};
+
+}  // namespace
+
+Job adasum(Flow& flow, Group& group, const hvd_batch& batch) {
+  Adasum work(group, batch);
+  co_await alltoall(flow, group, work.scatter());
+  while (!work.one_is_left()) {
+    work.multiply();
+    const std::span<Products> products = work.products();
+    SmallAllreduce sums(HVD_SUM, HVD_FLOAT64, products.data(), 3 * products.size());
+    co_await allreduce(flow, group, sums.batch());
+    work.combine_pairs();
+  }
+  work.round();
+  co_await allgather(flow, group, work.gather());
+}
+
+}  // namespace hvd::collectives

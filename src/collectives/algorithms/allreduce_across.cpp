@@ -1,0 +1,291 @@
+// A host's ranks reduce each a slice of what they have, and each of them, a driver, takes its slice
+// over the hosts (Crossing): reducing, copying and the work of the sockets are spread over them. As
+// many drive as the host with the fewest ranks has. Where each host has one rank only, what crosses
+// is the user's memory itself.
+//
+// A sum in half precision is rounded once per host, for its part, and once at the end: sums of some
+// of the hosts travel in float32. So the error does not grow with the number of hosts.
+#include "collectives/algorithms/allreduce_across.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "collectives/algorithms/crossing.h"
+#include "collectives/algorithms/host_stages.h"
+#include "collectives/kernels/tensor_list.h"
+
+namespace hvd::collectives {
+namespace {
+
+CrossingPlan plan_for(Group& group, const hvd_batch& batch, const Reduction& reduction,
+                      const Tuning& tuning) {
+  CrossingPlan plan;
+  plan.way = choose_way(tuning, group.host_count(), reduction.count * reduction.element);
+  plan.dtype = batch.dtype;
+  plan.op = batch.reduce_op;
+  plan.streams = static_cast<size_t>(tuning.streams);
+  return plan;
+}
+
+void cut(CrossingPlan& plan, size_t total, size_t per_piece) {
+  plan.pieces = (total + per_piece - 1) / per_piece;
+  plan.last = total - (plan.pieces - 1) * per_piece;
+  plan.count = plan.pieces == 1 ? plan.last : per_piece;
+}
+
+// ---- One rank on each host ----------------------------------------------------------------------
+
+struct WholeTensor {
+  size_t element;
+  bool is_input;
+  Piece operator()(const hvd_batch_tensor& tensor) const {
+    // Inputs are only read from.
+    void* data = is_input ? const_cast<void*>(tensor.input) : tensor.output;
+    return {static_cast<std::byte*>(data), static_cast<size_t>(tensor.count) * element};
+  }
+};
+
+// The tensors of a batch in pieces: a piece that lies within one tensor crosses in its output, any
+// other in a buffer.
+class Tensors {
+ public:
+  Tensors(const hvd_batch& batch, const Reduction& reduction, const CrossingPlan& plan)
+      : batch_(batch),
+        reduction_(reduction),
+        plan_(plan),
+        tensors_(batch.tensors, batch.tensor_count),
+        inputs_(tensors_, WholeTensor{reduction.element, true}),
+        outputs_(tensors_, WholeTensor{reduction.element, false}),
+        results_(outputs_),
+        buffers_(plan.window) {}
+
+  // The next piece, with this host's part in it.
+  std::byte* pack() {
+    const size_t count = count_of(packed_);
+    const size_t size = count * reduction_.element;
+    std::byte* place = place_of(outputs_, packed_, size);
+    std::byte* to = place;
+    inputs_.next(size, [&](const std::byte* data, size_t part) {
+      if (data == nullptr) {
+        fill_neutral(to, static_cast<hvd_dtype>(batch_.dtype),
+                     static_cast<hvd_reduce_op>(batch_.reduce_op), part / reduction_.element);
+      } else if (data != to) {
+        std::memcpy(to, data, part);
+      }
+      to += part;
+    });
+    if (reduction_.before.active || batch_.dtype == HVD_BOOL) {
+      const void* const input = place;
+      reduction_.reduce(place, &input, 1, count, reduction_.before, reduction_.none);
+    }
+    ++packed_;
+    return place;
+  }
+  void unpack() {
+    const size_t size = count_of(unpacked_) * reduction_.element;
+    auto results = results_;
+    const std::byte* place = place_of(results_, unpacked_, size);
+    results.write(place, size);
+    ++unpacked_;
+  }
+  size_t unpacked() const { return unpacked_; }
+
+ private:
+  size_t count_of(size_t piece) const {
+    return piece + 1 < plan_.pieces ? plan_.count : plan_.last;
+  }
+  // Moves the walk over the outputs on.
+  std::byte* place_of(Walk<WholeTensor>& outputs, size_t piece, size_t size) {
+    std::byte* first = nullptr;
+    size_t parts = 0;
+    outputs.next(size, [&](std::byte* data, size_t) {
+      if (parts++ == 0) first = data;
+    });
+    if (parts == 1 && first != nullptr) return first;
+    auto& buffer = buffers_[piece % buffers_.size()];
+    if (buffer.size() < size) buffer.resize(std::max(plan_.count, plan_.last) * reduction_.element);
+    return buffer.data();
+  }
+
+  const hvd_batch& batch_;
+  const Reduction& reduction_;
+  const CrossingPlan& plan_;
+  std::span<const hvd_batch_tensor> tensors_;
+  Walk<WholeTensor> inputs_, outputs_, results_;
+  std::vector<std::vector<std::byte>> buffers_;
+  size_t packed_ = 0;
+  size_t unpacked_ = 0;
+};
+
+Job allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
+  const Tuning tuning = tuning_of(batch);
+  CrossingPlan plan = plan_for(group, batch, reduction, tuning);
+  const size_t piece = plan.way == Way::kWhole ? tuning.whole_chunk : tuning.chunk;
+  cut(plan, reduction.count, piece / reduction.element);
+  // Enough for a ring, whose hops are many.
+  plan.window = std::min(plan.pieces, 4 * group.host_count() + 4);
+  Crossing& crossing = group.crossing();
+  crossing.begin(reduction, plan);
+  Tensors tensors(batch, reduction, plan);
+  while (tensors.unpacked() < plan.pieces) {
+    if (crossing.may_add()) {
+      crossing.add(tensors.pack());
+      crossing.advance();
+    } else {
+      Crossed crossed(crossing, tensors.unpacked() + 1);
+      co_await flow.until(crossed);
+    }
+    while (tensors.unpacked() < crossing.finished()) tensors.unpack();
+  }
+}
+
+// ---- Several ranks on some host -----------------------------------------------------------------
+
+// The leader takes what the host has reduced over the hosts.
+Job cross_small(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction,
+                std::byte* result) {
+  CrossingPlan plan = plan_for(group, batch, reduction, tuning_of(batch));
+  cut(plan, reduction.count, reduction.count);
+  Crossing& crossing = group.crossing();
+  crossing.begin(reduction, plan);
+  crossing.add(result);
+  Crossed crossed(crossing, 1);
+  co_await flow.until(crossed);
+}
+
+Job small_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
+  const uint64_t step = group.take_steps(1);
+  co_await pack_small(flow, group, reduction, step);
+  std::byte* result = group.segment().result(step);
+  if (group.is_leader()) {
+    SmallArrived arrived(group, step);
+    co_await flow.until(arrived);
+    reduce_small(group, reduction, step, result);
+    co_await cross_small(flow, group, batch, reduction, result);
+    group.post(kShared, step + 1);
+  } else {
+    OneReached shared(group, 0, kShared, step + 1);
+    co_await flow.until(shared);
+  }
+  reduction.unpacker.write(result, reduction.count);
+  end_small(group, step);
+}
+
+// An allreduce in chunks, each of which goes through a driver's stages here.
+class DrivenStream {
+ public:
+  DrivenStream(Group& group, const hvd_batch& batch, Reduction& reduction)
+      : tuning(tuning_of(batch)),
+        on_host(group, reduction, tuning.chunk),
+        crossing(group.crossing()),
+        group_(group),
+        reduction_(reduction) {
+    drivers_ = std::min(group.fewest_local(), static_cast<size_t>(std::max(tuning.drivers, 1)));
+    is_driver = group.local_index() < drivers_;
+    if (!is_driver) return;
+    CrossingPlan plan = plan_for(group, batch, reduction, tuning);
+    plan.pieces = on_host.chunks();
+    plan.count = slice(0).count;
+    plan.last = slice(on_host.chunks() - 1).count;
+    // As many as there are buffers for results.
+    plan.window = 2;
+    crossing.begin(reduction, plan);
+  }
+
+  // This driver's slice of all that the host's ranks have packed, on its way to the other hosts.
+  void reduce_and_add(size_t chunk) {
+    const uint64_t step = on_host.step_of(chunk);
+    const Slice own = is_driver ? slice(chunk) : Slice{0, 0};
+    std::byte* result = group_.segment().result(step) + own.first * reduction_.element;
+    if (own.count > 0) {
+      const void* inputs[kMaxLocalRanks];
+      for (size_t i = 0; i < group_.local_count(); ++i) {
+        inputs[i] = group_.segment().slot(i, step) + own.first * reduction_.element;
+      }
+      reduction_.reduce(result, inputs, group_.local_count(), own.count, reduction_.before,
+                        reduction_.none);
+    }
+    group_.post_all(kReduced, step + 1);
+    if (is_driver) crossing.add(result);
+  }
+
+  const Tuning tuning;
+  HostStream on_host;
+  bool is_driver;
+  Crossing& crossing;
+
+ private:
+  Slice slice(size_t chunk) const {
+    return slice_of(on_host.count_of(chunk), drivers_, group_.local_index(), reduction_.element);
+  }
+
+  Group& group_;
+  Reduction& reduction_;
+  size_t drivers_;
+};
+
+// Waits while what is under way moves on.
+Job wait_driving(Flow& flow, DrivenStream& stream, Condition& condition) {
+  if (stream.is_driver) {
+    Meanwhile driving(stream.crossing, condition);
+    co_await flow.until(driving);
+  } else {
+    co_await flow.until(condition);
+  }
+}
+
+// Packs the next chunk, then reduces this rank's slice of this one.
+Job send_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
+  const uint64_t step = stream.on_host.step_of(chunk);
+  if (chunk + 1 < stream.on_host.chunks()) {
+    // A slot is free when its last chunk has been reduced; one of another operation, when that
+    // operation's step was consumed.
+    AllReached is_free(group, chunk == 0 ? kConsumed : kReduced, step);
+    co_await wait_driving(flow, stream, is_free);
+    stream.on_host.pack(chunk + 1);
+  }
+  AllReached arrived(group, kArrived, step + 1);
+  co_await wait_driving(flow, stream, arrived);
+  AllReached is_free = buffers_free(group, step);
+  co_await wait_driving(flow, stream, is_free);
+  stream.reduce_and_add(chunk);
+}
+
+Job end_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
+  const uint64_t step = stream.on_host.step_of(chunk);
+  if (stream.is_driver) {
+    Crossed crossed(stream.crossing, chunk + 1);
+    co_await flow.until(crossed);
+  }
+  group.post_all(kShared, step + 1);
+  AllReached shared(group, kShared, step + 1);
+  co_await wait_driving(flow, stream, shared);
+  stream.on_host.unpack(chunk);
+}
+
+Job stream_across(Flow& flow, Group& group, DrivenStream& stream) {
+  const size_t chunks = stream.on_host.chunks();
+  AllReached is_free = buffers_free(group, stream.on_host.step_of(0));
+  co_await flow.until(is_free);
+  stream.on_host.pack(0);
+  for (size_t chunk = 0; chunk <= chunks; ++chunk) {
+    if (chunk < chunks) co_await send_chunk(flow, group, stream, chunk);
+    if (chunk > 0) co_await end_chunk(flow, group, stream, chunk - 1);
+  }
+}
+
+}  // namespace
+
+Job allreduce_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
+  if (group.size() == group.host_count() && batch.op == HVD_ALLREDUCE) {
+    co_await allreduce_solo(flow, group, batch, reduction);
+  } else if (reduction.count * reduction.element <= kSmallBytes) {
+    co_await small_across(flow, group, batch, reduction);
+  } else {
+    DrivenStream stream(group, batch, reduction);
+    co_await stream_across(flow, group, stream);
+  }
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,13 @@
+// An allreduce of a group on several hosts: each host reduces its own, then the hosts among each
+// other.
+#pragma once
+
+#include "collectives/algorithms/flow.h"
+#include "collectives/algorithms/group.h"
+#include "collectives/kernels/reduction.h"
+
+namespace hvd::collectives {
+
+Job allreduce_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction);
+
+}  // namespace hvd::collectives

@@ -1,0 +1,143 @@
+// Where a rank's tensors lie travels like a small payload, in a step of its own. A rank of which
+// one tensor is private says that, and goes on without hearing the others.
+#include "collectives/algorithms/allreduce_direct.h"
+
+#include <cstring>
+#include <new>
+
+#include "collectives/algorithms/host_stages.h"
+#include "collectives/kernels/tensor_list.h"
+
+namespace hvd::collectives {
+namespace {
+
+// Less than this costs less to pack than to ask about.
+constexpr size_t kLeastBytes = 32 * 1024;
+constexpr size_t kMostTensors = 128;
+
+struct Offer {
+  uint64_t count;  // of tensors; none when one of them is private
+  SharedHeap::Place places[kMostTensors];
+};
+static_assert(sizeof(Offer) <= kSmallBytes);
+
+Offer& offer_of(Group& group, size_t local, uint64_t step) {
+  return *reinterpret_cast<Offer*>(group.segment().small(local, step).payload);
+}
+
+bool fill_offer(Group& group, const hvd_batch& batch, size_t element, Offer& offer) {
+  offer.count = 0;
+  const SharedHeap* heap = group.mesh().heap();
+  if (heap == nullptr) return false;
+  for (uint32_t i = 0; i < batch.tensor_count; ++i) {
+    const hvd_batch_tensor& tensor = batch.tensors[i];
+    // A rank that has joined has no memory to offer; results land where inputs were.
+    if (tensor.input == nullptr || tensor.input != tensor.output) return false;
+    const auto place = heap->find(tensor.input, static_cast<size_t>(tensor.count) * element);
+    if (!place) return false;
+    offer.places[i] = *place;
+  }
+  offer.count = batch.tensor_count;
+  return true;
+}
+
+// Every rank's memory of every tensor, as this rank sees it: `bases[tensor * ranks + rank]`.
+Status reach_all(Group& group, const hvd_batch& batch, uint64_t step, std::byte** bases) {
+  const size_t ranks = group.local_count();
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const Offer& offer = offer_of(group, rank, step);
+    const size_t on_host = group.mesh().local_index_of(group.global_rank_of_local(rank));
+    for (uint32_t i = 0; i < batch.tensor_count; ++i) {
+      std::byte*& base = bases[i * ranks + rank];
+      if (rank == group.local_index()) {
+        base = static_cast<std::byte*>(batch.tensors[i].output);
+        continue;
+      }
+      HVD_ASSIGN_OR_RETURN(base, group.mesh().peer_heaps()->reach(on_host, offer.places[i]));
+    }
+  }
+  return {};
+}
+
+// `size` bytes at `at` of a tensor that lies at `bases` on each rank.
+void reduce_part(const Group& group, const Reduction& reduction, std::byte* const* bases, size_t at,
+                 size_t size) {
+  const size_t own = group.local_index();
+  const size_t ranks = group.local_count();
+  const void* inputs[kMaxLocalRanks];
+  for (const size_t end = at + size; at < end; at += kBlockBytes) {
+    const size_t part = std::min(kBlockBytes, end - at);
+    for (size_t rank = 0; rank < ranks; ++rank) inputs[rank] = bases[rank] + at;
+    reduction.reduce(bases[own] + at, inputs, ranks, part / reduction.element, reduction.before,
+                     reduction.after);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      if (rank != own) std::memcpy(bases[rank] + at, bases[own] + at, part);
+    }
+  }
+}
+
+void reduce_slice(Group& group, const hvd_batch& batch, const Reduction& reduction,
+                  std::byte* const* bases) {
+  const Slice own =
+      slice_of(reduction.count, group.local_count(), group.local_index(), reduction.element);
+  Cursor cursor({batch.tensors, batch.tensor_count});
+  cursor.skip(own.first);
+  cursor.next(own.count, [&](const hvd_batch_tensor& tensor, size_t first, size_t count) {
+    const auto index = static_cast<size_t>(&tensor - batch.tensors);
+    reduce_part(group, reduction, bases + index * group.local_count(), first * reduction.element,
+                count * reduction.element);
+  });
+}
+
+bool all_offer(Group& group, uint64_t step, uint32_t count) {
+  for (size_t rank = 0; rank < group.local_count(); ++rank) {
+    if (offer_of(group, rank, step).count != count) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool may_be_direct(Group& group, const hvd_batch& batch, const Reduction& reduction) {
+  return group.mesh().peer_heaps() != nullptr && batch.tensor_count <= kMostTensors &&
+         reduction.count * reduction.element >= kLeastBytes;
+}
+
+Job allreduce_direct(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction,
+                     bool* done) {
+  *done = false;
+  const uint64_t step = group.take_steps(1);
+  if (!group.small_slot_is_free(step)) {
+    AllReached consumed(group, kConsumed, step - 1);
+    co_await flow.until(consumed);
+  }
+  auto* offer = new (group.segment().small(group.local_index(), step).payload) Offer;
+  const bool offered = fill_offer(group, batch, reduction.element, *offer);
+  group.post_small(step);
+  if (!offered) {
+    group.post_all(kConsumed, step + 1);
+    co_return;
+  }
+  SmallArrived arrived(group, step);
+  co_await flow.until(arrived);
+  group.known_consumed = step;
+  if (all_offer(group, step, batch.tensor_count)) {
+    const size_t ranks = group.local_count();
+    auto* bases = reinterpret_cast<std::byte**>(
+        group.scratch(batch.tensor_count * ranks * sizeof(std::byte*)));
+    const Status reached = reach_all(group, batch, step, bases);
+    if (!reached.ok())
+      group.mesh().fail(reached.with_context(group.mesh().describe(group.mesh().rank())));
+    // Without what a peer shares there is no way on; the failure ends this here and there.
+    if (reached.ok()) {
+      reduce_slice(group, batch, reduction, bases);
+      group.post_all(kReduced, step + 1);
+    }
+    AllReached reduced(group, kReduced, step + 1);
+    co_await flow.until(reduced);
+    *done = true;
+  }
+  group.post_all(kConsumed, step + 1);
+}
+
+}  // namespace hvd::collectives

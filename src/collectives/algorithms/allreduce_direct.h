@@ -1,0 +1,18 @@
+// An allreduce of a group on one host whose tensors lie in memory that all of its ranks can reach
+// (SharedHeap): each rank reduces its slice where it lies, and nothing is packed.
+#pragma once
+
+#include "collectives/algorithms/flow.h"
+#include "collectives/algorithms/group.h"
+#include "collectives/kernels/reduction.h"
+
+namespace hvd::collectives {
+
+// Whether the ranks of the group ask each other where these tensors lie; the same on all of them.
+bool may_be_direct(Group& group, const hvd_batch& batch, const Reduction& reduction);
+
+// Asks, and does it if it can be done so: *done tells, the same on all ranks.
+Job allreduce_direct(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction,
+                     bool* done);
+
+}  // namespace hvd::collectives

@@ -1,0 +1,192 @@
+// A chunk is cut into one slice per rank. A rank's own slice never leaves its tensors on the way
+// in: its slot carries what it has of the others' slices. So a chunk goes through three stages, and
+// a pass over memory each:
+//
+//   pack    the others' slices from the tensors into the slot
+//   reduce  the own slice, from the tensors and the others' slots, into the tensors, and over what
+//           the next rank's slot had of it
+//   unpack  the others' results, from where they left them, into the tensors
+//
+// A core reads fast what another one has in its cache, and stores fast where it has just read; what
+// is slow is storing to lines that others hold. Results that take the place of inputs leave one such
+// store per byte, that of pack, instead of two.
+//
+// Whatever a stage waits for was done a stage earlier by ranks that are equally fast.
+#include "collectives/algorithms/allreduce_local.h"
+
+#include <cstring>
+
+#include "collectives/algorithms/host_stages.h"
+#include "collectives/kernels/tensor_list.h"
+
+namespace hvd::collectives {
+namespace {
+
+constexpr size_t kLine = 64;
+
+class LocalStream {
+ public:
+  LocalStream(Group& group, const hvd_batch& batch, const Reduction& reduction)
+      : group_(group),
+        segment_(group.segment()),
+        reduction_(reduction),
+        dtype_(static_cast<hvd_dtype>(batch.dtype)),
+        op_(static_cast<hvd_reduce_op>(batch.reduce_op)),
+        stride_(segment_.chunk_of(reduction.count * reduction.element) / group.local_count() /
+                kLine * kLine),
+        per_chunk_(stride_ * group.local_count() / reduction.element),
+        chunks_((reduction.count + per_chunk_ - 1) / per_chunk_),
+        first_(group.take_steps(chunks_)),
+        packed_({batch.tensors, batch.tensor_count}),
+        reduced_(packed_),
+        unpacked_(packed_) {}
+
+  Group& group() { return group_; }
+  size_t chunks() const { return chunks_; }
+  uint64_t step_of(size_t chunk) const { return first_ + chunk; }
+
+  void pack(size_t chunk) {
+    const uint64_t step = step_of(chunk);
+    for (size_t rank = 0; rank < group_.local_count(); ++rank) {
+      const Slice part = slice(chunk, rank);
+      if (rank == group_.local_index()) {
+        packed_.skip(part.count);
+      } else {
+        read(place(group_.local_index(), step, rank), part.count);
+      }
+    }
+    group_.post_all(kArrived, step + 1);
+  }
+
+  void reduce(size_t chunk) {
+    const uint64_t step = step_of(chunk);
+    const Slice own = slice(chunk, group_.local_index());
+    reduced_.skip(own.first);
+    size_t offset = 0;
+    reduced_.next(own.count, [&](const hvd_batch_tensor& tensor, size_t first, size_t count) {
+      reduce_part(tensor, first, count, step, offset);
+      offset += count * element();
+    });
+    reduced_.skip(count_of(chunk) - own.first - own.count);
+    group_.post_all(kReduced, step + 1);
+  }
+
+  void unpack(size_t chunk) {
+    const uint64_t step = step_of(chunk);
+    for (size_t rank = 0; rank < group_.local_count(); ++rank) {
+      const Slice part = slice(chunk, rank);
+      if (rank == group_.local_index()) {
+        unpacked_.skip(part.count);
+      } else {
+        write(result(rank, step), part.count);
+      }
+    }
+    group_.post_all(kConsumed, step + 1);
+  }
+
+ private:
+  size_t element() const { return reduction_.element; }
+  size_t count_of(size_t chunk) const {
+    return std::min(per_chunk_, reduction_.count - chunk * per_chunk_);
+  }
+  Slice slice(size_t chunk, size_t rank) const {
+    return slice_of(count_of(chunk), group_.local_count(), rank, element());
+  }
+
+  // Where a rank's slot has its part of a slice. The same in all chunks, so that a short one at the
+  // end leaves results alone that others have yet to unpack.
+  std::byte* place(size_t rank, uint64_t step, size_t slice) const {
+    return segment_.slot(rank, step) + slice * stride_;
+  }
+
+  // Where the result of a rank's slice is.
+  std::byte* result(size_t rank, uint64_t step) const {
+    return place((rank + 1) % group_.local_count(), step, rank);
+  }
+
+  void read(std::byte* to, size_t count) {
+    packed_.next(count, [&](const hvd_batch_tensor& tensor, size_t first, size_t part) {
+      if (tensor.input == nullptr) {
+        fill_neutral(to, dtype_, op_, part);
+      } else {
+        std::memcpy(to, static_cast<const std::byte*>(tensor.input) + first * element(),
+                    part * element());
+      }
+      to += part * element();
+    });
+  }
+  void write(const std::byte* from, size_t count) {
+    unpacked_.next(count, [&](const hvd_batch_tensor& tensor, size_t first, size_t part) {
+      const size_t size = part * element();
+      if (tensor.output != nullptr) {
+        std::memcpy(static_cast<std::byte*>(tensor.output) + first * element(), from, size);
+      }
+      from += size;
+    });
+  }
+
+  // `count` elements of a tensor, which are those of the own slice `offset` bytes into it.
+  void reduce_part(const hvd_batch_tensor& tensor, size_t first, size_t count, uint64_t step,
+                   size_t offset) {
+    const size_t own = group_.local_index();
+    const auto* input = static_cast<const std::byte*>(tensor.input);
+    auto* output = static_cast<std::byte*>(tensor.output);
+    const void* inputs[kMaxLocalRanks];
+    const size_t per_block = kBlockBytes / element();
+    for (size_t done = 0; done < count; done += per_block) {
+      const size_t part = std::min(per_block, count - done);
+      for (size_t i = 0; i < group_.local_count(); ++i) {
+        inputs[i] = place(i, step, own) + offset;
+      }
+      if (input != nullptr) {
+        inputs[own] = input + (first + done) * element();
+      } else {
+        fill_neutral(block_, dtype_, op_, part);
+        inputs[own] = block_;
+      }
+      std::byte* shared = result(own, step) + offset;
+      std::byte* to = output == nullptr ? shared : output + (first + done) * element();
+      reduction_.reduce(to, inputs, group_.local_count(), part, reduction_.before,
+                        reduction_.after);
+      if (output != nullptr) std::memcpy(shared, to, part * element());
+      offset += part * element();
+    }
+  }
+
+  Group& group_;
+  const Segment& segment_;
+  const Reduction& reduction_;
+  const hvd_dtype dtype_;
+  const hvd_reduce_op op_;
+  const size_t stride_;  // bytes
+  const size_t per_chunk_;
+  const size_t chunks_;
+  const uint64_t first_;
+  Cursor packed_, reduced_, unpacked_;
+  alignas(64) std::byte block_[kBlockBytes];
+};
+
+}  // namespace
+
+Job allreduce_local(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction) {
+  LocalStream stream(group, batch, reduction);
+  for (size_t turn = 0; turn <= stream.chunks() + 1; ++turn) {
+    if (turn > 1) {
+      AllReached reduced(group, kReduced, stream.step_of(turn - 2) + 1);
+      co_await flow.until(reduced);
+      stream.unpack(turn - 2);
+    }
+    if (turn > 0 && turn <= stream.chunks()) {
+      AllReached arrived(group, kArrived, stream.step_of(turn - 1) + 1);
+      co_await flow.until(arrived);
+      stream.reduce(turn - 1);
+    }
+    if (turn < stream.chunks()) {
+      AllReached is_free = buffers_free(group, stream.step_of(turn));
+      co_await flow.until(is_free);
+      stream.pack(turn);
+    }
+  }
+}
+
+}  // namespace hvd::collectives

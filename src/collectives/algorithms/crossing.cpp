@@ -1,0 +1,289 @@
+#include "collectives/algorithms/crossing.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/dtype.h"
+#include "collectives/algorithms/group.h"
+#include "collectives/kernels/wide.h"
+
+namespace hvd::collectives {
+namespace {
+
+// Hops of a piece are queued behind those of this many pieces that follow it, so that there is
+// something to send while the others answer.
+constexpr size_t kStagger = 2;
+// Transfers that are queued ahead.
+constexpr size_t kAhead = 64;
+// What is smaller takes one stream.
+constexpr size_t kSmallestStripe = 32 * 1024;
+
+size_t lines(size_t size) { return (size + 63) / 64 * 64; }
+
+}  // namespace
+
+void Crossing::begin(const Reduction& reduction, const CrossingPlan& plan) {
+  HVD_CHECK(queued_ == 0 && finished_ == added_);
+  reduction_ = &reduction;
+  plan_ = plan;
+  element_ = reduction.element;
+  const size_t hosts = group_.host_count();
+  const size_t host = group_.host_index();
+  if (routed_.way != plan.way || routed_.count != plan.count || routed_.last != plan.last ||
+      routed_.dtype != plan.dtype || routed_.pieces == 0) {
+    route_ = make_route(plan.way, hosts, host, plan.count, element_);
+    last_route_ = make_route(plan.way, hosts, host, plan.last, element_);
+    routed_ = plan;
+  }
+  wide_ = route_.partial && is_half(plan.dtype);
+  reduce_ =
+      wide_ ? reduce_function(HVD_FLOAT32, static_cast<hvd_reduce_op>(plan.op)) : reduction.reduce;
+  const size_t unit = wide_ ? sizeof(float) : element_;
+  wide_size_ = wide_ ? lines(std::max(plan.count, plan.last) * unit) : 0;
+  scratch_size_ = lines(std::max(route_.scratch, last_route_.scratch) * unit);
+  // More than the window, since hops of pieces that have ended elsewhere may be queued here.
+  const size_t slots = std::min(plan.window + 2, std::max<size_t>(plan.pieces, 1));
+  slots_.resize(slots);
+  if (memory_.size() < slots * (wide_size_ + scratch_size_) + 64) {
+    memory_.resize(slots * (wide_size_ + scratch_size_) + 64);
+  }
+  if (out_.size() != hosts * plan.streams) {
+    out_.clear();
+    for (size_t i = 0; i < hosts * plan.streams; ++i) {
+      out_.push_back({i / plan.streams, i % plan.streams, nullptr, {}, 0});
+    }
+    in_ = out_;
+  }
+  added_ = finished_ = tick_ = next_start_ = 0;
+  started_.clear();
+  for (size_t piece = 0; piece < slots; ++piece) prepare(piece);
+}
+
+void Crossing::prepare(size_t number) {
+  if (number >= plan_.pieces) return;
+  Piece& piece = slot_of(number);
+  const Route& route = route_of(number);
+  piece.data = nullptr;
+  piece.number = number;
+  piece.hop = 0;
+  piece.counted = false;
+  piece.receives_left = 0;
+  piece.all_sends_left = 0;
+  piece.sends_left.assign(route.hops.size(), 0);
+  for (size_t hop = 0; hop < route.hops.size(); ++hop) {
+    for (const Leg& leg : route.hops[hop].sends) {
+      piece.sends_left[hop] += stripes_of(leg.part.count * unit(hop));
+    }
+    piece.all_sends_left += piece.sends_left[hop];
+  }
+}
+
+void Crossing::add(std::byte* data) {
+  HVD_CHECK(may_add());
+  Piece& piece = slot_of(added_);
+  piece.data = data;
+  if (wide_) {
+    widen(reinterpret_cast<float*>(wide_of(piece)), data, plan_.dtype, count_of(added_));
+  }
+  ++added_;
+  enter(piece);
+  settle();
+}
+
+std::byte* Crossing::wide_of(const Piece& piece) {
+  auto* base = reinterpret_cast<std::byte*>(lines(reinterpret_cast<uintptr_t>(memory_.data())));
+  return base + piece.number % slots_.size() * (wide_size_ + scratch_size_);
+}
+
+std::byte* Crossing::scratch_of(const Piece& piece) { return wide_of(piece) + wide_size_; }
+
+// Where what a hop sends lies.
+std::byte* Crossing::source(const Piece& piece, size_t hop) {
+  return is_wide_hop(hop) ? wide_of(piece) : piece.data;
+}
+
+// Where what a hop brings goes.
+std::byte* Crossing::target(const Piece& piece, size_t hop) {
+  return hop < route_of(piece.number).reducing ? scratch_of(piece) : piece.data;
+}
+
+size_t Crossing::stripes_of(size_t size) const {
+  return std::clamp<size_t>(size / kSmallestStripe, 1, plan_.streams);
+}
+
+void Crossing::queue_leg(std::vector<Course>& courses, size_t host, Transfer whole) {
+  const size_t stripes = stripes_of(whole.size);
+  const size_t each = lines((whole.size + stripes - 1) / stripes);
+  for (size_t stripe = 0; stripe < stripes; ++stripe) {
+    const size_t first = std::min(whole.size, stripe * each);
+    Transfer part = whole;
+    part.offset += first;
+    part.size = std::min(whole.size - first, each);
+    courses[host * plan_.streams + stripe].queue.push_back(part);
+    ++queued_;
+  }
+}
+
+void Crossing::queue_hop(size_t piece, size_t hop) {
+  const Route& route = route_of(piece);
+  const size_t bytes = unit(hop);
+  for (const Leg& leg : route.hops[hop].sends) {
+    queue_leg(out_, leg.host, {piece, hop, leg.part.first * bytes, leg.part.count * bytes});
+  }
+  // What is to be reduced lies behind each other in the order of the hosts.
+  size_t at = 0;
+  for (const Leg& leg : route.hops[hop].receives) {
+    const bool reduces = hop < route.reducing;
+    const size_t size = leg.part.count * bytes;
+    queue_leg(in_, leg.host, {piece, hop, reduces ? at : leg.part.first * bytes, size});
+    at += size;
+  }
+}
+
+// In each tick every piece that has started goes one hop further, if it is its turn, the oldest
+// first, and another one starts. All hosts count the same ticks, whatever has arrived where.
+void Crossing::queue_hops() {
+  const size_t hops = route_.hops.size();
+  while (queued_ < kAhead && (next_start_ < plan_.pieces || !started_.empty())) {
+    if (next_start_ < plan_.pieces && next_start_ - finished_ >= slots_.size()) return;
+    for (Started& started : started_) {
+      if ((tick_ - started.tick) % kStagger != 0) continue;
+      queue_hop(started.piece, started.queued++);
+    }
+    while (!started_.empty() && started_.front().queued == hops) started_.erase(started_.begin());
+    const size_t oldest = started_.empty() ? next_start_ : started_.front().piece;
+    if (next_start_ < plan_.pieces && next_start_ - oldest < plan_.window) {
+      started_.push_back({next_start_, tick_, 1});
+      queue_hop(next_start_, 0);
+      ++next_start_;
+    }
+    ++tick_;
+  }
+}
+
+bool Crossing::send_from(Course& course) {
+  if (course.empty()) return false;
+  if (course.lane == nullptr) course.lane = &group_.lane(course.host, course.stream);
+  bool moved = false;
+  while (!course.empty()) {
+    Transfer& transfer = course.queue[course.head];
+    Piece& piece = slot_of(transfer.piece);
+    if (transfer.piece >= added_ || piece.hop < transfer.hop) return moved;
+    const size_t size =
+        course.lane->write_some({source(piece, transfer.hop) + transfer.offset + transfer.done,
+                                 transfer.size - transfer.done});
+    transfer.done += size;
+    moved |= size > 0;
+    if (transfer.done < transfer.size) {
+      if (course.lane->ended()) waits_for_ = course.lane->peer();
+      return moved;
+    }
+    --piece.sends_left[transfer.hop];
+    --piece.all_sends_left;
+    course.pop();
+    --queued_;
+    enter(piece);
+  }
+  return moved;
+}
+
+bool Crossing::receive_into(Course& course) {
+  if (course.empty()) return false;
+  if (course.lane == nullptr) course.lane = &group_.lane(course.host, course.stream);
+  bool moved = false;
+  while (!course.empty()) {
+    Transfer& transfer = course.queue[course.head];
+    Piece& piece = slot_of(transfer.piece);
+    if (transfer.piece >= added_ || piece.hop != transfer.hop) return moved;
+    const size_t size =
+        course.lane->read_some({target(piece, transfer.hop) + transfer.offset + transfer.done,
+                                transfer.size - transfer.done});
+    transfer.done += size;
+    moved |= size > 0;
+    if (transfer.done < transfer.size) {
+      if (course.lane->ended()) waits_for_ = course.lane->peer();
+      return moved;
+    }
+    course.pop();
+    --queued_;
+    --piece.receives_left;
+    enter(piece);
+  }
+  return moved;
+}
+
+// Ends the hops that bring nothing more.
+void Crossing::enter(Piece& piece) {
+  const Route& route = route_of(piece.number);
+  while (piece.hop < route.hops.size() && end_hop(piece)) {
+  }
+}
+
+bool Crossing::end_hop(Piece& piece) {
+  const Route& route = route_of(piece.number);
+  const size_t hop = piece.hop;
+  if (!piece.counted) {
+    for (const Leg& leg : route.hops[hop].receives) {
+      piece.receives_left += stripes_of(leg.part.count * unit(hop));
+    }
+    piece.counted = true;
+  }
+  if (piece.receives_left > 0) return false;
+  if (hop < route.reducing && route.overwrites && piece.sends_left[hop] > 0) return false;
+  if (hop < route.reducing) reduce(piece);
+  ++piece.hop;
+  piece.counted = false;
+  return true;
+}
+
+void Crossing::reduce(Piece& piece) {
+  const Route& route = route_of(piece.number);
+  const auto& legs = route.hops[piece.hop].receives;
+  if (legs.empty()) return;
+  const size_t bytes = unit(piece.hop);
+  const Slice part = legs.front().part;
+  std::byte* own = source(piece, piece.hop) + part.first * bytes;
+  std::byte* received = scratch_of(piece);
+  inputs_.clear();
+  for (const Leg& leg : legs) {
+    if (inputs_.size() == static_cast<size_t>(&leg - legs.data()) &&
+        leg.host > group_.host_index()) {
+      inputs_.push_back(own);
+    }
+    inputs_.push_back(received);
+    received += leg.part.count * bytes;
+  }
+  if (inputs_.size() == legs.size()) inputs_.push_back(own);
+  const bool last = piece.hop == route.last_reducing;
+  reduce_(own, inputs_.data(), inputs_.size(), part.count, reduction_->none,
+          last && !wide_ ? reduction_->after : reduction_->none);
+  if (last && wide_) {
+    narrow(piece.data + part.first * element_, reinterpret_cast<const float*>(own), plan_.dtype,
+           part.count, reduction_->after);
+  }
+}
+
+// Pieces at the front that are finished make room.
+void Crossing::settle() {
+  while (finished_ < added_) {
+    const Piece& piece = slot_of(finished_);
+    if (piece.hop < route_of(finished_).hops.size() || piece.all_sends_left > 0) return;
+    const size_t next = finished_ + slots_.size();
+    ++finished_;
+    prepare(next);
+  }
+}
+
+void Crossing::advance() {
+  waits_for_ = -1;
+  bool moved = true;
+  while (moved && finished_ < plan_.pieces) {
+    queue_hops();
+    moved = false;
+    for (Course& course : out_) moved |= send_from(course);
+    for (Course& course : in_) moved |= receive_into(course);
+    settle();
+  }
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,166 @@
+// Reduces pieces of memory over all hosts of a group, in place: one rank of each host takes part,
+// those of equal index among the ranks of their hosts together. Several pieces are under way at
+// once, each somewhere on its route; what travels on a lane follows an order that both of its ends
+// know, so that nothing but data does. Polled by whoever drives; waits nowhere.
+#pragma once
+
+#include <vector>
+
+#include "collectives/algorithms/flow.h"
+#include "collectives/algorithms/route.h"
+#include "collectives/kernels/reduction.h"
+#include "collectives/mesh/lane.h"
+
+namespace hvd::collectives {
+
+class Group;
+
+// The same on all hosts.
+struct CrossingPlan {
+  Way way = Way::kDirect;
+  int32_t dtype = HVD_UINT8;
+  int32_t op = HVD_SUM;
+  size_t pieces = 0;
+  size_t count = 0;   // elements of a piece
+  size_t last = 0;    // of the last one
+  size_t window = 1;  // pieces that are under way
+  size_t streams = 1;
+};
+
+class Crossing {
+ public:
+  explicit Crossing(Group& group) : group_(group) {}
+
+  // `reduction` outlives the operation.
+  void begin(const Reduction& reduction, const CrossingPlan& plan);
+  // The next piece: holds this host's part, and the result when it is finished. As many as the
+  // window says may be unfinished.
+  void add(std::byte* piece);
+  bool may_add() const { return added_ < plan_.pieces && added_ - finished_ < plan_.window; }
+  size_t added() const { return added_; }
+  // Pieces finish in their order.
+  size_t finished() const { return finished_; }
+  void advance();
+  // A rank whose stream has ended while something is due on it, or -1.
+  int waits_for() const { return waits_for_; }
+
+ private:
+  struct Piece {
+    std::byte* data = nullptr;
+    size_t number = 0;
+    size_t hop = 0;        // whose data is due
+    bool counted = false;  // what the hop brings
+    size_t receives_left = 0;
+    std::vector<size_t> sends_left;  // of each hop
+    size_t all_sends_left = 0;
+  };
+  // A part of a leg on one stream.
+  struct Transfer {
+    size_t piece;  // number
+    size_t hop;
+    size_t offset;  // bytes, in what the hop moves
+    size_t size;
+    size_t done = 0;
+  };
+  // One direction of a lane.
+  struct Course {
+    bool empty() const { return head == queue.size(); }
+    void pop() {
+      if (++head < queue.size()) return;
+      queue.clear();
+      head = 0;
+    }
+    size_t host;
+    size_t stream;
+    Lane* lane = nullptr;
+    std::vector<Transfer> queue;  // from `head` on
+    size_t head = 0;
+  };
+  struct Started {
+    size_t piece;
+    size_t tick;
+    size_t queued = 0;  // hops
+  };
+
+  const Route& route_of(size_t piece) const {
+    return piece + 1 < plan_.pieces ? route_ : last_route_;
+  }
+  size_t count_of(size_t piece) const {
+    return piece + 1 < plan_.pieces ? plan_.count : plan_.last;
+  }
+  Piece& slot_of(size_t piece) { return slots_[piece % slots_.size()]; }
+  void prepare(size_t number);
+  bool is_wide_hop(size_t hop) const { return wide_ && hop < route_.reducing; }
+  size_t unit(size_t hop) const { return is_wide_hop(hop) ? sizeof(float) : element_; }
+  std::byte* wide_of(const Piece& piece);
+  std::byte* scratch_of(const Piece& piece);
+  std::byte* source(const Piece& piece, size_t hop);
+  std::byte* target(const Piece& piece, size_t hop);
+
+  void queue_hops();
+  void queue_hop(size_t piece, size_t hop);
+  void queue_leg(std::vector<Course>& courses, size_t host, Transfer whole);
+  size_t stripes_of(size_t size) const;
+  bool send_from(Course& course);
+  bool receive_into(Course& course);
+  void enter(Piece& piece);
+  bool end_hop(Piece& piece);
+  void reduce(Piece& piece);
+  void settle();
+
+  Group& group_;
+  const Reduction* reduction_ = nullptr;
+  ReduceFunction reduce_ = nullptr;
+  CrossingPlan plan_;
+  size_t element_ = 1;
+  bool wide_ = false;
+  Route route_, last_route_;
+  CrossingPlan routed_;  // what the routes were made for
+  std::vector<Piece> slots_;
+  std::vector<std::byte> memory_;
+  size_t wide_size_ = 0;  // of a slot in memory_
+  size_t scratch_size_ = 0;
+  size_t added_ = 0;
+  size_t finished_ = 0;
+  // Which hops are queued next.
+  size_t tick_ = 0;
+  size_t next_start_ = 0;
+  std::vector<Started> started_;
+  size_t queued_ = 0;
+  std::vector<Course> out_, in_;  // by host and stream
+  std::vector<const void*> inputs_;
+  int waits_for_ = -1;
+};
+
+// So many pieces are finished.
+class Crossed final : public Condition {
+ public:
+  Crossed(Crossing& crossing, size_t pieces) : crossing_(crossing), pieces_(pieces) {}
+  bool ready() override {
+    if (crossing_.finished() < pieces_) crossing_.advance();
+    return crossing_.finished() >= pieces_;
+  }
+  int waits_for() const override { return crossing_.waits_for(); }
+
+ private:
+  Crossing& crossing_;
+  size_t pieces_;
+};
+
+// Something else is awaited while pieces are under way.
+class Meanwhile final : public Condition {
+ public:
+  Meanwhile(Crossing& crossing, Condition& condition)
+      : crossing_(crossing), condition_(condition) {}
+  bool ready() override {
+    crossing_.advance();
+    return condition_.ready();
+  }
+  int waits_for() const override { return condition_.waits_for(); }
+
+ private:
+  Crossing& crossing_;
+  Condition& condition_;
+};
+
+}  // namespace hvd::collectives

@@ -1,0 +1,169 @@
+#include "collectives/algorithms/group.h"
+
+#include <algorithm>
+
+#include "collectives/algorithms/crossing.h"
+
+namespace hvd::collectives {
+namespace {
+
+uint64_t key_of(int32_t id, uint32_t incarnation, const std::vector<int32_t>& members) {
+  ByteWriter out;
+  out.put_text("group").put(id).put(incarnation);
+  for (const int32_t member : members) out.put(member);
+  const Digest digest = sha256(out.view());
+  const auto key = ByteReader(digest).get<uint64_t>();
+  // Zero is an entry without a key, and the lane of control messages.
+  return key == 0 ? 1 : key;
+}
+
+// Streams beside the first have names of their own.
+uint64_t stream_key(uint64_t key, size_t stream) {
+  const uint64_t own = key ^ (stream * 0x9e3779b97f4a7c15);
+  return own == 0 ? 1 : own;
+}
+
+}  // namespace
+
+Group::Group(Mesh& mesh, int32_t id, std::vector<int32_t> members, uint32_t incarnation)
+    : mesh_(mesh),
+      id_(id),
+      members_(std::move(members)),
+      key_(key_of(id, incarnation, members_)),
+      host_of_(members_.size()) {
+  std::vector<int32_t> leaders;
+  size_t largest = 0;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const int32_t leader = mesh_.leader_of(members_[i]);
+    const auto found = std::find(leaders.begin(), leaders.end(), leader);
+    const auto host = static_cast<size_t>(found - leaders.begin());
+    if (found == leaders.end()) {
+      leaders.push_back(leader);
+      hosts_.emplace_back();
+    }
+    if (members_[i] == mesh_.rank()) {
+      index_ = i;
+      host_index_ = host;
+      local_index_ = hosts_[host].size();
+    }
+    host_of_[i] = host;
+    hosts_[host].push_back(i);
+    largest = std::max(largest, hosts_[host].size());
+  }
+  for (const size_t member : local_members()) {
+    const size_t local = mesh_.local_index_of(members_[member]);
+    if (member != index_) local_mask_[local / 64] |= uint64_t{1} << (local % 64);
+  }
+  // The same on all hosts, so that all take the same steps.
+  chunk_ = Segment::chunk_for(largest);
+  lanes_.resize(hosts_.size());
+  fewest_local_ = largest;
+  for (const auto& host : hosts_) fewest_local_ = std::min(fewest_local_, host.size());
+}
+
+Group::~Group() {
+  if (!mesh_.in_owner_process()) return;
+  if (segment_) {
+    mesh_.host_links().arena().release_segment(segment_index_, segment_.base(), segment_.size());
+  }
+  for (const auto& lanes : lanes_) {
+    for (Lane* lane : lanes) {
+      if (lane != nullptr) mesh_.close_lane(*lane);
+    }
+  }
+}
+
+size_t Group::local_index_of(size_t member) const {
+  const auto& local = hosts_[host_index_];
+  return static_cast<size_t>(std::lower_bound(local.begin(), local.end(), member) - local.begin());
+}
+
+Lane& Group::lane(size_t host, size_t stream) {
+  auto& lanes = lanes_[host];
+  if (lanes.size() <= stream) lanes.resize(stream + 1, nullptr);
+  if (lanes[stream] == nullptr) {
+    const int32_t peer = members_[hosts_[host][local_index_]];
+    lanes[stream] = &mesh_.lane(peer, stream_key(key_, stream));
+  }
+  return *lanes[stream];
+}
+
+Crossing& Group::crossing() {
+  if (!crossing_) crossing_ = std::make_unique<Crossing>(*this);
+  return *crossing_;
+}
+
+bool Group::open_segment() {
+  if (segment_) return true;
+  Arena& arena = mesh_.host_links().arena();
+  const size_t size = Segment::size_for(local_count(), chunk_);
+  if (is_leader() && !made_segment_) {
+    made_segment_ = true;
+    const Status made = arena.make_segment(key_, size, static_cast<uint32_t>(local_count()));
+    if (!made.ok()) mesh_.fail(made.with_context(mesh_.describe(mesh_.rank())));
+    mesh_.host_links().wake(local_mask_);
+  }
+  const auto index = arena.find_segment(key_);
+  if (!index.ok()) {
+    mesh_.fail(index.status());
+    return false;
+  }
+  if (index.value() < 0) return false;
+  auto memory = arena.map_segment(index.value(), size);
+  if (!memory.ok()) {
+    mesh_.fail(memory.status().with_context(mesh_.describe(mesh_.rank())));
+    return false;
+  }
+  segment_index_ = index.value();
+  segment_ = Segment(memory.value(), local_count(), chunk_);
+  return true;
+}
+
+void Group::wake_if_all(Condition& condition) {
+  HostLinks& links = mesh_.host_links();
+  if (links.anyone_sleeps(local_mask_) && condition.ready()) links.wake(local_mask_);
+}
+
+void Group::post(Counter counter, uint64_t value) {
+  (segment_.flags(local_index_).*counter).store(value, std::memory_order_seq_cst);
+  mesh_.host_links().wake(local_mask_);
+}
+
+void Group::post_all(Counter counter, uint64_t value) {
+  (segment_.flags(local_index_).*counter).store(value, std::memory_order_seq_cst);
+  AllReached all(*this, counter, value);
+  wake_if_all(all);
+}
+
+void Group::post_small(uint64_t step) {
+  segment_.small(local_index_, step).turn.store(step + 1, std::memory_order_seq_cst);
+  SmallArrived all(*this, step);
+  wake_if_all(all);
+}
+
+std::byte* Group::scratch(size_t size) {
+  if (scratch_.size() < size) scratch_.resize(size);
+  return scratch_.data();
+}
+
+bool AllReached::ready() {
+  const Segment& segment = group_.segment();
+  for (; next_ < group_.local_count(); ++next_) {
+    if ((segment.flags(next_).*counter_).load(std::memory_order_seq_cst) < value_) return false;
+  }
+  next_ = 0;
+  return true;
+}
+
+bool SmallArrived::ready() {
+  const Segment& segment = group_.segment();
+  for (; next_ < group_.local_count(); ++next_) {
+    if (segment.small(next_, step_).turn.load(std::memory_order_seq_cst) != step_ + 1) {
+      return false;
+    }
+  }
+  next_ = 0;
+  return true;
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,163 @@
+// The members of a process set as the collectives see them: who shares this host, who leads which
+// host, the memory they meet in and whose turn it is. Lives on the thread that makes progress.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "collectives/algorithms/exchange.h"
+#include "collectives/algorithms/flow.h"
+#include "collectives/mesh/mesh.h"
+#include "collectives/shm/segment.h"
+
+namespace hvd::collectives {
+
+class Crossing;
+
+class Group {
+ public:
+  using Counter = std::atomic<uint64_t> MemberFlags::*;
+
+  // members: ascending global ranks with this one among them. `incarnation` tells sets apart that
+  // had the same id and members one after another.
+  Group(Mesh& mesh, int32_t id, std::vector<int32_t> members, uint32_t incarnation);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  Mesh& mesh() { return mesh_; }
+  size_t size() const { return members_.size(); }
+  // This rank's index among the members.
+  size_t index() const { return index_; }
+
+  // Hosts in the order of their lowest member; members of a host as indices among all, ascending.
+  size_t host_count() const { return hosts_.size(); }
+  size_t host_index() const { return host_index_; }
+  std::span<const size_t> members_of(size_t host) const { return hosts_[host]; }
+  size_t host_of(size_t member) const { return host_of_[member]; }
+  std::span<const size_t> local_members() const { return hosts_[host_index_]; }
+  size_t local_count() const { return hosts_[host_index_].size(); }
+  size_t local_index() const { return local_index_; }
+  // The index among the local members; only for members on this host.
+  size_t local_index_of(size_t member) const;
+  int32_t global_rank_of_local(size_t local) const { return members_[hosts_[host_index_][local]]; }
+  bool is_leader() const { return local_index_ == 0; }
+  // The streams between this rank and the one of the same index among its host's on another host.
+  Lane& lane(size_t host, size_t stream = 0);
+  // The members of the host that has the fewest.
+  size_t fewest_local() const { return fewest_local_; }
+  Crossing& crossing();
+
+  // Makes or finds the segment; a failure fails the mesh.
+  bool open_segment();
+  const Segment& segment() const { return segment_; }
+
+  // Reserves steps for an operation and returns the first.
+  uint64_t take_steps(uint64_t count) {
+    const uint64_t first = step_;
+    step_ += count;
+    return first;
+  }
+  // Tells the other local members; those that sleep are rung when all have come that far
+  // (post_all), or in any case (post).
+  void post(Counter counter, uint64_t value);
+  void post_all(Counter counter, uint64_t value);
+  void post_small(uint64_t step);
+  void wake_if_all(Condition& condition);
+
+  // That nobody reads anything of steps before `step` any more, as far as this rank knows.
+  uint64_t known_consumed = 0;
+  // Whether all have read the small payloads that this step's overwrite, as far as it knows.
+  bool small_slot_is_free(uint64_t step) const { return step == 0 || known_consumed >= step - 1; }
+
+  // Private memory for small results and for what comes from other hosts.
+  std::byte* small_result() { return small_result_.data(); }
+  std::byte* scratch(size_t size);
+
+ private:
+  Mesh& mesh_;
+  int32_t id_;
+  std::vector<int32_t> members_;
+  uint64_t key_;
+  size_t index_ = 0;
+  std::vector<std::vector<size_t>> hosts_;
+  std::vector<size_t> host_of_;
+  size_t host_index_ = 0;
+  size_t local_index_ = 0;
+  size_t chunk_ = 0;
+  LocalMask local_mask_{};
+  Segment segment_;
+  int segment_index_ = -1;
+  bool made_segment_ = false;
+  uint64_t step_ = 0;
+  size_t fewest_local_ = 0;
+  std::vector<std::vector<Lane*>> lanes_;  // by host and stream
+  std::unique_ptr<Crossing> crossing_;
+  alignas(64) std::array<std::byte, sizeof(SmallSlot)> small_result_;
+  std::vector<std::byte> scratch_;
+};
+
+// All local members' counters have reached a value.
+class AllReached final : public Condition {
+ public:
+  AllReached(Group& group, Group::Counter counter, uint64_t value)
+      : group_(group), counter_(counter), value_(value) {}
+  bool ready() override;
+  int waits_for() const override { return group_.global_rank_of_local(next_); }
+
+ private:
+  Group& group_;
+  Group::Counter counter_;
+  uint64_t value_;
+  size_t next_ = 0;
+};
+
+// What the buffers of a step held before is not needed any more: they are those of the step before
+// the last, which may be another operation's.
+inline AllReached buffers_free(Group& group, uint64_t step) {
+  return {group, kConsumed, step == 0 ? 0 : step - 1};
+}
+
+// One local member's counter has reached a value.
+class OneReached final : public Condition {
+ public:
+  OneReached(Group& group, size_t local, Group::Counter counter, uint64_t value)
+      : group_(group), local_(local), counter_(counter), value_(value) {}
+  bool ready() override {
+    return (group_.segment().flags(local_).*counter_).load(std::memory_order_seq_cst) >= value_;
+  }
+  int waits_for() const override { return group_.global_rank_of_local(local_); }
+
+ private:
+  Group& group_;
+  size_t local_;
+  Group::Counter counter_;
+  uint64_t value_;
+};
+
+// All local members' small payloads of a step are there.
+class SmallArrived final : public Condition {
+ public:
+  SmallArrived(Group& group, uint64_t step) : group_(group), step_(step) {}
+  bool ready() override;
+  int waits_for() const override { return group_.global_rank_of_local(next_); }
+
+ private:
+  Group& group_;
+  uint64_t step_;
+  size_t next_ = 0;
+};
+
+// The group's memory is mapped.
+class SegmentOpen final : public Condition {
+ public:
+  explicit SegmentOpen(Group& group) : group_(group) {}
+  bool ready() override { return group_.open_segment(); }
+
+ private:
+  Group& group_;
+};
+
+}  // namespace hvd::collectives

@@ -1,0 +1,47 @@
+#include "collectives/algorithms/host_stages.h"
+
+namespace hvd::collectives {
+
+Job pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t step) {
+  if (!group.small_slot_is_free(step)) {
+    AllReached consumed(group, kConsumed, step - 1);
+    co_await flow.until(consumed);
+  }
+  reduction.packer.read(group.segment().small(group.local_index(), step).payload, reduction.count);
+  group.post_small(step);
+}
+
+void reduce_small(Group& group, const Reduction& reduction, uint64_t step, std::byte* result) {
+  const void* inputs[kMaxLocalRanks];
+  for (size_t i = 0; i < group.local_count(); ++i) {
+    inputs[i] = group.segment().small(i, step).payload;
+  }
+  reduction.reduce(result, inputs, group.local_count(), reduction.count, reduction.before,
+                   group.host_count() > 1 ? reduction.none : reduction.after);
+}
+
+void end_small(Group& group, uint64_t step) {
+  // Whoever posted this step had ended the one before.
+  group.known_consumed = step;
+  group.post_all(kConsumed, step + 1);
+}
+
+Job reduce_chunk(Flow& flow, HostStream& stream, size_t chunk) {
+  Group& group = stream.group();
+  if (chunk + 1 < stream.chunks()) {
+    // A slot is free when its last chunk has been reduced; one of another operation, when that
+    // operation's step was consumed.
+    const uint64_t step = stream.step_of(chunk + 1);
+    AllReached is_free(group, chunk == 0 ? kConsumed : kReduced, step - 1);
+    co_await flow.until(is_free);
+    stream.pack(chunk + 1);
+  }
+  const uint64_t step = stream.step_of(chunk);
+  AllReached arrived(group, kArrived, step + 1);
+  co_await flow.until(arrived);
+  AllReached is_free = buffers_free(group, step);
+  co_await flow.until(is_free);
+  stream.reduce_slice(chunk);
+}
+
+}  // namespace hvd::collectives

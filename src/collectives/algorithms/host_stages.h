@@ -1,0 +1,77 @@
+// What an allreduce does on one host, in stages: with other hosts there is a stage of theirs in
+// between. Small payloads take one step, others a step per chunk. No state but the step's.
+#pragma once
+
+#include <algorithm>
+
+#include "collectives/algorithms/flow.h"
+#include "collectives/algorithms/group.h"
+#include "collectives/kernels/reduction.h"
+
+namespace hvd::collectives {
+
+// Results go to several places; a block of them is in the first-level cache while they do.
+constexpr size_t kBlockBytes = 4096;
+
+// Puts this rank's small payload where the others of its host see it.
+Job pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t step);
+// Reduces the host's small payloads of a step, which have arrived; scaled only before when other
+// hosts follow.
+void reduce_small(Group& group, const Reduction& reduction, uint64_t step, std::byte* result);
+void end_small(Group& group, uint64_t step);
+
+// One allreduce in chunks; its functions are the stages that a chunk goes through on its host.
+class HostStream {
+ public:
+  HostStream(Group& group, Reduction& reduction, size_t largest_chunk = SIZE_MAX)
+      : group_(group), segment_(group.segment()), reduction_(reduction) {
+    per_chunk_ = std::min(segment_.chunk(), largest_chunk) / reduction_.element;
+    chunks_ = (reduction_.count + per_chunk_ - 1) / per_chunk_;
+    first_ = group_.take_steps(chunks_);
+  }
+  Group& group() { return group_; }
+  size_t chunks() const { return chunks_; }
+  size_t per_chunk() const { return per_chunk_; }
+  uint64_t step_of(size_t chunk) const { return first_ + chunk; }
+  size_t count_of(size_t chunk) const {
+    return std::min(per_chunk_, reduction_.count - chunk * per_chunk_);
+  }
+
+  void pack(size_t chunk) {
+    const uint64_t step = step_of(chunk);
+    reduction_.packer.read(segment_.slot(group_.local_index(), step), count_of(chunk));
+    group_.post_all(kArrived, step + 1);
+  }
+  void reduce_slice(size_t chunk) {
+    const uint64_t step = step_of(chunk);
+    const size_t count = group_.local_count();
+    const Slice slice = slice_of(count_of(chunk), count, group_.local_index(), reduction_.element);
+    if (slice.count > 0) {
+      const size_t offset = slice.first * reduction_.element;
+      const void* inputs[kMaxLocalRanks];
+      for (size_t i = 0; i < count; ++i) inputs[i] = segment_.slot(i, step) + offset;
+      reduction_.reduce(segment_.result(step) + offset, inputs, count, slice.count,
+                        reduction_.before,
+                        group_.host_count() > 1 ? reduction_.none : reduction_.after);
+    }
+    group_.post_all(kReduced, step + 1);
+  }
+  void unpack(size_t chunk) {
+    const uint64_t step = step_of(chunk);
+    reduction_.unpacker.write(segment_.result(step), count_of(chunk));
+    group_.post_all(kConsumed, step + 1);
+  }
+
+ private:
+  Group& group_;
+  const Segment& segment_;
+  Reduction& reduction_;
+  size_t per_chunk_;
+  size_t chunks_;
+  uint64_t first_;
+};
+
+// Packs the next chunk, then reduces this rank's slice of this one.
+Job reduce_chunk(Flow& flow, HostStream& stream, size_t chunk);
+
+}  // namespace hvd::collectives

@@ -1,0 +1,216 @@
+// Every member's slot has a place for each member, as in an alltoall, and every member reduces its
+// own place over all slots straight into its output: nobody computes or copies out what another
+// one keeps. Members with less to get than others leave the end of their places unused.
+//
+// Between hosts the ranks of a host reduce all places, and the leaders send each host its members'
+// places and nothing else.
+#include <vector>
+
+#include "base/dtype.h"
+#include "collectives/algorithms/collectives.h"
+#include "collectives/kernels/reduction.h"
+#include "collectives/kernels/tensor_list.h"
+
+namespace hvd::collectives {
+namespace {
+
+// A member's rows in the inputs.
+struct RowsFor {
+  size_t element;
+  size_t members;
+  size_t member;
+  Piece operator()(const hvd_batch_tensor& tensor) const {
+    const auto row = static_cast<size_t>(tensor.row);
+    const Slice rows =
+        rows_of(row == 0 ? 0 : static_cast<size_t>(tensor.count) / row, members, member);
+    // Only read from.
+    auto* data = static_cast<std::byte*>(const_cast<void*>(tensor.input));
+    if (data != nullptr) data += rows.first * row * element;
+    return {data, rows.count * row * element};
+  }
+};
+
+// This member's rows, which are all that its outputs hold.
+struct OwnRows {
+  RowsFor rows;
+  Piece operator()(const hvd_batch_tensor& tensor) const {
+    return {static_cast<std::byte*>(tensor.output), rows(tensor).size};
+  }
+};
+
+class Scattering {
+ public:
+  Scattering(Group& group, const hvd_batch& batch)
+      : group_(group),
+        segment_(group.segment()),
+        batch_(batch),
+        element_(size_of(static_cast<hvd_dtype>(batch.dtype))),
+        tensors_(batch.tensors, batch.tensor_count),
+        reduce_(reduce_function(static_cast<hvd_dtype>(batch.dtype),
+                                static_cast<hvd_reduce_op>(batch.reduce_op))),
+        before_(scale_by(batch.prescale)),
+        after_(scale_by(batch.postscale)),
+        output_(tensors_, OwnRows{{element_, group.size(), group.index()}}),
+        sizes_(group.size()),
+        position_(group.size()),
+        first_on_host_(group.host_count()) {
+    size_t largest = 0;
+    for (size_t member = 0; member < group.size(); ++member) {
+      const RowsFor rows{element_, group.size(), member};
+      inputs_.emplace_back(tensors_, rows);
+      for (const hvd_batch_tensor& tensor : tensors_) sizes_[member] += rows(tensor).size;
+      largest = std::max(largest, sizes_[member]);
+    }
+    size_t next = 0;
+    for (size_t host = 0; host < group.host_count(); ++host) {
+      first_on_host_[host] = next;
+      for (const size_t member : group.members_of(host)) position_[member] = next++;
+    }
+    place_ = segment_.chunk() / group.size();
+    place_ -= place_ % (place_ < 64 ? element_ : 64);
+    place_ = std::min(place_, largest);
+    steps = largest == 0 ? 0 : (largest + place_ - 1) / place_;
+    first = group.take_steps(steps);
+  }
+
+  void pack(size_t index) {
+    for (size_t member = 0; member < group_.size(); ++member) {
+      std::byte* to =
+          segment_.slot(group_.local_index(), first + index) + position_[member] * place_;
+      inputs_[member].next(size_at(member, index), [&](const std::byte* data, size_t size) {
+        if (data != nullptr)
+          std::memcpy(to, data, size);
+        else
+          fill_neutral(to, static_cast<hvd_dtype>(batch_.dtype),
+                       static_cast<hvd_reduce_op>(batch_.reduce_op), size / element_);
+        to += size;
+      });
+    }
+    group_.post_all(kArrived, first + index + 1);
+  }
+
+  // On one host: this member's place of all slots, into its output.
+  void reduce_own(size_t index) {
+    size_t offset = position_[group_.index()] * place_;
+    output_.next(size_at(group_.index(), index), [&](std::byte* data, size_t size) {
+      if (data != nullptr) reduce_slots(data, index, offset, size, after_);
+      offset += size;
+    });
+    group_.post_all(kConsumed, first + index + 1);
+  }
+
+  // Between hosts: this rank's share of what its host has, then the leaders' part, then the rows.
+  void reduce_share(size_t index) {
+    const Slice share = slice_of(group_.size() * place_ / element_, group_.local_count(),
+                                 group_.local_index(), element_);
+    if (share.count > 0) {
+      const size_t offset = share.first * element_;
+      reduce_slots(segment_.result(first + index) + offset, index, offset, share.count * element_,
+                   scale_by(1));
+    }
+    group_.post_all(kReduced, first + index + 1);
+  }
+  void add_transfers(Exchange& exchange, size_t index) {
+    std::byte* result = segment_.result(first + index);
+    for (size_t host = 0; host < group_.host_count(); ++host) {
+      if (host == group_.host_index()) continue;
+      Lane& lane = group_.lane(host);
+      exchange.send(lane, result + first_on_host_[host] * place_,
+                    group_.members_of(host).size() * place_);
+      exchange.receive(lane, received_from(host), stride());
+    }
+  }
+  void reduce_hosts(size_t index) {
+    std::byte* own = segment_.result(first + index) + first_on_host_[group_.host_index()] * place_;
+    std::vector<const void*> inputs(group_.host_count());
+    for (size_t host = 0; host < inputs.size(); ++host) {
+      inputs[host] = host == group_.host_index() ? own : received_from(host);
+    }
+    reduce_(own, inputs.data(), inputs.size(), stride() / element_, scale_by(1), after_);
+    group_.post(kShared, first + index + 1);
+  }
+  void unpack(size_t index) {
+    output_.write(segment_.result(first + index) + position_[group_.index()] * place_,
+                  size_at(group_.index(), index));
+    group_.post_all(kConsumed, first + index + 1);
+  }
+
+  size_t steps;
+  uint64_t first;
+
+ private:
+  size_t size_at(size_t member, size_t index) const {
+    const size_t before = std::min(sizes_[member], index * place_);
+    return std::min(sizes_[member] - before, place_);
+  }
+  void reduce_slots(std::byte* to, size_t index, size_t offset, size_t size, const Scale& after) {
+    const void* inputs[kMaxLocalRanks];
+    for (size_t i = 0; i < group_.local_count(); ++i) {
+      inputs[i] = segment_.slot(i, first + index) + offset;
+    }
+    reduce_(to, inputs, group_.local_count(), size / element_, before_, after);
+  }
+  size_t stride() const { return group_.local_count() * place_; }
+  std::byte* received_from(size_t host) {
+    return group_.scratch(stride() * group_.host_count()) + host * stride();
+  }
+
+  Group& group_;
+  const Segment& segment_;
+  const hvd_batch& batch_;
+  size_t element_;
+  std::span<const hvd_batch_tensor> tensors_;
+  ReduceFunction reduce_;
+  Scale before_, after_;
+  std::vector<Walk<RowsFor>> inputs_;  // of each member
+  Walk<OwnRows> output_;
+  std::vector<size_t> sizes_;     // bytes that each member gets
+  std::vector<size_t> position_;  // of each member's place: those of a host side by side
+  std::vector<size_t> first_on_host_;
+  size_t place_;  // bytes
+};
+
+Job finish_on_host(Flow& flow, Group& group, Scattering& work, size_t index) {
+  const uint64_t step = work.first + index;
+  AllReached arrived(group, kArrived, step + 1);
+  co_await flow.until(arrived);
+  work.reduce_own(index);
+}
+
+Job finish_across(Flow& flow, Group& group, Scattering& work, size_t index) {
+  const uint64_t step = work.first + index;
+  AllReached arrived(group, kArrived, step + 1);
+  co_await flow.until(arrived);
+  work.reduce_share(index);
+  if (group.is_leader()) {
+    AllReached reduced(group, kReduced, step + 1);
+    co_await flow.until(reduced);
+    Exchange exchange;
+    work.add_transfers(exchange, index);
+    co_await flow.until(exchange);
+    work.reduce_hosts(index);
+  } else {
+    OneReached shared(group, 0, kShared, step + 1);
+    co_await flow.until(shared);
+  }
+  work.unpack(index);
+}
+
+}  // namespace
+
+Job reduce_scatter(Flow& flow, Group& group, const hvd_batch& batch) {
+  Scattering work(group, batch);
+  for (size_t i = 0; i < work.steps; ++i) {
+    const uint64_t step = work.first + i;
+    AllReached is_free = buffers_free(group, step);
+    co_await flow.until(is_free);
+    work.pack(i);
+    if (group.host_count() == 1) {
+      co_await finish_on_host(flow, group, work, i);
+    } else {
+      co_await finish_across(flow, group, work, i);
+    }
+  }
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,181 @@
+#include "collectives/algorithms/route.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace hvd::collectives {
+namespace {
+
+class Builder {
+ public:
+  Builder(size_t hosts, size_t host, size_t count, size_t element)
+      : hosts_(hosts), host_(host), count_(count), element_(element) {}
+
+  Route whole() {
+    add_hops(1);
+    for (size_t other = 0; other < hosts_; ++other) {
+      if (other == host_) continue;
+      send(0, other, all());
+      receive(0, other, all());
+    }
+    route_.overwrites = true;
+    return finish(1, all());
+  }
+
+  // Of a number of hosts that is no power of two, some let a neighbour speak for them.
+  Route doubling() {
+    const size_t half = std::bit_floor(hosts_);
+    const size_t silent = hosts_ - half;
+    const size_t rounds = static_cast<size_t>(std::countr_zero(half));
+    add_hops(1 + rounds + 1);
+    route_.overwrites = route_.partial = true;
+    if (host_ < 2 * silent && host_ % 2 == 1) {
+      send(0, host_ - 1, all());
+      receive(1 + rounds, host_ - 1, all());
+      return finish(1 + rounds, {0, 0});
+    }
+    const auto speaker = [&](size_t place) { return place < silent ? 2 * place : place + silent; };
+    const size_t place = host_ < 2 * silent ? host_ / 2 : host_ - silent;
+    if (place < silent) {
+      receive(0, host_ + 1, all());
+      send(1 + rounds, host_ + 1, all());
+    }
+    for (size_t round = 0; round < rounds; ++round) {
+      const size_t other = speaker(place ^ (size_t{1} << round));
+      send(1 + round, other, all());
+      receive(1 + round, other, all());
+    }
+    return finish(1 + rounds, all());
+  }
+
+  Route direct() {
+    add_hops(2);
+    for (size_t other = 0; other < hosts_; ++other) {
+      if (other == host_) continue;
+      send(0, other, slice(other));
+      receive(0, other, slice(host_));
+      send(1, other, slice(host_));
+      receive(1, other, slice(other));
+    }
+    return finish(1, slice(host_));
+  }
+
+  // The hosts fall into two parts, which exchange each other's slices, and so on in each part. Of
+  // an uneven number the last host of the larger part sends to the last one of the smaller.
+  Route halving() {
+    const auto levels = static_cast<size_t>(std::bit_width(hosts_ - 1));
+    add_hops(2 * levels);
+    route_.partial = true;
+    size_t first = 0;
+    size_t count = hosts_;
+    for (size_t level = 0; level < levels && count > 1; ++level) {
+      const size_t lower = (count + 1) / 2;
+      const size_t upper = count - lower;
+      const bool is_lower = host_ < first + lower;
+      const Slice lowers = slices(first, lower);
+      const Slice uppers = slices(first + lower, upper);
+      const size_t back = 2 * levels - 1 - level;
+      if (is_lower) {
+        const size_t index = host_ - first;
+        const size_t other = first + lower + std::min(index, upper - 1);
+        send(level, other, uppers);
+        receive(back, other, uppers);
+        if (index < upper) {
+          receive(level, other, lowers);
+          send(back, other, lowers);
+        }
+      } else {
+        const size_t index = host_ - first - lower;
+        const size_t other = first + index;
+        send(level, other, lowers);
+        receive(back, other, lowers);
+        receive(level, other, uppers);
+        send(back, other, uppers);
+        if (index == upper - 1 && lower > upper) {
+          receive(level, other + 1, uppers);
+          send(back, other + 1, uppers);
+        }
+      }
+      first += is_lower ? 0 : lower;
+      count = is_lower ? lower : upper;
+    }
+    return finish(levels, slice(host_));
+  }
+
+  Route ring() {
+    add_hops(2 * (hosts_ - 1));
+    route_.partial = true;
+    const size_t next = (host_ + 1) % hosts_;
+    const size_t before = (host_ + hosts_ - 1) % hosts_;
+    for (size_t hop = 0; hop < 2 * (hosts_ - 1); ++hop) {
+      // The slice that I own comes to me last among those that are reduced.
+      const size_t sent = (host_ + 2 * hosts_ - 1 - hop) % hosts_;
+      send(hop, next, slice(sent));
+      receive(hop, before, slice((sent + hosts_ - 1) % hosts_));
+    }
+    return finish(hosts_ - 1, slice(host_));
+  }
+
+ private:
+  Slice all() const { return {0, count_}; }
+  Slice slice(size_t host) const { return slice_of(count_, hosts_, host, element_); }
+  Slice slices(size_t host, size_t count) const {
+    const Slice last = slice(host + count - 1);
+    const size_t first = slice(host).first;
+    return {first, last.first + last.count - first};
+  }
+  void add_hops(size_t count) { route_.hops.resize(count); }
+  void send(size_t hop, size_t host, Slice part) {
+    if (part.count > 0) route_.hops[hop].sends.push_back({host, part});
+  }
+  void receive(size_t hop, size_t host, Slice part) {
+    if (part.count > 0) route_.hops[hop].receives.push_back({host, part});
+  }
+  Route finish(size_t reducing, Slice own) {
+    route_.reducing = reducing;
+    route_.own = own;
+    for (size_t hop = 0; hop < reducing; ++hop) {
+      auto& legs = route_.hops[hop].receives;
+      std::sort(legs.begin(), legs.end(),
+                [](const Leg& a, const Leg& b) { return a.host < b.host; });
+      size_t elements = 0;
+      for (const Leg& leg : legs) elements += leg.part.count;
+      if (elements > 0 && own.count > 0) route_.last_reducing = hop;
+      route_.scratch = std::max(route_.scratch, elements);
+    }
+    return std::move(route_);
+  }
+
+  const size_t hosts_, host_, count_, element_;
+  Route route_;
+};
+
+}  // namespace
+
+Way choose_way(const Tuning& tuning, size_t hosts, size_t bytes) {
+  const bool few = hosts <= static_cast<size_t>(std::max(tuning.direct_hosts, 1));
+  const size_t whole = hosts == 2 ? tuning.whole_limit_of_two : tuning.whole_limit;
+  if (few && bytes * (hosts - 1) <= whole) return Way::kWhole;
+  if (bytes <= tuning.doubling_limit) return Way::kDoubling;
+  if (few) return Way::kDirect;
+  return bytes < tuning.ring_from ? Way::kHalving : Way::kRing;
+}
+
+Route make_route(Way way, size_t hosts, size_t host, size_t count, size_t element) {
+  Builder builder(hosts, host, count, element);
+  switch (way) {
+    case Way::kWhole:
+      return builder.whole();
+    case Way::kDoubling:
+      return builder.doubling();
+    case Way::kDirect:
+      return builder.direct();
+    case Way::kHalving:
+      return builder.halving();
+    case Way::kRing:
+      return builder.ring();
+  }
+  return {};
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,52 @@
+// Which way a piece of an allreduce goes between the hosts: what this host sends to and receives
+// from which other in each hop. All hosts count the same hops; some are empty for some. Pure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collectives/algorithms/tuning.h"
+#include "collectives/kernels/reduction.h"
+
+namespace hvd::collectives {
+
+enum class Way : uint8_t {
+  kWhole,     // everything to everybody: one hop
+  kDoubling,  // everything to one other in each hop, who then knows twice as much: log2 H hops
+  kDirect,    // each host reduces a slice: to its owner, and back from there: two hops
+  kHalving,   // slices again, half of what is left in each hop: 2 log2 H hops
+  kRing,      // slices again, from neighbour to neighbour: 2 (H - 1) hops
+};
+
+// For a batch of so many bytes; the same on all hosts.
+Way choose_way(const Tuning& tuning, size_t hosts, size_t bytes);
+
+// Elements that travel to or from a host.
+struct Leg {
+  size_t host;
+  Slice part;
+};
+
+struct Hop {
+  std::vector<Leg> sends, receives;
+};
+
+struct Route {
+  std::vector<Hop> hops;
+  // Of the first hops what is received is reduced into what is here: per hop one range, from one
+  // host or several. Of the others it is the result already.
+  size_t reducing = 0;
+  // Of those the last one that reduces anything here, after which `own` holds the result.
+  size_t last_reducing = SIZE_MAX;
+  Slice own{0, 0};
+  // Sums of some of the hosts travel, and not each host's own.
+  bool partial = false;
+  // A hop reduces into what it sends.
+  bool overwrites = false;
+  // The most elements that the legs of a reducing hop bring.
+  size_t scratch = 0;
+};
+
+Route make_route(Way way, size_t hosts, size_t host, size_t count, size_t element);
+
+}  // namespace hvd::collectives

@@ -1,0 +1,36 @@
+// What goes through the members' slots step by step: each packs its own, the leaders exchange what
+// other hosts need, and everybody unpacks what it needs of all.
+#pragma once
+
+#include "collectives/algorithms/flow.h"
+#include "collectives/algorithms/group.h"
+
+namespace hvd::collectives {
+
+// Work has first() and steps(), as Group::take_steps gave them, and of each of these steps by its
+// index: pack, which posts kArrived, add_transfers(exchange, index), and unpack, which posts kConsumed.
+template <typename Work>
+Job stream_steps(Flow& flow, Group& group, Work& work) {
+  for (size_t i = 0; i < work.steps(); ++i) {
+    const uint64_t step = work.first() + i;
+    AllReached is_free = buffers_free(group, step);
+    co_await flow.until(is_free);
+    work.pack(i);
+    if (group.host_count() == 1 || group.is_leader()) {
+      AllReached arrived(group, kArrived, step + 1);
+      co_await flow.until(arrived);
+    }
+    if (group.host_count() > 1 && group.is_leader()) {
+      Exchange exchange;
+      work.add_transfers(exchange, i);
+      co_await flow.until(exchange);
+      group.post(kShared, step + 1);
+    } else if (group.host_count() > 1) {
+      OneReached shared(group, 0, kShared, step + 1);
+      co_await flow.until(shared);
+    }
+    work.unpack(i);
+  }
+}
+
+}  // namespace hvd::collectives

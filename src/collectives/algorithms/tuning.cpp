@@ -1,0 +1,35 @@
+#include "collectives/algorithms/tuning.h"
+
+#include <algorithm>
+
+namespace hvd::collectives {
+namespace {
+
+// 0 leaves the default, and a negative limit is never reached.
+void take(size_t& limit, int64_t value, size_t never) {
+  if (value != 0) limit = value < 0 ? never : static_cast<size_t>(value);
+}
+
+}  // namespace
+
+Tuning tuning_of(const hvd_batch& batch) {
+  Tuning tuning;
+  if (batch.struct_size < sizeof batch || batch.tuning == nullptr ||
+      batch.tuning->struct_size < sizeof(hvd_tuning)) {
+    return tuning;
+  }
+  const hvd_tuning& own = *batch.tuning;
+  take(tuning.whole_limit, own.whole_limit, 0);
+  take(tuning.whole_limit_of_two, own.whole_limit, 0);
+  take(tuning.doubling_limit, own.doubling_limit, 0);
+  take(tuning.ring_from, own.ring_from, std::numeric_limits<size_t>::max());
+  if (own.chunk > 0) {
+    tuning.chunk = tuning.whole_chunk = std::max<size_t>(static_cast<size_t>(own.chunk), 4096);
+  }
+  if (own.direct_hosts != 0) tuning.direct_hosts = own.direct_hosts;
+  if (own.streams > 0) tuning.streams = std::min(own.streams, 16);
+  if (own.drivers > 0) tuning.drivers = own.drivers;
+  return tuning;
+}
+
+}  // namespace hvd::collectives

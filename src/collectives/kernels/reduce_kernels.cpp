@@ -1,0 +1,83 @@
+#include "collectives/kernels/reduce_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/dtype.h"
+#include "base/platform_cpu.h"
+
+namespace hvd::collectives {
+namespace {
+
+template <typename T>
+void fill(void* out, hvd_reduce_op op, size_t count, T zero, T one, T lowest, T highest) {
+  T value = zero;
+  if (op == HVD_PRODUCT) value = one;
+  if (op == HVD_MIN) value = highest;
+  if (op == HVD_MAX) value = lowest;
+  std::fill_n(static_cast<T*>(out), count, value);
+}
+
+template <typename T>
+void fill(void* out, hvd_reduce_op op, size_t count) {
+  using Limits = std::numeric_limits<T>;
+  if constexpr (Limits::has_infinity) {
+    fill<T>(out, op, count, 0, 1, -Limits::infinity(), Limits::infinity());
+  } else {
+    fill<T>(out, op, count, 0, 1, Limits::lowest(), Limits::max());
+  }
+}
+
+}  // namespace
+
+Scale scale_by(double factor) {
+  Scale scale;
+  scale.factor = factor;
+  scale.active = factor != 1.0;
+  const double inverse = std::round(1.0 / factor);
+  if (inverse >= 1 && inverse < 4.0e18 && 1.0 / inverse == factor) {
+    scale.divisor = static_cast<int64_t>(inverse);
+  }
+  return scale;
+}
+
+ReduceFunction reduce_function(hvd_dtype dtype, hvd_reduce_op op) {
+  static const auto find = cpu_has_avx512() ? avx512::find
+                           : cpu_has_avx2() ? avx2::find
+                                            : baseline::find;
+  return find(dtype, op);
+}
+
+void fill_neutral(void* out, hvd_dtype dtype, hvd_reduce_op op, size_t count) {
+  switch (dtype) {
+    case HVD_UINT8:
+      return fill<uint8_t>(out, op, count);
+    case HVD_INT8:
+      return fill<int8_t>(out, op, count);
+    case HVD_UINT16:
+      return fill<uint16_t>(out, op, count);
+    case HVD_INT16:
+      return fill<int16_t>(out, op, count);
+    case HVD_INT32:
+      return fill<int32_t>(out, op, count);
+    case HVD_INT64:
+      return fill<int64_t>(out, op, count);
+    case HVD_FLOAT16:
+      return fill<uint16_t>(out, op, count, 0, 0x3c00, 0xfc00, 0x7c00);
+    case HVD_FLOAT32:
+      return fill<float>(out, op, count);
+    case HVD_FLOAT64:
+      return fill<double>(out, op, count);
+    case HVD_BOOL:
+      return fill<uint8_t>(out, op, count, 0, 1, 0, 1);
+    case HVD_BFLOAT16:
+      return fill<uint16_t>(out, op, count, 0, 0x3f80, 0xff80, 0x7f80);
+    case HVD_UINT32:
+      return fill<uint32_t>(out, op, count);
+    case HVD_UINT64:
+      return fill<uint64_t>(out, op, count);
+  }
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,10 @@
+// The kernels in AVX-512; compiled with its flags where the compiler knows them.
+#include "base/half.h"
+#include "collectives/kernels/reduce_kernels.h"
+
+namespace hvd::collectives::avx512 {
+namespace {
+#include "collectives/kernels/reduce_kernels_body.h"
+}
+ReduceFunction find(int dtype, int op) { return find_kernel(dtype, op); }
+}  // namespace hvd::collectives::avx512

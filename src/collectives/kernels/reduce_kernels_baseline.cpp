@@ -1,0 +1,10 @@
+// The kernels in the instructions that every processor of the architecture has.
+#include "base/half.h"
+#include "collectives/kernels/reduce_kernels.h"
+
+namespace hvd::collectives::baseline {
+namespace {
+#include "collectives/kernels/reduce_kernels_body.h"
+}
+ReduceFunction find(int dtype, int op) { return find_kernel(dtype, op); }
+}  // namespace hvd::collectives::baseline

@@ -1,0 +1,113 @@
+// The tensors of a batch seen as one long vector of bytes, walked from its start to its end in
+// pieces. Packing a batch and unpacking it are walks; no fusion buffer lies in between.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "collectives/kernels/reduce_kernels.h"
+#include "horovod/plugin_op.h"
+
+namespace hvd::collectives {
+
+// A part of a tensor: none of it where `data` is null.
+struct Piece {
+  std::byte* data;
+  size_t size;
+};
+
+// Walks the pieces that `piece_of(tensor)` yields for each tensor.
+template <typename PieceOf>
+class Walk {
+ public:
+  Walk(std::span<const hvd_batch_tensor> tensors, PieceOf piece_of)
+      : tensors_(tensors), piece_of_(piece_of) {}
+
+  // The next `size` bytes: use(data or null, size) for each part.
+  template <typename Use>
+  void next(size_t size, Use&& use) {
+    while (size > 0 && index_ < tensors_.size()) {
+      const Piece piece = piece_of_(tensors_[index_]);
+      const size_t part = size < piece.size - offset_ ? size : piece.size - offset_;
+      if (part > 0) use(piece.data == nullptr ? nullptr : piece.data + offset_, part);
+      offset_ += part;
+      size -= part;
+      if (offset_ == piece.size) {
+        ++index_;
+        offset_ = 0;
+      }
+    }
+  }
+  // The next `size` bytes into, or out of, plain memory; what is null reads as zeros.
+  void read(void* to, size_t size) {
+    auto* out = static_cast<std::byte*>(to);
+    next(size, [&](const std::byte* data, size_t part) {
+      if (data != nullptr)
+        std::memcpy(out, data, part);
+      else
+        std::memset(out, 0, part);
+      out += part;
+    });
+  }
+  void write(const void* from, size_t size) {
+    const auto* in = static_cast<const std::byte*>(from);
+    next(size, [&](std::byte* data, size_t part) {
+      if (data != nullptr && data != in) std::memcpy(data, in, part);
+      in += part;
+    });
+  }
+  void skip(size_t size) {
+    next(size, [](std::byte*, size_t) {});
+  }
+
+ private:
+  std::span<const hvd_batch_tensor> tensors_;
+  PieceOf piece_of_;
+  size_t index_ = 0;
+  size_t offset_ = 0;
+};
+
+// For a Walk over all inputs.
+struct WholeInput {
+  size_t element;
+  Piece operator()(const hvd_batch_tensor& tensor) const {
+    // Only read from.
+    return {static_cast<std::byte*>(const_cast<void*>(tensor.input)),
+            static_cast<size_t>(tensor.count) * element};
+  }
+};
+
+// The same walk in elements: what reduces needs to know a tensor's both sides.
+class Cursor {
+ public:
+  explicit Cursor(std::span<const hvd_batch_tensor> tensors) : tensors_(tensors) {}
+
+  // The next `count` elements: use(tensor, first of them in it, how many) for each part.
+  template <typename Use>
+  void next(size_t count, Use&& use) {
+    while (count > 0 && index_ < tensors_.size()) {
+      const hvd_batch_tensor& tensor = tensors_[index_];
+      const size_t left = static_cast<size_t>(tensor.count) - offset_;
+      const size_t part = count < left ? count : left;
+      if (part > 0) use(tensor, offset_, part);
+      offset_ += part;
+      count -= part;
+      if (part == left) {
+        ++index_;
+        offset_ = 0;
+      }
+    }
+  }
+  void skip(size_t count) {
+    next(count, [](const hvd_batch_tensor&, size_t, size_t) {});
+  }
+
+ private:
+  std::span<const hvd_batch_tensor> tensors_;
+  size_t index_ = 0;
+  size_t offset_ = 0;
+};
+
+}  // namespace hvd::collectives

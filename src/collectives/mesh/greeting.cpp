@@ -1,0 +1,232 @@
+#include "collectives/mesh/greeting.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/text.h"
+#include "net/tcp_transport.h"
+
+namespace hvd::collectives {
+namespace {
+
+constexpr uint32_t kGreetingMagic = 0x4c445648;  // "HVDL"
+// Of all that ranks say to each other on a connection: runtimes that differ in it do not talk.
+constexpr uint32_t kGreetingVersion = 2;
+constexpr std::byte kConfirmed{'Y'};
+
+Digest job_digest(const Credentials& credentials) {
+  return sha256(ByteWriter().put_text(credentials.job).put(credentials.generation).view());
+}
+
+}  // namespace
+
+Bytes Hello::encode() const {
+  ByteWriter out;
+  out.put(kGreetingMagic)
+      .put(kGreetingVersion)
+      .put(from)
+      .put(to)
+      .put(lane)
+      .put_raw(job)
+      .put_raw(nonce);
+  return out.take();
+}
+
+Result<Hello> Hello::decode(ByteView bytes) {
+  ByteReader in(bytes);
+  if (in.get<uint32_t>() != kGreetingMagic)
+    return invalid_argument("it does not speak our protocol");
+  if (in.get<uint32_t>() != kGreetingVersion) return invalid_argument("it speaks another version");
+  Hello hello;
+  hello.from = in.get<int32_t>();
+  hello.to = in.get<int32_t>();
+  hello.lane = in.get<uint64_t>();
+  const ByteView job = in.get_raw(hello.job.size());
+  const ByteView nonce = in.get_raw(hello.nonce.size());
+  HVD_RETURN_IF_ERROR(in.finish("a greeting"));
+  std::copy(job.begin(), job.end(), hello.job.begin());
+  std::copy(nonce.begin(), nonce.end(), hello.nonce.begin());
+  return hello;
+}
+
+Greeting::Greeting(net::DataLoop& loop, const Credentials& credentials, GuardedFd socket,
+                   bool dials)
+    : loop_(loop), credentials_(credentials), socket_(std::move(socket)), dials_(dials) {
+  mine_.job = job_digest(credentials);
+  mine_.nonce = fresh_nonce();
+}
+
+std::unique_ptr<Greeting> Greeting::dial(net::DataLoop& loop, const Credentials& credentials,
+                                         GuardedFd socket, int32_t from, int32_t to, uint64_t lane,
+                                         std::string where) {
+  std::unique_ptr<Greeting> greeting(new Greeting(loop, credentials, std::move(socket), true));
+  greeting->mine_.from = from;
+  greeting->mine_.to = to;
+  greeting->mine_.lane = lane;
+  greeting->where_ = std::move(where);
+  const Status added =
+      loop.add(greeting->socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, *greeting);
+  if (!added.ok()) greeting->fail(added.message());
+  return greeting;
+}
+
+std::unique_ptr<Greeting> Greeting::accept(net::DataLoop& loop, const Credentials& credentials,
+                                           GuardedFd socket, int32_t me, int32_t size) {
+  std::unique_ptr<Greeting> greeting(new Greeting(loop, credentials, std::move(socket), false));
+  greeting->me_ = me;
+  greeting->size_ = size;
+  greeting->state_ = State::kExpecting;
+  const Status added = loop.add(greeting->socket_.get(), EPOLLIN | EPOLLRDHUP | EPOLLET, *greeting);
+  if (!added.ok()) greeting->fail(added.message());
+  return greeting;
+}
+
+Greeting::~Greeting() { (void)take(); }
+
+GuardedFd Greeting::take() {
+  if (socket_) loop_.remove(socket_.get());
+  return std::move(socket_);
+}
+
+void Greeting::fail(std::string reason) {
+  if (state_ == State::kFailed) return;
+  state_ = State::kFailed;
+  reason_ = where_.empty() ? std::move(reason) : cat(where_, ": ", reason);
+  (void)take();
+}
+
+void Greeting::put(ByteView bytes) {
+  // Always fits: nothing else was sent on this connection.
+  const ssize_t size =
+      ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (size != static_cast<ssize_t>(bytes.size())) {
+    fail(system_error("it broke off", size < 0 ? errno : EPIPE).message());
+  }
+}
+
+bool Greeting::gather(size_t size) {
+  while (received_.size() < size) {
+    std::byte buffer[256];
+    // Never more than is due: what follows belongs to the lane.
+    const ssize_t got = ::recv(socket_.get(), buffer,
+                               std::min(sizeof buffer, size - received_.size()), MSG_DONTWAIT);
+    if (got > 0) {
+      received_.insert(received_.end(), buffer, buffer + got);
+    } else if (got == 0) {
+      fail("it closed the connection during the greeting");
+      return false;
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return false;
+    } else if (errno != EINTR) {
+      fail(system_error("it broke off", errno).message());
+      return false;
+    }
+  }
+  return true;
+}
+
+void Greeting::on_events(uint32_t) {
+  State before;
+  do {
+    before = state_;
+    advance();
+  } while (state_ != before && state_ != State::kFailed);
+}
+
+void Greeting::advance() {
+  switch (state_) {
+    case State::kConnecting: {
+      const int outcome = net::connect_outcome(socket_.get());
+      sockaddr_storage peer;
+      socklen_t size = sizeof peer;
+      if (outcome != 0) return fail(system_error("cannot connect", outcome).message());
+      if (::getpeername(socket_.get(), reinterpret_cast<sockaddr*>(&peer), &size) != 0) return;
+      state_ = State::kExpecting;
+      return put(mine_.encode());
+    }
+    case State::kExpecting:
+      return dials_ ? take_hello_of_acceptor() : take_hello_of_dialler();
+    case State::kWaiting:
+      if (!dials_) return take_proof_of_dialler();
+      if (!gather(1)) return;
+      if (received_[0] != kConfirmed) return fail("it did not confirm the link");
+      state_ = State::kOpen;
+      return;
+    case State::kProven: {
+      // Nothing is due; only its end matters.
+      std::byte probe;
+      const ssize_t got = ::recv(socket_.get(), &probe, 1, MSG_DONTWAIT | MSG_PEEK);
+      if (got == 0) fail("it closed the connection during the greeting");
+      return;
+    }
+    case State::kOpen:
+    case State::kFailed:
+      return;
+  }
+}
+
+void Greeting::take_hello_of_acceptor() {
+  if (!gather(Hello::kSize + sizeof(Digest))) return;
+  const auto hello = Hello::decode(ByteView(received_).first(Hello::kSize));
+  if (!hello.ok()) return fail(hello.status().message());
+  theirs_ = hello.value();
+  if (theirs_.from != mine_.to || theirs_.to != mine_.from || theirs_.lane != mine_.lane ||
+      theirs_.job != mine_.job) {
+    return fail("somebody else answers there");
+  }
+  const Digest proof = credentials_.prove("acceptor", mine_.to, mine_.from, mine_.nonce,
+                                          theirs_.nonce, mine_.encode());
+  if (!equal_in_constant_time(proof, ByteView(received_).last(proof.size()))) {
+    return fail("it did not prove that it belongs to this job");
+  }
+  received_.clear();
+  state_ = State::kProven;
+}
+
+void Greeting::take_hello_of_dialler() {
+  if (!gather(Hello::kSize)) return;
+  const auto hello = Hello::decode(received_);
+  if (!hello.ok()) return fail(hello.status().message());
+  theirs_ = hello.value();
+  if (theirs_.to != me_ || theirs_.from == me_ || theirs_.from < 0 || theirs_.from >= size_ ||
+      theirs_.job != mine_.job) {
+    return fail("it looks for somebody else");
+  }
+  received_.clear();
+  mine_.from = me_;
+  mine_.to = theirs_.from;
+  mine_.lane = theirs_.lane;
+  const Digest proof = credentials_.prove("acceptor", me_, theirs_.from, theirs_.nonce, mine_.nonce,
+                                          theirs_.encode());
+  state_ = State::kWaiting;
+  put(ByteWriter().put_raw(mine_.encode()).put_raw(proof).view());
+}
+
+void Greeting::take_proof_of_dialler() {
+  const Digest proof = credentials_.prove("dialler", theirs_.from, me_, theirs_.nonce, mine_.nonce,
+                                          theirs_.encode());
+  if (!gather(proof.size())) return;
+  if (!equal_in_constant_time(proof, received_)) {
+    return fail(cat("a process that says it is rank ", theirs_.from,
+                    " did not prove that it belongs to this job"));
+  }
+  received_.clear();
+  state_ = State::kProven;
+}
+
+void Greeting::choose() {
+  const Digest proof = credentials_.prove("dialler", mine_.from, mine_.to, mine_.nonce,
+                                          theirs_.nonce, mine_.encode());
+  state_ = State::kWaiting;
+  put(proof);
+}
+
+void Greeting::confirm() {
+  state_ = State::kOpen;
+  put({&kConfirmed, 1});
+}
+
+}  // namespace hvd::collectives

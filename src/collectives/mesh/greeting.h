@@ -1,0 +1,92 @@
+// The first bytes on a TCP connection between two ranks: both say who they are and prove that they
+// know the job's secret, before anything else is believed or sent. One connection attempt, as the
+// one who dialled or the one who accepted; whoever owns it decides which of several to keep.
+//
+//   dialler: hello              who, whom, which lane, nonce
+//   acceptor: hello + proof
+//   dialler: proof              sent on the one attempt that it chose
+//   acceptor: one byte          the lane is open
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "base/fork_guard.h"
+#include "collectives/mesh/credentials.h"
+#include "net/data_loop.h"
+
+namespace hvd::collectives {
+
+struct Hello {
+  int32_t from = -1;
+  int32_t to = -1;
+  uint64_t lane = 0;
+  Digest job{};
+  Nonce nonce{};
+
+  static constexpr size_t kSize = 4 + 4 + 4 + 4 + 8 + 32 + 32;
+  Bytes encode() const;
+  static Result<Hello> decode(ByteView bytes);
+};
+
+class Greeting final : public net::DataLoop::Source {
+ public:
+  enum class State {
+    kConnecting,
+    kExpecting,  // the peer's hello (and proof, for a dialler)
+    kProven,     // dialler: may choose(); acceptor: may confirm()
+    kWaiting,    // dialler: chosen, for the byte; acceptor: for the dialler's proof
+    kOpen,       // take() the socket
+    kFailed
+  };
+
+  static std::unique_ptr<Greeting> dial(net::DataLoop& loop, const Credentials& credentials,
+                                        GuardedFd socket, int32_t from, int32_t to, uint64_t lane,
+                                        std::string where);
+  static std::unique_ptr<Greeting> accept(net::DataLoop& loop, const Credentials& credentials,
+                                          GuardedFd socket, int32_t me, int32_t size);
+  ~Greeting();
+  Greeting(const Greeting&) = delete;
+  Greeting& operator=(const Greeting&) = delete;
+
+  State state() const { return state_; }
+  // Why it failed: "10.77.0.2:4711: Connection refused".
+  const std::string& reason() const { return reason_; }
+  const std::string& where() const { return where_; }
+  int32_t peer() const { return dials_ ? mine_.to : theirs_.from; }
+  uint64_t lane() const { return mine_.lane; }
+  Clock::time_point since() const { return since_; }
+
+  void choose();
+  void confirm();
+  GuardedFd take();
+
+  void on_events(uint32_t events) override;
+
+ private:
+  Greeting(net::DataLoop& loop, const Credentials& credentials, GuardedFd socket, bool dials);
+  void fail(std::string reason);
+  void put(ByteView bytes);
+  // True when `size` bytes are there.
+  bool gather(size_t size);
+  void advance();
+  void take_hello_of_acceptor();
+  void take_hello_of_dialler();
+  void take_proof_of_dialler();
+
+  net::DataLoop& loop_;
+  const Credentials& credentials_;
+  GuardedFd socket_;
+  bool dials_;
+  int32_t me_ = -1;
+  int32_t size_ = 0;
+  State state_ = State::kConnecting;
+  std::string where_;
+  std::string reason_;
+  Hello mine_;
+  Hello theirs_;
+  Bytes received_;
+  Clock::time_point since_ = Clock::now();
+};
+
+}  // namespace hvd::collectives

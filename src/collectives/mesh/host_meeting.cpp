@@ -1,0 +1,245 @@
+#include "collectives/mesh/host_meeting.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+
+#include "base/lost_peer.h"
+#include "base/text.h"
+#include "collectives/mesh/reception.h"
+#include "net/packet_socket.h"
+
+namespace hvd::collectives {
+namespace {
+
+constexpr size_t kFilesPerMessage = 200;  // the kernel takes 253
+// Every rank holds every other one's: with more ranks that would be too many descriptors.
+constexpr size_t kMostHeaps = 128;
+size_t heaps_among(size_t ranks) { return ranks <= kMostHeaps ? ranks : 0; }
+
+Status wait_for(int fd, short events, Deadline deadline, std::string_view whom) {
+  pollfd entry{fd, events, 0};
+  for (;;) {
+    const int count = ::poll(&entry, 1, deadline.poll_timeout());
+    if (count > 0) return {};
+    if (count == 0) return deadline_exceeded(cat("gave up waiting for ", whom));
+    if (errno != EINTR) return system_error("cannot wait for a socket", errno);
+  }
+}
+
+Status send_message(int fd, ByteView bytes, const std::vector<int>& fds, Deadline deadline,
+                    std::string_view whom) {
+  for (;;) {
+    HVD_ASSIGN_OR_RETURN(const bool sent, net::send_packet(fd, bytes, fds, whom));
+    if (sent) return {};
+    HVD_RETURN_IF_ERROR(wait_for(fd, POLLOUT, deadline, whom));
+  }
+}
+
+Result<Bytes> receive_message(int fd, std::vector<UniqueFd>* fds, Deadline deadline,
+                              std::string_view whom) {
+  for (;;) {
+    HVD_RETURN_IF_ERROR(wait_for(fd, POLLIN, deadline, whom));
+    HVD_ASSIGN_OR_RETURN(auto packet, net::receive_packet(fd, whom));
+    if (!packet) continue;
+    if (packet->bytes.empty()) {
+      return unavailable(cat(whom, " closed its socket while ranks were meeting"));
+    }
+    if (fds != nullptr) std::move(packet->fds.begin(), packet->fds.end(), std::back_inserter(*fds));
+    return std::move(packet->bytes);
+  }
+}
+
+UniqueFd open_process(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};
+  if (peer.pid == ::getpid()) return {};
+  // The descriptor that the kernel made at connect time, where it does (6.5); it also works
+  // across process id namespaces. Before, a lookup by number.
+  constexpr int kPeerPidfd = 77;
+  int process = -1;
+  size = sizeof process;
+  if (::getsockopt(socket, SOL_SOCKET, kPeerPidfd, &process, &size) == 0) {
+    return UniqueFd(process);
+  }
+  if (peer.pid <= 0) return {};
+  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+}
+
+std::string name_of_rank(const std::vector<PeerRecord>& records, int32_t rank) {
+  return rank_on_host(rank, records[static_cast<size_t>(rank)].host);
+}
+
+Status send_files(int socket, const std::vector<UniqueFd>& files, Deadline deadline,
+                  std::string_view whom) {
+  for (size_t first = 0; first < files.size(); first += kFilesPerMessage) {
+    std::vector<int> fds;
+    for (size_t i = first; i < std::min(files.size(), first + kFilesPerMessage); ++i) {
+      fds.push_back(files[i].get());
+    }
+    HVD_RETURN_IF_ERROR(send_message(socket, as_bytes("files"), fds, deadline, whom));
+  }
+  return {};
+}
+
+Result<std::vector<UniqueFd>> receive_files(int socket, size_t count, Deadline deadline,
+                                            std::string_view whom) {
+  std::vector<UniqueFd> files;
+  while (files.size() < count) {
+    HVD_ASSIGN_OR_RETURN(const Bytes message, receive_message(socket, &files, deadline, whom));
+  }
+  if (files.size() != count) {
+    return invalid_argument(cat(whom, " counts other ranks on this host"));
+  }
+  return files;
+}
+
+// A copy to hand out; the end of nothing where there is no heap.
+UniqueFd copy_of(int heap) {
+  return UniqueFd(heap >= 0 ? ::fcntl(heap, F_DUPFD_CLOEXEC, 0)
+                            : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+}  // namespace
+
+Result<MeetingPlace> MeetingPlace::open() {
+  MeetingPlace place;
+  std::array<std::byte, 12> random;
+  fill_random(random);
+  place.name = cat("horovod-", to_hex(random));
+  HVD_ASSIGN_OR_RETURN(place.listener, net::listen_for_packets(place.name));
+  return place;
+}
+
+Result<std::unique_ptr<Visit>> find_leader(const std::vector<PeerRecord>& records, int32_t rank) {
+  const PeerRecord& mine = records[static_cast<size_t>(rank)];
+  for (int32_t candidate = 0; candidate < rank; ++candidate) {
+    const PeerRecord& record = records[static_cast<size_t>(candidate)];
+    if (record.machine != mine.machine) continue;
+    auto socket = net::connect_for_packets(record.meeting);
+    if (socket.ok())
+      return std::make_unique<Visit>(Visit{candidate, GuardedFd(std::move(*socket))});
+    // The name was taken before it was published: when nobody answers, it is another machine
+    // that looks the same (a virtual machine cloned while it ran).
+    if (socket.error().code() != Code::kNotFound) {
+      return socket.error().with_context(cat("cannot meet ", name_of_rank(records, candidate)));
+    }
+  }
+  return std::unique_ptr<Visit>();
+}
+
+Result<Met> receive_members(const MeetingPlace& place, const Credentials& credentials,
+                            const std::vector<PeerRecord>& records, int32_t rank,
+                            const std::vector<int32_t>& members, std::vector<int32_t> leaders,
+                            size_t segment_size, int heap, MemoryMap& map, Deadline deadline) {
+  const size_t count = members.size() + 1;
+  HVD_ASSIGN_OR_RETURN(std::unique_ptr<Arena> arena, Arena::create(count, segment_size, map));
+  std::vector<UniqueFd> doorbells;
+  for (size_t i = 0; i < count; ++i) {
+    doorbells.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!doorbells.back()) return system_error("cannot create an eventfd", errno);
+  }
+  Reception reception(place.listener.get(), credentials, rank, members);
+  HVD_ASSIGN_OR_RETURN(auto guests, reception.receive(records, deadline));
+  const Bytes table = encode_leaders(leaders);
+  Met met;
+  if (heaps_among(count) > 0) {
+    met.heaps.push_back(copy_of(heap));
+    for (auto& [member, guest] : guests) met.heaps.push_back(std::move(guest.heap));
+  }
+  for (auto& [member, guest] : guests) {
+    const Digest proof = credentials.prove("leader", rank, member, guest.mine, guest.theirs, table);
+    const Bytes welcome = ByteWriter().put_raw(proof).put_raw(table).take();
+    const int socket = guest.socket.get();
+    const std::string whom = name_of_rank(records, member);
+    HVD_RETURN_IF_ERROR(send_message(socket, welcome, {arena->fd()}, deadline, whom));
+    HVD_RETURN_IF_ERROR(send_files(socket, doorbells, deadline, whom));
+    HVD_RETURN_IF_ERROR(send_files(socket, met.heaps, deadline, whom));
+    UniqueFd process = open_process(guest.socket.get());
+    met.watched.push_back({member, std::move(guest.socket), std::move(process)});
+  }
+  met.links = std::make_unique<HostLinks>(std::move(arena), std::move(doorbells), 0);
+  met.leaders = std::move(leaders);
+  return met;
+}
+
+Result<Met> join_leader(Visit visit, const Credentials& credentials,
+                        const std::vector<PeerRecord>& records, int32_t rank, int heap,
+                        MemoryMap& map, Deadline deadline) {
+  const std::string whom = name_of_rank(records, visit.leader);
+  const int socket = visit.socket.get();
+  HVD_ASSIGN_OR_RETURN(const Bytes challenge, receive_message(socket, nullptr, deadline, whom));
+  Application application;
+  Nonce theirs;
+  if (challenge.size() != theirs.size()) return invalid_argument(cat(whom, " sent no challenge"));
+  std::copy(challenge.begin(), challenge.end(), theirs.begin());
+  application.rank = rank;
+  application.nonce = fresh_nonce();
+  application.proof = credentials.prove("member", rank, visit.leader, theirs, application.nonce);
+  const UniqueFd own_heap = copy_of(heap);
+  HVD_RETURN_IF_ERROR(send_message(socket, application.encode(), {own_heap.get()}, deadline, whom));
+
+  std::vector<UniqueFd> files;
+  HVD_ASSIGN_OR_RETURN(const Bytes welcome, receive_message(socket, &files, deadline, whom));
+  if (as_text(welcome) == kRefused) {
+    return permission_denied(
+        cat(whom, " refused rank ", rank, ": it does not hold the secret of that job"));
+  }
+  Digest proof;
+  ByteReader in(welcome);
+  const ByteView sent_proof = in.get_raw(proof.size());
+  const ByteView table = in.get_raw(in.left());
+  proof = credentials.prove("leader", visit.leader, rank, theirs, application.nonce, table);
+  if (in.failed() || files.size() != 1 || !equal_in_constant_time(proof, sent_proof)) {
+    return permission_denied(cat(whom, " did not prove that it belongs to this job"));
+  }
+  Met met;
+  HVD_ASSIGN_OR_RETURN(met.leaders, decode_leaders(table, records.size()));
+  HVD_ASSIGN_OR_RETURN(std::unique_ptr<Arena> arena, Arena::open(std::move(files[0]), map));
+  const size_t count = arena->rank_count();
+  HVD_ASSIGN_OR_RETURN(auto doorbells, receive_files(socket, count, deadline, whom));
+  HVD_ASSIGN_OR_RETURN(met.heaps, receive_files(socket, heaps_among(count), deadline, whom));
+  size_t local = 0;
+  for (int32_t other = 0; other < rank; ++other) {
+    if (met.leaders[static_cast<size_t>(other)] == visit.leader) ++local;
+  }
+  if (local >= count) {
+    return invalid_argument(cat(whom, " counts other ranks on this host"));
+  }
+  met.links = std::make_unique<HostLinks>(std::move(arena), std::move(doorbells), local);
+  UniqueFd process = open_process(socket);
+  met.watched.push_back({visit.leader, std::move(visit.socket), std::move(process)});
+  return met;
+}
+
+Bytes encode_leaders(const std::vector<int32_t>& leaders) {
+  ByteWriter out;
+  out.put(static_cast<uint32_t>(leaders.size()));
+  for (const int32_t leader : leaders) out.put(leader);
+  return out.take();
+}
+
+Result<std::vector<int32_t>> decode_leaders(ByteView bytes, size_t size) {
+  ByteReader in(bytes);
+  std::vector<int32_t> leaders(in.get_count(sizeof(int32_t)));
+  for (size_t rank = 0; rank < leaders.size(); ++rank) {
+    leaders[rank] = in.get<int32_t>();
+    const auto leader = static_cast<size_t>(leaders[rank]);
+    // A leader is the lowest of its host, so it leads itself.
+    if (in.failed() || leader > rank || leaders[leader] != leaders[rank]) {
+      return invalid_argument("a table of hosts makes no sense");
+    }
+  }
+  HVD_RETURN_IF_ERROR(in.finish("a table of hosts"));
+  if (leaders.size() != size) return invalid_argument("a table of hosts has another size");
+  return leaders;
+}
+
+}  // namespace hvd::collectives

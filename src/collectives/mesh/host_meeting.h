@@ -1,0 +1,64 @@
+// How the ranks of one host find each other: over an abstract Unix socket, with a challenge in
+// both directions, the lowest rank hands out the shared memory and the doorbells. Who can be met
+// is on this host; nothing else is proof. Waits, up to the deadline; used once, when opening.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fork_guard.h"
+#include "collectives/mesh/credentials.h"
+#include "collectives/mesh/host_links.h"
+#include "collectives/mesh/peer_record.h"
+
+namespace hvd::collectives {
+
+// A local rank whose end is watched: the leader watches all, the others the leader.
+struct Watched {
+  int32_t rank;
+  GuardedFd socket;  // ends when all processes that hold the other end are gone
+  UniqueFd process;  // a pidfd; none where the kernel has none, or for this very process
+};
+
+struct Met {
+  std::unique_ptr<HostLinks> links;
+  std::vector<int32_t> leaders;  // of each rank: the lowest rank on its host
+  std::vector<Watched> watched;
+  std::vector<UniqueFd> heaps;  // of each rank of the host; none where there are too many ranks
+};
+
+// The socket under a random abstract name on which a leader receives the others.
+struct MeetingPlace {
+  UniqueFd listener;
+  std::string name;
+  static Result<MeetingPlace> open();
+};
+
+// A member's connection to the leader it has reached.
+struct Visit {
+  int32_t leader = -1;
+  GuardedFd socket;
+};
+
+// Reaches the lowest rank of this host; none when this rank is the lowest.
+Result<std::unique_ptr<Visit>> find_leader(const std::vector<PeerRecord>& records, int32_t rank);
+
+// As the leader: receives `members` (ranks, ascending, without itself). `heap` is the file of the
+// memory that this rank shares; everybody gets everybody's.
+Result<Met> receive_members(const MeetingPlace& place, const Credentials& credentials,
+                            const std::vector<PeerRecord>& records, int32_t rank,
+                            const std::vector<int32_t>& members, std::vector<int32_t> leaders,
+                            size_t segment_size, int heap, MemoryMap& map, Deadline deadline);
+
+// As a member: proves itself and takes what the leader gives.
+Result<Met> join_leader(Visit visit, const Credentials& credentials,
+                        const std::vector<PeerRecord>& records, int32_t rank, int heap,
+                        MemoryMap& map, Deadline deadline);
+
+// What the leader tells its members: the leader of each rank, from which all else follows.
+Bytes encode_leaders(const std::vector<int32_t>& leaders);
+Result<std::vector<int32_t>> decode_leaders(ByteView bytes, size_t size);
+
+}  // namespace hvd::collectives

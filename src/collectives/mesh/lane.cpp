@@ -1,0 +1,93 @@
+#include "collectives/mesh/lane.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+
+namespace hvd::collectives {
+
+Status Lane::attach(GuardedFd socket) {
+  socket_ = std::move(socket);
+  readable_ = writable_ = true;
+  return loop_.add(socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, *this);
+}
+
+void Lane::close() {
+  if (!socket_) return;
+  loop_.remove(socket_.get());
+  socket_.reset();
+}
+
+void Lane::on_events(uint32_t events) {
+  if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable_ = true;
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) closing_ = true;
+  if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) writable_ = true;
+}
+
+void Lane::end(int reason) {
+  readable_ = writable_ = false;
+  if (!ended_) end_reason_ = reason;
+  ended_ = true;
+}
+
+// Takes what the system says of a write. 0: nothing more for now.
+size_t Lane::wrote(ssize_t size) {
+  if (size > 0) return static_cast<size_t>(size);
+  if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    writable_ = false;
+  } else if (errno != EINTR) {
+    // What the peer sent before its end can still be read.
+    writable_ = false;
+    ended_ = true;
+    end_reason_ = errno;
+  }
+  return 0;
+}
+
+size_t Lane::write_some(ByteView bytes) {
+  size_t written = 0;
+  while (writable_ && written < bytes.size()) {
+    written += wrote(::send(socket_.get(), bytes.data() + written, bytes.size() - written,
+                            MSG_NOSIGNAL | MSG_DONTWAIT));
+  }
+  return written;
+}
+
+size_t Lane::write_parts(std::span<const ByteView> parts) {
+  if (!writable_) return 0;
+  iovec vectors[4];
+  msghdr message{};
+  message.msg_iov = vectors;
+  for (const ByteView part : parts) {
+    vectors[message.msg_iovlen++] = {const_cast<std::byte*>(part.data()), part.size()};
+  }
+  return wrote(::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+size_t Lane::read_once(std::span<std::byte> bytes) {
+  if (!readable_ || bytes.empty()) return 0;
+  const ssize_t size = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (size > 0) {
+    // Less than was asked for: what comes now makes an event.
+    if (static_cast<size_t>(size) < bytes.size() && !closing_) readable_ = false;
+    return static_cast<size_t>(size);
+  }
+  if (size == 0) {
+    end(0);
+  } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    readable_ = false;
+  } else if (errno != EINTR) {
+    end(errno);
+  }
+  return 0;
+}
+
+size_t Lane::read_some(std::span<std::byte> bytes) {
+  size_t got = 0;
+  while (readable_ && got < bytes.size()) got += read_once(bytes.subspan(got));
+  return got;
+}
+
+}  // namespace hvd::collectives

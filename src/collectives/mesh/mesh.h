@@ -1,0 +1,150 @@
+// One rank's view of all links to the others: shared memory inside the host, TCP between hosts.
+// Carries control messages, knows who shares a host, notices who is lost, and fails as a whole.
+// Called by one thread at a time; never waits after establish.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "collectives/mesh/board.h"
+#include "collectives/mesh/credentials.h"
+#include "collectives/mesh/host_links.h"
+#include "collectives/mesh/host_meeting.h"
+#include "collectives/mesh/lane.h"
+#include "collectives/mesh/remote_links.h"
+#include "collectives/shm/peer_heaps.h"
+#include "net/data_loop.h"
+#include "net/interface_choice.h"
+#include "net/port_range.h"
+
+namespace hvd::collectives {
+
+struct MeshOptions {
+  int32_t rank = 0;
+  int32_t size = 1;
+  std::string host;  // its name in sentences
+  Credentials credentials;
+  std::string site;                   // as in PeerRecord
+  net::PortRange ports{};             // where it may listen for other hosts
+  net::InterfaceChoice interfaces{};  // by which it may be reached
+  SharedHeap* heap = nullptr;         // what this process shares of its memory, if it does
+  // For tests that play several hosts in one process.
+  MemoryMap* memory_map = nullptr;
+  std::string machine;
+  bool with_loopback = false;
+};
+
+class Mesh {
+ public:
+  // Meets all other ranks of the job by way of the board.
+  static Result<std::unique_ptr<Mesh>> establish(MeshOptions options, Board& board,
+                                                 Deadline deadline);
+  // Tells the others that this rank leaves in good order, unless the mesh has failed.
+  ~Mesh();
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  int32_t rank() const { return options_.rank; }
+  int32_t size() const { return options_.size; }
+  // The host of each rank, numbered from 0 in the order of their lowest rank.
+  const std::vector<int32_t>& hosts() const { return hosts_; }
+  int32_t leader_of(int32_t rank) const { return leaders_[static_cast<size_t>(rank)]; }
+  // A rank's index among the ranks of its host.
+  size_t local_index_of(int32_t rank) const { return local_index_[static_cast<size_t>(rank)]; }
+  // "rank 3 on host b".
+  std::string describe(int32_t rank) const;
+  // False in a forked child, which must leave the links alone.
+  bool in_owner_process() const;
+
+  // Messages of one pair arrive in order, once, whole.
+  Status send(int32_t rank, ByteView message) { return send(rank, message, {}); }
+  // Two parts that arrive as one message.
+  Status send(int32_t rank, ByteView first, ByteView second);
+  using Receiver = std::function<void(int32_t from, ByteView message)>;
+  Status poll(const Receiver& receiver, bool& progressed);
+  // Moves bytes and looks for failures without taking messages out. True when anything moved.
+  bool pump();
+
+  // Readable when there may be something to do; watch it while asleep and call notice() then.
+  int fd() const { return loop_.fd(); }
+  void notice() { look_ = true; }
+  // True: the caller may block on fd(). `idle_check` of whoever runs collectives is asked last.
+  bool before_sleep();
+  void after_sleep();
+  void set_idle_check(std::function<bool()> is_idle) { is_idle_ = std::move(is_idle); }
+
+  // The first failure, the same on all ranks as far as it can be.
+  const Status& failure() const { return failure_; }
+  void fail(const Status& cause);
+  // Whether a rank left in good order, so that nothing more comes from it.
+  bool departed(int32_t rank) const;
+
+  HostLinks& host_links() { return *host_; }
+  // This process's shared memory, and that of the ranks of this host; null where there is none
+  // (in a forked child), or where they are too many, which all of them know.
+  const SharedHeap* heap() const { return heap_; }
+  PeerHeaps* peer_heaps() { return peer_heaps_.get(); }
+  Lane& lane(int32_t rank, uint64_t id) { return remote_->lane(rank, id); }
+  void close_lane(Lane& lane) { remote_->close_lane(lane); }
+
+ private:
+  // Watches one local rank's process and socket.
+  class Watcher final : public net::DataLoop::Source {
+   public:
+    Watcher(Mesh& mesh, int32_t rank) : mesh_(mesh), rank_(rank) {}
+    void on_events(uint32_t) override { mesh_.lost(rank_); }
+
+   private:
+    Mesh& mesh_;
+    int32_t rank_;
+  };
+  class Doorbell final : public net::DataLoop::Source {
+   public:
+    explicit Doorbell(HostLinks& host) : host_(host) {}
+    void on_events(uint32_t) override { host_.silence_doorbell(); }
+
+   private:
+    HostLinks& host_;
+  };
+
+  Mesh(MeshOptions options, net::DataLoop loop);
+  Status meet(Board& board, Deadline deadline);
+  std::string key(std::string_view what) const;
+  Result<PeerRecord> own_record(const MeetingPlace& place) const;
+  Status exchange_records(const PeerRecord& mine, Board& board, Deadline deadline);
+  Result<std::vector<int32_t>> ask_for_leaders(int32_t leader, Board& board, Deadline deadline);
+  Result<Met> meet_host(const MeetingPlace& place, Board& board, Deadline deadline);
+  void expect_neighbours();
+  Status watch_host(std::vector<Watched> watched);
+  void number_hosts();
+  void lost(int32_t rank);
+  void check();
+  bool is_local(int32_t rank) const { return leader_of(rank) == leader_of(options_.rank); }
+
+  MeshOptions options_;
+  MemoryMap system_map_;
+  int owner_;
+  net::DataLoop loop_;
+  std::vector<PeerRecord> records_;
+  std::vector<int32_t> leaders_;
+  std::vector<int32_t> hosts_;
+  std::vector<size_t> local_index_;
+  std::vector<int32_t> local_ranks_;
+  std::unique_ptr<HostLinks> host_;
+  SharedHeap* heap_ = nullptr;
+  std::unique_ptr<PeerHeaps> peer_heaps_;
+  std::unique_ptr<RemoteLinks> remote_;
+  std::unique_ptr<Doorbell> doorbell_;
+  std::vector<Watched> watched_;
+  std::vector<std::unique_ptr<Watcher>> watchers_;
+  std::function<bool()> is_idle_;
+  Status failure_;
+  bool look_ = false;
+  uint32_t polls_ = 0;
+};
+
+}  // namespace hvd::collectives

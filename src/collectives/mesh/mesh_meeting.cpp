@@ -1,0 +1,187 @@
+// How a mesh begins: who the other ranks are, which of them are on this host, and what is watched.
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/machine_identity.h"
+#include "base/text.h"
+#include "collectives/mesh/late_ranks.h"
+#include "collectives/mesh/mesh.h"
+#include "collectives/shm/segment.h"
+#include "net/interfaces.h"
+
+namespace hvd::collectives {
+namespace {
+
+// Room for the segment of any group on a host with so many ranks.
+size_t largest_segment(size_t ranks) {
+  size_t largest = 0;
+  for (size_t count = 1; count <= ranks; ++count) {
+    largest = std::max(largest, Segment::size_for(count, Segment::chunk_for(count)));
+  }
+  return largest;
+}
+
+}  // namespace
+
+std::string Mesh::key(std::string_view what) const {
+  return cat("mesh/", options_.credentials.generation, "/", what);
+}
+
+Result<PeerRecord> Mesh::own_record(const MeetingPlace& place) const {
+  PeerRecord mine;
+  mine.rank = options_.rank;
+  mine.host = options_.host;
+  HVD_ASSIGN_OR_RETURN(mine.machine, machine_identity());
+  mine.machine += options_.machine;
+  mine.site = options_.site;
+  mine.meeting = place.name;
+  mine.pid = static_cast<uint32_t>(::getpid());
+  mine.port = remote_->port();
+  HVD_ASSIGN_OR_RETURN(const auto addresses, net::interface_addresses(options_.with_loopback));
+  for (const auto& address : addresses) {
+    if (!options_.interfaces.allows(address.interface, address.bytes)) continue;
+    mine.candidates.push_back({address.interface, address.bytes});
+  }
+  return mine;
+}
+
+Status Mesh::exchange_records(const PeerRecord& mine, Board& board, Deadline deadline) {
+  const Bytes record = mine.encode();
+  records_.resize(static_cast<size_t>(options_.size));
+  if (options_.size == 1) {
+    records_[0] = mine;
+    return {};
+  }
+  const auto exchange = [&](const std::vector<int32_t>& wanted, Deadline until) {
+    return board.exchange(key("rank"), options_.rank, options_.size, record, wanted, until);
+  };
+  const auto all = exchange({}, deadline);
+  if (!all.ok() && all.error().code() == Code::kDeadlineExceeded) {
+    return late_ranks(options_.rank, options_.size, [&](int32_t other) {
+      return exchange({other}, Deadline::after_seconds(kLookAgainSeconds)).ok();
+    });
+  }
+  if (!all.ok()) return all.error();
+  for (size_t rank = 0; rank < records_.size(); ++rank) {
+    HVD_ASSIGN_OR_RETURN(records_[rank], PeerRecord::decode((*all)[rank]));
+  }
+  return {};
+}
+
+// Who leads whom, where the records do not say: each says whom it has met. A member, whom its
+// leader will tell, gets a table of ranks without one.
+Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, Board& board,
+                                                   Deadline deadline) {
+  std::vector<int32_t> leaders(records_.size());
+  std::iota(leaders.begin(), leaders.end(), 0);
+  const bool leads = leader == options_.rank;
+  const std::vector<int32_t> wanted = leads ? leaders : std::vector{options_.rank};
+  HVD_ASSIGN_OR_RETURN(const auto all,
+                       board.exchange(key("leader"), options_.rank, options_.size,
+                                      ByteWriter().put(leader).view(), wanted, deadline));
+  for (size_t rank = 0; rank < all.size() && leads; ++rank) {
+    leaders[rank] = ByteReader(all[rank]).get<int32_t>();
+  }
+  return leaders;
+}
+
+// Who looks as if it were on this host is asked; who answers is.
+Result<Met> Mesh::meet_host(const MeetingPlace& place, Board& board, Deadline deadline) {
+  MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
+  HVD_ASSIGN_OR_RETURN(auto visit, find_leader(records_, options_.rank));
+  const int32_t leader = visit ? visit->leader : options_.rank;
+  auto known = known_leaders(records_);
+  if (!known) {
+    HVD_ASSIGN_OR_RETURN(known, ask_for_leaders(leader, board, deadline));
+  } else if ((*known)[static_cast<size_t>(options_.rank)] != leader) {
+    return unavailable(cat(describe((*known)[static_cast<size_t>(options_.rank)]),
+                           " cannot be met any more: its process has ended"));
+  }
+  std::vector<int32_t> leaders = *std::move(known);
+  std::vector<int32_t> members;
+  for (size_t rank = 0; rank < leaders.size(); ++rank) {
+    const bool is_self = static_cast<int32_t>(rank) == options_.rank;
+    if (!is_self && leaders[rank] == options_.rank) members.push_back(static_cast<int32_t>(rank));
+  }
+  // A forked child shares nothing: what its parent had before is the parent's.
+  if (options_.heap != nullptr && options_.heap->file().ok()) heap_ = options_.heap;
+  const int heap = heap_ != nullptr ? heap_->file().value() : -1;
+  if (visit) {
+    return join_leader(std::move(*visit), options_.credentials, records_, options_.rank, heap, map,
+                       deadline);
+  }
+  return receive_members(place, options_.credentials, records_, options_.rank, members,
+                         std::move(leaders), largest_segment(members.size() + 1), heap, map,
+                         deadline);
+}
+
+// Leaders speak to few others until a group needs more: those above and below in a binomial tree.
+void Mesh::expect_neighbours() {
+  if (leader_of(options_.rank) != options_.rank) return;
+  std::vector<int32_t> leaders;
+  for (size_t rank = 0; rank < leaders_.size(); ++rank) {
+    if (leaders_[rank] == static_cast<int32_t>(rank)) leaders.push_back(leaders_[rank]);
+  }
+  const auto own = static_cast<size_t>(hosts_[static_cast<size_t>(options_.rank)]);
+  if (own != 0) remote_->expect(leaders[own & (own - 1)]);
+  for (size_t bit = 1; own + bit < leaders.size() && (own & bit) == 0; bit <<= 1) {
+    remote_->expect(leaders[own + bit]);
+  }
+}
+
+Status Mesh::meet(Board& board, Deadline deadline) {
+  HVD_ASSIGN_OR_RETURN(const MeetingPlace place, MeetingPlace::open());
+  HVD_ASSIGN_OR_RETURN(
+      remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank, options_.ports));
+  HVD_ASSIGN_OR_RETURN(const PeerRecord mine, own_record(place));
+  HVD_RETURN_IF_ERROR(exchange_records(mine, board, deadline));
+  HVD_ASSIGN_OR_RETURN(Met met, meet_host(place, board, deadline));
+  leaders_ = std::move(met.leaders);
+  host_ = std::move(met.links);
+  MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
+  if (!met.heaps.empty()) peer_heaps_ = std::make_unique<PeerHeaps>(std::move(met.heaps), map);
+  number_hosts();
+  HVD_RETURN_IF_ERROR(watch_host(std::move(met.watched)));
+  if (local_ranks_.size() == records_.size()) {
+    remote_->close_listener();
+    return {};
+  }
+  HVD_RETURN_IF_ERROR(remote_->start(
+      records_, std::max(1.0, deadline.is_never() ? 30.0 : deadline.seconds_left())));
+  expect_neighbours();
+  return {};
+}
+
+void Mesh::number_hosts() {
+  std::vector<size_t> seen(leaders_.size(), 0);
+  std::vector<int32_t> numbers(leaders_.size(), 0);
+  int32_t next = 0;
+  for (size_t rank = 0; rank < leaders_.size(); ++rank) {
+    const auto leader = static_cast<size_t>(leaders_[rank]);
+    if (leader == rank) numbers[rank] = next++;
+    hosts_.push_back(numbers[leader]);
+    local_index_.push_back(seen[leader]++);
+    if (leaders_[rank] == leader_of(options_.rank)) {
+      local_ranks_.push_back(static_cast<int32_t>(rank));
+    }
+  }
+}
+
+Status Mesh::watch_host(std::vector<Watched> watched) {
+  doorbell_ = std::make_unique<Doorbell>(*host_);
+  HVD_RETURN_IF_ERROR(loop_.add(host_->doorbell(), EPOLLIN, *doorbell_));
+  watched_ = std::move(watched);
+  for (const Watched& entry : watched_) {
+    watchers_.push_back(std::make_unique<Watcher>(*this, entry.rank));
+    HVD_RETURN_IF_ERROR(loop_.add(entry.socket.get(), EPOLLIN | EPOLLRDHUP, *watchers_.back()));
+    if (entry.process) {
+      HVD_RETURN_IF_ERROR(loop_.add(entry.process.get(), EPOLLIN, *watchers_.back()));
+    }
+  }
+  return {};
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,17 @@
+// The name under which the built-in controller publishes its mesh to the built-in operations of
+// the same runtime: a pointer to a SharedMesh.
+#pragma once
+
+#include <memory>
+
+#include "collectives/mesh/mesh.h"
+#include "collectives/shm/shared_heap.h"
+
+namespace hvd::collectives {
+
+using SharedMesh = std::shared_ptr<Mesh>;
+constexpr const char* kMeshName = "hvd.collectives.mesh.v1";
+// And that under which the runtime publishes the memory that its process shares: a SharedHeap.
+constexpr const char* kHeapName = "hvd.collectives.heap.v1";
+
+}  // namespace hvd::collectives

@@ -1,0 +1,106 @@
+// The memory that the ranks of one host share: a sealed, preallocated memfd without a name. Here
+// is its layout and who may write what; nothing here waits. Offsets, never pointers, are shared.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/fork_guard.h"
+#include "base/result.h"
+#include "collectives/shm/memory_map.h"
+
+namespace hvd::collectives {
+
+constexpr size_t kMaxLocalRanks = 512;
+constexpr size_t kMaskWords = kMaxLocalRanks / 64;
+constexpr size_t kMailCells = 128;
+constexpr size_t kMailBytes = 240;
+constexpr size_t kSegments = 64;
+
+// A set of local ranks.
+using LocalMask = std::array<uint64_t, kMaskWords>;
+
+enum class RankState : uint32_t { kOpen = 0, kClosed = 1 };
+
+// A piece of a message. `turn` says whose the cell is: its position when a sender may fill it,
+// one more when the receiver may read it.
+struct MailCell {
+  std::atomic<uint64_t> turn;
+  uint32_t sender;
+  uint32_t size;  // of this piece; kMailLast is set on the last one of a message
+  std::byte data[kMailBytes];
+};
+static_assert(sizeof(MailCell) == 256);
+constexpr uint32_t kMailLast = 1u << 31;
+
+// What belongs to one rank: all others may add to its mailbox, it alone takes out.
+struct RankBlock {
+  alignas(128) std::atomic<uint32_t> state;
+  alignas(64) std::atomic<uint64_t> mail_tail;
+  alignas(64) std::atomic<uint32_t> mail_starved;  // a sender found no free cell
+  alignas(64) MailCell mail[kMailCells];
+};
+
+enum class SegmentState : uint32_t { kFree = 0, kClaimed = 1, kReady = 2, kRefused = 3 };
+
+// A part of the file that one group of ranks uses for its data.
+struct SegmentEntry {
+  std::atomic<uint32_t> state;
+  std::atomic<uint32_t> users;
+  std::atomic<uint64_t> key;
+};
+
+struct ArenaHeader {
+  uint64_t magic;
+  uint32_t rank_count;
+  uint64_t segment_size;  // room for the largest one; a sparse file holds only what is used
+  uint64_t segments_at;
+  alignas(64) std::atomic<uint32_t> failure;  // 0 none, 1 being written, 2 readable
+  std::atomic<uint32_t> departures;           // ranks that left
+  char cause[1024];
+  alignas(128) std::atomic<uint64_t> sleepers[kMaskWords];
+  alignas(128) SegmentEntry segments[kSegments];
+};
+
+class Arena {
+ public:
+  // Makes the file for `rank_count` ranks with room for segments of `segment_size` bytes.
+  static Result<std::unique_ptr<Arena>> create(size_t rank_count, size_t segment_size,
+                                               MemoryMap& map);
+  // Maps a file that another rank of this host made.
+  static Result<std::unique_ptr<Arena>> open(UniqueFd file, MemoryMap& map);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  int fd() const { return file_.get(); }
+  MemoryMap& memory_map() { return map_; }
+  ArenaHeader& header() { return *header_; }
+  RankBlock& rank(size_t local) { return ranks_[local]; }
+  size_t rank_count() const { return header_->rank_count; }
+
+  // Claims a segment under a key for `users` ranks and gives it memory. Only one rank of a group
+  // does this. Refused, for all who look for the key, when there is no memory left.
+  Status make_segment(uint64_t key, size_t size, uint32_t users);
+  // The segment's index, or -1 while there is none; an error when it was refused.
+  Result<int> find_segment(uint64_t key) const;
+  Result<std::byte*> map_segment(int index, size_t size);
+  // Unmaps it; the last user returns its memory.
+  void release_segment(int index, std::byte* memory, size_t size);
+
+ private:
+  Arena(GuardedFd file, MemoryMap& map);
+  Status attach(size_t size);
+
+  GuardedFd file_;
+  MemoryMap& map_;
+  void* memory_ = nullptr;
+  size_t size_ = 0;
+  ArenaHeader* header_ = nullptr;
+  RankBlock* ranks_ = nullptr;
+};
+
+}  // namespace hvd::collectives

@@ -1,0 +1,127 @@
+#include "collectives/shm/shared_heap.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/text.h"
+
+namespace hvd::collectives {
+namespace {
+
+constexpr uint64_t kFileSize = uint64_t{1} << 46;
+// Blocks begin where huge pages could, if the host gives them to shared memory.
+constexpr uint64_t kBlockAlign = uint64_t{2} << 20;
+
+// Less than a page cannot be given back.
+uint64_t page() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
+
+uint64_t rounded_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+
+uint64_t file_size() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kFileSize;
+  return std::min<uint64_t>(kFileSize, limit.rlim_cur / page() * page());
+}
+
+void punch(int file, uint64_t at, uint64_t size) {
+  ::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at),
+              static_cast<off_t>(size));
+}
+
+GuardedFd create_heap_file() {
+  const NoFork hold;
+  return GuardedFd(UniqueFd(::memfd_create("horovod-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+}
+
+}  // namespace
+
+Status SharedHeap::open() {
+  if (file_) {
+    if (owner_ == ::getpid()) return {};
+    return failed_precondition(
+        "memory from hvd_alloc belongs to the process that this one was forked from; only that "
+        "one can allocate or free it");
+  }
+  GuardedFd file = create_heap_file();
+  if (!file) return system_error("cannot create shared memory", errno);
+  const uint64_t size = file_size();
+  if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return system_error("cannot size and seal shared memory", errno);
+  }
+  file_ = std::move(file);
+  owner_ = ::getpid();
+  end_ = size;
+  return {};
+}
+
+Result<int> SharedHeap::file() {
+  const std::lock_guard lock(mutex_);
+  HVD_RETURN_IF_ERROR(open());
+  return file_.get();
+}
+
+Result<void*> SharedHeap::allocate(size_t size) {
+  const std::lock_guard lock(mutex_);
+  HVD_RETURN_IF_ERROR(open());
+  if (size == 0) return invalid_argument("hvd_alloc of no bytes");
+  if (size > end_ - next_) {
+    return unavailable(cat("no room for ", size, " bytes of shared memory: this process has had ",
+                           next_ >> 20, " of at most ", end_ >> 20, " MiB (ulimit -f)"));
+  }
+  const Block block{next_, std::min(rounded_up(size, page()), end_ - next_)};
+  while (::fallocate(file_.get(), 0, static_cast<off_t>(block.at),
+                     static_cast<off_t>(block.size)) != 0) {
+    if (errno == EINTR) continue;
+    const int error = errno;
+    punch(file_.get(), block.at, block.size);
+    return system_error(cat("cannot get ", size >> 10, " KiB of memory to share on this host"),
+                        error);
+  }
+  void* memory = ::mmap(nullptr, block.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+                        file_.get(), static_cast<off_t>(block.at));
+  if (memory == MAP_FAILED) {
+    const int error = errno;
+    punch(file_.get(), block.at, block.size);
+    return system_error(cat("cannot map ", size >> 10, " KiB of shared memory"), error);
+  }
+  next_ = std::min(end_, rounded_up(block.at + block.size, kBlockAlign));
+  blocks_.emplace(reinterpret_cast<uintptr_t>(memory), block);
+  block_count_.store(blocks_.size(), std::memory_order_release);
+  return memory;
+}
+
+Status SharedHeap::release(void* memory) {
+  if (memory == nullptr) return {};
+  const std::lock_guard lock(mutex_);
+  HVD_RETURN_IF_ERROR(open());
+  const auto found = blocks_.find(reinterpret_cast<uintptr_t>(memory));
+  if (found == blocks_.end()) {
+    return not_found("hvd_free of memory that hvd_alloc did not give, or that was freed before");
+  }
+  const Block block = found->second;
+  blocks_.erase(found);
+  block_count_.store(blocks_.size(), std::memory_order_release);
+  ::munmap(memory, block.size);
+  punch(file_.get(), block.at, block.size);
+  return {};
+}
+
+std::optional<SharedHeap::Place> SharedHeap::find(const void* memory, size_t size) const {
+  if (block_count_.load(std::memory_order_acquire) == 0) return std::nullopt;
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  const std::lock_guard lock(mutex_);
+  auto next = blocks_.upper_bound(address);
+  if (next == blocks_.begin()) return std::nullopt;
+  const auto& [begin, block] = *--next;
+  const uint64_t offset = address - begin;
+  if (offset > block.size || size > block.size - offset) return std::nullopt;
+  return Place{block.at, block.size, offset};
+}
+
+}  // namespace hvd::collectives
