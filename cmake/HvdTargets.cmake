@@ -2,7 +2,7 @@
 
 add_library(hvd_options INTERFACE)
 target_compile_options(hvd_options INTERFACE -Wall -Wextra -Werror)
-# A folder is included by its name: "base/status.h", "rendezvous/store.h", "horovod/types.h".
+# A folder is included by its name: "base/status.h", "rendezvous/store/store.h", "horovod/types.h".
 target_include_directories(hvd_options INTERFACE
   ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
   ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})

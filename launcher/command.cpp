@@ -21,7 +21,7 @@
 #include "net/interface_choice.h"
 #include "net/interfaces.h"
 #include "net/tcp_transport.h"
-#include "rendezvous/listening.h"
+#include "rendezvous/server/listening.h"
 
 namespace hvd::launcher {
 namespace {

@@ -10,7 +10,7 @@
 #include "launcher/installation.h"
 #include "launcher/job_state.h"
 #include "launcher/report.h"
-#include "rendezvous/job_keys.h"
+#include "rendezvous/wire/job_keys.h"
 
 namespace hvd::launcher {
 namespace {

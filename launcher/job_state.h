@@ -23,7 +23,7 @@
 #include "launcher/standard_input.h"
 #include "launcher/starter.h"
 #include "launcher/supervisor.h"
-#include "rendezvous/server.h"
+#include "rendezvous/server/server.h"
 
 namespace hvd::launcher {
 

@@ -14,7 +14,7 @@
 #include "launcher/hosts.h"
 #include "launcher/spawn/spawner.h"
 #include "net/asio.h"
-#include "rendezvous/server.h"
+#include "rendezvous/server/server.h"
 
 namespace hvd::launcher {
 

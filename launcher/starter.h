@@ -9,7 +9,7 @@
 #include "base/secrets/secret.h"
 #include "base/unique_fd.h"
 #include "net/asio.h"
-#include "rendezvous/server.h"
+#include "rendezvous/server/server.h"
 
 namespace hvd::launcher {
 

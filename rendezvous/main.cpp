@@ -12,9 +12,9 @@
 #include "base/text.h"
 #include "horovod/version.h"
 #include "rendezvous/etcd/etcd_keeper.h"
-#include "rendezvous/listening.h"
-#include "rendezvous/monitor.h"
-#include "rendezvous/server.h"
+#include "rendezvous/server/listening.h"
+#include "rendezvous/server/monitor.h"
+#include "rendezvous/server/server.h"
 
 namespace hvd::rendezvous {
 namespace {

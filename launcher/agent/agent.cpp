@@ -17,7 +17,7 @@
 #include "launcher/agent/plain_workers.h"
 #include "launcher/agent/process_tree.h"
 #include "launcher/agent/rank_environment.h"
-#include "rendezvous/gathering.h"
+#include "rendezvous/client/gathering.h"
 
 namespace hvd::launcher {
 

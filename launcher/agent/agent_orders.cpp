@@ -16,7 +16,7 @@
 #include "launcher/agent/plain_workers.h"
 #include "launcher/agent/rank_environment.h"
 #include "launcher/agent/thread_share.h"
-#include "rendezvous/gathering.h"
+#include "rendezvous/client/gathering.h"
 
 namespace hvd::launcher {
 

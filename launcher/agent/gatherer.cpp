@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/agent/accepting.h"
-#include "rendezvous/gathering.h"
+#include "rendezvous/client/gathering.h"
 
 namespace hvd::launcher {
 

@@ -1,4 +1,4 @@
-// The agent's part in exchanges of the job's ranks (rendezvous/gathering.h): takes the record of
+// The agent's part in exchanges of the job's ranks (rendezvous/client/gathering.h): takes the record of
 // each rank of this host, sends one of them to the store for all, and hands out what it brings.
 // Reads no record. A rank that ends while it has the errand hands it on to another.
 #pragma once

@@ -1,5 +1,5 @@
 // Hears from the ranks of this host, and from what runs below them, in which world they are
-// (rendezvous/world_report.h). Lives on the agent's loop.
+// (rendezvous/wire/world_report.h). Lives on the agent's loop.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/agent/poll_loop.h"
-#include "rendezvous/world_report.h"
+#include "rendezvous/wire/world_report.h"
 
 namespace hvd::launcher {
 

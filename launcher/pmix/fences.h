@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launcher/pmix/conversation.h"
-#include "rendezvous/store.h"
+#include "rendezvous/store/store.h"
 
 namespace hvd::launcher {
 

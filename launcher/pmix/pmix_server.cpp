@@ -14,7 +14,7 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/pmix/fences.h"
-#include "rendezvous/http_store.h"
+#include "rendezvous/client/http_store.h"
 
 namespace hvd::launcher {
 namespace {

@@ -17,7 +17,7 @@
 #include "base/secrets/secret.h"
 #include "rendezvous/etcd/etcd_client.h"
 #include "rendezvous/etcd/etcd_url.h"
-#include "rendezvous/keeper.h"
+#include "rendezvous/store/keeper.h"
 
 namespace hvd::rendezvous::etcd {
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/settings.h"
-#include "rendezvous/store.h"
+#include "rendezvous/store/store.h"
 
 namespace hvd::runtime {
 

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/settings.h"
 #include "horovod/plugin_framework.h"
-#include "rendezvous/store.h"
+#include "rendezvous/store/store.h"
 #include "runtime/wakeup.h"
 
 namespace hvd::runtime {

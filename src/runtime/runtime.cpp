@@ -2,7 +2,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
-#include "rendezvous/job_keys.h"
+#include "rendezvous/wire/job_keys.h"
 #include "runtime/submission_check.h"
 
 namespace hvd::runtime {

@@ -12,7 +12,7 @@
 #include "net/interface_choice.h"
 #include "net/interfaces.h"
 #include "net/socket_address.h"
-#include "rendezvous/listening.h"
+#include "rendezvous/server/listening.h"
 
 namespace hvd::runtime {
 namespace {

@@ -13,8 +13,8 @@
 #include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "net/asio.h"
-#include "rendezvous/http_store.h"
-#include "rendezvous/server.h"
+#include "rendezvous/client/http_store.h"
+#include "rendezvous/server/server.h"
 
 namespace hvd::runtime {
 

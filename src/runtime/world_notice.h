@@ -1,7 +1,7 @@
 // Tells the agent that started this process, if one did, in which world it is.
 #pragma once
 
-#include "rendezvous/world_report.h"
+#include "rendezvous/wire/world_report.h"
 
 namespace hvd::runtime {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "rendezvous/store.h"
+#include "rendezvous/store/store.h"
 
 namespace hvd::rendezvous {
 

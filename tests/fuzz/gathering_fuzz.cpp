@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "rendezvous/gathering.h"
-#include "rendezvous/world_report.h"
+#include "rendezvous/client/gathering.h"
+#include "rendezvous/wire/world_report.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   namespace gathering = hvd::rendezvous::gathering;

@@ -5,10 +5,10 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "rendezvous/exchange.h"
-#include "rendezvous/kept.h"
-#include "rendezvous/membership.h"
-#include "rendezvous/state.h"
+#include "rendezvous/store/exchange.h"
+#include "rendezvous/store/kept.h"
+#include "rendezvous/store/membership.h"
+#include "rendezvous/store/state.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd::rendezvous;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "rendezvous/plain_store.h"
+#include "rendezvous/server/plain_store.h"
 
 // One request a line: method, target, body, separated by spaces.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

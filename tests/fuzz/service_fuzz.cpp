@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "rendezvous/service.h"
+#include "rendezvous/server/service.h"
 
 // One request a line: method, target, body, separated by spaces.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "rendezvous/signature.h"
-#include "rendezvous/target.h"
+#include "rendezvous/wire/signature.h"
+#include "rendezvous/wire/target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd::rendezvous;

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "rendezvous/store_text.h"
+#include "rendezvous/wire/store_text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd::rendezvous;

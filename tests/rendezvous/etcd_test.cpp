@@ -10,9 +10,9 @@
 
 #include "conformance/store_conformance.h"
 #include "rendezvous/child.h"
+#include "rendezvous/client/http_connection.h"
 #include "rendezvous/etcd/etcd_keeper.h"
 #include "rendezvous/etcd/etcd_text.h"
-#include "rendezvous/http_connection.h"
 #include "rendezvous/running_server.h"
 
 namespace hvd::rendezvous {

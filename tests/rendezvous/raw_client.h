@@ -10,7 +10,7 @@
 #include "net/http.h"
 #include "net/resolve.h"
 #include "rendezvous/running_server.h"
-#include "rendezvous/signature.h"
+#include "rendezvous/wire/signature.h"
 
 namespace hvd::rendezvous {
 

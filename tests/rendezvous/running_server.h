@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "base/text.h"
-#include "rendezvous/http_store.h"
-#include "rendezvous/server.h"
+#include "rendezvous/client/http_store.h"
+#include "rendezvous/server/server.h"
 
 namespace hvd::rendezvous {
 

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <thread>
 
-#include "rendezvous/job_keys.h"
-#include "rendezvous/memory_store.h"
+#include "rendezvous/store/memory_store.h"
+#include "rendezvous/wire/job_keys.h"
 #include "runtime/rank_checks.h"
 
 using hvd::Code;

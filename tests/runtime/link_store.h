@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collectives/mesh/peer_record.h"
-#include "rendezvous/store.h"
+#include "rendezvous/store/store.h"
 #include "runtime/relay.h"
 
 namespace hvd::test {

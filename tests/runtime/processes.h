@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "rendezvous/server.h"
+#include "rendezvous/server/server.h"
 
 namespace hvd::test {
 

@@ -15,8 +15,8 @@ ORDERLY = {
     "src/plugin/library.h": "#pragma once\n",
     "src/runtime/api.cpp": "static Runtime* runtime = nullptr;\n",
     "src/collectives/ring.h": "#pragma once\n",
-    "rendezvous/store.h": "#pragma once\n",
-    "launcher/hosts.cpp": '#include "plugin/catalogue.h"\n#include "rendezvous/store.h"\n',
+    "rendezvous/store/store.h": "#pragma once\n",
+    "launcher/hosts.cpp": '#include "plugin/catalogue.h"\n#include "rendezvous/store/store.h"\n',
     "plugins/ops/cpu/cpu.cpp": '#include "cpu.h"\n#include "collectives/ring.h"\n',
     "plugins/ops/cpu/cpu.h": "#pragma once\n",
     "plugins/controllers/tcp/tcp.h": "#pragma once\n",
@@ -46,7 +46,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_a_back_edge_is_found(self):
         self.finds("src/base/a.h", '#include "net/asio.h"\n', "src/base may not include src/net")
-        self.finds("src/net/a.h", '#include "rendezvous/store.h"\n', "may not include rendezvous")
+        self.finds("src/net/a.h", '#include "rendezvous/store/store.h"\n', "may not include rendezvous")
         self.finds("src/plugin/a.h", '#include "net/asio.h"\n', "may not include src/net")
 
     def test_the_launcher_and_the_runtime_do_not_know_each_other(self):
@@ -56,7 +56,7 @@ class CheckLayers(unittest.TestCase):
     def test_a_plugin_knows_neither_runtime_nor_rendezvous_nor_another_plugin(self):
         file = "plugins/ops/cpu/a.cpp"
         self.finds(file, '#include "runtime/api.cpp"\n', "may not include src/runtime")
-        self.finds(file, '#include "rendezvous/store.h"\n', "may not include rendezvous")
+        self.finds(file, '#include "rendezvous/store/store.h"\n', "may not include rendezvous")
         self.finds(file, '#include "plugins/controllers/tcp/tcp.h"\n',
                    "may not include plugins/controllers/tcp")
 

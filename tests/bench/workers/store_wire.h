@@ -16,10 +16,7 @@
 #include "base/secrets/token_file.h"
 #include "base/text.h"
 #include "net/http.h"
-#include "base/secrets/token_file.h"
-#include "base/text.h"
-#include "net/http.h"
-#include "rendezvous/signature.h"
+#include "rendezvous/wire/signature.h"
 
 namespace bench {
 

@@ -14,7 +14,7 @@
 #include <cmath>
 #include <list>
 
-#include "rendezvous/http_store.h"
+#include "rendezvous/client/http_store.h"
 #include "store_wire.h"
 #include "worker.h"
 

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/text.h"
-#include "rendezvous/agent_store.h"
+#include "rendezvous/client/agent_store.h"
 #include "rendezvous/running_server.h"
 
 using namespace hvd;

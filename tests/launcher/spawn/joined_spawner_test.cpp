@@ -8,7 +8,7 @@
 #include "conformance/spawner_conformance.h"
 #include "launcher/agent/link.h"
 #include "launcher/lobby.h"
-#include "rendezvous/listening.h"
+#include "rendezvous/server/listening.h"
 
 namespace hvd::launcher {
 namespace {

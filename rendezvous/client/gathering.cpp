@@ -1,0 +1,154 @@
+#include "rendezvous/client/gathering.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/text.h"
+
+namespace hvd::rendezvous {
+
+std::string gathering_place(std::string_view store_name) { return cat(store_name, "-exchange"); }
+
+namespace gathering {
+namespace {
+
+enum class Kind : uint8_t { kOffer = 1, kErrand = 2, kDelivery = 3 };
+
+// Of all hosts together.
+constexpr off_t kMaxFileBytes = off_t{1} << 30;
+constexpr size_t kLeastRecord = 3 * sizeof(uint32_t);
+
+size_t common_beginning(const Bytes& one, const Bytes& other) {
+  const size_t most = std::min(one.size(), other.size());
+  const auto end = one.begin() + static_cast<ptrdiff_t>(most);
+  return static_cast<size_t>(std::mismatch(one.begin(), end, other.begin()).first - one.begin());
+}
+
+}  // namespace
+
+Bytes encode(const Message& message) {
+  ByteWriter out;
+  if (const auto* offer = std::get_if<Offer>(&message)) {
+    out.put(Kind::kOffer).put(offer->index).put_text(offer->exchange);
+  } else if (const auto* errand = std::get_if<Errand>(&message)) {
+    out.put(Kind::kErrand).put(errand->host).put(errand->hosts);
+  } else {
+    out.put(Kind::kDelivery);
+  }
+  return out.take();
+}
+
+Result<Message> decode(ByteView bytes) {
+  ByteReader in(bytes);
+  Message message;
+  switch (in.get<Kind>()) {
+    case Kind::kOffer: {
+      Offer offer;
+      offer.index = in.get<int32_t>();
+      offer.exchange = in.get_text();
+      message = std::move(offer);
+      break;
+    }
+    case Kind::kErrand: {
+      Errand errand;
+      errand.host = in.get<int32_t>();
+      errand.hosts = in.get<int32_t>();
+      message = errand;
+      break;
+    }
+    case Kind::kDelivery:
+      message = Delivery{};
+      break;
+    default:
+      return invalid_argument("a message between a rank and its agent is of no known kind");
+  }
+  HVD_RETURN_IF_ERROR(in.finish("a message between a rank and its agent"));
+  return message;
+}
+
+Bytes pack(const std::map<int32_t, Bytes>& records) {
+  ByteWriter out;
+  out.put(static_cast<uint32_t>(records.size()));
+  const Bytes* before = nullptr;
+  for (const auto& [index, record] : records) {
+    const size_t shared = before != nullptr ? common_beginning(*before, record) : 0;
+    out.put(index).put(static_cast<uint32_t>(shared)).put_blob(ByteView(record).subspan(shared));
+    before = &record;
+  }
+  return out.take();
+}
+
+Status unpack(ByteView packed, std::vector<std::optional<Bytes>>* records) {
+  ByteReader in(packed);
+  const uint32_t count = in.get_count(kLeastRecord);
+  Bytes record;
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto index = in.get<uint32_t>();
+    const auto shared = in.get<uint32_t>();
+    const ByteView rest = in.get_blob();
+    if (in.failed() || index >= records->size() || (*records)[index] || shared > record.size()) {
+      return invalid_argument("a host's records make no sense");
+    }
+    record.resize(shared);
+    record.insert(record.end(), rest.begin(), rest.end());
+    (*records)[index] = record;
+  }
+  return in.finish("a host's records");
+}
+
+Bytes join(const std::vector<Bytes>& hosts) {
+  ByteWriter out;
+  for (const Bytes& host : hosts) out.put_blob(host);
+  return out.take();
+}
+
+Result<std::vector<Bytes>> split(ByteView delivery, int32_t count) {
+  std::vector<std::optional<Bytes>> found(static_cast<size_t>(count));
+  ByteReader in(delivery);
+  while (in.left() > 0) HVD_RETURN_IF_ERROR(unpack(in.get_blob(), &found));
+  HVD_RETURN_IF_ERROR(in.finish("the hosts' records"));
+  std::vector<Bytes> records;
+  records.reserve(found.size());
+  for (std::optional<Bytes>& record : found) {
+    if (!record) return invalid_argument(cat("the hosts' records lack party ", records.size()));
+    records.push_back(std::move(*record));
+  }
+  return records;
+}
+
+Result<UniqueFd> to_file(ByteView bytes) {
+  UniqueFd file(::memfd_create("horovod-records", MFD_CLOEXEC));
+  if (!file) return system_error("cannot create a file in memory", errno);
+  while (!bytes.empty()) {
+    const ssize_t size = ::write(file.get(), bytes.data(), bytes.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return system_error("cannot write to a file in memory", errno);
+    bytes = bytes.subspan(static_cast<size_t>(size));
+  }
+  return file;
+}
+
+Result<Bytes> from_file(int file) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return system_error("cannot look at a file in memory", errno);
+  if (!S_ISREG(status.st_mode) || status.st_size > kMaxFileBytes) {
+    return invalid_argument("what should be a file of records is none");
+  }
+  Bytes bytes(static_cast<size_t>(status.st_size));
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t size =
+        ::pread(file, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return system_error("cannot read a file in memory", errno);
+    if (size == 0) return invalid_argument("a file of records became shorter");
+    done += static_cast<size_t>(size);
+  }
+  return bytes;
+}
+
+}  // namespace gathering
+}  // namespace hvd::rendezvous

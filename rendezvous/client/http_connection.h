@@ -1,0 +1,61 @@
+// One signed connection to a rendezvous server (PROTOCOL.md), one request at a time. Blocks the
+// calling thread, starts none. Its user owns it and decides about repetition.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/secrets/secret.h"
+#include "net/blocking_stream.h"
+#include "net/endpoint.h"
+#include "net/http.h"
+#include "net/tls_stream.h"
+#include "rendezvous/wire/signature.h"
+
+namespace hvd::rendezvous {
+
+class HttpConnection {
+ public:
+  struct Answer {
+    int status = 0;
+    Bytes body;
+  };
+
+  // Connects, by TLS where that is set, whose certificate must be for the endpoint's host; and says
+  // hello.
+  static Result<std::unique_ptr<HttpConnection>> open(
+      const net::Endpoint& endpoint, const Secret& secret, Deadline deadline,
+      const std::optional<net::TlsOptions>& tls = {});
+
+  // The server's answer, proven to come from one that knows the secret. After an error the
+  // connection is of no use; kUnavailable: it was lost, and the request may have been done.
+  // kPermissionDenied: one of the two does not know the secret.
+  Result<Answer> exchange(std::string_view method, std::string_view target, ByteView body,
+                          Deadline deadline);
+  // The server has said that this answer was the last one.
+  bool is_closed() const { return is_closed_; }
+
+ private:
+  using Stream = std::variant<net::BlockingStream, net::TlsStream>;
+
+  explicit HttpConnection(Stream stream);
+  Status hello(const Secret& secret, Deadline deadline);
+  Status send(std::string_view head, ByteView body, Deadline deadline);
+  Status receive(Deadline deadline);
+
+  Stream stream_;
+  std::unique_ptr<net::HttpResponseParser> parser_;
+  Bytes input_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  std::unique_ptr<SessionKey> key_;
+  uint64_t count_ = 0;
+  bool is_closed_ = false;
+};
+
+}  // namespace hvd::rendezvous

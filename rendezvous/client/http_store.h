@@ -1,0 +1,87 @@
+// The store of a rendezvous server, over HTTP on a Unix or TCP socket (PROTOCOL.md). Blocks the
+// calling thread and starts none; any thread may call. A lost connection is made again, with
+// growing pauses, and a repeated call counts once. After a fork both processes may go on.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/secrets/secret.h"
+#include "net/endpoint.h"
+#include "rendezvous/client/http_connection.h"
+#include "rendezvous/store/membership.h"
+#include "rendezvous/store/store.h"
+#include "rendezvous/wire/target.h"
+
+namespace hvd::rendezvous {
+
+struct HttpStoreOptions {
+  // Named at a fence, so that the others read who is missing; -1 when not known.
+  int rank = -1;
+  // How long a server that cannot be reached is tried, if the deadline of a call is later.
+  double reconnect_seconds = 30;
+  std::optional<net::TlsOptions> tls = {};  // set: the server speaks TLS
+  int ranks = 0;  // of the job, for a store that an agent offers (agent_store.h)
+  // Names the worker to membership; empty: this store alone, by a random name.
+  std::string worker = {};
+};
+
+class HttpStore : public Store {
+ public:
+  // Connects on first use.
+  HttpStore(net::Endpoint endpoint, Secret secret, HttpStoreOptions options = {});
+  // `address` as in HOROVOD_STORE: an endpoint; "https://host:port", where options.tls may name a
+  // file of authorities; or "agent:@name", an agent's.
+  static Result<std::unique_ptr<HttpStore>> open(std::string_view address, Secret secret,
+                                                 HttpStoreOptions options = {});
+  ~HttpStore() override;
+
+  Status set(std::string_view key, ByteView value, Deadline deadline) override;
+  Result<Bytes> get(std::string_view key, Deadline deadline) override;
+  Result<Bytes> wait(std::string_view key, Deadline deadline) override;
+  Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override;
+  Status fence(std::string_view name, int count, Deadline deadline) override;
+  Status remove(std::string_view key, Deadline deadline) override;
+  Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
+                 Deadline deadline) override;
+  Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
+                               ByteView value, Deadline deadline) override;
+  Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override;
+  Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
+                        Deadline deadline) override;
+  Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party, ByteView record,
+                                      Deadline deadline) override;
+  Status forget(std::string_view exchange, Deadline deadline) override;
+  void rest() override;
+
+  // Asks for a place in the job and blocks until it is complete. `host` is the same for the
+  // workers of one host and of no other. Asking again gives the same place.
+  Result<Place> join(std::string_view host, Deadline deadline);
+
+ private:
+  struct Lane;
+  struct Call;
+  class Outage;
+
+  std::unique_ptr<Lane> take_lane();
+  void give_lane(std::unique_ptr<Lane> lane);
+  Result<Bytes> call(Call call);
+  Result<Bytes> call_on(Lane& lane, Call& call);
+  Result<HttpConnection::Answer> try_once(Lane& lane, Call& call, Outage& outage);
+  Status explain(const Status& failure) const;
+
+  const net::Endpoint endpoint_;
+  const Secret secret_;
+  const HttpStoreOptions options_;
+  const std::string worker_;  // names this store to membership
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Lane>> idle_;  // guarded by mutex_
+  uint32_t process_;                         // of the lanes; guarded by mutex_
+};
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,112 @@
+#include "rendezvous/client/http_store_call.h"
+
+#include <algorithm>
+
+#include "base/fork_guard.h"
+#include "base/text.h"
+#include "rendezvous/wire/http_status.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+// What an answer may take longer than the wait that it ends.
+constexpr double kGrace = 2;
+constexpr std::chrono::seconds kGoodWhile{1};
+
+Deadline later(Deadline deadline, double seconds) {
+  return deadline.is_never() ? deadline
+                             : Deadline::after_seconds(deadline.seconds_left() + seconds);
+}
+
+}  // namespace
+
+std::unique_ptr<HttpStore::Lane> HttpStore::take_lane() {
+  std::lock_guard lock(mutex_);
+  if (process_ != process_after_forks()) {
+    // A forked child shares its parent's connections: it drops them and makes its own.
+    process_ = process_after_forks();
+    idle_.clear();
+  }
+  if (idle_.empty()) return std::make_unique<Lane>();
+  auto lane = std::move(idle_.back());
+  idle_.pop_back();
+  return lane;
+}
+
+void HttpStore::give_lane(std::unique_ptr<Lane> lane) {
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(lane));
+}
+
+void HttpStore::rest() {
+  std::lock_guard lock(mutex_);
+  if (process_ == process_after_forks()) idle_.clear();
+}
+
+Result<Bytes> HttpStore::call(Call call) {
+  std::unique_ptr<Lane> lane = take_lane();
+  if (call.is_counted) {
+    call.target.query["client"] = lane->client;
+    call.target.query["sequence"] = std::to_string(++lane->sequence);
+  }
+  auto result = call_on(*lane, call);
+  give_lane(std::move(lane));
+  return result;
+}
+
+Result<Bytes> HttpStore::call_on(Lane& lane, Call& call) {
+  Outage outage(options_.reconnect_seconds, later(call.deadline, kGrace));
+  for (;;) {
+    auto answer = try_once(lane, call, outage);
+    if (answer.ok()) {
+      if (answer->status == 200) return std::move(answer->body);
+      const Code code = from_http(answer->status);
+      if (!call.is_waiting || code != Code::kDeadlineExceeded || call.deadline.passed()) {
+        return Status(code, std::string(as_text(answer->body)));
+      }
+      outage.end();  // it waited as long as one request may
+      continue;
+    }
+    if (answer.status().code() != Code::kUnavailable || outage.limit().passed() ||
+        call.deadline.passed()) {
+      return explain(answer.status());
+    }
+    outage.rest(call.deadline);
+  }
+}
+
+Result<HttpConnection::Answer> HttpStore::try_once(Lane& lane, Call& call, Outage& outage) {
+  if (!lane.connection) {
+    outage.begin();
+    HVD_ASSIGN_OR_RETURN(lane.connection,
+                         HttpConnection::open(endpoint_, secret_, outage.limit(), options_.tls));
+  }
+  if (call.is_waiting) {
+    const double left =
+        std::min(call.deadline.seconds_left() * 1000, static_cast<double>(kLongestWait - 1));
+    call.target.query["wait"] = std::to_string(static_cast<int64_t>(left) + 1);
+  }
+  const auto start = Clock::now();
+  auto answer =
+      lane.connection->exchange(call.method, to_string(call.target), call.body, outage.patience());
+  if (!answer.ok() || lane.connection->is_closed()) lane.connection.reset();
+  if (!answer.ok()) {
+    // A connection that held for a good while has ended one outage: this is the next.
+    if (Clock::now() - start > kGoodWhile) outage.end();
+    outage.begin();
+  }
+  return answer;
+}
+
+Status HttpStore::explain(const Status& failure) const {
+  std::string_view advice;
+  if (failure.code() == Code::kPermissionDenied) {
+    advice = "; give the server and its workers the same secret (HOROVOD_JOB_SECRET)";
+  } else if (failure.code() == Code::kUnavailable || failure.code() == Code::kDeadlineExceeded) {
+    advice = "; check that the launcher or horovod-rendezvous still runs there";
+  }
+  return {failure.code(), cat("the rendezvous server at ", net::to_string(endpoint_), ": ",
+                              failure.message(), advice)};
+}
+
+}  // namespace hvd::rendezvous

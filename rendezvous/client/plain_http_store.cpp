@@ -1,0 +1,150 @@
+#include "rendezvous/client/plain_http_store.h"
+
+#include "base/text.h"
+#include "net/blocking_stream.h"
+#include "net/resolve.h"
+#include "rendezvous/client/backoff.h"
+#include "rendezvous/store/exchange.h"
+#include "rendezvous/store/store_checks.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+constexpr std::string_view kScope = "/horovod/";
+// One try; a server that took the request and died would never answer it.
+constexpr double kTrySeconds = 10;
+constexpr double kGraceSeconds = 2;
+constexpr double kFirstLookAgain = 0.005;
+constexpr double kLongestLookAgain = 0.5;
+constexpr size_t kReadAtOnce = 16 * 1024;
+
+Status not_there(std::string_view what) {
+  return unimplemented(cat("the rendezvous server of Horovod's own launcher has no ", what,
+                           "; start the job with our horovodrun"));
+}
+
+}  // namespace
+
+Result<Bytes> PlainHttpStore::try_once(std::string_view method, const std::string& target,
+                                       ByteView body, Deadline deadline) const {
+  HVD_ASSIGN_OR_RETURN(const auto addresses, net::resolve(endpoint_));
+  HVD_ASSIGN_OR_RETURN(auto stream, net::BlockingStream::connect(addresses, deadline));
+  const std::string head =
+      net::request_head(method, target, {{"Host", endpoint_.host}}, body.size());
+  // Who refuses may say so before it has taken everything.
+  bool is_answered = false;
+  HVD_RETURN_IF_ERROR(stream.write(as_bytes(head), body, deadline, is_answered));
+  const auto parser = net::make_response_parser({.body_bytes = kMaxValueBytes});
+  Bytes input;
+  Bytes chunk(kReadAtOnce);
+  while (!parser->done()) {
+    const auto consumed = parser->feed(input);
+    if (!consumed.ok()) return failed_precondition(consumed.status().message());
+    input.erase(input.begin(), input.begin() + static_cast<std::ptrdiff_t>(*consumed));
+    if (parser->done() || (*consumed > 0 && !input.empty())) continue;
+    HVD_ASSIGN_OR_RETURN(const size_t size, stream.read_some(chunk, deadline));
+    if (size == 0) return unavailable("the server closed the connection without an answer");
+    input.insert(input.end(), chunk.begin(), chunk.begin() + static_cast<std::ptrdiff_t>(size));
+  }
+  if (parser->status() == 200) return parser->take_body();
+  if (parser->status() == 404) return not_found("there is no such key");
+  // A slow body or a busy server: another try may do better.
+  if (parser->status() == 408 || parser->status() >= 500) {
+    return unavailable(cat("the server answered ", parser->status()));
+  }
+  return failed_precondition(
+      cat("the server answered ", parser->status(), " to ", method, ", as Horovod's own does not"));
+}
+
+Result<Bytes> PlainHttpStore::call(std::string_view method, std::string_view key, ByteView body,
+                                   Deadline deadline) const {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  HVD_RETURN_IF_ERROR(check_value(key, body.size()));
+  const std::string target = cat(kScope, net::percent_encode(key));
+  Backoff pause(kFirstLookAgain, kLongestLookAgain);
+  for (;;) {
+    const Deadline of_try = Deadline::after_seconds(std::min(kTrySeconds, deadline.seconds_left()));
+    auto answer = try_once(method, target, body, of_try);
+    const Code code = answer.status().code();
+    if (code == Code::kOk || code == Code::kNotFound || code == Code::kFailedPrecondition) {
+      return answer;
+    }
+    if (deadline.passed()) {
+      return answer.status().with_context(
+          cat("the rendezvous server at ", net::to_string(endpoint_),
+              ", which HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT name"));
+    }
+    pause.rest(deadline);
+  }
+}
+
+Status PlainHttpStore::set(std::string_view key, ByteView value, Deadline deadline) {
+  return call("PUT", key, value, deadline).status();
+}
+
+Result<Bytes> PlainHttpStore::get(std::string_view key, Deadline deadline) {
+  return call("GET", key, {}, deadline);
+}
+
+Result<Bytes> PlainHttpStore::wait(std::string_view key, Deadline deadline) {
+  Backoff pause(kFirstLookAgain, kLongestLookAgain);
+  // So that the last answer is one: a key that is not there, rather than a server that is late.
+  const Deadline grace = Deadline::after_seconds(deadline.seconds_left() + kGraceSeconds);
+  for (;;) {
+    auto value = get(key, grace);
+    if (value.ok() || value.status().code() != Code::kNotFound) return value;
+    if (deadline.passed()) {
+      return deadline_exceeded(cat("the key '", printable(key), "' was not set in time"));
+    }
+    pause.rest(deadline);
+  }
+}
+
+Status PlainHttpStore::remove(std::string_view key, Deadline deadline) {
+  return call("DELETE", key, {}, deadline).status();
+}
+
+Result<std::vector<Bytes>> PlainHttpStore::exchange(std::string_view name, const Party& party,
+                                                    ByteView record, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_party(party));
+  const auto key_of = [name](int index) { return cat(name, "/", index); };
+  HVD_RETURN_IF_ERROR(set(key_of(party.index), record, deadline));
+  std::vector<int> wanted = party.wanted;
+  for (int index = 0; wanted.size() < static_cast<size_t>(party.count) && party.wanted.empty();
+       ++index) {
+    wanted.push_back(index);
+  }
+  std::vector<Bytes> records;
+  for (const int index : wanted) {
+    auto other = wait(key_of(index), deadline);
+    if (other.status().code() == Code::kDeadlineExceeded) {
+      return deadline_exceeded(cat("exchange '", printable(name),
+                                   "' waits for the record of party ", index, " of ", party.count));
+    }
+    if (!other.ok()) return other.status();
+    records.push_back(std::move(*other));
+  }
+  return records;
+}
+
+Status PlainHttpStore::forget(std::string_view, Deadline) { return {}; }
+
+Result<int64_t> PlainHttpStore::add(std::string_view, int64_t, Deadline) {
+  return not_there("counters");
+}
+Status PlainHttpStore::fence(std::string_view, int, Deadline) { return not_there("fences"); }
+Status PlainHttpStore::set_for(std::string_view, ByteView, std::chrono::milliseconds, Deadline) {
+  return not_there("lifetimes");
+}
+Result<Swap> PlainHttpStore::compare_and_set(std::string_view, std::optional<ByteView>, ByteView,
+                                             Deadline) {
+  return not_there("compare-and-set");
+}
+Result<std::vector<std::string>> PlainHttpStore::list(std::string_view, Deadline) {
+  return not_there("lists");
+}
+Result<Changes> PlainHttpStore::watch(std::string_view, std::optional<uint64_t>, Deadline) {
+  return not_there("watches");
+}
+
+}  // namespace hvd::rendezvous

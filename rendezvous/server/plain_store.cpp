@@ -1,0 +1,111 @@
+#include "rendezvous/server/plain_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rendezvous/store/store_checks.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+// A member of a meeting of n leaves its host's name under "rank_<r>", then addresses under "<r>".
+constexpr std::string_view kNamePrefix = "rank_";
+// In the names of scopes that nobody plans: those of sets of ranks, and of all ranks as one.
+constexpr std::string_view kSetMark = "process_set_hash_";
+
+// "3" of "3" and of "rank_3"; empty when the key is no member's.
+std::string_view member_of(std::string_view key) {
+  if (key.starts_with(kNamePrefix)) key.remove_prefix(kNamePrefix.size());
+  const bool is_number =
+      std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return is_number ? key : std::string_view();
+}
+
+}  // namespace
+
+bool PlainStore::knows(std::string_view method) {
+  return method == "GET" || method == "PUT" || method == "DELETE";
+}
+
+PlainStore::Answer PlainStore::answer(std::string_view method, std::string_view target,
+                                      Bytes body) {
+  if (!knows(method)) return {501, nullptr};
+  // "/scope/key": neither is empty or holds another slash.
+  const size_t slash = target.find('/', 1);
+  if (!target.starts_with('/') || slash == std::string_view::npos) return {400, nullptr};
+  const std::string_view name = target.substr(1, slash - 1);
+  const std::string_view key = target.substr(slash + 1);
+  if (key.find('/') != std::string_view::npos || !check_key(name).ok() || !check_key(key).ok()) {
+    return {400, nullptr};
+  }
+  if (method == "PUT") {
+    put(std::string(name), key, std::move(body));
+    return {};
+  }
+  if (method == "DELETE") {
+    remove(name, key);
+    return {};
+  }
+  const auto scope = scopes_.find(name);
+  if (scope == scopes_.end()) return {404, nullptr};
+  const auto found = scope->second.values.find(key);
+  if (found == scope->second.values.end()) return {404, nullptr};
+  return {200, found->second};
+}
+
+void PlainStore::put(const std::string& name, std::string_view key, Bytes body) {
+  Scope& scope = scopes_[name];
+  const std::string_view member = member_of(key);
+  if (scope.left.contains(member)) {
+    // The first to come back, before the last has left: nobody may find what was left by then.
+    // All had met before the first left, so nobody looks for it any more.
+    for (const auto& [other, value] : scope.values) {
+      const std::string_view whose = member_of(other);
+      if (!whose.empty() && !scope.left.contains(whose)) scope.staying.emplace(whose);
+    }
+    scope.values.clear();
+    scope.left.clear();
+  }
+  // One that ended without leaving, and was started again.
+  if (const auto found = scope.staying.find(member); found != scope.staying.end()) {
+    scope.staying.erase(found);
+  }
+  scope.values.insert_or_assign(std::string(key),
+                                std::make_shared<Value>(Value{std::move(body), {}}));
+}
+
+void PlainStore::remove(std::string_view name, std::string_view key) {
+  const auto found = scopes_.find(name);
+  if (found == scopes_.end()) return;
+  Scope& scope = found->second;
+  if (const auto staying = scope.staying.find(key); staying != scope.staying.end()) {
+    scope.staying.erase(staying);
+    return;
+  }
+  const size_t members = members_of(name, scope);
+  if (members == 0) {
+    if (const auto value = scope.values.find(key); value != scope.values.end()) {
+      scope.values.erase(value);
+    }
+    if (scope.values.empty()) scopes_.erase(found);
+    return;
+  }
+  scope.left.emplace(key);
+  if (scope.left.size() >= members) scopes_.erase(found);
+}
+
+// 0: a scope like any other, whose keys are removed one by one.
+size_t PlainStore::members_of(std::string_view name, const Scope& scope) const {
+  const auto planned = sizes_.find(name);
+  if (planned != sizes_.end()) return static_cast<size_t>(planned->second);
+  const bool is_meeting =
+      name == "global" || name.starts_with("local_") || name.starts_with("cross_");
+  if (!is_meeting || name.find(kSetMark) != std::string_view::npos) return 0;
+  // Who leaves has met all others, so all have given their names.
+  return static_cast<size_t>(
+      std::count_if(scope.values.begin(), scope.values.end(), [](const auto& entry) {
+        return entry.first.starts_with(kNamePrefix) && !member_of(entry.first).empty();
+      }));
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,193 @@
+#include "rendezvous/server/server.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <list>
+#include <vector>
+
+#include "base/log/log.h"
+#include "base/text.h"
+#include "net/resolve.h"
+#include "rendezvous/server/session.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+namespace asio = net::asio;
+using Protocol = asio::generic::stream_protocol;
+using Acceptor = asio::basic_socket_acceptor<Protocol>;
+
+// How long it accepts nothing when the process has no descriptor left.
+constexpr std::chrono::milliseconds kPause{100};
+
+}  // namespace
+
+class Server::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::any_io_executor executor, ServerOptions options)
+      : executor_(std::move(executor)),
+        core_(std::make_shared<ServerCore>(std::move(options.secret), options.size, options.limits,
+                                           options.open_monitor)),
+        expiry_(executor_) {
+    core_->expiry_changed = [this] { arm_expiry(); };
+    tls_ = std::move(options.tls);
+    if (options.insecure_compat) core_->plain.emplace(std::move(*options.insecure_compat));
+  }
+
+  Result<net::Endpoint> listen(const net::Endpoint& endpoint) {
+    HVD_ASSIGN_OR_RETURN(const auto addresses, net::resolve_to_listen(endpoint));
+    HVD_ASSIGN_OR_RETURN(UniqueFd fd, net::listen_on(addresses.front()));
+    HVD_ASSIGN_OR_RETURN(const net::SocketAddress local, net::local_address(fd.get()));
+    const net::Endpoint bound = net::to_endpoint(local);
+    net::error_code error;
+    Acceptor acceptor(executor_);
+    acceptor.assign(Protocol(local.family(), 0), fd.get(), error);
+    if (error) return net::to_status(cat("cannot listen on ", net::to_string(bound)), error);
+    fd.release();
+    if (bound.family == net::Endpoint::Family::kTcp) {
+      port_ = bound.port;
+    } else if (bound.path.front() == '/') {
+      paths_.push_back(bound.path);
+    }
+    acceptors_.push_back(std::move(acceptor));
+    asio::co_spawn(
+        executor_,
+        [self = shared_from_this(), &acceptor = acceptors_.back()] {
+          return self->accept(acceptor);
+        },
+        asio::detached);
+    return bound;
+  }
+
+  void adopt(net::StreamSocket socket) {
+    if (core_->is_closing || core_->sessions.size() >= core_->limits.sessions) return;
+    std::make_shared<Session>(core_, std::move(socket))->start();
+  }
+
+  Status go_on(Kept kept, std::function<void(Status)> on_lost) {
+    core_->keeper = std::move(kept.keeper);
+    HVD_RETURN_IF_ERROR(core_->service.go_on(kept.records, core_->keeper.get()));
+    core_->keeper->on_lost([weak = weak_from_this(), on_lost = std::move(on_lost)](Status why) {
+      if (const auto self = weak.lock()) self->hand_over();
+      on_lost(std::move(why));
+    });
+    arm_expiry();
+    return {};
+  }
+
+  void close() {
+    end(&Session::shut);
+    if (core_->keeper) core_->keeper->end();
+  }
+
+  void hand_over() {
+    if (core_->keeper) core_->keeper->stop();
+    end(&Session::abandon);
+  }
+
+  uint16_t port() const { return port_; }
+  ServerCore& core() { return *core_; }
+
+ private:
+  void end(void (Session::*how)()) {
+    if (std::exchange(core_->is_closing, true)) return;
+    core_->expiry_changed = [] {};
+    core_->on_agent = nullptr;
+    expiry_.cancel();
+    for (Acceptor& acceptor : acceptors_) {
+      net::error_code ignored;
+      acceptor.close(ignored);
+    }
+    for (const std::string& path : paths_) ::unlink(path.c_str());
+    // A session that ends takes itself out of the set.
+    std::vector<std::shared_ptr<Session>> sessions;
+    for (Session* session : core_->sessions) sessions.push_back(session->shared_from_this());
+    for (const auto& session : sessions) ((*session).*how)();
+  }
+
+  // A timer for the next key that has lived its time; none runs when there is no such key.
+  void arm_expiry() {
+    const Clock::time_point next = core_->service.state().next_expiry();
+    if (next == armed_for_) return;
+    armed_for_ = next;
+    if (next == Clock::time_point::max()) {
+      expiry_.cancel();
+      return;
+    }
+    expiry_.expires_at(next);
+    expiry_.async_wait([weak = weak_from_this()](const net::error_code& error) {
+      const auto self = weak.lock();
+      if (error || !self) return;
+      self->armed_for_ = Clock::time_point::max();
+      self->core_->service.expire(Clock::now());
+      self->arm_expiry();
+    });
+  }
+
+  void take_tls(net::StreamSocket socket) {
+    tls_->take(std::move(socket), [weak = weak_from_this()](net::StreamSocket plain) {
+      if (const auto self = weak.lock()) self->adopt(std::move(plain));
+    });
+  }
+
+  net::Task<void> accept(Acceptor& acceptor) {
+    asio::steady_timer pause(executor_);
+    while (acceptor.is_open()) {
+      auto [error, socket] = co_await acceptor.async_accept(net::use_tuple);
+      if (!error) {
+        // Rank 0 may serve it in a program that starts others.
+        ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+        net::tune_connection(socket.native_handle());
+        if (tls_)
+          take_tls(std::move(socket));
+        else
+          adopt(std::move(socket));
+      } else if (acceptor.is_open() && error != asio::error::connection_aborted) {
+        log::warning(cat("the rendezvous server cannot take a connection: ", error.message()));
+        pause.expires_after(kPause);
+        co_await pause.async_wait(net::use_tuple);
+      }
+    }
+  }
+
+  asio::any_io_executor executor_;
+  std::shared_ptr<ServerCore> core_;
+  asio::steady_timer expiry_;
+  Clock::time_point armed_for_ = Clock::time_point::max();
+  std::optional<net::TlsFront> tls_;
+  std::list<Acceptor> acceptors_;
+  std::vector<std::string> paths_;
+  uint16_t port_ = 0;
+};
+
+Server::Server(asio::any_io_executor executor, ServerOptions options)
+    : impl_(std::make_shared<Impl>(std::move(executor), std::move(options))) {}
+
+Server::~Server() { close(); }
+
+Result<net::Endpoint> Server::listen(const net::Endpoint& endpoint) {
+  return impl_->listen(endpoint);
+}
+uint16_t Server::port() const { return impl_->port(); }
+void Server::adopt(net::StreamSocket socket) { impl_->adopt(std::move(socket)); }
+Status Server::go_on(Kept kept, std::function<void(Status)> on_lost) {
+  return impl_->go_on(std::move(kept), std::move(on_lost));
+}
+void Server::on_agent(std::function<void(net::StreamSocket)> take) {
+  impl_->core().on_agent = std::move(take);
+}
+void Server::show_hosts(int size, std::vector<JoinedHost> hosts) {
+  impl_->core().monitor.show_hosts(size, std::move(hosts));
+}
+void Server::close() { impl_->close(); }
+void Server::hand_over() { impl_->hand_over(); }
+std::optional<Bytes> Server::value(std::string_view key) const {
+  const ValuePtr value = impl_->core().service.state().get(key);
+  if (!value) return {};
+  return value->bytes;
+}
+size_t Server::session_count() const { return impl_->core().sessions.size(); }
+size_t Server::waiter_count() const { return impl_->core().service.waiter_count(); }
+
+}  // namespace hvd::rendezvous

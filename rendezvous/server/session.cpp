@@ -1,0 +1,295 @@
+#include "rendezvous/server/session.h"
+
+#include <utility>
+
+#include "base/log/log.h"
+#include "base/text.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+namespace asio = net::asio;
+
+constexpr std::string_view kAgent = "/v1/agent";
+constexpr size_t kHeadChunk = 4096;
+// Of a body: so that it takes few reads.
+constexpr size_t kBodyChunk = 64 * 1024;
+// For the body of an unsigned request, as the original's server.
+constexpr std::chrono::milliseconds kPlainBody{3000};
+
+// "keys" of "/v1/keys/x?y", "health" of "/health", one of few whatever a stranger asks.
+std::string_view resource_of(std::string_view target) {
+  constexpr std::string_view kKnown[] = {"health", "metrics", "status", "hello",
+                                         "keys",   "add",     "swap",   "list",
+                                         "watch",  "fence",   "join",   "exchange"};
+  constexpr std::string_view kRoot = "/v1";
+  if (target.starts_with(kRoot)) target.remove_prefix(kRoot.size());
+  target.remove_prefix(std::min<size_t>(target.size(), 1));
+  target = target.substr(0, target.find_first_of("/?"));
+  for (const std::string_view known : kKnown) {
+    if (target == known) return known;
+  }
+  return "other";
+}
+
+Status closing() { return aborted("the rendezvous server is closing: the job has ended"); }
+
+}  // namespace
+
+Session::Session(std::shared_ptr<ServerCore> core, net::StreamSocket socket)
+    : core_(std::move(core)),
+      socket_(std::move(socket)),
+      limit_(socket_.get_executor()),
+      wake_(socket_.get_executor()),
+      parser_(net::make_request_parser(core_->limits.http)) {
+  core_->sessions.insert(this);
+}
+
+Session::~Session() { core_->sessions.erase(this); }
+
+void Session::start() {
+  net::error_code ignored;
+  socket_.non_blocking(true, ignored);
+  asio::co_spawn(
+      socket_.get_executor(), [self = shared_from_this()] { return self->run(); },
+      [self = shared_from_this()](const std::exception_ptr& thrown) {
+        // Out of memory is the only thing that throws here: one connection less.
+        if (thrown) log::error("a rendezvous connection ended for lack of memory");
+        self->close();
+      });
+}
+
+void Session::shut() {
+  if (is_waiting_) {
+    if (!outgoing_) begin_reply(Reply::failure(closing()), false);
+    wake_.cancel();
+  } else {
+    close();
+  }
+}
+
+void Session::abandon() {
+  is_lost_ = true;
+  wake_.cancel();
+  close();
+}
+
+void Session::close() {
+  disarm();
+  net::error_code ignored;
+  socket_.close(ignored);
+}
+
+void Session::arm(std::chrono::milliseconds limit) {
+  is_armed_ = true;
+  limit_.expires_after(limit);
+  limit_.async_wait(
+      [weak = weak_from_this(), epoch = ++limit_epoch_](const net::error_code& error) {
+        const auto self = weak.lock();
+        if (!error && self && self->limit_epoch_ == epoch) self->on_limit();
+      });
+}
+
+void Session::on_limit() {
+  if (is_plain_ && is_admitted_ && !parser_->done()) {
+    net::error_code ignored;
+    socket_.write_some(asio::buffer(net::response_head(408, {{"Connection", "close"}}, 0)),
+                       ignored);
+  }
+  close();
+}
+
+void Session::disarm() {
+  if (!std::exchange(is_armed_, false)) return;
+  ++limit_epoch_;
+  limit_.cancel();
+}
+
+net::Task<void> Session::run() {
+  arm(core_->limits.handshake);
+  for (;;) {
+    const Read read = co_await read_request();
+    if (read == Read::kEnd) co_return;
+    if (read == Read::kRefused) break;
+    if (parser_->target() == kAgent) co_return co_await hand_over();
+    co_await answer();
+    if (is_lost_) co_return;
+    if (waits_for_keeper()) {
+      const bool confirmed = co_await core_->keeper->confirm();
+      if (!confirmed) co_return;
+    }
+    core_->monitor.count(is_plain_ ? "plain" : resource_of(parser_->target()),
+                         outgoing_->reply.status);
+    const bool keep = outgoing_->keep;
+    const bool written = co_await finish_reply();
+    if (!written || !keep) co_return;
+    if (is_plain_) arm(core_->limits.handshake);
+  }
+  co_await drain();
+}
+
+net::Task<Session::Read> Session::read_request() {
+  parser_->reset();
+  is_admitted_ = is_plain_ = false;
+  for (;;) {
+    const auto consumed = parser_->feed(ByteView(input_).subspan(begin_, end_ - begin_));
+    if (!consumed.ok()) {
+      Reply refusal{parser_->fault(), consumed.status().message(), nullptr};
+      co_return co_await refuse(std::move(refusal));
+    }
+    begin_ += *consumed;
+    if (parser_->head_done() && !is_admitted_) {
+      std::optional<Reply> refusal = admit();
+      if (refusal) co_return co_await refuse(std::move(*refusal));
+      is_admitted_ = true;
+      if (is_plain_)
+        arm(kPlainBody + core_->limits.body_time(announced_body()));
+      else if (is_proven_)
+        disarm();  // its body has a time of its own
+      continue;
+    }
+    if (parser_->done()) co_return Read::kRequest;
+    // A client that has proven itself may be idle for days; the time of a request runs from its
+    // first byte, and most come whole, so that no timer is touched.
+    if (is_proven_) {
+      const bool is_idle = begin_ == end_ && !parser_->head_done();
+      if (is_idle)
+        disarm();
+      else if (!is_armed_)
+        arm(core_->limits.transfer_time(announced_body()));
+    }
+    const bool filled = co_await fill();
+    if (!filled) co_return Read::kEnd;
+  }
+}
+
+// More bytes into the input; false when the connection has ended.
+net::Task<bool> Session::fill() {
+  if (begin_ == end_) begin_ = end_ = 0;
+  const size_t chunk = parser_->head_done() ? kBodyChunk : kHeadChunk;
+  if (input_.size() - end_ < chunk && begin_ > 0) {
+    std::copy(input_.begin() + static_cast<std::ptrdiff_t>(begin_),
+              input_.begin() + static_cast<std::ptrdiff_t>(end_), input_.begin());
+    end_ -= std::exchange(begin_, 0);
+  }
+  if (input_.size() - end_ < chunk) input_.resize(end_ + chunk);
+  const auto buffer = asio::buffer(input_.data() + end_, input_.size() - end_);
+  const auto [error, size] = co_await socket_.async_read_some(buffer, net::use_tuple);
+  end_ += size;
+  co_return !error && size > 0;
+}
+
+// As far as it is known. The parser has refused what is no number or too large.
+size_t Session::announced_body() const {
+  if (!parser_->head_done()) return 0;
+  return static_cast<size_t>(parse_int(parser_->field("Content-Length")).value_or(0));
+}
+
+// Nothing when the head is fine; else why the request is refused.
+std::optional<Reply> Session::admit() {
+  if (!parser_->field("Transfer-Encoding").empty()) {
+    return Reply{411, "a body needs Content-Length here, not Transfer-Encoding", nullptr};
+  }
+  is_plain_ =
+      core_->plain && !parser_->target().starts_with("/v1/") && !Monitor::is_its(parser_->target());
+  if (is_plain_) return admit_plain();
+  if (parser_->target() == "/v1/hello") {
+    const std::string_view length = parser_->field("Content-Length");
+    if (length.empty() || length == "0") return {};
+    return Reply{400, "hello has no body", nullptr};
+  }
+  if (parser_->target() == kAgent) return admit_agent();
+  if (Monitor::is_its(parser_->target()) && !parser_->field("Authorization").starts_with("HVD1 ")) {
+    return admit_monitor();
+  }
+  return admit_signed();
+}
+
+std::optional<WaitingRequest> Session::waiting() const {
+  if (!is_waiting_) return {};
+  return waiting_;
+}
+
+std::vector<WaitingRequest> ServerCore::waiting() const {
+  std::vector<WaitingRequest> all;
+  for (const Session* session : sessions) {
+    if (auto one = session->waiting()) all.push_back(std::move(*one));
+  }
+  return all;
+}
+
+net::Task<void> Session::answer() {
+  is_signed_ = parser_->target() != "/v1/hello";
+  if (!is_signed_) {
+    Reply reply = hello();
+    co_return begin_reply(std::move(reply), keeps());
+  }
+  if (is_plain_) {
+    is_signed_ = false;
+    co_return begin_reply(answer_plain(), keeps());
+  }
+  is_signed_ = parser_->field("Authorization").starts_with("HVD1 ");
+  if (!is_signed_) co_return begin_reply(answer_monitor(), keeps());
+  Request request{std::string(parser_->method()), std::string(parser_->target()),
+                  parser_->take_body(), body_digest_};
+  const Digest digest = request.body.empty() ? digest_of_nothing() : sha256(request.body);
+  if (!equal_in_constant_time(digest, body_digest_)) {
+    co_return begin_reply({403, "the body is not the one that was signed", nullptr}, keeps());
+  }
+  if (Monitor::is_its(parser_->target())) co_return begin_reply(answer_monitor(), keeps());
+  auto outcome = core_->service.start(std::move(request), [this](Reply reply) {
+    if (!outgoing_) begin_reply(std::move(reply), keeps());
+    wake_.cancel();
+  });
+  core_->expiry_changed();
+  if (auto* reply = std::get_if<Reply>(&outcome)) {
+    co_return begin_reply(std::move(*reply), keeps());
+  }
+  Pending pending = std::move(std::get<Pending>(outcome));
+  co_await settle(std::move(pending));
+}
+
+net::Task<void> Session::settle(Pending pending) {
+  disarm();
+  is_waiting_ = true;
+  const std::string_view target = parser_->target();
+  waiting_ = {cat(parser_->method(), " ", target.substr(0, target.find('?'))), Clock::now()};
+  wake_.expires_at(pending.deadline.time());
+  watch_peer();
+  co_await wake_.async_wait(net::use_tuple);
+  is_waiting_ = false;
+  ++watch_epoch_;
+  net::error_code ignored;
+  socket_.cancel(ignored);
+  if (!outgoing_) {
+    Reply expired = pending.expired();
+    begin_reply(std::move(expired), keeps());
+  }
+  // Also of a reply: of the server's closing rather than of what was waited for, this may still be
+  // in a queue.
+  pending.withdraw();
+}
+
+// Notices that the peer of a waiting request has gone, so that nothing is kept for it.
+void Session::watch_peer() {
+  if (end_ - begin_ > core_->limits.http.head_bytes) return;
+  socket_.async_wait(
+      net::StreamSocket::wait_read,
+      [weak = weak_from_this(), epoch = ++watch_epoch_](const net::error_code& error) {
+        const auto self = weak.lock();
+        if (error || !self || self->watch_epoch_ != epoch) return;
+        self->input_.resize(std::max(self->input_.size(), self->end_ + kHeadChunk));
+        net::error_code failed;
+        const size_t size = self->socket_.read_some(
+            asio::buffer(self->input_.data() + self->end_, kHeadChunk), failed);
+        self->end_ += size;
+        if (failed && failed != asio::error::would_block && failed != asio::error::try_again) {
+          self->is_lost_ = true;
+          self->wake_.cancel();
+        } else {
+          self->watch_peer();
+        }
+      });
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,257 @@
+#include "rendezvous/store/exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "rendezvous/store/keeper.h"
+#include "rendezvous/store/kept.h"
+#include "rendezvous/store/store_checks.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+// Fewer digits than an int has, so that nothing overflows.
+constexpr int64_t kMaxRecordBytes = static_cast<int64_t>(kMaxValueBytes);
+
+Ranges everybody(size_t count) { return {{0, static_cast<int>(count) - 1}}; }
+
+}  // namespace
+
+std::string to_text(const Ranges& ranges) {
+  std::string text;
+  for (const auto& [first, last] : ranges) {
+    if (!text.empty()) text += ',';
+    text += std::to_string(first);
+    if (last > first) text.append("-").append(std::to_string(last));
+  }
+  return text;
+}
+
+Result<Ranges> parse_ranges(std::string_view text, int count) {
+  const Status malformed =
+      invalid_argument(cat("'", printable(text, 80), "' does not name parties from 0 to ",
+                           count - 1, " in ascending order, such as 0-3,9"));
+  Ranges ranges;
+  int above = -1;
+  for (;;) {
+    const std::string_view one = text.substr(0, text.find(','));
+    const size_t dash = one.find('-');
+    const auto first = parse_int(one.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_int(one.substr(dash + 1));
+    if (!first || !last || *first <= above || *last < *first || *last >= count) return malformed;
+    ranges.emplace_back(static_cast<int>(*first), static_cast<int>(*last));
+    above = static_cast<int>(*last);
+    if (one.size() == text.size()) return ranges;
+    text.remove_prefix(one.size() + 1);
+  }
+}
+
+Ranges ranges_of(std::vector<int> indices) {
+  std::sort(indices.begin(), indices.end());
+  Ranges ranges;
+  for (const int index : indices) {
+    if (!ranges.empty() && ranges.back().second >= index - 1)
+      ranges.back().second = index;
+    else
+      ranges.emplace_back(index, index);
+  }
+  return ranges;
+}
+
+Result<std::vector<Record>> parse_records(ByteView bytes) {
+  const Status malformed = internal_error("the server's answer to exchange is malformed");
+  std::string_view text = as_text(bytes);
+  std::vector<Record> records;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    const size_t space = line.find(' ');
+    if (end == std::string_view::npos || space == std::string_view::npos) return malformed;
+    const auto index = parse_int(line.substr(0, space));
+    const auto size = parse_int(line.substr(space + 1));
+    text.remove_prefix(end + 1);
+    if (!index || !size || *index < 0 || *index >= kMaxParties || *size < 0 ||
+        *size > kMaxRecordBytes || static_cast<size_t>(*size) > text.size()) {
+      return malformed;
+    }
+    records.push_back(
+        {static_cast<int>(*index), to_bytes(text.substr(0, static_cast<size_t>(*size)))});
+    text.remove_prefix(static_cast<size_t>(*size));
+  }
+  return records;
+}
+
+Status check_party(const Party& party) {
+  if (party.count < 1 || party.count > kMaxParties || party.index < 0 ||
+      party.index >= party.count) {
+    return invalid_argument(cat("party ", party.index, " of ", party.count, " makes no sense"));
+  }
+  for (const int wanted : party.wanted) {
+    if (wanted >= 0 && wanted < party.count) continue;
+    return invalid_argument(cat("there is no party ", wanted, " among ", party.count));
+  }
+  return {};
+}
+
+Result<std::vector<Bytes>> records_for(const Party& party, ByteView text) {
+  HVD_ASSIGN_OR_RETURN(std::vector<Record> records, parse_records(text));
+  std::vector<Bytes> result;
+  if (party.wanted.empty()) {
+    for (Record& record : records) result.push_back(std::move(record.bytes));
+    if (result.size() == static_cast<size_t>(party.count)) return result;
+    return internal_error("the server's answer to exchange lacks records");
+  }
+  for (const int wanted : party.wanted) {
+    const auto found =
+        std::lower_bound(records.begin(), records.end(), wanted,
+                         [](const Record& record, int index) { return record.index < index; });
+    if (found == records.end() || found->index != wanted) {
+      return internal_error("the server's answer to exchange lacks records");
+    }
+    result.push_back(found->bytes);
+  }
+  return result;
+}
+
+Status forgotten(std::string_view name) {
+  return aborted(cat("exchange '", printable(name), "' was forgotten before all records came"));
+}
+
+ValuePtr Exchanges::text_of(Exchange& exchange, const Ranges& wanted) {
+  const bool is_all = wanted == everybody(exchange.records.size());
+  if (is_all && exchange.all) return exchange.all;
+  auto value = std::make_shared<Value>();
+  for (const auto& [first, last] : wanted) {
+    for (int index = first; index <= last; ++index) {
+      const Bytes& record = *exchange.records[static_cast<size_t>(index)];
+      const std::string head = cat(index, " ", record.size(), "\n");
+      const ByteView head_bytes = as_bytes(head);
+      value->bytes.insert(value->bytes.end(), head_bytes.begin(), head_bytes.end());
+      value->bytes.insert(value->bytes.end(), record.begin(), record.end());
+    }
+  }
+  value->digest = sha256(value->bytes);
+  if (is_all) exchange.all = value;
+  return value;
+}
+
+Exchanges::Exchange& Exchanges::exchange_of(std::string_view name, int count) {
+  auto found = exchanges_.find(name);
+  if (found == exchanges_.end()) {
+    found = exchanges_.emplace(name, Exchange{}).first;
+    found->second.records.resize(static_cast<size_t>(count));
+  }
+  return found->second;
+}
+
+Status Exchanges::restore(std::string_view name, ByteView record) {
+  HVD_ASSIGN_OR_RETURN(const kept::ExchangeName place, kept::read_exchange_name(name));
+  HVD_ASSIGN_OR_RETURN(kept::KeptRecord one, kept::read_exchange(record));
+  HVD_RETURN_IF_ERROR(check_key(place.exchange));
+  HVD_RETURN_IF_ERROR(check_party({place.index, one.count, {}}));
+  Exchange& exchange = exchange_of(place.exchange, one.count);
+  if (exchange.records.size() != static_cast<size_t>(one.count)) {
+    return invalid_argument(cat("the kept records of exchange '", printable(place.exchange),
+                                "' name different counts"));
+  }
+  exchange.records[static_cast<size_t>(place.index)] = std::move(one.bytes);
+  ++exchange.present;
+  return {};
+}
+
+Result<ValuePtr> Exchanges::join(std::string_view name, int count, int index, Bytes record,
+                                 Ranges wanted, OnRecords on_records,
+                                 std::optional<Ticket>* ticket) {
+  HVD_RETURN_IF_ERROR(check_key(name));
+  HVD_RETURN_IF_ERROR(check_party({index, count, {}}));
+  Exchange& exchange = exchange_of(name, count);
+  if (exchange.records.size() != static_cast<size_t>(count)) {
+    return failed_precondition(cat("exchange '", printable(name), "' is one of ",
+                                   exchange.records.size(),
+                                   " parties for those who came before, "
+                                   "and of ",
+                                   count, " for this one"));
+  }
+  auto& own = exchange.records[static_cast<size_t>(index)];
+  if (own && *own != record) {
+    return failed_precondition(cat("another record of party ", index, " was left at exchange '",
+                                   printable(name), "' before"));
+  }
+  if (!own) {
+    own = std::move(record);
+    if (keeper_)
+      keeper_->put(kept::exchange_record(name, index), kept::write_exchange(count, *own));
+    ++exchange.present;
+    arrived(exchange, index);
+  }
+  if (wanted.empty()) wanted = everybody(exchange.records.size());
+  const uint64_t id = next_ticket_++;
+  Waiter waiter{std::move(wanted), 0, std::move(on_records)};
+  for (const auto& [first, last] : waiter.wanted) {
+    for (int i = first; i <= last; ++i) {
+      if (exchange.records[static_cast<size_t>(i)]) continue;
+      exchange.waiting_for[i].push_back(id);
+      ++waiter.missing;
+    }
+  }
+  if (waiter.missing == 0) return text_of(exchange, waiter.wanted);
+  exchange.waiters.emplace(id, std::move(waiter));
+  ++waiter_count_;
+  *ticket = Ticket{std::string(name), id};
+  return ValuePtr();
+}
+
+void Exchanges::arrived(Exchange& exchange, int index) {
+  const auto found = exchange.waiting_for.find(index);
+  if (found == exchange.waiting_for.end()) return;
+  const std::vector<uint64_t> ids = std::move(found->second);
+  exchange.waiting_for.erase(found);
+  for (const uint64_t id : ids) {
+    const auto waiter = exchange.waiters.find(id);
+    if (waiter == exchange.waiters.end() || --waiter->second.missing > 0) continue;
+    const Waiter served = std::move(waiter->second);
+    exchange.waiters.erase(waiter);
+    --waiter_count_;
+    served.on_records(text_of(exchange, served.wanted));
+  }
+}
+
+// What waits for it by index is found to be gone when the index arrives.
+void Exchanges::withdraw(const Ticket& ticket) {
+  const auto found = exchanges_.find(ticket.name);
+  if (found != exchanges_.end()) waiter_count_ -= found->second.waiters.erase(ticket.id);
+}
+
+void Exchanges::remove(std::string_view name) {
+  const auto found = exchanges_.find(name);
+  if (found == exchanges_.end()) return;
+  if (keeper_) {
+    keeper_->seal();
+    keeper_->remove_below(kept::exchange_prefix(name));
+    keeper_->seal();
+  }
+  const auto waiters = std::move(found->second.waiters);
+  exchanges_.erase(found);
+  waiter_count_ -= waiters.size();
+  for (const auto& [id, waiter] : waiters) waiter.on_records(nullptr);
+}
+
+std::string Exchanges::describe(std::string_view name) const {
+  const auto found = exchanges_.find(name);
+  if (found == exchanges_.end()) return cat("there is no exchange '", printable(name), "'");
+  constexpr size_t kShown = 16;
+  std::string missing;
+  size_t shown = 0;
+  const auto& records = found->second.records;
+  for (size_t i = 0; i < records.size() && shown < kShown; ++i) {
+    if (records[i]) continue;
+    missing += cat(shown++ > 0 ? ", " : "", i);
+  }
+  const size_t count = records.size() - found->second.present;
+  if (count > shown) missing += cat(" and ", count - shown, " more");
+  return cat("exchange '", printable(name), "' waits for ", count, " of ", records.size(),
+             count == 1 ? " records: that of party " : " records: those of parties ", missing);
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,91 @@
+// Exchanges: each of `count` parties leaves one record under its index and takes those of the
+// parties that it asks for, in one request. The server's part; pure, one thread at a time.
+// Callbacks run inside the call that causes them and must not call back in.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "rendezvous/store/state.h"
+#include "rendezvous/store/store.h"
+
+namespace hvd::rendezvous {
+
+constexpr int kMaxParties = 1 << 20;
+
+// Ranges of indices, such as "0-3,9": ascending, apart, below `count`.
+using Ranges = std::vector<std::pair<int, int>>;  // first and last
+std::string to_text(const Ranges& ranges);
+Result<Ranges> parse_ranges(std::string_view text, int count);
+Ranges ranges_of(std::vector<int> indices);
+
+// Records with their indices, ascending, as PROTOCOL.md writes them.
+struct Record {
+  int index = 0;
+  Bytes bytes;
+};
+Result<std::vector<Record>> parse_records(ByteView text);
+
+// What a store's exchange checks before, and makes of the text after.
+Status check_party(const Party& party);
+Result<std::vector<Bytes>> records_for(const Party& party, ByteView text);
+Status forgotten(std::string_view name);
+
+class Keeper;
+
+class Exchanges {
+ public:
+  using OnRecords = std::function<void(ValuePtr)>;
+  struct Ticket {
+    std::string name;
+    uint64_t id = 0;
+  };
+
+  // From here on, what changes is kept there.
+  void keep_in(Keeper* keeper) { keeper_ = keeper; }
+  // A record that an earlier server has kept, its name without the kind. Before any call.
+  Status restore(std::string_view name, ByteView record);
+
+  // The records that were asked for, as text, when all are there; else on_records is called once,
+  // later, and `ticket` is filled. Empty `wanted`: everybody's. Leaving the same record again is
+  // a repetition and fine; another one under the same index is kFailedPrecondition.
+  Result<ValuePtr> join(std::string_view name, int count, int index, Bytes record, Ranges wanted,
+                        OnRecords on_records, std::optional<Ticket>* ticket);
+  void withdraw(const Ticket& ticket);
+  // Forgets the exchange; who still waits is called with null.
+  void remove(std::string_view name);
+  // "exchange 'x' waits for 2 of 8 records: 3 and 7".
+  std::string describe(std::string_view name) const;
+  size_t waiter_count() const { return waiter_count_; }
+
+ private:
+  struct Waiter {
+    Ranges wanted;
+    size_t missing = 0;
+    OnRecords on_records;
+  };
+  struct Exchange {
+    std::vector<std::optional<Bytes>> records;
+    size_t present = 0;
+    std::map<uint64_t, Waiter> waiters;
+    std::map<int, std::vector<uint64_t>> waiting_for;  // an index
+    ValuePtr all;                                      // the text of everybody's, once asked for
+  };
+  // A new one has none of its records.
+  Exchange& exchange_of(std::string_view name, int count);
+  static ValuePtr text_of(Exchange& exchange, const Ranges& wanted);
+  void arrived(Exchange& exchange, int index);
+
+  Keeper* keeper_ = nullptr;  // null: nothing is kept
+  std::map<std::string, Exchange, std::less<>> exchanges_;
+  uint64_t next_ticket_ = 1;
+  size_t waiter_count_ = 0;
+};
+
+}  // namespace hvd::rendezvous

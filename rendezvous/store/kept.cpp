@@ -1,0 +1,136 @@
+#include "rendezvous/store/kept.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace hvd::rendezvous::kept {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr uint64_t kForEver = 0;
+
+void put_name(ByteWriter& writer, std::string_view name) {
+  writer.put(static_cast<uint16_t>(name.size())).put_raw(as_bytes(name));
+}
+
+}  // namespace
+
+std::string name(Kind kind, std::string_view rest) {
+  return std::string(1, static_cast<char>(kind)).append(rest);
+}
+
+Bytes write_value(ByteView bytes, Clock::time_point expires) {
+  uint64_t lifetime = kForEver;
+  if (expires != Clock::time_point::max()) {
+    const auto left = std::chrono::ceil<milliseconds>(expires - Clock::now());
+    lifetime = static_cast<uint64_t>(std::max<int64_t>(left.count(), 1));
+  }
+  return ByteWriter().put(lifetime).put_raw(bytes).take();
+}
+
+Result<KeptValue> read_value(ByteView record) {
+  ByteReader reader(record);
+  const auto lifetime = reader.get<uint64_t>();
+  if (reader.failed() || lifetime > static_cast<uint64_t>(kLongestLifetime.count())) {
+    return invalid_argument("a kept value is malformed");
+  }
+  const ByteView bytes = reader.get_raw(reader.left());
+  KeptValue value{Bytes(bytes.begin(), bytes.end()), Clock::time_point::max()};
+  if (lifetime != kForEver) value.expires = Clock::now() + milliseconds(lifetime);
+  return value;
+}
+
+Bytes write_outcome(const KeptOutcome& outcome) {
+  return ByteWriter().put(outcome.sequence).put(outcome.number).take();
+}
+
+Result<KeptOutcome> read_outcome(ByteView record) {
+  ByteReader reader(record);
+  const auto sequence = reader.get<uint64_t>();
+  const auto number = reader.get<int64_t>();
+  HVD_RETURN_IF_ERROR(reader.finish("a kept answer"));
+  return KeptOutcome{sequence, number};
+}
+
+Bytes write_calls(const std::vector<CallId>& calls) {
+  ByteWriter writer;
+  writer.put(static_cast<uint32_t>(calls.size()));
+  for (const CallId& call : calls) writer.put(call.sequence).put_text(call.client);
+  return writer.take();
+}
+
+Result<std::vector<CallId>> read_calls(ByteView record) {
+  ByteReader reader(record);
+  std::vector<CallId> calls(reader.get_count(sizeof(uint64_t) + sizeof(uint32_t)));
+  for (CallId& call : calls) {
+    call.sequence = reader.get<uint64_t>();
+    call.client = reader.get_text();
+  }
+  HVD_RETURN_IF_ERROR(reader.finish("a kept fence"));
+  return calls;
+}
+
+std::string exchange_prefix(std::string_view exchange) {
+  ByteWriter writer;
+  put_name(writer, exchange);
+  return name(Kind::kExchange, as_text(writer.view()));
+}
+
+std::string exchange_record(std::string_view exchange, int index) {
+  ByteWriter writer;
+  writer.put(static_cast<int32_t>(index));
+  return exchange_prefix(exchange).append(as_text(writer.view()));
+}
+
+Result<ExchangeName> read_exchange_name(std::string_view rest) {
+  ByteReader reader(as_bytes(rest));
+  ExchangeName result;
+  result.exchange = as_text(reader.get_raw(reader.get<uint16_t>()));
+  result.index = reader.get<int32_t>();
+  HVD_RETURN_IF_ERROR(reader.finish("the name of a kept exchange"));
+  return result;
+}
+
+Bytes write_exchange(int count, ByteView record) {
+  return ByteWriter().put(static_cast<int32_t>(count)).put_raw(record).take();
+}
+
+Result<KeptRecord> read_exchange(ByteView record) {
+  ByteReader reader(record);
+  KeptRecord result;
+  result.count = reader.get<int32_t>();
+  const ByteView bytes = reader.get_raw(reader.left());
+  result.bytes.assign(bytes.begin(), bytes.end());
+  HVD_RETURN_IF_ERROR(reader.finish("a kept record"));
+  return result;
+}
+
+Bytes write_workers(const std::vector<KeptWorker>& workers) {
+  ByteWriter writer;
+  writer.put(static_cast<uint32_t>(workers.size()));
+  for (const KeptWorker& one : workers) writer.put_text(one.worker).put_text(one.host);
+  return writer.take();
+}
+
+Result<std::vector<KeptWorker>> read_workers(ByteView record) {
+  ByteReader reader(record);
+  std::vector<KeptWorker> workers(reader.get_count(2 * sizeof(uint32_t)));
+  for (KeptWorker& one : workers) {
+    one.worker = reader.get_text();
+    one.host = reader.get_text();
+  }
+  HVD_RETURN_IF_ERROR(reader.finish("the kept places"));
+  return workers;
+}
+
+Bytes write_revision(uint64_t revision) { return ByteWriter().put(revision).take(); }
+
+Result<uint64_t> read_revision(ByteView record) {
+  ByteReader reader(record);
+  const auto revision = reader.get<uint64_t>();
+  HVD_RETURN_IF_ERROR(reader.finish("the kept revision"));
+  return revision;
+}
+
+}  // namespace hvd::rendezvous::kept

@@ -1,0 +1,76 @@
+// How the records that a Keeper holds are named and written: by kind, values, what clients were
+// answered, opened fences, records of exchanges, places. Pure; who reads them trusts nothing.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "rendezvous/store/state.h"
+
+namespace hvd::rendezvous::kept {
+
+// The first byte of a record's name.
+enum class Kind : char {
+  kValue = 'k',
+  kOutcome = 'c',
+  kFence = 'f',
+  kExchange = 'x',
+  kPlaces = 'm',
+  kRevision = 'r'
+};
+
+std::string name(Kind kind, std::string_view rest = {});
+
+// A value and how long it lives; a server that goes on gives it that time anew.
+Bytes write_value(ByteView bytes, Clock::time_point expires);
+struct KeptValue {
+  Bytes bytes;
+  Clock::time_point expires = Clock::time_point::max();
+};
+Result<KeptValue> read_value(ByteView record);
+
+// The last call of a client that changed something.
+struct KeptOutcome {
+  uint64_t sequence = 0;
+  int64_t number = 0;
+};
+Bytes write_outcome(const KeptOutcome& outcome);
+Result<KeptOutcome> read_outcome(ByteView record);
+
+// Calls that an opened fence answered.
+Bytes write_calls(const std::vector<CallId>& calls);
+Result<std::vector<CallId>> read_calls(ByteView record);
+
+// All records of an exchange have names that begin with exchange_prefix of its name, of which none
+// is the beginning of another.
+std::string exchange_prefix(std::string_view exchange);
+std::string exchange_record(std::string_view exchange, int index);
+struct ExchangeName {
+  std::string exchange;
+  int index = 0;
+};
+Result<ExchangeName> read_exchange_name(std::string_view rest);
+Bytes write_exchange(int count, ByteView record);
+struct KeptRecord {
+  int count = 0;
+  Bytes bytes;
+};
+Result<KeptRecord> read_exchange(ByteView record);
+
+// Workers in the order of their arrival.
+struct KeptWorker {
+  std::string worker;
+  std::string host;
+};
+Bytes write_workers(const std::vector<KeptWorker>& workers);
+Result<std::vector<KeptWorker>> read_workers(ByteView record);
+
+Bytes write_revision(uint64_t revision);
+Result<uint64_t> read_revision(ByteView record);
+
+}  // namespace hvd::rendezvous::kept

@@ -1,0 +1,171 @@
+#include "rendezvous/store/memory_store.h"
+
+#include <condition_variable>
+#include <memory>
+#include <optional>
+
+#include "base/text.h"
+#include "rendezvous/store/store_checks.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+// Where a blocked call finds its answer. Lives on the stack of that call.
+template <typename T>
+class Slot {
+ public:
+  // Under the lock.
+  void fill(T answer) {
+    answer_ = std::move(answer);
+    ready_.notify_one();
+  }
+  // Nothing when the deadline passed first.
+  std::optional<T> await(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+    const auto is_filled = [this] { return answer_.has_value(); };
+    if (deadline.is_never()) {
+      ready_.wait(lock, is_filled);
+    } else {
+      ready_.wait_until(lock, deadline.time(), is_filled);
+    }
+    return std::move(answer_);
+  }
+
+ private:
+  std::condition_variable ready_;
+  std::optional<T> answer_;
+};
+
+}  // namespace
+
+State& MemoryStore::fresh() {
+  state_.expire(Clock::now());
+  return state_;
+}
+
+Status MemoryStore::set(std::string_view key, ByteView value, Deadline) {
+  auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
+  std::lock_guard lock(mutex_);
+  return fresh().set(key, std::move(held));
+}
+
+Result<Bytes> MemoryStore::get(std::string_view key, Deadline) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  std::lock_guard lock(mutex_);
+  const ValuePtr value = fresh().get(key);
+  if (!value) return not_found(cat("there is no key '", printable(key), "'"));
+  return value->bytes;
+}
+
+Result<Bytes> MemoryStore::wait(std::string_view key, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  std::unique_lock lock(mutex_);
+  if (const ValuePtr value = fresh().get(key)) return value->bytes;
+  Slot<ValuePtr> slot;
+  const State::Ticket ticket =
+      state_.wait(key, [&slot](ValuePtr value) { slot.fill(std::move(value)); });
+  if (const auto value = slot.await(lock, deadline)) return (*value)->bytes;
+  state_.withdraw(ticket);
+  return deadline_exceeded(cat("the key '", printable(key), "' was not set in time"));
+}
+
+Result<int64_t> MemoryStore::add(std::string_view key, int64_t amount, Deadline) {
+  std::lock_guard lock(mutex_);
+  return fresh().add(key, amount);
+}
+
+Status MemoryStore::fence(std::string_view name, int count, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  Slot<Status> slot;
+  HVD_ASSIGN_OR_RETURN(
+      const std::optional<State::Ticket> ticket,
+      state_.arrive(name, count, {}, [&slot](Status status) { slot.fill(std::move(status)); }));
+  if (!ticket) return {};
+  if (auto status = slot.await(lock, deadline)) return *status;
+  const std::string missing = state_.describe_fence(name);
+  state_.withdraw(*ticket);
+  return deadline_exceeded(missing);
+}
+
+Status MemoryStore::remove(std::string_view key, Deadline) {
+  std::lock_guard lock(mutex_);
+  return fresh().remove(key);
+}
+
+Status MemoryStore::set_for(std::string_view key, ByteView value,
+                            std::chrono::milliseconds lifetime, Deadline) {
+  HVD_RETURN_IF_ERROR(check_lifetime(lifetime));
+  auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
+  std::lock_guard lock(mutex_);
+  return fresh().set(key, std::move(held), {}, Clock::now() + lifetime);
+}
+
+Result<Swap> MemoryStore::compare_and_set(std::string_view key, std::optional<ByteView> expected,
+                                          ByteView value, Deadline) {
+  auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
+  std::lock_guard lock(mutex_);
+  HVD_ASSIGN_OR_RETURN(const State::Swapped result,
+                       fresh().compare_and_set(key, expected, std::move(held)));
+  Swap swap{result.swapped, {}};
+  if (result.value) swap.value = result.value->bytes;
+  return swap;
+}
+
+Result<std::vector<std::string>> MemoryStore::list(std::string_view prefix, Deadline) {
+  std::lock_guard lock(mutex_);
+  return fresh().list(prefix, {}, SIZE_MAX);
+}
+
+Result<Changes> MemoryStore::watch(std::string_view prefix, std::optional<uint64_t> revision,
+                                   Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  if (!revision) return Changes{fresh().revision(), {}};
+  Slot<Changes> slot;
+  std::optional<State::Ticket> ticket;
+  HVD_ASSIGN_OR_RETURN(Changes changes, fresh().watch(
+                                            prefix, *revision,
+                                            [&slot](const Changes& c) { slot.fill(c); }, &ticket));
+  if (!ticket) return changes;
+  // Nobody else may come by when something has lived its time.
+  for (;;) {
+    const Clock::time_point expiry = state_.next_expiry();
+    const bool expires_first = expiry < deadline.time();
+    auto found = slot.await(lock, expires_first ? Deadline::at(expiry) : deadline);
+    if (found) return std::move(*found);
+    if (!expires_first) break;
+    state_.expire(Clock::now());
+  }
+  state_.withdraw(*ticket);
+  return nothing_changed(prefix);
+}
+
+Result<std::vector<Bytes>> MemoryStore::exchange(std::string_view name, const Party& party,
+                                                 ByteView record, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(check_party(party));
+  std::unique_lock lock(mutex_);
+  Slot<ValuePtr> slot;
+  std::optional<Exchanges::Ticket> ticket;
+  HVD_ASSIGN_OR_RETURN(ValuePtr text,
+                       exchanges_.join(
+                           name, party.count, party.index, Bytes(record.begin(), record.end()),
+                           ranges_of(party.wanted),
+                           [&slot](ValuePtr value) { slot.fill(std::move(value)); }, &ticket));
+  if (ticket) {
+    auto value = slot.await(lock, deadline);
+    if (!value) {
+      const std::string missing = exchanges_.describe(name);
+      exchanges_.withdraw(*ticket);
+      return deadline_exceeded(missing);
+    }
+    text = std::move(*value);
+  }
+  if (!text) return forgotten(name);
+  return records_for(party, text->bytes);
+}
+
+Status MemoryStore::forget(std::string_view exchange, Deadline) {
+  std::lock_guard lock(mutex_);
+  exchanges_.remove(exchange);
+  return {};
+}
+
+}  // namespace hvd::rendezvous

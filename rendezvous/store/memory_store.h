@@ -1,0 +1,41 @@
+// A store in this process: for tests, and for a world of one. Any thread may call; a waiting call
+// blocks on a condition variable of its own.
+#pragma once
+
+#include <mutex>
+
+#include "rendezvous/store/exchange.h"
+#include "rendezvous/store/state.h"
+#include "rendezvous/store/store.h"
+
+namespace hvd::rendezvous {
+
+class MemoryStore final : public Store {
+ public:
+  Status set(std::string_view key, ByteView value, Deadline deadline) override;
+  Result<Bytes> get(std::string_view key, Deadline deadline) override;
+  Result<Bytes> wait(std::string_view key, Deadline deadline) override;
+  Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override;
+  Status fence(std::string_view name, int count, Deadline deadline) override;
+  Status remove(std::string_view key, Deadline deadline) override;
+  Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
+                 Deadline deadline) override;
+  Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
+                               ByteView value, Deadline deadline) override;
+  Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override;
+  Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
+                        Deadline deadline) override;
+  Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party, ByteView record,
+                                      Deadline deadline) override;
+  Status forget(std::string_view exchange, Deadline deadline) override;
+
+ private:
+  // The state of now, with the lock held: what has lived its time is gone.
+  State& fresh();
+
+  std::mutex mutex_;
+  State state_;          // guarded by mutex_
+  Exchanges exchanges_;  // guarded by mutex_
+};
+
+}  // namespace hvd::rendezvous

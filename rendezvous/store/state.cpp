@@ -1,0 +1,216 @@
+#include "rendezvous/store/state.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/text.h"
+#include "rendezvous/store/keeper.h"
+#include "rendezvous/store/kept.h"
+#include "rendezvous/store/store_checks.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+// Far more than any job has ranks, and some 100 MiB.
+constexpr size_t kMaxClients = 1 << 20;
+
+}  // namespace
+
+std::optional<State::Outcome> State::recall(const CallId& call) const {
+  const auto found = outcomes_.find(call.client);
+  if (call.client.empty() || found == outcomes_.end()) return {};
+  const Outcome& last = found->second;
+  if (call.sequence > last.sequence) return {};
+  if (call.sequence == last.sequence) return last;
+  return Outcome{
+      call.sequence,
+      failed_precondition(cat("call ", call.sequence, " of this client came after its call ",
+                              last.sequence, ": a client makes one at a time")),
+      0,
+      {}};
+}
+
+void State::remember(const CallId& call, Status status, int64_t number, ValuePtr value) {
+  if (call.client.empty()) return;
+  const auto [entry, is_new] = outcomes_.try_emplace(call.client);
+  entry->second = {call.sequence, std::move(status), number, std::move(value)};
+  if (!is_new) return;
+  clients_.push_back(call.client);
+  if (clients_.size() > kMaxClients) {
+    if (keeper_) keeper_->remove(kept::name(kept::Kind::kOutcome, clients_.front()));
+    outcomes_.erase(clients_.front());
+    clients_.pop_front();
+  }
+}
+
+void State::put(std::string_view key, ValuePtr value, Clock::time_point expires) {
+  auto entry = entries_.find(key);
+  if (entry == entries_.end()) entry = entries_.emplace(key, Entry{}).first;
+  if (entry->second.value)
+    value_bytes_ -= entry->second.value->bytes.size();
+  else
+    ++key_count_;
+  value_bytes_ += value->bytes.size();
+  entry->second.value = value;
+  set_expiry(entry, expires);
+  changes_.add(key, false);
+  if (keeper_) {
+    keeper_->put(kept::name(kept::Kind::kValue, key), kept::write_value(value->bytes, expires));
+    keep_revision();
+  }
+  auto waiters = std::exchange(entry->second.waiters, {});
+  waiter_count_ -= waiters.size();
+  for (auto& [id, on_value] : waiters) on_value(value);
+}
+
+// The last entry of a key in expiries_ goes with its time.
+void State::set_expiry(Entries::iterator entry, Clock::time_point expires) {
+  if (entry->second.expires != Clock::time_point::max()) {
+    auto [first, last] = expiries_.equal_range(entry->second.expires);
+    while (first != last && first->second != entry->first) ++first;
+    if (first != last) expiries_.erase(first);
+  }
+  entry->second.expires = expires;
+  if (expires != Clock::time_point::max()) expiries_.emplace(expires, entry->first);
+}
+
+void State::drop(Entries::iterator entry) {
+  if (!entry->second.value) return;
+  --key_count_;
+  value_bytes_ -= entry->second.value->bytes.size();
+  entry->second.value = nullptr;
+  set_expiry(entry, Clock::time_point::max());
+  changes_.add(entry->first, true);
+  if (keeper_) {
+    keeper_->remove(kept::name(kept::Kind::kValue, entry->first));
+    keep_revision();
+  }
+  if (entry->second.waiters.empty()) entries_.erase(entry);
+}
+
+void State::expire(Clock::time_point now) {
+  while (!expiries_.empty() && expiries_.begin()->first <= now) {
+    drop(entries_.find(expiries_.begin()->second));
+    if (keeper_) keeper_->seal();
+  }
+}
+
+Clock::time_point State::next_expiry() const {
+  return expiries_.empty() ? Clock::time_point::max() : expiries_.begin()->first;
+}
+
+Status State::set(std::string_view key, ValuePtr value, const CallId& call,
+                  Clock::time_point expires) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  HVD_RETURN_IF_ERROR(check_value(key, value->bytes.size()));
+  if (const auto outcome = recall(call)) return outcome->status;
+  put(key, std::move(value), expires);
+  remember(call, {});
+  keep_outcome(call, 0);
+  return {};
+}
+
+Result<State::Swapped> State::compare_and_set(std::string_view key,
+                                              std::optional<ByteView> expected, ValuePtr value,
+                                              const CallId& call) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  HVD_RETURN_IF_ERROR(check_value(key, value->bytes.size()));
+  if (const auto outcome = recall(call)) {
+    if (!outcome->status.ok()) return outcome->status;
+    // What it has set is not kept beside its outcome: the repetition brings it again.
+    if (outcome->number != 0 && !outcome->value) return Swapped{true, std::move(value)};
+    return Swapped{outcome->number != 0, outcome->value};
+  }
+  Swapped result{false, get(key)};
+  const bool is_expected = result.value && expected
+                               ? std::ranges::equal(result.value->bytes, *expected)
+                               : !result.value && !expected;
+  if (is_expected) {
+    result = {true, value};
+    put(key, std::move(value));
+    keep_outcome(call, 1);
+  }
+  remember(call, {}, result.swapped ? 1 : 0, result.value);
+  return result;
+}
+
+std::vector<std::string> State::list(std::string_view prefix, std::string_view after,
+                                     size_t limit) const {
+  std::vector<std::string> keys;
+  auto entry = after > prefix ? entries_.upper_bound(after) : entries_.lower_bound(prefix);
+  for (; entry != entries_.end() && keys.size() < limit; ++entry) {
+    if (!entry->first.starts_with(prefix)) break;
+    if (entry->second.value) keys.push_back(entry->first);
+  }
+  return keys;
+}
+
+Result<Changes> State::watch(std::string_view prefix, uint64_t revision,
+                             ChangeLog::OnChange on_change, std::optional<Ticket>* ticket) {
+  HVD_ASSIGN_OR_RETURN(Changes changes, changes_.after(revision, prefix));
+  if (changes.changes.empty()) {
+    *ticket = Ticket{{}, changes_.wait(prefix, std::move(on_change)), Ticket::Kind::kWatch};
+  }
+  return changes;
+}
+
+ValuePtr State::get(std::string_view key) const {
+  const auto entry = entries_.find(key);
+  return entry == entries_.end() ? nullptr : entry->second.value;
+}
+
+Result<int64_t> State::add(std::string_view key, int64_t amount, const CallId& call) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  if (const auto outcome = recall(call)) {
+    if (!outcome->status.ok()) return outcome->status;
+    return outcome->number;
+  }
+  int64_t sum = 0;
+  if (const ValuePtr old = get(key)) {
+    const auto number = parse_int(as_text(old->bytes));
+    if (!number) {
+      return failed_precondition(cat("'", printable(key), "' holds no number to add to"));
+    }
+    sum = *number;
+  }
+  if (__builtin_add_overflow(sum, amount, &sum)) {
+    return failed_precondition(cat("the counter '", printable(key), "' would overflow"));
+  }
+  put(key, std::make_shared<Value>(Value{to_bytes(std::to_string(sum)), {}}));
+  remember(call, {}, sum);
+  keep_outcome(call, sum);
+  return sum;
+}
+
+Status State::remove(std::string_view key, const CallId& call) {
+  HVD_RETURN_IF_ERROR(check_key(key));
+  if (const auto outcome = recall(call)) return outcome->status;
+  if (const auto entry = entries_.find(key); entry != entries_.end()) drop(entry);
+  remember(call, {});
+  keep_outcome(call, 0);
+  return {};
+}
+
+State::Ticket State::wait(std::string_view key, OnValue on_value) {
+  auto entry = entries_.find(key);
+  if (entry == entries_.end()) entry = entries_.emplace(key, Entry{}).first;
+  const uint64_t id = next_ticket_++;
+  entry->second.waiters.emplace(id, std::move(on_value));
+  ++waiter_count_;
+  return {std::string(key), id, Ticket::Kind::kKey};
+}
+
+void State::withdraw(const Ticket& ticket) {
+  if (ticket.kind == Ticket::Kind::kWatch) {
+    changes_.withdraw(ticket.id);
+  } else if (ticket.kind == Ticket::Kind::kFence) {
+    leave_fence(ticket);
+  } else {
+    const auto entry = entries_.find(ticket.name);
+    if (entry == entries_.end()) return;
+    waiter_count_ -= entry->second.waiters.erase(ticket.id);
+    if (entry->second.waiters.empty() && !entry->second.value) entries_.erase(entry);
+  }
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,34 @@
+#include "rendezvous/store/store_checks.h"
+
+#include "base/text.h"
+#include "rendezvous/store/store.h"
+
+namespace hvd::rendezvous {
+
+Status check_key(std::string_view key) {
+  if (key.empty()) return invalid_argument("the key is empty");
+  if (key.size() > kMaxKeyBytes) {
+    return invalid_argument(
+        cat("the key '", printable(key, 40), "' is longer than ", kMaxKeyBytes, " bytes"));
+  }
+  return {};
+}
+
+Status check_value(std::string_view key, size_t size) {
+  if (size <= kMaxValueBytes) return {};
+  return invalid_argument(
+      cat("the value of '", printable(key), "' is longer than ", kMaxValueBytes, " bytes"));
+}
+
+Status check_lifetime(std::chrono::milliseconds lifetime) {
+  if (lifetime.count() >= 1 && lifetime <= kLongestLifetime) return {};
+  return invalid_argument(cat("a key cannot live for ", lifetime.count(), " ms, only for 1 to ",
+                              kLongestLifetime.count()));
+}
+
+Status nothing_changed(std::string_view prefix) {
+  return deadline_exceeded(
+      cat("no key that begins with '", printable(prefix), "' changed in time"));
+}
+
+}  // namespace hvd::rendezvous

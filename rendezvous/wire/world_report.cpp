@@ -1,0 +1,27 @@
+#include "rendezvous/wire/world_report.h"
+
+#include "base/text.h"
+
+namespace hvd::rendezvous {
+
+std::string world_report_place(int64_t agent) { return cat("horovod-agent/", agent); }
+
+Bytes encode(const WorldReport& report) {
+  ByteWriter out;
+  out.put(report.rank).put(report.size);
+  return out.take();
+}
+
+Result<WorldReport> decode_world_report(ByteView bytes) {
+  ByteReader in(bytes);
+  WorldReport report;
+  report.rank = in.get<int32_t>();
+  report.size = in.get<int32_t>();
+  HVD_RETURN_IF_ERROR(in.finish("a report of a world"));
+  if (report.rank < 0 || report.rank >= report.size) {
+    return invalid_argument(cat("there is no rank ", report.rank, " in a world of ", report.size));
+  }
+  return report;
+}
+
+}  // namespace hvd::rendezvous

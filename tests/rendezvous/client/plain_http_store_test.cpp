@@ -1,0 +1,62 @@
+#include "rendezvous/client/plain_http_store.h"
+
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "base/text.h"
+#include "rendezvous/running_server.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+Deadline soon() { return Deadline::after_seconds(20); }
+
+}  // namespace
+
+TEST_CASE("a store of GET, PUT and DELETE keeps values, waits, and exchanges records") {
+  RunningServer server("tcp:127.0.0.1:0", 0, {}, ScopeSizes());
+  PlainHttpStore store(server.endpoint());
+  CHECK(store.get("a/b", soon()).status().code() == Code::kNotFound);
+  const Bytes large(3 << 20, std::byte{7});
+  REQUIRE(store.set("a/b", large, soon()).ok());
+  CHECK(*store.get("a/b", soon()) == large);
+  REQUIRE(store.set("empty", {}, soon()).ok());
+  CHECK(store.get("empty", soon())->empty());
+  REQUIRE(store.remove("a/b", soon()).ok());
+  CHECK(store.get("a/b", soon()).status().code() == Code::kNotFound);
+
+  std::thread setter([&] { CHECK(store.set("later", as_bytes("v"), soon()).ok()); });
+  CHECK(as_text(*store.wait("later", soon())) == "v");
+  setter.join();
+  const auto late = store.wait("never", Deadline::after_seconds(0.1));
+  CHECK(late.status().code() == Code::kDeadlineExceeded);
+  CHECK(late.status().message().find("'never'") != std::string::npos);
+
+  std::thread other([&] {
+    const auto seen = store.exchange("x", {1, 2, {0}}, as_bytes("one"), soon());
+    REQUIRE(seen.ok());
+    CHECK(as_text(seen->at(0)) == "zero");
+  });
+  const auto seen = store.exchange("x", {0, 2, {}}, as_bytes("zero"), soon());
+  other.join();
+  REQUIRE(seen.ok());
+  REQUIRE(seen->size() == 2);
+  CHECK(as_text(seen->at(1)) == "one");
+  const auto missing = store.exchange("y", {0, 3, {2}}, {}, Deadline::after_seconds(0.1));
+  CHECK(missing.status().message().find("party 2 of 3") != std::string::npos);
+}
+
+TEST_CASE("what that server has not is said, and so is a server that is not there") {
+  RunningServer strict;  // serves nothing unsigned
+  PlainHttpStore refused(strict.endpoint());
+  CHECK(refused.set("k", {}, soon()).code() == Code::kFailedPrecondition);
+  CHECK(refused.add("k", 1, soon()).status().code() == Code::kUnimplemented);
+  CHECK(refused.fence("k", 1, soon()).code() == Code::kUnimplemented);
+  CHECK(refused.set("", {}, soon()).code() == Code::kInvalidArgument);
+  PlainHttpStore nobody(*net::parse_endpoint("tcp:127.0.0.1:1"));
+  const Status gone = nobody.set("k", {}, Deadline::after_seconds(0.2));
+  CHECK(gone.message().find("127.0.0.1:1") != std::string::npos);
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,423 @@
+#include "rendezvous/server/server.h"
+
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "conformance/store_conformance.h"
+#include "rendezvous/raw_client.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A proxy between one client and the server that loses a reply: it forwards the bytes of the first
+// connection until the server answers the request after hello, and then drops both ends.
+class LossyProxy {
+ public:
+  explicit LossyProxy(const net::Endpoint& server) : server_(server) {
+    auto fd = net::listen_on(*net::numeric_address(*net::parse_endpoint("tcp:127.0.0.1:0")));
+    REQUIRE(fd.ok());
+    endpoint_ = net::to_endpoint(*net::local_address(fd->get()));
+    listener_ = std::move(*fd);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~LossyProxy() {
+    stop_ = true;
+    thread_.join();
+  }
+  const net::Endpoint& endpoint() const { return endpoint_; }
+  int lost() const { return lost_; }
+
+ private:
+  static bool pump(int from, int to) {
+    char buffer[4096];
+    const ssize_t size = ::recv(from, buffer, sizeof buffer, 0);
+    return size > 0 && ::send(to, buffer, static_cast<size_t>(size), MSG_NOSIGNAL) == size;
+  }
+  static bool readable(int fd) {
+    pollfd entry{fd, POLLIN, 0};
+    return ::poll(&entry, 1, 5) > 0;
+  }
+  void serve() {
+    while (!stop_) {
+      if (!readable(listener_.get())) continue;
+      const UniqueFd client(::accept(listener_.get(), nullptr, nullptr));
+      auto server = net::BlockingStream::connect(std::vector{*net::numeric_address(server_)},
+                                                 Deadline::after_seconds(5));
+      if (!server.ok()) return;
+      for (int replies = 0; !stop_;) {
+        if (readable(client.get()) && !pump(client.get(), server->fd())) break;
+        if (!readable(server->fd())) continue;
+        if (++replies == 2 && lost_ == 0) {
+          ++lost_;
+          break;
+        }
+        if (!pump(server->fd(), client.get())) break;
+      }
+    }
+  }
+
+  net::Endpoint server_;
+  net::Endpoint endpoint_;
+  UniqueFd listener_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<int> lost_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("a client with another secret is told so, and nothing is done for it") {
+  RunningServer server;
+  HttpStore stranger(server.endpoint(), Secret::random());
+  const Status status = stranger.set("k", as_bytes("1"), soon());
+  CHECK(status.code() == Code::kPermissionDenied);
+  CHECK(status.message().find(net::to_string(server.endpoint())) != std::string::npos);
+  CHECK(status.message().find("HOROVOD_JOB_SECRET") != std::string::npos);
+  // The sentence comes also when the server refuses while the client still sends.
+  CHECK(stranger.set("k", Bytes(16 << 20), soon()).code() == Code::kPermissionDenied);
+  HttpStore member(server.endpoint(), test_secret());
+  CHECK(member.get("k", soon()).status().code() == Code::kNotFound);
+}
+
+TEST_CASE("a server that does not know the secret is not believed") {
+  // It answers hello and everything after it, without being able to sign.
+  auto fd = net::listen_on(*net::numeric_address(*net::parse_endpoint("tcp:127.0.0.1:0")));
+  REQUIRE(fd.ok());
+  std::thread impostor([&] {
+    pollfd entry{fd->get(), POLLIN, 0};
+    REQUIRE(::poll(&entry, 1, 10'000) == 1);
+    const UniqueFd client(::accept(fd->get(), nullptr, nullptr));
+    char buffer[4096];
+    const std::string nonce(32, '1');
+    const std::string hello = net::response_head(200, {{"Hvd-Nonce", nonce}}, 0);
+    const std::string lie =
+        net::response_head(200, {{"Hvd-Signature", std::string(64, 'a')}}, 2) + "no";
+    for (const std::string& answer : {hello, lie}) {
+      if (::recv(client.get(), buffer, sizeof buffer, 0) <= 0) return;
+      if (::send(client.get(), answer.data(), answer.size(), MSG_NOSIGNAL) <= 0) return;
+    }
+  });
+  HttpStore store(net::to_endpoint(*net::local_address(fd->get())), test_secret());
+  const auto value = store.get("k", soon());
+  CHECK(value.status().code() == Code::kPermissionDenied);
+  CHECK(value.status().message().find("does not know the secret") != std::string::npos);
+  impostor.join();
+}
+
+TEST_CASE("an unsigned request gets 401 and the end of the connection") {
+  RunningServer server;
+  RawClient client(server.endpoint());
+  client.send(net::request_head("GET", "/v1/keys/k", {}, 0));
+  CHECK(client.receive() == 401);
+  CHECK_FALSE(client.is_signed());
+  CHECK(client.ends());
+}
+
+TEST_CASE("who owns the server reads the store without a connection") {
+  RunningServer server;
+  HttpStore store(server.endpoint(), test_secret());
+  const Deadline deadline = Deadline::after_seconds(10);
+  CHECK_FALSE(server.run([](Server& owned) { return owned.value("k"); }));
+  REQUIRE(store.set("k", as_bytes("v"), deadline).ok());
+  const auto value = server.run([](Server& owned) { return owned.value("k"); });
+  REQUIRE(value);
+  CHECK(as_text(*value) == "v");
+}
+
+TEST_CASE("a replayed request is refused, on its connection and on another") {
+  RunningServer server;
+  RawClient client(server.endpoint());
+  client.hello();
+  const std::string add = client.signed_head(1, "POST", "/v1/add/n?amount=1&client=c&sequence=1");
+  client.send(add);
+  CHECK(client.receive() == 200);
+  CHECK(client.is_signed());
+  client.send(add);
+  CHECK(client.receive() == 403);
+  CHECK(client.body().find("replay") != std::string::npos);
+  RawClient other(server.endpoint());
+  other.hello().send(add);
+  CHECK(other.receive() == 403);
+}
+
+TEST_CASE("a body that was tampered with is refused") {
+  RunningServer server;
+  RawClient client(server.endpoint());
+  client.hello();
+  client.send(client.signed_head(1, "PUT", "/v1/keys/k", "good") + "evil");
+  CHECK(client.receive() == 403);
+  client.send(client.signed_head(2, "GET", "/v1/keys/k"));
+  CHECK(client.receive() == 404);
+}
+
+TEST_CASE("oversize heads and bodies are refused before they take memory") {
+  RunningServer server;
+  RawClient large_body(server.endpoint());
+  large_body.hello();
+  std::string head = large_body.signed_head(1, "PUT", "/v1/keys/k", "x");
+  head.replace(head.find("Content-Length: 1"), 17, "Content-Length: 67108865");
+  large_body.send(head);
+  CHECK(large_body.receive() == 413);
+  RawClient large_head(server.endpoint());
+  large_head.send("GET /v1/hello HTTP/1.1\r\nA: " + std::string(20'000, 'a'));
+  CHECK(large_head.receive() == 431);
+  RawClient hello_with_body(server.endpoint());
+  hello_with_body.send(net::request_head("GET", "/v1/hello", {}, 1'000'000));
+  CHECK(hello_with_body.receive() == 400);
+  RawClient noise(server.endpoint());
+  noise.send("\x16\x03\x01 this is not HTTP\r\n\r\n");
+  CHECK(noise.receive() == 400);
+  HttpStore member(server.endpoint(), test_secret());
+  const Bytes overlong(kMaxValueBytes + 1);
+  CHECK(member.set("k", overlong, soon()).code() == Code::kInvalidArgument);
+}
+
+TEST_CASE("requests that arrive together, or while one waits, are answered in order") {
+  RunningServer server;
+  RawClient client(server.endpoint());
+  client.hello();
+  client.send(client.signed_head(1, "PUT", "/v1/keys/k", "v") + "v" +
+              client.signed_head(2, "GET", "/v1/keys/k"));
+  CHECK(client.receive() == 200);
+  CHECK(client.receive() == 200);
+  CHECK(client.body() == "v");
+  client.send(client.signed_head(3, "GET", "/v1/keys/later?wait=10000"));
+  server.await_waiters(1);
+  client.send(client.signed_head(4, "GET", "/v1/keys/k"));
+  HttpStore other(server.endpoint(), test_secret());
+  CHECK(other.set("later", as_bytes("w"), soon()).ok());
+  CHECK(client.receive() == 200);
+  CHECK(client.body() == "w");
+  CHECK(client.receive() == 200);
+  CHECK(client.body() == "v");
+}
+
+TEST_CASE("a client that dies in the middle of a request, or waiting, leaves nothing") {
+  RunningServer server;
+  {
+    RawClient in_head(server.endpoint());
+    in_head.hello();
+    const std::string head = in_head.signed_head(1, "PUT", "/v1/keys/k", "12345");
+    in_head.send(head.substr(0, head.size() / 2));
+    RawClient in_body(server.endpoint());
+    in_body.hello();
+    in_body.send(in_body.signed_head(1, "PUT", "/v1/keys/k", "12345") + "123");
+    RawClient at_wait(server.endpoint());
+    at_wait.hello();
+    at_wait.send(at_wait.signed_head(1, "GET", "/v1/keys/k?wait=100000"));
+    RawClient at_fence(server.endpoint());
+    at_fence.hello();
+    at_fence.send(
+        at_fence.signed_head(1, "POST", "/v1/fence/f?count=2&wait=100000&client=dead&sequence=1"));
+    server.await_waiters(2);
+    server.await_sessions(4);
+  }
+  server.await_waiters(0);
+  server.await_sessions(0);
+  HttpStore store(server.endpoint(), test_secret());
+  CHECK(store.get("k", soon()).status().code() == Code::kNotFound);
+  CHECK(store.fence("f", 2, shortly()).message().find("1 of 2") != std::string::npos);
+}
+
+TEST_CASE("who does not prove himself, or sends too slowly, has limited time") {
+  ServerLimits limits;
+  limits.handshake = milliseconds(1000);
+  limits.transfer = milliseconds(1000);
+  RunningServer server("tcp:127.0.0.1:0", 0, limits);
+  RawClient silent(server.endpoint());
+  RawClient only_hello(server.endpoint());
+  only_hello.hello();
+  RawClient slow(server.endpoint());
+  slow.hello().send(slow.signed_head(1, "GET", "/v1/keys/k"));
+  CHECK(slow.receive() == 404);
+  RawClient idle(server.endpoint());
+  idle.hello().send(idle.signed_head(1, "GET", "/v1/keys/k"));
+  CHECK(idle.receive() == 404);
+  slow.send("GET /v1/ke");
+  CHECK(silent.ends());
+  CHECK(only_hello.ends());
+  CHECK(slow.ends());
+  std::this_thread::sleep_for(milliseconds(1200));
+  idle.send(idle.signed_head(2, "GET", "/v1/keys/k"));
+  CHECK(idle.receive() == 404);
+}
+
+TEST_CASE("a reader that takes nothing of a large reply is let go") {
+  ServerLimits limits;
+  limits.transfer = milliseconds(500);
+  limits.rate = 1 << 20;
+  RunningServer server(cat("unix:@horovod-reader-test-", ::getpid()), 0, limits);
+  HttpStore store(server.endpoint(), test_secret());
+  REQUIRE(store.set("large", Bytes(2 << 20), soon()).ok());
+  server.await_sessions(1);
+  RawClient reader(server.endpoint());
+  reader.hello().send(reader.signed_head(1, "GET", "/v1/keys/large"));
+  server.await_sessions(2);
+  server.await_sessions(1);
+  CHECK(store.add("n", 1, soon()).ok());
+}
+
+TEST_CASE("an add whose reply was lost is repeated and counts once") {
+  RunningServer server;
+  LossyProxy proxy(server.endpoint());
+  HttpStore store(proxy.endpoint(), test_secret());
+  CHECK(store.add("n", 1, soon()).value_or(0) == 1);
+  CHECK(proxy.lost() == 1);
+  CHECK(store.add("n", 1, soon()).value_or(0) == 2);
+}
+
+TEST_CASE("a fence whose last reply was lost does not wait for a next round") {
+  RunningServer server;
+  LossyProxy proxy(server.endpoint());
+  HttpStore unlucky(proxy.endpoint(), test_secret());
+  CHECK(unlucky.fence("f", 1, soon()).ok());
+  CHECK(proxy.lost() == 1);
+}
+
+TEST_CASE("a fence names the ranks that are missing") {
+  RunningServer server;
+  HttpStore zero(server.endpoint(), test_secret(), {.rank = 0});
+  HttpStore two(server.endpoint(), test_secret(), {.rank = 2});
+  auto other = std::async(std::launch::async, [&] { return two.fence("start", 4, soon()); });
+  server.await_waiters(1);
+  CHECK(zero.fence("start", 4, shortly()).message() ==
+        "fence 'start' waits for 2 of 4: ranks 1 and 3");
+  std::vector<std::thread> rest;
+  for (const int rank : {0, 1, 3}) {
+    rest.emplace_back([&, rank] {
+      HttpStore store(server.endpoint(), test_secret(), {.rank = rank});
+      CHECK(store.fence("start", 4, soon()).ok());
+    });
+  }
+  for (auto& thread : rest) thread.join();
+  CHECK(other.get().ok());
+  server.await_sessions(2);
+}
+
+TEST_CASE("workers that know only address and secret get their places") {
+  RunningServer server("tcp:127.0.0.1:0", 3);
+  HttpStore first(server.endpoint(), test_secret());
+  CHECK(first.join("a", shortly()).status().message() ==
+        "1 of 3 workers are there (a: 1), 2 are missing");
+  std::vector<std::future<Result<Place>>> places;
+  std::vector<std::unique_ptr<HttpStore>> stores;
+  for (const std::string host : {"a", "b", "a"}) {
+    stores.push_back(std::make_unique<HttpStore>(server.endpoint(), test_secret()));
+    places.push_back(std::async(
+        std::launch::async, [&store = *stores.back(), host] { return store.join(host, soon()); }));
+  }
+  std::vector<Place> got;
+  for (auto& place : places) {
+    const auto result = place.get();
+    REQUIRE_MESSAGE(result.ok(), result.status().message());
+    got.push_back(*result);
+  }
+  CHECK(got[0].rank + got[1].rank + got[2].rank == 3);
+  CHECK(got[0].local_size == 2);
+  CHECK(got[1] == Place{got[1].rank, 3, 0, 1, got[1].rank == 0 ? 0 : 1, 2, 0});
+  CHECK(got[2].local_size == 2);
+  CHECK(std::abs(got[0].rank - got[2].rank) == 1);
+  CHECK(stores[1]->join("b", soon()).value_or(Place{}) == got[1]);
+  HttpStore late(server.endpoint(), test_secret());
+  const auto surplus = late.join("b", soon());
+  CHECK(surplus.status().code() == Code::kFailedPrecondition);
+  CHECK(surplus.status().message().find("has its 3 workers") != std::string::npos);
+}
+
+TEST_CASE("a server that closes tells those who wait, and they do not try again") {
+  auto server = std::make_unique<RunningServer>();
+  HttpStore store(server->endpoint(), test_secret());
+  auto wait = std::async(std::launch::async, [&] { return store.wait("k", soon()).status(); });
+  auto fence = std::async(std::launch::async, [&] { return store.fence("f", 2, soon()); });
+  server->await_waiters(2);
+  server.reset();
+  CHECK(wait.get().code() == Code::kAborted);
+  CHECK(fence.get().message().find("closing") != std::string::npos);
+}
+
+TEST_CASE("a client outlives a restart of the server") {
+  const std::string address = cat("unix:@horovod-restart-test-", ::getpid());
+  auto server = std::make_unique<RunningServer>(address);
+  HttpStore store(server->endpoint(), test_secret());
+  REQUIRE(store.set("k", as_bytes("1"), soon()).ok());
+  server.reset();
+  auto set = std::async(std::launch::async, [&] { return store.set("k", as_bytes("2"), soon()); });
+  std::this_thread::sleep_for(milliseconds(30));
+  server = std::make_unique<RunningServer>(address);
+  CHECK(set.get().ok());
+  CHECK(text_of(store.get("k", soon())) == "2");
+}
+
+TEST_CASE("a server that cannot be reached is tried for its time, then named with advice") {
+  const auto endpoint = *net::parse_endpoint("unix:@horovod-nobody-listens-here");
+  HttpStore store(endpoint, test_secret(), {.reconnect_seconds = 0.1});
+  const auto value = store.get("k", Deadline::never());
+  CHECK(value.status().code() == Code::kUnavailable);
+  CHECK(value.status().message() ==
+        "the rendezvous server at unix:@horovod-nobody-listens-here: cannot connect: Connection "
+        "refused; check that the launcher or horovod-rendezvous still runs there");
+}
+
+TEST_CASE("an adopted socket is served like an accepted one") {
+  RunningServer server;
+  int fds[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
+  server.run([&](Server& s) {
+    net::StreamSocket socket(server.loop());
+    socket.assign(net::asio::generic::stream_protocol(AF_UNIX, 0), fds[0]);
+    s.adopt(std::move(socket));
+  });
+  const UniqueFd far(fds[1]);
+  const std::string hello =
+      net::request_head("GET", "/v1/hello", {{"Hvd-Nonce", std::string(32, '0')}}, 0);
+  REQUIRE(::send(far.get(), hello.data(), hello.size(), 0) > 0);
+  pollfd entry{far.get(), POLLIN, 0};
+  REQUIRE(::poll(&entry, 1, 10'000) == 1);
+  char answer[4096];
+  const ssize_t size = ::recv(far.get(), answer, sizeof answer, 0);
+  CHECK(std::string(answer, static_cast<size_t>(size)).starts_with("HTTP/1.1 200 OK"));
+}
+
+TEST_CASE("parent and forked child use one store without mixing their answers") {
+  RunningServer server;
+  HttpStore store(server.endpoint(), test_secret());
+  REQUIRE(store.add("n", 1, soon()).ok());
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    bool fine = true;
+    for (int i = 0; i < 20; ++i) fine = store.add("n", 1, soon()).ok() && fine;
+    ::_exit(fine ? 0 : 1);
+  }
+  for (int i = 0; i < 20; ++i) CHECK(store.add("n", 1, soon()).ok());
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(store.add("n", 0, soon()).value_or(0) == 41);
+}
+
+TEST_CASE("a server on all interfaces is reached by a name") {
+  RunningServer server("tcp::0");
+  net::Endpoint endpoint = server.endpoint();
+  endpoint.host = "localhost";
+  HttpStore store(endpoint, test_secret());
+  CHECK(store.set("k", as_bytes("1"), soon()).ok());
+}
+
+TEST_CASE("a port that is taken is named") {
+  RunningServer server;
+  const auto again = server.run([&](Server& s) { return s.listen(server.endpoint()); });
+  REQUIRE_FALSE(again.ok());
+  CHECK(again.status().message() ==
+        cat("cannot listen on ", net::to_string(server.endpoint()), ": Address already in use"));
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,109 @@
+#include "rendezvous/store/state.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+namespace hvd::rendezvous {
+namespace {
+
+ValuePtr value(std::string_view text) { return std::make_shared<Value>(Value{to_bytes(text), {}}); }
+
+std::string text(const ValuePtr& value) {
+  return value ? std::string(as_text(value->bytes)) : "none";
+}
+
+const State::OnFence kNobody = [](const Status&) {};
+
+}  // namespace
+
+TEST_CASE("a repeated call is answered as before and done once") {
+  State state;
+  CHECK(state.add("n", 2, {"c", 1}).value_or(0) == 2);
+  CHECK(state.add("n", 2, {"c", 1}).value_or(0) == 2);
+  CHECK(state.add("n", 2, {"c", 2}).value_or(0) == 4);
+  CHECK(state.add("n", 2, {"d", 1}).value_or(0) == 6);
+  CHECK(state.add("n", 2, {"c", 1}).status().code() == Code::kFailedPrecondition);
+  CHECK(text(state.get("n")) == "6");
+}
+
+TEST_CASE("a repeated set does not undo what another client set since") {
+  State state;
+  CHECK(state.set("k", value("1"), {"c", 1}).ok());
+  CHECK(state.set("k", value("2"), {"d", 1}).ok());
+  CHECK(state.set("k", value("1"), {"c", 1}).ok());
+  CHECK(text(state.get("k")) == "2");
+  CHECK(state.remove("k", {"c", 2}).ok());
+  CHECK(state.set("k", value("3")).ok());
+  CHECK(state.remove("k", {"c", 2}).ok());
+  CHECK(text(state.get("k")) == "3");
+}
+
+TEST_CASE("who withdraws is not woken and leaves no trace") {
+  State state;
+  int woken = 0;
+  const auto ticket = state.wait("k", [&](const ValuePtr&) { ++woken; });
+  CHECK_FALSE(state.is_blank());
+  state.withdraw(ticket);
+  CHECK(state.is_blank());
+  CHECK(state.waiter_count() == 0);
+  CHECK(state.set("k", value("1")).ok());
+  CHECK(woken == 0);
+  state.withdraw(ticket);
+  CHECK(text(state.get("k")) == "1");
+}
+
+TEST_CASE("removing a key does not disturb those who wait for its next value") {
+  State state;
+  std::string seen;
+  state.wait("k", [&](const ValuePtr& value) { seen = text(value); });
+  CHECK(state.remove("k").ok());
+  CHECK(state.waiter_count() == 1);
+  CHECK(state.set("k", value("1")).ok());
+  CHECK(seen == "1");
+  CHECK(state.waiter_count() == 0);
+}
+
+TEST_CASE("a fence opens for all at once and its name is free again") {
+  State state;
+  int opened = 0;
+  const auto count = [&](const Status& status) { opened += status.ok(); };
+  CHECK(state.arrive("f", 2, {{"c", 1}, -1}, count)->has_value());
+  CHECK(opened == 0);
+  CHECK_FALSE(state.arrive("f", 2, {{"d", 1}, -1}, count)->has_value());
+  CHECK(opened == 1);
+  // The reply of the last one was lost: it comes again and is through.
+  CHECK_FALSE(state.arrive("f", 2, {{"d", 1}, -1}, count)->has_value());
+  CHECK_FALSE(state.arrive("f", 2, {{"c", 1}, -1}, count)->has_value());
+  CHECK(state.waiter_count() == 0);
+  CHECK(state.arrive("f", 3, {{"c", 2}, -1}, count)->has_value());
+  CHECK(state.waiter_count() == 1);
+}
+
+TEST_CASE("a client that comes again while it waits counts once") {
+  State state;
+  Code earlier = Code::kOk;
+  const auto old =
+      state.arrive("f", 2, {{"c", 1}, -1}, [&](const Status& status) { earlier = status.code(); });
+  CHECK(state.arrive("f", 2, {{"c", 1}, -1}, kNobody)->has_value());
+  CHECK(earlier == Code::kAborted);
+  CHECK(state.waiter_count() == 1);
+  state.withdraw(**old);
+  CHECK(state.waiter_count() == 1);
+  CHECK_FALSE(state.arrive("f", 2, {{"d", 1}, -1}, kNobody)->has_value());
+}
+
+TEST_CASE("a fence names the missing ranks only when it can know them") {
+  State state;
+  REQUIRE(state.arrive("f", 20, {{"c", 1}, 3}, kNobody).ok());
+  CHECK(state.describe_fence("f") ==
+        "fence 'f' waits for 19 of 20: ranks 0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, "
+        "16 and 3 more");
+  REQUIRE(state.arrive("f", 20, {{"d", 1}, -1}, kNobody).ok());
+  CHECK(state.describe_fence("f") == "fence 'f' waits for 18 of 20");
+  REQUIRE(state.arrive("g", 2, {{"c", 2}, 1}, kNobody).ok());
+  CHECK(state.describe_fence("g") == "fence 'g' waits for 1 of 2: rank 0");
+}
+
+}  // namespace hvd::rendezvous
