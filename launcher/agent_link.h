@@ -1,5 +1,5 @@
 // The launcher's end of one agent: prepares, starts, watches and ends the ranks of one host, and
-// carries their store connections. Speaks launcher/agent/protocol.h over a Duplex. Lives on the
+// carries their store connections. Speaks launcher/protocol/protocol.h over a Duplex. Lives on the
 // launcher's loop and never blocks it.
 #pragma once
 
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/agent/host_job.h"
-#include "launcher/agent/protocol.h"
+#include "launcher/protocol/host_job.h"
+#include "launcher/protocol/protocol.h"
 #include "launcher/spawn/duplex.h"
 #include "net/asio.h"
 

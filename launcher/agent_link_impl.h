@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/agent/bell.h"
-#include "launcher/agent/protocol.h"
-#include "launcher/agent/store_streams.h"
 #include "launcher/agent_link.h"
+#include "launcher/link/store_streams.h"
+#include "launcher/protocol/bell.h"
+#include "launcher/protocol/protocol.h"
 #include "net/frame.h"
 
 namespace hvd::launcher {

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "launcher/agent/protocol.h"
+#include "launcher/protocol/protocol.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {

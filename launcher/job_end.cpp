@@ -6,9 +6,9 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "launcher/agent/outside_signals.h"
 #include "launcher/installation.h"
 #include "launcher/job_state.h"
+#include "launcher/protocol/outside_signals.h"
 #include "launcher/report.h"
 #include "rendezvous/wire/job_keys.h"
 

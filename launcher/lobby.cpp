@@ -5,7 +5,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
-#include "launcher/agent/protocol.h"
+#include "launcher/protocol/protocol.h"
 
 namespace hvd::launcher {
 namespace {

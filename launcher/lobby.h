@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/secrets/secret.h"
-#include "launcher/agent/admission.h"
 #include "launcher/hosts.h"
+#include "launcher/link/admission.h"
 #include "launcher/spawn/spawner.h"
 #include "net/asio.h"
 #include "rendezvous/server/server.h"

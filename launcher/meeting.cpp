@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "launcher/agent/bell.h"
+#include "launcher/protocol/bell.h"
 
 namespace hvd::launcher {
 namespace {

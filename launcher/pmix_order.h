@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "launcher/agent/host_job.h"
+#include "launcher/protocol/host_job.h"
 #include "launcher/slot_plan.h"
 #include "launcher/versions.h"
 

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "base/text.h"
-#include "launcher/agent/bell.h"
 #include "launcher/inspection.h"
 #include "launcher/line_tagger.h"
+#include "launcher/protocol/bell.h"
 #include "launcher/rank_set.h"
 #include "launcher/report.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/protocol.h"
+#include "launcher/protocol/protocol.h"
 #include "launcher/slot_plan.h"
 #include "net/asio.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "launcher/agent/protocol.h"
+#include "launcher/protocol/protocol.h"
 
 namespace hvd::launcher {
 

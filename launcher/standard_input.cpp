@@ -10,7 +10,7 @@
 #include <map>
 
 #include "base/unique_fd.h"
-#include "launcher/agent/protocol.h"
+#include "launcher/protocol/protocol.h"
 
 namespace hvd::launcher {
 namespace {

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "base/text.h"
-#include "launcher/agent/other_launchers.h"
+#include "launcher/protocol/other_launchers.h"
 
 namespace hvd::launcher {
 namespace {

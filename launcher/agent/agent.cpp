@@ -14,9 +14,9 @@
 #include "base/text.h"
 #include "horovod/version.h"
 #include "launcher/agent/guardian.h"
-#include "launcher/agent/plain_workers.h"
-#include "launcher/agent/process_tree.h"
-#include "launcher/agent/rank_environment.h"
+#include "launcher/agent/host/process_tree.h"
+#include "launcher/agent/ranks/rank_environment.h"
+#include "launcher/agent/store/plain_workers.h"
 #include "rendezvous/client/gathering.h"
 
 namespace hvd::launcher {

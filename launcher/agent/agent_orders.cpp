@@ -11,11 +11,11 @@
 #include "base/cores.h"
 #include "base/text.h"
 #include "launcher/agent/agent.h"
-#include "launcher/agent/host_addresses.h"
-#include "launcher/agent/plain_program.h"
-#include "launcher/agent/plain_workers.h"
-#include "launcher/agent/rank_environment.h"
-#include "launcher/agent/thread_share.h"
+#include "launcher/agent/host/host_addresses.h"
+#include "launcher/agent/host/plain_program.h"
+#include "launcher/agent/ranks/rank_environment.h"
+#include "launcher/agent/ranks/thread_share.h"
+#include "launcher/agent/store/plain_workers.h"
 #include "rendezvous/client/gathering.h"
 
 namespace hvd::launcher {

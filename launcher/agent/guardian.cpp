@@ -13,7 +13,7 @@
 #include <ctime>
 #include <filesystem>
 
-#include "launcher/agent/process_tree.h"
+#include "launcher/agent/host/process_tree.h"
 
 namespace hvd::launcher {
 

@@ -17,13 +17,13 @@
 #include "base/unique_fd.h"
 #include "horovod/version.h"
 #include "launcher/agent/agent.h"
-#include "launcher/agent/cipher.h"
 #include "launcher/agent/guardian.h"
-#include "launcher/agent/join.h"
-#include "launcher/agent/link.h"
-#include "launcher/agent/other_launchers.h"
-#include "launcher/agent/poll_loop.h"
-#include "launcher/agent/staging.h"
+#include "launcher/agent/loop/cipher.h"
+#include "launcher/agent/loop/join.h"
+#include "launcher/agent/loop/link.h"
+#include "launcher/agent/loop/poll_loop.h"
+#include "launcher/agent/ranks/staging.h"
+#include "launcher/protocol/other_launchers.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <climits>
 
 #include "base/text.h"
-#include "launcher/agent/cipher.h"
+#include "launcher/agent/loop/cipher.h"
 
 namespace hvd::launcher {
 

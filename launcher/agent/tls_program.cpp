@@ -1,4 +1,4 @@
-#include "launcher/agent/cipher.h"
+#include "launcher/agent/loop/cipher.h"
 #include "net/tls_session.h"
 
 namespace hvd::launcher {

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "base/text.h"
-#include "launcher/agent/program.h"
+#include "launcher/agent/host/program.h"
 #include "launcher/installation.h"
 
 namespace hvd::launcher {

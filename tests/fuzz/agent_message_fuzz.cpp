@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "launcher/agent/protocol.h"
+#include "launcher/protocol/protocol.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto message = hvd::launcher::decode({reinterpret_cast<const std::byte*>(data), size});

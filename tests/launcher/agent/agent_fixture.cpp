@@ -13,7 +13,7 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/agent/admission.h"
+#include "launcher/link/admission.h"
 
 namespace hvd::launcher {
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/agent/protocol.h"
 #include "launcher/agent_link.h"
+#include "launcher/protocol/protocol.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "launcher/agent/agent_fixture.h"
-#include "launcher/agent/protocol.h"
+#include "launcher/protocol/protocol.h"
 
 using namespace hvd;
 using namespace hvd::launcher;

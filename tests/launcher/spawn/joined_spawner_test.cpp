@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "conformance/spawner_conformance.h"
-#include "launcher/agent/link.h"
+#include "launcher/agent/loop/link.h"
 #include "launcher/lobby.h"
 #include "rendezvous/server/listening.h"
 

@@ -1,0 +1,162 @@
+#include "launcher/agent/host/process_tree.h"
+
+#include <dirent.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "base/proc_file.h"
+#include "base/text.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+struct ProcessStat {
+  pid_t parent;
+  char state;
+  std::string name;
+};
+
+std::optional<ProcessStat> read_stat(std::string_view pid) {
+  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
+  // The name stands in brackets and may hold any character, brackets too.
+  const size_t open = stat.find('('), close = stat.rfind(')');
+  if (open == std::string::npos || close == std::string::npos || stat.size() < close + 5) return {};
+  const size_t end = stat.find(' ', close + 4);
+  const auto parent = parse_int(stat.substr(close + 4, end - close - 4));
+  if (!parent) return {};
+  return ProcessStat{static_cast<pid_t>(*parent), stat[close + 2],
+                     stat.substr(open + 1, close - open - 1)};
+}
+
+// /proc may be missing, hidden, or that of another pid namespace.
+bool is_proc_ours() {
+  const auto self = read_stat(cat(::getpid()));
+  return self && self->parent == ::getppid();
+}
+
+bool is_living_child(pid_t pid) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == 0;
+}
+
+// The number that the kernel gives to a new process now.
+pid_t newest_pid() {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(0);
+  if (pid > 0) ::waitpid(pid, nullptr, 0);
+  return pid;
+}
+
+// Without /proc: whose number can be waited for is a child. Their children are found when they
+// have become ours, after the death of their parent.
+std::vector<pid_t> children_by_waiting() {
+  constexpr pid_t kLargestPid = 1 << 22;  // the kernel's own limit
+  std::vector<pid_t> children;
+  // Whoever is below us is younger, and numbers mostly grow: seldom must all be tried.
+  for (pid_t pid = ::getpid(), newest = newest_pid(); pid <= newest; ++pid) {
+    if (is_living_child(pid)) children.push_back(pid);
+  }
+  // One that has ended and waits for being waited for is enough of a reason to be called again.
+  siginfo_t ended{};
+  ::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT);
+  if (!children.empty() || ended.si_pid != 0) return children;
+  for (pid_t pid = 2; pid <= kLargestPid; ++pid) {
+    if (is_living_child(pid)) children.push_back(pid);
+  }
+  return children;
+}
+
+struct Process {
+  pid_t pid;
+  char state;
+  std::string name;
+};
+
+std::vector<Process> processes_below(pid_t root = ::getpid()) {
+  std::vector<Process> found;
+  if (is_childless()) return found;
+  if (!is_proc_ours()) {
+    for (const pid_t pid : children_by_waiting()) found.push_back({pid, 'R', "a process"});
+    return found;
+  }
+  std::multimap<pid_t, Process> by_parent;
+  DIR* directory = ::opendir("/proc");
+  if (directory == nullptr) return found;
+  while (const dirent* entry = ::readdir(directory)) {
+    const auto pid = parse_int(entry->d_name);
+    if (!pid) continue;
+    auto stat = read_stat(entry->d_name);
+    if (!stat) continue;
+    by_parent.emplace(stat->parent,
+                      Process{static_cast<pid_t>(*pid), stat->state, std::move(stat->name)});
+  }
+  ::closedir(directory);
+  std::vector<pid_t> parents = {root};
+  while (!parents.empty()) {
+    const pid_t parent = parents.back();
+    parents.pop_back();
+    const auto [begin, end] = by_parent.equal_range(parent);
+    for (auto child = begin; child != end; ++child) {
+      parents.push_back(child->second.pid);
+      found.push_back(child->second);
+    }
+    by_parent.erase(begin, end);
+  }
+  return found;
+}
+
+}  // namespace
+
+void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+std::vector<pid_t> descendants() {
+  std::vector<pid_t> pids;
+  for (const Process& process : processes_below()) pids.push_back(process.pid);
+  return pids;
+}
+
+std::vector<pid_t> descendants_of(pid_t pid) {
+  std::vector<pid_t> pids = {pid};
+  if (!is_proc_ours()) return pids;
+  for (const Process& process : processes_below(pid)) pids.push_back(process.pid);
+  return pids;
+}
+
+pid_t parent_of(pid_t pid) {
+  const auto stat = read_stat(cat(pid));
+  return stat ? stat->parent : 0;
+}
+
+void signal_descendants(std::initializer_list<int> numbers, pid_t spared) {
+  for (const pid_t pid : descendants()) {
+    if (pid == spared) continue;
+    for (const int number : numbers) ::kill(pid, number);
+  }
+}
+
+bool is_childless() {
+  siginfo_t info{};
+  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
+}
+
+std::string describe_descendants() {
+  std::string described;
+  for (const Process& process : processes_below()) {
+    if (process.state == 'Z') continue;
+    if (!described.empty()) described += ", ";
+    described += cat(printable(process.name), " (pid ", process.pid, ")");
+  }
+  return described;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,121 @@
+#include "launcher/agent/host/whereabouts.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <sys/syscall.h>
+
+#include <csignal>
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/proc_file.h"
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr double kPatienceSeconds = 0.3;
+constexpr size_t kMaxStack = 32 << 10;
+// What horovod/_stack.py names the descriptor that says: signal and descriptor of its offer.
+constexpr std::string_view kOffer = "/memfd:horovod-stack:";
+constexpr std::string_view kHeader = "(most recent call first)";
+
+struct Offer {
+  int signal;
+  int fd;
+};
+
+std::optional<Offer> find_offer(const std::string& folder) {
+  const std::string fds = folder + "fd/";
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(fds.c_str()), ::closedir);
+  while (const dirent* entry = directory ? ::readdir(directory.get()) : nullptr) {
+    std::array<char, 128> target{};
+    const ssize_t size = ::readlink((fds + entry->d_name).c_str(), target.data(), target.size());
+    std::string_view name(target.data(), size > 0 ? static_cast<size_t>(size) : 0);
+    if (!name.starts_with(kOffer)) continue;
+    name.remove_prefix(kOffer.size());
+    name = name.substr(0, name.find(' '));
+    const auto signal = parse_int(name.substr(0, name.find(':')));
+    const auto fd = parse_int(name.substr(name.find(':') + 1));
+    if (!signal || !fd || *signal < SIGRTMIN || *signal > SIGRTMAX) return {};
+    return Offer{static_cast<int>(*signal), static_cast<int>(*fd)};
+  }
+  return {};
+}
+
+// Behind "SigCgt:" in a process's status, as a mask.
+bool handles(std::string_view status, int signal) {
+  const size_t at = status.find("\nSigCgt:");
+  if (at == std::string_view::npos) return false;
+  uint64_t mask = 0;
+  for (const char digit : trim(status.substr(at + 8, 18))) {
+    const int value = digit <= '9' ? digit - '0' : digit - 'a' + 10;
+    if (value < 0 || value > 15) break;
+    mask = mask << 4 | static_cast<uint64_t>(value);
+  }
+  return (mask >> (signal - 1) & 1) != 0;
+}
+
+std::string python_stack(pid_t pid, const std::string& folder) {
+  const auto offer = find_offer(folder);
+  if (!offer || !handles(read_proc_file(folder + "status"), offer->signal)) return {};
+  const UniqueFd pipe(
+      ::open(cat(folder, "fd/", offer->fd).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  std::array<char, 4096> buffer;
+  while (pipe && ::read(pipe.get(), buffer.data(), buffer.size()) > 0) continue;
+  if (!pipe || ::syscall(SYS_tgkill, pid, pid, offer->signal) != 0) return {};
+  std::string text;
+  Deadline deadline = Deadline::after_seconds(kPatienceSeconds);
+  while (text.size() < kMaxStack) {
+    pollfd entry{pipe.get(), POLLIN, 0};
+    if (::poll(&entry, 1, deadline.poll_timeout()) <= 0) break;
+    const ssize_t size = ::read(pipe.get(), buffer.data(), buffer.size());
+    if (size <= 0) break;
+    text.append(buffer.data(), static_cast<size_t>(size));
+    // The rest comes without a pause.
+    deadline = Deadline::after_seconds(kPatienceSeconds / 10);
+  }
+  const size_t header = text.find(kHeader);
+  if (header == std::string::npos) return {};
+  return text.substr(text.find('\n', header) + 1);
+}
+
+// "futex_do_wait" and the functions of the kernel above it, as far as this user may know.
+std::string kernel_place(const std::string& folder) {
+  std::string place(trim(read_proc_file(folder + "wchan")));
+  if (place.empty() || place == "0") return "";
+  return cat(", in ", printable(place));
+}
+
+std::string state_of(std::string_view status) {
+  const size_t at = status.find("\nState:");
+  if (at == std::string_view::npos) return "";
+  const size_t open = status.find('(', at), close = status.find(')', at);
+  return std::string(status.substr(open + 1, close - open - 1));
+}
+
+}  // namespace
+
+std::string whereabouts(pid_t pid, bool with_stack) {
+  const std::string folder = cat("/proc/", pid, "/");
+  const std::string status = read_proc_file(folder + "status");
+  std::string command = read_proc_file(folder + "cmdline");
+  for (char& byte : command) byte = byte == '\0' ? ' ' : byte;
+  if (status.empty() || command.empty()) return {};  // gone, or waits to be waited for
+  constexpr size_t kWords = 100;
+  if (command.size() > kWords) command = command.substr(0, kWords) + "...";
+  std::string text = cat("pid ", pid, ", ", state_of(status), kernel_place(folder), ": ",
+                         printable(trim(command)), "\n");
+  std::string_view stack;
+  const bool is_stopped = state_of(status).find("stop") != std::string::npos;
+  const std::string python = is_stopped || !with_stack ? "" : python_stack(pid, folder);
+  for (stack = python; !stack.empty();) {
+    const size_t end = std::min(stack.find('\n'), stack.size() - 1);
+    text += cat("  ", printable(trim(stack.substr(0, end + 1))), "\n");
+    stack.remove_prefix(end + 1);
+  }
+  return text;
+}
+
+}  // namespace hvd::launcher

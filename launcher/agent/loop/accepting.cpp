@@ -1,0 +1,37 @@
+#include "launcher/agent/loop/accepting.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace hvd::launcher {
+namespace {
+
+// True also where the kernel does not tell: of the loopback.
+bool is_of_this_user(int socket) {
+  int family = 0;
+  socklen_t size = sizeof family;
+  if (::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
+  if (family != AF_UNIX) return true;
+  ucred peer{};
+  size = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         peer.uid == ::geteuid();
+}
+
+}  // namespace
+
+void accept_all(PollLoop& loop, const UniqueFd& listener,
+                const std::function<void(UniqueFd)>& take) {
+  for (;;) {
+    UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE) loop.change(listener.get(), 0);
+      return;
+    }
+    if (is_of_this_user(socket.get())) take(std::move(socket));
+  }
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,16 @@
+// Takes connections of this user's processes, and of nobody else's, where ranks meet their agent.
+#pragma once
+
+#include <functional>
+
+#include "base/unique_fd.h"
+#include "launcher/agent/loop/poll_loop.h"
+
+namespace hvd::launcher {
+
+// All that wait. Out of descriptors, the listener is no longer watched: change() it back to
+// EPOLLIN when one was closed.
+void accept_all(PollLoop& loop, const UniqueFd& listener,
+                const std::function<void(UniqueFd)>& take);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,272 @@
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "launcher/agent/loop/link.h"
+#include "launcher/protocol/protocol.h"
+#include "net/endpoint.h"
+#include "net/frame.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+constexpr size_t kMaxHead = 4096;
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+};
+
+Result<Address> unix_address(const std::string& path) {
+  Address address;
+  auto* name = reinterpret_cast<sockaddr_un*>(&address.storage);
+  if (path.size() >= sizeof name->sun_path)
+    return invalid_argument(cat("'", path, "' is too long"));
+  name->sun_family = AF_UNIX;
+  std::memcpy(name->sun_path, path.data(), path.size());
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
+  if (path[0] == '@')
+    name->sun_path[0] = '\0';
+  else
+    ++address.size;
+  return address;
+}
+
+Result<Address> address_of(const std::string& text) {
+  HVD_ASSIGN_OR_RETURN(const net::Endpoint endpoint, net::parse_endpoint(text));
+  if (endpoint.family == net::Endpoint::Family::kUnix) return unix_address(endpoint.path);
+  Address address;
+  auto* four = reinterpret_cast<sockaddr_in*>(&address.storage);
+  auto* six = reinterpret_cast<sockaddr_in6*>(&address.storage);
+  if (::inet_pton(AF_INET, endpoint.host.c_str(), &four->sin_addr) == 1) {
+    four->sin_family = AF_INET;
+    four->sin_port = htons(endpoint.port);
+    address.size = sizeof *four;
+  } else if (::inet_pton(AF_INET6, endpoint.host.c_str(), &six->sin6_addr) == 1) {
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons(endpoint.port);
+    address.size = sizeof *six;
+  } else {
+    return invalid_argument(cat("'", endpoint.host,
+                                "' is no IPv4 or IPv6 address, and the agent "
+                                "resolves no names"));
+  }
+  return address;
+}
+
+// False when the deadline passed first.
+bool wait_for(int fd, short events, Deadline deadline) {
+  pollfd poll{.fd = fd, .events = events, .revents = 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&poll, 1, deadline.poll_timeout());
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+Result<UniqueFd> dial(const Address& address, Deadline deadline) {
+  UniqueFd socket(
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return system_error("cannot make a socket", errno);
+  const auto* where = reinterpret_cast<const sockaddr*>(&address.storage);
+  if (::connect(socket.get(), where, address.size) != 0) {
+    if (errno != EINPROGRESS) return system_error("cannot connect", errno);
+    if (!wait_for(socket.get(), POLLOUT, deadline)) return deadline_exceeded("nobody answers");
+    int error = 0;
+    socklen_t size = sizeof error;
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) return system_error("cannot connect", error);
+  }
+  const int on = 1;  // fails on a Unix socket, which has no such delay
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return socket;
+}
+
+// The connection before it carries frames.
+class Wire {
+ public:
+  Wire(int socket, Cipher* cipher, Deadline deadline)
+      : socket_(socket), cipher_(cipher), deadline_(deadline) {}
+
+  Status shake_hands() {
+    while (cipher_ != nullptr) {
+      const auto is_done = cipher_->shake_hands();
+      const Status sent = send_raw(cipher_->take_output());  // an alert too
+      if (!is_done.ok()) return is_done.status();
+      HVD_RETURN_IF_ERROR(sent);
+      if (*is_done) break;
+      HVD_RETURN_IF_ERROR(take_in());
+    }
+    return {};
+  }
+
+  Status send(ByteView bytes) {
+    if (cipher_ == nullptr) return send_raw(bytes);
+    HVD_RETURN_IF_ERROR(cipher_->write(bytes));
+    return send_raw(cipher_->take_output());
+  }
+
+  Status send(const Message& message) {
+    net::FrameWriter writer;
+    writer.put({}, encode(message), net::Urgency::kControl);
+    return send(writer.take(1));
+  }
+
+  // One by one, so that nothing behind a message is taken.
+  Result<std::byte> receive_byte() {
+    std::byte byte{};
+    if (cipher_ == nullptr) {
+      HVD_RETURN_IF_ERROR(receive_raw({&byte, 1}).status());
+      return byte;
+    }
+    for (;;) {
+      HVD_ASSIGN_OR_RETURN(const auto size, cipher_->read({&byte, 1}));
+      if (size == size_t{1}) return byte;
+      if (size) return unavailable("the launcher closed the connection");
+      HVD_RETURN_IF_ERROR(take_in());
+    }
+  }
+
+  template <typename T>
+  Result<T> receive() {
+    net::FrameParser parser(1024);
+    for (;;) {
+      HVD_ASSIGN_OR_RETURN(const auto frame, parser.next());
+      if (frame) {
+        HVD_ASSIGN_OR_RETURN(const Message message, decode(frame->payload));
+        if (const T* expected = std::get_if<T>(&message)) return *expected;
+        return internal_error("the far side answered with another message than the one expected");
+      }
+      HVD_ASSIGN_OR_RETURN(const std::byte byte, receive_byte());
+      parser.feed({&byte, 1});
+    }
+  }
+
+ private:
+  Status send_raw(ByteView left) {
+    while (!left.empty()) {
+      const ssize_t size = ::send(socket_, left.data(), left.size(), MSG_NOSIGNAL);
+      if (size >= 0) {
+        left = left.subspan(static_cast<size_t>(size));
+      } else if (errno != EAGAIN && errno != EINTR) {
+        return system_error("the connection broke", errno);
+      } else if (!wait_for(socket_, POLLOUT, deadline_)) {
+        return deadline_exceeded("the launcher takes nothing");
+      }
+    }
+    return {};
+  }
+
+  // At least one byte.
+  Result<size_t> receive_raw(std::span<std::byte> buffer) {
+    for (;;) {
+      if (!wait_for(socket_, POLLIN, deadline_)) return deadline_exceeded("nobody answers");
+      const ssize_t size = ::read(socket_, buffer.data(), buffer.size());
+      if (size > 0) return static_cast<size_t>(size);
+      if (size == 0) return unavailable("the launcher closed the connection");
+      if (errno != EAGAIN && errno != EINTR) return system_error("the connection broke", errno);
+    }
+  }
+
+  Status take_in() {
+    std::array<std::byte, 16 << 10> buffer;
+    HVD_ASSIGN_OR_RETURN(const size_t size, receive_raw(buffer));
+    cipher_->feed(ByteView(buffer).first(size));
+    return {};
+  }
+
+  const int socket_;
+  Cipher* const cipher_;
+  const Deadline deadline_;
+};
+
+// The head of an answer of HTTP, or what is there of it.
+Result<std::string> receive_head(Wire& wire) {
+  std::string head;
+  while (!head.ends_with("\r\n\r\n") && head.size() < kMaxHead) {
+    HVD_ASSIGN_OR_RETURN(const std::byte byte, wire.receive_byte());
+    head += static_cast<char>(byte);
+  }
+  return head;
+}
+
+// Asks the rendezvous server for its launcher (rendezvous/PROTOCOL.md, "Agents").
+Status knock(Wire& wire) {
+  HVD_RETURN_IF_ERROR(
+      wire.send(as_bytes("GET /v1/agent HTTP/1.1\r\n"
+                         "Host: rendezvous\r\n"
+                         "Connection: Upgrade\r\n"
+                         "Upgrade: horovod-agent\r\n\r\n")));
+  HVD_ASSIGN_OR_RETURN(const std::string head, receive_head(wire));
+  if (head.starts_with("HTTP/1.1 101 ")) return {};
+  if (head.starts_with("HTTP/1.1 409 ")) {
+    return aborted(
+        "it wants no host now: its job has those that it needs, or it was started "
+        "without --listen");
+  }
+  if (head.starts_with("HTTP/1.1 426 ")) {
+    return failed_precondition(
+        "it speaks TLS alone: give --join https://HOST:PORT, and --ca FILE "
+        "for an authority of your own");
+  }
+  return failed_precondition(
+      "what listens there is no launcher of this version, started with "
+      "--listen");
+}
+
+Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
+  HVD_ASSIGN_OR_RETURN(const Challenge challenge, wire.receive<Challenge>());
+  Answer answer{.name = name};
+  if (::getrandom(answer.nonce.data(), answer.nonce.size(), 0) !=
+      static_cast<ssize_t>(answer.nonce.size())) {
+    return system_error("cannot get random bytes", errno);
+  }
+  answer.proof = prove_agent(token, challenge.nonce, answer.nonce, name);
+  HVD_RETURN_IF_ERROR(wire.send(answer));
+  const auto admission = wire.receive<Admission>();
+  if (admission.status().code() == Code::kUnavailable) {
+    return permission_denied(cat("it did not admit this host, '", printable(name),
+                                 "': the token here "
+                                 "is not the launcher's; copy the launcher's token file here"));
+  }
+  if (!admission.ok()) return admission.status();
+  if (!is_same(admission->proof, prove_launcher(token, challenge.nonce, answer.nonce))) {
+    return permission_denied("who answers there does not hold the job's token");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
+                       Deadline deadline, Door door, std::unique_ptr<Cipher> cipher) {
+  const std::string context = cat("the launcher at ", address);
+  const auto where = address_of(address);
+  if (!where.ok()) return where.status().with_context(context);
+  auto socket = dial(*where, deadline);
+  if (!socket.ok()) return socket.status().with_context(context);
+  Wire wire(socket->get(), cipher.get(), deadline);
+  Status status = wire.shake_hands();
+  if (status.ok() && door == Door::kServer) status = knock(wire);
+  if (status.ok()) status = prove_each_other(wire, token, name);
+  if (!status.ok()) return status.with_context(context);
+  UniqueFd output(::fcntl(socket->get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (!output) return system_error(context, errno);
+  return Link{std::move(*socket), std::move(output), std::move(cipher)};
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,147 @@
+#include "launcher/agent/loop/join.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include "base/check.h"
+#include "base/cores.h"
+#include "base/text.h"
+#include "net/endpoint.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+constexpr double kTrySeconds = 10;
+constexpr double kFirstPause = 0.1;
+constexpr double kLongestPause = 2;
+
+bool is_address(const std::string& host) {
+  unsigned char bytes[16];
+  return ::inet_pton(AF_INET, host.c_str(), bytes) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
+}
+
+// What the program prints; empty when it failed. It looks for itself in PATH.
+std::string output_of(const char* const* command) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {};
+  const UniqueFd input(ends[0]);
+  UniqueFd output(ends[1]);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, output.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = -1;
+  char* const no_environment[] = {nullptr};
+  const int error = ::posix_spawnp(&child, command[0], &actions, nullptr,
+                                   const_cast<char* const*>(command), no_environment);
+  posix_spawn_file_actions_destroy(&actions);
+  output.reset();
+  if (error != 0) return {};
+  std::string text;
+  char buffer[512];
+  for (ssize_t size = 0; (size = ::read(input.get(), buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<size_t>(size));
+  }
+  ::waitpid(child, nullptr, 0);
+  return text;
+}
+
+// This file is linked statically, and the system's resolver lives in shared libraries.
+Result<std::string> resolve(const std::string& host) {
+  if (is_address(host)) return host;
+  const char* command[] = {"getent", "ahosts", host.c_str(), nullptr};
+  const std::string text = output_of(command);
+  const std::string address = text.substr(0, text.find_first_of(" \t\n"));
+  if (is_address(address)) return address;
+  return unavailable(cat("'", printable(host),
+                         "' does not resolve; check the name, or give an "
+                         "address"));
+}
+
+std::string name_in_job(const JoinOptions& options) {
+  char hostname[256] = "";
+  ::gethostname(hostname, sizeof hostname - 1);
+  const std::string name = options.name.empty() ? hostname : options.name;
+  return cat(name.find(':') == std::string::npos ? name : cat("[", name, "]"), ":",
+             options.slots > 0 ? options.slots : affinity_cores());
+}
+
+Result<Link> try_once(const net::Endpoint& where, const JoinOptions& options, bool is_encrypted) {
+  net::Endpoint found = where;
+  std::unique_ptr<Cipher> cipher;
+  if (is_encrypted) {
+    HVD_ASSIGN_OR_RETURN(cipher, make_cipher(where.host, options.ca_file));
+  }
+  if (where.family == net::Endpoint::Family::kTcp) {
+    HVD_ASSIGN_OR_RETURN(found.host, resolve(where.host));
+  }
+  return call_home(net::to_string(found), options.token, name_in_job(options),
+                   Deadline::after_seconds(kTrySeconds), Door::kServer, std::move(cipher));
+}
+
+// The guardian above has blocked the signals that end a job. Nothing has begun yet: they end this.
+class Interruptible {
+ public:
+  Interruptible() {
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, &before_);
+  }
+  ~Interruptible() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  Interruptible(const Interruptible&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// From half to one and a half times as long, so that many hosts do not come at once.
+void rest(double seconds) {
+  unsigned char random = 128;
+  (void)!::getrandom(&random, 1, 0);
+  ::poll(nullptr, 0, static_cast<int>(seconds * (500 + random * 1000.0 / 255)));
+}
+
+}  // namespace
+
+Result<Link> join(const JoinOptions& options) {
+  std::string_view address = options.address;
+  const bool is_encrypted = address.starts_with(kHttps);
+  if (is_encrypted) {
+    address.remove_prefix(kHttps.size());
+    if (address.ends_with('/')) address.remove_suffix(1);
+  }
+  const bool is_full =
+      !is_encrypted && (address.starts_with("tcp:") || address.starts_with("unix:"));
+  const auto where = net::parse_endpoint(is_full ? std::string(address) : cat("tcp:", address));
+  if (!where.ok()) return where.status().with_context("--join");
+  const Interruptible until_it_is_there;
+  double pause = kFirstPause;
+  bool has_said_so = false;
+  for (;;) {
+    auto link = try_once(*where, options, is_encrypted);
+    const Code code = link.status().code();
+    const bool may_come = code == Code::kUnavailable || code == Code::kDeadlineExceeded;
+    if (link.ok() || !may_come) return link;
+    if (!std::exchange(has_said_so, true)) {
+      std::fprintf(stderr, "horovod-agent: waits for its launcher: %s\n",
+                   link.status().message().c_str());
+    }
+    rest(pause);
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+}  // namespace hvd::launcher

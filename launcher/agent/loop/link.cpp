@@ -1,0 +1,41 @@
+#include "launcher/agent/loop/link.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+Result<UniqueFd> taken_over(int fd) {
+  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (!copy) return system_error(cat("descriptor ", fd, " cannot carry the link"), errno);
+  const int flags = ::fcntl(copy.get(), F_GETFL);
+  if (flags < 0 || ::fcntl(copy.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
+    return system_error(cat("descriptor ", fd, " cannot carry the link"), errno);
+  }
+  return copy;
+}
+
+}  // namespace
+
+Result<Link> stream_link() {
+  auto input = taken_over(STDIN_FILENO);
+  if (!input.ok()) return input.status();
+  auto output = taken_over(STDOUT_FILENO);
+  if (!output.ok()) return output.status();
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) {
+    if (null)
+      ::dup2(null.get(), fd);
+    else
+      ::close(fd);  // a root without /dev
+  }
+  return Link{std::move(*input), std::move(*output)};
+}
+
+}  // namespace hvd::launcher

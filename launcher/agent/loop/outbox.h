@@ -1,0 +1,45 @@
+// What the agent sends: frames with the job's header, in order of urgency, as fast as the link
+// takes them. Never blocks. Bounded by credit, which its callers obey.
+#pragma once
+
+#include "base/bytes.h"
+#include "launcher/agent/loop/cipher.h"
+#include "launcher/agent/loop/poll_loop.h"
+#include "launcher/protocol/protocol.h"
+#include "net/frame.h"
+
+namespace hvd::launcher {
+
+class Outbox {
+ public:
+  // `fd` carries the link's output, as `cipher` makes it unless that is null; all outlive the
+  // outbox.
+  Outbox(PollLoop& loop, int fd, Cipher* cipher = nullptr)
+      : loop_(loop), fd_(fd), cipher_(cipher) {}
+
+  // Of all frames from now on.
+  void address(uint64_t job, uint32_t generation, uint32_t host);
+  void put(const Message& message, net::Urgency urgency = net::Urgency::kControl);
+  void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
+           net::Urgency urgency);
+  // Writes what the link takes now; the rest follows when it takes more.
+  void flush();
+  bool is_empty() const { return unsent_.size() == sent_ && writer_.empty(); }
+  // The far side takes nothing any more.
+  bool is_broken() const { return is_broken_; }
+  // Forgets everything, and all that is put from now on.
+  void abandon();
+
+ private:
+  PollLoop& loop_;
+  int fd_;
+  Cipher* cipher_;
+  net::FrameHeader header_;
+  net::FrameWriter writer_;
+  Bytes unsent_;
+  size_t sent_ = 0;  // of unsent_
+  bool is_waiting_ = false;
+  bool is_broken_ = false;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,205 @@
+#include "launcher/agent/pmix/pmix_helper.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/agent/host/process_tree.h"
+#include "net/port_range.h"
+#include "net/tcp_transport.h"
+
+namespace hvd::launcher {
+namespace {
+
+// A slow disk has to give the library; the job's start waits for it.
+constexpr double kAnswerSeconds = 5;
+constexpr double kServeSeconds = 10;
+constexpr double kEndSeconds = 2;
+
+// The program as a file without a name.
+UniqueFd program_file() {
+  const std::string_view program = pmix_program();
+  UniqueFd file(::memfd_create("horovod-pmix", MFD_CLOEXEC));
+  if (!file || program.empty()) return {};
+  for (size_t done = 0; done < program.size();) {
+    const ssize_t size = ::write(file.get(), program.data() + done, program.size() - done);
+    if (size <= 0) return {};
+    done += static_cast<size_t>(size);
+  }
+  return file;
+}
+
+// Names as PMIx can list them.
+std::string plain_name(std::string name) {
+  for (char& c : name) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') || c == '-' || c == '.';
+    if (!is_plain) c = '-';
+  }
+  return name;
+}
+
+// The last free one of a range, 0 where it has none. Whoever else looks for one begins with the first.
+uint16_t last_free(net::PortRange range) {
+  for (int port = range.last; port >= range.first; --port) {
+    const auto number = static_cast<uint16_t>(port);
+    if (net::TcpListener::open({number, number}).ok()) return number;
+  }
+  return 0;
+}
+
+// PMIx listens on the loopback, where the system says, or where it is told. False: it cannot.
+bool keep_to_range(Environment& environment, const HostJob& job) {
+  const auto range = net::parse_port_range(value_of(job.environment, "HOROVOD_PORT_RANGE"));
+  if (!range.ok() || range->is_any()) return true;
+  const uint16_t port = last_free(*range);
+  environment.emplace_back("PMIX_MCA_ptl_base_ipv4_port", cat(port));
+  return port != 0;
+}
+
+bool give(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t size = ::write(fd, bytes.data(), bytes.size());
+    if (size < 0 && errno == EINTR) continue;
+    pollfd writable{fd, POLLOUT, 0};
+    if (size < 0 && errno == EAGAIN && ::poll(&writable, 1, 1000) > 0) continue;
+    if (size <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(size));
+  }
+  return true;
+}
+
+}  // namespace
+
+void PmixHelper::begin(const HostJob& job, const Environment& environment,
+                       std::function<void()> on_answer) {
+  on_answer_ = std::move(on_answer);
+  const UniqueFd file = program_file();
+  if (!file || value_of(job.environment, "HOROVOD_PMIX") == "0") return answer();
+  RankCommand command;
+  command.path = cat("/proc/self/fd/", file.get());
+  command.arguments = {"horovod-pmix", folder_, plain_name(job.host_name), cat(job.host)};
+  command.working_directory = "/";
+  command.environment = environment;
+  if (!keep_to_range(command.environment, job)) return answer();
+  command.has_input = true;
+  ::getrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
+  auto process = start_rank(command);
+  if (!process.ok()) return answer();
+  process_ = *std::move(process);
+  answer_by_ = Deadline::after_seconds(kAnswerSeconds);
+  loop_.watch(process_.output[0].get(), EPOLLIN, [this](uint32_t) { read(); });
+}
+
+void PmixHelper::read() {
+  char buffer[256];
+  const ssize_t size = ::read(process_.output[0].get(), buffer, sizeof buffer);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size <= 0) return answer();
+  heard_.append(buffer, static_cast<size_t>(size));
+  const auto texts = take_texts(heard_);
+  if (!texts) return;
+  if (texts->size() == 1) version_ = texts->front();
+  answer();
+}
+
+void PmixHelper::answer() {
+  forget();
+  answer_by_ = Deadline::never();
+  if (version_.empty() && process_.input) end();
+  if (on_answer_) std::exchange(on_answer_, nullptr)();
+}
+
+void PmixHelper::forget() {
+  if (process_.output[0]) loop_.forget(process_.output[0].get());
+}
+
+void PmixHelper::on_deadline() {
+  if (!has_answered())
+    answer();
+  else
+    end();
+}
+
+std::map<int, Environment> PmixHelper::serve(const HostJob& job, const StartOrder& start,
+                                             const std::string& store) {
+  const std::string_view names = value_of(start.environment, "HOROVOD_PMIX_HOSTS");
+  const auto ranks = parse_map(value_of(start.environment, "HOROVOD_PMIX_RANKS"));
+  if (version_.empty() || names.empty() || !ranks.ok()) {
+    end();
+    return {};
+  }
+  PmixOrder order;
+  order.job = cat("horovod-", job.job, "-", job.generation);
+  order.host = job.host;
+  for (const std::string& name : split(names, ',')) order.names.push_back(plain_name(name));
+  order.ranks = *ranks;
+  order.store = store;
+  order.secret = value_of(job.environment, "HOROVOD_JOB_SECRET");
+  const Deadline deadline = Deadline::after_seconds(kServeSeconds);
+  if (give(process_.input.get(), pack_texts(to_texts(order)))) {
+    for (;;) {
+      if (const auto texts = take_texts(heard_)) {
+        auto served = parse_environments(*texts);
+        if (served.ok()) return *std::move(served);
+        break;
+      }
+      char buffer[4096];
+      pollfd readable{process_.output[0].get(), POLLIN, 0};
+      if (::poll(&readable, 1, deadline.poll_timeout()) <= 0) break;
+      const ssize_t size = ::read(process_.output[0].get(), buffer, sizeof buffer);
+      if (size < 0 && errno == EINTR) continue;
+      if (size <= 0) break;
+      heard_.append(buffer, static_cast<size_t>(size));
+    }
+  }
+  end();
+  return {};
+}
+
+bool PmixHelper::is_alone() const {
+  if (process_.pid < 0) return false;
+  const std::vector<pid_t> left = descendants();
+  return left.size() == 1 && left.front() == process_.pid;
+}
+
+void PmixHelper::end() {
+  if (process_.pid < 0) return;
+  if (process_.input) {
+    process_.input.reset();
+    kill_at_ = Deadline::after_seconds(kEndSeconds);
+  } else if (kill_at_.passed()) {
+    kill_at_ = Deadline::never();
+    ::kill(process_.pid, SIGKILL);
+  }
+}
+
+Environment pmix_rank_environment(const std::map<int, Environment>& served, const Environment& rank,
+                                  const StartOrder& order) {
+  const auto number = parse_int(value_of(rank, "HOROVOD_RANK"));
+  const auto own = number ? served.find(static_cast<int>(*number)) : served.end();
+  if (own == served.end()) return {};
+  Environment environment = own->second;
+  const auto suggest = [&](const char* variable, const std::string& value) {
+    if (!value.empty() && value_of(rank, variable).empty()) {
+      environment.emplace_back(variable, value);
+    }
+  };
+  // Open MPI 4 takes itself for a program without a launcher unless it is told of one that it knows. The
+  // second is for an mpirun inside this job.
+  suggest("OMPI_MCA_schizo", "jsm,ompi");
+  // What it shares between ranks goes with the job's folder, also when they are killed.
+  suggest("OMPI_MCA_btl_vader_backing_directory",
+          std::string(value_of(own->second, "PMIX_SERVER_TMPDIR")));
+  // It would try addresses that lead nowhere.
+  suggest("OMPI_MCA_btl_tcp_if_include", order.interface);
+  return environment;
+}
+
+}  // namespace hvd::launcher

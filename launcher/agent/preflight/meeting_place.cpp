@@ -1,0 +1,128 @@
+#include "launcher/agent/preflight/meeting_place.h"
+
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <optional>
+
+#include "base/proc_file.h"
+#include "base/text.h"
+#include "net/packet_socket.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+constexpr uint16_t kLowest = 10000;
+constexpr int kTries = 100;
+
+// What the kernel gives to sockets that ask for no port of their own.
+net::PortRange ephemeral_ports() {
+  const std::string all = read_proc_file("/proc/sys/net/ipv4/ip_local_port_range");
+  const std::string_view text = trim(all);
+  const size_t gap = text.find_first_of("\t ");
+  const auto first = parse_int(text.substr(0, gap));
+  const auto last = parse_int(trim(text.substr(std::min(gap, text.size()))));
+  if (!first || !last) return {32768, 60999};
+  return {static_cast<uint16_t>(*first), static_cast<uint16_t>(*last)};
+}
+
+uint16_t random_port(const net::PortRange& ephemeral) {
+  const int below = std::max(0, ephemeral.first - kLowest);
+  const int above = 65535 - ephemeral.last;
+  uint32_t number = 0;
+  if (::getrandom(&number, sizeof number, 0) != sizeof number) number = ::getpid();
+  if (below + above == 0) return static_cast<uint16_t>(kLowest + number % (65536 - kLowest));
+  const int chosen = static_cast<int>(number % static_cast<uint32_t>(below + above));
+  return static_cast<uint16_t>(chosen < below ? kLowest + chosen
+                                              : ephemeral.last + 1 + chosen - below);
+}
+
+}  // namespace
+
+// Marks the port as taken for as long as this agent lives, for the agents of other jobs: between
+// leave() and rank 0's own bind nothing else does.
+bool MeetingPlace::claim(uint16_t port) {
+  claim_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!claim_) return true;
+  socklen_t size = 0;
+  const sockaddr_un address = net::abstract_address(cat("horovod-port-", port), size);
+  return ::bind(claim_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0;
+}
+
+Status MeetingPlace::open_any() {
+  const net::PortRange ephemeral = ephemeral_ports();
+  Status last = internal_error("no port was tried");
+  for (int i = 0; i < kTries; ++i) {
+    const uint16_t port = random_port(ephemeral);
+    if (!claim(port)) continue;
+    auto listener = net::TcpListener::open({port, port});
+    if (listener.ok()) {
+      listener_ = std::move(*listener);
+      return {};
+    }
+    last = listener.status();
+  }
+  return last;
+}
+
+Status MeetingPlace::open(const net::PortRange& ports, const std::vector<HostAddress>& addresses) {
+  Status status = ports.is_any() ? open_any() : failed_precondition("other jobs hold it");
+  for (int port = ports.first; !ports.is_any() && port <= ports.last && !listener_.socket; ++port) {
+    const auto each = static_cast<uint16_t>(port);
+    if (!claim(each)) continue;
+    auto listener = net::TcpListener::open({each, each});
+    if (listener.ok()) listener_ = std::move(*listener);
+    status = listener.status();
+  }
+  if (!listener_.socket) {
+    return status.with_context(cat("no port is free to be the job's MASTER_PORT",
+                                   ports.is_any() ? "" : ", give another --port-range"));
+  }
+  if (::getrandom(offer_.nonce.data(), offer_.nonce.size(), 0) !=
+      static_cast<ssize_t>(offer_.nonce.size())) {
+    return system_error("cannot get random bytes", errno);
+  }
+  offer_.port = listener_.port;
+  for (const HostAddress& address : addresses) {
+    offer_.addresses.emplace_back(address.text, address.interface);
+  }
+  if (!loop_.watch(listener_.socket.get(), EPOLLIN, [this](uint32_t) { accept(); })) {
+    return system_error("cannot watch the job's MASTER_PORT", errno);
+  }
+  return {};
+}
+
+void MeetingPlace::accept() {
+  while (GuardedFd visitor = net::accept_tcp(listener_)) {
+    const int fd = visitor.get();
+    // An empty buffer of a new connection takes it at once.
+    static_cast<void>(::send(fd, offer_.nonce.data(), offer_.nonce.size(), MSG_NOSIGNAL));
+    // Who closes first keeps the port busy for a minute: that is the visitor, at its end.
+    loop_.watch(fd, EPOLLIN | EPOLLRDHUP, [this, fd](uint32_t) { part(fd); });
+    visitors_.emplace(fd, std::move(visitor));
+  }
+}
+
+void MeetingPlace::part(int fd) {
+  loop_.forget(fd);
+  visitors_.erase(fd);
+}
+
+void MeetingPlace::leave() {
+  if (!listener_.socket) return;
+  loop_.forget(listener_.socket.get());
+  listener_.socket.reset();
+  for (const auto& [fd, visitor] : visitors_) {
+    loop_.forget(fd);
+    const linger at_once{1, 0};  // by a reset, which keeps the port free
+    ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  }
+  visitors_.clear();
+}
+
+}  // namespace hvd::launcher

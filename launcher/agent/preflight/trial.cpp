@@ -1,0 +1,163 @@
+#include "launcher/agent/preflight/trial.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+// Where the environment names none: what a login without any profile has.
+constexpr std::string_view kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
+constexpr std::string_view kInitVariable = "HVD_REMOTE_INIT";
+
+// `module` and the like are functions that the profile's scripts define. What they and the command
+// print is not for standard output, where only the environment goes, once all went well.
+constexpr const char* kInitScript = R"(
+{
+  for script in /etc/profile.d/*.sh; do
+    [ -r "$script" ] && . "$script" >/dev/null 2>&1
+  done
+  unset script
+  eval "$HVD_REMOTE_INIT"
+} >&2 || exit $?
+exec cat /proc/self/environ
+)";
+
+// Imports nothing of horovod: the original's package brings a lot along.
+constexpr const char* kVersionScript = R"py(
+import os, re, sys
+print("Python %d.%d.%d" % sys.version_info[:3])
+try:
+    from importlib.util import find_spec
+    folder = os.path.dirname(find_spec("horovod").origin)
+    for name in ("_version.py", "__init__.py"):
+        path = os.path.join(folder, name)
+        text = open(path).read() if os.path.exists(path) else ""
+        found = re.search(r"""^__version__\s*=\s*["']([^"']+)""", text, re.MULTILINE)
+        if found:
+            print("horovod " + found.group(1))
+            break
+except Exception:
+    pass
+)py";
+
+// Those that a shell sets for itself.
+bool is_of_the_shell(std::string_view name) {
+  return name == "_" || name == "SHLVL" || name == "PWD" || name == "OLDPWD" ||
+         name == kInitVariable;
+}
+
+// Of a command that left no environment.
+std::string end_of(int status) {
+  if (WIFSIGNALED(status)) return cat("was ended by signal ", WTERMSIG(status));
+  const int code = WEXITSTATUS(status);
+  if (code != 0) return cat("failed with exit code ", code);
+  return "ended its shell, with exit code 0, before the ranks' environment was there";
+}
+
+std::string said_on_one_line(std::string_view text) {
+  constexpr size_t kMost = 1200;
+  const std::string line = one_line(text);
+  return line.empty() ? "it said nothing" : printable(line, kMost);
+}
+
+}  // namespace
+
+Environment parse_environment(std::string_view text) {
+  Environment environment;
+  for (const std::string& entry : split(text, '\0')) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0) continue;
+    environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  return environment;
+}
+
+void Trial::begin(const HostJob& job, const Environment& environment,
+                  std::function<void(TrialOutcome)> done) {
+  job_ = job;
+  done_ = std::move(done);
+  outcome_.environment = merged(environment, job.environment);
+  const Status status = check_working_directory(job_.working_directory);
+  if (!status.ok()) return finish(status);
+  if (job_.remote_init.empty()) return find();
+  run_init();
+}
+
+void Trial::run_init() {
+  const bool has_bash = ::access("/bin/bash", X_OK) == 0;
+  RankCommand shell;
+  shell.path = has_bash ? "/bin/bash" : "/bin/sh";
+  shell.arguments = {has_bash ? "bash" : "sh", "-c", kInitScript};
+  shell.working_directory = job_.working_directory;
+  shell.environment = outcome_.environment;
+  shell.environment.emplace_back(kInitVariable, job_.remote_init);
+  run(std::move(shell), &Trial::on_init);
+}
+
+void Trial::on_init(const ErrandOutcome& said) {
+  Environment after = parse_environment(said.output);
+  if (after.empty()) {
+    return finish(failed_precondition(
+        cat("the command of --remote-init, '", printable(one_line(job_.remote_init)), "', ",
+            end_of(said.status), ": ", said_on_one_line(said.errors))));
+  }
+  std::erase_if(after, [](const auto& variable) { return is_of_the_shell(variable.first); });
+  for (const auto& variable : outcome_.environment) {
+    if (is_of_the_shell(variable.first)) after.push_back(variable);
+  }
+  outcome_.environment = std::move(after);
+  find();
+}
+
+void Trial::find() {
+  const std::string_view named = value_of(outcome_.environment, "PATH");
+  const std::string_view path = named.empty() ? kDefaultPath : named;
+  const auto found = find_program(job_.command[0], job_.working_directory, path);
+  if (!found.ok()) return finish(found.status());
+  outcome_.program = *found;
+  const std::string interpreter = python_of(*found, job_.working_directory, path);
+  if (interpreter.empty()) return finish();
+  outcome_.versions.emplace_back(kInterpreter, interpreter);
+  if (!job_.is_compared) return finish();
+  RankCommand python;
+  python.path = interpreter;
+  python.arguments = {interpreter, "-c", kVersionScript};
+  python.working_directory = job_.working_directory;
+  python.environment = outcome_.environment;
+  run(std::move(python), &Trial::on_versions);
+}
+
+void Trial::on_versions(const ErrandOutcome& said) {
+  for (const std::string& line : split(said.output, '\n')) {
+    for (const std::string_view name : {"Python ", "horovod "}) {
+      if (!line.starts_with(name)) continue;
+      outcome_.versions.emplace_back(trim(name), printable(line.substr(name.size()), 40));
+    }
+  }
+  if (outcome_.versions.size() == 1) {
+    return finish(failed_precondition(
+        cat("'", job_.command[0], "' does not run: ", said_on_one_line(said.errors))));
+  }
+  finish();
+}
+
+void Trial::run(RankCommand command, void (Trial::*then)(const ErrandOutcome&)) {
+  ::getrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
+  auto errand = Errand::start(loop_, command,
+                              [this, then](const ErrandOutcome& said) { (this->*then)(said); });
+  if (!errand.ok()) return finish(errand.status());
+  finished_ = std::exchange(errand_, std::move(*errand));
+}
+
+void Trial::finish(Status status) {
+  outcome_.status = std::move(status);
+  std::exchange(done_, nullptr)(std::move(outcome_));
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,115 @@
+#include "launcher/agent/preflight/visit.h"
+
+#include <arpa/inet.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "launcher/agent/host/host_addresses.h"
+#include "net/tcp_transport.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+// For the first address that leads there, and after it for those before it in the offer.
+constexpr double kPatience = 3;
+constexpr double kAfterFirst = 0.05;
+// Of an offer; a host has a few.
+constexpr size_t kMostAddresses = 64;
+
+Bytes bytes_of(const std::string& address) {
+  for (const int family : {AF_INET, AF_INET6}) {
+    Bytes bytes(family == AF_INET ? 4 : 16);
+    if (::inet_pton(family, address.c_str(), bytes.data()) == 1) return bytes;
+  }
+  return {};
+}
+
+}  // namespace
+
+void Visit::begin(const MeetingOffer& offer, std::function<void(Visited)> done) {
+  end();
+  offer_ = offer;
+  done_ = std::move(done);
+  has_one_ = false;
+  deadline_ = Deadline::after_seconds(kPatience);
+  attempts_.resize(std::min(offer_.addresses.size(), kMostAddresses));
+  for (size_t i = 0; i < attempts_.size(); ++i) {
+    attempts_[i].index = i;
+    dial(attempts_[i], offer_.addresses[i].first, offer_.port);
+  }
+  consider();
+}
+
+void Visit::dial(Attempt& attempt, const std::string& address, uint16_t port) {
+  auto socket = net::start_connect(bytes_of(address), port);
+  attempt.is_over = !socket.ok();
+  if (attempt.is_over) return;
+  attempt.socket = std::move(*socket);
+  attempt.is_over = !loop_.watch(attempt.socket.get(), EPOLLOUT,
+                                 [this, &attempt](uint32_t) { on_ready(attempt); });
+}
+
+void Visit::on_ready(Attempt& attempt) {
+  const int fd = attempt.socket.get();
+  if (!attempt.is_connected) {
+    if (net::connect_outcome(fd) != 0) return finish(attempt, false);
+    attempt.is_connected = true;
+    loop_.change(fd, EPOLLIN);
+  }
+  std::array<std::byte, sizeof(Nonce)> heard;
+  const size_t wanted = heard.size() - attempt.received;
+  const ssize_t size = ::read(fd, heard.data(), wanted);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  const auto* expected = offer_.nonce.data() + attempt.received;
+  if (size <= 0 || !std::equal(heard.begin(), heard.begin() + size, expected)) {
+    return finish(attempt, false);
+  }
+  attempt.received += static_cast<size_t>(size);
+  if (attempt.received == heard.size()) finish(attempt, true);
+}
+
+void Visit::finish(Attempt& attempt, bool is_proven) {
+  attempt.is_over = true;
+  attempt.is_proven = is_proven;
+  if (is_proven) attempt.interface = interface_of_socket(attempt.socket.get());
+  loop_.forget(attempt.socket.get());
+  attempt.socket.reset();
+  if (is_proven && !std::exchange(has_one_, true)) {
+    deadline_ = Deadline::after_seconds(kAfterFirst);
+  }
+  consider();
+}
+
+void Visit::consider() {
+  const auto is_over = [](const Attempt& attempt) { return attempt.is_over; };
+  const auto best = std::find_if(attempts_.begin(), attempts_.end(),
+                                 [](const Attempt& attempt) { return attempt.is_proven; });
+  // What comes after the best in the offer need not be waited for.
+  if (std::all_of(attempts_.begin(), best, is_over)) conclude();
+}
+
+void Visit::conclude() {
+  if (!done_) return;
+  Visited visited;
+  for (const Attempt& attempt : attempts_) {
+    if (!attempt.is_proven) continue;
+    visited.reached.emplace_back(offer_.addresses[attempt.index].first, attempt.interface);
+  }
+  const auto done = std::exchange(done_, nullptr);
+  end();
+  done(std::move(visited));
+}
+
+void Visit::end() {
+  for (Attempt& attempt : attempts_) {
+    if (attempt.socket) loop_.forget(attempt.socket.get());
+    attempt.socket.reset();
+  }
+}
+
+}  // namespace hvd::launcher

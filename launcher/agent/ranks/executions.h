@@ -1,0 +1,57 @@
+// Commands of the user's that run beside a rank, in its environment, while the job runs
+// (`horovodrun exec`). They end with the job, or when whoever ordered them is gone. Lives on the
+// agent's loop.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <list>
+
+#include "base/clock.h"
+#include "launcher/agent/loop/poll_loop.h"
+#include "launcher/agent/ranks/rank_process.h"
+#include "launcher/protocol/protocol.h"
+
+namespace hvd::launcher {
+
+class Executions {
+ public:
+  // `say` takes Said and, once for each order, Ran.
+  using Say = std::function<void(const Message&)>;
+
+  Executions(PollLoop& loop, Say say) : loop_(loop), say_(std::move(say)) {}
+  ~Executions();
+
+  // `like`: the rank's own command, of which all but the words is taken.
+  void start(const Run& order, const RankCommand& like);
+  void on_taken(const SaidTaken& taken);
+  // SIGTERM to the command's process group, and after the grace SIGKILL.
+  void stop(const StopRun& order, double grace_seconds);
+  // A process that is no rank has ended.
+  void on_reaped(pid_t pid, int status);
+  // When on_deadline() has something to do.
+  Deadline deadline() const;
+  void on_deadline();
+
+ private:
+  struct Execution {
+    Ran answer;
+    RankProcess process;
+    pid_t group = -1;
+    size_t unread = 0;  // bytes that were said and not taken
+    bool has_ended = false;
+    Deadline kill_at = Deadline::never();
+  };
+
+  void read(Execution& execution);
+  bool read_some(Execution& execution, size_t stream);
+  void settle(Execution& execution);
+  Execution* find(uint32_t number);
+
+  PollLoop& loop_;
+  Say say_;
+  std::list<Execution> running_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,25 @@
+// What an agent tells each rank beside the job's environment: how it reaches its store and the
+// other ranks. Pure but for the list of this host's interfaces.
+#pragma once
+
+#include <string>
+
+#include "launcher/agent/host/program.h"
+#include "launcher/protocol/host_job.h"
+#include "net/interface_choice.h"
+#include "net/port_range.h"
+
+namespace hvd::launcher {
+
+struct RankWays {
+  StartOrder order;           // the launcher's
+  std::string store;          // address of the store
+  uint16_t meeting_port = 0;  // rank 0's, where that is on this host
+  net::PortRange ports;
+  net::InterfaceChoice interfaces;
+};
+
+// `rank` is what the rank has already; what the user chose of the hints to other libraries stays.
+Environment rank_environment(const RankWays& ways, const Environment& rank);
+
+}  // namespace hvd::launcher

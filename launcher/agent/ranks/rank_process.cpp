@@ -1,0 +1,237 @@
+#include "launcher/agent/ranks/rank_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "base/text.h"
+#include "launcher/agent/ranks/side_by_side.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+
+Result<Pipe> make_pipe() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) return system_error("cannot make a pipe", errno);
+  // Away from 0 to 2, which the rank's dup2 would otherwise overwrite.
+  Pipe pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+  for (UniqueFd* end : {&pipe.read, &pipe.write}) {
+    if (end->get() > STDERR_FILENO) continue;
+    const int moved = ::fcntl(end->get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (moved < 0) return system_error("cannot make a pipe", errno);
+    end->reset(moved);
+  }
+  return pipe;
+}
+
+// execve takes what it does not change by pointers that could.
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.data()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Whether inherited or its own: what this process ignores, a program that it executes would too.
+std::vector<int> ignored_signals() {
+  std::vector<int> ignored;
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction action {};
+    if (::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) {
+      ignored.push_back(number);
+    }
+  }
+  return ignored;
+}
+
+// Why one of those that are started together could not be.
+struct Complaint {
+  uint32_t index;
+  int error;
+};
+
+// A table of descriptors that grows while threads share it waits, each time, for every processor to
+// pass through the scheduler: milliseconds. It grows once, while there are no threads.
+void make_room_for_descriptors(size_t ranks) {
+  constexpr size_t kPerRank = 3;
+  constexpr size_t kOthers = 64;
+  const int highest =
+      ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, static_cast<int>(kOthers + kPerRank * ranks));
+  if (highest >= 0) ::close(highest);
+}
+
+// What the child needs, made before the fork: nothing is allocated after it.
+struct ChildNeeds {
+  std::vector<char*> argv;
+  std::vector<char*> shell_argv;  // for a script without an interpreter line, as shells do it
+  std::vector<char*> envp;
+  const RankCommand* command;
+  const std::vector<int>* ignored;
+  pid_t agent;
+  uint32_t index;
+  int stdin_fd, stdout_fd, stderr_fd, report_fd;  // the first may be -1: nothing to read
+};
+
+[[noreturn]] void give_up(const ChildNeeds& needs) {
+  const Complaint complaint{needs.index, errno};
+  [[maybe_unused]] const ssize_t size = ::write(needs.report_fd, &complaint, sizeof complaint);
+  ::_exit(127);
+}
+
+bool is_without_format(const char* path) {
+  char magic[4] = {};
+  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+  const bool is_read = file >= 0 && ::read(file, magic, sizeof magic) > 0;
+  if (file >= 0) ::close(file);
+  return is_read && std::memcmp(magic,
+                                "\x7f"
+                                "ELF",
+                                sizeof magic) != 0;
+}
+
+[[noreturn]] void become_rank(const ChildNeeds& needs) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != needs.agent) ::_exit(127);  // it died before the line above
+  for (const int number : *needs.ignored) ::signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int input = needs.stdin_fd >= 0 ? needs.stdin_fd : ::open("/dev/null", O_RDONLY);
+  if (input < 0) {
+    // A root without /dev: an end of file is what it should read.
+    int ends[2];
+    if (::pipe(ends) != 0) give_up(needs);
+    ::close(ends[1]);
+    if (::dup2(ends[0], STDIN_FILENO) < 0) give_up(needs);
+    if (ends[0] > STDERR_FILENO) ::close(ends[0]);
+  } else if (input != STDIN_FILENO) {
+    if (::dup2(input, STDIN_FILENO) < 0) give_up(needs);
+    if (input > STDERR_FILENO) ::close(input);
+  }
+  if (::dup2(needs.stdout_fd, STDOUT_FILENO) < 0) give_up(needs);
+  if (::dup2(needs.stderr_fd, STDERR_FILENO) < 0) give_up(needs);
+  if (::chdir(needs.command->working_directory.c_str()) != 0) give_up(needs);
+  const char* const path = needs.command->path.c_str();
+  ::execve(path, needs.argv.data(), needs.envp.data());
+  if (errno == ENOEXEC && is_without_format(path)) {
+    ::execve("/bin/sh", needs.shell_argv.data(), needs.envp.data());
+    errno = ENOEXEC;
+  }
+  give_up(needs);
+}
+
+Status execution_error(const RankCommand& command, int error) {
+  const std::string& program = command.arguments[0];
+  if (error == ENOENT && ::access(command.path.c_str(), F_OK) == 0) {
+    return not_found(cat("program '", program, "' cannot be run: the loader or interpreter that ",
+                         command.path, " asks for is missing on this host"));
+  }
+  if (error == ENOEXEC) {
+    return failed_precondition(cat("program '", program, "' cannot be run: ", command.path,
+                                   " is not for this host's architecture"));
+  }
+  return system_error(cat("program '", program, "' cannot be run"), error);
+}
+
+Result<RankProcess> fork_rank(const RankCommand& command, uint32_t index,
+                              const std::vector<int>& ignored, int report_fd) {
+  HVD_ASSIGN_OR_RETURN(Pipe out, make_pipe());
+  HVD_ASSIGN_OR_RETURN(Pipe error, make_pipe());
+  Pipe input;
+  if (command.has_input) {
+    HVD_ASSIGN_OR_RETURN(input, make_pipe());
+  }
+  std::vector<std::string> shell_arguments = {"/bin/sh", command.path};
+  shell_arguments.insert(shell_arguments.end(), command.arguments.begin() + 1,
+                         command.arguments.end());
+  std::vector<std::string> variables;
+  variables.reserve(command.environment.size());
+  for (const auto& [name, value] : command.environment) variables.push_back(cat(name, "=", value));
+  const ChildNeeds needs{.argv = pointers(command.arguments),
+                         .shell_argv = pointers(shell_arguments),
+                         .envp = pointers(variables),
+                         .command = &command,
+                         .ignored = &ignored,
+                         .agent = ::getpid(),
+                         .index = index,
+                         .stdin_fd = input.read.get(),
+                         .stdout_fd = out.write.get(),
+                         .stderr_fd = error.write.get(),
+                         .report_fd = report_fd};
+  // Nothing is copied: this process goes on when the child has executed, or given up.
+  const pid_t pid = ::vfork();
+  if (pid < 0) return system_error("cannot start a process", errno);
+  if (pid == 0) {
+    ::setrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
+    become_rank(needs);
+  }
+  RankProcess process;
+  process.pid = pid;
+  if (input.write) ::fcntl(input.write.get(), F_SETFL, O_NONBLOCK);
+  process.input = std::move(input.write);
+  ::fcntl(out.read.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(error.read.get(), F_SETFL, O_NONBLOCK);
+  process.output[0] = std::move(out.read);
+  process.output[1] = std::move(error.read);
+  return process;
+}
+
+}  // namespace
+
+rlimit raise_descriptor_limit() {
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  rlimit limit = before;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  return before;
+}
+
+std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& commands) {
+  std::vector<Result<RankProcess>> started;
+  auto report = make_pipe();
+  for (size_t i = 0; i < commands.size(); ++i) {
+    started.push_back(report.ok() ? aborted("not started, as another one could not be")
+                                  : report.status());
+  }
+  if (!report.ok()) return started;
+  const std::vector<int> ignored = ignored_signals();
+  make_room_for_descriptors(commands.size());
+  std::atomic<bool> has_failed{false};
+  run_side_by_side(commands.size(), [&](size_t i) {
+    if (has_failed) return;
+    started[i] = fork_rank(commands[i], static_cast<uint32_t>(i), ignored, report->write.get());
+    if (!started[i].ok()) has_failed = true;
+  });
+  report->write.reset();
+  // Whoever has executed its program holds the other end no more.
+  Complaint complaint{};
+  for (;;) {
+    const ssize_t size = ::read(report->read.get(), &complaint, sizeof complaint);
+    if (size < 0 && errno == EINTR) continue;
+    if (size != sizeof complaint) return started;
+    Result<RankProcess>& of = started[complaint.index];
+    ::waitpid(of->pid, nullptr, 0);
+    of = execution_error(commands[complaint.index], complaint.error);
+  }
+}
+
+Result<RankProcess> start_rank(const RankCommand& command) {
+  return std::move(start_ranks({command}).front());
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,40 @@
+// Starts one rank: a process group of its own that the kernel kills when the agent dies, with
+// pipes for its output and nothing else of the agent's. One thread.
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/agent/host/program.h"
+
+namespace hvd::launcher {
+
+struct RankCommand {
+  std::string path;                    // of the file to execute
+  std::vector<std::string> arguments;  // from argv[0] on
+  std::string working_directory;
+  Environment environment;
+  rlimit descriptor_limit{};
+  bool has_input = false;  // otherwise it reads an end of file
+};
+
+struct RankProcess {
+  pid_t pid = -1;
+  UniqueFd output[2];  // read ends of stdout and stderr, non-blocking
+  UniqueFd input;      // write end of stdin, non-blocking, where it has one
+};
+
+// All at once; returns when each has executed its program, or with one sentence why it could not:
+// of those nothing is left to wait for. Behind one that no process could be made for, none is started.
+std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& commands);
+Result<RankProcess> start_rank(const RankCommand& command);
+
+// Raises the limit of open descriptors for this process; the former one, which ranks get.
+rlimit raise_descriptor_limit();
+
+}  // namespace hvd::launcher

@@ -1,0 +1,266 @@
+#include "launcher/agent/ranks/ranks.h"
+
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "base/words.h"
+#include "launcher/agent/host/out_of_memory.h"
+#include "launcher/agent/host/process_tree.h"
+#include "launcher/agent/host/whereabouts.h"
+
+namespace hvd::launcher {
+
+Ranks::~Ranks() {
+  for (const auto& rank : ranks_) {
+    if (rank->input) loop_.forget(rank->input.get());
+    for (const Output& output : rank->outputs) {
+      if (output.pipe) loop_.forget(output.pipe.get());
+    }
+  }
+}
+
+void Ranks::prepare(const HostJob& job, uint32_t output_credit, const std::string& program,
+                    const Environment& environment) {
+  const rlimit limit = raise_descriptor_limit();
+  output_credit_ = output_credit;
+  for (const RankSpec& spec : job.ranks) {
+    auto rank = std::make_unique<Rank>();
+    rank->number = spec.rank;
+    for (const OutputStream stream : {OutputStream::kStdout, OutputStream::kStderr}) {
+      rank->outputs[stream == OutputStream::kStdout ? 0 : 1].stream =
+          output_stream(ranks_.size(), stream);
+    }
+    ranks_.push_back(std::move(rank));
+    commands_.push_back({program, job.command, job.working_directory,
+                         merged(environment, spec.environment), limit, spec.has_input});
+  }
+}
+
+Status Ranks::start(const MoreEnvironment& more) {
+  oom_kills_ = out_of_memory_kills();
+  for (RankCommand& command : commands_) {
+    command.environment = merged(command.environment, more(command.environment));
+  }
+  auto started = start_ranks(commands_);
+  Status status;
+  for (size_t i = 0; i < started.size(); ++i) {
+    if (started[i].ok())
+      adopt(*ranks_[i], *std::move(started[i]));
+    else if (status.ok())
+      status = started[i].status();
+  }
+  is_started_ = status.ok();
+  return status;
+}
+
+void Ranks::adopt(Rank& rank, RankProcess process) {
+  rank.pid = process.pid;
+  rank.input = std::move(process.input);
+  ++running_;
+  for (size_t i = 0; i < rank.outputs.size(); ++i) {
+    rank.outputs[i].pipe = std::move(process.output[i]);
+    rank.outputs[i].credit = net::Credit(output_credit_);
+    ++open_outputs_;
+  }
+  watch(rank);
+}
+
+void Ranks::watch(Rank& rank) {
+  if (rank.input) {
+    loop_.watch(rank.input.get(), EPOLLOUT, [this, &rank](uint32_t) { feed(rank); });
+  }
+  for (Output& output : rank.outputs) {
+    loop_.watch(output.pipe.get(), EPOLLIN, [this, &output](uint32_t) { pump(output); });
+  }
+}
+
+void Ranks::pump(Output& output) {
+  do {
+    std::array<std::byte, net::kMaxChunk> buffer;
+    const size_t room =
+        is_discarding_ ? buffer.size() : std::min(buffer.size(), output.credit.left());
+    if (room == 0) break;
+    const ssize_t size = ::read(output.pipe.get(), buffer.data(), room);
+    if (size > 0 && is_discarding_) continue;
+    if (size > 0) {
+      output.credit.use(static_cast<size_t>(size));
+      outbox_.put(net::FrameType::kData, output.stream, 0,
+                  ByteView(buffer).first(static_cast<size_t>(size)), net::Urgency::kOutput);
+    } else if (size == 0 || (errno != EAGAIN && errno != EINTR) ||
+               (errno == EAGAIN && is_last_output_)) {
+      return finish(output);
+    }
+    // At the end nothing may ever make the pipe ready again: whoever still holds it is not of the
+    // job.
+  } while (is_last_output_);
+  const bool is_wanted = is_discarding_ || output.credit.left() > 0;
+  loop_.change(output.pipe.get(), is_wanted ? EPOLLIN : EPOLL_EVENTS{});
+}
+
+void Ranks::finish(Output& output) {
+  loop_.forget(output.pipe.get());
+  output.pipe.reset();
+  --open_outputs_;
+  outbox_.put(net::FrameType::kEnd, output.stream, 0, {}, net::Urgency::kOutput);
+}
+
+Status Ranks::grant(uint32_t stream, uint32_t credit) {
+  const size_t index = (stream - kFirstOutputStream) / 2;
+  if (stream < kFirstOutputStream || index >= ranks_.size()) {
+    return internal_error(cat("the launcher speaks of the unknown stream ", stream));
+  }
+  Output& output = ranks_[index]->outputs[(stream - kFirstOutputStream) % 2];
+  if (!output.pipe) return {};
+  if (!output.credit.grant(credit)) {
+    return internal_error("the launcher granted a rank's output more than can be");
+  }
+  pump(output);
+  return {};
+}
+
+std::string Ranks::whereabouts(bool with_stacks) const {
+  std::string text;
+  for (const auto& rank : ranks_) {
+    if (rank->pid <= 0) continue;
+    text += cat("rank ", rank->number, "\n");
+    const std::vector<pid_t> own = {rank->pid};
+    for (const pid_t pid : with_stacks ? descendants_of(rank->pid) : own) {
+      const std::string lines = launcher::whereabouts(pid, with_stacks);
+      std::string_view rest = lines;
+      while (!rest.empty()) text += cat("  ", take_line(rest), "\n");
+    }
+  }
+  return text;
+}
+
+const RankCommand* Ranks::command_of(int rank) const {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i]->number == rank && ranks_[i]->pid > 0) return &commands_[i];
+  }
+  return nullptr;
+}
+
+std::optional<int> Ranks::rank_of(pid_t pid) const {
+  const pid_t group = pid > 0 ? ::getpgid(pid) : -1;
+  for (; pid > 1; pid = parent_of(pid)) {
+    for (const auto& rank : ranks_) {
+      if (rank->pid > 0 && (rank->pid == pid || rank->pid == group)) return rank->number;
+    }
+  }
+  return {};
+}
+
+Status Ranks::give_input(int number, std::string_view bytes) {
+  const auto found = std::find_if(ranks_.begin(), ranks_.end(),
+                                  [&](const auto& rank) { return rank->number == number; });
+  if (found == ranks_.end()) {
+    return internal_error(cat("the launcher gave input to rank ", number, ", which is not here"));
+  }
+  Rank& rank = **found;
+  rank.unread += bytes;
+  rank.input_ends |= bytes.empty();
+  if (rank.unread.size() > kInputWindow) {
+    return internal_error("the launcher gave a rank more input than it may");
+  }
+  if (rank.input)
+    feed(rank);
+  else if (is_started_)
+    stop_feeding(rank);  // otherwise it has not been started yet
+  return {};
+}
+
+void Ranks::feed(Rank& rank) {
+  while (!rank.unread.empty()) {
+    const ssize_t size = ::write(rank.input.get(), rank.unread.data(), rank.unread.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) return loop_.change(rank.input.get(), EPOLLOUT);
+    if (size < 0) return stop_feeding(rank);
+    rank.unread.erase(0, static_cast<size_t>(size));
+    outbox_.put(InputTaken{rank.number, static_cast<uint32_t>(size)});
+  }
+  if (rank.input_ends)
+    stop_feeding(rank);
+  else
+    loop_.change(rank.input.get(), EPOLL_EVENTS{});
+}
+
+// Nobody reads it, or all of it is in the pipe. What comes yet counts as taken.
+void Ranks::stop_feeding(Rank& rank) {
+  if (rank.input) loop_.forget(rank.input.get());
+  rank.input.reset();
+  if (!rank.unread.empty()) {
+    outbox_.put(InputTaken{rank.number, static_cast<uint32_t>(rank.unread.size())});
+  }
+  rank.unread.clear();
+}
+
+void Ranks::expect_no_more_output() {
+  if (is_last_output_) return;
+  is_last_output_ = true;
+  for (const auto& rank : ranks_) {
+    for (Output& output : rank->outputs) {
+      if (!output.pipe) continue;
+      if (is_discarding_)
+        finish(output);
+      else
+        pump(output);
+    }
+  }
+}
+
+void Ranks::discard_output() {
+  is_discarding_ = true;
+  for (const auto& rank : ranks_) {
+    for (Output& output : rank->outputs) {
+      if (output.pipe && is_last_output_)
+        finish(output);
+      else if (output.pipe)
+        loop_.change(output.pipe.get(), EPOLLIN);
+    }
+  }
+}
+
+void Ranks::signal(int number) {
+  for (const auto& rank : ranks_) {
+    if (rank->pid > 0) ::kill(-rank->pid, number);
+  }
+}
+
+void Ranks::reap(bool by_agent, bool is_killing) {
+  int status = 0;
+  for (;;) {
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    if (pid < 0 && errno == EINTR) continue;
+    if (pid <= 0) return;
+    const auto found = std::find_if(ranks_.begin(), ranks_.end(),
+                                    [&](const auto& rank) { return rank->pid == pid; });
+    if (found == ranks_.end()) {
+      on_other_(pid, status);
+      continue;
+    }
+    Rank& rank = **found;
+    rank.pid = -1;
+    --running_;
+    RankExit exit{.rank = rank.number, .by_agent = by_agent};
+    if (WIFSIGNALED(status))
+      exit.signal = WTERMSIG(status);
+    else
+      exit.code = WEXITSTATUS(status);
+    exit.after_grace = is_killing && exit.signal == SIGKILL;
+    if (exit.signal != 0 || exit.code != 0) {
+      const auto kills = out_of_memory_kills();
+      exit.out_of_memory = kills && oom_kills_ && *kills > *oom_kills_;
+      oom_kills_ = kills;
+    }
+    outbox_.put(Exited{exit});
+  }
+}
+
+}  // namespace hvd::launcher

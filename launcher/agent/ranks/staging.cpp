@@ -1,0 +1,115 @@
+#include "launcher/agent/ranks/staging.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "base/settings.h"
+#include "base/text.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+bool is_inside(const std::string& path) {
+  if (path.starts_with('/')) return false;
+  for (const std::string& word : split(path, '/')) {
+    if (word == "..") return false;
+  }
+  return true;
+}
+
+std::string joined(const std::string& directory, const std::string& path) {
+  return path.empty() || path == "." ? directory : cat(directory, "/", path);
+}
+
+}  // namespace
+
+std::string staging_directory() {
+  const std::string named = environment_variable("TMPDIR").value_or("");
+  unsigned char random[16] = {};
+  (void)!::getrandom(random, sizeof random, 0);
+  std::string name;
+  for (const unsigned char byte : random) {
+    name += "0123456789abcdef"[byte >> 4];
+    name += "0123456789abcdef"[byte & 15];
+  }
+  return cat(named.starts_with('/') ? named : "/tmp", "/horovod-stage-", name);
+}
+
+void remove_staging(const std::string& directory) {
+  std::error_code ignored;
+  std::filesystem::remove_all(directory, ignored);
+}
+
+Status Staging::take(const StagePart& part) {
+  taken_ += part.path.size() + part.bytes.size();
+  if (!is_inside(part.path)) {
+    return invalid_argument(cat("'", printable(part.path), "' is not inside of what is staged"));
+  }
+  if (!is_there_ && ::mkdir(directory_.c_str(), 0700) != 0) {
+    return system_error(cat("cannot make ", directory_), errno);
+  }
+  is_there_ = true;
+  if (part.kind != StageKind::kEnd) {
+    digest_ = next_digest(digest_, part);
+    return write(part);
+  }
+  file_.reset();
+  is_whole_ = part.bytes == as_text(digest_);
+  return is_whole_ ? Status()
+                   : internal_error(
+                         "what is staged has not arrived as it was listed: has a file "
+                         "of it changed meanwhile?");
+}
+
+Status Staging::write(const StagePart& part) {
+  const std::string path = joined(directory_, part.path);
+  const auto failed = [&] { return system_error(cat("cannot write ", path), errno); };
+  if (part.kind == StageKind::kDirectory) {
+    return ::mkdir(path.c_str(), part.mode | 0700) == 0 || errno == EEXIST ? Status() : failed();
+  }
+  if (part.kind == StageKind::kLink) {
+    return ::symlink(part.bytes.c_str(), path.c_str()) == 0 ? Status() : failed();
+  }
+  if (part.kind != StageKind::kFile && (part.kind != StageKind::kMore || !file_)) {
+    return invalid_argument("a part of the code is of no known kind");
+  }
+  if (part.kind == StageKind::kFile) {
+    file_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                       part.mode | 0600));
+    if (!file_) return failed();
+  }
+  for (size_t done = 0; done < part.bytes.size();) {
+    const ssize_t size = ::write(file_.get(), part.bytes.data() + done, part.bytes.size() - done);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return failed();
+    done += static_cast<size_t>(size);
+  }
+  return {};
+}
+
+Status Staging::enter(HostJob& job, const Environment& environment) const {
+  if (!job.is_staged) return {};
+  if (!is_whole_) return internal_error("the job's code has not been staged");
+  const std::string code = joined(directory_, job.staged_path);
+  if (!job.working_directory.starts_with('/')) {
+    job.working_directory = joined(directory_, job.working_directory);
+  }
+  const std::string more(value_of(merged(environment, job.environment), "PYTHONPATH"));
+  job.environment = merged(
+      job.environment,
+      {{"PYTHONPATH", more.empty() ? code : cat(code, ":", more)}, {"HOROVOD_STAGE_DIR", code}});
+  return {};
+}
+
+void Staging::remove() {
+  file_.reset();
+  if (std::exchange(is_there_, false)) remove_staging(directory_);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,17 @@
+// What Horovod's own workers are told about this host, besides who they are: where they meet, by
+// what and over which interface.
+#pragma once
+
+#include <cstdint>
+
+#include "launcher/agent/host/program.h"
+
+namespace hvd::launcher {
+
+// `port`: of the loopback, where their requests are taken. `link`: the agent's, which shows over
+// which interface the launcher reaches this host. `rank` is the environment of a rank so far, and
+// `own` the agent's; an interface that is named there already stays.
+Environment plain_worker_environment(uint16_t port, int link, const Environment& rank,
+                                     const Environment& own);
+
+}  // namespace hvd::launcher

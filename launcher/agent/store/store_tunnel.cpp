@@ -1,0 +1,220 @@
+#include "launcher/agent/store/store_tunnel.h"
+
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/text.h"
+#include "launcher/agent/loop/accepting.h"
+#include "net/packet_socket.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+constexpr uint32_t kWindow = 256 << 10;
+constexpr auto kStore = net::Urgency::kStore;
+
+// Nobody else may know it beforehand: there is no file whose permissions would protect it.
+Result<std::string> random_name() {
+  std::array<unsigned char, 16> bytes;
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return system_error("cannot get random bytes", errno);
+  }
+  std::string name = "horovod-store-";
+  for (const unsigned char byte : bytes) {
+    name += "0123456789abcdef"[byte >> 4];
+    name += "0123456789abcdef"[byte & 15];
+  }
+  return name;
+}
+
+}  // namespace
+
+Status StoreTunnel::listen(uint32_t credit) {
+  auto name = random_name();
+  if (!name.ok()) return name.status();
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return system_error("cannot make the store's socket", errno);
+  socklen_t size = 0;
+  const sockaddr_un address = net::abstract_address(*name, size);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+      ::listen(socket.get(), SOMAXCONN) != 0) {
+    return system_error("cannot listen for the ranks' store connections", errno);
+  }
+  HVD_RETURN_IF_ERROR(watch(std::move(socket), listener_));
+  name_ = *std::move(name);
+  credit_ = credit;
+  return {};
+}
+
+Status StoreTunnel::listen_on_loopback(const net::PortRange& ports) {
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return system_error("cannot make a socket of the loopback", errno);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* where = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof address;
+  // From the end of the range: the first are for the ranks.
+  bool is_bound = false;
+  for (int port = ports.last; port >= ports.first && !is_bound; --port) {
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    is_bound = ::bind(socket.get(), where, size) == 0;
+  }
+  if (!is_bound || ::listen(socket.get(), SOMAXCONN) != 0 ||
+      ::getsockname(socket.get(), where, &size) != 0) {
+    return system_error("cannot listen on the loopback for Horovod's own workers", errno);
+  }
+  loopback_port_ = ntohs(address.sin_port);
+  return watch(std::move(socket), loopback_);
+}
+
+Status StoreTunnel::watch(UniqueFd socket, UniqueFd& listener) {
+  if (!loop_.watch(socket.get(), EPOLLIN, [this, &listener](uint32_t) { accept(listener); })) {
+    return system_error("cannot watch the store's socket", errno);
+  }
+  listener = std::move(socket);
+  return {};
+}
+
+void StoreTunnel::accept(const UniqueFd& listener) {
+  accept_all(loop_, listener, [this](UniqueFd socket) {
+    const uint32_t stream = next_stream_++;
+    const int fd = socket.get();
+    connections_.emplace(stream, Connection{.socket = std::move(socket),
+                                            .credit = net::Credit(credit_),
+                                            .window = net::Window(kWindow),
+                                            .unwritten = {}});
+    outbox_.put(net::FrameType::kOpen, stream, kWindow, {}, kStore);
+    loop_.watch(fd, EPOLLIN, [this, stream](uint32_t events) { on_ready(stream, events); });
+  });
+}
+
+void StoreTunnel::on_ready(uint32_t stream, uint32_t events) {
+  const auto found = connections_.find(stream);
+  if (found == connections_.end()) return;
+  Connection& connection = found->second;
+  if ((events & EPOLLOUT) != 0) write(stream, connection);
+  if (connections_.count(stream) != 0 && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
+    read(stream, connection, (events & (EPOLLHUP | EPOLLERR)) != 0);
+  }
+  settle(stream);
+}
+
+void StoreTunnel::read(uint32_t stream, Connection& connection, bool is_hung_up) {
+  if (connection.has_read_end) {
+    if (is_hung_up) reset(stream);
+    return;
+  }
+  std::array<std::byte, net::kMaxChunk> buffer;
+  const size_t room = std::min(buffer.size(), connection.credit.left());
+  if (room == 0) return;
+  const ssize_t size = ::read(connection.socket.get(), buffer.data(), room);
+  if (size > 0) {
+    connection.credit.use(static_cast<size_t>(size));
+    outbox_.put(net::FrameType::kData, stream, 0, ByteView(buffer).first(static_cast<size_t>(size)),
+                kStore);
+  } else if (size == 0 && !is_hung_up) {
+    connection.has_read_end = true;
+    outbox_.put(net::FrameType::kEnd, stream, 0, {}, kStore);
+  } else if (size == 0 || (errno != EAGAIN && errno != EINTR)) {
+    reset(stream);  // the rank has closed it, or died: it takes no answer either
+  }
+}
+
+void StoreTunnel::write(uint32_t stream, Connection& connection) {
+  if (connection.unwritten.empty()) return;
+  const ssize_t size = ::send(connection.socket.get(), connection.unwritten.data(),
+                              connection.unwritten.size(), MSG_NOSIGNAL);
+  if (size < 0) {
+    if (errno != EAGAIN && errno != EINTR) reset(stream);
+    return;
+  }
+  connection.unwritten.erase(connection.unwritten.begin(), connection.unwritten.begin() + size);
+  const uint32_t credit = connection.window.consumed(static_cast<size_t>(size));
+  if (credit > 0 && !connection.has_launcher_end) {
+    outbox_.put(net::FrameType::kCredit, stream, credit, {}, kStore);
+  }
+}
+
+void StoreTunnel::settle(uint32_t stream) {
+  const auto found = connections_.find(stream);
+  if (found == connections_.end()) return;
+  Connection& connection = found->second;
+  if (connection.has_launcher_end && connection.unwritten.empty()) {
+    if (connection.has_read_end) return drop(stream);
+    ::shutdown(connection.socket.get(), SHUT_WR);
+  }
+  uint32_t events = 0;
+  if (!connection.has_read_end && connection.credit.left() > 0) events |= EPOLLIN;
+  if (!connection.unwritten.empty()) events |= EPOLLOUT;
+  loop_.change(connection.socket.get(), events);
+}
+
+Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
+  const auto found = connections_.find(header.stream);
+  if (found == connections_.end()) {
+    // What the launcher sent before it heard of the connection's end is fine.
+    if (header.stream < next_stream_) return {};
+    return internal_error(cat("the launcher speaks of the unknown stream ", header.stream));
+  }
+  Connection& connection = found->second;
+  switch (header.type) {
+    case net::FrameType::kData:
+      if (!connection.window.arrived(payload.size()) || connection.has_launcher_end) {
+        return internal_error("the launcher sent more to a store connection than was granted");
+      }
+      connection.unwritten.insert(connection.unwritten.end(), payload.begin(), payload.end());
+      write(header.stream, connection);
+      break;
+    case net::FrameType::kCredit:
+      if (!connection.credit.grant(header.credit)) {
+        return internal_error("the launcher granted a store connection more than can be");
+      }
+      break;
+    case net::FrameType::kEnd:
+      connection.has_launcher_end = true;
+      break;
+    case net::FrameType::kReset:
+      // What came before is still written, as far as the socket takes it at once.
+      write(header.stream, connection);
+      drop(header.stream);
+      return {};
+    default:
+      return internal_error("the launcher sent a frame that no store connection takes");
+  }
+  settle(header.stream);
+  return {};
+}
+
+void StoreTunnel::reset(uint32_t stream) {
+  outbox_.put(net::FrameType::kReset, stream, 0, {}, kStore);
+  drop(stream);
+}
+
+void StoreTunnel::drop(uint32_t stream) {
+  const auto found = connections_.find(stream);
+  if (found == connections_.end()) return;
+  loop_.forget(found->second.socket.get());
+  connections_.erase(found);
+  for (const UniqueFd* listener : {&listener_, &loopback_}) {
+    if (*listener) loop_.change(listener->get(), EPOLLIN);
+  }
+}
+
+void StoreTunnel::close() {
+  while (!connections_.empty()) drop(connections_.begin()->first);
+  for (UniqueFd* listener : {&listener_, &loopback_}) {
+    if (*listener) loop_.forget(listener->get());
+    listener->reset();
+  }
+}
+
+}  // namespace hvd::launcher

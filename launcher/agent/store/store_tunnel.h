@@ -1,0 +1,67 @@
+// The store's way from the ranks of this host to the launcher: a listening abstract Unix socket,
+// and a port of the loopback where that is asked for, whose connections become streams of the
+// link. Carries bytes, knows nothing of what they say.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/agent/loop/outbox.h"
+#include "launcher/agent/loop/poll_loop.h"
+#include "net/frame.h"
+#include "net/port_range.h"
+
+namespace hvd::launcher {
+
+class StoreTunnel {
+ public:
+  StoreTunnel(PollLoop& loop, Outbox& outbox) : loop_(loop), outbox_(outbox) {}
+  ~StoreTunnel() { close(); }
+
+  // `credit` is what the launcher takes at once of each connection.
+  Status listen(uint32_t credit);
+  // For programs that know no Unix sockets; every user of this host can connect there.
+  Status listen_on_loopback(const net::PortRange& ports);
+  // 0 without it.
+  uint16_t loopback_port() const { return loopback_port_; }
+  // The abstract name at which it listens.
+  const std::string& name() const { return name_; }
+  // A frame of a stream from kFirstStoreStream on. An error means that the launcher broke a rule.
+  Status handle(const net::FrameHeader& header, ByteView payload);
+  void close();
+
+ private:
+  struct Connection {
+    UniqueFd socket;
+    net::Credit credit;             // of the launcher, for what the rank sends
+    net::Window window;             // for what the launcher sends
+    Bytes unwritten;                // of what the launcher sent
+    bool has_read_end = false;      // the rank sends no more
+    bool has_launcher_end = false;  // the launcher sends no more
+  };
+
+  Status watch(UniqueFd socket, UniqueFd& listener);
+  void accept(const UniqueFd& listener);
+  void on_ready(uint32_t stream, uint32_t events);
+  void read(uint32_t stream, Connection& connection, bool is_hung_up);
+  void write(uint32_t stream, Connection& connection);
+  // Watches for what is wanted next; drops the connection when nothing is.
+  void settle(uint32_t stream);
+  void reset(uint32_t stream);
+  void drop(uint32_t stream);
+
+  PollLoop& loop_;
+  Outbox& outbox_;
+  UniqueFd listener_, loopback_;
+  std::string name_;
+  uint16_t loopback_port_ = 0;
+  uint32_t credit_ = 0;
+  uint32_t next_stream_ = kFirstStoreStream;
+  std::map<uint32_t, Connection> connections_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,61 @@
+#include "launcher/agent/store/world_watch.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "launcher/agent/loop/accepting.h"
+#include "net/packet_socket.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+constexpr std::string_view kReporter = "a rank";
+
+pid_t peer_of(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : -1;
+}
+
+}  // namespace
+
+Status WorldWatch::listen() {
+  HVD_ASSIGN_OR_RETURN(listener_,
+                       net::listen_for_packets(rendezvous::world_report_place(::getpid())));
+  const auto accept = [this](uint32_t) {
+    accept_all(loop_, listener_, [this](UniqueFd socket) {
+      const int caller = socket.get();
+      callers_.emplace(caller, std::move(socket));
+      loop_.watch(caller, EPOLLIN, [this, caller](uint32_t) { hear(caller); });
+    });
+  };
+  if (!loop_.watch(listener_.get(), EPOLLIN, accept)) {
+    return system_error("cannot watch the socket for the ranks' worlds", errno);
+  }
+  return {};
+}
+
+void WorldWatch::hear(int caller) {
+  const auto packet = net::receive_packet(caller, kReporter);
+  if (packet.ok() && !*packet) return;
+  if (packet.ok()) {
+    const auto report = rendezvous::decode_world_report((*packet)->bytes);
+    if (report.ok()) told_(peer_of(caller), *report);
+  }
+  const std::byte heard{1};
+  (void)net::send_packet(caller, {&heard, 1}, {}, kReporter);
+  loop_.forget(caller);
+  callers_.erase(caller);
+  if (listener_) loop_.change(listener_.get(), EPOLLIN);
+}
+
+void WorldWatch::close() {
+  for (const auto& [caller, socket] : callers_) loop_.forget(caller);
+  callers_.clear();
+  if (listener_) loop_.forget(listener_.get());
+  listener_.reset();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,107 @@
+#include "launcher/link/admission.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/secrets/secret.h"
+#include "base/text.h"
+#include "net/frame.h"
+#include "net/socket_address.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+namespace asio = net::asio;
+
+class SocketDuplex : public Duplex {
+ public:
+  explicit SocketDuplex(net::StreamSocket socket) : socket_(std::move(socket)) {}
+
+  net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override {
+    const auto [error, size] = co_await socket_.async_read_some(
+        asio::buffer(buffer.data(), buffer.size()), net::use_tuple);
+    if (error == asio::error::eof) co_return size_t{0};
+    if (error) co_return net::to_status("the agent's connection", error);
+    co_return size;
+  }
+
+  net::Task<Status> write(ByteView bytes) override {
+    const auto [error, size] = co_await asio::async_write(
+        socket_, asio::buffer(bytes.data(), bytes.size()), net::use_tuple);
+    co_return net::to_status("the agent's connection", error);
+  }
+
+  void close() override {
+    net::error_code ignored;
+    socket_.close(ignored);
+  }
+
+  std::string last_words() const override { return {}; }
+
+ private:
+  net::StreamSocket socket_;
+};
+
+// The agent sends nothing behind its answer until it is admitted.
+net::Task<Result<Answer>> read_answer(Duplex& duplex) {
+  net::FrameParser parser(1024);
+  for (;;) {
+    auto frame = parser.next();
+    if (!frame.ok()) co_return frame.status();
+    if (frame->has_value()) {
+      auto message = decode((*frame)->payload);
+      if (!message.ok()) co_return message.status();
+      auto* answer = std::get_if<Answer>(&*message);
+      if (answer == nullptr) co_return permission_denied("it answered with something else");
+      co_return std::move(*answer);
+    }
+    std::array<std::byte, 256> buffer;
+    const auto size = co_await duplex.read_some(buffer);
+    if (!size.ok()) co_return size.status();
+    if (*size == 0) co_return unavailable("it closed the connection");
+    parser.feed(ByteView(buffer).first(*size));
+  }
+}
+
+std::string who_calls(int socket) {
+  const auto peer = net::peer_address(socket);
+  if (!peer.ok() || peer->family() == AF_UNIX)
+    return "an agent";  // AF_UNIX: TLS ends in this process
+  net::Endpoint from = net::to_endpoint(*peer);
+  if (from.host.starts_with("::ffff:")) from.host.erase(0, 7);  // IPv4 at a socket of IPv6
+  return cat("the agent at ", net::to_string(from));
+}
+
+}  // namespace
+
+Bytes framed(const Message& message) {
+  net::FrameWriter writer;
+  writer.put({}, encode(message), net::Urgency::kControl);
+  return writer.take(1);
+}
+
+net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token) {
+  const std::string who = who_calls(socket.native_handle());
+  auto duplex = std::make_unique<SocketDuplex>(std::move(socket));
+  Challenge challenge;
+  fill_random(challenge.nonce);
+  const Bytes asked = framed(challenge);
+  Status status = co_await duplex->write(asked);
+  if (!status.ok()) co_return status.with_context(who);
+  const auto answer = co_await read_answer(*duplex);
+  if (!answer.ok()) co_return answer.status().with_context(who);
+  if (!is_same(answer->proof, prove_agent(token, challenge.nonce, answer->nonce, answer->name))) {
+    co_return permission_denied(
+        cat(who, ", which calls itself '", printable(answer->name),
+            "', does not hold the job's token; copy this launcher's token file "
+            "to its host"));
+  }
+  const Bytes admitted = framed(Admission{prove_launcher(token, challenge.nonce, answer->nonce)});
+  status = co_await duplex->write(admitted);
+  if (!status.ok()) co_return status.with_context(who);
+  AdmittedAgent agent{answer->name, std::move(duplex)};
+  co_return Result<AdmittedAgent>(std::move(agent));
+}
+
+}  // namespace hvd::launcher

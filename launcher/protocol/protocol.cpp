@@ -1,0 +1,365 @@
+#include "launcher/protocol/protocol.h"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <type_traits>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "launcher/protocol/value_bytes.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+// Written on the wire: a number is never given to another message.
+enum class Kind : uint16_t {
+  kGreeting = 1,
+  kPrepare = 2,
+  kPrepared = 3,
+  kStart = 4,
+  kStarted = 5,
+  kExited = 6,
+  kFinished = 7,
+  kSignal = 8,
+  kEnd = 9,
+  kPing = 10,
+  kPong = 11,
+  kSuspend = 12,
+  kSuspended = 13,
+  kFailed = 14,
+  kChallenge = 15,
+  kAnswer = 16,
+  kAdmission = 17,
+  kVisitOrder = 18,
+  kVisited = 19,
+  kInput = 20,
+  kInputTaken = 21,
+  kInspect = 22,
+  kInspected = 23,
+  kJoined = 24,
+  kRun = 25,
+  kRan = 26,
+  kStagePart = 27,
+  kStaged = 28,
+  kSaid = 29,
+  kSaidTaken = 30,
+  kStopRun = 31,
+  kEnding = 32,
+  kSignalled = 33,
+};
+
+// The fields of each message, in their order on the wire, once for both directions.
+template <typename F>
+void fields(F f, Greeting& m) {
+  f(m.version), f(m.build), f(m.pid), f(m.hostname), f(m.boot_id), f(m.uid), f(m.cpus);
+}
+template <typename F>
+void fields(F f, Prepare& m) {
+  f(m.job), f(m.output_credit), f(m.store_credit);
+}
+template <typename F>
+void fields(F f, Start& m) {
+  f(m.order);
+}
+template <typename F>
+void fields(F f, Signal& m) {
+  f(m.number);
+}
+template <typename F>
+void fields(F f, End& m) {
+  f(m.grace_seconds), f(m.signal);
+}
+template <typename F>
+void fields(F f, Ping& m) {
+  f(m.number);
+}
+template <typename F>
+void fields(F, Suspend&) {}
+template <typename F>
+void fields(F f, Prepared& m) {
+  f(m.status), f(m.offer), f(m.versions), f(m.threads);
+}
+template <typename F>
+void fields(F f, Started& m) {
+  f(m.status);
+}
+template <typename F>
+void fields(F f, Exited& m) {
+  f(m.exit);
+}
+template <typename F>
+void fields(F f, Finished& m) {
+  f(m.left_behind);
+}
+template <typename F>
+void fields(F f, Pong& m) {
+  f(m.number);
+}
+template <typename F>
+void fields(F, Suspended&) {}
+template <typename F>
+void fields(F f, Failed& m) {
+  f(m.sentence);
+}
+template <typename F>
+void fields(F f, Challenge& m) {
+  f(m.nonce);
+}
+template <typename F>
+void fields(F f, Answer& m) {
+  f(m.nonce), f(m.name), f(m.proof);
+}
+template <typename F>
+void fields(F f, Admission& m) {
+  f(m.proof);
+}
+template <typename F>
+void fields(F f, VisitOrder& m) {
+  f(m.offer);
+}
+template <typename F>
+void fields(F f, Visited& m) {
+  f(m.reached);
+}
+template <typename F>
+void fields(F f, Input& m) {
+  f(m.rank), f(m.bytes);
+}
+template <typename F>
+void fields(F f, InputTaken& m) {
+  f(m.rank), f(m.size);
+}
+template <typename F>
+void fields(F f, Inspect& m) {
+  f(m.number), f(m.with_stacks);
+}
+template <typename F>
+void fields(F f, Inspected& m) {
+  f(m.number), f(m.text);
+}
+template <typename F>
+void fields(F f, Joined& m) {
+  f(m.rank), f(m.world_rank), f(m.world_size);
+}
+
+template <typename F>
+void fields(F f, Run& m) {
+  f(m.number), f(m.rank), f(m.ranks), f(m.command);
+}
+template <typename F>
+void fields(F f, StagePart& m) {
+  f(m.kind), f(m.mode), f(m.path), f(m.bytes);
+}
+template <typename F>
+void fields(F f, Staged& m) {
+  f(m.taken), f(m.status);
+}
+template <typename F>
+void fields(F f, Ran& m) {
+  f(m.number), f(m.rank), f(m.code), f(m.signal), f(m.why);
+}
+template <typename F>
+void fields(F f, Said& m) {
+  f(m.number), f(m.rank), f(m.is_error), f(m.bytes);
+}
+template <typename F>
+void fields(F f, SaidTaken& m) {
+  f(m.number), f(m.size);
+}
+template <typename F>
+void fields(F f, StopRun& m) {
+  f(m.number);
+}
+template <typename F>
+void fields(F f, Ending& m) {
+  f(m.sentence);
+}
+template <typename F>
+void fields(F f, Signalled& m) {
+  f(m.number);
+}
+
+Kind kind_of(const Greeting&) { return Kind::kGreeting; }
+Kind kind_of(const Prepare&) { return Kind::kPrepare; }
+Kind kind_of(const Start&) { return Kind::kStart; }
+Kind kind_of(const Signal&) { return Kind::kSignal; }
+Kind kind_of(const End&) { return Kind::kEnd; }
+Kind kind_of(const Ping&) { return Kind::kPing; }
+Kind kind_of(const Suspend&) { return Kind::kSuspend; }
+Kind kind_of(const Prepared&) { return Kind::kPrepared; }
+Kind kind_of(const Started&) { return Kind::kStarted; }
+Kind kind_of(const Exited&) { return Kind::kExited; }
+Kind kind_of(const Finished&) { return Kind::kFinished; }
+Kind kind_of(const Pong&) { return Kind::kPong; }
+Kind kind_of(const Suspended&) { return Kind::kSuspended; }
+Kind kind_of(const Failed&) { return Kind::kFailed; }
+Kind kind_of(const Challenge&) { return Kind::kChallenge; }
+Kind kind_of(const Answer&) { return Kind::kAnswer; }
+Kind kind_of(const Admission&) { return Kind::kAdmission; }
+Kind kind_of(const VisitOrder&) { return Kind::kVisitOrder; }
+Kind kind_of(const Visited&) { return Kind::kVisited; }
+Kind kind_of(const Input&) { return Kind::kInput; }
+Kind kind_of(const InputTaken&) { return Kind::kInputTaken; }
+Kind kind_of(const Inspect&) { return Kind::kInspect; }
+Kind kind_of(const Inspected&) { return Kind::kInspected; }
+Kind kind_of(const Joined&) { return Kind::kJoined; }
+Kind kind_of(const Run&) { return Kind::kRun; }
+Kind kind_of(const StagePart&) { return Kind::kStagePart; }
+Kind kind_of(const Staged&) { return Kind::kStaged; }
+Kind kind_of(const Ran&) { return Kind::kRan; }
+Kind kind_of(const Said&) { return Kind::kSaid; }
+Kind kind_of(const SaidTaken&) { return Kind::kSaidTaken; }
+Kind kind_of(const StopRun&) { return Kind::kStopRun; }
+Kind kind_of(const Ending&) { return Kind::kEnding; }
+Kind kind_of(const Signalled&) { return Kind::kSignalled; }
+
+template <typename T>
+Result<Message> decode_as(ByteReader& reader, std::string_view name) {
+  T message;
+  fields([&](auto& field) { get(reader, field); }, message);
+  const Status status = reader.finish(name);
+  if (!status.ok()) return status;
+  return Message(std::move(message));
+}
+
+bool is_duration(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
+
+Status check(const HostJob& job) {
+  if (job.command.empty()) return invalid_argument("the job has no command");
+  if (job.ranks.size() > kMaxRanks) {
+    return invalid_argument(
+        cat("the job has ", job.ranks.size(), " ranks on one host, more than ", kMaxRanks));
+  }
+  if (!is_duration(job.lease_seconds) || !is_duration(job.kill_grace_seconds)) {
+    return invalid_argument("the job's lease or grace is no number of seconds");
+  }
+  if (job.end_signal != SIGTERM && job.end_signal != SIGINT) {
+    return invalid_argument(
+        cat("the job's end signal ", job.end_signal, " is neither SIGTERM nor SIGINT"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Bytes encode(const Message& message) {
+  ByteWriter writer;
+  std::visit(
+      [&](const auto& each) {
+        writer.put(kind_of(each));
+        // fields() serves reading too, and so takes what can be changed; nothing changes here.
+        auto& mutable_message = const_cast<std::remove_cvref_t<decltype(each)>&>(each);
+        fields([&](const auto& field) { put(writer, field); }, mutable_message);
+      },
+      message);
+  return writer.take();
+}
+
+Result<Message> decode(ByteView bytes) {
+  ByteReader reader(bytes);
+  const auto kind = reader.get<Kind>();
+  if (reader.failed()) return invalid_argument("a control message is cut short");
+  switch (kind) {
+    case Kind::kGreeting:
+      return decode_as<Greeting>(reader, "a greeting");
+    case Kind::kPrepare: {
+      auto message = decode_as<Prepare>(reader, "an order to prepare");
+      if (message.ok()) {
+        const Status status = check(std::get<Prepare>(*message).job);
+        if (!status.ok()) return status;
+      }
+      return message;
+    }
+    case Kind::kPrepared:
+      return decode_as<Prepared>(reader, "an answer about preparing");
+    case Kind::kStart:
+      return decode_as<Start>(reader, "an order to start");
+    case Kind::kStarted:
+      return decode_as<Started>(reader, "an answer about starting");
+    case Kind::kExited:
+      return decode_as<Exited>(reader, "a rank's end");
+    case Kind::kFinished:
+      return decode_as<Finished>(reader, "the job's end");
+    case Kind::kSignal:
+      return decode_as<Signal>(reader, "a signal");
+    case Kind::kEnd: {
+      auto message = decode_as<End>(reader, "an order to end");
+      if (message.ok() && !is_duration(std::get<End>(*message).grace_seconds)) {
+        return invalid_argument("the grace of an order to end is no number of seconds");
+      }
+      return message;
+    }
+    case Kind::kPing:
+      return decode_as<Ping>(reader, "a ping");
+    case Kind::kPong:
+      return decode_as<Pong>(reader, "a pong");
+    case Kind::kSuspend:
+      return decode_as<Suspend>(reader, "a suspension");
+    case Kind::kSuspended:
+      return decode_as<Suspended>(reader, "an answer to a suspension");
+    case Kind::kFailed:
+      return decode_as<Failed>(reader, "a failure");
+    case Kind::kChallenge:
+      return decode_as<Challenge>(reader, "a challenge");
+    case Kind::kAnswer:
+      return decode_as<Answer>(reader, "an answer to a challenge");
+    case Kind::kAdmission:
+      return decode_as<Admission>(reader, "an admission");
+    case Kind::kVisitOrder:
+      return decode_as<VisitOrder>(reader, "an order to visit");
+    case Kind::kVisited:
+      return decode_as<Visited>(reader, "an answer about a visit");
+    case Kind::kInput:
+      return decode_as<Input>(reader, "a rank's input");
+    case Kind::kInputTaken:
+      return decode_as<InputTaken>(reader, "an answer to input");
+    case Kind::kInspect:
+      return decode_as<Inspect>(reader, "a question where ranks are");
+    case Kind::kInspected:
+      return decode_as<Inspected>(reader, "where ranks are");
+    case Kind::kRun: {
+      auto message = decode_as<Run>(reader, "a command to run");
+      if (message.ok() && std::get<Run>(*message).command.empty()) {
+        return invalid_argument("a command to run has no words");
+      }
+      return message;
+    }
+    case Kind::kStagePart:
+      return decode_as<StagePart>(reader, "a part of the code");
+    case Kind::kStaged:
+      return decode_as<Staged>(reader, "an answer to a part of the code");
+    case Kind::kRan:
+      return decode_as<Ran>(reader, "a command's end");
+    case Kind::kSaid:
+      return decode_as<Said>(reader, "what a command said");
+    case Kind::kSaidTaken:
+      return decode_as<SaidTaken>(reader, "an answer to what a command said");
+    case Kind::kStopRun:
+      return decode_as<StopRun>(reader, "an order to stop a command");
+    case Kind::kEnding:
+      return decode_as<Ending>(reader, "an agent's end");
+    case Kind::kSignalled:
+      return decode_as<Signalled>(reader, "a signal that ranks got");
+    case Kind::kJoined:
+      return decode_as<Joined>(reader, "a rank's world");
+  }
+  return unimplemented(cat("a control message of the unknown kind ", static_cast<unsigned>(kind),
+                           ": the far side is of another release"));
+}
+
+Digest next_digest(const Digest& before, const StagePart& part) {
+  const Bytes bytes = encode(part);
+  ByteWriter both;
+  both.put_raw(before).put_raw(bytes);
+  return sha256(both.take());
+}
+
+uint32_t output_stream(size_t index, OutputStream stream) {
+  HVD_CHECK(index < kMaxRanks);
+  return kFirstOutputStream + static_cast<uint32_t>(index) * 2 +
+         (stream == OutputStream::kStderr ? 1 : 0);
+}
+
+}  // namespace hvd::launcher

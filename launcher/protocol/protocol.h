@@ -1,0 +1,203 @@
+// The control messages between launcher and agent: structs and their bytes. They travel as the
+// payload of kControl frames; output and store connections are streams of their own. Knows
+// nothing of processes or sockets.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/secrets/hmac.h"
+#include "launcher/protocol/host_job.h"
+#include "launcher/protocol/token_proof.h"
+
+namespace hvd::launcher {
+
+// From the agent, first of all and unasked.
+struct Greeting {
+  std::string version;  // of the release
+  std::string build;    // the name its file was started by, which carries its content hash
+  uint32_t pid = 0;
+  std::string hostname;
+  std::string boot_id;  // of the running kernel: two names with one boot id may be one machine
+  uint32_t uid = 0;
+  uint32_t cpus = 0;  // that the agent may run on
+};
+
+// From the launcher. A piece of what the job's ranks find on each host, before Prepare.
+struct StagePart {
+  StageKind kind = StageKind::kEnd;
+  uint32_t mode = 0;
+  std::string path;   // within the copy
+  std::string bytes;  // of the file; where a link leads; the digest of all parts
+};
+// Of a part and all before it.
+Digest next_digest(const Digest& before, const StagePart& part);
+struct Prepare {
+  HostJob job;
+  uint32_t output_credit = 0;  // granted at once to each output stream
+  uint32_t store_credit = 0;   // granted at once to each store connection
+};
+struct Start {
+  StartOrder order;
+};
+// To the agents of the other hosts: does the offer hold from there? Answered by Visited.
+struct VisitOrder {
+  MeetingOffer offer;
+};
+// To every rank's process group.
+struct Signal {
+  int32_t number = 0;
+};
+// What a rank shall read; without bytes: the end.
+struct Input {
+  int32_t rank = 0;
+  std::string bytes;
+};
+struct End {
+  double grace_seconds = 0;
+  int32_t signal =
+      0;  // that ended the launcher, and may have reached the agent or the ranks too; or 0
+};
+// Where the ranks are is wanted.
+struct Inspect {
+  uint32_t number = 0;      // of the question, for the answer
+  uint8_t with_stacks = 0;  // and the processes below them, and the Python stacks of all
+};
+// A command is to run beside a rank, in its environment.
+struct Run {
+  uint32_t number = 0;  // of the order, for the answer
+  int32_t rank = 0;
+  std::string ranks;  // to a launcher, in place of both: "0,3-5"; empty: the first of each host
+  std::vector<std::string> command;
+};
+// So much of what it said has found its reader.
+struct SaidTaken {
+  uint32_t number = 0;  // of the order
+  uint32_t size = 0;
+};
+// Whoever ordered a command is gone: it shall end.
+struct StopRun {
+  uint32_t number = 0;  // of the order
+};
+// Renews the lease, and ends a suspension.
+struct Ping {
+  uint64_t number = 0;
+};
+// The lease is paused until the next Ping. Answered by Suspended.
+struct Suspend {};
+
+// From the agent: how much of the parts' texts has been taken, or why not.
+struct Staged {
+  uint64_t taken = 0;
+  Status status;
+};
+// From the agent. An answer carries an ok status or one sentence.
+struct Prepared {
+  Status status;
+  MeetingOffer offer;                                         // of rank 0's host alone
+  std::vector<std::pair<std::string, std::string>> versions;  // of a Python program's parts
+  uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, where the agent sets it
+};
+struct Started {
+  Status status;
+};
+struct Exited {
+  RankExit exit;
+};
+// A rank, or a process below it, is in this world.
+struct Joined {
+  int32_t rank = 0;  // of the job
+  int32_t world_rank = 0;
+  int32_t world_size = 1;
+};
+// Nothing of the job is left on the host, and nothing more is sent.
+struct Finished {
+  std::string left_behind;  // what could not be ended, as a sentence; empty when nothing
+};
+// So much of a rank's input is no longer on its way.
+struct InputTaken {
+  int32_t rank = 0;
+  uint32_t size = 0;
+};
+// An answer to Inspect: a paragraph for each rank.
+struct Inspected {
+  uint32_t number = 0;
+  std::string text;
+};
+// A piece of what a Run's command said; no more than kSaidWindow before it is taken.
+struct Said {
+  uint32_t number = 0;
+  int32_t rank = 0;
+  uint8_t is_error = 0;  // on its standard error
+  std::string bytes;
+};
+// The end of a Run, behind all that it said.
+struct Ran {
+  uint32_t number = 0;
+  int32_t rank = 0;
+  int32_t code = 0;
+  int32_t signal = 0;  // that ended it, or 0
+  std::string why;     // a line that says why it could not run, or nothing
+};
+struct Pong {
+  uint64_t number = 0;
+};
+struct Suspended {};
+struct Visited {
+  Reached reached;
+};
+// Something else than the launcher has sent the ranks here SIGUSR1 or SIGUSR2.
+struct Signalled {
+  int32_t number = 0;
+};
+// The agent ends everything, for this reason; what the ranks say until then, and Finished, follow.
+struct Ending {
+  std::string sentence;
+};
+// The agent gives up, for this reason; it ends everything and closes the link. From the launcher: it
+// does not take this agent, which ends.
+struct Failed {
+  std::string sentence;
+};
+
+// Only on a link that the agent dialled, before its greeting: the launcher's challenge, the
+// agent's answer, the launcher's own proof. See token_proof.h.
+struct Challenge {
+  Nonce nonce{};
+};
+struct Answer {
+  Nonce nonce{};
+  std::string name;
+  Proof proof{};
+};
+struct Admission {
+  Proof proof{};
+};
+
+using Message =
+    std::variant<Greeting, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started, Exited,
+                 Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, VisitOrder,
+                 Visited, Input, InputTaken, Inspect, Inspected, Joined, Run, Ran, StagePart,
+                 Staged, Said, SaidTaken, StopRun, Ending, Signalled>;
+
+Bytes encode(const Message& message);
+Result<Message> decode(ByteView bytes);
+
+// The streams of output: two for each rank, by its place in HostJob::ranks. Store connections
+// begin at kFirstStoreStream.
+constexpr uint32_t kFirstOutputStream = 1;
+constexpr uint32_t kFirstStoreStream = 1u << 20;
+constexpr size_t kMaxRanks = (kFirstStoreStream - kFirstOutputStream) / 2;
+
+// What a rank's input may be ahead of its reader.
+constexpr size_t kInputWindow = 64 << 10;
+// What a command beside a rank may say ahead of its reader.
+constexpr size_t kSaidWindow = 64 << 10;
+
+uint32_t output_stream(size_t index, OutputStream stream);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,47 @@
+// The parts of control messages as bytes: both directions of each, in the same order.
+#pragma once
+
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "launcher/protocol/host_job.h"
+#include "launcher/protocol/token_proof.h"
+
+namespace hvd::launcher {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+void put(ByteWriter& to, const std::string& text);
+void put(ByteWriter& to, const Proof& proof);
+void put(ByteWriter& to, StageKind kind);
+void put(ByteWriter& to, const Status& status);
+void put(ByteWriter& to, const Variables& variables);
+void put(ByteWriter& to, const std::vector<std::string>& words);
+void put(ByteWriter& to, const HostJob& job);
+void put(ByteWriter& to, const MeetingOffer& offer);
+void put(ByteWriter& to, const StartOrder& order);
+void put(ByteWriter& to, const RankExit& exit);
+template <typename T>
+requires std::is_arithmetic_v<T>
+void put(ByteWriter& to, T number) { to.put(number); }
+
+// What is cut short or wrong is found by the reader's finish().
+void get(ByteReader& from, std::string& text);
+void get(ByteReader& from, Proof& proof);
+void get(ByteReader& from, StageKind& kind);
+void get(ByteReader& from, Status& status);
+void get(ByteReader& from, Variables& variables);
+void get(ByteReader& from, std::vector<std::string>& words);
+void get(ByteReader& from, HostJob& job);
+void get(ByteReader& from, MeetingOffer& offer);
+void get(ByteReader& from, StartOrder& order);
+void get(ByteReader& from, RankExit& exit);
+template <typename T>
+requires std::is_arithmetic_v<T>
+void get(ByteReader& from, T& number) { number = from.get<T>(); }
+
+}  // namespace hvd::launcher

@@ -1,0 +1,160 @@
+// The launcher's end of a link against an agent that follows a script.
+#include <doctest/doctest.h>
+
+#include <deque>
+
+#include "base/clock.h"
+#include "launcher/agent_link.h"
+#include "launcher/protocol/bell.h"
+#include "net/frame.h"
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+namespace asio = net::asio;
+
+// Says its greeting, and at each write of the launcher's what comes next, in one piece.
+class ScriptedAgent : public Duplex {
+ public:
+  ScriptedAgent(const asio::any_io_executor& executor, std::deque<std::vector<Message>> script)
+      : said_(executor), script_(std::move(script)) {
+    say({Greeting{}});
+  }
+
+  net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override {
+    while (pieces_.empty() && !is_closed_) co_await said_.wait();
+    if (is_closed_) co_return size_t{0};
+    const Bytes piece = std::move(pieces_.front());
+    pieces_.pop_front();
+    REQUIRE(piece.size() <= buffer.size());
+    std::copy(piece.begin(), piece.end(), buffer.begin());
+    co_return piece.size();
+  }
+
+  net::Task<Status> write(ByteView) override {
+    if (!script_.empty()) {
+      say(script_.front());
+      script_.pop_front();
+    }
+    co_return Status();
+  }
+
+  void close() override {
+    is_closed_ = true;
+    said_.ring();
+  }
+
+  std::string last_words() const override { return {}; }
+
+ private:
+  void say(const std::vector<Message>& messages) {
+    net::FrameWriter writer;
+    for (const Message& message : messages) {
+      writer.put({}, encode(message), net::Urgency::kControl);
+    }
+    pieces_.push_back(writer.take(1 << 20));
+    said_.ring();
+  }
+
+  Bell said_;
+  std::deque<std::vector<Message>> script_;
+  std::deque<Bytes> pieces_;
+  bool is_closed_ = false;
+};
+
+struct Events : AgentEvents {
+  void on_output(int, OutputStream, ByteView) override {}
+  void on_output_end(int, OutputStream) override {}
+  void on_inspected(uint32_t, const std::string&) override {}
+  void on_said(const Said&) override {}
+  void on_ran(const Ran&) override {}
+  void on_input_taken(int, size_t) override {}
+  void on_joined(int, int, int) override {}
+  void on_exit(const RankExit& exit) override { exits.push_back(exit); }
+  void on_signalled(int) override {}
+  void on_ending(const std::string&) override {}
+  void on_finished() override { is_finished = true; }
+  void on_lost(const Status& why) override { lost.push_back(why.message()); }
+  void on_store_connection(net::StreamSocket) override {}
+
+  std::vector<RankExit> exits;
+  bool is_finished = false;
+  std::vector<std::string> lost;
+};
+
+// What prepare and start have answered, and what was told beside it.
+struct Outcome {
+  Status prepared, state, started;
+  Events events;
+};
+
+net::Task<void> begin(AgentLink& link, Outcome& outcome) {
+  HostJob job;
+  job.ranks.push_back({0, {}});
+  job.lease_seconds = 0;
+  AgentLink::NextPart no_code;
+  outcome.prepared = co_await link.prepare(job, no_code);
+  // Others are prepared meanwhile.
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  asio::steady_timer others(executor, std::chrono::milliseconds(50));
+  co_await others.async_wait(net::use_tuple);
+  outcome.state = link.state();
+  const StartOrder order;
+  outcome.started = co_await link.start(order);
+}
+
+std::unique_ptr<Outcome> play(std::deque<std::vector<Message>> script) {
+  asio::io_context loop;
+  auto outcome = std::make_unique<Outcome>();
+  AgentLink link(loop.get_executor(),
+                 std::make_unique<ScriptedAgent>(loop.get_executor(), std::move(script)),
+                 outcome->events);
+  bool is_over = false;
+  asio::co_spawn(loop, begin(link, *outcome), [&](const std::exception_ptr& error) {
+    CHECK_FALSE(error);
+    is_over = true;
+  });
+  const Deadline deadline = Deadline::after_seconds(20);
+  while (!is_over && !deadline.passed()) loop.run_one_for(std::chrono::milliseconds(20));
+  CHECK(is_over);
+  link.close();
+  loop.poll();
+  return outcome;
+}
+
+const Failed kFailed{"its guardian was killed"};
+
+}  // namespace
+
+TEST_CASE("An agent that fails right behind its answer to a start has not started") {
+  const auto outcome = play({{Prepared{}}, {Started{}, kFailed}});
+  CHECK(outcome->state.ok());
+  CHECK(outcome->started.message() == kFailed.sentence);
+  CHECK(outcome->events.lost.empty());
+}
+
+TEST_CASE(
+    "An agent that fails right behind its answer to a prepare is told between and by the start") {
+  const auto outcome = play({{Prepared{}, kFailed}});
+  CHECK(outcome->state.message() == kFailed.sentence);
+  CHECK(outcome->started.message() == kFailed.sentence);
+  CHECK(outcome->events.lost.empty());
+}
+
+TEST_CASE("An agent whose job is over within its answer to a start has started") {
+  const auto outcome =
+      play({{Prepared{}}, {Started{}, Exited{RankExit{.rank = 0}}, Finished{}, kFailed}});
+  CHECK(outcome->started.ok());
+  CHECK(outcome->events.exits.size() == 1);
+  CHECK(outcome->events.is_finished);
+  CHECK(outcome->events.lost.empty());
+}
+
+TEST_CASE("The end behind a start that failed is the start's to tell") {
+  const auto outcome = play({{Prepared{}}, {Started{not_found("no such program")}, Finished{}}});
+  CHECK(outcome->started.message() == "no such program");
+  CHECK_FALSE(outcome->events.is_finished);
+  CHECK(outcome->events.lost.empty());
+}

@@ -1,0 +1,178 @@
+#include "launcher/protocol/protocol.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+HostJob job() {
+  HostJob job;
+  job.job = 0xfedcba9876543210;
+  job.generation = 1;
+  job.host = 2;
+  job.host_name = "a";
+  job.command = {"python3", "train.py", ""};
+  job.working_directory = "/srv";
+  job.environment = {{"PATH", "/bin"}, {"EMPTY", ""}};
+  job.ranks = {{4, {{"HOROVOD_RANK", "4"}}}, {5, {}}};
+  job.remote_init = "module load x";
+  job.is_compared = true;
+  job.lease_seconds = 7.5;
+  job.kill_grace_seconds = 0;
+  job.insecure_compat = true;
+  job.end_signal = 2;
+  return job;
+}
+
+template <typename T>
+T again(const T& message) {
+  const auto decoded = decode(encode(message));
+  REQUIRE_MESSAGE(decoded.ok(), decoded.status().message());
+  REQUIRE(std::holds_alternative<T>(*decoded));
+  return std::get<T>(*decoded);
+}
+
+std::string refusal(ByteView bytes) {
+  const auto decoded = decode(bytes);
+  return decoded.ok() ? "" : decoded.error().message();
+}
+
+}  // namespace
+
+TEST_CASE("An order to prepare carries the whole job") {
+  const Prepare read = again(Prepare{job(), 11, 12});
+  const HostJob expected = job();
+  CHECK(read.output_credit == 11);
+  CHECK(read.store_credit == 12);
+  CHECK(read.job.job == expected.job);
+  CHECK(read.job.generation == 1);
+  CHECK(read.job.host == 2);
+  CHECK(read.job.host_name == "a");
+  CHECK(read.job.command == expected.command);
+  CHECK(read.job.working_directory == "/srv");
+  CHECK(read.job.environment == expected.environment);
+  REQUIRE(read.job.ranks.size() == 2);
+  CHECK(read.job.ranks[0].rank == 4);
+  CHECK(read.job.ranks[0].environment == expected.ranks[0].environment);
+  CHECK(read.job.ranks[1].environment.empty());
+  CHECK(read.job.remote_init == "module load x");
+  CHECK(read.job.is_compared);
+  CHECK(read.job.lease_seconds == 7.5);
+  CHECK(read.job.kill_grace_seconds == 0);
+  CHECK(read.job.insecure_compat);
+  CHECK(read.job.end_signal == 2);
+}
+
+TEST_CASE("Every other message arrives as it was sent") {
+  const Greeting greeting = again(Greeting{"1.0", "build", 3, "b", "boot", 1000, 64});
+  CHECK(greeting.version == "1.0");
+  CHECK(greeting.build == "build");
+  CHECK(greeting.pid == 3);
+  CHECK(greeting.hostname == "b");
+  CHECK(greeting.boot_id == "boot");
+  CHECK(greeting.uid == 1000);
+  CHECK(greeting.cpus == 64);
+  CHECK(again(Prepared{not_found("no python"), {}, {}}).status == not_found("no python"));
+  CHECK(again(Prepared{}).status.ok());
+  CHECK(again(Started{internal_error("x")}).status == internal_error("x"));
+  const RankExit exit =
+      again(Exited{{.rank = 3, .code = 4, .signal = 5, .by_agent = true, .after_grace = true}})
+          .exit;
+  CHECK(exit.rank == 3);
+  CHECK(exit.code == 4);
+  CHECK(exit.signal == 5);
+  CHECK(exit.by_agent);
+  CHECK(exit.after_grace);
+  CHECK(again(Finished{"sudo"}).left_behind == "sudo");
+  CHECK(again(Signal{15}).number == 15);
+  CHECK(again(End{2.5, 15}).grace_seconds == 2.5);
+  CHECK(again(End{2.5, 15}).signal == 15);
+  CHECK(again(Ending{"why"}).sentence == "why");
+  CHECK(again(Signalled{10}).number == 10);
+  CHECK(again(Ping{9}).number == 9);
+  CHECK(again(Pong{9}).number == 9);
+  CHECK(again(Failed{"why"}).sentence == "why");
+  const Nonce nonce{std::byte{5}};
+  CHECK(again(Challenge{nonce}).nonce == nonce);
+  const Answer answer = again(Answer{nonce, "host 3", {std::byte{6}}});
+  CHECK(answer.nonce == nonce);
+  CHECK(answer.name == "host 3");
+  CHECK(answer.proof == Proof{std::byte{6}});
+  CHECK(again(Admission{nonce}).proof == nonce);
+  const Variables addresses = {{"10.77.0.1", "eth0"}, {"127.0.0.1", "lo"}};
+  const MeetingOffer offer = again(VisitOrder{{29500, nonce, addresses}}).offer;
+  CHECK(offer.port == 29500);
+  CHECK(offer.nonce == nonce);
+  CHECK(offer.addresses == addresses);
+  const Prepared prepared = again(Prepared{{}, offer, {{"Python", "3.11.2"}}, 3});
+  CHECK(prepared.threads == 3);
+  CHECK(prepared.offer.addresses == addresses);
+  CHECK(prepared.versions == Variables{{"Python", "3.11.2"}});
+  CHECK(again(Visited{addresses}).reached == addresses);
+  const StartOrder order = again(Start{{{{"MASTER_ADDR", "10.77.0.1"}}, "eth0"}}).order;
+  CHECK(order.environment == Variables{{"MASTER_ADDR", "10.77.0.1"}});
+  CHECK(order.interface == "eth0");
+  CHECK(again(Input{7, std::string("a\0b", 3)}).bytes == std::string("a\0b", 3));
+  CHECK(again(Input{7, ""}).rank == 7);
+  CHECK(again(InputTaken{7, 65536}).size == 65536);
+  CHECK(again(Inspect{3, 1}).with_stacks == 1);
+  CHECK(again(Inspected{3, "rank 0\n"}).text == "rank 0\n");
+  const Run run = again(Run{4, 1, "0-2", {"ls", "-l"}});
+  CHECK(run.command == std::vector<std::string>{"ls", "-l"});
+  CHECK((run.number == 4 && run.rank == 1 && run.ranks == "0-2"));
+  const Ran ran = again(Ran{4, 1, 3, 9, "why"});
+  CHECK((ran.code == 3 && ran.signal == 9 && ran.why == "why"));
+  CHECK_FALSE(decode(encode(Run{})).ok());
+  const Said said = again(Said{4, 1, 1, std::string("a\0b", 3)});
+  CHECK((said.number == 4 && said.rank == 1 && said.is_error == 1));
+  CHECK(said.bytes == std::string("a\0b", 3));
+  const SaidTaken taken = again(SaidTaken{4, 17});
+  CHECK((taken.number == 4 && taken.size == 17));
+  CHECK(again(StopRun{4}).number == 4);
+  const StagePart part = again(StagePart{StageKind::kFile, 0640, "lib/a.py", "x = 1"});
+  CHECK((part.kind == StageKind::kFile && part.mode == 0640));
+  CHECK((part.path == "lib/a.py" && part.bytes == "x = 1"));
+  const Staged staged = again(Staged{7, invalid_argument("no")});
+  CHECK((staged.taken == 7 && staged.status.message() == "no"));
+  const Joined joined = again(Joined{3, 0, 2});
+  CHECK(std::array{joined.rank, joined.world_rank, joined.world_size} == std::array{3, 0, 2});
+  again(Suspend{});
+  again(Suspended{});
+}
+
+TEST_CASE("An unknown message is refused with its number") {
+  const auto bytes = ByteWriter().put(uint16_t{999}).take();
+  CHECK(refusal(bytes) ==
+        "a control message of the unknown kind 999: the far side is of another release");
+}
+
+TEST_CASE("A message that is cut short or too long is refused") {
+  Bytes bytes = encode(Prepare{job(), 1, 2});
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    CHECK(refusal(ByteView(bytes).first(size)) != "");
+  }
+  bytes.push_back(std::byte{0});
+  CHECK(refusal(bytes) == "an order to prepare has bytes after its end");
+}
+
+TEST_CASE("A job that makes no sense is refused") {
+  HostJob none = job();
+  none.command.clear();
+  CHECK(refusal(encode(Prepare{none, 1, 1})) == "the job has no command");
+  HostJob endless = job();
+  endless.lease_seconds = std::numeric_limits<double>::quiet_NaN();
+  CHECK(refusal(encode(Prepare{endless, 1, 1})) != "");
+  CHECK(refusal(encode(End{-1})) != "");
+}
+
+TEST_CASE("Streams of output do not meet those of the store") {
+  CHECK(output_stream(0, OutputStream::kStdout) == kFirstOutputStream);
+  CHECK(output_stream(1, OutputStream::kStderr) == kFirstOutputStream + 3);
+  CHECK(output_stream(kMaxRanks - 1, OutputStream::kStderr) < kFirstStoreStream);
+}
