@@ -4,9 +4,9 @@
 
 #include "base/text.h"
 #include "launcher/command.h"
-#include "launcher/job.h"
-#include "launcher/report.h"
-#include "launcher/spares.h"
+#include "launcher/job/job.h"
+#include "launcher/output/report.h"
+#include "launcher/plan/spares.h"
 
 namespace hvd::launcher {
 

@@ -2,7 +2,7 @@
 // beginning after it has failed (--max-restarts).
 #pragma once
 
-#include "launcher/options.h"
+#include "launcher/cli/options.h"
 
 namespace hvd::launcher {
 

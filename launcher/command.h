@@ -2,10 +2,10 @@
 #pragma once
 
 #include "base/result.h"
-#include "launcher/job.h"
-#include "launcher/options.h"
-#include "launcher/report.h"
-#include "launcher/slot_plan.h"
+#include "launcher/cli/options.h"
+#include "launcher/job/job.h"
+#include "launcher/output/report.h"
+#include "launcher/plan/slot_plan.h"
 
 namespace hvd::launcher {
 

@@ -6,7 +6,7 @@
 #include "base/standard_streams.h"
 #include "launcher/attempts.h"
 #include "launcher/command.h"
-#include "launcher/look_inside.h"
+#include "launcher/inspect/look_inside.h"
 #include "launcher/mpirun/start.h"
 
 int main(int argc, char** argv) {

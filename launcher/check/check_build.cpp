@@ -9,7 +9,7 @@
 #include "launcher/check/probes.h"
 #include "launcher/check/remedy.h"
 #include "launcher/check/trial_world.h"
-#include "launcher/report.h"
+#include "launcher/output/report.h"
 
 namespace hvd::launcher {
 namespace {

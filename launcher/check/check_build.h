@@ -7,7 +7,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "launcher/check/row.h"
-#include "launcher/options.h"
+#include "launcher/cli/options.h"
 
 namespace hvd::launcher {
 

@@ -13,10 +13,10 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/check/format.h"
-#include "launcher/host_choice.h"
-#include "launcher/installation.h"
-#include "launcher/job.h"
-#include "launcher/report.h"
+#include "launcher/job/job.h"
+#include "launcher/output/report.h"
+#include "launcher/plan/host_choice.h"
+#include "launcher/plan/installation.h"
 
 namespace hvd::launcher {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "launcher/check/check_build.h"
-#include "launcher/options.h"
+#include "launcher/cli/options.h"
 
 namespace hvd::launcher {
 

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "launcher/agent/host/program.h"
-#include "launcher/installation.h"
+#include "launcher/plan/installation.h"
 
 namespace hvd::launcher {
 namespace {

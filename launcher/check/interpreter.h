@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "launcher/options.h"
+#include "launcher/cli/options.h"
 
 namespace hvd::launcher {
 

@@ -12,8 +12,8 @@
 #include "base/text.h"
 #include "horovod/version.h"
 #include "launcher/check/trial_world.h"
-#include "launcher/installation.h"
-#include "launcher/worker_env.h"
+#include "launcher/plan/installation.h"
+#include "launcher/plan/worker_env.h"
 
 namespace hvd::launcher {
 namespace {

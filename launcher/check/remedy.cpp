@@ -9,7 +9,7 @@
 
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/installation.h"
+#include "launcher/plan/installation.h"
 
 namespace hvd::launcher {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "launcher/cli/options.h"
 #include "launcher/mpirun/flavour.h"
-#include "launcher/options.h"
-#include "launcher/slot_plan.h"
+#include "launcher/plan/slot_plan.h"
 
 namespace hvd::launcher {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/options.h"
-#include "launcher/slot_plan.h"
+#include "launcher/cli/options.h"
+#include "launcher/plan/slot_plan.h"
 
 namespace hvd::launcher {
 

@@ -13,7 +13,7 @@
 
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/report.h"
+#include "launcher/output/report.h"
 
 namespace hvd::launcher {
 namespace {

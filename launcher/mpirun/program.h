@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "launcher/worker_env.h"
+#include "launcher/plan/worker_env.h"
 
 namespace hvd::launcher {
 

@@ -9,13 +9,13 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/environment_choice.h"
-#include "launcher/host_choice.h"
 #include "launcher/mpirun/arguments.h"
 #include "launcher/mpirun/jsrun.h"
 #include "launcher/mpirun/program.h"
-#include "launcher/report.h"
-#include "launcher/slot_plan.h"
+#include "launcher/output/report.h"
+#include "launcher/plan/environment_choice.h"
+#include "launcher/plan/host_choice.h"
+#include "launcher/plan/slot_plan.h"
 
 namespace hvd::launcher {
 namespace {

@@ -1,8 +1,8 @@
 // --mpi and --jsrun: the ranks are started by somebody else's launcher, which this one calls.
 #pragma once
 
-#include "launcher/options.h"
-#include "launcher/worker_env.h"
+#include "launcher/cli/options.h"
+#include "launcher/plan/worker_env.h"
 
 namespace hvd::launcher {
 

@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "launcher/config_file.h"
+#include "launcher/cli/config_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   hvd::Settings settings;

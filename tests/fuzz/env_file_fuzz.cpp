@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "launcher/environment_choice.h"
+#include "launcher/plan/environment_choice.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd::launcher;

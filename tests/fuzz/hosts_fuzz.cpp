@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "launcher/hosts.h"
+#include "launcher/plan/hosts.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -4,10 +4,10 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "launcher/cli/options.h"
 #include "launcher/mpirun/arguments.h"
 #include "launcher/mpirun/flavour.h"
 #include "launcher/mpirun/jsrun.h"
-#include "launcher/options.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

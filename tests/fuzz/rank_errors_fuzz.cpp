@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "launcher/rank_errors.h"
+#include "launcher/output/rank_errors.h"
 
 // What a rank that failed wrote on its standard error.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
+#include "launcher/job/pmix_order.h"
 #include "launcher/pmix/conversation.h"
-#include "launcher/pmix_order.h"
 
 namespace hvd::launcher {
 

@@ -40,7 +40,7 @@ THIRD_PARTY = [
     (r"boost/.*", ["src/net", "rendezvous", "src/runtime", "launcher"], None),
     (r"nlohmann/.*", ["rendezvous", "launcher"], None),
     (r"Eigen/.*", ["src/runtime/gaussian_process.cpp"], 1),
-    (r"CLI/.*", ["launcher/options.cpp", "rendezvous/main.cpp"], None),
+    (r"CLI/.*", ["launcher/cli/options.cpp", "rendezvous/main.cpp"], None),
     (r"libssh/.*", ["launcher/spawn"], 1),
     (r"yaml-cpp/.*", ["launcher"], 1),
     (r"pmix.*\.h", ["plugins/bootstrap/pmix", "launcher"], 2),

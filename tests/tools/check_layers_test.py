@@ -16,7 +16,7 @@ ORDERLY = {
     "src/runtime/api.cpp": "static Runtime* runtime = nullptr;\n",
     "src/collectives/ring.h": "#pragma once\n",
     "rendezvous/store/store.h": "#pragma once\n",
-    "launcher/hosts.cpp": '#include "plugin/catalogue.h"\n#include "rendezvous/store/store.h"\n',
+    "launcher/plan/hosts.cpp": '#include "plugin/catalogue.h"\n#include "rendezvous/store/store.h"\n',
     "plugins/ops/cpu/cpu.cpp": '#include "cpu.h"\n#include "collectives/ring.h"\n',
     "plugins/ops/cpu/cpu.h": "#pragma once\n",
     "plugins/controllers/tcp/tcp.h": "#pragma once\n",
@@ -51,7 +51,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_the_launcher_and_the_runtime_do_not_know_each_other(self):
         self.finds("launcher/a.cpp", '#include "runtime/api.cpp"\n', "may not include src/runtime")
-        self.finds("src/runtime/a.cpp", '#include "launcher/hosts.cpp"\n', "not include launcher")
+        self.finds("src/runtime/a.cpp", '#include "launcher/plan/hosts.cpp"\n', "not include launcher")
 
     def test_a_plugin_knows_neither_runtime_nor_rendezvous_nor_another_plugin(self):
         file = "plugins/ops/cpu/a.cpp"
@@ -71,7 +71,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_a_third_party_header_stays_in_its_folder(self):
         self.finds("src/net/a.cpp", "#include <spdlog/spdlog.h>\n", "src/base/log/log.cpp only")
-        self.finds("launcher/job.cpp", "#include <CLI/CLI.hpp>\n", "launcher/options.cpp")
+        self.finds("launcher/job/job.cpp", "#include <CLI/CLI.hpp>\n", "launcher/cli/options.cpp")
         self.finds("src/base/a.cpp", "#include <boost/asio.hpp>\n", "src/net")
         self.finds("src/base/a.cpp", "#include <zlib.h>\n", "no folder named for it")
 

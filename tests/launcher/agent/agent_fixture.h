@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/agent_link.h"
+#include "launcher/link/agent_link.h"
 #include "launcher/protocol/protocol.h"
 #include "net/asio.h"
 

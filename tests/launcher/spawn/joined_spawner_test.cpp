@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "conformance/spawner_conformance.h"
 #include "launcher/agent/loop/link.h"
-#include "launcher/lobby.h"
+#include "launcher/link/lobby.h"
 #include "rendezvous/server/listening.h"
 
 namespace hvd::launcher {

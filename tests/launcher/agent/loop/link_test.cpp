@@ -4,7 +4,7 @@
 #include <deque>
 
 #include "base/clock.h"
-#include "launcher/agent_link.h"
+#include "launcher/link/agent_link.h"
 #include "launcher/protocol/bell.h"
 #include "net/frame.h"
 

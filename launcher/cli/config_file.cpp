@@ -1,0 +1,110 @@
+#include "launcher/cli/config_file.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr std::array kNotInFiles = {"help",       "version", "check_build", "config_file",
+                                    "completion", "manual",  "json",        "require",
+                                    "gloo",       "mpi",     "jsrun"};
+
+std::string place(std::string_view path, const YAML::Mark& mark) {
+  return mark.is_null() ? cat("config file ", path)
+                        : cat("config file ", path, ", line ", mark.line + 1);
+}
+
+Status unknown_key(const std::string& key) {
+  std::vector<std::string> known;
+  for (const Setting& setting : all_settings()) {
+    if (const std::string each = config_key(setting); !each.empty()) known.push_back(each);
+  }
+  std::string near = nearest(key, known);
+  // Of the right name in the wrong section.
+  const auto last = [](const std::string& text) { return text.substr(text.rfind('.') + 1); };
+  for (const std::string& each : known) {
+    if (near.empty() && last(each) == last(key)) near = each;
+  }
+  return invalid_argument(
+      cat("unknown key ", printable(key), "; ",
+          near.empty() ? "docs/settings.md lists all" : cat("did you mean ", near, "?")));
+}
+
+Status set_value(const Setting& setting, const YAML::Node& value, Settings& settings) {
+  if (value.IsNull()) return {};
+  if (value.IsSequence()) {
+    std::vector<std::string> items;
+    for (const YAML::Node& item : value) {
+      if (!item.IsScalar()) return invalid_argument("a list of texts is wanted");
+      items.push_back(item.Scalar());
+    }
+    if (setting.type != SettingType::kList) return settings.set(setting.key, join(items, ","));
+    for (const std::string& item : items) HVD_RETURN_IF_ERROR(settings.set(setting.key, item));
+    return {};
+  }
+  if (!value.IsScalar()) return invalid_argument("a single value is wanted");
+  if (!setting.is_inverse_in_config) return settings.set_in_units(setting.key, value.Scalar());
+  const auto flag = parse_flag(value.Scalar());
+  if (!flag) return settings.set(setting.key, value.Scalar());  // says what is wrong
+  return settings.set(setting.key, *flag ? "0" : "1");
+}
+
+Status apply_key(const std::string& key, const YAML::Node& value, Settings& settings) {
+  // Who starts the ranks: a flag each.
+  if (key == "controller") {
+    const std::string name = value.IsScalar() ? to_lower(value.Scalar()) : "";
+    if (name == "gloo" || name == "mpi" || name == "jsrun") return settings.set(name, "1");
+    return invalid_argument("controller: it is gloo, mpi or jsrun");
+  }
+  for (const Setting& setting : all_settings()) {
+    if (config_key(setting) == key) return set_value(setting, value, settings).with_context(key);
+  }
+  return unknown_key(key);
+}
+
+Status apply_map(const std::string& prefix, const YAML::Node& map, std::string_view path,
+                 Settings& settings) {
+  for (const auto& entry : map) {
+    const YAML::Node& name = entry.first;
+    const YAML::Node& value = entry.second;
+    if (!name.IsScalar()) {
+      return invalid_argument(cat(place(path, name.Mark()), ": a key is no text"));
+    }
+    const std::string key = prefix + name.Scalar();
+    const bool is_section = value.IsMap() && prefix.empty();
+    const Status status =
+        is_section ? apply_map(key + ".", value, path, settings) : apply_key(key, value, settings);
+    if (!status.ok()) return is_section ? status : status.with_context(place(path, name.Mark()));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string config_key(const Setting& setting) {
+  if (setting.config_key[0] != '\0') return setting.config_key;
+  const bool is_hidden = std::find(kNotInFiles.begin(), kNotInFiles.end(),
+                                   std::string_view(setting.key)) != kNotInFiles.end();
+  return setting.flags[0] == '\0' || is_hidden ? "" : setting.key;
+}
+
+Status apply_config(std::string_view text, std::string_view path, Settings& settings) {
+  try {
+    const YAML::Node root = YAML::Load(std::string(text));
+    if (root.IsNull()) return {};
+    if (!root.IsMap()) {
+      return invalid_argument(cat("config file ", path, ": it holds no 'key: value' lines"));
+    }
+    return apply_map("", root, path, settings);
+  } catch (const YAML::Exception& error) {
+    return invalid_argument(cat(place(path, error.mark), ": ", error.msg));
+  }
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,122 @@
+#include "launcher/cli/flag_table.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr char kElastic[] =
+    "elastic jobs are not there yet; leave the flag out for a job of constant size";
+constexpr char kMeeting[] =
+    "every host is started by this launcher, and ranks meet through it; "
+    "leave the flag out and name the hosts with -H";
+constexpr char kBinding[] =
+    "ranks are bound to no cores; leave the flag out, or bind within the command, as by taskset";
+constexpr char kMca[] = "mpirun's flags are for --mpi, in --mpi-args; leave it out without --mpi";
+
+struct Choice {
+  std::string_view key;
+  const char* values;  // between commas
+};
+constexpr Choice kChoices[] = {
+    {"completion", "bash,zsh,fish"},
+    {"manual", "man,markdown"},
+    {"log_format", "text,json"},
+    {"on_failure", "kill,wait"},
+    {"end_signal", "TERM,INT"},
+    {"stdin", "none,0,all"},
+    {"log_level", "trace,debug,info,warning,error,fatal"},
+};
+
+constexpr ForeignFlag kForeign[] = {
+    {"-q,--quiet,--silent", 0, "",
+     "horovodrun prints little of its own; write --only-rank LIST to see the "
+     "output of some ranks only"},
+    {"--bind-to,-bind-to", 1, "none", kBinding},
+    {"--map-by,-map-by,--rank-by", 1, "slot",
+     "ranks fill the hosts in their order, slot by slot; "
+     "leave the flag out"},
+    {"-N,-c", 1, "",
+     "mpirun and srun mean different things by it; write -np for ranks, --nnodes for "
+     "hosts or --slots-per-host for ranks on each"},
+    {"--cpus-per-proc,--cpus-per-rank,-d", 1, "", kBinding},
+    {"--mca,-mca,--prtemca,--pmixmca,--gmca", 2, "", kMca},
+    {"-genv,-env", 2, "", "write -x NAME=VALUE"},
+    {"-genvlist,-envlist", 1, "", "write -x NAME for each"},
+    {"-genvall,-envall", 0, "*", ""},
+    {"-iface", 1, "", "write --network-interfaces NAME"},
+    {"-launcher,-bootstrap,-launcher-exec,-bootstrap-exec", 1, "ssh",
+     "hosts are reached by ssh, or by what --launch-agent names"},
+    {"--allow-run-as-root,--tag-output,-l,-prepend-rank,--standalone,--no-python", 0, "*", ""},
+    {"--oversubscribe,--use-hwthread-cpus", 0, "",
+     "slots are what you say they are: write -H HOST:SLOTS"},
+    {"-m,--module", 1, "", "write python3 -m MODULE as the command"},
+    {"--rdzv-backend,--rdzv_backend,--rdzv-endpoint,--rdzv_endpoint,--rdzv-id,--rdzv_id,--rdzv-"
+     "conf,"
+     "--rdzv_conf,--node-rank,--node_rank,--master-addr,--master_addr,--master-port,--master_port",
+     1, "", kMeeting},
+    {"--min-np,--min-num-proc,--max-np,--max-num-proc,--elastic-timeout,--reset-limit,"
+     "--host-discovery-script",
+     1, "", kElastic},
+    {"--blacklist-cooldown-range", 2, "", kElastic},
+};
+
+}  // namespace
+
+std::vector<Flag> all_flags() {
+  std::vector<Flag> flags;
+  for (const Setting& setting : all_settings()) {
+    if (setting.flags[0] == '\0') continue;
+    Flag flag{split(setting.flags, ','), {}, &setting, false};
+    if (setting.aliases[0] != '\0') flag.aliases = split(setting.aliases, ',');
+    flags.push_back(std::move(flag));
+    if (setting.off_flag[0] == '\0') continue;
+    flags.push_back({split(setting.off_flag, ','), {}, &setting, true});
+  }
+  return flags;
+}
+
+const char* value_name(const Setting& setting) {
+  switch (setting.type) {
+    case SettingType::kInt:
+      return "N";
+    case SettingType::kDouble:
+      return "NUMBER";
+    case SettingType::kFlag:
+      return "";
+    default:
+      return "TEXT";
+  }
+}
+
+std::vector<std::string> choices_of(const Setting& setting) {
+  const auto choice = std::ranges::find(kChoices, setting.key, &Choice::key);
+  return choice == std::end(kChoices) ? std::vector<std::string>() : split(choice->values, ',');
+}
+
+const ForeignFlag* find_foreign_flag(std::string_view name) {
+  for (const ForeignFlag& foreign : kForeign) {
+    const auto spellings = split(foreign.spellings, ',');
+    if (std::find(spellings.begin(), spellings.end(), name) != spellings.end()) return &foreign;
+  }
+  return nullptr;
+}
+
+std::string nearest_flag(const std::vector<Flag>& flags, std::string_view name) {
+  if (name == "-?") return "--help";
+  std::vector<std::string> spellings;  // of one letter: every other letter would be near
+  for (const Flag& flag : flags) {
+    for (const std::string& spelling : flag.spellings) {
+      if (name.size() == 2 && to_lower(spelling) == to_lower(name)) return flag.spellings.back();
+      if (spelling.size() == 2) continue;
+      // Begun but not ended.
+      if (name.size() > 2 && spelling.starts_with(name)) return spelling;
+      spellings.push_back(spelling);
+    }
+  }
+  return nearest(name, spellings);
+}
+
+}  // namespace hvd::launcher

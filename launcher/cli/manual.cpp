@@ -1,0 +1,298 @@
+#include "launcher/cli/manual.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "horovod/version.h"
+#include "launcher/cli/config_file.h"
+#include "launcher/cli/flag_table.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr char kUsage[] = "horovodrun -np N [-H HOST:SLOTS,...] [flags] COMMAND [ARGUMENTS...]";
+constexpr char kSummary[] =
+    "Starts a command once on each slot of the hosts, as the ranks of one job.";
+
+// What is asked about jobs that run, in place of a program.
+struct Question {
+  const char* name;
+  const char* arguments;
+  const char* help;
+};
+constexpr Question kQuestions[] = {
+    {"ps", "", "lists your running jobs: their ranks by host, with pid, state and command"},
+    {"stack", "[PID]", "shows also the processes below the ranks, and their Python stacks"},
+    {"exec", "[PID] [--rank LIST] COMMAND",
+     "runs a command beside the first rank of each host, or those of the list, in its environment"},
+};
+constexpr const char* kAboutQuestions = "Looking into running jobs";
+
+std::string question_names() {
+  std::vector<std::string> names;
+  for (const Question& question : kQuestions) names.emplace_back(question.name);
+  return join(names, " ");
+}
+
+// In the order of their first setting.
+std::vector<std::string> sections() {
+  std::vector<std::string> found;
+  for (const Setting& setting : all_settings()) {
+    if (std::find(found.begin(), found.end(), setting.section) == found.end()) {
+      found.emplace_back(setting.section);
+    }
+  }
+  return found;
+}
+
+std::string flags_of(const Setting& setting) { return join(split(setting.flags, ','), ", "); }
+
+std::string with_value(const Setting& setting) {
+  const std::string value = value_name(setting);
+  return flags_of(setting) + (value.empty() ? "" : " " + value);
+}
+
+// In the units of the flag, which may be others than the variable's.
+std::string default_of_flag(const Setting& setting) {
+  const auto number = parse_int(setting.default_value);
+  return setting.flag_unit == 1 || !number ? setting.default_value
+                                           : cat(*number / setting.flag_unit);
+}
+
+std::string help_of(const Setting& setting) {
+  std::string text = setting.help;
+  if (setting.variable[0] != '\0') {
+    text += setting.flag_unit == 1 ? cat(" [", setting.default_value, "; ", setting.variable, "]")
+                                   : cat(" [", default_of_flag(setting), "; ", setting.variable,
+                                         "=", setting.default_value, "]");
+  }
+  return text;
+}
+
+// Breaks a text into lines of at most `width`.
+std::vector<std::string> wrap(std::string_view text, size_t width) {
+  std::vector<std::string> lines = {""};
+  for (const std::string_view word : words_of(text)) {
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width) lines.push_back("");
+    if (!lines.back().empty()) lines.back() += ' ';
+    lines.back() += word;
+  }
+  return lines;
+}
+
+// As lines of at most `width`, each behind `indent` blanks.
+std::string indented(std::string_view text, size_t indent, size_t width) {
+  std::string lines;
+  for (const std::string& line : wrap(text, width > indent ? width - indent : 1)) {
+    lines += cat(std::string(indent, ' '), line, "\n");
+  }
+  return lines;
+}
+
+// A branch for each flag whose values are known.
+std::string bash_choices() {
+  std::string branches;
+  for (const Flag& flag : all_flags()) {
+    const auto values = choices_of(*flag.setting);
+    if (values.empty()) continue;
+    branches += cat("    ", join(flag.spellings, "|"), ") COMPREPLY=($(compgen -W '",
+                    join(values, " "), "' -- \"$word\")); return;;\n");
+  }
+  return branches;
+}
+
+std::string bash_completion() {
+  std::vector<std::string> flags;
+  for (const Flag& flag : all_flags()) {
+    flags.insert(flags.end(), flag.spellings.begin(), flag.spellings.end());
+  }
+  return cat(
+      "# bash completion of horovodrun\n"
+      "_horovodrun() {\n"
+      "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+      "  # --flag=value comes as three words.\n"
+      "  [ \"$before\" != = ] || before=${COMP_WORDS[COMP_CWORD-2]}\n"
+      "  [ \"$word\" != = ] || word=\n"
+      "  case $before in\n",
+      bash_choices(),
+      "  esac\n"
+      "  case $word in\n"
+      "    -*) COMPREPLY=($(compgen -W '",
+      join(flags, " "),
+      "' -- \"$word\"));;\n"
+      "    *) COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
+      "       [ \"$COMP_CWORD\" != 1 ] || COMPREPLY+=($(compgen -W '",
+      question_names(),
+      "' -- \"$word\"));;\n"
+      "  esac\n"
+      "}\n"
+      "complete -o default -F _horovodrun horovodrun\n");
+}
+
+std::string single_quoted(std::string_view text, std::string_view quote) {
+  std::string quoted;
+  for (const char c : text) {
+    if (c == '\'')
+      quoted += quote;
+    else
+      quoted += c;
+  }
+  return "'" + quoted + "'";
+}
+
+// Brackets and colons end a description of _arguments.
+std::string zsh_description(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '[' || c == ']' || c == ':' || c == '\\') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string zsh_completion() {
+  std::string text = "#compdef horovodrun\n_arguments -S \\\n";
+  for (const Flag& flag : all_flags()) {
+    for (const std::string& spelling : flag.spellings) {
+      const std::string values = join(choices_of(*flag.setting), " ");
+      const std::string action = values.empty() ? "_files" : cat("(", values, ")");
+      const std::string value =
+          flag.takes_value() ? cat(":", value_name(*flag.setting), ":", action) : "";
+      const std::string help = flag.is_off ? cat("not: ", flag.setting->help) : flag.setting->help;
+      text += cat(
+          "  ", single_quoted(cat("*", spelling, "[", zsh_description(help), "]", value), "'\\''"),
+          " \\\n");
+    }
+  }
+  return text +
+         cat("  '*::command:{ (( CURRENT == 1 )) && compadd ", question_names(), "; _normal }'\n");
+}
+
+std::string fish_completion() {
+  std::string text = "# fish completion of horovodrun\n";
+  for (const Question& question : kQuestions) {
+    text += cat("complete -c horovodrun -n __fish_use_subcommand -a ", question.name, " -d ",
+                single_quoted(question.help, "\\'"), "\n");
+  }
+  for (const Flag& flag : all_flags()) {
+    for (const std::string& spelling : flag.spellings) {
+      const bool is_long = spelling.starts_with("--");
+      const std::string values = join(choices_of(*flag.setting), " ");
+      const std::string value =
+          values.empty() ? " -r" : cat(" -x -a ", single_quoted(values, "\\'"));
+      text += cat(
+          "complete -c horovodrun ", is_long ? "-l " : (spelling.size() == 2 ? "-s " : "-o "),
+          spelling.substr(is_long ? 2 : 1), flag.takes_value() ? value : "", " -d ",
+          single_quoted(flag.is_off ? cat("not: ", flag.setting->help) : flag.setting->help, "\\'"),
+          "\n");
+    }
+  }
+  return text;
+}
+
+std::string in_code(const std::string& text) { return text.empty() ? "" : cat("`", text, "`"); }
+
+// A table's cells end at '|'.
+std::string cell(std::string text) {
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
+    text.insert(at, "\\");
+  return text;
+}
+
+std::string default_in_table(const Setting& setting) {
+  if (setting.flag_unit == 1) return setting.default_value;
+  return cat(default_of_flag(setting), " (variable: ", setting.default_value, ")");
+}
+
+std::string markdown() {
+  std::string text = cat(
+      "# Settings\n\n"
+      "All flags of `horovodrun`, keys of its `--config-file`, and variables. A flag wins over "
+      "the\n"
+      "config file, which wins over the environment. Variables are what the ranks read; those of\n"
+      "flags that were given are set for them.\n\n"
+      "This page is generated: `horovodrun --manual markdown > docs/settings.md`.\n");
+  for (const std::string& section : sections()) {
+    text += cat("\n## ", section,
+                "\n\n| flag | config key | variable | default | meaning |\n"
+                "|---|---|---|---|---|\n");
+    for (const Setting& setting : all_settings()) {
+      if (section != setting.section) continue;
+      text += cat("| ", in_code(flags_of(setting)), " | ", in_code(config_key(setting)), " | ",
+                  in_code(setting.variable), " | ", cell(default_in_table(setting)), " | ",
+                  cell(setting.help), " |\n");
+    }
+  }
+  return text;
+}
+
+std::string roff(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\\')
+      escaped += "\\e";
+    else if (c == '-')
+      escaped += "\\-";
+    else if (c == '\'')
+      escaped += "\\(aq";
+    else
+      escaped += c;
+  }
+  return escaped;
+}
+
+std::string man_page() {
+  std::string text =
+      cat(".TH HOROVODRUN 1 \"\" \"horovodrun " HVD_VERSION "\"\n.SH NAME\nhorovodrun \\- ",
+          "start the ranks of a distributed job\n.SH SYNOPSIS\n.B ", roff(kUsage),
+          "\n.SH DESCRIPTION\n", roff(kSummary), "\n");
+  text += cat(".SH \"", kAboutQuestions, "\"\n");
+  for (const Question& question : kQuestions) {
+    text += cat(".TP\n.B horovodrun ", question.name, " ", roff(question.arguments), "\n",
+                roff(question.help), "\n");
+  }
+  for (const std::string& section : sections()) {
+    text += cat(".SH \"", roff(section), "\"\n");
+    for (const Setting& setting : all_settings()) {
+      if (section != setting.section) continue;
+      const std::string name = setting.flags[0] != '\0' ? with_value(setting) : setting.variable;
+      text += cat(".TP\n.B ", roff(name), "\n", roff(help_of(setting)), "\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string help_text(size_t width) {
+  const size_t column = width < 78 ? 8 : 34;  // the longest variable's name fits behind it
+  std::string text =
+      cat(indented(kSummary, 0, width), "\n", indented(cat("Usage: ", kUsage), 0, width));
+  for (const Question& question : kQuestions) {
+    text += indented(cat("horovodrun ", question.name, " ", question.arguments), 7, width);
+    text += indented(question.help, 11, width);
+  }
+  for (const std::string& section : sections()) {
+    bool has_heading = false;
+    for (const Setting& setting : all_settings()) {
+      if (section != setting.section || setting.flags[0] == '\0') continue;
+      if (!has_heading) text += cat("\n", section, ":\n");
+      has_heading = true;
+      const std::string name = "  " + with_value(setting);
+      const std::string help = indented(help_of(setting), column, width);
+      text += name.size() + 2 <= column ? name + help.substr(name.size()) : cat(name, "\n", help);
+    }
+  }
+  return text;
+}
+
+std::string completion(std::string_view shell) {
+  if (shell == "zsh") return zsh_completion();
+  return shell == "fish" ? fish_completion() : bash_completion();
+}
+
+std::string manual(std::string_view format) { return format == "man" ? man_page() : markdown(); }
+
+}  // namespace hvd::launcher

@@ -1,0 +1,331 @@
+#include "launcher/cli/options.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/check.h"
+#include "base/log/log.h"
+#include "base/text.h"
+#include "launcher/cli/config_file.h"
+#include "launcher/cli/flag_table.h"
+#include "launcher/output/line_tagger.h"
+#include "launcher/plan/hosts.h"
+#include "launcher/plan/placeholders.h"
+#include "launcher/plan/text_file.h"
+#include "net/interface_choice.h"
+#include "net/port_range.h"
+
+namespace hvd::launcher {
+namespace {
+
+// A word of the command line, taken apart.
+struct Word {
+  const Flag* flag = nullptr;
+  std::string spelling;
+  std::optional<std::string> value;  // attached to it
+};
+
+bool has(const std::vector<std::string>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// "--num-proc=4", "-np=4", "-p22", "-p=22", "-p".
+Word recognise(const std::vector<Flag>& flags, const std::string& text) {
+  const size_t equals = text.find('=');
+  const std::string name = text.substr(0, equals);
+  for (const Flag& flag : flags) {
+    if (!has(flag.spellings, name) && !has(flag.aliases, name)) continue;
+    Word word{&flag, name, {}};
+    if (equals != std::string::npos) word.value = text.substr(equals + 1);
+    return word;
+  }
+  if (find_foreign_flag(name) != nullptr) return {};
+  for (const Flag& flag : flags) {
+    for (const std::string& spelling : flag.spellings) {
+      if (!flag.takes_value() || spelling.size() != 2 || !text.starts_with(spelling)) continue;
+      return {&flag, spelling, text.substr(2)};
+    }
+  }
+  return {};
+}
+
+bool looks_like_flag(const std::string& text) {
+  return text.size() > 1 && text[0] == '-' && !parse_double(text);
+}
+
+Status unknown_flag(const std::vector<Flag>& flags, std::string_view name) {
+  const std::string near = nearest_flag(flags, name);
+  const std::string hint = near.empty() ? "see horovodrun --help" : cat("did you mean ", near, "?");
+  return invalid_argument(cat("unknown flag ", printable(name), "; ", hint));
+}
+
+// Of another launcher: how many more words it takes, when what it says is so anyway.
+Result<size_t> skip_foreign(const std::vector<Flag>& flags, const std::string& text,
+                            std::span<const std::string> rest) {
+  const size_t equals = text.find('=');
+  const std::string name = text.substr(0, equals);
+  const ForeignFlag* foreign = find_foreign_flag(name);
+  if (foreign == nullptr) return unknown_flag(flags, name);
+  const auto accepted = split(foreign->accepted, ',');
+  std::string value;
+  if (equals != std::string::npos) {
+    value = text.substr(equals + 1);
+  } else if (foreign->values > 0 && !rest.empty()) {
+    value = rest.front();
+  }
+  if (!has(accepted, "*") && (foreign->accepted[0] == '\0' || !has(accepted, value))) {
+    return invalid_argument(cat(name, ": ", foreign->answer));
+  }
+  return equals == std::string::npos ? static_cast<size_t>(foreign->values) : 0;
+}
+
+struct Given {
+  const Flag* flag;
+  std::string spelling;
+  std::string value;
+};
+
+struct CommandLine {
+  std::vector<Given> flags;
+  std::vector<std::string> command;
+};
+
+// `misread` is the first error; what can be read behind it is still read.
+CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::string> arguments,
+                       Status& misread) {
+  CommandLine line;
+  const auto fail = [&](Status status) {
+    if (misread.ok()) misread = std::move(status);
+  };
+  const auto has_value_behind = [&](size_t at) {
+    return at + 1 < arguments.size() && !looks_like_flag(arguments[at + 1]);
+  };
+  size_t i = 0;
+  for (; i < arguments.size() && arguments[i].starts_with('-') && arguments[i] != "-"; ++i) {
+    if (arguments[i] == "--") {
+      ++i;
+      break;
+    }
+    Word word = recognise(flags, arguments[i]);
+    if (word.flag == nullptr) {
+      const auto more = skip_foreign(flags, arguments[i], arguments.subspan(i + 1));
+      if (!more.ok()) fail(more.status());
+      i += std::min<size_t>(more.ok() ? *more : has_value_behind(i), arguments.size() - i - 1);
+      continue;
+    }
+    if (!word.flag->takes_value()) {
+      if (word.value) fail(invalid_argument(cat(word.spelling, " takes no value")));
+      line.flags.push_back({word.flag, word.spelling, word.flag->is_off ? "0" : "1"});
+      continue;
+    }
+    if (!word.value && has_value_behind(i)) word.value = arguments[++i];
+    if (!word.value || word.value->empty()) {
+      fail(invalid_argument(cat(word.spelling, " needs a value")));
+      continue;
+    }
+    line.flags.push_back({word.flag, word.spelling, *std::move(word.value)});
+  }
+  line.command.assign(arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end());
+  return line;
+}
+
+std::string plain(double number) {
+  const auto whole = static_cast<int64_t>(number);
+  return static_cast<double>(whole) == number ? cat(whole) : cat(number);
+}
+
+// As the user wrote it, when that is known.
+std::string name_of(const CommandLine& line, std::string_view key) {
+  for (const Given& given : line.flags) {
+    if (given.flag->setting->key == key) return given.spelling;
+  }
+  const std::string variable(setting(key).variable);
+  if (!variable.empty() && environment_variable(variable)) return variable;
+  return split(setting(key).flags, ',').front();
+}
+
+struct Range {
+  const char* key;
+  double low, high;
+};
+constexpr Range kRanges[] = {
+    {"num_proc", 1, 1 << 24},
+    {"slots_per_host", 1, kMaxSlotsPerHost},
+    {"nnodes", 1, 1 << 24},
+    {"ssh_port", 1, 65535},
+    {"start_timeout", 0.1, 1e8},
+    {"lease", 1, 1e8},
+    {"kill_grace", 0, 1e8},
+    {"timeout", 0.001, 1e8},
+    {"max_restarts", 0, 1e6},
+    {"spares", 0, 1 << 24},
+    {"token_fd", 0, 1 << 20},
+    {"fusion_threshold", 0, 1ll << 40},
+    {"cycle_time", 0, 1e6},
+    {"cache_capacity", 0, 1 << 20},
+    {"autotune_warmup_samples", 0, 1 << 20},
+    {"autotune_steps_per_sample", 0, 1 << 20},
+    {"autotune_points", 0, 1 << 20},
+    {"autotune_noise", 0, 1},
+    {"stall_check_time", 0, 1e8},
+    {"stall_shutdown_time", 0, 1e8},
+    {"num_nccl_streams", 0, 1 << 20},
+    {"gloo_timeout_seconds", 0, 1e8},
+};
+
+// As launcher/spawn/command_spawner fills them in.
+constexpr std::string_view kOfLaunchAgent[] = {"host", "user", "port"};
+
+Status check_values(const Settings& settings, const CommandLine& line) {
+  for (const Range& range : kRanges) {
+    if (!settings.is_set(range.key)) continue;
+    const double value = settings.number(range.key);
+    if (value >= range.low && value <= range.high) continue;
+    const Setting& entry = setting(range.key);
+    const std::string name = name_of(line, range.key);
+    const bool has_units = entry.flag_unit != 1;
+    const auto unit = static_cast<double>(name == entry.variable ? 1 : entry.flag_unit);
+    return invalid_argument(cat(name, " ", plain(value / unit),
+                                " is out of range; it lies between ", plain(range.low / unit),
+                                " and ", plain(range.high / unit),
+                                !has_units  ? ""
+                                : unit == 1 ? cat(" bytes; ", entry.flags, " takes MiB")
+                                            : cat(" MiB; ", entry.variable, " takes bytes")));
+  }
+  for (const Setting& each : all_settings()) {
+    const std::vector<std::string> values = choices_of(each);
+    if (values.empty() || !settings.is_set(each.key)) continue;
+    const std::string value = settings.text(each.key);
+    const auto is_it = [&](const std::string& choice) {
+      return to_lower(choice) == to_lower(value);
+    };
+    if (std::ranges::any_of(values, is_it)) continue;
+    return invalid_argument(
+        cat(name_of(line, each.key), " ", printable(value), " is none of: ", join(values, ", ")));
+  }
+  if (settings.is_set("hosts") && settings.is_set("hostfile")) {
+    return invalid_argument("-H and -hostfile both say where to run; give one of them");
+  }
+  if (settings.flag("gloo") + settings.flag("mpi") + settings.flag("jsrun") > 1) {
+    return invalid_argument(
+        "--gloo, --mpi and --jsrun each say who starts the ranks; give one of them");
+  }
+  if (!settings.flag("mpi") && !settings.flag("jsrun")) {
+    for (const char* key : {"mpi_args", "binding_args"}) {
+      if (!settings.is_set(key)) continue;
+      return invalid_argument(
+          cat(name_of(line, key), " is for --mpi or --jsrun; give one of them"));
+    }
+  }
+  const bool has_token = settings.is_set("token_file") || settings.is_set("token_fd");
+  if (settings.is_set("listen") && !has_token) {
+    return invalid_argument(
+        "--listen needs --token-file FILE, the secret by which hosts join; a FILE "
+        "that is missing is created");
+  }
+  const bool listens = settings.is_set("listen") || settings.is_set("port_range");
+  if (!listens && has_token) {
+    return invalid_argument(
+        "--token-file and --token-fd are for hosts that join, with --listen [HOST]:PORT");
+  }
+  if (settings.is_set("tls_cert") != settings.is_set("tls_key")) {
+    return invalid_argument(
+        "--tls-cert and --tls-key belong together: the certificates and their key");
+  }
+  if (settings.is_set("tls_cert") && !listens) {
+    return invalid_argument("--tls-cert is for hosts that join, with --listen [HOST]:PORT");
+  }
+  const bool checks = settings.flag("check_build") || settings.is_set("require");
+  if (settings.flag("json") && !checks) {
+    return invalid_argument(
+        "--json is for --check-build; for ranks' output as JSON give "
+        "--log-format json");
+  }
+  if (settings.flag("fold") && to_lower(settings.text("log_format")) == "json") {
+    return invalid_argument("--fold has no objects to fold; leave out it or --log-format json");
+  }
+  HVD_RETURN_IF_ERROR(check_tag(settings.text("tag")));
+  const bool is_tried_again =
+      settings.integer("max_restarts") > 0 || settings.integer("spares") > 0;
+  if (is_tried_again && (settings.is_set("listen") || has_token)) {
+    return invalid_argument(
+        "--max-restarts and --spares need hosts that are reached, not such as "
+        "join by --listen: the agents of those end with the job");
+  }
+  HVD_RETURN_IF_ERROR(
+      check_placeholders("--launch-agent", settings.text("launch_agent"), kOfLaunchAgent));
+  HVD_RETURN_IF_ERROR(net::parse_port_range(settings.text("port_range")).status());
+  HVD_RETURN_IF_ERROR(net::InterfaceChoice::parse(settings.text("network_interfaces")).status());
+  if (settings.is_set("launch_agent") && settings.is_set("ssh_command")) {
+    return invalid_argument(
+        "--launch-agent and --ssh-command both say how hosts are reached; give one of them");
+  }
+  return {};
+}
+
+Status apply(const CommandLine& line, Settings& settings) {
+  constexpr std::string_view kStarters[] = {"gloo", "mpi", "jsrun"};
+  const bool names_starter =
+      std::any_of(line.flags.begin(), line.flags.end(), [&](const Given& given) {
+        return std::find(std::begin(kStarters), std::end(kStarters), given.flag->setting->key) !=
+               std::end(kStarters);
+      });
+  for (const std::string_view key : kStarters) {  // in place of the config file's
+    if (names_starter) HVD_RETURN_IF_ERROR(settings.set(key, "0"));
+  }
+  for (const Given& given : line.flags) {
+    const Status status = settings.set_in_units(given.flag->setting->key, given.value);
+    if (!status.ok()) return status.with_context(given.spelling);
+  }
+  return {};
+}
+
+Status check_complete(const Options& options) {
+  if (is_question(options) || options.settings.flag("dry_run") || !options.command.empty()) {
+    return {};
+  }
+  return invalid_argument(
+      "the command is missing; it follows the flags, as in: "
+      "horovodrun -np 4 python3 train.py");
+}
+
+Status settle(CommandLine& line, Options& options) {
+  HVD_ASSIGN_OR_RETURN(options.settings, Settings::from_environment());
+  for (const Given& given : line.flags) {
+    if (std::string_view(given.flag->setting->key) != "config_file") continue;
+    HVD_ASSIGN_OR_RETURN(const std::string text, read_text_file(given.value, "config file"));
+    HVD_RETURN_IF_ERROR(apply_config(text, given.value, options.settings));
+  }
+  HVD_RETURN_IF_ERROR(apply(line, options.settings));
+  options.command = std::move(line.command);
+  HVD_RETURN_IF_ERROR(check_values(options.settings, line));
+  return check_complete(options);
+}
+
+}  // namespace
+
+bool is_question(const Options& options) {
+  const Settings& settings = options.settings;
+  return settings.flag("help") || settings.flag("version") || settings.flag("check_build") ||
+         settings.is_set("require") || settings.is_set("completion") || settings.is_set("manual");
+}
+
+Result<Options> parse_options(std::span<const std::string> arguments, bool* wants_json) {
+  const std::vector<Flag> flags = all_flags();
+  Status misread;
+  CommandLine line = read_words(flags, arguments, misread);
+  Options options;
+  const Status unfit = settle(line, options);
+  if (wants_json != nullptr) {
+    std::string format = options.settings.text("log_format");
+    for (const Given& given : line.flags) {
+      if (std::string_view(given.flag->setting->key) == "log_format") format = given.value;
+    }
+    *wants_json = to_lower(format) == "json";
+  }
+  HVD_RETURN_IF_ERROR(misread);
+  HVD_RETURN_IF_ERROR(unfit);
+  return options;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,132 @@
+#include "launcher/inspect/inspection.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/text.h"
+#include "net/endpoint.h"
+#include "net/socket_address.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};
+constexpr size_t kMaxRequest = 4 << 20;
+constexpr size_t kPieceOfRequest = 4096;
+
+}  // namespace
+
+net::Task<std::vector<std::string>> Inspection::run(bool with_stacks) {
+  Question question{++last_, std::vector<std::string>(hosts_), 0,
+                    net::asio::steady_timer(executor_, kPatience)};
+  for (size_t host = 0; host < hosts_; ++host) {
+    if (ask_(host, question.number, with_stacks)) ++question.left;
+  }
+  questions_.push_back(&question);
+  if (question.left > 0) co_await question.answered.async_wait(net::use_tuple);
+  std::erase(questions_, &question);
+  co_return std::move(question.answers);
+}
+
+void Inspection::on_answer(size_t host, uint32_t number, const std::string& text) {
+  for (Question* question : questions_) {
+    if (question->number != number) continue;
+    question->answers[host] = text;
+    if (--question->left == 0) question->answered.cancel();
+  }
+}
+
+class InspectionServer::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(net::asio::any_io_executor executor, UniqueFd listener, Answer answer)
+      : executor_(executor), listener_(executor, listener.release()), answer_(std::move(answer)) {}
+
+  void close() {
+    net::error_code ignored;
+    listener_.close(ignored);
+  }
+
+  void wait() {
+    listener_.async_wait(net::asio::posix::stream_descriptor::wait_read,
+                         [self = shared_from_this()](const net::error_code& error) {
+                           if (error) return;
+                           self->accept();
+                           self->wait();
+                         });
+  }
+
+ private:
+  void accept() {
+    UniqueFd fd(
+        ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd || !is_trusted_peer(fd.get())) return;
+    net::StreamSocket socket(executor_);
+    net::error_code error;
+    socket.assign(net::asio::generic::stream_protocol(AF_UNIX, 0), fd.get(), error);
+    if (error) return;
+    static_cast<void>(fd.release());
+    net::asio::co_spawn(executor_, serve(shared_from_this(), std::move(socket)),
+                        net::asio::detached);
+  }
+
+  static net::Task<void> serve(std::shared_ptr<Impl> self, net::StreamSocket socket) {
+    std::string request;
+    std::array<char, kPieceOfRequest> buffer;
+    while (request.size() < kMaxRequest && request.find('\n') == std::string::npos) {
+      const auto [error, size] =
+          co_await socket.async_read_some(net::asio::buffer(buffer), net::use_tuple);
+      if (error) co_return;
+      request.append(buffer.data(), size);
+    }
+    co_await self->answer_(request.substr(0, request.find('\n')), socket);
+  }
+
+  net::asio::any_io_executor executor_;
+  net::asio::posix::stream_descriptor listener_;
+  Answer answer_;
+};
+
+Result<std::unique_ptr<InspectionServer>> InspectionServer::open(
+    net::asio::any_io_executor executor, Answer answer) {
+  const std::string name = cat("unix:", inspection_prefix(), ::getpid());
+  HVD_ASSIGN_OR_RETURN(const net::Endpoint endpoint, net::parse_endpoint(name));
+  HVD_ASSIGN_OR_RETURN(UniqueFd listener, net::listen_on(*net::numeric_address(endpoint)));
+  const auto impl = std::make_shared<Impl>(executor, std::move(listener), std::move(answer));
+  impl->wait();
+  return std::unique_ptr<InspectionServer>(new InspectionServer(impl));
+}
+
+InspectionServer::~InspectionServer() { impl_->close(); }
+
+net::Task<bool> send_record(net::StreamSocket& caller, const Message& message) {
+  const Bytes bytes = encode(message);
+  const Bytes size = ByteWriter().put(static_cast<uint32_t>(bytes.size())).take();
+  const std::array record = {net::asio::buffer(size), net::asio::buffer(bytes)};
+  const auto [error, written] = co_await net::asio::async_write(caller, record, net::use_tuple);
+  co_return !error;
+}
+
+Result<std::optional<Message>> take_record(std::string& bytes) {
+  ByteReader reader(as_bytes(bytes));
+  const auto size = reader.get<uint32_t>();
+  if (reader.failed() || bytes.size() - sizeof size < size) return std::optional<Message>();
+  auto message = decode(as_bytes(bytes).subspan(sizeof size, size));
+  bytes.erase(0, sizeof size + size);
+  if (!message.ok()) return message.status();
+  return std::optional<Message>(*std::move(message));
+}
+
+std::string inspection_prefix() { return cat("@horovodrun/", ::geteuid(), "/"); }
+
+bool is_trusted_peer(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == ::geteuid() || peer.uid == 0);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,186 @@
+#include "launcher/inspect/rank_commands.h"
+
+#include <array>
+#include <deque>
+#include <memory>
+
+#include "base/text.h"
+#include "launcher/inspect/inspection.h"
+#include "launcher/output/line_tagger.h"
+#include "launcher/output/report.h"
+#include "launcher/plan/rank_set.h"
+#include "launcher/protocol/bell.h"
+
+namespace hvd::launcher {
+namespace {
+
+// Seen by the read that waits for the caller's end, which may come after all else has gone.
+struct Watch {
+  explicit Watch(const net::asio::any_io_executor& executor) : bell(executor) {}
+  Bell bell;
+  bool is_gone = false;
+  char byte = 0;
+};
+
+std::shared_ptr<Watch> watch(const net::asio::any_io_executor& executor,
+                             net::StreamSocket& caller) {
+  auto watch = std::make_shared<Watch>(executor);
+  caller.async_read_some(net::asio::buffer(&watch->byte, 1),
+                         [watch](const net::error_code&, size_t) {
+                           watch->is_gone = true;  // it says nothing more while it is there
+                           watch->bell.ring();
+                         });
+  return watch;
+}
+
+}  // namespace
+
+// The command beside one rank.
+struct RankCommands::Beside {
+  Beside(int rank, uint32_t number)
+      : rank(rank),
+        number(number),
+        taggers{LineTagger(cat("[", rank, "]<stdout>:")),
+                LineTagger(cat("[", rank, "]<stderr>:"))} {}
+  int rank;
+  uint32_t number;
+  bool has_ended = false;
+  int code = 0;
+  std::array<LineTagger, 2> taggers;
+};
+
+struct RankCommands::Pending {
+  std::deque<Beside> besides;  // ascending by rank
+  std::deque<Said> said;       // and not yet told
+  size_t left = 0;
+  std::shared_ptr<Watch> watch;
+};
+
+std::vector<int> RankCommands::ranks_of(const Run& wish, Status* status) const {
+  std::vector<int> ranks;
+  if (wish.ranks.empty()) {
+    for (const Slot& slot : plan_.slots) {
+      if (slot.local_rank == 0) ranks.push_back(slot.rank);
+    }
+    return ranks;
+  }
+  const auto wanted = parse_ranks(wish.ranks, plan_.size());
+  if (!wanted.ok()) {
+    *status = wanted.status().with_context("--rank");
+    return ranks;
+  }
+  for (int rank = 0; rank < plan_.size(); ++rank) {
+    if ((*wanted)[static_cast<size_t>(rank)]) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void RankCommands::order(Run wish, const std::vector<int>& ranks, Pending& pending) {
+  for (const int rank : ranks) {
+    wish.rank = rank;
+    wish.number = ++last_;
+    pending.besides.emplace_back(rank, wish.number);
+    ++pending.left;
+    if (!send_(rank, wish)) {
+      on_ran({.number = wish.number, .rank = rank, .code = 1, .why = "the rank has ended\n"});
+    }
+  }
+}
+
+net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
+  Status status;
+  const std::vector<int> ranks = ranks_of(wish, &status);
+  if (!status.ok()) {
+    const Message refusal = Ran{.code = kExitBadInput, .why = status.message() + "\n"};
+    co_await send_record(caller, refusal);
+    co_return;
+  }
+  Pending pending;
+  pending.watch = watch(executor_, caller);
+  const std::shared_ptr<Watch> watch = pending.watch;
+  pending_.push_back(&pending);
+  order(std::move(wish), ranks, pending);
+  while (!watch->is_gone && (pending.left > 0 || !pending.said.empty())) {
+    if (pending.said.empty()) {
+      co_await watch->bell.wait();
+      continue;
+    }
+    const Said said = std::move(pending.said.front());
+    pending.said.pop_front();
+    if (!co_await tell(caller, pending, said)) watch->is_gone = true;
+    send_(said.rank, SaidTaken{said.number, static_cast<uint32_t>(said.bytes.size())});
+  }
+  std::erase(pending_, &pending);
+  Ran all{.why = {}};
+  for (const Beside& beside : pending.besides) {
+    if (!beside.has_ended) send_(beside.rank, StopRun{beside.number});
+    if (all.code == 0) all.code = beside.code;
+  }
+  const Message end = std::move(all);
+  if (!watch->is_gone) co_await send_record(caller, end);
+}
+
+// False when the caller is gone. Without bytes: what is left of an unfinished line.
+net::Task<bool> RankCommands::tell(net::StreamSocket& caller, Pending& pending, const Said& said) {
+  if (pending.besides.size() == 1) {
+    const Message as_it_is = said;
+    co_return co_await send_record(caller, as_it_is);
+  }
+  Beside* beside = nullptr;
+  for (Beside& each : pending.besides) {
+    if (each.number == said.number) beside = &each;
+  }
+  Said tagged{said.number, said.rank, said.is_error, {}};
+  LineTagger& tagger = beside->taggers[said.is_error != 0 ? 1 : 0];
+  if (said.bytes.empty())
+    tagger.finish(tagged.bytes);
+  else
+    tagger.feed(said.bytes, tagged.bytes);
+  const Message lines = std::move(tagged);
+  co_return std::get<Said>(lines).bytes.empty() || co_await send_record(caller, lines);
+}
+
+RankCommands::Beside* RankCommands::find(uint32_t number, Pending** of) {
+  for (Pending* pending : pending_) {
+    for (Beside& beside : pending->besides) {
+      *of = pending;
+      if (beside.number == number) return &beside;
+    }
+  }
+  return nullptr;
+}
+
+void RankCommands::on_said(const Said& said) {
+  Pending* pending = nullptr;
+  if (find(said.number, &pending) == nullptr) return;
+  pending->said.push_back(said);
+  pending->watch->bell.ring();
+}
+
+void RankCommands::on_ran(const Ran& ran) {
+  Pending* pending = nullptr;
+  Beside* const beside = find(ran.number, &pending);
+  if (beside == nullptr || std::exchange(beside->has_ended, true)) return;
+  beside->code = ran.signal != 0 ? kExitSignal + ran.signal : ran.code;
+  const auto say = [&](uint8_t is_error, const std::string& text) {
+    pending->said.push_back({ran.number, beside->rank, is_error, text});
+  };
+  if (!ran.why.empty()) say(1, ran.why);
+  for (const uint8_t is_error : {0, 1}) say(is_error, "");
+  --pending->left;
+  pending->watch->bell.ring();
+}
+
+void RankCommands::on_host_gone(int host) {
+  for (Pending* pending : pending_) {
+    for (const Beside& beside : pending->besides) {
+      if (plan_.slots[static_cast<size_t>(beside.rank)].host != host) continue;
+      on_ran({.number = beside.number,
+              .rank = beside.rank,
+              .code = 1,
+              .why = "its host's part of the job has ended\n"});
+    }
+  }
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,50 @@
+// The launcher's side of `horovodrun exec`: one command beside some of the ranks, on their hosts, and
+// what all of them say, as they say it. Ends with whoever asked. Lives on the loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/slot_plan.h"
+#include "launcher/protocol/protocol.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+class RankCommands {
+ public:
+  // `send` hands a Run, SaidTaken or StopRun to the host of a rank; false when that host's part of the
+  // job is over.
+  using Send = std::function<bool(int rank, const Message& order)>;
+  RankCommands(net::asio::any_io_executor executor, const SlotPlan& plan, Send send)
+      : executor_(std::move(executor)), plan_(plan), send_(std::move(send)) {}
+
+  // Until it has ended beside all, or the caller's socket is closed, which ends it. The caller gets
+  // what is said, in records (see inspection.h), each line behind its rank where there are several;
+  // then Ran with the first code that is not 0.
+  net::Task<void> run(Run wish, net::StreamSocket& caller);
+  void on_said(const Said& said);
+  void on_ran(const Ran& ran);
+  // Nobody there answers any more.
+  void on_host_gone(int host);
+
+ private:
+  struct Beside;
+  struct Pending;
+
+  std::vector<int> ranks_of(const Run& wish, Status* status) const;
+  void order(Run wish, const std::vector<int>& ranks, Pending& pending);
+  net::Task<bool> tell(net::StreamSocket& caller, Pending& pending, const Said& said);
+  Beside* find(uint32_t number, Pending** of);
+
+  net::asio::any_io_executor executor_;
+  const SlotPlan& plan_;
+  const Send send_;
+  std::vector<Pending*> pending_;
+  uint32_t last_ = 0;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,161 @@
+// One running launch, for job.cpp, job_start.cpp and job_end.cpp alone; job.h is the way in.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/secrets/secret.h"
+#include "launcher/inspect/inspection.h"
+#include "launcher/inspect/rank_commands.h"
+#include "launcher/job/job.h"
+#include "launcher/job/meeting.h"
+#include "launcher/job/preflight.h"
+#include "launcher/job/starter.h"
+#include "launcher/job/supervisor.h"
+#include "launcher/link/agent_link.h"
+#include "launcher/link/lobby.h"
+#include "launcher/output/output.h"
+#include "launcher/output/rank_errors.h"
+#include "launcher/output/standard_input.h"
+#include "launcher/plan/environment_choice.h"
+#include "launcher/spawn/command_spawner.h"
+#include "launcher/spawn/local.h"
+#include "launcher/spawn/ssh/ssh_spawner.h"
+#include "rendezvous/server/server.h"
+
+namespace hvd::launcher {
+
+class Job {
+ public:
+  Job(const Options& options, const SlotPlan& plan, uint32_t generation, Lobby* lobby);
+  Job(const Job&) = delete;
+
+  ~Job();
+  JobEnd run();
+
+ private:
+  // What one agent reports, with the host it speaks for.
+  struct HostEvents;
+
+  Status find_places();
+  net::Task<int> run_all();
+  net::Task<int> prepare();
+  net::Task<void> show_progress();
+  net::Task<void> start();
+  net::Task<void> end_in_time(double seconds);
+  net::Task<void> suspend();
+
+  std::vector<Status> find_lost(const std::vector<std::unique_ptr<AgentLink>>& links);
+  void warn_of_differences(const std::vector<std::unique_ptr<AgentLink>>& links);
+  void tell_thread_shares();
+  std::vector<HostStart> host_starts();
+  HostJob host_job(int host, bool is_local) const;
+  bool reads_input(int rank) const;
+  void start_input();
+  std::optional<rendezvous::ScopeSizes> plain_scopes() const;
+  net::Task<void> answer(std::string request, net::StreamSocket& caller);
+  net::Task<void> time_out(double seconds);
+  void watch_signals();
+  void on_signal(int number);
+  // A signal that this process got, or the ranks of a host, to those of all others.
+  void pass_on(int number, int from_host = -1);
+  std::optional<int> left_by(int rank) const;
+  net::Task<void> await_cause();
+  // `signal`: that asked for it, or 0.
+  void act(Supervisor::Action action, int signal = 0);
+  void tell_the_end();
+  RankContext context_of(int rank) const;
+  void end_all(double grace, int signal = 0);
+  void drop_links();
+
+  const Options& options_;
+  const SlotPlan& plan_;
+  const uint32_t generation_;
+  Lobby* const lobby_;
+  net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
+  net::asio::io_context& loop_;        // the lobby's, where there is one
+  const double grace_;                 // between that and SIGKILL of the ranks of a job that ends
+  const int end_signal_;
+  Supervisor supervisor_;
+  Secret secret_;
+  uint64_t job_;
+  std::string agent_;
+  std::string directory_;
+  std::shared_ptr<const StagedCode> code_;
+  EnvironmentChoice environment_;
+  net::asio::signal_set signals_;
+  net::asio::steady_timer changed_;  // cancelled when the job's state changes
+  net::asio::steady_timer give_up_;
+  net::asio::steady_timer cause_;
+  net::asio::steady_timer timeout_;
+  net::asio::steady_timer progress_;
+  std::unique_ptr<Output> output_;
+  std::unique_ptr<rendezvous::Server> server_;
+  LocalSpawner local_;
+  SshSpawner ssh_;
+  CommandSpawner by_command_;
+  std::vector<std::unique_ptr<HostEvents>> events_;
+  std::unique_ptr<Preflight> preflight_;
+  std::vector<std::unique_ptr<AgentLink>> links_;
+  Meeting meeting_;
+  std::vector<int> failed_hosts_;
+  bool is_ended_by_user_ = false;
+  int interrupt_ = 0;  // the signal that came before anything was started
+  bool suspending_ = false;
+  std::map<int, Clock::time_point> passed_on_;  // when each signal was last
+  bool has_pmix_ = false;                       // on all hosts
+  size_t started_ = 0;                          // hosts
+  std::unique_ptr<StandardInput> input_;
+  std::unique_ptr<Starter> starter_;
+  Inspection inspection_;
+  RankCommands commands_;
+  std::unique_ptr<InspectionServer> inspection_server_;
+};
+
+// What one agent reports, with the host it speaks for.
+struct Job::HostEvents : AgentEvents {
+  HostEvents(Job& job, int host) : job(job), host(host) {}
+  void on_output(int rank, OutputStream stream, ByteView bytes) override {
+    job.output_->write(rank, stream, bytes);
+  }
+  void on_output_end(int rank, OutputStream stream) override { job.output_->end(rank, stream); }
+  void on_inspected(uint32_t number, const std::string& text) override {
+    job.inspection_.on_answer(static_cast<size_t>(host), number, text);
+  }
+  void on_input_taken(int rank, size_t size) override {
+    if (job.input_) job.input_->taken(rank, size);
+  }
+  void on_exit(const RankExit& exit) override {
+    job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank)),
+            exit.signal == SIGTERM ? SIGTERM : 0);
+  }
+  void on_joined(int rank, int world_rank, int world_size) override {
+    // Who asks each host what works there (--check-build -H) makes worlds of one to see it.
+    if (is_question(job.options_)) return;
+    job.act(job.supervisor_.on_joined(rank, world_rank, world_size));
+  }
+  void on_said(const Said& said) override { job.commands_.on_said(said); }
+  void on_ran(const Ran& ran) override { job.commands_.on_ran(ran); }
+  void on_signalled(int number) override { job.pass_on(number, host); }
+  void on_ending(const std::string& why) override {
+    job.act(job.supervisor_.on_agent_ending(host, why), SIGTERM);
+  }
+  void on_finished() override {
+    job.act(job.supervisor_.on_finished(host));
+    job.commands_.on_host_gone(host);
+  }
+  void on_lost(const Status& why) override {
+    job.failed_hosts_.push_back(host);
+    job.act(job.supervisor_.on_lost(host, why));
+    job.commands_.on_host_gone(host);
+  }
+  void on_store_connection(net::StreamSocket socket) override {
+    job.server_->adopt(std::move(socket));
+  }
+  Job& job;
+  int host;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,213 @@
+#include "launcher/job/preflight.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/log/log.h"
+#include "base/text.h"
+#include "launcher/spawn/name_lookup.h"
+
+namespace hvd::launcher {
+namespace {
+
+// How long others may go on after the first failure, and how long cancelled ones may take.
+constexpr double kAfterFailure = 2;
+constexpr double kAfterCancel = 1;
+
+// Of the whole time, for what takes moments where it works at all.
+constexpr double kShareOfShortStages = 0.5;
+
+// What a stage that does not end may come from. `try_command` shows the user more, or is empty.
+std::string likely_cause(std::string_view stage, const std::string& try_command) {
+  const std::string seen = try_command.empty() ? "" : cat("; run '", try_command, "' to see it");
+  if (stage == "configure") {
+    return cat("a command or a name look-up of the ssh configuration hangs", seen);
+  }
+  if (stage == "resolve") return "no name service answers about it";
+  if (stage == "connect") {
+    return "nothing answers at its ssh port: it is down, or a firewall drops what is sent there";
+  }
+  if (stage == "authenticate") return "its sshd is overloaded, or waits for a name service itself";
+  if (stage == "send agent") {
+    return cat("~/.bashrc or another start file of its login shell may wait for input", seen,
+               "; if its disk or the network is slow, HOROVOD_AGENT_DIR names another disk");
+  }
+  if (stage == "prepare") return "its --remote-init, its Python or a file system hangs";
+  return "it is slow";
+}
+
+// Only ssh makes a rank another user's.
+bool is_somebody_else(const std::string& user) {
+  if (user.empty()) return false;
+  const passwd* self = ::getpwuid(::geteuid());
+  return self == nullptr || user != self->pw_name;
+}
+
+}  // namespace
+
+struct Preflight::Progress {
+  HostStart start;
+  std::string stage = "resolve";
+  std::string try_command;
+  Clock::time_point since = Clock::now();  // it is in that stage
+  std::unique_ptr<AgentLink> link;
+  net::asio::cancellation_signal cancel;
+  bool done = false;  // or given up
+  Status status;
+
+  void enter(std::string_view next) {
+    stage = next;
+    since = Clock::now();
+  }
+  const std::string& name() const { return start.target.host; }
+  Status error(const Status& status) const {
+    return status.with_context(cat("host ", name(), ": ", stage));
+  }
+};
+
+Preflight::Preflight(net::asio::any_io_executor executor, Spawner& local, Spawner& remote,
+                     std::vector<HostStart> hosts)
+    : executor_(executor), local_(local), remote_(remote), changed_(executor) {
+  for (HostStart& host : hosts) {
+    hosts_.push_back(std::make_unique<Progress>());
+    hosts_.back()->start = std::move(host);
+  }
+}
+
+Preflight::~Preflight() = default;
+
+net::Task<Status> Preflight::bring_up(Progress& host) {
+  bool is_local = co_await is_local_host(host.name());
+  if (is_somebody_else(host.start.target.user)) is_local = false;
+  Spawner& spawner = is_local ? local_ : remote_;
+  host.try_command = spawner.try_command(host.start.target);
+  auto duplex = co_await spawner.spawn(host.start.target, [&host](SpawnStage stage) {
+    host.enter(to_string(stage));
+    if (stage != SpawnStage::kReady) log::info(cat("host ", host.name(), ": ", host.stage));
+  });
+  if (!duplex.ok()) co_return duplex.status();
+  host.enter("prepare");
+  host.link = std::make_unique<AgentLink>(executor_, *std::move(duplex), *host.start.events);
+  const HostJob job = host.start.make_job(is_local);
+  AgentLink::NextPart code;
+  if (host.start.code) {
+    code = [parts = std::make_shared<StagedParts>(*host.start.code)] { return parts->next(); };
+  }
+  Status status = co_await host.link->prepare(job, std::move(code));
+  if (status.ok()) log::info(cat("host ", host.name(), ": ready for ", job.ranks.size(), " ranks"));
+  co_return status;
+}
+
+net::Task<std::vector<Status>> Preflight::run(double timeout_seconds) {
+  for (const auto& host : hosts_) {
+    net::asio::co_spawn(
+        executor_, bring_up(*host),
+        net::asio::bind_cancellation_slot(
+            host->cancel.slot(), [this, &host = *host](std::exception_ptr error, Status status) {
+              if (std::exchange(host.done, true)) return;
+              if (error) status = internal_error("cancelled");
+              host.status = status.ok() ? status : host.error(status);
+              changed_.cancel();
+            }));
+  }
+  const Deadline deadline = Deadline::after_seconds(timeout_seconds);
+  seconds_ = timeout_seconds;
+  co_await wait_for_all(deadline);
+  std::vector<Status> errors;
+  for (size_t index = 0; index < hosts_.size(); ++index) {
+    const auto& host = hosts_[index];
+    if (!host->done && deadline.passed()) give_up(*host, timeout_seconds);
+    if (!host->done || host->status.ok()) continue;
+    failed_hosts_.push_back(static_cast<int>(index));
+    errors.push_back(host->status);
+  }
+  const bool failed = !errors.empty() || cancelled_;
+  if (failed) {
+    abandon_unfinished();
+    co_await wait_for_all(Deadline::after_seconds(kAfterCancel));
+    for (const auto& host : hosts_) {
+      if (host->link) host->link->close();
+    }
+  }
+  co_return errors;
+}
+
+// Returns when all hosts are done, at the deadline, or a moment after the first failure.
+net::Task<void> Preflight::wait_for_all(Deadline deadline) {
+  const bool was_cancelled = cancelled_;
+  for (;;) {
+    const Deadline next = give_up_late_ones();
+    const auto is_done = [](const auto& host) { return host->done; };
+    const auto has_failed = [](const auto& host) { return host->done && !host->status.ok(); };
+    if (std::all_of(hosts_.begin(), hosts_.end(), is_done) || deadline.passed()) co_return;
+    if (cancelled_ && !was_cancelled) co_return;
+    if (std::any_of(hosts_.begin(), hosts_.end(), has_failed)) {
+      const Deadline soon = Deadline::after_seconds(kAfterFailure);
+      if (soon.time() < deadline.time()) deadline = soon;
+    }
+    changed_.expires_at(std::min(deadline.time(), next.time()));
+    co_await changed_.async_wait(net::use_tuple);
+  }
+}
+
+// Returns when the next may be late.
+Deadline Preflight::give_up_late_ones() {
+  const double most = seconds_ * kShareOfShortStages;
+  Deadline next = Deadline::never();
+  for (const auto& host : hosts_) {
+    if (host->done || (host->stage != "resolve" && host->stage != "connect")) continue;
+    const Deadline limit = Deadline::at(host->since + std::chrono::duration_cast<Clock::duration>(
+                                                          std::chrono::duration<double>(most)));
+    if (limit.passed())
+      give_up(*host, most);
+    else if (limit.time() < next.time())
+      next = limit;
+  }
+  return next;
+}
+
+void Preflight::give_up(Progress& host, double seconds) {
+  host.done = true;
+  host.status = host.error(deadline_exceeded(cat("not done after ", seconds,
+                                                 " s: ", likely_cause(host.stage, host.try_command),
+                                                 "; --start-timeout allows more")));
+  if (host.link) host.link->close();
+  host.cancel.emit(net::asio::cancellation_type::terminal);
+}
+
+std::vector<HostProgress> Preflight::progress() const {
+  std::vector<HostProgress> progress;
+  for (const auto& host : hosts_) {
+    const std::chrono::duration<double> seconds = Clock::now() - host->since;
+    progress.push_back({host->name(), host->done ? "failed" : host->stage, seconds.count(),
+                        host->done && host->status.ok()});
+  }
+  return progress;
+}
+
+void Preflight::abandon_unfinished() {
+  for (const auto& host : hosts_) {
+    if (host->done) continue;
+    if (host->link) host->link->close();
+    host->cancel.emit(net::asio::cancellation_type::terminal);
+  }
+}
+
+void Preflight::cancel() {
+  cancelled_ = true;
+  changed_.cancel();
+}
+
+std::vector<std::unique_ptr<AgentLink>> Preflight::take_links() {
+  std::vector<std::unique_ptr<AgentLink>> links;
+  for (const auto& host : hosts_) {
+    HVD_CHECK(host->link != nullptr);
+    links.push_back(std::move(host->link));
+  }
+  return links;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,178 @@
+#include "launcher/job/staged_code.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kPiece = 64 << 10;
+// More than that is data.
+constexpr uint64_t kMost = uint64_t{1} << 30;
+
+uint32_t mode_of(const fs::path& path) {
+  std::error_code error;
+  return static_cast<uint32_t>(fs::status(path, error).permissions()) & 0777;
+}
+
+bool is_below(const fs::path& relative) { return !relative.empty() && *relative.begin() != ".."; }
+
+class Collector {
+ public:
+  explicit Collector(std::vector<StagedCode::Entry>& entries) : entries_(entries) {}
+
+  Status add(const fs::path& from, const fs::path& to) {
+    std::error_code error;
+    const fs::file_status status = fs::symlink_status(from, error);
+    if (error) return system_error(cat("--stage: ", from.string()), error.value());
+    StagedCode::Entry entry{.mode = mode_of(from), .path = to.string(), .link = {}, .from = from};
+    if (fs::is_symlink(status)) {
+      entry.kind = StageKind::kLink;
+      entry.link = fs::read_symlink(from, error).string();
+      entries_.push_back(std::move(entry));
+    } else if (fs::is_directory(status)) {
+      entry.kind = StageKind::kDirectory;
+      entries_.push_back(std::move(entry));
+      for (fs::directory_iterator each(from, error), end; !error && each != end;
+           each.increment(error)) {
+        const fs::path name = each->path().filename();
+        if (name != ".git" && name != "__pycache__")
+          HVD_RETURN_IF_ERROR(add(each->path(), to / name));
+      }
+    } else if (fs::is_regular_file(status)) {
+      entry.size = fs::file_size(from, error);
+      size_ += error ? 0 : entry.size;
+      entries_.push_back(std::move(entry));
+    }
+    if (error) return system_error(cat("--stage: ", from.string()), error.value());
+    if (size_ <= kMost) return {};
+    return invalid_argument(
+        "--stage: more than 1 GiB: stage the code alone, and let data lie where "
+        "all hosts see it");
+  }
+
+ private:
+  std::vector<StagedCode::Entry>& entries_;
+  uint64_t size_ = 0;
+};
+
+Result<Digest> digest_of(const StagedCode& code) {
+  Digest digest{};
+  StagedParts parts(code);
+  for (;;) {
+    HVD_ASSIGN_OR_RETURN(const auto part, parts.next());
+    if (!part || part->kind == StageKind::kEnd) return digest;
+    digest = next_digest(digest, *part);
+  }
+}
+
+}  // namespace
+
+Result<std::optional<StagePart>> StagedParts::next() {
+  if (index_ > code_.entries.size()) return std::optional<StagePart>();
+  if (index_ == code_.entries.size()) {
+    ++index_;
+    return std::optional(StagePart{
+        .kind = StageKind::kEnd, .path = {}, .bytes = std::string(as_text(code_.digest))});
+  }
+  const StagedCode::Entry& entry = code_.entries[index_];
+  if (entry.kind == StageKind::kFile) return next_of_file(entry);
+  ++index_;
+  return std::optional(StagePart{.kind = entry.kind,
+                                 .mode = entry.kind == StageKind::kDirectory ? entry.mode : 0,
+                                 .path = entry.path,
+                                 .bytes = entry.link});
+}
+
+// A file that has become shorter meanwhile ends early; the digest tells.
+Result<std::optional<StagePart>> StagedParts::next_of_file(const StagedCode::Entry& entry) {
+  StagePart part{.kind = file_ ? StageKind::kMore : StageKind::kFile,
+                 .mode = entry.mode,
+                 .path = entry.path,
+                 .bytes = {}};
+  const auto failed = [&] {
+    return system_error(cat("--stage: cannot read ", entry.from.string()), errno);
+  };
+  if (!file_) {
+    // What has become a pipe meanwhile must not hold up the launcher.
+    file_.reset(::open(entry.from.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    struct stat info {};
+    if (!file_ || ::fstat(file_.get(), &info) != 0) return failed();
+    if (!S_ISREG(info.st_mode)) {
+      return failed_precondition(cat("--stage: ", entry.from.string(),
+                                     " was a file when it was listed, and is none any more"));
+    }
+    left_ = entry.size;
+  }
+  part.bytes.resize(std::min<uint64_t>(kPiece, left_));
+  size_t done = 0;
+  while (done < part.bytes.size()) {
+    const ssize_t size = ::read(file_.get(), part.bytes.data() + done, part.bytes.size() - done);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return failed();
+    if (size == 0) break;
+    done += static_cast<size_t>(size);
+  }
+  const bool is_short = done < part.bytes.size();
+  part.bytes.resize(done);
+  left_ -= done;
+  if (left_ == 0 || is_short) {
+    file_.reset();
+    ++index_;
+  }
+  return std::optional(std::move(part));
+}
+
+Result<std::shared_ptr<const StagedCode>> read_staged_code(const fs::path& what,
+                                                           const fs::path& directory,
+                                                           bool is_chosen) {
+  std::error_code error;
+  const fs::path from = fs::canonical(what, error);
+  if (error) return system_error(cat("--stage: ", what.string()), error.value());
+  if (!fs::is_directory(from) && !fs::is_regular_file(from)) {
+    return invalid_argument(cat("--stage: ", what.string(), " is neither a file nor a directory"));
+  }
+  fs::path here = fs::canonical(directory, error);
+  if (error) here = directory;  // of the other hosts alone
+  const bool is_directory = fs::is_directory(from);
+  const fs::path within = here.lexically_relative(from);
+  const fs::path below = from.lexically_relative(here);
+  auto code = std::make_shared<StagedCode>();
+  Collector collector(code->entries);
+  fs::path to = ".";
+  if (is_directory && is_below(within)) {
+    code->working_directory = within.string();
+  } else if (is_below(below)) {
+    code->working_directory = ".";
+    to = below;
+  } else {
+    code->working_directory = is_chosen ? directory.string() : ".";
+    if (!is_directory) to = from.filename();
+  }
+  code->path = (is_directory ? to : to.parent_path()).string();
+  if (to != ".") {
+    fs::path parent;
+    for (const fs::path& part : to.parent_path()) {
+      parent /= part;
+      code->entries.push_back({.kind = StageKind::kDirectory,
+                               .mode = 0700,
+                               .path = parent.string(),
+                               .link = {},
+                               .from = {}});
+    }
+  }
+  HVD_RETURN_IF_ERROR(collector.add(from, to));
+  HVD_ASSIGN_OR_RETURN(code->digest, digest_of(*code));
+  return std::shared_ptr<const StagedCode>(std::move(code));
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,190 @@
+#include "launcher/job/supervisor.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <set>
+
+#include "base/text.h"
+#include "launcher/output/line_folder.h"
+#include "launcher/output/report.h"
+
+namespace hvd::launcher {
+
+Supervisor::Supervisor(const SlotPlan& plan, bool waits)
+    : plan_(plan),
+      host_done_(plan.hosts.size()),
+      rank_done_(plan.slots.size()),
+      rank_joined_(plan.slots.size()),
+      rank_killed_(plan.slots.size()),
+      hosts_left_(static_cast<int>(plan.hosts.size())),
+      waits_(waits) {}
+
+std::string Supervisor::place(int rank) const {
+  return cat("rank ", rank, " on ", host_name(plan_.slots[static_cast<size_t>(rank)].host));
+}
+
+std::string Supervisor::host_name(int host) const {
+  return cat("host ", plan_.hosts[static_cast<size_t>(host)].name);
+}
+
+Supervisor::Action Supervisor::fail(int exit_code, std::string sentence, int rank) {
+  if (exit_code_ == 0 && sentence_.empty()) {
+    exit_code_ = exit_code;
+    sentence_ = std::move(sentence);
+    failed_rank_ = rank;
+  }
+  if (ending_) return Action::kNone;
+  ending_ = true;
+  return Action::kEnd;
+}
+
+Supervisor::Action Supervisor::fail_rank(int rank, Failure failure) {
+  if (!waits_) return fail(failure.exit_code, std::move(failure.sentence), rank);
+  const auto running = std::count(rank_done_.begin(), rank_done_.end(), false);
+  if (running > 0) {
+    news_ = cat(failure.sentence, "; --on-failure wait lets the other ", running,
+                running == 1 ? " rank go on" : " ranks go on");
+  }
+  if (exit_code_ != 0) return Action::kNone;
+  exit_code_ = failure.exit_code;
+  sentence_ = std::move(failure.sentence);
+  failed_rank_ = rank;
+  return Action::kNone;
+}
+
+Supervisor::Failure Supervisor::describe(const RankExit& exit) const {
+  if (exit.by_agent) return {kExitLauncher, cat(place(exit.rank), " was ended by its agent")};
+  if (exit.signal == SIGKILL && exit.out_of_memory) {
+    return {kExitSignal + exit.signal,
+            cat(place(exit.rank),
+                " was killed by the kernel's out-of-memory killer (signal 9); the "
+                "ranks of that host need less memory or more of it, or fewer of them")};
+  }
+  const std::string why =
+      exit.out_of_memory ? "; the kernel's out-of-memory killer has ended a process on that host"
+                         : "";
+  if (exit.signal != 0) {
+    return {kExitSignal + exit.signal, cat(place(exit.rank), " was killed by signal ", exit.signal,
+                                           " (", signal_name(exit.signal), ")", why)};
+  }
+  return {exit.code, cat(place(exit.rank), " exited with code ", exit.code, why)};
+}
+
+Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> left_by) {
+  if (exit.rank < 0 || exit.rank >= plan_.size()) return Action::kNone;
+  rank_done_[static_cast<size_t>(exit.rank)] = true;
+  rank_killed_[static_cast<size_t>(exit.rank)] = exit.after_grace;
+  // What ends because the job ends is no cause of it.
+  if (ending_) return Action::kNone;
+  if (exit.code == 0 && exit.signal == 0) {
+    return exit.rank == awaited_ ? fail_late() : Action::kNone;
+  }
+  Failure failure = describe(exit);
+  if (!waits_) ended_by_ = exit.signal;
+  if (!left_by || *left_by < 0 || *left_by >= plan_.size() || *left_by == exit.rank) {
+    return fail_rank(exit.rank, std::move(failure));
+  }
+  // Who was awaited may have left because of yet another.
+  if (late_ && exit.rank != awaited_) return Action::kNone;
+  failure.sentence += cat(", after rank ", *left_by, " had left the job");
+  late_ = std::move(failure);
+  late_rank_ = exit.rank;
+  awaited_ = *left_by;
+  return rank_done_[static_cast<size_t>(awaited_)] ? fail_late() : Action::kAwait;
+}
+
+Supervisor::Action Supervisor::on_joined(int rank, int world_rank, int world_size) {
+  if (rank < 0 || rank >= plan_.size() || plan_.size() == 1) return Action::kNone;
+  const auto place_of_rank = static_cast<size_t>(rank);
+  if (world_rank == rank && world_size == plan_.size()) rank_joined_[place_of_rank] = true;
+  if (rank_joined_[place_of_rank]) return Action::kNone;
+  return fail(kExitLauncher,
+              cat(place(rank), " is rank ", world_rank, " in a world of ", world_size,
+                  " of its own, and not among this job's ", plan_.size(),
+                  " ranks: look for what clears or overrides HOROVOD_RANK, HOROVOD_SIZE or "
+                  "HOROVOD_STORE before its program begins (env -i, a script, another launcher)"),
+              rank);
+}
+
+Supervisor::Action Supervisor::on_awaited() { return fail_late(); }
+
+Supervisor::Action Supervisor::fail_late() {
+  if (ending_ || !late_) return Action::kNone;
+  return fail_rank(late_rank_, *late_);
+}
+
+void Supervisor::leave(int host) {
+  if (is_done(host)) return;
+  host_done_[static_cast<size_t>(host)] = true;
+  --hosts_left_;
+}
+
+Supervisor::Action Supervisor::on_finished(int host) {
+  leave(host);
+  if (ending_) return Action::kNone;
+  for (const Slot& slot : plan_.slots) {
+    if (slot.host != host || rank_done_[static_cast<size_t>(slot.rank)]) continue;
+    return fail(kExitLauncher, cat(place(slot.rank), " ended without its agent saying how"));
+  }
+  return Action::kNone;
+}
+
+Supervisor::Action Supervisor::on_lost(int host, const Status& why) {
+  leave(host);
+  if (ending_) return Action::kNone;
+  return fail(kExitLauncher, cat(host_name(host), " was lost: ", why.message()));
+}
+
+Supervisor::Action Supervisor::on_agent_ending(int host, const std::string& why) {
+  if (ending_) return Action::kNone;
+  ended_by_ = SIGTERM;
+  return fail(kExitLauncher, cat(host_name(host), " was lost: ", why));
+}
+
+Supervisor::Action Supervisor::on_start_failed(int host, const Status& why) {
+  leave(host);
+  if (ending_) return Action::kNone;
+  return fail(kExitLauncher, cat(host_name(host), ": start: ", why.message()));
+}
+
+Supervisor::Action Supervisor::on_timeout(double seconds) {
+  return fail(kExitTimeout, cat("the job was ended after ", seconds, " s, as --timeout says"));
+}
+
+Supervisor::Action Supervisor::on_signal(int number) {
+  ++signals_;
+  // It reached ranks or agents a moment before.
+  if (signals_ == 1 && ended_by_ == number) {
+    exit_code_ = kExitSignal + number;
+    sentence_ = cat("ended by ", signal_name(number));
+    failed_rank_ = -1;
+  }
+  const Action action = fail(kExitSignal + number, cat("ended by ", signal_name(number)));
+  return signals_ > 1 ? Action::kKill : action;
+}
+
+Supervisor::Action Supervisor::on_output_broken(int error_number) {
+  if (error_number == EPIPE) return fail(kExitSignal + SIGPIPE, "");
+  return fail(kExitLauncher,
+              system_error("cannot write the ranks' output", error_number).message());
+}
+
+int Supervisor::exit_code() const { return exit_code_; }
+std::string Supervisor::report() const { return sentence_; }
+
+std::string Supervisor::killed_ranks() const {
+  std::vector<int> ranks;
+  std::set<int> hosts;
+  for (const Slot& slot : plan_.slots) {
+    if (signals_ > 1 || !rank_killed_[static_cast<size_t>(slot.rank)]) continue;
+    ranks.push_back(slot.rank);
+    hosts.insert(slot.host);
+  }
+  if (ranks.empty()) return "";
+  if (ranks.size() == 1) return place(ranks[0]);
+  return cat("ranks ", ranks_text(ranks), " on ",
+             hosts.size() == 1 ? host_name(*hosts.begin()) : cat(hosts.size(), " hosts"));
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,111 @@
+// What an AgentLink is made of, for agent_link.cpp and agent_link_frames.cpp alone.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/link/agent_link.h"
+#include "launcher/link/store_streams.h"
+#include "launcher/protocol/bell.h"
+#include "launcher/protocol/protocol.h"
+#include "net/frame.h"
+
+namespace hvd::launcher {
+
+namespace asio = net::asio;
+
+// What a rank may write ahead of its reader; of a whole host, times twice its ranks.
+constexpr uint32_t kOutputWindow = 256 << 10;
+
+class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::any_io_executor executor, std::unique_ptr<Duplex> duplex, AgentEvents& events)
+      : executor_(std::move(executor)),
+        duplex_(std::move(duplex)),
+        events_(&events),
+        answered_(executor_),
+        outgoing_(executor_),
+        ping_timer_(executor_),
+        stores_(std::make_shared<StoreStreams>(
+            executor_,
+            [this](net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload) {
+              put(type, stream, credit, payload, net::Urgency::kStore);
+            },
+            [this](net::StreamSocket socket) {
+              events_->on_store_connection(std::move(socket));
+            })) {}
+
+  net::Task<Status> prepare(HostJob job, NextPart code);
+  net::Task<Status> stage(const NextPart& next);
+  const Status& state() const { return lost_; }
+  const MeetingOffer& offer() const { return offer_; }
+  const std::vector<std::pair<std::string, std::string>>& versions() const { return versions_; }
+  uint32_t threads() const { return threads_; }
+  net::Task<Reached> visit(MeetingOffer offer);
+  net::Task<Status> start(StartOrder order);
+  net::Task<Status> suspend();
+  void put(const Message& message);
+  void consumed(int rank, OutputStream stream, size_t size);
+  void close();
+
+ private:
+  struct Output {
+    int rank;
+    OutputStream stream;
+    net::Window window{kOutputWindow};
+  };
+
+  // Runs a coroutine of this object, which lives at least as long.
+  void spawn(net::Task<void> (Impl::*body)());
+  net::Task<void> read_link();
+  net::Task<void> write_link();
+  net::Task<void> ping();
+  // Until `is_there` or the link is gone; then its failure.
+  template <typename Claim>
+  net::Task<Status> wait_for(Claim is_there);
+
+  void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
+           net::Urgency urgency);
+  Status handle(const net::Frame& frame);
+  Status handle_output(const net::FrameHeader& header, ByteView payload);
+  Status obey(Message message);
+  void lose(Status why);
+  void shut();
+  std::string last_words() const;
+
+  asio::any_io_executor executor_;
+  std::unique_ptr<Duplex> duplex_;
+  AgentEvents* events_;
+  Bell answered_, outgoing_;
+  asio::steady_timer ping_timer_;
+  net::FrameWriter writer_;
+  net::FrameParser parser_;
+  HostJob job_;
+  std::map<uint32_t, Output> outputs_;
+  std::map<int, size_t> index_of_rank_;
+  const std::shared_ptr<StoreStreams> stores_;
+
+  bool is_running_ = false;    // the coroutines are
+  bool is_addressed_ = false;  // frames carry the job
+  std::optional<Greeting> greeting_;
+  std::optional<Status> prepared_, started_;
+  Staged staged_;
+  MeetingOffer offer_;
+  std::vector<std::pair<std::string, std::string>> versions_;
+  uint32_t threads_ = 0;
+  std::optional<Reached> reached_;
+  bool is_start_awaited_ = false;  // prepare, state or start will report a loss
+  bool is_suspended_ = false;
+  bool hold_ping_back_ = false;
+  bool is_finished_ = false;
+  bool is_closed_ = false;
+  Status lost_;
+  int unanswered_ = 0;  // pings
+  uint64_t pings_ = 0;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,234 @@
+#include "launcher/link/lobby.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/log/log.h"
+#include "base/text.h"
+#include "launcher/protocol/protocol.h"
+
+namespace hvd::launcher {
+namespace {
+
+namespace asio = net::asio;
+
+// What an agent has to prove itself.
+constexpr std::chrono::seconds kAdmission{10};
+// Well within an agent's first lease.
+constexpr std::chrono::seconds kPingEvery{15};
+
+std::string names_of(const std::vector<Host>& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts) names.push_back(host.name);
+  return join(names, ", ");
+}
+
+int slots_of(const std::vector<Host>& hosts) {
+  int slots = 0;
+  for (const Host& host : hosts) slots += host.slots;
+  return slots;
+}
+
+}  // namespace
+
+Lobby::Lobby(asio::io_context& loop, std::unique_ptr<rendezvous::Server> server, Secret token,
+             Wanted wanted)
+    : loop_(loop),
+      server_(std::move(server)),
+      token_(std::move(token)),
+      wanted_(std::move(wanted)),
+      changed_(loop) {
+  server_->on_agent(
+      [this](net::StreamSocket socket) { spawn_bounded(receive(std::move(socket))); });
+  on_change();
+}
+
+Lobby::~Lobby() = default;
+
+void Lobby::spawn_bounded(net::Task<void> task) {
+  struct Caller {
+    explicit Caller(asio::io_context& loop) : limit(loop, kAdmission) {}
+    asio::cancellation_signal cancel;
+    asio::steady_timer limit;
+  };
+  const auto caller = std::make_shared<Caller>(loop_);
+  caller->limit.async_wait([caller](const net::error_code& error) {
+    if (!error) caller->cancel.emit(asio::cancellation_type::terminal);
+  });
+  asio::co_spawn(loop_, std::move(task),
+                 asio::bind_cancellation_slot(caller->cancel.slot(), [caller](std::exception_ptr) {
+                   caller->limit.cancel();
+                 }));
+}
+
+net::Task<void> Lobby::receive(net::StreamSocket socket) {
+  Bytes token = to_bytes(token_.hex());
+  auto agent = co_await admit(std::move(socket), std::move(token));
+  if (agent.ok())
+    take(std::move(*agent));
+  else
+    log::warning(agent.status().message());
+}
+
+void Lobby::take(AdmittedAgent agent) {
+  const auto hosts = parse_hosts(agent.name);
+  if (!hosts.ok() || hosts->size() != 1) {
+    log::warning(cat("an agent joined as '", printable(agent.name),
+                     "', which is no host; start it "
+                     "with another --name"));
+    return dismiss(std::move(agent.duplex), "its name is no host's; give it another --name");
+  }
+  if (is_complete()) return dismiss(std::move(agent.duplex), "the job has the hosts that it needs");
+  const Host& host = hosts->front();
+  const std::string name = printable(host.name);
+  if (!wanted_.hosts.empty() && find_wanted(host.name) == nullptr) {
+    strangers_.insert(name);
+    log::warning(cat("an agent joined as '", name, "', and this job awaits ",
+                     names_of(wanted_.hosts),
+                     "; start it with one of these as --name, or add it to "
+                     "-H"));
+    return dismiss(std::move(agent.duplex),
+                   cat("the job awaits ", names_of(wanted_.hosts), ", and not '", name,
+                       "'; give the agent one of these names by --name"));
+  }
+  const auto same = std::find_if(joined_.begin(), joined_.end(),
+                                 [&](const auto& other) { return other->host.name == host.name; });
+  if (same != joined_.end()) {
+    log::warning(cat("host ", name,
+                     " joined again; if these are two hosts, start their agents with "
+                     "another --name each"));
+    dismiss(std::move((*same)->duplex), cat("another agent joined as '", name,
+                                            "' and took its place; if these are two hosts, "
+                                            "give each agent a --name of its own"));
+    joined_.erase(same);
+  }
+  joined_.push_back(std::make_shared<Joined>(Joined{host, std::move(agent.duplex)}));
+  log::info(cat("host ", name, " joined with ", host.slots, " slots"));
+  on_change();
+  changed_.cancel();
+}
+
+void Lobby::dismiss(std::unique_ptr<Duplex> duplex, const std::string& why) {
+  // The agent closes the connection when it has read this; to close it here could discard the sentence.
+  const auto tell = [](std::unique_ptr<Duplex> agent, Bytes frame) -> net::Task<void> {
+    std::array<std::byte, 1024> ignored;
+    if (!(co_await agent->write(frame)).ok()) co_return;
+    for (Result<size_t> size = 1; size.ok() && *size > 0;)
+      size = co_await agent->read_some(ignored);
+  };
+  spawn_bounded(tell(std::move(duplex), framed(Failed{why})));
+}
+
+void Lobby::on_change() {
+  std::vector<rendezvous::JoinedHost> hosts;
+  for (const auto& joined : joined_) {
+    const Host* wanted = find_wanted(joined->host.name);
+    hosts.push_back(
+        {joined->host.name, wanted ? wanted->slots : joined->host.slots, joined->since});
+  }
+  server_->show_hosts(wanted_.hosts.empty() ? wanted_.slots : slots_of(wanted_.hosts),
+                      std::move(hosts));
+}
+
+const Host* Lobby::find_wanted(const std::string& name) const {
+  for (const Host& host : wanted_.hosts) {
+    if (host.name == name) return &host;
+  }
+  return nullptr;
+}
+
+bool Lobby::has(const std::string& name) const {
+  return std::any_of(joined_.begin(), joined_.end(),
+                     [&](const auto& joined) { return joined->host.name == name; });
+}
+
+bool Lobby::is_complete() const {
+  if (wanted_.hosts.empty()) return slots_of(hosts()) >= wanted_.slots;
+  return std::all_of(wanted_.hosts.begin(), wanted_.hosts.end(),
+                     [&](const Host& host) { return has(host.name); });
+}
+
+std::string Lobby::describe_wanted() const {
+  if (!wanted_.hosts.empty()) return cat("the hosts ", names_of(wanted_.hosts));
+  return cat("hosts that give ", wanted_.slots, " slots");
+}
+
+std::string Lobby::describe_missing() const {
+  if (wanted_.hosts.empty()) {
+    std::vector<std::string> there;
+    for (const auto& joined : joined_)
+      there.push_back(cat(joined->host.name, ":", joined->host.slots));
+    return cat("only ", slots_of(hosts()), " of ", wanted_.slots, " slots joined",
+               there.empty() ? "" : cat(" (", join(there, ", "), ")"));
+  }
+  return cat(names_of(missing_hosts()), " did not join");
+}
+
+std::vector<Host> Lobby::missing_hosts() const {
+  std::vector<Host> missing;
+  for (const Host& host : wanted_.hosts) {
+    if (!has(host.name)) missing.push_back(host);
+  }
+  return missing;
+}
+
+std::string Lobby::advice() const {
+  std::string text;
+  if (!strangers_.empty()) {
+    const std::vector<std::string> names(strangers_.begin(), strangers_.end());
+    text = cat("agents joined under other names: ", join(names, ", "), "; ");
+  }
+  const std::vector<Host> missing = missing_hosts();
+  if (missing.size() == 1) {
+    return cat(text, "run there: ", wanted_.join_command, " --name ", missing.front().name);
+  }
+  return cat(text, "run on each ",
+             missing.empty() ? "host: " : "of them, with its name: ", wanted_.join_command,
+             missing.empty() ? "" : " --name NAME");
+}
+
+net::Task<Status> Lobby::wait(double seconds) {
+  const Deadline deadline = Deadline::after_seconds(seconds);
+  while (!is_complete()) {
+    if (deadline.passed()) {
+      co_return deadline_exceeded(cat(describe_missing(), " within ", seconds, " s; ", advice(),
+                                      "; or allow more time with --start-timeout"));
+    }
+    changed_.expires_at(std::min(deadline.time(), Clock::now() + kPingEvery));
+    const auto [error] = co_await changed_.async_wait(net::use_tuple);
+    if (!error) co_await ping_all();
+  }
+  server_->on_agent(nullptr);
+  co_return Status();
+}
+
+// Who waits keeps its lease; who is gone may come again.
+net::Task<void> Lobby::ping_all() {
+  const Bytes ping = framed(Ping{});
+  // Others may join meanwhile, under the same name too.
+  const std::vector<std::shared_ptr<Joined>> all = joined_;
+  for (const auto& joined : all) {
+    if ((co_await joined->duplex->write(ping)).ok()) continue;
+    log::warning(cat("host ", printable(joined->host.name), " had joined, and is gone again"));
+    std::erase(joined_, joined);
+    on_change();
+  }
+}
+
+std::vector<Host> Lobby::hosts() const {
+  std::vector<Host> hosts;
+  for (const auto& joined : joined_) hosts.push_back(joined->host);
+  return hosts;
+}
+
+net::Task<Result<std::unique_ptr<Duplex>>> Lobby::spawn(const SpawnTarget& target,
+                                                        std::function<void(SpawnStage)> on_stage) {
+  for (const auto& joined : joined_) {
+    if (joined->host.name != target.host || !joined->duplex) continue;
+    on_stage(SpawnStage::kReady);
+    co_return Result<std::unique_ptr<Duplex>>(std::move(joined->duplex));
+  }
+  co_return unavailable("it has not joined");
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,103 @@
+#include "launcher/output/line_tagger.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log/json_record.h"
+#include "base/text.h"
+#include "launcher/plan/placeholders.h"
+
+namespace hvd::launcher {
+namespace {
+
+// In text, where a line is longer than may be held.
+constexpr std::string_view kContinues = " [continues]";
+constexpr std::string_view kContinued = "[continued] ";
+
+// Bytes at the end that may begin a character of several.
+size_t begun_character(std::string_view text) {
+  for (size_t size = 1; size <= std::min<size_t>(3, text.size()); ++size) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - size]);
+    if ((byte & 0xc0) == 0x80) continue;
+    const size_t whole = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc2 ? 2 : 1;
+    return whole > size ? size : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void LineTagger::feed(std::string_view bytes, std::string& out) {
+  // Searched for each by itself: memchr takes many bytes at once, find_first_of one.
+  if (bytes.empty()) return;
+  size_t begin = 0;
+  // The end of the line before was cut in two.
+  if (std::exchange(has_returned_, false) && bytes[0] == '\n') {
+    if (format_ == LineFormat::kText) out += '\n';
+    begin = 1;
+  }
+  size_t newline = bytes.find('\n', begin);
+  size_t carriage_return = bytes.find('\r', begin);
+  while (begin < bytes.size()) {
+    const size_t end = std::min(newline, carriage_return);
+    if (end == std::string_view::npos) return hold(bytes.substr(begin), out);
+    // A progress bar's lone '\r' is shown at once: nobody waits for a '\n' that may never come.
+    const bool both = end + 1 == newline;
+    std::string_view line = bytes.substr(begin, end - begin);
+    const std::string_view line_end = bytes.substr(end, both ? 2 : 1);
+    begin = end + line_end.size();
+    if (newline < begin) newline = bytes.find('\n', begin);
+    if (carriage_return < begin) carriage_return = bytes.find('\r', begin);
+    if (held_.size() + line.size() > kMaxLine) hold(std::exchange(line, {}), out);
+    append(line, line_end, out);
+    has_returned_ = line_end == "\r" && begin == bytes.size();
+  }
+}
+
+void LineTagger::hold(std::string_view piece, std::string& out) {
+  while (held_.size() + piece.size() > kMaxLine) {
+    const size_t room = kMaxLine - held_.size();
+    held_.append(piece.substr(0, room));
+    piece.remove_prefix(room);
+    const size_t begun = begun_character(held_);
+    const std::string next = held_.substr(held_.size() - begun);
+    held_.resize(held_.size() - begun);
+    append({}, "\n", out, true);
+    held_ = next;
+  }
+  held_.append(piece);
+}
+
+void LineTagger::finish(std::string& out) {
+  if (held_.empty()) return;
+  append({}, "\n", out);
+  held_.shrink_to_fit();
+}
+
+std::string LineTagger::prefix() const { return is_continued_ ? cat(tag_, kContinued) : tag_; }
+
+// What is held, `line`, and the end that the rank wrote, or ours where the line continues.
+void LineTagger::append(std::string_view line, std::string_view end, std::string& out,
+                        bool continues) {
+  if (format_ == LineFormat::kText) {
+    out.append(tag_);
+    if (is_continued_) out.append(kContinued);
+    out.append(held_).append(line);
+    if (continues) out.append(kContinues);
+    out.append(end);
+  } else {
+    held_.append(line);
+    out.append(tag_).append(json_text_member(held_));
+    if (continues) out.append(",\"continues\":true");
+    out.append(end == "\r" ? ",\"end\":\"\\r\"}\n" : "}\n");
+  }
+  held_.clear();
+  is_continued_ = continues;
+}
+
+Status check_tag(std::string_view tag) {
+  constexpr std::string_view kWords[] = {"rank", "host", "local_rank", "stream"};
+  return check_placeholders("--tag", tag, kWords);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,335 @@
+#include "launcher/output/output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/log/json_record.h"
+#include "base/log/log_format.h"
+#include "base/text.h"
+#include "launcher/output/rank_errors.h"
+
+namespace hvd::launcher {
+namespace {
+
+// How long a line without an end waits for the rest of it.
+constexpr std::chrono::milliseconds kShownAfter{100};
+
+}  // namespace
+
+std::string padded_rank(int rank, int size) {
+  const std::string text = cat(rank);
+  const size_t width = cat(size - 1).size();
+  return text.size() < width ? std::string(width - text.size(), '0') + text : text;
+}
+
+std::string line_tag(const SlotPlan& plan, const std::vector<int>& ranks, OutputStream stream,
+                     const OutputStyle& style) {
+  const Slot& slot = plan.slots[static_cast<size_t>(ranks[0])];
+  std::string host = plan.hosts[static_cast<size_t>(slot.host)].name;
+  const char* name = stream == OutputStream::kStdout ? "stdout" : "stderr";
+  if (style.format == LineFormat::kJson) {
+    return cat(",\"rank\":", slot.rank, ",\"host\":\"", json_escaped(host).value_or(""),
+               "\",\"stream\":\"", name, "\",");
+  }
+  if (style.tag == "none") return "";
+  if (style.tag.empty()) return cat("[", ranks_text(ranks), "]<", name, ">:");
+  const bool is_one_host = std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+    return plan.slots[static_cast<size_t>(rank)].host == slot.host;
+  });
+  if (!is_one_host) host = "*";
+  std::string tag = style.tag;
+  const std::pair<std::string_view, std::string> values[] = {
+      {"{rank}", ranks_text(ranks)},
+      {"{host}", host},
+      {"{local_rank}", ranks.size() == 1 ? cat(slot.local_rank) : "*"},
+      {"{stream}", name}};
+  for (const auto& [key, value] : values) {
+    for (size_t at = 0; (at = tag.find(key, at)) != std::string::npos; at += value.size()) {
+      tag.replace(at, key.size(), value);
+    }
+  }
+  return tag + ": ";
+}
+
+Output::Output(net::asio::any_io_executor executor, const SlotPlan& plan, OutputStyle style)
+    : plan_(plan),
+      size_(plan.size()),
+      style_(std::move(style)),
+      stdout_(executor, STDOUT_FILENO),
+      stderr_(executor, STDERR_FILENO) {
+  if (style_.folds) {
+    for (auto& each : folding_) each = std::make_unique<Folding>(executor, size_);
+  }
+  channels_.reserve(2 * static_cast<size_t>(size_));
+  const bool is_terminal =
+      style_.format == LineFormat::kText && !style_.folds && ::isatty(STDOUT_FILENO) == 1;
+  for (int rank = 0; rank < size_; ++rank) {
+    const bool is_shown = style_.is_shown.empty() || style_.is_shown[static_cast<size_t>(rank)];
+    for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
+      channels_.emplace_back(line_tag(plan, {rank}, stream, style_), style_.format, is_shown);
+      if (style_.format == LineFormat::kJson)
+        channels_.back().plain.set_tag(cat("[", rank, "]<stderr>:"));
+      const bool is_asking = is_terminal && is_shown && rank == style_.asking_rank;
+      if (is_asking &&
+          ::isatty(stream == OutputStream::kStdout ? STDOUT_FILENO : STDERR_FILENO) == 1) {
+        channels_.back().soon = std::make_unique<net::asio::steady_timer>(executor);
+      }
+    }
+  }
+}
+
+Result<std::unique_ptr<Output>> Output::open(net::asio::any_io_executor executor,
+                                             const SlotPlan& plan, OutputStyle style) {
+  std::unique_ptr<Output> output(new Output(std::move(executor), plan, std::move(style)));
+  if (!output->style_.directory.empty()) HVD_RETURN_IF_ERROR(output->open_files());
+  return output;
+}
+
+Status Output::open_files() {
+  for (int rank = 0; rank < size_; ++rank) {
+    const auto folder =
+        std::filesystem::path(style_.directory) / cat("rank.", padded_rank(rank, size_));
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) return system_error(cat("cannot make directory ", folder.string()), error.value());
+    for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
+      Channel& target = channel(rank, stream);
+      target.path = folder / (stream == OutputStream::kStdout ? "stdout" : "stderr");
+      const int how = style_.is_continued ? O_APPEND : O_TRUNC;
+      target.file.reset(::open(target.path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
+      if (!target.file) return system_error(cat("cannot write to ", target.path), errno);
+    }
+  }
+  return {};
+}
+
+Output::Channel& Output::channel(int rank, OutputStream stream) {
+  HVD_CHECK(rank >= 0 && rank < size_);
+  return channels_[2 * static_cast<size_t>(rank) + (stream == OutputStream::kStderr ? 1 : 0)];
+}
+
+void Output::on_broken(Broken callback) {
+  stdout_.on_broken([callback](int error) { callback(OutputStream::kStdout, error); });
+  stderr_.on_broken([callback](int error) { callback(OutputStream::kStderr, error); });
+}
+
+namespace {
+
+std::string local_time() {
+  const std::time_t seconds = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  char text[64];
+  return std::string(text, std::strftime(text, sizeof text, "%a %b %e %H:%M:%S %Y", &parts));
+}
+
+}  // namespace
+
+std::string Output::stamped(const std::string& tag) const {
+  if (style_.format == LineFormat::kJson) return json_time() + tag;
+  if (!style_.has_timestamps) return tag;
+  return local_time() + tag;
+}
+
+void Output::stamp(Channel& channel) {
+  if (style_.format == LineFormat::kText && !style_.has_timestamps) return;
+  channel.tagger.set_tag(stamped(channel.tag));
+}
+
+void Output::keep(Channel& channel, OutputStream stream, std::string_view lines, ByteView bytes) {
+  constexpr size_t kRecent = 16 * 1024;  // a traceback through a framework
+  if (!lines.empty()) copy_to_file(channel, lines);
+  if (stream != OutputStream::kStderr) return;
+  std::string text;
+  if (style_.format == LineFormat::kJson) {  // within a sentence no objects are wanted
+    if (bytes.empty())
+      channel.plain.finish(text);
+    else
+      channel.plain.feed(as_text(bytes), text);
+    lines = text;
+  }
+  channel.recent.append(lines.substr(lines.size() - std::min(lines.size(), kRecent)));
+  if (channel.recent.size() > 2 * kRecent) {
+    channel.recent.erase(0, channel.recent.size() - kRecent);
+  }
+}
+
+std::string Output::last_errors(int rank) const {
+  return last_lines(channels_[2 * static_cast<size_t>(rank) + 1].recent);
+}
+
+void Output::write(int rank, OutputStream stream, ByteView bytes) {
+  Channel& from = channel(rank, stream);
+  stamp(from);
+  std::string lines;
+  lines.reserve(bytes.size() + 64);
+  const std::string prefix = from.soon ? from.tagger.prefix() : "";
+  from.tagger.feed(as_text(bytes), lines);
+  const auto consumed = [this, rank, stream, size = bytes.size()] {
+    if (consumed_) consumed_(rank, stream, size);
+  };
+  keep(from, stream, lines, bytes);
+  if (from.is_shown && folding(stream)) return fold(rank, stream, bytes);
+  // What is held of an unfinished line is bounded by the line's bound.
+  if (lines.empty() || !from.is_shown)
+    consumed();
+  else
+    show(from, stream, prefix, lines, consumed);
+  if (from.soon) show_soon(from, stream);
+}
+
+// Whole lines, of which the first may stand on the terminal in part.
+void Output::show(Channel& from, OutputStream stream, std::string_view prefix,
+                  std::string_view lines, std::function<void()> written) {
+  const size_t shown = std::exchange(from.shown, 0);
+  const bool goes_on = open_line_ == &from;
+  if (!goes_on) end_open_line();
+  open_line_ = nullptr;
+  std::string rest;
+  if (shown > 0) {
+    lines.remove_prefix(prefix.size() + shown);
+    // Another line has ended this one already.
+    if (!goes_on && lines.starts_with('\n'))
+      lines.remove_prefix(1);
+    else if (!goes_on)
+      rest = prefix;
+  }
+  rest += lines;
+  if (!rest.empty())
+    sink(stream).write(rest, std::move(written));
+  else if (written)
+    written();
+}
+
+// A question does not wait for the end of its line.
+void Output::show_soon(Channel& from, OutputStream stream) {
+  if (from.tagger.held().size() <= from.shown || std::exchange(from.is_waiting, true)) return;
+  from.soon->expires_after(kShownAfter);
+  from.soon->async_wait([this, &from, stream](const net::error_code& error) {
+    if (error) return;
+    from.is_waiting = false;
+    const std::string& held = from.tagger.held();
+    if (held.size() <= from.shown) return;
+    const bool goes_on = open_line_ == &from;
+    if (!goes_on) end_open_line();
+    sink(stream).write(cat(goes_on ? "" : from.tagger.prefix(), held.substr(from.shown)));
+    from.shown = held.size();
+    open_line_ = &from;
+    open_stream_ = stream;
+  });
+}
+
+void Output::end_open_line() {
+  if (std::exchange(open_line_, nullptr) != nullptr) sink(open_stream_).write("\n");
+}
+
+void Output::line_was_typed() { open_line_ = nullptr; }
+
+void Output::end(int rank, OutputStream stream) {
+  Channel& from = channel(rank, stream);
+  std::string lines;
+  stamp(from);
+  const std::string prefix = from.tagger.prefix();
+  from.tagger.finish(lines);
+  keep(from, stream, lines, {});
+  if (!lines.empty()) {
+    if (from.is_shown && folding(stream))
+      fold(rank, stream, {});
+    else if (from.is_shown)
+      show(from, stream, prefix, lines);
+  }
+  from.file.reset();
+}
+
+void Output::fold(int rank, OutputStream stream, ByteView bytes) {
+  LineFolder& folder = folding(stream)->lines;
+  std::string lines;
+  if (bytes.empty())
+    channel(rank, stream).plain.finish(lines);
+  else
+    channel(rank, stream).plain.feed(as_text(bytes), lines);
+  if (lines.empty()) {
+    if (consumed_) consumed_(rank, stream, bytes.size());
+    return;
+  }
+  std::string_view rest = lines;
+  while (!rest.empty()) {
+    size_t end = rest.find_first_of("\r\n");
+    end += rest.substr(end).starts_with("\r\n") ? 2 : 1;
+    folder.add(rank, rest.substr(0, end), Clock::now());
+    rest.remove_prefix(end);
+  }
+  if (!folder.consume(rank, bytes.size()) && consumed_) consumed_(rank, stream, bytes.size());
+  unfold(stream, false);
+}
+
+void Output::unfold(OutputStream stream, bool all) {
+  Folding& folding = *this->folding(stream);
+  FoldedLine folded;
+  while (folding.lines.take(Clock::now(), all, folded)) {
+    const std::string tag = stamped(line_tag(plan_, folded.ranks, stream, style_));
+    sink(stream).write(tag + folded.line, [this, stream, shown = folded.consumed] {
+      for (const auto& [rank, size] : shown) {
+        if (consumed_) consumed_(rank, stream, size);
+      }
+    });
+  }
+  if (folding.lines.is_empty() || std::exchange(folding.is_waiting, true)) return;
+  folding.timer.expires_after(kFoldFor);
+  folding.timer.async_wait([this, stream](const net::error_code& error) {
+    if (error) return;
+    this->folding(stream)->is_waiting = false;
+    unfold(stream, false);
+  });
+}
+
+void Output::copy_to_file(Channel& channel, std::string_view lines) {
+  while (channel.file && !lines.empty()) {
+    const ssize_t written = ::write(channel.file.get(), lines.data(), lines.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      say(system_error(cat("cannot write to ", channel.path), errno).message());
+      channel.file.reset();
+      return;
+    }
+    lines.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+void Output::show_status(std::string_view line) {
+  const bool is_json = log::format() == log::Format::kJson;
+  if (is_json || ::isatty(STDERR_FILENO) != 1 || (line.empty() && !has_status_)) return;
+  has_status_ = !line.empty();
+  stderr_.write(cat("\r\x1b[K", line));
+}
+
+void Output::say(std::string_view sentence) {
+  show_status("");
+  end_open_line();
+  if (style_.folds) unfold(OutputStream::kStderr, true);
+  if (style_.format == LineFormat::kText) return stderr_.write(cat("horovodrun: ", sentence, "\n"));
+  stderr_.write(json_records("horovodrun", "", sentence));
+}
+
+net::Task<void> Output::drain() {
+  for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
+    if (folding(stream)) unfold(stream, true);
+  }
+  co_await stdout_.drain();
+  co_await stderr_.drain();
+}
+
+void Output::discard_stalled() {
+  for (Sink* sink : {&stdout_, &stderr_}) {
+    if (sink->is_stalled()) sink->discard();
+  }
+}
+
+}  // namespace hvd::launcher

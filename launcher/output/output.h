@@ -1,0 +1,129 @@
+// What the ranks print: tagged whole lines on our standard output and error, and a copy in files
+// when asked. A stalled terminal holds back the ranks (by credit), never the loop. Lives on the
+// loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/link/agent_link.h"
+#include "launcher/output/line_folder.h"
+#include "launcher/output/line_tagger.h"
+#include "launcher/output/sink.h"
+#include "launcher/plan/slot_plan.h"
+
+namespace hvd::launcher {
+
+// How what ranks print is shown.
+struct OutputStyle {
+  std::string directory;      // also gets it; empty: none does
+  bool is_continued = false;  // what the directory's files hold stays
+  std::string tag;            // of --tag; empty: "[0]<stdout>:"
+  bool has_timestamps = false;
+  LineFormat format = LineFormat::kText;
+  bool folds = false;          // what many ranks say alike is shown once
+  std::vector<bool> is_shown;  // by rank; empty: all are
+  // Whose lines without an end are shown before it comes, on a terminal: it may ask something. -1: none's.
+  int asking_rank = -1;
+};
+
+class Output {
+ public:
+  // The plan must outlive it. The style's directory is made with rank.N/stdout and rank.N/stderr in it, N padded with zeros
+  // to one width; an error names the path.
+  static Result<std::unique_ptr<Output>> open(net::asio::any_io_executor executor,
+                                              const SlotPlan& plan, OutputStyle style);
+
+  // How many bytes of a rank were shown, so that it may write as many more.
+  using Consumed = std::function<void(int rank, OutputStream stream, size_t size)>;
+  void on_consumed(Consumed callback) { consumed_ = std::move(callback); }
+  // Our standard output or error can take no more.
+  using Broken = std::function<void(OutputStream stream, int error_number)>;
+  void on_broken(Broken callback);
+
+  void write(int rank, OutputStream stream, ByteView bytes);
+  // The rank will write no more.
+  void end(int rank, OutputStream stream);
+  // A line of the launcher itself, on standard error: "horovodrun: " + sentence.
+  void say(std::string_view sentence);
+  // The user has ended a line on the terminal, which stands behind what a rank asked.
+  void line_was_typed();
+  // A line that the next one, or anything said, replaces: on a terminal alone.
+  void show_status(std::string_view line);
+  // The last lines that a rank wrote to its standard error (rank_errors.h says which), as they were
+  // shown, or with their tag where objects were; or empty.
+  std::string last_errors(int rank) const;
+
+  bool is_stalled() const { return stdout_.is_stalled() || stderr_.is_stalled(); }
+  net::Task<void> drain();
+  // Throws away what is stalled now, and what follows on that stream: the user will not wait.
+  void discard_stalled();
+
+ private:
+  struct Channel {
+    Channel(std::string tag, LineFormat format, bool is_shown)
+        : tag(tag), tagger(std::move(tag), format), is_shown(is_shown) {}
+    std::string tag;  // behind the time
+    LineTagger tagger;
+    bool is_shown;
+    UniqueFd file;
+    std::string path;
+    std::string recent;    // of standard error
+    LineTagger plain{""};  // cuts lines for folding, and for the report beside objects
+    std::unique_ptr<net::asio::steady_timer> soon;  // of the asking rank
+    bool is_waiting = false;                        // for it
+    size_t shown = 0;                               // bytes of what the tagger holds
+  };
+  struct Folding {
+    Folding(net::asio::any_io_executor executor, int size) : lines(size), timer(executor) {}
+    LineFolder lines;
+    net::asio::steady_timer timer;
+    bool is_waiting = false;
+  };
+
+  Output(net::asio::any_io_executor executor, const SlotPlan& plan, OutputStyle style);
+  Status open_files();
+  Channel& channel(int rank, OutputStream stream);
+  Sink& sink(OutputStream stream) { return stream == OutputStream::kStdout ? stdout_ : stderr_; }
+  // Everywhere but to the user: the lines that these bytes, or the end, have made whole.
+  void keep(Channel& channel, OutputStream stream, std::string_view lines, ByteView bytes);
+  void show(Channel& from, OutputStream stream, std::string_view prefix, std::string_view lines,
+            std::function<void()> written = {});
+  void show_soon(Channel& from, OutputStream stream);
+  void end_open_line();
+  void copy_to_file(Channel& channel, std::string_view lines);
+  // The time of the lines that come now, before their tag.
+  void stamp(Channel& channel);
+  std::string stamped(const std::string& tag) const;
+  // Lines of a rank that was given bytes or, without any, has ended.
+  void fold(int rank, OutputStream stream, ByteView bytes);
+  void unfold(OutputStream stream, bool all);
+  std::unique_ptr<Folding>& folding(OutputStream stream) {
+    return folding_[stream == OutputStream::kStdout ? 0 : 1];
+  }
+
+  const SlotPlan& plan_;
+  int size_;
+  OutputStyle style_;
+  Sink stdout_, stderr_;
+  std::vector<Channel> channels_;  // two a rank
+  std::unique_ptr<Folding> folding_[2];
+  Consumed consumed_;
+  bool has_status_ = false;       // on the terminal
+  Channel* open_line_ = nullptr;  // which stands on the terminal without an end
+  OutputStream open_stream_ = OutputStream::kStdout;
+};
+
+// By the style, for the ranks that said a line: "[0-3]<stdout>:", "a/3: ", or the members of an
+// object behind its time.
+std::string line_tag(const SlotPlan& plan, const std::vector<int>& ranks, OutputStream stream,
+                     const OutputStyle& style);
+// "03" for rank 3 of 11 to 100.
+std::string padded_rank(int rank, int size);
+
+}  // namespace hvd::launcher

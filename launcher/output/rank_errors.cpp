@@ -1,0 +1,151 @@
+#include "launcher/output/rank_errors.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr size_t kLines = 10;
+
+// Without the bytes that end it.
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return lines;
+}
+
+// One frame of a traceback: a line that names the file, and the lines of source behind it.
+struct Frame {
+  size_t begin;
+  size_t end;
+  std::string_view file;
+};
+
+std::vector<Frame> frames_of(const std::vector<std::string_view>& lines) {
+  constexpr std::string_view kFile = "  File \"";
+  std::vector<Frame> frames;
+  for (size_t at = 0; at < lines.size();) {
+    const std::string_view line = lines[at++];
+    const size_t tag = line.find(kFile);  // its length
+    const size_t end = line.find("\", line ", tag);
+    if (tag == std::string_view::npos || end == std::string_view::npos) continue;
+    Frame frame{at - 1, at, line.substr(tag + kFile.size(), end - tag - kFile.size())};
+    const auto is_source = [&](std::string_view next) {
+      return next.size() > tag && next.substr(tag).starts_with("  ") &&
+             next.substr(tag).find(kFile) != 0;
+    };
+    while (at < lines.size() && is_source(lines[at])) ++at;
+    frame.end = at;
+    frames.push_back(frame);
+  }
+  return frames;
+}
+
+// Wherever a build or an installation has put the package.
+bool is_of_horovod(std::string_view file) {
+  constexpr std::string_view kPackage = "/horovod/";
+  const size_t at = file.rfind(kPackage);
+  if (at == std::string_view::npos) return false;
+  const std::string_view module = file.substr(at + kPackage.size());
+  for (const std::string_view each : {"_", "jax/", "keras/", "mxnet/", "numpy/", "process_sets.py",
+                                      "runner/", "tensorflow/", "torch/"}) {
+    if (module.starts_with(each)) return true;
+  }
+  return false;
+}
+
+bool is_installed(std::string_view file) {
+  for (const std::string_view each :
+       {"/dist-packages/", "/site-packages/", "/lib/python3", "<frozen "}) {
+    if (file.find(each) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+// The deepest frame of the user's code, and the first where none looks like it.
+const Frame& users_frame(const std::vector<Frame>& frames) {
+  for (const bool may_be_installed : {false, true}) {
+    for (size_t at = frames.size(); at-- > 0;) {
+      const std::string_view file = frames[at].file;
+      if (!is_of_horovod(file) && (may_be_installed || !is_installed(file))) return frames[at];
+    }
+  }
+  return frames.front();
+}
+
+// The name between quotes behind `words`, or empty.
+std::string quoted_after(std::string_view line, std::string_view words) {
+  const size_t at = line.find(words);
+  if (at == std::string_view::npos) return {};
+  line.remove_prefix(at + words.size());
+  const size_t end = line.find('\'');
+  return end == std::string_view::npos ? "" : printable(line.substr(0, end));
+}
+
+std::string advice_on_module(const std::string& module, const RankContext& rank) {
+  const std::string python = rank.interpreter.empty() ? "its Python" : printable(rank.interpreter);
+  const std::string lacks = cat("; ", python, " has no module '", module, "'");
+  if (module == "horovod" && !rank.package_folder.empty()) {
+    return cat(lacks, ", which this horovodrun has in ", rank.package_folder,
+               ": set PYTHONPATH=", rank.package_folder);
+  }
+  if (module == "horovod" && !rank.package_python.empty()) {
+    return cat(lacks, ", which ", rank.package_python,
+               " has: start the ranks with that interpreter");
+  }
+  return cat(lacks, ": install it there, or start the ranks with an interpreter that has it");
+}
+
+}  // namespace
+
+std::string last_lines(std::string_view text) {
+  const std::vector<std::string_view> lines = lines_of(text);
+  size_t start = lines.size();  // of the last traceback
+  while (start > 0 &&
+         lines[start - 1].find("Traceback (most recent call last):") == std::string_view::npos) {
+    --start;
+  }
+  std::vector<Frame> frames = frames_of(lines);
+  std::erase_if(frames, [&](const Frame& frame) { return frame.begin < start; });
+  std::vector<bool> is_shown(lines.size(), true);
+  const Frame* users = frames.empty() ? nullptr : &users_frame(frames);
+  for (const Frame& frame : frames) {
+    if (&frame == users || !is_of_horovod(frame.file)) continue;
+    std::fill(is_shown.begin() + static_cast<long>(frame.begin),
+              is_shown.begin() + static_cast<long>(frame.end), false);
+  }
+  size_t first = lines.size();
+  for (size_t count = 0; first > 0 && count < kLines;) count += is_shown[--first];
+  std::string shown;
+  const auto show = [&](size_t begin, size_t end) {
+    for (size_t at = begin; at < end; ++at) {
+      if (is_shown[at]) shown.append(lines[at]).append("\n");
+    }
+  };
+  if (users != nullptr && users->begin < first) {
+    show(users->begin, users->end);
+    first = std::max(first, users->end);
+  }
+  show(first, lines.size());
+  return shown;
+}
+
+std::string advice_on(std::string_view lines, const RankContext& rank) {
+  const auto each = lines_of(lines);
+  if (each.empty()) return {};
+  const std::string module = quoted_after(each.back(), "ModuleNotFoundError: No module named '");
+  if (!module.empty()) return advice_on_module(module, rank);
+  if (rank.lacks_input && each.back().find("EOFError: ") != std::string_view::npos) {
+    return "; standard input goes to rank 0 only: --stdin all gives it to every rank";
+  }
+  return {};
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,191 @@
+#include "launcher/output/sink.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <deque>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+
+namespace hvd::launcher {
+namespace {
+
+// How a descriptor is written without blocking.
+struct Target {
+  UniqueFd fd;
+  bool is_socket = false;
+  int flags_to_restore = -1;  // of the open file, which others share
+};
+
+Target open_target(int fd) {
+  Target target;
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return target;
+  if (S_ISFIFO(status.st_mode) || (S_ISCHR(status.st_mode) && ::isatty(fd) == 1)) {
+    // An open file of our own, so that O_NONBLOCK is ours alone.
+    const std::string path = cat("/proc/self/fd/", fd);
+    target.fd.reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (target.fd) return target;
+    target.flags_to_restore = ::fcntl(fd, F_GETFL);
+    if (target.flags_to_restore >= 0) ::fcntl(fd, F_SETFL, target.flags_to_restore | O_NONBLOCK);
+  }
+  target.is_socket = S_ISSOCK(status.st_mode);
+  target.fd.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  return target;
+}
+
+}  // namespace
+
+class Sink::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(net::asio::any_io_executor executor, int fd)
+      : target_(open_target(fd)), writable_(executor), drained_(executor) {
+    drained_.expires_at(Clock::time_point::max());
+    // Asio would set O_NONBLOCK on what it watches, so it watches an epoll of ours instead.
+    UniqueFd watch(::epoll_create1(EPOLL_CLOEXEC));
+    epoll_event event{.events = EPOLLOUT | EPOLLONESHOT, .data = {}};
+    can_wait_ = watch && target_.fd &&
+                ::epoll_ctl(watch.get(), EPOLL_CTL_ADD, target_.fd.get(), &event) == 0;
+    if (can_wait_) writable_.assign(watch.release());
+  }
+
+  ~Impl() {
+    if (target_.flags_to_restore >= 0) {
+      ::fcntl(target_.fd.get(), F_SETFL, target_.flags_to_restore);
+    }
+  }
+
+  void close() {
+    error_code ignored;
+    writable_.close(ignored);
+    drained_.cancel();
+    on_broken_ = nullptr;
+  }
+
+  void write(std::string_view bytes, std::function<void()> written) {
+    queued_.append(bytes);
+    total_queued_ += bytes.size();
+    if (written) marks_.push_back({total_queued_, std::move(written)});
+    if (!waiting_) flush();
+  }
+
+  net::Task<void> drain() {
+    const auto self = shared_from_this();
+    while (!is_empty()) co_await drained_.async_wait(net::use_tuple);
+  }
+
+  void discard() {
+    broken_ = true;
+    waiting_ = false;
+    flush();
+  }
+
+  bool is_empty() const { return total_written_ == total_queued_; }
+  void set_on_broken(std::function<void(int)> callback) { on_broken_ = std::move(callback); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Mark {
+    uint64_t end;
+    std::function<void()> written;
+  };
+
+  void flush() {
+    const auto self = shared_from_this();
+    if (flushing_) return;  // called from a mark; the loop below goes on
+    flushing_ = true;
+    while (!is_empty() && !waiting_) {
+      if (position_ == current_.size()) {
+        current_.clear();
+        current_.swap(queued_);
+        position_ = 0;
+      }
+      write_some();
+      settle();
+    }
+    flushing_ = false;
+    if (is_empty()) drained_.cancel();
+  }
+
+  void write_some() {
+    const char* data = current_.data() + position_;
+    const size_t size = current_.size() - position_;
+    if (broken_) return advance(size);
+    ssize_t written;
+    do {
+      written = target_.is_socket
+                    ? ::send(target_.fd.get(), data, size, MSG_DONTWAIT | MSG_NOSIGNAL)
+                    : ::write(target_.fd.get(), data, size);
+    } while (written < 0 && errno == EINTR);
+    if (written >= 0) return advance(static_cast<size_t>(written));
+    if ((errno == EAGAIN || errno == EWOULDBLOCK) && can_wait_) return wait();
+    break_with(errno);
+  }
+
+  void advance(size_t size) {
+    position_ += size;
+    total_written_ += size;
+  }
+
+  void settle() {
+    while (!marks_.empty() && marks_.front().end <= total_written_) {
+      const auto written = std::move(marks_.front().written);
+      marks_.pop_front();
+      written();
+    }
+  }
+
+  void wait() {
+    waiting_ = true;
+    epoll_event event{.events = EPOLLOUT | EPOLLONESHOT, .data = {}};
+    ::epoll_ctl(writable_.native_handle(), EPOLL_CTL_MOD, target_.fd.get(), &event);
+    writable_.async_wait(net::asio::posix::stream_descriptor::wait_read,
+                         [self = shared_from_this()](const error_code& error) {
+                           if (error) return;
+                           self->waiting_ = false;
+                           // Takes the event, so that the next wait begins anew.
+                           epoll_event taken;
+                           ::epoll_wait(self->writable_.native_handle(), &taken, 1, 0);
+                           self->flush();
+                         });
+  }
+
+  void break_with(int error_number) {
+    broken_ = true;
+    if (on_broken_) std::exchange(on_broken_, nullptr)(error_number);
+  }
+
+  using error_code = net::error_code;
+
+  Target target_;
+  bool can_wait_ = false;
+  net::asio::posix::stream_descriptor writable_;  // the epoll that watches target_
+  net::asio::steady_timer drained_;
+  std::string current_, queued_;
+  size_t position_ = 0;  // in current_
+  uint64_t total_queued_ = 0, total_written_ = 0;
+  std::deque<Mark> marks_;
+  bool waiting_ = false, flushing_ = false, broken_ = false;
+  std::function<void(int)> on_broken_;
+};
+
+Sink::Sink(net::asio::any_io_executor executor, int fd)
+    : impl_(std::make_shared<Impl>(std::move(executor), fd)) {}
+Sink::~Sink() { impl_->close(); }
+
+void Sink::write(std::string_view bytes, std::function<void()> written) {
+  impl_->write(bytes, std::move(written));
+}
+net::Task<void> Sink::drain() { return impl_->drain(); }
+void Sink::discard() { impl_->discard(); }
+bool Sink::is_stalled() const { return !impl_->is_empty(); }
+void Sink::on_broken(std::function<void(int)> callback) {
+  impl_->set_on_broken(std::move(callback));
+}
+
+}  // namespace hvd::launcher

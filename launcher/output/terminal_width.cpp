@@ -1,0 +1,26 @@
+#include "launcher/output/terminal_width.h"
+
+#include <sys/ioctl.h>
+
+#include "base/settings.h"
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr size_t kUsual = 80;
+
+}  // namespace
+
+size_t terminal_width(int fd) {
+  winsize size{};
+  const bool is_known = ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return is_known ? size.ws_col : kUsual;
+}
+
+size_t text_width(int fd) {
+  const auto columns = parse_int(environment_variable("COLUMNS").value_or(""));
+  return columns && *columns > 0 ? static_cast<size_t>(*columns) : terminal_width(fd);
+}
+
+}  // namespace hvd::launcher

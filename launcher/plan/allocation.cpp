@@ -1,0 +1,253 @@
+#include "launcher/plan/allocation.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "base/words.h"
+#include "launcher/plan/hostfile.h"
+#include "launcher/plan/name_ranges.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Found = Result<std::optional<Allocation>>;
+
+class Finder {
+ public:
+  Finder(const AllocationSources& sources, int slots_alone)
+      : sources_(sources), slots_alone_(slots_alone) {}
+
+  Found slurm() const;
+  Found lsf() const;
+  Found pbs() const;
+  Found sge() const;
+  Found kubernetes() const;
+
+ private:
+  // Empty when it is unset.
+  std::string variable(std::string_view name) const {
+    return std::string(trim(sources_.variable(name).value_or("")));
+  }
+  Status add_slurm_group(HostList& hosts, const std::string& suffix) const;
+  Result<std::vector<int>> slurm_slots(const std::string& suffix, size_t count) const;
+  // One host a line, as often as it has slots, or with the number of its slots behind it.
+  Found from_file(std::string source, const std::string& variable_name, bool has_counts) const;
+
+  const AllocationSources& sources_;
+  int slots_alone_;
+};
+
+Found found(std::string source, HostList& hosts) {
+  auto all = hosts.take();
+  if (!all.ok()) return all.status().with_context(source);
+  if (all->empty()) return invalid_argument(cat(source, " has no host; name hosts with -H"));
+  return std::optional(Allocation{std::move(source), *std::move(all)});
+}
+
+Status add_named(HostList& hosts, std::string_view name, int slots) {
+  HVD_RETURN_IF_ERROR(check_host_name(name));
+  return hosts.add({std::string(name), "", slots});
+}
+
+Result<std::vector<int>> Finder::slurm_slots(const std::string& suffix, size_t count) const {
+  const std::string name = "SLURM_TASKS_PER_NODE" + suffix;
+  const std::string value = variable(name);
+  if (value.empty()) return std::vector<int>(count, slots_alone_);
+  auto slots = parse_repeated_counts(value);
+  if (!slots.ok()) return slots.status().with_context(name);
+  if (slots->size() == count) return slots;
+  // Within a step the variable speaks of the step's hosts, the list of hosts of the job's.
+  if (const std::string each = variable("SLURM_NTASKS_PER_NODE" + suffix); !each.empty()) {
+    auto number = parse_slots(each);
+    if (!number.ok()) return number.status().with_context("SLURM_NTASKS_PER_NODE" + suffix);
+    return std::vector<int>(count, *number);
+  }
+  return invalid_argument(cat(name, "=", printable(value), " speaks of ", slots->size(),
+                              " hosts, and the job's list of hosts has ", count,
+                              ": start horovodrun outside of srun, or name hosts with -H"));
+}
+
+Status Finder::add_slurm_group(HostList& hosts, const std::string& suffix) const {
+  std::string name = "SLURM_JOB_NODELIST" + suffix;
+  if (variable(name).empty()) name = "SLURM_NODELIST" + suffix;  // of old releases
+  const std::string list = variable(name);
+  std::vector<std::string> names;
+  for (const std::string_view part : split_outside_brackets(list)) {
+    const auto some = expand_names(trim(part));
+    if (!some.ok()) return some.status().with_context(name);
+    names.insert(names.end(), some->begin(), some->end());
+    if (names.size() > kMaxNames) return invalid_argument(cat(name, " names too many hosts"));
+  }
+  HVD_ASSIGN_OR_RETURN(const auto slots, slurm_slots(suffix, names.size()));
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (Status status = add_named(hosts, names[i], slots[i]); !status.ok()) {
+      return status.with_context(name);
+    }
+  }
+  return {};
+}
+
+Found Finder::slurm() const {
+  const std::string job = variable("SLURM_JOB_ID");
+  const bool is_one =
+      !variable("SLURM_JOB_NODELIST").empty() || !variable("SLURM_NODELIST").empty();
+  const std::string groups = variable("SLURM_HET_SIZE");
+  if (!is_one && groups.empty()) return std::optional<Allocation>();
+  HostList hosts;
+  if (groups.empty()) {
+    HVD_RETURN_IF_ERROR(add_slurm_group(hosts, ""));
+  } else {
+    const auto count = parse_int(groups);
+    if (!count || *count < 1 || *count > 128) {
+      return invalid_argument(cat("SLURM_HET_SIZE=", printable(groups), " is no number of groups"));
+    }
+    for (int64_t i = 0; i < *count; ++i) {
+      HVD_RETURN_IF_ERROR(add_slurm_group(hosts, cat("_HET_GROUP_", i)));
+    }
+  }
+  return found(cat("Slurm job ", printable(job)), hosts);
+}
+
+Found Finder::lsf() const {
+  const std::string job = variable("LSB_JOBID");
+  if (job.empty()) return std::optional<Allocation>();
+  const std::string source = cat("LSF job ", printable(job));
+  HostList hosts;
+  // Where CSM gives out the compute hosts, the first host is the one that runs the job's script.
+  bool skip_first = !variable("CSM_ALLOCATION_ID").empty();
+  const auto add = [&](std::string_view name, int slots) {
+    if (std::exchange(skip_first, false)) return Status();
+    return add_named(hosts, name, slots);
+  };
+  if (const std::string counts = variable("LSB_MCPU_HOSTS"); !counts.empty()) {
+    const auto words = words_of(counts);
+    Status status;
+    for (size_t i = 0; status.ok() && i + 1 < words.size(); i += 2) {
+      const auto slots = parse_slots(words[i + 1]);
+      status = slots.ok() ? add(words[i], *slots) : slots.status();
+    }
+    if (words.size() % 2 != 0) status = invalid_argument("a host lacks its number of slots");
+    if (!status.ok()) return status.with_context("LSB_MCPU_HOSTS");
+    return found(source, hosts);
+  }
+  if (const std::string names = variable("LSB_HOSTS"); !names.empty()) {
+    for (const std::string_view name : words_of(names)) {
+      if (Status status = add(name, 1); !status.ok()) return status.with_context("LSB_HOSTS");
+    }
+    return found(source, hosts);
+  }
+  return from_file(source, "LSB_DJOB_HOSTFILE", false);
+}
+
+Found Finder::from_file(std::string source, const std::string& variable_name,
+                        bool has_counts) const {
+  const std::string path = variable(variable_name);
+  if (path.empty()) return std::optional<Allocation>();
+  const auto text = sources_.file(path);
+  if (!text) return not_found(cat(variable_name, ": there is no file ", printable(path)));
+  if (!text->ok()) return text->status().with_context(variable_name);
+  HostList hosts;
+  std::string_view rest = **text;
+  for (int number = 1; !rest.empty(); ++number) {
+    const auto words = words_of(take_line(rest));
+    if (words.empty()) continue;
+    Result<int> slots = 1;
+    if (has_counts) {
+      slots = words.size() > 1 ? parse_slots(words[1])
+                               : Result<int>(invalid_argument("the number of slots is missing"));
+    }
+    const Status status = slots.ok() ? add_named(hosts, words[0], *slots) : slots.status();
+    if (!status.ok()) {
+      return status.with_context(cat(variable_name, ": ", printable(path), ", line ", number));
+    }
+  }
+  return found(std::move(source), hosts);
+}
+
+Found Finder::pbs() const {
+  const std::string job = variable("PBS_JOBID");
+  return from_file(cat("PBS job ", printable(job)), "PBS_NODEFILE", false);
+}
+
+Found Finder::sge() const {
+  const std::string job = variable("JOB_ID");
+  return from_file(cat("SGE job ", printable(job)), "PE_HOSTFILE", true);
+}
+
+Found Finder::kubernetes() const {
+  const auto text = sources_.file(kOperatorHostfile);
+  if (!text) return std::optional<Allocation>();
+  if (!text->ok()) return text->status();
+  HVD_ASSIGN_OR_RETURN(auto hosts, parse_hostfile(**text, kOperatorHostfile, slots_alone_));
+  return std::optional(Allocation{"the MPI Operator", std::move(hosts)});
+}
+
+// Who starts several of a program, and by which variables these know it.
+struct Copier {
+  const char *name, *rank, *size, *once;
+};
+constexpr Copier kCopiers[] = {
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun -n1"},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "horovodrun --mpi"},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", "horovodrun --mpi"},
+};
+
+// srun --pty: the terminal is its first task's, and a shell there the only one that runs programs. Its
+// PMI is that of srun --mpi=pmi2, unless a hydra has been started there.
+bool is_of_shell(const Copier& copier, const Variables& variable) {
+  if (!variable("SLURM_PTY_PORT") || variable("SLURM_PROCID") != "0") return false;
+  const std::string_view rank(copier.rank);
+  return rank == "SLURM_PROCID" || (rank == "PMI_RANK" && !variable("MPI_LOCALRANKID"));
+}
+
+}  // namespace
+
+Status refuse_copies(const Variables& variable) {
+  for (const Copier& copier : kCopiers) {
+    const auto copies = parse_int(trim(variable(copier.size).value_or("")));
+    if (!copies || *copies < 2 || !variable(copier.rank)) continue;
+    if (is_of_shell(copier, variable)) continue;
+    return failed_precondition(cat(copier.name, " has started horovodrun ", *copies,
+                                   " times; start it once, by ", copier.once, " or without ",
+                                   copier.name));
+  }
+  return {};
+}
+
+Result<std::vector<int>> parse_repeated_counts(std::string_view text) {
+  std::vector<int> counts;
+  for (const std::string& part : split(text, ',')) {
+    std::string_view word = trim(part);
+    int64_t times = 1;
+    if (const size_t open = word.find("(x"); open != std::string_view::npos) {
+      const auto number = word.ends_with(')')
+                              ? parse_int(word.substr(open + 2, word.size() - open - 3))
+                              : std::nullopt;
+      if (!number || *number < 1 || *number > static_cast<int64_t>(kMaxNames)) {
+        return invalid_argument(cat("'", printable(word), "' is not a count such as 4(x2)"));
+      }
+      times = *number;
+      word = word.substr(0, open);
+    }
+    HVD_ASSIGN_OR_RETURN(const int slots, parse_slots(word));
+    if (counts.size() + static_cast<size_t>(times) > kMaxNames) {
+      return invalid_argument(cat("it speaks of more than ", kMaxNames, " hosts"));
+    }
+    counts.insert(counts.end(), static_cast<size_t>(times), slots);
+  }
+  return counts;
+}
+
+Found find_allocation(const AllocationSources& sources, int slots_alone) {
+  HVD_RETURN_IF_ERROR(refuse_copies(sources.variable));
+  const Finder finder(sources, slots_alone);
+  for (const auto find :
+       {&Finder::slurm, &Finder::lsf, &Finder::pbs, &Finder::sge, &Finder::kubernetes}) {
+    Found allocation = (finder.*find)();
+    if (!allocation.ok() || *allocation) return allocation;
+  }
+  return std::optional<Allocation>();
+}
+
+}  // namespace hvd::launcher

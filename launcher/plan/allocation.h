@@ -1,0 +1,43 @@
+// The hosts that a scheduler has given to this shell, found in what it left in the environment:
+// Slurm, LSF, PBS, SGE, the Kubernetes MPI Operator. Pure: reads through what it is given.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/plan/hosts.h"
+
+namespace hvd::launcher {
+
+struct Allocation {
+  std::string source;  // "Slurm job 17", for messages
+  std::vector<Host> hosts;
+};
+
+using Variables = std::function<std::optional<std::string>(std::string_view)>;
+
+struct AllocationSources {
+  Variables variable;
+  // Nothing when there is no such file.
+  std::function<std::optional<Result<std::string>>(const std::string&)> file;
+};
+
+// What the operator leaves in a launcher's pod.
+constexpr char kOperatorHostfile[] = "/etc/mpi/hostfile";
+
+// Not ok where another launcher has started several of this one, each of which would start a job.
+Status refuse_copies(const Variables& variable);
+
+// Nothing when no scheduler has given any. `slots_alone`: of hosts whose number of slots it does
+// not say. An error names the variable or the file.
+Result<std::optional<Allocation>> find_allocation(const AllocationSources& sources,
+                                                  int slots_alone = 1);
+
+// "4(x2),3" is {4, 4, 3}, as Slurm writes SLURM_TASKS_PER_NODE.
+Result<std::vector<int>> parse_repeated_counts(std::string_view text);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,15 @@
+// The plan as JSON, for --dry-run. Pure.
+#pragma once
+
+#include <string>
+
+#include "base/settings.h"
+#include "launcher/plan/slot_plan.h"
+
+namespace hvd::launcher {
+
+// {"size":8,"ranks":[{"rank":0,"host":"a",...,"env":{...}},...]} and a newline. env is what the
+// launcher sets for that slot, by flags too, and knows before a job exists: no job, no secret.
+std::string plan_as_json(const SlotPlan& plan, const Settings& settings);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,108 @@
+#include "launcher/plan/environment_choice.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "base/words.h"
+#include "launcher/plan/text_file.h"
+
+namespace hvd::launcher {
+namespace {
+
+Status check_name(std::string_view name) {
+  const bool is_odd = name.empty() || name.find('\0') != std::string_view::npos ||
+                      name.substr(0, name.size() - 1).find('*') != std::string_view::npos;
+  if (!is_odd) return {};
+  return invalid_argument(cat("'", printable(name),
+                              "' is no name of a variable, and no pattern "
+                              "such as NAME*"));
+}
+
+// "NAME", "NAME*" or "NAME=VALUE".
+Status add(std::string_view text, EnvironmentChoice& choice) {
+  const size_t equals = text.find('=');
+  const std::string_view name = text.substr(0, equals);
+  HVD_RETURN_IF_ERROR(check_name(name));
+  if (equals == std::string_view::npos) {
+    choice.names.emplace_back(name);
+    return {};
+  }
+  const std::string_view value = text.substr(equals + 1);
+  if (name.ends_with('*') || value.find('\0') != std::string_view::npos) {
+    return invalid_argument(cat("'", printable(text), "' is not NAME=VALUE"));
+  }
+  choice.values = overlay(std::move(choice.values), {{std::string(name), std::string(value)}});
+  return {};
+}
+
+std::string unquoted(std::string_view value) {
+  const bool is_quoted = value.size() >= 2 && value.front() == value.back() &&
+                         (value.front() == '"' || value.front() == '\'');
+  return std::string(is_quoted ? value.substr(1, value.size() - 2) : value);
+}
+
+}  // namespace
+
+Status parse_env_file(std::string_view text, std::string_view path, EnvironmentChoice& choice) {
+  for (int number = 1; !text.empty(); ++number) {
+    std::string_view line = trim(take_line(text));
+    if (line.empty() || line.front() == '#') continue;
+    if (line.starts_with("export ")) line = trim(line.substr(7));
+    const size_t equals = line.find('=');
+    const std::string_view name = trim(line.substr(0, equals));
+    Status status;
+    if (name.find_first_of(" \t") != std::string_view::npos) {
+      status = invalid_argument(cat("'", printable(line), "' is not NAME=VALUE"));
+    } else if (equals == std::string_view::npos) {
+      status = add(name, choice);
+    } else {
+      status = add(cat(name, "=", unquoted(trim(line.substr(equals + 1)))), choice);
+    }
+    if (!status.ok()) return status.with_context(cat("env file ", path, ", line ", number));
+  }
+  return {};
+}
+
+Result<EnvironmentChoice> read_environment_choice(const Settings& settings) {
+  EnvironmentChoice choice;
+  choice.inherits_nothing = settings.flag("no_env");
+  if (settings.is_set("env_file")) {
+    const std::string path = settings.text("env_file");
+    HVD_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "env file"));
+    HVD_RETURN_IF_ERROR(parse_env_file(text, path, choice));
+  }
+  for (const std::string& text : settings.list("env")) {
+    if (Status status = add(text, choice); !status.ok()) return status.with_context("-x");
+  }
+  return choice;
+}
+
+Environment chosen_environment(const Environment& inherited, const Environment& flags,
+                               const EnvironmentChoice& choice, bool is_local) {
+  const Environment allowed = host_environment(inherited, is_local);
+  Environment chosen;
+  if (!choice.inherits_nothing) chosen = allowed;
+  for (const std::string& name : choice.names) {
+    const bool is_pattern = name.ends_with('*');
+    const std::string_view begin = std::string_view(name).substr(0, name.size() - 1);
+    for (const auto& variable : is_pattern ? allowed : inherited) {
+      const bool matches = is_pattern ? variable.first.starts_with(begin) : variable.first == name;
+      if (matches) chosen = overlay(std::move(chosen), {variable});
+    }
+  }
+  return overlay(overlay(std::move(chosen), flags), choice.values);
+}
+
+std::vector<std::string> unset_names(const Environment& inherited,
+                                     const EnvironmentChoice& choice) {
+  std::vector<std::string> unset;
+  for (const std::string& name : choice.names) {
+    const auto is_it = [&](const auto& variable) { return variable.first == name; };
+    if (name.ends_with('*') || std::any_of(inherited.begin(), inherited.end(), is_it)) continue;
+    unset.push_back(name);
+  }
+  return unset;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,37 @@
+// What the user wants the ranks to find in their environment: -x, --env-file, --no-env. Pure but
+// for the one function that reads the file.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/settings.h"
+#include "launcher/plan/worker_env.h"
+
+namespace hvd::launcher {
+
+struct EnvironmentChoice {
+  bool inherits_nothing = false;   // --no-env
+  std::vector<std::string> names;  // of -x NAME, and patterns that end in '*'
+  Environment values;              // of --env-file and -x NAME=VALUE, the last of a name wins
+};
+
+// An error names the flag, or file and line.
+Result<EnvironmentChoice> read_environment_choice(const Settings& settings);
+
+// Lines NAME=VALUE, also behind "export", values also within quotes; NAME alone is -x NAME;
+// comments and blank lines.
+Status parse_env_file(std::string_view text, std::string_view path, EnvironmentChoice& choice);
+
+// Of the launcher's own environment and the choice, what a host gets. A name that was given wins
+// over what is not for other hosts; a pattern does not. `flags`, which other flags have set, win
+// over what is inherited; values of the choice win over both.
+Environment chosen_environment(const Environment& inherited, const Environment& flags,
+                               const EnvironmentChoice& choice, bool is_local);
+
+// The names given without a value that are not set.
+std::vector<std::string> unset_names(const Environment& inherited, const EnvironmentChoice& choice);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,18 @@
+// Files of hosts as the original, Open MPI, MPICH and DeepSpeed write them. Pure.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/plan/hosts.h"
+
+namespace hvd::launcher {
+
+// One host a line: "a slots=4 max_slots=8", "a:4 user=me", "n[01-16] slots=4" or "a", which has
+// `slots_alone`; other key=value words are ignored, so are comments and blank lines. `path` is for
+// messages, which name it and the line.
+Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view path,
+                                         int slots_alone = 1);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,74 @@
+#include "launcher/plan/installation.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The library inside a package that pip installed with an executable in `folder`, or empty.
+std::string find_in_wheel(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(cat(folder, "/../lib"), error)) {
+    if (!entry.path().filename().string().starts_with("python3")) continue;
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      const fs::path library = entry.path() / packages / "horovod/libhorovod.so";
+      if (fs::exists(library, error)) return library.lexically_normal().string();
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string executable_folder() {
+  std::error_code error;
+  const fs::path path = fs::read_symlink("/proc/self/exe", error);
+  return error ? "." : path.parent_path().string();
+}
+
+std::string first_existing(const std::vector<std::string>& candidates) {
+  for (const std::string& candidate : candidates) {
+    std::error_code error;
+    if (fs::exists(candidate, error)) return fs::path(candidate).lexically_normal().string();
+  }
+  return {};
+}
+
+Result<std::string> find_agent(const std::string& folder) {
+  const std::vector<std::string> places = {cat(folder, "/horovod-agent"),
+                                           cat(folder, "/../libexec/horovod/horovod-agent")};
+  for (const std::string& place : places) {
+    if (::access(place.c_str(), R_OK | X_OK) == 0) {
+      return fs::path(place).lexically_normal().string();
+    }
+  }
+  return not_found(cat("horovod-agent is neither in ", folder, " nor in ",
+                       fs::path(cat(folder, "/../libexec/horovod")).lexically_normal().string(),
+                       "; install it beside horovodrun"));
+}
+
+std::string find_library(const std::string& folder, const std::string& chosen) {
+  if (!chosen.empty()) return first_existing({chosen});
+  const std::string library = first_existing({cat(folder, "/../lib/libhorovod.so")});
+  return library.empty() ? find_in_wheel(folder) : library;
+}
+
+std::string find_python(const std::string& folder) {
+  const std::string beside = cat(folder, "/python3");
+  return !find_in_wheel(folder).empty() && ::access(beside.c_str(), X_OK) == 0 ? beside : "";
+}
+
+std::string find_python_package(const std::string& folder) {
+  const std::string package = first_existing(
+      {cat(folder, "/../python/horovod"), cat(folder, "/../lib/python3/dist-packages/horovod")});
+  return package.empty() ? "" : fs::path(package).parent_path().string();
+}
+
+}  // namespace hvd::launcher

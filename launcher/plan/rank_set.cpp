@@ -1,0 +1,25 @@
+#include "launcher/plan/rank_set.h"
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+
+Result<std::vector<bool>> parse_ranks(std::string_view text, int size) {
+  std::vector<bool> ranks(static_cast<size_t>(size));
+  for (const std::string& part : split(text, ',')) {
+    const std::string_view word = trim(part);
+    const size_t dash = word.find('-', 1);
+    const auto first = parse_int(word.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_int(word.substr(dash + 1));
+    if (!first || !last || *first < 0 || *first > *last) {
+      return invalid_argument(cat("'", printable(word), "' is no rank and no range such as 3-5"));
+    }
+    if (*last >= size) {
+      return invalid_argument(cat("there is no rank ", *last, "; the last one is ", size - 1));
+    }
+    for (int64_t rank = *first; rank <= *last; ++rank) ranks[static_cast<size_t>(rank)] = true;
+  }
+  return ranks;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,32 @@
+// Which rank runs where. Pure.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/plan/hosts.h"
+
+namespace hvd::launcher {
+
+struct Slot {
+  int rank = 0;
+  int host = 0;        // index in the plan's hosts
+  int local_rank = 0;  // among the ranks of its host
+  int local_size = 0;
+  int cross_rank = 0;  // index of its host among those that have a rank with this local_rank
+  int cross_size = 0;  // how many those are
+};
+
+struct SlotPlan {
+  std::vector<Host> hosts;  // those that have a rank, in the order given
+  std::vector<Slot> slots;  // by rank; the ranks of a host are consecutive
+
+  int size() const { return static_cast<int>(slots.size()); }
+};
+
+// Fills the hosts in their order, up to num_proc ranks, or all slots when it is not given. More
+// ranks than slots is an error with a table of the hosts and their slots.
+Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> num_proc);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,65 @@
+#include "launcher/plan/versions.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr const char* kPython = "Python";
+constexpr const char* kHorovod = "horovod";
+
+std::string version_of(const Versions& versions, std::string_view what) {
+  for (const auto& [name, version] : versions) {
+    if (name == what) return version;
+  }
+  return {};
+}
+
+// What must be alike: compiled packages are for one minor version of Python.
+std::string essence(std::string_view what, const std::string& version) {
+  return what == kPython ? version.substr(0, version.rfind('.')) : version;
+}
+
+std::string told(std::string_view what, const std::string& version) {
+  return version.empty() ? cat("no ", what) : cat(what, " ", version);
+}
+
+}  // namespace
+
+std::vector<std::string> describe_differences(const std::vector<std::string>& hosts,
+                                              const std::vector<Versions>& versions) {
+  std::vector<std::string> sentences;
+  for (const char* what : {kPython, kHorovod}) {
+    std::vector<size_t> asked;
+    std::map<std::string, size_t> counts;
+    for (size_t host = 0; host < hosts.size(); ++host) {
+      if (versions[host].empty()) continue;
+      asked.push_back(host);
+      ++counts[essence(what, version_of(versions[host], what))];
+    }
+    if (counts.size() < 2) continue;
+    const auto count_of = [&](size_t host) {
+      return counts.at(essence(what, version_of(versions[host], what)));
+    };
+    // The first of those that most have.
+    const size_t usual = *std::max_element(
+        asked.begin(), asked.end(), [&](size_t a, size_t b) { return count_of(a) < count_of(b); });
+    const std::string wanted = version_of(versions[usual], what);
+    for (const size_t host : asked) {
+      const std::string found = version_of(versions[host], what);
+      if (essence(what, found) == essence(what, wanted)) continue;
+      sentences.push_back(cat("host ", hosts[host], " has ", told(what, found),
+                              " for this program, "
+                              "and host ",
+                              hosts[usual], " has ", told(what, wanted),
+                              "; install the same on both, or name the program by a path that "
+                              "is the same environment on all hosts"));
+    }
+  }
+  return sentences;
+}
+
+}  // namespace hvd::launcher

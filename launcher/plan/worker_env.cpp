@@ -1,0 +1,160 @@
+#include "launcher/plan/worker_env.h"
+
+#include <algorithm>
+#include <array>
+#include <iomanip>
+#include <span>
+#include <sstream>
+
+#include "base/text.h"
+#include "launcher/protocol/other_launchers.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Patterns = std::span<const std::string_view>;
+
+// Set for each rank by the launcher or its agent.
+constexpr std::array<std::string_view, 26> kOwn = {"HOROVOD_RANK",
+                                                   "HOROVOD_SIZE",
+                                                   "HOROVOD_LOCAL_RANK",
+                                                   "HOROVOD_LOCAL_SIZE",
+                                                   "HOROVOD_CROSS_RANK",
+                                                   "HOROVOD_CROSS_SIZE",
+                                                   "HOROVOD_HOSTNAME",
+                                                   "HOROVOD_JOB_ID",
+                                                   "HOROVOD_GENERATION",
+                                                   "HOROVOD_JOB_SECRET",
+                                                   "HOROVOD_STORE",
+                                                   "HOROVOD_START_TIMEOUT",
+                                                   "HOROVOD_GLOO_RENDEZVOUS_ADDR",
+                                                   "HOROVOD_GLOO_RENDEZVOUS_PORT",
+                                                   "_HOROVOD_SECRET_KEY",
+                                                   "HOROVOD_INTERFACE",
+                                                   "RANK",
+                                                   "WORLD_SIZE",
+                                                   "LOCAL_RANK",
+                                                   "LOCAL_WORLD_SIZE",
+                                                   "GROUP_RANK",
+                                                   "MASTER_ADDR",
+                                                   "MASTER_PORT",
+                                                   "JAX_COORDINATOR_ADDRESS",
+                                                   "JAX_NUM_PROCESSES",
+                                                   "JAX_PROCESS_ID"};
+
+// Means something else on another machine, or nothing.
+constexpr std::array<std::string_view, 33> kLocalOnly = {"HOME",
+                                                         "USER",
+                                                         "LOGNAME",
+                                                         "SHELL",
+                                                         "PWD",
+                                                         "OLDPWD",
+                                                         "HOSTNAME",
+                                                         "HOST",
+                                                         "TMPDIR",
+                                                         "TMP",
+                                                         "TEMP",
+                                                         "XDG_*",
+                                                         "SSH_*",
+                                                         "DISPLAY",
+                                                         "WAYLAND_DISPLAY",
+                                                         "XAUTHORITY",
+                                                         "BASH_FUNC_*",
+                                                         "BASH_ENV",
+                                                         "ENV",
+                                                         "SHLVL",
+                                                         "_",
+                                                         "MAIL",
+                                                         "WINDOWID",
+                                                         "COLUMNS",
+                                                         "LINES",
+                                                         "TTY",
+                                                         "TMUX*",
+                                                         "STY",
+                                                         "DBUS_SESSION_BUS_ADDRESS",
+                                                         "GPG_AGENT_INFO",
+                                                         "INVOCATION_ID",
+                                                         "JOURNAL_STREAM",
+                                                         "CUDA_VISIBLE_DEVICES"};
+
+bool matches(std::string_view name, Patterns patterns) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](std::string_view pattern) { return fits(name, pattern); });
+}
+
+}  // namespace
+
+Environment host_environment(const Environment& inherited, bool is_local) {
+  Environment environment;
+  const auto outer = std::find_if(inherited.begin(), inherited.end(), [](const auto& variable) {
+    return variable.first == "HOROVOD_INTERFACE";
+  });
+  for (const auto& [name, value] : inherited) {
+    if (matches(name, kOwn) || is_of_other_launcher(name)) continue;
+    // What the user chose stays, but not what a job around this one found out for its own hosts.
+    const bool is_hint = name == "GLOO_SOCKET_IFNAME" || name == "TP_SOCKET_IFNAME";
+    if (is_hint && outer != inherited.end() && value == outer->second) continue;
+    if (!is_local && matches(name, kLocalOnly)) continue;
+    environment.emplace_back(name, value);
+  }
+  return environment;
+}
+
+Environment slot_environment(const SlotPlan& plan, const Slot& slot) {
+  return {{"HOROVOD_RANK", cat(slot.rank)},
+          {"HOROVOD_SIZE", cat(plan.size())},
+          {"HOROVOD_LOCAL_RANK", cat(slot.local_rank)},
+          {"HOROVOD_LOCAL_SIZE", cat(slot.local_size)},
+          {"HOROVOD_CROSS_RANK", cat(slot.cross_rank)},
+          {"HOROVOD_CROSS_SIZE", cat(slot.cross_size)},
+          {"HOROVOD_HOSTNAME", plan.hosts[static_cast<size_t>(slot.host)].name},
+          // For programs of torchrun, DeepSpeed and JAX. Where they meet is found at the start.
+          {"RANK", cat(slot.rank)},
+          {"WORLD_SIZE", cat(plan.size())},
+          {"LOCAL_RANK", cat(slot.local_rank)},
+          {"LOCAL_WORLD_SIZE", cat(slot.local_size)},
+          {"GROUP_RANK", cat(slot.host)},
+          {"JAX_PROCESS_ID", cat(slot.rank)},
+          {"JAX_NUM_PROCESSES", cat(plan.size())}};
+}
+
+Environment job_environment(const JobEnvironment& job) {
+  Environment environment = {{"HOROVOD_GENERATION", cat(job.generation)},
+                             {"HOROVOD_START_TIMEOUT", cat(job.start_timeout)},
+                             {"PYTHONUNBUFFERED", "1"}};
+  if (job.job != 0) environment.emplace_back("HOROVOD_JOB_ID", job_name(job.job));
+  if (!job.secret.empty()) environment.emplace_back("HOROVOD_JOB_SECRET", job.secret);
+  return environment;
+}
+
+Environment flag_environment(const Settings& settings) {
+  Environment environment;
+  for (const Setting& setting : all_settings()) {
+    const std::string_view variable = setting.variable;
+    if (setting.flags[0] == '\0' || variable.empty() || matches(variable, kOwn)) continue;
+    if (!settings.is_set(setting.key)) continue;
+    // Whoever reads a flag's variable elsewhere knows 1 and 0.
+    environment.emplace_back(variable, setting.type == SettingType::kFlag
+                                           ? (settings.flag(setting.key) ? "1" : "0")
+                                           : settings.text(setting.key));
+  }
+  if (settings.flag("tcp")) environment.emplace_back("NCCL_IB_DISABLE", "1");
+  return environment;
+}
+
+Environment overlay(Environment base, const Environment& winners) {
+  std::erase_if(base, [&](const auto& variable) {
+    return std::any_of(winners.begin(), winners.end(),
+                       [&](const auto& winner) { return winner.first == variable.first; });
+  });
+  base.insert(base.end(), winners.begin(), winners.end());
+  return base;
+}
+
+std::string job_name(uint64_t job) {
+  std::ostringstream text;
+  text << std::hex << std::setw(16) << std::setfill('0') << job;
+  return text.str();
+}
+
+}  // namespace hvd::launcher

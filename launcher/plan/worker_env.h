@@ -1,0 +1,43 @@
+// The environment of the ranks. Pure: what of the launcher's own environment goes to a host, and
+// what the launcher sets for a slot, which always wins.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/settings.h"
+#include "launcher/plan/slot_plan.h"
+
+namespace hvd::launcher {
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// `inherited` without what the launcher itself sets for a slot (it may be a rank of another job)
+// and without other launchers' identities; for a remote host also without what belongs to the
+// launcher's user, terminal and machine.
+Environment host_environment(const Environment& inherited, bool is_local);
+
+// Who a slot is.
+Environment slot_environment(const SlotPlan& plan, const Slot& slot);
+
+struct JobEnvironment {
+  uint64_t job = 0;
+  uint32_t generation = 0;
+  std::string secret;  // in hexadecimal digits
+  double start_timeout = 30;
+};
+// What all ranks of a job share.
+Environment job_environment(const JobEnvironment& job);
+
+// The variables of the flags that were given, which the ranks read.
+Environment flag_environment(const Settings& settings);
+
+// `base` with the variables of `winners` in place of its own.
+Environment overlay(Environment base, const Environment& winners);
+
+std::string job_name(uint64_t job);  // 16 hexadecimal digits
+
+}  // namespace hvd::launcher

@@ -1,0 +1,122 @@
+#include "launcher/cli/config_file.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <string>
+
+namespace hvd::launcher {
+namespace {
+
+Settings settings_of(std::string_view text) {
+  Settings settings;
+  const Status status = apply_config(text, "f.yaml", settings);
+  REQUIRE_MESSAGE(status.ok(), status.message());
+  return settings;
+}
+std::string error_of(std::string_view text) {
+  Settings settings;
+  return apply_config(text, "f.yaml", settings).message();
+}
+
+}  // namespace
+
+TEST_CASE("the original's file is understood") {
+  const Settings settings = settings_of(
+      "controller: GLOO\n"
+      "params:\n"
+      "    fusion_threshold_mb: 32\n"
+      "    cycle_time_ms: 10.5\n"
+      "    cache_capacity: 2048\n"
+      "    hierarchical_allreduce: true\n"
+      "    hierarchical_allgather: yes\n"
+      "    torus_allreduce: false\n"
+      "autotune:\n"
+      "    enabled: true\n"
+      "    log_file: horovod_autotune_log.txt\n"
+      "    warmup_samples: 5\n"
+      "    steps_per_sample: 20\n"
+      "    bayes_opt_max_samples: 50\n"
+      "    gaussian_process_noise: 0.9\n"
+      "timeline:\n"
+      "    filename: horovod_timeline.json\n"
+      "    mark_cycles: true\n"
+      "stall_check:\n"
+      "    enabled: false\n"
+      "    warning_time_seconds: 120\n"
+      "    shutdown_time_seconds: 240\n"
+      "library_options:\n"
+      "    mpi_threads_disable: true\n"
+      "    num_nccl_streams: 2\n"
+      "    thread_affinity: 1\n"
+      "    gloo_timeout_seconds: 60\n"
+      "logging:\n"
+      "    level: INFO\n"
+      "    with_timestamp: false\n");
+  const std::map<std::string, std::string> wanted = {{"fusion_threshold", "33554432"},
+                                                     {"cycle_time", "10.5"},
+                                                     {"cache_capacity", "2048"},
+                                                     {"hierarchical_allreduce", "true"},
+                                                     {"autotune", "true"},
+                                                     {"autotune_points", "50"},
+                                                     {"timeline", "horovod_timeline.json"},
+                                                     {"stall_check_disable", "1"},
+                                                     {"stall_check_time", "120"},
+                                                     {"num_nccl_streams", "2"},
+                                                     {"log_level", "INFO"},
+                                                     {"log_hide_time", "1"},
+                                                     {"gloo_timeout_seconds", "60"}};
+  for (const auto& [name, value] : wanted) {
+    const std::string& key = name;  // clang takes no structured binding into a lambda
+    CHECK_MESSAGE(settings.text(key) == value, key);
+  }
+}
+
+TEST_CASE("settings without a section stand at the top") {
+  const Settings settings = settings_of("num_proc: 4\nhosts: [a:2, b:2]\nverbose: on\nlease:\n");
+  CHECK(settings.integer("num_proc") == 4);
+  CHECK(settings.text("hosts") == "a:2,b:2");
+  CHECK(settings.flag("verbose"));
+  CHECK_FALSE(settings.is_set("lease"));
+  CHECK(error_of("").empty());
+}
+
+TEST_CASE("what is wrong is named with file, line and the nearest key") {
+  CHECK(error_of("params:\n  cycle_time: 1\n") ==
+        "config file f.yaml, line 2: unknown key params.cycle_time; did you mean "
+        "params.cycle_time_ms?");
+  CHECK(error_of("autotune:\n  cache_capacity: 1\n") ==
+        "config file f.yaml, line 2: unknown key autotune.cache_capacity; did you mean "
+        "params.cache_capacity?");
+  CHECK(error_of("a: 1\nzzzzzzzzzz: 2\n").starts_with("config file f.yaml, line 1: unknown key a"));
+  CHECK(error_of("params:\n  cycle_time_ms: fast\n") ==
+        "config file f.yaml, line 2: params.cycle_time_ms: 'fast' is not a number");
+  CHECK(error_of("stall_check:\n  enabled: perhaps\n") ==
+        "config file f.yaml, line 2: stall_check.enabled: 'perhaps' is not 1 or 0");
+  CHECK(error_of("params: [1]\n").starts_with("config file f.yaml, line 1: unknown key params"));
+  CHECK(error_of("- a\n") == "config file f.yaml: it holds no 'key: value' lines");
+  CHECK(error_of("controller: ddl\n") ==
+        "config file f.yaml, line 1: controller: it is gloo, mpi or jsrun");
+  CHECK(error_of("a: [1\n").starts_with("config file f.yaml, line "));
+  CHECK(error_of("version: 1\n").starts_with("config file f.yaml, line 1: unknown key version"));
+}
+
+TEST_CASE("controller says who starts the ranks") {
+  CHECK(settings_of("controller: MPI\n").flag("mpi"));
+  CHECK(settings_of("controller: jsrun\n").flag("jsrun"));
+  CHECK_FALSE(settings_of("controller: gloo\n").flag("mpi"));
+}
+
+TEST_CASE("each key of the table means its setting") {
+  for (const Setting& setting : all_settings()) {
+    const std::string key = config_key(setting);
+    if (key.empty() || key == "controller") continue;
+    const size_t dot = key.find('.');
+    const std::string text = dot == std::string::npos
+                                 ? key + ": 1\n"
+                                 : key.substr(0, dot) + ":\n  " + key.substr(dot + 1) + ": 1\n";
+    CHECK_MESSAGE(settings_of(text).is_set(setting.key), key);
+  }
+}
+
+}  // namespace hvd::launcher

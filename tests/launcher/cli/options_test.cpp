@@ -1,0 +1,197 @@
+#include "launcher/cli/options.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "launcher/cli/flag_table.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Options options_of(const Words& words) {
+  auto options = parse_options(words);
+  REQUIRE_MESSAGE(options.ok(), options.status().message());
+  return *std::move(options);
+}
+std::string error_of(const Words& words) { return parse_options(words).status().message(); }
+
+}  // namespace
+
+TEST_CASE("every way to write a flag with its value is understood") {
+  for (const Words& words : {Words{"-np", "2", "x"}, Words{"-np=2", "x"},
+                             Words{"--num-proc", "2", "x"}, Words{"--num-proc=2", "x"}}) {
+    CHECK(options_of(words).settings.integer("num_proc") == 2);
+  }
+  for (const Words& words : {Words{"-Ha:1", "x"}, Words{"-H", "a:1", "x"}, Words{"-H=a:1", "x"},
+                             Words{"--hosts=a:1", "x"}}) {
+    CHECK(options_of(words).settings.text("hosts") == "a:1");
+  }
+  CHECK(options_of({"-np", "1", "-p22", "x"}).settings.integer("ssh_port") == 22);
+  CHECK(options_of({"-hostfile", "f", "x"}).settings.text("hostfile") == "f");
+  CHECK(options_of({"--hostfile", "f", "x"}).settings.text("hostfile") == "f");
+  CHECK(options_of({"-np", "1", "-i", "k", "x"}).settings.text("ssh_identity_file") == "k");
+  CHECK(options_of({"-cb"}).settings.flag("check_build"));
+  CHECK(options_of({"--check-build", "--verbose"}).settings.flag("verbose"));
+  CHECK(options_of({"-v"}).settings.flag("version"));
+  CHECK(options_of({"-h"}).settings.flag("help"));
+}
+
+TEST_CASE("a flag given twice has its last value") {
+  CHECK(options_of({"-np", "2", "-np", "3", "x"}).settings.integer("num_proc") == 3);
+}
+
+TEST_CASE("from the first word that is no flag on, all is the command, untouched") {
+  CHECK(options_of({"-np", "2", "python", "-np", "3", "--help", "--"}).command ==
+        Words{"python", "-np", "3", "--help", "--"});
+  CHECK(options_of({"-np", "2", "--", "-odd", "--"}).command == Words{"-odd", "--"});
+  CHECK(options_of({"-np", "2", "x", "", "a b"}).command == Words{"x", "", "a b"});
+}
+
+TEST_CASE("an argument wins over the environment, which wins over the default") {
+  CHECK(options_of({"-np", "1", "x"}).settings.number("start_timeout") == 30);
+  ::setenv("HOROVOD_START_TIMEOUT", "7", 1);
+  CHECK(options_of({"-np", "1", "x"}).settings.number("start_timeout") == 7);
+  CHECK(options_of({"-np", "1", "--start-timeout", "9", "x"}).settings.number("start_timeout") ==
+        9);
+  ::unsetenv("HOROVOD_START_TIMEOUT");
+}
+
+TEST_CASE("a mistake on the command line gets one sentence") {
+  CHECK(error_of({"-np", "2", "--verbos", "x"}) ==
+        "unknown flag --verbos; did you mean --verbose?");
+  CHECK(error_of({"-np2", "x"}) == "unknown flag -np2; did you mean -np?");
+  CHECK(error_of({"-np", "2", "--out", "d", "x"}) ==
+        "unknown flag --out; did you mean --output-filename?");
+  CHECK(error_of({"-np", "2", "--frobnicate=1", "x"}) ==
+        "unknown flag --frobnicate; see horovodrun --help");
+  CHECK(error_of({"-V"}) == "unknown flag -V; did you mean --version?");
+  CHECK(error_of({"-?"}) == "unknown flag -?; did you mean --help?");
+  CHECK(error_of({"-P", "22", "x"}) == "unknown flag -P; did you mean --ssh-port?");
+  CHECK(error_of({"-q", "x"})
+            .starts_with("-q: horovodrun prints little of its own; write --only-rank"));
+  CHECK(error_of({"--launch-agent", "ssh {hots}", "x"}) ==
+        "--launch-agent knows no {hots}; there are {host}, {user} and {port}");
+  CHECK(error_of({"--launch-agent", "ssh -p {port} {user}@{host} ${shell}", "-np", "1", "x"})
+            .empty());
+  CHECK(error_of({"-np"}) == "-np needs a value");
+  CHECK(error_of({"-np", "-H", "a:1"}) == "-np needs a value");
+  CHECK(error_of({"-np=", "x"}) == "-np needs a value");
+  CHECK(error_of({"--verbose=1", "x"}) == "--verbose takes no value");
+  CHECK(error_of({"-np", "two", "x"}) == "-np: 'two' is not a whole number");
+  CHECK(error_of({"-np", "0", "x"}) == "-np 0 is out of range; it lies between 1 and 16777216");
+  CHECK(error_of({"-np", "-1", "x"}) == "-np -1 is out of range; it lies between 1 and 16777216");
+  CHECK(error_of({"-np", "1", "-p", "70000", "x"}) ==
+        "-p 70000 is out of range; it lies between 1 and 65535");
+  CHECK(error_of({"-np", "2", "-H", "a:2", "-hostfile", "f", "x"}) ==
+        "-H and -hostfile both say where to run; give one of them");
+  CHECK(error_of({"-np", "1", "--tls-cert", "f", "x"}) ==
+        "--tls-cert and --tls-key belong together: the certificates and their key");
+  CHECK(error_of({"-np", "1", "--tls-cert", "f", "--tls-key", "k", "x"}) ==
+        "--tls-cert is for hosts that join, with --listen [HOST]:PORT");
+  CHECK(error_of({"-np", "2"}) ==
+        "the command is missing; it follows the flags, as in: horovodrun -np 4 python3 train.py");
+}
+
+TEST_CASE("a flag is taken back by its opposite, the last one wins") {
+  const auto disabled = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"-np", "1"});
+    words.push_back("x");
+    const auto options = parse_options(words);
+    REQUIRE(options.ok());
+    return options->settings.flag("stall_check_disable");
+  };
+  CHECK(disabled({"--no-stall-check"}));
+  CHECK_FALSE(disabled({"--no-stall-check", "--stall-check"}));
+  CHECK(disabled({"--stall-check", "--no-stall-check"}));
+}
+
+TEST_CASE("flags of other launchers that mean the same are understood") {
+  for (const char* flag : {"-n", "--n", "--np"}) {
+    CHECK(options_of({flag, "3", "x"}).settings.integer("num_proc") == 3);
+  }
+  for (const char* flag : {"--nproc-per-node", "--nproc_per_node", "-ppn", "--npernode"}) {
+    CHECK(options_of({flag, "3", "x"}).settings.integer("slots_per_host") == 3);
+  }
+  CHECK(options_of({"--nproc_per_node=4", "--nnodes=2", "x"}).settings.integer("nnodes") == 2);
+  CHECK(options_of({"-host", "a,b", "x"}).settings.text("hosts") == "a,b");
+  CHECK(options_of({"-machinefile", "f", "x"}).settings.text("hostfile") == "f");
+}
+
+TEST_CASE("flags that say what is so anyway are taken with their values") {
+  CHECK(options_of({"-np", "1", "-bind-to", "none", "--map-by", "slot", "--allow-run-as-root",
+                    "--gloo", "--tag-output", "x", "--bind-to", "core"})
+            .command == Words{"x", "--bind-to", "core"});
+  CHECK(options_of({"-np", "1", "--bind-to=none", "x"}).command == Words{"x"});
+}
+
+TEST_CASE("flags that mean nothing here are answered with ours") {
+  CHECK(error_of({"-np", "1", "-genv", "A", "1", "x"}) == "-genv: write -x NAME=VALUE");
+  CHECK(
+      error_of({"--bind-to", "core", "x"}) ==
+      "--bind-to: ranks are bound to no cores; leave the flag out, or bind within the command, as "
+      "by taskset");
+  CHECK(error_of({"--rdzv-backend=c10d", "x"}) ==
+        "--rdzv-backend: every host is started by this launcher, and ranks meet through it; leave "
+        "the flag out and name the hosts with -H");
+  CHECK(error_of({"--min-np", "2", "x"}) ==
+        "--min-np: elastic jobs are not there yet; leave the flag out for a job of constant size");
+}
+
+TEST_CASE("no flag is answered that is also understood") {
+  for (const Flag& flag : all_flags()) {
+    for (const auto& spellings : {flag.spellings, flag.aliases}) {
+      for (const std::string& spelling : spellings) {
+        CHECK_MESSAGE(find_foreign_flag(spelling) == nullptr, spelling);
+      }
+    }
+  }
+}
+
+TEST_CASE("a flag may count in other units than its variable") {
+  CHECK(options_of({"-np", "1", "--fusion-threshold-mb", "64", "x"})
+            .settings.integer("fusion_threshold") == 64 << 20);
+  CHECK(error_of({"-np", "1", "--fusion-threshold-mb", "-1", "x"}) ==
+        "--fusion-threshold-mb -1 is out of range; it lies between 0 and 1048576 MiB; "
+        "HOROVOD_FUSION_THRESHOLD takes bytes");
+  // Bytes where MiB are meant.
+  CHECK(error_of({"-np", "1", "--fusion-threshold-mb", "134217728", "x"}) ==
+        "--fusion-threshold-mb 134217728 is out of range; it lies between 0 and 1048576 MiB; "
+        "HOROVOD_FUSION_THRESHOLD takes bytes");
+  ::setenv("HOROVOD_FUSION_THRESHOLD", "-5", 1);
+  CHECK(error_of({"-np", "1", "x"}) ==
+        "HOROVOD_FUSION_THRESHOLD -5 is out of range; it lies between 0 and 1099511627776 bytes; "
+        "--fusion-threshold-mb takes MiB");
+  ::unsetenv("HOROVOD_FUSION_THRESHOLD");
+  CHECK(error_of({"-np", "1", "--fusion-threshold-mb", "9223372036854775807", "x"}) ==
+        "--fusion-threshold-mb: '9223372036854775807' is too large");
+}
+
+TEST_CASE("a flag wins over the config file, which wins over the environment") {
+  const std::string path = "options_test.yaml";
+  std::ofstream(path) << "params:\n  cycle_time_ms: 5\n  cache_capacity: 7\n";
+  ::setenv("HOROVOD_CACHE_CAPACITY", "3", 1);
+  ::setenv("HOROVOD_AUTOTUNE", "1", 1);
+  const Settings settings =
+      options_of({"-np", "1", "--cycle-time-ms", "2", "--config-file", path, "x"}).settings;
+  ::unsetenv("HOROVOD_CACHE_CAPACITY");
+  ::unsetenv("HOROVOD_AUTOTUNE");
+  std::remove(path.c_str());
+  CHECK(settings.number("cycle_time") == 2);
+  CHECK(settings.integer("cache_capacity") == 7);
+  CHECK(settings.flag("autotune"));
+  CHECK(error_of({"--config-file", "/nonexistent/x.yaml", "x"}) ==
+        "cannot read config file /nonexistent/x.yaml: No such file or directory");
+}
+
+TEST_CASE("a word that is none of a few is named with them") {
+  CHECK(error_of({"--completion", "tcsh"}) == "--completion tcsh is none of: bash, zsh, fish");
+  CHECK(options_of({"-np", "1", "--log-level", "DEBUG", "x"}).settings.text("log_level") ==
+        "DEBUG");
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,144 @@
+#include "launcher/job/staged_code.h"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Project {
+  Project() {
+    std::string name = (fs::temp_directory_path() / "hvd-stage-XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    folder = name;
+  }
+  Project(const Project&) = delete;
+  ~Project() {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+  void write(const std::string& name, const std::string& text) const {
+    fs::create_directories((folder / name).parent_path());
+    std::ofstream(folder / name, std::ios::binary) << text;
+  }
+  std::shared_ptr<const StagedCode> read() const {
+    auto code = read_staged_code(folder, folder, false);
+    REQUIRE_MESSAGE(code.ok(), code.status().message());
+    return *code;
+  }
+  fs::path folder;
+};
+
+// What a host would make of the parts: its files by their names, and whether the digest held.
+struct Copy {
+  std::map<std::string, std::string> files;
+  size_t parts = 0;
+  size_t largest = 0;
+  bool is_whole = false;
+};
+
+Copy copy(const StagedCode& code) {
+  Copy copy;
+  Digest digest{};
+  StagedParts parts(code);
+  for (;;) {
+    const auto part = parts.next();
+    REQUIRE_MESSAGE(part.ok(), part.status().message());
+    if (!*part) return copy;
+    ++copy.parts;
+    copy.largest = std::max(copy.largest, (*part)->bytes.size());
+    if ((*part)->kind == StageKind::kEnd) {
+      copy.is_whole = (*part)->bytes == as_text(digest);
+      continue;
+    }
+    digest = next_digest(digest, **part);
+    if ((*part)->kind == StageKind::kLink) copy.files[(*part)->path] = "-> " + (*part)->bytes;
+    if ((*part)->kind == StageKind::kFile) copy.files[(*part)->path] = (*part)->bytes;
+    if ((*part)->kind == StageKind::kMore) copy.files[(*part)->path] += (*part)->bytes;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("what is staged comes in small pieces, whole, for every host anew") {
+  const Project project;
+  const std::string large(300'000, 'x'), round(2 * 65536, 'y');
+  project.write("train.py", "print(1)\n");
+  project.write("lib/large", large);
+  project.write("lib/round", round);
+  project.write("lib/empty", "");
+  project.write(".git/config", "no");
+  project.write("lib/__pycache__/a.pyc", "no");
+  fs::create_symlink("large", project.folder / "lib/link");
+  const auto code = project.read();
+  for (int host = 0; host < 2; ++host) {
+    const Copy got = copy(*code);
+    CHECK(got.is_whole);
+    CHECK(got.largest == 65536);
+    CHECK(got.files == std::map<std::string, std::string>{{"./train.py", "print(1)\n"},
+                                                          {"./lib/large", large},
+                                                          {"./lib/round", round},
+                                                          {"./lib/empty", ""},
+                                                          {"./lib/link", "-> large"}});
+  }
+}
+
+TEST_CASE("a file that changes while it is sent is noticed, one that goes is named") {
+  const Project project;
+  project.write("a", std::string(100'000, 'x'));
+  const auto code = project.read();
+  project.write("a", std::string(70'000, 'x'));
+  CHECK_FALSE(copy(*code).is_whole);
+  project.write("a", std::string(100'000, 'z'));
+  CHECK_FALSE(copy(*code).is_whole);
+  fs::remove(project.folder / "a");
+  StagedParts parts(*code);
+  Status status;
+  while (status.ok()) {
+    const auto part = parts.next();
+    if (part.ok()) REQUIRE(*part);
+    status = part.status();
+  }
+  CHECK(status.message() == cat("--stage: cannot read ",
+                                (fs::canonical(project.folder) / "a").string(),
+                                ": No such file or directory"));
+}
+
+TEST_CASE("a file that has become a pipe holds nobody up") {
+  const Project project;
+  project.write("a", "print(1)\n");
+  const auto code = project.read();
+  fs::remove(project.folder / "a");
+  REQUIRE(::mkfifo((project.folder / "a").c_str(), 0600) == 0);
+  StagedParts parts(*code);
+  REQUIRE(parts.next().ok());  // the folder
+  CHECK(parts.next().status().message() ==
+        cat("--stage: ", (fs::canonical(project.folder) / "a").string(),
+            " was a file when it was listed, and is none any more"));
+}
+
+TEST_CASE("what is neither a file nor a directory is not staged") {
+  const auto code = read_staged_code("/dev/null", "/", false);
+  REQUIRE_FALSE(code.ok());
+  CHECK(code.status().message() == "--stage: /dev/null is neither a file nor a directory");
+}
+
+TEST_CASE("more than code is refused before a byte of it is read") {
+  const Project project;
+  project.write("data", "");
+  fs::resize_file(project.folder / "data", (uint64_t{1} << 30) + 1);  // takes no place on the disk
+  const auto code = read_staged_code(project.folder, project.folder, false);
+  REQUIRE_FALSE(code.ok());
+  CHECK(code.status().message().starts_with("--stage: more than 1 GiB: stage the code alone"));
+}
+
+}  // namespace hvd::launcher

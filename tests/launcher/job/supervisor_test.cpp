@@ -1,0 +1,249 @@
+#include "launcher/job/supervisor.h"
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "launcher/output/report.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Action = Supervisor::Action;
+const SlotPlan kPlan = *plan_slots({{"a", "", 2}, {"b", "", 2}}, {});
+
+}  // namespace
+
+TEST_CASE("a job whose ranks all end well has exit code 0 and no report") {
+  Supervisor supervisor(kPlan);
+  for (int rank = 0; rank < 4; ++rank) CHECK(supervisor.on_exit({.rank = rank}) == Action::kNone);
+  CHECK(supervisor.on_finished(0) == Action::kNone);
+  CHECK_FALSE(supervisor.is_done());
+  CHECK(supervisor.on_finished(1) == Action::kNone);
+  CHECK(supervisor.is_done());
+  CHECK(supervisor.exit_code() == 0);
+  CHECK(supervisor.report().empty());
+}
+
+TEST_CASE("the first rank that fails ends the job and names its host and cause") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 3, .code = 3}) == Action::kEnd);
+  CHECK(supervisor.on_exit({.rank = 1, .code = 1}) == Action::kNone);
+  CHECK(supervisor.on_exit({.rank = 0, .signal = SIGTERM, .by_agent = true}) == Action::kNone);
+  CHECK(supervisor.exit_code() == 3);
+  CHECK(supervisor.report() == "rank 3 on host b exited with code 3");
+}
+
+TEST_CASE("a rank in a world of its own ends the job, unless it has been in the job's before") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_joined(1, 1, 4) == Action::kNone);
+  CHECK(supervisor.on_joined(1, 0, 1) == Action::kNone);  // what it starts beside its work
+  CHECK(supervisor.on_joined(7, 0, 1) == Action::kNone);
+  SUBCASE("alone") {
+    CHECK(supervisor.on_joined(2, 0, 1) == Action::kEnd);
+    CHECK(supervisor.report().starts_with("rank 2 on host b is rank 0 in a world of 1 of its own"));
+  }
+  SUBCASE("of the same size, as another rank") {
+    CHECK(supervisor.on_joined(2, 0, 4) == Action::kEnd);
+  }
+  CHECK(supervisor.exit_code() == kExitLauncher);
+  CHECK(supervisor.failed_rank() == 2);
+}
+
+TEST_CASE("a failure that the others outlive is told at once, the last not twice") {
+  Supervisor supervisor(kPlan, true);
+  CHECK(supervisor.on_exit({.rank = 3, .code = 3}) == Action::kNone);
+  CHECK(supervisor.take_news() ==
+        "rank 3 on host b exited with code 3; --on-failure wait lets the other 3 ranks go on");
+  CHECK_FALSE(supervisor.take_news());
+  supervisor.on_exit({.rank = 0});
+  supervisor.on_exit({.rank = 1});
+  CHECK_FALSE(supervisor.take_news());
+  supervisor.on_exit({.rank = 2, .code = 4});
+  CHECK_FALSE(supervisor.take_news());
+  CHECK(supervisor.exit_code() == 3);
+}
+
+TEST_CASE("a job of one rank may start any world") {
+  const SlotPlan alone = *plan_slots({{"a", "", 1}}, {});
+  CHECK(Supervisor(alone).on_joined(0, 2, 4) == Action::kNone);
+}
+
+TEST_CASE("a rank that failed because another left waits for that one's end, which is the cause") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kAwait);
+  CHECK(supervisor.on_exit({.rank = 0, .code = 1}, 3) == Action::kNone);
+  CHECK(supervisor.on_exit({.rank = 3, .code = 7}) == Action::kEnd);
+  CHECK(supervisor.on_awaited() == Action::kNone);
+  CHECK(supervisor.exit_code() == 7);
+  CHECK(supervisor.report() == "rank 3 on host b exited with code 7");
+}
+
+TEST_CASE("who is awaited may have left because of another, who is awaited then") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 2) == Action::kAwait);
+  CHECK(supervisor.on_exit({.rank = 2, .code = 1}, 3) == Action::kAwait);
+  SUBCASE("and is the cause") {
+    CHECK(supervisor.on_exit({.rank = 3, .code = 7}) == Action::kEnd);
+    CHECK(supervisor.report() == "rank 3 on host b exited with code 7");
+  }
+  SUBCASE("and names the first again") {
+    CHECK(supervisor.on_exit({.rank = 3, .code = 7}, 1) == Action::kEnd);
+    CHECK(supervisor.report() ==
+          "rank 3 on host b exited with code 7, after rank 1 had left the job");
+  }
+}
+
+TEST_CASE("a rank that failed because another left is the cause when that one ends well") {
+  Supervisor supervisor(kPlan);
+  SUBCASE("before it") {
+    CHECK(supervisor.on_exit({.rank = 3}) == Action::kNone);
+    CHECK(supervisor.on_exit({.rank = 1, .code = 4}, 3) == Action::kEnd);
+  }
+  SUBCASE("after it") {
+    CHECK(supervisor.on_exit({.rank = 1, .code = 4}, 3) == Action::kAwait);
+    CHECK(supervisor.on_exit({.rank = 3}) == Action::kEnd);
+  }
+  SUBCASE("not in time") {
+    CHECK(supervisor.on_exit({.rank = 1, .code = 4}, 3) == Action::kAwait);
+    CHECK(supervisor.on_awaited() == Action::kEnd);
+  }
+  CHECK(supervisor.exit_code() == 4);
+  CHECK(supervisor.report() ==
+        "rank 1 on host a exited with code 4, after rank 3 had left the job");
+}
+
+TEST_CASE("while a rank's end is awaited, other causes end the job at once") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kAwait);
+  SUBCASE("another rank") {
+    CHECK(supervisor.on_exit({.rank = 2, .signal = SIGKILL}) == Action::kEnd);
+    CHECK(supervisor.exit_code() == 137);
+  }
+  SUBCASE("the user") {
+    CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);
+    CHECK(supervisor.exit_code() == 130);
+  }
+}
+
+TEST_CASE("a rank that a signal killed gives 128 and the signal") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 1, .signal = SIGKILL}) == Action::kEnd);
+  CHECK(supervisor.exit_code() == 137);
+  CHECK(supervisor.report() == "rank 1 on host a was killed by signal 9 (SIGKILL)");
+}
+
+TEST_CASE("a lost host ends the job, also when its ranks never spoke") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_lost(1, unavailable("the link was cut")) == Action::kEnd);
+  CHECK(supervisor.on_finished(0) == Action::kNone);
+  CHECK(supervisor.is_done());
+  CHECK(supervisor.exit_code() == kExitLauncher);
+  CHECK(supervisor.report() == "host b was lost: the link was cut");
+}
+
+TEST_CASE("a signal ends the job, a second one at once") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);
+  CHECK(supervisor.on_signal(SIGINT) == Action::kKill);
+  CHECK(supervisor.exit_code() == 130);
+  CHECK(supervisor.report() == "ended by SIGINT");
+}
+
+TEST_CASE("a SIGTERM that agents or ranks get before the launcher does is the cause") {
+  Supervisor supervisor(kPlan);
+  SUBCASE("an agent") {
+    CHECK(supervisor.on_agent_ending(1, "the agent was ended by signal 15") == Action::kEnd);
+    CHECK(supervisor.report() == "host b was lost: the agent was ended by signal 15");
+    CHECK(supervisor.exit_code() == kExitLauncher);
+  }
+  SUBCASE("a rank") { CHECK(supervisor.on_exit({.rank = 1, .signal = SIGTERM}) == Action::kEnd); }
+  CHECK(supervisor.on_signal(SIGTERM) == Action::kNone);
+  CHECK(supervisor.report() == "ended by SIGTERM");
+  CHECK(supervisor.exit_code() == 143);
+  CHECK(supervisor.failed_rank() == -1);
+}
+
+TEST_CASE("ranks that had to be killed are named, but not where a second signal asked for it") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);
+  CHECK(supervisor.killed_ranks().empty());
+  supervisor.on_exit({.rank = 2, .signal = SIGKILL, .by_agent = true, .after_grace = true});
+  CHECK(supervisor.killed_ranks() == "rank 2 on host b");
+  supervisor.on_exit({.rank = 3, .signal = SIGKILL, .by_agent = true, .after_grace = true});
+  CHECK(supervisor.killed_ranks() == "ranks 2-3 on host b");
+  supervisor.on_exit({.rank = 0, .signal = SIGKILL, .by_agent = true, .after_grace = true});
+  CHECK(supervisor.killed_ranks() == "ranks 0,2-3 on 2 hosts");
+  supervisor.on_signal(SIGINT);
+  CHECK(supervisor.killed_ranks().empty());
+}
+
+TEST_CASE("a signal after a failure ends faster and keeps the first cause") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 0, .code = 5}) == Action::kEnd);
+  CHECK(supervisor.on_signal(SIGTERM) == Action::kNone);
+  CHECK(supervisor.on_signal(SIGTERM) == Action::kKill);
+  CHECK(supervisor.exit_code() == 5);
+}
+
+TEST_CASE("an output that nobody reads ends the job quietly") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_output_broken(EPIPE) == Action::kEnd);
+  CHECK(supervisor.exit_code() == 128 + SIGPIPE);
+  CHECK(supervisor.report().empty());
+}
+
+TEST_CASE("a host that finishes without an exit of each rank is no success") {
+  Supervisor supervisor(kPlan);
+  supervisor.on_exit({.rank = 0});
+  CHECK(supervisor.on_finished(0) == Action::kEnd);
+  CHECK(supervisor.exit_code() == kExitLauncher);
+}
+
+TEST_CASE("where failures wait, the first one counts when all have ended") {
+  Supervisor supervisor(kPlan, true);
+  CHECK(supervisor.on_exit({.rank = 2, .code = 5}) == Action::kNone);
+  CHECK(supervisor.on_exit({.rank = 0, .signal = SIGSEGV}) == Action::kNone);
+  CHECK_FALSE(supervisor.is_ending());
+  CHECK(supervisor.failed_rank() == 2);
+  CHECK(supervisor.on_exit({.rank = 1}) == Action::kNone);
+  CHECK(supervisor.on_exit({.rank = 3}) == Action::kNone);
+  CHECK(supervisor.exit_code() == 5);
+  CHECK(supervisor.report() == "rank 2 on host b exited with code 5");
+  SUBCASE("but a host that is lost ends the job at once") {
+    CHECK(supervisor.on_lost(1, unavailable("gone")) == Action::kEnd);
+    CHECK(supervisor.exit_code() == 5);
+  }
+  SUBCASE("and the user may end it") {
+    CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);
+    CHECK(supervisor.on_signal(SIGINT) == Action::kKill);
+  }
+}
+
+TEST_CASE("a job that takes too long is ended with a code of its own") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_timeout(2.5) == Action::kEnd);
+  CHECK(supervisor.on_exit({.rank = 0, .signal = SIGTERM, .by_agent = true}) == Action::kNone);
+  CHECK(supervisor.exit_code() == 124);
+  CHECK(supervisor.failed_rank() == -1);
+  CHECK(supervisor.report() == "the job was ended after 2.5 s, as --timeout says");
+}
+
+TEST_CASE("the kernel's out-of-memory killer is named, also when it struck a rank's child") {
+  Supervisor supervisor(kPlan);
+  SUBCASE("a rank") {
+    supervisor.on_exit({.rank = 3, .signal = SIGKILL, .out_of_memory = true});
+    CHECK(supervisor.report().starts_with(
+        "rank 3 on host b was killed by the kernel's out-of-memory killer"));
+    CHECK(supervisor.exit_code() == 137);
+  }
+  SUBCASE("another process") {
+    supervisor.on_exit({.rank = 3, .code = 1, .out_of_memory = true});
+    CHECK(supervisor.report() ==
+          "rank 3 on host b exited with code 1; the kernel's out-of-memory "
+          "killer has ended a process on that host");
+  }
+}
+
+}  // namespace hvd::launcher

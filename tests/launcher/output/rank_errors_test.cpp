@@ -1,0 +1,98 @@
+#include "launcher/output/rank_errors.h"
+
+#include <doctest/doctest.h>
+
+#include "base/text.h"
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+std::string frame(const std::string& file, const std::string& source, const std::string& tag = "") {
+  return cat(tag, "  File \"", file, "\", line 7, in f\n", tag, "    ", source, "\n", tag,
+             "    ^^^^\n");
+}
+
+std::string numbered(int count) {
+  std::string lines;
+  for (int i = 0; i < count; ++i) lines += cat("line ", i, "\n");
+  return lines;
+}
+
+const std::string kHead = "Traceback (most recent call last):\n";
+
+}  // namespace
+
+TEST_CASE("what is no traceback has its last ten lines shown") {
+  CHECK(last_lines("") == "");
+  CHECK(last_lines("one\ntwo\n") == "one\ntwo\n");
+  CHECK(last_lines("one\ntwo") == "one\ntwo\n");
+  const std::string lines = numbered(30);
+  CHECK(last_lines(lines) == lines.substr(lines.find("line 20")));
+}
+
+TEST_CASE("frames of horovod are left out of the last lines") {
+  const std::string user = frame("/home/me/train.py", "hvd.allreduce(x)");
+  for (const std::string folder :
+       {"/b/python/horovod", "/v/lib/python3.11/site-packages/horovod"}) {
+    const std::string ours =
+        frame(folder + "/torch/_rows.py", "_ops.run()") + frame(folder + "/_ops.py", "raise") +
+        frame(folder + "/process_sets.py", "raise") + frame(folder + "/_native.py", "raise");
+    CHECK(last_lines(kHead + user + ours + "ValueError: no\n") ==
+          kHead + user + "ValueError: no\n");
+  }
+}
+
+TEST_CASE("the user's deepest frame comes first where other lines would push it out") {
+  const std::string tag = "[11]<stderr>:";
+  const std::string user = frame("/home/me/horovod/examples/train.py", "loss.backward()", tag);
+  std::string torch;
+  for (int i = 0; i < 5; ++i) torch += frame("/usr/lib/python3/dist-packages/torch/x.py", "y", tag);
+  const std::string text = cat(tag, kHead, frame("/home/me/main.py", "train()", tag), user, torch,
+                               tag, "ValueError: no\n");
+  const std::string shown = last_lines(text);
+  CHECK(shown.starts_with(user));
+  CHECK(shown.ends_with(cat(tag, "ValueError: no\n")));
+  CHECK(shown.find("main.py") == std::string::npos);
+  // A message of many lines pushes as well.
+  const std::string message = cat("ValueError: a\n", numbered(12));
+  CHECK(last_lines(kHead + frame("t.py", "x") + message).starts_with(frame("t.py", "x")));
+}
+
+TEST_CASE(
+    "of several tracebacks the last counts, and of frames that all look like ours the first") {
+  const std::string first = kHead + frame("/home/me/a.py", "a") + "KeyError: 1\n";
+  const std::string last = kHead + frame("/home/me/horovod/torch/train.py", "b") +
+                           frame("/home/me/horovod/torch/more.py", "c") + "ValueError: 2\n";
+  CHECK(last_lines(first + last).find("more.py") == std::string::npos);
+  CHECK(last_lines(first + last).find("train.py") != std::string::npos);
+}
+
+TEST_CASE("a module that is missing is advised on with the interpreter's name") {
+  const std::string line = "[1]<stderr>:ModuleNotFoundError: No module named 'torch'\n";
+  CHECK(advice_on(line, {.interpreter = "/usr/bin/python3"}) ==
+        "; /usr/bin/python3 has no module 'torch': install it there, or start the ranks with an "
+        "interpreter that has it");
+  CHECK(advice_on(line, {}).starts_with("; its Python has no module 'torch'"));
+  CHECK(advice_on(line + "another\n", {}) == "");
+  CHECK(advice_on("", {}) == "");
+}
+
+TEST_CASE("a horovod that is missing is advised on with where it is") {
+  const std::string line = "ModuleNotFoundError: No module named 'horovod'\n";
+  CHECK(advice_on(line, {.interpreter = "/a/python3", .package_folder = "/b/python"}) ==
+        "; /a/python3 has no module 'horovod', which this horovodrun has in /b/python: set "
+        "PYTHONPATH=/b/python");
+  CHECK(advice_on(line, {.interpreter = "/a/python3", .package_python = "/v/bin/python3"}) ==
+        "; /a/python3 has no module 'horovod', which /v/bin/python3 has: start the ranks with that "
+        "interpreter");
+  CHECK(advice_on(line, {}).ends_with("an interpreter that has it"));
+}
+
+TEST_CASE("an end of input is advised on where the rank has none") {
+  const std::string line = "[1]<stderr>:EOFError: EOF when reading a line\n";
+  CHECK(advice_on(line, {.lacks_input = true}) ==
+        "; standard input goes to rank 0 only: --stdin all gives it to every rank");
+  CHECK(advice_on(line, {}) == "");
+}

@@ -1,0 +1,124 @@
+#include "launcher/output/sink.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "base/unique_fd.h"
+
+namespace hvd::launcher {
+namespace {
+
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    reader.reset(ends[0]);
+    writer.reset(ends[1]);
+  }
+  UniqueFd reader, writer;
+};
+
+// What can be read now.
+std::string read_available(int fd) {
+  ::fcntl(fd, F_SETFL, O_NONBLOCK);
+  std::string text(1 << 20, '\0');
+  const ssize_t size = ::read(fd, text.data(), text.size());
+  text.resize(size > 0 ? static_cast<size_t>(size) : 0);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a stalled pipe blocks nobody, and takes the rest once it is read") {
+  net::asio::io_context loop;
+  Pipe pipe;
+  Sink sink(loop.get_executor(), pipe.writer.get());
+  const std::string text(300'000, 'x');
+  size_t written = 0;
+  for (int i = 0; i < 3; ++i) sink.write(text, [&] { ++written; });
+  CHECK(sink.is_stalled());
+  CHECK(written == 0);
+  std::string received;
+  bool drained = false;
+  net::asio::co_spawn(loop, sink.drain(), [&](std::exception_ptr) { drained = true; });
+  while (!drained) {
+    received += read_available(pipe.reader.get());
+    loop.run_one();
+  }
+  received += read_available(pipe.reader.get());
+  CHECK(received.size() == 3 * text.size());
+  CHECK(written == 3);
+}
+
+TEST_CASE("the flags of a shared descriptor stay as they are") {
+  net::asio::io_context loop;
+  Pipe pipe;
+  int pair[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+  const UniqueFd near(pair[0]), far(pair[1]);
+  Sink to_pipe(loop.get_executor(), pipe.writer.get());
+  Sink to_socket(loop.get_executor(), near.get());
+  to_pipe.write(std::string(1 << 20, 'x'));
+  to_socket.write(std::string(1 << 20, 'x'));
+  CHECK(to_pipe.is_stalled());
+  CHECK(to_socket.is_stalled());
+  CHECK((::fcntl(pipe.writer.get(), F_GETFL) & O_NONBLOCK) == 0);
+  CHECK((::fcntl(near.get(), F_GETFL) & O_NONBLOCK) == 0);
+}
+
+TEST_CASE("a reader that is gone is told once, and what is written after it is thrown away") {
+  std::signal(SIGPIPE, SIG_IGN);
+  net::asio::io_context loop;
+  Pipe pipe;
+  Sink sink(loop.get_executor(), pipe.writer.get());
+  pipe.reader.reset();
+  int errors = 0, last = 0, written = 0;
+  sink.on_broken([&](int error) {
+    ++errors;
+    last = error;
+  });
+  sink.write("a", [&] { ++written; });
+  sink.write("b", [&] { ++written; });
+  CHECK(errors == 1);
+  CHECK(last == EPIPE);
+  CHECK(written == 2);
+  CHECK_FALSE(sink.is_stalled());
+}
+
+TEST_CASE("a full device is an error, a file takes all") {
+  net::asio::io_context loop;
+  const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  REQUIRE(full);
+  Sink sink(loop.get_executor(), full.get());
+  int last = 0;
+  sink.on_broken([&](int error) { last = error; });
+  sink.write("a");
+  CHECK(last == ENOSPC);
+
+  const UniqueFd file(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  REQUIRE(file);
+  Sink to_file(loop.get_executor(), file.get());
+  to_file.write(std::string(1 << 20, 'x'));
+  CHECK_FALSE(to_file.is_stalled());
+}
+
+TEST_CASE("what a stalled reader does not take can be thrown away") {
+  net::asio::io_context loop;
+  Pipe pipe;
+  Sink sink(loop.get_executor(), pipe.writer.get());
+  int written = 0;
+  sink.write(std::string(1 << 20, 'x'), [&] { ++written; });
+  bool drained = false;
+  net::asio::co_spawn(loop, sink.drain(), [&](std::exception_ptr) { drained = true; });
+  net::asio::post(loop, [&] { sink.discard(); });
+  while (!drained) loop.run_one();
+  sink.write("more", [&] { ++written; });
+  CHECK(written == 2);
+  CHECK_FALSE(sink.is_stalled());
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,191 @@
+#include "launcher/plan/allocation.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+namespace hvd::launcher {
+namespace {
+
+using Texts = std::map<std::string, std::string, std::less<>>;
+
+Result<std::optional<Allocation>> find(const Texts& variables, const Texts& files = {},
+                                       int slots_alone = 1) {
+  AllocationSources sources;
+  sources.variable = [&](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return {};
+    return found->second;
+  };
+  sources.file = [&](const std::string& path) -> std::optional<Result<std::string>> {
+    const auto found = files.find(path);
+    if (found == files.end()) return {};
+    return Result<std::string>(found->second);
+  };
+  return find_allocation(sources, slots_alone);
+}
+
+Allocation allocation(const Texts& variables, const Texts& files = {}, int slots_alone = 1) {
+  auto found = find(variables, files, slots_alone);
+  REQUIRE_MESSAGE(found.ok(), found.status().message());
+  REQUIRE(found->has_value());
+  return **found;
+}
+
+std::string error_of(const Texts& variables, const Texts& files = {}) {
+  return find(variables, files).status().message();
+}
+
+}  // namespace
+
+TEST_CASE("without a scheduler there is no allocation") {
+  CHECK_FALSE(find({{"PATH", "/bin"}, {"JOB_ID", "3"}, {"PBS_JOBID", "4"}})->has_value());
+}
+
+TEST_CASE("Slurm's hosts and tasks") {
+  const Allocation found = allocation({{"SLURM_JOB_ID", "17"},
+                                       {"SLURM_JOB_NODELIST", "a,n[01-02]"},
+                                       {"SLURM_TASKS_PER_NODE", "4(x2),3"}});
+  CHECK(found.source == "Slurm job 17");
+  CHECK(found.hosts == std::vector<Host>{{"a", "", 4}, {"n01", "", 4}, {"n02", "", 3}});
+}
+
+TEST_CASE("Slurm without a number of tasks, and in its old spelling") {
+  CHECK(allocation({{"SLURM_NODELIST", "r[0-1]n[2-3]"}}, {}, 8).hosts ==
+        std::vector<Host>{{"r0n2", "", 8}, {"r0n3", "", 8}, {"r1n2", "", 8}, {"r1n3", "", 8}});
+}
+
+TEST_CASE("Slurm's heterogeneous jobs have all their groups' hosts") {
+  CHECK(allocation({{"SLURM_HET_SIZE", "2"},
+                    {"SLURM_JOB_NODELIST", "a"},
+                    {"SLURM_TASKS_PER_NODE", "1"},
+                    {"SLURM_JOB_NODELIST_HET_GROUP_0", "a"},
+                    {"SLURM_TASKS_PER_NODE_HET_GROUP_0", "1"},
+                    {"SLURM_JOB_NODELIST_HET_GROUP_1", "g[1-2]"},
+                    {"SLURM_TASKS_PER_NODE_HET_GROUP_1", "8(x2)"}})
+            .hosts == std::vector<Host>{{"a", "", 1}, {"g1", "", 8}, {"g2", "", 8}});
+}
+
+TEST_CASE("within a step of Slurm's that has one task, the job's own number counts") {
+  Texts variables = {{"SLURM_JOB_NODELIST", "n[1-2]"},
+                     {"SLURM_TASKS_PER_NODE", "1"},
+                     {"SLURM_STEP_NUM_TASKS", "1"},
+                     {"SLURM_PROCID", "0"},
+                     {"SLURM_NTASKS_PER_NODE", "4"}};
+  CHECK(allocation(variables).hosts == std::vector<Host>{{"n1", "", 4}, {"n2", "", 4}});
+  variables.erase("SLURM_NTASKS_PER_NODE");
+  CHECK(error_of(variables) ==
+        "SLURM_TASKS_PER_NODE=1 speaks of 1 hosts, and the job's list of hosts has 2: start "
+        "horovodrun outside of srun, or name hosts with -H");
+  variables["SLURM_STEP_NUM_TASKS"] = "8";
+  CHECK(error_of(variables) ==
+        "srun has started horovodrun 8 times; start it once, by srun -n1 or without srun");
+}
+
+TEST_CASE("a launcher of which another has started several is refused, one of one is not") {
+  CHECK(error_of({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}) ==
+        "mpirun has started horovodrun 2 times; start it once, by horovodrun --mpi or without "
+        "mpirun");
+  CHECK(error_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}}) ==
+        "mpirun has started horovodrun 3 times; start it once, by horovodrun --mpi or without "
+        "mpirun");
+  for (const Texts& variables :
+       {Texts{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}},
+        Texts{{"PMI_SIZE", "2"}}, Texts{{"SLURM_STEP_NUM_TASKS", "2"}}}) {
+    const auto found = find(variables);
+    REQUIRE(found.ok());
+    CHECK_FALSE(found->has_value());
+  }
+}
+
+TEST_CASE("in the shell of srun --pty, which has the step's first task, the launcher is one") {
+  Texts variables{{"SLURM_JOB_NODELIST", "n1"},
+                  {"SLURM_TASKS_PER_NODE", "4"},
+                  {"SLURM_STEP_NUM_TASKS", "4"},
+                  {"SLURM_PROCID", "0"},
+                  {"SLURM_PTY_PORT", "41331"}};
+  const auto found = find(variables);
+  REQUIRE(found.ok());
+  REQUIRE(found->has_value());
+  CHECK((*found)->hosts.front().slots == 4);
+  variables["PMI_RANK"] = "0";
+  variables["PMI_SIZE"] = "4";
+  CHECK(find(variables).ok());
+  variables["MPI_LOCALRANKID"] = "0";
+  CHECK(error_of(variables) ==
+        "mpirun has started horovodrun 4 times; start it once, by horovodrun --mpi or without "
+        "mpirun");
+  variables["SLURM_PROCID"] = "1";
+  CHECK(error_of(variables) ==
+        "srun has started horovodrun 4 times; start it once, by srun -n1 or without srun");
+}
+
+TEST_CASE("what is wrong in Slurm's variables is named") {
+  CHECK(error_of({{"SLURM_JOB_NODELIST", "n[1-"}}) == "SLURM_JOB_NODELIST: the ']' is missing");
+  CHECK(error_of({{"SLURM_JOB_NODELIST", "n1"}, {"SLURM_TASKS_PER_NODE", "4(2)"}}) ==
+        "SLURM_TASKS_PER_NODE: '4(2)' is not a number of slots, which is 1 or more");
+  CHECK(error_of({{"SLURM_JOB_NODELIST", "n1"}, {"SLURM_TASKS_PER_NODE", "4(x"}}) ==
+        "SLURM_TASKS_PER_NODE: '4(x' is not a count such as 4(x2)");
+  CHECK(error_of({{"SLURM_JOB_NODELIST", "-n"}}) ==
+        "SLURM_JOB_NODELIST: '-n' is not a host's name");
+  CHECK(error_of({{"SLURM_HET_SIZE", "x"}}) == "SLURM_HET_SIZE=x is no number of groups");
+}
+
+TEST_CASE("repeated counts") {
+  CHECK(*parse_repeated_counts("4(x2),3") == std::vector<int>{4, 4, 3});
+  CHECK(*parse_repeated_counts("1") == std::vector<int>{1});
+  CHECK_FALSE(parse_repeated_counts("").ok());
+  CHECK_FALSE(parse_repeated_counts("4(x0)").ok());
+  CHECK_FALSE(parse_repeated_counts("4(x999999999)").ok());
+}
+
+TEST_CASE("LSF's hosts, by number or one by one") {
+  CHECK(allocation({{"LSB_JOBID", "5"}, {"LSB_MCPU_HOSTS", "a 4 b 2 "}}).hosts ==
+        std::vector<Host>{{"a", "", 4}, {"b", "", 2}});
+  CHECK(allocation({{"LSB_JOBID", "5"}, {"LSB_HOSTS", "a a b"}}).hosts ==
+        std::vector<Host>{{"a", "", 2}, {"b", "", 1}});
+  CHECK(
+      allocation({{"LSB_JOBID", "5"}, {"LSB_DJOB_HOSTFILE", "/f"}}, {{"/f", "a\nb\na\n"}}).hosts ==
+      std::vector<Host>{{"a", "", 2}, {"b", "", 1}});
+  CHECK(error_of({{"LSB_JOBID", "5"}, {"LSB_MCPU_HOSTS", "a 4 b"}}) ==
+        "LSB_MCPU_HOSTS: a host lacks its number of slots");
+}
+
+TEST_CASE("LSF's batch host is none of the job's where CSM gives out the hosts") {
+  CHECK(allocation({{"LSB_JOBID", "5"},
+                    {"CSM_ALLOCATION_ID", "9"},
+                    {"LSB_MCPU_HOSTS", "batch1 1 c1 42 c2 42"}})
+            .hosts == std::vector<Host>{{"c1", "", 42}, {"c2", "", 42}});
+}
+
+TEST_CASE("PBS's file has a host as often as it has slots") {
+  const Allocation found = allocation({{"PBS_JOBID", "8.srv"}, {"PBS_NODEFILE", "/f"}},
+                                      {{"/f", "a.org\na.org\r\nb.org\n\n"}});
+  CHECK(found.hosts == std::vector<Host>{{"a.org", "", 2}, {"b.org", "", 1}});
+  CHECK(found.source == "PBS job 8.srv");
+  CHECK(error_of({{"PBS_NODEFILE", "/g"}}) == "PBS_NODEFILE: there is no file /g");
+  CHECK(error_of({{"PBS_NODEFILE", "/g"}}, {{"/g", "a\nb/x\n"}}) ==
+        "PBS_NODEFILE: /g, line 2: 'b/x' is not a host's name");
+}
+
+TEST_CASE("SGE's file has the number of slots behind the host") {
+  CHECK(allocation({{"PE_HOSTFILE", "/f"}},
+                   {{"/f", "a.org 4 all.q@a.org UNDEFINED\nb 2 all.q@b <NULL>\n"}})
+            .hosts == std::vector<Host>{{"a.org", "", 4}, {"b", "", 2}});
+  CHECK(error_of({{"PE_HOSTFILE", "/f"}}, {{"/f", "a\n"}}) ==
+        "PE_HOSTFILE: /f, line 1: the number of slots is missing");
+}
+
+TEST_CASE("the Kubernetes MPI Operator's file, also beside no variable at all") {
+  CHECK(allocation({}, {{kOperatorHostfile, "job-worker-0.job slots=2\njob-worker-1.job:2\n"}})
+            .hosts == std::vector<Host>{{"job-worker-0.job", "", 2}, {"job-worker-1.job", "", 2}});
+}
+
+TEST_CASE("a host's slots add up, and there is a bound") {
+  CHECK(allocation({{"LSB_JOBID", "5"}, {"LSB_MCPU_HOSTS", "a 4 b 2 a 1"}}).hosts ==
+        std::vector<Host>{{"a", "", 5}, {"b", "", 2}});
+  CHECK(error_of({{"LSB_JOBID", "5"}, {"LSB_MCPU_HOSTS", "a 65536 a 1"}}) ==
+        "LSB_MCPU_HOSTS: host a has more than 65536 slots in all");
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,26 @@
+#include "launcher/plan/rank_set.h"
+
+#include <doctest/doctest.h>
+
+namespace hvd::launcher {
+namespace {
+
+std::string error_of(std::string_view text) { return parse_ranks(text, 6).status().message(); }
+
+}  // namespace
+
+TEST_CASE("ranks and ranges of ranks") {
+  CHECK(*parse_ranks("0,3-5", 6) == std::vector<bool>{true, false, false, true, true, true});
+  CHECK(*parse_ranks(" 1 , 1", 2) == std::vector<bool>{false, true});
+}
+
+TEST_CASE("what is no rank of the job is named") {
+  CHECK(error_of("x") == "'x' is no rank and no range such as 3-5");
+  CHECK(error_of("") == "'' is no rank and no range such as 3-5");
+  CHECK(error_of("-1") == "'-1' is no rank and no range such as 3-5");
+  CHECK(error_of("4-2") == "'4-2' is no rank and no range such as 3-5");
+  CHECK(error_of("0-9223372036854775807") ==
+        "there is no rank 9223372036854775807; the last one is 5");
+}
+
+}  // namespace hvd::launcher

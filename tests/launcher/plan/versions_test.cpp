@@ -1,0 +1,42 @@
+#include "launcher/plan/versions.h"
+
+#include <doctest/doctest.h>
+
+namespace hvd::launcher {
+namespace {
+
+Versions has(const char* python, const char* horovod = "") {
+  Versions versions = {{"Python", python}};
+  if (*horovod != '\0') versions.emplace_back("horovod", horovod);
+  return versions;
+}
+
+const std::vector<std::string> kHosts = {"a", "b", "c"};
+
+}  // namespace
+
+TEST_CASE("hosts that are alike, or were not asked, are not named") {
+  CHECK(describe_differences(kHosts, {has("3.11.2", "1.0"), has("3.11.9", "1.0"), {}}).empty());
+  CHECK(describe_differences(kHosts, {{}, {}, {}}).empty());
+  CHECK(describe_differences({"a"}, {has("3.11.2")}).empty());
+}
+
+TEST_CASE("the host that differs from most is named, wherever it stands") {
+  const auto said = describe_differences(kHosts, {has("3.9.1"), has("3.11.2"), has("3.11.2")});
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].starts_with(
+      "host a has Python 3.9.1 for this program, and host b has Python 3.11.2;"));
+}
+
+TEST_CASE("of two that differ the first is the measure; one may lack horovod altogether") {
+  auto said = describe_differences({"a", "b"}, {has("3.11.2", "1.0"), has("3.11.2", "1.1")});
+  REQUIRE(said.size() == 1);
+  CHECK(
+      said[0].starts_with("host b has horovod 1.1 for this program, and host a has horovod 1.0;"));
+  said = describe_differences({"a", "b"}, {has("3.11.2", "1.0"), has("3.10.2")});
+  REQUIRE(said.size() == 2);
+  CHECK(said[0].starts_with("host b has Python 3.10.2 "));
+  CHECK(said[1].starts_with("host b has no horovod for this program, and host a has horovod 1.0;"));
+}
+
+}  // namespace hvd::launcher

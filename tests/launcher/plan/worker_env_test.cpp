@@ -1,0 +1,115 @@
+#include "launcher/plan/worker_env.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/plan/dry_run.h"
+
+namespace hvd::launcher {
+namespace {
+
+SlotPlan two_hosts() { return *plan_slots({{"a", "", 2}, {"b", "", 2}}, {}); }
+
+}  // namespace
+
+TEST_CASE("a remote host gets the environment but for what belongs to this machine and user") {
+  const Environment inherited = {
+      {"PATH", "/bin"},        {"HOME", "/root"}, {"USER", "u"},        {"XDG_RUNTIME_DIR", "/r"},
+      {"SSH_AUTH_SOCK", "/s"}, {"DISPLAY", ":0"}, {"TMPDIR", "/t"},     {"BASH_FUNC_m%%", "() {}"},
+      {"NCCL_DEBUG", "INFO"},  {"PWD", "/x"},     {"HOSTNAME", "here"}, {"LANG", "C.UTF-8"},
+      {"SHELL", "/bin/sh"},    {"LOGNAME", "u"},  {"OLDPWD", "/y"},     {"HOROVOD_TIMELINE", "t"},
+      {"odd name", "kept"}};
+  CHECK(host_environment(inherited, false) == Environment{{"PATH", "/bin"},
+                                                          {"NCCL_DEBUG", "INFO"},
+                                                          {"LANG", "C.UTF-8"},
+                                                          {"HOROVOD_TIMELINE", "t"},
+                                                          {"odd name", "kept"}});
+  CHECK(host_environment(inherited, true) == inherited);
+}
+
+TEST_CASE("no host inherits another job's or launcher's identity") {
+  const Environment inherited = {
+      {"HOROVOD_RANK", "7"},         {"HOROVOD_JOB_SECRET", "s"}, {"HOROVOD_STORE", "unix:@x"},
+      {"OMPI_COMM_WORLD_RANK", "1"}, {"PMI_RANK", "1"},           {"PMIX_RANK", "1"},
+      {"SLURM_PROCID", "1"},         {"SLURM_LOCALID", "1"},      {"RANK", "7"},
+      {"MASTER_ADDR", "elsewhere"},  {"JAX_PROCESS_ID", "7"},     {"ROLE_RANK", "7"},
+      {"TORCHELASTIC_RUN_ID", "x"},  {"SLURM_JOB_ID", "9"},       {"OMPI_MCA_btl", "tcp"}};
+  const Environment kept = {{"SLURM_JOB_ID", "9"}, {"OMPI_MCA_btl", "tcp"}};
+  CHECK(host_environment(inherited, true) == kept);
+  CHECK(host_environment(inherited, false) == kept);
+}
+
+TEST_CASE("what a job around this one found out for its hosts is not taken for the user's choice") {
+  const Environment outer = {
+      {"HOROVOD_INTERFACE", "lo"}, {"GLOO_SOCKET_IFNAME", "lo"}, {"TP_SOCKET_IFNAME", "mine"}};
+  CHECK(host_environment(outer, true) == Environment{{"TP_SOCKET_IFNAME", "mine"}});
+}
+
+TEST_CASE("what the launcher sets wins") {
+  CHECK(overlay({{"A", "1"}, {"B", "1"}}, {{"B", "2"}, {"C", "2"}}) ==
+        Environment{{"A", "1"}, {"B", "2"}, {"C", "2"}});
+}
+
+TEST_CASE("a slot's environment says who it is") {
+  const SlotPlan plan = two_hosts();
+  CHECK(slot_environment(plan, plan.slots[3]) == Environment{{"HOROVOD_RANK", "3"},
+                                                             {"HOROVOD_SIZE", "4"},
+                                                             {"HOROVOD_LOCAL_RANK", "1"},
+                                                             {"HOROVOD_LOCAL_SIZE", "2"},
+                                                             {"HOROVOD_CROSS_RANK", "1"},
+                                                             {"HOROVOD_CROSS_SIZE", "2"},
+                                                             {"HOROVOD_HOSTNAME", "b"},
+                                                             {"RANK", "3"},
+                                                             {"WORLD_SIZE", "4"},
+                                                             {"LOCAL_RANK", "1"},
+                                                             {"LOCAL_WORLD_SIZE", "2"},
+                                                             {"GROUP_RANK", "1"},
+                                                             {"JAX_PROCESS_ID", "3"},
+                                                             {"JAX_NUM_PROCESSES", "4"}});
+}
+
+TEST_CASE("a flag that has a variable reaches the ranks by it") {
+  Settings settings;
+  CHECK(flag_environment(settings).empty());
+  CHECK(settings.set("stall_check_disable", "yes").ok());
+  CHECK(settings.set("lease", "9").ok());
+  CHECK(settings.set("cycle_time", "2.5").ok());
+  CHECK(settings.set("start_timeout", "7").ok());  // set for the job by itself
+  CHECK(settings.set("plugin_path", "p").ok());    // has no flag
+  CHECK(flag_environment(settings) == Environment{{"HOROVOD_LEASE", "9"},
+                                                  {"HOROVOD_CYCLE_TIME", "2.5"},
+                                                  {"HOROVOD_STALL_CHECK_DISABLE", "1"}});
+}
+
+TEST_CASE("the dry run shows what flags set, below what the launcher sets") {
+  Settings settings;
+  CHECK(settings.set("fusion_threshold", "8").ok());
+  CHECK(settings.set("tcp", "1").ok());
+  const auto plan = nlohmann::json::parse(plan_as_json(two_hosts(), settings));
+  for (const auto& rank : plan["ranks"]) {
+    CHECK(rank["env"]["HOROVOD_FUSION_THRESHOLD"] == "8");
+    CHECK(rank["env"]["NCCL_IB_DISABLE"] == "1");
+    CHECK(rank["env"]["HOROVOD_SIZE"] == "4");
+  }
+}
+
+TEST_CASE("a job's name has 16 digits") {
+  CHECK(job_name(0xab) == "00000000000000ab");
+  CHECK(job_name(~0ull) == "ffffffffffffffff");
+}
+
+TEST_CASE("the dry run's JSON keeps its order and holds no secret") {
+  const std::string text = plan_as_json(*plan_slots({{"a", "", 1}}, {}), Settings());
+  CHECK(text ==
+        "{\"size\":1,\"ranks\":[{\"rank\":0,\"host\":\"a\",\"local_rank\":0,\"local_size\":1,"
+        "\"cross_rank\":0,\"cross_size\":1,\"env\":{\"HOROVOD_RANK\":\"0\",\"HOROVOD_SIZE\":\"1\","
+        "\"HOROVOD_LOCAL_RANK\":\"0\",\"HOROVOD_LOCAL_SIZE\":\"1\",\"HOROVOD_CROSS_RANK\":\"0\","
+        "\"HOROVOD_CROSS_SIZE\":\"1\",\"HOROVOD_HOSTNAME\":\"a\",\"RANK\":\"0\","
+        "\"WORLD_SIZE\":\"1\",\"LOCAL_RANK\":\"0\",\"LOCAL_WORLD_SIZE\":\"1\",\"GROUP_RANK\":\"0\","
+        "\"JAX_PROCESS_ID\":\"0\",\"JAX_NUM_PROCESSES\":\"1\",\"HOROVOD_GENERATION\":\"0\","
+        "\"HOROVOD_START_TIMEOUT\":\"30\",\"PYTHONUNBUFFERED\":\"1\"}}]}\n");
+  CHECK(nlohmann::json::parse(plan_as_json(two_hosts(), Settings()))["ranks"].size() == 4);
+}
+
+}  // namespace hvd::launcher
