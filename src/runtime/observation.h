@@ -8,10 +8,10 @@
 
 #include "base/result.h"
 #include "base/settings.h"
-#include "runtime/engine.h"
-#include "runtime/identity.h"
-#include "runtime/metrics_service.h"
-#include "runtime/timeline.h"
+#include "runtime/bootstrap/identity.h"
+#include "runtime/core/engine.h"
+#include "runtime/telemetry/metrics_service.h"
+#include "runtime/telemetry/timeline.h"
 
 namespace hvd::runtime {
 

@@ -3,7 +3,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "rendezvous/wire/job_keys.h"
-#include "runtime/submission_check.h"
+#include "runtime/submission/submission_check.h"
 
 namespace hvd::runtime {
 namespace {

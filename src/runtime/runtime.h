@@ -14,12 +14,12 @@
 #include "base/result.h"
 #include "base/settings.h"
 #include "horovod/horovod.h"
-#include "runtime/device_support.h"
-#include "runtime/engine.h"
-#include "runtime/identity.h"
+#include "runtime/autotune/tuning_service.h"
+#include "runtime/bootstrap/identity.h"
+#include "runtime/core/engine.h"
 #include "runtime/observation.h"
-#include "runtime/stall_inspector.h"
-#include "runtime/tuning_service.h"
+#include "runtime/plugins/device_support.h"
+#include "runtime/stall/stall_inspector.h"
 
 namespace hvd::collectives {
 class SharedHeap;

@@ -6,8 +6,8 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "collectives/mesh/shared_mesh.h"
-#include "runtime/engine_agreement.h"
-#include "runtime/paired_controller.h"
+#include "runtime/bootstrap/engine_agreement.h"
+#include "runtime/plugins/paired_controller.h"
 #include "runtime/runtime.h"
 
 namespace hvd::runtime {

@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <string>
 
-#include "runtime/metrics.h"
-#include "runtime/response_cache.h"
-#include "runtime/tensor_table.h"
-#include "runtime/trace_file.h"
-#include "runtime/trace_format.h"
-#include "runtime/trace_recorder.h"
+#include "runtime/negotiation/response_cache.h"
+#include "runtime/submission/tensor_table.h"
+#include "runtime/telemetry/metrics.h"
+#include "runtime/telemetry/trace_file.h"
+#include "runtime/telemetry/trace_format.h"
+#include "runtime/telemetry/trace_recorder.h"
 
 namespace {
 

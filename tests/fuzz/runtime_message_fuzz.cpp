@@ -1,8 +1,8 @@
 // Messages between runtimes: any bytes, decoded as each kind. What decodes must survive a round.
 #include <cstdlib>
 
-#include "runtime/message.h"
-#include "runtime/stall_message.h"
+#include "runtime/stall/stall_message.h"
+#include "runtime/wire/message.h"
 
 namespace {
 

@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "runtime/metrics_message.h"
-#include "runtime/metrics_text.h"
-#include "runtime/timeline_message.h"
-#include "runtime/trace_format.h"
+#include "runtime/telemetry/metrics_message.h"
+#include "runtime/telemetry/metrics_text.h"
+#include "runtime/telemetry/timeline_message.h"
+#include "runtime/telemetry/trace_format.h"
 
 namespace {
 

@@ -8,11 +8,11 @@
 #include <numeric>
 #include <random>
 
-#include "runtime/agreement.h"
-#include "runtime/combining_tree.h"
-#include "runtime/coordinator.h"
-#include "runtime/negotiator.h"
-#include "runtime/tensor_table.h"
+#include "runtime/negotiation/agreement.h"
+#include "runtime/negotiation/combining_tree.h"
+#include "runtime/negotiation/coordinator.h"
+#include "runtime/negotiation/negotiator.h"
+#include "runtime/submission/tensor_table.h"
 
 using namespace hvd::runtime;
 

@@ -5,7 +5,7 @@
 #include <bit>
 #include <numeric>
 
-#include "runtime/combining_tree.h"
+#include "runtime/negotiation/combining_tree.h"
 #include "runtime/ranks.h"
 
 using hvd::Status;

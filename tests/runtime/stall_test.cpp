@@ -13,8 +13,8 @@
 
 #include "base/text.h"
 #include "runtime/rank_checks.h"
-#include "runtime/stall_inquiry.h"
-#include "runtime/thread_stack.h"
+#include "runtime/stall/stall_inquiry.h"
+#include "runtime/stall/thread_stack.h"
 
 using hvd::Clock;
 using hvd::Code;

@@ -7,16 +7,16 @@
 #include <filesystem>
 
 #include "base/text.h"
-#include "runtime/clock_estimate.h"
-#include "runtime/metrics_message.h"
-#include "runtime/metrics_text.h"
-#include "runtime/tensor_table.h"
-#include "runtime/timeline_message.h"
-#include "runtime/trace_file.h"
-#include "runtime/trace_format.h"
+#include "runtime/submission/tensor_table.h"
+#include "runtime/telemetry/clock_estimate.h"
+#include "runtime/telemetry/metrics_message.h"
+#include "runtime/telemetry/metrics_text.h"
+#include "runtime/telemetry/timeline_message.h"
+#include "runtime/telemetry/trace_file.h"
+#include "runtime/telemetry/trace_format.h"
+#include "runtime/telemetry/trace_recorder.h"
+#include "runtime/telemetry/trace_text.h"
 #include "runtime/trace_reader.h"
-#include "runtime/trace_recorder.h"
-#include "runtime/trace_text.h"
 
 namespace hvd::runtime {
 namespace {

@@ -39,7 +39,7 @@ THIRD_PARTY = [
     (r"dlfcn\.h", ["src/base", "src/plugin", "plugins/python/tensorflow_ops/tf_api.cpp"], None),
     (r"boost/.*", ["src/net", "rendezvous", "src/runtime", "launcher"], None),
     (r"nlohmann/.*", ["rendezvous", "launcher"], None),
-    (r"Eigen/.*", ["src/runtime/gaussian_process.cpp"], 1),
+    (r"Eigen/.*", ["src/runtime/autotune/gaussian_process.cpp"], 1),
     (r"CLI/.*", ["launcher/cli/options.cpp", "rendezvous/main.cpp"], None),
     (r"libssh/.*", ["launcher/spawn"], 1),
     (r"yaml-cpp/.*", ["launcher"], 1),
@@ -67,7 +67,7 @@ CONDITIONAL_HOME = re.compile(r"src/base/platform_.*|include/horovod/.*")
 # What outlives every call: the runtime behind the C ABI, the one stderr that logs go to, and what
 # a forked child must close, which the system asks for without saying for whom; and a last word as
 # the process ends, to who started it.
-STATE_HOMES = ("src/runtime/api.cpp", "src/runtime/api_call.h", "src/base/log/log.cpp",
+STATE_HOMES = ("src/runtime/capi/api.cpp", "src/runtime/capi/api_call.h", "src/base/log/log.cpp",
                "src/base/fork_guard.cpp", "plugins/bootstrap/pmi/farewell.cpp")
 
 README_LINES = 25

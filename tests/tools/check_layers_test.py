@@ -13,7 +13,7 @@ ORDERLY = {
     "src/net/asio.h": "#pragma once\n#include <boost/asio.hpp>\n",
     "src/plugin/catalogue.h": "#pragma once\n",
     "src/plugin/library.h": "#pragma once\n",
-    "src/runtime/api.cpp": "static Runtime* runtime = nullptr;\n",
+    "src/runtime/capi/api.cpp": "static Runtime* runtime = nullptr;\n",
     "src/collectives/ring.h": "#pragma once\n",
     "rendezvous/store/store.h": "#pragma once\n",
     "launcher/plan/hosts.cpp": '#include "plugin/catalogue.h"\n#include "rendezvous/store/store.h"\n',
@@ -50,12 +50,12 @@ class CheckLayers(unittest.TestCase):
         self.finds("src/plugin/a.h", '#include "net/asio.h"\n', "may not include src/net")
 
     def test_the_launcher_and_the_runtime_do_not_know_each_other(self):
-        self.finds("launcher/a.cpp", '#include "runtime/api.cpp"\n', "may not include src/runtime")
+        self.finds("launcher/a.cpp", '#include "runtime/capi/api.cpp"\n', "may not include src/runtime")
         self.finds("src/runtime/a.cpp", '#include "launcher/plan/hosts.cpp"\n', "not include launcher")
 
     def test_a_plugin_knows_neither_runtime_nor_rendezvous_nor_another_plugin(self):
         file = "plugins/ops/cpu/a.cpp"
-        self.finds(file, '#include "runtime/api.cpp"\n', "may not include src/runtime")
+        self.finds(file, '#include "runtime/capi/api.cpp"\n', "may not include src/runtime")
         self.finds(file, '#include "rendezvous/store/store.h"\n', "may not include rendezvous")
         self.finds(file, '#include "plugins/controllers/tcp/tcp.h"\n',
                    "may not include plugins/controllers/tcp")

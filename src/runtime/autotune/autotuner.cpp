@@ -1,0 +1,141 @@
+#include "runtime/autotune/autotuner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Candidates of which the most promising is tried next.
+constexpr int kAnywhere = 1500;
+constexpr int kNearTheBest = 500;
+// How far from the best those lie at most, on each axis.
+constexpr double kReach = 0.2;
+
+// The i-th number of van der Corput's sequence: what comes first is spread well.
+double spread(int index, int base) {
+  double value = 0;
+  double share = 1.0 / base;
+  for (; index > 0; index /= base, share /= base) value += share * (index % base);
+  return value;
+}
+
+constexpr int kPrimes[] = {2, 3, 5, 7, 11};
+
+}  // namespace
+
+Autotuner::Autotuner(const AutotunerOptions& options) : options_(options), current_(options.start) {
+  for (size_t i = 0; i < kTunedRanges.size(); ++i) {
+    if (options.free[i]) axes_.push_back(kTunedRanges[i]);
+  }
+  if (options_.points < 1 || (axes_.empty() && !options_.hierarchy_is_free)) done_ = true;
+}
+
+void Autotuner::score(double value) {
+  HVD_CHECK(!done_);
+  trials_.push_back({current_, value});
+  if (tries_hierarchy_) return finish();
+  points_.push_back(point_of(current_));
+  scores_.push_back(value);
+  if (!axes_.empty() && trials_.size() < static_cast<size_t>(options_.points)) {
+    current_ = at(next_point());
+    return;
+  }
+  if (!options_.hierarchy_is_free) return finish();
+  tries_hierarchy_ = true;
+  current_ = best().parameters;
+  current_.hierarchical = !current_.hierarchical;
+}
+
+void Autotuner::finish() {
+  done_ = true;
+  current_ = best().parameters;
+}
+
+const Autotuner::Trial& Autotuner::best() const {
+  HVD_CHECK(!trials_.empty());
+  return *std::max_element(trials_.begin(), trials_.end(),
+                           [](const Trial& a, const Trial& b) { return a.score < b.score; });
+}
+
+Autotuner::Point Autotuner::next_point() {
+  // First some that are far apart, of which the start is one.
+  const auto tried = static_cast<int>(points_.size());
+  if (tried <= static_cast<int>(axes_.size()) + 2) {
+    Point point;
+    for (size_t i = 0; i < axes_.size(); ++i) point.push_back(spread(tried, kPrimes[i]));
+    return point;
+  }
+  GaussianProcess process(options_.noise);
+  process.fit(points_, scores_);
+  // The best by belief, not the luckiest look.
+  double best_mean = -HUGE_VAL;
+  size_t best_index = 0;
+  for (size_t i = 0; i < points_.size(); ++i) {
+    const double mean = process.at(points_[i]).mean;
+    if (mean <= best_mean) continue;
+    best_mean = mean;
+    best_index = i;
+  }
+  // The last points look around the best score: a peak may be narrower than beliefs are.
+  const bool last = 4 * tried >= 3 * options_.points;
+  if (last) {
+    best_index =
+        static_cast<size_t>(std::max_element(scores_.begin(), scores_.end()) - scores_.begin());
+  }
+  Point chosen;
+  double most = -1;
+  for (int i = last ? kAnywhere : 0; i < kAnywhere + kNearTheBest; ++i) {
+    Point candidate = i < kAnywhere ? random_point() : near(points_[best_index], kReach);
+    const double gain = expected_improvement(process.at(candidate), best_mean);
+    if (gain <= most) continue;
+    most = gain;
+    chosen = std::move(candidate);
+  }
+  return chosen;
+}
+
+Autotuner::Point Autotuner::random_point() {
+  Point point(axes_.size());
+  for (double& coordinate : point) coordinate = uniform();
+  return point;
+}
+
+Autotuner::Point Autotuner::near(const Point& center, double reach) {
+  Point point = center;
+  for (double& coordinate : point) {
+    coordinate = std::clamp(coordinate + reach * (2 * uniform() - 1), 0.0, 1.0);
+  }
+  return point;
+}
+
+// Marsaglia's xorshift: the same numbers everywhere.
+double Autotuner::uniform() {
+  random_ ^= random_ << 13;
+  random_ ^= random_ >> 7;
+  random_ ^= random_ << 17;
+  return static_cast<double>(random_ >> 11) / static_cast<double>(uint64_t{1} << 53);
+}
+
+Autotuner::Point Autotuner::point_of(const TunedParameters& parameters) const {
+  Point point;
+  for (const TunedRange& axis : axes_) {
+    const double given = parameters.*axis.field;
+    const double value = std::clamp(given > 0 ? given : axis.usual, axis.low, axis.high);
+    point.push_back(std::log(value / axis.low) / std::log(axis.high / axis.low));
+  }
+  return point;
+}
+
+TunedParameters Autotuner::at(const Point& point) const {
+  TunedParameters parameters = options_.start;
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    const TunedRange& axis = axes_[i];
+    parameters.*axis.field = axis.low * std::pow(axis.high / axis.low, point[i]);
+  }
+  return parameters;
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,87 @@
+// Finds good parameters by trying them: scores in, the next parameters to try out. Points of the
+// unit cube, one axis for each parameter that is free, are chosen by expected improvement under a
+// Gaussian process; then whether to go hierarchically. Pure; the same scores lead the same way.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/autotune/gaussian_process.h"
+
+namespace hvd::runtime {
+
+struct TunedParameters {
+  double fusion_threshold = 0;  // bytes
+  double window_ms = 0;
+  // Bytes, as of hvd_tuning: 0 is the op's own choice.
+  double whole_limit = 0;
+  double doubling_limit = 0;
+  double ring_from = 0;
+  bool hierarchical = false;  // of each host only its leader talks to other hosts
+  bool operator==(const TunedParameters&) const = default;
+};
+
+// Between what a parameter may lie, on a scale of logarithms.
+struct TunedRange {
+  const char* name;
+  double TunedParameters::*field;
+  double low, high;
+  double usual;  // what the op's own choice is about
+};
+inline constexpr std::array<TunedRange, 5> kTunedRanges = {{
+    {"fusion_threshold", &TunedParameters::fusion_threshold, 65536, 134217728, 134217728},
+    {"window_ms", &TunedParameters::window_ms, 0.05, 10, 1},
+    {"whole_limit", &TunedParameters::whole_limit, 1024, 4194304, 65536},
+    {"doubling_limit", &TunedParameters::doubling_limit, 1024, 4194304, 16384},
+    {"ring_from", &TunedParameters::ring_from, 65536, 268435456, 4194304},
+}};
+
+struct AutotunerOptions {
+  TunedParameters start;
+  std::array<bool, kTunedRanges.size()> free{};  // as kTunedRanges
+  bool hierarchy_is_free = false;
+  int points = 20;     // that are tried at most
+  double noise = 0.8;  // as of GaussianProcess
+};
+
+class Autotuner {
+ public:
+  explicit Autotuner(const AutotunerOptions& options);
+
+  // To try now; when done, the best.
+  const TunedParameters& current() const { return current_; }
+  bool done() const { return done_; }
+  // What the current parameters were worth: the more the better.
+  void score(double value);
+
+  struct Trial {
+    TunedParameters parameters;
+    double score = 0;
+  };
+  // The best of what was tried. Only after a score.
+  const Trial& best() const;
+
+ private:
+  using Point = std::vector<double>;
+  Point next_point();
+  Point random_point();
+  Point near(const Point& center, double reach);
+  double uniform();
+  Point point_of(const TunedParameters& parameters) const;
+  TunedParameters at(const Point& point) const;
+  void finish();
+
+  const AutotunerOptions options_;
+  std::vector<TunedRange> axes_;
+  std::vector<Trial> trials_;
+  std::vector<Point> points_;  // of the trials, but for those of the hierarchy
+  std::vector<double> scores_;
+  TunedParameters current_;
+  bool tries_hierarchy_ = false;
+  bool done_ = false;
+  uint64_t random_ = 0x9e3779b97f4a7c15U;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,48 @@
+// From plans to scores: bytes per microsecond between the returns of a name, which mark the steps
+// of a training. Pure. Belongs to the root's thread that makes progress.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "base/clock.h"
+#include "runtime/wire/message.h"
+
+namespace hvd::runtime {
+
+struct StepMeterOptions {
+  int warmups = 3;  // samples that are thrown away at the start
+  int steps_per_sample = 10;
+  int samples = 5;  // of which the median is the score
+};
+
+class StepMeter {
+ public:
+  explicit StepMeter(const StepMeterOptions& options) : options_(options) {}
+
+  // A plan is about to be made of these items, which have so many bytes. A score, when it
+  // completes one; then the next step is not measured, since it began before.
+  std::optional<double> add(const std::vector<PlanItem>& items, uint64_t bytes,
+                            Clock::time_point now);
+  // The ids that a plan gave to its items.
+  void learn(const std::vector<PlanItem>& items);
+
+ private:
+  bool step_begins(const std::vector<PlanItem>& items);
+
+  const StepMeterOptions options_;
+  std::string mark_;                      // the name that marks a step; empty: none yet
+  uint32_t mark_id_ = 0;                  // under which it is cached
+  std::unordered_set<std::string> seen_;  // while there is no mark
+  size_t items_since_mark_ = 0;
+  bool measures_ = false;
+  Clock::time_point since_{};
+  uint64_t bytes_ = 0;
+  int steps_ = 0;
+  int warmed_up_ = 0;
+  std::vector<double> scores_;
+};
+
+}  // namespace hvd::runtime

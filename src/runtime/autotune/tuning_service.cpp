@@ -1,0 +1,139 @@
+#include "runtime/autotune/tuning_service.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/log/log.h"
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Fewer reach each other directly whatever the size.
+constexpr int32_t kFewHosts = 4;
+
+void put(const TunedParameters& parameters, ByteWriter& out) {
+  for (const TunedRange& range : kTunedRanges) out.put(parameters.*range.field);
+  out.put(static_cast<uint8_t>(parameters.hierarchical));
+}
+
+Status get(ByteView message, TunedParameters* parameters) {
+  ByteReader in(message);
+  for (const TunedRange& range : kTunedRanges) {
+    const auto value = in.get<double>();
+    if (!std::isfinite(value) || value < 0 || value > 1e15) {
+      return invalid_argument("a tuned parameter is out of range");
+    }
+    parameters->*range.field = value;
+  }
+  parameters->hierarchical = in.get<uint8_t>() != 0;
+  return in.finish("a message of parameters");
+}
+
+}  // namespace
+
+TunedParameters parameters_of(const Settings& settings) {
+  TunedParameters parameters;
+  parameters.fusion_threshold =
+      static_cast<double>(std::max<int64_t>(0, settings.integer("fusion_threshold")));
+  parameters.window_ms = std::clamp(settings.number("cycle_time"), 0.0, 1000.0);
+  parameters.whole_limit = static_cast<double>(settings.integer("whole_limit"));
+  parameters.doubling_limit = static_cast<double>(settings.integer("doubling_limit"));
+  parameters.ring_from = static_cast<double>(settings.integer("ring_from"));
+  parameters.hierarchical = settings.flag("hierarchical_allreduce");
+  return parameters;
+}
+
+hvd_tuning way_of(const TunedParameters& parameters) {
+  hvd_tuning way{};
+  way.struct_size = sizeof way;
+  way.whole_limit = std::llround(parameters.whole_limit);
+  way.doubling_limit = std::llround(parameters.doubling_limit);
+  way.ring_from = std::llround(parameters.ring_from);
+  way.drivers = parameters.hierarchical ? 1 : 0;
+  return way;
+}
+
+std::chrono::microseconds window_of(const TunedParameters& parameters) {
+  return std::chrono::microseconds(
+      std::llround(std::clamp(parameters.window_ms, 0.0, 1000.0) * 1000));
+}
+
+std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t hosts,
+                                            int32_t most_ranks) {
+  if (!settings.flag("autotune")) return {};
+  const auto count = [&](const char* key, int64_t least) {
+    return static_cast<int>(std::clamp<int64_t>(settings.integer(key), least, 1 << 20));
+  };
+  TuningOptions options;
+  options.meter.warmups = count("autotune_warmup_samples", 0);
+  options.meter.steps_per_sample = count("autotune_steps_per_sample", 1);
+  options.tuner.start = parameters_of(settings);
+  // What somebody has chosen stays; ways between hosts matter where there are hosts.
+  options.tuner.free = {!settings.is_set("fusion_threshold"), !settings.is_set("cycle_time"),
+                        hosts > 1 && !settings.is_set("whole_limit"),
+                        hosts > kFewHosts && !settings.is_set("doubling_limit"),
+                        hosts > kFewHosts && !settings.is_set("ring_from")};
+  options.tuner.hierarchy_is_free =
+      hosts > 1 && most_ranks > 1 && !settings.is_set("hierarchical_allreduce");
+  options.tuner.points = count("autotune_points", 1);
+  options.tuner.noise = std::clamp(settings.number("autotune_noise"), 0.0, 1.0);
+  options.log_path = settings.text("autotune_log");
+  options.cache_enabled = settings.integer("cache_capacity") > 0;
+  return options;
+}
+
+TuningService::TuningService(Engine* engine, const TuningOptions& options)
+    : engine_(engine), options_(options), meter_(options.meter), tuner_(options.tuner) {
+  if (!engine_->is_root()) return;
+  if (!options_.log_path.empty()) {
+    log_.open(options_.log_path, std::ios::trunc);
+    log_ << "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,"
+            "cycle_time_ms,tensor_fusion_threshold,score,whole_limit,doubling_limit,ring_from"
+         << std::endl;
+    if (!log_) log::warning(cat("cannot write the autotune log to ", options_.log_path));
+  }
+  if (!tuner_.done()) engine_->set_plan_listener(this);
+}
+
+void TuningService::planning(const std::vector<PlanItem>& items, uint64_t bytes) {
+  const auto score = meter_.add(items, bytes, Clock::now());
+  if (!score) return;
+  const TunedParameters tried = tuner_.current();
+  tuner_.score(*score);
+  log({tried, *score});
+  tell_all();
+  if (!tuner_.done()) return;
+  log(tuner_.best());
+  log_.close();
+  engine_->set_plan_listener(nullptr);
+}
+
+void TuningService::planned(const std::vector<PlanItem>& items) { meter_.learn(items); }
+
+void TuningService::tell_all() {
+  ByteWriter out;
+  put(tuner_.current(), out);
+  engine_->to_all(ServiceId::kTuning, out.view());
+}
+
+void TuningService::receive(int32_t from, ByteView message) {
+  TunedParameters parameters;
+  if (Status status = get(message, &parameters); !status.ok()) {
+    log::warning(status.with_context(cat("rank ", from)).message());
+    return;
+  }
+  engine_->tune(window_of(parameters), static_cast<uint64_t>(parameters.fusion_threshold),
+                way_of(parameters));
+}
+
+void TuningService::log(const Autotuner::Trial& trial) {
+  if (!log_.is_open()) return;
+  const TunedParameters& p = trial.parameters;
+  log_ << p.hierarchical << ",0,0, " << options_.cache_enabled << "," << p.window_ms << ","
+       << std::llround(p.fusion_threshold) << "," << trial.score << ","
+       << std::llround(p.whole_limit) << "," << std::llround(p.doubling_limit) << ","
+       << std::llround(p.ring_from) << std::endl;
+}
+
+}  // namespace hvd::runtime

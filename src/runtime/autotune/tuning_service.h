@@ -1,0 +1,52 @@
+// Autotuning of a running job: the root measures what plans move, tries parameters, and tells them
+// to all ranks before the plan that is the first to be made and run with them; then it is silent
+// for good. Elsewhere it applies what the root says. With the baton.
+#pragma once
+
+#include <fstream>
+#include <optional>
+
+#include "base/settings.h"
+#include "runtime/autotune/autotuner.h"
+#include "runtime/autotune/step_meter.h"
+#include "runtime/core/engine.h"
+
+namespace hvd::runtime {
+
+struct TuningOptions {
+  StepMeterOptions meter;
+  AutotunerOptions tuner;
+  std::string log_path;  // empty: none
+  bool cache_enabled = true;
+};
+
+// What the settings say of autotuning; nothing when it is off. hosts: of the job; most_ranks: on
+// one host.
+std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t hosts,
+                                            int32_t most_ranks);
+// The parameters that the settings give the engine from the start.
+TunedParameters parameters_of(const Settings& settings);
+hvd_tuning way_of(const TunedParameters& parameters);
+std::chrono::microseconds window_of(const TunedParameters& parameters);
+
+class TuningService final : public Service, public PlanListener {
+ public:
+  TuningService(Engine* engine, const TuningOptions& options);
+
+  void receive(int32_t from, ByteView message) override;
+  void planning(const std::vector<PlanItem>& items, uint64_t bytes) override;
+  void planned(const std::vector<PlanItem>& items) override;
+
+ private:
+  void log(const Autotuner::Trial& trial);
+  void tell_all();
+
+  Engine* const engine_;
+  const TuningOptions options_;
+  // Of the root.
+  StepMeter meter_;
+  Autotuner tuner_;
+  std::ofstream log_;
+};
+
+}  // namespace hvd::runtime

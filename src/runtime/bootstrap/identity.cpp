@@ -1,0 +1,258 @@
+#include "runtime/bootstrap/identity.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "base/check.h"
+#include "base/log/log.h"
+#include "base/secrets/hmac.h"
+#include "base/secrets/secret.h"
+#include "base/text.h"
+#include "rendezvous/client/http_store.h"
+#include "rendezvous/client/plain_http_store.h"
+#include "runtime/bootstrap/launched_elsewhere.h"
+#include "runtime/bootstrap/launcher_signs.h"
+#include "runtime/wire/request.h"
+
+namespace hvd::runtime {
+namespace {
+
+// One of the three pairs rank/size, local_rank/local_size, cross_rank/cross_size.
+Status read_pair(const Settings& settings, std::string_view rank_key, std::string_view size_key,
+                 int32_t* rank, int32_t* size) {
+  const std::string rank_variable = setting(rank_key).variable;
+  const std::string size_variable = setting(size_key).variable;
+  if (settings.is_set(rank_key) != settings.is_set(size_key)) {
+    const bool has_rank = settings.is_set(rank_key);
+    return invalid_argument(cat(has_rank ? rank_variable : size_variable, " is set but ",
+                                has_rank ? size_variable : rank_variable,
+                                " is not; set both or neither"));
+  }
+  if (!settings.is_set(rank_key)) return {};
+  const int64_t of_rank = settings.integer(rank_key);
+  const int64_t of_size = settings.integer(size_key);
+  if (of_size < 1 || of_size > 1 << 24) {
+    return invalid_argument(cat(size_variable, " is ", of_size, ", which is no number of ranks"));
+  }
+  if (of_rank < 0 || of_rank >= of_size) {
+    return invalid_argument(cat(rank_variable, " is ", of_rank, ", but ", size_variable, " is ",
+                                of_size, "; it must be from 0 to ", of_size - 1));
+  }
+  *rank = static_cast<int32_t>(of_rank);
+  *size = static_cast<int32_t>(of_size);
+  return {};
+}
+
+// The same for the processes of one machine, and for no others.
+std::string machine_name(const Settings& settings) {
+  if (settings.is_set("hostname")) return settings.text("hostname");
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return cat(name, "/", boot);
+}
+
+// The same for all starts of this process, which keeps its place, and for no other process.
+std::string process_name(const Settings& settings) {
+  std::string stat;
+  std::ifstream file("/proc/self/stat");
+  std::getline(file, stat, '\0');
+  // The process's start is the twentieth word behind its name, which may have blanks.
+  const std::vector<std::string> words = split(stat.substr(stat.rfind(')') + 1), ' ');
+  std::error_code error;
+  const auto space = std::filesystem::read_symlink("/proc/self/ns/pid", error);
+  const std::string name = cat(machine_name(settings), "/", space.string(), "/", ::getpid(), "/",
+                               words.size() > 20 ? words[20] : std::string());
+  return to_hex(sha256(as_bytes(name))).substr(0, 32);
+}
+
+Result<Identity> ask_for_place(rendezvous::HttpStore& store, const Settings& settings,
+                               Deadline deadline) {
+  auto place = store.join(machine_name(settings), deadline);
+  if (!place.ok()) return place.error().with_context("asking the rendezvous for a rank");
+  Identity identity;
+  identity.rank = place->rank;
+  identity.size = place->size;
+  identity.local_rank = place->local_rank;
+  identity.local_size = place->local_size;
+  identity.cross_rank = place->cross_rank;
+  identity.cross_size = place->cross_size;
+  identity.generation = place->generation;
+  return identity;
+}
+
+// Under the original's launcher, whose store signs nothing and hands out no ranks: rank 0 makes the
+// secret by which the ranks know each other's links, as good as the network that the store is on.
+Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address, uint64_t epoch,
+                                    Deadline deadline) {
+  if (result.identity.rank < 0) {
+    return invalid_argument(
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR is set but neither HOROVOD_RANK and HOROVOD_SIZE nor "
+        "HOROVOD_JOB_SECRET; a server that hands out ranks wants the secret");
+  }
+  HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
+  auto store = std::make_shared<rendezvous::PlainHttpStore>(std::move(endpoint));
+  const std::string key = cat("secret/", epoch);
+  if (result.identity.rank == 0) {
+    result.secret = Secret::random().hex();
+    HVD_RETURN_IF_ERROR(store->set(key, as_bytes(result.secret), deadline));
+    log::info("the ranks meet at an unsigned rendezvous server: who reaches it can join the job");
+  } else {
+    HVD_ASSIGN_OR_RETURN(const Bytes secret, store->wait(key, deadline));
+    result.secret = as_text(secret);
+  }
+  result.store = std::move(store);
+  return result;
+}
+
+}  // namespace
+
+Result<Identity> identity_of(const Settings& settings) {
+  Identity identity;
+  identity.rank = -1;
+  HVD_RETURN_IF_ERROR(read_pair(settings, "rank", "size", &identity.rank, &identity.size));
+  HVD_RETURN_IF_ERROR(
+      read_pair(settings, "local_rank", "local_size", &identity.local_rank, &identity.local_size));
+  HVD_RETURN_IF_ERROR(
+      read_pair(settings, "cross_rank", "cross_size", &identity.cross_rank, &identity.cross_size));
+  identity.generation = static_cast<int32_t>(settings.integer("generation"));
+  if (identity.rank < 0) {
+    if (identity.local_rank >= 0 || identity.cross_rank >= 0) {
+      return invalid_argument(
+          "HOROVOD_LOCAL_RANK or HOROVOD_CROSS_RANK is set but HOROVOD_RANK "
+          "is not; set HOROVOD_RANK and HOROVOD_SIZE too");
+    }
+    return identity;
+  }
+  if (identity.local_size > identity.size || identity.cross_size > identity.size) {
+    return invalid_argument(
+        cat(identity.local_size > identity.size ? "HOROVOD_LOCAL_SIZE" : "HOROVOD_CROSS_SIZE",
+            " is ", std::max(identity.local_size, identity.cross_size), ", but HOROVOD_SIZE is ",
+            identity.size));
+  }
+  return identity;
+}
+
+Result<std::string> store_address(const Settings& settings) {
+  if (settings.is_set("store")) return settings.text("store");
+  const bool has_address = settings.is_set("rendezvous_address");
+  if (has_address != settings.is_set("rendezvous_port")) {
+    return invalid_argument(
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR and HOROVOD_GLOO_RENDEZVOUS_PORT need each other, but one "
+        "of them is not set");
+  }
+  if (!has_address) return std::string();
+  const std::string address = settings.text("rendezvous_address");
+  const bool is_ipv6 = address.find(':') != std::string::npos && address.front() != '[';
+  return cat("tcp:", is_ipv6 ? "[" : "", address, is_ipv6 ? "]" : "", ":",
+             settings.integer("rendezvous_port"));
+}
+
+Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch,
+                            const std::shared_ptr<const Meeting>& before) {
+  Bootstrap result;
+  HVD_ASSIGN_OR_RETURN(result.identity, identity_of(settings));
+  HVD_ASSIGN_OR_RETURN(const std::string address, store_address(settings));
+  Identity& identity = result.identity;
+  if (identity.rank >= 0) result.trouble = judge_launchers(settings, identity);
+  if (address.empty()) {
+    HVD_RETURN_IF_ERROR(result.trouble);
+    if (identity.size > 1) {
+      return invalid_argument(cat("HOROVOD_SIZE is ", identity.size,
+                                  ", but HOROVOD_STORE does not say where the ranks meet; ",
+                                  foreign_place() ? "unset HOROVOD_RANK and HOROVOD_SIZE, since "
+                                                    "another launcher has started this rank"
+                                                  : "start the program by horovodrun, or set it"));
+    }
+    if (identity.rank < 0) {
+      HVD_ASSIGN_OR_RETURN(auto elsewhere, launched_elsewhere(settings, deadline, epoch, before));
+      if (elsewhere) return *std::move(elsewhere);
+    }
+    identity.rank = 0;
+    return result;
+  }
+  // A world of one needs nobody.
+  if (identity.rank >= 0 && identity.size == 1) {
+    HVD_RETURN_IF_ERROR(result.trouble);
+    return result;
+  }
+  if (!settings.is_set("job_secret") && !settings.is_set("store")) {
+    return bootstrap_plainly(std::move(result), address, epoch, deadline);
+  }
+  if (!settings.is_set("job_secret")) {
+    return invalid_argument(cat("the store is at ", address,
+                                ", but HOROVOD_JOB_SECRET is not set; it is the secret that the "
+                                "launcher gave to its ranks"));
+  }
+  auto secret = Secret::from_hex(settings.text("job_secret"));
+  if (!secret.ok()) return secret.error().with_context("HOROVOD_JOB_SECRET");
+  rendezvous::HttpStoreOptions options;
+  options.rank = identity.rank;
+  options.worker = process_name(settings);
+  options.ranks = identity.size;
+  if (settings.is_set("store_ca"))
+    options.tls = net::TlsOptions{.ca_file = settings.text("store_ca")};
+  HVD_ASSIGN_OR_RETURN(std::shared_ptr<rendezvous::HttpStore> store,
+                       rendezvous::HttpStore::open(address, *std::move(secret), options));
+  if (identity.rank < 0) {
+    HVD_ASSIGN_OR_RETURN(identity, ask_for_place(*store, settings, deadline));
+    result.trouble = judge_launchers(settings, identity);
+  }
+  result.store = std::move(store);
+  return result;
+}
+
+Status restrict_to(std::span<const int32_t> ranks, Identity* identity) {
+  if (ranks.empty()) return {};
+  if (std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end() ||
+      ranks.front() < 0 || ranks.back() >= identity->size) {
+    return invalid_argument(
+        cat("the ranks ", list_text(ranks), " must ascend from 0 to ", identity->size - 1));
+  }
+  const auto found = std::find(ranks.begin(), ranks.end(), identity->rank);
+  if (found == ranks.end()) {
+    return invalid_argument(cat("rank ", identity->rank, " is not among the ranks ",
+                                list_text(ranks), " that are to start; it must not call hvd.init"));
+  }
+  identity->job_rank = identity->rank;
+  identity->rank = static_cast<int32_t>(found - ranks.begin());
+  identity->size = static_cast<int32_t>(ranks.size());
+  identity->local_rank = identity->local_size = identity->cross_rank = identity->cross_size = -1;
+  return {};
+}
+
+void complete_identity(std::span<const int32_t> machines, Identity* identity) {
+  const size_t count =
+      machines.empty()
+          ? 0
+          : static_cast<size_t>(*std::max_element(machines.begin(), machines.end())) + 1;
+  std::vector<int32_t> ranks_on(count, 0);  // of each machine
+  int32_t local_rank = 0;
+  for (size_t rank = 0; rank < machines.size(); ++rank) {
+    if (static_cast<int32_t>(rank) == identity->rank) local_rank = ranks_on[machines[rank]];
+    ++ranks_on[machines[rank]];
+  }
+  identity->is_homogeneous =
+      std::all_of(ranks_on.begin(), ranks_on.end(), [&](int32_t n) { return n == ranks_on[0]; });
+  const int32_t machine = machines[identity->rank];
+  if (identity->local_rank < 0) {
+    identity->local_rank = local_rank;
+    identity->local_size = ranks_on[machine];
+  }
+  if (identity->cross_rank < 0) {
+    // Among the machines that have a rank with this local rank.
+    identity->cross_rank = identity->cross_size = 0;
+    for (size_t other = 0; other < count; ++other) {
+      if (ranks_on[other] <= identity->local_rank) continue;
+      if (static_cast<int32_t>(other) < machine) ++identity->cross_rank;
+      ++identity->cross_size;
+    }
+  }
+}
+
+}  // namespace hvd::runtime

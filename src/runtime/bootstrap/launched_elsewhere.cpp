@@ -1,0 +1,324 @@
+#include "runtime/bootstrap/launched_elsewhere.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/log/log.h"
+#include "base/shared_library.h"
+#include "base/text.h"
+#include "plugin/catalogue.h"
+#include "runtime/bootstrap/launcher_signs.h"
+#include "runtime/plugins/opened_plugin.h"
+#include "runtime/plugins/plugin_host.h"
+
+namespace hvd::runtime {
+namespace {
+
+// One of these is set wherever a launcher with a way to meet has started a process.
+constexpr std::array kSigns = {"PMIX_NAMESPACE", "PMI_FD"};
+// srun sets both in a step, whatever the step's way to meet; a script of sbatch has no step's tasks.
+constexpr const char* kTasksOfStep = "SLURM_STEP_NUM_TASKS";
+constexpr const char* kTask = "SLURM_PROCID";
+constexpr const char* kMpiOfStep = "SLURM_MPI_TYPE";
+
+// The most that rank 0 has to tell.
+constexpr size_t kLongestInvitation = 64 * 1024;
+
+class Opened {
+ public:
+  Opened(const Settings& settings, const hvd_plugin* record)
+      : host_(settings, nullptr, "", nullptr), record_(record) {}
+
+  Status open() {
+    hvd_plugin_config config{};  // there is nobody yet
+    config.struct_size = sizeof config;
+    auto opened = OpenedPlugin::open(record_, host_.vtable(), config);
+    if (!opened.ok()) return opened.error();
+    plugin_.emplace(*std::move(opened));
+    return {};
+  }
+
+  std::map<std::string, void*> published() { return host_.published(); }
+
+  Result<Identity> identity() {
+    hvd_identity said{};
+    said.struct_size = sizeof said;
+    said.rank = said.size = said.local_rank = said.local_size = said.cross_rank = said.cross_size =
+        -1;
+    HVD_RETURN_IF_ERROR(call([&](char* error, size_t size) {
+      return vtable().identity(plugin_->context(), &said, error, size);
+    }));
+    if (said.size < 1 || said.rank < 0 || said.rank >= said.size) {
+      return internal_error(cat(record_->name, " says rank ", said.rank, " of ", said.size));
+    }
+    Identity identity;
+    identity.rank = said.rank;
+    identity.size = said.size;
+    if (said.local_rank >= 0 && said.local_rank < said.local_size && said.local_size <= said.size) {
+      identity.local_rank = said.local_rank;
+      identity.local_size = said.local_size;
+    }
+    return identity;
+  }
+
+  // What rank 0 says reaches all ranks.
+  Status share(const std::string& key, bool is_first, std::string* text, Deadline deadline) {
+    if (is_first) {
+      HVD_RETURN_IF_ERROR(call([&](char* error, size_t size) {
+        return vtable().put(plugin_->context(), key.c_str(), text->data(), text->size(), error,
+                            size);
+      }));
+    }
+    HVD_RETURN_IF_ERROR(call([&](char* error, size_t size) {
+      return vtable().fence(plugin_->context(), deadline.seconds_left(), error, size);
+    }));
+    if (is_first) return {};
+    text->resize(kLongestInvitation);
+    size_t length = 0;
+    HVD_RETURN_IF_ERROR(call([&](char* error, size_t size) {
+      return vtable().get(plugin_->context(), key.c_str(), text->data(), text->size(), &length,
+                          deadline.seconds_left(), error, size);
+    }));
+    if (length > text->size()) return internal_error(cat(record_->name, " gives too much"));
+    text->resize(length);
+    return {};
+  }
+
+ private:
+  const hvd_bootstrap_v1& vtable() const { return plugin_->vtable<hvd_bootstrap_v1>(); }
+  template <typename Function>
+  Status call(Function function) {
+    char error[1024] = "";
+    const int code = function(error, sizeof error);
+    if (code == HVD_OK) return {};
+    return Status(static_cast<Code>(code), error).with_context(record_->name);
+  }
+
+  PluginHost host_;
+  const hvd_plugin* const record_;
+  std::optional<OpenedPlugin> plugin_;
+};
+
+Result<Bootstrap> meet_at(std::shared_ptr<const Meeting> meeting, Deadline deadline) {
+  Bootstrap result;
+  result.identity = meeting->identity;
+  result.published = meeting->published;
+  HVD_ASSIGN_OR_RETURN(result.store, reach_store(meeting->where, result.identity.rank, deadline));
+  result.secret = meeting->where.secret;
+  result.meeting = std::move(meeting);
+  return result;
+}
+
+// The launcher is told of this process's end with the runtime's; rank 0 serves its store until its own.
+Result<Bootstrap> meet(std::unique_ptr<Opened> plugin, Identity identity, const Settings& settings,
+                       uint64_t epoch, Deadline deadline) {
+  if (identity.size == 1) {
+    Bootstrap alone;
+    alone.identity = identity;
+    alone.published = plugin->published();
+    return alone;
+  }
+  auto meeting = std::make_shared<Meeting>();
+  meeting->identity = identity;
+  meeting->published = plugin->published();
+  std::string text;
+  if (identity.rank == 0) {
+    const Secret secret = Secret::random();
+    HVD_ASSIGN_OR_RETURN(meeting->server, ServedStore::start(secret, settings));
+    text = invitation(secret, meeting->server->endpoints());
+  }
+  const Status shared = plugin->share(cat("horovod.", epoch), identity.rank == 0, &text, deadline);
+  if (shared.code() == Code::kDeadlineExceeded) {
+    return deadline_exceeded(cat(shared.message(), "; all ", identity.size,
+                                 " ranks must call hvd.init() within the start timeout, which "
+                                 "HOROVOD_START_TIMEOUT may raise"));
+  }
+  HVD_RETURN_IF_ERROR(shared);
+  HVD_ASSIGN_OR_RETURN(meeting->where, parse_invitation(text));
+  HVD_ASSIGN_OR_RETURN(Bootstrap result, meet_at(std::move(meeting), deadline));
+  result.tie = std::shared_ptr<Opened>(std::move(plugin));
+  return result;
+}
+
+bool is_in_step_of_many() {
+  const auto tasks = environment_variable(kTasksOfStep);
+  return tasks && environment_variable(kTask) && parse_int(*tasks).value_or(1) > 1;
+}
+
+void warn_of_shell() {
+  log::warning(
+      cat("this is a world of one rank: of the ", printable(*environment_variable(kTasksOfStep)),
+          " tasks of srun --pty only this shell is there to start programs; horovodrun starts as "
+          "many ranks from it, and so does srun without --pty from outside of it"));
+}
+
+constexpr const char* kDeclareAlone = "HOROVOD_BOOTSTRAP=none declares independent processes";
+
+// Tasks that cannot know each other are no worlds of one: which plugin is missing, Slurm's or ours.
+Status refuse_lonely_step(bool is_signed) {
+  const auto kind = environment_variable(kMpiOfStep);
+  return failed_precondition(cat(
+      "srun", kind ? cat(" --mpi=", printable(*kind)) : "", " started ",
+      printable(*environment_variable(kTasksOfStep)), " tasks, of which this is ",
+      printable(*environment_variable(kTask)), ", and ",
+      is_signed ? "the way to meet that it gave them takes a bootstrap plugin of Horovod's that "
+                  "cannot be used; install it in lib/horovod/bootstraps on all nodes"
+                : "gave them no way to meet; use srun --mpi=pmix, which takes Slurm's mpi/pmix "
+                  "plugin (Debian: slurm-wlm-basic-plugins) and Horovod's bootstrap plugin pmix "
+                  "on all nodes, or srun --mpi=pmi2",
+      "; ", kDeclareAlone));
+}
+
+// The same of another launcher's processes. `reason` says why its bootstrap plugin does not help.
+Status refuse_lonely_rank(const ForeignPlace& place, const Settings& settings,
+                          std::string_view reason) {
+  return failed_precondition(cat(
+      place.launcher, " started this process as rank ", place.rank,
+      place.size > 0 ? cat(" of ", place.size) : " of several",
+      ", but Horovod cannot find the other ranks: ", reason,
+      "; install on every host what is missing (",
+      place.bootstrap == "pmix" ? "the plugin pmix is built where Debian's libpmix-dev is and uses "
+                                  "libpmix.so.2 of libpmix2; "
+                                : "",
+      "plugins are searched in ", join(plugin::bootstrap_path(settings.text("plugin_path")), ", "),
+      "), or start the program by horovodrun; ", kDeclareAlone));
+}
+
+// A setting, or a program that calls MPI too, which has its ranks whoever started them.
+constexpr std::string_view kMpi = "mpi";
+// The plugin of a plain step of srun.
+constexpr std::string_view kSlurm = "slurm";
+// A setting: whoever started this process, it is a world of one.
+constexpr std::string_view kNone = "none";
+
+std::string word_of(const Settings& settings, const char* key) {
+  return to_lower(trim(settings.text(key)));
+}
+
+// Why somebody else may have started this process.
+struct Signs {
+  bool a_way_to_meet = false;
+  bool step_of_many = false;
+  std::optional<ForeignPlace> several;  // of whatever launcher
+  bool mpi = false;                     // is initialised
+  bool wants_mpi = false;
+  std::string named;  // by HOROVOD_BOOTSTRAP
+  bool any() const {
+    return a_way_to_meet || step_of_many || several.has_value() || mpi || wants_mpi ||
+           !named.empty();
+  }
+};
+
+Signs signs_of(const Settings& settings) {
+  Signs signs;
+  signs.a_way_to_meet = std::any_of(kSigns.begin(), kSigns.end(), [](const char* sign) {
+    return environment_variable(sign).has_value();
+  });
+  signs.step_of_many = is_in_step_of_many();
+  signs.several = place_among_several();
+  signs.mpi = mpi_is_initialised();
+  signs.wants_mpi =
+      word_of(settings, "controller") == kMpi || word_of(settings, "cpu_operations") == kMpi;
+  signs.named = word_of(settings, "bootstrap");
+  return signs;
+}
+
+struct Asked {
+  std::unique_ptr<Opened> plugin;  // nullptr: nobody knows this process
+  Identity identity;
+  std::map<std::string, std::string>
+      not_mine;  // by a plugin's name: why it does not know this process
+};
+
+// The first that knows this process. One that should and fails is the end of it, unless MPI, which is
+// asked last, has its ranks already.
+Result<Asked> ask(const plugin::Catalogue& catalogue, const Settings& settings,
+                  const Signs& signs) {
+  Status failure, not_mine;
+  Asked asked;
+  for (const hvd_plugin* record : catalogue.usable(HVD_PLUGIN_BOOTSTRAP)) {
+    if (!signs.named.empty() && signs.named != record->name) continue;
+    if (!failure.ok() && !(signs.mpi && record->name == kMpi)) continue;
+    auto plugin = std::make_unique<Opened>(settings, record);
+    const Status opened = plugin->open();
+    if (opened.code() == Code::kFailedPrecondition) {
+      not_mine = opened;
+      asked.not_mine.emplace(record->name, opened.message());
+    } else if (!opened.ok()) {
+      if (failure.ok()) failure = opened.with_context(record->name);
+    } else {
+      HVD_ASSIGN_OR_RETURN(asked.identity, plugin->identity());
+      asked.plugin = std::move(plugin);
+      log::info(
+          cat("rank ", asked.identity.rank, " of ", asked.identity.size, ", says ", record->name));
+      return asked;
+    }
+  }
+  HVD_RETURN_IF_ERROR(failure);
+  if (signs.named.empty()) return asked;
+  return failed_precondition(cat(
+      "HOROVOD_BOOTSTRAP is ", printable(signs.named), ", but ",
+      not_mine.ok() ? catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, signs.named) : not_mine.message(),
+      "; unset it"));
+}
+
+// Of the plugins by which tasks of a step meet.
+std::string refusals_of(const plugin::Catalogue& catalogue) {
+  if (catalogue.all().empty()) return catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, {});
+  std::string refusals;
+  for (const plugin::Candidate& candidate : catalogue.all()) {
+    if (candidate.works() || (candidate.record != nullptr && candidate.record->name == kMpi))
+      continue;
+    refusals += cat(refusals.empty() ? "" : "; ", candidate.refusal);
+  }
+  return refusals;
+}
+
+// Why the bootstrap plugin of a launcher does not know this process.
+std::string why_unknown(const plugin::Catalogue& catalogue, const Asked& asked,
+                        const std::string& name) {
+  const auto found = asked.not_mine.find(name);
+  return found != asked.not_mine.end() ? found->second
+                                       : catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, name);
+}
+
+}  // namespace
+
+plugin::Catalogue installed_bootstraps(const Settings& settings) {
+  return plugin::Catalogue::make({}, plugin::bootstrap_path(settings.text("plugin_path")));
+}
+
+Result<std::optional<Bootstrap>> launched_elsewhere(const Settings& settings, Deadline deadline,
+                                                    uint64_t epoch,
+                                                    const std::shared_ptr<const Meeting>& before) {
+  if (before) {
+    HVD_ASSIGN_OR_RETURN(Bootstrap found, meet_at(before, deadline));
+    return std::optional(std::move(found));
+  }
+  if (word_of(settings, "bootstrap") == kNone) return std::optional<Bootstrap>();
+  if (is_in_shell_of_step()) {
+    if (is_in_step_of_many() && epoch == 0) warn_of_shell();
+    return std::optional<Bootstrap>();
+  }
+  const Signs signs = signs_of(settings);
+  if (!signs.any()) return std::optional<Bootstrap>();
+  Settings timed = settings;
+  HVD_RETURN_IF_ERROR(timed.set("start_timeout", cat(deadline.seconds_left())));
+  const plugin::Catalogue catalogue = installed_bootstraps(settings);
+  HVD_ASSIGN_OR_RETURN(Asked asked, ask(catalogue, timed, signs));
+  if (asked.plugin && (asked.identity.size > 1 || !signs.step_of_many)) {
+    HVD_ASSIGN_OR_RETURN(Bootstrap found,
+                         meet(std::move(asked.plugin), asked.identity, settings, epoch, deadline));
+    return std::optional(std::move(found));
+  }
+  if (signs.several && signs.several->bootstrap != kSlurm) {
+    return refuse_lonely_rank(*signs.several, settings,
+                              why_unknown(catalogue, asked, signs.several->bootstrap));
+  }
+  if (!signs.step_of_many) return std::optional<Bootstrap>();
+  const std::string refusals = refusals_of(catalogue);
+  const Status status = refuse_lonely_step(signs.a_way_to_meet);
+  return refusals.empty() ? status : status.with_context(refusals);
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,37 @@
+// Who this rank is, where somebody else's launcher started it (srun, mpirun, mpiexec.hydra): a
+// bootstrap plugin knows, and carries to all ranks where rank 0 serves the store of the job.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/settings.h"
+#include "plugin/catalogue.h"
+#include "runtime/bootstrap/identity.h"
+#include "runtime/bootstrap/served_store.h"
+
+namespace hvd::runtime {
+
+// Where the ranks have met once, they meet whenever this process starts again. The launcher is not
+// asked twice: Open MPI 4.1's servers lose fences of ranks on several hosts that have started PMIx once
+// more.
+struct Meeting {
+  Identity identity;
+  Invitation where;
+  std::unique_ptr<ServedStore> server;  // at rank 0
+  std::map<std::string, void*> published;
+};
+
+// Nothing where none of the plugins that can be opened started this process. Looks for plugins only
+// where somebody else may have started it. `epoch` counts this process's starts; `before`: that of an
+// earlier one, or nullptr.
+Result<std::optional<Bootstrap>> launched_elsewhere(const Settings& settings, Deadline deadline,
+                                                    uint64_t epoch,
+                                                    const std::shared_ptr<const Meeting>& before);
+
+// The bootstrap plugins that there are.
+plugin::Catalogue installed_bootstraps(const Settings& settings);
+
+}  // namespace hvd::runtime

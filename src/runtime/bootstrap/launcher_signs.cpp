@@ -1,0 +1,121 @@
+#include "runtime/bootstrap/launcher_signs.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Our launcher gives none of these to its ranks. PMIx alone does not tell the size, and is served by
+// our agents too: Open MPI and Slurm, by which it comes, set more.
+struct Sign {
+  const char *launcher, *rank, *size;
+  std::string_view bootstrap;
+};
+constexpr std::string_view kPmi = "pmi";
+constexpr std::array kLauncherSigns = {
+    Sign{"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "pmix"},
+    Sign{"a launcher with PMI", "PMI_RANK", "PMI_SIZE", kPmi},
+    Sign{"MVAPICH's mpirun_rsh", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "mpi"},
+    Sign{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "slurm"},
+};
+
+std::optional<int64_t> number_of(const char* variable) {
+  const auto text = environment_variable(variable);
+  return text ? parse_int(*text) : std::nullopt;
+}
+
+bool has_terminal() {
+  return static_cast<bool>(UniqueFd(::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY)));
+}
+
+// srun --mpi=pmi2 gives its tasks the same place twice; hydra, which may be in a step of srun, sets more.
+bool is_pmi_of_srun() {
+  return !environment_variable("MPI_LOCALRANKID") &&
+         number_of("PMI_RANK") == number_of("SLURM_PROCID") &&
+         number_of("PMI_SIZE") == number_of("SLURM_STEP_NUM_TASKS");
+}
+
+bool is_shell(pid_t process) {
+  constexpr std::array kShells = {"ash", "bash", "csh", "dash", "fish",
+                                  "ksh", "mksh", "sh",  "tcsh", "zsh"};
+  std::ifstream file(cat("/proc/", process, "/comm"));
+  std::string name;
+  std::getline(file, name);
+  return std::find(kShells.begin(), kShells.end(), name) != kShells.end();
+}
+
+}  // namespace
+
+bool is_in_shell_of_step() {
+  if (!environment_variable("SLURM_PTY_PORT") || number_of("SLURM_PROCID") != 0) return false;
+  // Open MPI's mpirun and MPICH's hydra set these, PRRTE a namespace of its own.
+  if (environment_variable("OMPI_COMM_WORLD_RANK") || environment_variable("MPI_LOCALRANKID"))
+    return false;
+  const auto space = environment_variable("PMIX_NAMESPACE");
+  if (space && !space->starts_with("slurm.")) return false;
+  // A shell leads the session of its terminal, and gives each of its jobs a process group.
+  const pid_t session = ::getsid(0);
+  if (::getpgrp() == session) return false;
+  return number_of("SLURM_TASK_PID") == session || (has_terminal() && is_shell(session));
+}
+
+std::optional<ForeignPlace> foreign_place() {
+  if (is_in_shell_of_step()) return {};
+  for (const Sign& sign : kLauncherSigns) {
+    const auto rank = number_of(sign.rank);
+    const auto size = number_of(sign.size);
+    if (sign.bootstrap == kPmi && is_pmi_of_srun()) continue;
+    if (rank && size && *size > 1) {
+      return ForeignPlace{cat(sign.launcher, " (", sign.rank, ")"), *rank, *size,
+                          std::string(sign.bootstrap)};
+    }
+  }
+  return {};
+}
+
+std::optional<ForeignPlace> place_among_several() {
+  if (auto place = foreign_place()) return place;
+  if (is_in_shell_of_step()) return {};
+  if (const auto rank = number_of("PMI_ID");
+      rank && (*rank > 0 || number_of("MPI_LOCALNRANKS").value_or(1) > 1)) {
+    return ForeignPlace{"MPICH's hydra (PMI_ID)", *rank, -1, "mpi"};
+  }
+  if (const auto rank = number_of("PMIX_RANK"); rank && *rank > 0) {
+    return ForeignPlace{"a launcher with PMIx (PMIX_RANK)", *rank, -1, "pmix"};
+  }
+  return {};
+}
+
+Status judge_launchers(const Settings& settings, const Identity& identity) {
+  const auto other = foreign_place();
+  if (!other) return {};
+  const std::string theirs = cat(other->launcher, " says rank ", other->rank, " of ", other->size);
+  if (settings.is_set("job")) {
+    return failed_precondition(cat("two launchers have started this process: horovodrun says rank ",
+                                   identity.rank, " of ", identity.size, " and ", theirs,
+                                   "; use one of them, or horovodrun --mpi"));
+  }
+  // The original's rendezvous: whoever made it (Ray, Spark) may have been started by another launcher.
+  if (settings.is_set("rendezvous_address")) return {};
+  if (settings.is_set("rank")) {
+    if (identity.rank == other->rank && identity.size == other->size) return {};
+    return failed_precondition(cat("HOROVOD_RANK and HOROVOD_SIZE say rank ", identity.rank, " of ",
+                                   identity.size, ", but ", theirs,
+                                   "; unset HOROVOD_RANK and HOROVOD_SIZE, or the variables of the "
+                                   "other where it started a launcher of yours"));
+  }
+  if (identity.size == other->size) return {};
+  return failed_precondition(cat("the rendezvous of HOROVOD_STORE has ", identity.size,
+                                 " ranks, but ", theirs,
+                                 "; start all ranks by one launcher, without HOROVOD_STORE"));
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,146 @@
+#include "runtime/bootstrap/served_store.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <functional>
+
+#include "base/text.h"
+#include "net/blocking_stream.h"
+#include "net/interface_choice.h"
+#include "net/interfaces.h"
+#include "net/socket_address.h"
+#include "rendezvous/server/listening.h"
+
+namespace hvd::runtime {
+namespace {
+
+constexpr std::string_view kHereKey = "here";
+// A store that was reached answers at once.
+constexpr double kStoreAnswerSeconds = 10;
+
+// Signals are for the user's threads.
+std::thread quiet_thread(std::function<void()> body) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before);
+  std::thread thread(std::move(body));
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+Result<std::vector<net::Endpoint>> endpoints_at(uint16_t port, const net::InterfaceChoice& choice) {
+  HVD_ASSIGN_OR_RETURN(std::vector<net::InterfaceAddress> addresses, net::interface_addresses());
+  if (addresses.empty()) {
+    HVD_ASSIGN_OR_RETURN(addresses, net::interface_addresses(true));
+  }
+  std::vector<net::Endpoint> endpoints;
+  for (const net::InterfaceAddress& address : addresses) {
+    if (!choice.allows(address.interface, address.bytes)) continue;
+    char text[INET6_ADDRSTRLEN] = "";
+    ::inet_ntop(address.bytes.size() == 4 ? AF_INET : AF_INET6, address.bytes.data(), text,
+                sizeof text);
+    endpoints.push_back({net::Endpoint::Family::kTcp, {}, text, port});
+  }
+  if (endpoints.empty()) {
+    return invalid_argument("HOROVOD_NETWORK_INTERFACES allows none of this host's addresses");
+  }
+  return endpoints;
+}
+
+std::string list_of(std::span<const net::Endpoint> endpoints) {
+  std::string text;
+  for (const net::Endpoint& endpoint : endpoints) {
+    text += cat(text.empty() ? "" : ", ", net::to_string(endpoint));
+  }
+  return text;
+}
+
+}  // namespace
+
+ServedStore::ServedStore(const Secret& secret)
+    : work_(loop_.get_executor()),
+      server_(std::make_unique<rendezvous::Server>(loop_.get_executor(),
+                                                   rendezvous::ServerOptions{.secret = secret})) {}
+
+Result<std::unique_ptr<ServedStore>> ServedStore::start(const Secret& secret,
+                                                        const Settings& settings) {
+  std::unique_ptr<ServedStore> store(new ServedStore(secret));
+  HVD_RETURN_IF_ERROR(store->listen(settings));
+  store->thread_ = quiet_thread([raw = store.get()] {
+    ::pthread_setname_np(::pthread_self(), "hvd-store");
+    raw->loop_.run();
+  });
+  return store;
+}
+
+Status ServedStore::listen(const Settings& settings) {
+  const auto bound = rendezvous::listen_at(*server_, ":0", settings.text("port_range"));
+  if (!bound.ok()) return bound.error().with_context("serving the store of the job");
+  HVD_ASSIGN_OR_RETURN(const auto choice,
+                       net::InterfaceChoice::parse(settings.text("network_interfaces")));
+  HVD_ASSIGN_OR_RETURN(endpoints_, endpoints_at(server_->port(), choice));
+  return {};
+}
+
+ServedStore::~ServedStore() {
+  if (!thread_.joinable()) return;
+  net::asio::post(loop_, [this] { server_->close(); });
+  work_.reset();
+  thread_.join();
+}
+
+std::string invitation(const Secret& secret, std::span<const net::Endpoint> endpoints) {
+  std::string text = secret.hex();
+  for (const net::Endpoint& endpoint : endpoints) text += cat("\n", net::to_string(endpoint));
+  return text;
+}
+
+Result<Invitation> parse_invitation(std::string_view text) {
+  Invitation invitation;
+  for (const std::string& line : split(text, '\n')) {
+    if (invitation.secret.empty()) {
+      HVD_RETURN_IF_ERROR(Secret::from_hex(line).status().with_context("what rank 0 told"));
+      invitation.secret = line;
+      continue;
+    }
+    HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(line));
+    invitation.endpoints.push_back(std::move(endpoint));
+  }
+  if (invitation.endpoints.empty()) return invalid_argument("rank 0 told no address of its store");
+  return invitation;
+}
+
+Result<std::shared_ptr<rendezvous::HttpStore>> reach_store(const Invitation& invitation,
+                                                           int32_t rank, Deadline deadline) {
+  std::vector<net::SocketAddress> addresses;
+  for (const net::Endpoint& endpoint : invitation.endpoints) {
+    if (const auto address = net::numeric_address(endpoint)) addresses.push_back(*address);
+  }
+  Status why = unavailable("none of them is an address");
+  while (!addresses.empty() && !deadline.passed()) {
+    auto stream = net::BlockingStream::connect(addresses, deadline);
+    if (!stream.ok()) {
+      why = stream.error();
+      break;
+    }
+    HVD_ASSIGN_OR_RETURN(const net::SocketAddress peer, net::peer_address(stream->fd()));
+    HVD_ASSIGN_OR_RETURN(Secret secret, Secret::from_hex(invitation.secret));
+    auto store = std::make_shared<rendezvous::HttpStore>(
+        net::to_endpoint(peer), std::move(secret),
+        rendezvous::HttpStoreOptions{.rank = rank, .reconnect_seconds = kStoreAnswerSeconds});
+    const auto answer = store->list(kHereKey, Deadline::after_seconds(kStoreAnswerSeconds));
+    if (answer.ok()) return store;
+    why = answer.error();
+    std::erase_if(addresses, [&](const net::SocketAddress& address) {
+      return net::to_endpoint(address) == net::to_endpoint(peer);
+    });
+  }
+  return unavailable(cat("rank ", rank, " cannot reach the store of rank 0 at any of ",
+                         list_of(invitation.endpoints), " (", why.message(),
+                         "); is a firewall between the hosts?"));
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,161 @@
+// The C ABI: one runtime pointer, and the border that no exception crosses.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/settings.h"
+#include "collectives/shm/shared_heap.h"
+#include "horovod/horovod.h"
+#include "horovod/version.h"
+#include "runtime/capi/api_call.h"
+#include "runtime/capi/capability.h"
+
+constinit hvd::runtime::api::State hvd::runtime::api::state;
+
+hvd::collectives::SharedHeap& hvd::runtime::api::heap() {
+  std::call_once(state.heap_made, [] { state.heap = new collectives::SharedHeap; });
+  return *state.heap;
+}
+
+namespace {
+
+using hvd::Status;
+using hvd::runtime::api::Call;
+using hvd::runtime::api::copy_sized;
+using hvd::runtime::api::guarded;
+using hvd::runtime::api::heap;
+using hvd::runtime::api::state;
+
+hvd::Deadline deadline_of(double seconds) {
+  return seconds < 0 ? hvd::Deadline::never() : hvd::Deadline::after_seconds(seconds);
+}
+
+int32_t identity_number(int32_t hvd::runtime::Identity::*field) {
+  const Call call;
+  if (!state.initialized.load() || call.runtime() == nullptr) return -1;
+  return call.runtime()->identity().*field;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* hvd_version(void) { return HVD_VERSION; }
+
+int32_t hvd_rank(void) { return identity_number(&hvd::runtime::Identity::rank); }
+int32_t hvd_size(void) { return identity_number(&hvd::runtime::Identity::size); }
+int32_t hvd_local_rank(void) { return identity_number(&hvd::runtime::Identity::local_rank); }
+int32_t hvd_local_size(void) { return identity_number(&hvd::runtime::Identity::local_size); }
+int32_t hvd_cross_rank(void) { return identity_number(&hvd::runtime::Identity::cross_rank); }
+int32_t hvd_cross_size(void) { return identity_number(&hvd::runtime::Identity::cross_size); }
+
+int32_t hvd_is_homogeneous(void) {
+  const Call call;
+  if (!state.initialized.load() || call.runtime() == nullptr) return -1;
+  return call.runtime()->identity().is_homogeneous ? 1 : 0;
+}
+
+int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
+               size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    if (handle == nullptr) return hvd::invalid_argument("the handle's address is NULL");
+    hvd_submission whole;
+    HVD_RETURN_IF_ERROR(copy_sized(submission, sizeof submission->struct_size, &whole));
+    return call.runtime()->submit(whole, handle);
+  });
+}
+
+int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,
+                       double postscale, int32_t* runs, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    if (runs == nullptr) return hvd::invalid_argument("the answer's address is NULL");
+    *runs = call.runtime()->device_support().has(op, dtype, reduce_op, prescale, postscale) ? 1 : 0;
+    return {};
+  });
+}
+
+int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    bool is_done = false;
+    HVD_RETURN_IF_ERROR(call.runtime()->poll(handle, &is_done));
+    if (done != nullptr) *done = is_done ? 1 : 0;
+    return {};
+  });
+}
+
+int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, size_t error_size) {
+  bool in_progress = false;
+  const int code = guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    const auto status = call.runtime()->wait(handle, deadline_of(timeout_seconds));
+    in_progress = !status.has_value();
+    return in_progress ? Status() : *status;
+  });
+  return in_progress ? HVD_IN_PROGRESS : code;
+}
+
+int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* error,
+                   size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    hvd_output whole;
+    HVD_RETURN_IF_ERROR(copy_sized(output, sizeof output->struct_size, &whole));
+    HVD_RETURN_IF_ERROR(call.runtime()->output(handle, index, &whole));
+    std::memcpy(output, &whole, std::min(output->struct_size, sizeof whole));
+    return {};
+  });
+}
+
+int hvd_release(hvd_handle handle, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    return call.runtime()->release(handle);
+  });
+}
+
+int hvd_alloc(size_t size, void** memory, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    if (memory == nullptr) return hvd::invalid_argument("the memory's address is NULL");
+    HVD_ASSIGN_OR_RETURN(*memory, heap().allocate(size));
+    return {};
+  });
+}
+
+int hvd_free(void* memory, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status { return heap().release(memory); });
+}
+
+int32_t hvd_capability(const char* name, char* why, size_t why_size) {
+  bool works = false;
+  guarded(why, why_size, [&]() -> Status {
+    if (name == nullptr) return hvd::invalid_argument("a capability has a name");
+    HVD_ASSIGN_OR_RETURN(const hvd::Settings settings, hvd::Settings::from_environment());
+    std::string reason;
+    if (std::string_view(name) == "mpi-threads") {
+      const Call call;
+      works = call.runtime() != nullptr && call.runtime()->uses("mpi-threads");
+      return works ? Status()
+                   : hvd::unavailable(
+                         "no MPI that was initialised with MPI_THREAD_MULTIPLE is in use");
+    }
+    works = hvd::runtime::is_capable(name, settings, &reason);
+    return works ? Status() : hvd::unavailable(std::move(reason));
+  });
+  return works ? 1 : 0;
+}
+
+}  // extern "C"

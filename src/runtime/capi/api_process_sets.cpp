@@ -1,0 +1,111 @@
+// The C ABI's part about process sets.
+#include <algorithm>
+
+#include "base/text.h"
+#include "horovod/horovod.h"
+#include "runtime/capi/api_call.h"
+
+namespace {
+
+using hvd::Status;
+using hvd::runtime::SetMembers;
+using hvd::runtime::api::Call;
+using hvd::runtime::api::guarded;
+
+// Runs use(set) on a process set.
+template <typename Use>
+int with_set(int32_t id, char* error, size_t error_size, Use&& use) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    if (Status status = call.check(); !status.ok()) return status;
+    const auto set = call.runtime()->process_sets().find(id);
+    if (set == nullptr) {
+      return hvd::not_found(hvd::cat("Process set provided does not exist: ", id));
+    }
+    return use(*set);
+  });
+}
+
+void copy_out(const std::vector<int32_t>& from, int32_t* to, uint32_t room, uint32_t* count) {
+  if (to != nullptr) std::copy_n(from.begin(), std::min<size_t>(from.size(), room), to);
+  if (count != nullptr) *count = static_cast<uint32_t>(from.size());
+}
+
+}  // namespace
+
+extern "C" {
+
+int hvd_add_process_set(const int32_t* ranks, uint32_t count, hvd_handle* handle, char* error,
+                        size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    if (Status status = call.check(); !status.ok()) return status;
+    if (handle == nullptr || (ranks == nullptr && count > 0)) {
+      return hvd::invalid_argument("the handle's address or the ranks are NULL");
+    }
+    return call.runtime()->add_process_set({ranks, ranks + count}, handle);
+  });
+}
+
+int hvd_remove_process_set(int32_t process_set, hvd_handle* handle, char* error,
+                           size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    if (Status status = call.check(); !status.ok()) return status;
+    if (handle == nullptr) return hvd::invalid_argument("the handle's address is NULL");
+    return call.runtime()->remove_process_set(process_set, handle);
+  });
+}
+
+int hvd_process_set_rank(int32_t process_set, int32_t* rank, char* error, size_t error_size) {
+  return with_set(process_set, error, error_size, [&](const SetMembers& set) -> Status {
+    if (set.index < 0) {
+      return hvd::invalid_argument(
+          hvd::cat("this rank is not a member of process set ", process_set));
+    }
+    if (rank != nullptr) *rank = set.index;
+    return {};
+  });
+}
+
+int hvd_process_set_size(int32_t process_set, int32_t* size, char* error, size_t error_size) {
+  return with_set(process_set, error, error_size, [&](const SetMembers& set) -> Status {
+    if (size != nullptr) *size = set.size();
+    return {};
+  });
+}
+
+int hvd_process_set_included(int32_t process_set, int32_t* included, char* error,
+                             size_t error_size) {
+  return with_set(process_set, error, error_size, [&](const SetMembers& set) -> Status {
+    if (included != nullptr) *included = set.index >= 0 ? 1 : 0;
+    return {};
+  });
+}
+
+int hvd_process_set_ranks(int32_t process_set, int32_t* ranks, uint32_t room, uint32_t* count,
+                          char* error, size_t error_size) {
+  return with_set(process_set, error, error_size, [&](const SetMembers& set) -> Status {
+    copy_out(set.ranks, ranks, room, count);
+    return {};
+  });
+}
+
+int hvd_process_set_ids(int32_t* ids, uint32_t room, uint32_t* count, char* error,
+                        size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    if (Status status = call.check(); !status.ok()) return status;
+    copy_out(call.runtime()->process_sets().ids(), ids, room, count);
+    return {};
+  });
+}
+
+int hvd_process_set_count(int32_t* count, char* error, size_t error_size) {
+  uint32_t all = 0;
+  const int code = hvd_process_set_ids(nullptr, 0, &all, error, error_size);
+  if (count != nullptr) *count = static_cast<int32_t>(all);
+  return code;
+}
+
+}  // extern "C"

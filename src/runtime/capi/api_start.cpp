@@ -1,0 +1,180 @@
+// The start and the end of the runtime behind the C ABI.
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log/log.h"
+#include "base/text.h"
+#include "collectives/shm/shared_heap.h"
+#include "horovod/horovod.h"
+#include "runtime/bootstrap/world_notice.h"
+#include "runtime/capi/api_call.h"
+#include "runtime/capi/capability.h"
+#include "runtime/plugins/engine_choice.h"
+#include "runtime/runtime.h"
+
+namespace {
+
+using hvd::Status;
+using hvd::runtime::Runtime;
+using hvd::runtime::api::Call;
+using hvd::runtime::api::copy_sized;
+using hvd::runtime::api::guarded;
+using hvd::runtime::api::heap;
+using hvd::runtime::api::state;
+
+void apply_log_settings(const hvd::Settings& settings) {
+  hvd::log::Level level = hvd::log::Level::kWarning;
+  if (hvd::log::parse_level(settings.text("log_level"), level)) hvd::log::set_level(level);
+  hvd::log::set_timestamps(!settings.flag("log_hide_time"));
+}
+
+Status read_sets(const hvd_init_options& wishes, std::vector<std::vector<int32_t>>* sets) {
+  const int32_t* ranks = wishes.process_set_ranks;
+  if (wishes.process_set_count > 0 && (ranks == nullptr || wishes.process_set_sizes == nullptr)) {
+    return hvd::invalid_argument("the process sets' sizes or ranks are NULL");
+  }
+  for (uint32_t i = 0; i < wishes.process_set_count; ++i) {
+    const uint32_t size = wishes.process_set_sizes[i];
+    sets->emplace_back(ranks, ranks + size);
+    ranks += size;
+  }
+  return {};
+}
+
+// Where an agent started this process, its launcher has said so already.
+void warn_of_misspelt_variables(const hvd::Settings& settings, int32_t rank) {
+  if (rank != 0 || state.epoch != 0 || settings.is_set("job")) return;
+  for (const std::string& sentence : hvd::about_misspelt_variables(hvd::environment())) {
+    hvd::log::warning(sentence);
+  }
+}
+
+void apply_choice(const hvd::Result<hvd::runtime::EngineChoice>& choice,
+                  hvd::runtime::RuntimeOptions* options) {
+  if (!choice.ok()) {
+    options->engines = choice.error();
+    return;
+  }
+  options->engines = choice->words;
+  options->ops.insert(options->ops.begin(), choice->ops.begin(), choice->ops.end());
+  if (choice->controller == nullptr) return;
+  if (choice->uses_own_ops && !options->controllers.empty()) {
+    options->data_links = options->controllers.front();
+  }
+  options->controllers.insert(options->controllers.begin(), choice->controller);
+}
+
+// Until the process ends, and no longer: its thread uses what else ends then.
+void keep(const std::shared_ptr<const hvd::runtime::Meeting>& meeting) {
+  state.meeting = new std::shared_ptr<const hvd::runtime::Meeting>(meeting);
+  state.meeting_process = ::getpid();
+  std::atexit([] {
+    if (state.meeting_process != ::getpid() || !state.mutex.try_lock()) return;
+    delete std::exchange(state.meeting, nullptr);
+    state.mutex.unlock();
+  });
+}
+
+Status start(const hvd_init_options& wishes) {
+  HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
+  apply_log_settings(settings);
+  const auto engines = hvd::runtime::chosen_engines(settings);
+  const double seconds =
+      wishes.timeout_seconds > 0 ? wishes.timeout_seconds : settings.number("start_timeout");
+  const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
+  auto met = hvd::runtime::bootstrap(settings, deadline, state.epoch,
+                                     state.meeting ? *state.meeting : nullptr);
+  if (!met.ok()) return engines.ok() ? met.error() : engines.error();
+  hvd::runtime::Bootstrap& bootstrap = *met;
+  if (bootstrap.meeting && !state.meeting) keep(bootstrap.meeting);
+  if (!bootstrap.secret.empty()) {
+    HVD_RETURN_IF_ERROR(settings.set("job_secret", bootstrap.secret));
+  }
+  hvd::log::set_identity(hvd::cat("rank ", std::max(bootstrap.identity.rank, 0)));
+
+  warn_of_misspelt_variables(settings, std::max(bootstrap.identity.rank, 0));
+
+  const auto catalogue = hvd::runtime::installed_plugins(settings);
+  hvd::runtime::say_refusals(catalogue, settings, bootstrap.identity.rank == 0);
+  hvd::runtime::RuntimeOptions options;
+  options.settings = std::move(settings);
+  options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
+  options.ops = catalogue.usable(HVD_PLUGIN_OP);
+  apply_choice(engines, &options);
+  if (!bootstrap.trouble.ok()) options.engines = bootstrap.trouble;
+  options.published = std::move(bootstrap.published);
+  options.heap = &heap();
+  options.epoch = state.epoch++;
+  options.stack = state.stack;
+  options.start_deadline = deadline;
+  HVD_RETURN_IF_ERROR(read_sets(wishes, &options.process_sets));
+  if (wishes.rank_count > 0 && wishes.ranks == nullptr) {
+    return hvd::invalid_argument("the ranks that are to start are NULL");
+  }
+  options.ranks.assign(wishes.ranks, wishes.ranks + wishes.rank_count);
+  HVD_RETURN_IF_ERROR(hvd::runtime::restrict_to(options.ranks, &bootstrap.identity));
+  // Before they meet, since wrong worlds may never. Who named its ranks wants one of its own.
+  if (options.ranks.empty()) {
+    hvd::runtime::tell_agent({bootstrap.identity.rank, bootstrap.identity.size});
+  }
+  HVD_ASSIGN_OR_RETURN(
+      std::unique_ptr<Runtime> runtime,
+      Runtime::create(bootstrap.identity, std::move(bootstrap.store), std::move(options)));
+  Runtime* old = state.current.exchange(runtime.release());
+  // Calls that still use the old one are about to end: it refuses everything.
+  while (state.calls.load() != 0) std::this_thread::yield();
+  delete old;
+  state.tie = new std::shared_ptr<void>(std::move(bootstrap.tie));
+  return {};
+}
+
+// Seconds that hvd_shutdown waits for the other ranks; they answer by themselves unless stopped.
+constexpr double kShutdownSeconds = 30;
+
+}  // namespace
+
+extern "C" {
+
+int hvd_init(const hvd_init_options* options, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    if (state.forked.load()) return Call().check();
+    std::lock_guard lock(state.mutex);
+    if (state.initialized.load()) return {};
+    hvd_init_options wishes{};
+    if (options != nullptr) {
+      HVD_RETURN_IF_ERROR(copy_sized(options, sizeof options->struct_size, &wishes));
+    }
+    if (!state.watches_forks) {
+      ::pthread_atfork(nullptr, nullptr, [] { state.forked.store(state.current != nullptr); });
+      state.watches_forks = true;
+    }
+    HVD_RETURN_IF_ERROR(start(wishes));
+    state.initialized.store(true);
+    return {};
+  });
+}
+
+int hvd_shutdown(char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    // A forked child's exit handlers come here too; the job is its parent's.
+    if (state.forked.load()) return {};
+    std::lock_guard lock(state.mutex);
+    if (!state.initialized.load()) return {};
+    const Status status =
+        state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds));
+    state.initialized.store(false);
+    delete std::exchange(state.tie, nullptr);
+    return status;
+  });
+}
+
+int hvd_is_initialized(void) { return state.initialized.load() && !state.forked.load() ? 1 : 0; }
+
+}  // extern "C"

@@ -1,0 +1,264 @@
+// One rank's runtime without its threads: from the submission queue over negotiation and plans to
+// the op plugins and completion. Whoever holds the baton (progress.h) drives it by step(); only
+// what says so may be called from other threads.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "horovod/plugin_controller.h"
+#include "runtime/core/departure.h"
+#include "runtime/core/process_set.h"
+#include "runtime/execution/executor.h"
+#include "runtime/plugins/plugin_host.h"
+#include "runtime/progress/progress.h"
+#include "runtime/submission/handle_table.h"
+#include "runtime/submission/submission_queue.h"
+#include "runtime/telemetry/instruments.h"
+#include "runtime/telemetry/service.h"
+
+namespace hvd::runtime {
+
+struct EngineOptions {
+  int32_t rank = 0;
+  int32_t size = 1;
+  std::chrono::microseconds window{1000};
+  bool calls_helper_early = true;  // when as many are submitted as the last burst had
+  FusionOptions fusion;
+  uint32_t cache_capacity = 0;
+  hvd_tuning way{};  // of what all ranks run
+};
+
+struct EngineCounts {
+  uint64_t steps = 0;
+  uint64_t batches = 0;        // run, or being run
+  uint64_t fused_tensors = 0;  // in batches of more than one
+  uint64_t messages_sent = 0;
+  uint64_t messages_received = 0;
+  uint64_t short_announcements = 0;  // names announced by their id
+  uint64_t foreseen_batches = 0;     // of what both ranks had sent before there was a plan
+  uint64_t sent_in_vain = 0;         // what was brought to a batch that came otherwise
+};
+
+// Is told what a plan is about to be made of.
+class PlanListener {
+ public:
+  virtual ~PlanListener() = default;
+  virtual void planning(const std::vector<PlanItem>& items, uint64_t bytes) = 0;
+  // The plan is made, and with it the ids that names have from now on.
+  virtual void planned(const std::vector<PlanItem>& items) = 0;
+};
+
+// What the user handed in last, for those who ask what this rank does.
+struct LastSubmission {
+  Clock::time_point when{};
+  std::string name;  // empty: nothing yet
+  int32_t op = 0;
+};
+
+class Engine final : public Drivable, private CompletionSink {
+ public:
+  Engine(const EngineOptions& options, OpenedPlugin controller, OpSelector* ops, PluginHost* host,
+         SetTable* sets, TensorTable* names, HandleTable* handles);
+  // Before the first step: opens the set of all ranks.
+  Status open();
+
+  // ---- any thread ----
+  enum class Wake { kNone, kDriver, kFull };
+  // Hands a submission in; what the caller has to wake.
+  Wake submit(Submission* submission);
+  // Why nothing is accepted any more, or ok.
+  Status refusal() const;
+  // The same for a submission that is now not run, whose name may be empty.
+  Status refuse(int32_t op, std::string_view name);
+  // The peer whose leaving made work of this rank fail, if one did.
+  std::optional<int32_t> cut_off_by() const;
+  // True when no peer needs this rank any more.
+  const std::atomic<bool>& departed() const { return departed_; }
+  bool has_input() const override { return !queue_.empty() || host_->has_posted(); }
+  uint64_t pending() const override { return pending_.load(std::memory_order_relaxed); }
+  uint64_t activity() const override { return activity_.load(std::memory_order_relaxed); }
+
+  // ---- with the baton ----
+  bool step(bool flush) override;
+  bool before_sleep() override;
+  void after_sleep() override;
+  Clock::time_point window_end() const override { return window_end_; }
+  Clock::time_point alarm() const override;
+  // A service is heard from now on; it outlives the engine's last step.
+  void set_service(ServiceId id, Service* service);
+  // From this rank's service to the root's, or from the root's to everybody's, its own too. Lost
+  // when the job has ended.
+  void to_root(ServiceId id, ByteView message);
+  void to_all(ServiceId id, ByteView message);
+  // Begins to leave the job: hvd_shutdown.
+  void leave();
+  // Gives up: everything pending fails with this, here and on all ranks.
+  void fail(const Status& cause);
+  // Closes the links; after departed() only.
+  void close();
+  std::vector<int32_t> missing(std::string_view name) const {
+    return everybody_->negotiator.missing(name);
+  }
+  const EngineCounts& counts() const { return counts_; }
+  Instruments& instruments() { return instruments_; }
+  // The newest of the unfinished submissions; the others by Submission::older.
+  Submission* newest() const { return newest_; }
+  const LastSubmission& last_submission() const { return last_submission_; }
+  bool is_root() const { return tree().parent < 0; }
+  // Of a process set that exists.
+  bool is_member(int32_t process_set) const { return is_member(process_set, options_.rank); }
+  bool is_member(int32_t process_set, int32_t rank) const;
+  // Other parameters from the next plan on; on all ranks at the same plan of the set of all ranks.
+  void tune(std::chrono::microseconds window, uint64_t fusion_threshold, const hvd_tuning& way);
+  // At the root: who is told of each plan of all ranks before it is made. nullptr: nobody.
+  void set_plan_listener(PlanListener* listener) { plan_listener_ = listener; }
+  // Nothing is accepted any more: the job ends.
+  bool over() const { return over_.load(std::memory_order_relaxed); }
+
+ private:
+  const hvd_controller_v1& link() const { return controller_->vtable<hvd_controller_v1>(); }
+  // The tree of all ranks.
+  const TreePlace& tree() const { return everybody_->negotiator.place(); }
+  // nullptr: it is not there, or this rank is no member.
+  ProcessSet* set_of(uint32_t serial);
+
+  bool collect();
+  void announce();
+  void announce(ProcessSet* set, Submission* submission);
+  void announce_now(ProcessSet* set, Submission* submission);
+  bool poll_links();
+  void finish_what_can_be();
+  void receive(int32_t from, ByteView message);
+  Status handle(int32_t from, ByteView message);
+  Status hand_on(MessageKind kind, int32_t from, ByteView message);
+  bool run_alarms();
+  void end_services();
+  bool work();
+  bool run_batches();
+  void report();
+  void report(ProcessSet* set);
+  void plan(ProcessSet* set);
+  Status send_plan(ProcessSet* set, const Plan& plan);
+  Status handle_of_set(MessageKind kind, int32_t from, ByteView message);
+  // theirs: what the other of two ranks brings to the plan's one batch, if it is here already.
+  Status apply(ProcessSet* set, const Plan& plan, ByteView theirs = {});
+  Status forget(ProcessSet* set, const Plan& plan);
+  Status resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed);
+  void note_agreement(const PlanItem& item, const Submission& submission);
+  Status learn(ProcessSet* set, const PlanItem& item, Submission* submission, CacheEntry** entry);
+  void all_have_joined(ProcessSet* set, int32_t last);
+
+  // engine_foresight.cpp
+  void foresee_batch(ProcessSet* set, std::span<const uint32_t> ids);
+  bool foresee(ProcessSet* set, std::span<const uint32_t> ids);
+  std::span<const uint32_t> bring(ProcessSet* set, Announcement* ready);
+  void offer(ProcessSet* set);
+  static bool has_offered(const ProcessSet& set) {
+    return set.coordinator && set.foresight.is_undecided();
+  }
+  ByteView bring_to_plan(ProcessSet* set, const Plan& plan);
+  Status hear_announcement(ProcessSet* set, int32_t from, ByteView message);
+  Status hear_offer(ProcessSet* set, ByteView message);
+  Status meet_offer(ProcessSet* set, ByteView theirs);
+  Status run_foreseen(ProcessSet* set, std::span<const uint32_t> ids, ByteView theirs);
+
+  Status open_set(std::shared_ptr<const SetMembers> members);
+  Status register_sets(const PlanItem& item, Submission* submission);
+  Status add_set(std::vector<int32_t> ranks, Submission* submission);
+  Status remove_set(int32_t id, Submission* submission);
+  Status send_last_plan(ProcessSet* set);
+  void end_set(ProcessSet* set);
+  void fail_rest(ProcessSet* set);
+  void end_all_sets();
+  bool drop_removed_sets();
+  void hear_what_was_early();
+  bool all_sets_ended() const;
+  void act(const Departure::Actions& actions);
+  void end_at(int32_t leaver);
+  bool settle();
+
+  void complete(Submission* submission, Status status) override;
+  void close_window();
+  enum class End { kFailure, kShutdown };
+  void refuse_from_now(Status reason, End end);
+  // With what this rank found, or with what `heard_from`, a peer, says; then all agree on a cause.
+  void fail_with(const Status& found, int32_t heard_from);
+  void end_with(const Status& cause, int32_t heard_from);
+
+  Status send(int32_t rank, ByteView message, ByteView rest = {});
+  void send_notice(MessageKind kind, const Notice& notice, int32_t rank);
+  void notify_children(MessageKind kind, const Notice& notice);
+
+  EngineOptions options_;
+  std::optional<OpenedPlugin> controller_;  // until close
+  PluginHost* const host_;
+  TensorTable* const names_;
+  HandleTable* const handles_;
+  SetTable* const set_table_;
+  Instruments instruments_;
+  Executor executor_;
+  std::vector<std::unique_ptr<ProcessSet>> sets_;  // of which this rank is a member, by serial
+  ProcessSet* everybody_ = nullptr;                // the first of them
+  uint32_t last_serial_ = 0;                       // of the sets that were added
+  // Of sets that this rank has not added yet: its peers were faster.
+  struct Early {
+    uint32_t set;
+    int32_t from;
+    Bytes message;
+  };
+  std::vector<Early> early_;
+  size_t early_bytes_ = 0;
+  bool some_removed_ = false;
+  std::optional<Departure> departure_;
+  EngineCounts counts_;
+
+  std::array<Service*, kServices> services_{};
+  PlanListener* plan_listener_ = nullptr;
+
+  std::vector<Submission*> collected_;  // drained, not announced
+  uint64_t collected_bytes_ = 0;
+  Clock::time_point window_end_ = Clock::time_point::max();
+  uint64_t burst_ = 0;            // submissions since nothing was pending
+  uint64_t expected_ = 0;         // as many as in the burst before
+  Submission* newest_ = nullptr;  // of the unfinished ones that were drained
+  LastSubmission last_submission_;
+  std::vector<Submission*> finished_;
+  Status link_failure_;  // found while messages were handed in: acted upon after that
+  int32_t heard_from_ = -1;
+
+  // Kept for their memory.
+  Announcement heard_;
+  Plan heard_plan_;
+  Clock::time_point plan_heard_{};  // the one that is being applied
+  std::vector<AgreedItem> agreed_;
+  Offer offer_;
+  Plan foreseen_;  // of the names that this rank expects to be next
+  std::vector<FusionUnit> foreseen_units_;
+  std::vector<AgreedItem> foreseen_items_;
+  std::vector<ByteView> foreseen_tensors_;
+  ByteWriter packed_;
+  ByteView brings_;  // what this rank brings to it
+  ByteWriter out_;
+
+  // Shared with other threads.
+  SubmissionQueue queue_;
+  alignas(64) std::atomic<uint64_t> pending_{0};
+  std::atomic<uint64_t> activity_{0};
+  std::atomic<uint64_t> burst_target_{UINT64_MAX};  // the activity that makes the burst whole
+  std::atomic<bool> window_open_{false};
+  std::atomic<bool> over_{false};
+  std::atomic<bool> departed_{false};
+  std::atomic<int32_t> left_by_{-1};  // the first peer that left or was lost
+  std::atomic<bool> cut_off_{false};  // work failed by that
+  mutable std::mutex refusal_mutex_;
+  Status refusal_;           // guarded by refusal_mutex_
+  End end_ = End::kFailure;  // guarded by refusal_mutex_; of `refusal_`
+};
+
+}  // namespace hvd::runtime

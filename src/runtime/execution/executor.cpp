@@ -1,0 +1,255 @@
+#include "runtime/execution/executor.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "runtime/execution/executor_run.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Batches of one process set that an op plugin is given at a time, so that it can fill one while
+// it empties another.
+constexpr size_t kRunning = 2;
+
+}  // namespace
+
+Executor::Executor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
+                   Instruments* instruments)
+    : fusion_threshold_(fusion_threshold), ops_(ops), sink_(sink), instruments_(instruments) {}
+Executor::~Executor() = default;
+
+Status Executor::open_lane(std::shared_ptr<const SetMembers> set, Lane** lane) {
+  HVD_RETURN_IF_ERROR(ops_->new_set(set->id, set->ranks));
+  lanes_.push_back(std::make_unique<Lane>(std::move(set)));
+  *lane = lanes_.back().get();
+  return {};
+}
+
+Status Executor::close_lane(Lane* lane) {
+  HVD_CHECK(idle(*lane));
+  HVD_RETURN_IF_ERROR(ops_->drop_set(lane->set->id));
+  std::erase_if(lanes_, [lane](const auto& one) { return one.get() == lane; });
+  return {};
+}
+
+size_t Executor::outstanding(const Lane& lane) const {
+  return lane.queue.size() + lane.running.size();
+}
+
+std::unique_ptr<Executor::Run> Executor::make_run() {
+  if (spare_.empty()) return std::make_unique<Run>();
+  std::unique_ptr<Run> run = std::move(spare_.back());
+  spare_.pop_back();
+  run->clear();
+  return run;
+}
+
+std::unique_ptr<Executor::Run> Executor::make_run(Lane* lane, std::span<const PlanUnit> units,
+                                                  std::span<const AgreedItem> items) {
+  std::unique_ptr<Run> run = make_run();
+  run->tuning = lane->set->id == 0 ? tuning_ : others_tuning_;
+  run->fill(*lane->set, units, items);
+  run->op = ops_->select(run->batch);
+  return run;
+}
+
+void Executor::add(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items) {
+  std::unique_ptr<Run> run = make_run(lane, units, items);
+  if (run->op == nullptr && units.size() > 1) {
+    // What no plugin runs together, each may run alone; every rank finds the same.
+    spare_.push_back(std::move(run));
+    for (const PlanUnit& unit : units) add(lane, {&unit, 1}, items);
+    return;
+  }
+  run->batch.sequence = lane->next_sequence++;
+  ++outstanding_;
+  lane->queue.push_back(std::move(run));
+}
+
+Result<bool> Executor::advance() {
+  if (outstanding_ == 0) return false;
+  bool moved = false;
+  bool running = false;
+  for (const auto& lane : lanes_) {
+    auto started = advance(lane.get());
+    if (!started.ok()) return started;
+    moved |= started.value();
+    running |= !lane->running.empty();
+  }
+  if (!running) return moved;
+  HVD_RETURN_IF_ERROR(poll_plugins(&moved));
+  for (const auto& lane : lanes_) HVD_RETURN_IF_ERROR(retire(lane.get(), &moved));
+  return moved;
+}
+
+Result<bool> Executor::advance(Lane* lane) {
+  bool moved = false;
+  while (!lane->queue.empty() && lane->running.size() < kRunning) {
+    lane->running.push_back(std::move(lane->queue.front()));
+    lane->queue.pop_front();
+    moved = true;
+    HVD_RETURN_IF_ERROR(start(lane, lane->running.back().get()));
+    HVD_RETURN_IF_ERROR(retire(lane, &moved));
+  }
+  return moved;
+}
+
+Status Executor::poll_plugins(bool* moved) {
+  for (const OpenedPlugin& op : ops_->all()) {
+    int32_t progressed = 0;
+    const int code = op.vtable<hvd_op_v1>().poll(op.context(), &progressed);
+    if (progressed != 0) *moved = true;
+    if (code == HVD_OK) continue;
+    const bool all_done = std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
+      return lane->running.empty() || lane->running.front()->done;
+    });
+    if (!all_done) {
+      return Status(static_cast<Code>(code),
+                    cat("the operation plugin ", op.record().name, " failed"));
+    }
+  }
+  return {};
+}
+
+Status Executor::retire(Lane* lane, bool* moved) {
+  while (!lane->running.empty() && lane->running.front()->done) {
+    std::unique_ptr<Run> run = std::move(lane->running.front());
+    lane->running.pop_front();
+    --outstanding_;
+    *moved = true;
+    if (!run->status.ok()) return run->status;
+    finish(run.get(), {});
+    spare_.push_back(std::move(run));
+  }
+  return {};
+}
+
+void Executor::measure(Run* run) {
+  uint64_t elements = 0;
+  for (const hvd_batch_tensor& tensor : run->tensors)
+    elements += static_cast<uint64_t>(tensor.count);
+  instruments_->metrics.batch(run->tensors.size(), elements * dtype_size(run->batch.dtype),
+                              fusion_threshold_);
+  run->traced = instruments_->trace.start_batch(run->batch.op, run->batch.dtype, run->submissions);
+}
+
+// The plugin's own word for it, or its name and the operation's.
+void Executor::trace_run(const Run& run) {
+  const auto& vtable = run.op->vtable<hvd_op_v1>();
+  const char* name = nullptr;
+  if (vtable.struct_size >= offsetof(hvd_op_v1, activity) + sizeof vtable.activity &&
+      vtable.activity != nullptr) {
+    name = vtable.activity(run.op->context(), &run.batch);
+  }
+  instruments_->trace.activity(run.traced, name != nullptr ? name : run.op->record().name);
+}
+
+Status Executor::start(Lane* lane, Run* run) {
+  measure(run);
+  HVD_RETURN_IF_ERROR(make_outputs(*lane, run));
+  if (!run->has_work(lane->set->ranks.size())) {
+    run->done = true;
+    return {};
+  }
+  if (run->op == nullptr) {
+    refuse(run);
+    return {};
+  }
+  if (run->traced != 0) trace_run(*run);
+  const int code = run->op->vtable<hvd_op_v1>().run(run->op->context(), &run->batch, &on_done, run);
+  if (code != HVD_OK && !run->done) {
+    return Status(static_cast<Code>(code), cat("the operation plugin ", run->op->record().name,
+                                               " did not start ", op_name(run->batch.op)));
+  }
+  return {};
+}
+
+bool Executor::wholes_of(Lane* lane, std::span<const PlanUnit> units,
+                         std::span<const AgreedItem> items, std::vector<ByteView>* tensors) {
+  std::unique_ptr<Run> run = make_run(lane, units, items);
+  const bool possible = run->reduces_wholes();
+  const size_t element = dtype_size(run->batch.dtype);
+  for (const hvd_batch_tensor& tensor : run->tensors) {
+    tensors->emplace_back(static_cast<const std::byte*>(tensor.input),
+                          static_cast<size_t>(tensor.count) * element);
+  }
+  spare_.push_back(std::move(run));
+  return possible;
+}
+
+Status Executor::run_wholes(Lane* lane, std::span<const PlanUnit> units,
+                            std::span<const AgreedItem> items, ByteView theirs) {
+  HVD_CHECK(idle(*lane));
+  std::unique_ptr<Run> run = make_run(lane, units, items);
+  size_t bytes = 0;
+  for (const hvd_batch_tensor& tensor : run->tensors) {
+    bytes += static_cast<size_t>(tensor.count) * dtype_size(run->batch.dtype);
+  }
+  if (!run->reduces_wholes() || bytes != theirs.size()) {
+    return internal_error(cat("a rank brought ", theirs.size(), " bytes to a batch of ", bytes,
+                              " that does not run so"));
+  }
+  run->batch.sequence = lane->next_sequence++;
+  measure(run.get());
+  if (run->traced != 0) trace_run(*run);
+  const void* inputs[2] = {theirs.data(), theirs.data()};
+  inputs[lane->set->index] = nullptr;
+  const int code =
+      run->op->vtable<hvd_op_v1>().reduce_wholes(run->op->context(), &run->batch, inputs);
+  if (code != HVD_OK) {
+    return Status(static_cast<Code>(code), cat("the operation plugin ", run->op->record().name,
+                                               " did not reduce what it was given"));
+  }
+  finish(run.get(), {});
+  spare_.push_back(std::move(run));
+  return {};
+}
+
+// Every rank finds the same, so the work fails and the runtime goes on.
+void Executor::refuse(Run* run) {
+  const hvd_batch& batch = run->batch;
+  finish(run, unimplemented(cat("no operation plugin here runs ", op_name(batch.op),
+                                reduces(batch.op) ? cat(" (", reduce_op_name(batch.reduce_op), ")")
+                                                  : std::string(),
+                                " of ", dtype_name(batch.dtype), " on ",
+                                batch.device == HVD_CPU ? "the CPU" : "this device",
+                                "; convert the tensor, or add a plugin that does")));
+  run->submissions.clear();
+  run->done = true;
+}
+
+Status Executor::make_outputs(const Lane& lane, Run* run) {
+  if (!run->has_own_outputs()) return {};
+  instruments_->trace.activity(run->traced, "ALLOCATE_OUTPUT");
+  HVD_RETURN_IF_ERROR(run->make_outputs(*lane.set));
+  instruments_->trace.activity(run->traced, nullptr);
+  return {};
+}
+
+void Executor::finish(Run* run, const Status& status) {
+  run->take_made(framework_);
+  instruments_->trace.end_batch(run->traced);
+  for (Submission* submission : run->submissions) {
+    if (!status.ok() && submission->status.ok()) submission->status = status;
+    if (--submission->units_left == 0) sink_->complete(submission, submission->status);
+  }
+}
+
+void Executor::on_done(void* argument, int status, const char* error) {
+  Run* run = static_cast<Run*>(argument);
+  HVD_CHECK(!run->done);
+  run->done = true;
+  if (status != HVD_OK) {
+    run->status = Status(static_cast<Code>(status),
+                         error != nullptr ? error : "an operation failed without a reason");
+  }
+}
+
+void Executor::abort(const char* cause) {
+  for (const OpenedPlugin& op : ops_->all()) op.vtable<hvd_op_v1>().abort(op.context(), cause);
+}
+
+}  // namespace hvd::runtime

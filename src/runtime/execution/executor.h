@@ -1,0 +1,103 @@
+// Runs agreed batches through the op plugins, those of a process set strictly in their order and
+// those of different sets side by side, and hands each submission back when its last part is done.
+// Belongs to the thread that makes progress.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "runtime/plugins/op_selector.h"
+#include "runtime/submission/set_table.h"
+#include "runtime/submission/submission.h"
+#include "runtime/telemetry/instruments.h"
+#include "runtime/wire/message.h"
+
+namespace hvd::runtime {
+
+// An item of a plan, as this rank knows it.
+struct AgreedItem {
+  Submission* submission = nullptr;  // null: this rank has joined
+  const Request* request = nullptr;
+  const std::vector<RankRows>* rows = nullptr;  // of all members, ascending
+};
+
+// Where submissions go when they are over.
+class CompletionSink {
+ public:
+  virtual ~CompletionSink() = default;
+  virtual void complete(Submission* submission, Status status) = 0;
+};
+
+class Executor {
+ public:
+  // The batches of one process set on this rank.
+  class Lane;
+
+  Executor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
+           Instruments* instruments);
+  // Who releases the device memory that plugins make; nullptr: there is none.
+  void set_framework(const hvd_framework* framework) { framework_ = framework; }
+  ~Executor();
+
+  // The plugins learn of the set. The lane stays until it is closed, which needs it idle.
+  Status open_lane(std::shared_ptr<const SetMembers> set, Lane** lane);
+  Status close_lane(Lane* lane);
+
+  // Queues a batch: the tensors of the units' dtype in their items.
+  void add(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items);
+  // How batches are run that are added from now on; the same on all ranks.
+  void set_tuning(const hvd_tuning& tuning) { tuning_ = others_tuning_ = tuning; }
+  // The same for the set of all ranks alone: the plans of other sets have another order.
+  void tune(const hvd_tuning& tuning) { tuning_ = tuning; }
+  // Of a batch as in add, alone: what this rank brings to it, a view per tensor, where one plugin
+  // reduces wholes and it is an allreduce of memory of the CPU. False: it does not go so.
+  bool wholes_of(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items,
+                 std::vector<ByteView>* tensors);
+  // Runs such a batch: `theirs` is all that the other one of two members brings. Needs the lane idle.
+  Status run_wholes(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items,
+                    ByteView theirs);
+  // Starts what can be started and advances what runs. True when anything moved; a failure is
+  // one of this rank or its links, after which nothing can go on.
+  Result<bool> advance();
+
+  bool idle() const { return outstanding_ == 0; }
+  // Whether nothing that runs must be polled.
+  bool may_sleep() const { return outstanding_ == 0 || ops_->may_sleep(); }
+  bool idle(const Lane& lane) const { return outstanding(lane) == 0; }
+  size_t outstanding(const Lane& lane) const;
+  // Tells the plugins that nothing that runs will be finished.
+  void abort(const char* cause);
+
+ private:
+  struct Run;
+  std::unique_ptr<Run> make_run();
+  std::unique_ptr<Run> make_run(Lane* lane, std::span<const PlanUnit> units,
+                                std::span<const AgreedItem> items);
+  Result<bool> advance(Lane* lane);
+  Status poll_plugins(bool* moved);
+  Status retire(Lane* lane, bool* moved);
+  Status start(Lane* lane, Run* run);
+  Status make_outputs(const Lane& lane, Run* run);
+  void refuse(Run* run);
+  void measure(Run* run);
+  void trace_run(const Run& run);
+  void finish(Run* run, const Status& status);
+  static void on_done(void* argument, int status, const char* error);
+
+  const uint64_t fusion_threshold_;
+  OpSelector* const ops_;
+  CompletionSink* const sink_;
+  Instruments* const instruments_;
+  const hvd_framework* framework_ = nullptr;
+  hvd_tuning tuning_{};         // of the set of all ranks
+  hvd_tuning others_tuning_{};  // of others
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<Run>> spare_;
+  size_t outstanding_ = 0;  // of all lanes
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,184 @@
+// A batch of a plan as an op plugin gets it, and where its results go.
+#include "runtime/execution/executor_run.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <new>
+#include <numeric>
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Rows of dimension 0 that a rank gets of a reducescatter: the first ranks get one more.
+int64_t share_of(int64_t rows, int32_t rank, int32_t size) {
+  return rows / size + (rank < rows % size ? 1 : 0);
+}
+
+int64_t sum_of(const int64_t* rows, int32_t size) {
+  return std::accumulate(rows, rows + size, int64_t{0});
+}
+
+}  // namespace
+
+void Executor::Run::clear() {
+  op = nullptr;
+  tensors.clear();
+  member.clear();
+  owner.clear();
+  submissions.clear();
+  rows.clear();
+  ready.clear();
+  made.clear();
+  done = false;
+  traced = 0;
+  status = {};
+}
+
+void Executor::Run::fill(const SetMembers& set, std::span<const PlanUnit> units,
+                         std::span<const AgreedItem> items) {
+  describe(set, *items[units.front().item].request, units.front().dtype);
+  if (has_rank_rows(batch.op)) {
+    // Room for all of them first: what was handed out must not move.
+    size_t count = 0;
+    for (const PlanUnit& unit : units) count += items[unit.item].request->tensors.size();
+    rows.reserve(2 * set.ranks.size() * count);
+  }
+  for (const PlanUnit& unit : units) add(set, items[unit.item], unit.dtype);
+  if (batch.device != HVD_CPU) add_devices();
+  batch.tensors = tensors.data();
+  batch.tensor_count = static_cast<uint32_t>(tensors.size());
+}
+
+void Executor::Run::describe(const SetMembers& set, const Request& request, int32_t dtype) {
+  batch = {};
+  batch.struct_size = sizeof batch;
+  batch.op = request.op;
+  batch.reduce_op = request.reduce_op == HVD_AVERAGE ? HVD_SUM : request.reduce_op;
+  batch.dtype = dtype;
+  batch.device = request.device;
+  batch.process_set = set.id;
+  batch.root = request.op == HVD_BROADCAST ? set.index_of(request.root) : 0;
+  batch.prescale = request.prescale;
+  batch.postscale = request.postscale;
+  if (request.reduce_op == HVD_AVERAGE) batch.postscale /= set.size();
+  batch.tuning = &tuning;
+}
+
+void Executor::Run::add(const SetMembers& set, const AgreedItem& item, int32_t dtype) {
+  if (item.submission != nullptr) submissions.push_back(item.submission);
+  const Request& request = *item.request;
+  for (size_t i = 0; i < request.tensors.size(); ++i) {
+    const TensorSpec& spec = request.tensors[i];
+    if (spec.dtype != dtype) continue;
+    hvd_batch_tensor tensor{};
+    if (item.submission != nullptr) {
+      tensor.input = item.submission->tensors[i].input;
+      tensor.output = item.submission->tensors[i].output;
+    }
+    tensor.count = spec.count();
+    tensor.row = spec.row();
+    if (has_rank_rows(request.op)) add_rows(set, item, i, &tensor);
+    tensors.push_back(tensor);
+    member.push_back(static_cast<uint32_t>(i));
+    owner.push_back(item.submission);
+  }
+}
+
+void Executor::Run::add_rows(const SetMembers& set, const AgreedItem& item, size_t tensor,
+                             hvd_batch_tensor* to) {
+  const auto members = set.ranks.size();
+  const auto mine = static_cast<size_t>(set.index);
+  const std::vector<RankRows>& all = *item.rows;
+  const bool to_each = item.request->op == HVD_ALLTOALL;
+  to->rank_rows = rows.data() + rows.size();
+  for (size_t r = 0; r < members; ++r) {
+    rows.push_back(to_each ? all[mine].rows[r] : all[r].rows[tensor]);
+  }
+  if (!to_each) return;
+  to->from_rows = rows.data() + rows.size();
+  for (size_t r = 0; r < members; ++r) rows.push_back(all[r].rows[mine]);
+}
+
+// What is on this rank's device, and since when; of a rank that has joined, nothing is.
+void Executor::Run::add_devices() {
+  for (const Submission* one : owner) {
+    ready.push_back(one == nullptr ? nullptr : one->ready_event);
+  }
+  made.assign(owner.size(), nullptr);
+  batch.ready_events = ready.data();
+  batch.made_outputs = made.data();
+  const auto own = std::find_if(owner.begin(), owner.end(),
+                                [](const Submission* one) { return one != nullptr; });
+  if (own == owner.end()) return;
+  batch.device = (*own)->request.device;
+  batch.stream = (*own)->stream;
+}
+
+bool Executor::Run::has_work(size_t members) const {
+  // What all ranks bring counts, since all must judge alike.
+  if (batch.op == HVD_ALLTOALL) return true;
+  return std::any_of(tensors.begin(), tensors.end(), [&](const hvd_batch_tensor& tensor) {
+    if (batch.op != HVD_ALLGATHER) return tensor.count > 0;
+    return tensor.row > 0 && sum_of(tensor.rank_rows, static_cast<int32_t>(members)) > 0;
+  });
+}
+
+bool Executor::Run::reduces_wholes() const {
+  if (op == nullptr || batch.op != HVD_ALLREDUCE || batch.device != HVD_CPU) return false;
+  const auto& vtable = op->vtable<hvd_op_v1>();
+  return vtable.struct_size >= offsetof(hvd_op_v1, reduce_wholes) + sizeof vtable.reduce_wholes &&
+         vtable.reduce_wholes != nullptr;
+}
+
+bool Executor::Run::has_own_outputs() const {
+  return has_rank_rows(batch.op) || batch.op == HVD_REDUCESCATTER;
+}
+
+Status Executor::Run::make_outputs(const SetMembers& set) {
+  for (size_t i = 0; i < tensors.size(); ++i) HVD_RETURN_IF_ERROR(make_output(set, i));
+  return {};
+}
+
+Status Executor::Run::make_output(const SetMembers& set, size_t index) {
+  const int32_t size = set.size();
+  hvd_batch_tensor& tensor = tensors[index];
+  Submission& submission = *owner[index];
+  const TensorSpec& spec = submission.request.tensors[member[index]];
+  int64_t count = 0;
+  if (batch.op == HVD_ALLGATHER) {
+    count = sum_of(tensor.rank_rows, size);
+  } else if (batch.op == HVD_ALLTOALL) {
+    count = sum_of(tensor.from_rows, size);
+    submission.received_splits.assign(tensor.from_rows, tensor.from_rows + size);
+  } else {
+    count = share_of(spec.shape.empty() ? 1 : spec.shape[0], set.index, size);
+  }
+  auto& outputs = submission.outputs;
+  if (outputs.size() < submission.tensors.size()) outputs.resize(submission.tensors.size());
+  Submission::Output& output = outputs[member[index]];
+  output.shape = spec.shape;
+  if (output.shape.empty()) output.shape.push_back(0);
+  output.shape[0] = count;
+  const auto bytes = static_cast<size_t>(count * tensor.row) * dtype_size(spec.dtype);
+  if (bytes > 0 && batch.device == HVD_CPU) {
+    output.data.reset(new (std::nothrow) std::byte[bytes]);
+    if (!output.data) {
+      return internal_error(
+          cat("there is no memory for the ", bytes, " bytes of the result of ", op_name(batch.op)));
+    }
+  }
+  tensor.output = output.data.get();
+  return {};
+}
+
+void Executor::Run::take_made(const hvd_framework* framework) {
+  for (size_t i = 0; i < made.size(); ++i) {
+    if (made[i] == nullptr) continue;
+    owner[i]->outputs[member[i]].data =
+        OutputMemory(static_cast<std::byte*>(made[i]), {framework, batch.device});
+  }
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,54 @@
+// What the executor keeps of a batch and of a process set's batches.
+#pragma once
+
+#include "runtime/execution/executor.h"
+
+namespace hvd::runtime {
+
+// A batch, with all that it points to.
+struct Executor::Run {
+  hvd_batch batch{};
+  hvd_tuning tuning{};               // what batch.tuning points to, where it points
+  const OpenedPlugin* op = nullptr;  // that runs it
+  std::vector<hvd_batch_tensor> tensors;
+  std::vector<uint32_t> member;          // index of each tensor in its submission
+  std::vector<Submission*> owner;        // of each tensor; null: this rank has joined
+  std::vector<Submission*> submissions;  // each once
+  std::vector<int64_t> rows;             // what rank_rows and from_rows point to
+  // On a device alone, one of each tensor: what batch.ready_events and batch.made_outputs point to.
+  std::vector<void*> ready, made;
+  bool done = false;
+  uint32_t traced = 0;  // its number in the timeline
+  Status status;
+
+  void clear();
+  // Of the units' items the tensors of their dtype. The tuning is set by then, the op afterwards.
+  void fill(const SetMembers& set, std::span<const PlanUnit> units,
+            std::span<const AgreedItem> items);
+  bool has_work(size_t members) const;
+  bool reduces_wholes() const;
+  // Whether its outputs belong to the runtime: made before it runs, or by the op on a device.
+  bool has_own_outputs() const;
+  Status make_outputs(const SetMembers& set);
+  // What the op has made on a device, which the framework releases.
+  void take_made(const hvd_framework* framework);
+
+ private:
+  void describe(const SetMembers& set, const Request& request, int32_t dtype);
+  void add(const SetMembers& set, const AgreedItem& item, int32_t dtype);
+  void add_rows(const SetMembers& set, const AgreedItem& item, size_t tensor, hvd_batch_tensor* to);
+  void add_devices();
+  Status make_output(const SetMembers& set, size_t index);
+};
+
+class Executor::Lane {
+ public:
+  explicit Lane(std::shared_ptr<const SetMembers> of) : set(std::move(of)) {}
+
+  const std::shared_ptr<const SetMembers> set;
+  uint64_t next_sequence = 0;
+  std::deque<std::unique_ptr<Run>> queue;
+  std::deque<std::unique_ptr<Run>> running;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,215 @@
+#include "runtime/negotiation/agreement.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+constexpr size_t kVariantsKept = 2;
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return result;
+}
+
+struct Pair {
+  const std::string& name;
+  const Variant& a;
+  const Variant& b;
+
+  // "Mismatched data types of 'w': float32 on rank 0, float64 on rank 2; <advice>"
+  template <typename A, typename B>
+  std::string say(std::string_view what, const A& of_a, const B& of_b,
+                  std::string_view advice) const {
+    return cat("Mismatched ", what, " of '", printable(name), "': ", of_a, " on rank ", a.rank,
+               ", ", of_b, " on rank ", b.rank, "; ", advice);
+  }
+};
+
+// The index of a tensor within its group, for the reader.
+std::string member(const Request& request, size_t index) {
+  return request.tensors.size() > 1 ? cat(" of tensor ", index, " of the group") : std::string();
+}
+
+std::optional<std::string> dtypes(const Pair& pair) {
+  const auto& a = pair.a.request.tensors;
+  const auto& b = pair.b.request.tensors;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i].dtype == b[i].dtype) continue;
+    return pair.say(cat("data types", member(pair.a.request, i)), dtype_name(a[i].dtype),
+                    dtype_name(b[i].dtype), "give the tensor the same dtype on every rank");
+  }
+  return {};
+}
+
+std::optional<std::string> shapes(const Pair& pair) {
+  const Request& a = pair.a.request;
+  const Request& b = pair.b.request;
+  const size_t first = has_rank_rows(a.op) ? 1 : 0;
+  for (size_t i = 0; i < a.tensors.size(); ++i) {
+    const auto& of_a = a.tensors[i].shape;
+    const auto& of_b = b.tensors[i].shape;
+    if (of_a.size() == of_b.size() &&
+        (of_a.size() <= first ||
+         std::equal(of_a.begin() + first, of_a.end(), of_b.begin() + first))) {
+      continue;
+    }
+    return pair.say(cat(upper(op_name(a.op)), " tensor shapes", member(a, i)), list_text(of_a),
+                    list_text(of_b),
+                    first == 1 ? "only dimension 0 may differ between ranks"
+                               : "the shape must be the same on every rank");
+  }
+  return {};
+}
+
+// Adasum is an operation of its own to those who compare.
+std::string_view operation(const Request& request) {
+  const bool adasum = request.op == HVD_ALLREDUCE && request.reduce_op == HVD_ADASUM;
+  return adasum ? reduce_op_name(HVD_ADASUM) : op_name(request.op);
+}
+
+std::string registration(const Request& request) {
+  if (request.op == kRemoveProcessSet) return cat("remove_process_set(", request.root, ")");
+  std::string text;
+  for (const auto& ranks : sets_of(request)) {
+    text += cat(text.empty() ? "" : " and ", list_text(std::span<const int32_t>(ranks)));
+  }
+  return cat("process set ", text.empty() ? "none" : text);
+}
+
+std::optional<std::string> registrations(const Variant& a, const Variant& b) {
+  if (a.request.op == b.request.op && a.request.root == b.request.root &&
+      a.request.splits == b.request.splits) {
+    return {};
+  }
+  return cat("Mismatched process sets: ", registration(a.request), " on rank ", a.rank, ", ",
+             registration(b.request), " on rank ", b.rank,
+             "; every rank of the job must register and remove the same process sets in the same "
+             "order");
+}
+
+// What differs, of that which is looked at first.
+std::optional<std::string> terms(const Pair& pair) {
+  const Request& a = pair.a.request;
+  const Request& b = pair.b.request;
+  if (is_registration(a.op) || is_registration(b.op)) return registrations(pair.a, pair.b);
+  if (auto sentence = dtypes(pair)) return sentence;
+  if (operation(a) != operation(b)) {
+    return pair.say("operations", upper(operation(a)), upper(operation(b)),
+                    "a name belongs to one operation at a time");
+  }
+  if (a.tensors.size() != b.tensors.size()) {
+    return pair.say("group sizes", cat(a.tensors.size(), " tensors"),
+                    cat(b.tensors.size(), " tensors"),
+                    "a group must have the same members on every rank");
+  }
+  if (has_rank_rows(a.op)) return {};
+  if (auto sentence = shapes(pair)) return sentence;
+  if (!reduces(a.op)) return {};
+  if (a.prescale != b.prescale || a.postscale != b.postscale) {
+    return pair.say("prescale and/or postscale factors", cat(a.prescale, " and ", a.postscale),
+                    cat(b.prescale, " and ", b.postscale),
+                    "the factors must be the same on every rank");
+  }
+  if (a.reduce_op == b.reduce_op) return {};
+  return pair.say("reduction operations", reduce_op_name(a.reduce_op), reduce_op_name(b.reduce_op),
+                  "the op must be the same on every rank");
+}
+
+// And of the rest, where the terms are alike.
+std::optional<std::string> places(const Pair& pair) {
+  const Request& a = pair.a.request;
+  const Request& b = pair.b.request;
+  if (has_rank_rows(a.op)) {
+    if (auto sentence = shapes(pair)) return sentence;
+  }
+  if (a.op == HVD_BROADCAST && a.root != b.root) {
+    return pair.say("BROADCAST root ranks", a.root, b.root,
+                    "all ranks must receive from the same one");
+  }
+  if ((a.device == HVD_CPU) != (b.device == HVD_CPU)) {
+    return pair.say("CPU/GPU device selections", a.device == HVD_CPU ? "CPU" : "GPU",
+                    b.device == HVD_CPU ? "CPU" : "GPU",
+                    "the tensor must be on the same kind of device on every rank");
+  }
+  return {};
+}
+
+std::optional<std::string> absence(const Proposal& proposal, std::string_view joined) {
+  const int32_t op = proposal.variants.front().request.op;
+  if (joined.empty() || op == HVD_ALLREDUCE || op == HVD_BARRIER) return {};
+  return cat(op_name(op), " '", printable(proposal.name),
+             "' is not supported with Join at this time: ", joined,
+             " joined before it; only allreduce and barrier run without all ranks");
+}
+
+// Of what deals in rows, on the lowest rank that has one.
+std::optional<std::string> scalar(const Proposal& proposal) {
+  for (const Variant& variant : proposal.variants) {
+    const Request& request = variant.request;
+    if (!has_rank_rows(request.op) && request.op != HVD_REDUCESCATTER) continue;
+    for (size_t i = 0; i < request.tensors.size(); ++i) {
+      if (!request.tensors[i].shape.empty()) continue;
+      return cat(op_name(request.op), " '", printable(proposal.name), "': a rank-zero tensor",
+                 member(request, i), " on rank ", variant.rank,
+                 "; a scalar has no rows: give it the shape [1]");
+    }
+  }
+  return {};
+}
+
+// Of those who differ, the two that are kept.
+template <typename Look>
+std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
+  const auto& variants = proposal.variants;
+  for (size_t i = 1; i < variants.size(); ++i) {
+    if (auto sentence = look({proposal.name, variants[0], variants[i]})) return sentence;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::string> disagreement(const std::string& name, const Variant& a,
+                                        const Variant& b) {
+  const Pair pair{name, a, b};
+  auto sentence = terms(pair);
+  return sentence ? sentence : places(pair);
+}
+
+void merge(Proposal* into, Proposal&& other) {
+  if (into->variants.empty()) {
+    *into = std::move(other);
+    return;
+  }
+  auto& variants = into->variants;
+  for (Variant& variant : other.variants) {
+    const auto same = std::find_if(variants.begin(), variants.end(), [&](const Variant& known) {
+      return !disagreement(into->name, known, variant);
+    });
+    if (same == variants.end()) {
+      variants.push_back(std::move(variant));
+    } else if (variant.rank < same->rank) {
+      *same = std::move(variant);
+    }
+  }
+  std::sort(variants.begin(), variants.end(),
+            [](const Variant& a, const Variant& b) { return a.rank < b.rank; });
+  if (variants.size() > kVariantsKept) variants.resize(kVariantsKept);
+  into->askers += other.askers;
+  for (RankRows& rows : other.rows) into->rows.push_back(std::move(rows));
+}
+
+Status verdict(const Proposal& proposal, std::string_view joined) {
+  if (proposal.variants.empty()) return internal_error("a name was proposed without a request");
+  auto sentence = compare(proposal, terms);
+  if (!sentence) sentence = absence(proposal, joined);
+  if (!sentence) sentence = scalar(proposal);
+  if (!sentence) sentence = compare(proposal, places);
+  return sentence ? invalid_argument(*std::move(sentence)) : Status();
+}
+
+}  // namespace hvd::runtime

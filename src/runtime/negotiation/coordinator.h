@@ -1,0 +1,68 @@
+// The root's part of the negotiation of a process set: from names that are ready on all its ranks
+// to plans. Judges them, gives and takes cache ids, fuses. Belongs to the root's thread that makes
+// progress.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/negotiation/cache_policy.h"
+#include "runtime/negotiation/fusion_planner.h"
+#include "runtime/negotiation/response_cache.h"
+#include "runtime/wire/message.h"
+
+namespace hvd::runtime {
+
+struct CoordinatorOptions {
+  std::vector<int32_t> members;  // ascending
+  uint32_t set = 0;              // serial number
+  FusionOptions fusion;
+  uint32_t cache_capacity = 0;
+};
+
+class Coordinator {
+ public:
+  Coordinator(CoordinatorOptions options, const ResponseCache* cache);
+
+  // Takes the content of what became ready.
+  void add(Announcement* ready);
+  bool has_ready() const { return !plan_.items.empty(); }
+  const std::vector<PlanItem>& ready() const { return plan_.items; }
+  // Of those not planned yet.
+  uint64_t ready_bytes() const { return ready_bytes_; }
+
+  // Everything that is ready, as the next plan. Valid until the next call of add.
+  const Plan& plan();
+  // As plan, without items: the last one.
+  const Plan& last_plan();
+  // What this rank brings to the plan that was made, as long as it is not planned().
+  void bring(Brought brought) { plan_.brought = brought; }
+  // The plan was applied here and sent; makes room for the next.
+  void planned();
+
+  // From the next plan on.
+  void set_fusion(const FusionOptions& fusion) { options_.fusion = fusion; }
+
+ private:
+  void add_id(uint32_t id);
+  void add_proposal(Proposal&& proposal);
+  void add_join();
+  void count_bytes(const Request& request);
+  Status judge(Proposal* proposal) const;
+  Status arrange_rows(Proposal* proposal) const;
+  std::string joined_text() const;
+  void give_ids();
+  const Request& request_of(const PlanItem& item) const;
+  const std::vector<RankRows>& rows_of(const PlanItem& item) const;
+
+  CoordinatorOptions options_;
+  const ResponseCache* const cache_;
+  CachePolicy policy_;
+  Plan plan_;
+  uint64_t ready_bytes_ = 0;
+  std::vector<FusionUnit> units_;
+  std::vector<PlanItem*> new_names_;  // of the plan that is being made
+  std::vector<int32_t> joined_;       // in that order
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,39 @@
+// Which agreed tensors run as one batch. Pure: the same list gives the same batches.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/wire/message.h"
+
+namespace hvd::runtime {
+
+struct FusionOptions {
+  uint64_t threshold = 0;     // bytes of a batch of several names
+  bool groups_alone = false;  // a group shares its batch with nobody
+};
+
+// One dtype of one agreed name.
+struct FusionUnit {
+  PlanUnit unit;
+  const Request* request = nullptr;
+  uint64_t bytes = 0;  // of that dtype; of an allgather, of all ranks
+};
+
+// The dtypes of a request, each once, in the order of first appearance.
+std::vector<int32_t> dtypes_of(const Request& request);
+// How many those are.
+uint32_t unit_count(const Request& request);
+// The units of an item; rows: of all ranks, where the operation has rows.
+void add_units(uint32_t item, const Request& request, const std::vector<RankRows>& rows,
+               std::vector<FusionUnit>* units);
+
+// Appends to `batches`. Allreduces, allgathers and reducescatters share a batch with others of
+// the same operation, dtype, scales, reduction and device while it stays within the threshold;
+// others between them do not part them. Everything else runs alone. Batches are in the order of
+// their first members.
+void plan_fusion(std::span<const FusionUnit> units, const FusionOptions& options,
+                 std::vector<std::vector<PlanUnit>>* batches);
+
+}  // namespace hvd::runtime

@@ -1,0 +1,78 @@
+// One node of the combining tree of a process set: collects what this rank and the subtrees below
+// it are ready with, and says when a name is ready in all of them. Monotone: a report is never
+// taken back, and nothing is said while nothing has become ready. A rank that has joined is ready
+// with every name until all have. Sends nothing itself. Belongs to the thread that makes progress.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+
+#include "base/status.h"
+#include "runtime/negotiation/combining_tree.h"
+#include "runtime/negotiation/response_cache.h"
+#include "runtime/wire/message.h"
+
+namespace hvd::runtime {
+
+class Negotiator {
+ public:
+  Negotiator(int32_t rank, TreePlace place, ResponseCache* cache);
+
+  // This rank is ready with a submission. By which id it was announced, or 0 when in full.
+  uint32_t announce(const Submission& submission);
+  // This rank submits nothing more until all have joined.
+  void join();
+  // What a child announced. An error: the child is broken.
+  Status receive(int32_t child, Announcement* announcement);
+
+  // As the root's plans say: an id stands for nothing any more; all have joined.
+  void forget(CacheEntry* entry, uint64_t plan);
+  void all_have_joined();
+
+  // What became ready in the whole subtree and was not taken yet; the taker clears it.
+  Announcement& ready() { return ready_; }
+
+  const TreePlace& place() const { return place_; }
+  // Whether this rank has announced these ids, nobody below it has, nothing else is announced that
+  // is not whole, and nobody has joined.
+  bool waits_for_others_with(std::span<const uint32_t> ids) const;
+  // The ranks below that are not known to be ready with a name, such as for a start-up that
+  // never ends. Of a child with a subtree, all of it.
+  std::vector<int32_t> missing(std::string_view name) const;
+
+ private:
+  // Reporters: 0 is this rank, i + 1 the i-th child.
+  struct Partial {
+    Proposal proposal;
+    std::vector<uint32_t> reporters;
+  };
+  struct Reporter {
+    size_t ranks = 1;    // that report by it
+    size_t joined = 0;   // of those
+    uint64_t plans = 0;  // that it had applied when it was last heard
+    bool has_joined() const { return joined == ranks; }
+  };
+  Status report_id(uint32_t reporter, uint32_t id);
+  Status report_full(uint32_t reporter, Proposal&& proposal);
+  Status report_joined(uint32_t reporter, std::span<const int32_t> ranks);
+  void heard_plans(uint32_t reporter, uint64_t plans);
+  // Whether all who have not joined are among the reporters.
+  bool is_whole(std::span<const uint32_t> by_id, std::span<const uint32_t> in_full) const;
+  bool is_whole(const CacheEntry& entry) const;
+  void complete(CacheEntry* entry);
+  void complete(const std::string& text);
+  void complete_what_is_whole();
+  Proposal expand(const CacheEntry& entry, uint32_t reporter) const;
+  Status reporter_of(int32_t child, uint32_t* reporter) const;
+
+  const int32_t rank_;
+  const TreePlace place_;
+  std::vector<Reporter> reporters_;
+  size_t joined_reporters_ = 0;
+  ResponseCache* const cache_;
+  std::unordered_map<std::string, Partial> partial_;
+  size_t open_ = 0;  // names that somebody has reported and that are not whole
+  Announcement ready_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,76 @@
+// Names of one process set that all its ranks agreed on before, under short ids: a name that asks
+// for the same again is announced and planned by its id alone. The same on every rank, since every
+// rank fills and empties it as the plans say, in their order; which names stay is the root's
+// affair (cache_policy). Belongs to the thread that makes progress.
+//
+// A rank may announce an id that was taken back meanwhile. So whoever collects from other ranks
+// keeps what the id stood for until all of them have applied the plan that took it back.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/submission/tensor_table.h"
+#include "runtime/wire/message.h"
+
+namespace hvd::runtime {
+
+struct CacheEntry {
+  uint32_t id = 0;
+  std::string text;
+  Request request;             // this rank's own
+  std::vector<RankRows> rows;  // of all ranks, ascending, where the operation has rows
+  Name* name = nullptr;        // on this rank; null while it has never used it
+  // Of the negotiation now (see Negotiator): who announced the id, how many the name in full.
+  std::vector<uint32_t> reporters;
+  uint32_t full_reporters = 0;
+};
+
+class ResponseCache {
+ public:
+  // An id is a slot, from 1, and how often the slot was used before: so it means one name only.
+  static constexpr uint32_t kSlots = 1 << 20;
+  static constexpr uint32_t slot_of(uint32_t id) { return id % kSlots; }
+  static constexpr uint32_t id_after(uint32_t id) { return id + kSlots; }
+
+  // nullptr when there is none.
+  CacheEntry* find(uint32_t id) const {
+    const uint32_t slot = slot_of(id);
+    if (slot == 0 || slot > entries_.size()) return nullptr;
+    CacheEntry* entry = entries_[slot - 1].get();
+    return entry != nullptr && entry->id == id ? entry : nullptr;
+  }
+  CacheEntry* find(std::string_view text) const;
+  // What was taken back, but may still be announced.
+  const CacheEntry* find_forgotten(uint32_t id) const;
+  // What a plan says that the id stands for from now on. nullptr when that cannot be.
+  CacheEntry* put(uint32_t id, std::string_view text);
+  // Takes an id back as plan number `plan` says; keeps what it stood for.
+  void forget(CacheEntry* entry, uint64_t plan);
+  // All who report to this rank have applied the plans below `plans`.
+  void bury(uint64_t plans);
+  bool remembers_forgotten() const { return !forgotten_.empty(); }
+
+  size_t size() const { return by_text_.size(); }
+  template <typename Use>
+  void each(Use&& use) {
+    for (const auto& entry : entries_) {
+      if (entry != nullptr) use(*entry);
+    }
+  }
+
+ private:
+  struct Forgotten {
+    uint64_t plan;
+    std::unique_ptr<CacheEntry> entry;
+  };
+  std::vector<std::unique_ptr<CacheEntry>> entries_;  // by slot
+  std::unordered_map<std::string_view, CacheEntry*> by_text_;
+  std::deque<Forgotten> forgotten_;  // oldest first
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,29 @@
+// What the job's plugins run on the memory of devices, asked once at the start, so that any thread
+// may know before it submits. Immutable once made.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/plugins/op_selector.h"
+
+namespace hvd::runtime {
+
+class DeviceSupport {
+ public:
+  DeviceSupport() = default;  // nothing
+  // For sets of more than one rank, as those of `size`. Before any other thread uses the plugins.
+  static DeviceSupport ask(const OpSelector& ops, int32_t size);
+
+  // reduce_op: as the user names it. Factors of 0 read as 1.
+  bool has(int32_t op, int32_t dtype, int32_t reduce_op, double prescale, double postscale) const;
+
+ private:
+  static constexpr size_t kOps = 8, kDtypes = 13, kReductions = 6;
+  // Which reduction, and whether with factors.
+  static size_t place(int32_t op, int32_t dtype, int32_t reduce_op, bool factors);
+  std::bitset<kOps * kDtypes * kReductions * 2> runs_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,123 @@
+#include "runtime/plugins/engine_choice.h"
+
+#include <filesystem>
+#include <string>
+
+#include "base/log/log.h"
+#include "base/text.h"
+#include "horovod/version.h"
+
+namespace hvd::runtime {
+namespace {
+
+// What users of the original call the path without MPI, and ours.
+bool is_built_in(std::string_view name) {
+  return name.empty() || name == "gloo" || name == "tcp" || name == "cpu";
+}
+
+// Values name plugins, but for one whose name means the built-in path.
+std::string plugin_name(const std::string& value) { return value == "libgloo" ? "gloo" : value; }
+
+std::string how_to_get(std::string_view name) {
+  if (name == "mpi") return "install libopenmpi-dev or libmpich-dev and build again";
+  if (name == "gloo") return "install libgloo-dev and build again";
+  if (name == "ccl") return "build again with plugins/ops/ccl";
+  if (name == "ddl") return "DDL was discontinued by its maker";
+  return "the known ones are gloo, libgloo, mpi and ccl, for GPUs nccl, for the controller gloo "
+         "and mpi; "
+         "others are plugins in a folder of HOROVOD_PLUGIN_PATH";
+}
+
+bool is_of_host_memory(std::string_view name) {
+  return is_built_in(name) || name == "libgloo" || name == "mpi" || name == "ccl";
+}
+
+// The record that a setting names; nullptr where it names what is built in. One for devices is chosen
+// also where it does not work: whether it does on the other ranks decides it itself, with them.
+Result<const hvd_plugin*> choose(const Settings& settings, const char* key, const char* variable,
+                                 hvd_plugin_kind kind, bool of_devices = false) {
+  const std::string value = to_lower(trim(settings.text(key)));
+  const std::string what = kind == HVD_PLUGIN_OP ? "operations" : "controller";
+  if (is_built_in(value)) {
+    if (!value.empty()) log::info(cat(variable, "=", printable(value), ": the built-in ", what));
+    return static_cast<const hvd_plugin*>(nullptr);
+  }
+  const std::string name = plugin_name(value);
+  const plugin::Catalogue engines = kind == HVD_PLUGIN_OP ? installed_engines(settings, name)
+                                                          : installed_controllers(settings, name);
+  if (const hvd_plugin* record = engines.find(kind, name)) return record;
+  for (const plugin::Candidate& candidate : engines.all()) {
+    if (of_devices && candidate.record != nullptr) return candidate.record;
+  }
+  const bool is_built = !engines.all().empty();
+  return unavailable(cat(variable, " is ", printable(value), ", but ",
+                         is_built
+                             ? engines.why_none(kind, name)
+                             : cat("this build has no such ",
+                                   kind == HVD_PLUGIN_OP ? "engine" : what, ": ", how_to_get(name)),
+                         "; mend that, or unset ", variable));
+}
+
+// Set in many images, where the original reads it when it is built: not having it is no failure, and
+// an engine of host memory is chosen by HOROVOD_CPU_OPERATIONS alone.
+const hvd_plugin* engine_of_devices(const Settings& settings) {
+  constexpr const char* kVariable = "HOROVOD_GPU_OPERATIONS";
+  constexpr const char* kOtherwise = "tensors of GPUs go through host memory";
+  const std::string name = to_lower(trim(settings.text("gpu_operations")));
+  if (is_of_host_memory(name)) {
+    if (!name.empty()) log::info(cat(kVariable, "=", name, ": ", kOtherwise));
+    return nullptr;
+  }
+  const auto found = choose(settings, "gpu_operations", kVariable, HVD_PLUGIN_OP, name == "nccl");
+  if (!found.ok()) log::warning(cat(found.error().message(), "; ", kOtherwise));
+  return found.value_or(nullptr);
+}
+
+const char* name_of(const hvd_plugin* record) {
+  return record == nullptr ? "the built-in one" : record->name;
+}
+
+}  // namespace
+
+plugin::Catalogue installed_engines(const Settings& settings, std::string_view name) {
+  return plugin::Catalogue::of_engine(plugin::engine_path(settings.text("plugin_path")), name);
+}
+
+plugin::Catalogue installed_controllers(const Settings& settings, std::string_view name) {
+  return plugin::Catalogue::of_engine(plugin::controller_path(settings.text("plugin_path")), name);
+}
+
+Result<EngineChoice> chosen_engines(const Settings& settings) {
+  EngineChoice choice;
+  HVD_ASSIGN_OR_RETURN(choice.controller,
+                       choose(settings, "controller", "HOROVOD_CONTROLLER", HVD_PLUGIN_CONTROLLER));
+  HVD_ASSIGN_OR_RETURN(const hvd_plugin* memory,
+                       choose(settings, "cpu_operations", "HOROVOD_CPU_OPERATIONS", HVD_PLUGIN_OP));
+  if (memory != nullptr) choice.ops.push_back(memory);
+  const hvd_plugin* devices = engine_of_devices(settings);
+  if (devices != nullptr && devices != memory) choice.ops.push_back(devices);
+  // Of one library there is one world: what it does not run, nothing does.
+  choice.uses_own_ops = choice.controller == nullptr || memory == nullptr ||
+                        std::string_view(choice.controller->name) != memory->name;
+  choice.words = cat("controller ", name_of(choice.controller), " and operations ", name_of(memory),
+                     ", of Horovod ", HVD_VERSION);
+  return choice;
+}
+
+void say_refusals(const plugin::Catalogue& catalogue, const Settings& settings, bool aloud) {
+  const log::Level level = aloud ? log::Level::kWarning : log::Level::kInfo;
+  for (const std::string& folder : split(settings.text("plugin_path"), ':')) {
+    std::error_code error;
+    if (folder.empty() || std::filesystem::is_directory(folder, error)) continue;
+    log::write(level, cat("HOROVOD_PLUGIN_PATH names ", printable(folder),
+                          ", which is no folder: no plugins are looked for there"));
+  }
+  for (const plugin::Candidate& candidate : catalogue.all()) {
+    if (candidate.works() || candidate.path.empty()) continue;
+    log::write(level, candidate.refusal.find(candidate.path) != std::string::npos
+                          ? cat("a plugin is left out: ", candidate.refusal)
+                          : cat("a plugin is left out: ", candidate.path, ": ", candidate.refusal));
+  }
+}
+
+}  // namespace hvd::runtime

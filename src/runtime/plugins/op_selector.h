@@ -1,0 +1,73 @@
+// Which op plugin runs a batch: the one that claims it most. The same answer on every rank, since
+// every rank has the same plugins and asks about the same batch. Belongs to the thread that makes
+// progress.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "horovod/plugin_op.h"
+#include "runtime/plugins/opened_plugin.h"
+
+namespace hvd::runtime {
+
+class OpSelector {
+ public:
+  // The highest priority first.
+  explicit OpSelector(std::vector<OpenedPlugin> ops) : ops_(std::move(ops)) {}
+
+  const std::vector<OpenedPlugin>& all() const { return ops_; }
+  void close() { ops_.clear(); }
+  // Every plugin learns of a process set of which this rank is a member, or forgets it.
+  Status new_set(int32_t id, const std::vector<int32_t>& members) {
+    for (const OpenedPlugin& op : ops_) {
+      if (op.vtable<hvd_op_v1>().new_set == nullptr) continue;
+      const int code = op.vtable<hvd_op_v1>().new_set(op.context(), id, members.data(),
+                                                      static_cast<int32_t>(members.size()));
+      if (code != HVD_OK) return refusal(op, code, "refuses", id);
+    }
+    return {};
+  }
+  Status drop_set(int32_t id) {
+    for (const OpenedPlugin& op : ops_) {
+      if (op.vtable<hvd_op_v1>().drop_set == nullptr) continue;
+      const int code = op.vtable<hvd_op_v1>().drop_set(op.context(), id);
+      if (code != HVD_OK) return refusal(op, code, "does not give up", id);
+    }
+    return {};
+  }
+  // Whether the progress thread may sleep, for all of them.
+  bool may_sleep() const {
+    return std::all_of(ops_.begin(), ops_.end(), [](const OpenedPlugin& op) {
+      const auto& vtable = op.vtable<hvd_op_v1>();
+      if (vtable.struct_size < offsetof(hvd_op_v1, before_sleep) + sizeof vtable.before_sleep ||
+          vtable.before_sleep == nullptr) {
+        return true;
+      }
+      return vtable.before_sleep(op.context()) == 1;
+    });
+  }
+  // nullptr when none can run it.
+  const OpenedPlugin* select(const hvd_batch& batch) const {
+    const OpenedPlugin* best = nullptr;
+    int32_t best_score = 0;
+    for (const OpenedPlugin& op : ops_) {
+      const int32_t score = op.vtable<hvd_op_v1>().supports(op.context(), &batch);
+      if (score > best_score) {
+        best = &op;
+        best_score = score;
+      }
+    }
+    return best;
+  }
+
+ private:
+  static Status refusal(const OpenedPlugin& op, int code, const char* what, int32_t id) {
+    return Status(static_cast<Code>(code),
+                  cat("operation plugin ", op.record().name, " ", what, " process set ", id));
+  }
+  std::vector<OpenedPlugin> ops_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,173 @@
+#include "runtime/plugins/plugin_host.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log/log.h"
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+constexpr double kSetSeconds = 60;
+constexpr const char* kFirstCause = "first-cause";
+// All who wait learn of a failure that much later where the store cannot be reached.
+constexpr double kCauseSeconds = 0.5;
+
+void write_log(void*, int level, const char* message) {
+  const int clamped = std::clamp(level, 0, static_cast<int>(log::Level::kError));
+  log::write(static_cast<log::Level>(clamped), message);
+}
+
+}  // namespace
+
+PluginHost::PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> store,
+                       std::string prefix, Wakeup* wakeup)
+    : settings_(std::move(settings)),
+      store_(std::move(store)),
+      prefix_(std::move(prefix)),
+      wakeup_(wakeup) {
+  vtable_.struct_size = sizeof vtable_;
+  vtable_.host = this;
+  vtable_.log = &write_log;
+  vtable_.setting = [](void* host, const char* variable) { return self(host).setting(variable); };
+  vtable_.store_set = [](void* host, const char* key, const void* value, size_t size) {
+    return self(host).store_set(key, value, size);
+  };
+  vtable_.store_get = [](void* host, const char* key, void* value, size_t capacity, size_t* size,
+                         double timeout) {
+    return self(host).store_get(key, value, capacity, size, timeout);
+  };
+  vtable_.store_exchange = [](void* host, const char* name, int32_t index, int32_t count,
+                              const void* record, size_t size, const int32_t* wanted,
+                              int32_t wanted_count, double timeout, OnRecord on_record,
+                              void* argument) {
+    const rendezvous::Party party{index, count, {wanted, wanted + wanted_count}};
+    return self(host).store_exchange(name, party, {static_cast<const std::byte*>(record), size},
+                                     timeout, on_record, argument);
+  };
+  vtable_.post = [](void* host, void (*callback)(void*), void* argument) {
+    self(host).post(callback, argument);
+  };
+  vtable_.watch = [](void* host, int fd, void (*callback)(void*), void* argument) {
+    return static_cast<int>(self(host).wakeup_->watch(fd, callback, argument).code());
+  };
+  vtable_.unwatch = [](void* host, int fd) { self(host).wakeup_->unwatch(fd); };
+  // Shared memory belongs to the plugins that can reach it; there is none before them.
+  vtable_.allocate = [](void*, size_t) -> void* { return nullptr; };
+  vtable_.release = [](void*, void*) {};
+  vtable_.publish = [](void* host, const char* name, void* pointer) {
+    std::lock_guard lock(self(host).mutex_);
+    self(host).published_[name] = pointer;
+    return static_cast<int>(HVD_OK);
+  };
+  vtable_.lookup = [](void* host, const char* name) -> void* {
+    std::lock_guard lock(self(host).mutex_);
+    const auto found = self(host).published_.find(name);
+    return found == self(host).published_.end() ? nullptr : found->second;
+  };
+}
+
+const char* PluginHost::setting(const char* variable) {
+  std::optional<std::string> value;
+  bool known = false;
+  for (const Setting& entry : all_settings()) {
+    if (entry.variable[0] == '\0' || std::string_view(entry.variable) != variable) continue;
+    known = true;
+    if (settings_.is_set(entry.key)) value = settings_.text(entry.key);
+  }
+  if (!known) value = environment_variable(variable);
+  if (!value) return nullptr;
+  std::lock_guard lock(mutex_);
+  return strings_.try_emplace(variable, std::move(*value)).first->second.c_str();
+}
+
+std::map<std::string, void*> PluginHost::published() {
+  std::lock_guard lock(mutex_);
+  return published_;
+}
+
+int PluginHost::store_set(const char* key, const void* value, size_t size) {
+  if (!store_) return HVD_FAILED_PRECONDITION;
+  const ByteView bytes(static_cast<const std::byte*>(value), size);
+  const Status status = store_->set(prefix_ + key, bytes, Deadline::after_seconds(kSetSeconds));
+  if (!status.ok()) log::error(cat("store: ", key, ": ", status.message()));
+  return static_cast<int>(status.code());
+}
+
+int PluginHost::store_get(const char* key, void* value, size_t capacity, size_t* size,
+                          double timeout) {
+  size_t unused = 0;
+  if (size == nullptr) size = &unused;
+  *size = 0;
+  if (!store_) return HVD_FAILED_PRECONDITION;
+  const auto found = store_->wait(prefix_ + key, Deadline::after_seconds(timeout));
+  if (!found.ok()) return static_cast<int>(found.error().code());
+  *size = found->size();
+  const size_t copied = std::min(capacity, found->size());
+  if (copied > 0) std::memcpy(value, found->data(), copied);
+  return HVD_OK;
+}
+
+int PluginHost::store_exchange(const char* name, const rendezvous::Party& party, ByteView record,
+                               double timeout, OnRecord on_record, void* argument) {
+  if (!store_) return HVD_FAILED_PRECONDITION;
+  const auto records =
+      store_->exchange(prefix_ + name, party, record, Deadline::after_seconds(timeout));
+  if (!records.ok()) return static_cast<int>(records.error().code());
+  {
+    std::lock_guard lock(mutex_);
+    exchanged_.push_back(prefix_ + name);
+  }
+  for (const Bytes& one : *records) on_record(argument, one.data(), one.size());
+  return HVD_OK;
+}
+
+void PluginHost::forget_meeting() {
+  std::vector<std::string> names;
+  {
+    std::lock_guard lock(mutex_);
+    names.swap(exchanged_);
+  }
+  if (!store_) return;
+  const Deadline deadline = Deadline::after_seconds(kSetSeconds);
+  Status status = names.empty() ? Status() : store_->remove(prefix_ + kFirstCause, deadline);
+  for (const std::string& name : names) {
+    if (status.ok()) status = store_->forget(name, deadline);
+  }
+  if (!status.ok())
+    log::debug(cat("the next program of this job may not meet: ", status.message()));
+}
+
+Status PluginHost::first_cause(const Status& found) {
+  if (!store_) return found;
+  const auto said =
+      store_->compare_and_set(prefix_ + kFirstCause, std::nullopt, as_bytes(found.message()),
+                              Deadline::after_seconds(kCauseSeconds));
+  if (!said.ok()) log::debug(cat("no common cause: ", said.error().message()));
+  if (!said.ok() || !said->value) return found;
+  return {found.code(), std::string(as_text(*said->value))};
+}
+
+void PluginHost::post(void (*callback)(void*), void* argument) {
+  {
+    std::lock_guard lock(mutex_);
+    posted_.push_back({callback, argument});
+    has_posted_.store(true);
+  }
+  wakeup_->ring();
+}
+
+bool PluginHost::run_posted() {
+  if (!has_posted_.load()) return false;
+  std::vector<Posted> posted;
+  {
+    std::lock_guard lock(mutex_);
+    posted.swap(posted_);
+    has_posted_.store(false);
+  }
+  for (const Posted& one : posted) one.callback(one.argument);
+  return !posted.empty();
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,75 @@
+// What the runtime offers to its plugins: the C vtable of plugin.h over settings, store and
+// wake-ups. Functions of the vtable may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/settings.h"
+#include "horovod/plugin_framework.h"
+#include "rendezvous/store/store.h"
+#include "runtime/progress/wakeup.h"
+
+namespace hvd::runtime {
+
+class PluginHost {
+ public:
+  // store may be nullptr (a world of one); keys are put below `prefix`.
+  PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> store, std::string prefix,
+             Wakeup* wakeup);
+
+  const hvd_plugin_host* vtable() const { return &vtable_; }
+
+  // What plugins have published, by name.
+  std::map<std::string, void*> published();
+
+  // Takes out of the store what the ranks of this start have left to meet, so that a program that
+  // runs after this one in the same job finds none of it. One rank, once all have met.
+  void forget_meeting();
+
+  // What an op plugin has published; nullptr: no submission can be for a device.
+  const hvd_framework* framework() {
+    return static_cast<const hvd_framework*>(vtable_.lookup(this, HVD_FRAMEWORK_OF_DEVICES));
+  }
+
+  bool has_posted() const { return has_posted_.load(); }
+  // Calls back what plugins have posted; true when there was any.
+  bool run_posted();
+  // Why the job's links failed, for all ranks that still reach the store: what the first of them
+  // found, which may be this. Of a broken link each end would name the other.
+  Status first_cause(const Status& found);
+
+ private:
+  struct Posted {
+    void (*callback)(void*);
+    void* argument;
+  };
+  static PluginHost& self(void* host) { return *static_cast<PluginHost*>(host); }
+  const char* setting(const char* variable);
+  int store_set(const char* key, const void* value, size_t size);
+  int store_get(const char* key, void* value, size_t capacity, size_t* size, double timeout);
+  using OnRecord = void (*)(void* argument, const void* record, size_t size);
+  int store_exchange(const char* name, const rendezvous::Party& party, ByteView record,
+                     double timeout, OnRecord on_record, void* argument);
+  void post(void (*callback)(void*), void* argument);
+
+  const Settings settings_;
+  const std::shared_ptr<rendezvous::Store> store_;
+  const std::string prefix_;
+  Wakeup* const wakeup_;
+  hvd_plugin_host vtable_{};
+  std::atomic<bool> has_posted_{false};
+
+  std::mutex mutex_;  // guards all below
+  std::map<std::string, std::string> strings_;
+  std::map<std::string, void*> published_;
+  std::vector<std::string> exchanged_;
+  std::vector<Posted> posted_;
+};
+
+}  // namespace hvd::runtime

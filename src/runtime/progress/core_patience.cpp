@@ -1,0 +1,30 @@
+#include "runtime/progress/core_patience.h"
+
+#include <utility>
+
+namespace hvd::runtime {
+
+void CorePatience::found_nothing(Clock::time_point now) {
+  answered_ = false;
+  if (std::exchange(is_new_, false)) {
+    is_spinning_ = false;
+    is_long_ = now - last_ > kComputation;
+  }
+  if (!std::exchange(is_spinning_, true)) since_ = now;
+  last_ = now;
+}
+
+void CorePatience::moved() {
+  if (std::exchange(answered_, false)) limit_ = kShort;
+  is_spinning_ = false;
+}
+
+void CorePatience::yielded(Clock::time_point from, Clock::time_point until) {
+  last_ = until;
+  if (is_long_) return;
+  const auto took = until - from;
+  answered_ = took > kEmptyYield && took < kAnswer;
+  if (!answered_) limit_ = kUsual;
+}
+
+}  // namespace hvd::runtime

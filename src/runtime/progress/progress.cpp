@@ -1,0 +1,226 @@
+#include "runtime/progress/progress.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/platform_cpu.h"
+
+namespace hvd::runtime {
+namespace {
+
+// While the user was active a moment ago, the helper looks at the queue every batching window
+// instead of sleeping, so that a submit need not wake it by a system call.
+constexpr std::chrono::milliseconds kLinger{20};
+
+}  // namespace
+
+Progress::Progress(Drivable* engine, Wakeup* wakeup, const SpinBudget& budget,
+                   std::chrono::microseconds window)
+    : engine_(engine),
+      wakeup_(wakeup),
+      budget_(budget),
+      window_(std::max(window, std::chrono::microseconds(100))),
+      linger_(std::max<std::chrono::microseconds>(kLinger, 10 * window_)),
+      patience_(budget.after_computing) {
+  helper_ = std::thread([this] { help(); });
+}
+
+Progress::~Progress() { stop_helper(); }
+
+void Progress::stop_helper() {
+  if (!helper_.joinable()) return;
+  {
+    std::lock_guard lock(changed_mutex_);
+    stopping_.store(true);
+  }
+  helper_changed_.notify_all();
+  wakeup_->ring();
+  helper_.join();
+}
+
+bool Progress::wait(const std::atomic<bool>& done, Deadline deadline) {
+  if (done.load(std::memory_order_acquire)) return true;
+  waiters_.fetch_add(1);
+  while (!done.load(std::memory_order_acquire)) {
+    if (!has_driver_.exchange(true)) {
+      drive(done, deadline);
+      has_driver_.store(false);
+      if (blocked_.load() > 0) wake_waiters();
+    } else {
+      wait_for_driver(done, deadline);
+    }
+    if (deadline.passed()) break;
+  }
+  if (waiters_.fetch_sub(1) == 1) {
+    // What is still pending is the helper's now.
+    if (helper_asleep_.load()) wakeup_->ring();
+    if (helper_parked_.load()) {
+      std::lock_guard lock(changed_mutex_);
+      helper_changed_.notify_all();
+    }
+  }
+  return done.load(std::memory_order_acquire);
+}
+
+void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
+  std::unique_lock baton(baton_);
+  disarm();
+  patience_.begin();
+  while (!done.load(std::memory_order_acquire)) {
+    if (engine_->step(true)) {
+      patience_.moved();
+      if (blocked_.load() > 0) wake_waiters();
+      continue;
+    }
+    if (done.load(std::memory_order_acquire)) return;
+    const auto now = Clock::now();
+    if (now >= deadline.time()) return;
+    patience_.found_nothing(now);
+    if (now - patience_.since() < budget_.waiter) {
+      if (budget_.yields)
+        ::sched_yield();
+      else if (patience_.is_over(now))
+        give_core(now);
+      else
+        cpu_pause();
+      continue;
+    }
+    if (arm()) {
+      const auto until = std::min({deadline.time(), engine_->window_end(), engine_->alarm()});
+      baton.unlock();
+      wakeup_->wait(until);
+      baton.lock();
+      disarm();
+    }
+    patience_.moved();
+  }
+}
+
+void Progress::give_core(Clock::time_point now) {
+  ::sched_yield();
+  patience_.yielded(now, Clock::now());
+}
+
+void Progress::wait_for_driver(const std::atomic<bool>& done, Deadline deadline) {
+  std::unique_lock lock(changed_mutex_);
+  blocked_.fetch_add(1);
+  // Either the driver sees that we are blocked, or we see what it has changed.
+  if (!done.load() && has_driver_.load()) {
+    if (deadline.is_never())
+      changed_.wait(lock);
+    else
+      changed_.wait_until(lock, deadline.time());
+  }
+  blocked_.fetch_sub(1);
+}
+
+void Progress::wake_waiters() {
+  { std::lock_guard lock(changed_mutex_); }
+  changed_.notify_all();
+}
+
+bool Progress::arm() {
+  if (!engine_->before_sleep()) return false;
+  armed_ = true;
+  sleeping_.store(true);
+  // Either we see the input, or who brings it sees that we sleep.
+  if (!engine_->has_input()) {
+    ++sleeps_;
+    return true;
+  }
+  disarm();
+  return false;
+}
+
+void Progress::disarm() {
+  if (!armed_) return;
+  armed_ = false;
+  sleeping_.store(false);
+  engine_->after_sleep();
+  wakeup_->dispatch();
+}
+
+void Progress::notify() {
+  if (sleeping_.load() && sleeping_.exchange(false)) wakeup_->ring();
+}
+
+void Progress::notify_full() {
+  notify();
+  if (waiters_.load() == 0) helper_changed_.notify_all();
+}
+
+void Progress::notify_completed() {
+  wakeup_->ring();
+  wake_waiters();
+}
+
+void Progress::help() {
+  ::pthread_setname_np(::pthread_self(), "hvd-progress");
+  last_active_ = Clock::now();
+  while (!stopping_.load()) help_once();
+}
+
+void Progress::help_once() {
+  if (waiters_.load() > 0) {
+    give_way();
+    return;
+  }
+  std::unique_lock baton(baton_);
+  if (waiters_.load() > 0) return;
+  disarm();
+  const bool moved = engine_->step(std::exchange(flush_, false));
+  if (moved && blocked_.load() > 0) wake_waiters();
+  const auto now = Clock::now();
+  const uint64_t activity = engine_->activity();
+  if (moved || activity != seen_activity_) last_active_ = now;
+  seen_activity_ = activity;
+  if (moved) return;
+
+  const Clock::time_point window_end = engine_->window_end();
+  if (window_end <= now) {
+    flush_ = true;
+  } else if (engine_->pending() > 0) {
+    if (now - last_active_ >= budget_.helper)
+      helper_sleep(baton, std::min(window_end, engine_->alarm()));
+  } else if (now - last_active_ < linger_) {
+    baton.unlock();
+    lull();
+  } else {
+    helper_sleep(baton, engine_->alarm());
+  }
+}
+
+void Progress::helper_sleep(std::unique_lock<std::mutex>& baton, Clock::time_point until) {
+  if (!arm()) return;
+  helper_asleep_.store(true);
+  baton.unlock();
+  if (!stopping_.load()) wakeup_->wait(until);
+  helper_asleep_.store(false);
+  // When somebody waits now, the arming is theirs to undo: they have the baton, or will.
+}
+
+void Progress::lull() {
+  std::unique_lock lock(changed_mutex_);
+  if (!stopping_.load()) helper_changed_.wait_until(lock, Clock::now() + window_);
+  flush_ = true;
+}
+
+void Progress::give_way() {
+  const uint64_t activity = engine_->activity();
+  const auto now = Clock::now();
+  if (activity != seen_activity_) last_active_ = now;
+  seen_activity_ = activity;
+  if (now - last_active_ < linger_) {
+    lull();
+    return;
+  }
+  std::unique_lock lock(changed_mutex_);
+  helper_parked_.store(true);
+  helper_changed_.wait(lock, [this] { return stopping_.load() || waiters_.load() == 0; });
+  helper_parked_.store(false);
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,108 @@
+// Who drives the runtime, and how it sleeps. Whoever waits makes progress: a thread in wait()
+// drives the engine itself, so that a synchronous operation crosses no thread; the helper thread
+// drives only while nobody waits and something is pending, and sleeps without any wake-up when
+// nothing is. docs/thread-model.md has the whole story.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "runtime/progress/core_patience.h"
+#include "runtime/progress/spin_budget.h"
+#include "runtime/progress/wakeup.h"
+
+namespace hvd::runtime {
+
+// What is driven. Every function is called with the baton held, but for those that say otherwise.
+class Drivable {
+ public:
+  virtual ~Drivable() = default;
+  // One pass over everything that can move; never waits. True when something moved. `flush`:
+  // do not wait for more submissions to share a batch with.
+  virtual bool step(bool flush) = 0;
+  // True when a sleeper will be woken by whatever arrives from now on.
+  virtual bool before_sleep() = 0;
+  virtual void after_sleep() = 0;
+  // When the batching window ends; max when it is not open.
+  virtual Clock::time_point window_end() const = 0;
+  // When step has something to do that nobody hands in; max: never.
+  virtual Clock::time_point alarm() const = 0;
+  // Something was handed in that step has not looked at. Any thread.
+  virtual bool has_input() const = 0;
+  // Submissions that are not complete. Any thread.
+  virtual uint64_t pending() const = 0;
+  // Counts submissions; it changes when the user is active. Any thread.
+  virtual uint64_t activity() const = 0;
+};
+
+class Progress {
+ public:
+  Progress(Drivable* engine, Wakeup* wakeup, const SpinBudget& budget,
+           std::chrono::microseconds window);
+  // Stops the helper thread.
+  ~Progress();
+
+  // Drives until `done` or the deadline. Any thread.
+  bool wait(const std::atomic<bool>& done, Deadline deadline);
+
+  // Input is there: wakes a sleeping driver. Nothing when nobody sleeps. Any thread.
+  void notify();
+  // As notify, for the moment when waiting for more submissions has no point any more.
+  void notify_full();
+  // Work was completed by somebody who does not drive: wakes all who may have waited for it.
+  void notify_completed();
+
+  // The baton: what the engine owns may be touched by the holder alone.
+  std::mutex& baton() { return baton_; }
+  void stop_helper();
+  // How often a thread slept until it was woken. With the baton.
+  uint64_t sleeps() const { return sleeps_; }
+
+ private:
+  void drive(const std::atomic<bool>& done, Deadline deadline);
+  void wait_for_driver(const std::atomic<bool>& done, Deadline deadline);
+  void give_core(Clock::time_point now);
+  bool arm();
+  void disarm();
+  void wake_waiters();
+  void help();
+  void help_once();
+  void give_way();
+  void lull();
+  void helper_sleep(std::unique_lock<std::mutex>& baton, Clock::time_point until);
+
+  Drivable* const engine_;
+  Wakeup* const wakeup_;
+  const SpinBudget budget_;
+  const std::chrono::microseconds window_;
+  const std::chrono::microseconds linger_;
+
+  std::mutex baton_;
+  uint64_t sleeps_ = 0;    // guarded by baton_
+  bool armed_ = false;     // guarded by baton_: before_sleep was called, after_sleep not yet
+  CorePatience patience_;  // guarded by baton_
+
+  std::atomic<bool> sleeping_{false};       // somebody sleeps on wakeup_, or is about to
+  std::atomic<uint32_t> waiters_{0};        // threads in wait()
+  std::atomic<bool> has_driver_{false};     // one of them drives
+  std::atomic<uint32_t> blocked_{0};        // the others, on changed_
+  std::atomic<bool> helper_asleep_{false};  // on wakeup_
+  std::atomic<bool> helper_parked_{false};  // on helper_changed_, until the last waiter leaves
+  std::atomic<bool> stopping_{false};
+  std::mutex changed_mutex_;
+  std::condition_variable changed_;  // done, or no driver
+  std::condition_variable helper_changed_;
+
+  // Of the helper thread.
+  uint64_t seen_activity_ = 0;
+  Clock::time_point last_active_{};
+  bool flush_ = false;
+  std::thread helper_;
+};
+
+}  // namespace hvd::runtime

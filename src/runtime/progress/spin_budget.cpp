@@ -1,0 +1,42 @@
+#include "runtime/progress/spin_budget.h"
+
+#include <algorithm>
+
+namespace hvd::runtime {
+namespace {
+
+using std::chrono::microseconds;
+
+// About as long as a backward pass is, and no longer than a user who only polls would mind.
+constexpr std::chrono::milliseconds kGuestWindow{10};
+
+}  // namespace
+
+SpinBudget spin_budget(double cores, int local_ranks, bool one_host) {
+  SpinBudget budget;
+  const double share = cores / std::max(local_ranks, 1);
+  // A wake-up costs 25-50 us, so spinning a few times that wins when the peer is about to answer.
+  // Ranks of one host that compute the same end within a tenth of a step of each other, some
+  // milliseconds, and a waiter yields meanwhile. Between hosts the kernel has work of its own on these cores.
+  if (share >= 1) {
+    budget.waiter = one_host ? microseconds(6000) : microseconds(200);
+    // More than the 35 to 60 us that a yield took between steps of TensorFlow.
+    if (one_host) budget.after_computing = microseconds(100);
+    budget.helper = share >= 2 ? microseconds(20) : microseconds(0);
+    budget.helper_is_guest = share < 2;
+  } else if (cores >= 1) {
+    // Peers need this core: look, and let them run.
+    budget.waiter = microseconds(100);
+    budget.yields = true;
+  }
+  // Below one core every spin burns the quota that the peers' answer needs.
+  return budget;
+}
+
+std::chrono::microseconds gathering_time(const SpinBudget& budget, bool one_host,
+                                         std::chrono::microseconds window) {
+  if (!budget.helper_is_guest || !one_host) return window;
+  return std::max<std::chrono::microseconds>(window, kGuestWindow);
+}
+
+}  // namespace hvd::runtime

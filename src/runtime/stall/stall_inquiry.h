@@ -1,0 +1,72 @@
+// The root's part of the stall inspector: from ranks' reports of waiting work over a question to
+// all and their answers to what is known of the stall. Sends nothing, reads no clock. Belongs to
+// the root's thread that makes progress.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "runtime/stall/stall_report.h"
+
+namespace hvd::runtime {
+
+// Of one stall: the times double, so that these last for ever.
+constexpr uint32_t kMostReports = 40;
+
+struct StallTimes {
+  double warning = 60;  // seconds
+  double shutdown = 0;  // 0: never
+
+  // When work is reported for the time `index`, from 0: after the warning time, then each time
+  // after twice as long, and after the shutdown time.
+  double report_after(uint32_t index) const;
+};
+
+class StallInquiry {
+ public:
+  // is_member(process set, rank): whether a rank that does not answer may be missing.
+  StallInquiry(int32_t size, StallTimes times, std::function<bool(int32_t, int32_t)> is_member);
+
+  void hello(int32_t from, StallHello hello);
+  // A rank waits. Names that are asked for, or were a moment ago, are not asked for again.
+  void waiting(int32_t from, const StallWaiting& waiting, Clock::time_point now);
+  void answer(int32_t from, StallAnswer answer);
+
+  // When ask or conclude has something to give.
+  Clock::time_point alarm() const;
+  // The question for everybody, when it is time for one.
+  std::optional<StallAsk> ask(Clock::time_point now);
+  // What came out, when all have answered or had the time to. Nothing: no stall, after all.
+  std::optional<StallReport> conclude(Clock::time_point now);
+
+ private:
+  struct Stall {
+    int32_t op = 0;
+    Clock::time_point since{};
+    Clock::time_point asked{};
+    Clock::time_point next{};  // not asked again before
+  };
+  bool complete() const { return answers_left_ == 0; }
+  std::optional<StallReport::Work> judge(size_t index, Clock::time_point now);
+  void add_missing(StallReport* report) const;
+
+  const int32_t size_;
+  const StallTimes times_;
+  const std::function<bool(int32_t, int32_t)> is_member_;
+  std::map<StallName, Stall> stalls_;
+  std::vector<StallHello> ranks_;
+  std::vector<StallName> candidates_;  // of the next question
+  Clock::time_point ask_at_ = Clock::time_point::max();
+
+  // The question that is open.
+  std::optional<StallAsk> open_;
+  Clock::time_point answers_until_{};
+  std::vector<std::optional<StallAnswer>> answers_;  // of each rank
+  int32_t answers_left_ = 0;
+  uint32_t inquiries_ = 0;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,182 @@
+#include "runtime/stall/stall_inspector.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+#include "base/log/log.h"
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Names in one report of a rank; the rest follows with the next.
+constexpr size_t kMaxNames = 256;
+
+double seconds_of(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+std::string own_host(const Settings& settings) {
+  if (settings.is_set("hostname")) return settings.text("hostname");
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+}  // namespace
+
+std::optional<StallOptions> stall_options(int32_t rank, int32_t size, const Settings& settings,
+                                          const StackOffer& stack) {
+  StallTimes times{settings.number("stall_check_time"), settings.number("stall_shutdown_time")};
+  if (settings.flag("stall_check_disable") || size < 2 || !(times.warning > 0)) return {};
+  if (times.shutdown > 0 && times.shutdown < times.warning) {
+    if (rank == 0) {
+      log::warning(cat("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is ", times.shutdown,
+                       ", less than HOROVOD_STALL_CHECK_TIME_SECONDS, ", times.warning,
+                       "; a stall will not shutdown the job"));
+    }
+    times.shutdown = 0;
+  }
+  return StallOptions{rank, size, times, own_host(settings), settings.text("stall_report"), stack};
+}
+
+StallInspector::StallInspector(Engine* engine, StallOptions options)
+    : engine_(engine), options_(std::move(options)) {
+  if (engine_->is_root()) {
+    inquiry_.emplace(options_.size, options_.times, [engine](int32_t process_set, int32_t rank) {
+      return engine->is_member(process_set, rank);
+    });
+  }
+}
+
+void StallInspector::say_hello() {
+  ByteWriter out;
+  encode(StallHello{options_.host, ::getpid()}, out);
+  engine_->to_root(ServiceId::kStall, out.view());
+}
+
+Clock::time_point StallInspector::alarm() const {
+  if (engine_->over()) return Clock::time_point::max();
+  const auto own = engine_->newest() != nullptr ? next_check_ : Clock::time_point::max();
+  return inquiry_ ? std::min(own, inquiry_->alarm()) : own;
+}
+
+void StallInspector::on_alarm(Clock::time_point now) {
+  if (now >= next_check_) report_waiting(now);
+  if (!inquiry_) return;
+  if (const auto report = inquiry_->conclude(now)) publish(*report);
+  if (engine_->over()) return;
+  if (const auto ask = inquiry_->ask(now)) {
+    ByteWriter out;
+    encode(*ask, out);
+    engine_->to_all(ServiceId::kStall, out.view());
+  }
+}
+
+// Reports what is due, and finds when the next is.
+void StallInspector::report_waiting(Clock::time_point now) {
+  StallWaiting waiting;
+  next_check_ = now + std::chrono::duration_cast<Clock::duration>(
+                          std::chrono::duration<double>(options_.times.warning));
+  for (Submission* one = engine_->newest(); one != nullptr; one = one->older) {
+    const double age = seconds_of(now - one->since);
+    const bool due = age >= options_.times.report_after(one->stall_reports);
+    if (due && waiting.entries.size() < kMaxNames) {
+      waiting.entries.push_back({{one->process_set, one->name->text}, one->request.op, age});
+      // Now, not once for each time that has passed unseen.
+      for (uint32_t i = 0;
+           i < kMostReports && options_.times.report_after(one->stall_reports) <= age; ++i) {
+        ++one->stall_reports;
+      }
+    }
+    const double left = options_.times.report_after(one->stall_reports) - age;
+    next_check_ = std::min(next_check_, now + std::chrono::duration_cast<Clock::duration>(
+                                                  std::chrono::duration<double>(left)));
+  }
+  if (waiting.entries.empty()) return;
+  ByteWriter out;
+  encode(waiting, out);
+  engine_->to_root(ServiceId::kStall, out.view());
+}
+
+void StallInspector::receive(int32_t from, ByteView message) {
+  if (Status status = handle(from, message); !status.ok()) {
+    log::warning(status.with_context(cat("rank ", from)).message());
+  }
+}
+
+Status StallInspector::handle(int32_t from, ByteView message) {
+  StallMessageKind kind{};
+  HVD_RETURN_IF_ERROR(peek_kind(message, &kind));
+  if (kind == StallMessageKind::kAsk) {
+    StallAsk ask;
+    HVD_RETURN_IF_ERROR(decode(message, &ask));
+    // A job that ends has its own news.
+    if (!engine_->over()) answer(ask);
+    return {};
+  }
+  if (!inquiry_) return invalid_argument("it takes this rank for the root");
+  if (kind == StallMessageKind::kHello) {
+    StallHello hello;
+    HVD_RETURN_IF_ERROR(decode(message, &hello));
+    inquiry_->hello(from, std::move(hello));
+  } else if (kind == StallMessageKind::kWaiting) {
+    StallWaiting waiting;
+    HVD_RETURN_IF_ERROR(decode(message, &waiting));
+    inquiry_->waiting(from, waiting, Clock::now());
+  } else {
+    StallAnswer answer;
+    HVD_RETURN_IF_ERROR(decode(message, &answer));
+    inquiry_->answer(from, std::move(answer));
+  }
+  return {};
+}
+
+StallState StallInspector::state_of(const StallName& name) const {
+  if (!engine_->is_member(name.process_set)) return StallState::kExcused;
+  bool joined = false;
+  for (const Submission* one = engine_->newest(); one != nullptr; one = one->older) {
+    if (one->process_set != name.process_set) continue;
+    if (one->name->text == name.name) {
+      return one->planned ? StallState::kRunning : StallState::kWaiting;
+    }
+    joined |= one->request.op == HVD_JOIN;
+  }
+  return joined ? StallState::kExcused : StallState::kMissing;
+}
+
+void StallInspector::answer(const StallAsk& ask) {
+  StallAnswer answer;
+  answer.inquiry = ask.inquiry;
+  for (const StallName& name : ask.names) answer.states.push_back(state_of(name));
+  const LastSubmission& last = engine_->last_submission();
+  if (last.name != kStartName) {
+    answer.last_name = last.name;
+    answer.last_op = last.op;
+    answer.last_seconds = seconds_of(Clock::now() - last.when);
+  }
+  const auto& states = answer.states;
+  if (std::find(states.begin(), states.end(), StallState::kMissing) != states.end()) {
+    answer.stack = main_thread_stack(options_.stack);
+    if (answer.stack.empty()) answer.note = main_thread_note();
+  }
+  ByteWriter out;
+  encode(answer, out);
+  engine_->to_root(ServiceId::kStall, out.view());
+}
+
+void StallInspector::publish(const StallReport& report) {
+  ++reports_;
+  engine_->instruments().metrics.count(Counter::kStalls);
+  log::write(report.fatal() ? log::Level::kError : log::Level::kWarning, text_of(report));
+  if (!options_.report_path.empty()) {
+    const double epoch =
+        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    std::ofstream file(options_.report_path, std::ios::app);
+    file << json_of(report, epoch) << std::endl;
+    if (!file) log::warning(cat("cannot write the stall report to ", options_.report_path));
+  }
+  if (report.fatal()) engine_->fail(aborted(cause_of(report)));
+}
+
+}  // namespace hvd::runtime

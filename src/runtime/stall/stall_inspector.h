@@ -1,0 +1,62 @@
+// Looks after work that stays pending: each rank reports its own to the root, the root asks all
+// ranks about it, and says which are missing, where they are and what they do instead; or ends the
+// job. A rank with nothing pending has no timer: only the question wakes it. With the baton.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/settings.h"
+#include "runtime/core/engine.h"
+#include "runtime/stall/stall_inquiry.h"
+#include "runtime/stall/thread_stack.h"
+
+namespace hvd::runtime {
+
+// The first agreement of all ranks: no work of the user's.
+constexpr std::string_view kStartName = "<start>";
+
+struct StallOptions {
+  int32_t rank = 0;
+  int32_t size = 1;
+  StallTimes times;
+  std::string host;
+  std::string report_path;  // empty: none
+  StackOffer stack;
+};
+
+// Nothing when the settings switch the inspector off.
+std::optional<StallOptions> stall_options(int32_t rank, int32_t size, const Settings& settings,
+                                          const StackOffer& stack);
+
+class StallInspector final : public Service {
+ public:
+  // The engine outlives it, but for its last calls.
+  StallInspector(Engine* engine, StallOptions options);
+
+  // Once, when all ranks are there.
+  void say_hello();
+  // Reports that were made here; at the root.
+  uint64_t reports() const { return reports_; }
+
+  void receive(int32_t from, ByteView message) override;
+  Clock::time_point alarm() const override;
+  void on_alarm(Clock::time_point now) override;
+
+ private:
+  Status handle(int32_t from, ByteView message);
+  void report_waiting(Clock::time_point now);
+  void answer(const StallAsk& ask);
+  StallState state_of(const StallName& name) const;
+  void publish(const StallReport& report);
+
+  Engine* const engine_;
+  const StallOptions options_;
+  Clock::time_point next_check_ = Clock::time_point::min();  // of pending work
+  std::optional<StallInquiry> inquiry_;                      // of the root
+  uint64_t reports_ = 0;
+};
+
+}  // namespace hvd::runtime

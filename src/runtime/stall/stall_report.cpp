@@ -1,0 +1,154 @@
+#include "runtime/stall/stall_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "base/text.h"
+#include "runtime/wire/request.h"
+
+namespace hvd::runtime {
+namespace {
+
+constexpr size_t kNamesShown = 6;
+
+std::string tenths(double seconds) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.1f", seconds);
+  return text.data();
+}
+
+bool misses(const StallReport::Work& work, int32_t rank) {
+  return std::binary_search(work.missing.begin(), work.missing.end(), rank);
+}
+
+// "1: [allreduce.a, allreduce.b]"
+std::string missing_line(const StallReport& report, int32_t rank) {
+  std::string names;
+  size_t count = 0;
+  bool overdue = false;
+  for (const auto& work : report.work) {
+    if (!misses(work, rank)) continue;
+    overdue |= work.overdue;
+    if (count++ < kNamesShown) names += cat(names.empty() ? "" : ", ", printable(work.name.name));
+  }
+  return cat(rank, overdue ? "!" : "", ": [", names, count > kNamesShown ? " ..." : "", "]");
+}
+
+std::string where(const StallReport::Rank& rank) {
+  if (rank.host.empty()) return cat("rank ", rank.rank);
+  return cat("rank ", rank.rank, " on host ", printable(rank.host), ", pid ", rank.pid);
+}
+
+std::string details(const StallReport::Rank& rank) {
+  std::string text = where(rank);
+  if (!rank.answered) {
+    return text + ": does not answer; it is stopped, or its links to the other ranks are dead";
+  }
+  const StallAnswer& answer = rank.answer;
+  if (answer.last_name.empty()) {
+    text += ": has submitted nothing yet";
+  } else {
+    text += cat(": last submitted ", op_name(answer.last_op), " '", printable(answer.last_name),
+                "' ", tenths(answer.last_seconds), " s ago");
+  }
+  if (answer.stack.empty()) return text + (answer.note.empty() ? "" : "; " + answer.note);
+  text += "; Python, innermost call first:";
+  for (const std::string& line : split(answer.stack, '\n')) {
+    if (!trim(line).empty()) text += cat("\n    ", printable(trim(line), 1000));
+  }
+  return text;
+}
+
+std::string quoted(std::string_view text) {
+  std::string json = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      json += cat('\\', c);
+    } else if (c == '\n') {
+      json += "\\n";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      std::array<char, 8> escape{};
+      std::snprintf(escape.data(), escape.size(), "\\u%04x", byte);
+      json += escape.data();
+    } else {
+      json += c;
+    }
+  }
+  return json + "\"";
+}
+
+std::string json_of(const StallReport::Work& work) {
+  std::vector<std::string> ranks;
+  for (const int32_t rank : work.missing) ranks.push_back(cat(rank));
+  return cat("{\"name\":", quoted(work.name.name), ",\"op\":", quoted(op_name(work.op)),
+             ",\"process_set\":", work.name.process_set, ",\"seconds\":", tenths(work.seconds),
+             ",\"missing_ranks\":[", join(ranks, ","), "]}");
+}
+
+std::string json_of(const StallReport::Rank& rank) {
+  const StallAnswer& answer = rank.answer;
+  std::string last = "null";
+  if (!answer.last_name.empty()) {
+    last = cat("{\"name\":", quoted(answer.last_name), ",\"op\":", quoted(op_name(answer.last_op)),
+               ",\"seconds_ago\":", tenths(answer.last_seconds), "}");
+  }
+  return cat("{\"rank\":", rank.rank, ",\"host\":", quoted(rank.host), ",\"pid\":", rank.pid,
+             ",\"answered\":", rank.answered ? "true" : "false", ",\"last_submitted\":", last,
+             ",\"stack\":", quoted(answer.stack), ",\"note\":", quoted(answer.note), "}");
+}
+
+}  // namespace
+
+bool StallReport::fatal() const {
+  return std::any_of(work.begin(), work.end(), [](const Work& one) { return one.overdue; });
+}
+
+std::string text_of(const StallReport& report) {
+  std::string text = cat(
+      "Some tensors were submitted by a part of the ranks only, and have waited for the others "
+      "for more than ",
+      report.warning_seconds,
+      " seconds. This is a deadlock when ranks submit "
+      "different work or in a different order, and it lasts while a rank hangs or is much slower.\n"
+      "Missing ranks:");
+  for (const auto& rank : report.missing) text += "\n" + missing_line(report, rank.rank);
+  for (const auto& rank : report.missing) text += "\n" + details(rank);
+  if (report.fatal()) {
+    text += cat("\nThis lasts longer than the ", report.shutdown_seconds,
+                " seconds of "
+                "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS. Will shutdown.");
+  }
+  return text;
+}
+
+std::string json_of(const StallReport& report, double epoch_seconds) {
+  std::vector<std::string> work;
+  for (const auto& one : report.work) work.push_back(json_of(one));
+  std::vector<std::string> ranks;
+  for (const auto& one : report.missing) ranks.push_back(json_of(one));
+  std::array<char, 64> time{};
+  std::snprintf(time.data(), time.size(), "%.3f", epoch_seconds);
+  return cat("{\"event\":\"stall\",\"time\":", time.data(),
+             ",\"shutdown\":", report.fatal() ? "true" : "false",
+             ",\"warning_seconds\":", report.warning_seconds, ",\"tensors\":[", join(work, ","),
+             "],\"ranks\":[", join(ranks, ","), "]}");
+}
+
+std::string cause_of(const StallReport& report) {
+  for (const auto& work : report.work) {
+    if (!work.overdue) continue;
+    const auto rank = std::find_if(report.missing.begin(), report.missing.end(),
+                                   [&](const auto& one) { return misses(work, one.rank); });
+    const size_t others = work.missing.size() - 1;
+    return cat("'", printable(work.name.name), "' has waited ", tenths(work.seconds), " s for ",
+               where(*rank), others == 0 ? std::string() : cat(", and ", others, " more"),
+               rank->answered ? ", which did not submit it" : ", which does not answer",
+               "; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends the job after ", report.shutdown_seconds,
+               " seconds");
+  }
+  return "a stall";
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,42 @@
+// What is known of a stall, as values, as the lines of the log and as a line of JSON. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/stall/stall_message.h"
+
+namespace hvd::runtime {
+
+struct StallReport {
+  struct Work {
+    StallName name;
+    int32_t op = 0;
+    double seconds = 0;            // that it has been pending
+    bool overdue = false;          // for longer than the shutdown time
+    std::vector<int32_t> missing;  // ranks, ascending
+  };
+  struct Rank {
+    int32_t rank = 0;
+    std::string host;  // empty: never heard of
+    int64_t pid = 0;
+    bool answered = false;
+    StallAnswer answer;  // if it did
+  };
+  double warning_seconds = 0;
+  double shutdown_seconds = 0;  // 0: never
+  std::vector<Work> work;       // in the order of their names
+  std::vector<Rank> missing;    // every rank that any of them misses, ascending
+
+  // The job is to end.
+  bool fatal() const;
+};
+
+// The record of the log: several lines, whose beginning tools know from Horovod.
+std::string text_of(const StallReport& report);
+// One line, without its end.
+std::string json_of(const StallReport& report, double epoch_seconds);
+// Why the job ends.
+std::string cause_of(const StallReport& report);
+
+}  // namespace hvd::runtime

@@ -1,0 +1,45 @@
+// The users' claims on submissions. A handle is a slot's index and its incarnation, so that a
+// stale one is recognised. Any thread.
+#pragma once
+
+#include <deque>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "horovod/horovod.h"
+#include "runtime/submission/submission.h"
+
+namespace hvd::runtime {
+
+class HandleTable {
+ public:
+  // Incarnations begin at `first`, so that handles of an earlier runtime are not taken for ours.
+  explicit HandleTable(uint32_t first) : first_(first) {}
+
+  // A submission that is used by nobody, claimed by the user.
+  Submission* claim(hvd_handle* handle);
+  // Takes back a claim on what was never submitted.
+  void unclaim(Submission* submission);
+
+  // Pins a submission while it is used; nullptr when there is no such handle.
+  Submission* pin(hvd_handle handle);
+  void unpin(Submission* submission);
+
+  // Ends the user's claim; false when there is no such handle.
+  bool release(hvd_handle handle);
+  // The runtime is done with these: `done` becomes true, and released ones are used again.
+  void finish(std::span<Submission* const> submissions);
+
+ private:
+  Submission* find(hvd_handle handle);
+  void recycle(Submission* submission);
+
+  const uint32_t first_;
+  std::mutex mutex_;              // guards all below
+  std::deque<Submission> slots_;  // stable addresses
+  std::vector<Submission*> free_;
+};
+
+}  // namespace hvd::runtime

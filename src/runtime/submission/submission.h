@@ -1,0 +1,69 @@
+// A user's request on its way through the runtime: what was asked for, where the data lies, and
+// how it ended. Made by the submitting thread, then owned by the thread that makes progress until
+// `done`; read by waiters after it. Kept by handle_table and used again, so that steady traffic
+// allocates nothing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "runtime/submission/output_memory.h"
+#include "runtime/wire/request.h"
+
+namespace hvd::runtime {
+
+struct Name;  // tensor_table.h
+
+struct Submission {
+  struct Tensor {
+    const void* input = nullptr;
+    void* output = nullptr;
+  };
+  // An output that the runtime owns.
+  struct Output {
+    OutputMemory data;
+    std::vector<int64_t> shape;
+  };
+
+  // Set by the submitting thread.
+  Request request;
+  int32_t process_set = 0;
+  uint32_t set = 0;  // serial number of the process set
+  std::vector<Tensor> tensors;
+  void* stream = nullptr;       // the framework's, where request.device is not HVD_CPU
+  void* ready_event = nullptr;  // after which the inputs may be read; nullptr: they may
+  uint64_t bytes = 0;
+  Name* name = nullptr;
+  Submission* next = nullptr;  // in the submission queue
+
+  // Of the thread that makes progress.
+  Submission* older = nullptr;  // among the unfinished ones
+  Submission* newer = nullptr;
+  Clock::time_point since{};   // when it was drained
+  uint32_t stall_reports = 0;  // how often the stall inspector has reported it
+  bool accepted = false;       // by its process set
+  bool planned = false;
+  uint32_t units_left = 0;
+  std::vector<Output> outputs;
+  std::vector<int32_t> received_splits;
+  int32_t last_joined_rank = -1;
+  int32_t registered = -1;  // process set that was added, or is being removed
+  Status status;
+
+  // status, outputs and what follows from them may be read once this is true (acquire).
+  std::atomic<bool> done{false};
+
+  // Guarded by handle_table.
+  uint32_t index = 0;
+  uint32_t incarnation = 0;
+  uint32_t users = 0;
+  bool claimed = false;  // the user holds a handle
+  bool finished = false;
+};
+
+}  // namespace hvd::runtime

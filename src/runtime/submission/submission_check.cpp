@@ -1,0 +1,211 @@
+#include "runtime/submission/submission_check.h"
+
+#include "base/check.h"
+#include "base/text.h"
+#include "runtime/wire/request.h"
+
+namespace hvd::runtime {
+namespace {
+
+constexpr std::string_view kBarrierName = "<barrier>";
+constexpr int32_t kMaxDimensions = 64;
+constexpr uint32_t kMaxTensors = 1 << 20;
+
+// "allreduce 'grad'": how sentences name the work.
+std::string label(const hvd_submission& from) {
+  return operation_text(from.op, from.name == nullptr ? "" : from.name);
+}
+
+bool is_known_op(int32_t op) {
+  return op == HVD_ALLREDUCE || op == HVD_ALLGATHER || op == HVD_BROADCAST || op == HVD_JOIN ||
+         op == HVD_ALLTOALL || op == HVD_BARRIER || op == HVD_REDUCESCATTER;
+}
+
+bool writes_to_caller(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_BROADCAST; }
+
+Status check_root(const hvd_submission& from, const SetMembers& set) {
+  if (from.op != HVD_BROADCAST || set.index_of(from.root_rank) >= 0) return {};
+  return invalid_argument(cat(label(from), ": invalid root rank ", from.root_rank,
+                              set.id == 0 ? cat("; it must be from 0 to ", set.size() - 1)
+                                          : cat("; process set ", set.id, " has ranks ",
+                                                list_text(std::span<const int32_t>(set.ranks)))));
+}
+
+Status check_reduce_op(const hvd_submission& from) {
+  if (!reduces(from.op)) return {};
+  if (from.reduce_op < HVD_AVERAGE || from.reduce_op > HVD_PRODUCT) {
+    return invalid_argument(cat(label(from), ": reduction ", from.reduce_op, " is unknown"));
+  }
+  if (from.op == HVD_REDUCESCATTER && from.reduce_op == HVD_ADASUM) {
+    return invalid_argument(cat(label(from),
+                                ": adasum of rows that go to different ranks has no "
+                                "meaning; use allreduce, or average or sum"));
+  }
+  return {};
+}
+
+Status check_terms(const hvd_submission& from, const SetMembers& set) {
+  if (!is_known_op(from.op)) {
+    return invalid_argument(cat("operation ", from.op, " is unknown"));
+  }
+  if (from.flags != 0) return invalid_argument(cat(label(from), ": flags must be 0"));
+  if (from.op == HVD_BARRIER || from.op == HVD_JOIN) return {};
+  if (from.name == nullptr || from.name[0] == '\0') {
+    return invalid_argument(cat(op_name(from.op), " needs a name, the same on every rank"));
+  }
+  if (from.tensor_count == 0 || from.tensor_count > kMaxTensors || from.tensors == nullptr) {
+    return invalid_argument(cat(label(from), ": it needs from 1 to ", kMaxTensors, " tensors"));
+  }
+  HVD_RETURN_IF_ERROR(check_reduce_op(from));
+  return check_root(from, set);
+}
+
+// Whether the reduction has a meaning for the type (horovod.h).
+template <typename Who>
+Status check_reduction(int32_t reduce_op, int32_t dtype, const Who& who) {
+  const bool is_float =
+      dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64;
+  if (reduce_op == HVD_ADASUM && !is_float) {
+    return invalid_argument(cat(who(), ": adasum needs float16, bfloat16, float32 or float64, not ",
+                                dtype_name(dtype), "; convert the tensor, or use average or sum"));
+  }
+  if (reduce_op == HVD_AVERAGE && dtype == HVD_BOOL) {
+    return invalid_argument(cat(who(),
+                                ": bool has no average; convert the tensor, or use sum (any) "
+                                "or product (all)"));
+  }
+  return {};
+}
+
+Status copy_tensor(const hvd_submission& from, uint32_t index, bool reads, TensorSpec* spec,
+                   Submission* to) {
+  const hvd_tensor& tensor = from.tensors[index];
+  const auto who = [&] {
+    return from.tensor_count > 1 ? cat(label(from), ", tensor ", index) : label(from);
+  };
+  if (dtype_size(tensor.dtype) == 0) {
+    return invalid_argument(cat(who(), ": dtype ", tensor.dtype, " is unknown"));
+  }
+  if (reduces(from.op)) HVD_RETURN_IF_ERROR(check_reduction(from.reduce_op, tensor.dtype, who));
+  if (tensor.ndim < 0 || tensor.ndim > kMaxDimensions ||
+      (tensor.ndim > 0 && tensor.shape == nullptr)) {
+    return invalid_argument(cat(who(), ": ", tensor.ndim, " dimensions are impossible"));
+  }
+  int64_t bytes = static_cast<int64_t>(dtype_size(tensor.dtype));
+  for (int32_t i = 0; i < tensor.ndim; ++i) {
+    if (tensor.shape[i] < 0 || __builtin_mul_overflow(bytes, tensor.shape[i], &bytes)) {
+      return invalid_argument(cat(who(), ": dimension ", i, " is ", tensor.shape[i]));
+    }
+  }
+  if (bytes > 0 && reads && tensor.input == nullptr) {
+    return invalid_argument(cat(who(), ": its input is NULL"));
+  }
+  if (bytes > 0 && writes_to_caller(from.op) && tensor.output == nullptr) {
+    return invalid_argument(cat(who(), ": its output is NULL"));
+  }
+  spec->dtype = tensor.dtype;
+  spec->shape.assign(tensor.shape, tensor.shape + tensor.ndim);
+  to->tensors[index] = {tensor.input, writes_to_caller(from.op) ? tensor.output : nullptr};
+  to->bytes += static_cast<uint64_t>(bytes);
+  return {};
+}
+
+Status copy_splits(const hvd_submission& from, int32_t size, Submission* to) {
+  auto& splits = to->request.splits;
+  splits.clear();
+  if (from.op != HVD_ALLTOALL) return {};
+  for (const TensorSpec& tensor : to->request.tensors) {
+    if (tensor.shape.empty()) continue;  // all ranks are told of it (agreement)
+    const int64_t rows = tensor.shape[0];
+    if (from.split_count == 0) {
+      if (rows % size != 0) {
+        return invalid_argument(cat(label(from), ": ", rows, " rows do not split evenly over ",
+                                    size, " ranks; give splits"));
+      }
+      splits.assign(static_cast<size_t>(size), static_cast<int32_t>(rows / size));
+      continue;
+    }
+    if (from.split_count != static_cast<uint32_t>(size) || from.splits == nullptr) {
+      return invalid_argument(
+          cat(label(from), ": it has ", from.split_count, " splits for ", size, " ranks"));
+    }
+    int64_t sum = 0;
+    for (int32_t i = 0; i < size; ++i) {
+      if (from.splits[i] < 0) {
+        return invalid_argument(cat(label(from), ": split ", i, " is ", from.splits[i]));
+      }
+      sum += from.splits[i];
+    }
+    if (sum > rows) {
+      return invalid_argument(
+          cat(label(from), ": its splits name ", sum, " rows, the tensor has ", rows));
+    }
+    splits.assign(from.splits, from.splits + size);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_member(const hvd_submission& from, int32_t rank, const SetMembers* set) {
+  if (set == nullptr) {
+    return not_found(cat(label(from), ": Process set provided does not exist: ", from.process_set,
+                         "; add it on every rank first"));
+  }
+  if (set->index >= 0) return {};
+  return invalid_argument(cat(label(from), ": Rank ", rank, " is not a member of process set ",
+                              set->id, ", which has ranks ",
+                              list_text(std::span<const int32_t>(set->ranks))));
+}
+
+Status copy_submission(const hvd_submission& from, int32_t rank, const SetMembers& set,
+                       Submission* to, std::string_view* name, bool* shared_name) {
+  HVD_RETURN_IF_ERROR(check_terms(from, set));
+  const bool is_nameless = from.op == HVD_BARRIER || from.op == HVD_JOIN;
+  if (is_nameless)
+    *name = from.op == HVD_JOIN ? kJoinName : kBarrierName;
+  else
+    *name = from.name;
+  *shared_name = is_nameless;
+
+  Request& request = to->request;
+  request.op = from.op;
+  request.reduce_op = reduces(from.op) ? from.reduce_op : static_cast<int32_t>(HVD_SUM);
+  request.root = from.op == HVD_BROADCAST ? from.root_rank : 0;
+  request.device = is_nameless ? static_cast<int32_t>(HVD_CPU) : from.device;
+  request.prescale = reduces(from.op) && from.prescale != 0 ? from.prescale : 1;
+  request.postscale = reduces(from.op) && from.postscale != 0 ? from.postscale : 1;
+  const uint32_t count = is_nameless ? 0 : from.tensor_count;
+  request.tensors.resize(count);
+  to->tensors.resize(count);
+  to->process_set = set.id;
+  to->set = set.serial;
+  to->bytes = 0;
+  const bool reads = from.op != HVD_BROADCAST || from.root_rank == rank;
+  for (uint32_t i = 0; i < count; ++i) {
+    HVD_RETURN_IF_ERROR(copy_tensor(from, i, reads, &request.tensors[i], to));
+  }
+  to->stream = request.device == HVD_CPU ? nullptr : from.stream;
+  to->ready_event = request.device == HVD_CPU ? nullptr : from.ready_event;
+  return copy_splits(from, set.size(), to);
+}
+
+Status check_device(const hvd_submission& from, bool has_devices, std::atomic<int32_t>* own) {
+  if (from.device == HVD_CPU || from.tensor_count == 0) return {};
+  if (!has_devices) {
+    return unimplemented(
+        cat(label(from), ": device ", from.device,
+            " has no operation plugin here: "
+            "choose one by HOROVOD_GPU_OPERATIONS, or move the tensor to the CPU"));
+  }
+  if (from.device < 0) {
+    return invalid_argument(cat(label(from), ": device ", from.device, " is unknown"));
+  }
+  int32_t first = HVD_CPU;
+  if (own->compare_exchange_strong(first, from.device) || first == from.device) return {};
+  return invalid_argument(cat(label(from), ": its tensor is on device ", from.device,
+                              ", and this rank's earlier ones on device ", first,
+                              ": a rank uses one device; start one rank for each"));
+}
+
+}  // namespace hvd::runtime

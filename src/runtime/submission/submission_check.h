@@ -1,0 +1,25 @@
+// What a caller hands to hvd_submit, checked and copied. Any thread.
+#pragma once
+
+#include <atomic>
+#include <string_view>
+
+#include "base/status.h"
+#include "horovod/horovod.h"
+#include "runtime/submission/set_table.h"
+#include "runtime/submission/submission.h"
+
+namespace hvd::runtime {
+
+// Whether this rank may use the process set, which is null when it does not exist.
+Status check_member(const hvd_submission& from, int32_t rank, const SetMembers* set);
+
+// Fills a submission from the caller's struct. Every refusal is one sentence that names the work
+// and what is wrong with it. Gives the name it goes by, and whether that may be in flight twice.
+Status copy_submission(const hvd_submission& from, int32_t rank, const SetMembers& set,
+                       Submission* to, std::string_view* name, bool* shared_name);
+
+// Whether tensors may be where they are. *own: the device of this rank, HVD_CPU until one is known.
+Status check_device(const hvd_submission& from, bool has_devices, std::atomic<int32_t>* own);
+
+}  // namespace hvd::runtime

@@ -1,0 +1,40 @@
+// From any number of submitting threads to the one that makes progress, first in, first out.
+// Neither side waits or allocates.
+#pragma once
+
+#include <atomic>
+
+#include "runtime/submission/submission.h"
+
+namespace hvd::runtime {
+
+class SubmissionQueue {
+ public:
+  void push(Submission* submission) {
+    Submission* head = head_.load(std::memory_order_relaxed);
+    do {
+      submission->next = head;
+    } while (!head_.compare_exchange_weak(head, submission, std::memory_order_seq_cst,
+                                          std::memory_order_relaxed));
+  }
+  bool empty() const { return head_.load(std::memory_order_seq_cst) == nullptr; }
+
+  // The whole content as a chain by `next`, the oldest first; nullptr when there is none.
+  Submission* take_all() {
+    if (head_.load(std::memory_order_relaxed) == nullptr) return nullptr;
+    Submission* newest = head_.exchange(nullptr, std::memory_order_acquire);
+    Submission* oldest = nullptr;
+    while (newest != nullptr) {
+      Submission* older = newest->next;
+      newest->next = oldest;
+      oldest = newest;
+      newest = older;
+    }
+    return oldest;
+  }
+
+ private:
+  alignas(64) std::atomic<Submission*> head_{nullptr};
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,72 @@
+// The names in flight on this rank, of each process set its own. A name that the response cache
+// knows keeps its entry between uses, so that a repeated step allocates nothing; and where names
+// come in the order of the last time, each is found behind the one before, without a look-up.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "runtime/submission/submission.h"
+
+namespace hvd::runtime {
+
+struct CacheEntry;  // response_cache.h
+
+struct Name {
+  Name(uint32_t set, std::string text) : set(set), text(std::move(text)) {}
+  const uint32_t set;  // serial number of its process set
+  const std::string text;
+
+  // Guarded by tensor_table.
+  uint32_t in_flight = 0;
+  bool kept = false;
+  size_t place = 0;  // of one that is kept, in the table's order
+
+  // Of the thread that makes progress.
+  Submission* announced = nullptr;
+  std::deque<Submission*> waiting;  // behind it; only names that may be in flight twice
+  CacheEntry* cached = nullptr;
+  uint32_t traced_in = 0;  // the timeline that knows it as `traced_as`
+  uint32_t traced_as = 0;
+};
+
+class TensorTable {
+ public:
+  // Puts a submission under its name. kAlreadyExists when one is in flight and `shared` is false.
+  Status insert(uint32_t set, std::string_view name, bool shared, Submission* submission);
+  // The submissions are over, and with them the names that nobody keeps.
+  void remove(std::span<Submission* const> submissions);
+  // nullptr when nothing of that name is in flight and nobody keeps it.
+  Name* find(uint32_t set, std::string_view name);
+  // Whether the name outlives its use. One that does not, and is not in use, is gone after this.
+  void keep(Name* name, bool kept);
+
+ private:
+  struct Key {
+    uint32_t set;
+    std::string_view text;  // points into the value
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      return std::hash<std::string_view>()(key.text) + key.set * 0x9e3779b97f4a7c15U;
+    }
+  };
+  Name* find_next(uint32_t set, std::string_view name);
+  void put_at(Name* name, size_t place);
+  void erase(const Name& name) { names_.erase(Key{name.set, name.text}); }
+
+  std::mutex mutex_;  // guards what follows and what Name says it guards
+  std::unordered_map<Key, std::unique_ptr<Name>, Hash> names_;
+  std::vector<Name*> order_;  // names that are kept, as they came the last time
+  size_t next_ = 0;           // of them
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,15 @@
+// What the engine and the executor tell of what they do. Belongs to the thread that holds the
+// baton.
+#pragma once
+
+#include "runtime/telemetry/metrics.h"
+#include "runtime/telemetry/trace_recorder.h"
+
+namespace hvd::runtime {
+
+struct Instruments {
+  TraceRecorder trace;
+  Metrics metrics;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,50 @@
+#include "runtime/telemetry/metrics_message.h"
+
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+#include "base/check.h"
+
+namespace hvd::runtime {
+namespace {
+
+static_assert(std::is_trivially_copyable_v<Metrics> && sizeof(Metrics) % sizeof(uint64_t) == 0 &&
+              std::has_unique_object_representations_v<Metrics>);
+constexpr size_t kLongestHost = 256;
+
+}  // namespace
+
+void encode(const MetricsMessage& message, ByteWriter& out) {
+  out.put(message.says).put(message.number).put(static_cast<uint32_t>(message.asks.size()));
+  for (const Ask& ask : message.asks) out.put(ask.rank).put(ask.ticket);
+  out.put(static_cast<uint32_t>(message.values.size()));
+  for (const MetricsOfRank& value : message.values) {
+    out.put(value.rank).put_text(std::string_view(value.host).substr(0, kLongestHost));
+    out.put(value.pending).put_raw(std::as_bytes(std::span(&value.metrics, 1)));
+  }
+}
+
+Status decode(ByteView bytes, MetricsMessage* message) {
+  ByteReader in(bytes);
+  message->says = in.get<MetricsSays>();
+  message->number = in.get<uint32_t>();
+  message->asks.assign(in.get_count(8), {});
+  for (Ask& ask : message->asks) ask = {in.get<int32_t>(), in.get<uint32_t>()};
+  message->values.assign(in.get_count(sizeof(Metrics)), {});
+  for (MetricsOfRank& value : message->values) {
+    value.rank = in.get<int32_t>();
+    value.host = in.get_text();
+    value.pending = in.get<uint64_t>();
+    const ByteView raw = in.get_raw(sizeof value.metrics);
+    if (!raw.empty()) std::memcpy(static_cast<void*>(&value.metrics), raw.data(), raw.size());
+    if (value.host.size() > kLongestHost) return invalid_argument("a host's name is too long");
+  }
+  HVD_RETURN_IF_ERROR(in.finish("a message of the metrics"));
+  if (message->says < MetricsSays::kAsk || message->says > MetricsSays::kResult) {
+    return invalid_argument("a message of the metrics is of no kind");
+  }
+  return {};
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,283 @@
+#include "runtime/telemetry/timeline.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log/log.h"
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// How long an event stays on its rank at most.
+constexpr std::chrono::milliseconds kFlush{100};
+// Exchanges with the root's clock at the start; afterwards one with the events, at most so often.
+constexpr int kExchanges = 8;
+constexpr std::chrono::seconds kPingEvery{1};
+// Pings that come so close together get one answer.
+constexpr std::chrono::milliseconds kPongAfter{1};
+
+Status status_of(const TimelineMessage& message) {
+  return message.text.empty() ? Status() : unavailable(message.text);
+}
+
+int64_t nanoseconds(Clock::time_point time) { return time.time_since_epoch().count(); }
+
+}  // namespace
+
+Timeline::Timeline(const TimelineOptions& options, TraceRecorder* recorder, ServiceLinks links)
+    : options_(options),
+      recorder_(recorder),
+      links_(std::move(links)),
+      clock_(options.on_roots_machine) {
+  if (is_root()) clock_.add(0, 0, 0, 0);
+}
+
+void Timeline::start(const std::string& path, bool mark_cycles,
+                     std::shared_ptr<Question> question) {
+  TimelineMessage message;
+  message.says = TimelineSays::kStart;
+  message.text = path;
+  message.mark_cycles = mark_cycles;
+  ask(std::move(message), std::move(question));
+}
+
+void Timeline::stop(std::shared_ptr<Question> question) {
+  TimelineMessage message;
+  message.says = TimelineSays::kStop;
+  ask(std::move(message), std::move(question));
+}
+
+void Timeline::ask(TimelineMessage message, std::shared_ptr<Question> question) {
+  message.ticket = next_ticket_++;
+  questions_.emplace(message.ticket, std::move(question));
+  say_up(message);
+}
+
+void Timeline::answer(const std::vector<Ask>& asks, const Status& status) {
+  for (const Ask& ask : asks) {
+    if (ask.rank != options_.rank) continue;
+    const auto found = questions_.find(ask.ticket);
+    if (found == questions_.end()) continue;
+    found->second->answer(status);
+    questions_.erase(found);
+  }
+}
+
+void Timeline::say_up(const TimelineMessage& message) {
+  ByteWriter out;
+  encode(message, out);
+  links_.to_root(out.view());
+}
+
+void Timeline::say_down(const TimelineMessage& message) {
+  ByteWriter out;
+  encode(message, out);
+  links_.to_all(out.view());
+}
+
+void Timeline::receive(int32_t from, ByteView bytes) {
+  TimelineMessage message;
+  if (Status status = decode(bytes, &message); !status.ok()) {
+    log::warning(status.with_context(cat("from rank ", from)).message());
+    return;
+  }
+  const bool down = message.says >= TimelineSays::kStarted;
+  if (down ? from != 0 : !is_root()) return;
+  switch (message.says) {
+    case TimelineSays::kStart:
+      root_start(from, message);
+      break;
+    case TimelineSays::kStop:
+      root_stop(from, message);
+      break;
+    case TimelineSays::kPing:
+      root_.hosts[from] = message.text;
+      root_.pongs.push_back({from, message.time, nanoseconds(Clock::now())});
+      if (root_.pongs.size() + 1 == static_cast<size_t>(options_.size))
+        root_pong();
+      else
+        root_.pong_at = std::min(root_.pong_at, Clock::now() + kPongAfter);
+      break;
+    case TimelineSays::kEvents:
+      root_events(from, std::move(message));
+      break;
+    case TimelineSays::kFlushed:
+      root_flushed(message.run);
+      break;
+    case TimelineSays::kStarted:
+      started(message);
+      break;
+    case TimelineSays::kStopping:
+      stopping(message);
+      break;
+    case TimelineSays::kStopped:
+      answer(message.asks, status_of(message));
+      break;
+    case TimelineSays::kPong:
+      pong(message);
+      break;
+  }
+}
+
+// ---- the root ----
+
+void Timeline::root_start(int32_t from, const TimelineMessage& message) {
+  TimelineMessage reply;
+  reply.says = TimelineSays::kStarted;
+  reply.asks = {{from, message.ticket}};
+  reply.mark_cycles = message.mark_cycles;
+  if (root_.writer != nullptr && !root_.stopping && root_.path == message.text) {
+    reply.says = TimelineSays::kStopped;  // that is an answer; scripts let every rank ask
+    reply.run = run_;
+  } else if (root_.writer != nullptr) {
+    reply.text = cat("the timeline ", root_.path, " is being written; stop it before another one");
+  } else {
+    const auto written = [this, post = links_.post] { post([this] { root_written(); }); };
+    auto writer =
+        TraceWriter::create(message.text, options_.size, nanoseconds(Clock::now()), written);
+    if (writer.ok()) {
+      root_ = {};
+      root_.writer = *std::move(writer);
+      root_.path = message.text;
+      reply.run = run_ + 1;
+    } else {
+      reply.text = writer.error().message();
+    }
+  }
+  say_down(reply);
+}
+
+void Timeline::root_stop(int32_t from, const TimelineMessage& message) {
+  TimelineMessage reply;
+  reply.run = run_;
+  if (root_.writer == nullptr) {
+    reply.says = TimelineSays::kStopped;
+    reply.asks = {{from, message.ticket}};
+    say_down(reply);
+    return;
+  }
+  root_.stoppers.push_back({from, message.ticket});
+  if (std::exchange(root_.stopping, true)) return;
+  reply.says = TimelineSays::kStopping;
+  say_down(reply);
+}
+
+void Timeline::root_events(int32_t from, TimelineMessage&& message) {
+  if (root_.writer == nullptr || message.run != run_) return;
+  root_.writer->add({from, message.offset, message.error, message.dropped, root_.hosts[from],
+                     std::move(message.slots)});
+}
+
+void Timeline::root_flushed(uint32_t run) {
+  if (root_.writer == nullptr || run != run_ || ++root_.flushed != options_.size) return;
+  root_.writer->finish();
+}
+
+void Timeline::root_written() {
+  if (root_.writer == nullptr) return;
+  TimelineMessage reply;
+  reply.says = TimelineSays::kStopped;
+  reply.run = run_;
+  reply.asks = std::move(root_.stoppers);
+  reply.text = root_.writer->status().message();
+  root_.writer.reset();
+  say_down(reply);
+}
+
+void Timeline::root_pong() {
+  TimelineMessage reply;
+  reply.says = TimelineSays::kPong;
+  reply.pongs = std::move(root_.pongs);
+  root_.pongs.clear();
+  root_.pong_at = Clock::time_point::max();
+  reply.time = nanoseconds(Clock::now());
+  say_down(reply);
+}
+
+// ---- every rank ----
+
+void Timeline::started(const TimelineMessage& message) {
+  if (message.text.empty()) {
+    run_ = message.run;
+    recorder_->start(message.mark_cycles);
+    exchanges_ = 0;
+    if (is_root())
+      root_.hosts[0] = options_.host;
+    else
+      ping();
+  }
+  answer(message.asks, status_of(message));
+}
+
+void Timeline::stopping(const TimelineMessage& message) {
+  if (message.run != run_ || !recorder_->is_on()) return;
+  recorder_->stop();
+  flush();
+  taken_ = {};
+  TimelineMessage reply;
+  reply.says = TimelineSays::kFlushed;
+  reply.run = run_;
+  say_up(reply);
+}
+
+void Timeline::flush() {
+  TimelineMessage message;
+  message.says = TimelineSays::kEvents;
+  message.run = run_;
+  message.offset = clock_.offset();
+  message.error = clock_.known() ? clock_.error(nanoseconds(Clock::now())) : 0;
+  message.dropped = recorder_->dropped();
+  recorder_->take(&taken_);
+  message.slots = taken_;
+  if (is_root())
+    root_events(0, std::move(message));
+  else
+    say_up(message);
+}
+
+void Timeline::ping() {
+  TimelineMessage message;
+  message.says = TimelineSays::kPing;
+  message.text = options_.host;
+  message.time = nanoseconds(Clock::now());
+  next_ping_ = Clock::now() + kPingEvery;
+  say_up(message);
+}
+
+void Timeline::pong(const TimelineMessage& message) {
+  const int64_t now = nanoseconds(Clock::now());
+  for (const TimelineMessage::Pong& pong : message.pongs) {
+    if (pong.rank != options_.rank) continue;
+    clock_.add(pong.sent, pong.there, message.time, now);
+    if (++exchanges_ < kExchanges) ping();
+  }
+}
+
+Clock::time_point Timeline::alarm() const {
+  Clock::time_point at = root_.pong_at;
+  if (!recorder_->is_on() || recorder_->empty()) return at;
+  return recorder_->is_filling() ? recorder_->since() : std::min(at, recorder_->since() + kFlush);
+}
+
+void Timeline::on_alarm(Clock::time_point now) {
+  if (root_.pong_at <= now) root_pong();
+  if (!recorder_->is_on() || recorder_->empty()) return;
+  if (!recorder_->is_filling() && recorder_->since() + kFlush > now) return;
+  flush();
+  if (!is_root() && now >= next_ping_) ping();
+}
+
+// The links are gone; what is here is written, with what has come.
+void Timeline::on_end(const Status& why) {
+  if (root_.writer != nullptr) {
+    if (recorder_->is_on()) flush();
+    root_.writer->finish();
+  }
+  recorder_->stop();
+  root_.pong_at = Clock::time_point::max();
+  for (auto& [ticket, question] : questions_) question->answer(why);
+  questions_.clear();
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,90 @@
+// The timeline of a job: started and stopped for all ranks by any of them, noted by each
+// (trace_recorder), gathered and written by the root (trace_writer), on the root's clock. A rank
+// that has nothing to say says nothing. Belongs to the thread that holds the baton.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/telemetry/clock_estimate.h"
+#include "runtime/telemetry/question.h"
+#include "runtime/telemetry/service.h"
+#include "runtime/telemetry/service_links.h"
+#include "runtime/telemetry/timeline_message.h"
+#include "runtime/telemetry/trace_recorder.h"
+#include "runtime/telemetry/trace_writer.h"
+
+namespace hvd::runtime {
+
+struct TimelineOptions {
+  int32_t rank = 0;
+  int32_t size = 1;
+  bool on_roots_machine = true;
+  std::string host;
+};
+
+class Timeline final : public Service {
+ public:
+  Timeline(const TimelineOptions& options, TraceRecorder* recorder, ServiceLinks links);
+
+  // The answer comes when this rank notes, or when the file is complete.
+  void start(const std::string& path, bool mark_cycles, std::shared_ptr<Question> question);
+  void stop(std::shared_ptr<Question> question);
+  bool is_on() const { return recorder_->is_on(); }
+
+  void receive(int32_t from, ByteView message) override;
+  Clock::time_point alarm() const override;
+  void on_alarm(Clock::time_point now) override;
+  void on_end(const Status& why) override;
+  // Waits for the file. After on_end.
+  void close() { root_.writer.reset(); }
+
+ private:
+  // What the root alone has.
+  struct Root {
+    std::unique_ptr<TraceWriter> writer;
+    std::string path;
+    bool stopping = false;
+    std::vector<Ask> stoppers;
+    int32_t flushed = 0;
+    std::map<int32_t, std::string> hosts;
+    std::vector<TimelineMessage::Pong> pongs;
+    Clock::time_point pong_at = Clock::time_point::max();
+  };
+
+  bool is_root() const { return options_.rank == 0; }
+  void ask(TimelineMessage message, std::shared_ptr<Question> question);
+  void answer(const std::vector<Ask>& asks, const Status& status);
+  void say_up(const TimelineMessage& message);
+  void say_down(const TimelineMessage& message);
+  void flush();
+  void ping();
+
+  void root_start(int32_t from, const TimelineMessage& message);
+  void root_stop(int32_t from, const TimelineMessage& message);
+  void root_events(int32_t from, TimelineMessage&& message);
+  void root_flushed(uint32_t run);
+  void root_written();
+  void root_pong();
+
+  void started(const TimelineMessage& message);
+  void stopping(const TimelineMessage& message);
+  void pong(const TimelineMessage& message);
+
+  const TimelineOptions options_;
+  TraceRecorder* const recorder_;
+  const ServiceLinks links_;
+  ClockEstimate clock_;
+  uint32_t run_ = 0;
+  int exchanges_ = 0;  // with the root's clock, in this run
+  Clock::time_point next_ping_ = Clock::time_point::max();
+  uint32_t next_ticket_ = 1;
+  std::unordered_map<uint32_t, std::shared_ptr<Question>> questions_;
+  Root root_;
+  std::vector<TraceSlot> taken_;  // kept for its memory
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,295 @@
+#include "runtime/telemetry/trace_format.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "runtime/telemetry/trace_text.h"
+
+namespace hvd::runtime {
+
+TraceFormat::TraceFormat(int32_t size, int64_t start, int64_t epoch_micros, Sink sink)
+    : size_(size), start_(start), sink_(std::move(sink)) {
+  metadata("process_name", 0, -1,
+           cat("\"name\": \"job\", \"start_time_since_epoch_in_micros\": ", epoch_micros));
+  metadata("process_sort_index", 0, -1, "\"sort_index\": 0");
+}
+
+void TraceFormat::give() {
+  sink_(text_);
+  text_.clear();
+}
+
+void TraceFormat::metadata(std::string_view name, uint32_t pid, int32_t tid,
+                           std::string_view arguments) {
+  std::string text = cat("{\"name\": \"", name, "\", \"ph\": \"M\", \"pid\": ", pid);
+  if (tid >= 0) text += cat(", \"tid\": ", tid);
+  sink_(cat(text, ", \"args\": {", arguments, "}}"));
+}
+
+void TraceFormat::head(std::string_view phase, std::string_view name) {
+  text_ = "{\"ph\": \"";
+  text_ += phase;
+  if (!name.empty()) {
+    text_ += "\", \"name\": \"";
+    text_ += name;
+  }
+  text_ += "\", \"ts\": ";
+  put_time(text_, now_);
+}
+
+void TraceFormat::tail(int32_t rank, uint32_t pid) {
+  text_ += ", \"pid\": ";
+  put_number(text_, pid);
+  text_ += ", \"tid\": ";
+  put_number(text_, rank);
+}
+
+void TraceFormat::begin(int32_t rank, uint32_t tensor, std::string_view name) {
+  std::vector<bool>& named = tensors_[tensor].named;
+  if (!named[static_cast<size_t>(rank)]) {
+    named[static_cast<size_t>(rank)] = true;
+    metadata("thread_name", tensor + 1, rank, cat("\"name\": \"rank ", rank, "\""));
+  }
+  head("B", name);
+  tail(rank, tensor + 1);
+  text_ += '}';
+  give();
+  ++ranks_[rank].depth[tensor];
+}
+
+void TraceFormat::end(int32_t rank, const Part& part, bool last) {
+  auto& depths = ranks_[rank].depth;
+  const auto open = depths.find(part.tensor);
+  if (open == depths.end()) return;
+  if (--open->second == 0) depths.erase(open);
+  head("E", {});
+  tail(rank, part.tensor + 1);
+  if (last) {
+    text_ += ", \"args\": {\"dtype\": \"";
+    text_ += dtype_name(part.dtype);
+    text_ += "\", \"shape\": \"";
+    text_ += part.shape;
+    text_ += "\"}";
+  }
+  text_ += '}';
+  give();
+}
+
+void TraceFormat::end_all(int32_t rank, uint32_t tensor) {
+  while (ranks_[rank].depth.contains(tensor)) end(rank, {tensor, 0, {}}, false);
+}
+
+void TraceFormat::describe(int32_t number, const TraceBatch& batch) {
+  auto [found, fresh] = ranks_.try_emplace(number);
+  Rank& rank = found->second;
+  rank.dropped = batch.dropped;
+  if (fresh) {
+    const std::string host = batch.host.empty() ? "" : cat(" on ", json_escape(batch.host));
+    metadata("thread_name", 0, number, cat("\"name\": \"rank ", number, host, "\""));
+  }
+  if (!fresh && batch.offset == rank.offset && batch.error <= 2 * rank.error) return;
+  rank.offset = batch.offset;
+  rank.error = batch.error;
+  std::string text = cat("\"rank\": ", number, ", \"offset_us\": ");
+  put_time(text, static_cast<double>(batch.offset) / 1e3);
+  text += ", \"error_us\": ";
+  put_time(text, static_cast<double>(batch.error) / 1e3);
+  metadata("clock_alignment", 0, number, text);
+}
+
+void TraceFormat::add(const TraceBatch& batch) {
+  if (batch.rank < 0 || batch.rank >= size_) return;
+  describe(batch.rank, batch);
+  Rank& rank = ranks_[batch.rank];
+  for (size_t i = 0; i < batch.slots.size(); ++i) {
+    const TraceSlot& slot = batch.slots[i];
+    if (slot.kind != TraceKind::kName && slot.kind != TraceKind::kWord) {
+      apply(batch.rank, slot);
+      continue;
+    }
+    const size_t left = batch.slots.size() - i - 1;
+    if (slot.time < 0 || static_cast<uint64_t>(slot.time) > left * sizeof(TraceSlot)) return;
+    const ByteView bytes(reinterpret_cast<const std::byte*>(batch.slots.data() + i + 1),
+                         static_cast<size_t>(slot.time));
+    if (slot.kind == TraceKind::kName) {
+      define(rank, slot.name, bytes);
+    } else {
+      if (rank.words.size() <= slot.detail) rank.words.resize(size_t{slot.detail} + 1);
+      rank.words[slot.detail] = json_escape(as_text(bytes).substr(0, kLongestTraceName));
+    }
+    i += slots_of(bytes.size());
+  }
+}
+
+// A group's members are tensors of their own.
+bool TraceFormat::part_of(const TraceName& name, size_t index, Part* part) {
+  std::string text = name.text;
+  const size_t count = name.tensors.size();
+  if (count > 1) text += cat("_", index + 1, "of", count);
+  if (name.process_set != 0) text += cat(" (process set ", name.process_set, ")");
+  const std::string op = upper_case(op_name(name.op));
+  const auto [found, fresh] =
+      tensor_by_name_.try_emplace(cat(op, "/", text), static_cast<uint32_t>(tensors_.size()));
+  if (fresh && tensors_.size() >= kMostTensors) {
+    tensor_by_name_.erase(found);
+    return false;
+  }
+  if (fresh) {
+    const bool runs = name.op != HVD_BARRIER && name.op != HVD_JOIN;
+    tensors_.push_back({op, runs, std::vector<bool>(static_cast<size_t>(size_))});
+    const uint32_t pid = found->second + 1;
+    metadata("process_name", pid, -1, cat("\"name\": \"", json_escape(text), "\""));
+    metadata("process_sort_index", pid, -1, cat("\"sort_index\": ", pid));
+  }
+  part->tensor = found->second;
+  if (index < count) {
+    part->dtype = static_cast<uint8_t>(name.tensors[index].dtype);
+    part->shape = shape_text(name.tensors[index].shape);
+  }
+  return true;
+}
+
+void TraceFormat::define(Rank& rank, uint32_t number, ByteView bytes) {
+  TraceName name;
+  if (!decode(bytes, &name).ok()) return;
+  if (rank.names.size() >= kMostTensors) {
+    ++rank.lost;
+    return;
+  }
+  std::vector<Part> parts;
+  for (size_t i = 0; i < std::max<size_t>(name.tensors.size(), 1); ++i) {
+    Part part;
+    if (part_of(name, i, &part))
+      parts.push_back(std::move(part));
+    else
+      ++rank.lost;
+  }
+  rank.names.insert_or_assign(number, std::move(parts));
+}
+
+template <typename Use>
+void TraceFormat::for_parts(Rank& rank, uint32_t number, Use&& use) {
+  const auto found = rank.names.find(number);
+  if (found == rank.names.end()) return;
+  for (const Part& part : found->second) use(part);
+}
+
+// Of a group only those that are of the batch's element type.
+template <typename Use>
+void TraceFormat::for_members(Rank& rank, const Running& running, Use&& use) {
+  for (const uint32_t name : running.names) {
+    for_parts(rank, name, [&](const Part& part) {
+      if (part.dtype == running.dtype) use(part);
+    });
+  }
+}
+
+void TraceFormat::apply(int32_t number, const TraceSlot& slot) {
+  Rank& rank = ranks_[number];
+  if (slot.kind != TraceKind::kMember) {
+    // Strangers' numbers may be anything, so they wrap.
+    const auto since =
+        static_cast<int64_t>(static_cast<uint64_t>(slot.time) + static_cast<uint64_t>(rank.offset) -
+                             static_cast<uint64_t>(start_));
+    const double micros = static_cast<double>(since) / 1e3;
+    // A better guess of the clock must not turn the order round.
+    now_ = rank.last_time = std::max(rank.last_time, micros);
+  }
+  switch (slot.kind) {
+    case TraceKind::kNegotiate:
+      negotiate(number, slot.name);
+      break;
+    case TraceKind::kAgreed:
+    case TraceKind::kRefused:
+      for_parts(rank, slot.name, [&](const Part& part) { end_all(number, part.tensor); });
+      break;
+    case TraceKind::kBatch:
+      if (rank.running.size() >= kMostRunning) rank.running.clear();
+      rank.running[slot.name] = {slot.dtype, false, {}};
+      rank.last_batch = slot.name;
+      break;
+    case TraceKind::kMember:
+      add_member(number, slot.name);
+      break;
+    case TraceKind::kActivity:
+      activity(number, slot.name, slot.detail);
+      break;
+    case TraceKind::kDone:
+      done(number, slot.name);
+      break;
+    case TraceKind::kCycle:
+      cycle(number);
+      break;
+    default:
+      break;
+  }
+}
+
+void TraceFormat::negotiate(int32_t number, uint32_t name) {
+  for_parts(ranks_[number], name, [&](const Part& part) {
+    end_all(number, part.tensor);  // whose end was lost
+    begin(number, part.tensor, cat("NEGOTIATE_", tensors_[part.tensor].op));
+    head("X", cat(number));
+    text_ += ", \"dur\": 0";
+    tail(number, part.tensor + 1);
+    text_ += '}';
+    give();
+  });
+}
+
+void TraceFormat::add_member(int32_t number, uint32_t name) {
+  Rank& rank = ranks_[number];
+  const auto batch = rank.running.find(rank.last_batch);
+  if (batch == rank.running.end()) return;
+  batch->second.names.push_back(name);
+  for_parts(rank, name, [&](const Part& part) {
+    if (part.dtype != batch->second.dtype || !tensors_[part.tensor].runs) return;
+    end_all(number, part.tensor);
+    begin(number, part.tensor, tensors_[part.tensor].op);
+  });
+}
+
+void TraceFormat::activity(int32_t number, uint32_t batch, uint8_t word) {
+  Rank& rank = ranks_[number];
+  const auto found = rank.running.find(batch);
+  if (found == rank.running.end()) return;
+  Running& running = found->second;
+  const bool known = word != 0 && word < rank.words.size();
+  for_members(rank, running, [&](const Part& part) {
+    if (running.active) end(number, part, false);
+    if (known) begin(number, part.tensor, rank.words[word]);
+  });
+  running.active = known;
+}
+
+void TraceFormat::done(int32_t number, uint32_t batch) {
+  Rank& rank = ranks_[number];
+  const auto found = rank.running.find(batch);
+  if (found == rank.running.end()) return;
+  for_members(rank, found->second, [&](const Part& part) {
+    if (found->second.active) end(number, part, false);
+    end(number, part, true);
+  });
+  rank.running.erase(found);
+}
+
+// The root's are for everybody, as the original's are.
+void TraceFormat::cycle(int32_t number) {
+  head("i", "CYCLE_START");
+  tail(number, 0);
+  text_ += number == 0 ? ", \"s\": \"g\"}" : ", \"s\": \"t\"}";
+  give();
+}
+
+void TraceFormat::finish() {
+  for (auto& [number, rank] : ranks_) {
+    now_ = rank.last_time;
+    while (!rank.depth.empty()) end_all(number, rank.depth.begin()->first);
+    rank.running.clear();
+    const uint64_t lost = rank.dropped + rank.lost;
+    if (lost == 0) continue;
+    metadata("dropped_events", 0, number, cat("\"rank\": ", number, ", \"count\": ", lost));
+  }
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,106 @@
+// From what the ranks noted to the events of a Chrome trace: a process for each tensor, in it a
+// thread for each rank, on the root's clock. Keeps events nested whatever was lost on the way, and
+// trusts nothing of what it is fed. Values only; one thread.
+//
+//   B NEGOTIATE_ALLREDUCE, X <rank>, E, B ALLREDUCE, B SHM_ALLREDUCE, E, E {dtype, shape}
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/telemetry/trace_record.h"
+
+namespace hvd::runtime {
+
+// What one rank sends at a time.
+struct TraceBatch {
+  int32_t rank = 0;
+  int64_t offset = 0;    // of the root's clock against the rank's, in nanoseconds
+  int64_t error = 0;     // at most so much is that wrong
+  uint64_t dropped = 0;  // events of this rank that were lost since the start
+  std::string host;
+  std::vector<TraceSlot> slots;
+};
+
+class TraceFormat {
+ public:
+  // Each value is an element of the trace's array.
+  using Sink = std::function<void(std::string_view value)>;
+  // start: the root's clock; epoch_micros: the time of day then.
+  TraceFormat(int32_t size, int64_t start, int64_t epoch_micros, Sink sink);
+
+  void add(const TraceBatch& batch);
+  // Ends what is open, and says what was lost.
+  void finish();
+
+ private:
+  static constexpr size_t kMostTensors = 1 << 18;
+  static constexpr size_t kMostRunning = 1024;
+
+  struct Tensor {
+    std::string op;  // "ALLREDUCE"
+    bool runs = true;
+    std::vector<bool> named;  // ranks whose thread has its name
+  };
+  // What a rank's number stands for: one tensor, or those of a group.
+  struct Part {
+    uint32_t tensor = 0;  // index; its pid is one more
+    uint8_t dtype = 0;
+    std::string shape;
+  };
+  struct Running {
+    uint8_t dtype = 0;
+    bool active = false;  // an activity is open
+    std::vector<uint32_t> names;
+  };
+  struct Rank {
+    std::unordered_map<uint32_t, std::vector<Part>> names;
+    std::vector<std::string> words;
+    std::unordered_map<uint32_t, Running> running;
+    uint32_t last_batch = 0;
+    std::unordered_map<uint32_t, uint32_t> depth;  // of open events, by tensor
+    int64_t offset = 0;
+    int64_t error = -1;  // as last said
+    uint64_t dropped = 0;
+    uint64_t lost = 0;  // here, for there were too many tensors
+    double last_time = 0;
+  };
+
+  void describe(int32_t rank, const TraceBatch& batch);
+  void define(Rank& rank, uint32_t number, ByteView bytes);
+  bool part_of(const TraceName& name, size_t index, Part* part);
+  void apply(int32_t rank, const TraceSlot& slot);
+  void negotiate(int32_t rank, uint32_t name);
+  void add_member(int32_t rank, uint32_t name);
+  void activity(int32_t rank, uint32_t batch, uint8_t word);
+  void done(int32_t rank, uint32_t batch);
+  void cycle(int32_t rank);
+  template <typename Use>
+  void for_parts(Rank& rank, uint32_t number, Use&& use);
+  template <typename Use>
+  void for_members(Rank& rank, const Running& running, Use&& use);
+
+  void begin(int32_t rank, uint32_t tensor, std::string_view name);
+  void end(int32_t rank, const Part& part, bool last);
+  void end_all(int32_t rank, uint32_t tensor);
+  void head(std::string_view phase, std::string_view name);
+  void tail(int32_t rank, uint32_t pid);
+  void metadata(std::string_view name, uint32_t pid, int32_t tid, std::string_view arguments);
+  void give();
+
+  const int32_t size_;
+  const int64_t start_;
+  const Sink sink_;
+  std::vector<Tensor> tensors_;
+  std::unordered_map<std::string, uint32_t> tensor_by_name_;
+  std::unordered_map<int32_t, Rank> ranks_;
+  double now_ = 0;    // of the event that is being written, in microseconds
+  std::string text_;  // of it
+};
+
+}  // namespace hvd::runtime

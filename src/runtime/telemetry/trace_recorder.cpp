@@ -1,0 +1,115 @@
+#include "runtime/telemetry/trace_recorder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/negotiation/response_cache.h"
+#include "runtime/submission/tensor_table.h"
+
+namespace hvd::runtime {
+
+void TraceRecorder::start(bool mark_cycles) {
+  mark_cycles_ = mark_cycles;
+  ++run_;
+  next_name_ = next_batch_ = 1;
+  dropped_ = 0;
+  words_.clear();
+  slots_.clear();
+  slots_.reserve(kSlots);
+  on_ = true;
+}
+
+void TraceRecorder::take(std::vector<TraceSlot>* slots) {
+  slots->clear();
+  slots->swap(slots_);
+  if (on_) slots_.reserve(kSlots);
+}
+
+bool TraceRecorder::add(const TraceSlot& slot) {
+  if (slots_.size() >= kSlots) {
+    ++dropped_;
+    return false;
+  }
+  if (slots_.empty()) since_ = Clock::now();
+  slots_.push_back(slot);
+  return true;
+}
+
+bool TraceRecorder::add_record(TraceSlot slot, ByteView bytes) {
+  const size_t behind = slots_of(bytes.size());
+  if (slots_.size() + 1 + behind > kSlots) {
+    ++dropped_;
+    return false;
+  }
+  slot.time = static_cast<int64_t>(bytes.size());
+  add(slot);
+  const size_t at = slots_.size();
+  slots_.resize(at + behind);
+  if (!bytes.empty()) std::memcpy(static_cast<void*>(&slots_[at]), bytes.data(), bytes.size());
+  return true;
+}
+
+bool TraceRecorder::is_known(const Submission& submission) const {
+  return submission.name->traced_in == run_;
+}
+
+bool TraceRecorder::define(const Submission& submission) {
+  Name* name = submission.name;
+  bytes_.clear();
+  encode(TraceName{name->text, submission.process_set, submission.request.op,
+                   submission.request.tensors},
+         bytes_);
+  name->traced_in = 0;
+  if (!add_record({0, next_name_, TraceKind::kName}, bytes_.view())) return false;
+  name->traced_in = run_;
+  name->traced_as = next_name_++;
+  return true;
+}
+
+void TraceRecorder::note_negotiate(const Submission& submission) {
+  const Name* name = submission.name;
+  // What is asked for under a name changes only where the cache does not have it.
+  const bool same = name->cached != nullptr && name->cached->request == submission.request;
+  if ((!same || !is_known(submission)) && !define(submission)) return;
+  add({now(), name->traced_as, TraceKind::kNegotiate});
+}
+
+void TraceRecorder::note_decision(const Submission& submission, bool agreed) {
+  // It may have been announced before the timeline began.
+  if (!is_known(submission) && !define(submission)) return;
+  Name* name = submission.name;
+  add({now(), name->traced_as, agreed ? TraceKind::kAgreed : TraceKind::kRefused});
+  if (!agreed) name->traced_in = 0;  // it may be asked for in the old way again
+}
+
+uint32_t TraceRecorder::note_batch(int32_t op, int32_t dtype,
+                                   std::span<Submission* const> submissions) {
+  const uint32_t batch = next_batch_++;
+  if (!add({now(), batch, TraceKind::kBatch, static_cast<uint8_t>(op),
+            static_cast<uint8_t>(dtype)})) {
+    return 0;
+  }
+  for (const Submission* submission : submissions) {
+    if (is_known(*submission)) add({0, submission->name->traced_as, TraceKind::kMember});
+  }
+  return batch;
+}
+
+void TraceRecorder::note_activity(uint32_t batch, const char* name) {
+  size_t word = 0;
+  if (name != nullptr) {
+    const auto found = std::find_if(words_.begin(), words_.end(), [&](const char* known) {
+      return known == name || std::strcmp(known, name) == 0;
+    });
+    word = static_cast<size_t>(found - words_.begin()) + 1;
+    if (word > UINT8_MAX) return;
+    if (found == words_.end()) {
+      const TraceSlot slot{0, 0, TraceKind::kWord, static_cast<uint8_t>(word)};
+      if (!add_record(slot, as_bytes(std::string_view(name).substr(0, kLongestTraceName)))) return;
+      words_.push_back(name);
+    }
+  }
+  add({now(), batch, TraceKind::kActivity, static_cast<uint8_t>(word)});
+}
+
+}  // namespace hvd::runtime

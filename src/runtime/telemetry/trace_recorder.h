@@ -1,0 +1,85 @@
+// Notes what happens on this rank while a timeline runs, into memory of a fixed size: what finds
+// it full is counted and lost. While none runs each call is one branch. Belongs to the thread that
+// holds the baton.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "runtime/submission/submission.h"
+#include "runtime/telemetry/trace_record.h"
+
+namespace hvd::runtime {
+
+class TraceRecorder {
+ public:
+  static constexpr size_t kSlots = 64 * 1024;
+
+  bool is_on() const { return on_; }
+  void start(bool mark_cycles);
+  void stop() { on_ = false; }
+
+  // Takes what was noted into `slots`, whose memory is used for what comes next.
+  void take(std::vector<TraceSlot>* slots);
+  // Events that were lost since the start.
+  uint64_t dropped() const { return dropped_; }
+  bool empty() const { return slots_.empty(); }
+  bool is_filling() const { return slots_.size() >= kSlots / 4; }
+  // When the first of those not taken yet was noted.
+  Clock::time_point since() const { return since_; }
+
+  void negotiate(const Submission& submission) {
+    if (on_) [[unlikely]]
+      note_negotiate(submission);
+  }
+  void decide(const Submission& submission, bool agreed) {
+    if (on_) [[unlikely]]
+      note_decision(submission, agreed);
+  }
+  void cycle() {
+    if (on_ && mark_cycles_) [[unlikely]]
+      add({now(), 0, TraceKind::kCycle});
+  }
+  // The number by which the batch is meant from now on; 0 when none is.
+  uint32_t start_batch(int32_t op, int32_t dtype, std::span<Submission* const> submissions) {
+    if (on_ && op != HVD_BARRIER && op != HVD_JOIN) [[unlikely]] {
+      return note_batch(op, dtype, submissions);
+    }
+    return 0;
+  }
+  // nullptr: what it did last is over, and nothing follows that has a name.
+  void activity(uint32_t batch, const char* name) {
+    if (on_ && batch != 0) [[unlikely]]
+      note_activity(batch, name);
+  }
+  void end_batch(uint32_t batch) {
+    if (on_ && batch != 0) [[unlikely]]
+      add({now(), batch, TraceKind::kDone});
+  }
+
+ private:
+  static int64_t now() { return Clock::now().time_since_epoch().count(); }
+  bool add(const TraceSlot& slot);
+  bool add_record(TraceSlot slot, ByteView bytes);
+  bool is_known(const Submission& submission) const;
+  bool define(const Submission& submission);
+  void note_negotiate(const Submission& submission);
+  void note_decision(const Submission& submission, bool agreed);
+  uint32_t note_batch(int32_t op, int32_t dtype, std::span<Submission* const> submissions);
+  void note_activity(uint32_t batch, const char* name);
+
+  bool on_ = false;
+  bool mark_cycles_ = false;
+  uint32_t run_ = 0;  // which timeline it is
+  uint32_t next_name_ = 1;
+  uint32_t next_batch_ = 1;
+  uint64_t dropped_ = 0;
+  Clock::time_point since_{};
+  std::vector<TraceSlot> slots_;
+  std::vector<const char*> words_;  // that activities are called by, from 1; static storage
+  ByteWriter bytes_;
+};
+
+}  // namespace hvd::runtime

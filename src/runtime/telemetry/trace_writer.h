@@ -1,0 +1,56 @@
+// The thread that writes the timeline's file, on the root and while a timeline runs. What it has
+// not written yet is bounded; batches beyond that are counted as lost.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "runtime/telemetry/trace_file.h"
+#include "runtime/telemetry/trace_format.h"
+
+namespace hvd::runtime {
+
+class TraceWriter {
+ public:
+  // start: the root's clock now, in nanoseconds. on_finished is called by the thread when all is
+  // written.
+  static Result<std::unique_ptr<TraceWriter>> create(const std::string& path, int32_t size,
+                                                     int64_t start,
+                                                     std::function<void()> on_finished);
+  // Writes what it has been given, and waits for that.
+  ~TraceWriter();
+
+  // Any thread; never waits for the file.
+  void add(TraceBatch batch);
+  // Nothing comes after this.
+  void finish();
+  // The first thing that went wrong; after on_finished was called.
+  const Status& status() const { return status_; }
+
+ private:
+  TraceWriter(TraceFile file, int32_t size, int64_t start, std::function<void()> on_finished);
+  void run();
+
+  static constexpr size_t kMostSlots = 1 << 20;  // 16 MiB
+
+  TraceFile file_;  // of the thread, as format_ and status_
+  TraceFormat format_;
+  Status status_;
+  const std::function<void()> on_finished_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<TraceBatch> batches_;  // guarded by mutex_, as all below
+  size_t slots_ = 0;                // in them
+  std::unordered_map<int32_t, uint64_t> dropped_;
+  bool finishing_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,242 @@
+#include "runtime/wire/message.h"
+
+#include "base/check.h"
+#include "runtime/wire/request_bytes.h"
+
+namespace hvd::runtime {
+namespace {
+
+template <typename T>
+void put_numbers(const std::vector<T>& numbers, ByteWriter& out) {
+  out.put(static_cast<uint32_t>(numbers.size()));
+  for (const T number : numbers) out.put(number);
+}
+
+template <typename T>
+void get_numbers(ByteReader& in, std::vector<T>* numbers) {
+  numbers->resize(in.get_count(sizeof(T)));
+  for (T& number : *numbers) number = in.get<T>();
+}
+
+Status get_proposal(ByteReader& in, Proposal* proposal) {
+  proposal->name = in.get_text();
+  proposal->askers = in.get<uint32_t>();
+  proposal->variants.resize(in.get_count(30));
+  for (Variant& variant : proposal->variants) {
+    variant.rank = in.get<int32_t>();
+    HVD_RETURN_IF_ERROR(get_request(in, &variant.request));
+  }
+  if (!in.failed() && proposal->variants.empty()) {
+    return invalid_argument("an announcement proposes a name without a request");
+  }
+  return get_rows(in, &proposal->rows);
+}
+
+enum ItemFlags : uint8_t { kFull = 1, kFailed = 2 };
+
+Status get_item(ByteReader& in, PlanItem* item) {
+  const auto flags = in.get<uint8_t>();
+  item->id = in.get<uint32_t>();
+  item->full = (flags & kFull) != 0;
+  item->error_code = HVD_OK;
+  item->error.clear();
+  if (item->full) {
+    item->name = in.get_text();
+    HVD_RETURN_IF_ERROR(get_request(in, &item->request));
+    HVD_RETURN_IF_ERROR(get_rows(in, &item->rows));
+  } else {
+    // What the item held before is another plan's.
+    item->name.clear();
+    item->request = {};
+    item->rows.clear();
+  }
+  if ((flags & kFailed) != 0) {
+    item->error_code = in.get<uint8_t>();
+    item->error = in.get_text();
+  }
+  return {};
+}
+
+// What was brought ends a message. The gap before it is of zeros.
+constexpr size_t kAlignment = 16;
+
+size_t gap_at(size_t position) { return (kAlignment - position % kAlignment) % kAlignment; }
+
+void put_brought_head(const Brought& brought, ByteWriter& out) {
+  out.put(static_cast<uint32_t>(brought.bytes.size()));
+  if (brought.empty()) return;
+  constexpr std::byte kZeros[kAlignment]{};
+  out.put_raw(ByteView(kZeros).first(gap_at(out.size())));
+}
+
+void get_brought(ByteView message, ByteReader& in, Brought* brought) {
+  const auto size = in.get<uint32_t>();
+  if (size > 0) in.get_raw(gap_at(message.size() - in.left()));
+  brought->bytes = in.get_raw(size);
+}
+
+Status check_kind(ByteReader& in, MessageKind kind) {
+  if (in.get<MessageKind>() != kind) return invalid_argument("a message is of another kind");
+  return {};
+}
+
+}  // namespace
+
+Status peek_kind(ByteView message, MessageKind* kind) {
+  ByteReader in(message);
+  *kind = in.get<MessageKind>();
+  if (in.failed() || *kind < MessageKind::kAnnouncement || *kind > MessageKind::kOffer) {
+    return invalid_argument("a message is of no known kind");
+  }
+  return {};
+}
+
+Status peek_set(ByteView message, uint32_t* set) {
+  ByteReader in(message);
+  in.get<MessageKind>();
+  *set = in.get<uint32_t>();
+  if (in.failed()) return invalid_argument("a message is cut before its process set");
+  return {};
+}
+
+void encode(const Announcement& announcement, ByteWriter& out) {
+  encode_head(announcement, out);
+  out.put_raw(announcement.brought.bytes);
+}
+
+void encode_head(const Announcement& announcement, ByteWriter& out) {
+  out.put(MessageKind::kAnnouncement).put(announcement.set).put(announcement.plans);
+  put_numbers(announcement.ids, out);
+  put_numbers(announcement.joined, out);
+  out.put(static_cast<uint32_t>(announcement.proposals.size()));
+  for (const Proposal& proposal : announcement.proposals) {
+    out.put_text(proposal.name).put(proposal.askers);
+    out.put(static_cast<uint32_t>(proposal.variants.size()));
+    for (const Variant& variant : proposal.variants) {
+      out.put(variant.rank);
+      put_request(variant.request, out);
+    }
+    put_rows(proposal.rows, out);
+  }
+  put_brought_head(announcement.brought, out);
+}
+
+Status decode(ByteView message, Announcement* announcement) {
+  ByteReader in(message);
+  HVD_RETURN_IF_ERROR(check_kind(in, MessageKind::kAnnouncement));
+  announcement->set = in.get<uint32_t>();
+  announcement->plans = in.get<uint64_t>();
+  get_numbers(in, &announcement->ids);
+  get_numbers(in, &announcement->joined);
+  announcement->proposals.resize(in.get_count(16));
+  for (Proposal& proposal : announcement->proposals) {
+    HVD_RETURN_IF_ERROR(get_proposal(in, &proposal));
+  }
+  get_brought(message, in, &announcement->brought);
+  return in.finish("an announcement");
+}
+
+void encode(const Plan& plan, ByteWriter& out) {
+  encode_head(plan, out);
+  out.put_raw(plan.brought.bytes);
+}
+
+void encode_head(const Plan& plan, ByteWriter& out) {
+  out.put(MessageKind::kPlan).put(plan.set).put(plan.sequence);
+  out.put(static_cast<uint8_t>(plan.last));
+  put_numbers(plan.forgotten, out);
+  out.put(static_cast<uint32_t>(plan.items.size()));
+  for (const PlanItem& item : plan.items) {
+    const bool failed = item.error_code != HVD_OK;
+    out.put(static_cast<uint8_t>((item.full ? kFull : 0) | (failed ? kFailed : 0))).put(item.id);
+    if (item.full) {
+      out.put_text(item.name);
+      put_request(item.request, out);
+      put_rows(item.rows, out);
+    }
+    if (failed) out.put(static_cast<uint8_t>(item.error_code)).put_text(item.error);
+  }
+  out.put(static_cast<uint32_t>(plan.batches.size()));
+  for (const auto& batch : plan.batches) {
+    out.put(static_cast<uint32_t>(batch.size()));
+    for (const PlanUnit& unit : batch) out.put(unit.item).put(static_cast<uint8_t>(unit.dtype));
+  }
+  put_brought_head(plan.brought, out);
+}
+
+Status decode(ByteView message, Plan* plan) {
+  ByteReader in(message);
+  HVD_RETURN_IF_ERROR(check_kind(in, MessageKind::kPlan));
+  plan->set = in.get<uint32_t>();
+  plan->sequence = in.get<uint64_t>();
+  plan->last = in.get<uint8_t>() != 0;
+  get_numbers(in, &plan->forgotten);
+  plan->items.resize(in.get_count(5));
+  for (PlanItem& item : plan->items) HVD_RETURN_IF_ERROR(get_item(in, &item));
+  plan->batches.resize(in.get_count(4));
+  for (auto& batch : plan->batches) {
+    batch.resize(in.get_count(5));
+    for (PlanUnit& unit : batch) {
+      unit.item = in.get<uint32_t>();
+      unit.dtype = in.get<uint8_t>();
+      if (!in.failed() && unit.item >= plan->items.size()) {
+        return invalid_argument("a plan's batch names an item that the plan lacks");
+      }
+    }
+  }
+  get_brought(message, in, &plan->brought);
+  if (!plan->brought.empty() && plan->batches.size() != 1) {
+    return invalid_argument("a plan brings something to what is not one batch");
+  }
+  return in.finish("a plan");
+}
+
+void encode(const Offer& offer, ByteWriter& out) {
+  encode_head(offer, out);
+  out.put_raw(offer.brought.bytes);
+}
+
+void encode_head(const Offer& offer, ByteWriter& out) {
+  out.put(MessageKind::kOffer).put(offer.set).put(offer.plan).put(offer.after);
+  put_numbers(offer.ids, out);
+  put_brought_head(offer.brought, out);
+}
+
+Status decode(ByteView message, Offer* offer) {
+  ByteReader in(message);
+  HVD_RETURN_IF_ERROR(check_kind(in, MessageKind::kOffer));
+  offer->set = in.get<uint32_t>();
+  offer->plan = in.get<uint64_t>();
+  offer->after = in.get<uint64_t>();
+  get_numbers(in, &offer->ids);
+  get_brought(message, in, &offer->brought);
+  return in.finish("an offer");
+}
+
+void encode(MessageKind kind, const Notice& notice, ByteWriter& out) {
+  out.put(kind).put(notice.rank).put(notice.code).put_text(notice.text);
+}
+
+Status decode(ByteView message, Notice* notice) {
+  ByteReader in(message);
+  in.get<MessageKind>();
+  notice->rank = in.get<int32_t>();
+  notice->code = in.get<int32_t>();
+  notice->text = in.get_text();
+  return in.finish("a notice");
+}
+
+void encode(MessageKind kind, const ServiceMessage& said, ByteWriter& out) {
+  out.put(kind).put(said.service).put(said.rank).put_blob(said.content);
+}
+
+Status decode(ByteView message, ServiceMessage* said) {
+  ByteReader in(message);
+  in.get<MessageKind>();
+  said->service = in.get<uint8_t>();
+  said->rank = in.get<int32_t>();
+  said->content = in.get_blob();
+  return in.finish("a message of a service");
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,158 @@
+// What the runtimes of a job say to each other, as bytes. Every message begins with its kind.
+// Decoding trusts nothing: a message that is cut, too long or out of range is refused with a
+// sentence. Decoders fill a value that the caller keeps, so that steady traffic allocates nothing.
+//
+//   announcement  child -> parent   names that became ready in the whole subtree
+//   plan          parent -> child   batches to run, in order
+//   leave         child -> parent   a rank wants to leave (hvd_shutdown)
+//   stop          parent -> child   nothing is planned after this; who left
+//   stopped       child -> parent   the whole subtree has finished what was planned before
+//   farewell      parent -> child   every rank has: links may be closed
+//   abort         any neighbour     the first cause of a failure
+//   offer         parent -> child   what will be planned if the child's next announcement is the same
+//                                   (foresight.h)
+//   to_root       child -> parent   of a service (service.h), handed on to the root
+//   to_all        parent -> child   of a service, handed on to everybody below
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "runtime/wire/request.h"
+
+namespace hvd::runtime {
+
+enum class MessageKind : uint8_t {
+  kAnnouncement = 1,
+  kPlan = 2,
+  kLeave = 3,
+  kStop = 4,
+  kStopped = 5,
+  kFarewell = 6,
+  kAbort = 7,
+  kToRoot = 8,
+  kToAll = 9,
+  kOffer = 10,
+};
+
+// What a rank brings to the batch that it expects: its tensors behind each other. Points into the
+// message, where it lies at a multiple of 16 bytes.
+struct Brought {
+  ByteView bytes;
+  bool empty() const { return bytes.empty(); }
+  bool operator==(const Brought& other) const { return as_text(bytes) == as_text(other.bytes); }
+};
+
+// One of the differing requests for a name, and the lowest rank that made it.
+struct Variant {
+  int32_t rank = 0;
+  Request request;
+  bool operator==(const Variant&) const = default;
+};
+
+// A name in full: what the ranks of a subtree ask for under it.
+struct Proposal {
+  std::string name;
+  uint32_t askers = 1;            // ranks that do; the others have joined
+  std::vector<Variant> variants;  // one when all agree; the two lowest-ranked when not
+  std::vector<RankRows> rows;     // of every rank of the subtree, where the operation has rows
+  bool operator==(const Proposal&) const = default;
+};
+
+struct Announcement {
+  uint32_t set = 0;           // the process set's serial number
+  uint64_t plans = 0;         // that the sender has applied
+  std::vector<uint32_t> ids;  // of the response cache: as agreed last time, by the whole subtree
+  std::vector<Proposal> proposals;
+  std::vector<int32_t> joined;  // ranks of the subtree that joined, in that order
+  Brought brought;              // to a batch of the ids alone
+  bool operator==(const Announcement&) const = default;
+  void clear() {
+    brought = {};
+    ids.clear();
+    proposals.clear();
+    joined.clear();
+  }
+  bool empty() const { return ids.empty() && proposals.empty() && joined.empty(); }
+};
+
+// A name of a plan. Short: an id, as cached. Full: everything, and the id it has from now on
+// (0: none). With an error it is never run.
+struct PlanItem {
+  uint32_t id = 0;
+  bool full = false;
+  std::string name;
+  Request request;
+  std::vector<RankRows> rows;
+  int32_t error_code = HVD_OK;
+  std::string error;
+  bool operator==(const PlanItem&) const = default;
+};
+
+// The tensors of one dtype of an item.
+struct PlanUnit {
+  uint32_t item = 0;  // index
+  int32_t dtype = HVD_FLOAT32;
+  bool operator==(const PlanUnit&) const = default;
+};
+
+struct Plan {
+  uint32_t set = 0;                 // the process set's serial number
+  uint64_t sequence = 0;            // among the plans of the set
+  bool last = false;                // nothing of the set comes after it
+  std::vector<uint32_t> forgotten;  // ids that stand for nothing any more, before the items
+  std::vector<PlanItem> items;
+  std::vector<std::vector<PlanUnit>> batches;
+  Brought brought;  // by the sender to the one batch, whose other parts it has
+  bool operator==(const Plan&) const = default;
+};
+
+// The sender is ready with these names and nothing else is under way: if the receiver's announcement
+// number `after` brings something to the same, that is plan number `plan` of the set, as one batch.
+struct Offer {
+  uint32_t set = 0;
+  uint64_t plan = 0;
+  uint64_t after = 0;
+  std::vector<uint32_t> ids;  // ascending
+  Brought brought;
+  bool operator==(const Offer&) const = default;
+};
+
+// leave, stop: the rank that left first. abort: code and sentence too.
+struct Notice {
+  int32_t rank = 0;
+  int32_t code = HVD_OK;
+  std::string text;
+  bool operator==(const Notice&) const = default;
+};
+
+// to_root, to_all: bytes that a service understands. Decoded in place.
+struct ServiceMessage {
+  uint8_t service = 0;
+  int32_t rank = 0;  // that said it
+  ByteView content;
+};
+
+Status peek_kind(ByteView message, MessageKind* kind);
+// Of an announcement, a plan or an offer.
+Status peek_set(ByteView message, uint32_t* set);
+
+void encode(const Announcement& announcement, ByteWriter& out);
+Status decode(ByteView message, Announcement* announcement);
+void encode(const Plan& plan, ByteWriter& out);
+Status decode(ByteView message, Plan* plan);
+void encode(const Offer& offer, ByteWriter& out);
+Status decode(ByteView message, Offer* offer);
+// The same without the bytes that were brought, which end the message.
+void encode_head(const Announcement& announcement, ByteWriter& out);
+void encode_head(const Plan& plan, ByteWriter& out);
+void encode_head(const Offer& offer, ByteWriter& out);
+void encode(MessageKind kind, const Notice& notice, ByteWriter& out);
+Status decode(ByteView message, Notice* notice);
+void encode(MessageKind kind, const ServiceMessage& said, ByteWriter& out);
+Status decode(ByteView message, ServiceMessage* said);
+
+}  // namespace hvd::runtime

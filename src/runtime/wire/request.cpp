@@ -1,0 +1,159 @@
+#include "runtime/wire/request.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+template <typename T>
+std::string list_of(std::span<const T> numbers) {
+  std::string text = "[";
+  for (size_t i = 0; i < numbers.size(); ++i) text += cat(i == 0 ? "" : ", ", numbers[i]);
+  return text + "]";
+}
+
+}  // namespace
+
+std::string list_text(std::span<const int64_t> numbers) { return list_of(numbers); }
+std::string list_text(std::span<const int32_t> numbers) { return list_of(numbers); }
+
+void put_set(const std::vector<int32_t>& ranks, Request* request) {
+  request->splits.push_back(static_cast<int32_t>(ranks.size()));
+  request->splits.insert(request->splits.end(), ranks.begin(), ranks.end());
+}
+
+std::vector<std::vector<int32_t>> sets_of(const Request& request) {
+  std::vector<std::vector<int32_t>> sets;
+  const std::span<const int32_t> all(request.splits);
+  for (size_t at = 0; at < all.size();) {
+    const size_t wanted = all[at] < 0 ? 0 : static_cast<size_t>(all[at]);
+    const size_t count = std::min(wanted, all.size() - at - 1);
+    const auto ranks = all.subspan(at + 1, count);
+    sets.emplace_back(ranks.begin(), ranks.end());
+    at += count + 1;
+  }
+  return sets;
+}
+
+std::vector<int64_t> rows_of(const Request& request) {
+  std::vector<int64_t> rows;
+  if (request.op == HVD_ALLGATHER) {
+    rows.reserve(request.tensors.size());
+    for (const TensorSpec& tensor : request.tensors) {
+      rows.push_back(tensor.shape.empty() ? 1 : tensor.shape[0]);
+    }
+  } else if (request.op == HVD_ALLTOALL) {
+    rows.assign(request.splits.begin(), request.splits.end());
+  }
+  return rows;
+}
+
+size_t dtype_size(int32_t dtype) {
+  switch (dtype) {
+    case HVD_UINT8:
+    case HVD_INT8:
+    case HVD_BOOL:
+      return 1;
+    case HVD_UINT16:
+    case HVD_INT16:
+    case HVD_FLOAT16:
+    case HVD_BFLOAT16:
+      return 2;
+    case HVD_INT32:
+    case HVD_UINT32:
+    case HVD_FLOAT32:
+      return 4;
+    case HVD_INT64:
+    case HVD_UINT64:
+    case HVD_FLOAT64:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+std::string_view dtype_name(int32_t dtype) {
+  switch (dtype) {
+    case HVD_UINT8:
+      return "uint8";
+    case HVD_INT8:
+      return "int8";
+    case HVD_UINT16:
+      return "uint16";
+    case HVD_INT16:
+      return "int16";
+    case HVD_INT32:
+      return "int32";
+    case HVD_INT64:
+      return "int64";
+    case HVD_FLOAT16:
+      return "float16";
+    case HVD_FLOAT32:
+      return "float32";
+    case HVD_FLOAT64:
+      return "float64";
+    case HVD_BOOL:
+      return "bool";
+    case HVD_BFLOAT16:
+      return "bfloat16";
+    case HVD_UINT32:
+      return "uint32";
+    case HVD_UINT64:
+      return "uint64";
+    default:
+      return "an unknown dtype";
+  }
+}
+
+std::string_view op_name(int32_t op) {
+  switch (op) {
+    case HVD_ALLREDUCE:
+      return "allreduce";
+    case HVD_ALLGATHER:
+      return "allgather";
+    case HVD_BROADCAST:
+      return "broadcast";
+    case HVD_JOIN:
+      return "join";
+    case HVD_ALLTOALL:
+      return "alltoall";
+    case HVD_BARRIER:
+      return "barrier";
+    case HVD_REDUCESCATTER:
+      return "reducescatter";
+    case kAddProcessSets:
+      return "add_process_set";
+    case kRemoveProcessSet:
+      return "remove_process_set";
+    default:
+      return "an unknown operation";
+  }
+}
+
+std::string operation_text(int32_t op, std::string_view name) {
+  if (name.empty() || name.front() == '<') return std::string(op_name(op));
+  return cat(op_name(op), " '", printable(name), "'");
+}
+
+std::string_view reduce_op_name(int32_t reduce_op) {
+  switch (reduce_op) {
+    case HVD_AVERAGE:
+      return "average";
+    case HVD_SUM:
+      return "sum";
+    case HVD_ADASUM:
+      return "adasum";
+    case HVD_MIN:
+      return "min";
+    case HVD_MAX:
+      return "max";
+    case HVD_PRODUCT:
+      return "product";
+    default:
+      return "an unknown reduction";
+  }
+}
+
+}  // namespace hvd::runtime

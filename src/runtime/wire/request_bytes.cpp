@@ -1,0 +1,76 @@
+#include "runtime/wire/request_bytes.h"
+
+namespace hvd::runtime {
+namespace {
+
+// More dimensions than any framework has: a larger number is garbage.
+constexpr uint32_t kMostExtents = 64;
+
+}  // namespace
+
+void put_request(const Request& request, ByteWriter& out) {
+  out.put(static_cast<uint8_t>(request.op))
+      .put(static_cast<uint8_t>(request.reduce_op))
+      .put(request.root)
+      .put(request.device)
+      .put(request.prescale)
+      .put(request.postscale)
+      .put(static_cast<uint32_t>(request.tensors.size()));
+  for (const TensorSpec& tensor : request.tensors) {
+    out.put(static_cast<uint8_t>(tensor.dtype)).put(static_cast<uint8_t>(tensor.shape.size()));
+    for (const int64_t extent : tensor.shape) out.put(extent);
+  }
+  out.put(static_cast<uint32_t>(request.splits.size()));
+  for (const int32_t rows : request.splits) out.put(rows);
+}
+
+Status get_request(ByteReader& in, Request* request) {
+  request->op = in.get<uint8_t>();
+  request->reduce_op = in.get<uint8_t>();
+  request->root = in.get<int32_t>();
+  request->device = in.get<int32_t>();
+  request->prescale = in.get<double>();
+  request->postscale = in.get<double>();
+  request->tensors.resize(in.get_count(2));
+  for (TensorSpec& tensor : request->tensors) {
+    tensor.dtype = in.get<uint8_t>();
+    const uint32_t dimensions = in.get<uint8_t>();
+    if (!in.failed() && (dtype_size(tensor.dtype) == 0 || dimensions > kMostExtents)) {
+      return invalid_argument("a request has an unknown dtype or too many dimensions");
+    }
+    tensor.shape.resize(dimensions);
+    int64_t count = 1;
+    for (int64_t& extent : tensor.shape) {
+      extent = in.get<int64_t>();
+      if (extent < 0 || __builtin_mul_overflow(count, extent, &count)) {
+        return invalid_argument("a request has an impossible shape");
+      }
+    }
+  }
+  request->splits.resize(in.get_count(sizeof(int32_t)));
+  for (int32_t& rows : request->splits) rows = in.get<int32_t>();
+  return {};
+}
+
+void put_rows(const std::vector<RankRows>& all, ByteWriter& out) {
+  out.put(static_cast<uint32_t>(all.size()));
+  for (const RankRows& one : all) {
+    out.put(one.rank).put(static_cast<uint32_t>(one.rows.size()));
+    for (const int64_t rows : one.rows) out.put(rows);
+  }
+}
+
+Status get_rows(ByteReader& in, std::vector<RankRows>* all) {
+  all->resize(in.get_count(8));
+  for (RankRows& one : *all) {
+    one.rank = in.get<int32_t>();
+    one.rows.resize(in.get_count(sizeof(int64_t)));
+    for (int64_t& rows : one.rows) {
+      rows = in.get<int64_t>();
+      if (rows < 0) return invalid_argument("a rank brings a negative number of rows");
+    }
+  }
+  return {};
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,134 @@
+#include "runtime/bootstrap/identity.h"
+
+#include <doctest/doctest.h>
+
+#include "runtime/progress/spin_budget.h"
+
+using namespace hvd::runtime;
+using hvd::Deadline;
+using hvd::Settings;
+
+namespace {
+
+Settings with(std::initializer_list<std::pair<const char*, const char*>> values) {
+  Settings settings;
+  for (const auto& [key, value] : values) REQUIRE(settings.set(key, value).ok());
+  return settings;
+}
+
+std::string refusal(std::initializer_list<std::pair<const char*, const char*>> values) {
+  const auto made = bootstrap(with(values), Deadline::after_seconds(1));
+  return made.ok() ? std::string() : made.error().message();
+}
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("nothing set is a world of one without a store") {
+  const auto made = bootstrap({}, Deadline::after_seconds(1));
+  REQUIRE(made.ok());
+  CHECK(made->identity.rank == 0);
+  CHECK(made->identity.size == 1);
+  CHECK(made->store == nullptr);
+}
+
+TEST_CASE("a rank's variables are its identity") {
+  const auto identity = identity_of(with({{"rank", "5"},
+                                          {"size", "8"},
+                                          {"local_rank", "1"},
+                                          {"local_size", "4"},
+                                          {"cross_rank", "1"},
+                                          {"cross_size", "2"},
+                                          {"generation", "3"}}));
+  REQUIRE(identity.ok());
+  CHECK(identity->rank == 5);
+  CHECK(identity->local_size == 4);
+  CHECK(identity->cross_rank == 1);
+  CHECK(identity->generation == 3);
+}
+
+TEST_CASE("variables that contradict each other get one sentence") {
+  CHECK(contains(refusal({{"rank", "4"}, {"size", "4"}}), "HOROVOD_RANK is 4"));
+  CHECK(contains(refusal({{"rank", "-1"}, {"size", "4"}}), "must be from 0 to 3"));
+  CHECK(contains(refusal({{"rank", "1"}}), "HOROVOD_SIZE is not"));
+  CHECK(contains(refusal({{"size", "2"}}), "HOROVOD_RANK is not"));
+  CHECK(contains(refusal({{"rank", "0"}, {"size", "0"}}), "no number of ranks"));
+  CHECK(contains(refusal({{"local_rank", "0"}, {"local_size", "1"}}), "HOROVOD_RANK is not"));
+  CHECK(contains(refusal({{"rank", "0"}, {"size", "2"}, {"local_rank", "0"}, {"local_size", "3"}}),
+                 "HOROVOD_LOCAL_SIZE is 3"));
+  CHECK(contains(refusal({{"rank", "0"}, {"size", "2"}}), "HOROVOD_STORE"));
+  CHECK(contains(refusal({{"rank", "0"}, {"size", "2"}, {"store", "tcp:127.0.0.1:1"}}),
+                 "HOROVOD_JOB_SECRET is not set"));
+  CHECK(contains(refusal({{"rendezvous_address", "127.0.0.1"}}), "need each other"));
+}
+
+TEST_CASE("the original's variables name the store too") {
+  CHECK(*store_address(with({{"rendezvous_address", "10.0.0.1"}, {"rendezvous_port", "99"}})) ==
+        "tcp:10.0.0.1:99");
+  CHECK(*store_address(with({{"rendezvous_address", "fe80::1"}, {"rendezvous_port", "99"}})) ==
+        "tcp:[fe80::1]:99");
+  CHECK(*store_address(
+            with({{"store", "unix:@x"}, {"rendezvous_address", "a"}, {"rendezvous_port", "1"}})) ==
+        "unix:@x");
+  CHECK(store_address({})->empty());
+}
+
+TEST_CASE("what was not given follows from the machines of the ranks") {
+  Identity identity;
+  identity.rank = 3;
+  identity.size = 5;
+  const std::vector<int32_t> machines{0, 1, 0, 1, 2};
+  complete_identity(machines, &identity);
+  CHECK(identity.local_rank == 1);
+  CHECK(identity.local_size == 2);
+  CHECK(identity.cross_rank == 1);
+  CHECK(identity.cross_size == 2);
+  CHECK(!identity.is_homogeneous);
+}
+
+TEST_CASE("the spin budget follows the cores that a rank really has") {
+  CHECK(spin_budget(2, 2, true).waiter > spin_budget(2, 2, false).waiter);
+  CHECK(spin_budget(2, 2, false).waiter.count() > 0);
+  CHECK(!spin_budget(2, 2, true).yields);
+  CHECK(spin_budget(2, 4, true).yields);
+  CHECK(spin_budget(0.5, 1, true).waiter.count() == 0);
+  CHECK(spin_budget(2, 2, true).after_computing > spin_budget(2, 2, false).after_computing);
+  CHECK(spin_budget(2, 2, true).helper.count() == 0);
+  CHECK(spin_budget(64, 4, true).helper.count() > 0);
+  CHECK(spin_budget(2, 2, true).helper_is_guest);
+  CHECK(!spin_budget(64, 4, true).helper_is_guest);
+}
+
+TEST_CASE("submissions gather longer where the helper has no core and no other host waits") {
+  using std::chrono::microseconds;
+  const microseconds window{1000};
+  CHECK(gathering_time(spin_budget(2, 2, true), true, window) > window);
+  CHECK(gathering_time(spin_budget(2, 2, false), false, window) == window);
+  CHECK(gathering_time(spin_budget(64, 4, true), true, window) == window);
+  CHECK(gathering_time(spin_budget(2, 2, true), true, microseconds(50000)) == microseconds(50000));
+}
+
+TEST_CASE("some ranks of a job go on as a job of their own") {
+  hvd::runtime::Identity identity;
+  identity.rank = 4;
+  identity.size = 6;
+  identity.local_rank = 1;
+  identity.local_size = 2;
+  const std::vector<int32_t> ranks{1, 4, 5};
+  hvd::runtime::Identity restricted = identity;
+  REQUIRE(hvd::runtime::restrict_to(ranks, &restricted).ok());
+  CHECK(restricted.rank == 1);
+  CHECK(restricted.size == 3);
+  CHECK(restricted.job_rank == 4);
+  CHECK(restricted.local_rank == -1);
+  identity.rank = 0;
+  CHECK(hvd::runtime::restrict_to(ranks, &identity).message().find("rank 0 is not among") !=
+        std::string::npos);
+  const std::vector<int32_t> twice{0, 0};
+  CHECK(!hvd::runtime::restrict_to(twice, &identity).ok());
+  CHECK(hvd::runtime::restrict_to({}, &identity).ok());
+  CHECK(identity.size == 6);
+}

@@ -1,0 +1,305 @@
+// What two ranks on two machines expect of each other: the bookkeeping by itself, and on runtimes
+// of this process whether work comes out right where they expected the same and where not.
+#include "runtime/negotiation/foresight.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <deque>
+#include <random>
+
+#include "base/text.h"
+#include "runtime/ranks.h"
+
+using hvd::Bytes;
+using hvd::ByteView;
+using hvd::Status;
+using hvd::runtime::Announcement;
+using hvd::runtime::Foresight;
+using hvd::runtime::Offer;
+using hvd::test::Ranks;
+using hvd::test::RanksOptions;
+using hvd::test::Work;
+
+namespace {
+
+const Bytes kData(32, std::byte{7});
+
+std::vector<uint32_t> announced(Foresight& foresight, const std::vector<uint32_t>& ids) {
+  for (const uint32_t id : ids) foresight.announced(id);
+  const auto fresh = foresight.take_fresh();
+  return {fresh.begin(), fresh.end()};
+}
+
+Offer offer_of(const std::vector<uint32_t>& ids, uint64_t after) {
+  return {0, 0, after, ids, {kData}};
+}
+
+Announcement announcement_of(const std::vector<uint32_t>& ids, bool brings) {
+  Announcement announcement;
+  announcement.ids = ids;
+  if (brings) announcement.brought = {kData};
+  return announcement;
+}
+
+}  // namespace
+
+TEST_CASE("an offer that crosses the announcement of the same names is met") {
+  Foresight child(true);
+  REQUIRE(announced(child, {5, 3}) == std::vector<uint32_t>{3, 5});
+  CHECK(child.announce(std::vector<uint32_t>{3, 5}).empty());
+  SUBCASE("alone") {}
+  SUBCASE("also after announcements that bring nothing") { CHECK(child.announce({}).empty()); }
+  CHECK(child.meets(offer_of({3, 5}, 0)));
+  CHECK(!child.is_undecided());
+}
+
+TEST_CASE("an offer that comes first is met by the next announcement or by none") {
+  Foresight child(true);
+  CHECK(!child.meets(offer_of({3}, 0)));
+  const std::vector<uint32_t> same{3};
+  CHECK(child.has_offer_of(same));
+  SUBCASE("of the same") {
+    const ByteView theirs = child.announce(same);
+    CHECK(std::ranges::equal(theirs, kData));
+  }
+  SUBCASE("of others") {
+    CHECK(child.announce(std::vector<uint32_t>{4}).empty());
+    CHECK(!child.has_offer_of(same));
+    CHECK(child.announce(same).empty());
+  }
+  SUBCASE("of the same without what it brings") {
+    CHECK(child.announce({}).empty());
+    CHECK(child.announce(same).empty());
+  }
+}
+
+TEST_CASE("an offer after an announcement of others is void") {
+  Foresight child(true);
+  child.announce(std::vector<uint32_t>{4});
+  CHECK(!child.meets(offer_of({3}, 0)));
+  CHECK(child.announce(std::vector<uint32_t>{3}).empty());
+}
+
+TEST_CASE("the root's offer is decided by the next announcement") {
+  Foresight root(true);
+  root.offer(std::vector<uint32_t>{3, 5});
+  REQUIRE(root.is_undecided());
+  SUBCASE("which meets it") { CHECK(root.hear(announcement_of({3, 5}, true))); }
+  SUBCASE("which brings nothing") { CHECK(!root.hear(announcement_of({3, 5}, false))); }
+  SUBCASE("which is of others") { CHECK(!root.hear(announcement_of({3}, true))); }
+  CHECK(!root.is_undecided());
+  CHECK(!root.hear(announcement_of({3, 5}, true)));
+  CHECK(root.announcements() == 2);
+}
+
+TEST_CASE("what was announced is expected to be next while nothing older waits for a plan") {
+  Foresight foresight(true);
+  CHECK(announced(foresight, {1, 2}).size() == 2);
+  CHECK(announced(foresight, {3}).empty());
+  for (int i = 0; i < 3; ++i) foresight.planned();
+  CHECK(announced(foresight, {4}).size() == 1);
+  foresight.planned();
+  CHECK(announced(foresight, {4, 0}).empty());
+}
+
+TEST_CASE("who sends in vain again and again pauses for longer and longer") {
+  Foresight root(true);
+  int sent = 0;
+  for (int i = 0; i < 200; ++i) {
+    if (!root.is_hopeful()) continue;
+    ++sent;
+    root.offer(std::vector<uint32_t>{1});
+    root.hear(announcement_of({2}, true));
+  }
+  CHECK(sent > 3);
+  CHECK(sent < 20);
+  while (!root.is_hopeful()) {
+  }
+  root.offer(std::vector<uint32_t>{1});
+  CHECK(root.hear(announcement_of({1}, true)));
+  CHECK(root.is_hopeful());
+}
+
+namespace {
+
+struct Counts {
+  uint64_t foreseen = 0;
+  uint64_t in_vain = 0;
+  uint64_t messages = 0;
+};
+
+Counts counts_of(Ranks& ranks) {
+  Counts sum;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    const auto counts = ranks[rank].counts();
+    sum.foreseen += counts.foreseen_batches;
+    sum.in_vain += counts.sent_in_vain;
+    sum.messages += counts.messages_sent;
+  }
+  return sum;
+}
+
+void require_started(const Ranks& ranks) {
+  for (const Status& status : ranks.start_status) REQUIRE_MESSAGE(status.ok(), status.message());
+}
+
+void check(Work& work, Ranks& ranks, int rank, double expected) {
+  const Status status = work.finish(ranks[rank]);
+  REQUIRE_MESSAGE(status.ok(), status.message());
+  for (const double value : work.result<double>()) REQUIRE(value == expected);
+}
+
+}  // namespace
+
+TEST_CASE("two ranks on two machines run a known allreduce by one message each way") {
+  RanksOptions options;
+  options.machines = {0, 1};
+  Ranks ranks(2, options);
+  require_started(ranks);
+  constexpr int kSteps = 50;
+  const auto run = [&](int times) {
+    ranks.each([&](int rank) {
+      for (int i = 0; i < times; ++i) {
+        Work work(HVD_ALLREDUCE, "w", std::vector<double>(10, i + rank), HVD_FLOAT64);
+        REQUIRE(work.submit(ranks[rank]).ok());
+        check(work, ranks, rank, 2 * i + 1);
+      }
+    });
+  };
+  run(4);
+  const Counts before = counts_of(ranks);
+  run(kSteps);
+  const Counts after = counts_of(ranks);
+  CHECK(after.foreseen - before.foreseen == 2 * kSteps);
+  CHECK(after.messages - before.messages == 2 * kSteps);
+  CHECK(after.in_vain == before.in_vain);
+}
+
+TEST_CASE("ranks of one machine, and more than two of them, agree as ever") {
+  RanksOptions options;
+  SUBCASE("one machine") { options.machines = {0, 0}; }
+  SUBCASE("three machines") { options.machines = {0, 1, 2}; }
+  const int size = static_cast<int>(options.machines.size());
+  Ranks ranks(size, options);
+  require_started(ranks);
+  ranks.each([&](int rank) {
+    for (int i = 0; i < 6; ++i) {
+      Work work(HVD_ALLREDUCE, "w", std::vector<double>(10, 1), HVD_FLOAT64);
+      REQUIRE(work.submit(ranks[rank]).ok());
+      check(work, ranks, rank, size);
+    }
+  });
+  CHECK(counts_of(ranks).foreseen == 0);
+}
+
+namespace {
+
+// Names that come again and again, some of them at a time, in an order of each rank's own, waited
+// for at places of its own; now and then in another shape, or as an average.
+class Steps {
+ public:
+  Steps(Ranks& ranks, int rank, unsigned seed, int32_t set)
+      : ranks_(ranks),
+        rank_(rank),
+        common_(seed),
+        own_(seed * 10 + static_cast<unsigned>(rank)),
+        set_(set) {}
+
+  void run(int steps) {
+    for (int step = 0; step < steps; ++step) {
+      // Both ranks in the same order, waiting at the same places; or one of them waits for each, and
+      // the other one, or both, for all at once.
+      const bool alike = common_() % 3 == 0;
+      const bool waits = common_() % 3 == static_cast<unsigned>(rank_);
+      std::deque<Work> works;
+      std::vector<double> expected;
+      std::vector<size_t> order;
+      for (const Terms& terms : terms_of_step()) {
+        order.push_back(works.size());
+        add(terms, &works, &expected);
+      }
+      if (!alike) std::shuffle(order.begin(), order.end(), own_);
+      std::vector<size_t> submitted;
+      for (const size_t i : order) {
+        REQUIRE(works[i].submit(ranks_[rank_]).ok());
+        submitted.push_back(i);
+        if (alike ? common_() % 2 == 0 : waits) finish(&works, expected, &submitted);
+      }
+      finish(&works, expected, &submitted);
+    }
+  }
+
+ private:
+  struct Terms {
+    int name;
+    size_t count;
+    int32_t reduce_op;
+  };
+
+  std::vector<Terms> terms_of_step() {
+    std::vector<Terms> all;
+    const int most = common_() % 2 == 0 ? 1 : 5;
+    const int first = static_cast<int>(common_() % 4);
+    for (int i = 0; i < most; ++i) {
+      const int name = first + i;
+      const size_t usual = name % 3 == 0 ? 3000 : 5;
+      all.push_back(
+          {name, common_() % 30 == 0 ? usual + 1 : usual, name == 7 ? HVD_AVERAGE : HVD_SUM});
+    }
+    return all;
+  }
+
+  void add(const Terms& terms, std::deque<Work>* works, std::vector<double>* expected) {
+    const double value = static_cast<double>(common_() % 1000);
+    works->emplace_back(HVD_ALLREDUCE, hvd::cat("n", terms.name),
+                        std::vector<double>(terms.count, value + rank_), HVD_FLOAT64);
+    works->back().submission.process_set = set_;
+    works->back().submission.reduce_op = terms.reduce_op;
+    expected->push_back(terms.reduce_op == HVD_SUM ? 2 * value + 1 : value + 0.5);
+  }
+
+  void finish(std::deque<Work>* works, const std::vector<double>& expected,
+              std::vector<size_t>* submitted) {
+    for (const size_t i : *submitted) check((*works)[i], ranks_, rank_, expected[i]);
+    submitted->clear();
+  }
+
+  Ranks& ranks_;
+  const int rank_;
+  std::mt19937 common_, own_;
+  const int32_t set_;
+};
+
+}  // namespace
+
+TEST_CASE("work comes out right whether two ranks foresee each other's or not") {
+  Counts sum;
+  for (unsigned seed = 1; seed <= 24; ++seed) {
+    CAPTURE(seed);
+    RanksOptions options;
+    // All ranks, or a set of two of them.
+    const int size = seed % 2 == 0 ? 2 : 3;
+    options.machines = {0, 1, 1};
+    options.machines.resize(static_cast<size_t>(size));
+    if (size == 3) options.process_sets = {{0, 1}};
+    if (seed % 3 == 0) options.late = std::chrono::microseconds(seed % 2 == 0 ? 1000 : 100);
+    options.late_seed = seed;
+    const char* thresholds[] = {"0", "134217728", "1000", "134217728"};
+    REQUIRE(options.settings.set("fusion_threshold", thresholds[seed % 4]).ok());
+    REQUIRE(options.settings.set("cache_capacity", seed % 7 == 0 ? "3" : "1024").ok());
+    REQUIRE(options.settings.set("cycle_time", seed % 5 == 0 ? "0.3" : "0").ok());
+    Ranks ranks(size, options);
+    require_started(ranks);
+    ranks.each([&](int rank) {
+      if (rank < 2) Steps(ranks, rank, seed, size == 3 ? 1 : 0).run(60);
+    });
+    const Counts counts = counts_of(ranks);
+    sum.foreseen += counts.foreseen;
+    sum.in_vain += counts.in_vain;
+  }
+  MESSAGE(sum.foreseen, " batches foreseen, ", sum.in_vain, " times in vain");
+  // Both of it happened.
+  CHECK(sum.foreseen > 100);
+  CHECK(sum.in_vain > 20);
+}
