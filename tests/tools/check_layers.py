@@ -5,6 +5,7 @@ usage: check_layers.py [ROOT]
 
 Lower never knows upper. The tables below are the rule; everything else here reads them.
 """
+import collections
 import pathlib
 import re
 import sys
@@ -24,6 +25,74 @@ LAYERS = {
     "plugins": ["include", "src/base", "src/net", "src/collectives"],
     "launcher": ["include", "src/base", "src/net", "rendezvous", "src/plugin"],
 }
+
+# Sub-folder -> the sub-folders of its own layer whose headers it may include. "." is the layer's root.
+# A row has no cycle with others: tests/tools/check_layers_test.py checks it.
+SUBFOLDERS = {
+    "src/base": {
+        ".": [],
+        "log": ["."],
+        "secrets": ["."],
+    },
+    "src/collectives": {
+        "shm": [],
+        "kernels": [],
+        "mesh": ["shm"],
+        "algorithms": ["kernels", "mesh", "shm"],
+    },
+    "src/runtime": {
+        "wire": [],
+        "progress": [],
+        "plugins": ["progress", "wire"],
+        "bootstrap": ["plugins", "wire"],
+        "submission": ["wire"],
+        "negotiation": ["submission", "wire"],
+        "telemetry": ["negotiation", "submission", "wire"],
+        "execution": ["plugins", "submission", "telemetry", "wire"],
+        "core": ["execution", "negotiation", "plugins", "progress", "submission", "telemetry",
+                 "wire"],
+        "stall": ["core", "telemetry", "wire"],
+        "autotune": ["core", "telemetry", "wire"],
+        ".": ["autotune", "bootstrap", "core", "plugins", "progress", "stall", "submission",
+              "telemetry"],
+        "capi": [".", "bootstrap", "plugins", "submission"],
+    },
+    "rendezvous": {
+        "store": [],
+        "wire": ["store"],
+        "etcd": ["store"],
+        "client": ["store", "wire"],
+        "server": ["store", "wire"],
+        ".": ["etcd", "server", "wire"],
+    },
+    "launcher": {
+        "protocol": [],
+        "spawn": [],
+        "spawn/ssh": ["spawn"],
+        "pmix": [],
+        "plan": ["protocol"],
+        "link": ["plan", "protocol", "spawn"],
+        "output": ["link", "plan", "protocol"],
+        "cli": ["output", "plan"],
+        "inspect": ["output", "plan", "protocol"],
+        "job": ["cli", "inspect", "link", "output", "plan", "pmix", "protocol", "spawn",
+                "spawn/ssh"],
+        "mpirun": ["cli", "output", "plan"],
+        "check": ["agent/host", "cli", "job", "output", "plan"],
+        ".": ["check", "cli", "inspect", "job", "link", "mpirun", "output", "plan"],
+        "agent/loop": ["protocol"],
+        "agent/host": [],
+        "agent/ranks": ["agent/host", "agent/loop", "protocol"],
+        "agent/preflight": ["agent/host", "agent/loop", "agent/ranks", "protocol"],
+        "agent/store": ["agent/host", "agent/loop", "protocol"],
+        "agent/pmix": ["agent/host", "agent/loop", "agent/ranks", "pmix", "protocol"],
+        "agent": ["agent/host", "agent/loop", "agent/pmix", "agent/preflight", "agent/ranks",
+                  "agent/store", "protocol"],
+    },
+}
+
+# A folder with more C++ files than this hides a second idea.
+CPP_FILES = 40
 
 # What plugins of several kinds over one library share lies in a folder of its own.
 SHARED = {"plugins/mpi": {"plugins/bootstrap/mpi", "plugins/controllers/mpi", "plugins/ops/mpi"}}
@@ -99,6 +168,22 @@ def target_of(root, file, name):
     return None
 
 
+def subfolder_of(layer, path):
+    """The row of SUBFOLDERS[layer] that a file belongs to, or None where the table has none."""
+    folder = str(pathlib.PurePosixPath(path).parent)[len(layer) + 1:] or "."
+    return folder if folder in SUBFOLDERS[layer] else None
+
+
+def check_subfolder(layer, file, target, name):
+    here, there = subfolder_of(layer, file), subfolder_of(layer, target)
+    for path, folder in ((file, here), (target, there)):
+        if folder is None:
+            return f"{path} lies in a folder that SUBFOLDERS does not name"
+    if here != there and there not in SUBFOLDERS[layer][here]:
+        return f'{layer}: {here} may not include {there} ("{name}")'
+    return None
+
+
 def is_in(file, places):
     return any(file == place or file.startswith(place + "/") for place in places)
 
@@ -111,7 +196,7 @@ def check_quoted(root, file, name):
     if there is None:
         return f'"{name}" is in no layer'
     if here == there:
-        return None
+        return check_subfolder(here, file, target, name) if here in SUBFOLDERS else None
     if there == "plugins" and pathlib.PurePosixPath(target).parent == \
             pathlib.PurePosixPath(here).parent:
         return None  # what the plugins of one kind share lies in the kind's folder
@@ -259,7 +344,11 @@ def folders(root):
     for top in tops:
         if holds_files(root / top):
             yield top
-    for parent in ("src", "launcher", "plugins/controllers", "plugins/ops", "plugins/bootstrap",
+    for layer, rows in SUBFOLDERS.items():
+        for row in rows:
+            if row != "." and holds_files(root / layer / row):
+                yield f"{layer}/{row}"
+    for parent in ("src", "plugins/controllers", "plugins/ops", "plugins/bootstrap",
                    "plugins/frameworks"):
         for path in sorted((root / parent).glob("*/")):
             if any(child.is_file() for child in path.iterdir()) and path.name != "__pycache__":
@@ -283,11 +372,18 @@ def check_readmes(root):
             yield f"{folder}/README.md", count, f"has more than {README_LINES} lines"
 
 
+def check_crowds(root):
+    counts = collections.Counter(str(pathlib.PurePosixPath(file).parent) for file in sources(root))
+    for folder, count in sorted(counts.items()):
+        if count > CPP_FILES:
+            yield folder, count, f"has more than {CPP_FILES} C++ files: a second idea hides there"
+
+
 def check(root):
     seen = {}
     problems = [(file, number, problem) for file in sources(root)
                 for number, problem in check_file(root, file, seen)]
-    return problems + list(check_readmes(root))
+    return problems + list(check_crowds(root)) + list(check_readmes(root))
 
 
 def main():

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """check_layers finds what is planted, and nothing in a tree that is in order."""
+import graphlib
 import pathlib
 import tempfile
 import unittest
@@ -59,6 +60,29 @@ class CheckLayers(unittest.TestCase):
         self.finds(file, '#include "rendezvous/store/store.h"\n', "may not include rendezvous")
         self.finds(file, '#include "plugins/controllers/tcp/tcp.h"\n',
                    "may not include plugins/controllers/tcp")
+
+    def test_a_back_edge_between_sub_folders_is_found(self):
+        self.finds("rendezvous/store/a.h", '#include "rendezvous/server/b.h"\n',
+                   "is no file of this tree")
+        problems = self.problems({"rendezvous/server/b.h": "#pragma once\n",
+                                  "rendezvous/store/a.h": '#include "rendezvous/server/b.h"\n'})
+        self.assertIn("rendezvous: store may not include server", problems[0][2])
+
+    def test_a_sub_folder_without_a_row_is_found(self):
+        problems = self.problems({"rendezvous/other/b.h": "#pragma once\n",
+                                  "rendezvous/server/a.h": '#include "rendezvous/other/b.h"\n'})
+        self.assertIn("SUBFOLDERS does not name", problems[0][2])
+
+    def test_the_rows_of_sub_folders_have_no_cycle(self):
+        for layer, rows in check_layers.SUBFOLDERS.items():
+            graphlib.TopologicalSorter(rows).prepare()
+            for row, others in rows.items():
+                self.assertEqual([name for name in others if name not in rows], [], (layer, row))
+
+    def test_a_crowded_folder_is_found(self):
+        planted = {f"src/net/file{n}.h": "#pragma once\n" for n in range(40)}
+        problems = self.problems(planted)  # and asio.h
+        self.assertEqual([where for where, _, _ in problems], ["src/net"])
 
     def test_the_launcher_sees_only_the_catalogue_of_plugins(self):
         self.finds("launcher/a.cpp", '#include "plugin/library.h"\n', "only plugin/catalogue.h")
