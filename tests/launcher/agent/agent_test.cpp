@@ -252,8 +252,8 @@ TEST_CASE("What cannot run is said before anything starts") {
        "not found on PATH (@), but 'python3' is there: write python3 in the "
        "command"},
       {"fine", "/no/such/folder",
-       "the working directory '/no/such/folder' cannot be entered: No "
-       "such file or directory"},
+       "the working directory '/no/such/folder' does not exist on this host: create it there, or "
+       "copy your current directory to every host with --stage ."},
       {"fine", "/etc/passwd", "the working directory '/etc/passwd' is not a directory"},
   };
   for (const Case& each : cases) {
