@@ -12,7 +12,7 @@ namespace {
 
 namespace asio = net::asio;
 
-// What an agent has to prove itself.
+// The time that an agent has to prove itself.
 constexpr std::chrono::seconds kAdmission{10};
 // Well within an agent's first lease.
 constexpr std::chrono::seconds kPingEvery{15};
@@ -202,7 +202,7 @@ net::Task<Status> Lobby::wait(double seconds) {
   co_return Status();
 }
 
-// Who waits keeps its lease; who is gone may come again.
+// An agent that waits keeps its lease; one that is gone may come again.
 net::Task<void> Lobby::ping_all() {
   const Bytes ping = framed(Ping{});
   // Others may join meanwhile, under the same name too.

@@ -60,7 +60,7 @@ class Lobby : public Spawner {
   void take(AdmittedAgent agent);
   // Ends an agent, with a sentence for its user.
   void dismiss(std::unique_ptr<Duplex> duplex, const std::string& why);
-  // What others see of this (/status) follows.
+  // The view of others (/status) follows.
   void on_change();
   net::Task<void> ping_all();
   bool has(const std::string& name) const;

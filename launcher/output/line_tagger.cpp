@@ -76,7 +76,7 @@ void LineTagger::finish(std::string& out) {
 
 std::string LineTagger::prefix() const { return is_continued_ ? cat(tag_, kContinued) : tag_; }
 
-// What is held, `line`, and the end that the rank wrote, or ours where the line continues.
+// The held text, `line`, and the end that the rank wrote, or ours where the line continues.
 void LineTagger::append(std::string_view line, std::string_view end, std::string& out,
                         bool continues) {
   if (format_ == LineFormat::kText) {

@@ -32,7 +32,7 @@ class LineTagger {
   // What was left without an end gets a newline.
   void finish(std::string& out);
 
-  // Of a line without an end: what stands before it, and what it holds.
+  // A line without an end: the tag before it, and its text.
   std::string prefix() const;
   const std::string& held() const { return held_; }
 

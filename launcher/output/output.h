@@ -28,7 +28,7 @@ struct OutputStyle {
   LineFormat format = LineFormat::kText;
   bool folds = false;          // what many ranks say alike is shown once
   std::vector<bool> is_shown;  // by rank; empty: all are
-  // Whose lines without an end are shown before it comes, on a terminal: it may ask something. -1: none's.
+  // The rank whose unfinished lines a terminal shows, since it may ask a question; -1: no rank.
   int asking_rank = -1;
 };
 

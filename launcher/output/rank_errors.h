@@ -12,7 +12,7 @@ namespace hvd::launcher {
 // lies before the last ten lines.
 std::string last_lines(std::string_view text);
 
-// What the launcher knows of the rank that wrote the lines.
+// The launcher's knowledge of the rank that wrote the lines.
 struct RankContext {
   std::string interpreter{};  // path of the Python that ran it, as its host found it; may be empty
   std::string package_folder{};  // where this horovodrun's Python package lies; may be empty

@@ -33,7 +33,7 @@ std::vector<std::string> ssh_flags(const SpawnTarget& target, const SshUser& use
 // For advice, behind "ssh " or "ssh-copy-id ": "-p 2202 root@a".
 std::string ssh_destination(const SpawnTarget& target);
 
-// What shows the user how the host's login shell behaves: "ssh -p 2202 root@a true".
+// A command that shows the user how the host's login shell behaves: "ssh -p 2202 root@a true".
 std::string ssh_try_command(const SpawnTarget& target);
 
 // How to come from a password to a key; `accepts_keys`: the host's sshd takes them.

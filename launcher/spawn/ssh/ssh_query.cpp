@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kOutputLimit = 1 << 20;
 
-// What ssh says beside its debugging messages.
+// The messages of ssh beside its debugging ones.
 std::string complaint_of(std::string_view output) {
   std::vector<std::string> lines;
   for (const std::string& line : split(output, '\n')) {
