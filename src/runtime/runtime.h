@@ -44,7 +44,7 @@ struct RuntimeOptions {
   collectives::SharedHeap* heap = nullptr;
   // How often this process has joined the job before: keeps the keys of each time apart.
   uint32_t epoch = 0;
-  StackOffer stack;
+  StackChannel stack;
   // The ranks of the launcher's job that these are; empty: all.
   std::vector<int32_t> ranks;
   // Process sets that every rank registers when it starts.

@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)hvd::runtime::peek_kind(message, &kind);
   round_trip<hvd::runtime::Announcement>(message);
   round_trip<hvd::runtime::Plan>(message);
-  round_trip<hvd::runtime::Offer>(message);
+  round_trip<hvd::runtime::TentativePlan>(message);
   round_trip<hvd::runtime::StallHello>(message);
   round_trip<hvd::runtime::StallWaiting>(message);
   round_trip<hvd::runtime::StallAsk>(message);

@@ -41,10 +41,10 @@ PLANTS = {
         "  const uint64_t wanted = last_group_;\n",
         "  const uint64_t wanted = 0;\n",
     ),
-    # An offer of other names than were announced is taken all the same.
-    "wrong_offer": (
-        "sent_ == offer.after && same_ids(sent_ids_, offer.ids)",
-        "sent_ == offer.after",
+    # A tentative plan of other names than were announced counts as matched.
+    "wrong_tentative_plan": (
+        "sent_ == tentative.after && same_ids(sent_ids_, tentative.ids)",
+        "sent_ == tentative.after",
     ),
     # Looks for work before it says that it sleeps: who submits in between rings nobody.
     "lost_wakeup": (

@@ -371,23 +371,23 @@ TEST_CASE("the main thread writes its stack when its signal comes, and only to i
   const int number = SIGRTMAX - 4;
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
-  CHECK(!hvd::runtime::accept_stack_offer(number, ends[0]).ok());
+  CHECK(!hvd::runtime::open_stack_channel(number, ends[0]).ok());
   stack_end = ends[1];
   struct sigaction action {};
   action.sa_handler = write_stack;
   REQUIRE(::sigaction(number, &action, nullptr) == 0);
-  CHECK(!hvd::runtime::accept_stack_offer(number, 1 << 20).ok());
-  const auto offer = hvd::runtime::accept_stack_offer(number, ends[0]);
-  REQUIRE(offer.ok());
+  CHECK(!hvd::runtime::open_stack_channel(number, 1 << 20).ok());
+  const auto channel = hvd::runtime::open_stack_channel(number, ends[0]);
+  REQUIRE(channel.ok());
   for (int i = 0; i < 3; ++i) {
-    CHECK(hvd::runtime::main_thread_stack(*offer) == "  File \"x.py\", line 3 in nap\n");
+    CHECK(hvd::runtime::main_thread_stack(*channel) == "  File \"x.py\", line 3 in nap\n");
     std::string from_thread;
-    std::thread([&] { from_thread = hvd::runtime::main_thread_stack(*offer); }).join();
+    std::thread([&] { from_thread = hvd::runtime::main_thread_stack(*channel); }).join();
     CHECK(from_thread == "  File \"x.py\", line 3 in nap\n");
   }
   action.sa_handler = SIG_DFL;  // would kill
   REQUIRE(::sigaction(number, &action, nullptr) == 0);
-  CHECK(hvd::runtime::main_thread_stack(*offer).empty());
+  CHECK(hvd::runtime::main_thread_stack(*channel).empty());
   CHECK(hvd::runtime::main_thread_stack({}).empty());
   ::close(ends[0]);
   ::close(ends[1]);

@@ -15,29 +15,29 @@ namespace {
 constexpr size_t kLeastBytes = 32 * 1024;
 constexpr size_t kMostTensors = 128;
 
-struct Offer {
+struct TensorPlaces {
   uint64_t count;  // of tensors; none when one of them is private
   SharedHeap::Place places[kMostTensors];
 };
-static_assert(sizeof(Offer) <= kSmallBytes);
+static_assert(sizeof(TensorPlaces) <= kSmallBytes);
 
-Offer& offer_of(Group& group, size_t local, uint64_t step) {
-  return *reinterpret_cast<Offer*>(group.segment().small(local, step).payload);
+TensorPlaces& places_of(Group& group, size_t local, uint64_t step) {
+  return *reinterpret_cast<TensorPlaces*>(group.segment().small(local, step).payload);
 }
 
-bool fill_offer(Group& group, const hvd_batch& batch, size_t element, Offer& offer) {
-  offer.count = 0;
+bool fill_places(Group& group, const hvd_batch& batch, size_t element, TensorPlaces& own) {
+  own.count = 0;
   const SharedHeap* heap = group.mesh().heap();
   if (heap == nullptr) return false;
   for (uint32_t i = 0; i < batch.tensor_count; ++i) {
     const hvd_batch_tensor& tensor = batch.tensors[i];
-    // A rank that has joined has no memory to offer; results land where inputs were.
+    // A rank that has joined has no memory to share; results land where inputs were.
     if (tensor.input == nullptr || tensor.input != tensor.output) return false;
     const auto place = heap->find(tensor.input, static_cast<size_t>(tensor.count) * element);
     if (!place) return false;
-    offer.places[i] = *place;
+    own.places[i] = *place;
   }
-  offer.count = batch.tensor_count;
+  own.count = batch.tensor_count;
   return true;
 }
 
@@ -45,7 +45,7 @@ bool fill_offer(Group& group, const hvd_batch& batch, size_t element, Offer& off
 Status reach_all(Group& group, const hvd_batch& batch, uint64_t step, std::byte** bases) {
   const size_t ranks = group.local_count();
   for (size_t rank = 0; rank < ranks; ++rank) {
-    const Offer& offer = offer_of(group, rank, step);
+    const TensorPlaces& theirs = places_of(group, rank, step);
     const size_t on_host = group.mesh().local_index_of(group.global_rank_of_local(rank));
     for (uint32_t i = 0; i < batch.tensor_count; ++i) {
       std::byte*& base = bases[i * ranks + rank];
@@ -53,7 +53,7 @@ Status reach_all(Group& group, const hvd_batch& batch, uint64_t step, std::byte*
         base = static_cast<std::byte*>(batch.tensors[i].output);
         continue;
       }
-      HVD_ASSIGN_OR_RETURN(base, group.mesh().peer_heaps()->reach(on_host, offer.places[i]));
+      HVD_ASSIGN_OR_RETURN(base, group.mesh().peer_heaps()->reach(on_host, theirs.places[i]));
     }
   }
   return {};
@@ -89,9 +89,9 @@ void reduce_slice(Group& group, const hvd_batch& batch, const Reduction& reducti
   });
 }
 
-bool all_offer(Group& group, uint64_t step, uint32_t count) {
+bool all_have_places(Group& group, uint64_t step, uint32_t count) {
   for (size_t rank = 0; rank < group.local_count(); ++rank) {
-    if (offer_of(group, rank, step).count != count) return false;
+    if (places_of(group, rank, step).count != count) return false;
   }
   return true;
 }
@@ -111,17 +111,17 @@ Job allreduce_direct(Flow& flow, Group& group, const hvd_batch& batch, const Red
     AllReached consumed(group, kConsumed, step - 1);
     co_await flow.until(consumed);
   }
-  auto* offer = new (group.segment().small(group.local_index(), step).payload) Offer;
-  const bool offered = fill_offer(group, batch, reduction.element, *offer);
+  auto* own = new (group.segment().small(group.local_index(), step).payload) TensorPlaces;
+  const bool has_places = fill_places(group, batch, reduction.element, *own);
   group.post_small(step);
-  if (!offered) {
+  if (!has_places) {
     group.post_all(kConsumed, step + 1);
     co_return;
   }
   SmallArrived arrived(group, step);
   co_await flow.until(arrived);
   group.known_consumed = step;
-  if (all_offer(group, step, batch.tensor_count)) {
+  if (all_have_places(group, step, batch.tensor_count)) {
     const size_t ranks = group.local_count();
     auto* bases = reinterpret_cast<std::byte**>(
         group.scratch(batch.tensor_count * ranks * sizeof(std::byte*)));

@@ -27,7 +27,7 @@ struct State {
   std::atomic<uint32_t> calls{0};        // that may be using `current`
   uint32_t epoch = 0;                    // guarded by mutex
   bool watches_forks = false;            // guarded by mutex
-  StackOffer stack;                      // guarded by mutex
+  StackChannel stack;                    // guarded by mutex
   std::shared_ptr<void>* tie = nullptr;  // of Bootstrap, from init to shutdown; guarded by mutex
   // Of Bootstrap, for the process's life; guarded by mutex.
   std::shared_ptr<const Meeting>* meeting = nullptr;

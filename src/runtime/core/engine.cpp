@@ -182,7 +182,7 @@ void Engine::announce_now(ProcessSet* set, Submission* submission) {
     set->has_joined = true;
     set->negotiator.join();
   } else {
-    set->foresight.announced(set->negotiator.announce(*submission));
+    set->speculation.announced(set->negotiator.announce(*submission));
   }
 }
 
@@ -232,7 +232,7 @@ Status Engine::handle(int32_t from, ByteView message) {
   MessageKind kind{};
   HVD_RETURN_IF_ERROR(peek_kind(message, &kind));
   if (kind == MessageKind::kAnnouncement || kind == MessageKind::kPlan ||
-      kind == MessageKind::kOffer) {
+      kind == MessageKind::kTentativePlan) {
     return handle_of_set(kind, from, message);
   }
   if (kind == MessageKind::kToRoot || kind == MessageKind::kToAll) {

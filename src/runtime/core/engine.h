@@ -41,8 +41,8 @@ struct EngineCounts {
   uint64_t messages_sent = 0;
   uint64_t messages_received = 0;
   uint64_t short_announcements = 0;  // names announced by their id
-  uint64_t foreseen_batches = 0;     // of what both ranks had sent before there was a plan
-  uint64_t sent_in_vain = 0;         // what was brought to a batch that came otherwise
+  uint64_t speculative_batches = 0;  // whose data both ranks had sent before there was a plan
+  uint64_t eager_sends_wasted = 0;   // eager data for a batch that came otherwise
 };
 
 // Is told what a plan is about to be made of.
@@ -146,7 +146,7 @@ class Engine final : public Drivable, private CompletionSink {
   void plan(ProcessSet* set);
   Status send_plan(ProcessSet* set, const Plan& plan);
   Status handle_of_set(MessageKind kind, int32_t from, ByteView message);
-  // theirs: what the other of two ranks brings to the plan's one batch, if it is here already.
+  // theirs: the eager data of the other of two ranks for the plan's one batch, if it is here already.
   Status apply(ProcessSet* set, const Plan& plan, ByteView theirs = {});
   Status forget(ProcessSet* set, const Plan& plan);
   Status resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed);
@@ -154,19 +154,19 @@ class Engine final : public Drivable, private CompletionSink {
   Status learn(ProcessSet* set, const PlanItem& item, Submission* submission, CacheEntry** entry);
   void all_have_joined(ProcessSet* set, int32_t last);
 
-  // engine_foresight.cpp
-  void foresee_batch(ProcessSet* set, std::span<const uint32_t> ids);
-  bool foresee(ProcessSet* set, std::span<const uint32_t> ids);
-  std::span<const uint32_t> bring(ProcessSet* set, Announcement* ready);
-  void offer(ProcessSet* set);
-  static bool has_offered(const ProcessSet& set) {
-    return set.coordinator && set.foresight.is_undecided();
+  // engine_speculation.cpp
+  void build_speculative_plan(ProcessSet* set, std::span<const uint32_t> ids);
+  bool prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids);
+  std::span<const uint32_t> attach_eager_data(ProcessSet* set, Announcement* ready);
+  void send_tentative_plan(ProcessSet* set);
+  static bool awaits_announcement(const ProcessSet& set) {
+    return set.coordinator && set.speculation.is_undecided();
   }
-  ByteView bring_to_plan(ProcessSet* set, const Plan& plan);
+  ByteView add_eager_data_to_plan(ProcessSet* set, const Plan& plan);
   Status hear_announcement(ProcessSet* set, int32_t from, ByteView message);
-  Status hear_offer(ProcessSet* set, ByteView message);
-  Status meet_offer(ProcessSet* set, ByteView theirs);
-  Status run_foreseen(ProcessSet* set, std::span<const uint32_t> ids, ByteView theirs);
+  Status hear_tentative_plan(ProcessSet* set, ByteView message);
+  Status run_tentative_plan(ProcessSet* set, ByteView theirs);
+  Status run_speculative_plan(ProcessSet* set, std::span<const uint32_t> ids, ByteView theirs);
 
   Status open_set(std::shared_ptr<const SetMembers> members);
   Status register_sets(const PlanItem& item, Submission* submission);
@@ -237,13 +237,13 @@ class Engine final : public Drivable, private CompletionSink {
   Plan heard_plan_;
   Clock::time_point plan_heard_{};  // the one that is being applied
   std::vector<AgreedItem> agreed_;
-  Offer offer_;
-  Plan foreseen_;  // of the names that this rank expects to be next
-  std::vector<FusionUnit> foreseen_units_;
-  std::vector<AgreedItem> foreseen_items_;
-  std::vector<ByteView> foreseen_tensors_;
+  TentativePlan tentative_;
+  Plan speculative_plan_;  // of the names that this rank expects to be next
+  std::vector<FusionUnit> speculative_units_;
+  std::vector<AgreedItem> speculative_items_;
+  std::vector<ByteView> eager_tensors_;
   ByteWriter packed_;
-  ByteView brings_;  // what this rank brings to it
+  ByteView eager_data_;  // this rank's, for that plan
   ByteWriter out_;
 
   // Shared with other threads.

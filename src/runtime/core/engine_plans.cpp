@@ -24,30 +24,31 @@ void Engine::report(ProcessSet* set) {
   Announcement& ready = set->negotiator.ready();
   if (set->coordinator) {
     // Two ranks that expect the same of each other agree on the order too.
-    if (set->foresight.possible()) std::ranges::sort(ready.ids);
+    if (set->speculation.possible()) std::ranges::sort(ready.ids);
     if (!ready.empty()) set->coordinator->add(&ready);
     plan(set);
-    if (set->foresight.possible()) offer(set);
+    if (set->speculation.possible()) send_tentative_plan(set);
     return;
   }
   if (ready.empty()) return;
-  const std::span<const uint32_t> brought = bring(set, &ready);
+  const std::span<const uint32_t> eager_data = attach_eager_data(set, &ready);
   counts_.short_announcements += ready.ids.size();
   ready.set = set->members->serial;
   ready.plans = set->plans;
   out_.clear();
   encode_head(ready, out_);
-  Status status = send(set->negotiator.place().parent, out_.view(), ready.brought.bytes);
+  Status status = send(set->negotiator.place().parent, out_.view(), ready.eager_data.bytes);
   ready.clear();
-  if (const ByteView theirs = set->foresight.announce(brought); status.ok() && !theirs.empty()) {
-    status = run_foreseen(set, brought, theirs);
+  if (const ByteView theirs = set->speculation.announce(eager_data);
+      status.ok() && !theirs.empty()) {
+    status = run_speculative_plan(set, eager_data, theirs);
   }
   if (!status.ok()) fail_with(status, -1);
 }
 
 void Engine::plan(ProcessSet* set) {
   Coordinator& coordinator = *set->coordinator;
-  if (!coordinator.has_ready() || set->ended || over() || has_offered(*set)) return;
+  if (!coordinator.has_ready() || set->ended || over() || awaits_announcement(*set)) return;
   if (executor_.outstanding(*set->lane) >= kBusy &&
       coordinator.ready_bytes() < options_.fusion.threshold) {
     return;
@@ -58,7 +59,7 @@ void Engine::plan(ProcessSet* set) {
   }
   const Plan& plan = coordinator.plan();
   if (plan_listener_ != nullptr && set == everybody_) plan_listener_->planned(plan.items);
-  const ByteView theirs = bring_to_plan(set, plan);
+  const ByteView theirs = add_eager_data_to_plan(set, plan);
   Status status = send_plan(set, plan);
   if (status.ok()) status = apply(set, plan, theirs);
   coordinator.planned();
@@ -72,7 +73,7 @@ Status Engine::send_plan(ProcessSet* set, const Plan& plan) {
   out_.clear();
   encode_head(plan, out_);
   for (const int32_t child : children) {
-    HVD_RETURN_IF_ERROR(send(child, out_.view(), plan.brought.bytes));
+    HVD_RETURN_IF_ERROR(send(child, out_.view(), plan.eager_data.bytes));
   }
   return {};
 }
@@ -95,23 +96,24 @@ Status Engine::handle_of_set(MessageKind kind, int32_t from, ByteView message) {
   if (from != set->negotiator.place().parent) {
     return invalid_argument("a plan from a rank that is not above this one");
   }
-  if (kind == MessageKind::kOffer) return hear_offer(set, message);
+  if (kind == MessageKind::kTentativePlan) return hear_tentative_plan(set, message);
   HVD_RETURN_IF_ERROR(decode(message, &heard_plan_));
-  if (set->foresight.is_undecided() && heard_plan_.brought.empty()) ++counts_.sent_in_vain;
-  set->foresight.plan_came(!heard_plan_.brought.empty());
+  if (set->speculation.is_undecided() && heard_plan_.eager_data.empty())
+    ++counts_.eager_sends_wasted;
+  set->speculation.plan_came(!heard_plan_.eager_data.empty());
   // What was reported by ids that this plan takes back is said before they are.
   report(set);
   for (const int32_t child : set->negotiator.place().children) {
     HVD_RETURN_IF_ERROR(send(child, message));
   }
-  HVD_RETURN_IF_ERROR(apply(set, heard_plan_, heard_plan_.brought.bytes));
+  HVD_RETURN_IF_ERROR(apply(set, heard_plan_, heard_plan_.eager_data.bytes));
   hear_what_was_early();
   return {};
 }
 
 Status Engine::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
-  if (plan.last && set->came_by_offer && plan.sequence + 1 == set->plans) {
-    // The set ended at its root before the root had heard that its offer was met.
+  if (plan.last && set->last_was_speculative && plan.sequence + 1 == set->plans) {
+    // The set ended at its root before the root received the announcement that matched.
     end_set(set);
     return {};
   }
@@ -120,7 +122,7 @@ Status Engine::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
                               " came where ", set->plans, " is next"));
   }
   ++set->plans;
-  set->came_by_offer = &plan == &foreseen_;
+  set->last_was_speculative = &plan == &speculative_plan_;
   plan_heard_ = Clock::now();
   HVD_RETURN_IF_ERROR(forget(set, plan));
   agreed_.assign(plan.items.size(), {});
@@ -138,8 +140,8 @@ Status Engine::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
       executor_.add(set->lane, batch, agreed_);
     } else {
       HVD_RETURN_IF_ERROR(
-          executor_.run_wholes(set->lane, batch, agreed_, set->foresight.aligned(theirs)));
-      ++counts_.foreseen_batches;
+          executor_.run_wholes(set->lane, batch, agreed_, set->speculation.aligned(theirs)));
+      ++counts_.speculative_batches;
     }
     ++counts_.batches;
     if (batch.size() > 1) counts_.fused_tensors += batch.size();
@@ -181,7 +183,7 @@ Status Engine::resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed
   if (submission != nullptr) note_agreement(item, *submission);
   if (submission != nullptr) {
     submission->planned = true;
-    set->foresight.planned();
+    set->speculation.planned();
   }
   if (item.error_code != HVD_OK) {
     if (submission != nullptr) {

@@ -9,8 +9,8 @@
 
 #include "runtime/execution/executor.h"
 #include "runtime/negotiation/coordinator.h"
-#include "runtime/negotiation/foresight.h"
 #include "runtime/negotiation/negotiator.h"
+#include "runtime/negotiation/speculation.h"
 #include "runtime/submission/set_table.h"
 
 namespace hvd::runtime {
@@ -26,7 +26,7 @@ struct ProcessSet {
              const FusionOptions& fusion, uint32_t cache_capacity)
       : members(std::move(of)),
         negotiator(rank, place_in_tree(rank, members->ranks, machines), &cache),
-        foresight(are_two_machines(*members, machines)) {
+        speculation(are_two_machines(*members, machines)) {
     if (negotiator.place().parent >= 0) return;
     coordinator.emplace(CoordinatorOptions{members->ranks, members->serial, fusion, cache_capacity},
                         &cache);
@@ -38,8 +38,8 @@ struct ProcessSet {
   std::optional<Coordinator> coordinator;  // of its root
   Executor::Lane* lane = nullptr;
   uint64_t plans = 0;  // applied
-  Foresight foresight;
-  bool came_by_offer = false;  // the last of the plans
+  Speculation speculation;
+  bool last_was_speculative = false;  // of the plans applied
 
   // Between this rank's join and everybody's: what was submitted after it.
   bool has_joined = false;

@@ -146,7 +146,7 @@ void Coordinator::planned() {
   plan_.items.clear();
   plan_.batches.clear();
   plan_.forgotten.clear();
-  plan_.brought = {};
+  plan_.eager_data = {};
   ready_bytes_ = 0;
 }
 

@@ -35,8 +35,8 @@ class Coordinator {
   const Plan& plan();
   // As plan, without items: the last one.
   const Plan& last_plan();
-  // What this rank brings to the plan that was made, as long as it is not planned().
-  void bring(Brought brought) { plan_.brought = brought; }
+  // This rank's eager data for the plan that was made, until planned() is called.
+  void set_eager_data(EagerData data) { plan_.eager_data = data; }
   // The plan was applied here and sent; makes room for the next.
   void planned();
 

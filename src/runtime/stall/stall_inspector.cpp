@@ -26,7 +26,7 @@ std::string own_host(const Settings& settings) {
 }  // namespace
 
 std::optional<StallOptions> stall_options(int32_t rank, int32_t size, const Settings& settings,
-                                          const StackOffer& stack) {
+                                          const StackChannel& stack) {
   StallTimes times{settings.number("stall_check_time"), settings.number("stall_shutdown_time")};
   if (settings.flag("stall_check_disable") || size < 2 || !(times.warning > 0)) return {};
   if (times.shutdown > 0 && times.shutdown < times.warning) {

@@ -24,12 +24,12 @@ struct StallOptions {
   StallTimes times;
   std::string host;
   std::string report_path;  // empty: none
-  StackOffer stack;
+  StackChannel stack;
 };
 
 // Nothing when the settings switch the inspector off.
 std::optional<StallOptions> stall_options(int32_t rank, int32_t size, const Settings& settings,
-                                          const StackOffer& stack);
+                                          const StackChannel& stack);
 
 class StallInspector final : public Service {
  public:

@@ -55,14 +55,14 @@ std::string first_word(const std::string& path) {
 
 }  // namespace
 
-Result<StackOffer> accept_stack_offer(int signal, int fd) {
-  StackOffer offer{signal, fd, nullptr};
-  if (signal == 0) return offer;
+Result<StackChannel> open_stack_channel(int signal, int fd) {
+  StackChannel channel{signal, fd, nullptr};
+  if (signal == 0) return channel;
   if (signal < 0 || signal > SIGRTMAX) {
     return invalid_argument(cat("there is no signal ", signal));
   }
-  offer.handler = handler_of(signal);
-  if (offer.handler == nullptr) {
+  channel.handler = handler_of(signal);
+  if (channel.handler == nullptr) {
     return failed_precondition(cat("nobody in this process handles signal ", signal));
   }
   const int flags = ::fcntl(fd, F_GETFL);
@@ -70,23 +70,23 @@ Result<StackOffer> accept_stack_offer(int signal, int fd) {
   if ((flags & O_NONBLOCK) == 0) {
     return invalid_argument(cat("descriptor ", fd, " must be non-blocking"));
   }
-  return offer;
+  return channel;
 }
 
-std::string main_thread_stack(const StackOffer& offer) {
-  if (offer.signal == 0 || handler_of(offer.signal) != offer.handler) return {};
+std::string main_thread_stack(const StackChannel& channel) {
+  if (channel.signal == 0 || handler_of(channel.signal) != channel.handler) return {};
   std::string text;
-  while (read_some(offer.fd, Deadline::after_seconds(0), &text)) text.clear();
+  while (read_some(channel.fd, Deadline::after_seconds(0), &text)) text.clear();
   text.clear();
   // Twice: the handler does not interrupt itself, so when its second run begins, what the first
   // has written is whole.
   const pid_t process = ::getpid();
   for (int i = 0; i < 2; ++i) {
-    if (::syscall(SYS_tgkill, process, process, offer.signal) != 0) return {};
+    if (::syscall(SYS_tgkill, process, process, channel.signal) != 0) return {};
   }
   const Deadline deadline = Deadline::after_seconds(kPatienceSeconds);
   size_t end = std::string::npos;
-  while (end == std::string::npos && read_some(offer.fd, deadline, &text)) {
+  while (end == std::string::npos && read_some(channel.fd, deadline, &text)) {
     end = second_header(text);
   }
   if (end != std::string::npos) text.resize(end);

@@ -1,4 +1,4 @@
-// Where a thread of this process is, found inside the process: no ptrace. An interpreter offers to
+// Where a thread of this process is, found inside the process: no ptrace. An interpreter can
 // write its stack when a signal comes (hvd_offer_stack); the kernel tells the rest.
 #pragma once
 
@@ -8,21 +8,21 @@
 
 namespace hvd::runtime {
 
-// The offer: `signal` makes the thread that gets it write its stack into a pipe, of which `fd` is
-// the end to read. Both belong to who offers, for the life of the process.
-struct StackOffer {
+// Its channel: `signal` makes the thread that gets it write its stack into a pipe, of which `fd` is
+// the end to read. Both belong to the interpreter, for the life of the process.
+struct StackChannel {
   int signal = 0;  // 0: none
   int fd = -1;
-  void* handler = nullptr;  // of the signal, when it was offered
+  void* handler = nullptr;  // of the signal, when the channel was opened
 };
 
-// Checks an offer: the signal must be handled, since most kill when they are not.
-Result<StackOffer> accept_stack_offer(int signal, int fd);
+// Checks a channel: the signal must be handled, since most kill when they are not.
+Result<StackChannel> open_stack_channel(int signal, int fd);
 
-// The stack of the main thread, innermost call first, a line each. Empty when there is no offer,
+// The stack of the main thread, innermost call first, a line each. Empty when there is no channel,
 // when its signal has another handler by now, or when the thread does not answer within a moment.
 // Waits at most that long; one thread at a time.
-std::string main_thread_stack(const StackOffer& offer);
+std::string main_thread_stack(const StackChannel& channel);
 
 // What the kernel knows of the main thread: its name and the system call that it is in.
 std::string main_thread_note();

@@ -57,22 +57,22 @@ Status get_item(ByteReader& in, PlanItem* item) {
   return {};
 }
 
-// What was brought ends a message. The gap before it is of zeros.
+// Eager data ends a message. The gap before it holds zeros.
 constexpr size_t kAlignment = 16;
 
 size_t gap_at(size_t position) { return (kAlignment - position % kAlignment) % kAlignment; }
 
-void put_brought_head(const Brought& brought, ByteWriter& out) {
-  out.put(static_cast<uint32_t>(brought.bytes.size()));
-  if (brought.empty()) return;
+void put_eager_data_head(const EagerData& eager_data, ByteWriter& out) {
+  out.put(static_cast<uint32_t>(eager_data.bytes.size()));
+  if (eager_data.empty()) return;
   constexpr std::byte kZeros[kAlignment]{};
   out.put_raw(ByteView(kZeros).first(gap_at(out.size())));
 }
 
-void get_brought(ByteView message, ByteReader& in, Brought* brought) {
+void get_eager_data(ByteView message, ByteReader& in, EagerData* eager_data) {
   const auto size = in.get<uint32_t>();
   if (size > 0) in.get_raw(gap_at(message.size() - in.left()));
-  brought->bytes = in.get_raw(size);
+  eager_data->bytes = in.get_raw(size);
 }
 
 Status check_kind(ByteReader& in, MessageKind kind) {
@@ -85,7 +85,7 @@ Status check_kind(ByteReader& in, MessageKind kind) {
 Status peek_kind(ByteView message, MessageKind* kind) {
   ByteReader in(message);
   *kind = in.get<MessageKind>();
-  if (in.failed() || *kind < MessageKind::kAnnouncement || *kind > MessageKind::kOffer) {
+  if (in.failed() || *kind < MessageKind::kAnnouncement || *kind > MessageKind::kTentativePlan) {
     return invalid_argument("a message is of no known kind");
   }
   return {};
@@ -101,7 +101,7 @@ Status peek_set(ByteView message, uint32_t* set) {
 
 void encode(const Announcement& announcement, ByteWriter& out) {
   encode_head(announcement, out);
-  out.put_raw(announcement.brought.bytes);
+  out.put_raw(announcement.eager_data.bytes);
 }
 
 void encode_head(const Announcement& announcement, ByteWriter& out) {
@@ -118,7 +118,7 @@ void encode_head(const Announcement& announcement, ByteWriter& out) {
     }
     put_rows(proposal.rows, out);
   }
-  put_brought_head(announcement.brought, out);
+  put_eager_data_head(announcement.eager_data, out);
 }
 
 Status decode(ByteView message, Announcement* announcement) {
@@ -132,13 +132,13 @@ Status decode(ByteView message, Announcement* announcement) {
   for (Proposal& proposal : announcement->proposals) {
     HVD_RETURN_IF_ERROR(get_proposal(in, &proposal));
   }
-  get_brought(message, in, &announcement->brought);
+  get_eager_data(message, in, &announcement->eager_data);
   return in.finish("an announcement");
 }
 
 void encode(const Plan& plan, ByteWriter& out) {
   encode_head(plan, out);
-  out.put_raw(plan.brought.bytes);
+  out.put_raw(plan.eager_data.bytes);
 }
 
 void encode_head(const Plan& plan, ByteWriter& out) {
@@ -161,7 +161,7 @@ void encode_head(const Plan& plan, ByteWriter& out) {
     out.put(static_cast<uint32_t>(batch.size()));
     for (const PlanUnit& unit : batch) out.put(unit.item).put(static_cast<uint8_t>(unit.dtype));
   }
-  put_brought_head(plan.brought, out);
+  put_eager_data_head(plan.eager_data, out);
 }
 
 Status decode(ByteView message, Plan* plan) {
@@ -184,33 +184,33 @@ Status decode(ByteView message, Plan* plan) {
       }
     }
   }
-  get_brought(message, in, &plan->brought);
-  if (!plan->brought.empty() && plan->batches.size() != 1) {
-    return invalid_argument("a plan brings something to what is not one batch");
+  get_eager_data(message, in, &plan->eager_data);
+  if (!plan->eager_data.empty() && plan->batches.size() != 1) {
+    return invalid_argument("a plan carries eager data, and has not exactly one batch");
   }
   return in.finish("a plan");
 }
 
-void encode(const Offer& offer, ByteWriter& out) {
-  encode_head(offer, out);
-  out.put_raw(offer.brought.bytes);
+void encode(const TentativePlan& tentative, ByteWriter& out) {
+  encode_head(tentative, out);
+  out.put_raw(tentative.eager_data.bytes);
 }
 
-void encode_head(const Offer& offer, ByteWriter& out) {
-  out.put(MessageKind::kOffer).put(offer.set).put(offer.plan).put(offer.after);
-  put_numbers(offer.ids, out);
-  put_brought_head(offer.brought, out);
+void encode_head(const TentativePlan& tentative, ByteWriter& out) {
+  out.put(MessageKind::kTentativePlan).put(tentative.set).put(tentative.plan).put(tentative.after);
+  put_numbers(tentative.ids, out);
+  put_eager_data_head(tentative.eager_data, out);
 }
 
-Status decode(ByteView message, Offer* offer) {
+Status decode(ByteView message, TentativePlan* tentative) {
   ByteReader in(message);
-  HVD_RETURN_IF_ERROR(check_kind(in, MessageKind::kOffer));
-  offer->set = in.get<uint32_t>();
-  offer->plan = in.get<uint64_t>();
-  offer->after = in.get<uint64_t>();
-  get_numbers(in, &offer->ids);
-  get_brought(message, in, &offer->brought);
-  return in.finish("an offer");
+  HVD_RETURN_IF_ERROR(check_kind(in, MessageKind::kTentativePlan));
+  tentative->set = in.get<uint32_t>();
+  tentative->plan = in.get<uint64_t>();
+  tentative->after = in.get<uint64_t>();
+  get_numbers(in, &tentative->ids);
+  get_eager_data(message, in, &tentative->eager_data);
+  return in.finish("a tentative plan");
 }
 
 void encode(MessageKind kind, const Notice& notice, ByteWriter& out) {

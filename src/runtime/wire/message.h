@@ -9,8 +9,8 @@
 //   stopped       child -> parent   the whole subtree has finished what was planned before
 //   farewell      parent -> child   every rank has: links may be closed
 //   abort         any neighbour     the first cause of a failure
-//   offer         parent -> child   what will be planned if the child's next announcement is the same
-//                                   (foresight.h)
+//   tentative     parent -> child   the plan if the child's next announcement has the same names
+//                                   (speculation.h)
 //   to_root       child -> parent   of a service (service.h), handed on to the root
 //   to_all        parent -> child   of a service, handed on to everybody below
 #pragma once
@@ -35,15 +35,15 @@ enum class MessageKind : uint8_t {
   kAbort = 7,
   kToRoot = 8,
   kToAll = 9,
-  kOffer = 10,
+  kTentativePlan = 10,
 };
 
-// What a rank brings to the batch that it expects: its tensors behind each other. Points into the
-// message, where it lies at a multiple of 16 bytes.
-struct Brought {
+// The input data of the batch that a rank expects next: its tensors one after another. Points into
+// the message, at a multiple of 16 bytes.
+struct EagerData {
   ByteView bytes;
   bool empty() const { return bytes.empty(); }
-  bool operator==(const Brought& other) const { return as_text(bytes) == as_text(other.bytes); }
+  bool operator==(const EagerData& other) const { return as_text(bytes) == as_text(other.bytes); }
 };
 
 // One of the differing requests for a name, and the lowest rank that made it.
@@ -68,10 +68,10 @@ struct Announcement {
   std::vector<uint32_t> ids;  // of the response cache: as agreed last time, by the whole subtree
   std::vector<Proposal> proposals;
   std::vector<int32_t> joined;  // ranks of the subtree that joined, in that order
-  Brought brought;              // to a batch of the ids alone
+  EagerData eager_data;         // of a batch of the ids alone
   bool operator==(const Announcement&) const = default;
   void clear() {
-    brought = {};
+    eager_data = {};
     ids.clear();
     proposals.clear();
     joined.clear();
@@ -106,19 +106,19 @@ struct Plan {
   std::vector<uint32_t> forgotten;  // ids that stand for nothing any more, before the items
   std::vector<PlanItem> items;
   std::vector<std::vector<PlanUnit>> batches;
-  Brought brought;  // by the sender to the one batch, whose other parts it has
+  EagerData eager_data;  // the sender's, of the one batch, whose other parts it has
   bool operator==(const Plan&) const = default;
 };
 
 // The sender is ready with these names and nothing else is under way: if the receiver's announcement
-// number `after` brings something to the same, that is plan number `plan` of the set, as one batch.
-struct Offer {
+// number `after` carries eager data for the same names, they are plan `plan` of the set, one batch.
+struct TentativePlan {
   uint32_t set = 0;
   uint64_t plan = 0;
   uint64_t after = 0;
   std::vector<uint32_t> ids;  // ascending
-  Brought brought;
-  bool operator==(const Offer&) const = default;
+  EagerData eager_data;
+  bool operator==(const TentativePlan&) const = default;
 };
 
 // leave, stop: the rank that left first. abort: code and sentence too.
@@ -137,19 +137,19 @@ struct ServiceMessage {
 };
 
 Status peek_kind(ByteView message, MessageKind* kind);
-// Of an announcement, a plan or an offer.
+// Of an announcement, a plan or a tentative plan.
 Status peek_set(ByteView message, uint32_t* set);
 
 void encode(const Announcement& announcement, ByteWriter& out);
 Status decode(ByteView message, Announcement* announcement);
 void encode(const Plan& plan, ByteWriter& out);
 Status decode(ByteView message, Plan* plan);
-void encode(const Offer& offer, ByteWriter& out);
-Status decode(ByteView message, Offer* offer);
-// The same without the bytes that were brought, which end the message.
+void encode(const TentativePlan& tentative, ByteWriter& out);
+Status decode(ByteView message, TentativePlan* tentative);
+// The same without the eager data, which ends the message.
 void encode_head(const Announcement& announcement, ByteWriter& out);
 void encode_head(const Plan& plan, ByteWriter& out);
-void encode_head(const Offer& offer, ByteWriter& out);
+void encode_head(const TentativePlan& tentative, ByteWriter& out);
 void encode(MessageKind kind, const Notice& notice, ByteWriter& out);
 Status decode(ByteView message, Notice* notice);
 void encode(MessageKind kind, const ServiceMessage& said, ByteWriter& out);

@@ -59,38 +59,38 @@ TEST_CASE("a plan arrives as it was sent, and no part of it alone") {
   check_every_cut_is_refused<Plan>(out.view());
 }
 
-TEST_CASE("what is brought lies where it can be read, at the end of each message that has some") {
+TEST_CASE("eager data lies aligned at the end of each message that has some") {
   const hvd::Bytes data(40, std::byte{5});
   for (size_t ids = 0; ids < 5; ++ids) {
-    const Offer sent{1, 2, 3, std::vector<uint32_t>(ids, 9), {data}};
+    const TentativePlan sent{1, 2, 3, std::vector<uint32_t>(ids, 9), {data}};
     ByteWriter out;
     encode(sent, out);
-    Offer got;
+    TentativePlan got;
     REQUIRE(decode(out.view(), &got).ok());
     CHECK(got == sent);
-    CHECK((got.brought.bytes.data() - out.view().data()) % 16 == 0);
-    check_every_cut_is_refused<Offer>(out.view());
+    CHECK((got.eager_data.bytes.data() - out.view().data()) % 16 == 0);
+    check_every_cut_is_refused<TentativePlan>(out.view());
     ByteWriter head;
     encode_head(sent, head);
     CHECK(head.size() + data.size() == out.size());
 
     Announcement announcement;
     announcement.ids = sent.ids;
-    announcement.brought = {data};
+    announcement.eager_data = {data};
     out.clear();
     encode(announcement, out);
     Announcement heard;
     REQUIRE(decode(out.view(), &heard).ok());
     CHECK(heard == announcement);
-    CHECK((heard.brought.bytes.data() - out.view().data()) % 16 == 0);
+    CHECK((heard.eager_data.bytes.data() - out.view().data()) % 16 == 0);
   }
 }
 
-TEST_CASE("nothing is brought to a plan of several batches") {
+TEST_CASE("a plan of several batches has no eager data") {
   const hvd::Bytes data(8);
   Plan sent;
   sent.items.push_back({9, false, {}, {}, {}, HVD_OK, {}});
-  sent.brought = {data};
+  sent.eager_data = {data};
   for (int batches = 0; batches < 3; ++batches) {
     ByteWriter out;
     encode(sent, out);

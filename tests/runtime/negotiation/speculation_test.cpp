@@ -1,6 +1,6 @@
-// What two ranks on two machines expect of each other: the bookkeeping by itself, and on runtimes
-// of this process whether work comes out right where they expected the same and where not.
-#include "runtime/negotiation/foresight.h"
+// Speculative allreduce between two ranks on two machines: the bookkeeping by itself, and on
+// runtimes of this process whether results are right where both expected the same and where not.
+#include "runtime/negotiation/speculation.h"
 
 #include <doctest/doctest.h>
 
@@ -15,8 +15,8 @@ using hvd::Bytes;
 using hvd::ByteView;
 using hvd::Status;
 using hvd::runtime::Announcement;
-using hvd::runtime::Foresight;
-using hvd::runtime::Offer;
+using hvd::runtime::Speculation;
+using hvd::runtime::TentativePlan;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::Work;
@@ -25,68 +25,68 @@ namespace {
 
 const Bytes kData(32, std::byte{7});
 
-std::vector<uint32_t> announced(Foresight& foresight, const std::vector<uint32_t>& ids) {
-  for (const uint32_t id : ids) foresight.announced(id);
-  const auto fresh = foresight.take_fresh();
+std::vector<uint32_t> announced(Speculation& speculation, const std::vector<uint32_t>& ids) {
+  for (const uint32_t id : ids) speculation.announced(id);
+  const auto fresh = speculation.take_fresh();
   return {fresh.begin(), fresh.end()};
 }
 
-Offer offer_of(const std::vector<uint32_t>& ids, uint64_t after) {
+TentativePlan tentative_plan_of(const std::vector<uint32_t>& ids, uint64_t after) {
   return {0, 0, after, ids, {kData}};
 }
 
-Announcement announcement_of(const std::vector<uint32_t>& ids, bool brings) {
+Announcement announcement_of(const std::vector<uint32_t>& ids, bool has_data) {
   Announcement announcement;
   announcement.ids = ids;
-  if (brings) announcement.brought = {kData};
+  if (has_data) announcement.eager_data = {kData};
   return announcement;
 }
 
 }  // namespace
 
-TEST_CASE("an offer that crosses the announcement of the same names is met") {
-  Foresight child(true);
+TEST_CASE("a tentative plan that crosses the announcement of the same names matches") {
+  Speculation child(true);
   REQUIRE(announced(child, {5, 3}) == std::vector<uint32_t>{3, 5});
   CHECK(child.announce(std::vector<uint32_t>{3, 5}).empty());
   SUBCASE("alone") {}
-  SUBCASE("also after announcements that bring nothing") { CHECK(child.announce({}).empty()); }
-  CHECK(child.meets(offer_of({3, 5}, 0)));
+  SUBCASE("also after announcements without eager data") { CHECK(child.announce({}).empty()); }
+  CHECK(child.matches(tentative_plan_of({3, 5}, 0)));
   CHECK(!child.is_undecided());
 }
 
-TEST_CASE("an offer that comes first is met by the next announcement or by none") {
-  Foresight child(true);
-  CHECK(!child.meets(offer_of({3}, 0)));
+TEST_CASE("a tentative plan that comes first matches the next announcement or none") {
+  Speculation child(true);
+  CHECK(!child.matches(tentative_plan_of({3}, 0)));
   const std::vector<uint32_t> same{3};
-  CHECK(child.has_offer_of(same));
+  CHECK(child.matches_tentative_plan(same));
   SUBCASE("of the same") {
     const ByteView theirs = child.announce(same);
     CHECK(std::ranges::equal(theirs, kData));
   }
   SUBCASE("of others") {
     CHECK(child.announce(std::vector<uint32_t>{4}).empty());
-    CHECK(!child.has_offer_of(same));
+    CHECK(!child.matches_tentative_plan(same));
     CHECK(child.announce(same).empty());
   }
-  SUBCASE("of the same without what it brings") {
+  SUBCASE("of the same without eager data") {
     CHECK(child.announce({}).empty());
     CHECK(child.announce(same).empty());
   }
 }
 
-TEST_CASE("an offer after an announcement of others is void") {
-  Foresight child(true);
+TEST_CASE("a tentative plan after an announcement of others is void") {
+  Speculation child(true);
   child.announce(std::vector<uint32_t>{4});
-  CHECK(!child.meets(offer_of({3}, 0)));
+  CHECK(!child.matches(tentative_plan_of({3}, 0)));
   CHECK(child.announce(std::vector<uint32_t>{3}).empty());
 }
 
-TEST_CASE("the root's offer is decided by the next announcement") {
-  Foresight root(true);
-  root.offer(std::vector<uint32_t>{3, 5});
+TEST_CASE("the next announcement decides the root's tentative plan") {
+  Speculation root(true);
+  root.sent(std::vector<uint32_t>{3, 5});
   REQUIRE(root.is_undecided());
-  SUBCASE("which meets it") { CHECK(root.hear(announcement_of({3, 5}, true))); }
-  SUBCASE("which brings nothing") { CHECK(!root.hear(announcement_of({3, 5}, false))); }
+  SUBCASE("which matches it") { CHECK(root.hear(announcement_of({3, 5}, true))); }
+  SUBCASE("which has no eager data") { CHECK(!root.hear(announcement_of({3, 5}, false))); }
   SUBCASE("which is of others") { CHECK(!root.hear(announcement_of({3}, true))); }
   CHECK(!root.is_undecided());
   CHECK(!root.hear(announcement_of({3, 5}, true)));
@@ -94,38 +94,38 @@ TEST_CASE("the root's offer is decided by the next announcement") {
 }
 
 TEST_CASE("what was announced is expected to be next while nothing older waits for a plan") {
-  Foresight foresight(true);
-  CHECK(announced(foresight, {1, 2}).size() == 2);
-  CHECK(announced(foresight, {3}).empty());
-  for (int i = 0; i < 3; ++i) foresight.planned();
-  CHECK(announced(foresight, {4}).size() == 1);
-  foresight.planned();
-  CHECK(announced(foresight, {4, 0}).empty());
+  Speculation speculation(true);
+  CHECK(announced(speculation, {1, 2}).size() == 2);
+  CHECK(announced(speculation, {3}).empty());
+  for (int i = 0; i < 3; ++i) speculation.planned();
+  CHECK(announced(speculation, {4}).size() == 1);
+  speculation.planned();
+  CHECK(announced(speculation, {4, 0}).empty());
 }
 
-TEST_CASE("who sends in vain again and again pauses for longer and longer") {
-  Foresight root(true);
+TEST_CASE("a rank whose eager data is wasted again and again pauses for longer and longer") {
+  Speculation root(true);
   int sent = 0;
   for (int i = 0; i < 200; ++i) {
-    if (!root.is_hopeful()) continue;
+    if (!root.should_speculate()) continue;
     ++sent;
-    root.offer(std::vector<uint32_t>{1});
+    root.sent(std::vector<uint32_t>{1});
     root.hear(announcement_of({2}, true));
   }
   CHECK(sent > 3);
   CHECK(sent < 20);
-  while (!root.is_hopeful()) {
+  while (!root.should_speculate()) {
   }
-  root.offer(std::vector<uint32_t>{1});
+  root.sent(std::vector<uint32_t>{1});
   CHECK(root.hear(announcement_of({1}, true)));
-  CHECK(root.is_hopeful());
+  CHECK(root.should_speculate());
 }
 
 namespace {
 
 struct Counts {
-  uint64_t foreseen = 0;
-  uint64_t in_vain = 0;
+  uint64_t speculative = 0;
+  uint64_t wasted = 0;
   uint64_t messages = 0;
 };
 
@@ -133,8 +133,8 @@ Counts counts_of(Ranks& ranks) {
   Counts sum;
   for (int rank = 0; rank < ranks.size(); ++rank) {
     const auto counts = ranks[rank].counts();
-    sum.foreseen += counts.foreseen_batches;
-    sum.in_vain += counts.sent_in_vain;
+    sum.speculative += counts.speculative_batches;
+    sum.wasted += counts.eager_sends_wasted;
     sum.messages += counts.messages_sent;
   }
   return sum;
@@ -171,9 +171,9 @@ TEST_CASE("two ranks on two machines run a known allreduce by one message each w
   const Counts before = counts_of(ranks);
   run(kSteps);
   const Counts after = counts_of(ranks);
-  CHECK(after.foreseen - before.foreseen == 2 * kSteps);
+  CHECK(after.speculative - before.speculative == 2 * kSteps);
   CHECK(after.messages - before.messages == 2 * kSteps);
-  CHECK(after.in_vain == before.in_vain);
+  CHECK(after.wasted == before.wasted);
 }
 
 TEST_CASE("ranks of one machine, and more than two of them, agree as ever") {
@@ -190,7 +190,7 @@ TEST_CASE("ranks of one machine, and more than two of them, agree as ever") {
       check(work, ranks, rank, size);
     }
   });
-  CHECK(counts_of(ranks).foreseen == 0);
+  CHECK(counts_of(ranks).speculative == 0);
 }
 
 namespace {
@@ -273,7 +273,7 @@ class Steps {
 
 }  // namespace
 
-TEST_CASE("work comes out right whether two ranks foresee each other's or not") {
+TEST_CASE("results are right whether speculation of two ranks matches or not") {
   Counts sum;
   for (unsigned seed = 1; seed <= 24; ++seed) {
     CAPTURE(seed);
@@ -295,11 +295,11 @@ TEST_CASE("work comes out right whether two ranks foresee each other's or not") 
       if (rank < 2) Steps(ranks, rank, seed, size == 3 ? 1 : 0).run(60);
     });
     const Counts counts = counts_of(ranks);
-    sum.foreseen += counts.foreseen;
-    sum.in_vain += counts.in_vain;
+    sum.speculative += counts.speculative;
+    sum.wasted += counts.wasted;
   }
-  MESSAGE(sum.foreseen, " batches foreseen, ", sum.in_vain, " times in vain");
+  MESSAGE(sum.speculative, " speculative batches, ", sum.wasted, " times wasted");
   // Both of it happened.
-  CHECK(sum.foreseen > 100);
-  CHECK(sum.in_vain > 20);
+  CHECK(sum.speculative > 100);
+  CHECK(sum.wasted > 20);
 }

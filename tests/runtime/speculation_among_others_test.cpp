@@ -1,4 +1,4 @@
-// Allreduces that two ranks on two machines foresee, among all that can come in between: joins,
+// Speculative allreduces of two ranks on two machines, among all that can come in between: joins,
 // other operations and shapes, ids that are taken back, parameters that are being tuned.
 #include <doctest/doctest.h>
 
@@ -88,8 +88,8 @@ class Rounds {
 
 }  // namespace
 
-TEST_CASE("what two ranks foresee comes out right among joins, other operations and tuning") {
-  uint64_t foreseen = 0, in_vain = 0;
+TEST_CASE("speculative allreduces are right among joins, other operations and tuning") {
+  uint64_t speculative = 0, wasted = 0;
   for (unsigned seed = 1; seed <= 20; ++seed) {
     CAPTURE(seed);
     RanksOptions options;
@@ -113,10 +113,10 @@ TEST_CASE("what two ranks foresee comes out right among joins, other operations 
     for (const Status& status : ranks.start_status) REQUIRE_MESSAGE(status.ok(), status.message());
     ranks.each([&](int rank) { Rounds(ranks, rank, seed).run(60); });
     for (int rank = 0; rank < 2; ++rank) {
-      foreseen += ranks[rank].counts().foreseen_batches;
-      in_vain += ranks[rank].counts().sent_in_vain;
+      speculative += ranks[rank].counts().speculative_batches;
+      wasted += ranks[rank].counts().eager_sends_wasted;
     }
   }
-  MESSAGE(foreseen, " batches foreseen, ", in_vain, " times in vain");
-  CHECK(foreseen > 0);
+  MESSAGE(speculative, " speculative batches, ", wasted, " times wasted");
+  CHECK(speculative > 0);
 }
