@@ -1,7 +1,7 @@
 // A host's ranks reduce each a slice of what they have, and each of them, a driver, takes its slice
-// over the hosts (Crossing): reducing, copying and the work of the sockets are spread over them. As
-// many drive as the host with the fewest ranks has. Where each host has one rank only, what crosses
-// is the user's memory itself.
+// over the hosts (InterHostAllreduce): reducing, copying and the work of the sockets are spread over
+// them. As many drive as the host with the fewest ranks has. Where each host has one rank only, the
+// user's memory itself is sent.
 //
 // A sum in half precision is rounded once per host, for its part, and once at the end: sums of some
 // of the hosts travel in float32. So the error does not grow with the number of hosts.
@@ -11,27 +11,27 @@
 #include <cstring>
 #include <vector>
 
-#include "collectives/algorithms/crossing.h"
 #include "collectives/algorithms/host_stages.h"
+#include "collectives/algorithms/inter_host_allreduce.h"
 #include "collectives/kernels/tensor_list.h"
 
 namespace hvd::collectives {
 namespace {
 
-CrossingPlan plan_for(Group& group, const hvd_batch& batch, const Reduction& reduction,
-                      const Tuning& tuning) {
-  CrossingPlan plan;
-  plan.way = choose_way(tuning, group.host_count(), reduction.count * reduction.element);
-  plan.dtype = batch.dtype;
-  plan.op = batch.reduce_op;
-  plan.streams = static_cast<size_t>(tuning.streams);
-  return plan;
+InterHostConfig config_for(Group& group, const hvd_batch& batch, const Reduction& reduction,
+                           const Tuning& tuning) {
+  InterHostConfig config;
+  config.way = choose_way(tuning, group.host_count(), reduction.count * reduction.element);
+  config.dtype = batch.dtype;
+  config.op = batch.reduce_op;
+  config.streams = static_cast<size_t>(tuning.streams);
+  return config;
 }
 
-void cut(CrossingPlan& plan, size_t total, size_t per_piece) {
-  plan.pieces = (total + per_piece - 1) / per_piece;
-  plan.last = total - (plan.pieces - 1) * per_piece;
-  plan.count = plan.pieces == 1 ? plan.last : per_piece;
+void cut(InterHostConfig& config, size_t total, size_t per_piece) {
+  config.pieces = (total + per_piece - 1) / per_piece;
+  config.last = total - (config.pieces - 1) * per_piece;
+  config.count = config.pieces == 1 ? config.last : per_piece;
 }
 
 // ---- One rank on each host ----------------------------------------------------------------------
@@ -46,19 +46,19 @@ struct WholeTensor {
   }
 };
 
-// The tensors of a batch in pieces: a piece that lies within one tensor crosses in its output, any
+// The tensors of a batch in pieces: a piece that lies within one tensor is reduced in its output, any
 // other in a buffer.
 class Tensors {
  public:
-  Tensors(const hvd_batch& batch, const Reduction& reduction, const CrossingPlan& plan)
+  Tensors(const hvd_batch& batch, const Reduction& reduction, const InterHostConfig& config)
       : batch_(batch),
         reduction_(reduction),
-        plan_(plan),
+        config_(config),
         tensors_(batch.tensors, batch.tensor_count),
         inputs_(tensors_, WholeTensor{reduction.element, true}),
         outputs_(tensors_, WholeTensor{reduction.element, false}),
         results_(outputs_),
-        buffers_(plan.window) {}
+        buffers_(config.window) {}
 
   // The next piece, with this host's part in it.
   std::byte* pack() {
@@ -93,7 +93,7 @@ class Tensors {
 
  private:
   size_t count_of(size_t piece) const {
-    return piece + 1 < plan_.pieces ? plan_.count : plan_.last;
+    return piece + 1 < config_.pieces ? config_.count : config_.last;
   }
   // Moves the walk over the outputs on.
   std::byte* place_of(Walk<WholeTensor>& outputs, size_t piece, size_t size) {
@@ -104,13 +104,14 @@ class Tensors {
     });
     if (parts == 1 && first != nullptr) return first;
     auto& buffer = buffers_[piece % buffers_.size()];
-    if (buffer.size() < size) buffer.resize(std::max(plan_.count, plan_.last) * reduction_.element);
+    if (buffer.size() < size)
+      buffer.resize(std::max(config_.count, config_.last) * reduction_.element);
     return buffer.data();
   }
 
   const hvd_batch& batch_;
   const Reduction& reduction_;
-  const CrossingPlan& plan_;
+  const InterHostConfig& config_;
   std::span<const hvd_batch_tensor> tensors_;
   Walk<WholeTensor> inputs_, outputs_, results_;
   std::vector<std::vector<std::byte>> buffers_;
@@ -120,38 +121,38 @@ class Tensors {
 
 Job allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
   const Tuning tuning = tuning_of(batch);
-  CrossingPlan plan = plan_for(group, batch, reduction, tuning);
-  const size_t piece = plan.way == Way::kWhole ? tuning.whole_chunk : tuning.chunk;
-  cut(plan, reduction.count, piece / reduction.element);
+  InterHostConfig config = config_for(group, batch, reduction, tuning);
+  const size_t piece = config.way == Way::kWhole ? tuning.whole_chunk : tuning.chunk;
+  cut(config, reduction.count, piece / reduction.element);
   // Enough for a ring, whose hops are many.
-  plan.window = std::min(plan.pieces, 4 * group.host_count() + 4);
-  Crossing& crossing = group.crossing();
-  crossing.begin(reduction, plan);
-  Tensors tensors(batch, reduction, plan);
-  while (tensors.unpacked() < plan.pieces) {
-    if (crossing.may_add()) {
-      crossing.add(tensors.pack());
-      crossing.advance();
+  config.window = std::min(config.pieces, 4 * group.host_count() + 4);
+  InterHostAllreduce& inter_host = group.inter_host();
+  inter_host.begin(reduction, config);
+  Tensors tensors(batch, reduction, config);
+  while (tensors.unpacked() < config.pieces) {
+    if (inter_host.may_add()) {
+      inter_host.add(tensors.pack());
+      inter_host.advance();
     } else {
-      Crossed crossed(crossing, tensors.unpacked() + 1);
-      co_await flow.until(crossed);
+      PiecesFinished finished(inter_host, tensors.unpacked() + 1);
+      co_await flow.until(finished);
     }
-    while (tensors.unpacked() < crossing.finished()) tensors.unpack();
+    while (tensors.unpacked() < inter_host.finished()) tensors.unpack();
   }
 }
 
 // ---- Several ranks on some host -----------------------------------------------------------------
 
 // The leader takes what the host has reduced over the hosts.
-Job cross_small(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction,
-                std::byte* result) {
-  CrossingPlan plan = plan_for(group, batch, reduction, tuning_of(batch));
-  cut(plan, reduction.count, reduction.count);
-  Crossing& crossing = group.crossing();
-  crossing.begin(reduction, plan);
-  crossing.add(result);
-  Crossed crossed(crossing, 1);
-  co_await flow.until(crossed);
+Job inter_host_small(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction,
+                     std::byte* result) {
+  InterHostConfig config = config_for(group, batch, reduction, tuning_of(batch));
+  cut(config, reduction.count, reduction.count);
+  InterHostAllreduce& inter_host = group.inter_host();
+  inter_host.begin(reduction, config);
+  inter_host.add(result);
+  PiecesFinished finished(inter_host, 1);
+  co_await flow.until(finished);
 }
 
 Job small_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
@@ -162,7 +163,7 @@ Job small_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& re
     SmallArrived arrived(group, step);
     co_await flow.until(arrived);
     reduce_small(group, reduction, step, result);
-    co_await cross_small(flow, group, batch, reduction, result);
+    co_await inter_host_small(flow, group, batch, reduction, result);
     group.post(kShared, step + 1);
   } else {
     OneReached shared(group, 0, kShared, step + 1);
@@ -178,19 +179,19 @@ class DrivenStream {
   DrivenStream(Group& group, const hvd_batch& batch, Reduction& reduction)
       : tuning(tuning_of(batch)),
         on_host(group, reduction, tuning.chunk),
-        crossing(group.crossing()),
+        inter_host(group.inter_host()),
         group_(group),
         reduction_(reduction) {
     drivers_ = std::min(group.fewest_local(), static_cast<size_t>(std::max(tuning.drivers, 1)));
     is_driver = group.local_index() < drivers_;
     if (!is_driver) return;
-    CrossingPlan plan = plan_for(group, batch, reduction, tuning);
-    plan.pieces = on_host.chunks();
-    plan.count = slice(0).count;
-    plan.last = slice(on_host.chunks() - 1).count;
+    InterHostConfig config = config_for(group, batch, reduction, tuning);
+    config.pieces = on_host.chunks();
+    config.count = slice(0).count;
+    config.last = slice(on_host.chunks() - 1).count;
     // As many as there are buffers for results.
-    plan.window = 2;
-    crossing.begin(reduction, plan);
+    config.window = 2;
+    inter_host.begin(reduction, config);
   }
 
   // This driver's slice of all that the host's ranks have packed, on its way to the other hosts.
@@ -207,13 +208,13 @@ class DrivenStream {
                         reduction_.none);
     }
     group_.post_all(kReduced, step + 1);
-    if (is_driver) crossing.add(result);
+    if (is_driver) inter_host.add(result);
   }
 
   const Tuning tuning;
   HostStream on_host;
   bool is_driver;
-  Crossing& crossing;
+  InterHostAllreduce& inter_host;
 
  private:
   Slice slice(size_t chunk) const {
@@ -228,7 +229,7 @@ class DrivenStream {
 // Waits while what is under way moves on.
 Job wait_driving(Flow& flow, DrivenStream& stream, Condition& condition) {
   if (stream.is_driver) {
-    Meanwhile driving(stream.crossing, condition);
+    AdvancingMeanwhile driving(stream.inter_host, condition);
     co_await flow.until(driving);
   } else {
     co_await flow.until(condition);
@@ -255,8 +256,8 @@ Job send_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
 Job end_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
   const uint64_t step = stream.on_host.step_of(chunk);
   if (stream.is_driver) {
-    Crossed crossed(stream.crossing, chunk + 1);
-    co_await flow.until(crossed);
+    PiecesFinished finished(stream.inter_host, chunk + 1);
+    co_await flow.until(finished);
   }
   group.post_all(kShared, step + 1);
   AllReached shared(group, kShared, step + 1);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collectives/algorithms/crossing.h"
+#include "collectives/algorithms/inter_host_allreduce.h"
 
 namespace hvd::collectives {
 namespace {
@@ -88,9 +88,9 @@ Lane& Group::lane(size_t host, size_t stream) {
   return *lanes[stream];
 }
 
-Crossing& Group::crossing() {
-  if (!crossing_) crossing_ = std::make_unique<Crossing>(*this);
-  return *crossing_;
+InterHostAllreduce& Group::inter_host() {
+  if (!inter_host_) inter_host_ = std::make_unique<InterHostAllreduce>(*this);
+  return *inter_host_;
 }
 
 bool Group::open_segment() {

@@ -14,7 +14,7 @@
 
 namespace hvd::collectives {
 
-class Crossing;
+class InterHostAllreduce;
 
 class Group {
  public:
@@ -48,7 +48,7 @@ class Group {
   Lane& lane(size_t host, size_t stream = 0);
   // The members of the host that has the fewest.
   size_t fewest_local() const { return fewest_local_; }
-  Crossing& crossing();
+  InterHostAllreduce& inter_host();
 
   // Makes or finds the segment; a failure fails the mesh.
   bool open_segment();
@@ -94,7 +94,7 @@ class Group {
   uint64_t step_ = 0;
   size_t fewest_local_ = 0;
   std::vector<std::vector<Lane*>> lanes_;  // by host and stream
-  std::unique_ptr<Crossing> crossing_;
+  std::unique_ptr<InterHostAllreduce> inter_host_;
   alignas(64) std::array<std::byte, sizeof(SmallSlot)> small_result_;
   std::vector<std::byte> scratch_;
 };

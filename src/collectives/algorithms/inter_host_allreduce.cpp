@@ -1,4 +1,4 @@
-#include "collectives/algorithms/crossing.h"
+#include "collectives/algorithms/inter_host_allreduce.h"
 
 #include <algorithm>
 
@@ -22,35 +22,36 @@ size_t lines(size_t size) { return (size + 63) / 64 * 64; }
 
 }  // namespace
 
-void Crossing::begin(const Reduction& reduction, const CrossingPlan& plan) {
+void InterHostAllreduce::begin(const Reduction& reduction, const InterHostConfig& config) {
   HVD_CHECK(queued_ == 0 && finished_ == added_);
   reduction_ = &reduction;
-  plan_ = plan;
+  config_ = config;
   element_ = reduction.element;
   const size_t hosts = group_.host_count();
   const size_t host = group_.host_index();
-  if (routed_.way != plan.way || routed_.count != plan.count || routed_.last != plan.last ||
-      routed_.dtype != plan.dtype || routed_.pieces == 0) {
-    route_ = make_route(plan.way, hosts, host, plan.count, element_);
-    last_route_ = make_route(plan.way, hosts, host, plan.last, element_);
-    routed_ = plan;
+  if (routed_config_.way != config.way || routed_config_.count != config.count ||
+      routed_config_.last != config.last || routed_config_.dtype != config.dtype ||
+      routed_config_.pieces == 0) {
+    route_ = make_route(config.way, hosts, host, config.count, element_);
+    last_route_ = make_route(config.way, hosts, host, config.last, element_);
+    routed_config_ = config;
   }
-  wide_ = route_.partial && is_half(plan.dtype);
-  reduce_ =
-      wide_ ? reduce_function(HVD_FLOAT32, static_cast<hvd_reduce_op>(plan.op)) : reduction.reduce;
+  wide_ = route_.partial && is_half(config.dtype);
+  reduce_ = wide_ ? reduce_function(HVD_FLOAT32, static_cast<hvd_reduce_op>(config.op))
+                  : reduction.reduce;
   const size_t unit = wide_ ? sizeof(float) : element_;
-  wide_size_ = wide_ ? lines(std::max(plan.count, plan.last) * unit) : 0;
+  wide_size_ = wide_ ? lines(std::max(config.count, config.last) * unit) : 0;
   scratch_size_ = lines(std::max(route_.scratch, last_route_.scratch) * unit);
   // More than the window, since hops of pieces that have ended elsewhere may be queued here.
-  const size_t slots = std::min(plan.window + 2, std::max<size_t>(plan.pieces, 1));
+  const size_t slots = std::min(config.window + 2, std::max<size_t>(config.pieces, 1));
   slots_.resize(slots);
   if (memory_.size() < slots * (wide_size_ + scratch_size_) + 64) {
     memory_.resize(slots * (wide_size_ + scratch_size_) + 64);
   }
-  if (out_.size() != hosts * plan.streams) {
+  if (out_.size() != hosts * config.streams) {
     out_.clear();
-    for (size_t i = 0; i < hosts * plan.streams; ++i) {
-      out_.push_back({i / plan.streams, i % plan.streams, nullptr, {}, 0});
+    for (size_t i = 0; i < hosts * config.streams; ++i) {
+      out_.push_back({i / config.streams, i % config.streams, nullptr, {}, 0});
     }
     in_ = out_;
   }
@@ -59,8 +60,8 @@ void Crossing::begin(const Reduction& reduction, const CrossingPlan& plan) {
   for (size_t piece = 0; piece < slots; ++piece) prepare(piece);
 }
 
-void Crossing::prepare(size_t number) {
-  if (number >= plan_.pieces) return;
+void InterHostAllreduce::prepare(size_t number) {
+  if (number >= config_.pieces) return;
   Piece& piece = slot_of(number);
   const Route& route = route_of(number);
   piece.data = nullptr;
@@ -78,40 +79,42 @@ void Crossing::prepare(size_t number) {
   }
 }
 
-void Crossing::add(std::byte* data) {
+void InterHostAllreduce::add(std::byte* data) {
   HVD_CHECK(may_add());
   Piece& piece = slot_of(added_);
   piece.data = data;
   if (wide_) {
-    widen(reinterpret_cast<float*>(wide_of(piece)), data, plan_.dtype, count_of(added_));
+    widen(reinterpret_cast<float*>(wide_of(piece)), data, config_.dtype, count_of(added_));
   }
   ++added_;
   enter(piece);
   settle();
 }
 
-std::byte* Crossing::wide_of(const Piece& piece) {
+std::byte* InterHostAllreduce::wide_of(const Piece& piece) {
   auto* base = reinterpret_cast<std::byte*>(lines(reinterpret_cast<uintptr_t>(memory_.data())));
   return base + piece.number % slots_.size() * (wide_size_ + scratch_size_);
 }
 
-std::byte* Crossing::scratch_of(const Piece& piece) { return wide_of(piece) + wide_size_; }
+std::byte* InterHostAllreduce::scratch_of(const Piece& piece) {
+  return wide_of(piece) + wide_size_;
+}
 
 // Where what a hop sends lies.
-std::byte* Crossing::source(const Piece& piece, size_t hop) {
+std::byte* InterHostAllreduce::source(const Piece& piece, size_t hop) {
   return is_wide_hop(hop) ? wide_of(piece) : piece.data;
 }
 
 // Where what a hop brings goes.
-std::byte* Crossing::target(const Piece& piece, size_t hop) {
+std::byte* InterHostAllreduce::target(const Piece& piece, size_t hop) {
   return hop < route_of(piece.number).reducing ? scratch_of(piece) : piece.data;
 }
 
-size_t Crossing::stripes_of(size_t size) const {
-  return std::clamp<size_t>(size / kSmallestStripe, 1, plan_.streams);
+size_t InterHostAllreduce::stripes_of(size_t size) const {
+  return std::clamp<size_t>(size / kSmallestStripe, 1, config_.streams);
 }
 
-void Crossing::queue_leg(std::vector<Course>& courses, size_t host, Transfer whole) {
+void InterHostAllreduce::queue_leg(std::vector<Course>& courses, size_t host, Transfer whole) {
   const size_t stripes = stripes_of(whole.size);
   const size_t each = lines((whole.size + stripes - 1) / stripes);
   for (size_t stripe = 0; stripe < stripes; ++stripe) {
@@ -119,12 +122,12 @@ void Crossing::queue_leg(std::vector<Course>& courses, size_t host, Transfer who
     Transfer part = whole;
     part.offset += first;
     part.size = std::min(whole.size - first, each);
-    courses[host * plan_.streams + stripe].queue.push_back(part);
+    courses[host * config_.streams + stripe].queue.push_back(part);
     ++queued_;
   }
 }
 
-void Crossing::queue_hop(size_t piece, size_t hop) {
+void InterHostAllreduce::queue_hop(size_t piece, size_t hop) {
   const Route& route = route_of(piece);
   const size_t bytes = unit(hop);
   for (const Leg& leg : route.hops[hop].sends) {
@@ -142,17 +145,17 @@ void Crossing::queue_hop(size_t piece, size_t hop) {
 
 // In each tick every piece that has started goes one hop further, if it is its turn, the oldest
 // first, and another one starts. All hosts count the same ticks, whatever has arrived where.
-void Crossing::queue_hops() {
+void InterHostAllreduce::queue_hops() {
   const size_t hops = route_.hops.size();
-  while (queued_ < kAhead && (next_start_ < plan_.pieces || !started_.empty())) {
-    if (next_start_ < plan_.pieces && next_start_ - finished_ >= slots_.size()) return;
+  while (queued_ < kAhead && (next_start_ < config_.pieces || !started_.empty())) {
+    if (next_start_ < config_.pieces && next_start_ - finished_ >= slots_.size()) return;
     for (Started& started : started_) {
       if ((tick_ - started.tick) % kStagger != 0) continue;
       queue_hop(started.piece, started.queued++);
     }
     while (!started_.empty() && started_.front().queued == hops) started_.erase(started_.begin());
     const size_t oldest = started_.empty() ? next_start_ : started_.front().piece;
-    if (next_start_ < plan_.pieces && next_start_ - oldest < plan_.window) {
+    if (next_start_ < config_.pieces && next_start_ - oldest < config_.window) {
       started_.push_back({next_start_, tick_, 1});
       queue_hop(next_start_, 0);
       ++next_start_;
@@ -161,7 +164,7 @@ void Crossing::queue_hops() {
   }
 }
 
-bool Crossing::send_from(Course& course) {
+bool InterHostAllreduce::send_from(Course& course) {
   if (course.empty()) return false;
   if (course.lane == nullptr) course.lane = &group_.lane(course.host, course.stream);
   bool moved = false;
@@ -187,7 +190,7 @@ bool Crossing::send_from(Course& course) {
   return moved;
 }
 
-bool Crossing::receive_into(Course& course) {
+bool InterHostAllreduce::receive_into(Course& course) {
   if (course.empty()) return false;
   if (course.lane == nullptr) course.lane = &group_.lane(course.host, course.stream);
   bool moved = false;
@@ -213,13 +216,13 @@ bool Crossing::receive_into(Course& course) {
 }
 
 // Ends the hops that bring nothing more.
-void Crossing::enter(Piece& piece) {
+void InterHostAllreduce::enter(Piece& piece) {
   const Route& route = route_of(piece.number);
   while (piece.hop < route.hops.size() && end_hop(piece)) {
   }
 }
 
-bool Crossing::end_hop(Piece& piece) {
+bool InterHostAllreduce::end_hop(Piece& piece) {
   const Route& route = route_of(piece.number);
   const size_t hop = piece.hop;
   if (!piece.counted) {
@@ -236,7 +239,7 @@ bool Crossing::end_hop(Piece& piece) {
   return true;
 }
 
-void Crossing::reduce(Piece& piece) {
+void InterHostAllreduce::reduce(Piece& piece) {
   const Route& route = route_of(piece.number);
   const auto& legs = route.hops[piece.hop].receives;
   if (legs.empty()) return;
@@ -258,13 +261,13 @@ void Crossing::reduce(Piece& piece) {
   reduce_(own, inputs_.data(), inputs_.size(), part.count, reduction_->none,
           last && !wide_ ? reduction_->after : reduction_->none);
   if (last && wide_) {
-    narrow(piece.data + part.first * element_, reinterpret_cast<const float*>(own), plan_.dtype,
+    narrow(piece.data + part.first * element_, reinterpret_cast<const float*>(own), config_.dtype,
            part.count, reduction_->after);
   }
 }
 
 // Pieces at the front that are finished make room.
-void Crossing::settle() {
+void InterHostAllreduce::settle() {
   while (finished_ < added_) {
     const Piece& piece = slot_of(finished_);
     if (piece.hop < route_of(finished_).hops.size() || piece.all_sends_left > 0) return;
@@ -274,10 +277,10 @@ void Crossing::settle() {
   }
 }
 
-void Crossing::advance() {
+void InterHostAllreduce::advance() {
   waits_for_ = -1;
   bool moved = true;
-  while (moved && finished_ < plan_.pieces) {
+  while (moved && finished_ < config_.pieces) {
     queue_hops();
     moved = false;
     for (Course& course : out_) moved |= send_from(course);

@@ -1,7 +1,7 @@
-// Reduces pieces of memory over all hosts of a group, in place: one rank of each host takes part,
-// those of equal index among the ranks of their hosts together. Several pieces are under way at
-// once, each somewhere on its route; what travels on a lane follows an order that both of its ends
-// know, so that nothing but data does. Polled by whoever drives; waits nowhere.
+// The inter-host allreduce: reduces pieces of memory over all hosts of a group, in place. One rank
+// of each host takes part, those of equal index among the ranks of their hosts together. Several
+// pieces are in flight at once, each at a step of its schedule. Both ends of a stream know the order
+// of the transfers on it, so only data is sent. Polled by the thread that drives; never waits.
 #pragma once
 
 #include <vector>
@@ -15,28 +15,28 @@ namespace hvd::collectives {
 
 class Group;
 
-// The same on all hosts.
-struct CrossingPlan {
+// How pieces are reduced; the same on all hosts.
+struct InterHostConfig {
   Way way = Way::kDirect;
   int32_t dtype = HVD_UINT8;
   int32_t op = HVD_SUM;
   size_t pieces = 0;
   size_t count = 0;   // elements of a piece
   size_t last = 0;    // of the last one
-  size_t window = 1;  // pieces that are under way
+  size_t window = 1;  // pieces in flight
   size_t streams = 1;
 };
 
-class Crossing {
+class InterHostAllreduce {
  public:
-  explicit Crossing(Group& group) : group_(group) {}
+  explicit InterHostAllreduce(Group& group) : group_(group) {}
 
   // `reduction` outlives the operation.
-  void begin(const Reduction& reduction, const CrossingPlan& plan);
+  void begin(const Reduction& reduction, const InterHostConfig& config);
   // The next piece: holds this host's part, and the result when it is finished. As many as the
   // window says may be unfinished.
   void add(std::byte* piece);
-  bool may_add() const { return added_ < plan_.pieces && added_ - finished_ < plan_.window; }
+  bool may_add() const { return added_ < config_.pieces && added_ - finished_ < config_.window; }
   size_t added() const { return added_; }
   // Pieces finish in their order.
   size_t finished() const { return finished_; }
@@ -83,10 +83,10 @@ class Crossing {
   };
 
   const Route& route_of(size_t piece) const {
-    return piece + 1 < plan_.pieces ? route_ : last_route_;
+    return piece + 1 < config_.pieces ? route_ : last_route_;
   }
   size_t count_of(size_t piece) const {
-    return piece + 1 < plan_.pieces ? plan_.count : plan_.last;
+    return piece + 1 < config_.pieces ? config_.count : config_.last;
   }
   Piece& slot_of(size_t piece) { return slots_[piece % slots_.size()]; }
   void prepare(size_t number);
@@ -111,11 +111,11 @@ class Crossing {
   Group& group_;
   const Reduction* reduction_ = nullptr;
   ReduceFunction reduce_ = nullptr;
-  CrossingPlan plan_;
+  InterHostConfig config_;
   size_t element_ = 1;
   bool wide_ = false;
   Route route_, last_route_;
-  CrossingPlan routed_;  // what the routes were made for
+  InterHostConfig routed_config_;  // what the routes were made for
   std::vector<Piece> slots_;
   std::vector<std::byte> memory_;
   size_t wide_size_ = 0;  // of a slot in memory_
@@ -132,34 +132,35 @@ class Crossing {
   int waits_for_ = -1;
 };
 
-// So many pieces are finished.
-class Crossed final : public Condition {
+// Ready when this many pieces are finished.
+class PiecesFinished final : public Condition {
  public:
-  Crossed(Crossing& crossing, size_t pieces) : crossing_(crossing), pieces_(pieces) {}
+  PiecesFinished(InterHostAllreduce& inter_host, size_t pieces)
+      : inter_host_(inter_host), pieces_(pieces) {}
   bool ready() override {
-    if (crossing_.finished() < pieces_) crossing_.advance();
-    return crossing_.finished() >= pieces_;
+    if (inter_host_.finished() < pieces_) inter_host_.advance();
+    return inter_host_.finished() >= pieces_;
   }
-  int waits_for() const override { return crossing_.waits_for(); }
+  int waits_for() const override { return inter_host_.waits_for(); }
 
  private:
-  Crossing& crossing_;
+  InterHostAllreduce& inter_host_;
   size_t pieces_;
 };
 
-// Something else is awaited while pieces are under way.
-class Meanwhile final : public Condition {
+// Waits for another condition and advances the inter-host allreduce meanwhile.
+class AdvancingMeanwhile final : public Condition {
  public:
-  Meanwhile(Crossing& crossing, Condition& condition)
-      : crossing_(crossing), condition_(condition) {}
+  AdvancingMeanwhile(InterHostAllreduce& inter_host, Condition& condition)
+      : inter_host_(inter_host), condition_(condition) {}
   bool ready() override {
-    crossing_.advance();
+    inter_host_.advance();
     return condition_.ready();
   }
   int waits_for() const override { return condition_.waits_for(); }
 
  private:
-  Crossing& crossing_;
+  InterHostAllreduce& inter_host_;
   Condition& condition_;
 };
 
