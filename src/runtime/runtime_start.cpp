@@ -37,7 +37,7 @@ EngineOptions engine_options(const Identity& identity, const Settings& settings,
   }
   options.calls_helper_early = !budget.helper_is_guest;
   options.fusion.threshold = static_cast<uint64_t>(parameters.fusion_threshold);
-  options.way = way_of(parameters);
+  options.tuning = tuning_of(parameters);
   options.fusion.groups_alone = settings.flag("disable_group_fusion");
   options.cache_capacity =
       static_cast<uint32_t>(std::clamp<int64_t>(settings.integer("cache_capacity"), 0, 1 << 20));

@@ -1,4 +1,4 @@
-// Allreduce between hosts: every way, over every shape of a world, against a plain oracle.
+// Allreduce between hosts: every algorithm, over every shape of a world, against a plain oracle.
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -30,7 +30,7 @@ hvd_tuning tuning_with(int64_t whole, int64_t doubling, int64_t ring_from, int32
   return tuning;
 }
 
-std::vector<NamedTuning> all_ways() {
+std::vector<NamedTuning> all_algorithms() {
   return {{"whole", tuning_with(kAlways, -1, -1, 1000)},
           {"doubling", tuning_with(-1, kAlways, -1, 1)},
           {"direct", tuning_with(-1, -1, -1, 1000)},
@@ -94,24 +94,24 @@ float random_value(uint32_t& state) {
 
 }  // namespace
 
-TEST_CASE("every way between hosts gives every rank the sum") {
+TEST_CASE("every algorithm between hosts gives every rank the sum") {
   for (const auto& hosts : worlds_of_hosts()) {
     CAPTURE(name_of_world(hosts));
     World world(hosts);
     require_all_ok(world.run([](Rank& rank) -> Status {
-      for (NamedTuning way : all_ways()) {
+      for (NamedTuning algorithm : all_algorithms()) {
         for (const int32_t streams : {1, 3}) {
-          way.tuning.streams = streams;
+          algorithm.tuning.streams = streams;
           for (const size_t count : {size_t{1}, size_t{17}, size_t{1030}, size_t{40'007}}) {
             const auto checked = [&](Status status) {
-              return status.with_context(cat(way.name, " over ", streams, " streams"));
+              return status.with_context(cat(algorithm.name, " over ", streams, " streams"));
             };
             HVD_RETURN_IF_ERROR(
-                checked(check_sum<float>(rank, HVD_FLOAT32, way.tuning, {count}, true)));
+                checked(check_sum<float>(rank, HVD_FLOAT32, algorithm.tuning, {count}, true)));
             HVD_RETURN_IF_ERROR(
-                checked(check_sum<uint8_t>(rank, HVD_UINT8, way.tuning, {count}, false)));
+                checked(check_sum<uint8_t>(rank, HVD_UINT8, algorithm.tuning, {count}, false)));
           }
-          HVD_RETURN_IF_ERROR(check_sum<int64_t>(rank, HVD_INT64, way.tuning,
+          HVD_RETURN_IF_ERROR(check_sum<int64_t>(rank, HVD_INT64, algorithm.tuning,
                                                  {3, 0, 1024, 5, 2048, 700, 1}, false));
         }
       }
@@ -125,10 +125,11 @@ TEST_CASE("large sums over several streams arrive whole") {
     CAPTURE(name_of_world(hosts));
     World world(hosts);
     require_all_ok(world.run([](Rank& rank) -> Status {
-      for (NamedTuning way : all_ways()) {
-        way.tuning.streams = 2;
-        way.tuning.chunk = 256 * 1024;
-        HVD_RETURN_IF_ERROR(check_sum<float>(rank, HVD_FLOAT32, way.tuning, {700'001, 3}, true));
+      for (NamedTuning algorithm : all_algorithms()) {
+        algorithm.tuning.streams = 2;
+        algorithm.tuning.chunk = 256 * 1024;
+        HVD_RETURN_IF_ERROR(
+            check_sum<float>(rank, HVD_FLOAT32, algorithm.tuning, {700'001, 3}, true));
       }
       return {};
     }));
@@ -138,33 +139,33 @@ TEST_CASE("large sums over several streams arrive whole") {
 TEST_CASE("a leader alone may drive the streams of its host") {
   World world({0, 0, 0, 1, 1, 2, 2});
   require_all_ok(world.run([](Rank& rank) -> Status {
-    for (NamedTuning way : all_ways()) {
-      way.tuning.drivers = 1;
-      HVD_RETURN_IF_ERROR(check_sum<double>(rank, HVD_FLOAT64, way.tuning, {30'000}, true));
+    for (NamedTuning algorithm : all_algorithms()) {
+      algorithm.tuning.drivers = 1;
+      HVD_RETURN_IF_ERROR(check_sum<double>(rank, HVD_FLOAT64, algorithm.tuning, {30'000}, true));
     }
     return {};
   }));
 }
 
-TEST_CASE("scales apply once on every way, and who brings nothing changes nothing") {
+TEST_CASE("scales apply once in every algorithm, and a rank without tensors changes nothing") {
   for (const auto& hosts : worlds_of_hosts()) {
     CAPTURE(name_of_world(hosts));
     World world(hosts);
     require_all_ok(world.run([](Rank& rank) -> Status {
-      for (const NamedTuning& way : all_ways()) {
+      for (const NamedTuning& algorithm : all_algorithms()) {
         for (const size_t count : {size_t{2}, size_t{5000}}) {
           std::vector<int32_t> values(count, rank.rank() == 1 ? 99 : 7);
           std::vector<hvd_batch_tensor> tensors{{rank.rank() == 1 ? nullptr : values.data(),
                                                  rank.rank() == 1 ? nullptr : values.data(),
                                                  static_cast<int64_t>(count), 1, nullptr, nullptr}};
           hvd_batch batch = batch_of(HVD_ALLREDUCE, HVD_INT32, tensors);
-          batch.tuning = &way.tuning;
+          batch.tuning = &algorithm.tuning;
           batch.prescale = 3;
           batch.postscale = 0.5;
           HVD_RETURN_IF_ERROR(rank.run(batch));
           const int expected = rank.rank() == 1 ? 99 : (rank.size() - 1) * 21 / 2;
           if (values.front() != expected || values.back() != expected) {
-            return internal_error(cat(way.name, ": ", values.back(), " and not ", expected));
+            return internal_error(cat(algorithm.name, ": ", values.back(), " and not ", expected));
           }
         }
       }
@@ -173,7 +174,7 @@ TEST_CASE("scales apply once on every way, and who brings nothing changes nothin
   }
 }
 
-TEST_CASE("on every way all ranks get the same bits") {
+TEST_CASE("in every algorithm all ranks get the same bits") {
   for (const auto& hosts : worlds_of_hosts()) {
     CAPTURE(name_of_world(hosts));
     World world(hosts);
@@ -181,14 +182,14 @@ TEST_CASE("on every way all ranks get the same bits") {
     std::vector<std::vector<float>> results;
     require_all_ok(world.run([&](Rank& rank) -> Status {
       std::vector<float> all;
-      for (const NamedTuning& way : all_ways()) {
+      for (const NamedTuning& algorithm : all_algorithms()) {
         std::vector<float> values(7001);
         uint32_t state = 12345u + static_cast<uint32_t>(rank.rank());
         for (float& value : values) value = random_value(state) - 0.5f;
         std::vector<hvd_batch_tensor> tensors{
             {values.data(), values.data(), 7001, 1, nullptr, nullptr}};
         hvd_batch batch = batch_of(HVD_ALLREDUCE, HVD_FLOAT32, tensors);
-        batch.tuning = &way.tuning;
+        batch.tuning = &algorithm.tuning;
         HVD_RETURN_IF_ERROR(rank.run(batch));
         all.insert(all.end(), values.begin(), values.end());
       }
@@ -251,17 +252,17 @@ TEST_CASE("the error of a sum in half precision does not grow with the ranks, on
       }
       World world(hosts);
       require_all_ok(world.run([&](Rank& rank) -> Status {
-        for (const NamedTuning& way : all_ways()) {
+        for (const NamedTuning& algorithm : all_algorithms()) {
           auto values = inputs[static_cast<size_t>(rank.rank())];
           std::vector<hvd_batch_tensor> tensors{
               {values.data(), values.data(), static_cast<int64_t>(count), 1, nullptr, nullptr}};
           hvd_batch batch = batch_of(HVD_ALLREDUCE, dtype, tensors);
-          batch.tuning = &way.tuning;
+          batch.tuning = &algorithm.tuning;
           HVD_RETURN_IF_ERROR(rank.run(batch));
           // float32 holds these sums nearly exactly, so one rounding is all there is.
           for (size_t i = 0; i < count; ++i) {
             const int apart = std::abs(int{values[i]} - int{once[i]});
-            if (apart > 1) return internal_error(cat(way.name, ": element ", i, " is off"));
+            if (apart > 1) return internal_error(cat(algorithm.name, ": element ", i, " is off"));
           }
           double error = 0;
           for (size_t i = 0; i < count; ++i) {
@@ -270,7 +271,7 @@ TEST_CASE("the error of a sum in half precision does not grow with the ranks, on
             error = std::max(error, std::abs(exact - to_float(values[i])));
           }
           if (error > pairwise_error) {
-            return internal_error(cat(way.name, ": ", error, " pairwise ", pairwise_error));
+            return internal_error(cat(algorithm.name, ": ", error, " pairwise ", pairwise_error));
           }
         }
         return {};

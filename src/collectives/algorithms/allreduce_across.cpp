@@ -21,7 +21,8 @@ namespace {
 InterHostConfig config_for(Group& group, const hvd_batch& batch, const Reduction& reduction,
                            const Tuning& tuning) {
   InterHostConfig config;
-  config.way = choose_way(tuning, group.host_count(), reduction.count * reduction.element);
+  config.algorithm =
+      choose_algorithm(tuning, group.host_count(), reduction.count * reduction.element);
   config.dtype = batch.dtype;
   config.op = batch.reduce_op;
   config.streams = static_cast<size_t>(tuning.streams);
@@ -122,7 +123,7 @@ class Tensors {
 Job allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
   const Tuning tuning = tuning_of(batch);
   InterHostConfig config = config_for(group, batch, reduction, tuning);
-  const size_t piece = config.way == Way::kWhole ? tuning.whole_chunk : tuning.chunk;
+  const size_t piece = config.algorithm == Algorithm::kWhole ? tuning.whole_chunk : tuning.chunk;
   cut(config, reduction.count, piece / reduction.element);
   // Enough for a ring, whose hops are many.
   config.window = std::min(config.pieces, 4 * group.host_count() + 4);

@@ -26,11 +26,11 @@ bool Exchange::ready() {
   stuck_.clear();
   for (size_t i = done_; i < transfers_.size(); ++i) {
     Transfer& transfer = transfers_[i];
-    const std::pair<Lane*, bool> way(transfer.lane, transfer.sends);
-    if (transfer.left == 0 || std::find(stuck_.begin(), stuck_.end(), way) != stuck_.end()) {
+    const std::pair<Lane*, bool> direction(transfer.lane, transfer.sends);
+    if (transfer.left == 0 || std::find(stuck_.begin(), stuck_.end(), direction) != stuck_.end()) {
       continue;
     }
-    if (!move(transfer)) stuck_.push_back(way);
+    if (!move(transfer)) stuck_.push_back(direction);
   }
   waits_for_ = -1;
   for (const auto& [lane, sends] : stuck_) {

@@ -27,8 +27,9 @@ class Exchange final : public Condition {
   };
   static bool move(Transfer& transfer);
   std::vector<Transfer> transfers_;
-  std::vector<std::pair<Lane*, bool>> stuck_;  // ways with something left, in one pass
-  size_t done_ = 0;                            // transfers at the front that need no more looks
+  std::vector<std::pair<Lane*, bool>>
+      stuck_;        // streams and directions with something left, in one pass
+  size_t done_ = 0;  // transfers at the front that need no more looks
   int waits_for_ = -1;
 };
 

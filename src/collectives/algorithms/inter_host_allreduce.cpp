@@ -29,31 +29,31 @@ void InterHostAllreduce::begin(const Reduction& reduction, const InterHostConfig
   element_ = reduction.element;
   const size_t hosts = group_.host_count();
   const size_t host = group_.host_index();
-  if (routed_config_.way != config.way || routed_config_.count != config.count ||
-      routed_config_.last != config.last || routed_config_.dtype != config.dtype ||
-      routed_config_.pieces == 0) {
-    route_ = make_route(config.way, hosts, host, config.count, element_);
-    last_route_ = make_route(config.way, hosts, host, config.last, element_);
-    routed_config_ = config;
+  if (scheduled_config_.algorithm != config.algorithm || scheduled_config_.count != config.count ||
+      scheduled_config_.last != config.last || scheduled_config_.dtype != config.dtype ||
+      scheduled_config_.pieces == 0) {
+    schedule_ = make_schedule(config.algorithm, hosts, host, config.count, element_);
+    last_schedule_ = make_schedule(config.algorithm, hosts, host, config.last, element_);
+    scheduled_config_ = config;
   }
-  wide_ = route_.partial && is_half(config.dtype);
+  wide_ = schedule_.partial && is_half(config.dtype);
   reduce_ = wide_ ? reduce_function(HVD_FLOAT32, static_cast<hvd_reduce_op>(config.op))
                   : reduction.reduce;
   const size_t unit = wide_ ? sizeof(float) : element_;
   wide_size_ = wide_ ? lines(std::max(config.count, config.last) * unit) : 0;
-  scratch_size_ = lines(std::max(route_.scratch, last_route_.scratch) * unit);
+  scratch_size_ = lines(std::max(schedule_.scratch, last_schedule_.scratch) * unit);
   // More than the window, since hops of pieces that have ended elsewhere may be queued here.
   const size_t slots = std::min(config.window + 2, std::max<size_t>(config.pieces, 1));
   slots_.resize(slots);
   if (memory_.size() < slots * (wide_size_ + scratch_size_) + 64) {
     memory_.resize(slots * (wide_size_ + scratch_size_) + 64);
   }
-  if (out_.size() != hosts * config.streams) {
-    out_.clear();
+  if (send_queues_.size() != hosts * config.streams) {
+    send_queues_.clear();
     for (size_t i = 0; i < hosts * config.streams; ++i) {
-      out_.push_back({i / config.streams, i % config.streams, nullptr, {}, 0});
+      send_queues_.push_back({i / config.streams, i % config.streams, nullptr, {}, 0});
     }
-    in_ = out_;
+    receive_queues_ = send_queues_;
   }
   added_ = finished_ = tick_ = next_start_ = 0;
   started_.clear();
@@ -63,17 +63,17 @@ void InterHostAllreduce::begin(const Reduction& reduction, const InterHostConfig
 void InterHostAllreduce::prepare(size_t number) {
   if (number >= config_.pieces) return;
   Piece& piece = slot_of(number);
-  const Route& route = route_of(number);
+  const Schedule& schedule = schedule_of(number);
   piece.data = nullptr;
   piece.number = number;
   piece.hop = 0;
   piece.counted = false;
   piece.receives_left = 0;
   piece.all_sends_left = 0;
-  piece.sends_left.assign(route.hops.size(), 0);
-  for (size_t hop = 0; hop < route.hops.size(); ++hop) {
-    for (const Leg& leg : route.hops[hop].sends) {
-      piece.sends_left[hop] += stripes_of(leg.part.count * unit(hop));
+  piece.sends_left.assign(schedule.hops.size(), 0);
+  for (size_t hop = 0; hop < schedule.hops.size(); ++hop) {
+    for (const Transfer& transfer : schedule.hops[hop].sends) {
+      piece.sends_left[hop] += stripes_of(transfer.part.count * unit(hop));
     }
     piece.all_sends_left += piece.sends_left[hop];
   }
@@ -107,38 +107,41 @@ std::byte* InterHostAllreduce::source(const Piece& piece, size_t hop) {
 
 // Where what a hop brings goes.
 std::byte* InterHostAllreduce::target(const Piece& piece, size_t hop) {
-  return hop < route_of(piece.number).reducing ? scratch_of(piece) : piece.data;
+  return hop < schedule_of(piece.number).reducing ? scratch_of(piece) : piece.data;
 }
 
 size_t InterHostAllreduce::stripes_of(size_t size) const {
   return std::clamp<size_t>(size / kSmallestStripe, 1, config_.streams);
 }
 
-void InterHostAllreduce::queue_leg(std::vector<Course>& courses, size_t host, Transfer whole) {
+void InterHostAllreduce::queue_transfer(std::vector<TransferQueue>& queues, size_t host,
+                                        StreamTransfer whole) {
   const size_t stripes = stripes_of(whole.size);
   const size_t each = lines((whole.size + stripes - 1) / stripes);
   for (size_t stripe = 0; stripe < stripes; ++stripe) {
     const size_t first = std::min(whole.size, stripe * each);
-    Transfer part = whole;
+    StreamTransfer part = whole;
     part.offset += first;
     part.size = std::min(whole.size - first, each);
-    courses[host * config_.streams + stripe].queue.push_back(part);
+    queues[host * config_.streams + stripe].transfers.push_back(part);
     ++queued_;
   }
 }
 
 void InterHostAllreduce::queue_hop(size_t piece, size_t hop) {
-  const Route& route = route_of(piece);
+  const Schedule& schedule = schedule_of(piece);
   const size_t bytes = unit(hop);
-  for (const Leg& leg : route.hops[hop].sends) {
-    queue_leg(out_, leg.host, {piece, hop, leg.part.first * bytes, leg.part.count * bytes});
+  for (const Transfer& transfer : schedule.hops[hop].sends) {
+    queue_transfer(send_queues_, transfer.host,
+                   {piece, hop, transfer.part.first * bytes, transfer.part.count * bytes});
   }
   // What is to be reduced lies behind each other in the order of the hosts.
   size_t at = 0;
-  for (const Leg& leg : route.hops[hop].receives) {
-    const bool reduces = hop < route.reducing;
-    const size_t size = leg.part.count * bytes;
-    queue_leg(in_, leg.host, {piece, hop, reduces ? at : leg.part.first * bytes, size});
+  for (const Transfer& transfer : schedule.hops[hop].receives) {
+    const bool reduces = hop < schedule.reducing;
+    const size_t size = transfer.part.count * bytes;
+    queue_transfer(receive_queues_, transfer.host,
+                   {piece, hop, reduces ? at : transfer.part.first * bytes, size});
     at += size;
   }
 }
@@ -146,7 +149,7 @@ void InterHostAllreduce::queue_hop(size_t piece, size_t hop) {
 // In each tick every piece that has started goes one hop further, if it is its turn, the oldest
 // first, and another one starts. All hosts count the same ticks, whatever has arrived where.
 void InterHostAllreduce::queue_hops() {
-  const size_t hops = route_.hops.size();
+  const size_t hops = schedule_.hops.size();
   while (queued_ < kAhead && (next_start_ < config_.pieces || !started_.empty())) {
     if (next_start_ < config_.pieces && next_start_ - finished_ >= slots_.size()) return;
     for (Started& started : started_) {
@@ -164,50 +167,50 @@ void InterHostAllreduce::queue_hops() {
   }
 }
 
-bool InterHostAllreduce::send_from(Course& course) {
-  if (course.empty()) return false;
-  if (course.lane == nullptr) course.lane = &group_.lane(course.host, course.stream);
+bool InterHostAllreduce::send_from(TransferQueue& queue) {
+  if (queue.empty()) return false;
+  if (queue.lane == nullptr) queue.lane = &group_.lane(queue.host, queue.stream);
   bool moved = false;
-  while (!course.empty()) {
-    Transfer& transfer = course.queue[course.head];
+  while (!queue.empty()) {
+    StreamTransfer& transfer = queue.transfers[queue.head];
     Piece& piece = slot_of(transfer.piece);
     if (transfer.piece >= added_ || piece.hop < transfer.hop) return moved;
     const size_t size =
-        course.lane->write_some({source(piece, transfer.hop) + transfer.offset + transfer.done,
-                                 transfer.size - transfer.done});
+        queue.lane->write_some({source(piece, transfer.hop) + transfer.offset + transfer.done,
+                                transfer.size - transfer.done});
     transfer.done += size;
     moved |= size > 0;
     if (transfer.done < transfer.size) {
-      if (course.lane->ended()) waits_for_ = course.lane->peer();
+      if (queue.lane->ended()) waits_for_ = queue.lane->peer();
       return moved;
     }
     --piece.sends_left[transfer.hop];
     --piece.all_sends_left;
-    course.pop();
+    queue.pop();
     --queued_;
     enter(piece);
   }
   return moved;
 }
 
-bool InterHostAllreduce::receive_into(Course& course) {
-  if (course.empty()) return false;
-  if (course.lane == nullptr) course.lane = &group_.lane(course.host, course.stream);
+bool InterHostAllreduce::receive_into(TransferQueue& queue) {
+  if (queue.empty()) return false;
+  if (queue.lane == nullptr) queue.lane = &group_.lane(queue.host, queue.stream);
   bool moved = false;
-  while (!course.empty()) {
-    Transfer& transfer = course.queue[course.head];
+  while (!queue.empty()) {
+    StreamTransfer& transfer = queue.transfers[queue.head];
     Piece& piece = slot_of(transfer.piece);
     if (transfer.piece >= added_ || piece.hop != transfer.hop) return moved;
     const size_t size =
-        course.lane->read_some({target(piece, transfer.hop) + transfer.offset + transfer.done,
-                                transfer.size - transfer.done});
+        queue.lane->read_some({target(piece, transfer.hop) + transfer.offset + transfer.done,
+                               transfer.size - transfer.done});
     transfer.done += size;
     moved |= size > 0;
     if (transfer.done < transfer.size) {
-      if (course.lane->ended()) waits_for_ = course.lane->peer();
+      if (queue.lane->ended()) waits_for_ = queue.lane->peer();
       return moved;
     }
-    course.pop();
+    queue.pop();
     --queued_;
     --piece.receives_left;
     enter(piece);
@@ -217,47 +220,47 @@ bool InterHostAllreduce::receive_into(Course& course) {
 
 // Ends the hops that bring nothing more.
 void InterHostAllreduce::enter(Piece& piece) {
-  const Route& route = route_of(piece.number);
-  while (piece.hop < route.hops.size() && end_hop(piece)) {
+  const Schedule& schedule = schedule_of(piece.number);
+  while (piece.hop < schedule.hops.size() && end_hop(piece)) {
   }
 }
 
 bool InterHostAllreduce::end_hop(Piece& piece) {
-  const Route& route = route_of(piece.number);
+  const Schedule& schedule = schedule_of(piece.number);
   const size_t hop = piece.hop;
   if (!piece.counted) {
-    for (const Leg& leg : route.hops[hop].receives) {
-      piece.receives_left += stripes_of(leg.part.count * unit(hop));
+    for (const Transfer& transfer : schedule.hops[hop].receives) {
+      piece.receives_left += stripes_of(transfer.part.count * unit(hop));
     }
     piece.counted = true;
   }
   if (piece.receives_left > 0) return false;
-  if (hop < route.reducing && route.overwrites && piece.sends_left[hop] > 0) return false;
-  if (hop < route.reducing) reduce(piece);
+  if (hop < schedule.reducing && schedule.overwrites && piece.sends_left[hop] > 0) return false;
+  if (hop < schedule.reducing) reduce(piece);
   ++piece.hop;
   piece.counted = false;
   return true;
 }
 
 void InterHostAllreduce::reduce(Piece& piece) {
-  const Route& route = route_of(piece.number);
-  const auto& legs = route.hops[piece.hop].receives;
-  if (legs.empty()) return;
+  const Schedule& schedule = schedule_of(piece.number);
+  const auto& transfers = schedule.hops[piece.hop].receives;
+  if (transfers.empty()) return;
   const size_t bytes = unit(piece.hop);
-  const Slice part = legs.front().part;
+  const Slice part = transfers.front().part;
   std::byte* own = source(piece, piece.hop) + part.first * bytes;
   std::byte* received = scratch_of(piece);
   inputs_.clear();
-  for (const Leg& leg : legs) {
-    if (inputs_.size() == static_cast<size_t>(&leg - legs.data()) &&
-        leg.host > group_.host_index()) {
+  for (const Transfer& transfer : transfers) {
+    if (inputs_.size() == static_cast<size_t>(&transfer - transfers.data()) &&
+        transfer.host > group_.host_index()) {
       inputs_.push_back(own);
     }
     inputs_.push_back(received);
-    received += leg.part.count * bytes;
+    received += transfer.part.count * bytes;
   }
-  if (inputs_.size() == legs.size()) inputs_.push_back(own);
-  const bool last = piece.hop == route.last_reducing;
+  if (inputs_.size() == transfers.size()) inputs_.push_back(own);
+  const bool last = piece.hop == schedule.last_reducing;
   reduce_(own, inputs_.data(), inputs_.size(), part.count, reduction_->none,
           last && !wide_ ? reduction_->after : reduction_->none);
   if (last && wide_) {
@@ -270,7 +273,7 @@ void InterHostAllreduce::reduce(Piece& piece) {
 void InterHostAllreduce::settle() {
   while (finished_ < added_) {
     const Piece& piece = slot_of(finished_);
-    if (piece.hop < route_of(finished_).hops.size() || piece.all_sends_left > 0) return;
+    if (piece.hop < schedule_of(finished_).hops.size() || piece.all_sends_left > 0) return;
     const size_t next = finished_ + slots_.size();
     ++finished_;
     prepare(next);
@@ -283,8 +286,8 @@ void InterHostAllreduce::advance() {
   while (moved && finished_ < config_.pieces) {
     queue_hops();
     moved = false;
-    for (Course& course : out_) moved |= send_from(course);
-    for (Course& course : in_) moved |= receive_into(course);
+    for (TransferQueue& queue : send_queues_) moved |= send_from(queue);
+    for (TransferQueue& queue : receive_queues_) moved |= receive_into(queue);
     settle();
   }
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/algorithms/flow.h"
-#include "collectives/algorithms/route.h"
+#include "collectives/algorithms/schedule.h"
 #include "collectives/kernels/reduction.h"
 #include "collectives/mesh/lane.h"
 
@@ -17,7 +17,7 @@ class Group;
 
 // How pieces are reduced; the same on all hosts.
 struct InterHostConfig {
-  Way way = Way::kDirect;
+  Algorithm algorithm = Algorithm::kDirect;
   int32_t dtype = HVD_UINT8;
   int32_t op = HVD_SUM;
   size_t pieces = 0;
@@ -54,26 +54,26 @@ class InterHostAllreduce {
     std::vector<size_t> sends_left;  // of each hop
     size_t all_sends_left = 0;
   };
-  // A part of a leg on one stream.
-  struct Transfer {
+  // The part of a transfer that goes over one stream.
+  struct StreamTransfer {
     size_t piece;  // number
     size_t hop;
     size_t offset;  // bytes, in what the hop moves
     size_t size;
     size_t done = 0;
   };
-  // One direction of a lane.
-  struct Course {
-    bool empty() const { return head == queue.size(); }
+  // The transfers of one direction of a stream: a send queue or a receive queue.
+  struct TransferQueue {
+    bool empty() const { return head == transfers.size(); }
     void pop() {
-      if (++head < queue.size()) return;
-      queue.clear();
+      if (++head < transfers.size()) return;
+      transfers.clear();
       head = 0;
     }
     size_t host;
     size_t stream;
     Lane* lane = nullptr;
-    std::vector<Transfer> queue;  // from `head` on
+    std::vector<StreamTransfer> transfers;  // from `head` on
     size_t head = 0;
   };
   struct Started {
@@ -82,15 +82,15 @@ class InterHostAllreduce {
     size_t queued = 0;  // hops
   };
 
-  const Route& route_of(size_t piece) const {
-    return piece + 1 < config_.pieces ? route_ : last_route_;
+  const Schedule& schedule_of(size_t piece) const {
+    return piece + 1 < config_.pieces ? schedule_ : last_schedule_;
   }
   size_t count_of(size_t piece) const {
     return piece + 1 < config_.pieces ? config_.count : config_.last;
   }
   Piece& slot_of(size_t piece) { return slots_[piece % slots_.size()]; }
   void prepare(size_t number);
-  bool is_wide_hop(size_t hop) const { return wide_ && hop < route_.reducing; }
+  bool is_wide_hop(size_t hop) const { return wide_ && hop < schedule_.reducing; }
   size_t unit(size_t hop) const { return is_wide_hop(hop) ? sizeof(float) : element_; }
   std::byte* wide_of(const Piece& piece);
   std::byte* scratch_of(const Piece& piece);
@@ -99,10 +99,10 @@ class InterHostAllreduce {
 
   void queue_hops();
   void queue_hop(size_t piece, size_t hop);
-  void queue_leg(std::vector<Course>& courses, size_t host, Transfer whole);
+  void queue_transfer(std::vector<TransferQueue>& queues, size_t host, StreamTransfer whole);
   size_t stripes_of(size_t size) const;
-  bool send_from(Course& course);
-  bool receive_into(Course& course);
+  bool send_from(TransferQueue& queue);
+  bool receive_into(TransferQueue& queue);
   void enter(Piece& piece);
   bool end_hop(Piece& piece);
   void reduce(Piece& piece);
@@ -114,8 +114,8 @@ class InterHostAllreduce {
   InterHostConfig config_;
   size_t element_ = 1;
   bool wide_ = false;
-  Route route_, last_route_;
-  InterHostConfig routed_config_;  // what the routes were made for
+  Schedule schedule_, last_schedule_;
+  InterHostConfig scheduled_config_;  // what the schedules were made for
   std::vector<Piece> slots_;
   std::vector<std::byte> memory_;
   size_t wide_size_ = 0;  // of a slot in memory_
@@ -127,7 +127,7 @@ class InterHostAllreduce {
   size_t next_start_ = 0;
   std::vector<Started> started_;
   size_t queued_ = 0;
-  std::vector<Course> out_, in_;  // by host and stream
+  std::vector<TransferQueue> send_queues_, receive_queues_;  // by host and stream
   std::vector<const void*> inputs_;
   int waits_for_ = -1;
 };

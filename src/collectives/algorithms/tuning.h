@@ -1,4 +1,4 @@
-// Which way a batch goes between hosts: the switch points, with what measured best as defaults.
+// Which algorithm reduces a batch between hosts: the switch points. The defaults measured best.
 // A batch may bring its own, the same on all members of its group. Values only.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace hvd::collectives {
 struct Tuning {
   // Bytes of a batch, times the other hosts. Every host gets every other's part whole: one hop.
   size_t whole_limit = 64 * 1024;
-  // The same for two hosts, which send no more bytes that way than any other, and wait once.
+  // The same for two hosts, which send no more bytes than by any other algorithm, and wait once.
   size_t whole_limit_of_two = 4 * 1024 * 1024;
   // Bytes of a batch, as below. In each hop a host exchanges what it knows with another: log2 H hops and parts.
   size_t doubling_limit = 16 * 1024;

@@ -44,14 +44,14 @@ TunedParameters parameters_of(const Settings& settings) {
   return parameters;
 }
 
-hvd_tuning way_of(const TunedParameters& parameters) {
-  hvd_tuning way{};
-  way.struct_size = sizeof way;
-  way.whole_limit = std::llround(parameters.whole_limit);
-  way.doubling_limit = std::llround(parameters.doubling_limit);
-  way.ring_from = std::llround(parameters.ring_from);
-  way.drivers = parameters.hierarchical ? 1 : 0;
-  return way;
+hvd_tuning tuning_of(const TunedParameters& parameters) {
+  hvd_tuning tuning{};
+  tuning.struct_size = sizeof tuning;
+  tuning.whole_limit = std::llround(parameters.whole_limit);
+  tuning.doubling_limit = std::llround(parameters.doubling_limit);
+  tuning.ring_from = std::llround(parameters.ring_from);
+  tuning.drivers = parameters.hierarchical ? 1 : 0;
+  return tuning;
 }
 
 std::chrono::microseconds window_of(const TunedParameters& parameters) {
@@ -69,7 +69,7 @@ std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t ho
   options.meter.warmups = count("autotune_warmup_samples", 0);
   options.meter.steps_per_sample = count("autotune_steps_per_sample", 1);
   options.tuner.start = parameters_of(settings);
-  // What somebody has chosen stays; ways between hosts matter where there are hosts.
+  // What somebody has chosen stays; algorithms between hosts matter where there are hosts.
   options.tuner.free = {!settings.is_set("fusion_threshold"), !settings.is_set("cycle_time"),
                         hosts > 1 && !settings.is_set("whole_limit"),
                         hosts > kFewHosts && !settings.is_set("doubling_limit"),
@@ -124,7 +124,7 @@ void TuningService::receive(int32_t from, ByteView message) {
     return;
   }
   engine_->tune(window_of(parameters), static_cast<uint64_t>(parameters.fusion_threshold),
-                way_of(parameters));
+                tuning_of(parameters));
 }
 
 void TuningService::log(const Autotuner::Trial& trial) {

@@ -26,7 +26,7 @@ std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t ho
                                             int32_t most_ranks);
 // The parameters that the settings give the engine from the start.
 TunedParameters parameters_of(const Settings& settings);
-hvd_tuning way_of(const TunedParameters& parameters);
+hvd_tuning tuning_of(const TunedParameters& parameters);
 std::chrono::microseconds window_of(const TunedParameters& parameters);
 
 class TuningService final : public Service, public PlanListener {

@@ -17,7 +17,7 @@ Engine::Engine(const EngineOptions& options, OpenedPlugin controller, OpSelector
       handles_(handles),
       set_table_(sets),
       executor_(options.fusion.threshold, ops, this, &instruments_) {
-  executor_.set_tuning(options_.way);
+  executor_.set_tuning(options_.tuning);
   executor_.set_framework(host->framework());
 }
 
@@ -29,13 +29,13 @@ Status Engine::open() {
 }
 
 void Engine::tune(std::chrono::microseconds window, uint64_t fusion_threshold,
-                  const hvd_tuning& way) {
+                  const hvd_tuning& tuning) {
   options_.window = window;
   options_.fusion.threshold = fusion_threshold;
   for (const auto& set : sets_) {
     if (set->coordinator) set->coordinator->set_fusion(options_.fusion);
   }
-  executor_.tune(way);
+  executor_.tune(tuning);
 }
 
 Engine::Wake Engine::submit(Submission* submission) {

@@ -31,7 +31,7 @@ struct EngineOptions {
   bool calls_helper_early = true;  // when as many are submitted as the last burst had
   FusionOptions fusion;
   uint32_t cache_capacity = 0;
-  hvd_tuning way{};  // of what all ranks run
+  hvd_tuning tuning{};  // of what all ranks run
 };
 
 struct EngineCounts {
@@ -115,7 +115,7 @@ class Engine final : public Drivable, private CompletionSink {
   bool is_member(int32_t process_set) const { return is_member(process_set, options_.rank); }
   bool is_member(int32_t process_set, int32_t rank) const;
   // Other parameters from the next plan on; on all ranks at the same plan of the set of all ranks.
-  void tune(std::chrono::microseconds window, uint64_t fusion_threshold, const hvd_tuning& way);
+  void tune(std::chrono::microseconds window, uint64_t fusion_threshold, const hvd_tuning& tuning);
   // At the root: who is told of each plan of all ranks before it is made. nullptr: nobody.
   void set_plan_listener(PlanListener* listener) { plan_listener_ = listener; }
   // Nothing is accepted any more: the job ends.

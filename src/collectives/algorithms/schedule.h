@@ -1,5 +1,5 @@
-// Which way a piece of an allreduce goes between the hosts: what this host sends to and receives
-// from which other in each hop. All hosts count the same hops; some are empty for some. Pure.
+// The algorithm of an allreduce between hosts and its schedule: what this host sends to and receives
+// from which other host in each hop. All hosts count the same hops; some hops are empty. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace hvd::collectives {
 
-enum class Way : uint8_t {
+enum class Algorithm : uint8_t {
   kWhole,     // everything to everybody: one hop
   kDoubling,  // everything to one other in each hop, who then knows twice as much: log2 H hops
   kDirect,    // each host reduces a slice: to its owner, and back from there: two hops
@@ -18,20 +18,20 @@ enum class Way : uint8_t {
   kRing,      // slices again, from neighbour to neighbour: 2 (H - 1) hops
 };
 
-// For a batch of so many bytes; the same on all hosts.
-Way choose_way(const Tuning& tuning, size_t hosts, size_t bytes);
+// The algorithm for a batch of this many bytes; the same on all hosts.
+Algorithm choose_algorithm(const Tuning& tuning, size_t hosts, size_t bytes);
 
 // Elements that travel to or from a host.
-struct Leg {
+struct Transfer {
   size_t host;
   Slice part;
 };
 
 struct Hop {
-  std::vector<Leg> sends, receives;
+  std::vector<Transfer> sends, receives;
 };
 
-struct Route {
+struct Schedule {
   std::vector<Hop> hops;
   // Of the first hops what is received is reduced into what is here: per hop one range, from one
   // host or several. Of the others it is the result already.
@@ -43,10 +43,11 @@ struct Route {
   bool partial = false;
   // A hop reduces into what it sends.
   bool overwrites = false;
-  // The most elements that the legs of a reducing hop bring.
+  // The most elements that a reducing hop receives.
   size_t scratch = 0;
 };
 
-Route make_route(Way way, size_t hosts, size_t host, size_t count, size_t element);
+Schedule make_schedule(Algorithm algorithm, size_t hosts, size_t host, size_t count,
+                       size_t element);
 
 }  // namespace hvd::collectives

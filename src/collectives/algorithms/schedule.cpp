@@ -1,4 +1,4 @@
-#include "collectives/algorithms/route.h"
+#include "collectives/algorithms/schedule.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,24 +11,24 @@ class Builder {
   Builder(size_t hosts, size_t host, size_t count, size_t element)
       : hosts_(hosts), host_(host), count_(count), element_(element) {}
 
-  Route whole() {
+  Schedule whole() {
     add_hops(1);
     for (size_t other = 0; other < hosts_; ++other) {
       if (other == host_) continue;
       send(0, other, all());
       receive(0, other, all());
     }
-    route_.overwrites = true;
+    schedule_.overwrites = true;
     return finish(1, all());
   }
 
   // Of a number of hosts that is no power of two, some let a neighbour speak for them.
-  Route doubling() {
+  Schedule doubling() {
     const size_t half = std::bit_floor(hosts_);
     const size_t silent = hosts_ - half;
     const size_t rounds = static_cast<size_t>(std::countr_zero(half));
     add_hops(1 + rounds + 1);
-    route_.overwrites = route_.partial = true;
+    schedule_.overwrites = schedule_.partial = true;
     if (host_ < 2 * silent && host_ % 2 == 1) {
       send(0, host_ - 1, all());
       receive(1 + rounds, host_ - 1, all());
@@ -48,7 +48,7 @@ class Builder {
     return finish(1 + rounds, all());
   }
 
-  Route direct() {
+  Schedule direct() {
     add_hops(2);
     for (size_t other = 0; other < hosts_; ++other) {
       if (other == host_) continue;
@@ -62,10 +62,10 @@ class Builder {
 
   // The hosts fall into two parts, which exchange each other's slices, and so on in each part. Of
   // an uneven number the last host of the larger part sends to the last one of the smaller.
-  Route halving() {
+  Schedule halving() {
     const auto levels = static_cast<size_t>(std::bit_width(hosts_ - 1));
     add_hops(2 * levels);
-    route_.partial = true;
+    schedule_.partial = true;
     size_t first = 0;
     size_t count = hosts_;
     for (size_t level = 0; level < levels && count > 1; ++level) {
@@ -102,9 +102,9 @@ class Builder {
     return finish(levels, slice(host_));
   }
 
-  Route ring() {
+  Schedule ring() {
     add_hops(2 * (hosts_ - 1));
-    route_.partial = true;
+    schedule_.partial = true;
     const size_t next = (host_ + 1) % hosts_;
     const size_t before = (host_ + hosts_ - 1) % hosts_;
     for (size_t hop = 0; hop < 2 * (hosts_ - 1); ++hop) {
@@ -124,55 +124,56 @@ class Builder {
     const size_t first = slice(host).first;
     return {first, last.first + last.count - first};
   }
-  void add_hops(size_t count) { route_.hops.resize(count); }
+  void add_hops(size_t count) { schedule_.hops.resize(count); }
   void send(size_t hop, size_t host, Slice part) {
-    if (part.count > 0) route_.hops[hop].sends.push_back({host, part});
+    if (part.count > 0) schedule_.hops[hop].sends.push_back({host, part});
   }
   void receive(size_t hop, size_t host, Slice part) {
-    if (part.count > 0) route_.hops[hop].receives.push_back({host, part});
+    if (part.count > 0) schedule_.hops[hop].receives.push_back({host, part});
   }
-  Route finish(size_t reducing, Slice own) {
-    route_.reducing = reducing;
-    route_.own = own;
+  Schedule finish(size_t reducing, Slice own) {
+    schedule_.reducing = reducing;
+    schedule_.own = own;
     for (size_t hop = 0; hop < reducing; ++hop) {
-      auto& legs = route_.hops[hop].receives;
-      std::sort(legs.begin(), legs.end(),
-                [](const Leg& a, const Leg& b) { return a.host < b.host; });
+      auto& transfers = schedule_.hops[hop].receives;
+      std::sort(transfers.begin(), transfers.end(),
+                [](const Transfer& a, const Transfer& b) { return a.host < b.host; });
       size_t elements = 0;
-      for (const Leg& leg : legs) elements += leg.part.count;
-      if (elements > 0 && own.count > 0) route_.last_reducing = hop;
-      route_.scratch = std::max(route_.scratch, elements);
+      for (const Transfer& transfer : transfers) elements += transfer.part.count;
+      if (elements > 0 && own.count > 0) schedule_.last_reducing = hop;
+      schedule_.scratch = std::max(schedule_.scratch, elements);
     }
-    return std::move(route_);
+    return std::move(schedule_);
   }
 
   const size_t hosts_, host_, count_, element_;
-  Route route_;
+  Schedule schedule_;
 };
 
 }  // namespace
 
-Way choose_way(const Tuning& tuning, size_t hosts, size_t bytes) {
+Algorithm choose_algorithm(const Tuning& tuning, size_t hosts, size_t bytes) {
   const bool few = hosts <= static_cast<size_t>(std::max(tuning.direct_hosts, 1));
   const size_t whole = hosts == 2 ? tuning.whole_limit_of_two : tuning.whole_limit;
-  if (few && bytes * (hosts - 1) <= whole) return Way::kWhole;
-  if (bytes <= tuning.doubling_limit) return Way::kDoubling;
-  if (few) return Way::kDirect;
-  return bytes < tuning.ring_from ? Way::kHalving : Way::kRing;
+  if (few && bytes * (hosts - 1) <= whole) return Algorithm::kWhole;
+  if (bytes <= tuning.doubling_limit) return Algorithm::kDoubling;
+  if (few) return Algorithm::kDirect;
+  return bytes < tuning.ring_from ? Algorithm::kHalving : Algorithm::kRing;
 }
 
-Route make_route(Way way, size_t hosts, size_t host, size_t count, size_t element) {
+Schedule make_schedule(Algorithm algorithm, size_t hosts, size_t host, size_t count,
+                       size_t element) {
   Builder builder(hosts, host, count, element);
-  switch (way) {
-    case Way::kWhole:
+  switch (algorithm) {
+    case Algorithm::kWhole:
       return builder.whole();
-    case Way::kDoubling:
+    case Algorithm::kDoubling:
       return builder.doubling();
-    case Way::kDirect:
+    case Algorithm::kDirect:
       return builder.direct();
-    case Way::kHalving:
+    case Algorithm::kHalving:
       return builder.halving();
-    case Way::kRing:
+    case Algorithm::kRing:
       return builder.ring();
   }
   return {};
