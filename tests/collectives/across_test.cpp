@@ -31,10 +31,10 @@ hvd_tuning tuning_with(int64_t whole, int64_t doubling, int64_t ring_from, int32
 }
 
 std::vector<NamedTuning> all_algorithms() {
-  return {{"whole", tuning_with(kAlways, -1, -1, 1000)},
-          {"doubling", tuning_with(-1, kAlways, -1, 1)},
-          {"direct", tuning_with(-1, -1, -1, 1000)},
-          {"halving", tuning_with(-1, -1, -1, 1)},
+  return {{"one-shot", tuning_with(kAlways, -1, -1, 1000)},
+          {"recursive doubling", tuning_with(-1, kAlways, -1, 1)},
+          {"two-shot", tuning_with(-1, -1, -1, 1000)},
+          {"halving-doubling", tuning_with(-1, -1, -1, 1)},
           {"ring", tuning_with(-1, -1, 1, 1)}};
 }
 

@@ -54,7 +54,7 @@ int Executor::run(const hvd_batch& batch, Done done, void* argument) {
 int Executor::reduce_wholes(const hvd_batch& batch, const void* const* inputs) {
   const auto found = sets_.find(batch.process_set);
   if (found == sets_.end()) return HVD_NOT_FOUND;
-  collectives::reduce_wholes(batch, {inputs, found->second->group->size()});
+  collectives::reduce_one_shot(batch, {inputs, found->second->group->size()});
   return HVD_OK;
 }
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "collectives/algorithms/allreduce_across.h"
-#include "collectives/algorithms/allreduce_direct.h"
 #include "collectives/algorithms/allreduce_local.h"
+#include "collectives/algorithms/allreduce_registered.h"
 #include "collectives/algorithms/collectives.h"
 #include "collectives/algorithms/host_stages.h"
 #include "collectives/kernels/reduction.h"
@@ -56,15 +56,15 @@ Job allreduce(Flow& flow, Group& group, const hvd_batch& batch) {
     co_await allreduce_small(flow, group, reduction);
     co_return;
   }
-  if (may_be_direct(group, batch, reduction)) {
+  if (may_be_registered(group, batch, reduction)) {
     bool done = false;
-    co_await allreduce_direct(flow, group, batch, reduction, &done);
+    co_await allreduce_registered(flow, group, batch, reduction, &done);
     if (done) co_return;
   }
   co_await allreduce_local(flow, group, batch, reduction);
 }
 
-void reduce_wholes(const hvd_batch& batch, std::span<const void* const> inputs) {
+void reduce_one_shot(const hvd_batch& batch, std::span<const void* const> inputs) {
   const Reduction reduction(batch);
   std::vector<const void*> parts(inputs.size());
   size_t offset = 0;

@@ -123,7 +123,8 @@ class Tensors {
 Job allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
   const Tuning tuning = tuning_of(batch);
   InterHostConfig config = config_for(group, batch, reduction, tuning);
-  const size_t piece = config.algorithm == Algorithm::kWhole ? tuning.whole_chunk : tuning.chunk;
+  const size_t piece =
+      config.algorithm == Algorithm::kOneShot ? tuning.one_shot_chunk : tuning.chunk;
   cut(config, reduction.count, piece / reduction.element);
   // Enough for a ring, whose hops are many.
   config.window = std::min(config.pieces, 4 * group.host_count() + 4);

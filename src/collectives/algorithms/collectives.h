@@ -27,6 +27,6 @@ Job barrier(Flow& flow, Group& group);
 
 // An allreduce of which all parts are here: of each member all its tensors behind each other, null
 // for those that the batch has.
-void reduce_wholes(const hvd_batch& batch, std::span<const void* const> inputs);
+void reduce_one_shot(const hvd_batch& batch, std::span<const void* const> inputs);
 
 }  // namespace hvd::collectives

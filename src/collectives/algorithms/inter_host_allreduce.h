@@ -17,7 +17,7 @@ class Group;
 
 // How pieces are reduced; the same on all hosts.
 struct InterHostConfig {
-  Algorithm algorithm = Algorithm::kDirect;
+  Algorithm algorithm = Algorithm::kTwoShot;
   int32_t dtype = HVD_UINT8;
   int32_t op = HVD_SUM;
   size_t pieces = 0;

@@ -11,7 +11,7 @@ class Builder {
   Builder(size_t hosts, size_t host, size_t count, size_t element)
       : hosts_(hosts), host_(host), count_(count), element_(element) {}
 
-  Schedule whole() {
+  Schedule one_shot() {
     add_hops(1);
     for (size_t other = 0; other < hosts_; ++other) {
       if (other == host_) continue;
@@ -23,7 +23,7 @@ class Builder {
   }
 
   // Of a number of hosts that is no power of two, some let a neighbour speak for them.
-  Schedule doubling() {
+  Schedule recursive_doubling() {
     const size_t half = std::bit_floor(hosts_);
     const size_t silent = hosts_ - half;
     const size_t rounds = static_cast<size_t>(std::countr_zero(half));
@@ -48,7 +48,7 @@ class Builder {
     return finish(1 + rounds, all());
   }
 
-  Schedule direct() {
+  Schedule two_shot() {
     add_hops(2);
     for (size_t other = 0; other < hosts_; ++other) {
       if (other == host_) continue;
@@ -62,7 +62,7 @@ class Builder {
 
   // The hosts fall into two parts, which exchange each other's slices, and so on in each part. Of
   // an uneven number the last host of the larger part sends to the last one of the smaller.
-  Schedule halving() {
+  Schedule halving_doubling() {
     const auto levels = static_cast<size_t>(std::bit_width(hosts_ - 1));
     add_hops(2 * levels);
     schedule_.partial = true;
@@ -153,26 +153,26 @@ class Builder {
 }  // namespace
 
 Algorithm choose_algorithm(const Tuning& tuning, size_t hosts, size_t bytes) {
-  const bool few = hosts <= static_cast<size_t>(std::max(tuning.direct_hosts, 1));
-  const size_t whole = hosts == 2 ? tuning.whole_limit_of_two : tuning.whole_limit;
-  if (few && bytes * (hosts - 1) <= whole) return Algorithm::kWhole;
-  if (bytes <= tuning.doubling_limit) return Algorithm::kDoubling;
-  if (few) return Algorithm::kDirect;
-  return bytes < tuning.ring_from ? Algorithm::kHalving : Algorithm::kRing;
+  const bool few = hosts <= static_cast<size_t>(std::max(tuning.two_shot_hosts, 1));
+  const size_t one_shot = hosts == 2 ? tuning.one_shot_limit_of_two : tuning.one_shot_limit;
+  if (few && bytes * (hosts - 1) <= one_shot) return Algorithm::kOneShot;
+  if (bytes <= tuning.recursive_doubling_limit) return Algorithm::kRecursiveDoubling;
+  if (few) return Algorithm::kTwoShot;
+  return bytes < tuning.ring_from ? Algorithm::kHalvingDoubling : Algorithm::kRing;
 }
 
 Schedule make_schedule(Algorithm algorithm, size_t hosts, size_t host, size_t count,
                        size_t element) {
   Builder builder(hosts, host, count, element);
   switch (algorithm) {
-    case Algorithm::kWhole:
-      return builder.whole();
-    case Algorithm::kDoubling:
-      return builder.doubling();
-    case Algorithm::kDirect:
-      return builder.direct();
-    case Algorithm::kHalving:
-      return builder.halving();
+    case Algorithm::kOneShot:
+      return builder.one_shot();
+    case Algorithm::kRecursiveDoubling:
+      return builder.recursive_doubling();
+    case Algorithm::kTwoShot:
+      return builder.two_shot();
+    case Algorithm::kHalvingDoubling:
+      return builder.halving_doubling();
     case Algorithm::kRing:
       return builder.ring();
   }

@@ -11,11 +11,11 @@
 namespace hvd::collectives {
 
 enum class Algorithm : uint8_t {
-  kWhole,     // everything to everybody: one hop
-  kDoubling,  // everything to one other in each hop, who then knows twice as much: log2 H hops
-  kDirect,    // each host reduces a slice: to its owner, and back from there: two hops
-  kHalving,   // slices again, half of what is left in each hop: 2 log2 H hops
-  kRing,      // slices again, from neighbour to neighbour: 2 (H - 1) hops
+  kOneShot,            // each host sends all its data to every other one: one hop
+  kRecursiveDoubling,  // partners exchange all they have, twice as much each hop: log2 H hops
+  kTwoShot,            // direct reduce-scatter and allgather: each host reduces a slice: two hops
+  kHalvingDoubling,    // recursive halving reduce-scatter, doubling allgather: 2 log2 H hops
+  kRing,               // reduce-scatter and allgather from neighbour to neighbour: 2 (H - 1) hops
 };
 
 // The algorithm for a batch of this many bytes; the same on all hosts.

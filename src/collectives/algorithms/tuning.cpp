@@ -19,14 +19,14 @@ Tuning tuning_of(const hvd_batch& batch) {
     return tuning;
   }
   const hvd_tuning& own = *batch.tuning;
-  take(tuning.whole_limit, own.whole_limit, 0);
-  take(tuning.whole_limit_of_two, own.whole_limit, 0);
-  take(tuning.doubling_limit, own.doubling_limit, 0);
+  take(tuning.one_shot_limit, own.whole_limit, 0);
+  take(tuning.one_shot_limit_of_two, own.whole_limit, 0);
+  take(tuning.recursive_doubling_limit, own.doubling_limit, 0);
   take(tuning.ring_from, own.ring_from, std::numeric_limits<size_t>::max());
   if (own.chunk > 0) {
-    tuning.chunk = tuning.whole_chunk = std::max<size_t>(static_cast<size_t>(own.chunk), 4096);
+    tuning.chunk = tuning.one_shot_chunk = std::max<size_t>(static_cast<size_t>(own.chunk), 4096);
   }
-  if (own.direct_hosts != 0) tuning.direct_hosts = own.direct_hosts;
+  if (own.direct_hosts != 0) tuning.two_shot_hosts = own.direct_hosts;
   if (own.streams > 0) tuning.streams = std::min(own.streams, 16);
   if (own.drivers > 0) tuning.drivers = own.drivers;
   return tuning;

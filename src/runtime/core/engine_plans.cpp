@@ -140,7 +140,7 @@ Status Engine::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
       executor_.add(set->lane, batch, agreed_);
     } else {
       HVD_RETURN_IF_ERROR(
-          executor_.run_wholes(set->lane, batch, agreed_, set->speculation.aligned(theirs)));
+          executor_.run_one_shot(set->lane, batch, agreed_, set->speculation.aligned(theirs)));
       ++counts_.speculative_batches;
     }
     ++counts_.batches;

@@ -15,7 +15,7 @@ bool is_of(const Plan& plan, std::span<const uint32_t> ids) {
          });
 }
 
-bool may_go_whole(const Request& request) {
+bool may_reduce_one_shot(const Request& request) {
   return request.op == HVD_ALLREDUCE && request.reduce_op != HVD_ADASUM &&
          request.device == HVD_CPU;
 }
@@ -50,7 +50,7 @@ bool Engine::prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids) 
   build_speculative_plan(set, ids);
   uint64_t bytes = 0;
   for (const FusionUnit& unit : speculative_units_) {
-    if (!may_go_whole(*unit.request)) return false;
+    if (!may_reduce_one_shot(*unit.request)) return false;
     bytes += unit.bytes;
   }
   if (bytes == 0 || bytes > Speculation::kMostBytes || speculative_units_.size() < ids.size()) {
@@ -62,8 +62,8 @@ bool Engine::prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids) 
     if (speculative_plan_.batches.size() != 1) return false;
   }
   eager_tensors_.clear();
-  if (!executor_.wholes_of(set->lane, speculative_plan_.batches[0], speculative_items_,
-                           &eager_tensors_)) {
+  if (!executor_.one_shot_inputs(set->lane, speculative_plan_.batches[0], speculative_items_,
+                                 &eager_tensors_)) {
     return false;
   }
   eager_data_ = eager_tensors_[0];

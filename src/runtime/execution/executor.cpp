@@ -167,10 +167,10 @@ Status Executor::start(Lane* lane, Run* run) {
   return {};
 }
 
-bool Executor::wholes_of(Lane* lane, std::span<const PlanUnit> units,
-                         std::span<const AgreedItem> items, std::vector<ByteView>* tensors) {
+bool Executor::one_shot_inputs(Lane* lane, std::span<const PlanUnit> units,
+                               std::span<const AgreedItem> items, std::vector<ByteView>* tensors) {
   std::unique_ptr<Run> run = make_run(lane, units, items);
-  const bool possible = run->reduces_wholes();
+  const bool possible = run->reduces_one_shot();
   const size_t element = dtype_size(run->batch.dtype);
   for (const hvd_batch_tensor& tensor : run->tensors) {
     tensors->emplace_back(static_cast<const std::byte*>(tensor.input),
@@ -180,17 +180,17 @@ bool Executor::wholes_of(Lane* lane, std::span<const PlanUnit> units,
   return possible;
 }
 
-Status Executor::run_wholes(Lane* lane, std::span<const PlanUnit> units,
-                            std::span<const AgreedItem> items, ByteView theirs) {
+Status Executor::run_one_shot(Lane* lane, std::span<const PlanUnit> units,
+                              std::span<const AgreedItem> items, ByteView theirs) {
   HVD_CHECK(idle(*lane));
   std::unique_ptr<Run> run = make_run(lane, units, items);
   size_t bytes = 0;
   for (const hvd_batch_tensor& tensor : run->tensors) {
     bytes += static_cast<size_t>(tensor.count) * dtype_size(run->batch.dtype);
   }
-  if (!run->reduces_wholes() || bytes != theirs.size()) {
-    return internal_error(cat("a rank brought ", theirs.size(), " bytes to a batch of ", bytes,
-                              " that does not run so"));
+  if (!run->reduces_one_shot() || bytes != theirs.size()) {
+    return internal_error(cat("a rank sent ", theirs.size(), " bytes to a batch of ", bytes,
+                              " that cannot be reduced one-shot"));
   }
   run->batch.sequence = lane->next_sequence++;
   measure(run.get());

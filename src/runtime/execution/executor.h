@@ -53,13 +53,14 @@ class Executor {
   void set_tuning(const hvd_tuning& tuning) { tuning_ = others_tuning_ = tuning; }
   // The same for the set of all ranks alone: the plans of other sets have another order.
   void tune(const hvd_tuning& tuning) { tuning_ = tuning; }
-  // Of a batch as in add, alone: what this rank brings to it, a view per tensor, where one plugin
-  // reduces wholes and it is an allreduce of memory of the CPU. False: it does not go so.
-  bool wholes_of(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items,
-                 std::vector<ByteView>* tensors);
-  // Runs such a batch: `theirs` is all that the other one of two members brings. Needs the lane idle.
-  Status run_wholes(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items,
-                    ByteView theirs);
+  // The inputs of this rank for a batch as in add, a view per tensor. False: the batch cannot be
+  // reduced one-shot (no plugin has reduce_wholes, or it is no allreduce of CPU memory).
+  bool one_shot_inputs(Lane* lane, std::span<const PlanUnit> units,
+                       std::span<const AgreedItem> items, std::vector<ByteView>* tensors);
+  // Reduces such a batch one-shot: `theirs` are all inputs of the other of two members. Needs the lane
+  // idle.
+  Status run_one_shot(Lane* lane, std::span<const PlanUnit> units,
+                      std::span<const AgreedItem> items, ByteView theirs);
   // Starts what can be started and advances what runs. True when anything moved; a failure is
   // one of this rank or its links, after which nothing can go on.
   Result<bool> advance();

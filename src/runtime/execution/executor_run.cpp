@@ -125,7 +125,7 @@ bool Executor::Run::has_work(size_t members) const {
   });
 }
 
-bool Executor::Run::reduces_wholes() const {
+bool Executor::Run::reduces_one_shot() const {
   if (op == nullptr || batch.op != HVD_ALLREDUCE || batch.device != HVD_CPU) return false;
   const auto& vtable = op->vtable<hvd_op_v1>();
   return vtable.struct_size >= offsetof(hvd_op_v1, reduce_wholes) + sizeof vtable.reduce_wholes &&

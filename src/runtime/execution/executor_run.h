@@ -26,7 +26,7 @@ struct Executor::Run {
   void fill(const SetMembers& set, std::span<const PlanUnit> units,
             std::span<const AgreedItem> items);
   bool has_work(size_t members) const;
-  bool reduces_wholes() const;
+  bool reduces_one_shot() const;
   // Whether its outputs belong to the runtime: made before it runs, or by the op on a device.
   bool has_own_outputs() const;
   Status make_outputs(const SetMembers& set);

@@ -13,8 +13,9 @@ using namespace hvd::collectives;
 
 namespace {
 
-constexpr Algorithm kAlgorithms[] = {Algorithm::kWhole, Algorithm::kDoubling, Algorithm::kDirect,
-                                     Algorithm::kHalving, Algorithm::kRing};
+constexpr Algorithm kAlgorithms[] = {Algorithm::kOneShot, Algorithm::kRecursiveDoubling,
+                                     Algorithm::kTwoShot, Algorithm::kHalvingDoubling,
+                                     Algorithm::kRing};
 
 using Contributions = std::multiset<size_t>;  // of hosts, to one element
 
@@ -131,30 +132,29 @@ TEST_CASE("hops and bytes of each algorithm grow as they should") {
       const auto schedule = [&](Algorithm algorithm) {
         return make_schedule(algorithm, hosts, host, kCount, 4);
       };
-      CHECK(sent(schedule(Algorithm::kDoubling)) == log * kCount);
+      CHECK(sent(schedule(Algorithm::kRecursiveDoubling)) == log * kCount);
       for (const Algorithm algorithm :
-           {Algorithm::kDirect, Algorithm::kHalving, Algorithm::kRing}) {
+           {Algorithm::kTwoShot, Algorithm::kHalvingDoubling, Algorithm::kRing}) {
         CHECK(sent(schedule(algorithm)) == 2 * kCount * (hosts - 1) / hosts);
       }
-      CHECK(schedule(Algorithm::kHalving).hops.size() == 2 * log);
+      CHECK(schedule(Algorithm::kHalvingDoubling).hops.size() == 2 * log);
       CHECK(schedule(Algorithm::kRing).hops.size() == 2 * (hosts - 1));
     }
   }
 }
 
-TEST_CASE(
-    "two hosts exchange wholes for longer than more of them, unless somebody says otherwise") {
+TEST_CASE("two hosts use one-shot up to a larger size than more hosts do, unless tuned otherwise") {
   constexpr size_t kMiB = size_t{1} << 20;
-  CHECK(choose_algorithm({}, 2, kMiB) == Algorithm::kWhole);
-  CHECK(choose_algorithm({}, 2, 8 * kMiB) == Algorithm::kDirect);
-  CHECK(choose_algorithm({}, 3, kMiB) == Algorithm::kDirect);
+  CHECK(choose_algorithm({}, 2, kMiB) == Algorithm::kOneShot);
+  CHECK(choose_algorithm({}, 2, 8 * kMiB) == Algorithm::kTwoShot);
+  CHECK(choose_algorithm({}, 3, kMiB) == Algorithm::kTwoShot);
   hvd_tuning chosen{};
   chosen.struct_size = sizeof chosen;
   chosen.whole_limit = 4096;
   hvd_batch batch{};
   batch.struct_size = sizeof batch;
   batch.tuning = &chosen;
-  CHECK(choose_algorithm(tuning_of(batch), 2, 4096) == Algorithm::kWhole);
-  CHECK(choose_algorithm(tuning_of(batch), 2, 4100) == Algorithm::kDoubling);
-  CHECK(choose_algorithm(tuning_of(batch), 2, kMiB) == Algorithm::kDirect);
+  CHECK(choose_algorithm(tuning_of(batch), 2, 4096) == Algorithm::kOneShot);
+  CHECK(choose_algorithm(tuning_of(batch), 2, 4100) == Algorithm::kRecursiveDoubling);
+  CHECK(choose_algorithm(tuning_of(batch), 2, kMiB) == Algorithm::kTwoShot);
 }

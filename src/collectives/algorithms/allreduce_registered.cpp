@@ -1,6 +1,6 @@
 // Where a rank's tensors lie travels like a small payload, in a step of its own. A rank of which
 // one tensor is private says that, and goes on without hearing the others.
-#include "collectives/algorithms/allreduce_direct.h"
+#include "collectives/algorithms/allreduce_registered.h"
 
 #include <cstring>
 #include <new>
@@ -98,13 +98,13 @@ bool all_have_places(Group& group, uint64_t step, uint32_t count) {
 
 }  // namespace
 
-bool may_be_direct(Group& group, const hvd_batch& batch, const Reduction& reduction) {
+bool may_be_registered(Group& group, const hvd_batch& batch, const Reduction& reduction) {
   return group.mesh().peer_heaps() != nullptr && batch.tensor_count <= kMostTensors &&
          reduction.count * reduction.element >= kLeastBytes;
 }
 
-Job allreduce_direct(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction,
-                     bool* done) {
+Job allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
+                         const Reduction& reduction, bool* done) {
   *done = false;
   const uint64_t step = group.take_steps(1);
   if (!group.small_slot_is_free(step)) {

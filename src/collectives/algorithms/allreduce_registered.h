@@ -9,10 +9,10 @@
 namespace hvd::collectives {
 
 // Whether the ranks of the group ask each other where these tensors lie; the same on all of them.
-bool may_be_direct(Group& group, const hvd_batch& batch, const Reduction& reduction);
+bool may_be_registered(Group& group, const hvd_batch& batch, const Reduction& reduction);
 
 // Asks, and does it if it can be done so: *done tells, the same on all ranks.
-Job allreduce_direct(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction,
-                     bool* done);
+Job allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
+                         const Reduction& reduction, bool* done);
 
 }  // namespace hvd::collectives
