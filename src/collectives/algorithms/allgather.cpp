@@ -67,12 +67,12 @@ class Gathering {
     const uint64_t step = first_ + index;
     for (size_t host = 0; host < group_.host_count(); ++host) {
       if (host == group_.host_index()) continue;
-      Lane& lane = group_.lane(host);
+      PeerStream& peer_stream = group_.peer_stream(host);
       for (const size_t member : group_.local_members()) {
-        exchange.send(lane, place_of(member, step), size_at(member, index));
+        exchange.send(peer_stream, place_of(member, step), size_at(member, index));
       }
       for (const size_t member : group_.members_of(host)) {
-        exchange.receive(lane, place_of(member, step), size_at(member, index));
+        exchange.receive(peer_stream, place_of(member, step), size_at(member, index));
       }
     }
   }

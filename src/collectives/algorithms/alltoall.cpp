@@ -100,15 +100,15 @@ class Shuffle {
     const uint64_t step = first_ + index;
     for (size_t host = 0; host < group_.host_count(); ++host) {
       if (host == group_.host_index()) continue;
-      Lane& lane = group_.lane(host);
+      PeerStream& peer_stream = group_.peer_stream(host);
       for (const size_t from : group_.local_members()) {
         for (const size_t to : group_.members_of(host)) {
-          exchange.send(lane, place_of(from, to, step), place_);
+          exchange.send(peer_stream, place_of(from, to, step), place_);
         }
       }
       for (const size_t from : group_.members_of(host)) {
         for (const size_t to : group_.local_members()) {
-          exchange.receive(lane, place_of(from, to, step), place_);
+          exchange.receive(peer_stream, place_of(from, to, step), place_);
         }
       }
     }

@@ -4,18 +4,19 @@
 
 namespace hvd::collectives {
 
-void Exchange::send(Lane& lane, const std::byte* data, size_t size) {
+void Exchange::send(PeerStream& peer_stream, const std::byte* data, size_t size) {
   // Never written through: a transfer that sends only reads.
-  if (size > 0) transfers_.push_back({&lane, const_cast<std::byte*>(data), size, true});
+  if (size > 0) transfers_.push_back({&peer_stream, const_cast<std::byte*>(data), size, true});
 }
 
-void Exchange::receive(Lane& lane, std::byte* data, size_t size) {
-  if (size > 0) transfers_.push_back({&lane, data, size, false});
+void Exchange::receive(PeerStream& peer_stream, std::byte* data, size_t size) {
+  if (size > 0) transfers_.push_back({&peer_stream, data, size, false});
 }
 
 bool Exchange::move(Transfer& transfer) {
-  const size_t moved = transfer.sends ? transfer.lane->write_some({transfer.data, transfer.left})
-                                      : transfer.lane->read_some({transfer.data, transfer.left});
+  const size_t moved = transfer.sends
+                           ? transfer.peer_stream->write_some({transfer.data, transfer.left})
+                           : transfer.peer_stream->read_some({transfer.data, transfer.left});
   transfer.data += moved;
   transfer.left -= moved;
   return transfer.left == 0;
@@ -26,15 +27,15 @@ bool Exchange::ready() {
   stuck_.clear();
   for (size_t i = done_; i < transfers_.size(); ++i) {
     Transfer& transfer = transfers_[i];
-    const std::pair<Lane*, bool> direction(transfer.lane, transfer.sends);
+    const std::pair<PeerStream*, bool> direction(transfer.peer_stream, transfer.sends);
     if (transfer.left == 0 || std::find(stuck_.begin(), stuck_.end(), direction) != stuck_.end()) {
       continue;
     }
     if (!move(transfer)) stuck_.push_back(direction);
   }
   waits_for_ = -1;
-  for (const auto& [lane, sends] : stuck_) {
-    if (lane->ended()) waits_for_ = lane->peer();
+  for (const auto& [peer_stream, sends] : stuck_) {
+    if (peer_stream->ended()) waits_for_ = peer_stream->peer();
   }
   return stuck_.empty();
 }

@@ -1,4 +1,4 @@
-// Several transfers over lanes at once; ready when all are through. Transfers of one lane and
+// Several transfers over peer streams at once; ready when all are done. Transfers of one stream and
 // direction go in the order in which they were added.
 #pragma once
 
@@ -6,28 +6,28 @@
 #include <vector>
 
 #include "collectives/algorithms/flow.h"
-#include "collectives/mesh/lane.h"
+#include "collectives/mesh/peer_stream.h"
 
 namespace hvd::collectives {
 
 class Exchange final : public Condition {
  public:
-  void send(Lane& lane, const std::byte* data, size_t size);
-  void receive(Lane& lane, std::byte* data, size_t size);
+  void send(PeerStream& peer_stream, const std::byte* data, size_t size);
+  void receive(PeerStream& peer_stream, std::byte* data, size_t size);
   bool ready() override;
   // A peer whose stream has ended.
   int waits_for() const override { return waits_for_; }
 
  private:
   struct Transfer {
-    Lane* lane;
+    PeerStream* peer_stream;
     std::byte* data;
     size_t left;
     bool sends;
   };
   static bool move(Transfer& transfer);
   std::vector<Transfer> transfers_;
-  std::vector<std::pair<Lane*, bool>>
+  std::vector<std::pair<PeerStream*, bool>>
       stuck_;        // streams and directions with something left, in one pass
   size_t done_ = 0;  // transfers at the front that need no more looks
   int waits_for_ = -1;

@@ -13,7 +13,7 @@ uint64_t key_of(int32_t id, uint32_t incarnation, const std::vector<int32_t>& me
   for (const int32_t member : members) out.put(member);
   const Digest digest = sha256(out.view());
   const auto key = ByteReader(digest).get<uint64_t>();
-  // Zero is an entry without a key, and the lane of control messages.
+  // Zero is an entry without a key, and the stream of control messages.
   return key == 0 ? 1 : key;
 }
 
@@ -56,7 +56,7 @@ Group::Group(Mesh& mesh, int32_t id, std::vector<int32_t> members, uint32_t inca
   }
   // The same on all hosts, so that all take the same steps.
   chunk_ = Segment::chunk_for(largest);
-  lanes_.resize(hosts_.size());
+  peer_streams_.resize(hosts_.size());
   fewest_local_ = largest;
   for (const auto& host : hosts_) fewest_local_ = std::min(fewest_local_, host.size());
 }
@@ -66,9 +66,9 @@ Group::~Group() {
   if (segment_) {
     mesh_.host_links().arena().release_segment(segment_index_, segment_.base(), segment_.size());
   }
-  for (const auto& lanes : lanes_) {
-    for (Lane* lane : lanes) {
-      if (lane != nullptr) mesh_.close_lane(*lane);
+  for (const auto& streams : peer_streams_) {
+    for (PeerStream* peer_stream : streams) {
+      if (peer_stream != nullptr) mesh_.close_peer_stream(*peer_stream);
     }
   }
 }
@@ -78,14 +78,14 @@ size_t Group::local_index_of(size_t member) const {
   return static_cast<size_t>(std::lower_bound(local.begin(), local.end(), member) - local.begin());
 }
 
-Lane& Group::lane(size_t host, size_t stream) {
-  auto& lanes = lanes_[host];
-  if (lanes.size() <= stream) lanes.resize(stream + 1, nullptr);
-  if (lanes[stream] == nullptr) {
+PeerStream& Group::peer_stream(size_t host, size_t stream) {
+  auto& streams = peer_streams_[host];
+  if (streams.size() <= stream) streams.resize(stream + 1, nullptr);
+  if (streams[stream] == nullptr) {
     const int32_t peer = members_[hosts_[host][local_index_]];
-    lanes[stream] = &mesh_.lane(peer, stream_key(key_, stream));
+    streams[stream] = &mesh_.peer_stream(peer, stream_key(key_, stream));
   }
-  return *lanes[stream];
+  return *streams[stream];
 }
 
 InterHostAllreduce& Group::inter_host() {

@@ -45,7 +45,7 @@ class Group {
   int32_t global_rank_of_local(size_t local) const { return members_[hosts_[host_index_][local]]; }
   bool is_leader() const { return local_index_ == 0; }
   // The streams between this rank and the one of the same index among its host's on another host.
-  Lane& lane(size_t host, size_t stream = 0);
+  PeerStream& peer_stream(size_t host, size_t stream = 0);
   // The members of the host that has the fewest.
   size_t fewest_local() const { return fewest_local_; }
   InterHostAllreduce& inter_host();
@@ -93,7 +93,7 @@ class Group {
   bool made_segment_ = false;
   uint64_t step_ = 0;
   size_t fewest_local_ = 0;
-  std::vector<std::vector<Lane*>> lanes_;  // by host and stream
+  std::vector<std::vector<PeerStream*>> peer_streams_;  // by host and stream
   std::unique_ptr<InterHostAllreduce> inter_host_;
   alignas(64) std::array<std::byte, sizeof(SmallSlot)> small_result_;
   std::vector<std::byte> scratch_;

@@ -169,19 +169,20 @@ void InterHostAllreduce::queue_hops() {
 
 bool InterHostAllreduce::send_from(TransferQueue& queue) {
   if (queue.empty()) return false;
-  if (queue.lane == nullptr) queue.lane = &group_.lane(queue.host, queue.stream);
+  if (queue.peer_stream == nullptr)
+    queue.peer_stream = &group_.peer_stream(queue.host, queue.stream);
   bool moved = false;
   while (!queue.empty()) {
     StreamTransfer& transfer = queue.transfers[queue.head];
     Piece& piece = slot_of(transfer.piece);
     if (transfer.piece >= added_ || piece.hop < transfer.hop) return moved;
-    const size_t size =
-        queue.lane->write_some({source(piece, transfer.hop) + transfer.offset + transfer.done,
-                                transfer.size - transfer.done});
+    const size_t size = queue.peer_stream->write_some(
+        {source(piece, transfer.hop) + transfer.offset + transfer.done,
+         transfer.size - transfer.done});
     transfer.done += size;
     moved |= size > 0;
     if (transfer.done < transfer.size) {
-      if (queue.lane->ended()) waits_for_ = queue.lane->peer();
+      if (queue.peer_stream->ended()) waits_for_ = queue.peer_stream->peer();
       return moved;
     }
     --piece.sends_left[transfer.hop];
@@ -195,19 +196,20 @@ bool InterHostAllreduce::send_from(TransferQueue& queue) {
 
 bool InterHostAllreduce::receive_into(TransferQueue& queue) {
   if (queue.empty()) return false;
-  if (queue.lane == nullptr) queue.lane = &group_.lane(queue.host, queue.stream);
+  if (queue.peer_stream == nullptr)
+    queue.peer_stream = &group_.peer_stream(queue.host, queue.stream);
   bool moved = false;
   while (!queue.empty()) {
     StreamTransfer& transfer = queue.transfers[queue.head];
     Piece& piece = slot_of(transfer.piece);
     if (transfer.piece >= added_ || piece.hop != transfer.hop) return moved;
     const size_t size =
-        queue.lane->read_some({target(piece, transfer.hop) + transfer.offset + transfer.done,
-                               transfer.size - transfer.done});
+        queue.peer_stream->read_some({target(piece, transfer.hop) + transfer.offset + transfer.done,
+                                      transfer.size - transfer.done});
     transfer.done += size;
     moved |= size > 0;
     if (transfer.done < transfer.size) {
-      if (queue.lane->ended()) waits_for_ = queue.lane->peer();
+      if (queue.peer_stream->ended()) waits_for_ = queue.peer_stream->peer();
       return moved;
     }
     queue.pop();

@@ -9,7 +9,7 @@
 #include "collectives/algorithms/flow.h"
 #include "collectives/algorithms/schedule.h"
 #include "collectives/kernels/reduction.h"
-#include "collectives/mesh/lane.h"
+#include "collectives/mesh/peer_stream.h"
 
 namespace hvd::collectives {
 
@@ -72,7 +72,7 @@ class InterHostAllreduce {
     }
     size_t host;
     size_t stream;
-    Lane* lane = nullptr;
+    PeerStream* peer_stream = nullptr;
     std::vector<StreamTransfer> transfers;  // from `head` on
     size_t head = 0;
   };

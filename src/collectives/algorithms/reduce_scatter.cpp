@@ -114,10 +114,10 @@ class Scattering {
     std::byte* result = segment_.result(first + index);
     for (size_t host = 0; host < group_.host_count(); ++host) {
       if (host == group_.host_index()) continue;
-      Lane& lane = group_.lane(host);
-      exchange.send(lane, result + first_on_host_[host] * place_,
+      PeerStream& peer_stream = group_.peer_stream(host);
+      exchange.send(peer_stream, result + first_on_host_[host] * place_,
                     group_.members_of(host).size() * place_);
-      exchange.receive(lane, received_from(host), stride());
+      exchange.receive(peer_stream, received_from(host), stride());
     }
   }
   void reduce_hosts(size_t index) {

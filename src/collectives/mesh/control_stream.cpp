@@ -41,7 +41,7 @@ void ControlStream::put(FrameKind kind, ByteView first, ByteView second) {
   ByteWriter header;
   header.put(static_cast<uint32_t>(first.size() + second.size())).put(kind);
   const ByteView parts[] = {header.view(), first, second};
-  size_t written = output_.empty() ? lane_.write_parts(parts) : 0;
+  size_t written = output_.empty() ? peer_stream_.write_parts(parts) : 0;
   Bytes rest;
   for (const ByteView part : parts) {
     const size_t gone = std::min(written, part.size());
@@ -56,7 +56,7 @@ void ControlStream::put(FrameKind kind, ByteView first, ByteView second) {
 bool ControlStream::flush() {
   bool moved = false;
   while (!output_.empty()) {
-    const size_t size = lane_.write_some(ByteView(output_.front()).subspan(written_));
+    const size_t size = peer_stream_.write_some(ByteView(output_.front()).subspan(written_));
     if (size == 0) break;
     moved = true;
     written_ += size;
@@ -72,8 +72,8 @@ Result<bool> ControlStream::next(Frame& frame) {
   for (;;) {
     HVD_ASSIGN_OR_RETURN(const bool whole, reader_.next(frame));
     if (whole) return true;
-    if (!lane_.may_read()) return false;
-    const size_t got = lane_.read_once(reader_.space());
+    if (!peer_stream_.may_read()) return false;
+    const size_t got = peer_stream_.read_once(reader_.space());
     if (got == 0) return false;
     reader_.advance(got);
   }

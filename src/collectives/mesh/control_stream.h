@@ -1,4 +1,4 @@
-// Framed messages over a lane: what one rank has to tell another between hosts. Frames are a
+// Framed control messages over a peer stream, between ranks on two hosts. Frames are a
 // length, a kind and that many bytes.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "collectives/mesh/lane.h"
+#include "collectives/mesh/peer_stream.h"
 
 namespace hvd::collectives {
 
@@ -48,9 +48,9 @@ class FrameReader {
 
 class ControlStream {
  public:
-  ControlStream(net::DataLoop& loop, int32_t peer) : lane_(loop, peer, 0) {}
+  ControlStream(net::DataLoop& loop, int32_t peer) : peer_stream_(loop, peer, 0) {}
 
-  Lane& lane() { return lane_; }
+  PeerStream& peer_stream() { return peer_stream_; }
   // A frame of two parts. Writes it at once as far as that goes, and keeps a copy of the rest.
   void put(FrameKind kind, ByteView first, ByteView second = {});
   // Writes what can be written; true when anything moved.
@@ -62,7 +62,7 @@ class ControlStream {
   bool departed = false;
 
  private:
-  Lane lane_;
+  PeerStream peer_stream_;
   std::deque<Bytes> output_;
   size_t written_ = 0;  // of the first
   FrameReader reader_;

@@ -29,7 +29,7 @@ Bytes Hello::encode() const {
       .put(kGreetingVersion)
       .put(from)
       .put(to)
-      .put(lane)
+      .put(stream)
       .put_raw(job)
       .put_raw(nonce);
   return out.take();
@@ -43,7 +43,7 @@ Result<Hello> Hello::decode(ByteView bytes) {
   Hello hello;
   hello.from = in.get<int32_t>();
   hello.to = in.get<int32_t>();
-  hello.lane = in.get<uint64_t>();
+  hello.stream = in.get<uint64_t>();
   const ByteView job = in.get_raw(hello.job.size());
   const ByteView nonce = in.get_raw(hello.nonce.size());
   HVD_RETURN_IF_ERROR(in.finish("a greeting"));
@@ -60,12 +60,12 @@ Greeting::Greeting(net::DataLoop& loop, const Credentials& credentials, GuardedF
 }
 
 std::unique_ptr<Greeting> Greeting::dial(net::DataLoop& loop, const Credentials& credentials,
-                                         GuardedFd socket, int32_t from, int32_t to, uint64_t lane,
-                                         std::string where) {
+                                         GuardedFd socket, int32_t from, int32_t to,
+                                         uint64_t stream, std::string where) {
   std::unique_ptr<Greeting> greeting(new Greeting(loop, credentials, std::move(socket), true));
   greeting->mine_.from = from;
   greeting->mine_.to = to;
-  greeting->mine_.lane = lane;
+  greeting->mine_.stream = stream;
   greeting->where_ = std::move(where);
   const Status added =
       loop.add(greeting->socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, *greeting);
@@ -110,7 +110,7 @@ void Greeting::put(ByteView bytes) {
 bool Greeting::gather(size_t size) {
   while (received_.size() < size) {
     std::byte buffer[256];
-    // Never more than is due: what follows belongs to the lane.
+    // Never more than is due: what follows belongs to the stream.
     const ssize_t got = ::recv(socket_.get(), buffer,
                                std::min(sizeof buffer, size - received_.size()), MSG_DONTWAIT);
     if (got > 0) {
@@ -173,7 +173,7 @@ void Greeting::take_hello_of_acceptor() {
   const auto hello = Hello::decode(ByteView(received_).first(Hello::kSize));
   if (!hello.ok()) return fail(hello.status().message());
   theirs_ = hello.value();
-  if (theirs_.from != mine_.to || theirs_.to != mine_.from || theirs_.lane != mine_.lane ||
+  if (theirs_.from != mine_.to || theirs_.to != mine_.from || theirs_.stream != mine_.stream ||
       theirs_.job != mine_.job) {
     return fail("somebody else answers there");
   }
@@ -198,7 +198,7 @@ void Greeting::take_hello_of_dialler() {
   received_.clear();
   mine_.from = me_;
   mine_.to = theirs_.from;
-  mine_.lane = theirs_.lane;
+  mine_.stream = theirs_.stream;
   const Digest proof = credentials_.prove("acceptor", me_, theirs_.from, theirs_.nonce, mine_.nonce,
                                           theirs_.encode());
   state_ = State::kWaiting;

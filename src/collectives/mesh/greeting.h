@@ -2,10 +2,10 @@
 // know the job's secret, before anything else is believed or sent. One connection attempt, as the
 // one who dialled or the one who accepted; whoever owns it decides which of several to keep.
 //
-//   dialler: hello              who, whom, which lane, nonce
+//   dialler: hello              both ranks, which stream, nonce
 //   acceptor: hello + proof
 //   dialler: proof              sent on the one attempt that it chose
-//   acceptor: one byte          the lane is open
+//   acceptor: one byte          the stream is open
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ namespace hvd::collectives {
 struct Hello {
   int32_t from = -1;
   int32_t to = -1;
-  uint64_t lane = 0;
+  uint64_t stream = 0;
   Digest job{};
   Nonce nonce{};
 
@@ -41,7 +41,7 @@ class Greeting final : public net::DataLoop::Source {
   };
 
   static std::unique_ptr<Greeting> dial(net::DataLoop& loop, const Credentials& credentials,
-                                        GuardedFd socket, int32_t from, int32_t to, uint64_t lane,
+                                        GuardedFd socket, int32_t from, int32_t to, uint64_t stream,
                                         std::string where);
   static std::unique_ptr<Greeting> accept(net::DataLoop& loop, const Credentials& credentials,
                                           GuardedFd socket, int32_t me, int32_t size);
@@ -54,7 +54,7 @@ class Greeting final : public net::DataLoop::Source {
   const std::string& reason() const { return reason_; }
   const std::string& where() const { return where_; }
   int32_t peer() const { return dials_ ? mine_.to : theirs_.from; }
-  uint64_t lane() const { return mine_.lane; }
+  uint64_t stream() const { return mine_.stream; }
   Clock::time_point since() const { return since_; }
 
   void choose();

@@ -14,7 +14,7 @@
 #include "collectives/mesh/credentials.h"
 #include "collectives/mesh/host_links.h"
 #include "collectives/mesh/host_meeting.h"
-#include "collectives/mesh/lane.h"
+#include "collectives/mesh/peer_stream.h"
 #include "collectives/mesh/remote_links.h"
 #include "collectives/shm/peer_heaps.h"
 #include "net/data_loop.h"
@@ -88,8 +88,8 @@ class Mesh {
   // (in a forked child), or where they are too many, which all of them know.
   const SharedHeap* heap() const { return heap_; }
   PeerHeaps* peer_heaps() { return peer_heaps_.get(); }
-  Lane& lane(int32_t rank, uint64_t id) { return remote_->lane(rank, id); }
-  void close_lane(Lane& lane) { remote_->close_lane(lane); }
+  PeerStream& peer_stream(int32_t rank, uint64_t id) { return remote_->peer_stream(rank, id); }
+  void close_peer_stream(PeerStream& peer_stream) { remote_->close_peer_stream(peer_stream); }
 
  private:
   // Watches one local rank's process and socket.

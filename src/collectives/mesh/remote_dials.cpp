@@ -51,10 +51,10 @@ void RemoteLinks::dial_expected() {
 bool RemoteLinks::is_open(Key key) const {
   if (key.second == 0) {
     const auto found = controls_.find(key.first);
-    return found != controls_.end() && found->second->lane().is_open();
+    return found != controls_.end() && found->second->peer_stream().is_open();
   }
-  const auto found = lanes_.find(key);
-  return found != lanes_.end() && found->second->is_open();
+  const auto found = peer_streams_.find(key);
+  return found != peer_streams_.end() && found->second->is_open();
 }
 
 void RemoteLinks::begin_dial(Key key) {
@@ -83,7 +83,7 @@ void RemoteLinks::hurry(Dial& dial) {
 }
 
 void RemoteLinks::set_timer() {
-  Deadline next = lane_patience_;
+  Deadline next = cause_deadline_;
   for (const auto& [key, dial] : dials_) {
     if (dial.deadline.time() < next.time()) next = dial.deadline;
   }
@@ -94,21 +94,21 @@ void RemoteLinks::set_timer() {
 }
 
 void RemoteLinks::attach(Key key, GuardedFd socket) {
-  Lane* lane = nullptr;
+  PeerStream* peer_stream = nullptr;
   if (key.second == 0) {
     auto& stream = controls_[key.first];
     if (!stream) stream = std::make_unique<ControlStream>(loop_, key.first);
-    lane = &stream->lane();
+    peer_stream = &stream->peer_stream();
   } else {
-    auto& slot = lanes_[key];
-    if (!slot) slot = std::make_unique<Lane>(loop_, key.first, key.second);
-    lane = slot.get();
+    auto& slot = peer_streams_[key];
+    if (!slot) slot = std::make_unique<PeerStream>(loop_, key.first, key.second);
+    peer_stream = slot.get();
   }
   const auto record = [this](int32_t rank) -> const PeerRecord& {
     return records_[static_cast<size_t>(rank)];
   };
   if (shares_kernel(record(rank_), record(key.first))) net::send_unpaced(socket.get());
-  const Status attached = lane->attach(std::move(socket));
+  const Status attached = peer_stream->attach(std::move(socket));
   if (!attached.ok()) fail(attached.with_context(describe(key.first)));
 }
 
@@ -165,7 +165,7 @@ bool RemoteLinks::advance_dials() {
     // The peer may have got through to us instead.
     const bool has_guest = std::any_of(guests_.begin(), guests_.end(), [&](const auto& guest) {
       return guest->state() == Greeting::State::kProven && guest->peer() == key.first &&
-             guest->lane() == key.second;
+             guest->stream() == key.second;
     });
     if (has_guest) continue;
     if (!is_wanted) {
@@ -189,7 +189,7 @@ bool RemoteLinks::receive_guests() {
       log::debug(cat("refused a connection: ", guest.reason()));
       gone = true;
     } else if (guest.state() == Greeting::State::kProven) {
-      const Key key{guest.peer(), guest.lane()};
+      const Key key{guest.peer(), guest.stream()};
       const auto dial = dials_.find(key);
       if (is_open(key)) {
         gone = true;

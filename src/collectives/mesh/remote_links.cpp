@@ -47,21 +47,21 @@ ControlStream& RemoteLinks::control(int32_t rank) {
   return *stream;
 }
 
-Lane& RemoteLinks::lane(int32_t rank, uint64_t id) {
-  // A lane's end says nothing about why; the control stream beside it does.
+PeerStream& RemoteLinks::peer_stream(int32_t rank, uint64_t id) {
+  // A peer stream's end does not say why; the control stream beside it does.
   control(rank);
-  auto& lane = lanes_[{rank, id}];
-  if (!lane) {
-    lane = std::make_unique<Lane>(loop_, rank, id);
+  auto& peer_stream = peer_streams_[{rank, id}];
+  if (!peer_stream) {
+    peer_stream = std::make_unique<PeerStream>(loop_, rank, id);
     begin_dial({rank, id});
   }
-  return *lane;
+  return *peer_stream;
 }
 
-void RemoteLinks::close_lane(Lane& lane) {
-  const Key key{lane.peer(), lane.id()};
+void RemoteLinks::close_peer_stream(PeerStream& peer_stream) {
+  const Key key{peer_stream.peer(), peer_stream.id()};
   dials_.erase(key);
-  lanes_.erase(key);
+  peer_streams_.erase(key);
 }
 
 Status RemoteLinks::send(int32_t rank, ByteView first, ByteView second) {
@@ -96,8 +96,8 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
       stream.departed = true;
     }
   }
-  if (stream.lane().ended() && !stream.departed) {
-    fail(lost(rank, stream.lane().end_reason()));
+  if (stream.peer_stream().ended() && !stream.departed) {
+    fail(lost(rank, stream.peer_stream().end_reason()));
     return true;
   }
   return moved;
@@ -111,24 +111,24 @@ Status RemoteLinks::lost(int32_t rank, int reason) const {
       reason == 0 ? cat(link, " ended") : cat(link, " broke (", std::strerror(reason), ")")));
 }
 
-void RemoteLinks::check_lanes() {
+void RemoteLinks::check_peer_streams() {
   bool has_end = false;
-  for (const auto& [key, lane] : lanes_) {
-    if (!lane->ended()) continue;
+  for (const auto& [key, peer_stream] : peer_streams_) {
+    if (!peer_stream->ended()) continue;
     // A control stream that is not there yet knows more when it is, or cannot be.
     if (dials_.contains({key.first, 0})) continue;
     const auto control = controls_.find(key.first);
     if (control != controls_.end() && control->second->departed) continue;
-    const int reason = lane->end_reason();
+    const int reason = peer_stream->end_reason();
     if (reason == 0) {
       // Why comes over the control stream, unless something between the hosts ended this alone.
       has_end = true;
-      if (!lane_patience_.passed()) continue;
+      if (!cause_deadline_.passed()) continue;
     }
     return fail(lost(key.first, reason));
   }
-  if (has_end != lane_patience_.is_never()) return;
-  lane_patience_ = has_end ? Deadline::after_seconds(kSecondsForCause) : Deadline::never();
+  if (has_end != cause_deadline_.is_never()) return;
+  cause_deadline_ = has_end ? Deadline::after_seconds(kSecondsForCause) : Deadline::never();
   set_timer();
 }
 
@@ -148,9 +148,9 @@ bool RemoteLinks::poll(const Receiver* receiver) {
   if (!dials_.empty()) moved |= advance_dials();
   for (const auto& [rank, stream] : controls_) {
     if (!failure_.ok()) return true;
-    if (stream->lane().is_open()) moved |= poll_control(rank, *stream, receiver);
+    if (stream->peer_stream().is_open()) moved |= poll_control(rank, *stream, receiver);
   }
-  if (failure_.ok()) check_lanes();
+  if (failure_.ok()) check_peer_streams();
   return moved;
 }
 
@@ -170,7 +170,7 @@ void RemoteLinks::fail(Status status) {
 
 void RemoteLinks::say_last(FrameKind kind, const std::string& text) {
   for (const auto& [rank, stream] : controls_) {
-    if (!stream->lane().is_open() || stream->lane().ended()) continue;
+    if (!stream->peer_stream().is_open() || stream->peer_stream().ended()) continue;
     stream->put(kind, as_bytes(text));
     stream->flush();
   }
@@ -182,9 +182,9 @@ void RemoteLinks::abort(const std::string& cause) {
   say_last(FrameKind::kAbort, cause);
   dials_.clear();
   guests_.clear();
-  // A group may still hold on to a lane: closed, it moves nothing.
-  for (const auto& [key, lane] : lanes_) lane->close();
-  for (const auto& [rank, stream] : controls_) stream->lane().close();
+  // A group may still hold on to a peer stream: closed, it moves nothing.
+  for (const auto& [key, peer_stream] : peer_streams_) peer_stream->close();
+  for (const auto& [rank, stream] : controls_) stream->peer_stream().close();
   close_listener();
 }
 

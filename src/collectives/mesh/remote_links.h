@@ -1,5 +1,5 @@
 // One rank's TCP links to ranks on other hosts, opened on first use: one control stream per peer,
-// and a lane per group for data. Dials all addresses of a peer at once and keeps the first that
+// and peer streams per group for data. Dials all addresses of a peer at once and keeps the first that
 // proves itself; of two ranks that dial each other the lower one's connection stays.
 #pragma once
 
@@ -51,8 +51,8 @@ class RemoteLinks final : public net::DataLoop::Source {
   // Whether its end has said goodbye.
   bool departed(int32_t rank) const;
 
-  Lane& lane(int32_t rank, uint64_t id);
-  void close_lane(Lane& lane);
+  PeerStream& peer_stream(int32_t rank, uint64_t id);
+  void close_peer_stream(PeerStream& peer_stream);
 
   // Tells every peer why, or that this rank leaves, as far as that goes without waiting; then
   // closes everything.
@@ -89,7 +89,7 @@ class RemoteLinks final : public net::DataLoop::Source {
   bool receive_guests();
   void finish_greetings();
   bool poll_control(int32_t rank, ControlStream& stream, const Receiver* receiver);
-  void check_lanes();
+  void check_peer_streams();
   void fail(Status status);
   void say_last(FrameKind kind, const std::string& text);
   void set_timer();
@@ -101,12 +101,12 @@ class RemoteLinks final : public net::DataLoop::Source {
   std::vector<PeerRecord> records_;
   double dial_seconds_ = 30;
   std::map<int32_t, std::unique_ptr<ControlStream>> controls_;
-  std::map<Key, std::unique_ptr<Lane>> lanes_;
+  std::map<Key, std::unique_ptr<PeerStream>> peer_streams_;
   std::map<Key, Dial> dials_;
   std::map<int32_t, Deadline> expected_;
   std::vector<std::unique_ptr<Greeting>> guests_;
   std::deque<std::pair<int32_t, Bytes>> kept_;
-  Deadline lane_patience_ = Deadline::never();  // of a lane that ended without a word
+  Deadline cause_deadline_ = Deadline::never();  // for the cause of a peer stream's end
   Status failure_;
 };
 

@@ -49,7 +49,7 @@ void Engine::report(ProcessSet* set) {
 void Engine::plan(ProcessSet* set) {
   Coordinator& coordinator = *set->coordinator;
   if (!coordinator.has_ready() || set->ended || over() || awaits_announcement(*set)) return;
-  if (executor_.outstanding(*set->lane) >= kBusy &&
+  if (executor_.outstanding(*set->queue) >= kBusy &&
       coordinator.ready_bytes() < options_.fusion.threshold) {
     return;
   }
@@ -137,10 +137,10 @@ Status Engine::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
       }
     }
     if (theirs.empty()) {
-      executor_.add(set->lane, batch, agreed_);
+      executor_.add(set->queue, batch, agreed_);
     } else {
       HVD_RETURN_IF_ERROR(
-          executor_.run_one_shot(set->lane, batch, agreed_, set->speculation.aligned(theirs)));
+          executor_.run_one_shot(set->queue, batch, agreed_, set->speculation.aligned(theirs)));
       ++counts_.speculative_batches;
     }
     ++counts_.batches;

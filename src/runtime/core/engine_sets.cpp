@@ -25,7 +25,7 @@ Status Engine::open_set(std::shared_ptr<const SetMembers> members) {
   auto set = std::make_unique<ProcessSet>(std::move(members), options_.rank,
                                           std::span(machines, static_cast<size_t>(options_.size)),
                                           options_.fusion, options_.cache_capacity);
-  HVD_RETURN_IF_ERROR(executor_.open_lane(set->members, &set->lane));
+  HVD_RETURN_IF_ERROR(executor_.open_queue(set->members, &set->queue));
   sets_.push_back(std::move(set));
   return {};
 }
@@ -117,11 +117,11 @@ bool Engine::drop_removed_sets() {
   bool dropped = false;
   for (auto& set : sets_) {
     if (!set->removed) continue;
-    if (!set->ended || !executor_.idle(*set->lane)) {
+    if (!set->ended || !executor_.idle(*set->queue)) {
       some_removed_ = true;
       continue;
     }
-    if (Status status = executor_.close_lane(set->lane); !status.ok()) {
+    if (Status status = executor_.close_queue(set->queue); !status.ok()) {
       fail_with(status, -1);
       return true;
     }

@@ -62,7 +62,7 @@ bool Engine::prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids) 
     if (speculative_plan_.batches.size() != 1) return false;
   }
   eager_tensors_.clear();
-  if (!executor_.one_shot_inputs(set->lane, speculative_plan_.batches[0], speculative_items_,
+  if (!executor_.one_shot_inputs(set->queue, speculative_plan_.batches[0], speculative_items_,
                                  &eager_tensors_)) {
     return false;
   }
@@ -80,7 +80,7 @@ std::span<const uint32_t> Engine::attach_eager_data(ProcessSet* set, Announcemen
   Speculation& speculation = set->speculation;
   const std::span<const uint32_t> ids = speculation.take_fresh();
   if (ids.empty() || ids.size() != ready->ids.size() || !ready->proposals.empty() ||
-      !ready->joined.empty() || set->ended || !executor_.idle(*set->lane)) {
+      !ready->joined.empty() || set->ended || !executor_.idle(*set->queue)) {
     return {};
   }
   if (!speculation.matches_tentative_plan(ids) && !speculation.should_speculate()) return {};
@@ -95,7 +95,7 @@ void Engine::send_tentative_plan(ProcessSet* set) {
   Speculation& speculation = set->speculation;
   const std::span<const uint32_t> ids = speculation.take_fresh();
   if (ids.empty() || speculation.is_undecided() || set->ended || over() ||
-      set->coordinator->has_ready() || !executor_.idle(*set->lane) ||
+      set->coordinator->has_ready() || !executor_.idle(*set->queue) ||
       !set->negotiator.waits_for_others_with(ids)) {
     return;
   }
@@ -121,7 +121,7 @@ ByteView Engine::add_eager_data_to_plan(ProcessSet* set, const Plan& plan) {
   if (!speculation.has_kept()) return {};
   speculation.drop_kept();
   const std::span<const uint32_t> ids = speculation.kept_ids();
-  if (!is_of(plan, ids) || plan.batches.size() != 1 || !executor_.idle(*set->lane) ||
+  if (!is_of(plan, ids) || plan.batches.size() != 1 || !executor_.idle(*set->queue) ||
       !prepare_eager_data(set, ids)) {
     return {};
   }

@@ -36,7 +36,7 @@ struct ProcessSet {
   ResponseCache cache;
   Negotiator negotiator;
   std::optional<Coordinator> coordinator;  // of its root
-  Executor::Lane* lane = nullptr;
+  Executor::BatchQueue* queue = nullptr;
   uint64_t plans = 0;  // applied
   Speculation speculation;
   bool last_was_speculative = false;  // of the plans applied

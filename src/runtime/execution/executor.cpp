@@ -21,22 +21,22 @@ Executor::Executor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* s
     : fusion_threshold_(fusion_threshold), ops_(ops), sink_(sink), instruments_(instruments) {}
 Executor::~Executor() = default;
 
-Status Executor::open_lane(std::shared_ptr<const SetMembers> set, Lane** lane) {
+Status Executor::open_queue(std::shared_ptr<const SetMembers> set, BatchQueue** queue) {
   HVD_RETURN_IF_ERROR(ops_->new_set(set->id, set->ranks));
-  lanes_.push_back(std::make_unique<Lane>(std::move(set)));
-  *lane = lanes_.back().get();
+  queues_.push_back(std::make_unique<BatchQueue>(std::move(set)));
+  *queue = queues_.back().get();
   return {};
 }
 
-Status Executor::close_lane(Lane* lane) {
-  HVD_CHECK(idle(*lane));
-  HVD_RETURN_IF_ERROR(ops_->drop_set(lane->set->id));
-  std::erase_if(lanes_, [lane](const auto& one) { return one.get() == lane; });
+Status Executor::close_queue(BatchQueue* queue) {
+  HVD_CHECK(idle(*queue));
+  HVD_RETURN_IF_ERROR(ops_->drop_set(queue->set->id));
+  std::erase_if(queues_, [queue](const auto& one) { return one.get() == queue; });
   return {};
 }
 
-size_t Executor::outstanding(const Lane& lane) const {
-  return lane.queue.size() + lane.running.size();
+size_t Executor::outstanding(const BatchQueue& queue) const {
+  return queue.waiting.size() + queue.running.size();
 }
 
 std::unique_ptr<Executor::Run> Executor::make_run() {
@@ -47,52 +47,54 @@ std::unique_ptr<Executor::Run> Executor::make_run() {
   return run;
 }
 
-std::unique_ptr<Executor::Run> Executor::make_run(Lane* lane, std::span<const PlanUnit> units,
+std::unique_ptr<Executor::Run> Executor::make_run(BatchQueue* queue,
+                                                  std::span<const PlanUnit> units,
                                                   std::span<const AgreedItem> items) {
   std::unique_ptr<Run> run = make_run();
-  run->tuning = lane->set->id == 0 ? tuning_ : others_tuning_;
-  run->fill(*lane->set, units, items);
+  run->tuning = queue->set->id == 0 ? tuning_ : others_tuning_;
+  run->fill(*queue->set, units, items);
   run->op = ops_->select(run->batch);
   return run;
 }
 
-void Executor::add(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items) {
-  std::unique_ptr<Run> run = make_run(lane, units, items);
+void Executor::add(BatchQueue* queue, std::span<const PlanUnit> units,
+                   std::span<const AgreedItem> items) {
+  std::unique_ptr<Run> run = make_run(queue, units, items);
   if (run->op == nullptr && units.size() > 1) {
     // What no plugin runs together, each may run alone; every rank finds the same.
     spare_.push_back(std::move(run));
-    for (const PlanUnit& unit : units) add(lane, {&unit, 1}, items);
+    for (const PlanUnit& unit : units) add(queue, {&unit, 1}, items);
     return;
   }
-  run->batch.sequence = lane->next_sequence++;
+  run->batch.sequence = queue->next_sequence++;
   ++outstanding_;
-  lane->queue.push_back(std::move(run));
+  queue->waiting.push_back(std::move(run));
 }
 
 Result<bool> Executor::advance() {
   if (outstanding_ == 0) return false;
   bool moved = false;
   bool running = false;
-  for (const auto& lane : lanes_) {
-    auto started = advance(lane.get());
+  for (const auto& queue : queues_) {
+    auto started = advance(queue.get());
     if (!started.ok()) return started;
     moved |= started.value();
-    running |= !lane->running.empty();
+    running |= !queue->running.empty();
   }
   if (!running) return moved;
   HVD_RETURN_IF_ERROR(poll_plugins(&moved));
-  for (const auto& lane : lanes_) HVD_RETURN_IF_ERROR(retire(lane.get(), &moved));
+  for (const auto& queue : queues_) HVD_RETURN_IF_ERROR(retire(queue.get(), &moved));
   return moved;
 }
 
-Result<bool> Executor::advance(Lane* lane) {
+Result<bool> Executor::advance(BatchQueue* queue) {
   bool moved = false;
-  while (!lane->queue.empty() && lane->running.size() < kRunning) {
-    lane->running.push_back(std::move(lane->queue.front()));
-    lane->queue.pop_front();
+  while (!queue->waiting.empty() && queue->running.size() < kRunning) {
+    queue->running.push_back(std::move(queue->waiting.front()));
+    queue->waiting.pop_front();
     moved = true;
-    HVD_RETURN_IF_ERROR(start(lane, lane->running.back().get()));
-    HVD_RETURN_IF_ERROR(retire(lane, &moved));
+    HVD_RETURN_IF_ERROR(start(queue, queue->running.back().get()));
+    HVD_RETURN_IF_ERROR(retire(queue, &moved));
   }
   return moved;
 }
@@ -103,8 +105,8 @@ Status Executor::poll_plugins(bool* moved) {
     const int code = op.vtable<hvd_op_v1>().poll(op.context(), &progressed);
     if (progressed != 0) *moved = true;
     if (code == HVD_OK) continue;
-    const bool all_done = std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
-      return lane->running.empty() || lane->running.front()->done;
+    const bool all_done = std::all_of(queues_.begin(), queues_.end(), [](const auto& queue) {
+      return queue->running.empty() || queue->running.front()->done;
     });
     if (!all_done) {
       return Status(static_cast<Code>(code),
@@ -114,10 +116,10 @@ Status Executor::poll_plugins(bool* moved) {
   return {};
 }
 
-Status Executor::retire(Lane* lane, bool* moved) {
-  while (!lane->running.empty() && lane->running.front()->done) {
-    std::unique_ptr<Run> run = std::move(lane->running.front());
-    lane->running.pop_front();
+Status Executor::retire(BatchQueue* queue, bool* moved) {
+  while (!queue->running.empty() && queue->running.front()->done) {
+    std::unique_ptr<Run> run = std::move(queue->running.front());
+    queue->running.pop_front();
     --outstanding_;
     *moved = true;
     if (!run->status.ok()) return run->status;
@@ -147,10 +149,10 @@ void Executor::trace_run(const Run& run) {
   instruments_->trace.activity(run.traced, name != nullptr ? name : run.op->record().name);
 }
 
-Status Executor::start(Lane* lane, Run* run) {
+Status Executor::start(BatchQueue* queue, Run* run) {
   measure(run);
-  HVD_RETURN_IF_ERROR(make_outputs(*lane, run));
-  if (!run->has_work(lane->set->ranks.size())) {
+  HVD_RETURN_IF_ERROR(make_outputs(*queue, run));
+  if (!run->has_work(queue->set->ranks.size())) {
     run->done = true;
     return {};
   }
@@ -167,9 +169,9 @@ Status Executor::start(Lane* lane, Run* run) {
   return {};
 }
 
-bool Executor::one_shot_inputs(Lane* lane, std::span<const PlanUnit> units,
+bool Executor::one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit> units,
                                std::span<const AgreedItem> items, std::vector<ByteView>* tensors) {
-  std::unique_ptr<Run> run = make_run(lane, units, items);
+  std::unique_ptr<Run> run = make_run(queue, units, items);
   const bool possible = run->reduces_one_shot();
   const size_t element = dtype_size(run->batch.dtype);
   for (const hvd_batch_tensor& tensor : run->tensors) {
@@ -180,10 +182,10 @@ bool Executor::one_shot_inputs(Lane* lane, std::span<const PlanUnit> units,
   return possible;
 }
 
-Status Executor::run_one_shot(Lane* lane, std::span<const PlanUnit> units,
+Status Executor::run_one_shot(BatchQueue* queue, std::span<const PlanUnit> units,
                               std::span<const AgreedItem> items, ByteView theirs) {
-  HVD_CHECK(idle(*lane));
-  std::unique_ptr<Run> run = make_run(lane, units, items);
+  HVD_CHECK(idle(*queue));
+  std::unique_ptr<Run> run = make_run(queue, units, items);
   size_t bytes = 0;
   for (const hvd_batch_tensor& tensor : run->tensors) {
     bytes += static_cast<size_t>(tensor.count) * dtype_size(run->batch.dtype);
@@ -192,11 +194,11 @@ Status Executor::run_one_shot(Lane* lane, std::span<const PlanUnit> units,
     return internal_error(cat("a rank sent ", theirs.size(), " bytes to a batch of ", bytes,
                               " that cannot be reduced one-shot"));
   }
-  run->batch.sequence = lane->next_sequence++;
+  run->batch.sequence = queue->next_sequence++;
   measure(run.get());
   if (run->traced != 0) trace_run(*run);
   const void* inputs[2] = {theirs.data(), theirs.data()};
-  inputs[lane->set->index] = nullptr;
+  inputs[queue->set->index] = nullptr;
   const int code =
       run->op->vtable<hvd_op_v1>().reduce_wholes(run->op->context(), &run->batch, inputs);
   if (code != HVD_OK) {
@@ -221,10 +223,10 @@ void Executor::refuse(Run* run) {
   run->done = true;
 }
 
-Status Executor::make_outputs(const Lane& lane, Run* run) {
+Status Executor::make_outputs(const BatchQueue& queue, Run* run) {
   if (!run->has_own_outputs()) return {};
   instruments_->trace.activity(run->traced, "ALLOCATE_OUTPUT");
-  HVD_RETURN_IF_ERROR(run->make_outputs(*lane.set));
+  HVD_RETURN_IF_ERROR(run->make_outputs(*queue.set));
   instruments_->trace.activity(run->traced, nullptr);
   return {};
 }

@@ -34,8 +34,8 @@ class CompletionSink {
 
 class Executor {
  public:
-  // The batches of one process set on this rank.
-  class Lane;
+  // The batch queue of one process set on this rank.
+  class BatchQueue;
 
   Executor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
            Instruments* instruments);
@@ -43,23 +43,23 @@ class Executor {
   void set_framework(const hvd_framework* framework) { framework_ = framework; }
   ~Executor();
 
-  // The plugins learn of the set. The lane stays until it is closed, which needs it idle.
-  Status open_lane(std::shared_ptr<const SetMembers> set, Lane** lane);
-  Status close_lane(Lane* lane);
+  // The plugins learn of the set. The queue stays until it is closed, which needs it idle.
+  Status open_queue(std::shared_ptr<const SetMembers> set, BatchQueue** queue);
+  Status close_queue(BatchQueue* queue);
 
   // Queues a batch: the tensors of the units' dtype in their items.
-  void add(Lane* lane, std::span<const PlanUnit> units, std::span<const AgreedItem> items);
+  void add(BatchQueue* queue, std::span<const PlanUnit> units, std::span<const AgreedItem> items);
   // How batches are run that are added from now on; the same on all ranks.
   void set_tuning(const hvd_tuning& tuning) { tuning_ = others_tuning_ = tuning; }
   // The same for the set of all ranks alone: the plans of other sets have another order.
   void tune(const hvd_tuning& tuning) { tuning_ = tuning; }
   // The inputs of this rank for a batch as in add, a view per tensor. False: the batch cannot be
   // reduced one-shot (no plugin has reduce_wholes, or it is no allreduce of CPU memory).
-  bool one_shot_inputs(Lane* lane, std::span<const PlanUnit> units,
+  bool one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit> units,
                        std::span<const AgreedItem> items, std::vector<ByteView>* tensors);
-  // Reduces such a batch one-shot: `theirs` are all inputs of the other of two members. Needs the lane
+  // Reduces such a batch one-shot: `theirs` are all inputs of the other of two members. Needs the queue
   // idle.
-  Status run_one_shot(Lane* lane, std::span<const PlanUnit> units,
+  Status run_one_shot(BatchQueue* queue, std::span<const PlanUnit> units,
                       std::span<const AgreedItem> items, ByteView theirs);
   // Starts what can be started and advances what runs. True when anything moved; a failure is
   // one of this rank or its links, after which nothing can go on.
@@ -68,21 +68,21 @@ class Executor {
   bool idle() const { return outstanding_ == 0; }
   // Whether nothing that runs must be polled.
   bool may_sleep() const { return outstanding_ == 0 || ops_->may_sleep(); }
-  bool idle(const Lane& lane) const { return outstanding(lane) == 0; }
-  size_t outstanding(const Lane& lane) const;
+  bool idle(const BatchQueue& queue) const { return outstanding(queue) == 0; }
+  size_t outstanding(const BatchQueue& queue) const;
   // Tells the plugins that nothing that runs will be finished.
   void abort(const char* cause);
 
  private:
   struct Run;
   std::unique_ptr<Run> make_run();
-  std::unique_ptr<Run> make_run(Lane* lane, std::span<const PlanUnit> units,
+  std::unique_ptr<Run> make_run(BatchQueue* queue, std::span<const PlanUnit> units,
                                 std::span<const AgreedItem> items);
-  Result<bool> advance(Lane* lane);
+  Result<bool> advance(BatchQueue* queue);
   Status poll_plugins(bool* moved);
-  Status retire(Lane* lane, bool* moved);
-  Status start(Lane* lane, Run* run);
-  Status make_outputs(const Lane& lane, Run* run);
+  Status retire(BatchQueue* queue, bool* moved);
+  Status start(BatchQueue* queue, Run* run);
+  Status make_outputs(const BatchQueue& queue, Run* run);
   void refuse(Run* run);
   void measure(Run* run);
   void trace_run(const Run& run);
@@ -96,9 +96,9 @@ class Executor {
   const hvd_framework* framework_ = nullptr;
   hvd_tuning tuning_{};         // of the set of all ranks
   hvd_tuning others_tuning_{};  // of others
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<BatchQueue>> queues_;
   std::vector<std::unique_ptr<Run>> spare_;
-  size_t outstanding_ = 0;  // of all lanes
+  size_t outstanding_ = 0;  // of all queues
 };
 
 }  // namespace hvd::runtime

@@ -41,13 +41,13 @@ struct Executor::Run {
   Status make_output(const SetMembers& set, size_t index);
 };
 
-class Executor::Lane {
+class Executor::BatchQueue {
  public:
-  explicit Lane(std::shared_ptr<const SetMembers> of) : set(std::move(of)) {}
+  explicit BatchQueue(std::shared_ptr<const SetMembers> of) : set(std::move(of)) {}
 
   const std::shared_ptr<const SetMembers> set;
   uint64_t next_sequence = 0;
-  std::deque<std::unique_ptr<Run>> queue;
+  std::deque<std::unique_ptr<Run>> waiting;
   std::deque<std::unique_ptr<Run>> running;
 };
 

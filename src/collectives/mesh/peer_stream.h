@@ -11,12 +11,12 @@
 
 namespace hvd::collectives {
 
-class Lane final : public net::DataLoop::Source {
+class PeerStream final : public net::DataLoop::Source {
  public:
-  Lane(net::DataLoop& loop, int32_t peer, uint64_t id) : loop_(loop), peer_(peer), id_(id) {}
-  ~Lane() { close(); }
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  PeerStream(net::DataLoop& loop, int32_t peer, uint64_t id) : loop_(loop), peer_(peer), id_(id) {}
+  ~PeerStream() { close(); }
+  PeerStream(const PeerStream&) = delete;
+  PeerStream& operator=(const PeerStream&) = delete;
 
   int32_t peer() const { return peer_; }
   uint64_t id() const { return id_; }

@@ -1,4 +1,4 @@
-#include "collectives/mesh/lane.h"
+#include "collectives/mesh/peer_stream.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -8,32 +8,32 @@
 
 namespace hvd::collectives {
 
-Status Lane::attach(GuardedFd socket) {
+Status PeerStream::attach(GuardedFd socket) {
   socket_ = std::move(socket);
   readable_ = writable_ = true;
   return loop_.add(socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, *this);
 }
 
-void Lane::close() {
+void PeerStream::close() {
   if (!socket_) return;
   loop_.remove(socket_.get());
   socket_.reset();
 }
 
-void Lane::on_events(uint32_t events) {
+void PeerStream::on_events(uint32_t events) {
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable_ = true;
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) closing_ = true;
   if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) writable_ = true;
 }
 
-void Lane::end(int reason) {
+void PeerStream::end(int reason) {
   readable_ = writable_ = false;
   if (!ended_) end_reason_ = reason;
   ended_ = true;
 }
 
 // Takes what the system says of a write. 0: nothing more for now.
-size_t Lane::wrote(ssize_t size) {
+size_t PeerStream::wrote(ssize_t size) {
   if (size > 0) return static_cast<size_t>(size);
   if (errno == EAGAIN || errno == EWOULDBLOCK) {
     writable_ = false;
@@ -46,7 +46,7 @@ size_t Lane::wrote(ssize_t size) {
   return 0;
 }
 
-size_t Lane::write_some(ByteView bytes) {
+size_t PeerStream::write_some(ByteView bytes) {
   size_t written = 0;
   while (writable_ && written < bytes.size()) {
     written += wrote(::send(socket_.get(), bytes.data() + written, bytes.size() - written,
@@ -55,7 +55,7 @@ size_t Lane::write_some(ByteView bytes) {
   return written;
 }
 
-size_t Lane::write_parts(std::span<const ByteView> parts) {
+size_t PeerStream::write_parts(std::span<const ByteView> parts) {
   if (!writable_) return 0;
   iovec vectors[4];
   msghdr message{};
@@ -66,7 +66,7 @@ size_t Lane::write_parts(std::span<const ByteView> parts) {
   return wrote(::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
-size_t Lane::read_once(std::span<std::byte> bytes) {
+size_t PeerStream::read_once(std::span<std::byte> bytes) {
   if (!readable_ || bytes.empty()) return 0;
   const ssize_t size = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (size > 0) {
@@ -84,7 +84,7 @@ size_t Lane::read_once(std::span<std::byte> bytes) {
   return 0;
 }
 
-size_t Lane::read_some(std::span<std::byte> bytes) {
+size_t PeerStream::read_some(std::span<std::byte> bytes) {
   size_t got = 0;
   while (readable_ && got < bytes.size()) got += read_once(bytes.subspan(got));
   return got;
