@@ -29,7 +29,7 @@ class Adasum {
         // Twice the vectors give twice the outcome, so the factors may wait.
         factor_(batch.prescale * batch.postscale),
         tensors_(batch.tensor_count) {
-    size_t counts = 0, wides = 0;
+    size_t counts = 0, accumulated = 0;
     rows_.reserve(2 * members_ * tensors_.size());
     for (size_t t = 0; t < tensors_.size(); ++t) {
       const auto count = static_cast<size_t>(batch.tensors[t].count);
@@ -39,14 +39,14 @@ class Adasum {
       }
       Part& part = tensors_[t];
       part.count = static_cast<size_t>(rows_[part.rows + group.index()]);
-      part.narrow = counts;
-      part.wide = wides;
+      part.stored = counts;
+      part.accumulator = accumulated;
       counts += members_ * part.count;
-      wides += (members_ + 1) / 2 * part.count;
+      accumulated += (members_ + 1) / 2 * part.count;
     }
     own_rows_.reserve(members_ * tensors_.size());
-    narrow_ = std::make_unique_for_overwrite<std::byte[]>(counts * element_);
-    wide_ = std::make_unique_for_overwrite<double[]>(wides);
+    stored_ = std::make_unique_for_overwrite<std::byte[]>(counts * element_);
+    accumulators_ = std::make_unique_for_overwrite<double[]>(accumulated);
     products_.resize(members_ / 2 * tensors_.size());
     for (const Part& part : tensors_) own_rows_.insert(own_rows_.end(), members_, part.count);
     fill_batches(batch);
@@ -72,40 +72,42 @@ class Adasum {
     for (const Part& part : tensors_) {
       for (size_t pair = 0; pair < vectors_ / 2; ++pair) {
         combine(type(), vector(part, 2 * pair), vector(part, 2 * pair + 1), weights_of(*next++),
-                wide(part, pair), part.count);
+                accumulator(part, pair), part.count);
       }
       if (vectors_ % 2 == 1) {
-        widen(type(), vector(part, vectors_ - 1), wide(part, vectors_ / 2), part.count);
+        to_float64(type(), vector(part, vectors_ - 1), accumulator(part, vectors_ / 2), part.count);
       }
     }
     vectors_ = (vectors_ + 1) / 2;
-    is_wide_ = true;
+    is_accumulated_ = true;
   }
   // Where the gathering begins: at the front of what was received.
   void round() {
     for (const Part& part : tensors_) {
-      if (!is_wide_) widen(dtype_, vector(part, 0), wide(part, 0), part.count);
-      collectives::narrow(dtype_, wide(part, 0), factor_, narrow(part, 0), part.count);
+      if (!is_accumulated_) to_float64(dtype_, vector(part, 0), accumulator(part, 0), part.count);
+      to_storage_type(dtype_, accumulator(part, 0), factor_, stored(part, 0), part.count);
     }
   }
 
  private:
   // This member's part of one tensor, of each member's vector one after another.
   struct Part {
-    size_t rows;    // index
-    size_t count;   // elements of one vector's part
-    size_t narrow;  // elements before it, as received
-    size_t wide;    // elements before it, of what was combined
+    size_t rows;         // index
+    size_t count;        // elements of one vector's part
+    size_t stored;       // elements before it, as received
+    size_t accumulator;  // elements before it, of what was combined
   };
 
-  std::byte* narrow(const Part& part, size_t v) {
-    return narrow_.get() + (part.narrow + v * part.count) * element_;
+  std::byte* stored(const Part& part, size_t v) {
+    return stored_.get() + (part.stored + v * part.count) * element_;
   }
-  double* wide(const Part& part, size_t v) { return wide_.get() + part.wide + v * part.count; }
-  hvd_dtype type() const { return is_wide_ ? HVD_FLOAT64 : dtype_; }
+  double* accumulator(const Part& part, size_t v) {
+    return accumulators_.get() + part.accumulator + v * part.count;
+  }
+  hvd_dtype type() const { return is_accumulated_ ? HVD_FLOAT64 : dtype_; }
   const void* vector(const Part& part, size_t v) {
-    if (is_wide_) return wide(part, v);
-    return narrow(part, v);
+    if (is_accumulated_) return accumulator(part, v);
+    return stored(part, v);
   }
 
   void fill_batches(const hvd_batch& batch) {
@@ -113,7 +115,7 @@ class Adasum {
       const hvd_batch_tensor& whole = batch.tensors[t];
       const int64_t* rows = rows_.data() + tensors_[t].rows;
       const auto count = static_cast<int64_t>(tensors_[t].count);
-      std::byte* parts = narrow(tensors_[t], 0);
+      std::byte* parts = stored(tensors_[t], 0);
       scattered_.push_back(
           {whole.input, parts, whole.count, 1, rows, own_rows_.data() + t * members_});
       gathered_.push_back({parts, whole.output, count, 1, rows, nullptr});
@@ -129,12 +131,12 @@ class Adasum {
   const hvd_dtype dtype_;
   const size_t element_;
   const double factor_;
-  size_t vectors_ = members_;  // that are left
-  bool is_wide_ = false;       // what is left lies in wide_
+  size_t vectors_ = members_;    // that are left
+  bool is_accumulated_ = false;  // what is left lies in accumulators_
   std::vector<Part> tensors_;
   std::vector<int64_t> rows_, own_rows_;
-  std::unique_ptr<std::byte[]> narrow_;
-  std::unique_ptr<double[]> wide_;
+  std::unique_ptr<std::byte[]> stored_;
+  std::unique_ptr<double[]> accumulators_;
   std::vector<Products> products_;
   std::vector<hvd_batch_tensor> scattered_, gathered_;
   hvd_batch scatter_{}, gather_{};

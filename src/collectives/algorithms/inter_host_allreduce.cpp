@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/dtype.h"
 #include "collectives/algorithms/group.h"
-#include "collectives/kernels/wide.h"
+#include "collectives/kernels/half_conversion.h"
 
 namespace hvd::collectives {
 namespace {
@@ -36,17 +36,18 @@ void InterHostAllreduce::begin(const Reduction& reduction, const InterHostConfig
     last_schedule_ = make_schedule(config.algorithm, hosts, host, config.last, element_);
     scheduled_config_ = config;
   }
-  wide_ = schedule_.partial && is_half(config.dtype);
-  reduce_ = wide_ ? reduce_function(HVD_FLOAT32, static_cast<hvd_reduce_op>(config.op))
-                  : reduction.reduce;
-  const size_t unit = wide_ ? sizeof(float) : element_;
-  wide_size_ = wide_ ? lines(std::max(config.count, config.last) * unit) : 0;
+  accumulates_float32_ = schedule_.partial && is_half(config.dtype);
+  reduce_ = accumulates_float32_
+                ? reduce_function(HVD_FLOAT32, static_cast<hvd_reduce_op>(config.op))
+                : reduction.reduce;
+  const size_t unit = accumulates_float32_ ? sizeof(float) : element_;
+  float32_size_ = accumulates_float32_ ? lines(std::max(config.count, config.last) * unit) : 0;
   scratch_size_ = lines(std::max(schedule_.scratch, last_schedule_.scratch) * unit);
   // More than the window, since hops of pieces that have ended elsewhere may be queued here.
   const size_t slots = std::min(config.window + 2, std::max<size_t>(config.pieces, 1));
   slots_.resize(slots);
-  if (memory_.size() < slots * (wide_size_ + scratch_size_) + 64) {
-    memory_.resize(slots * (wide_size_ + scratch_size_) + 64);
+  if (memory_.size() < slots * (float32_size_ + scratch_size_) + 64) {
+    memory_.resize(slots * (float32_size_ + scratch_size_) + 64);
   }
   if (send_queues_.size() != hosts * config.streams) {
     send_queues_.clear();
@@ -83,26 +84,26 @@ void InterHostAllreduce::add(std::byte* data) {
   HVD_CHECK(may_add());
   Piece& piece = slot_of(added_);
   piece.data = data;
-  if (wide_) {
-    widen(reinterpret_cast<float*>(wide_of(piece)), data, config_.dtype, count_of(added_));
+  if (accumulates_float32_) {
+    to_float32(reinterpret_cast<float*>(float32_of(piece)), data, config_.dtype, count_of(added_));
   }
   ++added_;
   enter(piece);
   settle();
 }
 
-std::byte* InterHostAllreduce::wide_of(const Piece& piece) {
+std::byte* InterHostAllreduce::float32_of(const Piece& piece) {
   auto* base = reinterpret_cast<std::byte*>(lines(reinterpret_cast<uintptr_t>(memory_.data())));
-  return base + piece.number % slots_.size() * (wide_size_ + scratch_size_);
+  return base + piece.number % slots_.size() * (float32_size_ + scratch_size_);
 }
 
 std::byte* InterHostAllreduce::scratch_of(const Piece& piece) {
-  return wide_of(piece) + wide_size_;
+  return float32_of(piece) + float32_size_;
 }
 
 // Where what a hop sends lies.
 std::byte* InterHostAllreduce::source(const Piece& piece, size_t hop) {
-  return is_wide_hop(hop) ? wide_of(piece) : piece.data;
+  return carries_float32(hop) ? float32_of(piece) : piece.data;
 }
 
 // Where what a hop brings goes.
@@ -264,10 +265,10 @@ void InterHostAllreduce::reduce(Piece& piece) {
   if (inputs_.size() == transfers.size()) inputs_.push_back(own);
   const bool last = piece.hop == schedule.last_reducing;
   reduce_(own, inputs_.data(), inputs_.size(), part.count, reduction_->none,
-          last && !wide_ ? reduction_->after : reduction_->none);
-  if (last && wide_) {
-    narrow(piece.data + part.first * element_, reinterpret_cast<const float*>(own), config_.dtype,
-           part.count, reduction_->after);
+          last && !accumulates_float32_ ? reduction_->after : reduction_->none);
+  if (last && accumulates_float32_) {
+    to_storage_type(piece.data + part.first * element_, reinterpret_cast<const float*>(own),
+                    config_.dtype, part.count, reduction_->after);
   }
 }
 

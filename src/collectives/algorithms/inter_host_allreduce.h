@@ -90,9 +90,11 @@ class InterHostAllreduce {
   }
   Piece& slot_of(size_t piece) { return slots_[piece % slots_.size()]; }
   void prepare(size_t number);
-  bool is_wide_hop(size_t hop) const { return wide_ && hop < schedule_.reducing; }
-  size_t unit(size_t hop) const { return is_wide_hop(hop) ? sizeof(float) : element_; }
-  std::byte* wide_of(const Piece& piece);
+  bool carries_float32(size_t hop) const {
+    return accumulates_float32_ && hop < schedule_.reducing;
+  }
+  size_t unit(size_t hop) const { return carries_float32(hop) ? sizeof(float) : element_; }
+  std::byte* float32_of(const Piece& piece);
   std::byte* scratch_of(const Piece& piece);
   std::byte* source(const Piece& piece, size_t hop);
   std::byte* target(const Piece& piece, size_t hop);
@@ -113,12 +115,12 @@ class InterHostAllreduce {
   ReduceFunction reduce_ = nullptr;
   InterHostConfig config_;
   size_t element_ = 1;
-  bool wide_ = false;
+  bool accumulates_float32_ = false;
   Schedule schedule_, last_schedule_;
   InterHostConfig scheduled_config_;  // what the schedules were made for
   std::vector<Piece> slots_;
   std::vector<std::byte> memory_;
-  size_t wide_size_ = 0;  // of a slot in memory_
+  size_t float32_size_ = 0;  // of a slot in memory_
   size_t scratch_size_ = 0;
   size_t added_ = 0;
   size_t finished_ = 0;

@@ -102,13 +102,13 @@ void combine(hvd_dtype dtype, const void* a, const void* b, const Weights& weigh
   });
 }
 
-void widen(hvd_dtype dtype, const void* in, double* out, size_t count) {
+void to_float64(hvd_dtype dtype, const void* in, double* out, size_t count) {
   with_type(dtype, in, [&](const auto* from) {
     for (size_t i = 0; i < count; ++i) out[i] = load(from[i]);
   });
 }
 
-void narrow(hvd_dtype dtype, const double* in, double factor, void* out, size_t count) {
+void to_storage_type(hvd_dtype dtype, const double* in, double factor, void* out, size_t count) {
   with_type(dtype, out, [&]<typename T>(const T*) {
     T* to = static_cast<T*>(out);
     for (size_t i = 0; i < count; ++i) store(to[i], factor * in[i]);

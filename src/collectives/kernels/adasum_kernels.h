@@ -27,7 +27,7 @@ Weights weights_of(const Products& products);
 void combine(hvd_dtype dtype, const void* a, const void* b, const Weights& weights, double* out,
              size_t count);
 // The same number as float64, and back with a factor and one rounding.
-void widen(hvd_dtype dtype, const void* in, double* out, size_t count);
-void narrow(hvd_dtype dtype, const double* in, double factor, void* out, size_t count);
+void to_float64(hvd_dtype dtype, const void* in, double* out, size_t count);
+void to_storage_type(hvd_dtype dtype, const double* in, double factor, void* out, size_t count);
 
 }  // namespace hvd::collectives

@@ -1,10 +1,10 @@
-#include "collectives/kernels/wide.h"
+#include "collectives/kernels/half_conversion.h"
 
 #include "base/half.h"
 
 namespace hvd::collectives {
 
-void widen(float* to, const void* from, int32_t dtype, size_t count) {
+void to_float32(float* to, const void* from, int32_t dtype, size_t count) {
   const auto* in = static_cast<const uint16_t*>(from);
   if (dtype == HVD_FLOAT16) {
     for (size_t i = 0; i < count; ++i) to[i] = float_of_half(in[i]);
@@ -13,7 +13,7 @@ void widen(float* to, const void* from, int32_t dtype, size_t count) {
   }
 }
 
-void narrow(void* to, const float* from, int32_t dtype, size_t count, const Scale& scale) {
+void to_storage_type(void* to, const float* from, int32_t dtype, size_t count, const Scale& scale) {
   auto* out = static_cast<uint16_t*>(to);
   const float factor = scale.active ? static_cast<float>(scale.factor) : 1.0f;
   if (dtype == HVD_FLOAT16) {
