@@ -9,7 +9,7 @@ from typing import Any
 from horovod._library import library
 
 
-def lend(size: int) -> Any:
+def registered_buffer(size: int) -> Any:
     """A ctypes array of `size` bytes, zeroed, in shared memory where the host has that much and in
     private memory where not. It is freed with the last reference, so let a tensor keep one."""
     memory = ctypes.c_void_p()

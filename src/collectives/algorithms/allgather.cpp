@@ -34,7 +34,7 @@ class Gathering {
         input_(tensors_, WholeInput{element_}),
         sizes_(group.size()) {
     // Each member's place: its slot, or on other hosts a part of the result buffer.
-    place_ = group.segment().chunk();
+    place_ = group.sub_region().chunk();
     if (group.host_count() > 1) place_ = place_ / group.size() / 64 * 64;
     size_t largest = 0;
     for (size_t member = 0; member < group.size(); ++member) {
@@ -53,7 +53,8 @@ class Gathering {
 
   void pack(size_t index) {
     const uint64_t step = first_ + index;
-    input_.read(group_.segment().slot(group_.local_index(), step), size_at(group_.index(), index));
+    input_.read(group_.sub_region().slot(group_.local_index(), step),
+                size_at(group_.index(), index));
     group_.post_all(kArrived, step + 1);
   }
   void unpack(size_t index) {
@@ -83,11 +84,11 @@ class Gathering {
     return std::min(sizes_[member] - before, place_);
   }
   std::byte* place_of(size_t member, uint64_t step) const {
-    const Segment& segment = group_.segment();
+    const SubRegion& sub_region = group_.sub_region();
     if (group_.host_of(member) == group_.host_index()) {
-      return segment.slot(group_.local_index_of(member), step);
+      return sub_region.slot(group_.local_index_of(member), step);
     }
-    return segment.result(step) + member * place_;
+    return sub_region.result(step) + member * place_;
   }
 
   Group& group_;

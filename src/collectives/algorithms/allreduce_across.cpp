@@ -160,7 +160,7 @@ Job inter_host_small(Flow& flow, Group& group, const hvd_batch& batch, const Red
 Job small_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
   const uint64_t step = group.take_steps(1);
   co_await pack_small(flow, group, reduction, step);
-  std::byte* result = group.segment().result(step);
+  std::byte* result = group.sub_region().result(step);
   if (group.is_leader()) {
     SmallArrived arrived(group, step);
     co_await flow.until(arrived);
@@ -200,11 +200,11 @@ class DrivenStream {
   void reduce_and_add(size_t chunk) {
     const uint64_t step = on_host.step_of(chunk);
     const Slice own = is_driver ? slice(chunk) : Slice{0, 0};
-    std::byte* result = group_.segment().result(step) + own.first * reduction_.element;
+    std::byte* result = group_.sub_region().result(step) + own.first * reduction_.element;
     if (own.count > 0) {
       const void* inputs[kMaxLocalRanks];
       for (size_t i = 0; i < group_.local_count(); ++i) {
-        inputs[i] = group_.segment().slot(i, step) + own.first * reduction_.element;
+        inputs[i] = group_.sub_region().slot(i, step) + own.first * reduction_.element;
       }
       reduction_.reduce(result, inputs, group_.local_count(), own.count, reduction_.before,
                         reduction_.none);

@@ -28,11 +28,11 @@ class LocalStream {
  public:
   LocalStream(Group& group, const hvd_batch& batch, const Reduction& reduction)
       : group_(group),
-        segment_(group.segment()),
+        sub_region_(group.sub_region()),
         reduction_(reduction),
         dtype_(static_cast<hvd_dtype>(batch.dtype)),
         op_(static_cast<hvd_reduce_op>(batch.reduce_op)),
-        stride_(segment_.chunk_of(reduction.count * reduction.element) / group.local_count() /
+        stride_(sub_region_.chunk_of(reduction.count * reduction.element) / group.local_count() /
                 kLine * kLine),
         per_chunk_(stride_ * group.local_count() / reduction.element),
         chunks_((reduction.count + per_chunk_ - 1) / per_chunk_),
@@ -96,7 +96,7 @@ class LocalStream {
   // Where a rank's slot has its part of a slice. The same in all chunks, so that a short one at the
   // end leaves results alone that others have yet to unpack.
   std::byte* place(size_t rank, uint64_t step, size_t slice) const {
-    return segment_.slot(rank, step) + slice * stride_;
+    return sub_region_.slot(rank, step) + slice * stride_;
   }
 
   // Where the result of a rank's slice is.
@@ -154,7 +154,7 @@ class LocalStream {
   }
 
   Group& group_;
-  const Segment& segment_;
+  const SubRegion& sub_region_;
   const Reduction& reduction_;
   const hvd_dtype dtype_;
   const hvd_reduce_op op_;

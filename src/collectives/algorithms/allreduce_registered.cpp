@@ -22,7 +22,7 @@ struct TensorPlaces {
 static_assert(sizeof(TensorPlaces) <= kSmallBytes);
 
 TensorPlaces& places_of(Group& group, size_t local, uint64_t step) {
-  return *reinterpret_cast<TensorPlaces*>(group.segment().small(local, step).payload);
+  return *reinterpret_cast<TensorPlaces*>(group.sub_region().small(local, step).payload);
 }
 
 bool fill_places(Group& group, const hvd_batch& batch, size_t element, TensorPlaces& own) {
@@ -111,7 +111,7 @@ Job allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
     AllReached consumed(group, kConsumed, step - 1);
     co_await flow.until(consumed);
   }
-  auto* own = new (group.segment().small(group.local_index(), step).payload) TensorPlaces;
+  auto* own = new (group.sub_region().small(group.local_index(), step).payload) TensorPlaces;
   const bool has_places = fill_places(group, batch, reduction.element, *own);
   group.post_small(step);
   if (!has_places) {

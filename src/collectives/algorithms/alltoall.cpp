@@ -58,7 +58,7 @@ class Shuffle {
 
   // After `largest` has become the largest of all members.
   void plan() {
-    const size_t chunk = group_.segment().chunk();
+    const size_t chunk = group_.sub_region().chunk();
     largest_host_ = 1;
     // The result buffer holds a place for every pair of a remote and a local member.
     for (size_t host = 0; host < group_.host_count() && group_.host_count() > 1; ++host) {
@@ -75,7 +75,7 @@ class Shuffle {
 
   void pack(size_t index) {
     const uint64_t step = first_ + index;
-    std::byte* slot = group_.segment().slot(group_.local_index(), step);
+    std::byte* slot = group_.sub_region().slot(group_.local_index(), step);
     for (size_t member = 0; member < group_.size(); ++member) {
       if (member != group_.index()) to_[member].read(slot + member * place_, place_);
     }
@@ -118,11 +118,11 @@ class Shuffle {
 
  private:
   std::byte* place_of(size_t from, size_t to, uint64_t step) const {
-    const Segment& segment = group_.segment();
+    const SubRegion& sub_region = group_.sub_region();
     if (group_.host_of(from) == group_.host_index()) {
-      return segment.slot(group_.local_index_of(from), step) + to * place_;
+      return sub_region.slot(group_.local_index_of(from), step) + to * place_;
     }
-    return segment.result(step) + (from * largest_host_ + group_.local_index_of(to)) * place_;
+    return sub_region.result(step) + (from * largest_host_ + group_.local_index_of(to)) * place_;
   }
 
   Group& group_;

@@ -54,20 +54,20 @@ class Casting {
     for (const hvd_batch_tensor& tensor : tensors_) {
       size_ += static_cast<size_t>(tensor.count) * element_;
     }
-    const size_t chunk = group.segment() ? group.segment().chunk() : 1;
+    const size_t chunk = group.sub_region() ? group.sub_region().chunk() : 1;
     // A member that is alone copies, and leaves no step behind that nobody consumes.
     steps = group.size() == 1 ? 0 : (size_ + chunk - 1) / chunk;
     first = group.take_steps(steps);
   }
 
   size_t size_at(size_t index) const {
-    const size_t chunk = group_.segment().chunk();
+    const size_t chunk = group_.sub_region().chunk();
     return std::min(chunk, size_ - index * chunk);
   }
   std::byte* data(size_t index) const {
-    const Segment& segment = group_.segment();
-    return on_root_host ? segment.slot(group_.local_index_of(root), first + index)
-                        : segment.result(first + index);
+    const SubRegion& sub_region = group_.sub_region();
+    return on_root_host ? sub_region.slot(group_.local_index_of(root), first + index)
+                        : sub_region.result(first + index);
   }
   void pack(size_t index) { input_.read(data(index), size_at(index)); }
   void unpack(size_t index) { output_.write(data(index), size_at(index)); }

@@ -33,7 +33,7 @@ Job barrier(Flow& flow, Group& group) {
 }
 
 Job run(Flow& flow, Group& group, const hvd_batch& batch) {
-  SegmentOpen open(group);
+  SubRegionOpen open(group);
   co_await flow.until(open);
   switch (batch.op) {
     case HVD_ALLREDUCE:

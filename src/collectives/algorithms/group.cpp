@@ -55,7 +55,7 @@ Group::Group(Mesh& mesh, int32_t id, std::vector<int32_t> members, uint32_t inca
     if (member != index_) local_mask_[local / 64] |= uint64_t{1} << (local % 64);
   }
   // The same on all hosts, so that all take the same steps.
-  chunk_ = Segment::chunk_for(largest);
+  chunk_ = SubRegion::chunk_for(largest);
   peer_streams_.resize(hosts_.size());
   fewest_local_ = largest;
   for (const auto& host : hosts_) fewest_local_ = std::min(fewest_local_, host.size());
@@ -63,8 +63,9 @@ Group::Group(Mesh& mesh, int32_t id, std::vector<int32_t> members, uint32_t inca
 
 Group::~Group() {
   if (!mesh_.in_owner_process()) return;
-  if (segment_) {
-    mesh_.host_links().arena().release_segment(segment_index_, segment_.base(), segment_.size());
+  if (sub_region_) {
+    mesh_.host_links().region().release_sub_region(sub_region_index_, sub_region_.base(),
+                                                   sub_region_.size());
   }
   for (const auto& streams : peer_streams_) {
     for (PeerStream* peer_stream : streams) {
@@ -93,29 +94,29 @@ InterHostAllreduce& Group::inter_host() {
   return *inter_host_;
 }
 
-bool Group::open_segment() {
-  if (segment_) return true;
-  Arena& arena = mesh_.host_links().arena();
-  const size_t size = Segment::size_for(local_count(), chunk_);
-  if (is_leader() && !made_segment_) {
-    made_segment_ = true;
-    const Status made = arena.make_segment(key_, size, static_cast<uint32_t>(local_count()));
+bool Group::open_sub_region() {
+  if (sub_region_) return true;
+  SharedRegion& region = mesh_.host_links().region();
+  const size_t size = SubRegion::size_for(local_count(), chunk_);
+  if (is_leader() && !made_sub_region_) {
+    made_sub_region_ = true;
+    const Status made = region.make_sub_region(key_, size, static_cast<uint32_t>(local_count()));
     if (!made.ok()) mesh_.fail(made.with_context(mesh_.describe(mesh_.rank())));
     mesh_.host_links().wake(local_mask_);
   }
-  const auto index = arena.find_segment(key_);
+  const auto index = region.find_sub_region(key_);
   if (!index.ok()) {
     mesh_.fail(index.status());
     return false;
   }
   if (index.value() < 0) return false;
-  auto memory = arena.map_segment(index.value(), size);
+  auto memory = region.map_sub_region(index.value(), size);
   if (!memory.ok()) {
     mesh_.fail(memory.status().with_context(mesh_.describe(mesh_.rank())));
     return false;
   }
-  segment_index_ = index.value();
-  segment_ = Segment(memory.value(), local_count(), chunk_);
+  sub_region_index_ = index.value();
+  sub_region_ = SubRegion(memory.value(), local_count(), chunk_);
   return true;
 }
 
@@ -125,18 +126,18 @@ void Group::wake_if_all(Condition& condition) {
 }
 
 void Group::post(Counter counter, uint64_t value) {
-  (segment_.flags(local_index_).*counter).store(value, std::memory_order_seq_cst);
+  (sub_region_.flags(local_index_).*counter).store(value, std::memory_order_seq_cst);
   mesh_.host_links().wake(local_mask_);
 }
 
 void Group::post_all(Counter counter, uint64_t value) {
-  (segment_.flags(local_index_).*counter).store(value, std::memory_order_seq_cst);
+  (sub_region_.flags(local_index_).*counter).store(value, std::memory_order_seq_cst);
   AllReached all(*this, counter, value);
   wake_if_all(all);
 }
 
 void Group::post_small(uint64_t step) {
-  segment_.small(local_index_, step).turn.store(step + 1, std::memory_order_seq_cst);
+  sub_region_.small(local_index_, step).turn.store(step + 1, std::memory_order_seq_cst);
   SmallArrived all(*this, step);
   wake_if_all(all);
 }
@@ -147,18 +148,18 @@ std::byte* Group::scratch(size_t size) {
 }
 
 bool AllReached::ready() {
-  const Segment& segment = group_.segment();
+  const SubRegion& sub_region = group_.sub_region();
   for (; next_ < group_.local_count(); ++next_) {
-    if ((segment.flags(next_).*counter_).load(std::memory_order_seq_cst) < value_) return false;
+    if ((sub_region.flags(next_).*counter_).load(std::memory_order_seq_cst) < value_) return false;
   }
   next_ = 0;
   return true;
 }
 
 bool SmallArrived::ready() {
-  const Segment& segment = group_.segment();
+  const SubRegion& sub_region = group_.sub_region();
   for (; next_ < group_.local_count(); ++next_) {
-    if (segment.small(next_, step_).turn.load(std::memory_order_seq_cst) != step_ + 1) {
+    if (sub_region.small(next_, step_).turn.load(std::memory_order_seq_cst) != step_ + 1) {
       return false;
     }
   }

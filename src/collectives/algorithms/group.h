@@ -10,7 +10,7 @@
 #include "collectives/algorithms/exchange.h"
 #include "collectives/algorithms/flow.h"
 #include "collectives/mesh/mesh.h"
-#include "collectives/shm/segment.h"
+#include "collectives/shm/sub_region.h"
 
 namespace hvd::collectives {
 
@@ -50,9 +50,9 @@ class Group {
   size_t fewest_local() const { return fewest_local_; }
   InterHostAllreduce& inter_host();
 
-  // Makes or finds the segment; a failure fails the mesh.
-  bool open_segment();
-  const Segment& segment() const { return segment_; }
+  // Makes or finds the sub-region; a failure fails the mesh.
+  bool open_sub_region();
+  const SubRegion& sub_region() const { return sub_region_; }
 
   // Reserves steps for an operation and returns the first.
   uint64_t take_steps(uint64_t count) {
@@ -88,9 +88,9 @@ class Group {
   size_t local_index_ = 0;
   size_t chunk_ = 0;
   LocalMask local_mask_{};
-  Segment segment_;
-  int segment_index_ = -1;
-  bool made_segment_ = false;
+  SubRegion sub_region_;
+  int sub_region_index_ = -1;
+  bool made_sub_region_ = false;
   uint64_t step_ = 0;
   size_t fewest_local_ = 0;
   std::vector<std::vector<PeerStream*>> peer_streams_;  // by host and stream
@@ -126,7 +126,7 @@ class OneReached final : public Condition {
   OneReached(Group& group, size_t local, Group::Counter counter, uint64_t value)
       : group_(group), local_(local), counter_(counter), value_(value) {}
   bool ready() override {
-    return (group_.segment().flags(local_).*counter_).load(std::memory_order_seq_cst) >= value_;
+    return (group_.sub_region().flags(local_).*counter_).load(std::memory_order_seq_cst) >= value_;
   }
   int waits_for() const override { return group_.global_rank_of_local(local_); }
 
@@ -151,10 +151,10 @@ class SmallArrived final : public Condition {
 };
 
 // The group's memory is mapped.
-class SegmentOpen final : public Condition {
+class SubRegionOpen final : public Condition {
  public:
-  explicit SegmentOpen(Group& group) : group_(group) {}
-  bool ready() override { return group_.open_segment(); }
+  explicit SubRegionOpen(Group& group) : group_(group) {}
+  bool ready() override { return group_.open_sub_region(); }
 
  private:
   Group& group_;

@@ -7,14 +7,15 @@ Job pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t step) {
     AllReached consumed(group, kConsumed, step - 1);
     co_await flow.until(consumed);
   }
-  reduction.packer.read(group.segment().small(group.local_index(), step).payload, reduction.count);
+  reduction.packer.read(group.sub_region().small(group.local_index(), step).payload,
+                        reduction.count);
   group.post_small(step);
 }
 
 void reduce_small(Group& group, const Reduction& reduction, uint64_t step, std::byte* result) {
   const void* inputs[kMaxLocalRanks];
   for (size_t i = 0; i < group.local_count(); ++i) {
-    inputs[i] = group.segment().small(i, step).payload;
+    inputs[i] = group.sub_region().small(i, step).payload;
   }
   reduction.reduce(result, inputs, group.local_count(), reduction.count, reduction.before,
                    group.host_count() > 1 ? reduction.none : reduction.after);

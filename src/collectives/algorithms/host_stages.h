@@ -24,8 +24,8 @@ void end_small(Group& group, uint64_t step);
 class HostStream {
  public:
   HostStream(Group& group, Reduction& reduction, size_t largest_chunk = SIZE_MAX)
-      : group_(group), segment_(group.segment()), reduction_(reduction) {
-    per_chunk_ = std::min(segment_.chunk(), largest_chunk) / reduction_.element;
+      : group_(group), sub_region_(group.sub_region()), reduction_(reduction) {
+    per_chunk_ = std::min(sub_region_.chunk(), largest_chunk) / reduction_.element;
     chunks_ = (reduction_.count + per_chunk_ - 1) / per_chunk_;
     first_ = group_.take_steps(chunks_);
   }
@@ -39,7 +39,7 @@ class HostStream {
 
   void pack(size_t chunk) {
     const uint64_t step = step_of(chunk);
-    reduction_.packer.read(segment_.slot(group_.local_index(), step), count_of(chunk));
+    reduction_.packer.read(sub_region_.slot(group_.local_index(), step), count_of(chunk));
     group_.post_all(kArrived, step + 1);
   }
   void reduce_slice(size_t chunk) {
@@ -49,8 +49,8 @@ class HostStream {
     if (slice.count > 0) {
       const size_t offset = slice.first * reduction_.element;
       const void* inputs[kMaxLocalRanks];
-      for (size_t i = 0; i < count; ++i) inputs[i] = segment_.slot(i, step) + offset;
-      reduction_.reduce(segment_.result(step) + offset, inputs, count, slice.count,
+      for (size_t i = 0; i < count; ++i) inputs[i] = sub_region_.slot(i, step) + offset;
+      reduction_.reduce(sub_region_.result(step) + offset, inputs, count, slice.count,
                         reduction_.before,
                         group_.host_count() > 1 ? reduction_.none : reduction_.after);
     }
@@ -58,13 +58,13 @@ class HostStream {
   }
   void unpack(size_t chunk) {
     const uint64_t step = step_of(chunk);
-    reduction_.unpacker.write(segment_.result(step), count_of(chunk));
+    reduction_.unpacker.write(sub_region_.result(step), count_of(chunk));
     group_.post_all(kConsumed, step + 1);
   }
 
  private:
   Group& group_;
-  const Segment& segment_;
+  const SubRegion& sub_region_;
   Reduction& reduction_;
   size_t per_chunk_;
   size_t chunks_;

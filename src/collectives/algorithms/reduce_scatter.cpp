@@ -42,7 +42,7 @@ class Scattering {
  public:
   Scattering(Group& group, const hvd_batch& batch)
       : group_(group),
-        segment_(group.segment()),
+        sub_region_(group.sub_region()),
         batch_(batch),
         element_(size_of(static_cast<hvd_dtype>(batch.dtype))),
         tensors_(batch.tensors, batch.tensor_count),
@@ -66,7 +66,7 @@ class Scattering {
       first_on_host_[host] = next;
       for (const size_t member : group.members_of(host)) position_[member] = next++;
     }
-    place_ = segment_.chunk() / group.size();
+    place_ = sub_region_.chunk() / group.size();
     place_ -= place_ % (place_ < 64 ? element_ : 64);
     place_ = std::min(place_, largest);
     steps = largest == 0 ? 0 : (largest + place_ - 1) / place_;
@@ -76,7 +76,7 @@ class Scattering {
   void pack(size_t index) {
     for (size_t member = 0; member < group_.size(); ++member) {
       std::byte* to =
-          segment_.slot(group_.local_index(), first + index) + position_[member] * place_;
+          sub_region_.slot(group_.local_index(), first + index) + position_[member] * place_;
       inputs_[member].next(size_at(member, index), [&](const std::byte* data, size_t size) {
         if (data != nullptr)
           std::memcpy(to, data, size);
@@ -105,13 +105,13 @@ class Scattering {
                                  group_.local_index(), element_);
     if (share.count > 0) {
       const size_t offset = share.first * element_;
-      reduce_slots(segment_.result(first + index) + offset, index, offset, share.count * element_,
-                   scale_by(1));
+      reduce_slots(sub_region_.result(first + index) + offset, index, offset,
+                   share.count * element_, scale_by(1));
     }
     group_.post_all(kReduced, first + index + 1);
   }
   void add_transfers(Exchange& exchange, size_t index) {
-    std::byte* result = segment_.result(first + index);
+    std::byte* result = sub_region_.result(first + index);
     for (size_t host = 0; host < group_.host_count(); ++host) {
       if (host == group_.host_index()) continue;
       PeerStream& peer_stream = group_.peer_stream(host);
@@ -121,7 +121,8 @@ class Scattering {
     }
   }
   void reduce_hosts(size_t index) {
-    std::byte* own = segment_.result(first + index) + first_on_host_[group_.host_index()] * place_;
+    std::byte* own =
+        sub_region_.result(first + index) + first_on_host_[group_.host_index()] * place_;
     std::vector<const void*> inputs(group_.host_count());
     for (size_t host = 0; host < inputs.size(); ++host) {
       inputs[host] = host == group_.host_index() ? own : received_from(host);
@@ -130,7 +131,7 @@ class Scattering {
     group_.post(kShared, first + index + 1);
   }
   void unpack(size_t index) {
-    output_.write(segment_.result(first + index) + position_[group_.index()] * place_,
+    output_.write(sub_region_.result(first + index) + position_[group_.index()] * place_,
                   size_at(group_.index(), index));
     group_.post_all(kConsumed, first + index + 1);
   }
@@ -146,7 +147,7 @@ class Scattering {
   void reduce_slots(std::byte* to, size_t index, size_t offset, size_t size, const Scale& after) {
     const void* inputs[kMaxLocalRanks];
     for (size_t i = 0; i < group_.local_count(); ++i) {
-      inputs[i] = segment_.slot(i, first + index) + offset;
+      inputs[i] = sub_region_.slot(i, first + index) + offset;
     }
     reduce_(to, inputs, group_.local_count(), size / element_, before_, after);
   }
@@ -156,7 +157,7 @@ class Scattering {
   }
 
   Group& group_;
-  const Segment& segment_;
+  const SubRegion& sub_region_;
   const hvd_batch& batch_;
   size_t element_;
   std::span<const hvd_batch_tensor> tensors_;

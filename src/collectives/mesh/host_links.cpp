@@ -6,12 +6,13 @@
 
 namespace hvd::collectives {
 
-HostLinks::HostLinks(std::unique_ptr<Arena> arena, std::vector<UniqueFd> doorbells, size_t local)
-    : arena_(std::move(arena)),
+HostLinks::HostLinks(std::unique_ptr<SharedRegion> region, std::vector<UniqueFd> doorbells,
+                     size_t local)
+    : region_(std::move(region)),
       doorbells_(std::move(doorbells)),
       local_(local),
       words_((doorbells_.size() + 63) / 64),
-      mine_(arena_->rank(local)),
+      mine_(region_->rank(local)),
       outgoing_(doorbells_.size()),
       incoming_(doorbells_.size()) {
   for (size_t i = 0; i < doorbells_.size(); ++i) {
@@ -28,7 +29,7 @@ void HostLinks::silence_doorbell() {
 
 // Puts pieces of a message into the receiver's cells; true when all of it is there.
 bool HostLinks::push(size_t to, ByteView message, size_t& sent) {
-  RankBlock& block = arena_->rank(to);
+  RankBlock& block = region_->rank(to);
   bool pushed = false;
   bool finished = false;
   bool starved = false;
@@ -126,14 +127,14 @@ bool HostLinks::poll(const Receiver& receiver) {
 }
 
 void HostLinks::fall_asleep() {
-  arena_->header().sleepers[local_ / 64].fetch_or(uint64_t{1} << (local_ % 64),
-                                                  std::memory_order_seq_cst);
+  region_->header().sleepers[local_ / 64].fetch_or(uint64_t{1} << (local_ % 64),
+                                                   std::memory_order_seq_cst);
   // A sender that waits for cells says so again, now that it can be rung.
   if (waiting_ > 0) flush();
 }
 
 void HostLinks::wake_up() {
-  auto& word = arena_->header().sleepers[local_ / 64];
+  auto& word = region_->header().sleepers[local_ / 64];
   const uint64_t bit = uint64_t{1} << (local_ % 64);
   if ((word.load(std::memory_order_relaxed) & bit) != 0) {
     word.fetch_and(~bit, std::memory_order_seq_cst);
@@ -142,7 +143,7 @@ void HostLinks::wake_up() {
 
 bool HostLinks::anyone_sleeps(const LocalMask& mask) const {
   for (size_t i = 0; i < words_; ++i) {
-    const auto& word = arena_->header().sleepers[i];
+    const auto& word = region_->header().sleepers[i];
     if ((word.load(std::memory_order_seq_cst) & mask[i]) != 0) return true;
   }
   return false;
@@ -150,7 +151,7 @@ bool HostLinks::anyone_sleeps(const LocalMask& mask) const {
 
 void HostLinks::wake(const LocalMask& mask) {
   for (size_t i = 0; i < words_; ++i) {
-    auto& word = arena_->header().sleepers[i];
+    auto& word = region_->header().sleepers[i];
     uint64_t sleeping = word.load(std::memory_order_seq_cst) & mask[i];
     if (sleeping == 0) continue;
     // Whoever clears the bit rings, so that a sleeper is rung once.
@@ -168,27 +169,27 @@ void HostLinks::wake(const LocalMask& mask) {
 void HostLinks::depart() {
   if (std::exchange(has_departed_, true)) return;
   mine_.state.store(static_cast<uint32_t>(RankState::kClosed), std::memory_order_seq_cst);
-  arena_->header().departures.fetch_add(1, std::memory_order_seq_cst);
+  region_->header().departures.fetch_add(1, std::memory_order_seq_cst);
   wake(everyone_);
 }
 
 bool HostLinks::departed(size_t local) const {
-  return arena_->rank(local).state.load(std::memory_order_seq_cst) ==
+  return region_->rank(local).state.load(std::memory_order_seq_cst) ==
          static_cast<uint32_t>(RankState::kClosed);
 }
 
 uint32_t HostLinks::departures() const {
-  return arena_->header().departures.load(std::memory_order_seq_cst);
+  return region_->header().departures.load(std::memory_order_seq_cst);
 }
 
 Status HostLinks::failure() const {
   if (!has_failed()) return {};
-  const ArenaHeader& header = arena_->header();
+  const RegionHeader& header = region_->header();
   return aborted(std::string(header.cause, ::strnlen(header.cause, sizeof header.cause)));
 }
 
 Status HostLinks::fail(const Status& cause) {
-  ArenaHeader& header = arena_->header();
+  RegionHeader& header = region_->header();
   uint32_t none = 0;
   if (header.failure.compare_exchange_strong(none, 1, std::memory_order_seq_cst)) {
     const size_t size = std::min(cause.message().size(), sizeof header.cause - 1);

@@ -1,5 +1,5 @@
 // One rank's view of the ranks on its own host: mailboxes, who sleeps, who left, how it failed.
-// Owns the arena and the doorbells. Called by one thread at a time; never waits.
+// Owns the shared-memory region and the doorbells. Called by one thread at a time; never waits.
 #pragma once
 
 #include <deque>
@@ -11,19 +11,19 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "collectives/shm/arena.h"
+#include "collectives/shm/shared_region.h"
 
 namespace hvd::collectives {
 
 class HostLinks {
  public:
   // `local` is this rank's index among those of the host; one doorbell (eventfd) for each.
-  HostLinks(std::unique_ptr<Arena> arena, std::vector<UniqueFd> doorbells, size_t local);
+  HostLinks(std::unique_ptr<SharedRegion> region, std::vector<UniqueFd> doorbells, size_t local);
   ~HostLinks();
 
   size_t count() const { return doorbells_.size(); }
   size_t local() const { return local_; }
-  Arena& arena() { return *arena_; }
+  SharedRegion& region() { return *region_; }
   int doorbell() const { return doorbells_[local_].get(); }
   void silence_doorbell();
 
@@ -54,7 +54,7 @@ class HostLinks {
 
   // The host's first failure; all ranks of the host see the same one.
   Status failure() const;
-  bool has_failed() const { return arena_->header().failure.load(std::memory_order_seq_cst) == 2; }
+  bool has_failed() const { return region_->header().failure.load(std::memory_order_seq_cst) == 2; }
   // Returns the first one, which may be another's.
   Status fail(const Status& cause);
 
@@ -65,7 +65,7 @@ class HostLinks {
   };
   bool push(size_t to, ByteView message, size_t& sent);
 
-  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<SharedRegion> region_;
   std::vector<UniqueFd> doorbells_;
   size_t local_;
   size_t words_;

@@ -138,9 +138,10 @@ Result<std::unique_ptr<Visit>> find_leader(const std::vector<PeerRecord>& record
 Result<Met> receive_members(const MeetingPlace& place, const Credentials& credentials,
                             const std::vector<PeerRecord>& records, int32_t rank,
                             const std::vector<int32_t>& members, std::vector<int32_t> leaders,
-                            size_t segment_size, int heap, MemoryMap& map, Deadline deadline) {
+                            size_t sub_region_size, int heap, MemoryMap& map, Deadline deadline) {
   const size_t count = members.size() + 1;
-  HVD_ASSIGN_OR_RETURN(std::unique_ptr<Arena> arena, Arena::create(count, segment_size, map));
+  HVD_ASSIGN_OR_RETURN(std::unique_ptr<SharedRegion> region,
+                       SharedRegion::create(count, sub_region_size, map));
   std::vector<UniqueFd> doorbells;
   for (size_t i = 0; i < count; ++i) {
     doorbells.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -159,13 +160,13 @@ Result<Met> receive_members(const MeetingPlace& place, const Credentials& creden
     const Bytes welcome = ByteWriter().put_raw(proof).put_raw(table).take();
     const int socket = guest.socket.get();
     const std::string whom = name_of_rank(records, member);
-    HVD_RETURN_IF_ERROR(send_message(socket, welcome, {arena->fd()}, deadline, whom));
+    HVD_RETURN_IF_ERROR(send_message(socket, welcome, {region->fd()}, deadline, whom));
     HVD_RETURN_IF_ERROR(send_files(socket, doorbells, deadline, whom));
     HVD_RETURN_IF_ERROR(send_files(socket, met.heaps, deadline, whom));
     UniqueFd process = open_process(guest.socket.get());
     met.watched.push_back({member, std::move(guest.socket), std::move(process)});
   }
-  met.links = std::make_unique<HostLinks>(std::move(arena), std::move(doorbells), 0);
+  met.links = std::make_unique<HostLinks>(std::move(region), std::move(doorbells), 0);
   met.leaders = std::move(leaders);
   return met;
 }
@@ -202,8 +203,9 @@ Result<Met> join_leader(Visit visit, const Credentials& credentials,
   }
   Met met;
   HVD_ASSIGN_OR_RETURN(met.leaders, decode_leaders(table, records.size()));
-  HVD_ASSIGN_OR_RETURN(std::unique_ptr<Arena> arena, Arena::open(std::move(files[0]), map));
-  const size_t count = arena->rank_count();
+  HVD_ASSIGN_OR_RETURN(std::unique_ptr<SharedRegion> region,
+                       SharedRegion::open(std::move(files[0]), map));
+  const size_t count = region->rank_count();
   HVD_ASSIGN_OR_RETURN(auto doorbells, receive_files(socket, count, deadline, whom));
   HVD_ASSIGN_OR_RETURN(met.heaps, receive_files(socket, heaps_among(count), deadline, whom));
   size_t local = 0;
@@ -213,7 +215,7 @@ Result<Met> join_leader(Visit visit, const Credentials& credentials,
   if (local >= count) {
     return invalid_argument(cat(whom, " counts other ranks on this host"));
   }
-  met.links = std::make_unique<HostLinks>(std::move(arena), std::move(doorbells), local);
+  met.links = std::make_unique<HostLinks>(std::move(region), std::move(doorbells), local);
   UniqueFd process = open_process(socket);
   met.watched.push_back({visit.leader, std::move(visit.socket), std::move(process)});
   return met;

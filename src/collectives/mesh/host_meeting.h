@@ -50,7 +50,7 @@ Result<std::unique_ptr<Visit>> find_leader(const std::vector<PeerRecord>& record
 Result<Met> receive_members(const MeetingPlace& place, const Credentials& credentials,
                             const std::vector<PeerRecord>& records, int32_t rank,
                             const std::vector<int32_t>& members, std::vector<int32_t> leaders,
-                            size_t segment_size, int heap, MemoryMap& map, Deadline deadline);
+                            size_t sub_region_size, int heap, MemoryMap& map, Deadline deadline);
 
 // As a member: proves itself and takes what the leader gives.
 Result<Met> join_leader(Visit visit, const Credentials& credentials,

@@ -9,17 +9,17 @@
 #include "base/text.h"
 #include "collectives/mesh/late_ranks.h"
 #include "collectives/mesh/mesh.h"
-#include "collectives/shm/segment.h"
+#include "collectives/shm/sub_region.h"
 #include "net/interfaces.h"
 
 namespace hvd::collectives {
 namespace {
 
-// Room for the segment of any group on a host with so many ranks.
-size_t largest_segment(size_t ranks) {
+// Room for the sub-region of any group on a host with this many ranks.
+size_t largest_sub_region(size_t ranks) {
   size_t largest = 0;
   for (size_t count = 1; count <= ranks; ++count) {
-    largest = std::max(largest, Segment::size_for(count, Segment::chunk_for(count)));
+    largest = std::max(largest, SubRegion::size_for(count, SubRegion::chunk_for(count)));
   }
   return largest;
 }
@@ -114,7 +114,7 @@ Result<Met> Mesh::meet_host(const MeetingPlace& place, Board& board, Deadline de
                        deadline);
   }
   return receive_members(place, options_.credentials, records_, options_.rank, members,
-                         std::move(leaders), largest_segment(members.size() + 1), heap, map,
+                         std::move(leaders), largest_sub_region(members.size() + 1), heap, map,
                          deadline);
 }
 

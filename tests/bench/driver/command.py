@@ -27,7 +27,7 @@ def arguments(description):
                         help="training: another build folder of ours, in turns with this one")
     parser.add_argument("--bounds", action="store_true",
                         help="training: also what an allreduce of 4 B leaves (word), and one of as many "
-                             "bytes in shared memory, nothing copied (lent)")
+                             "bytes in shared memory, nothing copied (registered)")
     parser.add_argument("--on-hosts", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -123,7 +123,7 @@ def at_most(microseconds, size, ranks):
 
 
 def times_best_peer(factor, size, memory=()):
-    """`memory` is ("lent",) for ours in memory of hvd_alloc; the peers' is their own."""
+    """`memory` is ("registered",) for ours in memory of hvd_alloc; the peers' is their own."""
     def measure(bench):
         ours, peers = _against_peers(bench, size, 2, memory=memory)
         result = Result("µs", ours, peers, f"≥ {factor} × best")
@@ -211,8 +211,8 @@ LINES = [
     Line("8MiB", "8 MiB, private buffers, 2 ranks", times_best_peer(2, 8 * MIB)),
     Line("64MiB", "64 MiB, private buffers, 2 ranks", times_best_peer(2.5, 64 * MIB)),
     Line("256MiB", "256 MiB, private buffers, 2 ranks", times_best_peer(2.5, 256 * MIB)),
-    Line("lent-8MiB", "8 MiB in hvd_alloc memory, 2 ranks", times_best_peer(5, 8 * MIB, ("lent",))),
-    Line("lent-64MiB", "64 MiB in hvd_alloc memory, 2 ranks", times_best_peer(5, 64 * MIB, ("lent",))),
+    Line("registered-8MiB", "8 MiB in hvd_alloc memory, 2 ranks", times_best_peer(5, 8 * MIB, ("registered",))),
+    Line("registered-64MiB", "64 MiB in hvd_alloc memory, 2 ranks", times_best_peer(5, 64 * MIB, ("registered",))),
     Line("names", "1,000 names of 1 KiB, then wait for all", many_names(0.8, False)),
     Line("names-python", "the same from Python", many_names(2.5, True)),
     Line("submit", "one hvd_submit of those", submit_alone(False)),

@@ -43,7 +43,7 @@ def training(model):
     def measure(bench):
         barrier = bench.need(teams.plain_torch, 2, python=bench.python)
         ours = bench.need(teams.ours, 2, python=bench.python)
-        asides = _asides(bench, ("word", "lent"), teams.ours, 2, python=bench.python)
+        asides = _asides(bench, ("word", "registered"), teams.ours, 2, python=bench.python)
         ddp = bench.team(teams.torch_gloo, 2, python=bench.python)
         found, step = _efficiencies(bench, model, barrier, [ours, *asides, ddp])
         return _result(ours, asides, found, step, "≥ 97 %", 97)

@@ -40,7 +40,7 @@ void finish(hvd_handle handle) {
 
 void allreduce(float* data, size_t count) { finish(submit("bench", data, count)); }
 
-// allreduce BYTES ITERATIONS [lent]: in memory of this process alone, or of hvd_alloc, which the
+// allreduce BYTES ITERATIONS [registered]: in memory of this process alone, or of hvd_alloc, which the
 // other ranks of the host reduce from.
 std::vector<double> time_one(const bench::Words& words) {
   const size_t bytes = std::stoull(words.at(0));
@@ -49,11 +49,11 @@ std::vector<double> time_one(const bench::Words& words) {
     std::vector<float> data(bytes / sizeof(float));
     return {bench::time_allreduce(data.data(), bytes, iterations, hvd_size(), allreduce)};
   }
-  void* lent = nullptr;
-  check(hvd_alloc(bytes, &lent, error, sizeof(error)));
+  void* buffer = nullptr;
+  check(hvd_alloc(bytes, &buffer, error, sizeof(error)));
   const double us =
-      bench::time_allreduce(static_cast<float*>(lent), bytes, iterations, hvd_size(), allreduce);
-  check(hvd_free(lent, error, sizeof(error)));
+      bench::time_allreduce(static_cast<float*>(buffer), bytes, iterations, hvd_size(), allreduce);
+  check(hvd_free(buffer, error, sizeof(error)));
   return {us};
 }
 

@@ -1,7 +1,7 @@
 """A rank of ours or of torch.distributed, from Python; hears the same commands as worker.h.
 
     horovodrun -np N python3 python_worker.py SOCKET horovod
-    horovodrun -np N python3 python_worker.py SOCKET bound word|lent
+    horovodrun -np N python3 python_worker.py SOCKET bound word|registered
     python3 python_worker.py SOCKET gloo RANK SIZE FOLDER INTERFACE
     python3 python_worker.py SOCKET plain RANK SIZE FOLDER
 """
@@ -124,20 +124,20 @@ class Horovod(Plain):
 
 class Bound(Horovod):
     """Leaves gradients alone. Reduced in each step, where they would be, is `kind`: "word", 4 B, for
-    what it costs that ranks meet; "lent", as many bytes in memory that ranks share, nothing copied."""
+    what it costs that ranks meet; "registered", as many bytes in memory that ranks share, nothing copied."""
 
     def __init__(self, kind):
         super().__init__()
         self.kind = kind
 
     def trainer(self, model):
-        from horovod._memory import lend
+        from horovod._memory import registered_buffer
         from models import Trainer
 
         trainer = Trainer(model, between=lambda: self.hvd.allreduce_(
             tensor, name=f"{model}.bound", op=self.hvd.Average))
         count = sum(param.numel() for param in trainer.model.parameters())
-        tensor = self.torch.frombuffer(lend(4 * (count if self.kind == "lent" else 1)),
+        tensor = self.torch.frombuffer(registered_buffer(4 * (count if self.kind == "registered" else 1)),
                                        dtype=self.torch.float32)
         return trainer
 

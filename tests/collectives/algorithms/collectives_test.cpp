@@ -71,7 +71,7 @@ TEST_CASE("an allreduce of every type, operation and size matches the oracle") {
     CAPTURE(name_of_world(hosts));
     World world(hosts);
     require_all_ok(world.run([](Rank& rank) -> Status {
-      const size_t chunk = collectives::Segment::chunk_for(1);
+      const size_t chunk = collectives::SubRegion::chunk_for(1);
       for (int dtype = 0; dtype < kDtypeCount; ++dtype) {
         for (const int op : {HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT}) {
           for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{1000}, size_t{4099}}) {

@@ -60,7 +60,7 @@ class Flat:
             self._offsets.append(end)
             if index not in self._apart:
                 end += -(-self._bytes(index) // _ALIGNMENT) * _ALIGNMENT
-        self._memory = _memory.lend(max(end, _ALIGNMENT))
+        self._memory = _memory.registered_buffer(max(end, _ALIGNMENT))
         start = ctypes.addressof(self._memory)
         self._native = _native.flat_new(
             start, end // self._element, _tensors.DTYPES[self._dtype], self._element,
@@ -153,7 +153,7 @@ class Flat:
             return  # somebody has a place for them
         for index, grad in enumerate(self._held):
             if index in self._apart:
-                shared = torch.frombuffer(_memory.lend(self._bytes(index)), dtype=self._dtype)
+                shared = torch.frombuffer(_memory.registered_buffer(self._bytes(index)), dtype=self._dtype)
                 grad.data = shared.view(grad.shape).copy_(grad)
             else:
                 grad.data = self.slot(index)

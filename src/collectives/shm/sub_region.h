@@ -1,4 +1,5 @@
-// The layout of one group's part of the arena on one host, and how its ranks take turns in it.
+// A sub-region: the layout of one group's part of the host's shared-memory region, and how its
+// ranks take turns in it.
 //
 // Every operation takes a number of steps, the same on all members, and each step uses the buffers
 // of its parity. A rank tells by counters that only grow how far it is: `arrived` (its data of a
@@ -33,10 +34,10 @@ struct alignas(128) SmallSlot {
 };
 static_assert(sizeof(SmallSlot) == 4096);
 
-class Segment {
+class SubRegion {
  public:
-  Segment() = default;
-  Segment(std::byte* base, size_t ranks, size_t chunk)
+  SubRegion() = default;
+  SubRegion(std::byte* base, size_t ranks, size_t chunk)
       : base_(base), ranks_(ranks), chunk_(chunk) {}
 
   // Bytes per slot and result; small enough that all ranks' buffers stay in the caches and in

@@ -1,5 +1,6 @@
-// The memory that the ranks of one host share: a sealed, preallocated memfd without a name. Here
-// is its layout and who may write what; nothing here waits. Offsets, never pointers, are shared.
+// The shared-memory region of the ranks of one host: a sealed, preallocated memfd without a name.
+// This file has its layout and says which rank may write what; nothing here waits. Ranks share
+// offsets, never pointers.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@ constexpr size_t kMaxLocalRanks = 512;
 constexpr size_t kMaskWords = kMaxLocalRanks / 64;
 constexpr size_t kMailCells = 128;
 constexpr size_t kMailBytes = 240;
-constexpr size_t kSegments = 64;
+constexpr size_t kSubRegions = 64;
 
 // A set of local ranks.
 using LocalMask = std::array<uint64_t, kMaskWords>;
@@ -44,62 +45,62 @@ struct RankBlock {
   alignas(64) MailCell mail[kMailCells];
 };
 
-enum class SegmentState : uint32_t { kFree = 0, kClaimed = 1, kReady = 2, kRefused = 3 };
+enum class SubRegionState : uint32_t { kFree = 0, kClaimed = 1, kReady = 2, kRefused = 3 };
 
-// A part of the file that one group of ranks uses for its data.
-struct SegmentEntry {
+// A sub-region: the part of the region that one group of ranks uses for its data.
+struct SubRegionEntry {
   std::atomic<uint32_t> state;
   std::atomic<uint32_t> users;
   std::atomic<uint64_t> key;
 };
 
-struct ArenaHeader {
+struct RegionHeader {
   uint64_t magic;
   uint32_t rank_count;
-  uint64_t segment_size;  // room for the largest one; a sparse file holds only what is used
-  uint64_t segments_at;
+  uint64_t sub_region_size;  // room for the largest one; a sparse file holds only what is used
+  uint64_t sub_regions_at;
   alignas(64) std::atomic<uint32_t> failure;  // 0 none, 1 being written, 2 readable
   std::atomic<uint32_t> departures;           // ranks that left
   char cause[1024];
   alignas(128) std::atomic<uint64_t> sleepers[kMaskWords];
-  alignas(128) SegmentEntry segments[kSegments];
+  alignas(128) SubRegionEntry sub_regions[kSubRegions];
 };
 
-class Arena {
+class SharedRegion {
  public:
-  // Makes the file for `rank_count` ranks with room for segments of `segment_size` bytes.
-  static Result<std::unique_ptr<Arena>> create(size_t rank_count, size_t segment_size,
-                                               MemoryMap& map);
+  // Makes the file for `rank_count` ranks with room for sub-regions of `sub_region_size` bytes.
+  static Result<std::unique_ptr<SharedRegion>> create(size_t rank_count, size_t sub_region_size,
+                                                      MemoryMap& map);
   // Maps a file that another rank of this host made.
-  static Result<std::unique_ptr<Arena>> open(UniqueFd file, MemoryMap& map);
-  ~Arena();
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
+  static Result<std::unique_ptr<SharedRegion>> open(UniqueFd file, MemoryMap& map);
+  ~SharedRegion();
+  SharedRegion(const SharedRegion&) = delete;
+  SharedRegion& operator=(const SharedRegion&) = delete;
 
   int fd() const { return file_.get(); }
   MemoryMap& memory_map() { return map_; }
-  ArenaHeader& header() { return *header_; }
+  RegionHeader& header() { return *header_; }
   RankBlock& rank(size_t local) { return ranks_[local]; }
   size_t rank_count() const { return header_->rank_count; }
 
-  // Claims a segment under a key for `users` ranks and gives it memory. Only one rank of a group
+  // Claims a sub-region under a key for `users` ranks and gives it memory. Only one rank of a group
   // does this. Refused, for all who look for the key, when there is no memory left.
-  Status make_segment(uint64_t key, size_t size, uint32_t users);
-  // The segment's index, or -1 while there is none; an error when it was refused.
-  Result<int> find_segment(uint64_t key) const;
-  Result<std::byte*> map_segment(int index, size_t size);
+  Status make_sub_region(uint64_t key, size_t size, uint32_t users);
+  // The sub-region's index, or -1 while there is none; an error when it was refused.
+  Result<int> find_sub_region(uint64_t key) const;
+  Result<std::byte*> map_sub_region(int index, size_t size);
   // Unmaps it; the last user returns its memory.
-  void release_segment(int index, std::byte* memory, size_t size);
+  void release_sub_region(int index, std::byte* memory, size_t size);
 
  private:
-  Arena(GuardedFd file, MemoryMap& map);
+  SharedRegion(GuardedFd file, MemoryMap& map);
   Status attach(size_t size);
 
   GuardedFd file_;
   MemoryMap& map_;
   void* memory_ = nullptr;
   size_t size_ = 0;
-  ArenaHeader* header_ = nullptr;
+  RegionHeader* header_ = nullptr;
   RankBlock* ranks_ = nullptr;
 };
 

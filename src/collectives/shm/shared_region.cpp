@@ -1,0 +1,173 @@
+#include "collectives/shm/shared_region.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <new>
+
+#include "base/text.h"
+
+namespace hvd::collectives {
+namespace {
+
+constexpr uint64_t kArenaMagic = 0x31616e6572612d68;
+constexpr size_t kPage = 4096;
+// What is mapped begins where a page can begin: kernels for 64-bit ARM have pages of up to 64 KiB.
+constexpr size_t kLargestPage = 64 * 1024;
+
+size_t round_up_to(size_t size, size_t to) { return (size + to - 1) / to * to; }
+
+size_t control_size(size_t rank_count) {
+  return round_up_to(round_up_to(sizeof(RegionHeader), kPage) + rank_count * sizeof(RankBlock),
+                     kLargestPage);
+}
+
+Status allocate(int fd, size_t offset, size_t size) {
+  // A plain write past the memory that there is would end the process with SIGBUS.
+  while (::fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(size)) != 0) {
+    if (errno == EINTR) continue;
+    return system_error(cat("cannot get ", size >> 10, " KiB of memory to share on this host"),
+                        errno);
+  }
+  return {};
+}
+
+GuardedFd create_arena_file() {
+  const NoFork hold;
+  return GuardedFd(UniqueFd(::memfd_create("horovod", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SharedRegion>> SharedRegion::create(size_t rank_count,
+                                                           size_t sub_region_size, MemoryMap& map) {
+  if (rank_count > kMaxLocalRanks) {
+    return invalid_argument(cat(rank_count, " ranks on one host are more than the ", kMaxLocalRanks,
+                                " that can share memory"));
+  }
+  GuardedFd file = create_arena_file();
+  if (!file) return system_error("cannot create shared memory", errno);
+  const size_t control = control_size(rank_count);
+  sub_region_size = round_up_to(sub_region_size, kLargestPage);
+  const size_t total = control + kSubRegions * sub_region_size;
+  if (::ftruncate(file.get(), static_cast<off_t>(total)) != 0) {
+    return system_error("cannot size shared memory", errno);
+  }
+  HVD_RETURN_IF_ERROR(allocate(file.get(), 0, control));
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return system_error("cannot seal shared memory", errno);
+  }
+  std::unique_ptr<SharedRegion> region(new SharedRegion(std::move(file), map));
+  HVD_RETURN_IF_ERROR(region->attach(control));
+  RegionHeader& header = *region->header_;
+  header.magic = kArenaMagic;
+  header.rank_count = static_cast<uint32_t>(rank_count);
+  header.sub_region_size = sub_region_size;
+  header.sub_regions_at = control;
+  for (size_t rank = 0; rank < rank_count; ++rank) {
+    for (size_t i = 0; i < kMailCells; ++i) {
+      region->ranks_[rank].mail[i].turn.store(i, std::memory_order_relaxed);
+    }
+  }
+  return region;
+}
+
+Result<std::unique_ptr<SharedRegion>> SharedRegion::open(UniqueFd file, MemoryMap& map) {
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return system_error("cannot inspect shared memory", errno);
+  const int seals = ::fcntl(file.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return permission_denied("the shared memory that a peer offers is not sealed");
+  }
+  std::unique_ptr<SharedRegion> region(new SharedRegion(GuardedFd(std::move(file)), map));
+  if (static_cast<size_t>(info.st_size) < control_size(1)) {
+    return invalid_argument("the shared memory that a peer offers is too small");
+  }
+  HVD_RETURN_IF_ERROR(region->attach(control_size(1)));
+  const size_t rank_count = region->header_->rank_count;
+  if (region->header_->magic != kArenaMagic || rank_count == 0 || rank_count > kMaxLocalRanks ||
+      control_size(rank_count) != region->header_->sub_regions_at ||
+      static_cast<size_t>(info.st_size) <
+          region->header_->sub_regions_at + kSubRegions * region->header_->sub_region_size) {
+    return invalid_argument("the shared memory that a peer offers has another layout");
+  }
+  map.unmap(region->memory_, region->size_);
+  region->memory_ = nullptr;
+  HVD_RETURN_IF_ERROR(region->attach(control_size(rank_count)));
+  return region;
+}
+
+Status SharedRegion::attach(size_t size) {
+  HVD_ASSIGN_OR_RETURN(memory_, map_.map(file_.get(), 0, size));
+  size_ = size;
+  auto* bytes = static_cast<std::byte*>(memory_);
+  header_ = reinterpret_cast<RegionHeader*>(bytes);
+  ranks_ = reinterpret_cast<RankBlock*>(bytes + round_up_to(sizeof(RegionHeader), kPage));
+  return {};
+}
+
+SharedRegion::SharedRegion(GuardedFd file, MemoryMap& map) : file_(std::move(file)), map_(map) {}
+
+SharedRegion::~SharedRegion() {
+  if (memory_ != nullptr) map_.unmap(memory_, size_);
+}
+
+Status SharedRegion::make_sub_region(uint64_t key, size_t size, uint32_t users) {
+  if (size > header_->sub_region_size) {
+    return internal_error("a group's sub-region is larger than those of the shared region");
+  }
+  for (size_t i = 0; i < kSubRegions; ++i) {
+    SubRegionEntry& entry = header_->sub_regions[i];
+    auto expected = static_cast<uint32_t>(SubRegionState::kFree);
+    if (!entry.state.compare_exchange_strong(expected,
+                                             static_cast<uint32_t>(SubRegionState::kClaimed))) {
+      continue;
+    }
+    const Status allocated =
+        allocate(file_.get(), header_->sub_regions_at + i * header_->sub_region_size, size);
+    entry.users.store(users);
+    entry.key.store(key);
+    entry.state.store(
+        static_cast<uint32_t>(allocated.ok() ? SubRegionState::kReady : SubRegionState::kRefused));
+    return allocated;
+  }
+  return unavailable(cat("more than ", kSubRegions,
+                         " process sets at once share memory on this host; remove some"));
+}
+
+Result<int> SharedRegion::find_sub_region(uint64_t key) const {
+  for (size_t i = 0; i < kSubRegions; ++i) {
+    const SubRegionEntry& entry = header_->sub_regions[i];
+    // In this order: a state that was read before the key could be that of another key.
+    if (entry.key.load() != key) continue;
+    const auto state = static_cast<SubRegionState>(entry.state.load());
+    if (state < SubRegionState::kReady) continue;
+    if (state == SubRegionState::kReady) return static_cast<int>(i);
+    return unavailable("no memory is left to share on this host for another process set");
+  }
+  return -1;
+}
+
+Result<std::byte*> SharedRegion::map_sub_region(int index, size_t size) {
+  const size_t offset =
+      header_->sub_regions_at + static_cast<size_t>(index) * header_->sub_region_size;
+  HVD_ASSIGN_OR_RETURN(void* memory, map_.map(file_.get(), offset, size));
+  return static_cast<std::byte*>(memory);
+}
+
+void SharedRegion::release_sub_region(int index, std::byte* memory, size_t size) {
+  if (memory != nullptr) map_.unmap(memory, size);
+  SubRegionEntry& entry = header_->sub_regions[index];
+  if (entry.users.fetch_sub(1) != 1) return;
+  // The hole also zeroes what the next group finds there.
+  ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              static_cast<off_t>(header_->sub_regions_at +
+                                 static_cast<size_t>(index) * header_->sub_region_size),
+              static_cast<off_t>(header_->sub_region_size));
+  entry.key.store(0);
+  entry.state.store(static_cast<uint32_t>(SubRegionState::kFree));
+}
+
+}  // namespace hvd::collectives
