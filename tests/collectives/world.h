@@ -182,7 +182,7 @@ struct World {
         .with_loopback = true};
   }
 
-  // Runs `body` on a thread per rank; the failures that it or the meeting ended with.
+  // Runs `body` on a thread per rank; the failures that it or the rendezvous ended with.
   std::vector<Status> run(const std::function<Status(Rank&)>& body, double seconds = 20);
 };
 

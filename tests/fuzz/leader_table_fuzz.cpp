@@ -1,7 +1,7 @@
 // The table of hosts that a leader gives its members.
 #include <cstdlib>
 
-#include "collectives/mesh/host_meeting.h"
+#include "collectives/mesh/local_rendezvous.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);

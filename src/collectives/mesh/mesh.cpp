@@ -22,8 +22,8 @@ Result<std::unique_ptr<Mesh>> Mesh::establish(MeshOptions options, Board& board,
                                               Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(net::DataLoop loop, net::DataLoop::open());
   std::unique_ptr<Mesh> mesh(new Mesh(std::move(options), std::move(loop)));
-  const Status met = mesh->meet(board, deadline);
-  if (!met.ok()) return met;
+  const Status connected = mesh->connect(board, deadline);
+  if (!connected.ok()) return connected;
   return mesh;
 }
 

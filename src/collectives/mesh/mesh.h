@@ -13,7 +13,7 @@
 #include "collectives/mesh/board.h"
 #include "collectives/mesh/credentials.h"
 #include "collectives/mesh/host_links.h"
-#include "collectives/mesh/host_meeting.h"
+#include "collectives/mesh/local_rendezvous.h"
 #include "collectives/mesh/peer_stream.h"
 #include "collectives/mesh/remote_links.h"
 #include "collectives/shm/peer_heaps.h"
@@ -40,7 +40,7 @@ struct MeshOptions {
 
 class Mesh {
  public:
-  // Meets all other ranks of the job by way of the board.
+  // Connects to all other ranks of the job, which it finds by the board.
   static Result<std::unique_ptr<Mesh>> establish(MeshOptions options, Board& board,
                                                  Deadline deadline);
   // Tells the others that this rank leaves in good order, unless the mesh has failed.
@@ -112,12 +112,13 @@ class Mesh {
   };
 
   Mesh(MeshOptions options, net::DataLoop loop);
-  Status meet(Board& board, Deadline deadline);
+  Status connect(Board& board, Deadline deadline);
   std::string key(std::string_view what) const;
-  Result<PeerRecord> own_record(const MeetingPlace& place) const;
+  Result<PeerRecord> own_record(const RendezvousSocket& rendezvous) const;
   Status exchange_records(const PeerRecord& mine, Board& board, Deadline deadline);
   Result<std::vector<int32_t>> ask_for_leaders(int32_t leader, Board& board, Deadline deadline);
-  Result<Met> meet_host(const MeetingPlace& place, Board& board, Deadline deadline);
+  Result<LocalRendezvous> rendezvous_on_host(const RendezvousSocket& rendezvous, Board& board,
+                                             Deadline deadline);
   void expect_neighbours();
   Status watch_host(std::vector<Watched> watched);
   void number_hosts();

@@ -16,7 +16,7 @@ Bytes PeerRecord::encode() const {
   for (const Candidate& candidate : candidates) {
     out.put_text(candidate.interface).put_blob(candidate.bytes);
   }
-  out.put(rank).put_text(meeting).put(pid).put(uint32_t{port});
+  out.put(rank).put_text(rendezvous_socket).put(pid).put(uint32_t{port});
   return out.take();
 }
 
@@ -41,7 +41,7 @@ Result<PeerRecord> PeerRecord::decode(ByteView bytes) {
     record.candidates.push_back(std::move(candidate));
   }
   record.rank = in.get<int32_t>();
-  record.meeting = in.get_text();
+  record.rendezvous_socket = in.get_text();
   record.pid = in.get<uint32_t>();
   record.port = static_cast<uint16_t>(in.get<uint32_t>());
   HVD_RETURN_IF_ERROR(in.finish("a rank's address record"));

@@ -29,7 +29,7 @@ struct PeerRecord {
   std::vector<Candidate> candidates;
   // Its own.
   int32_t rank = 0;
-  std::string meeting;  // name of the abstract Unix socket, without the leading zero
+  std::string rendezvous_socket;  // name of the abstract Unix socket, without the leading zero
   uint32_t pid = 0;
   uint16_t port = 0;
 

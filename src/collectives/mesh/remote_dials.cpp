@@ -10,19 +10,19 @@
 
 namespace hvd::collectives {
 namespace {
-constexpr size_t kGuestLimit = 1024;
-constexpr auto kGuestPatience = std::chrono::seconds(10);
+constexpr size_t kPendingPeerLimit = 1024;
+constexpr auto kPendingPeerTimeout = std::chrono::seconds(10);
 // How long a rank waits for a call that it expects.
 constexpr double kSecondsForCall = 0.3;
-// A failing rank ends the greetings that are under way, so that it can say why.
+// A failing rank ends the handshakes in progress, so that it can say why.
 constexpr double kSecondsForLastWords = 0.5;
 }  // namespace
 
 void RemoteLinks::on_events(uint32_t) {
   while (GuardedFd socket = net::accept_tcp(listener_)) {
-    if (guests_.size() >= kGuestLimit) guests_.erase(guests_.begin());
-    guests_.push_back(Greeting::accept(loop_, credentials_, std::move(socket), rank_,
-                                       static_cast<int32_t>(records_.size())));
+    if (pending_peers_.size() >= kPendingPeerLimit) pending_peers_.erase(pending_peers_.begin());
+    pending_peers_.push_back(Handshake::accept(loop_, credentials_, std::move(socket), rank_,
+                                               static_cast<int32_t>(records_.size())));
   }
 }
 
@@ -69,8 +69,8 @@ void RemoteLinks::begin_dial(Key key) {
       dial.failures.push_back(socket.status().message());
       continue;
     }
-    dial.attempts.push_back(Greeting::dial(loop_, credentials_, std::move(socket).value(), rank_,
-                                           key.first, key.second, where));
+    dial.attempts.push_back(Handshake::dial(loop_, credentials_, std::move(socket).value(), rank_,
+                                            key.first, key.second, where));
   }
   // Who cannot be called may call.
   if (dial.attempts.empty()) hurry(dial);
@@ -115,21 +115,21 @@ void RemoteLinks::attach(Key key, GuardedFd socket) {
 // Moves one dial on; `finished` when it has ended, one way or the other.
 bool RemoteLinks::advance_dial(Key key, Dial& dial, bool& finished) {
   bool moved = false;
-  if (dial.chosen != nullptr && dial.chosen->state() == Greeting::State::kOpen) {
+  if (dial.chosen != nullptr && dial.chosen->state() == Handshake::State::kOpen) {
     attach(key, dial.chosen->take());
     finished = true;
     return true;
   }
   for (size_t i = 0; i < dial.attempts.size();) {
-    Greeting& attempt = *dial.attempts[i];
-    if (attempt.state() == Greeting::State::kFailed) {
+    Handshake& attempt = *dial.attempts[i];
+    if (attempt.state() == Handshake::State::kFailed) {
       dial.failures.push_back(attempt.reason());
       if (dial.chosen == &attempt) dial.chosen = nullptr;
       dial.attempts.erase(dial.attempts.begin() + static_cast<ptrdiff_t>(i));
       moved = true;
       continue;
     }
-    if (dial.chosen == nullptr && attempt.state() == Greeting::State::kProven) {
+    if (dial.chosen == nullptr && attempt.state() == Handshake::State::kProven) {
       dial.chosen = &attempt;
       attempt.choose();
       moved = true;
@@ -163,11 +163,12 @@ bool RemoteLinks::advance_dials() {
     set_timer();
     if (is_open(key)) continue;
     // The peer may have got through to us instead.
-    const bool has_guest = std::any_of(guests_.begin(), guests_.end(), [&](const auto& guest) {
-      return guest->state() == Greeting::State::kProven && guest->peer() == key.first &&
-             guest->stream() == key.second;
-    });
-    if (has_guest) continue;
+    const bool has_pending_peer =
+        std::any_of(pending_peers_.begin(), pending_peers_.end(), [&](const auto& pending) {
+          return pending->state() == Handshake::State::kProven && pending->peer() == key.first &&
+                 pending->stream() == key.second;
+        });
+    if (has_pending_peer) continue;
     if (!is_wanted) {
       controls_.erase(key.first);
       continue;
@@ -180,16 +181,16 @@ bool RemoteLinks::advance_dials() {
   return moved;
 }
 
-bool RemoteLinks::receive_guests() {
+bool RemoteLinks::advance_pending_peers() {
   bool moved = false;
-  for (size_t i = 0; i < guests_.size();) {
-    Greeting& guest = *guests_[i];
+  for (size_t i = 0; i < pending_peers_.size();) {
+    Handshake& pending = *pending_peers_[i];
     bool gone = false;
-    if (guest.state() == Greeting::State::kFailed) {
-      log::debug(cat("refused a connection: ", guest.reason()));
+    if (pending.state() == Handshake::State::kFailed) {
+      log::debug(cat("refused a connection: ", pending.reason()));
       gone = true;
-    } else if (guest.state() == Greeting::State::kProven) {
-      const Key key{guest.peer(), guest.stream()};
+    } else if (pending.state() == Handshake::State::kProven) {
+      const Key key{pending.peer(), pending.stream()};
       const auto dial = dials_.find(key);
       if (is_open(key)) {
         gone = true;
@@ -197,15 +198,15 @@ bool RemoteLinks::receive_guests() {
         // Of two calls at once the lower rank's stays, once it has got that far. The peer cannot
         // have taken a call that this rank has not chosen.
         if (dial != dials_.end()) dials_.erase(dial);
-        guest.confirm();
-        if (guest.state() == Greeting::State::kOpen) attach(key, guest.take());
+        pending.confirm();
+        if (pending.state() == Handshake::State::kOpen) attach(key, pending.take());
         gone = true;
       }
-    } else if (Clock::now() - guest.since() > kGuestPatience) {
+    } else if (Clock::now() - pending.since() > kPendingPeerTimeout) {
       gone = true;
     }
     if (gone) {
-      guests_.erase(guests_.begin() + static_cast<ptrdiff_t>(i));
+      pending_peers_.erase(pending_peers_.begin() + static_cast<ptrdiff_t>(i));
       moved = true;
     } else {
       ++i;
@@ -215,18 +216,19 @@ bool RemoteLinks::receive_guests() {
 }
 
 // Whoever this rank is about to have a link with would else learn of its end, and nothing more.
-void RemoteLinks::finish_greetings() {
-  const auto is_greeting = [this] {
-    return !guests_.empty() || std::any_of(dials_.begin(), dials_.end(), [](const auto& entry) {
-      return entry.first.second == 0 && !entry.second.attempts.empty();
-    });
+void RemoteLinks::finish_handshakes() {
+  const auto is_in_handshake = [this] {
+    return !pending_peers_.empty() ||
+           std::any_of(dials_.begin(), dials_.end(), [](const auto& entry) {
+             return entry.first.second == 0 && !entry.second.attempts.empty();
+           });
   };
   const Deadline deadline = Deadline::after_seconds(kSecondsForLastWords);
-  while (is_greeting() && !deadline.passed()) {
+  while (is_in_handshake() && !deadline.passed()) {
     pollfd entry{loop_.fd(), POLLIN, 0};
     ::poll(&entry, 1, deadline.poll_timeout());
     loop_.dispatch();
-    receive_guests();
+    advance_pending_peers();
     advance_dials();
   }
 }

@@ -144,7 +144,7 @@ bool RemoteLinks::poll(const Receiver* receiver) {
     }
   }
   if (!expected_.empty()) dial_expected();
-  if (!guests_.empty()) moved |= receive_guests();
+  if (!pending_peers_.empty()) moved |= advance_pending_peers();
   if (!dials_.empty()) moved |= advance_dials();
   for (const auto& [rank, stream] : controls_) {
     if (!failure_.ok()) return true;
@@ -178,10 +178,10 @@ void RemoteLinks::say_last(FrameKind kind, const std::string& text) {
 
 void RemoteLinks::abort(const std::string& cause) {
   fail(aborted(cause));
-  finish_greetings();
+  finish_handshakes();
   say_last(FrameKind::kAbort, cause);
   dials_.clear();
-  guests_.clear();
+  pending_peers_.clear();
   // A group may still hold on to a peer stream: closed, it moves nothing.
   for (const auto& [key, peer_stream] : peer_streams_) peer_stream->close();
   for (const auto& [rank, stream] : controls_) stream->peer_stream().close();
@@ -191,7 +191,7 @@ void RemoteLinks::abort(const std::string& cause) {
 void RemoteLinks::depart() {
   say_last(FrameKind::kGoodbye, "");
   dials_.clear();
-  guests_.clear();
+  pending_peers_.clear();
 }
 
 }  // namespace hvd::collectives

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "collectives/mesh/control_stream.h"
-#include "collectives/mesh/greeting.h"
+#include "collectives/mesh/handshake.h"
 #include "collectives/mesh/peer_record.h"
 #include "net/tcp_transport.h"
 
@@ -41,7 +41,7 @@ class RemoteLinks final : public net::DataLoop::Source {
   bool poll(const Receiver* receiver);
   // Whether there is anything that events may come for.
   bool in_use() const {
-    return !controls_.empty() || !dials_.empty() || !guests_.empty() || !expected_.empty();
+    return !controls_.empty() || !dials_.empty() || !pending_peers_.empty() || !expected_.empty();
   }
   // Messages that came while nobody took any.
   bool has_mail() const { return !kept_.empty(); }
@@ -66,8 +66,8 @@ class RemoteLinks final : public net::DataLoop::Source {
   static constexpr double kSecondsForCause = 1;
   using Key = std::pair<int32_t, uint64_t>;
   struct Dial {
-    std::vector<std::unique_ptr<Greeting>> attempts;
-    Greeting* chosen = nullptr;
+    std::vector<std::unique_ptr<Handshake>> attempts;
+    Handshake* chosen = nullptr;
     std::vector<std::string> failures;
     Deadline deadline = Deadline::never();
     bool is_wanted = true;  // or else nobody misses it
@@ -86,8 +86,8 @@ class RemoteLinks final : public net::DataLoop::Source {
   bool advance_dials();
   bool advance_dial(Key key, Dial& dial, bool& finished);
   void dial_expected();
-  bool receive_guests();
-  void finish_greetings();
+  bool advance_pending_peers();
+  void finish_handshakes();
   bool poll_control(int32_t rank, ControlStream& stream, const Receiver* receiver);
   void check_peer_streams();
   void fail(Status status);
@@ -104,7 +104,7 @@ class RemoteLinks final : public net::DataLoop::Source {
   std::map<Key, std::unique_ptr<PeerStream>> peer_streams_;
   std::map<Key, Dial> dials_;
   std::map<int32_t, Deadline> expected_;
-  std::vector<std::unique_ptr<Greeting>> guests_;
+  std::vector<std::unique_ptr<Handshake>> pending_peers_;
   std::deque<std::pair<int32_t, Bytes>> kept_;
   Deadline cause_deadline_ = Deadline::never();  // for the cause of a peer stream's end
   Status failure_;

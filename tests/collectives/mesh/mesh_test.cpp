@@ -1,4 +1,4 @@
-// Meeting, control messages, sleeping, and every way to lose somebody.
+// Rendezvous, control messages, sleeping, and every way to lose somebody.
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -157,7 +157,7 @@ TEST_CASE("a rank with another secret is refused with a sentence") {
       CHECK(outcomes[2].message() ==
             "rank 0 on host a refused rank 2: it does not hold the secret of that job");
       CHECK(outcomes[0].message() ==
-            "rank 2 on host a did not meet rank 0 there before the start timeout");
+            "rank 2 on host a did not connect to rank 0 there before the start timeout");
     } else {
       CHECK(outcomes[2].message().find("did not prove that it belongs to this job") !=
             std::string::npos);
@@ -175,10 +175,11 @@ TEST_CASE("strangers who knock and say nothing hold nobody up") {
       strangers.emplace_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
       sockaddr_un address{};
       address.sun_family = AF_UNIX;
-      std::memcpy(address.sun_path + 1, record->meeting.data(), record->meeting.size());
-      ::connect(
-          strangers.back().get(), reinterpret_cast<const sockaddr*>(&address),
-          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + record->meeting.size()));
+      std::memcpy(address.sun_path + 1, record->rendezvous_socket.data(),
+                  record->rendezvous_socket.size());
+      ::connect(strangers.back().get(), reinterpret_cast<const sockaddr*>(&address),
+                static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                       record->rendezvous_socket.size()));
       if (i == 1) ::send(strangers.back().get(), "rubbish", 7, MSG_NOSIGNAL);
     }
   });
@@ -233,7 +234,7 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
       CAPTURE(name_of_world(hosts));
       CAPTURE(victim);
       // The board for processes: pipes through a parent would be a store of its own, so the
-      // meeting's few keys go through files of a directory that is gone afterwards.
+      // rendezvous's few keys go through files of a directory that is gone afterwards.
       const std::string folder =
           cat(std::filesystem::temp_directory_path().string(), "/mesh_test.", ::getpid());
       std::filesystem::create_directory(folder);
@@ -327,7 +328,7 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
   }
 }
 
-TEST_CASE("a hundred meetings leave no descriptor behind") {
+TEST_CASE("a hundred meshes leave no descriptor behind") {
   for (const auto& hosts : {std::vector<int>{0, 0}, {0, 1}}) {
     CAPTURE(name_of_world(hosts));
     size_t before = 0;

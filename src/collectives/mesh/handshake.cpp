@@ -1,4 +1,4 @@
-#include "collectives/mesh/greeting.h"
+#include "collectives/mesh/handshake.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -46,59 +46,60 @@ Result<Hello> Hello::decode(ByteView bytes) {
   hello.stream = in.get<uint64_t>();
   const ByteView job = in.get_raw(hello.job.size());
   const ByteView nonce = in.get_raw(hello.nonce.size());
-  HVD_RETURN_IF_ERROR(in.finish("a greeting"));
+  HVD_RETURN_IF_ERROR(in.finish("a handshake"));
   std::copy(job.begin(), job.end(), hello.job.begin());
   std::copy(nonce.begin(), nonce.end(), hello.nonce.begin());
   return hello;
 }
 
-Greeting::Greeting(net::DataLoop& loop, const Credentials& credentials, GuardedFd socket,
-                   bool dials)
+Handshake::Handshake(net::DataLoop& loop, const Credentials& credentials, GuardedFd socket,
+                     bool dials)
     : loop_(loop), credentials_(credentials), socket_(std::move(socket)), dials_(dials) {
   mine_.job = job_digest(credentials);
   mine_.nonce = fresh_nonce();
 }
 
-std::unique_ptr<Greeting> Greeting::dial(net::DataLoop& loop, const Credentials& credentials,
-                                         GuardedFd socket, int32_t from, int32_t to,
-                                         uint64_t stream, std::string where) {
-  std::unique_ptr<Greeting> greeting(new Greeting(loop, credentials, std::move(socket), true));
-  greeting->mine_.from = from;
-  greeting->mine_.to = to;
-  greeting->mine_.stream = stream;
-  greeting->where_ = std::move(where);
+std::unique_ptr<Handshake> Handshake::dial(net::DataLoop& loop, const Credentials& credentials,
+                                           GuardedFd socket, int32_t from, int32_t to,
+                                           uint64_t stream, std::string where) {
+  std::unique_ptr<Handshake> handshake(new Handshake(loop, credentials, std::move(socket), true));
+  handshake->mine_.from = from;
+  handshake->mine_.to = to;
+  handshake->mine_.stream = stream;
+  handshake->where_ = std::move(where);
   const Status added =
-      loop.add(greeting->socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, *greeting);
-  if (!added.ok()) greeting->fail(added.message());
-  return greeting;
+      loop.add(handshake->socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, *handshake);
+  if (!added.ok()) handshake->fail(added.message());
+  return handshake;
 }
 
-std::unique_ptr<Greeting> Greeting::accept(net::DataLoop& loop, const Credentials& credentials,
-                                           GuardedFd socket, int32_t me, int32_t size) {
-  std::unique_ptr<Greeting> greeting(new Greeting(loop, credentials, std::move(socket), false));
-  greeting->me_ = me;
-  greeting->size_ = size;
-  greeting->state_ = State::kExpecting;
-  const Status added = loop.add(greeting->socket_.get(), EPOLLIN | EPOLLRDHUP | EPOLLET, *greeting);
-  if (!added.ok()) greeting->fail(added.message());
-  return greeting;
+std::unique_ptr<Handshake> Handshake::accept(net::DataLoop& loop, const Credentials& credentials,
+                                             GuardedFd socket, int32_t me, int32_t size) {
+  std::unique_ptr<Handshake> handshake(new Handshake(loop, credentials, std::move(socket), false));
+  handshake->me_ = me;
+  handshake->size_ = size;
+  handshake->state_ = State::kExpecting;
+  const Status added =
+      loop.add(handshake->socket_.get(), EPOLLIN | EPOLLRDHUP | EPOLLET, *handshake);
+  if (!added.ok()) handshake->fail(added.message());
+  return handshake;
 }
 
-Greeting::~Greeting() { (void)take(); }
+Handshake::~Handshake() { (void)take(); }
 
-GuardedFd Greeting::take() {
+GuardedFd Handshake::take() {
   if (socket_) loop_.remove(socket_.get());
   return std::move(socket_);
 }
 
-void Greeting::fail(std::string reason) {
+void Handshake::fail(std::string reason) {
   if (state_ == State::kFailed) return;
   state_ = State::kFailed;
   reason_ = where_.empty() ? std::move(reason) : cat(where_, ": ", reason);
   (void)take();
 }
 
-void Greeting::put(ByteView bytes) {
+void Handshake::put(ByteView bytes) {
   // Always fits: nothing else was sent on this connection.
   const ssize_t size =
       ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -107,7 +108,7 @@ void Greeting::put(ByteView bytes) {
   }
 }
 
-bool Greeting::gather(size_t size) {
+bool Handshake::gather(size_t size) {
   while (received_.size() < size) {
     std::byte buffer[256];
     // Never more than is due: what follows belongs to the stream.
@@ -116,7 +117,7 @@ bool Greeting::gather(size_t size) {
     if (got > 0) {
       received_.insert(received_.end(), buffer, buffer + got);
     } else if (got == 0) {
-      fail("it closed the connection during the greeting");
+      fail("it closed the connection during the handshake");
       return false;
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return false;
@@ -128,7 +129,7 @@ bool Greeting::gather(size_t size) {
   return true;
 }
 
-void Greeting::on_events(uint32_t) {
+void Handshake::on_events(uint32_t) {
   State before;
   do {
     before = state_;
@@ -136,7 +137,7 @@ void Greeting::on_events(uint32_t) {
   } while (state_ != before && state_ != State::kFailed);
 }
 
-void Greeting::advance() {
+void Handshake::advance() {
   switch (state_) {
     case State::kConnecting: {
       const int outcome = net::connect_outcome(socket_.get());
@@ -159,7 +160,7 @@ void Greeting::advance() {
       // Nothing is due; only its end matters.
       std::byte probe;
       const ssize_t got = ::recv(socket_.get(), &probe, 1, MSG_DONTWAIT | MSG_PEEK);
-      if (got == 0) fail("it closed the connection during the greeting");
+      if (got == 0) fail("it closed the connection during the handshake");
       return;
     }
     case State::kOpen:
@@ -168,7 +169,7 @@ void Greeting::advance() {
   }
 }
 
-void Greeting::take_hello_of_acceptor() {
+void Handshake::take_hello_of_acceptor() {
   if (!gather(Hello::kSize + sizeof(Digest))) return;
   const auto hello = Hello::decode(ByteView(received_).first(Hello::kSize));
   if (!hello.ok()) return fail(hello.status().message());
@@ -186,7 +187,7 @@ void Greeting::take_hello_of_acceptor() {
   state_ = State::kProven;
 }
 
-void Greeting::take_hello_of_dialler() {
+void Handshake::take_hello_of_dialler() {
   if (!gather(Hello::kSize)) return;
   const auto hello = Hello::decode(received_);
   if (!hello.ok()) return fail(hello.status().message());
@@ -205,7 +206,7 @@ void Greeting::take_hello_of_dialler() {
   put(ByteWriter().put_raw(mine_.encode()).put_raw(proof).view());
 }
 
-void Greeting::take_proof_of_dialler() {
+void Handshake::take_proof_of_dialler() {
   const Digest proof = credentials_.prove("dialler", theirs_.from, me_, theirs_.nonce, mine_.nonce,
                                           theirs_.encode());
   if (!gather(proof.size())) return;
@@ -217,14 +218,14 @@ void Greeting::take_proof_of_dialler() {
   state_ = State::kProven;
 }
 
-void Greeting::choose() {
+void Handshake::choose() {
   const Digest proof = credentials_.prove("dialler", mine_.from, mine_.to, mine_.nonce,
                                           theirs_.nonce, mine_.encode());
   state_ = State::kWaiting;
   put(proof);
 }
 
-void Greeting::confirm() {
+void Handshake::confirm() {
   state_ = State::kOpen;
   put({&kConfirmed, 1});
 }

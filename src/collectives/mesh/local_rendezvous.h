@@ -1,6 +1,7 @@
-// How the ranks of one host find each other: over an abstract Unix socket, with a challenge in
-// both directions, the lowest rank hands out the shared memory and the doorbells. Who can be met
-// is on this host; nothing else is proof. Waits, up to the deadline; used once, when opening.
+// The local rendezvous of the ranks of one host: over an abstract Unix socket, with a challenge in
+// both directions, the lowest rank (the leader) hands out the shared memory and the doorbells. A rank
+// that can be reached there is on this host; nothing else proves that. Waits, up to the deadline; used
+// once, when opening.
 #pragma once
 
 #include <memory>
@@ -22,7 +23,7 @@ struct Watched {
   UniqueFd process;  // a pidfd; none where the kernel has none, or for this very process
 };
 
-struct Met {
+struct LocalRendezvous {
   std::unique_ptr<HostLinks> links;
   std::vector<int32_t> leaders;  // of each rank: the lowest rank on its host
   std::vector<Watched> watched;
@@ -30,32 +31,35 @@ struct Met {
 };
 
 // The socket under a random abstract name on which a leader receives the others.
-struct MeetingPlace {
+struct RendezvousSocket {
   UniqueFd listener;
   std::string name;
-  static Result<MeetingPlace> open();
+  static Result<RendezvousSocket> open();
 };
 
 // A member's connection to the leader it has reached.
-struct Visit {
+struct LeaderConnection {
   int32_t leader = -1;
   GuardedFd socket;
 };
 
 // Reaches the lowest rank of this host; none when this rank is the lowest.
-Result<std::unique_ptr<Visit>> find_leader(const std::vector<PeerRecord>& records, int32_t rank);
+Result<std::unique_ptr<LeaderConnection>> find_leader(const std::vector<PeerRecord>& records,
+                                                      int32_t rank);
 
 // As the leader: receives `members` (ranks, ascending, without itself). `heap` is the file of the
 // memory that this rank shares; everybody gets everybody's.
-Result<Met> receive_members(const MeetingPlace& place, const Credentials& credentials,
-                            const std::vector<PeerRecord>& records, int32_t rank,
-                            const std::vector<int32_t>& members, std::vector<int32_t> leaders,
-                            size_t sub_region_size, int heap, MemoryMap& map, Deadline deadline);
+Result<LocalRendezvous> receive_members(const RendezvousSocket& rendezvous,
+                                        const Credentials& credentials,
+                                        const std::vector<PeerRecord>& records, int32_t rank,
+                                        const std::vector<int32_t>& members,
+                                        std::vector<int32_t> leaders, size_t sub_region_size,
+                                        int heap, MemoryMap& map, Deadline deadline);
 
 // As a member: proves itself and takes what the leader gives.
-Result<Met> join_leader(Visit visit, const Credentials& credentials,
-                        const std::vector<PeerRecord>& records, int32_t rank, int heap,
-                        MemoryMap& map, Deadline deadline);
+Result<LocalRendezvous> join_leader(LeaderConnection connection, const Credentials& credentials,
+                                    const std::vector<PeerRecord>& records, int32_t rank, int heap,
+                                    MemoryMap& map, Deadline deadline);
 
 // What the leader tells its members: the leader of each rank, from which all else follows.
 Bytes encode_leaders(const std::vector<int32_t>& leaders);

@@ -1,4 +1,4 @@
-#include "collectives/mesh/reception.h"
+#include "collectives/mesh/local_acceptor.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -29,62 +29,62 @@ std::optional<Application> Application::decode(ByteView bytes) {
   return application;
 }
 
-Result<std::map<int32_t, Reception::Guest>> Reception::receive(
+Result<std::map<int32_t, LocalAcceptor::PendingPeer>> LocalAcceptor::receive(
     const std::vector<PeerRecord>& records, Deadline deadline) {
   while (admitted_.size() < members_.size()) {
     std::vector<pollfd> entries{{listener_, POLLIN, 0}};
-    for (const Guest& guest : waiting_) entries.push_back({guest.socket.get(), POLLIN, 0});
+    for (const PendingPeer& peer : waiting_) entries.push_back({peer.socket.get(), POLLIN, 0});
     const int count = ::poll(entries.data(), entries.size(), deadline.poll_timeout());
     if (count < 0 && errno != EINTR) return system_error("cannot wait for local ranks", errno);
     if (count == 0) return late(records);
     for (size_t i = entries.size() - 1; count > 0 && i > 0; --i) {
       if (entries[i].revents != 0) examine(i - 1);
     }
-    if (count > 0 && entries[0].revents != 0) open_door();
+    if (count > 0 && entries[0].revents != 0) send_challenge();
   }
   return std::move(admitted_);
 }
 
-GuardedFd Reception::take_call() {
+GuardedFd LocalAcceptor::accept_connection() {
   const NoFork hold;
   return GuardedFd(UniqueFd(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
 }
 
-void Reception::open_door() {
-  GuardedFd socket = take_call();
+void LocalAcceptor::send_challenge() {
+  GuardedFd socket = accept_connection();
   if (!socket) return;
-  Guest guest{std::move(socket), fresh_nonce(), {}, {}};
-  if (::send(guest.socket.get(), guest.mine.data(), guest.mine.size(), MSG_NOSIGNAL) < 0) return;
-  waiting_.push_back(std::move(guest));
+  PendingPeer peer{std::move(socket), fresh_nonce(), {}, {}};
+  if (::send(peer.socket.get(), peer.mine.data(), peer.mine.size(), MSG_NOSIGNAL) < 0) return;
+  waiting_.push_back(std::move(peer));
 }
 
-void Reception::examine(size_t index) {
-  Guest guest = std::move(waiting_[index]);
+void LocalAcceptor::examine(size_t index) {
+  PendingPeer peer = std::move(waiting_[index]);
   waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(index));
-  auto packet = net::receive_packet(guest.socket.get(), "a local process");
+  auto packet = net::receive_packet(peer.socket.get(), "a local process");
   if (!packet.ok() || !*packet || (*packet)->fds.size() != 1) return;
   const auto application = Application::decode((*packet)->bytes);
   if (!application) return;
   const Digest expected =
-      credentials_.prove("member", application->rank, rank_, guest.mine, application->nonce);
+      credentials_.prove("member", application->rank, rank_, peer.mine, application->nonce);
   if (!equal_in_constant_time(expected, application->proof) ||
       std::find(members_.begin(), members_.end(), application->rank) == members_.end() ||
       admitted_.contains(application->rank)) {
     log::warning(cat("a process that says it is rank ", application->rank,
                      " did not prove that it belongs to this job"));
-    ::send(guest.socket.get(), kRefused.data(), kRefused.size(), MSG_NOSIGNAL);
+    ::send(peer.socket.get(), kRefused.data(), kRefused.size(), MSG_NOSIGNAL);
     return;
   }
-  guest.theirs = application->nonce;
-  guest.heap = std::move((*packet)->fds[0]);
-  admitted_.emplace(application->rank, std::move(guest));
+  peer.theirs = application->nonce;
+  peer.heap = std::move((*packet)->fds[0]);
+  admitted_.emplace(application->rank, std::move(peer));
 }
 
-Status Reception::late(const std::vector<PeerRecord>& records) const {
+Status LocalAcceptor::late(const std::vector<PeerRecord>& records) const {
   for (const int32_t member : members_) {
     if (!admitted_.contains(member)) {
       const std::string& host = records[static_cast<size_t>(member)].host;
-      return deadline_exceeded(cat(rank_on_host(member, host), " did not meet rank ", rank_,
+      return deadline_exceeded(cat(rank_on_host(member, host), " did not connect to rank ", rank_,
                                    " there before the start timeout"));
     }
   }

@@ -30,14 +30,14 @@ std::string Mesh::key(std::string_view what) const {
   return cat("mesh/", options_.credentials.generation, "/", what);
 }
 
-Result<PeerRecord> Mesh::own_record(const MeetingPlace& place) const {
+Result<PeerRecord> Mesh::own_record(const RendezvousSocket& rendezvous) const {
   PeerRecord mine;
   mine.rank = options_.rank;
   mine.host = options_.host;
   HVD_ASSIGN_OR_RETURN(mine.machine, machine_identity());
   mine.machine += options_.machine;
   mine.site = options_.site;
-  mine.meeting = place.name;
+  mine.rendezvous_socket = rendezvous.name;
   mine.pid = static_cast<uint32_t>(::getpid());
   mine.port = remote_->port();
   HVD_ASSIGN_OR_RETURN(const auto addresses, net::interface_addresses(options_.with_loopback));
@@ -71,8 +71,8 @@ Status Mesh::exchange_records(const PeerRecord& mine, Board& board, Deadline dea
   return {};
 }
 
-// Who leads whom, where the records do not say: each says whom it has met. A member, whom its
-// leader will tell, gets a table of ranks without one.
+// The leader of each rank, where the records do not tell: each rank publishes the leader that it has
+// reached. A member, which gets the table from its leader, returns one where every rank leads itself.
 Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, Board& board,
                                                    Deadline deadline) {
   std::vector<int32_t> leaders(records_.size());
@@ -88,17 +88,18 @@ Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, Board& board,
   return leaders;
 }
 
-// Who looks as if it were on this host is asked; who answers is.
-Result<Met> Mesh::meet_host(const MeetingPlace& place, Board& board, Deadline deadline) {
+// The local rendezvous: a rank that looks as if it were on this host, and answers, is.
+Result<LocalRendezvous> Mesh::rendezvous_on_host(const RendezvousSocket& rendezvous, Board& board,
+                                                 Deadline deadline) {
   MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
-  HVD_ASSIGN_OR_RETURN(auto visit, find_leader(records_, options_.rank));
-  const int32_t leader = visit ? visit->leader : options_.rank;
+  HVD_ASSIGN_OR_RETURN(auto connection, find_leader(records_, options_.rank));
+  const int32_t leader = connection ? connection->leader : options_.rank;
   auto known = known_leaders(records_);
   if (!known) {
     HVD_ASSIGN_OR_RETURN(known, ask_for_leaders(leader, board, deadline));
   } else if ((*known)[static_cast<size_t>(options_.rank)] != leader) {
     return unavailable(cat(describe((*known)[static_cast<size_t>(options_.rank)]),
-                           " cannot be met any more: its process has ended"));
+                           " cannot be reached: its process has ended"));
   }
   std::vector<int32_t> leaders = *std::move(known);
   std::vector<int32_t> members;
@@ -109,11 +110,11 @@ Result<Met> Mesh::meet_host(const MeetingPlace& place, Board& board, Deadline de
   // A forked child shares nothing: what its parent had before is the parent's.
   if (options_.heap != nullptr && options_.heap->file().ok()) heap_ = options_.heap;
   const int heap = heap_ != nullptr ? heap_->file().value() : -1;
-  if (visit) {
-    return join_leader(std::move(*visit), options_.credentials, records_, options_.rank, heap, map,
-                       deadline);
+  if (connection) {
+    return join_leader(std::move(*connection), options_.credentials, records_, options_.rank, heap,
+                       map, deadline);
   }
-  return receive_members(place, options_.credentials, records_, options_.rank, members,
+  return receive_members(rendezvous, options_.credentials, records_, options_.rank, members,
                          std::move(leaders), largest_sub_region(members.size() + 1), heap, map,
                          deadline);
 }
@@ -132,19 +133,20 @@ void Mesh::expect_neighbours() {
   }
 }
 
-Status Mesh::meet(Board& board, Deadline deadline) {
-  HVD_ASSIGN_OR_RETURN(const MeetingPlace place, MeetingPlace::open());
+Status Mesh::connect(Board& board, Deadline deadline) {
+  HVD_ASSIGN_OR_RETURN(const RendezvousSocket rendezvous, RendezvousSocket::open());
   HVD_ASSIGN_OR_RETURN(
       remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank, options_.ports));
-  HVD_ASSIGN_OR_RETURN(const PeerRecord mine, own_record(place));
+  HVD_ASSIGN_OR_RETURN(const PeerRecord mine, own_record(rendezvous));
   HVD_RETURN_IF_ERROR(exchange_records(mine, board, deadline));
-  HVD_ASSIGN_OR_RETURN(Met met, meet_host(place, board, deadline));
-  leaders_ = std::move(met.leaders);
-  host_ = std::move(met.links);
+  HVD_ASSIGN_OR_RETURN(LocalRendezvous result, rendezvous_on_host(rendezvous, board, deadline));
+  leaders_ = std::move(result.leaders);
+  host_ = std::move(result.links);
   MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
-  if (!met.heaps.empty()) peer_heaps_ = std::make_unique<PeerHeaps>(std::move(met.heaps), map);
+  if (!result.heaps.empty())
+    peer_heaps_ = std::make_unique<PeerHeaps>(std::move(result.heaps), map);
   number_hosts();
-  HVD_RETURN_IF_ERROR(watch_host(std::move(met.watched)));
+  HVD_RETURN_IF_ERROR(watch_host(std::move(result.watched)));
   if (local_ranks_.size() == records_.size()) {
     remote_->close_listener();
     return {};

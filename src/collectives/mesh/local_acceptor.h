@@ -1,5 +1,6 @@
-// The leader's side of the door at which the ranks of a host meet: strangers may knock, and are sent
-// away; nobody can hold it up. Waits, up to the deadline; used once, when opening.
+// The leader's side of the local rendezvous: accepts connections of pending peers, admits those that
+// prove that they are ranks of this host, and refuses others. No peer can block it. Waits, up to the
+// deadline; used once, when opening.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +29,17 @@ struct Application {
   static std::optional<Application> decode(ByteView bytes);
 };
 
-// What is said to who is sent away.
+// The answer to a peer that is refused.
 constexpr std::string_view kRefused = "refused";
 
-class Reception {
+class LocalAcceptor {
  public:
-  // `members`: the ranks that may come in.
-  Reception(int listener, const Credentials& credentials, int32_t rank,
-            const std::vector<int32_t>& members)
+  // `members`: the ranks to admit.
+  LocalAcceptor(int listener, const Credentials& credentials, int32_t rank,
+                const std::vector<int32_t>& members)
       : listener_(listener), credentials_(credentials), rank_(rank), members_(members) {}
 
-  struct Guest {
+  struct PendingPeer {
     GuardedFd socket;
     Nonce mine{};
     Nonce theirs{};
@@ -46,12 +47,12 @@ class Reception {
   };
 
   // All members, by their rank.
-  Result<std::map<int32_t, Guest>> receive(const std::vector<PeerRecord>& records,
-                                           Deadline deadline);
+  Result<std::map<int32_t, PendingPeer>> receive(const std::vector<PeerRecord>& records,
+                                                 Deadline deadline);
 
  private:
-  GuardedFd take_call();
-  void open_door();
+  GuardedFd accept_connection();
+  void send_challenge();
   void examine(size_t index);
   Status late(const std::vector<PeerRecord>& records) const;
 
@@ -59,8 +60,8 @@ class Reception {
   const Credentials& credentials_;
   int32_t rank_;
   const std::vector<int32_t>& members_;
-  std::vector<Guest> waiting_;
-  std::map<int32_t, Guest> admitted_;
+  std::vector<PendingPeer> waiting_;
+  std::map<int32_t, PendingPeer> admitted_;
 };
 
 }  // namespace hvd::collectives

@@ -1,4 +1,4 @@
-// What meeting costs the board.
+// The requests to the board that a rendezvous costs.
 #include "collectives/checks.h"
 
 using namespace hvd;

@@ -1,4 +1,4 @@
-#include "collectives/mesh/host_meeting.h"
+#include "collectives/mesh/local_rendezvous.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 
 #include "base/lost_peer.h"
 #include "base/text.h"
-#include "collectives/mesh/reception.h"
+#include "collectives/mesh/local_acceptor.h"
 #include "net/packet_socket.h"
 
 namespace hvd::collectives {
@@ -49,7 +49,7 @@ Result<Bytes> receive_message(int fd, std::vector<UniqueFd>* fds, Deadline deadl
     HVD_ASSIGN_OR_RETURN(auto packet, net::receive_packet(fd, whom));
     if (!packet) continue;
     if (packet->bytes.empty()) {
-      return unavailable(cat(whom, " closed its socket while ranks were meeting"));
+      return unavailable(cat(whom, " closed its socket during the local rendezvous"));
     }
     if (fds != nullptr) std::move(packet->fds.begin(), packet->fds.end(), std::back_inserter(*fds));
     return std::move(packet->bytes);
@@ -109,36 +109,41 @@ UniqueFd copy_of(int heap) {
 
 }  // namespace
 
-Result<MeetingPlace> MeetingPlace::open() {
-  MeetingPlace place;
+Result<RendezvousSocket> RendezvousSocket::open() {
+  RendezvousSocket rendezvous;
   std::array<std::byte, 12> random;
   fill_random(random);
-  place.name = cat("horovod-", to_hex(random));
-  HVD_ASSIGN_OR_RETURN(place.listener, net::listen_for_packets(place.name));
-  return place;
+  rendezvous.name = cat("horovod-", to_hex(random));
+  HVD_ASSIGN_OR_RETURN(rendezvous.listener, net::listen_for_packets(rendezvous.name));
+  return rendezvous;
 }
 
-Result<std::unique_ptr<Visit>> find_leader(const std::vector<PeerRecord>& records, int32_t rank) {
+Result<std::unique_ptr<LeaderConnection>> find_leader(const std::vector<PeerRecord>& records,
+                                                      int32_t rank) {
   const PeerRecord& mine = records[static_cast<size_t>(rank)];
   for (int32_t candidate = 0; candidate < rank; ++candidate) {
     const PeerRecord& record = records[static_cast<size_t>(candidate)];
     if (record.machine != mine.machine) continue;
-    auto socket = net::connect_for_packets(record.meeting);
+    auto socket = net::connect_for_packets(record.rendezvous_socket);
     if (socket.ok())
-      return std::make_unique<Visit>(Visit{candidate, GuardedFd(std::move(*socket))});
+      return std::make_unique<LeaderConnection>(
+          LeaderConnection{candidate, GuardedFd(std::move(*socket))});
     // The name was taken before it was published: when nobody answers, it is another machine
     // that looks the same (a virtual machine cloned while it ran).
     if (socket.error().code() != Code::kNotFound) {
-      return socket.error().with_context(cat("cannot meet ", name_of_rank(records, candidate)));
+      return socket.error().with_context(
+          cat("cannot connect to ", name_of_rank(records, candidate)));
     }
   }
-  return std::unique_ptr<Visit>();
+  return std::unique_ptr<LeaderConnection>();
 }
 
-Result<Met> receive_members(const MeetingPlace& place, const Credentials& credentials,
-                            const std::vector<PeerRecord>& records, int32_t rank,
-                            const std::vector<int32_t>& members, std::vector<int32_t> leaders,
-                            size_t sub_region_size, int heap, MemoryMap& map, Deadline deadline) {
+Result<LocalRendezvous> receive_members(const RendezvousSocket& rendezvous,
+                                        const Credentials& credentials,
+                                        const std::vector<PeerRecord>& records, int32_t rank,
+                                        const std::vector<int32_t>& members,
+                                        std::vector<int32_t> leaders, size_t sub_region_size,
+                                        int heap, MemoryMap& map, Deadline deadline) {
   const size_t count = members.size() + 1;
   HVD_ASSIGN_OR_RETURN(std::unique_ptr<SharedRegion> region,
                        SharedRegion::create(count, sub_region_size, map));
@@ -147,35 +152,35 @@ Result<Met> receive_members(const MeetingPlace& place, const Credentials& creden
     doorbells.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!doorbells.back()) return system_error("cannot create an eventfd", errno);
   }
-  Reception reception(place.listener.get(), credentials, rank, members);
-  HVD_ASSIGN_OR_RETURN(auto guests, reception.receive(records, deadline));
+  LocalAcceptor acceptor(rendezvous.listener.get(), credentials, rank, members);
+  HVD_ASSIGN_OR_RETURN(auto peers, acceptor.receive(records, deadline));
   const Bytes table = encode_leaders(leaders);
-  Met met;
+  LocalRendezvous result;
   if (heaps_among(count) > 0) {
-    met.heaps.push_back(copy_of(heap));
-    for (auto& [member, guest] : guests) met.heaps.push_back(std::move(guest.heap));
+    result.heaps.push_back(copy_of(heap));
+    for (auto& [member, peer] : peers) result.heaps.push_back(std::move(peer.heap));
   }
-  for (auto& [member, guest] : guests) {
-    const Digest proof = credentials.prove("leader", rank, member, guest.mine, guest.theirs, table);
+  for (auto& [member, peer] : peers) {
+    const Digest proof = credentials.prove("leader", rank, member, peer.mine, peer.theirs, table);
     const Bytes welcome = ByteWriter().put_raw(proof).put_raw(table).take();
-    const int socket = guest.socket.get();
+    const int socket = peer.socket.get();
     const std::string whom = name_of_rank(records, member);
     HVD_RETURN_IF_ERROR(send_message(socket, welcome, {region->fd()}, deadline, whom));
     HVD_RETURN_IF_ERROR(send_files(socket, doorbells, deadline, whom));
-    HVD_RETURN_IF_ERROR(send_files(socket, met.heaps, deadline, whom));
-    UniqueFd process = open_process(guest.socket.get());
-    met.watched.push_back({member, std::move(guest.socket), std::move(process)});
+    HVD_RETURN_IF_ERROR(send_files(socket, result.heaps, deadline, whom));
+    UniqueFd process = open_process(peer.socket.get());
+    result.watched.push_back({member, std::move(peer.socket), std::move(process)});
   }
-  met.links = std::make_unique<HostLinks>(std::move(region), std::move(doorbells), 0);
-  met.leaders = std::move(leaders);
-  return met;
+  result.links = std::make_unique<HostLinks>(std::move(region), std::move(doorbells), 0);
+  result.leaders = std::move(leaders);
+  return result;
 }
 
-Result<Met> join_leader(Visit visit, const Credentials& credentials,
-                        const std::vector<PeerRecord>& records, int32_t rank, int heap,
-                        MemoryMap& map, Deadline deadline) {
-  const std::string whom = name_of_rank(records, visit.leader);
-  const int socket = visit.socket.get();
+Result<LocalRendezvous> join_leader(LeaderConnection connection, const Credentials& credentials,
+                                    const std::vector<PeerRecord>& records, int32_t rank, int heap,
+                                    MemoryMap& map, Deadline deadline) {
+  const std::string whom = name_of_rank(records, connection.leader);
+  const int socket = connection.socket.get();
   HVD_ASSIGN_OR_RETURN(const Bytes challenge, receive_message(socket, nullptr, deadline, whom));
   Application application;
   Nonce theirs;
@@ -183,7 +188,8 @@ Result<Met> join_leader(Visit visit, const Credentials& credentials,
   std::copy(challenge.begin(), challenge.end(), theirs.begin());
   application.rank = rank;
   application.nonce = fresh_nonce();
-  application.proof = credentials.prove("member", rank, visit.leader, theirs, application.nonce);
+  application.proof =
+      credentials.prove("member", rank, connection.leader, theirs, application.nonce);
   const UniqueFd own_heap = copy_of(heap);
   HVD_RETURN_IF_ERROR(send_message(socket, application.encode(), {own_heap.get()}, deadline, whom));
 
@@ -197,28 +203,28 @@ Result<Met> join_leader(Visit visit, const Credentials& credentials,
   ByteReader in(welcome);
   const ByteView sent_proof = in.get_raw(proof.size());
   const ByteView table = in.get_raw(in.left());
-  proof = credentials.prove("leader", visit.leader, rank, theirs, application.nonce, table);
+  proof = credentials.prove("leader", connection.leader, rank, theirs, application.nonce, table);
   if (in.failed() || files.size() != 1 || !equal_in_constant_time(proof, sent_proof)) {
     return permission_denied(cat(whom, " did not prove that it belongs to this job"));
   }
-  Met met;
-  HVD_ASSIGN_OR_RETURN(met.leaders, decode_leaders(table, records.size()));
+  LocalRendezvous result;
+  HVD_ASSIGN_OR_RETURN(result.leaders, decode_leaders(table, records.size()));
   HVD_ASSIGN_OR_RETURN(std::unique_ptr<SharedRegion> region,
                        SharedRegion::open(std::move(files[0]), map));
   const size_t count = region->rank_count();
   HVD_ASSIGN_OR_RETURN(auto doorbells, receive_files(socket, count, deadline, whom));
-  HVD_ASSIGN_OR_RETURN(met.heaps, receive_files(socket, heaps_among(count), deadline, whom));
+  HVD_ASSIGN_OR_RETURN(result.heaps, receive_files(socket, heaps_among(count), deadline, whom));
   size_t local = 0;
   for (int32_t other = 0; other < rank; ++other) {
-    if (met.leaders[static_cast<size_t>(other)] == visit.leader) ++local;
+    if (result.leaders[static_cast<size_t>(other)] == connection.leader) ++local;
   }
   if (local >= count) {
     return invalid_argument(cat(whom, " counts other ranks on this host"));
   }
-  met.links = std::make_unique<HostLinks>(std::move(region), std::move(doorbells), local);
+  result.links = std::make_unique<HostLinks>(std::move(region), std::move(doorbells), local);
   UniqueFd process = open_process(socket);
-  met.watched.push_back({visit.leader, std::move(visit.socket), std::move(process)});
-  return met;
+  result.watched.push_back({connection.leader, std::move(connection.socket), std::move(process)});
+  return result;
 }
 
 Bytes encode_leaders(const std::vector<int32_t>& leaders) {

@@ -1,6 +1,6 @@
-// The first bytes on a TCP connection between two ranks: both say who they are and prove that they
-// know the job's secret, before anything else is believed or sent. One connection attempt, as the
-// one who dialled or the one who accepted; whoever owns it decides which of several to keep.
+// The handshake on a TCP connection between two ranks: both name themselves and prove that they know
+// the job's secret before they believe or send anything else. One object is one connection attempt,
+// of the dialler or of the acceptor; its owner decides which of several attempts to keep.
 //
 //   dialler: hello              both ranks, which stream, nonce
 //   acceptor: hello + proof
@@ -29,7 +29,7 @@ struct Hello {
   static Result<Hello> decode(ByteView bytes);
 };
 
-class Greeting final : public net::DataLoop::Source {
+class Handshake final : public net::DataLoop::Source {
  public:
   enum class State {
     kConnecting,
@@ -40,14 +40,14 @@ class Greeting final : public net::DataLoop::Source {
     kFailed
   };
 
-  static std::unique_ptr<Greeting> dial(net::DataLoop& loop, const Credentials& credentials,
-                                        GuardedFd socket, int32_t from, int32_t to, uint64_t stream,
-                                        std::string where);
-  static std::unique_ptr<Greeting> accept(net::DataLoop& loop, const Credentials& credentials,
-                                          GuardedFd socket, int32_t me, int32_t size);
-  ~Greeting();
-  Greeting(const Greeting&) = delete;
-  Greeting& operator=(const Greeting&) = delete;
+  static std::unique_ptr<Handshake> dial(net::DataLoop& loop, const Credentials& credentials,
+                                         GuardedFd socket, int32_t from, int32_t to,
+                                         uint64_t stream, std::string where);
+  static std::unique_ptr<Handshake> accept(net::DataLoop& loop, const Credentials& credentials,
+                                           GuardedFd socket, int32_t me, int32_t size);
+  ~Handshake();
+  Handshake(const Handshake&) = delete;
+  Handshake& operator=(const Handshake&) = delete;
 
   State state() const { return state_; }
   // Why it failed: "10.77.0.2:4711: Connection refused".
@@ -64,7 +64,7 @@ class Greeting final : public net::DataLoop::Source {
   void on_events(uint32_t events) override;
 
  private:
-  Greeting(net::DataLoop& loop, const Credentials& credentials, GuardedFd socket, bool dials);
+  Handshake(net::DataLoop& loop, const Credentials& credentials, GuardedFd socket, bool dials);
   void fail(std::string reason);
   void put(ByteView bytes);
   // True when `size` bytes are there.

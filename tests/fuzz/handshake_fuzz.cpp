@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "collectives/mesh/greeting.h"
+#include "collectives/mesh/handshake.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
