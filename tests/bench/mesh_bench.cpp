@@ -21,10 +21,10 @@ namespace {
 using hvd::Clock;
 using hvd::test::Rank;
 
-// Keys in memory that all processes share: the board of a benchmark.
-class ForkBoard final : public hvd::collectives::Board {
+// Keys in memory that all processes share: the store of a benchmark.
+class ForkStore final : public hvd::collectives::KeyValueStore {
  public:
-  ForkBoard() {
+  ForkStore() {
     entries_ = static_cast<Entry*>(::mmap(nullptr, sizeof(Entry) * kEntries, PROT_READ | PROT_WRITE,
                                           MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     next_ = static_cast<std::atomic<size_t>*>(
@@ -158,7 +158,7 @@ struct Options {
   std::vector<size_t> bytes;
 };
 
-int run_rank(int i, const Options& options, ForkBoard& board,
+int run_rank(int i, const Options& options, ForkStore& store,
              const hvd::bench::NetHosts* net_hosts) {
   std::vector<int> host_of_rank;
   for (int r = 0; r < options.ranks; ++r) host_of_rank.push_back(r * options.hosts / options.ranks);
@@ -169,7 +169,7 @@ int run_rank(int i, const Options& options, ForkBoard& board,
   mesh_options.memory_map = nullptr;
   mesh_options.with_loopback = net_hosts == nullptr;
   const auto start = Clock::now();
-  auto mesh = hvd::test::Mesh::establish(mesh_options, board, hvd::Deadline::after_seconds(20));
+  auto mesh = hvd::test::Mesh::establish(mesh_options, store, hvd::Deadline::after_seconds(20));
   if (!mesh.ok()) {
     std::fprintf(stderr, "rank %d: %s\n", i, mesh.status().message().c_str());
     return 1;
@@ -205,12 +205,12 @@ int main(int argc, char** argv) {
   if (options.hosts > 1 && ::getuid() == 0) {
     net_hosts = std::make_unique<hvd::bench::NetHosts>(options.hosts);
   }
-  ForkBoard board;
+  ForkStore store;
   std::vector<pid_t> processes;
   for (int i = 0; i < options.ranks; ++i) {
     const pid_t process = ::fork();
     if (process == 0) {
-      const int code = run_rank(i, options, board, net_hosts.get());
+      const int code = run_rank(i, options, store, net_hosts.get());
       std::fflush(stdout);
       ::_exit(code);
     }

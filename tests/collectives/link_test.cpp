@@ -12,7 +12,7 @@ namespace {
 // A relay in front of every rank; `prepare` is told of each.
 struct RelayedWorld {
   explicit RelayedWorld(std::vector<int> hosts, std::function<void(int32_t, Relay&)> prepare)
-      : world(std::move(hosts)), board([this, prepare](collectives::PeerRecord& record) {
+      : world(std::move(hosts)), store([this, prepare](collectives::PeerRecord& record) {
           const std::lock_guard lock(mutex);
           auto& relay = relays[record.rank];
           relay = std::make_unique<Relay>(record.port);
@@ -23,10 +23,10 @@ struct RelayedWorld {
   std::mutex mutex;
   std::map<int32_t, std::unique_ptr<Relay>> relays;
   World world;
-  ChangingBoard board;
+  ChangingStore store;
 
   std::vector<Status> run(const std::function<Status(Rank&)>& body) {
-    return run_on(world, board, body);
+    return run_on(world, store, body);
   }
 };
 
@@ -129,12 +129,12 @@ TEST_CASE("two ranks of which only one can call the other meet, whoever speaks f
         ::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&address), &size);
         if (how == "silent") ::listen(silent.get(), 16);
         World world({0, 1});
-        ChangingBoard board([&](collectives::PeerRecord& record) {
+        ChangingStore store([&](collectives::PeerRecord& record) {
           if (record.rank != unreachable) return;
           record.port = ntohs(address.sin_port);
           if (how == "hidden") record.candidates.clear();
         });
-        require_all_ok(run_on(world, board, [&](Rank& rank) -> Status {
+        require_all_ok(run_on(world, store, [&](Rank& rank) -> Status {
           if (!by_message) return sum(rank, 10);
           int heard = 0;
           rank.on_message = [&](int32_t, ByteView) { ++heard; };

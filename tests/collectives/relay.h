@@ -1,4 +1,4 @@
-// A TCP relay on loopback that delays, stalls and cuts what goes through it, and a board that puts
+// A TCP relay on loopback that delays, stalls and cuts what goes through it, and a store that puts
 // one in front of every rank.
 #pragma once
 
@@ -164,25 +164,25 @@ class Relay {
 };
 
 // Where others look for a rank's address, they find what `place` makes of it.
-class ChangingBoard final : public collectives::Board {
+class ChangingStore final : public collectives::KeyValueStore {
  public:
   using Change = std::function<void(collectives::PeerRecord&)>;
-  explicit ChangingBoard(Change change) : change_(std::move(change)) {}
+  explicit ChangingStore(Change change) : change_(std::move(change)) {}
 
   Status set(std::string_view key, ByteView value) override {
     auto record = collectives::PeerRecord::decode(value);
-    if (!record.ok()) return board_.set(key, value);
+    if (!record.ok()) return store_.set(key, value);
     std::erase_if(record->candidates, [](const auto& one) { return one.bytes.size() != 4; });
     change_(*record);
-    return board_.set(key, record->encode());
+    return store_.set(key, record->encode());
   }
   Result<Bytes> get(std::string_view key, Deadline deadline) override {
-    return board_.get(key, deadline);
+    return store_.get(key, deadline);
   }
 
  private:
   Change change_;
-  MemoryBoard board_;
+  MemoryStore store_;
 };
 
 }  // namespace hvd::test

@@ -1,4 +1,4 @@
-// N ranks as N threads of one process, each with its own mesh, over an in-memory board. Hosts are
+// N ranks as N threads of one process, each with its own mesh, over an in-memory store. Hosts are
 // played: ranks with the same host number share memory, others meet by TCP on loopback.
 #pragma once
 
@@ -27,7 +27,7 @@ using collectives::Group;
 using collectives::Mesh;
 using collectives::MeshOptions;
 
-class MemoryBoard final : public collectives::Board {
+class MemoryStore final : public collectives::KeyValueStore {
  public:
   Status set(std::string_view key, ByteView value) override {
     const std::lock_guard lock(mutex_);
@@ -162,7 +162,7 @@ class Rank {
 struct World {
   // The host of each rank.
   std::vector<int> hosts;
-  MemoryBoard board;
+  MemoryStore store;
   SharedMap memory;
   collectives::SharedHeap heap;  // one process has one
   std::string site = {};         // of each host's ranks, with the host's letter
@@ -186,13 +186,13 @@ struct World {
   std::vector<Status> run(const std::function<Status(Rank&)>& body, double seconds = 20);
 };
 
-inline std::vector<Status> run_on(World& world, collectives::Board& board,
+inline std::vector<Status> run_on(World& world, collectives::KeyValueStore& store,
                                   const std::function<Status(Rank&)>& body, double seconds = 20) {
   std::vector<Status> outcomes(world.hosts.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < world.hosts.size(); ++i) {
     threads.emplace_back([&, i] {
-      auto mesh = Mesh::establish(world.options(static_cast<int32_t>(i)), board,
+      auto mesh = Mesh::establish(world.options(static_cast<int32_t>(i)), store,
                                   Deadline::after_seconds(seconds));
       if (!mesh.ok()) {
         outcomes[i] = mesh.status();
@@ -207,7 +207,7 @@ inline std::vector<Status> run_on(World& world, collectives::Board& board,
 }
 
 inline std::vector<Status> World::run(const std::function<Status(Rank&)>& body, double seconds) {
-  return run_on(*this, board, body, seconds);
+  return run_on(*this, store, body, seconds);
 }
 
 // All worlds worth a test, as the host of each rank.

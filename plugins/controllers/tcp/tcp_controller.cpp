@@ -16,10 +16,10 @@ using collectives::Mesh;
 using collectives::MeshOptions;
 using collectives::SharedMesh;
 
-// The job's store, as the host offers it.
-class HostBoard final : public collectives::Board {
+// The job's store, by the functions of the plugin host.
+class HostStore final : public collectives::KeyValueStore {
  public:
-  explicit HostBoard(const hvd_plugin_host& host) : host_(host) {}
+  explicit HostStore(const hvd_plugin_host& host) : host_(host) {}
 
   Status set(std::string_view key, ByteView value) override {
     const std::string name(key);
@@ -44,7 +44,7 @@ class HostBoard final : public collectives::Board {
                                       Deadline deadline) override {
     constexpr size_t kNeeded = offsetof(hvd_plugin_host, store_exchange) + sizeof(void*);
     if (host_.struct_size < kNeeded || host_.store_exchange == nullptr) {
-      return Board::exchange(name, party, count, record, wanted, deadline);
+      return KeyValueStore::exchange(name, party, count, record, wanted, deadline);
     }
     std::vector<Bytes> records;
     const auto take = [](void* argument, const void* bytes, size_t size) {
@@ -153,10 +153,10 @@ Result<std::unique_ptr<TcpController>> TcpController::open(const hvd_plugin_host
                                                            const hvd_plugin_config& config) {
   HVD_ASSIGN_OR_RETURN(MeshOptions options, options_of(host, config));
   const auto seconds = parse_double(setting(host, "HOROVOD_START_TIMEOUT"));
-  HostBoard board(host);
+  HostStore store(host);
   HVD_ASSIGN_OR_RETURN(
       SharedMesh mesh,
-      Mesh::establish(std::move(options), board, Deadline::after_seconds(seconds.value_or(30))));
+      Mesh::establish(std::move(options), store, Deadline::after_seconds(seconds.value_or(30))));
   std::unique_ptr<TcpController> controller(new TcpController(host, std::move(mesh)));
   // Whoever is late at the first barrier has met all others already.
   if (host.publish(host.host, collectives::kMeshName, &controller->mesh_) != HVD_OK) {

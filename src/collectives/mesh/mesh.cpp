@@ -18,11 +18,11 @@ constexpr uint32_t kPollsPerLook = 256;
 Mesh::Mesh(MeshOptions options, net::DataLoop loop)
     : options_(std::move(options)), owner_(::getpid()), loop_(std::move(loop)) {}
 
-Result<std::unique_ptr<Mesh>> Mesh::establish(MeshOptions options, Board& board,
+Result<std::unique_ptr<Mesh>> Mesh::establish(MeshOptions options, KeyValueStore& store,
                                               Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(net::DataLoop loop, net::DataLoop::open());
   std::unique_ptr<Mesh> mesh(new Mesh(std::move(options), std::move(loop)));
-  const Status connected = mesh->connect(board, deadline);
+  const Status connected = mesh->connect(store, deadline);
   if (!connected.ok()) return connected;
   return mesh;
 }

@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "collectives/mesh/board.h"
 #include "collectives/mesh/credentials.h"
 #include "collectives/mesh/host_links.h"
+#include "collectives/mesh/key_value_store.h"
 #include "collectives/mesh/local_rendezvous.h"
 #include "collectives/mesh/peer_stream.h"
 #include "collectives/mesh/remote_links.h"
@@ -40,8 +40,8 @@ struct MeshOptions {
 
 class Mesh {
  public:
-  // Connects to all other ranks of the job, which it finds by the board.
-  static Result<std::unique_ptr<Mesh>> establish(MeshOptions options, Board& board,
+  // Connects to all other ranks of the job, whose records it finds in the store.
+  static Result<std::unique_ptr<Mesh>> establish(MeshOptions options, KeyValueStore& store,
                                                  Deadline deadline);
   // Tells the others that this rank leaves in good order, unless the mesh has failed.
   ~Mesh();
@@ -112,13 +112,14 @@ class Mesh {
   };
 
   Mesh(MeshOptions options, net::DataLoop loop);
-  Status connect(Board& board, Deadline deadline);
+  Status connect(KeyValueStore& store, Deadline deadline);
   std::string key(std::string_view what) const;
   Result<PeerRecord> own_record(const RendezvousSocket& rendezvous) const;
-  Status exchange_records(const PeerRecord& mine, Board& board, Deadline deadline);
-  Result<std::vector<int32_t>> ask_for_leaders(int32_t leader, Board& board, Deadline deadline);
-  Result<LocalRendezvous> rendezvous_on_host(const RendezvousSocket& rendezvous, Board& board,
-                                             Deadline deadline);
+  Status exchange_records(const PeerRecord& mine, KeyValueStore& store, Deadline deadline);
+  Result<std::vector<int32_t>> ask_for_leaders(int32_t leader, KeyValueStore& store,
+                                               Deadline deadline);
+  Result<LocalRendezvous> rendezvous_on_host(const RendezvousSocket& rendezvous,
+                                             KeyValueStore& store, Deadline deadline);
   void expect_neighbours();
   Status watch_host(std::vector<Watched> watched);
   void number_hosts();

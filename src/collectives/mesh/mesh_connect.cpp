@@ -48,7 +48,7 @@ Result<PeerRecord> Mesh::own_record(const RendezvousSocket& rendezvous) const {
   return mine;
 }
 
-Status Mesh::exchange_records(const PeerRecord& mine, Board& board, Deadline deadline) {
+Status Mesh::exchange_records(const PeerRecord& mine, KeyValueStore& store, Deadline deadline) {
   const Bytes record = mine.encode();
   records_.resize(static_cast<size_t>(options_.size));
   if (options_.size == 1) {
@@ -56,7 +56,7 @@ Status Mesh::exchange_records(const PeerRecord& mine, Board& board, Deadline dea
     return {};
   }
   const auto exchange = [&](const std::vector<int32_t>& wanted, Deadline until) {
-    return board.exchange(key("rank"), options_.rank, options_.size, record, wanted, until);
+    return store.exchange(key("rank"), options_.rank, options_.size, record, wanted, until);
   };
   const auto all = exchange({}, deadline);
   if (!all.ok() && all.error().code() == Code::kDeadlineExceeded) {
@@ -73,14 +73,14 @@ Status Mesh::exchange_records(const PeerRecord& mine, Board& board, Deadline dea
 
 // The leader of each rank, where the records do not tell: each rank publishes the leader that it has
 // reached. A member, which gets the table from its leader, returns one where every rank leads itself.
-Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, Board& board,
+Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, KeyValueStore& store,
                                                    Deadline deadline) {
   std::vector<int32_t> leaders(records_.size());
   std::iota(leaders.begin(), leaders.end(), 0);
   const bool leads = leader == options_.rank;
   const std::vector<int32_t> wanted = leads ? leaders : std::vector{options_.rank};
   HVD_ASSIGN_OR_RETURN(const auto all,
-                       board.exchange(key("leader"), options_.rank, options_.size,
+                       store.exchange(key("leader"), options_.rank, options_.size,
                                       ByteWriter().put(leader).view(), wanted, deadline));
   for (size_t rank = 0; rank < all.size() && leads; ++rank) {
     leaders[rank] = ByteReader(all[rank]).get<int32_t>();
@@ -89,14 +89,14 @@ Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, Board& board,
 }
 
 // The local rendezvous: a rank that looks as if it were on this host, and answers, is.
-Result<LocalRendezvous> Mesh::rendezvous_on_host(const RendezvousSocket& rendezvous, Board& board,
-                                                 Deadline deadline) {
+Result<LocalRendezvous> Mesh::rendezvous_on_host(const RendezvousSocket& rendezvous,
+                                                 KeyValueStore& store, Deadline deadline) {
   MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
   HVD_ASSIGN_OR_RETURN(auto connection, find_leader(records_, options_.rank));
   const int32_t leader = connection ? connection->leader : options_.rank;
   auto known = known_leaders(records_);
   if (!known) {
-    HVD_ASSIGN_OR_RETURN(known, ask_for_leaders(leader, board, deadline));
+    HVD_ASSIGN_OR_RETURN(known, ask_for_leaders(leader, store, deadline));
   } else if ((*known)[static_cast<size_t>(options_.rank)] != leader) {
     return unavailable(cat(describe((*known)[static_cast<size_t>(options_.rank)]),
                            " cannot be reached: its process has ended"));
@@ -133,13 +133,13 @@ void Mesh::expect_neighbours() {
   }
 }
 
-Status Mesh::connect(Board& board, Deadline deadline) {
+Status Mesh::connect(KeyValueStore& store, Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(const RendezvousSocket rendezvous, RendezvousSocket::open());
   HVD_ASSIGN_OR_RETURN(
       remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank, options_.ports));
   HVD_ASSIGN_OR_RETURN(const PeerRecord mine, own_record(rendezvous));
-  HVD_RETURN_IF_ERROR(exchange_records(mine, board, deadline));
-  HVD_ASSIGN_OR_RETURN(LocalRendezvous result, rendezvous_on_host(rendezvous, board, deadline));
+  HVD_RETURN_IF_ERROR(exchange_records(mine, store, deadline));
+  HVD_ASSIGN_OR_RETURN(LocalRendezvous result, rendezvous_on_host(rendezvous, store, deadline));
   leaders_ = std::move(result.leaders);
   host_ = std::move(result.links);
   MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;

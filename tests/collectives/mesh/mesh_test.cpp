@@ -141,7 +141,7 @@ TEST_CASE("a rank with another secret is refused with a sentence") {
       threads.emplace_back([&, i] {
         MeshOptions options = world.options(i);
         if (i == 2) options.credentials.secret = test_secret("a stranger's");
-        auto mesh = Mesh::establish(options, world.board, Deadline::after_seconds(1.5));
+        auto mesh = Mesh::establish(options, world.store, Deadline::after_seconds(1.5));
         outcomes[static_cast<size_t>(i)] = mesh.status();
         if (!mesh.ok()) return;
         Rank rank(std::move(mesh).value());
@@ -169,7 +169,7 @@ TEST_CASE("strangers who knock and say nothing hold nobody up") {
   World world({0, 0});
   std::vector<UniqueFd> strangers;
   std::thread stranger([&] {
-    const auto bytes = world.board.get("mesh/0/rank/0", Deadline::after_seconds(5));
+    const auto bytes = world.store.get("mesh/0/rank/0", Deadline::after_seconds(5));
     const auto record = collectives::PeerRecord::decode(bytes.value());
     for (int i = 0; i < 3; ++i) {
       strangers.emplace_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
@@ -189,8 +189,8 @@ TEST_CASE("strangers who knock and say nothing hold nobody up") {
 
 TEST_CASE("ranks that do not start are named when time is up") {
   World world({0, 0, 0, 0});
-  REQUIRE(world.board.set("mesh/0/rank/2", as_bytes("here")).ok());
-  auto mesh = Mesh::establish(world.options(0), world.board, Deadline::after_seconds(0.2));
+  REQUIRE(world.store.set("mesh/0/rank/2", as_bytes("here")).ok());
+  auto mesh = Mesh::establish(world.options(0), world.store, Deadline::after_seconds(0.2));
   REQUIRE(!mesh.ok());
   CHECK(mesh.status().code() == Code::kDeadlineExceeded);
   INFO(mesh.status().message());
@@ -233,14 +233,14 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
     for (size_t victim = 0; victim < hosts.size(); ++victim) {
       CAPTURE(name_of_world(hosts));
       CAPTURE(victim);
-      // The board for processes: pipes through a parent would be a store of its own, so the
+      // The store for processes: pipes through a parent would be a server of their own, so the
       // rendezvous's few keys go through files of a directory that is gone afterwards.
       const std::string folder =
           cat(std::filesystem::temp_directory_path().string(), "/mesh_test.", ::getpid());
       std::filesystem::create_directory(folder);
-      class FileBoard final : public collectives::Board {
+      class FileStore final : public collectives::KeyValueStore {
        public:
-        explicit FileBoard(std::string folder) : folder_(std::move(folder)) {}
+        explicit FileStore(std::string folder) : folder_(std::move(folder)) {}
         Status set(std::string_view key, ByteView value) override {
           const std::string path = path_of(key);
           FILE* file = std::fopen((path + ".new").c_str(), "wb");
@@ -279,10 +279,10 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
         const pid_t process = ::fork();
         if (process == 0) {
           World world(hosts);
-          FileBoard board(folder);
+          FileStore store(folder);
           MeshOptions options = world.options(static_cast<int32_t>(i));
           options.memory_map = nullptr;
-          auto mesh = Mesh::establish(options, board, Deadline::after_seconds(10));
+          auto mesh = Mesh::establish(options, store, Deadline::after_seconds(10));
           Status outcome = mesh.status();
           if (mesh.ok()) {
             Rank rank(std::move(mesh).value());

@@ -1,4 +1,5 @@
-// Where ranks leave and find a few bytes before they have links: the job's store, seen from here.
+// The key-value store by which ranks exchange their records before they have links: the part of the
+// job's store that the mesh needs.
 #pragma once
 
 #include <string_view>
@@ -11,15 +12,15 @@
 
 namespace hvd::collectives {
 
-class Board {
+class KeyValueStore {
  public:
-  virtual ~Board() = default;
+  virtual ~KeyValueStore() = default;
   virtual Status set(std::string_view key, ByteView value) = 0;
   // Waits for the key until the deadline.
   virtual Result<Bytes> get(std::string_view key, Deadline deadline) = 0;
   // Leaves this party's record for the others and returns theirs: those of `wanted`, or all when
-  // that is empty, which it is for all parties or for none. A board that can does it in one request,
-  // or one for all of a host's ranks who want all.
+  // that is empty, which it is for all parties or for none. A store that
+  // can does it in one request, or in one for all of a host's ranks that want all.
   virtual Result<std::vector<Bytes>> exchange(std::string_view name, int32_t party, int32_t count,
                                               ByteView record, const std::vector<int32_t>& wanted,
                                               Deadline deadline) {
