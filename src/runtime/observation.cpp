@@ -37,7 +37,7 @@ Observation::Observation(const Identity& identity, const Settings& settings, boo
       metrics_(
           identity.rank, identity.size, [this] { return own_metrics(); },
           links(ServiceId::kMetrics)) {
-  std::lock_guard lock(progress_->baton());
+  std::lock_guard lock(progress_->progress_lock());
   engine_->set_service(ServiceId::kTimeline, &timeline_);
   engine_->set_service(ServiceId::kMetrics, &metrics_);
 }
@@ -67,7 +67,7 @@ MetricsOfRank Observation::own_metrics() const {
   return own;
 }
 
-// The question is put by whoever drives, so that nobody has to wait for the baton here.
+// The question is put by whoever drives, so that nobody has to wait for the progress lock here.
 Result<std::string> Observation::ask(bool of_all, Asking asking, double seconds) {
   const auto question = std::make_shared<Question>();
   links(ServiceId::kMetrics).post([this, of_all, asking = std::move(asking), question] {
@@ -125,7 +125,7 @@ Result<std::string> Observation::metrics(bool of_job) {
 
 void Observation::before_leave() {
   {
-    std::lock_guard lock(progress_->baton());
+    std::lock_guard lock(progress_->progress_lock());
     if (!timeline_.is_on()) return;
   }
   const auto stopped = ask(

@@ -17,7 +17,7 @@ namespace hvd::runtime {
 
 class Observation {
  public:
-  // All of them outlive this; `baton` is not held.
+  // All of them outlive this; the progress lock is not held.
   Observation(const Identity& identity, const Settings& settings, bool on_roots_machine,
               Engine* engine, PluginHost* host, Progress* progress);
 
@@ -29,7 +29,7 @@ class Observation {
   Result<std::string> metrics(bool of_job);
   // What is noted goes to the root while there are links.
   void before_leave();
-  // With the baton held, when the engine has ended: waits for the timeline's file.
+  // With the progress lock held, when the engine has ended: waits for the timeline's file.
   void close() { timeline_.close(); }
 
  private:

@@ -180,14 +180,14 @@ Status Runtime::meet(const RuntimeOptions& options) {
   if (status) {
     HVD_RETURN_IF_ERROR(release(handle));
     if (status->ok() && stall_) {
-      std::lock_guard lock(progress_->baton());
+      std::lock_guard lock(progress_->progress_lock());
       stall_->say_hello();
     }
     return *status;
   }
   std::vector<int32_t> missing;
   {
-    std::lock_guard lock(progress_->baton());
+    std::lock_guard lock(progress_->progress_lock());
     missing = engine_->missing(kStartName);
   }
   const Status late = deadline_exceeded(

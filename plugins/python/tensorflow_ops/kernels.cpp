@@ -9,8 +9,8 @@
 
 #include "completion.h"
 #include "described.h"
+#include "inline_wait.h"
 #include "library.h"
-#include "patience.h"
 
 namespace hvd::tensorflow {
 
@@ -25,7 +25,7 @@ struct Kernel {
   size_t tensor_count = 0;
   std::vector<Shape> shapes;  // of the tensors, where the graph knows them all
   Names names;                // where the node has a name
-  mutable Patience patience;
+  mutable InlineWait inline_wait;
 };
 
 // Reads attributes until one is not there.
@@ -140,7 +140,7 @@ void* create(Construction* construction) {
   if (!kernel->name.empty()) {
     kernel->names = names_of(*kernel->operation, kernel->name, kernel->tensor_count);
   }
-  kernel->patience = Patience(attributes.number("is_last") != 0);
+  kernel->inline_wait = InlineWait(attributes.number("is_last") != 0);
   return kernel.release();
 }
 
@@ -192,7 +192,7 @@ void compute(void* made, Context* context, Done* done) {
   std::vector<char> error(kErrorSize);
   const int status = library()->submit(&submission, &work->handle, error.data(), error.size());
   if (status != HVD_OK) return finish(work, status, error.data());
-  if (kernel.patience.finishes(work)) return;
+  if (kernel.inline_wait.finishes(work)) return;
   await(work);
 }
 

@@ -1,6 +1,6 @@
 // Autotuning of a running job: the root measures what plans move, tries parameters, and tells them
 // to all ranks before the plan that is the first to be made and run with them; then it is silent
-// for good. Elsewhere it applies what the root says. With the baton.
+// for good. Elsewhere it applies what the root says. With the progress lock held.
 #pragma once
 
 #include <fstream>

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostLevels = 64;
 // An agent that is stopped does not keep its ranks from working.
-constexpr int kPatienceMs = 1000;
+constexpr int kAgentAnswerMs = 1000;
 
 std::optional<int64_t> parent_of(int64_t pid) {
   std::ifstream file(cat("/proc/", pid, "/stat"));
@@ -39,7 +39,7 @@ void tell_agent(const rendezvous::WorldReport& report) {
     const auto sent = net::send_packet(agent->get(), encode(report), {}, "the agent");
     if (!sent.ok() || !*sent) return;
     pollfd answer{agent->get(), POLLIN, 0};
-    ::poll(&answer, 1, kPatienceMs);
+    ::poll(&answer, 1, kAgentAnswerMs);
     return;
   }
 }

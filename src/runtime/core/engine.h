@@ -1,5 +1,5 @@
 // One rank's runtime without its threads: from the submission queue over negotiation and plans to
-// the op plugins and completion. Whoever holds the baton (progress.h) drives it by step(); only
+// the op plugins and completion. Whoever holds the progress lock (progress.h) drives it by step(); only
 // what says so may be called from other threads.
 #pragma once
 
@@ -84,7 +84,7 @@ class Engine final : public Drivable, private CompletionSink {
   uint64_t pending() const override { return pending_.load(std::memory_order_relaxed); }
   uint64_t activity() const override { return activity_.load(std::memory_order_relaxed); }
 
-  // ---- with the baton ----
+  // ---- with the progress lock held ----
   bool step(bool flush) override;
   bool before_sleep() override;
   void after_sleep() override;

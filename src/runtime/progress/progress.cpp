@@ -24,7 +24,7 @@ Progress::Progress(Drivable* engine, Wakeup* wakeup, const SpinBudget& budget,
       budget_(budget),
       window_(std::max(window, std::chrono::microseconds(100))),
       linger_(std::max<std::chrono::microseconds>(kLinger, 10 * window_)),
-      patience_(budget.after_computing) {
+      yield_(budget.after_computing) {
   helper_ = std::thread([this] { help(); });
 }
 
@@ -66,23 +66,23 @@ bool Progress::wait(const std::atomic<bool>& done, Deadline deadline) {
 }
 
 void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
-  std::unique_lock baton(baton_);
+  std::unique_lock lock(progress_lock_);
   disarm();
-  patience_.begin();
+  yield_.begin();
   while (!done.load(std::memory_order_acquire)) {
     if (engine_->step(true)) {
-      patience_.moved();
+      yield_.moved();
       if (blocked_.load() > 0) wake_waiters();
       continue;
     }
     if (done.load(std::memory_order_acquire)) return;
     const auto now = Clock::now();
     if (now >= deadline.time()) return;
-    patience_.found_nothing(now);
-    if (now - patience_.since() < budget_.waiter) {
+    yield_.found_nothing(now);
+    if (now - yield_.since() < budget_.waiter) {
       if (budget_.yields)
         ::sched_yield();
-      else if (patience_.is_over(now))
+      else if (yield_.is_over(now))
         give_core(now);
       else
         cpu_pause();
@@ -90,18 +90,18 @@ void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
     }
     if (arm()) {
       const auto until = std::min({deadline.time(), engine_->window_end(), engine_->alarm()});
-      baton.unlock();
+      lock.unlock();
       wakeup_->wait(until);
-      baton.lock();
+      lock.lock();
       disarm();
     }
-    patience_.moved();
+    yield_.moved();
   }
 }
 
 void Progress::give_core(Clock::time_point now) {
   ::sched_yield();
-  patience_.yielded(now, Clock::now());
+  yield_.yielded(now, Clock::now());
 }
 
 void Progress::wait_for_driver(const std::atomic<bool>& done, Deadline deadline) {
@@ -168,7 +168,7 @@ void Progress::help_once() {
     give_way();
     return;
   }
-  std::unique_lock baton(baton_);
+  std::unique_lock lock(progress_lock_);
   if (waiters_.load() > 0) return;
   disarm();
   const bool moved = engine_->step(std::exchange(flush_, false));
@@ -184,22 +184,22 @@ void Progress::help_once() {
     flush_ = true;
   } else if (engine_->pending() > 0) {
     if (now - last_active_ >= budget_.helper)
-      helper_sleep(baton, std::min(window_end, engine_->alarm()));
+      helper_sleep(lock, std::min(window_end, engine_->alarm()));
   } else if (now - last_active_ < linger_) {
-    baton.unlock();
+    lock.unlock();
     lull();
   } else {
-    helper_sleep(baton, engine_->alarm());
+    helper_sleep(lock, engine_->alarm());
   }
 }
 
-void Progress::helper_sleep(std::unique_lock<std::mutex>& baton, Clock::time_point until) {
+void Progress::helper_sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until) {
   if (!arm()) return;
   helper_asleep_.store(true);
-  baton.unlock();
+  lock.unlock();
   if (!stopping_.load()) wakeup_->wait(until);
   helper_asleep_.store(false);
-  // When somebody waits now, the arming is theirs to undo: they have the baton, or will.
+  // When somebody waits now, the arming is theirs to undo: they have the progress lock, or will.
 }
 
 void Progress::lull() {

@@ -12,13 +12,13 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "runtime/progress/core_patience.h"
+#include "runtime/progress/adaptive_yield.h"
 #include "runtime/progress/spin_budget.h"
 #include "runtime/progress/wakeup.h"
 
 namespace hvd::runtime {
 
-// What is driven. Every function is called with the baton held, but for those that say otherwise.
+// What is driven. Every function is called with the progress lock held, but for those that say otherwise.
 class Drivable {
  public:
   virtual ~Drivable() = default;
@@ -57,10 +57,10 @@ class Progress {
   // Work was completed by somebody who does not drive: wakes all who may have waited for it.
   void notify_completed();
 
-  // The baton: what the engine owns may be touched by the holder alone.
-  std::mutex& baton() { return baton_; }
+  // The progress lock: only its holder may touch what the engine owns.
+  std::mutex& progress_lock() { return progress_lock_; }
   void stop_helper();
-  // How often a thread slept until it was woken. With the baton.
+  // How often a thread slept until it was woken. With the progress lock held.
   uint64_t sleeps() const { return sleeps_; }
 
  private:
@@ -74,7 +74,7 @@ class Progress {
   void help_once();
   void give_way();
   void lull();
-  void helper_sleep(std::unique_lock<std::mutex>& baton, Clock::time_point until);
+  void helper_sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until);
 
   Drivable* const engine_;
   Wakeup* const wakeup_;
@@ -82,10 +82,10 @@ class Progress {
   const std::chrono::microseconds window_;
   const std::chrono::microseconds linger_;
 
-  std::mutex baton_;
-  uint64_t sleeps_ = 0;    // guarded by baton_
-  bool armed_ = false;     // guarded by baton_: before_sleep was called, after_sleep not yet
-  CorePatience patience_;  // guarded by baton_
+  std::mutex progress_lock_;
+  uint64_t sleeps_ = 0;  // guarded by progress_lock_
+  bool armed_ = false;   // guarded by progress_lock_: before_sleep was called, after_sleep not yet
+  AdaptiveYield yield_;  // guarded by progress_lock_
 
   std::atomic<bool> sleeping_{false};       // somebody sleeps on wakeup_, or is about to
   std::atomic<uint32_t> waiters_{0};        // threads in wait()

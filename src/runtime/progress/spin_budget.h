@@ -10,7 +10,7 @@ namespace hvd::runtime {
 struct SpinBudget {
   std::chrono::microseconds waiter{0};  // of a thread of the user in hvd_wait
   std::chrono::microseconds helper{0};  // of our own thread, which takes time from the user's
-  // How long a spin keeps its core in a wait that follows a computation; see core_patience.h.
+  // How long a spin keeps its core in a wait that follows a computation; see adaptive_yield.h.
   std::chrono::microseconds after_computing{0};
   bool yields = false;  // give the core away between two looks
   // No core is left for the helper: what it does ahead of a waiter, the user's work pays for.

@@ -1,5 +1,5 @@
 // What a thread that makes progress sleeps on: the descriptors that plugins watch, and a doorbell
-// of our own. Any thread may watch, unwatch and ring; whoever holds the baton dispatches.
+// of our own. Any thread may watch, unwatch and ring; whoever holds the progress lock dispatches.
 #pragma once
 
 #include <map>

@@ -1,6 +1,6 @@
 // Looks after work that stays pending: each rank reports its own to the root, the root asks all
 // ranks about it, and says which are missing, where they are and what they do instead; or ends the
-// job. A rank with nothing pending has no timer: only the question wakes it. With the baton.
+// job. A rank with nothing pending has no timer: only the question wakes it. With the progress lock held.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@
 namespace hvd::runtime {
 namespace {
 
-constexpr double kPatienceSeconds = 0.2;
+constexpr double kStackAnswerSeconds = 0.2;
 constexpr size_t kMaxText = 64 << 10;
 constexpr std::string_view kHeader = "(most recent call first)";
 
@@ -84,7 +84,7 @@ std::string main_thread_stack(const StackChannel& channel) {
   for (int i = 0; i < 2; ++i) {
     if (::syscall(SYS_tgkill, process, process, channel.signal) != 0) return {};
   }
-  const Deadline deadline = Deadline::after_seconds(kPatienceSeconds);
+  const Deadline deadline = Deadline::after_seconds(kStackAnswerSeconds);
   size_t end = std::string::npos;
   while (end == std::string::npos && read_some(channel.fd, deadline, &text)) {
     end = second_header(text);

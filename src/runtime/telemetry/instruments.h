@@ -1,5 +1,5 @@
 // What the engine and the executor tell of what they do. Belongs to the thread that holds the
-// baton.
+// progress lock.
 #pragma once
 
 #include "runtime/telemetry/metrics.h"

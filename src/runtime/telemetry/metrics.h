@@ -1,4 +1,4 @@
-// What this rank counts: plain numbers, written and read with the baton held, so that counting
+// What this rank counts: plain numbers, written and read with the progress lock held, so that counting
 // costs an addition. What they are called outside is in metrics.cpp and docs/metrics.md.
 #pragma once
 

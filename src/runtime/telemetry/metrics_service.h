@@ -1,6 +1,6 @@
 // Answers what the metrics of this rank are, or of all: the root asks all, whose helper threads
 // answer, and says to all what it got. Nobody counts for it. Belongs to the thread that holds the
-// baton.
+// progress lock.
 #pragma once
 
 #include <functional>

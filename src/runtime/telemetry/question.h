@@ -1,4 +1,4 @@
-// What a user's thread waits for while the ranks talk: filled with the baton held, read once
+// What a user's thread waits for while the ranks talk: filled with the progress lock held, read once
 // `done` is true (acquire).
 #pragma once
 

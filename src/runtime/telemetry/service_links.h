@@ -10,7 +10,7 @@ namespace hvd::runtime {
 struct ServiceLinks {
   std::function<void(ByteView)> to_root;
   std::function<void(ByteView)> to_all;
-  // Runs a function with the baton held, soon. Any thread.
+  // Runs a function with the progress lock held, soon. Any thread.
   std::function<void(std::function<void()>)> post;
 };
 

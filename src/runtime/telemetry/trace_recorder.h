@@ -1,6 +1,6 @@
 // Notes what happens on this rank while a timeline runs, into memory of a fixed size: what finds
 // it full is counted and lost. While none runs each call is one branch. Belongs to the thread that
-// holds the baton.
+// holds the progress lock.
 #pragma once
 
 #include <span>

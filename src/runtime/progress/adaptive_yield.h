@@ -1,8 +1,9 @@
-// How long a thread that spins for its peers keeps its core before it yields, by what yields have
-// brought. On whichever thread drives; told the time. Pure.
+// Adaptive spin/yield: how long a thread that spins for its peers keeps its core before it yields,
+// which depends on the outcome of earlier yields. Used by the thread that drives; takes the time as
+// an argument. Pure.
 //
 // Where a waiter and the peer it waits for share a core, a yield is the only way to an answer, and
-// shall come at once. Where they do not, whoever gets the core may keep it for longer than the peer
+// must come at once. Where they do not, whoever gets the core may keep it for longer than the peer
 // needs, as an idle thread of TensorFlow's pools may: it looks for work before it sleeps.
 #pragma once
 
@@ -13,12 +14,12 @@
 
 namespace hvd::runtime {
 
-class CorePatience {
+class AdaptiveYield {
  public:
   using Duration = std::chrono::microseconds;
 
   // What the spins of a wait after a computation may take; no less than others.
-  explicit CorePatience(Duration after_computing) : long_(std::max(after_computing, kUsual)) {}
+  explicit AdaptiveYield(Duration after_computing) : long_(std::max(after_computing, kUsual)) {}
   // A wait begins, of as many spins as it takes.
   void begin() {
     is_new_ = true;

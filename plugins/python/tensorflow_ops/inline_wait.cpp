@@ -1,4 +1,4 @@
-#include "patience.h"
+#include "inline_wait.h"
 
 #include <algorithm>
 #include <vector>
@@ -15,7 +15,7 @@ constexpr uint32_t kMostDoublings = 8;
 
 }  // namespace
 
-bool Patience::finishes(Work* work) {
+bool InlineWait::finishes(Work* work) {
   if (!is_last_) return false;
   // Runs of one node may be at once: none counts below zero.
   for (uint32_t left = skips_.load(); left > 0;) {
@@ -24,11 +24,11 @@ bool Patience::finishes(Work* work) {
   std::vector<char> error(kErrorSize);
   const int status = library()->wait(work->handle, kSeconds, error.data(), error.size());
   if (status == HVD_IN_PROGRESS) {
-    const uint32_t doublings = std::min(in_vain_.fetch_add(1), kMostDoublings);
+    const uint32_t doublings = std::min(wasted_.fetch_add(1), kMostDoublings);
     skips_.store((1U << doublings) - 1);
     return false;
   }
-  in_vain_.store(0);
+  wasted_.store(0);
   hand_over(work, status, error.data());
   return true;
 }

@@ -1,9 +1,9 @@
-#include "runtime/progress/core_patience.h"
+#include "runtime/progress/adaptive_yield.h"
 
 #include <doctest/doctest.h>
 
 using hvd::Clock;
-using hvd::runtime::CorePatience;
+using hvd::runtime::AdaptiveYield;
 using std::chrono::microseconds;
 
 namespace {
@@ -12,22 +12,22 @@ constexpr microseconds kAfterComputing{100};
 
 // A waiter whose clock the test moves.
 struct Waiter {
-  CorePatience patience{kAfterComputing};
+  AdaptiveYield yield{kAfterComputing};
   Clock::time_point now = Clock::time_point{} + std::chrono::hours(1);
 
   void begin_after(microseconds pause) {
     now += pause;
-    patience.begin();
-    patience.found_nothing(now);
+    yield.begin();
+    yield.found_nothing(now);
   }
   // Whether it gives its core away when its spin has taken so long.
   bool yields_after(microseconds spin) {
-    now = patience.since() + spin;
-    patience.found_nothing(now);
-    return patience.is_over(now);
+    now = yield.since() + spin;
+    yield.found_nothing(now);
+    return yield.is_over(now);
   }
   void yield_for(microseconds took) {
-    patience.yielded(now, now + took);
+    yield.yielded(now, now + took);
     now += took;
   }
   // One right after another, as in a loop of small operations.
@@ -47,28 +47,28 @@ TEST_CASE(
   CHECK(!waiter.yields_after(microseconds(19)));
   REQUIRE(waiter.yields_after(microseconds(21)));
   waiter.yield_for(microseconds(6));
-  waiter.patience.moved();
+  waiter.yield.moved();
   waiter.begin_after(microseconds(1));
   CHECK(!waiter.yields_after(microseconds(1)));
   REQUIRE(waiter.yields_after(microseconds(2)));
 
   SUBCASE("not after a yield that brought nothing") {
     waiter.yield_for(microseconds(1));
-    waiter.patience.moved();
+    waiter.yield.moved();
     waiter.begin_after(microseconds(1));
     CHECK(!waiter.yields_after(microseconds(19)));
   }
   SUBCASE("not after a yield in which somebody else ran for long") {
     waiter.yield_for(microseconds(3000));
-    waiter.patience.moved();
+    waiter.yield.moved();
     waiter.begin_after(microseconds(1));
     CHECK(!waiter.yields_after(microseconds(19)));
     CHECK(waiter.yields_after(microseconds(21)));
   }
   SUBCASE("still after one that the answer followed later") {
     waiter.yield_for(microseconds(6));
-    waiter.patience.found_nothing(waiter.now);
-    waiter.patience.moved();
+    waiter.yield.found_nothing(waiter.now);
+    waiter.yield.moved();
     waiter.begin_after(microseconds(1));
     CHECK(waiter.yields_after(microseconds(2)));
   }
@@ -83,22 +83,22 @@ TEST_CASE("a waiter that has computed before keeps its core for longer") {
 
   SUBCASE("in all spins of the wait, whatever a yield has brought") {
     waiter.yield_for(microseconds(50));
-    waiter.patience.moved();
-    waiter.patience.found_nothing(waiter.now);
+    waiter.yield.moved();
+    waiter.yield.found_nothing(waiter.now);
     CHECK(!waiter.yields_after(microseconds(99)));
   }
   SUBCASE("not in a wait that follows at once") {
-    waiter.patience.moved();
+    waiter.yield.moved();
     waiter.begin_after(microseconds(1));
     CHECK(waiter.yields_after(microseconds(21)));
   }
 }
 
 TEST_CASE("a waiter that is told nothing about computations is as patient as ever") {
-  CorePatience patience{microseconds(0)};
+  AdaptiveYield yield{microseconds(0)};
   const auto now = Clock::time_point{} + std::chrono::hours(1);
-  patience.begin();
-  patience.found_nothing(now);
-  CHECK(!patience.is_over(now + microseconds(19)));
-  CHECK(patience.is_over(now + microseconds(21)));
+  yield.begin();
+  yield.found_nothing(now);
+  CHECK(!yield.is_over(now + microseconds(19)));
+  CHECK(yield.is_over(now + microseconds(21)));
 }

@@ -1,10 +1,10 @@
-#include "runtime/progress/core_patience.h"
+#include "runtime/progress/adaptive_yield.h"
 
 #include <utility>
 
 namespace hvd::runtime {
 
-void CorePatience::found_nothing(Clock::time_point now) {
+void AdaptiveYield::found_nothing(Clock::time_point now) {
   answered_ = false;
   if (std::exchange(is_new_, false)) {
     is_spinning_ = false;
@@ -14,12 +14,12 @@ void CorePatience::found_nothing(Clock::time_point now) {
   last_ = now;
 }
 
-void CorePatience::moved() {
+void AdaptiveYield::moved() {
   if (std::exchange(answered_, false)) limit_ = kShort;
   is_spinning_ = false;
 }
 
-void CorePatience::yielded(Clock::time_point from, Clock::time_point until) {
+void AdaptiveYield::yielded(Clock::time_point from, Clock::time_point until) {
   last_ = until;
   if (is_long_) return;
   const auto took = until - from;

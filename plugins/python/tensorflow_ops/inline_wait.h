@@ -1,0 +1,31 @@
+// Bounded inline wait: whether, and for how long, the thread of TensorFlow's pool that runs a node
+// waits for the work itself, which saves two wake-ups of other threads.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "completion.h"
+
+namespace hvd::tensorflow {
+
+// Of a node. Any thread. A thread is never kept longer than a moment, so that ranks which meet
+// nodes in other orders meet all the same; where the wait was wasted, more and more runs go without.
+class InlineWait {
+ public:
+  explicit InlineWait(bool is_last = false) : is_last_(is_last) {}
+  InlineWait& operator=(const InlineWait& other) {
+    is_last_ = other.is_last_;
+    return *this;
+  }
+
+  // Whether the work was complete in time, and is finished and gone.
+  bool finishes(Work* work);
+
+ private:
+  bool is_last_;
+  std::atomic<uint32_t> wasted_{0};  // times in a row
+  std::atomic<uint32_t> skips_{0};   // runs to come that go without
+};
+
+}  // namespace hvd::tensorflow
