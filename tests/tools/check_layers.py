@@ -137,7 +137,7 @@ CONDITIONAL_HOME = re.compile(r"src/base/platform_.*|include/horovod/.*")
 # a forked child must close, which the system asks for without saying for whom; and a last word as
 # the process ends, to who started it.
 STATE_HOMES = ("src/runtime/capi/api.cpp", "src/runtime/capi/api_call.h", "src/base/log/log.cpp",
-               "src/base/fork_guard.cpp", "plugins/bootstrap/pmi/farewell.cpp")
+               "src/base/fork_guard.cpp", "plugins/bootstrap/pmi/goodbye.cpp")
 
 README_LINES = 25
 

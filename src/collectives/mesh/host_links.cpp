@@ -169,7 +169,7 @@ void HostLinks::wake(const LocalMask& mask) {
 void HostLinks::depart() {
   if (std::exchange(has_departed_, true)) return;
   mine_.state.store(static_cast<uint32_t>(RankState::kClosed), std::memory_order_seq_cst);
-  region_->header().departures.fetch_add(1, std::memory_order_seq_cst);
+  region_->header().left_count.fetch_add(1, std::memory_order_seq_cst);
   wake(everyone_);
 }
 
@@ -178,8 +178,8 @@ bool HostLinks::departed(size_t local) const {
          static_cast<uint32_t>(RankState::kClosed);
 }
 
-uint32_t HostLinks::departures() const {
-  return region_->header().departures.load(std::memory_order_seq_cst);
+uint32_t HostLinks::left_count() const {
+  return region_->header().left_count.load(std::memory_order_seq_cst);
 }
 
 Status HostLinks::failure() const {

@@ -50,7 +50,7 @@ class HostLinks {
   void depart();
   bool departed(size_t local) const;
   // Changes whenever a rank departs.
-  uint32_t departures() const;
+  uint32_t left_count() const;
 
   // The host's first failure; all ranks of the host see the same one.
   Status failure() const;

@@ -60,7 +60,7 @@ struct RegionHeader {
   uint64_t sub_region_size;  // room for the largest one; a sparse file holds only what is used
   uint64_t sub_regions_at;
   alignas(64) std::atomic<uint32_t> failure;  // 0 none, 1 being written, 2 readable
-  std::atomic<uint32_t> departures;           // ranks that left
+  std::atomic<uint32_t> left_count;           // ranks that left
   char cause[1024];
   alignas(128) std::atomic<uint64_t> sleepers[kMaskWords];
   alignas(128) SubRegionEntry sub_regions[kSubRegions];

@@ -154,7 +154,7 @@ Result<std::string> store_address(const Settings& settings) {
 }
 
 Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch,
-                            const std::shared_ptr<const Meeting>& before) {
+                            const std::shared_ptr<const SavedBootstrap>& before) {
   Bootstrap result;
   HVD_ASSIGN_OR_RETURN(result.identity, identity_of(settings));
   HVD_ASSIGN_OR_RETURN(const std::string address, store_address(settings));

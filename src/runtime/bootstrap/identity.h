@@ -30,7 +30,7 @@ struct Identity {
   bool has_one_host() const { return local_size == size; }
 };
 
-struct Meeting;
+struct SavedBootstrap;
 
 struct Bootstrap {
   Identity identity;
@@ -41,10 +41,11 @@ struct Bootstrap {
   Status trouble;
   // What the plugin that knew this rank has published for those of the runtime.
   std::map<std::string, void*> published;
-  // What ties this process to somebody else's launcher, until the runtime's shutdown; may be empty.
-  std::shared_ptr<void> tie;
-  // Of the ranks that somebody else's launcher started; for the next start of this process.
-  std::shared_ptr<const Meeting> meeting;
+  // The handle of this process's session with a foreign launcher, until the runtime's shutdown; may be
+  // empty.
+  std::shared_ptr<void> session;
+  // Saved where a foreign launcher started the ranks, for the next start of this process.
+  std::shared_ptr<const SavedBootstrap> saved;
 };
 
 // What the variables say alone; rank -1 when they name a job but no rank. Contradictions get one
@@ -55,9 +56,9 @@ Result<Identity> identity_of(const Settings& settings);
 Result<std::string> store_address(const Settings& settings);
 
 // Reaches the store and asks for a place, where needed. Nothing set touches no network.
-// `epoch` counts this process's starts, of which `before` is an earlier one's meeting.
+// `epoch` counts this process's starts; `before` is what an earlier one saved, or nullptr.
 Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch = 0,
-                            const std::shared_ptr<const Meeting>& before = nullptr);
+                            const std::shared_ptr<const SavedBootstrap>& before = nullptr);
 
 // The rank's place among `ranks`, which go on as a job of their own; empty: all.
 Status restrict_to(std::span<const int32_t> ranks, Identity* identity);

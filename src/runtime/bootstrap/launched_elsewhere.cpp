@@ -99,33 +99,33 @@ class Opened {
   std::optional<OpenedPlugin> plugin_;
 };
 
-Result<Bootstrap> meet_at(std::shared_ptr<const Meeting> meeting, Deadline deadline) {
+Result<Bootstrap> bootstrap_from(std::shared_ptr<const SavedBootstrap> saved, Deadline deadline) {
   Bootstrap result;
-  result.identity = meeting->identity;
-  result.published = meeting->published;
-  HVD_ASSIGN_OR_RETURN(result.store, reach_store(meeting->where, result.identity.rank, deadline));
-  result.secret = meeting->where.secret;
-  result.meeting = std::move(meeting);
+  result.identity = saved->identity;
+  result.published = saved->published;
+  HVD_ASSIGN_OR_RETURN(result.store, reach_store(saved->master, result.identity.rank, deadline));
+  result.secret = saved->master.secret;
+  result.saved = std::move(saved);
   return result;
 }
 
 // The launcher is told of this process's end with the runtime's; rank 0 serves its store until its own.
-Result<Bootstrap> meet(std::unique_ptr<Opened> plugin, Identity identity, const Settings& settings,
-                       uint64_t epoch, Deadline deadline) {
+Result<Bootstrap> bootstrap_by_plugin(std::unique_ptr<Opened> plugin, Identity identity,
+                                      const Settings& settings, uint64_t epoch, Deadline deadline) {
   if (identity.size == 1) {
     Bootstrap alone;
     alone.identity = identity;
     alone.published = plugin->published();
     return alone;
   }
-  auto meeting = std::make_shared<Meeting>();
-  meeting->identity = identity;
-  meeting->published = plugin->published();
+  auto saved = std::make_shared<SavedBootstrap>();
+  saved->identity = identity;
+  saved->published = plugin->published();
   std::string text;
   if (identity.rank == 0) {
     const Secret secret = Secret::random();
-    HVD_ASSIGN_OR_RETURN(meeting->server, ServedStore::start(secret, settings));
-    text = invitation(secret, meeting->server->endpoints());
+    HVD_ASSIGN_OR_RETURN(saved->server, ServedStore::start(secret, settings));
+    text = invitation(secret, saved->server->endpoints());
   }
   const Status shared = plugin->share(cat("horovod.", epoch), identity.rank == 0, &text, deadline);
   if (shared.code() == Code::kDeadlineExceeded) {
@@ -134,9 +134,9 @@ Result<Bootstrap> meet(std::unique_ptr<Opened> plugin, Identity identity, const 
                                  "HOROVOD_START_TIMEOUT may raise"));
   }
   HVD_RETURN_IF_ERROR(shared);
-  HVD_ASSIGN_OR_RETURN(meeting->where, parse_invitation(text));
-  HVD_ASSIGN_OR_RETURN(Bootstrap result, meet_at(std::move(meeting), deadline));
-  result.tie = std::shared_ptr<Opened>(std::move(plugin));
+  HVD_ASSIGN_OR_RETURN(saved->master, parse_invitation(text));
+  HVD_ASSIGN_OR_RETURN(Bootstrap result, bootstrap_from(std::move(saved), deadline));
+  result.session = std::shared_ptr<Opened>(std::move(plugin));
   return result;
 }
 
@@ -288,11 +288,11 @@ plugin::Catalogue installed_bootstraps(const Settings& settings) {
   return plugin::Catalogue::make({}, plugin::bootstrap_path(settings.text("plugin_path")));
 }
 
-Result<std::optional<Bootstrap>> launched_elsewhere(const Settings& settings, Deadline deadline,
-                                                    uint64_t epoch,
-                                                    const std::shared_ptr<const Meeting>& before) {
+Result<std::optional<Bootstrap>> launched_elsewhere(
+    const Settings& settings, Deadline deadline, uint64_t epoch,
+    const std::shared_ptr<const SavedBootstrap>& before) {
   if (before) {
-    HVD_ASSIGN_OR_RETURN(Bootstrap found, meet_at(before, deadline));
+    HVD_ASSIGN_OR_RETURN(Bootstrap found, bootstrap_from(before, deadline));
     return std::optional(std::move(found));
   }
   if (word_of(settings, "bootstrap") == kNone) return std::optional<Bootstrap>();
@@ -307,8 +307,9 @@ Result<std::optional<Bootstrap>> launched_elsewhere(const Settings& settings, De
   const plugin::Catalogue catalogue = installed_bootstraps(settings);
   HVD_ASSIGN_OR_RETURN(Asked asked, ask(catalogue, timed, signs));
   if (asked.plugin && (asked.identity.size > 1 || !signs.step_of_many)) {
-    HVD_ASSIGN_OR_RETURN(Bootstrap found,
-                         meet(std::move(asked.plugin), asked.identity, settings, epoch, deadline));
+    HVD_ASSIGN_OR_RETURN(
+        Bootstrap found,
+        bootstrap_by_plugin(std::move(asked.plugin), asked.identity, settings, epoch, deadline));
     return std::optional(std::move(found));
   }
   if (signs.several && signs.several->bootstrap != kSlurm) {

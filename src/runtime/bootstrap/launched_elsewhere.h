@@ -14,12 +14,12 @@
 
 namespace hvd::runtime {
 
-// Where the ranks have met once, they meet whenever this process starts again. The launcher is not
-// asked twice: Open MPI 4.1's servers lose fences of ranks on several hosts that have started PMIx once
-// more.
-struct Meeting {
+// The result of a bootstrap, saved for the next start of this process, whose ranks find each other at
+// the same endpoint. The launcher is not asked twice: Open MPI 4.1's servers lose fences of ranks on
+// several hosts that have started PMIx once more.
+struct SavedBootstrap {
   Identity identity;
-  Invitation where;
+  Invitation master;                    // rank 0's endpoint and secret
   std::unique_ptr<ServedStore> server;  // at rank 0
   std::map<std::string, void*> published;
 };
@@ -27,9 +27,9 @@ struct Meeting {
 // Nothing where none of the plugins that can be opened started this process. Looks for plugins only
 // where somebody else may have started it. `epoch` counts this process's starts; `before`: that of an
 // earlier one, or nullptr.
-Result<std::optional<Bootstrap>> launched_elsewhere(const Settings& settings, Deadline deadline,
-                                                    uint64_t epoch,
-                                                    const std::shared_ptr<const Meeting>& before);
+Result<std::optional<Bootstrap>> launched_elsewhere(
+    const Settings& settings, Deadline deadline, uint64_t epoch,
+    const std::shared_ptr<const SavedBootstrap>& before);
 
 // The bootstrap plugins that there are.
 plugin::Catalogue installed_bootstraps(const Settings& settings);

@@ -23,15 +23,16 @@ struct State {
   std::mutex mutex;                        // held by init and shutdown
   std::atomic<Runtime*> current{nullptr};  // also after shutdown, until the next init
   std::atomic<bool> initialized{false};
-  std::atomic<bool> forked{false};       // this process is a child of the one that called init
-  std::atomic<uint32_t> calls{0};        // that may be using `current`
-  uint32_t epoch = 0;                    // guarded by mutex
-  bool watches_forks = false;            // guarded by mutex
-  StackChannel stack;                    // guarded by mutex
-  std::shared_ptr<void>* tie = nullptr;  // of Bootstrap, from init to shutdown; guarded by mutex
+  std::atomic<bool> forked{false};  // this process is a child of the one that called init
+  std::atomic<uint32_t> calls{0};   // that may be using `current`
+  uint32_t epoch = 0;               // guarded by mutex
+  bool watches_forks = false;       // guarded by mutex
+  StackChannel stack;               // guarded by mutex
+  std::shared_ptr<void>* session =
+      nullptr;  // of Bootstrap, from init to shutdown; guarded by mutex
   // Of Bootstrap, for the process's life; guarded by mutex.
-  std::shared_ptr<const Meeting>* meeting = nullptr;
-  pid_t meeting_process = 0;  // not its forked children
+  std::shared_ptr<const SavedBootstrap>* saved_bootstrap = nullptr;
+  pid_t saved_by_process = 0;  // not its forked children
   std::once_flag heap_made;
   collectives::SharedHeap* heap = nullptr;  // made once, when first wanted
 };

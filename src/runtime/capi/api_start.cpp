@@ -72,12 +72,12 @@ void apply_choice(const hvd::Result<hvd::runtime::EngineChoice>& choice,
 }
 
 // Until the process ends, and no longer: its thread uses what else ends then.
-void keep(const std::shared_ptr<const hvd::runtime::Meeting>& meeting) {
-  state.meeting = new std::shared_ptr<const hvd::runtime::Meeting>(meeting);
-  state.meeting_process = ::getpid();
+void save(const std::shared_ptr<const hvd::runtime::SavedBootstrap>& saved) {
+  state.saved_bootstrap = new std::shared_ptr<const hvd::runtime::SavedBootstrap>(saved);
+  state.saved_by_process = ::getpid();
   std::atexit([] {
-    if (state.meeting_process != ::getpid() || !state.mutex.try_lock()) return;
-    delete std::exchange(state.meeting, nullptr);
+    if (state.saved_by_process != ::getpid() || !state.mutex.try_lock()) return;
+    delete std::exchange(state.saved_bootstrap, nullptr);
     state.mutex.unlock();
   });
 }
@@ -89,11 +89,11 @@ Status start(const hvd_init_options& wishes) {
   const double seconds =
       wishes.timeout_seconds > 0 ? wishes.timeout_seconds : settings.number("start_timeout");
   const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
-  auto met = hvd::runtime::bootstrap(settings, deadline, state.epoch,
-                                     state.meeting ? *state.meeting : nullptr);
-  if (!met.ok()) return engines.ok() ? met.error() : engines.error();
-  hvd::runtime::Bootstrap& bootstrap = *met;
-  if (bootstrap.meeting && !state.meeting) keep(bootstrap.meeting);
+  auto found = hvd::runtime::bootstrap(settings, deadline, state.epoch,
+                                       state.saved_bootstrap ? *state.saved_bootstrap : nullptr);
+  if (!found.ok()) return engines.ok() ? found.error() : engines.error();
+  hvd::runtime::Bootstrap& bootstrap = *found;
+  if (bootstrap.saved && !state.saved_bootstrap) save(bootstrap.saved);
   if (!bootstrap.secret.empty()) {
     HVD_RETURN_IF_ERROR(settings.set("job_secret", bootstrap.secret));
   }
@@ -131,7 +131,7 @@ Status start(const hvd_init_options& wishes) {
   // Calls that still use the old one are about to end: it refuses everything.
   while (state.calls.load() != 0) std::this_thread::yield();
   delete old;
-  state.tie = new std::shared_ptr<void>(std::move(bootstrap.tie));
+  state.session = new std::shared_ptr<void>(std::move(bootstrap.session));
   return {};
 }
 
@@ -170,7 +170,7 @@ int hvd_shutdown(char* error, size_t error_size) {
     const Status status =
         state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds));
     state.initialized.store(false);
-    delete std::exchange(state.tie, nullptr);
+    delete std::exchange(state.session, nullptr);
     return status;
   });
 }

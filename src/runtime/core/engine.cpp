@@ -24,7 +24,7 @@ Engine::Engine(const EngineOptions& options, OpenedPlugin controller, OpSelector
 Status Engine::open() {
   HVD_RETURN_IF_ERROR(open_set(set_table_->find(0)));
   everybody_ = sets_.front().get();
-  departure_.emplace(is_root(), tree().children.size());
+  shutdown_.emplace(is_root(), tree().children.size());
   return {};
 }
 
@@ -96,8 +96,8 @@ bool Engine::work() {
   if (!departed()) report();
   if (!departed()) moved |= run_batches();
   if (!departed()) moved |= drop_removed_sets();
-  if (!departed() && departure_->stopping() && executor_.idle() && all_sets_ended()) {
-    act(departure_->drained());
+  if (!departed() && shutdown_->stopping() && executor_.idle() && all_sets_ended()) {
+    act(shutdown_->drained());
   }
   return moved;
 }
@@ -199,10 +199,10 @@ bool Engine::poll_links() {
     finish_what_can_be();
     fail_with(std::exchange(link_failure_, {}), heard_from_);
   } else if (code != HVD_OK && !departed()) {
-    if (departure_->reported()) {
+    if (shutdown_->reported()) {
       // All that was planned is done here and below; a peer has closed its links before the
-      // farewell came to us. Nobody needs us.
-      act(departure_->farewell());
+      // goodbye came to us. Nobody needs us.
+      act(shutdown_->goodbye());
     } else {
       finish_what_can_be();
       fail_with(aborted(error[0] != '\0' ? error : "the link to a peer failed"), -1);
@@ -242,16 +242,16 @@ Status Engine::handle(int32_t from, ByteView message) {
   HVD_RETURN_IF_ERROR(decode(message, &notice));
   switch (kind) {
     case MessageKind::kLeave:
-      act(departure_->leave(notice.rank));
+      act(shutdown_->leave(notice.rank));
       break;
     case MessageKind::kStop:
-      act(departure_->stop(notice.rank));
+      act(shutdown_->stop(notice.rank));
       break;
     case MessageKind::kStopped:
-      departure_->child_stopped();
+      shutdown_->child_stopped();
       break;
-    case MessageKind::kFarewell:
-      act(departure_->farewell());
+    case MessageKind::kGoodbye:
+      act(shutdown_->goodbye());
       break;
     default:
       link_failure_ = Status(static_cast<Code>(notice.code), notice.text);

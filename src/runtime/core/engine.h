@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "horovod/plugin_controller.h"
-#include "runtime/core/departure.h"
 #include "runtime/core/process_set.h"
+#include "runtime/core/shutdown_protocol.h"
 #include "runtime/execution/executor.h"
 #include "runtime/plugins/plugin_host.h"
 #include "runtime/progress/progress.h"
@@ -179,7 +179,7 @@ class Engine final : public Drivable, private CompletionSink {
   bool drop_removed_sets();
   void hear_what_was_early();
   bool all_sets_ended() const;
-  void act(const Departure::Actions& actions);
+  void act(const ShutdownProtocol::Actions& actions);
   void end_at(int32_t leaver);
   bool settle();
 
@@ -215,7 +215,7 @@ class Engine final : public Drivable, private CompletionSink {
   std::vector<Early> early_;
   size_t early_bytes_ = 0;
   bool some_removed_ = false;
-  std::optional<Departure> departure_;
+  std::optional<ShutdownProtocol> shutdown_;
   EngineCounts counts_;
 
   std::array<Service*, kServices> services_{};

@@ -47,27 +47,27 @@ void Engine::notify_children(MessageKind kind, const Notice& notice) {
 }
 
 void Engine::leave() {
-  if (over() || departure_->complete()) {
-    if (!departure_->stopping()) departed_.store(true);
+  if (over() || shutdown_->complete()) {
+    if (!shutdown_->stopping()) departed_.store(true);
     return;
   }
-  act(departure_->leave(options_.rank));
+  act(shutdown_->leave(options_.rank));
 }
 
-void Engine::act(const Departure::Actions& actions) {
+void Engine::act(const ShutdownProtocol::Actions& actions) {
   const int32_t parent = tree().parent;
   if (actions.leave_up) {
-    send_notice(MessageKind::kLeave, {departure_->leaver_asked_for(), HVD_OK, {}}, parent);
+    send_notice(MessageKind::kLeave, {shutdown_->leaver_asked_for(), HVD_OK, {}}, parent);
   }
   if (actions.stop_down) {
-    notify_children(MessageKind::kStop, {departure_->leaver(), HVD_OK, {}});
-    end_at(departure_->leaver());
+    notify_children(MessageKind::kStop, {shutdown_->leaver(), HVD_OK, {}});
+    end_at(shutdown_->leaver());
   }
   if (actions.stopped_up) {
     send_notice(MessageKind::kStopped, {options_.rank, HVD_OK, {}}, parent);
   }
-  if (actions.farewell_down) {
-    notify_children(MessageKind::kFarewell, {departure_->leaver(), HVD_OK, {}});
+  if (actions.goodbye_down) {
+    notify_children(MessageKind::kGoodbye, {shutdown_->leaver(), HVD_OK, {}});
     departed_.store(true);
     end_services();
   }
@@ -92,7 +92,7 @@ void Engine::end_at(int32_t leaver) {
   end_all_sets();
 }
 
-// The set of all ranks ends by the departure itself; another one with the last plan of its root,
+// The set of all ranks ends by the shutdown protocol itself; another one with the last plan of its root,
 // since plans of it may be on their way.
 void Engine::end_all_sets() {
   end_set(everybody_);
@@ -132,7 +132,7 @@ void Engine::fail_with(const Status& found, int32_t heard_from) {
 void Engine::end_with(const Status& cause, int32_t heard_from) {
   if (departed_.load(std::memory_order_relaxed)) return;
   refuse_from_now(cause, End::kFailure);
-  const Status first = departure_->stopping() ? cause : refusal();
+  const Status first = shutdown_->stopping() ? cause : refusal();
   departed_.store(true);
   if (const auto peer = lost_peer_in(first.message()); peer && left_by_.load() < 0) {
     left_by_.store(*peer);

@@ -7,7 +7,7 @@
 //   leave         child -> parent   a rank wants to leave (hvd_shutdown)
 //   stop          parent -> child   nothing is planned after this; who left
 //   stopped       child -> parent   the whole subtree has finished what was planned before
-//   farewell      parent -> child   every rank has: links may be closed
+//   goodbye       parent -> child   every rank has: links may be closed
 //   abort         any neighbour     the first cause of a failure
 //   tentative     parent -> child   the plan if the child's next announcement has the same names
 //                                   (speculation.h)
@@ -31,7 +31,7 @@ enum class MessageKind : uint8_t {
   kLeave = 3,
   kStop = 4,
   kStopped = 5,
-  kFarewell = 6,
+  kGoodbye = 6,
   kAbort = 7,
   kToRoot = 8,
   kToAll = 9,

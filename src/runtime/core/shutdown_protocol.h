@@ -1,7 +1,8 @@
-// How the ranks part: the first that calls hvd_shutdown asks the root, which plans nothing more
-// and says so down the tree; when a whole subtree has finished what was planned, that goes up;
-// when all have, the farewell goes down, and nobody needs anybody's links any more. A state
-// machine that says what to send and sends nothing. Belongs to the thread that makes progress.
+// The shutdown protocol. The first rank that calls hvd_shutdown asks the root, which plans nothing
+// more and sends "stop" down the tree. A rank sends "stopped" up when its whole subtree has finished
+// what was planned. When all have, the root sends "goodbye" down the tree, and ranks may close their
+// links. A state machine that returns what to send and sends nothing. Belongs to the thread that makes
+// progress.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +11,16 @@
 
 namespace hvd::runtime {
 
-class Departure {
+class ShutdownProtocol {
  public:
-  Departure(bool is_root, size_t children) : is_root_(is_root), children_(children) {}
+  ShutdownProtocol(bool is_root, size_t children) : is_root_(is_root), children_(children) {}
 
   // What the caller has to send now, to the parent or to all children.
   struct Actions {
     bool leave_up = false;
     bool stop_down = false;
     bool stopped_up = false;
-    bool farewell_down = false;
+    bool goodbye_down = false;
   };
 
   // This rank, or one below it, wants to leave.
@@ -47,14 +48,14 @@ class Departure {
     Actions actions;
     if (!stopping() || reported_ || children_stopped_ < children_) return actions;
     reported_ = true;
-    if (is_root_) return farewell();
+    if (is_root_) return goodbye();
     actions.stopped_up = true;
     return actions;
   }
-  Actions farewell() {
+  Actions goodbye() {
     Actions actions;
     complete_ = true;
-    actions.farewell_down = true;
+    actions.goodbye_down = true;
     return actions;
   }
 

@@ -1,4 +1,4 @@
-#include "bootstrap/pmi/farewell.h"
+#include "bootstrap/pmi/goodbye.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -12,15 +12,15 @@ namespace {
 
 constexpr int kAnswerMs = 1000;
 
-struct Farewell {
+struct Goodbye {
   int fd = -1;
   ino_t socket = 0;
   pid_t process = 0;  // not its forked children
 
-  Farewell() = default;
-  Farewell(const Farewell&) = delete;
-  Farewell& operator=(const Farewell&) = delete;
-  ~Farewell() {
+  Goodbye() = default;
+  Goodbye(const Goodbye&) = delete;
+  Goodbye& operator=(const Goodbye&) = delete;
+  ~Goodbye() {
     struct stat info {};
     if (process != ::getpid() || ::fstat(fd, &info) != 0 || info.st_ino != socket) return;
     constexpr std::string_view kWord = "cmd=finalize\n";
@@ -33,13 +33,13 @@ struct Farewell {
 
 }  // namespace
 
-void say_farewell_at_exit(int fd) {
-  static Farewell farewell;
+void say_goodbye_at_exit(int fd) {
+  static Goodbye goodbye;
   struct stat info {};
   if (::fstat(fd, &info) != 0) return;
-  farewell.fd = fd;
-  farewell.socket = info.st_ino;
-  farewell.process = ::getpid();
+  goodbye.fd = fd;
+  goodbye.socket = info.st_ino;
+  goodbye.process = ::getpid();
 }
 
 }  // namespace hvd::bootstrap
