@@ -9,7 +9,7 @@ from harness import *  # noqa: F403
 import network
 import slurm
 
-RANK = (PYTHON, WORKERS / "elsewhere_rank.py", "twice")
+RANK = (PYTHON, WORKERS / "foreign_rank.py", "twice")
 
 
 def holds(out, say, twice=True, hosts="ab"):

@@ -12,7 +12,7 @@ import network
 ENGINES = BUILD / "lib" / "horovod" / "engines"
 CONTROLLERS = BUILD / "lib" / "horovod" / "controllers"
 SUITE = BUILD / "tests" / "engine_conformance"
-RANK = WORKERS / "elsewhere_rank.py"
+RANK = WORKERS / "foreign_rank.py"
 OPENMPI = ("mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none")
 MCA = ("-mca", "pml", "ob1", "-mca", "btl", "^openib")  # see docs/schedulers.md
 HYDRA = ("mpiexec.hydra",)

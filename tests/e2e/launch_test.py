@@ -198,7 +198,7 @@ def test_the_version_and_the_help():
 
 @world()
 def test_one_program_after_another_in_the_same_job():
-    rank = WORKERS / "elsewhere_rank.py"
+    rank = WORKERS / "foreign_rank.py"
     job = Job("-np", 4, "-H", "a:2,b:2", "sh", "-c", f"{PYTHON} {rank} && {PYTHON} {rank}")
     job.ends_with(0)
     expect(job.out.count("sum 10") == 8, job.describe())

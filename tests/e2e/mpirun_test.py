@@ -6,7 +6,7 @@ from harness import *  # noqa: F403
 
 import network
 
-RANK = (PYTHON, WORKERS / "elsewhere_rank.py")
+RANK = (PYTHON, WORKERS / "foreign_rank.py")
 LINE = ("--mpi", "-np", 4, "-H", "a:2,b:2")
 
 

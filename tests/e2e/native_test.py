@@ -64,7 +64,7 @@ def test_a_plugin_from_outside_runs_and_bad_ones_are_left_out():
         (build / "cut.so").write_bytes((build / "store_sum.so").read_bytes()[:6000])
         for folder, name in (("plugins", "bad_abi"), ("plugins-crashing", "crashing")):
             shutil.copy(BUILD / "tests" / folder / f"{name}.so", build)
-        job = Job("-np", 3, PYTHON, WORKERS / "elsewhere_rank.py", environment=clean_environment(
+        job = Job("-np", 3, PYTHON, WORKERS / "foreign_rank.py", environment=clean_environment(
             HOROVOD_PLUGIN_PATH=f"{build}:/nowhere", HOROVOD_LOG_LEVEL="info"))
         job.ends_with(0, 300)
         for rank in range(3):

@@ -8,7 +8,7 @@ from harness import *  # noqa: F403
 
 import slurm
 
-RANK = WORKERS / "elsewhere_rank.py"
+RANK = WORKERS / "foreign_rank.py"
 
 
 def on_cluster(*arguments):

@@ -14,8 +14,8 @@
 #include "base/text.h"
 #include "rendezvous/client/http_store.h"
 #include "rendezvous/client/plain_http_store.h"
-#include "runtime/bootstrap/launched_elsewhere.h"
-#include "runtime/bootstrap/launcher_signs.h"
+#include "runtime/bootstrap/foreign_launcher.h"
+#include "runtime/bootstrap/launcher_detection.h"
 #include "runtime/wire/request.h"
 
 namespace hvd::runtime {
@@ -159,7 +159,7 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
   HVD_ASSIGN_OR_RETURN(result.identity, identity_of(settings));
   HVD_ASSIGN_OR_RETURN(const std::string address, store_address(settings));
   Identity& identity = result.identity;
-  if (identity.rank >= 0) result.trouble = judge_launchers(settings, identity);
+  if (identity.rank >= 0) result.trouble = check_launchers(settings, identity);
   if (address.empty()) {
     HVD_RETURN_IF_ERROR(result.trouble);
     if (identity.size > 1) {
@@ -170,8 +170,9 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
                                                   : "start the program by horovodrun, or set it"));
     }
     if (identity.rank < 0) {
-      HVD_ASSIGN_OR_RETURN(auto elsewhere, launched_elsewhere(settings, deadline, epoch, before));
-      if (elsewhere) return *std::move(elsewhere);
+      HVD_ASSIGN_OR_RETURN(auto foreign,
+                           bootstrap_by_foreign_launcher(settings, deadline, epoch, before));
+      if (foreign) return *std::move(foreign);
     }
     identity.rank = 0;
     return result;
@@ -201,7 +202,7 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
                        rendezvous::HttpStore::open(address, *std::move(secret), options));
   if (identity.rank < 0) {
     HVD_ASSIGN_OR_RETURN(identity, ask_for_place(*store, settings, deadline));
-    result.trouble = judge_launchers(settings, identity);
+    result.trouble = check_launchers(settings, identity);
   }
   result.store = std::move(store);
   return result;

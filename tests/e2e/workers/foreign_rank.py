@@ -1,6 +1,6 @@
 """A rank, whoever's launcher started it: says who it is and what all sum to.
 
-usage: elsewhere_rank.py [fail RANK | sleep | mpi FIRST | twice]
+usage: foreign_rank.py [fail RANK | sleep | mpi FIRST | twice]
 """
 import os
 import sys

@@ -1,4 +1,4 @@
-#include "runtime/bootstrap/launched_elsewhere.h"
+#include "runtime/bootstrap/foreign_launcher.h"
 
 #include <algorithm>
 #include <array>
@@ -7,16 +7,16 @@
 #include "base/shared_library.h"
 #include "base/text.h"
 #include "plugin/catalogue.h"
-#include "runtime/bootstrap/launcher_signs.h"
+#include "runtime/bootstrap/launcher_detection.h"
 #include "runtime/plugins/opened_plugin.h"
 #include "runtime/plugins/plugin_host.h"
 
 namespace hvd::runtime {
 namespace {
 
-// One of these is set wherever a launcher with a way to meet has started a process.
-constexpr std::array kSigns = {"PMIX_NAMESPACE", "PMI_FD"};
-// srun sets both in a step, whatever the step's way to meet; a script of sbatch has no step's tasks.
+// A launcher with a bootstrap interface sets one of these.
+constexpr std::array kLauncherVariables = {"PMIX_NAMESPACE", "PMI_FD"};
+// srun sets both in a step, whatever the step's bootstrap interface; a script of sbatch has no step's tasks.
 constexpr const char* kTasksOfStep = "SLURM_STEP_NUM_TASKS";
 constexpr const char* kTask = "SLURM_PROCID";
 constexpr const char* kMpiOfStep = "SLURM_MPI_TYPE";
@@ -155,18 +155,19 @@ void warn_of_shell() {
 constexpr const char* kDeclareAlone = "HOROVOD_BOOTSTRAP=none declares independent processes";
 
 // Tasks that cannot know each other are no worlds of one: which plugin is missing, Slurm's or ours.
-Status refuse_lonely_step(bool is_signed) {
+Status refuse_lonely_step(bool has_bootstrap) {
   const auto kind = environment_variable(kMpiOfStep);
-  return failed_precondition(cat(
-      "srun", kind ? cat(" --mpi=", printable(*kind)) : "", " started ",
-      printable(*environment_variable(kTasksOfStep)), " tasks, of which this is ",
-      printable(*environment_variable(kTask)), ", and ",
-      is_signed ? "the way to meet that it gave them takes a bootstrap plugin of Horovod's that "
-                  "cannot be used; install it in lib/horovod/bootstraps on all nodes"
-                : "gave them no way to meet; use srun --mpi=pmix, which takes Slurm's mpi/pmix "
-                  "plugin (Debian: slurm-wlm-basic-plugins) and Horovod's bootstrap plugin pmix "
-                  "on all nodes, or srun --mpi=pmi2",
-      "; ", kDeclareAlone));
+  return failed_precondition(
+      cat("srun", kind ? cat(" --mpi=", printable(*kind)) : "", " started ",
+          printable(*environment_variable(kTasksOfStep)), " tasks, of which this is ",
+          printable(*environment_variable(kTask)), ", and ",
+          has_bootstrap
+              ? "the way to meet that it gave them takes a bootstrap plugin of Horovod's that "
+                "cannot be used; install it in lib/horovod/bootstraps on all nodes"
+              : "gave them no way to meet; use srun --mpi=pmix, which takes Slurm's mpi/pmix "
+                "plugin (Debian: slurm-wlm-basic-plugins) and Horovod's bootstrap plugin pmix "
+                "on all nodes, or srun --mpi=pmi2",
+          "; ", kDeclareAlone));
 }
 
 // The same of another launcher's processes. `reason` says why its bootstrap plugin does not help.
@@ -195,32 +196,32 @@ std::string word_of(const Settings& settings, const char* key) {
   return to_lower(trim(settings.text(key)));
 }
 
-// Why somebody else may have started this process.
-struct Signs {
-  bool a_way_to_meet = false;
+// What suggests that a foreign launcher started this process.
+struct LauncherDetection {
+  bool has_bootstrap = false;
   bool step_of_many = false;
   std::optional<ForeignPlace> several;  // of whatever launcher
   bool mpi = false;                     // is initialised
   bool wants_mpi = false;
   std::string named;  // by HOROVOD_BOOTSTRAP
   bool any() const {
-    return a_way_to_meet || step_of_many || several.has_value() || mpi || wants_mpi ||
+    return has_bootstrap || step_of_many || several.has_value() || mpi || wants_mpi ||
            !named.empty();
   }
 };
 
-Signs signs_of(const Settings& settings) {
-  Signs signs;
-  signs.a_way_to_meet = std::any_of(kSigns.begin(), kSigns.end(), [](const char* sign) {
-    return environment_variable(sign).has_value();
-  });
-  signs.step_of_many = is_in_step_of_many();
-  signs.several = place_among_several();
-  signs.mpi = mpi_is_initialised();
-  signs.wants_mpi =
+LauncherDetection detect_launcher(const Settings& settings) {
+  LauncherDetection detected;
+  detected.has_bootstrap =
+      std::any_of(kLauncherVariables.begin(), kLauncherVariables.end(),
+                  [](const char* variable) { return environment_variable(variable).has_value(); });
+  detected.step_of_many = is_in_step_of_many();
+  detected.several = place_among_several();
+  detected.mpi = mpi_is_initialised();
+  detected.wants_mpi =
       word_of(settings, "controller") == kMpi || word_of(settings, "cpu_operations") == kMpi;
-  signs.named = word_of(settings, "bootstrap");
-  return signs;
+  detected.named = word_of(settings, "bootstrap");
+  return detected;
 }
 
 struct Asked {
@@ -233,12 +234,12 @@ struct Asked {
 // The first that knows this process. One that should and fails is the end of it, unless MPI, which is
 // asked last, has its ranks already.
 Result<Asked> ask(const plugin::Catalogue& catalogue, const Settings& settings,
-                  const Signs& signs) {
+                  const LauncherDetection& detected) {
   Status failure, not_mine;
   Asked asked;
   for (const hvd_plugin* record : catalogue.usable(HVD_PLUGIN_BOOTSTRAP)) {
-    if (!signs.named.empty() && signs.named != record->name) continue;
-    if (!failure.ok() && !(signs.mpi && record->name == kMpi)) continue;
+    if (!detected.named.empty() && detected.named != record->name) continue;
+    if (!failure.ok() && !(detected.mpi && record->name == kMpi)) continue;
     auto plugin = std::make_unique<Opened>(settings, record);
     const Status opened = plugin->open();
     if (opened.code() == Code::kFailedPrecondition) {
@@ -255,10 +256,10 @@ Result<Asked> ask(const plugin::Catalogue& catalogue, const Settings& settings,
     }
   }
   HVD_RETURN_IF_ERROR(failure);
-  if (signs.named.empty()) return asked;
+  if (detected.named.empty()) return asked;
   return failed_precondition(cat(
-      "HOROVOD_BOOTSTRAP is ", printable(signs.named), ", but ",
-      not_mine.ok() ? catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, signs.named) : not_mine.message(),
+      "HOROVOD_BOOTSTRAP is ", printable(detected.named), ", but ",
+      not_mine.ok() ? catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, detected.named) : not_mine.message(),
       "; unset it"));
 }
 
@@ -288,7 +289,7 @@ plugin::Catalogue installed_bootstraps(const Settings& settings) {
   return plugin::Catalogue::make({}, plugin::bootstrap_path(settings.text("plugin_path")));
 }
 
-Result<std::optional<Bootstrap>> launched_elsewhere(
+Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(
     const Settings& settings, Deadline deadline, uint64_t epoch,
     const std::shared_ptr<const SavedBootstrap>& before) {
   if (before) {
@@ -300,25 +301,25 @@ Result<std::optional<Bootstrap>> launched_elsewhere(
     if (is_in_step_of_many() && epoch == 0) warn_of_shell();
     return std::optional<Bootstrap>();
   }
-  const Signs signs = signs_of(settings);
-  if (!signs.any()) return std::optional<Bootstrap>();
+  const LauncherDetection detected = detect_launcher(settings);
+  if (!detected.any()) return std::optional<Bootstrap>();
   Settings timed = settings;
   HVD_RETURN_IF_ERROR(timed.set("start_timeout", cat(deadline.seconds_left())));
   const plugin::Catalogue catalogue = installed_bootstraps(settings);
-  HVD_ASSIGN_OR_RETURN(Asked asked, ask(catalogue, timed, signs));
-  if (asked.plugin && (asked.identity.size > 1 || !signs.step_of_many)) {
+  HVD_ASSIGN_OR_RETURN(Asked asked, ask(catalogue, timed, detected));
+  if (asked.plugin && (asked.identity.size > 1 || !detected.step_of_many)) {
     HVD_ASSIGN_OR_RETURN(
         Bootstrap found,
         bootstrap_by_plugin(std::move(asked.plugin), asked.identity, settings, epoch, deadline));
     return std::optional(std::move(found));
   }
-  if (signs.several && signs.several->bootstrap != kSlurm) {
-    return refuse_lonely_rank(*signs.several, settings,
-                              why_unknown(catalogue, asked, signs.several->bootstrap));
+  if (detected.several && detected.several->bootstrap != kSlurm) {
+    return refuse_lonely_rank(*detected.several, settings,
+                              why_unknown(catalogue, asked, detected.several->bootstrap));
   }
-  if (!signs.step_of_many) return std::optional<Bootstrap>();
+  if (!detected.step_of_many) return std::optional<Bootstrap>();
   const std::string refusals = refusals_of(catalogue);
-  const Status status = refuse_lonely_step(signs.a_way_to_meet);
+  const Status status = refuse_lonely_step(detected.has_bootstrap);
   return refusals.empty() ? status : status.with_context(refusals);
 }
 

@@ -5,7 +5,7 @@ import shutil
 
 from harness import *  # noqa: F403
 
-RANK = WORKERS / "elsewhere_rank.py"
+RANK = WORKERS / "foreign_rank.py"
 OPENMPI = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
 
 

@@ -1,4 +1,4 @@
-#include "runtime/bootstrap/launcher_signs.h"
+#include "runtime/bootstrap/launcher_detection.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -15,16 +15,16 @@ namespace {
 
 // Our launcher gives none of these to its ranks. PMIx alone does not tell the size, and is served by
 // our agents too: Open MPI and Slurm, by which it comes, set more.
-struct Sign {
+struct LauncherVariables {
   const char *launcher, *rank, *size;
   std::string_view bootstrap;
 };
 constexpr std::string_view kPmi = "pmi";
-constexpr std::array kLauncherSigns = {
-    Sign{"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "pmix"},
-    Sign{"a launcher with PMI", "PMI_RANK", "PMI_SIZE", kPmi},
-    Sign{"MVAPICH's mpirun_rsh", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "mpi"},
-    Sign{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "slurm"},
+constexpr std::array kForeignLaunchers = {
+    LauncherVariables{"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "pmix"},
+    LauncherVariables{"a launcher with PMI", "PMI_RANK", "PMI_SIZE", kPmi},
+    LauncherVariables{"MVAPICH's mpirun_rsh", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "mpi"},
+    LauncherVariables{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "slurm"},
 };
 
 std::optional<int64_t> number_of(const char* variable) {
@@ -69,13 +69,13 @@ bool is_in_shell_of_step() {
 
 std::optional<ForeignPlace> foreign_place() {
   if (is_in_shell_of_step()) return {};
-  for (const Sign& sign : kLauncherSigns) {
-    const auto rank = number_of(sign.rank);
-    const auto size = number_of(sign.size);
-    if (sign.bootstrap == kPmi && is_pmi_of_srun()) continue;
+  for (const LauncherVariables& known : kForeignLaunchers) {
+    const auto rank = number_of(known.rank);
+    const auto size = number_of(known.size);
+    if (known.bootstrap == kPmi && is_pmi_of_srun()) continue;
     if (rank && size && *size > 1) {
-      return ForeignPlace{cat(sign.launcher, " (", sign.rank, ")"), *rank, *size,
-                          std::string(sign.bootstrap)};
+      return ForeignPlace{cat(known.launcher, " (", known.rank, ")"), *rank, *size,
+                          std::string(known.bootstrap)};
     }
   }
   return {};
@@ -94,7 +94,7 @@ std::optional<ForeignPlace> place_among_several() {
   return {};
 }
 
-Status judge_launchers(const Settings& settings, const Identity& identity) {
+Status check_launchers(const Settings& settings, const Identity& identity) {
   const auto other = foreign_place();
   if (!other) return {};
   const std::string theirs = cat(other->launcher, " says rank ", other->rank, " of ", other->size);

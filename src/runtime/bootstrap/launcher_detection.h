@@ -1,5 +1,5 @@
-// What launchers other than ours have told this process of its place, by variables alone: two
-// launchers that have both started it, and do not mean the same, make no job.
+// Launcher detection: the place that foreign launchers give this process, by environment variables
+// alone. Two launchers that both started it and contradict each other are an error.
 #pragma once
 
 #include <optional>
@@ -34,6 +34,6 @@ std::optional<ForeignPlace> place_among_several();
 // Not ok, with both places and what to do, where `identity`, of variables or of the rendezvous, is not
 // that of the other launcher; `settings` says whether an agent of ours has given it. The original's
 // rendezvous is believed: Ray, say, which makes one, may have been started by another launcher.
-Status judge_launchers(const Settings& settings, const Identity& identity);
+Status check_launchers(const Settings& settings, const Identity& identity);
 
 }  // namespace hvd::runtime

@@ -1,5 +1,5 @@
-// Who this rank is, where somebody else's launcher started it (srun, mpirun, mpiexec.hydra): a
-// bootstrap plugin knows, and carries to all ranks where rank 0 serves the store of the job.
+// Bootstrap under a foreign launcher (srun, mpirun, mpiexec.hydra): a bootstrap plugin knows this
+// process's rank, and tells all ranks where rank 0 serves the store of the job.
 #pragma once
 
 #include <map>
@@ -25,9 +25,9 @@ struct SavedBootstrap {
 };
 
 // Nothing where none of the plugins that can be opened started this process. Looks for plugins only
-// where somebody else may have started it. `epoch` counts this process's starts; `before`: that of an
+// where a foreign launcher may have started it. `epoch` counts this process's starts; `before`: that of an
 // earlier one, or nullptr.
-Result<std::optional<Bootstrap>> launched_elsewhere(
+Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(
     const Settings& settings, Deadline deadline, uint64_t epoch,
     const std::shared_ptr<const SavedBootstrap>& before);
 
