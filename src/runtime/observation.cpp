@@ -24,22 +24,22 @@ std::string host_name(const Settings& settings) {
 }  // namespace
 
 Observation::Observation(const Identity& identity, const Settings& settings, bool on_roots_machine,
-                         Engine* engine, PluginHost* host, Progress* progress)
+                         RuntimeCore* core, PluginHost* host, Progress* progress)
     : identity_(identity),
       host_name_(host_name(settings)),
       wanted_path_(identity.rank == 0 ? settings.text("timeline") : std::string()),
       wanted_marks_(settings.flag("timeline_mark_cycles")),
-      engine_(engine),
+      core_(core),
       host_(host),
       progress_(progress),
       timeline_({identity.rank, identity.size, on_roots_machine, host_name_},
-                &engine->instruments().trace, links(ServiceId::kTimeline)),
+                &core->instruments().trace, links(ServiceId::kTimeline)),
       metrics_(
           identity.rank, identity.size, [this] { return own_metrics(); },
           links(ServiceId::kMetrics)) {
   std::lock_guard lock(progress_->progress_lock());
-  engine_->set_service(ServiceId::kTimeline, &timeline_);
-  engine_->set_service(ServiceId::kMetrics, &metrics_);
+  core_->set_service(ServiceId::kTimeline, &timeline_);
+  core_->set_service(ServiceId::kMetrics, &metrics_);
 }
 
 ServiceLinks Observation::links(ServiceId id) {
@@ -54,13 +54,13 @@ ServiceLinks Observation::links(ServiceId id) {
         },
         new std::function<void()>(std::move(what)));
   };
-  return {[this, id](ByteView message) { engine_->to_root(id, message); },
-          [this, id](ByteView message) { engine_->to_all(id, message); }, post};
+  return {[this, id](ByteView message) { core_->to_root(id, message); },
+          [this, id](ByteView message) { core_->to_all(id, message); }, post};
 }
 
 MetricsOfRank Observation::own_metrics() const {
-  MetricsOfRank own{identity_.rank, host_name_, engine_->pending(), engine_->instruments().metrics};
-  const EngineCounts& counts = engine_->counts();
+  MetricsOfRank own{identity_.rank, host_name_, core_->pending(), core_->instruments().metrics};
+  const CoreCounts& counts = core_->counts();
   own.metrics.count(Counter::kSteps, counts.steps);
   own.metrics.count(Counter::kMessages, counts.messages_sent);
   own.metrics.count(Counter::kWakeups, progress_->sleeps());
@@ -71,7 +71,7 @@ MetricsOfRank Observation::own_metrics() const {
 Result<std::string> Observation::ask(bool of_all, Asking asking, double seconds) {
   const auto question = std::make_shared<Question>();
   links(ServiceId::kMetrics).post([this, of_all, asking = std::move(asking), question] {
-    const Status reason = of_all ? engine_->refusal() : Status();
+    const Status reason = of_all ? core_->refusal() : Status();
     if (reason.ok())
       asking(question);
     else

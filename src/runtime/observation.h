@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "base/settings.h"
 #include "runtime/bootstrap/identity.h"
-#include "runtime/core/engine.h"
+#include "runtime/core/runtime_core.h"
 #include "runtime/telemetry/metrics_service.h"
 #include "runtime/telemetry/timeline.h"
 
@@ -19,7 +19,7 @@ class Observation {
  public:
   // All of them outlive this; the progress lock is not held.
   Observation(const Identity& identity, const Settings& settings, bool on_roots_machine,
-              Engine* engine, PluginHost* host, Progress* progress);
+              RuntimeCore* core, PluginHost* host, Progress* progress);
 
   // The timeline that the settings want, once all ranks are there. Failing stops nothing.
   void begin();
@@ -29,7 +29,7 @@ class Observation {
   Result<std::string> metrics(bool of_job);
   // What is noted goes to the root while there are links.
   void before_leave();
-  // With the progress lock held, when the engine has ended: waits for the timeline's file.
+  // With the progress lock held, when the runtime core has ended: waits for the timeline's file.
   void close() { timeline_.close(); }
 
  private:
@@ -43,7 +43,7 @@ class Observation {
   const std::string host_name_;
   const std::string wanted_path_;
   const bool wanted_marks_;
-  Engine* const engine_;
+  RuntimeCore* const core_;
   PluginHost* const host_;
   Progress* const progress_;
   Timeline timeline_;

@@ -20,14 +20,14 @@ Runtime::Runtime(Identity identity, const RuntimeOptions& options)
       handles_(options.epoch << 20) {}
 
 Runtime::~Runtime() {
-  if (progress_ != nullptr && !engine_->departed().load()) {
+  if (progress_ != nullptr && !core_->departed().load()) {
     fail(aborted(cat("rank ", identity_.rank, " left without shutdown")));
   }
   close();
 }
 
 Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
-  HVD_RETURN_IF_ERROR(engine_->refuse(from.op, from.name == nullptr ? "" : from.name));
+  HVD_RETURN_IF_ERROR(core_->refuse(from.op, from.name == nullptr ? "" : from.name));
   std::shared_ptr<const SetMembers> other;
   const SetMembers* set = &sets_.all();
   if (from.process_set != 0) {
@@ -55,13 +55,13 @@ Status Runtime::submit_named(std::string_view name, bool shared, Submission* sub
     handles_.unclaim(submission);
     return status;
   }
-  switch (engine_->submit(submission)) {
-    case Engine::Wake::kNone:
+  switch (core_->submit(submission)) {
+    case RuntimeCore::Wake::kNone:
       break;
-    case Engine::Wake::kDriver:
+    case RuntimeCore::Wake::kDriver:
       progress_->notify();
       break;
-    case Engine::Wake::kFull:
+    case RuntimeCore::Wake::kFull:
       progress_->notify_full();
       break;
   }
@@ -73,7 +73,7 @@ Status Runtime::add_process_set(std::vector<int32_t> ranks, hvd_handle* handle) 
   Request request;
   request.op = kAddProcessSets;
   put_set(ranks, &request);
-  HVD_RETURN_IF_ERROR(engine_->refuse(request.op, ""));
+  HVD_RETURN_IF_ERROR(core_->refuse(request.op, ""));
   return submit_registration(kRegistrationName, true, std::move(request), handle);
 }
 
@@ -84,7 +84,7 @@ Status Runtime::remove_process_set(int32_t id, hvd_handle* handle) {
   Request request;
   request.op = kRemoveProcessSet;
   request.root = id;
-  HVD_RETURN_IF_ERROR(engine_->refuse(request.op, ""));
+  HVD_RETURN_IF_ERROR(core_->refuse(request.op, ""));
   return submit_registration(kRegistrationName, true, std::move(request), handle);
 }
 
@@ -106,10 +106,10 @@ Status Runtime::poll(hvd_handle handle, bool* done) {
   Submission* submission = handles_.pin(handle);
   if (submission == nullptr) return not_found(cat("handle ", handle, " does not exist"));
   *done = submission->done.load(std::memory_order_acquire);
-  if (!*done && engine_->departed().load()) {
+  if (!*done && core_->departed().load()) {
     // No helper drives any more, and there is nothing left to wait for: only to be told.
     std::lock_guard lock(progress_->progress_lock());
-    if (engine_->step(true)) progress_->notify_completed();
+    if (core_->step(true)) progress_->notify_completed();
     *done = submission->done.load(std::memory_order_acquire);
   }
   handles_.unpin(submission);
@@ -168,7 +168,7 @@ Status Runtime::release(hvd_handle handle) {
 // A rank that fails because a peer left says so, before its program learns of the failure and may
 // end: the peer's end may become known after its own.
 void Runtime::say_who_left() {
-  const std::optional<int32_t> peer = engine_->cut_off_by();
+  const std::optional<int32_t> peer = core_->cut_off_by();
   if (!peer || !store_ || has_said_who_left_.exchange(true)) return;
   const int32_t job_rank = identity_.job_rank < 0 ? identity_.rank : identity_.job_rank;
   const std::string text = cat(job_ranks_.empty() ? *peer : job_ranks_[static_cast<size_t>(*peer)]);
@@ -183,10 +183,10 @@ Status Runtime::shutdown(Deadline deadline) {
   {
     std::lock_guard lock(progress_->progress_lock());
     if (closed_) return {};
-    engine_->leave();
+    core_->leave();
   }
   Status status;
-  if (!progress_->wait(engine_->departed(), deadline)) {
+  if (!progress_->wait(core_->departed(), deadline)) {
     status = deadline_exceeded(
         cat("rank ", identity_.rank, " left without an answer of the other ranks"));
     fail(aborted(cat("rank ", identity_.rank, " has shut down")));
@@ -205,15 +205,15 @@ void Runtime::close() {
   if (std::exchange(closed_, true)) return;
   observation_->close();
   // What came in too late is told so.
-  if (engine_->step(true)) progress_->notify_completed();
+  if (core_->step(true)) progress_->notify_completed();
   ops_->close();  // before the controller, whose links they may share
-  engine_->close();
+  core_->close();
   if (store_) store_->rest();
 }
 
 void Runtime::fail(const Status& cause) {
   std::lock_guard lock(progress_->progress_lock());
-  engine_->fail(cause);
+  core_->fail(cause);
   progress_->notify_completed();
 }
 
@@ -222,9 +222,9 @@ uint64_t Runtime::stall_reports() {
   return stall_ ? stall_->reports() : 0;
 }
 
-EngineCounts Runtime::counts() {
+CoreCounts Runtime::counts() {
   std::lock_guard lock(progress_->progress_lock());
-  return engine_->counts();
+  return core_->counts();
 }
 
 }  // namespace hvd::runtime

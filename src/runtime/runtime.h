@@ -1,4 +1,4 @@
-// One rank of a job, whole: identity, links, engine and the thread that helps it. Several live in
+// One rank of a job, whole: identity, links, core and the thread that helps it. Several live in
 // one process without knowing of each other. Any thread may call; only create and shutdown wait
 // for other ranks, and wait does.
 #pragma once
@@ -16,7 +16,7 @@
 #include "horovod/horovod.h"
 #include "runtime/autotune/tuning_service.h"
 #include "runtime/bootstrap/identity.h"
-#include "runtime/core/engine.h"
+#include "runtime/core/runtime_core.h"
 #include "runtime/observation.h"
 #include "runtime/plugins/device_support.h"
 #include "runtime/stall/stall_inspector.h"
@@ -35,9 +35,9 @@ struct RuntimeOptions {
   // Opened as well where the first controller carries messages alone, for the data of the built-in
   // operations; may be nullptr.
   const hvd_plugin* data_links = nullptr;
-  // In words, which engines these are, or why they cannot be had: the ranks tell each other. Empty:
+  // The selected backends, in words, or why they cannot be had: ranks compare them. Empty:
   // nothing to tell.
-  Result<std::string> engines = std::string();
+  Result<std::string> backends = std::string();
   // For the plugins to look up.
   std::map<std::string, void*> published;
   // What this process shares of its memory with the ranks of its host; may be nullptr.
@@ -88,7 +88,7 @@ class Runtime {
   // Gives up, with a cause that every rank gets to read.
   void fail(const Status& cause);
 
-  EngineCounts counts();
+  CoreCounts counts();
   // Of stalls that this rank, the root, has found.
   uint64_t stall_reports();
   // A timeline, metrics.
@@ -116,12 +116,12 @@ class Runtime {
   TensorTable names_;
   HandleTable handles_;
   std::shared_ptr<rendezvous::Store> store_;
-  std::unique_ptr<Wakeup> wakeup_;
+  std::unique_ptr<EventSet> events_;
   std::unique_ptr<PluginHost> host_;
   std::unique_ptr<OpSelector> ops_;
   std::unique_ptr<StallInspector> stall_;  // or none
   std::unique_ptr<TuningService> tuning_;  // or none
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<RuntimeCore> core_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Observation> observation_;
   std::atomic<bool> has_said_who_left_{false};

@@ -6,7 +6,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "collectives/mesh/shared_mesh.h"
-#include "runtime/bootstrap/engine_agreement.h"
+#include "runtime/bootstrap/backend_agreement.h"
 #include "runtime/plugins/paired_controller.h"
 #include "runtime/runtime.h"
 
@@ -25,9 +25,9 @@ hvd_plugin_config config_of(const Identity& identity) {
   return config;
 }
 
-EngineOptions engine_options(const Identity& identity, const Settings& settings,
-                             const SpinBudget& budget) {
-  EngineOptions options;
+CoreOptions engine_options(const Identity& identity, const Settings& settings,
+                           const SpinBudget& budget) {
+  CoreOptions options;
   options.rank = identity.rank;
   options.size = identity.size;
   const TunedParameters parameters = parameters_of(settings);
@@ -87,22 +87,22 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
     HVD_RETURN_IF_ERROR(settings.set("start_timeout", cat(options.start_deadline.seconds_left())));
   }
   HVD_RETURN_IF_ERROR(settings.set("generation", cat(identity_.generation)));
-  HVD_ASSIGN_OR_RETURN(wakeup_, Wakeup::create());
+  HVD_ASSIGN_OR_RETURN(events_, EventSet::create());
   std::string prefix = cat("g", identity_.generation, "/", options.epoch, "/");
   // Others of the launcher's job may meet at the same time.
   for (const int32_t rank : options.ranks) {
     prefix += cat(rank, rank == options.ranks.back() ? "/" : ".");
   }
   store_ = store;
-  host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, wakeup_.get());
+  host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, events_.get());
   host_->vtable()->publish(host_.get(), collectives::kHeapName, options.heap);
   for (const auto& [name, pointer] : options.published) {
     host_->vtable()->publish(host_.get(), name.c_str(), pointer);
   }
 
-  if (!options.engines.ok() || !options.engines->empty()) {
+  if (!options.backends.ok() || !options.backends->empty()) {
     HVD_RETURN_IF_ERROR(
-        agree_on_engines(*host_, identity_, options.engines, options.start_deadline));
+        agree_on_backends(*host_, identity_, options.backends, options.start_deadline));
   }
   auto controller = open_controller(options);
   if (!controller.ok()) return controller.error();
@@ -118,24 +118,24 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   ops_ = std::make_unique<OpSelector>(std::move(ops));
   const SpinBudget budget =
       spin_budget(available_cores(), identity_.local_size, identity_.has_one_host());
-  const EngineOptions how = engine_options(identity_, settings, budget);
-  engine_ = std::make_unique<Engine>(how, *std::move(controller), ops_.get(), host_.get(), &sets_,
-                                     &names_, &handles_);
-  HVD_RETURN_IF_ERROR(engine_->open());
+  const CoreOptions how = engine_options(identity_, settings, budget);
+  core_ = std::make_unique<RuntimeCore>(how, *std::move(controller), ops_.get(), host_.get(),
+                                        &sets_, &names_, &handles_);
+  HVD_RETURN_IF_ERROR(core_->open());
   has_devices_ = host_->framework() != nullptr;
   if (has_devices_) device_support_ = DeviceSupport::ask(*ops_, identity_.size);
   if (auto stall = stall_options(identity_.rank, identity_.size, settings, options.stack)) {
-    stall_ = std::make_unique<StallInspector>(engine_.get(), *std::move(stall));
-    engine_->set_service(ServiceId::kStall, stall_.get());
+    stall_ = std::make_unique<StallInspector>(core_.get(), *std::move(stall));
+    core_->set_service(ServiceId::kStall, stall_.get());
   }
   const auto [hosts, most_ranks] = shape_of({machines, static_cast<size_t>(identity_.size)});
   if (auto tuning = tuning_options(settings, hosts, most_ranks)) {
     tuning->tuner.start.window_ms = std::chrono::duration<double, std::milli>(how.window).count();
-    tuning_ = std::make_unique<TuningService>(engine_.get(), *tuning);
-    engine_->set_service(ServiceId::kTuning, tuning_.get());
+    tuning_ = std::make_unique<TuningService>(core_.get(), *tuning);
+    core_->set_service(ServiceId::kTuning, tuning_.get());
   }
-  progress_ = std::make_unique<Progress>(engine_.get(), wakeup_.get(), budget, how.window);
-  observation_ = std::make_unique<Observation>(identity_, settings, on_roots_machine, engine_.get(),
+  progress_ = std::make_unique<Progress>(core_.get(), events_.get(), budget, how.window);
+  observation_ = std::make_unique<Observation>(identity_, settings, on_roots_machine, core_.get(),
                                                host_.get(), progress_.get());
   return {};
 }
@@ -188,7 +188,7 @@ Status Runtime::meet(const RuntimeOptions& options) {
   std::vector<int32_t> missing;
   {
     std::lock_guard lock(progress_->progress_lock());
-    missing = engine_->missing(kStartName);
+    missing = core_->missing(kStartName);
   }
   const Status late = deadline_exceeded(
       missing.empty() ? cat("rank ", identity_.rank, " waited too long for the others to start")

@@ -184,14 +184,14 @@ def refused_by_all(words, *arguments, ranks=3):
 
 def test_ranks_that_choose_different_engines():
     engines.engine("gloo")
-    refused_by_all(r"the ranks have chosen different engines: ranks \[1, 2\] have controller the "
+    refused_by_all(r"the ranks have chosen different backends: ranks \[1, 2\] have controller the "
                    "built-in one and operations gloo, .*; rank 0 has controller the built-in one and "
                    "operations the built-in one, .* alike on all ranks",
                    "HOROVOD_CPU_OPERATIONS", "", "libgloo")
     refused_by_all(r"rank 0 has controller mpi and operations .*; ranks \[1, 2\] have controller the "
                    "built-in one|" r"ranks \[1, 2\] have controller the built-in one .*; rank 0 has "
                    "controller mpi", "HOROVOD_CONTROLLER", "mpi", "gloo")
-    refused_by_all("HOROVOD_CPU_OPERATIONS is nonesuch, but this build has no such engine",
+    refused_by_all("HOROVOD_CPU_OPERATIONS is nonesuch, but this build has no such backend",
                    "HOROVOD_CPU_OPERATIONS", "", "nonesuch")
     refused_by_all("HOROVOD_CONTROLLER is nonesuch, but this build has no such controller",
                    "HOROVOD_CONTROLLER", "nonesuch", "")

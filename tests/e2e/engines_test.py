@@ -343,7 +343,7 @@ def test_ranks_with_different_nccl_do_not_begin():
 
 def test_engines_that_cannot_be_had():
     engine("mpi_mpich")
-    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is nonesuch, but this build has no such engine",
+    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is nonesuch, but this build has no such backend",
             HOROVOD_CPU_OPERATIONS="nonesuch")
     engine("ccl")
     refused(HYDRA, "HOROVOD_CPU_OPERATIONS is ccl, but .*nowhere/libccl.so.1",

@@ -132,7 +132,7 @@ def test_a_rank_that_lacks_its_engine_says_so_before_the_others_come():
             return Job(*RANK[1:], program=PYTHON, environment=clean_environment(
                 HOROVOD_RANK=str(rank), HOROVOD_SIZE="2", **store, **more))
         lacking = start(0, HOROVOD_CPU_OPERATIONS="ccl-of-nobody")
-        wait_until(lambda: "HOROVOD_CPU_OPERATIONS is ccl-of-nobody, but this build has no such engine"
+        wait_until(lambda: "HOROVOD_CPU_OPERATIONS is ccl-of-nobody, but this build has no such backend"
                    in lacking.err, 60, lacking.describe)
         expect(lacking.process.poll() is None, lacking.describe())
         other = start(1)

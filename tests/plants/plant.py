@@ -49,7 +49,7 @@ PLANTS = {
     # Looks for work before it says that it sleeps: who submits in between rings nobody.
     "lost_wakeup": (
         "  sleeping_.store(true);\n",
-        "  const bool seen = engine_->has_input();\n"
+        "  const bool seen = core_->has_input();\n"
         "  for (int i = 0; i < 10; ++i) ::sched_yield();\n"
         "  sleeping_.store(true);\n"
         "  if (!seen) return true;\n",

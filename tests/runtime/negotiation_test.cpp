@@ -285,7 +285,7 @@ struct Tree {
       }
     }
   }
-  // Applies the plan everywhere, as the engine does, and gives the names in their order.
+  // Applies the plan everywhere, as the runtime core does, and gives the names in their order.
   std::vector<std::string> apply() {
     std::vector<std::string> order;
     const Plan plan = coordinator->plan();

@@ -45,7 +45,7 @@ struct Formatted {
   TraceFormat format;
 };
 
-// A submission of one name, outside of any engine.
+// A submission of one name, outside of any runtime core.
 struct Named {
   Named(std::string text, std::vector<TensorSpec> tensors) : name(0, std::move(text)) {
     submission.name = &name;

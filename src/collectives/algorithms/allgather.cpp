@@ -64,16 +64,16 @@ class Gathering {
     }
     group_.post_all(kConsumed, step + 1);
   }
-  void add_transfers(Exchange& exchange, size_t index) {
+  void add_transfers(ConcurrentTransfers& transfers, size_t index) {
     const uint64_t step = first_ + index;
     for (size_t host = 0; host < group_.host_count(); ++host) {
       if (host == group_.host_index()) continue;
       PeerStream& peer_stream = group_.peer_stream(host);
       for (const size_t member : group_.local_members()) {
-        exchange.send(peer_stream, place_of(member, step), size_at(member, index));
+        transfers.send(peer_stream, place_of(member, step), size_at(member, index));
       }
       for (const size_t member : group_.members_of(host)) {
-        exchange.receive(peer_stream, place_of(member, step), size_at(member, index));
+        transfers.receive(peer_stream, place_of(member, step), size_at(member, index));
       }
     }
   }

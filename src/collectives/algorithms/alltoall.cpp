@@ -96,19 +96,19 @@ class Shuffle {
     });
     group_.post_all(kConsumed, step + 1);
   }
-  void add_transfers(Exchange& exchange, size_t index) {
+  void add_transfers(ConcurrentTransfers& transfers, size_t index) {
     const uint64_t step = first_ + index;
     for (size_t host = 0; host < group_.host_count(); ++host) {
       if (host == group_.host_index()) continue;
       PeerStream& peer_stream = group_.peer_stream(host);
       for (const size_t from : group_.local_members()) {
         for (const size_t to : group_.members_of(host)) {
-          exchange.send(peer_stream, place_of(from, to, step), place_);
+          transfers.send(peer_stream, place_of(from, to, step), place_);
         }
       }
       for (const size_t from : group_.members_of(host)) {
         for (const size_t to : group_.local_members()) {
-          exchange.receive(peer_stream, place_of(from, to, step), place_);
+          transfers.receive(peer_stream, place_of(from, to, step), place_);
         }
       }
     }

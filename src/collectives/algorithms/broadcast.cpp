@@ -104,13 +104,13 @@ Job pass_on(Flow& flow, Group& group, Casting& casting, size_t index) {
   } else {
     AllReached is_free = buffers_free(group, step);
     co_await flow.until(is_free);
-    Exchange from_parent;
+    ConcurrentTransfers from_parent;
     from_parent.receive(group.peer_stream(casting.tree.parent()), casting.data(index),
                         casting.size_at(index));
     co_await flow.until(from_parent);
     group.post(kShared, step + 1);
   }
-  Exchange to_children;
+  ConcurrentTransfers to_children;
   for (const size_t host : casting.tree.children()) {
     to_children.send(group.peer_stream(host), casting.data(index), casting.size_at(index));
   }

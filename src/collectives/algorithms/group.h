@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "collectives/algorithms/exchange.h"
+#include "collectives/algorithms/concurrent_transfers.h"
 #include "collectives/algorithms/flow.h"
 #include "collectives/mesh/mesh.h"
 #include "collectives/shm/sub_region.h"

@@ -110,14 +110,14 @@ class Scattering {
     }
     group_.post_all(kReduced, first + index + 1);
   }
-  void add_transfers(Exchange& exchange, size_t index) {
+  void add_transfers(ConcurrentTransfers& transfers, size_t index) {
     std::byte* result = sub_region_.result(first + index);
     for (size_t host = 0; host < group_.host_count(); ++host) {
       if (host == group_.host_index()) continue;
       PeerStream& peer_stream = group_.peer_stream(host);
-      exchange.send(peer_stream, result + first_on_host_[host] * place_,
-                    group_.members_of(host).size() * place_);
-      exchange.receive(peer_stream, received_from(host), stride());
+      transfers.send(peer_stream, result + first_on_host_[host] * place_,
+                     group_.members_of(host).size() * place_);
+      transfers.receive(peer_stream, received_from(host), stride());
     }
   }
   void reduce_hosts(size_t index) {
@@ -186,9 +186,9 @@ Job finish_across(Flow& flow, Group& group, Scattering& work, size_t index) {
   if (group.is_leader()) {
     AllReached reduced(group, kReduced, step + 1);
     co_await flow.until(reduced);
-    Exchange exchange;
-    work.add_transfers(exchange, index);
-    co_await flow.until(exchange);
+    ConcurrentTransfers transfers;
+    work.add_transfers(transfers, index);
+    co_await flow.until(transfers);
     work.reduce_hosts(index);
   } else {
     OneReached shared(group, 0, kShared, step + 1);

@@ -8,7 +8,7 @@
 namespace hvd::collectives {
 
 // Work has first() and steps(), as Group::take_steps gave them, and of each of these steps by its
-// index: pack, which posts kArrived, add_transfers(exchange, index), and unpack, which posts kConsumed.
+// index: pack, which posts kArrived, add_transfers(transfers, index), and unpack, which posts kConsumed.
 template <typename Work>
 Job stream_steps(Flow& flow, Group& group, Work& work) {
   for (size_t i = 0; i < work.steps(); ++i) {
@@ -21,9 +21,9 @@ Job stream_steps(Flow& flow, Group& group, Work& work) {
       co_await flow.until(arrived);
     }
     if (group.host_count() > 1 && group.is_leader()) {
-      Exchange exchange;
-      work.add_transfers(exchange, i);
-      co_await flow.until(exchange);
+      ConcurrentTransfers transfers;
+      work.add_transfers(transfers, i);
+      co_await flow.until(transfers);
       group.post(kShared, step + 1);
     } else if (group.host_count() > 1) {
       OneReached shared(group, 0, kShared, step + 1);

@@ -83,9 +83,9 @@ std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t ho
   return options;
 }
 
-TuningService::TuningService(Engine* engine, const TuningOptions& options)
-    : engine_(engine), options_(options), meter_(options.meter), tuner_(options.tuner) {
-  if (!engine_->is_root()) return;
+TuningService::TuningService(RuntimeCore* core, const TuningOptions& options)
+    : core_(core), options_(options), meter_(options.meter), tuner_(options.tuner) {
+  if (!core_->is_root()) return;
   if (!options_.log_path.empty()) {
     log_.open(options_.log_path, std::ios::trunc);
     log_ << "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,"
@@ -93,7 +93,7 @@ TuningService::TuningService(Engine* engine, const TuningOptions& options)
          << std::endl;
     if (!log_) log::warning(cat("cannot write the autotune log to ", options_.log_path));
   }
-  if (!tuner_.done()) engine_->set_plan_listener(this);
+  if (!tuner_.done()) core_->set_plan_listener(this);
 }
 
 void TuningService::planning(const std::vector<PlanItem>& items, uint64_t bytes) {
@@ -106,7 +106,7 @@ void TuningService::planning(const std::vector<PlanItem>& items, uint64_t bytes)
   if (!tuner_.done()) return;
   log(tuner_.best());
   log_.close();
-  engine_->set_plan_listener(nullptr);
+  core_->set_plan_listener(nullptr);
 }
 
 void TuningService::planned(const std::vector<PlanItem>& items) { meter_.learn(items); }
@@ -114,7 +114,7 @@ void TuningService::planned(const std::vector<PlanItem>& items) { meter_.learn(i
 void TuningService::tell_all() {
   ByteWriter out;
   put(tuner_.current(), out);
-  engine_->to_all(ServiceId::kTuning, out.view());
+  core_->to_all(ServiceId::kTuning, out.view());
 }
 
 void TuningService::receive(int32_t from, ByteView message) {
@@ -123,8 +123,8 @@ void TuningService::receive(int32_t from, ByteView message) {
     log::warning(status.with_context(cat("rank ", from)).message());
     return;
   }
-  engine_->tune(window_of(parameters), static_cast<uint64_t>(parameters.fusion_threshold),
-                tuning_of(parameters));
+  core_->tune(window_of(parameters), static_cast<uint64_t>(parameters.fusion_threshold),
+              tuning_of(parameters));
 }
 
 void TuningService::log(const Autotuner::Trial& trial) {

@@ -9,7 +9,7 @@
 #include "base/settings.h"
 #include "runtime/autotune/autotuner.h"
 #include "runtime/autotune/step_meter.h"
-#include "runtime/core/engine.h"
+#include "runtime/core/runtime_core.h"
 
 namespace hvd::runtime {
 
@@ -24,14 +24,14 @@ struct TuningOptions {
 // one host.
 std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t hosts,
                                             int32_t most_ranks);
-// The parameters that the settings give the engine from the start.
+// The parameters that the settings give the runtime core from the start.
 TunedParameters parameters_of(const Settings& settings);
 hvd_tuning tuning_of(const TunedParameters& parameters);
 std::chrono::microseconds window_of(const TunedParameters& parameters);
 
 class TuningService final : public Service, public PlanListener {
  public:
-  TuningService(Engine* engine, const TuningOptions& options);
+  TuningService(RuntimeCore* core, const TuningOptions& options);
 
   void receive(int32_t from, ByteView message) override;
   void planning(const std::vector<PlanItem>& items, uint64_t bytes) override;
@@ -41,7 +41,7 @@ class TuningService final : public Service, public PlanListener {
   void log(const Autotuner::Trial& trial);
   void tell_all();
 
-  Engine* const engine_;
+  RuntimeCore* const core_;
   const TuningOptions options_;
   // Of the root.
   StepMeter meter_;

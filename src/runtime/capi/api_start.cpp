@@ -16,7 +16,7 @@
 #include "runtime/bootstrap/world_notice.h"
 #include "runtime/capi/api_call.h"
 #include "runtime/capi/capability.h"
-#include "runtime/plugins/engine_choice.h"
+#include "runtime/plugins/backend_selection.h"
 #include "runtime/runtime.h"
 
 namespace {
@@ -56,19 +56,19 @@ void warn_of_misspelt_variables(const hvd::Settings& settings, int32_t rank) {
   }
 }
 
-void apply_choice(const hvd::Result<hvd::runtime::EngineChoice>& choice,
-                  hvd::runtime::RuntimeOptions* options) {
-  if (!choice.ok()) {
-    options->engines = choice.error();
+void apply_selection(const hvd::Result<hvd::runtime::BackendSelection>& selection,
+                     hvd::runtime::RuntimeOptions* options) {
+  if (!selection.ok()) {
+    options->backends = selection.error();
     return;
   }
-  options->engines = choice->words;
-  options->ops.insert(options->ops.begin(), choice->ops.begin(), choice->ops.end());
-  if (choice->controller == nullptr) return;
-  if (choice->uses_own_ops && !options->controllers.empty()) {
+  options->backends = selection->words;
+  options->ops.insert(options->ops.begin(), selection->ops.begin(), selection->ops.end());
+  if (selection->controller == nullptr) return;
+  if (selection->uses_own_ops && !options->controllers.empty()) {
     options->data_links = options->controllers.front();
   }
-  options->controllers.insert(options->controllers.begin(), choice->controller);
+  options->controllers.insert(options->controllers.begin(), selection->controller);
 }
 
 // Until the process ends, and no longer: its thread uses what else ends then.
@@ -85,13 +85,13 @@ void save(const std::shared_ptr<const hvd::runtime::SavedBootstrap>& saved) {
 Status start(const hvd_init_options& wishes) {
   HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
   apply_log_settings(settings);
-  const auto engines = hvd::runtime::chosen_engines(settings);
+  const auto backends = hvd::runtime::select_backends(settings);
   const double seconds =
       wishes.timeout_seconds > 0 ? wishes.timeout_seconds : settings.number("start_timeout");
   const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
   auto found = hvd::runtime::bootstrap(settings, deadline, state.epoch,
                                        state.saved_bootstrap ? *state.saved_bootstrap : nullptr);
-  if (!found.ok()) return engines.ok() ? found.error() : engines.error();
+  if (!found.ok()) return backends.ok() ? found.error() : backends.error();
   hvd::runtime::Bootstrap& bootstrap = *found;
   if (bootstrap.saved && !state.saved_bootstrap) save(bootstrap.saved);
   if (!bootstrap.secret.empty()) {
@@ -107,8 +107,8 @@ Status start(const hvd_init_options& wishes) {
   options.settings = std::move(settings);
   options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
   options.ops = catalogue.usable(HVD_PLUGIN_OP);
-  apply_choice(engines, &options);
-  if (!bootstrap.trouble.ok()) options.engines = bootstrap.trouble;
+  apply_selection(backends, &options);
+  if (!bootstrap.trouble.ok()) options.backends = bootstrap.trouble;
   options.published = std::move(bootstrap.published);
   options.heap = &heap();
   options.epoch = state.epoch++;

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "plugin/builtins.h"
-#include "runtime/plugins/engine_choice.h"
+#include "runtime/plugins/backend_selection.h"
 
 namespace hvd::runtime {
 namespace {
@@ -92,7 +92,7 @@ bool is_capable(std::string_view name, const Settings& settings, std::string* wh
     return false;
   }
   if (name == "mpi" || name == "nccl" || name == "ccl") {
-    return has_plugin(name, {HVD_PLUGIN_OP}, installed_engines(settings, name), why);
+    return has_plugin(name, {HVD_PLUGIN_OP}, installed_backends(settings, name), why);
   }
   if (name == "cuda") return say(try_driver({"libcuda.so.1"}, "/dev/nvidiactl"), why);
   if (name == "rocm") {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/execution/executor.h"
+#include "runtime/execution/batch_executor.h"
 #include "runtime/negotiation/coordinator.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/speculation.h"
@@ -36,7 +36,7 @@ struct ProcessSet {
   ResponseCache cache;
   Negotiator negotiator;
   std::optional<Coordinator> coordinator;  // of its root
-  Executor::BatchQueue* queue = nullptr;
+  BatchExecutor::BatchQueue* queue = nullptr;
   uint64_t plans = 0;  // applied
   Speculation speculation;
   bool last_was_speculative = false;  // of the plans applied

@@ -53,7 +53,7 @@ bool Negotiator::waits_for_others_with(std::span<const uint32_t> ids) const {
 
 void Negotiator::join() {
   const Status status = report_joined(0, {&rank_, 1});
-  HVD_CHECK(status.ok());  // the engine holds back what is submitted after it
+  HVD_CHECK(status.ok());  // the runtime core holds back what is submitted after it
 }
 
 Status Negotiator::receive(int32_t child, Announcement* announcement) {

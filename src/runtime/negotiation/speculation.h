@@ -6,7 +6,7 @@
 // The child sends an announcement, the root a tentative plan: "if your announcement number N carries
 // eager data for the same names, this is the next plan". Both ranks know that announcement, so both
 // know without another message whether the plan holds. The root makes no other plan for the set
-// until it has received that announcement. This class only keeps the books; the engine sends. Pure.
+// until it has received that announcement. This class only keeps the books; the runtime core sends. Pure.
 #pragma once
 
 #include <cstdint>

@@ -22,11 +22,11 @@ void write_log(void*, int level, const char* message) {
 }  // namespace
 
 PluginHost::PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> store,
-                       std::string prefix, Wakeup* wakeup)
+                       std::string prefix, EventSet* events)
     : settings_(std::move(settings)),
       store_(std::move(store)),
       prefix_(std::move(prefix)),
-      wakeup_(wakeup) {
+      events_(events) {
   vtable_.struct_size = sizeof vtable_;
   vtable_.host = this;
   vtable_.log = &write_log;
@@ -50,9 +50,9 @@ PluginHost::PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> sto
     self(host).post(callback, argument);
   };
   vtable_.watch = [](void* host, int fd, void (*callback)(void*), void* argument) {
-    return static_cast<int>(self(host).wakeup_->watch(fd, callback, argument).code());
+    return static_cast<int>(self(host).events_->watch(fd, callback, argument).code());
   };
-  vtable_.unwatch = [](void* host, int fd) { self(host).wakeup_->unwatch(fd); };
+  vtable_.unwatch = [](void* host, int fd) { self(host).events_->unwatch(fd); };
   // Shared memory belongs to the plugins that can reach it; there is none before them.
   vtable_.allocate = [](void*, size_t) -> void* { return nullptr; };
   vtable_.release = [](void*, void*) {};
@@ -155,7 +155,7 @@ void PluginHost::post(void (*callback)(void*), void* argument) {
     posted_.push_back({callback, argument});
     has_posted_.store(true);
   }
-  wakeup_->ring();
+  events_->ring();
 }
 
 bool PluginHost::run_posted() {

@@ -13,7 +13,7 @@
 #include "base/settings.h"
 #include "horovod/plugin_framework.h"
 #include "rendezvous/store/store.h"
-#include "runtime/progress/wakeup.h"
+#include "runtime/progress/event_set.h"
 
 namespace hvd::runtime {
 
@@ -21,7 +21,7 @@ class PluginHost {
  public:
   // store may be nullptr (a world of one); keys are put below `prefix`.
   PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> store, std::string prefix,
-             Wakeup* wakeup);
+             EventSet* events);
 
   const hvd_plugin_host* vtable() const { return &vtable_; }
 
@@ -61,7 +61,7 @@ class PluginHost {
   const Settings settings_;
   const std::shared_ptr<rendezvous::Store> store_;
   const std::string prefix_;
-  Wakeup* const wakeup_;
+  EventSet* const events_;
   hvd_plugin_host vtable_{};
   std::atomic<bool> has_posted_{false};
 

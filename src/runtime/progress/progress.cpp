@@ -17,10 +17,10 @@ constexpr std::chrono::milliseconds kLinger{20};
 
 }  // namespace
 
-Progress::Progress(Drivable* engine, Wakeup* wakeup, const SpinBudget& budget,
+Progress::Progress(Drivable* core, EventSet* events, const SpinBudget& budget,
                    std::chrono::microseconds window)
-    : engine_(engine),
-      wakeup_(wakeup),
+    : core_(core),
+      events_(events),
       budget_(budget),
       window_(std::max(window, std::chrono::microseconds(100))),
       linger_(std::max<std::chrono::microseconds>(kLinger, 10 * window_)),
@@ -37,7 +37,7 @@ void Progress::stop_helper() {
     stopping_.store(true);
   }
   helper_changed_.notify_all();
-  wakeup_->ring();
+  events_->ring();
   helper_.join();
 }
 
@@ -56,7 +56,7 @@ bool Progress::wait(const std::atomic<bool>& done, Deadline deadline) {
   }
   if (waiters_.fetch_sub(1) == 1) {
     // What is still pending is the helper's now.
-    if (helper_asleep_.load()) wakeup_->ring();
+    if (helper_asleep_.load()) events_->ring();
     if (helper_parked_.load()) {
       std::lock_guard lock(changed_mutex_);
       helper_changed_.notify_all();
@@ -70,7 +70,7 @@ void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
   disarm();
   yield_.begin();
   while (!done.load(std::memory_order_acquire)) {
-    if (engine_->step(true)) {
+    if (core_->step(true)) {
       yield_.moved();
       if (blocked_.load() > 0) wake_waiters();
       continue;
@@ -89,9 +89,9 @@ void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
       continue;
     }
     if (arm()) {
-      const auto until = std::min({deadline.time(), engine_->window_end(), engine_->alarm()});
+      const auto until = std::min({deadline.time(), core_->window_end(), core_->alarm()});
       lock.unlock();
-      wakeup_->wait(until);
+      events_->wait(until);
       lock.lock();
       disarm();
     }
@@ -123,11 +123,11 @@ void Progress::wake_waiters() {
 }
 
 bool Progress::arm() {
-  if (!engine_->before_sleep()) return false;
+  if (!core_->before_sleep()) return false;
   armed_ = true;
   sleeping_.store(true);
   // Either we see the input, or who brings it sees that we sleep.
-  if (!engine_->has_input()) {
+  if (!core_->has_input()) {
     ++sleeps_;
     return true;
   }
@@ -139,12 +139,12 @@ void Progress::disarm() {
   if (!armed_) return;
   armed_ = false;
   sleeping_.store(false);
-  engine_->after_sleep();
-  wakeup_->dispatch();
+  core_->after_sleep();
+  events_->dispatch();
 }
 
 void Progress::notify() {
-  if (sleeping_.load() && sleeping_.exchange(false)) wakeup_->ring();
+  if (sleeping_.load() && sleeping_.exchange(false)) events_->ring();
 }
 
 void Progress::notify_full() {
@@ -153,7 +153,7 @@ void Progress::notify_full() {
 }
 
 void Progress::notify_completed() {
-  wakeup_->ring();
+  events_->ring();
   wake_waiters();
 }
 
@@ -171,25 +171,25 @@ void Progress::help_once() {
   std::unique_lock lock(progress_lock_);
   if (waiters_.load() > 0) return;
   disarm();
-  const bool moved = engine_->step(std::exchange(flush_, false));
+  const bool moved = core_->step(std::exchange(flush_, false));
   if (moved && blocked_.load() > 0) wake_waiters();
   const auto now = Clock::now();
-  const uint64_t activity = engine_->activity();
+  const uint64_t activity = core_->activity();
   if (moved || activity != seen_activity_) last_active_ = now;
   seen_activity_ = activity;
   if (moved) return;
 
-  const Clock::time_point window_end = engine_->window_end();
+  const Clock::time_point window_end = core_->window_end();
   if (window_end <= now) {
     flush_ = true;
-  } else if (engine_->pending() > 0) {
+  } else if (core_->pending() > 0) {
     if (now - last_active_ >= budget_.helper)
-      helper_sleep(lock, std::min(window_end, engine_->alarm()));
+      helper_sleep(lock, std::min(window_end, core_->alarm()));
   } else if (now - last_active_ < linger_) {
     lock.unlock();
     lull();
   } else {
-    helper_sleep(lock, engine_->alarm());
+    helper_sleep(lock, core_->alarm());
   }
 }
 
@@ -197,7 +197,7 @@ void Progress::helper_sleep(std::unique_lock<std::mutex>& lock, Clock::time_poin
   if (!arm()) return;
   helper_asleep_.store(true);
   lock.unlock();
-  if (!stopping_.load()) wakeup_->wait(until);
+  if (!stopping_.load()) events_->wait(until);
   helper_asleep_.store(false);
   // When somebody waits now, the arming is theirs to undo: they have the progress lock, or will.
 }
@@ -209,7 +209,7 @@ void Progress::lull() {
 }
 
 void Progress::give_way() {
-  const uint64_t activity = engine_->activity();
+  const uint64_t activity = core_->activity();
   const auto now = Clock::now();
   if (activity != seen_activity_) last_active_ = now;
   seen_activity_ = activity;

@@ -1,5 +1,5 @@
 // Who drives the runtime, and how it sleeps. Whoever waits makes progress: a thread in wait()
-// drives the engine itself, so that a synchronous operation crosses no thread; the helper thread
+// drives the runtime core itself, so that a synchronous operation crosses no thread; the helper thread
 // drives only while nobody waits and something is pending, and sleeps without any wake-up when
 // nothing is. docs/thread-model.md has the whole story.
 #pragma once
@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "runtime/progress/adaptive_yield.h"
+#include "runtime/progress/event_set.h"
 #include "runtime/progress/spin_budget.h"
-#include "runtime/progress/wakeup.h"
 
 namespace hvd::runtime {
 
@@ -42,7 +42,7 @@ class Drivable {
 
 class Progress {
  public:
-  Progress(Drivable* engine, Wakeup* wakeup, const SpinBudget& budget,
+  Progress(Drivable* core, EventSet* events, const SpinBudget& budget,
            std::chrono::microseconds window);
   // Stops the helper thread.
   ~Progress();
@@ -57,7 +57,7 @@ class Progress {
   // Work was completed by somebody who does not drive: wakes all who may have waited for it.
   void notify_completed();
 
-  // The progress lock: only its holder may touch what the engine owns.
+  // The progress lock: only its holder may touch what the runtime core owns.
   std::mutex& progress_lock() { return progress_lock_; }
   void stop_helper();
   // How often a thread slept until it was woken. With the progress lock held.
@@ -76,8 +76,8 @@ class Progress {
   void lull();
   void helper_sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until);
 
-  Drivable* const engine_;
-  Wakeup* const wakeup_;
+  Drivable* const core_;
+  EventSet* const events_;
   const SpinBudget budget_;
   const std::chrono::microseconds window_;
   const std::chrono::microseconds linger_;
@@ -87,11 +87,11 @@ class Progress {
   bool armed_ = false;   // guarded by progress_lock_: before_sleep was called, after_sleep not yet
   AdaptiveYield yield_;  // guarded by progress_lock_
 
-  std::atomic<bool> sleeping_{false};       // somebody sleeps on wakeup_, or is about to
+  std::atomic<bool> sleeping_{false};       // somebody sleeps on events_, or is about to
   std::atomic<uint32_t> waiters_{0};        // threads in wait()
   std::atomic<bool> has_driver_{false};     // one of them drives
   std::atomic<uint32_t> blocked_{0};        // the others, on changed_
-  std::atomic<bool> helper_asleep_{false};  // on wakeup_
+  std::atomic<bool> helper_asleep_{false};  // on events_
   std::atomic<bool> helper_parked_{false};  // on helper_changed_, until the last waiter leaves
   std::atomic<bool> stopping_{false};
   std::mutex changed_mutex_;

@@ -40,11 +40,11 @@ std::optional<StallOptions> stall_options(int32_t rank, int32_t size, const Sett
   return StallOptions{rank, size, times, own_host(settings), settings.text("stall_report"), stack};
 }
 
-StallInspector::StallInspector(Engine* engine, StallOptions options)
-    : engine_(engine), options_(std::move(options)) {
-  if (engine_->is_root()) {
-    inquiry_.emplace(options_.size, options_.times, [engine](int32_t process_set, int32_t rank) {
-      return engine->is_member(process_set, rank);
+StallInspector::StallInspector(RuntimeCore* core, StallOptions options)
+    : core_(core), options_(std::move(options)) {
+  if (core_->is_root()) {
+    inquiry_.emplace(options_.size, options_.times, [core](int32_t process_set, int32_t rank) {
+      return core->is_member(process_set, rank);
     });
   }
 }
@@ -52,12 +52,12 @@ StallInspector::StallInspector(Engine* engine, StallOptions options)
 void StallInspector::say_hello() {
   ByteWriter out;
   encode(StallHello{options_.host, ::getpid()}, out);
-  engine_->to_root(ServiceId::kStall, out.view());
+  core_->to_root(ServiceId::kStall, out.view());
 }
 
 Clock::time_point StallInspector::alarm() const {
-  if (engine_->over()) return Clock::time_point::max();
-  const auto own = engine_->newest() != nullptr ? next_check_ : Clock::time_point::max();
+  if (core_->over()) return Clock::time_point::max();
+  const auto own = core_->newest() != nullptr ? next_check_ : Clock::time_point::max();
   return inquiry_ ? std::min(own, inquiry_->alarm()) : own;
 }
 
@@ -65,11 +65,11 @@ void StallInspector::on_alarm(Clock::time_point now) {
   if (now >= next_check_) report_waiting(now);
   if (!inquiry_) return;
   if (const auto report = inquiry_->conclude(now)) publish(*report);
-  if (engine_->over()) return;
+  if (core_->over()) return;
   if (const auto ask = inquiry_->ask(now)) {
     ByteWriter out;
     encode(*ask, out);
-    engine_->to_all(ServiceId::kStall, out.view());
+    core_->to_all(ServiceId::kStall, out.view());
   }
 }
 
@@ -78,7 +78,7 @@ void StallInspector::report_waiting(Clock::time_point now) {
   StallWaiting waiting;
   next_check_ = now + std::chrono::duration_cast<Clock::duration>(
                           std::chrono::duration<double>(options_.times.warning));
-  for (Submission* one = engine_->newest(); one != nullptr; one = one->older) {
+  for (Submission* one = core_->newest(); one != nullptr; one = one->older) {
     const double age = seconds_of(now - one->since);
     const bool due = age >= options_.times.report_after(one->stall_reports);
     if (due && waiting.entries.size() < kMaxNames) {
@@ -96,7 +96,7 @@ void StallInspector::report_waiting(Clock::time_point now) {
   if (waiting.entries.empty()) return;
   ByteWriter out;
   encode(waiting, out);
-  engine_->to_root(ServiceId::kStall, out.view());
+  core_->to_root(ServiceId::kStall, out.view());
 }
 
 void StallInspector::receive(int32_t from, ByteView message) {
@@ -112,7 +112,7 @@ Status StallInspector::handle(int32_t from, ByteView message) {
     StallAsk ask;
     HVD_RETURN_IF_ERROR(decode(message, &ask));
     // A job that ends has its own news.
-    if (!engine_->over()) answer(ask);
+    if (!core_->over()) answer(ask);
     return {};
   }
   if (!inquiry_) return invalid_argument("it takes this rank for the root");
@@ -133,9 +133,9 @@ Status StallInspector::handle(int32_t from, ByteView message) {
 }
 
 StallState StallInspector::state_of(const StallName& name) const {
-  if (!engine_->is_member(name.process_set)) return StallState::kExcused;
+  if (!core_->is_member(name.process_set)) return StallState::kExcused;
   bool joined = false;
-  for (const Submission* one = engine_->newest(); one != nullptr; one = one->older) {
+  for (const Submission* one = core_->newest(); one != nullptr; one = one->older) {
     if (one->process_set != name.process_set) continue;
     if (one->name->text == name.name) {
       return one->planned ? StallState::kRunning : StallState::kWaiting;
@@ -149,7 +149,7 @@ void StallInspector::answer(const StallAsk& ask) {
   StallAnswer answer;
   answer.inquiry = ask.inquiry;
   for (const StallName& name : ask.names) answer.states.push_back(state_of(name));
-  const LastSubmission& last = engine_->last_submission();
+  const LastSubmission& last = core_->last_submission();
   if (last.name != kStartName) {
     answer.last_name = last.name;
     answer.last_op = last.op;
@@ -162,12 +162,12 @@ void StallInspector::answer(const StallAsk& ask) {
   }
   ByteWriter out;
   encode(answer, out);
-  engine_->to_root(ServiceId::kStall, out.view());
+  core_->to_root(ServiceId::kStall, out.view());
 }
 
 void StallInspector::publish(const StallReport& report) {
   ++reports_;
-  engine_->instruments().metrics.count(Counter::kStalls);
+  core_->instruments().metrics.count(Counter::kStalls);
   log::write(report.fatal() ? log::Level::kError : log::Level::kWarning, text_of(report));
   if (!options_.report_path.empty()) {
     const double epoch =
@@ -176,7 +176,7 @@ void StallInspector::publish(const StallReport& report) {
     file << json_of(report, epoch) << std::endl;
     if (!file) log::warning(cat("cannot write the stall report to ", options_.report_path));
   }
-  if (report.fatal()) engine_->fail(aborted(cause_of(report)));
+  if (report.fatal()) core_->fail(aborted(cause_of(report)));
 }
 
 }  // namespace hvd::runtime

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/settings.h"
-#include "runtime/core/engine.h"
+#include "runtime/core/runtime_core.h"
 #include "runtime/stall/stall_inquiry.h"
 #include "runtime/stall/thread_stack.h"
 
@@ -33,8 +33,8 @@ std::optional<StallOptions> stall_options(int32_t rank, int32_t size, const Sett
 
 class StallInspector final : public Service {
  public:
-  // The engine outlives it, but for its last calls.
-  StallInspector(Engine* engine, StallOptions options);
+  // The runtime core outlives it, but for its last calls.
+  StallInspector(RuntimeCore* core, StallOptions options);
 
   // Once, when all ranks are there.
   void say_hello();
@@ -52,7 +52,7 @@ class StallInspector final : public Service {
   StallState state_of(const StallName& name) const;
   void publish(const StallReport& report);
 
-  Engine* const engine_;
+  RuntimeCore* const core_;
   const StallOptions options_;
   Clock::time_point next_check_ = Clock::time_point::min();  // of pending work
   std::optional<StallInquiry> inquiry_;                      // of the root

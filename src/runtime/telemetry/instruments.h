@@ -1,4 +1,4 @@
-// What the engine and the executor tell of what they do. Belongs to the thread that holds the
+// What the runtime core and the executor tell of what they do. Belongs to the thread that holds the
 // progress lock.
 #pragma once
 

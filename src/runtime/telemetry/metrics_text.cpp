@@ -17,7 +17,7 @@ struct CounterText {
   std::string_view help;
 };
 constexpr std::array<CounterText, kCounters> kCounterTexts = {{
-    {Counter::kSteps, "steps", "Passes of the engine over what can move."},
+    {Counter::kSteps, "steps", "Passes of the runtime core over what can move."},
     {Counter::kWakeups, "wakeups", "Times that a thread of the runtime slept and was woken."},
     {Counter::kBatches, "batches", "Batches that were run."},
     {Counter::kBatchTensors, "batch_tensors", "Tensors in batches that were run."},

@@ -18,10 +18,10 @@ constexpr size_t kServices = 4;
 class Service {
  public:
   virtual ~Service() = default;
-  // At the root: what rank `from` said (Engine::to_root). Elsewhere and at the root too: what the
-  // root said (Engine::to_all), with `from` its rank. Trusts nothing of it.
+  // At the root: what rank `from` said (RuntimeCore::to_root). Elsewhere and at the root too: what the
+  // root said (RuntimeCore::to_all), with `from` its rank. Trusts nothing of it.
   virtual void receive(int32_t from, ByteView message) = 0;
-  // When on_alarm wants to be called; max: never. Read at each step of the engine; whoever makes it
+  // When on_alarm wants to be called; max: never. Read at each step of the runtime core; whoever makes it
   // earlier outside of a step notifies Progress. A rank with nothing pending is not to be woken.
   virtual Clock::time_point alarm() const { return Clock::time_point::max(); }
   virtual void on_alarm(Clock::time_point) {}

@@ -1,4 +1,4 @@
-// How a service speaks: what it is given of the engine and the progress around it.
+// How a service speaks: what it is given of the runtime core and the progress around it.
 #pragma once
 
 #include <functional>

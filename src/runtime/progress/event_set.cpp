@@ -1,4 +1,4 @@
-#include "runtime/progress/wakeup.h"
+#include "runtime/progress/event_set.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -10,7 +10,7 @@
 
 namespace hvd::runtime {
 
-Result<std::unique_ptr<Wakeup>> Wakeup::create() {
+Result<std::unique_ptr<EventSet>> EventSet::create() {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return system_error("cannot create an epoll descriptor", errno);
   UniqueFd doorbell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -21,10 +21,10 @@ Result<std::unique_ptr<Wakeup>> Wakeup::create() {
   if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, doorbell.get(), &event) != 0) {
     return system_error("cannot watch the doorbell", errno);
   }
-  return std::unique_ptr<Wakeup>(new Wakeup(std::move(epoll), std::move(doorbell)));
+  return std::unique_ptr<EventSet>(new EventSet(std::move(epoll), std::move(doorbell)));
 }
 
-Status Wakeup::watch(int fd, void (*callback)(void*), void* argument) {
+Status EventSet::watch(int fd, void (*callback)(void*), void* argument) {
   std::lock_guard lock(mutex_);
   epoll_event event{};
   event.events = EPOLLIN;
@@ -37,18 +37,18 @@ Status Wakeup::watch(int fd, void (*callback)(void*), void* argument) {
   return {};
 }
 
-void Wakeup::unwatch(int fd) {
+void EventSet::unwatch(int fd) {
   std::lock_guard lock(mutex_);
   if (watches_.erase(fd) != 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
-void Wakeup::ring() {
+void EventSet::ring() {
   const uint64_t one = 1;
   // A counter that is full rings all the same.
   [[maybe_unused]] const ssize_t written = ::write(doorbell_.get(), &one, sizeof one);
 }
 
-void Wakeup::wait(Clock::time_point until) {
+void EventSet::wait(Clock::time_point until) {
   epoll_event event{};
   // Nothing is taken: level-triggered events stay for dispatch, and for other sleepers. An
   // interruption by a signal counts as a wake-up.
@@ -56,7 +56,7 @@ void Wakeup::wait(Clock::time_point until) {
       ::epoll_wait(epoll_.get(), &event, 1, Deadline::at(until).poll_timeout());
 }
 
-void Wakeup::dispatch() {
+void EventSet::dispatch() {
   epoll_event events[16];
   const int count = ::epoll_wait(epoll_.get(), events, 16, 0);
   for (int i = 0; i < count; ++i) {

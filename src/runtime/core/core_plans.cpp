@@ -1,9 +1,9 @@
-// The negotiation's part of an engine: reports up the tree of a process set, plans down.
+// The negotiation's part of a runtime core: reports up the tree of a process set, plans down.
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/core/engine.h"
+#include "runtime/core/runtime_core.h"
 
 namespace hvd::runtime {
 namespace {
@@ -15,12 +15,12 @@ constexpr size_t kBusy = 2;
 }  // namespace
 
 // What became ready in the subtree goes up; at the root it becomes a plan.
-void Engine::report() {
+void RuntimeCore::report() {
   // A plan may add sets.
   for (size_t i = 0; i < sets_.size(); ++i) report(sets_[i].get());
 }
 
-void Engine::report(ProcessSet* set) {
+void RuntimeCore::report(ProcessSet* set) {
   Announcement& ready = set->negotiator.ready();
   if (set->coordinator) {
     // Two ranks that expect the same of each other agree on the order too.
@@ -46,7 +46,7 @@ void Engine::report(ProcessSet* set) {
   if (!status.ok()) fail_with(status, -1);
 }
 
-void Engine::plan(ProcessSet* set) {
+void RuntimeCore::plan(ProcessSet* set) {
   Coordinator& coordinator = *set->coordinator;
   if (!coordinator.has_ready() || set->ended || over() || awaits_announcement(*set)) return;
   if (executor_.outstanding(*set->queue) >= kBusy &&
@@ -67,7 +67,7 @@ void Engine::plan(ProcessSet* set) {
   hear_what_was_early();
 }
 
-Status Engine::send_plan(ProcessSet* set, const Plan& plan) {
+Status RuntimeCore::send_plan(ProcessSet* set, const Plan& plan) {
   const auto& children = set->negotiator.place().children;
   if (children.empty()) return {};
   out_.clear();
@@ -78,7 +78,7 @@ Status Engine::send_plan(ProcessSet* set, const Plan& plan) {
   return {};
 }
 
-Status Engine::handle_of_set(MessageKind kind, int32_t from, ByteView message) {
+Status RuntimeCore::handle_of_set(MessageKind kind, int32_t from, ByteView message) {
   uint32_t serial = 0;
   HVD_RETURN_IF_ERROR(peek_set(message, &serial));
   if (serial > last_serial_) {
@@ -111,7 +111,7 @@ Status Engine::handle_of_set(MessageKind kind, int32_t from, ByteView message) {
   return {};
 }
 
-Status Engine::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
+Status RuntimeCore::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
   if (plan.last && set->last_was_speculative && plan.sequence + 1 == set->plans) {
     // The set ended at its root before the root received the announcement that matched.
     end_set(set);
@@ -150,7 +150,7 @@ Status Engine::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
   return {};
 }
 
-Status Engine::forget(ProcessSet* set, const Plan& plan) {
+Status RuntimeCore::forget(ProcessSet* set, const Plan& plan) {
   for (const uint32_t id : plan.forgotten) {
     CacheEntry* entry = set->cache.find(id);
     if (entry == nullptr) return internal_error(cat("a plan takes back id ", id, ", unknown here"));
@@ -164,7 +164,7 @@ Status Engine::forget(ProcessSet* set, const Plan& plan) {
 }
 
 // Finds what this rank announced under an item's name, and remembers what the plan teaches.
-Status Engine::resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed) {
+Status RuntimeCore::resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed) {
   CacheEntry* entry = item.full ? nullptr : set->cache.find(item.id);
   Name* name = nullptr;
   if (item.full)
@@ -200,14 +200,14 @@ Status Engine::resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed
   return {};
 }
 
-void Engine::note_agreement(const PlanItem& item, const Submission& submission) {
+void RuntimeCore::note_agreement(const PlanItem& item, const Submission& submission) {
   instruments_.metrics.agreed(plan_heard_ - submission.since);
   instruments_.metrics.count(item.full ? Counter::kCacheMisses : Counter::kCacheHits);
   instruments_.trace.decide(submission, item.error_code == HVD_OK);
 }
 
-Status Engine::learn(ProcessSet* set, const PlanItem& item, Submission* submission,
-                     CacheEntry** entry) {
+Status RuntimeCore::learn(ProcessSet* set, const PlanItem& item, Submission* submission,
+                          CacheEntry** entry) {
   CacheEntry* learned = set->cache.put(item.id, item.name);
   if (learned == nullptr) return internal_error("a plan gives a cache id that is not free");
   learned->request = submission != nullptr ? submission->request : item.request;
@@ -221,7 +221,7 @@ Status Engine::learn(ProcessSet* set, const PlanItem& item, Submission* submissi
   return {};
 }
 
-void Engine::all_have_joined(ProcessSet* set, int32_t last) {
+void RuntimeCore::all_have_joined(ProcessSet* set, int32_t last) {
   set->negotiator.all_have_joined();
   set->has_joined = false;
   const std::vector<Submission*> waiting = std::exchange(set->after_join, {});

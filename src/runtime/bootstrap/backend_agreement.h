@@ -1,5 +1,5 @@
-// Before any rank opens an engine, all tell each other which they have chosen: those of different
-// engines would wait for each other in vain.
+// Backend agreement: before any rank opens a backend, all compare which they have selected. Ranks of
+// different backends would wait for each other forever.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace hvd::runtime {
 
 // own: what this rank has chosen, in words, or what keeps it from that. Not ok, on every rank, where
 // ranks differ or one of them has trouble: the sentence says which.
-Status agree_on_engines(const PluginHost& host, const Identity& identity,
-                        const Result<std::string>& own, Deadline deadline);
+Status agree_on_backends(const PluginHost& host, const Identity& identity,
+                         const Result<std::string>& own, Deadline deadline);
 
 }  // namespace hvd::runtime

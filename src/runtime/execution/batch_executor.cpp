@@ -1,11 +1,11 @@
-#include "runtime/execution/executor.h"
+#include "runtime/execution/batch_executor.h"
 
 #include <algorithm>
 #include <cstddef>
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/execution/executor_run.h"
+#include "runtime/execution/batch_run.h"
 
 namespace hvd::runtime {
 namespace {
@@ -16,30 +16,30 @@ constexpr size_t kRunning = 2;
 
 }  // namespace
 
-Executor::Executor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
-                   Instruments* instruments)
+BatchExecutor::BatchExecutor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
+                             Instruments* instruments)
     : fusion_threshold_(fusion_threshold), ops_(ops), sink_(sink), instruments_(instruments) {}
-Executor::~Executor() = default;
+BatchExecutor::~BatchExecutor() = default;
 
-Status Executor::open_queue(std::shared_ptr<const SetMembers> set, BatchQueue** queue) {
+Status BatchExecutor::open_queue(std::shared_ptr<const SetMembers> set, BatchQueue** queue) {
   HVD_RETURN_IF_ERROR(ops_->new_set(set->id, set->ranks));
   queues_.push_back(std::make_unique<BatchQueue>(std::move(set)));
   *queue = queues_.back().get();
   return {};
 }
 
-Status Executor::close_queue(BatchQueue* queue) {
+Status BatchExecutor::close_queue(BatchQueue* queue) {
   HVD_CHECK(idle(*queue));
   HVD_RETURN_IF_ERROR(ops_->drop_set(queue->set->id));
   std::erase_if(queues_, [queue](const auto& one) { return one.get() == queue; });
   return {};
 }
 
-size_t Executor::outstanding(const BatchQueue& queue) const {
+size_t BatchExecutor::outstanding(const BatchQueue& queue) const {
   return queue.waiting.size() + queue.running.size();
 }
 
-std::unique_ptr<Executor::Run> Executor::make_run() {
+std::unique_ptr<BatchExecutor::Run> BatchExecutor::make_run() {
   if (spare_.empty()) return std::make_unique<Run>();
   std::unique_ptr<Run> run = std::move(spare_.back());
   spare_.pop_back();
@@ -47,9 +47,9 @@ std::unique_ptr<Executor::Run> Executor::make_run() {
   return run;
 }
 
-std::unique_ptr<Executor::Run> Executor::make_run(BatchQueue* queue,
-                                                  std::span<const PlanUnit> units,
-                                                  std::span<const AgreedItem> items) {
+std::unique_ptr<BatchExecutor::Run> BatchExecutor::make_run(BatchQueue* queue,
+                                                            std::span<const PlanUnit> units,
+                                                            std::span<const AgreedItem> items) {
   std::unique_ptr<Run> run = make_run();
   run->tuning = queue->set->id == 0 ? tuning_ : others_tuning_;
   run->fill(*queue->set, units, items);
@@ -57,8 +57,8 @@ std::unique_ptr<Executor::Run> Executor::make_run(BatchQueue* queue,
   return run;
 }
 
-void Executor::add(BatchQueue* queue, std::span<const PlanUnit> units,
-                   std::span<const AgreedItem> items) {
+void BatchExecutor::add(BatchQueue* queue, std::span<const PlanUnit> units,
+                        std::span<const AgreedItem> items) {
   std::unique_ptr<Run> run = make_run(queue, units, items);
   if (run->op == nullptr && units.size() > 1) {
     // What no plugin runs together, each may run alone; every rank finds the same.
@@ -71,7 +71,7 @@ void Executor::add(BatchQueue* queue, std::span<const PlanUnit> units,
   queue->waiting.push_back(std::move(run));
 }
 
-Result<bool> Executor::advance() {
+Result<bool> BatchExecutor::advance() {
   if (outstanding_ == 0) return false;
   bool moved = false;
   bool running = false;
@@ -87,7 +87,7 @@ Result<bool> Executor::advance() {
   return moved;
 }
 
-Result<bool> Executor::advance(BatchQueue* queue) {
+Result<bool> BatchExecutor::advance(BatchQueue* queue) {
   bool moved = false;
   while (!queue->waiting.empty() && queue->running.size() < kRunning) {
     queue->running.push_back(std::move(queue->waiting.front()));
@@ -99,7 +99,7 @@ Result<bool> Executor::advance(BatchQueue* queue) {
   return moved;
 }
 
-Status Executor::poll_plugins(bool* moved) {
+Status BatchExecutor::poll_plugins(bool* moved) {
   for (const OpenedPlugin& op : ops_->all()) {
     int32_t progressed = 0;
     const int code = op.vtable<hvd_op_v1>().poll(op.context(), &progressed);
@@ -116,7 +116,7 @@ Status Executor::poll_plugins(bool* moved) {
   return {};
 }
 
-Status Executor::retire(BatchQueue* queue, bool* moved) {
+Status BatchExecutor::retire(BatchQueue* queue, bool* moved) {
   while (!queue->running.empty() && queue->running.front()->done) {
     std::unique_ptr<Run> run = std::move(queue->running.front());
     queue->running.pop_front();
@@ -129,7 +129,7 @@ Status Executor::retire(BatchQueue* queue, bool* moved) {
   return {};
 }
 
-void Executor::measure(Run* run) {
+void BatchExecutor::measure(Run* run) {
   uint64_t elements = 0;
   for (const hvd_batch_tensor& tensor : run->tensors)
     elements += static_cast<uint64_t>(tensor.count);
@@ -139,7 +139,7 @@ void Executor::measure(Run* run) {
 }
 
 // The plugin's own word for it, or its name and the operation's.
-void Executor::trace_run(const Run& run) {
+void BatchExecutor::trace_run(const Run& run) {
   const auto& vtable = run.op->vtable<hvd_op_v1>();
   const char* name = nullptr;
   if (vtable.struct_size >= offsetof(hvd_op_v1, activity) + sizeof vtable.activity &&
@@ -149,7 +149,7 @@ void Executor::trace_run(const Run& run) {
   instruments_->trace.activity(run.traced, name != nullptr ? name : run.op->record().name);
 }
 
-Status Executor::start(BatchQueue* queue, Run* run) {
+Status BatchExecutor::start(BatchQueue* queue, Run* run) {
   measure(run);
   HVD_RETURN_IF_ERROR(make_outputs(*queue, run));
   if (!run->has_work(queue->set->ranks.size())) {
@@ -169,8 +169,9 @@ Status Executor::start(BatchQueue* queue, Run* run) {
   return {};
 }
 
-bool Executor::one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit> units,
-                               std::span<const AgreedItem> items, std::vector<ByteView>* tensors) {
+bool BatchExecutor::one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit> units,
+                                    std::span<const AgreedItem> items,
+                                    std::vector<ByteView>* tensors) {
   std::unique_ptr<Run> run = make_run(queue, units, items);
   const bool possible = run->reduces_one_shot();
   const size_t element = dtype_size(run->batch.dtype);
@@ -182,8 +183,8 @@ bool Executor::one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit> unit
   return possible;
 }
 
-Status Executor::run_one_shot(BatchQueue* queue, std::span<const PlanUnit> units,
-                              std::span<const AgreedItem> items, ByteView theirs) {
+Status BatchExecutor::run_one_shot(BatchQueue* queue, std::span<const PlanUnit> units,
+                                   std::span<const AgreedItem> items, ByteView theirs) {
   HVD_CHECK(idle(*queue));
   std::unique_ptr<Run> run = make_run(queue, units, items);
   size_t bytes = 0;
@@ -211,7 +212,7 @@ Status Executor::run_one_shot(BatchQueue* queue, std::span<const PlanUnit> units
 }
 
 // Every rank finds the same, so the work fails and the runtime goes on.
-void Executor::refuse(Run* run) {
+void BatchExecutor::refuse(Run* run) {
   const hvd_batch& batch = run->batch;
   finish(run, unimplemented(cat("no operation plugin here runs ", op_name(batch.op),
                                 reduces(batch.op) ? cat(" (", reduce_op_name(batch.reduce_op), ")")
@@ -223,7 +224,7 @@ void Executor::refuse(Run* run) {
   run->done = true;
 }
 
-Status Executor::make_outputs(const BatchQueue& queue, Run* run) {
+Status BatchExecutor::make_outputs(const BatchQueue& queue, Run* run) {
   if (!run->has_own_outputs()) return {};
   instruments_->trace.activity(run->traced, "ALLOCATE_OUTPUT");
   HVD_RETURN_IF_ERROR(run->make_outputs(*queue.set));
@@ -231,7 +232,7 @@ Status Executor::make_outputs(const BatchQueue& queue, Run* run) {
   return {};
 }
 
-void Executor::finish(Run* run, const Status& status) {
+void BatchExecutor::finish(Run* run, const Status& status) {
   run->take_made(framework_);
   instruments_->trace.end_batch(run->traced);
   for (Submission* submission : run->submissions) {
@@ -240,7 +241,7 @@ void Executor::finish(Run* run, const Status& status) {
   }
 }
 
-void Executor::on_done(void* argument, int status, const char* error) {
+void BatchExecutor::on_done(void* argument, int status, const char* error) {
   Run* run = static_cast<Run*>(argument);
   HVD_CHECK(!run->done);
   run->done = true;
@@ -250,7 +251,7 @@ void Executor::on_done(void* argument, int status, const char* error) {
   }
 }
 
-void Executor::abort(const char* cause) {
+void BatchExecutor::abort(const char* cause) {
   for (const OpenedPlugin& op : ops_->all()) op.vtable<hvd_op_v1>().abort(op.context(), cause);
 }
 

@@ -1,12 +1,12 @@
 // What the executor keeps of a batch and of a process set's batches.
 #pragma once
 
-#include "runtime/execution/executor.h"
+#include "runtime/execution/batch_executor.h"
 
 namespace hvd::runtime {
 
 // A batch, with all that it points to.
-struct Executor::Run {
+struct BatchExecutor::Run {
   hvd_batch batch{};
   hvd_tuning tuning{};               // what batch.tuning points to, where it points
   const OpenedPlugin* op = nullptr;  // that runs it
@@ -41,7 +41,7 @@ struct Executor::Run {
   Status make_output(const SetMembers& set, size_t index);
 };
 
-class Executor::BatchQueue {
+class BatchExecutor::BatchQueue {
  public:
   explicit BatchQueue(std::shared_ptr<const SetMembers> of) : set(std::move(of)) {}
 

@@ -12,7 +12,7 @@
 
 namespace hvd::runtime {
 
-struct EngineChoice {
+struct BackendSelection {
   const hvd_plugin* controller = nullptr;  // nullptr: what is built in
   std::vector<const hvd_plugin*> ops;      // none where the settings name what is built in
   // Whether the built-in operations run what they can: they have their own links.
@@ -20,12 +20,12 @@ struct EngineChoice {
   std::string words;  // the same where ranks have chosen the same
 };
 
-// An engine that is named and does not work here is a sentence that says why and what to do: an error,
-// but a warning for devices, whose engine is opened also where it finds no GPU.
-Result<EngineChoice> chosen_engines(const Settings& settings);
+// A backend that a setting names and that does not work here is an error that says why and what to do;
+// for devices a warning, since the backend of devices is opened also where it finds no GPU.
+Result<BackendSelection> select_backends(const Settings& settings);
 
-// The files of one engine, or of one controller, and why each was refused. Opens them.
-plugin::Catalogue installed_engines(const Settings& settings, std::string_view name);
+// The files of one backend, or of one controller, and why each was refused. Opens them.
+plugin::Catalogue installed_backends(const Settings& settings, std::string_view name);
 plugin::Catalogue installed_controllers(const Settings& settings, std::string_view name);
 
 // Tells the user of files that were refused, and of folders that are none; the job goes on without them.

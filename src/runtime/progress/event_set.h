@@ -1,5 +1,5 @@
-// What a thread that makes progress sleeps on: the descriptors that plugins watch, and a doorbell
-// of our own. Any thread may watch, unwatch and ring; whoever holds the progress lock dispatches.
+// The epoll set on which a thread that makes progress sleeps: the descriptors that plugins watch, and
+// a doorbell of our own. Any thread may watch, unwatch and ring; whoever holds the progress lock dispatches.
 #pragma once
 
 #include <map>
@@ -12,9 +12,9 @@
 
 namespace hvd::runtime {
 
-class Wakeup {
+class EventSet {
  public:
-  static Result<std::unique_ptr<Wakeup>> create();
+  static Result<std::unique_ptr<EventSet>> create();
 
   Status watch(int fd, void (*callback)(void*), void* argument);
   void unwatch(int fd);
@@ -30,7 +30,7 @@ class Wakeup {
     void (*callback)(void*);
     void* argument;
   };
-  Wakeup(UniqueFd epoll, UniqueFd doorbell)
+  EventSet(UniqueFd epoll, UniqueFd doorbell)
       : epoll_(std::move(epoll)), doorbell_(std::move(doorbell)) {}
 
   UniqueFd epoll_;

@@ -1,4 +1,4 @@
-#include "runtime/plugins/engine_choice.h"
+#include "runtime/plugins/backend_selection.h"
 
 #include <filesystem>
 #include <string>
@@ -43,24 +43,24 @@ Result<const hvd_plugin*> choose(const Settings& settings, const char* key, cons
     return static_cast<const hvd_plugin*>(nullptr);
   }
   const std::string name = plugin_name(value);
-  const plugin::Catalogue engines = kind == HVD_PLUGIN_OP ? installed_engines(settings, name)
-                                                          : installed_controllers(settings, name);
-  if (const hvd_plugin* record = engines.find(kind, name)) return record;
-  for (const plugin::Candidate& candidate : engines.all()) {
+  const plugin::Catalogue backends = kind == HVD_PLUGIN_OP ? installed_backends(settings, name)
+                                                           : installed_controllers(settings, name);
+  if (const hvd_plugin* record = backends.find(kind, name)) return record;
+  for (const plugin::Candidate& candidate : backends.all()) {
     if (of_devices && candidate.record != nullptr) return candidate.record;
   }
-  const bool is_built = !engines.all().empty();
-  return unavailable(cat(variable, " is ", printable(value), ", but ",
-                         is_built
-                             ? engines.why_none(kind, name)
-                             : cat("this build has no such ",
-                                   kind == HVD_PLUGIN_OP ? "engine" : what, ": ", how_to_get(name)),
-                         "; mend that, or unset ", variable));
+  const bool is_built = !backends.all().empty();
+  return unavailable(
+      cat(variable, " is ", printable(value), ", but ",
+          is_built ? backends.why_none(kind, name)
+                   : cat("this build has no such ", kind == HVD_PLUGIN_OP ? "backend" : what, ": ",
+                         how_to_get(name)),
+          "; mend that, or unset ", variable));
 }
 
 // Set in many images, where the original reads it when it is built: not having it is no failure, and
-// an engine of host memory is chosen by HOROVOD_CPU_OPERATIONS alone.
-const hvd_plugin* engine_of_devices(const Settings& settings) {
+// a backend of host memory is chosen by HOROVOD_CPU_OPERATIONS alone.
+const hvd_plugin* device_backend(const Settings& settings) {
   constexpr const char* kVariable = "HOROVOD_GPU_OPERATIONS";
   constexpr const char* kOtherwise = "tensors of GPUs go through host memory";
   const std::string name = to_lower(trim(settings.text("gpu_operations")));
@@ -79,7 +79,7 @@ const char* name_of(const hvd_plugin* record) {
 
 }  // namespace
 
-plugin::Catalogue installed_engines(const Settings& settings, std::string_view name) {
+plugin::Catalogue installed_backends(const Settings& settings, std::string_view name) {
   return plugin::Catalogue::of_engine(plugin::engine_path(settings.text("plugin_path")), name);
 }
 
@@ -87,21 +87,21 @@ plugin::Catalogue installed_controllers(const Settings& settings, std::string_vi
   return plugin::Catalogue::of_engine(plugin::controller_path(settings.text("plugin_path")), name);
 }
 
-Result<EngineChoice> chosen_engines(const Settings& settings) {
-  EngineChoice choice;
-  HVD_ASSIGN_OR_RETURN(choice.controller,
+Result<BackendSelection> select_backends(const Settings& settings) {
+  BackendSelection selection;
+  HVD_ASSIGN_OR_RETURN(selection.controller,
                        choose(settings, "controller", "HOROVOD_CONTROLLER", HVD_PLUGIN_CONTROLLER));
   HVD_ASSIGN_OR_RETURN(const hvd_plugin* memory,
                        choose(settings, "cpu_operations", "HOROVOD_CPU_OPERATIONS", HVD_PLUGIN_OP));
-  if (memory != nullptr) choice.ops.push_back(memory);
-  const hvd_plugin* devices = engine_of_devices(settings);
-  if (devices != nullptr && devices != memory) choice.ops.push_back(devices);
+  if (memory != nullptr) selection.ops.push_back(memory);
+  const hvd_plugin* devices = device_backend(settings);
+  if (devices != nullptr && devices != memory) selection.ops.push_back(devices);
   // Of one library there is one world: what it does not run, nothing does.
-  choice.uses_own_ops = choice.controller == nullptr || memory == nullptr ||
-                        std::string_view(choice.controller->name) != memory->name;
-  choice.words = cat("controller ", name_of(choice.controller), " and operations ", name_of(memory),
-                     ", of Horovod ", HVD_VERSION);
-  return choice;
+  selection.uses_own_ops = selection.controller == nullptr || memory == nullptr ||
+                           std::string_view(selection.controller->name) != memory->name;
+  selection.words = cat("controller ", name_of(selection.controller), " and operations ",
+                        name_of(memory), ", of Horovod ", HVD_VERSION);
+  return selection;
 }
 
 void say_refusals(const plugin::Catalogue& catalogue, const Settings& settings, bool aloud) {

@@ -32,16 +32,16 @@ class CompletionSink {
   virtual void complete(Submission* submission, Status status) = 0;
 };
 
-class Executor {
+class BatchExecutor {
  public:
   // The batch queue of one process set on this rank.
   class BatchQueue;
 
-  Executor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
-           Instruments* instruments);
+  BatchExecutor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
+                Instruments* instruments);
   // Who releases the device memory that plugins make; nullptr: there is none.
   void set_framework(const hvd_framework* framework) { framework_ = framework; }
-  ~Executor();
+  ~BatchExecutor();
 
   // The plugins learn of the set. The queue stays until it is closed, which needs it idle.
   Status open_queue(std::shared_ptr<const SetMembers> set, BatchQueue** queue);

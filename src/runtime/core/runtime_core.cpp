@@ -1,4 +1,4 @@
-#include "runtime/core/engine.h"
+#include "runtime/core/runtime_core.h"
 
 #include <utility>
 
@@ -8,8 +8,8 @@
 
 namespace hvd::runtime {
 
-Engine::Engine(const EngineOptions& options, OpenedPlugin controller, OpSelector* ops,
-               PluginHost* host, SetTable* sets, TensorTable* names, HandleTable* handles)
+RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, OpSelector* ops,
+                         PluginHost* host, SetTable* sets, TensorTable* names, HandleTable* handles)
     : options_(options),
       controller_(std::move(controller)),
       host_(host),
@@ -21,15 +21,15 @@ Engine::Engine(const EngineOptions& options, OpenedPlugin controller, OpSelector
   executor_.set_framework(host->framework());
 }
 
-Status Engine::open() {
+Status RuntimeCore::open() {
   HVD_RETURN_IF_ERROR(open_set(set_table_->find(0)));
   everybody_ = sets_.front().get();
   shutdown_.emplace(is_root(), tree().children.size());
   return {};
 }
 
-void Engine::tune(std::chrono::microseconds window, uint64_t fusion_threshold,
-                  const hvd_tuning& tuning) {
+void RuntimeCore::tune(std::chrono::microseconds window, uint64_t fusion_threshold,
+                       const hvd_tuning& tuning) {
   options_.window = window;
   options_.fusion.threshold = fusion_threshold;
   for (const auto& set : sets_) {
@@ -38,7 +38,7 @@ void Engine::tune(std::chrono::microseconds window, uint64_t fusion_threshold,
   executor_.tune(tuning);
 }
 
-Engine::Wake Engine::submit(Submission* submission) {
+RuntimeCore::Wake RuntimeCore::submit(Submission* submission) {
   pending_.fetch_add(1);
   const uint64_t activity = activity_.fetch_add(1) + 1;
   const bool whole =
@@ -49,13 +49,13 @@ Engine::Wake Engine::submit(Submission* submission) {
   return window_open_.load() ? Wake::kNone : Wake::kDriver;
 }
 
-Status Engine::refusal() const {
+Status RuntimeCore::refusal() const {
   if (!over_.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(refusal_mutex_);
   return refusal_;
 }
 
-Status Engine::refuse(int32_t op, std::string_view name) {
+Status RuntimeCore::refuse(int32_t op, std::string_view name) {
   if (!over_.load(std::memory_order_acquire)) return {};
   cut_off_.store(true);
   std::lock_guard lock(refusal_mutex_);
@@ -66,13 +66,13 @@ Status Engine::refuse(int32_t op, std::string_view name) {
           "one of them ends (hvd.join() is for ranks with fewer steps)"));
 }
 
-std::optional<int32_t> Engine::cut_off_by() const {
+std::optional<int32_t> RuntimeCore::cut_off_by() const {
   const int32_t peer = left_by_.load();
   if (peer < 0 || !cut_off_.load()) return {};
   return peer;
 }
 
-bool Engine::step(bool flush) {
+bool RuntimeCore::step(bool flush) {
   ++counts_.steps;
   bool moved = host_->run_posted();
   moved |= collect();
@@ -90,7 +90,7 @@ bool Engine::step(bool flush) {
 }
 
 // A failure completes all work: after one nothing is touched, or it would be completed twice.
-bool Engine::work() {
+bool RuntimeCore::work() {
   report();
   bool moved = poll_links();
   if (!departed()) report();
@@ -102,14 +102,14 @@ bool Engine::work() {
   return moved;
 }
 
-bool Engine::run_batches() {
+bool RuntimeCore::run_batches() {
   const auto moved = executor_.advance();
   if (moved.ok()) return moved.value();
   fail_with(moved.error().with_context(cat("rank ", options_.rank)), -1);
   return false;
 }
 
-bool Engine::collect() {
+bool RuntimeCore::collect() {
   Submission* next = queue_.take_all();
   if (next == nullptr) return false;
   const Clock::time_point now = Clock::now();
@@ -142,14 +142,14 @@ bool Engine::collect() {
   return true;
 }
 
-void Engine::close_window() {
+void RuntimeCore::close_window() {
   collected_.clear();
   collected_bytes_ = 0;
   window_end_ = Clock::time_point::max();
   window_open_.store(false);
 }
 
-void Engine::announce() {
+void RuntimeCore::announce() {
   instruments_.trace.cycle();
   for (Submission* submission : collected_) {
     ProcessSet* set = set_of(submission->set);
@@ -164,7 +164,7 @@ void Engine::announce() {
   close_window();
 }
 
-void Engine::announce(ProcessSet* set, Submission* submission) {
+void RuntimeCore::announce(ProcessSet* set, Submission* submission) {
   submission->accepted = true;
   Name* name = submission->name;
   if (set->has_joined)
@@ -175,7 +175,7 @@ void Engine::announce(ProcessSet* set, Submission* submission) {
     announce_now(set, submission);
 }
 
-void Engine::announce_now(ProcessSet* set, Submission* submission) {
+void RuntimeCore::announce_now(ProcessSet* set, Submission* submission) {
   submission->name->announced = submission;
   instruments_.trace.negotiate(*submission);
   if (submission->request.op == HVD_JOIN) {
@@ -186,13 +186,14 @@ void Engine::announce_now(ProcessSet* set, Submission* submission) {
   }
 }
 
-bool Engine::poll_links() {
+bool RuntimeCore::poll_links() {
   int32_t progressed = 0;
   char error[1024] = "";
   const int code = link().poll(
       controller_->context(),
-      [](void* engine, int32_t rank, const void* message, size_t size) {
-        static_cast<Engine*>(engine)->receive(rank, {static_cast<const std::byte*>(message), size});
+      [](void* core, int32_t rank, const void* message, size_t size) {
+        static_cast<RuntimeCore*>(core)->receive(rank,
+                                                 {static_cast<const std::byte*>(message), size});
       },
       this, &progressed, error, sizeof error);
   if (!link_failure_.ok()) {
@@ -212,14 +213,14 @@ bool Engine::poll_links() {
 }
 
 // A peer that is gone may have left everything behind that running work needs of it.
-void Engine::finish_what_can_be() {
+void RuntimeCore::finish_what_can_be() {
   for (;;) {
     const auto moved = executor_.advance();
     if (!moved.ok() || !moved.value()) return;
   }
 }
 
-void Engine::receive(int32_t from, ByteView message) {
+void RuntimeCore::receive(int32_t from, ByteView message) {
   ++counts_.messages_received;
   if (departed() || !link_failure_.ok()) return;
   if (Status status = handle(from, message); !status.ok()) {
@@ -228,7 +229,7 @@ void Engine::receive(int32_t from, ByteView message) {
   }
 }
 
-Status Engine::handle(int32_t from, ByteView message) {
+Status RuntimeCore::handle(int32_t from, ByteView message) {
   MessageKind kind{};
   HVD_RETURN_IF_ERROR(peek_kind(message, &kind));
   if (kind == MessageKind::kAnnouncement || kind == MessageKind::kPlan ||
@@ -261,7 +262,7 @@ Status Engine::handle(int32_t from, ByteView message) {
   return {};
 }
 
-void Engine::complete(Submission* submission, Status status) {
+void RuntimeCore::complete(Submission* submission, Status status) {
   submission->status = std::move(status);
   if (submission->newer != nullptr)
     submission->newer->older = submission->older;
@@ -280,7 +281,7 @@ void Engine::complete(Submission* submission, Status status) {
   announce(set, next);
 }
 
-bool Engine::settle() {
+bool RuntimeCore::settle() {
   if (finished_.empty()) return false;
   const Clock::time_point now = Clock::now();
   for (const Submission* submission : finished_) {
@@ -302,13 +303,13 @@ bool Engine::settle() {
   return true;
 }
 
-bool Engine::before_sleep() {
+bool RuntimeCore::before_sleep() {
   if (departed()) return true;
   if (!executor_.may_sleep()) return false;
   return link().before_sleep(controller_->context()) == 1;
 }
 
-void Engine::after_sleep() {
+void RuntimeCore::after_sleep() {
   if (!departed()) link().after_sleep(controller_->context());
 }
 

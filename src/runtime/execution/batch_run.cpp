@@ -1,5 +1,5 @@
 // A batch of a plan as an op plugin gets it, and where its results go.
-#include "runtime/execution/executor_run.h"
+#include "runtime/execution/batch_run.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -22,7 +22,7 @@ int64_t sum_of(const int64_t* rows, int32_t size) {
 
 }  // namespace
 
-void Executor::Run::clear() {
+void BatchExecutor::Run::clear() {
   op = nullptr;
   tensors.clear();
   member.clear();
@@ -36,8 +36,8 @@ void Executor::Run::clear() {
   status = {};
 }
 
-void Executor::Run::fill(const SetMembers& set, std::span<const PlanUnit> units,
-                         std::span<const AgreedItem> items) {
+void BatchExecutor::Run::fill(const SetMembers& set, std::span<const PlanUnit> units,
+                              std::span<const AgreedItem> items) {
   describe(set, *items[units.front().item].request, units.front().dtype);
   if (has_rank_rows(batch.op)) {
     // Room for all of them first: what was handed out must not move.
@@ -51,7 +51,7 @@ void Executor::Run::fill(const SetMembers& set, std::span<const PlanUnit> units,
   batch.tensor_count = static_cast<uint32_t>(tensors.size());
 }
 
-void Executor::Run::describe(const SetMembers& set, const Request& request, int32_t dtype) {
+void BatchExecutor::Run::describe(const SetMembers& set, const Request& request, int32_t dtype) {
   batch = {};
   batch.struct_size = sizeof batch;
   batch.op = request.op;
@@ -66,7 +66,7 @@ void Executor::Run::describe(const SetMembers& set, const Request& request, int3
   batch.tuning = &tuning;
 }
 
-void Executor::Run::add(const SetMembers& set, const AgreedItem& item, int32_t dtype) {
+void BatchExecutor::Run::add(const SetMembers& set, const AgreedItem& item, int32_t dtype) {
   if (item.submission != nullptr) submissions.push_back(item.submission);
   const Request& request = *item.request;
   for (size_t i = 0; i < request.tensors.size(); ++i) {
@@ -86,8 +86,8 @@ void Executor::Run::add(const SetMembers& set, const AgreedItem& item, int32_t d
   }
 }
 
-void Executor::Run::add_rows(const SetMembers& set, const AgreedItem& item, size_t tensor,
-                             hvd_batch_tensor* to) {
+void BatchExecutor::Run::add_rows(const SetMembers& set, const AgreedItem& item, size_t tensor,
+                                  hvd_batch_tensor* to) {
   const auto members = set.ranks.size();
   const auto mine = static_cast<size_t>(set.index);
   const std::vector<RankRows>& all = *item.rows;
@@ -102,7 +102,7 @@ void Executor::Run::add_rows(const SetMembers& set, const AgreedItem& item, size
 }
 
 // What is on this rank's device, and since when; of a rank that has joined, nothing is.
-void Executor::Run::add_devices() {
+void BatchExecutor::Run::add_devices() {
   for (const Submission* one : owner) {
     ready.push_back(one == nullptr ? nullptr : one->ready_event);
   }
@@ -116,7 +116,7 @@ void Executor::Run::add_devices() {
   batch.stream = (*own)->stream;
 }
 
-bool Executor::Run::has_work(size_t members) const {
+bool BatchExecutor::Run::has_work(size_t members) const {
   // What all ranks bring counts, since all must judge alike.
   if (batch.op == HVD_ALLTOALL) return true;
   return std::any_of(tensors.begin(), tensors.end(), [&](const hvd_batch_tensor& tensor) {
@@ -125,23 +125,23 @@ bool Executor::Run::has_work(size_t members) const {
   });
 }
 
-bool Executor::Run::reduces_one_shot() const {
+bool BatchExecutor::Run::reduces_one_shot() const {
   if (op == nullptr || batch.op != HVD_ALLREDUCE || batch.device != HVD_CPU) return false;
   const auto& vtable = op->vtable<hvd_op_v1>();
   return vtable.struct_size >= offsetof(hvd_op_v1, reduce_wholes) + sizeof vtable.reduce_wholes &&
          vtable.reduce_wholes != nullptr;
 }
 
-bool Executor::Run::has_own_outputs() const {
+bool BatchExecutor::Run::has_own_outputs() const {
   return has_rank_rows(batch.op) || batch.op == HVD_REDUCESCATTER;
 }
 
-Status Executor::Run::make_outputs(const SetMembers& set) {
+Status BatchExecutor::Run::make_outputs(const SetMembers& set) {
   for (size_t i = 0; i < tensors.size(); ++i) HVD_RETURN_IF_ERROR(make_output(set, i));
   return {};
 }
 
-Status Executor::Run::make_output(const SetMembers& set, size_t index) {
+Status BatchExecutor::Run::make_output(const SetMembers& set, size_t index) {
   const int32_t size = set.size();
   hvd_batch_tensor& tensor = tensors[index];
   Submission& submission = *owner[index];
@@ -173,7 +173,7 @@ Status Executor::Run::make_output(const SetMembers& set, size_t index) {
   return {};
 }
 
-void Executor::Run::take_made(const hvd_framework* framework) {
+void BatchExecutor::Run::take_made(const hvd_framework* framework) {
   for (size_t i = 0; i < made.size(); ++i) {
     if (made[i] == nullptr) continue;
     owner[i]->outputs[member[i]].data =

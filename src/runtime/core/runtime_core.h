@@ -14,7 +14,7 @@
 #include "horovod/plugin_controller.h"
 #include "runtime/core/process_set.h"
 #include "runtime/core/shutdown_protocol.h"
-#include "runtime/execution/executor.h"
+#include "runtime/execution/batch_executor.h"
 #include "runtime/plugins/plugin_host.h"
 #include "runtime/progress/progress.h"
 #include "runtime/submission/handle_table.h"
@@ -24,7 +24,7 @@
 
 namespace hvd::runtime {
 
-struct EngineOptions {
+struct CoreOptions {
   int32_t rank = 0;
   int32_t size = 1;
   std::chrono::microseconds window{1000};
@@ -34,7 +34,7 @@ struct EngineOptions {
   hvd_tuning tuning{};  // of what all ranks run
 };
 
-struct EngineCounts {
+struct CoreCounts {
   uint64_t steps = 0;
   uint64_t batches = 0;        // run, or being run
   uint64_t fused_tensors = 0;  // in batches of more than one
@@ -61,10 +61,10 @@ struct LastSubmission {
   int32_t op = 0;
 };
 
-class Engine final : public Drivable, private CompletionSink {
+class RuntimeCore final : public Drivable, private CompletionSink {
  public:
-  Engine(const EngineOptions& options, OpenedPlugin controller, OpSelector* ops, PluginHost* host,
-         SetTable* sets, TensorTable* names, HandleTable* handles);
+  RuntimeCore(const CoreOptions& options, OpenedPlugin controller, OpSelector* ops,
+              PluginHost* host, SetTable* sets, TensorTable* names, HandleTable* handles);
   // Before the first step: opens the set of all ranks.
   Status open();
 
@@ -90,7 +90,7 @@ class Engine final : public Drivable, private CompletionSink {
   void after_sleep() override;
   Clock::time_point window_end() const override { return window_end_; }
   Clock::time_point alarm() const override;
-  // A service is heard from now on; it outlives the engine's last step.
+  // A service is heard from now on; it outlives the runtime core's last step.
   void set_service(ServiceId id, Service* service);
   // From this rank's service to the root's, or from the root's to everybody's, its own too. Lost
   // when the job has ended.
@@ -105,7 +105,7 @@ class Engine final : public Drivable, private CompletionSink {
   std::vector<int32_t> missing(std::string_view name) const {
     return everybody_->negotiator.missing(name);
   }
-  const EngineCounts& counts() const { return counts_; }
+  const CoreCounts& counts() const { return counts_; }
   Instruments& instruments() { return instruments_; }
   // The newest of the unfinished submissions; the others by Submission::older.
   Submission* newest() const { return newest_; }
@@ -154,7 +154,7 @@ class Engine final : public Drivable, private CompletionSink {
   Status learn(ProcessSet* set, const PlanItem& item, Submission* submission, CacheEntry** entry);
   void all_have_joined(ProcessSet* set, int32_t last);
 
-  // engine_speculation.cpp
+  // core_speculation.cpp
   void build_speculative_plan(ProcessSet* set, std::span<const uint32_t> ids);
   bool prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids);
   std::span<const uint32_t> attach_eager_data(ProcessSet* set, Announcement* ready);
@@ -195,14 +195,14 @@ class Engine final : public Drivable, private CompletionSink {
   void send_notice(MessageKind kind, const Notice& notice, int32_t rank);
   void notify_children(MessageKind kind, const Notice& notice);
 
-  EngineOptions options_;
+  CoreOptions options_;
   std::optional<OpenedPlugin> controller_;  // until close
   PluginHost* const host_;
   TensorTable* const names_;
   HandleTable* const handles_;
   SetTable* const set_table_;
   Instruments instruments_;
-  Executor executor_;
+  BatchExecutor executor_;
   std::vector<std::unique_ptr<ProcessSet>> sets_;  // of which this rank is a member, by serial
   ProcessSet* everybody_ = nullptr;                // the first of them
   uint32_t last_serial_ = 0;                       // of the sets that were added
@@ -216,7 +216,7 @@ class Engine final : public Drivable, private CompletionSink {
   size_t early_bytes_ = 0;
   bool some_removed_ = false;
   std::optional<ShutdownProtocol> shutdown_;
-  EngineCounts counts_;
+  CoreCounts counts_;
 
   std::array<Service*, kServices> services_{};
   PlanListener* plan_listener_ = nullptr;

@@ -1,8 +1,8 @@
-// Speculative allreduce between two ranks (speculation.h): the engine's part of it.
+// Speculative allreduce between two ranks (speculation.h): the runtime core's part of it.
 #include <algorithm>
 
 #include "base/text.h"
-#include "runtime/core/engine.h"
+#include "runtime/core/runtime_core.h"
 #include "runtime/negotiation/fusion_planner.h"
 
 namespace hvd::runtime {
@@ -23,7 +23,7 @@ bool may_reduce_one_shot(const Request& request) {
 }  // namespace
 
 // The next plan of the set, if it is of these names in one batch.
-void Engine::build_speculative_plan(ProcessSet* set, std::span<const uint32_t> ids) {
+void RuntimeCore::build_speculative_plan(ProcessSet* set, std::span<const uint32_t> ids) {
   speculative_plan_.set = set->members->serial;
   speculative_plan_.sequence = set->plans;
   speculative_plan_.items.resize(ids.size());
@@ -46,7 +46,7 @@ void Engine::build_speculative_plan(ProcessSet* set, std::span<const uint32_t> i
 
 // Whether these names would be one batch that each rank can reduce by itself from both inputs. If
 // so, eager_data_ is this rank's input.
-bool Engine::prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids) {
+bool RuntimeCore::prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids) {
   build_speculative_plan(set, ids);
   uint64_t bytes = 0;
   for (const FusionUnit& unit : speculative_units_) {
@@ -76,7 +76,7 @@ bool Engine::prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids) 
 }
 
 // The child: adds eager data to an announcement. Returns the names that the data is for, or none.
-std::span<const uint32_t> Engine::attach_eager_data(ProcessSet* set, Announcement* ready) {
+std::span<const uint32_t> RuntimeCore::attach_eager_data(ProcessSet* set, Announcement* ready) {
   Speculation& speculation = set->speculation;
   const std::span<const uint32_t> ids = speculation.take_fresh();
   if (ids.empty() || ids.size() != ready->ids.size() || !ready->proposals.empty() ||
@@ -91,7 +91,7 @@ std::span<const uint32_t> Engine::attach_eager_data(ProcessSet* set, Announcemen
 }
 
 // The root: nothing is under way, and it is ready with names that the child has not announced.
-void Engine::send_tentative_plan(ProcessSet* set) {
+void RuntimeCore::send_tentative_plan(ProcessSet* set) {
   Speculation& speculation = set->speculation;
   const std::span<const uint32_t> ids = speculation.take_fresh();
   if (ids.empty() || speculation.is_undecided() || set->ended || over() ||
@@ -116,7 +116,7 @@ void Engine::send_tentative_plan(ProcessSet* set) {
 
 // The root: the child's eager data for a plan that was made, if it is here already. The plan then
 // carries this rank's eager data.
-ByteView Engine::add_eager_data_to_plan(ProcessSet* set, const Plan& plan) {
+ByteView RuntimeCore::add_eager_data_to_plan(ProcessSet* set, const Plan& plan) {
   Speculation& speculation = set->speculation;
   if (!speculation.has_kept()) return {};
   speculation.drop_kept();
@@ -129,7 +129,7 @@ ByteView Engine::add_eager_data_to_plan(ProcessSet* set, const Plan& plan) {
   return speculation.kept();
 }
 
-Status Engine::hear_announcement(ProcessSet* set, int32_t from, ByteView message) {
+Status RuntimeCore::hear_announcement(ProcessSet* set, int32_t from, ByteView message) {
   HVD_RETURN_IF_ERROR(decode(message, &heard_));
   Speculation& speculation = set->speculation;
   const bool was_undecided = speculation.is_undecided();
@@ -145,7 +145,7 @@ Status Engine::hear_announcement(ProcessSet* set, int32_t from, ByteView message
 }
 
 // The child knows that its announcement matched the tentative plan: no message is needed.
-Status Engine::run_tentative_plan(ProcessSet* set, ByteView theirs) {
+Status RuntimeCore::run_tentative_plan(ProcessSet* set, ByteView theirs) {
   Coordinator& coordinator = *set->coordinator;
   coordinator.add(&set->negotiator.ready());
   if (set->ended || over()) return {};
@@ -157,7 +157,7 @@ Status Engine::run_tentative_plan(ProcessSet* set, ByteView theirs) {
   return status;
 }
 
-Status Engine::hear_tentative_plan(ProcessSet* set, ByteView message) {
+Status RuntimeCore::hear_tentative_plan(ProcessSet* set, ByteView message) {
   HVD_RETURN_IF_ERROR(decode(message, &tentative_));
   if (set->ended) return {};
   Speculation& speculation = set->speculation;
@@ -171,8 +171,8 @@ Status Engine::hear_tentative_plan(ProcessSet* set, ByteView message) {
   return run_speculative_plan(set, tentative_.ids, tentative_.eager_data.bytes);
 }
 
-Status Engine::run_speculative_plan(ProcessSet* set, std::span<const uint32_t> ids,
-                                    ByteView theirs) {
+Status RuntimeCore::run_speculative_plan(ProcessSet* set, std::span<const uint32_t> ids,
+                                         ByteView theirs) {
   build_speculative_plan(set, ids);
   return apply(set, speculative_plan_, theirs);
 }

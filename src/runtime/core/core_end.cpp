@@ -1,11 +1,11 @@
-// How an engine ends: by a rank that leaves, or by a failure.
+// How a runtime core ends: by a rank that leaves, or by a failure.
 #include <cstddef>
 
 #include "base/check.h"
 #include "base/log/log.h"
 #include "base/lost_peer.h"
 #include "base/text.h"
-#include "runtime/core/engine.h"
+#include "runtime/core/runtime_core.h"
 
 namespace hvd::runtime {
 namespace {
@@ -16,7 +16,7 @@ constexpr int kLastWords = 64;
 }  // namespace
 
 // `rest` ends the message.
-Status Engine::send(int32_t rank, ByteView message, ByteView rest) {
+Status RuntimeCore::send(int32_t rank, ByteView message, ByteView rest) {
   void* const context = controller_->context();
   int code = HVD_OK;
   if (rest.empty()) {
@@ -33,7 +33,7 @@ Status Engine::send(int32_t rank, ByteView message, ByteView rest) {
   return aborted(cat("rank ", options_.rank, " cannot send to rank ", rank));
 }
 
-void Engine::send_notice(MessageKind kind, const Notice& notice, int32_t rank) {
+void RuntimeCore::send_notice(MessageKind kind, const Notice& notice, int32_t rank) {
   ByteWriter out;
   encode(kind, notice, out);
   if (Status status = send(rank, out.view()); !status.ok()) {
@@ -42,11 +42,11 @@ void Engine::send_notice(MessageKind kind, const Notice& notice, int32_t rank) {
   }
 }
 
-void Engine::notify_children(MessageKind kind, const Notice& notice) {
+void RuntimeCore::notify_children(MessageKind kind, const Notice& notice) {
   for (const int32_t child : tree().children) send_notice(kind, notice, child);
 }
 
-void Engine::leave() {
+void RuntimeCore::leave() {
   if (over() || shutdown_->complete()) {
     if (!shutdown_->stopping()) departed_.store(true);
     return;
@@ -54,7 +54,7 @@ void Engine::leave() {
   act(shutdown_->leave(options_.rank));
 }
 
-void Engine::act(const ShutdownProtocol::Actions& actions) {
+void RuntimeCore::act(const ShutdownProtocol::Actions& actions) {
   const int32_t parent = tree().parent;
   if (actions.leave_up) {
     send_notice(MessageKind::kLeave, {shutdown_->leaver_asked_for(), HVD_OK, {}}, parent);
@@ -74,7 +74,7 @@ void Engine::act(const ShutdownProtocol::Actions& actions) {
 }
 
 // Nothing is planned any more: what is not planned yet never will be.
-void Engine::end_at(int32_t leaver) {
+void RuntimeCore::end_at(int32_t leaver) {
   // Another's program may as well have come to its end, or to an exception's.
   const std::string who = leaver == options_.rank
                               ? std::string("this rank called shutdown")
@@ -94,7 +94,7 @@ void Engine::end_at(int32_t leaver) {
 
 // The set of all ranks ends by the shutdown protocol itself; another one with the last plan of its root,
 // since plans of it may be on their way.
-void Engine::end_all_sets() {
+void RuntimeCore::end_all_sets() {
   end_set(everybody_);
   for (const auto& set : sets_) {
     if (set->ended) fail_rest(set.get());
@@ -103,7 +103,7 @@ void Engine::end_all_sets() {
   }
 }
 
-void Engine::refuse_from_now(Status reason, End end) {
+void RuntimeCore::refuse_from_now(Status reason, End end) {
   {
     std::lock_guard lock(refusal_mutex_);
     if (!refusal_.ok()) return;
@@ -113,23 +113,23 @@ void Engine::refuse_from_now(Status reason, End end) {
   over_.store(true, std::memory_order_release);
 }
 
-void Engine::close() {
+void RuntimeCore::close() {
   HVD_CHECK(departed_.load());
   controller_.reset();
 }
 
-void Engine::fail(const Status& cause) {
+void RuntimeCore::fail(const Status& cause) {
   end_with(cause, -1);
   settle();
 }
 
-void Engine::fail_with(const Status& found, int32_t heard_from) {
+void RuntimeCore::fail_with(const Status& found, int32_t heard_from) {
   if (departed_.load(std::memory_order_relaxed)) return;
   // What a peer says is everybody's already.
   end_with(heard_from < 0 ? host_->first_cause(found) : found, heard_from);
 }
 
-void Engine::end_with(const Status& cause, int32_t heard_from) {
+void RuntimeCore::end_with(const Status& cause, int32_t heard_from) {
   if (departed_.load(std::memory_order_relaxed)) return;
   refuse_from_now(cause, End::kFailure);
   const Status first = shutdown_->stopping() ? cause : refusal();

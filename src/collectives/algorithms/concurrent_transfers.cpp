@@ -1,19 +1,19 @@
-#include "collectives/algorithms/exchange.h"
+#include "collectives/algorithms/concurrent_transfers.h"
 
 #include <algorithm>
 
 namespace hvd::collectives {
 
-void Exchange::send(PeerStream& peer_stream, const std::byte* data, size_t size) {
+void ConcurrentTransfers::send(PeerStream& peer_stream, const std::byte* data, size_t size) {
   // Never written through: a transfer that sends only reads.
   if (size > 0) transfers_.push_back({&peer_stream, const_cast<std::byte*>(data), size, true});
 }
 
-void Exchange::receive(PeerStream& peer_stream, std::byte* data, size_t size) {
+void ConcurrentTransfers::receive(PeerStream& peer_stream, std::byte* data, size_t size) {
   if (size > 0) transfers_.push_back({&peer_stream, data, size, false});
 }
 
-bool Exchange::move(Transfer& transfer) {
+bool ConcurrentTransfers::move(Transfer& transfer) {
   const size_t moved = transfer.sends
                            ? transfer.peer_stream->write_some({transfer.data, transfer.left})
                            : transfer.peer_stream->read_some({transfer.data, transfer.left});
@@ -22,7 +22,7 @@ bool Exchange::move(Transfer& transfer) {
   return transfer.left == 0;
 }
 
-bool Exchange::ready() {
+bool ConcurrentTransfers::ready() {
   while (done_ < transfers_.size() && transfers_[done_].left == 0) ++done_;
   stuck_.clear();
   for (size_t i = done_; i < transfers_.size(); ++i) {

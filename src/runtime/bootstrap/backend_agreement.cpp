@@ -1,4 +1,4 @@
-#include "runtime/bootstrap/engine_agreement.h"
+#include "runtime/bootstrap/backend_agreement.h"
 
 #include <algorithm>
 #include <map>
@@ -15,7 +15,7 @@ namespace {
 
 // For which a rank in trouble waits for the others before it says so.
 constexpr double kSilentSeconds = 1;
-constexpr const char* kEnginesName = "engines";
+constexpr const char* kBackendsName = "engines";
 constexpr char kChosen = '+';
 constexpr char kInTrouble = '-';
 
@@ -38,22 +38,22 @@ Status compare(const std::vector<std::string>& records) {
   for (const auto& [words, those] : ranks) {
     found += cat(found.empty() ? "" : "; ", who_has(those), printable(words));
   }
-  return failed_precondition(cat("the ranks have chosen different engines: ", found,
+  return failed_precondition(cat("the ranks have chosen different backends: ", found,
                                  "; set HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS alike on all "
                                  "ranks, of one build"));
 }
 
 }  // namespace
 
-Status agree_on_engines(const PluginHost& host, const Identity& identity,
-                        const Result<std::string>& own, Deadline deadline) {
+Status agree_on_backends(const PluginHost& host, const Identity& identity,
+                         const Result<std::string>& own, Deadline deadline) {
   if (identity.size == 1) return own.status();
   const std::string sent = own.ok() ? kChosen + own.value() : kInTrouble + own.error().message();
   const auto exchange = [&](const std::vector<int32_t>& wanted, double seconds) {
     std::vector<std::string> records;
     const hvd_plugin_host& vtable = *host.vtable();
     const int code = vtable.store_exchange(
-        vtable.host, kEnginesName, identity.rank, identity.size, sent.data(), sent.size(),
+        vtable.host, kBackendsName, identity.rank, identity.size, sent.data(), sent.size(),
         wanted.data(), static_cast<int32_t>(wanted.size()), seconds,
         [](void* to, const void* bytes, size_t size) {
           static_cast<std::vector<std::string>*>(to)->emplace_back(static_cast<const char*>(bytes),

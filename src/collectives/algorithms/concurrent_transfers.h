@@ -10,7 +10,7 @@
 
 namespace hvd::collectives {
 
-class Exchange final : public Condition {
+class ConcurrentTransfers final : public Condition {
  public:
   void send(PeerStream& peer_stream, const std::byte* data, size_t size);
   void receive(PeerStream& peer_stream, std::byte* data, size_t size);

@@ -1,13 +1,13 @@
-// The process sets' part of an engine: how they come and go while the others work.
+// The process sets' part of a runtime core: how they come and go while the others work.
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/core/engine.h"
+#include "runtime/core/runtime_core.h"
 
 namespace hvd::runtime {
 
-ProcessSet* Engine::set_of(uint32_t serial) {
+ProcessSet* RuntimeCore::set_of(uint32_t serial) {
   if (serial == 0) return everybody_;
   const auto found = std::lower_bound(
       sets_.begin(), sets_.end(), serial,
@@ -15,12 +15,12 @@ ProcessSet* Engine::set_of(uint32_t serial) {
   return found == sets_.end() || (*found)->members->serial != serial ? nullptr : found->get();
 }
 
-bool Engine::is_member(int32_t process_set, int32_t rank) const {
+bool RuntimeCore::is_member(int32_t process_set, int32_t rank) const {
   const auto members = set_table_->find(process_set);
   return members != nullptr && members->index_of(rank) >= 0;
 }
 
-Status Engine::open_set(std::shared_ptr<const SetMembers> members) {
+Status RuntimeCore::open_set(std::shared_ptr<const SetMembers> members) {
   const int32_t* machines = link().hosts(controller_->context());
   auto set = std::make_unique<ProcessSet>(std::move(members), options_.rank,
                                           std::span(machines, static_cast<size_t>(options_.size)),
@@ -31,7 +31,7 @@ Status Engine::open_set(std::shared_ptr<const SetMembers> members) {
 }
 
 // Every rank comes here with the same item, in the same order.
-Status Engine::register_sets(const PlanItem& item, Submission* submission) {
+Status RuntimeCore::register_sets(const PlanItem& item, Submission* submission) {
   HVD_CHECK(submission != nullptr);
   if (item.request.op == kRemoveProcessSet) return remove_set(item.request.root, submission);
   for (auto& ranks : sets_of(item.request)) {
@@ -49,7 +49,7 @@ Status Engine::register_sets(const PlanItem& item, Submission* submission) {
   return {};
 }
 
-Status Engine::add_set(std::vector<int32_t> ranks, Submission* submission) {
+Status RuntimeCore::add_set(std::vector<int32_t> ranks, Submission* submission) {
   HVD_ASSIGN_OR_RETURN(auto members, set_table_->add(std::move(ranks)));
   last_serial_ = members->serial;
   submission->registered = members->id;
@@ -57,7 +57,7 @@ Status Engine::add_set(std::vector<int32_t> ranks, Submission* submission) {
   return {};
 }
 
-Status Engine::remove_set(int32_t id, Submission* submission) {
+Status RuntimeCore::remove_set(int32_t id, Submission* submission) {
   const auto members = set_table_->find(id);
   submission->registered = id;
   if (members == nullptr || id == 0) {
@@ -79,7 +79,7 @@ Status Engine::remove_set(int32_t id, Submission* submission) {
   return {};
 }
 
-Status Engine::send_last_plan(ProcessSet* set) {
+Status RuntimeCore::send_last_plan(ProcessSet* set) {
   HVD_RETURN_IF_ERROR(send_plan(set, set->coordinator->last_plan()));
   ++set->plans;
   set->coordinator->planned();
@@ -88,14 +88,14 @@ Status Engine::send_last_plan(ProcessSet* set) {
 }
 
 // What is not planned yet never will be.
-void Engine::end_set(ProcessSet* set) {
+void RuntimeCore::end_set(ProcessSet* set) {
   if (std::exchange(set->ended, true)) return;
   // A set that nobody has removed ends with the job: the news of that may still be on its way, and
   // then fails this work too.
   if (over() || set->removed) fail_rest(set);
 }
 
-void Engine::fail_rest(ProcessSet* set) {
+void RuntimeCore::fail_rest(ProcessSet* set) {
   set->after_join.clear();
   for (Submission* submission = newest_; submission != nullptr;) {
     Submission* older = submission->older;
@@ -111,7 +111,7 @@ void Engine::fail_rest(ProcessSet* set) {
   }
 }
 
-bool Engine::drop_removed_sets() {
+bool RuntimeCore::drop_removed_sets() {
   if (!some_removed_) return false;
   some_removed_ = false;
   bool dropped = false;
@@ -138,7 +138,7 @@ bool Engine::drop_removed_sets() {
   return dropped;
 }
 
-void Engine::hear_what_was_early() {
+void RuntimeCore::hear_what_was_early() {
   if (early_.empty()) return;
   std::vector<Early> early = std::exchange(early_, {});
   early_bytes_ = 0;
@@ -152,7 +152,7 @@ void Engine::hear_what_was_early() {
   }
 }
 
-bool Engine::all_sets_ended() const {
+bool RuntimeCore::all_sets_ended() const {
   return std::all_of(sets_.begin(), sets_.end(), [](const auto& set) { return set->ended; });
 }
 

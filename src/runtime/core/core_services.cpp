@@ -1,17 +1,17 @@
-// The services' part of an engine: their messages on the tree's links, and their alarms.
+// The services' part of a runtime core: their messages on the tree's links, and their alarms.
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/core/engine.h"
+#include "runtime/core/runtime_core.h"
 
 namespace hvd::runtime {
 
-void Engine::set_service(ServiceId id, Service* service) {
+void RuntimeCore::set_service(ServiceId id, Service* service) {
   services_[static_cast<size_t>(id)] = service;
 }
 
-void Engine::to_root(ServiceId id, ByteView message) {
+void RuntimeCore::to_root(ServiceId id, ByteView message) {
   if (departed_.load(std::memory_order_relaxed)) return;
   if (is_root()) {
     if (Service* service = services_[static_cast<size_t>(id)]) {
@@ -26,7 +26,7 @@ void Engine::to_root(ServiceId id, ByteView message) {
   }
 }
 
-void Engine::to_all(ServiceId id, ByteView message) {
+void RuntimeCore::to_all(ServiceId id, ByteView message) {
   HVD_CHECK(is_root());
   if (departed_.load(std::memory_order_relaxed)) return;
   ByteWriter out;
@@ -42,7 +42,7 @@ void Engine::to_all(ServiceId id, ByteView message) {
   }
 }
 
-Status Engine::hand_on(MessageKind kind, int32_t from, ByteView message) {
+Status RuntimeCore::hand_on(MessageKind kind, int32_t from, ByteView message) {
   ServiceMessage said;
   HVD_RETURN_IF_ERROR(decode(message, &said));
   if (said.service >= kServices) {
@@ -61,7 +61,7 @@ Status Engine::hand_on(MessageKind kind, int32_t from, ByteView message) {
   return {};
 }
 
-Clock::time_point Engine::alarm() const {
+Clock::time_point RuntimeCore::alarm() const {
   Clock::time_point first = Clock::time_point::max();
   for (const Service* service : services_) {
     if (service != nullptr) first = std::min(first, service->alarm());
@@ -69,14 +69,14 @@ Clock::time_point Engine::alarm() const {
   return first;
 }
 
-void Engine::end_services() {
+void RuntimeCore::end_services() {
   const Status why = refusal();
   for (Service* service : services_) {
     if (service != nullptr) service->on_end(why);
   }
 }
 
-bool Engine::run_alarms() {
+bool RuntimeCore::run_alarms() {
   bool rang = false;
   Clock::time_point now{};
   for (Service* service : services_) {
