@@ -144,7 +144,7 @@ class Adasum {
 
 }  // namespace
 
-Job adasum(Flow& flow, Group& group, const hvd_batch& batch) {
+Coroutine adasum(Flow& flow, Group& group, const hvd_batch& batch) {
   Adasum work(group, batch);
   co_await alltoall(flow, group, work.scatter());
   while (!work.one_is_left()) {

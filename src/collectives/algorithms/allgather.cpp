@@ -104,7 +104,7 @@ class Gathering {
 
 }  // namespace
 
-Job allgather(Flow& flow, Group& group, const hvd_batch& batch) {
+Coroutine allgather(Flow& flow, Group& group, const hvd_batch& batch) {
   Gathering gathering(group, batch);
   co_await stream_steps(flow, group, gathering);
 }

@@ -29,7 +29,7 @@ void reduce_alone(const hvd_batch& batch, Reduction& reduction) {
   }
 }
 
-Job allreduce_small(Flow& flow, Group& group, Reduction& reduction) {
+Coroutine allreduce_small(Flow& flow, Group& group, Reduction& reduction) {
   const uint64_t step = group.take_steps(1);
   co_await pack_small(flow, group, reduction, step);
   SmallArrived arrived(group, step);
@@ -41,7 +41,7 @@ Job allreduce_small(Flow& flow, Group& group, Reduction& reduction) {
 
 }  // namespace
 
-Job allreduce(Flow& flow, Group& group, const hvd_batch& batch) {
+Coroutine allreduce(Flow& flow, Group& group, const hvd_batch& batch) {
   Reduction reduction(batch);
   if (reduction.count == 0) co_return;
   if (group.size() == 1) {

@@ -120,7 +120,7 @@ class Tensors {
   size_t unpacked_ = 0;
 };
 
-Job allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
+Coroutine allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
   const Tuning tuning = tuning_of(batch);
   InterHostConfig config = config_for(group, batch, reduction, tuning);
   const size_t piece =
@@ -146,8 +146,8 @@ Job allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduction& 
 // ---- Several ranks on some host -----------------------------------------------------------------
 
 // The leader takes what the host has reduced over the hosts.
-Job inter_host_small(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction,
-                     std::byte* result) {
+Coroutine inter_host_small(Flow& flow, Group& group, const hvd_batch& batch,
+                           const Reduction& reduction, std::byte* result) {
   InterHostConfig config = config_for(group, batch, reduction, tuning_of(batch));
   cut(config, reduction.count, reduction.count);
   InterHostAllreduce& inter_host = group.inter_host();
@@ -157,7 +157,7 @@ Job inter_host_small(Flow& flow, Group& group, const hvd_batch& batch, const Red
   co_await flow.until(finished);
 }
 
-Job small_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
+Coroutine small_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
   const uint64_t step = group.take_steps(1);
   co_await pack_small(flow, group, reduction, step);
   std::byte* result = group.sub_region().result(step);
@@ -229,7 +229,7 @@ class DrivenStream {
 };
 
 // Waits while what is under way moves on.
-Job wait_driving(Flow& flow, DrivenStream& stream, Condition& condition) {
+Coroutine wait_driving(Flow& flow, DrivenStream& stream, Condition& condition) {
   if (stream.is_driver) {
     AdvancingMeanwhile driving(stream.inter_host, condition);
     co_await flow.until(driving);
@@ -239,7 +239,7 @@ Job wait_driving(Flow& flow, DrivenStream& stream, Condition& condition) {
 }
 
 // Packs the next chunk, then reduces this rank's slice of this one.
-Job send_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
+Coroutine send_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
   const uint64_t step = stream.on_host.step_of(chunk);
   if (chunk + 1 < stream.on_host.chunks()) {
     // A slot is free when its last chunk has been reduced; one of another operation, when that
@@ -255,7 +255,7 @@ Job send_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
   stream.reduce_and_add(chunk);
 }
 
-Job end_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
+Coroutine end_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
   const uint64_t step = stream.on_host.step_of(chunk);
   if (stream.is_driver) {
     PiecesFinished finished(stream.inter_host, chunk + 1);
@@ -267,7 +267,7 @@ Job end_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
   stream.on_host.unpack(chunk);
 }
 
-Job stream_across(Flow& flow, Group& group, DrivenStream& stream) {
+Coroutine stream_across(Flow& flow, Group& group, DrivenStream& stream) {
   const size_t chunks = stream.on_host.chunks();
   AllReached is_free = buffers_free(group, stream.on_host.step_of(0));
   co_await flow.until(is_free);
@@ -280,7 +280,7 @@ Job stream_across(Flow& flow, Group& group, DrivenStream& stream) {
 
 }  // namespace
 
-Job allreduce_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
+Coroutine allreduce_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction) {
   if (group.size() == group.host_count() && batch.op == HVD_ALLREDUCE) {
     co_await allreduce_solo(flow, group, batch, reduction);
   } else if (reduction.count * reduction.element <= kSmallBytes) {

@@ -8,6 +8,6 @@
 
 namespace hvd::collectives {
 
-Job allreduce_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction);
+Coroutine allreduce_across(Flow& flow, Group& group, const hvd_batch& batch, Reduction& reduction);
 
 }  // namespace hvd::collectives

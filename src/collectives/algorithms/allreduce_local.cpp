@@ -168,7 +168,8 @@ class LocalStream {
 
 }  // namespace
 
-Job allreduce_local(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction) {
+Coroutine allreduce_local(Flow& flow, Group& group, const hvd_batch& batch,
+                          const Reduction& reduction) {
   LocalStream stream(group, batch, reduction);
   for (size_t turn = 0; turn <= stream.chunks() + 1; ++turn) {
     if (turn > 1) {

@@ -8,6 +8,7 @@
 
 namespace hvd::collectives {
 
-Job allreduce_local(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction);
+Coroutine allreduce_local(Flow& flow, Group& group, const hvd_batch& batch,
+                          const Reduction& reduction);
 
 }  // namespace hvd::collectives

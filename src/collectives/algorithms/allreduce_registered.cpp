@@ -103,8 +103,8 @@ bool may_be_registered(Group& group, const hvd_batch& batch, const Reduction& re
          reduction.count * reduction.element >= kLeastBytes;
 }
 
-Job allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
-                         const Reduction& reduction, bool* done) {
+Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
+                               const Reduction& reduction, bool* done) {
   *done = false;
   const uint64_t step = group.take_steps(1);
   if (!group.small_slot_is_free(step)) {

@@ -12,7 +12,7 @@ namespace hvd::collectives {
 bool may_be_registered(Group& group, const hvd_batch& batch, const Reduction& reduction);
 
 // Asks, and does it if it can be done so: *done tells, the same on all ranks.
-Job allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
-                         const Reduction& reduction, bool* done);
+Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
+                               const Reduction& reduction, bool* done);
 
 }  // namespace hvd::collectives

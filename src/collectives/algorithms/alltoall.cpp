@@ -138,7 +138,7 @@ class Shuffle {
 
 }  // namespace
 
-Job alltoall(Flow& flow, Group& group, const hvd_batch& batch) {
+Coroutine alltoall(Flow& flow, Group& group, const hvd_batch& batch) {
   Shuffle shuffle(group, batch);
   SmallAllreduce agreement(HVD_MAX, HVD_INT64, &shuffle.largest, 1);
   co_await allreduce(flow, group, agreement.batch());

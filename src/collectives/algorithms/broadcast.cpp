@@ -96,7 +96,7 @@ class Casting {
 };
 
 // The leader's part on a host: gets the chunk if it is not here, and passes it on.
-Job pass_on(Flow& flow, Group& group, Casting& casting, size_t index) {
+Coroutine pass_on(Flow& flow, Group& group, Casting& casting, size_t index) {
   const uint64_t step = casting.first + index;
   if (casting.on_root_host) {
     OneReached arrived(group, group.local_index_of(casting.root), kArrived, step + 1);
@@ -119,7 +119,7 @@ Job pass_on(Flow& flow, Group& group, Casting& casting, size_t index) {
 
 }  // namespace
 
-Job broadcast(Flow& flow, Group& group, const hvd_batch& batch) {
+Coroutine broadcast(Flow& flow, Group& group, const hvd_batch& batch) {
   Casting casting(group, batch);
   const bool is_root = group.index() == casting.root;
   if (group.size() == 1) {

@@ -26,13 +26,13 @@ bool can_run(const hvd_batch& batch) {
   }
 }
 
-Job barrier(Flow& flow, Group& group) {
+Coroutine barrier(Flow& flow, Group& group) {
   uint8_t nothing = 0;
   SmallAllreduce everybody(HVD_SUM, HVD_UINT8, &nothing, 1);
   co_await allreduce(flow, group, everybody.batch());
 }
 
-Job run(Flow& flow, Group& group, const hvd_batch& batch) {
+Coroutine run(Flow& flow, Group& group, const hvd_batch& batch) {
   SubRegionOpen open(group);
   co_await flow.until(open);
   switch (batch.op) {

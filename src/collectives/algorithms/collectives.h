@@ -13,17 +13,17 @@ namespace hvd::collectives {
 // Whether there is a collective for a batch; the same answer on all members.
 bool can_run(const hvd_batch& batch);
 // The right one of those below, after the group's memory is there.
-Job run(Flow& flow, Group& group, const hvd_batch& batch);
+Coroutine run(Flow& flow, Group& group, const hvd_batch& batch);
 
 // Reduces in the host's shared memory, each rank its slice, then between the leaders of the hosts.
-Job allreduce(Flow& flow, Group& group, const hvd_batch& batch);
+Coroutine allreduce(Flow& flow, Group& group, const hvd_batch& batch);
 // An allreduce whose reduction is HVD_ADASUM.
-Job adasum(Flow& flow, Group& group, const hvd_batch& batch);
-Job reduce_scatter(Flow& flow, Group& group, const hvd_batch& batch);
-Job allgather(Flow& flow, Group& group, const hvd_batch& batch);
-Job broadcast(Flow& flow, Group& group, const hvd_batch& batch);
-Job alltoall(Flow& flow, Group& group, const hvd_batch& batch);
-Job barrier(Flow& flow, Group& group);
+Coroutine adasum(Flow& flow, Group& group, const hvd_batch& batch);
+Coroutine reduce_scatter(Flow& flow, Group& group, const hvd_batch& batch);
+Coroutine allgather(Flow& flow, Group& group, const hvd_batch& batch);
+Coroutine broadcast(Flow& flow, Group& group, const hvd_batch& batch);
+Coroutine alltoall(Flow& flow, Group& group, const hvd_batch& batch);
+Coroutine barrier(Flow& flow, Group& group);
 
 // An allreduce of which all parts are here: of each member all its tensors behind each other, null
 // for those that the batch has.

@@ -24,9 +24,9 @@ void FrameStack::give_back(void* frame) {
   }
 }
 
-void Flow::start(Job job) {
-  job_ = std::move(job);
-  job_.handle_.resume();
+void Flow::start(Coroutine coroutine) {
+  coroutine_ = std::move(coroutine);
+  coroutine_.handle_.resume();
   settle();
 }
 
@@ -39,13 +39,13 @@ bool Flow::poll() {
 }
 
 void Flow::settle() {
-  if (job_.handle_ && job_.handle_.done()) job_ = Job();
+  if (coroutine_.handle_ && coroutine_.handle_.done()) coroutine_ = Coroutine();
 }
 
 void Flow::drop() {
   condition_ = nullptr;
   point_ = nullptr;
-  job_ = Job();
+  coroutine_ = Coroutine();
 }
 
 }  // namespace hvd::collectives

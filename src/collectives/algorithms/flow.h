@@ -43,9 +43,9 @@ class FrameStack {
 
 class Flow;
 
-// The coroutine type of collectives. Its first parameter is the Flow it runs in. Awaiting a Job
+// The coroutine type of collectives. Its first parameter is the Flow it runs in. Awaiting a Coroutine
 // runs it to its end.
-class [[nodiscard]] Job {
+class [[nodiscard]] Coroutine {
  public:
   struct promise_type {
     std::coroutine_handle<> caller;
@@ -56,8 +56,8 @@ class [[nodiscard]] Job {
     }
     static void operator delete(void* frame, size_t) { FrameStack::give_back(frame); }
 
-    Job get_return_object() {
-      return Job(std::coroutine_handle<promise_type>::from_promise(*this));
+    Coroutine get_return_object() {
+      return Coroutine(std::coroutine_handle<promise_type>::from_promise(*this));
     }
     std::suspend_always initial_suspend() noexcept { return {}; }
     struct Final {
@@ -73,13 +73,13 @@ class [[nodiscard]] Job {
     void unhandled_exception() { std::terminate(); }
   };
 
-  Job(Job&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Job& operator=(Job&& other) noexcept {
+  Coroutine(Coroutine&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Coroutine& operator=(Coroutine&& other) noexcept {
     std::swap(handle_, other.handle_);
     return *this;
   }
-  Job() = default;
-  ~Job() {
+  Coroutine() = default;
+  ~Coroutine() {
     if (handle_) handle_.destroy();
   }
 
@@ -92,7 +92,7 @@ class [[nodiscard]] Job {
 
  private:
   friend class Flow;
-  explicit Job(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+  explicit Coroutine(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
   static void* take_frame(Flow& flow, size_t size);
   std::coroutine_handle<promise_type> handle_;
 };
@@ -104,8 +104,8 @@ class Flow {
   Flow& operator=(const Flow&) = delete;
 
   // Takes a coroutine made with this flow and runs it up to its first wait.
-  void start(Job job);
-  bool running() const { return static_cast<bool>(job_.handle_); }
+  void start(Coroutine coroutine);
+  bool running() const { return static_cast<bool>(coroutine_.handle_); }
   // Goes on if it can; true when it did. running() tells whether it ended.
   bool poll();
   // Whether poll would go on.
@@ -128,14 +128,14 @@ class Flow {
   Until until(Condition& condition) { return {*this, condition}; }
 
  private:
-  friend class Job;
+  friend class Coroutine;
   void settle();
   FrameStack frames_;
-  Job job_;
+  Coroutine coroutine_;
   std::coroutine_handle<> point_;
   Condition* condition_ = nullptr;
 };
 
-inline void* Job::take_frame(Flow& flow, size_t size) { return flow.frames_.take(size); }
+inline void* Coroutine::take_frame(Flow& flow, size_t size) { return flow.frames_.take(size); }
 
 }  // namespace hvd::collectives

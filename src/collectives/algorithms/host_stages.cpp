@@ -2,7 +2,7 @@
 
 namespace hvd::collectives {
 
-Job pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t step) {
+Coroutine pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t step) {
   if (!group.small_slot_is_free(step)) {
     AllReached consumed(group, kConsumed, step - 1);
     co_await flow.until(consumed);
@@ -27,7 +27,7 @@ void end_small(Group& group, uint64_t step) {
   group.post_all(kConsumed, step + 1);
 }
 
-Job reduce_chunk(Flow& flow, HostStream& stream, size_t chunk) {
+Coroutine reduce_chunk(Flow& flow, HostStream& stream, size_t chunk) {
   Group& group = stream.group();
   if (chunk + 1 < stream.chunks()) {
     // A slot is free when its last chunk has been reduced; one of another operation, when that

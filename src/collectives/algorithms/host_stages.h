@@ -14,7 +14,7 @@ namespace hvd::collectives {
 constexpr size_t kBlockBytes = 4096;
 
 // Puts this rank's small payload where the others of its host see it.
-Job pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t step);
+Coroutine pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t step);
 // Reduces the host's small payloads of a step, which have arrived; scaled only before when other
 // hosts follow.
 void reduce_small(Group& group, const Reduction& reduction, uint64_t step, std::byte* result);
@@ -72,6 +72,6 @@ class HostStream {
 };
 
 // Packs the next chunk, then reduces this rank's slice of this one.
-Job reduce_chunk(Flow& flow, HostStream& stream, size_t chunk);
+Coroutine reduce_chunk(Flow& flow, HostStream& stream, size_t chunk);
 
 }  // namespace hvd::collectives

@@ -171,14 +171,14 @@ class Scattering {
   size_t place_;  // bytes
 };
 
-Job finish_on_host(Flow& flow, Group& group, Scattering& work, size_t index) {
+Coroutine finish_on_host(Flow& flow, Group& group, Scattering& work, size_t index) {
   const uint64_t step = work.first + index;
   AllReached arrived(group, kArrived, step + 1);
   co_await flow.until(arrived);
   work.reduce_own(index);
 }
 
-Job finish_across(Flow& flow, Group& group, Scattering& work, size_t index) {
+Coroutine finish_across(Flow& flow, Group& group, Scattering& work, size_t index) {
   const uint64_t step = work.first + index;
   AllReached arrived(group, kArrived, step + 1);
   co_await flow.until(arrived);
@@ -199,7 +199,7 @@ Job finish_across(Flow& flow, Group& group, Scattering& work, size_t index) {
 
 }  // namespace
 
-Job reduce_scatter(Flow& flow, Group& group, const hvd_batch& batch) {
+Coroutine reduce_scatter(Flow& flow, Group& group, const hvd_batch& batch) {
   Scattering work(group, batch);
   for (size_t i = 0; i < work.steps; ++i) {
     const uint64_t step = work.first + i;

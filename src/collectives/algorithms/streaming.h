@@ -10,7 +10,7 @@ namespace hvd::collectives {
 // Work has first() and steps(), as Group::take_steps gave them, and of each of these steps by its
 // index: pack, which posts kArrived, add_transfers(transfers, index), and unpack, which posts kConsumed.
 template <typename Work>
-Job stream_steps(Flow& flow, Group& group, Work& work) {
+Coroutine stream_steps(Flow& flow, Group& group, Work& work) {
   for (size_t i = 0; i < work.steps(); ++i) {
     const uint64_t step = work.first() + i;
     AllReached is_free = buffers_free(group, step);
