@@ -13,7 +13,7 @@
 #include "horovod/version.h"
 #include "launcher/check/hosts.h"
 #include "launcher/cli/manual.h"
-#include "launcher/link/lobby.h"
+#include "launcher/link/join_queue.h"
 #include "launcher/output/terminal_width.h"
 #include "launcher/plan/dry_run.h"
 #include "launcher/plan/host_choice.h"
@@ -116,7 +116,7 @@ int run_joined_job(const Options& options) {
   if (settings.flag("verbose")) log::set_level(log::Level::kInfo);
   auto token = take_token(settings);
   if (!token.ok()) return refuse(token.status());
-  Lobby::Wanted wanted;
+  JoinQueue::Wanted wanted;
   wanted.slots = static_cast<int>(settings.integer("num_proc"));
   if (settings.is_set("hosts") || settings.is_set("hostfile")) {
     auto hosts = choose_hosts(settings);
@@ -137,12 +137,12 @@ int run_joined_job(const Options& options) {
   if (!bound.ok()) return refuse(bound.status());
   wanted.join_command = join_command(settings, *bound);
   const std::string command = wanted.join_command;
-  Lobby lobby(loop, std::move(server), *std::move(token), std::move(wanted));
+  JoinQueue join_queue(loop, std::move(server), *std::move(token), std::move(wanted));
   const double seconds = settings.number("start_timeout");
   say(cat("waits up to ", seconds, " s at ", net::to_string(*bound), " for ",
-          lobby.describe_wanted(), ", to join by: ", command));
+          join_queue.describe_wanted(), ", to join by: ", command));
   Status status;
-  net::asio::co_spawn(loop, lobby.wait(seconds), [&](std::exception_ptr error, Status waited) {
+  net::asio::co_spawn(loop, join_queue.wait(seconds), [&](std::exception_ptr error, Status waited) {
     status = error ? internal_error("waiting for hosts failed") : waited;
     loop.stop();
   });
@@ -152,10 +152,10 @@ int run_joined_job(const Options& options) {
   std::optional<int> num_proc;
   if (settings.is_set("num_proc")) num_proc = static_cast<int>(settings.integer("num_proc"));
   const bool is_named = settings.is_set("hosts") || settings.is_set("hostfile");
-  const auto plan = is_named ? make_plan(options) : plan_slots(lobby.hosts(), num_proc);
+  const auto plan = is_named ? make_plan(options) : plan_slots(join_queue.hosts(), num_proc);
   if (!plan.ok()) return refuse(plan.status());
   prepare_process(options);
-  return run_job(options, *plan, 0, &lobby).exit_code;
+  return run_job(options, *plan, 0, &join_queue).exit_code;
 }
 
 int show_plan(const Options& options, const SlotPlan& plan) {

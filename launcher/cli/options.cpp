@@ -264,14 +264,14 @@ Status check_values(const Settings& settings, const CommandLine& line) {
 }
 
 Status apply(const CommandLine& line, Settings& settings) {
-  constexpr std::string_view kStarters[] = {"gloo", "mpi", "jsrun"};
-  const bool names_starter =
+  constexpr std::string_view kLaunchMethods[] = {"gloo", "mpi", "jsrun"};
+  const bool names_launch_method =
       std::any_of(line.flags.begin(), line.flags.end(), [&](const Given& given) {
-        return std::find(std::begin(kStarters), std::end(kStarters), given.flag->setting->key) !=
-               std::end(kStarters);
+        return std::find(std::begin(kLaunchMethods), std::end(kLaunchMethods),
+                         given.flag->setting->key) != std::end(kLaunchMethods);
       });
-  for (const std::string_view key : kStarters) {  // in place of the config file's
-    if (names_starter) HVD_RETURN_IF_ERROR(settings.set(key, "0"));
+  for (const std::string_view key : kLaunchMethods) {  // in place of the config file's
+    if (names_launch_method) HVD_RETURN_IF_ERROR(settings.set(key, "0"));
   }
   for (const Given& given : line.flags) {
     const Status status = settings.set_in_units(given.flag->setting->key, given.value);

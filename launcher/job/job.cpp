@@ -33,16 +33,16 @@ void raise_descriptor_limit(size_t wanted) {
 
 }  // namespace
 
-Job::Job(const Options& options, const SlotPlan& plan, uint32_t generation, Lobby* lobby)
+Job::Job(const Options& options, const SlotPlan& plan, uint32_t generation, JoinQueue* join_queue)
     : options_(options),
       plan_(plan),
       generation_(generation),
-      lobby_(lobby),
-      loop_(lobby ? lobby->loop() : own_loop_),
+      join_queue_(join_queue),
+      loop_(join_queue ? join_queue->loop() : own_loop_),
       grace_(options.settings.number("kill_grace")),
       end_signal_(to_lower(options.settings.text("end_signal")) == "int" ? SIGINT : SIGTERM),
       supervisor_(plan, to_lower(options.settings.text("on_failure")) == "wait"),
-      secret_(lobby ? lobby->secret() : Secret::random()),
+      secret_(join_queue ? join_queue->secret() : Secret::random()),
       job_(random_job()),
       signals_(loop_),
       changed_(loop_),
@@ -173,8 +173,9 @@ void prepare_process(const Options& options) {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation, Lobby* lobby) {
-  return Job(options, plan, generation, lobby).run();
+JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
+               JoinQueue* join_queue) {
+  return Job(options, plan, generation, join_queue).run();
 }
 
 }  // namespace hvd::launcher

@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-class Lobby;
+class JoinQueue;
 
 // How a launch ended, after the sentence that explains it.
 struct JobEnd {
@@ -22,9 +22,9 @@ struct JobEnd {
 
 // Once, before the first launch.
 void prepare_process(const Options& options);
-// `generation`: how many launches of this job were before. `lobby`: where the hosts have joined,
+// `generation`: how many launches of this job were before. `join_queue`: where the hosts have joined,
 // instead of being reached.
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
-               Lobby* lobby = nullptr);
+               JoinQueue* join_queue = nullptr);
 
 }  // namespace hvd::launcher

@@ -34,8 +34,9 @@ Status Job::find_places() {
   }
   HVD_ASSIGN_OR_RETURN(agent_, find_agent(executable_folder()));
   if (options_.settings.is_set("store_fd")) {
-    HVD_ASSIGN_OR_RETURN(starter_,
-                         Starter::take(static_cast<int>(options_.settings.integer("store_fd"))));
+    HVD_ASSIGN_OR_RETURN(
+        parent_process_,
+        ParentProcess::take(static_cast<int>(options_.settings.integer("store_fd"))));
   }
   std::error_code error;
   directory_ = std::filesystem::current_path(error).string();
@@ -93,7 +94,9 @@ std::vector<HostStart> Job::host_starts() {
     start.target.identity_file = settings.text("ssh_identity_file");
     start.target.agent_path = agent_;
     start.target.agent_dir = settings.text("agent_dir");
-    start.make_job = [this, index](bool is_local) { return host_job(index, is_local && !lobby_); };
+    start.make_job = [this, index](bool is_local) {
+      return host_job(index, is_local && !join_queue_);
+    };
     start.events = events_.back().get();
     start.code = code_;
     starts.push_back(std::move(start));
@@ -148,8 +151,8 @@ std::optional<rendezvous::ScopeSizes> Job::plain_scopes() const {
 net::Task<int> Job::prepare() {
   Spawner& by_agent =
       launch_agent(options_.settings).empty() ? static_cast<Spawner&>(ssh_) : by_command_;
-  Spawner& local = lobby_ ? static_cast<Spawner&>(*lobby_) : local_;
-  Spawner& remote = lobby_ ? static_cast<Spawner&>(*lobby_) : by_agent;
+  Spawner& local = join_queue_ ? static_cast<Spawner&>(*join_queue_) : local_;
+  Spawner& remote = join_queue_ ? static_cast<Spawner&>(*join_queue_) : by_agent;
   preflight_ = std::make_unique<Preflight>(loop_.get_executor(), local, remote, host_starts());
   net::asio::co_spawn(loop_, show_progress(), net::asio::detached);
   auto errors = co_await preflight_->run(options_.settings.number("start_timeout"));
@@ -224,14 +227,15 @@ void Job::tell_thread_shares() {
 
 net::Task<void> Job::start() {
   server_ =
-      lobby_ ? lobby_->take_server()
-             : std::make_unique<rendezvous::Server>(
-                   loop_.get_executor(),
-                   rendezvous::ServerOptions{
-                       .secret = secret_, .size = plan_.size(), .insecure_compat = plain_scopes()});
-  if (starter_) {
+      join_queue_
+          ? join_queue_->take_server()
+          : std::make_unique<rendezvous::Server>(
+                loop_.get_executor(),
+                rendezvous::ServerOptions{
+                    .secret = secret_, .size = plan_.size(), .insecure_compat = plain_scopes()});
+  if (parent_process_) {
     // Who waits for the ranks' results has gone: they end, as by a signal.
-    starter_->serve(loop_.get_executor(), secret_, *server_, [] { ::raise(SIGTERM); });
+    parent_process_->serve(loop_.get_executor(), secret_, *server_, [] { ::raise(SIGTERM); });
   }
   output_->on_consumed([this](int rank, OutputStream stream, size_t size) {
     const auto host = static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host);

@@ -11,11 +11,11 @@
 #include "launcher/inspect/rank_commands.h"
 #include "launcher/job/job.h"
 #include "launcher/job/meeting.h"
+#include "launcher/job/parent_process.h"
 #include "launcher/job/preflight.h"
-#include "launcher/job/starter.h"
 #include "launcher/job/supervisor.h"
 #include "launcher/link/agent_link.h"
-#include "launcher/link/lobby.h"
+#include "launcher/link/join_queue.h"
 #include "launcher/output/output.h"
 #include "launcher/output/rank_errors.h"
 #include "launcher/output/standard_input.h"
@@ -29,7 +29,7 @@ namespace hvd::launcher {
 
 class Job {
  public:
-  Job(const Options& options, const SlotPlan& plan, uint32_t generation, Lobby* lobby);
+  Job(const Options& options, const SlotPlan& plan, uint32_t generation, JoinQueue* join_queue);
   Job(const Job&) = delete;
 
   ~Job();
@@ -73,9 +73,9 @@ class Job {
   const Options& options_;
   const SlotPlan& plan_;
   const uint32_t generation_;
-  Lobby* const lobby_;
+  JoinQueue* const join_queue_;
   net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
-  net::asio::io_context& loop_;        // the lobby's, where there is one
+  net::asio::io_context& loop_;        // the join_queue's, where there is one
   const double grace_;                 // between that and SIGKILL of the ranks of a job that ends
   const int end_signal_;
   Supervisor supervisor_;
@@ -108,7 +108,7 @@ class Job {
   bool has_pmix_ = false;                       // on all hosts
   size_t started_ = 0;                          // hosts
   std::unique_ptr<StandardInput> input_;
-  std::unique_ptr<Starter> starter_;
+  std::unique_ptr<ParentProcess> parent_process_;
   Inspection inspection_;
   RankCommands commands_;
   std::unique_ptr<InspectionServer> inspection_server_;

@@ -1,4 +1,5 @@
-// Agents that join by themselves, as a spawner: what dials the lobby is a child of this test.
+// Agents that join by themselves, as a spawner: the agent that dials the join queue is a child of
+// this test.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -7,7 +8,7 @@
 #include "base/text.h"
 #include "conformance/spawner_conformance.h"
 #include "launcher/agent/loop/link.h"
-#include "launcher/link/lobby.h"
+#include "launcher/link/join_queue.h"
 #include "rendezvous/server/listening.h"
 
 namespace hvd::launcher {
@@ -28,7 +29,7 @@ namespace {
   ::_exit(1);
 }
 
-// A job's lobby, which is over when the host is there, as in a launcher.
+// A job's join queue, which closes when the host has joined, as in a launcher.
 class Joining : public Spawner {
  public:
   explicit Joining(net::asio::io_context& loop) : loop_(loop) {}
@@ -45,16 +46,16 @@ class Joining : public Spawner {
     Host host;
     host.name = target.host;
     host.slots = 1;
-    Lobby::Wanted wanted;
+    JoinQueue::Wanted wanted;
     wanted.hosts.push_back(host);
-    Lobby lobby(loop_, std::move(server), token, std::move(wanted));
+    JoinQueue join_queue(loop_, std::move(server), token, std::move(wanted));
     const std::string where = net::to_string(*bound), name = cat(target.host, ":1");
     const pid_t pid = ::fork();
     if (pid == 0) join_and_become(target.agent_path, where, name, token);
     children_.push_back(pid);
-    const Status status = co_await lobby.wait(30);
+    const Status status = co_await join_queue.wait(30);
     if (!status.ok()) co_return status;
-    co_return co_await lobby.spawn(target, std::move(on_stage));
+    co_return co_await join_queue.spawn(target, std::move(on_stage));
   }
 
  private:
@@ -74,13 +75,13 @@ TEST_CASE("a host that joined is taken once, and one that did not is none") {
   net::asio::io_context loop(1);
   auto server = std::make_unique<rendezvous::Server>(
       loop.get_executor(), rendezvous::ServerOptions{.secret = Secret::random(), .size = 1});
-  Lobby lobby(loop, std::move(server), Secret::random(), {.hosts = {}, .slots = 2});
+  JoinQueue join_queue(loop, std::move(server), Secret::random(), {.hosts = {}, .slots = 2});
   SpawnTarget target;
   target.host = "c0";
-  const auto stream = run_on(loop, lobby.spawn(target, [](SpawnStage) {}));
+  const auto stream = run_on(loop, join_queue.spawn(target, [](SpawnStage) {}));
   REQUIRE_FALSE(stream.ok());
   CHECK(stream.error().message() == "it has not joined");
-  const Status status = run_on(loop, lobby.wait(0.05));
+  const Status status = run_on(loop, join_queue.wait(0.05));
   CHECK(status.message().starts_with("only 0 of 2 slots joined within 0.05 s; "));
 }
 

@@ -1,4 +1,4 @@
-#include "launcher/link/lobby.h"
+#include "launcher/link/join_queue.h"
 
 #include <algorithm>
 #include <array>
@@ -31,8 +31,8 @@ int slots_of(const std::vector<Host>& hosts) {
 
 }  // namespace
 
-Lobby::Lobby(asio::io_context& loop, std::unique_ptr<rendezvous::Server> server, Secret token,
-             Wanted wanted)
+JoinQueue::JoinQueue(asio::io_context& loop, std::unique_ptr<rendezvous::Server> server,
+                     Secret token, Wanted wanted)
     : loop_(loop),
       server_(std::move(server)),
       token_(std::move(token)),
@@ -43,9 +43,9 @@ Lobby::Lobby(asio::io_context& loop, std::unique_ptr<rendezvous::Server> server,
   on_change();
 }
 
-Lobby::~Lobby() = default;
+JoinQueue::~JoinQueue() = default;
 
-void Lobby::spawn_bounded(net::Task<void> task) {
+void JoinQueue::spawn_bounded(net::Task<void> task) {
   struct Caller {
     explicit Caller(asio::io_context& loop) : limit(loop, kAdmission) {}
     asio::cancellation_signal cancel;
@@ -61,7 +61,7 @@ void Lobby::spawn_bounded(net::Task<void> task) {
                  }));
 }
 
-net::Task<void> Lobby::receive(net::StreamSocket socket) {
+net::Task<void> JoinQueue::receive(net::StreamSocket socket) {
   Bytes token = to_bytes(token_.hex());
   auto agent = co_await admit(std::move(socket), std::move(token));
   if (agent.ok())
@@ -70,7 +70,7 @@ net::Task<void> Lobby::receive(net::StreamSocket socket) {
     log::warning(agent.status().message());
 }
 
-void Lobby::take(AdmittedAgent agent) {
+void JoinQueue::take(AdmittedAgent agent) {
   const auto hosts = parse_hosts(agent.name);
   if (!hosts.ok() || hosts->size() != 1) {
     log::warning(cat("an agent joined as '", printable(agent.name),
@@ -108,7 +108,7 @@ void Lobby::take(AdmittedAgent agent) {
   changed_.cancel();
 }
 
-void Lobby::dismiss(std::unique_ptr<Duplex> duplex, const std::string& why) {
+void JoinQueue::dismiss(std::unique_ptr<Duplex> duplex, const std::string& why) {
   // The agent closes the connection when it has read this; to close it here could discard the sentence.
   const auto tell = [](std::unique_ptr<Duplex> agent, Bytes frame) -> net::Task<void> {
     std::array<std::byte, 1024> ignored;
@@ -119,7 +119,7 @@ void Lobby::dismiss(std::unique_ptr<Duplex> duplex, const std::string& why) {
   spawn_bounded(tell(std::move(duplex), framed(Failed{why})));
 }
 
-void Lobby::on_change() {
+void JoinQueue::on_change() {
   std::vector<rendezvous::JoinedHost> hosts;
   for (const auto& joined : joined_) {
     const Host* wanted = find_wanted(joined->host.name);
@@ -130,30 +130,30 @@ void Lobby::on_change() {
                       std::move(hosts));
 }
 
-const Host* Lobby::find_wanted(const std::string& name) const {
+const Host* JoinQueue::find_wanted(const std::string& name) const {
   for (const Host& host : wanted_.hosts) {
     if (host.name == name) return &host;
   }
   return nullptr;
 }
 
-bool Lobby::has(const std::string& name) const {
+bool JoinQueue::has(const std::string& name) const {
   return std::any_of(joined_.begin(), joined_.end(),
                      [&](const auto& joined) { return joined->host.name == name; });
 }
 
-bool Lobby::is_complete() const {
+bool JoinQueue::is_complete() const {
   if (wanted_.hosts.empty()) return slots_of(hosts()) >= wanted_.slots;
   return std::all_of(wanted_.hosts.begin(), wanted_.hosts.end(),
                      [&](const Host& host) { return has(host.name); });
 }
 
-std::string Lobby::describe_wanted() const {
+std::string JoinQueue::describe_wanted() const {
   if (!wanted_.hosts.empty()) return cat("the hosts ", names_of(wanted_.hosts));
   return cat("hosts that give ", wanted_.slots, " slots");
 }
 
-std::string Lobby::describe_missing() const {
+std::string JoinQueue::describe_missing() const {
   if (wanted_.hosts.empty()) {
     std::vector<std::string> there;
     for (const auto& joined : joined_)
@@ -164,7 +164,7 @@ std::string Lobby::describe_missing() const {
   return cat(names_of(missing_hosts()), " did not join");
 }
 
-std::vector<Host> Lobby::missing_hosts() const {
+std::vector<Host> JoinQueue::missing_hosts() const {
   std::vector<Host> missing;
   for (const Host& host : wanted_.hosts) {
     if (!has(host.name)) missing.push_back(host);
@@ -172,7 +172,7 @@ std::vector<Host> Lobby::missing_hosts() const {
   return missing;
 }
 
-std::string Lobby::advice() const {
+std::string JoinQueue::advice() const {
   std::string text;
   if (!strangers_.empty()) {
     const std::vector<std::string> names(strangers_.begin(), strangers_.end());
@@ -187,7 +187,7 @@ std::string Lobby::advice() const {
              missing.empty() ? "" : " --name NAME");
 }
 
-net::Task<Status> Lobby::wait(double seconds) {
+net::Task<Status> JoinQueue::wait(double seconds) {
   const Deadline deadline = Deadline::after_seconds(seconds);
   while (!is_complete()) {
     if (deadline.passed()) {
@@ -203,9 +203,9 @@ net::Task<Status> Lobby::wait(double seconds) {
 }
 
 // An agent that waits keeps its lease; one that is gone may come again.
-net::Task<void> Lobby::ping_all() {
+net::Task<void> JoinQueue::ping_all() {
   const Bytes ping = framed(Ping{});
-  // Others may join meanwhile, under the same name too.
+  // Other agents may join meanwhile, also under the same name.
   const std::vector<std::shared_ptr<Joined>> all = joined_;
   for (const auto& joined : all) {
     if ((co_await joined->duplex->write(ping)).ok()) continue;
@@ -215,14 +215,14 @@ net::Task<void> Lobby::ping_all() {
   }
 }
 
-std::vector<Host> Lobby::hosts() const {
+std::vector<Host> JoinQueue::hosts() const {
   std::vector<Host> hosts;
   for (const auto& joined : joined_) hosts.push_back(joined->host);
   return hosts;
 }
 
-net::Task<Result<std::unique_ptr<Duplex>>> Lobby::spawn(const SpawnTarget& target,
-                                                        std::function<void(SpawnStage)> on_stage) {
+net::Task<Result<std::unique_ptr<Duplex>>> JoinQueue::spawn(
+    const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) {
   for (const auto& joined : joined_) {
     if (joined->host.name != target.host || !joined->duplex) continue;
     on_stage(SpawnStage::kReady);

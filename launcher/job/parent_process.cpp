@@ -1,4 +1,4 @@
-#include "launcher/job/starter.h"
+#include "launcher/job/parent_process.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -17,17 +17,17 @@ int socket_option(int fd, int option) {
 
 }  // namespace
 
-Result<std::unique_ptr<Starter>> Starter::take(int fd) {
+Result<std::unique_ptr<ParentProcess>> ParentProcess::take(int fd) {
   if (socket_option(fd, SO_DOMAIN) != AF_UNIX || socket_option(fd, SO_TYPE) != SOCK_STREAM) {
     return invalid_argument(cat("--store-fd ", fd, " is no Unix stream socket that this launcher ",
                                 "inherited; leave it to the program that starts the launcher"));
   }
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  return std::unique_ptr<Starter>(new Starter(UniqueFd(fd)));
+  return std::unique_ptr<ParentProcess>(new ParentProcess(UniqueFd(fd)));
 }
 
-void Starter::serve(net::asio::any_io_executor executor, const Secret& secret,
-                    rendezvous::Server& server, std::function<void()> on_gone) {
+void ParentProcess::serve(net::asio::any_io_executor executor, const Secret& secret,
+                          rendezvous::Server& server, std::function<void()> on_gone) {
   const std::string line = cat(secret.hex(), "\n");
   // The first bytes on this socket: there is room.
   if (::send(socket_.get(), line.data(), line.size(), MSG_NOSIGNAL) !=

@@ -1,6 +1,6 @@
-// Where hosts join a job that the launcher could not reach itself: agents dial the launcher's
-// rendezvous server (horovod-agent --join), prove that they hold the token, and wait here until
-// the job has the hosts that it needs. Lives on the launcher's loop.
+// The queue of agents that join a job by themselves (horovod-agent --join), on hosts that the
+// launcher cannot reach. An agent dials the launcher's rendezvous server, proves that it holds the
+// token, and waits here until the job has the hosts that it needs. Lives on the launcher's loop.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@
 
 namespace hvd::launcher {
 
-class Lobby : public Spawner {
+class JoinQueue : public Spawner {
  public:
-  // Hosts of these names; or, when there are none, any that give so many slots together.
+  // The hosts of these names; without names, any hosts that give `slots` slots together.
   struct Wanted {
     std::vector<Host> hosts;
     int slots = 0;
@@ -28,13 +28,13 @@ class Lobby : public Spawner {
   };
 
   // `server` listens already; its secret is the token.
-  Lobby(net::asio::io_context& loop, std::unique_ptr<rendezvous::Server> server, Secret token,
-        Wanted wanted);
-  ~Lobby() override;
+  JoinQueue(net::asio::io_context& loop, std::unique_ptr<rendezvous::Server> server, Secret token,
+            Wanted wanted);
+  ~JoinQueue() override;
 
-  // Returns when all are there; then nobody else is taken.
+  // Returns when all wanted hosts have joined. Later agents are refused.
   net::Task<Status> wait(double seconds);
-  // Who has joined, in the order of arrival, with the slots that they offered.
+  // The hosts that have joined, in the order of arrival, with the slots that they give.
   std::vector<Host> hosts() const;
   // "hosts a and b", "hosts that give 8 slots".
   std::string describe_wanted() const;
@@ -43,7 +43,7 @@ class Lobby : public Spawner {
   const Secret& secret() const { return token_; }
   std::unique_ptr<rendezvous::Server> take_server() { return std::move(server_); }
 
-  // The agent that joined by the target's name.
+  // The agent that joined under the target's name.
   net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) override;
 

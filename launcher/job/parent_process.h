@@ -1,5 +1,5 @@
-// The program that started this launcher and shares the job's store with it (--store-fd): it gets the
-// secret, then speaks rendezvous/PROTOCOL.md over the same socket. Lives on the loop.
+// The parent process that started this launcher and shares the job's store (--store-fd). It receives
+// the secret, then speaks rendezvous/PROTOCOL.md over the same socket. Lives on the loop.
 #pragma once
 
 #include <functional>
@@ -13,18 +13,18 @@
 
 namespace hvd::launcher {
 
-class Starter {
+class ParentProcess {
  public:
   // Owns `fd`, which no child inherits from now on. An error names the flag: it is no connected
   // stream socket of this machine.
-  static Result<std::unique_ptr<Starter>> take(int fd);
+  static Result<std::unique_ptr<ParentProcess>> take(int fd);
 
-  // Once. `on_gone` is called when the program has closed its end or has died.
+  // Call once. `on_gone` is called when the parent has closed its end or has died.
   void serve(net::asio::any_io_executor executor, const Secret& secret, rendezvous::Server& server,
              std::function<void()> on_gone);
 
  private:
-  explicit Starter(UniqueFd socket) : socket_(std::move(socket)) {}
+  explicit ParentProcess(UniqueFd socket) : socket_(std::move(socket)) {}
 
   UniqueFd socket_;
   std::optional<net::asio::posix::stream_descriptor> watched_;
