@@ -48,12 +48,12 @@ Agent::Agent(PollLoop loop, Link link, std::string build, Environment environmen
       executions_(loop_, [this](const Message& message) { outbox_.put(message); }),
       ranks_(loop_, outbox_,
              [this](pid_t pid, int status) {
-               trial_.on_reaped(pid, status);
+               host_preparation_.on_reaped(pid, status);
                executions_.on_reaped(pid, status);
              }),
-      trial_(loop_),
+      host_preparation_(loop_),
       meeting_(loop_),
-      visit_(loop_),
+      reachability_(loop_),
       pmix_(loop_, std::move(folder)),
       worlds_(loop_,
               [this](pid_t pid, const rendezvous::WorldReport& world) {
@@ -114,7 +114,7 @@ Deadline Agent::next_deadline() const {
   const auto consider = [&](Deadline each) {
     if (each.time() < next.time()) next = each;
   };
-  consider(visit_.deadline());
+  consider(reachability_.deadline());
   consider(pmix_.deadline());
   consider(executions_.deadline());
   consider(outside_signals_.deadline());
@@ -128,7 +128,7 @@ Deadline Agent::next_deadline() const {
 }
 
 void Agent::watch_over() {
-  if (visit_.deadline().passed()) visit_.on_deadline();
+  if (reachability_.deadline().passed()) reachability_.on_deadline();
   if (pmix_.deadline().passed()) pmix_.on_deadline();
   if (executions_.deadline().passed()) executions_.on_deadline();
   for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);

@@ -10,9 +10,9 @@
 #include "launcher/agent/loop/outbox.h"
 #include "launcher/agent/loop/poll_loop.h"
 #include "launcher/agent/pmix/pmix_helper.h"
+#include "launcher/agent/preflight/host_preparation.h"
 #include "launcher/agent/preflight/meeting_place.h"
-#include "launcher/agent/preflight/trial.h"
-#include "launcher/agent/preflight/visit.h"
+#include "launcher/agent/preflight/reachability.h"
 #include "launcher/agent/ranks/executions.h"
 #include "launcher/agent/ranks/ranks.h"
 #include "launcher/agent/ranks/staging.h"
@@ -76,9 +76,9 @@ class Agent {
   Gatherer gatherer_;
   Executions executions_;
   Ranks ranks_;
-  Trial trial_;
+  HostPreparation host_preparation_;
   MeetingPlace meeting_;
-  Visit visit_;
+  ReachabilityTest reachability_;
   PmixHelper pmix_;
   std::optional<Prepared> prepared_;  // not yet told
   WorldWatch worlds_;

@@ -92,8 +92,8 @@ void Agent::obey(const Message& message) {
     outbox_.put(Staged{staging_.taken(), status});
   } else if (const auto* start = std::get_if<Start>(&message)) {
     handle(*start);
-  } else if (const auto* visit = std::get_if<VisitOrder>(&message)) {
-    visit_.begin(visit->offer, [this](Visited visited) { outbox_.put(visited); });
+  } else if (const auto* test = std::get_if<TestReachability>(&message)) {
+    reachability_.begin(test->offer, [this](ReachabilityTested tested) { outbox_.put(tested); });
   } else if (const auto* signal = std::get_if<Signal>(&message)) {
     const bool may_come_twice = signal->number == SIGUSR1 || signal->number == SIGUSR2;
     if (!may_come_twice) return ranks_.signal(signal->number);
@@ -143,7 +143,7 @@ void Agent::handle(const Prepare& order) {
     return outbox_.put(Prepared{status, {}, {}});
   }
   if (!is_plain()) pmix_.begin(job_, environment_, [this] { announce(); });
-  trial_.begin(job_, environment_, [this, order](const TrialOutcome& found) {
+  host_preparation_.begin(job_, environment_, [this, order](const HostPreparationOutcome& found) {
     Status status = found.status;
     if (status.ok()) status = open_ways(order.store_credit);
     const uint32_t threads = thread_share(job_, found.environment, available_cores());

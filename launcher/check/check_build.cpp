@@ -8,7 +8,7 @@
 #include "launcher/check/interpreter.h"
 #include "launcher/check/probes.h"
 #include "launcher/check/remedy.h"
-#include "launcher/check/trial_world.h"
+#include "launcher/check/single_rank_world.h"
 #include "launcher/output/report.h"
 
 namespace hvd::launcher {
@@ -73,8 +73,8 @@ std::vector<Kind> all_kinds() {
 
 // What is wrong with what did not work, or ended as if it had.
 std::string why_not(const Kind& kind, const ProbeOutcome& outcome) {
-  const char* what = kind.is_framework ? "its import" : "its trial";
-  if (outcome.is_late) return cat(what, " did not end within ", kTrialSeconds, " seconds");
+  const char* what = kind.is_framework ? "its import" : "its test";
+  if (outcome.is_late) return cat(what, " did not end within ", kProbeSeconds, " seconds");
   if (outcome.works) return cat(what, " ended the process, without an error");
   return outcome.why;
 }
@@ -101,16 +101,16 @@ CheckTable try_everything(const Settings& settings, const std::string& python) {
   const bool asks_for_more =
       settings.flag("verbose") || settings.flag("json") || settings.is_set("require");
   const CheckProbes probes(settings, python);
-  const Deadline deadline = Deadline::after_seconds(kTrialSeconds);
+  const Deadline deadline = Deadline::after_seconds(kProbeSeconds);
   std::vector<Kind> kinds = all_kinds();
   if (!asks_for_more)
     std::erase_if(kinds, [](const Kind& kind) { return kind.section == kOtherRows; });
-  std::vector<Probe> trials;
-  for (const Kind& kind : kinds) trials.push_back(kind.start(probes));
+  std::vector<Probe> started;
+  for (const Kind& kind : kinds) started.push_back(kind.start(probes));
   const Machine machine = this_machine(python);
   CheckTable rows;
   for (size_t i = 0; i < kinds.size(); ++i) {
-    rows.push_back(row_of(kinds[i], trials[i].wait(deadline), probes, machine));
+    rows.push_back(row_of(kinds[i], started[i].wait(deadline), probes, machine));
   }
   return rows;
 }

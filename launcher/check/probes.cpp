@@ -11,7 +11,7 @@
 #include "base/shared_library.h"
 #include "base/text.h"
 #include "horovod/version.h"
-#include "launcher/check/trial_world.h"
+#include "launcher/check/single_rank_world.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/worker_env.h"
 
@@ -161,7 +161,7 @@ Probe CheckProbes::built_in(bool with_sum) const {
   return Probe([&] {
     forget_identity();
     if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
-    const std::string why = try_world_of_one(library_, with_sum);
+    const std::string why = try_single_rank_world(library_, with_sum);
     if (!why.empty()) return why;
     const ProbeFacts gloo = find_engine("gloo");
     return gloo.path.empty() ? report_found(cat("built in, ", HVD_VERSION), library_)
@@ -176,10 +176,10 @@ std::string CheckProbes::lacks(const std::string& capability) const {
 }
 
 std::string CheckProbes::try_engine(const std::string& name,
-                                    const std::function<std::string()>& trial) const {
+                                    const std::function<std::string()>& test) const {
   forget_identity();
   if (std::string why = lacks(name); !why.empty()) return why;
-  if (std::string why = trial(); !why.empty()) return why;
+  if (std::string why = test(); !why.empty()) return why;
   const ProbeFacts found = find_engine(name);
   return report_found(found.version, found.path);
 }
@@ -190,7 +190,7 @@ Probe CheckProbes::engine(const std::string& name, const std::string& variable,
     return try_engine(name, [&]() -> std::string {
       if (variable.empty()) return {};
       ::setenv(variable.c_str(), name.c_str(), 1);
-      return try_world_of_one(library_, with_sum);
+      return try_single_rank_world(library_, with_sum);
     });
   });
 }
@@ -199,7 +199,7 @@ Probe CheckProbes::gpu_engine(const std::string& name) const {
   return Probe([&] {
     return try_engine(name, [&] {
       ::setenv("HOROVOD_GPU_OPERATIONS", name.c_str(), 1);
-      return try_world_of_one(library_, true, {0, &managed_floats});
+      return try_single_rank_world(library_, true, {0, &managed_floats});
     });
   });
 }

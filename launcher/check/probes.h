@@ -24,7 +24,7 @@ class CheckProbes {
   // The path without MPI: an initialisation, and a sum over one rank.
   Probe built_in(bool with_sum) const;
   // Plugins of this name (as hvd_capability knows it) load; then, with `variable` set to `name`, an
-  // initialisation and a sum over one rank. No such trial when `variable` is empty.
+  // initialisation and a sum over one rank. No such test when `variable` is empty.
   Probe engine(const std::string& name, const std::string& variable, bool with_sum) const;
   // The same for an engine of GPUs, with a sum in the memory of the first.
   Probe gpu_engine(const std::string& name) const;
@@ -40,8 +40,8 @@ class CheckProbes {
 
  private:
   std::string lacks(const std::string& capability) const;
-  // What engine and gpu_engine do in the child; the trial says why it failed, or nothing.
-  std::string try_engine(const std::string& name, const std::function<std::string()>& trial) const;
+  // What engine and gpu_engine do in the child; the test returns why it failed, or nothing.
+  std::string try_engine(const std::string& name, const std::function<std::string()>& test) const;
 
   std::string library_, looked_for_, python_, python_path_, plugin_path_;
 };

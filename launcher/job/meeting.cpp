@@ -90,26 +90,26 @@ Meeting choose_meeting(const SlotPlan& plan, const MeetingOffer& offer,
 
 net::Task<Meeting> arrange_meeting(net::asio::any_io_executor executor, const SlotPlan& plan,
                                    const std::vector<std::unique_ptr<AgentLink>>& links) {
-  struct Visits {
+  struct Tests {
     std::vector<Reached> reached;
     size_t left;
     Bell done;
   };
   const auto home = static_cast<size_t>(plan.slots.front().host);
   const MeetingOffer offer = links[home]->offer();
-  const auto visits = std::make_shared<Visits>(
-      Visits{std::vector<Reached>(links.size()), links.size() - 1, Bell(executor)});
+  const auto tests = std::make_shared<Tests>(
+      Tests{std::vector<Reached>(links.size()), links.size() - 1, Bell(executor)});
   for (size_t host = 0; host < links.size(); ++host) {
     if (host == home) continue;
-    net::asio::co_spawn(executor, links[host]->visit(offer),
-                        [visits, host](std::exception_ptr, Reached reached) {
-                          visits->reached[host] = std::move(reached);
-                          --visits->left;
-                          visits->done.ring();
+    net::asio::co_spawn(executor, links[host]->test_reachability(offer),
+                        [tests, host](std::exception_ptr, Reached reached) {
+                          tests->reached[host] = std::move(reached);
+                          --tests->left;
+                          tests->done.ring();
                         });
   }
-  while (visits->left > 0) co_await visits->done.wait();
-  co_return choose_meeting(plan, offer, visits->reached);
+  while (tests->left > 0) co_await tests->done.wait();
+  co_return choose_meeting(plan, offer, tests->reached);
 }
 
 }  // namespace hvd::launcher

@@ -80,10 +80,10 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code) {
   co_return status;
 }
 
-net::Task<Reached> AgentLink::Impl::visit(MeetingOffer offer) {
+net::Task<Reached> AgentLink::Impl::test_reachability(MeetingOffer offer) {
   const auto self = shared_from_this();
   reached_.reset();
-  put(VisitOrder{std::move(offer)});
+  put(TestReachability{std::move(offer)});
   const Status status = co_await wait_for([this] { return reached_.has_value(); });
   co_return status.ok() ? *reached_ : Reached{};
 }
@@ -144,7 +144,9 @@ const std::vector<std::pair<std::string, std::string>>& AgentLink::versions() co
   return impl_->versions();
 }
 uint32_t AgentLink::threads() const { return impl_->threads(); }
-net::Task<Reached> AgentLink::visit(const MeetingOffer& offer) { return impl_->visit(offer); }
+net::Task<Reached> AgentLink::test_reachability(const MeetingOffer& offer) {
+  return impl_->test_reachability(offer);
+}
 net::Task<Status> AgentLink::start(const StartOrder& order) { return impl_->start(order); }
 void AgentLink::signal(int number) { impl_->put(Signal{number}); }
 void AgentLink::end(double grace_seconds, int signal) { impl_->put(End{grace_seconds, signal}); }

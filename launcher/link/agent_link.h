@@ -72,9 +72,9 @@ class AgentLink {
   uint32_t threads() const;
   // What the agent of rank 0's host offers after prepare.
   const MeetingOffer& offer() const;
-  // Lets the agent try another's offer, which takes it a few seconds at most. Nothing is reached
-  // when the link is lost, which start() tells.
-  net::Task<Reached> visit(const MeetingOffer& offer);
+  // Lets the agent test which addresses of rank 0's host it reaches, which takes a few seconds at
+  // most. Returns nothing when the link is lost, which start() reports.
+  net::Task<Reached> test_reachability(const MeetingOffer& offer);
   // Starts the ranks that prepare has checked.
   net::Task<Status> start(const StartOrder& order);
   // Delivers a signal to every rank's process group. What follows is not by_agent.

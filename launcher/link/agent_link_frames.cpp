@@ -123,8 +123,8 @@ Status AgentLink::Impl::obey(Message message) {
     threads_ = prepared->threads;
   } else if (auto* staged = std::get_if<Staged>(&message)) {
     staged_ = std::move(*staged);
-  } else if (auto* visited = std::get_if<Visited>(&message)) {
-    reached_ = std::move(visited->reached);
+  } else if (auto* tested = std::get_if<ReachabilityTested>(&message)) {
+    reached_ = std::move(tested->reached);
   } else if (const auto* started = std::get_if<Started>(&message)) {
     started_ = started->status;
   } else if (std::holds_alternative<Suspended>(message)) {

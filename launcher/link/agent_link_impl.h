@@ -45,7 +45,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   const MeetingOffer& offer() const { return offer_; }
   const std::vector<std::pair<std::string, std::string>>& versions() const { return versions_; }
   uint32_t threads() const { return threads_; }
-  net::Task<Reached> visit(MeetingOffer offer);
+  net::Task<Reached> test_reachability(MeetingOffer offer);
   net::Task<Status> start(StartOrder order);
   net::Task<Status> suspend();
   void put(const Message& message);

@@ -32,8 +32,8 @@ enum class Kind : uint16_t {
   kChallenge = 15,
   kAnswer = 16,
   kAdmission = 17,
-  kVisitOrder = 18,
-  kVisited = 19,
+  kTestReachability = 18,
+  kReachabilityTested = 19,
   kInput = 20,
   kInputTaken = 21,
   kInspect = 22,
@@ -116,11 +116,11 @@ void fields(F f, Admission& m) {
   f(m.proof);
 }
 template <typename F>
-void fields(F f, VisitOrder& m) {
+void fields(F f, TestReachability& m) {
   f(m.offer);
 }
 template <typename F>
-void fields(F f, Visited& m) {
+void fields(F f, ReachabilityTested& m) {
   f(m.reached);
 }
 template <typename F>
@@ -198,8 +198,8 @@ Kind kind_of(const Failed&) { return Kind::kFailed; }
 Kind kind_of(const Challenge&) { return Kind::kChallenge; }
 Kind kind_of(const Answer&) { return Kind::kAnswer; }
 Kind kind_of(const Admission&) { return Kind::kAdmission; }
-Kind kind_of(const VisitOrder&) { return Kind::kVisitOrder; }
-Kind kind_of(const Visited&) { return Kind::kVisited; }
+Kind kind_of(const TestReachability&) { return Kind::kTestReachability; }
+Kind kind_of(const ReachabilityTested&) { return Kind::kReachabilityTested; }
 Kind kind_of(const Input&) { return Kind::kInput; }
 Kind kind_of(const InputTaken&) { return Kind::kInputTaken; }
 Kind kind_of(const Inspect&) { return Kind::kInspect; }
@@ -307,10 +307,10 @@ Result<Message> decode(ByteView bytes) {
       return decode_as<Answer>(reader, "an answer to a challenge");
     case Kind::kAdmission:
       return decode_as<Admission>(reader, "an admission");
-    case Kind::kVisitOrder:
-      return decode_as<VisitOrder>(reader, "an order to visit");
-    case Kind::kVisited:
-      return decode_as<Visited>(reader, "an answer about a visit");
+    case Kind::kTestReachability:
+      return decode_as<TestReachability>(reader, "an order to test reachability");
+    case Kind::kReachabilityTested:
+      return decode_as<ReachabilityTested>(reader, "an answer about reachability");
     case Kind::kInput:
       return decode_as<Input>(reader, "a rank's input");
     case Kind::kInputTaken:

@@ -44,8 +44,9 @@ struct Prepare {
 struct Start {
   StartOrder order;
 };
-// To the agents of the other hosts: does the offer hold from there? Answered by Visited.
-struct VisitOrder {
+// To the agents of the other hosts: which of the addresses do they reach? Answered by
+// ReachabilityTested.
+struct TestReachability {
   MeetingOffer offer;
 };
 // To every rank's process group.
@@ -147,7 +148,7 @@ struct Pong {
   uint64_t number = 0;
 };
 struct Suspended {};
-struct Visited {
+struct ReachabilityTested {
   Reached reached;
 };
 // Something else than the launcher has sent the ranks here SIGUSR1 or SIGUSR2.
@@ -180,9 +181,9 @@ struct Admission {
 
 using Message =
     std::variant<Greeting, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started, Exited,
-                 Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, VisitOrder,
-                 Visited, Input, InputTaken, Inspect, Inspected, Joined, Run, Ran, StagePart,
-                 Staged, Said, SaidTaken, StopRun, Ending, Signalled>;
+                 Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability,
+                 ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, Ran,
+                 StagePart, Staged, Said, SaidTaken, StopRun, Ending, Signalled>;
 
 Bytes encode(const Message& message);
 Result<Message> decode(ByteView bytes);

@@ -6,13 +6,13 @@
 #include <filesystem>
 
 #include "base/text.h"
+#include "plugin/isolated_load.h"
 #include "plugin/library.h"
-#include "plugin/trial.h"
 
 namespace hvd::plugin {
 namespace {
 
-constexpr double kTrialSeconds = 10;
+constexpr double kLoadSeconds = 10;
 
 std::vector<std::string> shared_objects(const std::string& folder) {
   std::vector<std::string> paths;
@@ -76,7 +76,7 @@ Catalogue Catalogue::of_engine(std::span<const std::string> folders, std::string
 
 void Catalogue::add_file(std::string path) {
   if (!is_own(path)) {
-    if (Status status = try_in_child(path, kTrialSeconds); !status.ok()) {
+    if (Status status = try_in_child(path, kLoadSeconds); !status.ok()) {
       candidates_.push_back({std::move(path), nullptr, status.message()});
       return;
     }

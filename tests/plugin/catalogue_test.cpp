@@ -8,8 +8,8 @@
 
 #include "base/text.h"
 #include "idle_op.h"
+#include "plugin/isolated_load.h"
 #include "plugin/library.h"
-#include "plugin/trial.h"
 
 using hvd::plugin::Candidate;
 using hvd::plugin::Catalogue;

@@ -106,7 +106,7 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(answer.proof == Proof{std::byte{6}});
   CHECK(again(Admission{nonce}).proof == nonce);
   const Variables addresses = {{"10.77.0.1", "eth0"}, {"127.0.0.1", "lo"}};
-  const MeetingOffer offer = again(VisitOrder{{29500, nonce, addresses}}).offer;
+  const MeetingOffer offer = again(TestReachability{{29500, nonce, addresses}}).offer;
   CHECK(offer.port == 29500);
   CHECK(offer.nonce == nonce);
   CHECK(offer.addresses == addresses);
@@ -114,7 +114,7 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(prepared.threads == 3);
   CHECK(prepared.offer.addresses == addresses);
   CHECK(prepared.versions == Variables{{"Python", "3.11.2"}});
-  CHECK(again(Visited{addresses}).reached == addresses);
+  CHECK(again(ReachabilityTested{addresses}).reached == addresses);
   const StartOrder order = again(Start{{{{"MASTER_ADDR", "10.77.0.1"}}, "eth0"}}).order;
   CHECK(order.environment == Variables{{"MASTER_ADDR", "10.77.0.1"}});
   CHECK(order.interface == "eth0");

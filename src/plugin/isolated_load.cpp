@@ -1,4 +1,4 @@
-#include "plugin/trial.h"
+#include "plugin/isolated_load.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,6 +1,5 @@
-// Tries from this host the addresses at which rank 0's host offers to be met, all at once, and
-// says which of them lead there: not to a network that is not there, nor to another host of the
-// same address. Lives on the agent's loop.
+// Tests from this host, all at once, which addresses of rank 0's host can be reached. A nonce proves
+// that rank 0's agent answers, and not another host with the same address. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -14,13 +13,13 @@
 
 namespace hvd::launcher {
 
-class Visit {
+class ReachabilityTest {
  public:
-  explicit Visit(PollLoop& loop) : loop_(loop) {}
-  ~Visit() { end(); }
+  explicit ReachabilityTest(PollLoop& loop) : loop_(loop) {}
+  ~ReachabilityTest() { end(); }
 
   // `done` is called once, from begin() or on the loop.
-  void begin(const MeetingOffer& offer, std::function<void(Visited)> done);
+  void begin(const MeetingOffer& offer, std::function<void(ReachabilityTested)> done);
   Deadline deadline() const { return done_ ? deadline_ : Deadline::never(); }
   void on_deadline() { conclude(); }
 
@@ -45,7 +44,7 @@ class Visit {
   PollLoop& loop_;
   MeetingOffer offer_;
   std::vector<Attempt> attempts_;
-  std::function<void(Visited)> done_;
+  std::function<void(ReachabilityTested)> done_;
   Deadline deadline_ = Deadline::never();
   bool has_one_ = false;
 };

@@ -1,4 +1,4 @@
-#include "launcher/agent/preflight/trial.h"
+#include "launcher/agent/preflight/host_preparation.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,8 +78,8 @@ Environment parse_environment(std::string_view text) {
   return environment;
 }
 
-void Trial::begin(const HostJob& job, const Environment& environment,
-                  std::function<void(TrialOutcome)> done) {
+void HostPreparation::begin(const HostJob& job, const Environment& environment,
+                            std::function<void(HostPreparationOutcome)> done) {
   job_ = job;
   done_ = std::move(done);
   outcome_.environment = merged(environment, job.environment);
@@ -89,7 +89,7 @@ void Trial::begin(const HostJob& job, const Environment& environment,
   run_init();
 }
 
-void Trial::run_init() {
+void HostPreparation::run_init() {
   const bool has_bash = ::access("/bin/bash", X_OK) == 0;
   RankCommand shell;
   shell.path = has_bash ? "/bin/bash" : "/bin/sh";
@@ -97,10 +97,10 @@ void Trial::run_init() {
   shell.working_directory = job_.working_directory;
   shell.environment = outcome_.environment;
   shell.environment.emplace_back(kInitVariable, job_.remote_init);
-  run(std::move(shell), &Trial::on_init);
+  run(std::move(shell), &HostPreparation::on_init);
 }
 
-void Trial::on_init(const ErrandOutcome& said) {
+void HostPreparation::on_init(const HelperCommandOutcome& said) {
   Environment after = parse_environment(said.output);
   if (after.empty()) {
     return finish(failed_precondition(
@@ -115,7 +115,7 @@ void Trial::on_init(const ErrandOutcome& said) {
   find();
 }
 
-void Trial::find() {
+void HostPreparation::find() {
   const std::string_view named = value_of(outcome_.environment, "PATH");
   const std::string_view path = named.empty() ? kDefaultPath : named;
   const auto found = find_program(job_.command[0], job_.working_directory, path);
@@ -130,10 +130,10 @@ void Trial::find() {
   python.arguments = {interpreter, "-c", kVersionScript};
   python.working_directory = job_.working_directory;
   python.environment = outcome_.environment;
-  run(std::move(python), &Trial::on_versions);
+  run(std::move(python), &HostPreparation::on_versions);
 }
 
-void Trial::on_versions(const ErrandOutcome& said) {
+void HostPreparation::on_versions(const HelperCommandOutcome& said) {
   for (const std::string& line : split(said.output, '\n')) {
     for (const std::string_view name : {"Python ", "horovod "}) {
       if (!line.starts_with(name)) continue;
@@ -147,15 +147,16 @@ void Trial::on_versions(const ErrandOutcome& said) {
   finish();
 }
 
-void Trial::run(RankCommand command, void (Trial::*then)(const ErrandOutcome&)) {
+void HostPreparation::run(RankCommand command,
+                          void (HostPreparation::*then)(const HelperCommandOutcome&)) {
   ::getrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
-  auto errand = Errand::start(loop_, command,
-                              [this, then](const ErrandOutcome& said) { (this->*then)(said); });
-  if (!errand.ok()) return finish(errand.status());
-  finished_ = std::exchange(errand_, std::move(*errand));
+  auto helper = HelperCommand::start(
+      loop_, command, [this, then](const HelperCommandOutcome& said) { (this->*then)(said); });
+  if (!helper.ok()) return finish(helper.status());
+  finished_ = std::exchange(helper_, std::move(*helper));
 }
 
-void Trial::finish(Status status) {
+void HostPreparation::finish(Status status) {
   outcome_.status = std::move(status);
   std::exchange(done_, nullptr)(std::move(outcome_));
 }

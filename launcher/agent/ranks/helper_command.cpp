@@ -1,4 +1,4 @@
-#include "launcher/agent/ranks/errand.h"
+#include "launcher/agent/ranks/helper_command.h"
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -16,26 +16,27 @@ constexpr size_t kMostErrors = 4 << 10;
 
 }  // namespace
 
-Result<std::unique_ptr<Errand>> Errand::start(PollLoop& loop, const RankCommand& command,
-                                              Done done) {
+Result<std::unique_ptr<HelperCommand>> HelperCommand::start(PollLoop& loop,
+                                                            const RankCommand& command, Done done) {
   HVD_ASSIGN_OR_RETURN(RankProcess process, start_rank(command));
-  return std::unique_ptr<Errand>(new Errand(loop, std::move(process), std::move(done)));
+  return std::unique_ptr<HelperCommand>(
+      new HelperCommand(loop, std::move(process), std::move(done)));
 }
 
-Errand::Errand(PollLoop& loop, RankProcess process, Done done)
+HelperCommand::HelperCommand(PollLoop& loop, RankProcess process, Done done)
     : loop_(loop), process_(std::move(process)), done_(std::move(done)) {
   for (size_t stream = 0; stream < 2; ++stream) {
     loop_.watch(process_.output[stream].get(), EPOLLIN, [this, stream](uint32_t) { read(stream); });
   }
 }
 
-Errand::~Errand() {
+HelperCommand::~HelperCommand() {
   for (const UniqueFd& pipe : process_.output) {
     if (pipe) loop_.forget(pipe.get());
   }
 }
 
-void Errand::read(size_t stream) {
+void HelperCommand::read(size_t stream) {
   UniqueFd& pipe = process_.output[stream];
   std::string& text = stream == 0 ? outcome_.output : outcome_.errors;
   ssize_t size = 0;
@@ -51,16 +52,16 @@ void Errand::read(size_t stream) {
   if (stream == 0) settle();
 }
 
-void Errand::on_reaped(pid_t pid, int status) {
+void HelperCommand::on_reaped(pid_t pid, int status) {
   if (pid != process_.pid) return;
   outcome_.status = status;
   has_ended_ = true;
   settle();
 }
 
-void Errand::settle() {
+void HelperCommand::settle() {
   if (!has_ended_ || process_.output[0] || !done_) return;
-  read(1);  // what was said until then; whoever is left behind may hold the pipe for ever
+  read(1);  // all errors until now; a process that is left behind may hold the pipe for ever
   std::exchange(done_, nullptr)(std::move(outcome_));
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Before ranks start each host is made ready and tried: what differs or fails is named."""
+"""Preparation of hosts before ranks start: what differs or fails on a host is named."""
 from harness import *  # noqa: F403
 
 TWO = ("-np", 4, "-H", "a:2,b:2")

@@ -1,4 +1,4 @@
-#include "launcher/check/trial_world.h"
+#include "launcher/check/single_rank_world.h"
 
 #include <type_traits>
 
@@ -36,7 +36,7 @@ std::string Library::open(const std::string& path) {
 }
 
 // Sums one number over a world of one rank.
-std::string try_allreduce(const Library& library, const TrialMemory& memory, char* error,
+std::string try_allreduce(const Library& library, const ProbeMemory& memory, char* error,
                           size_t error_size) {
   const int64_t shape[] = {1};
   float own[] = {42, 0};
@@ -61,14 +61,15 @@ std::string try_allreduce(const Library& library, const TrialMemory& memory, cha
   submission.tensors = &tensor;
   hvd_handle handle = 0;
   if (library.submit(&submission, &handle, error, error_size) != HVD_OK) return error;
-  if (library.wait(handle, kTrialSeconds, error, error_size) != HVD_OK) return error;
+  if (library.wait(handle, kProbeSeconds, error, error_size) != HVD_OK) return error;
   if (library.release(handle, error, error_size) != HVD_OK) return error;
   return output == input ? "" : cat("the sum over one rank of ", input, " was ", output);
 }
 
 }  // namespace
 
-std::string try_world_of_one(const std::string& path, bool with_sum, const TrialMemory& memory) {
+std::string try_single_rank_world(const std::string& path, bool with_sum,
+                                  const ProbeMemory& memory) {
   Library library;
   if (std::string why = library.open(path); !why.empty()) return why;
   char error[512] = "";

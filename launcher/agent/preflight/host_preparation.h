@@ -1,6 +1,6 @@
-// What an agent does on its host before ranks start: it runs the user's --remote-init, whose
-// environment the ranks get, finds the program, and asks a Python program's interpreter which
-// versions it has. Lives on the agent's loop.
+// Prepares a host before ranks start: runs the user's --remote-init, which gives the ranks their
+// environment, finds the program, and asks a Python program's interpreter for its versions. Lives on
+// the agent's loop.
 #pragma once
 
 #include <functional>
@@ -8,12 +8,12 @@
 #include <string>
 
 #include "launcher/agent/host/program.h"
-#include "launcher/agent/ranks/errand.h"
+#include "launcher/agent/ranks/helper_command.h"
 #include "launcher/protocol/host_job.h"
 
 namespace hvd::launcher {
 
-struct TrialOutcome {
+struct HostPreparationOutcome {
   Status status;
   std::string program;      // the path of the file to execute
   Environment environment;  // of all ranks of the host
@@ -22,30 +22,30 @@ struct TrialOutcome {
   Environment versions;
 };
 
-class Trial {
+class HostPreparation {
  public:
-  explicit Trial(PollLoop& loop) : loop_(loop) {}
+  explicit HostPreparation(PollLoop& loop) : loop_(loop) {}
   // `environment` is the agent's own. `done` is called once, from here or on the loop.
   void begin(const HostJob& job, const Environment& environment,
-             std::function<void(TrialOutcome)> done);
-  // Some process of the agent's has ended and is reaped.
+             std::function<void(HostPreparationOutcome)> done);
+  // Call for every child process of the agent that was reaped.
   void on_reaped(pid_t pid, int status) {
-    if (errand_) errand_->on_reaped(pid, status);
+    if (helper_) helper_->on_reaped(pid, status);
   }
 
  private:
   void run_init();
-  void on_init(const ErrandOutcome& said);
+  void on_init(const HelperCommandOutcome& said);
   void find();
-  void run(RankCommand command, void (Trial::*then)(const ErrandOutcome&));
-  void on_versions(const ErrandOutcome& said);
+  void run(RankCommand command, void (HostPreparation::*then)(const HelperCommandOutcome&));
+  void on_versions(const HelperCommandOutcome& said);
   void finish(Status status = {});
 
   PollLoop& loop_;
   HostJob job_;
-  std::function<void(TrialOutcome)> done_;
-  std::unique_ptr<Errand> errand_, finished_;
-  TrialOutcome outcome_;
+  std::function<void(HostPreparationOutcome)> done_;
+  std::unique_ptr<HelperCommand> helper_, finished_;
+  HostPreparationOutcome outcome_;
 };
 
 // "NAME=VALUE" texts that end with a 0 each, as the kernel lays out an environment.

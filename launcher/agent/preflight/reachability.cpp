@@ -1,4 +1,4 @@
-#include "launcher/agent/preflight/visit.h"
+#include "launcher/agent/preflight/reachability.h"
 
 #include <arpa/inet.h>
 #include <sys/epoll.h>
@@ -15,7 +15,7 @@ namespace hvd::launcher {
 
 namespace {
 
-// For the first address that leads there, and after it for those before it in the offer.
+// The time for the first address that is reached, then for the addresses that are listed before it.
 constexpr double kPatience = 3;
 constexpr double kAfterFirst = 0.05;
 // Of an offer; a host has a few.
@@ -31,7 +31,8 @@ Bytes bytes_of(const std::string& address) {
 
 }  // namespace
 
-void Visit::begin(const MeetingOffer& offer, std::function<void(Visited)> done) {
+void ReachabilityTest::begin(const MeetingOffer& offer,
+                             std::function<void(ReachabilityTested)> done) {
   end();
   offer_ = offer;
   done_ = std::move(done);
@@ -45,7 +46,7 @@ void Visit::begin(const MeetingOffer& offer, std::function<void(Visited)> done) 
   consider();
 }
 
-void Visit::dial(Attempt& attempt, const std::string& address, uint16_t port) {
+void ReachabilityTest::dial(Attempt& attempt, const std::string& address, uint16_t port) {
   auto socket = net::start_connect(bytes_of(address), port);
   attempt.is_over = !socket.ok();
   if (attempt.is_over) return;
@@ -54,7 +55,7 @@ void Visit::dial(Attempt& attempt, const std::string& address, uint16_t port) {
                                  [this, &attempt](uint32_t) { on_ready(attempt); });
 }
 
-void Visit::on_ready(Attempt& attempt) {
+void ReachabilityTest::on_ready(Attempt& attempt) {
   const int fd = attempt.socket.get();
   if (!attempt.is_connected) {
     if (net::connect_outcome(fd) != 0) return finish(attempt, false);
@@ -73,7 +74,7 @@ void Visit::on_ready(Attempt& attempt) {
   if (attempt.received == heard.size()) finish(attempt, true);
 }
 
-void Visit::finish(Attempt& attempt, bool is_proven) {
+void ReachabilityTest::finish(Attempt& attempt, bool is_proven) {
   attempt.is_over = true;
   attempt.is_proven = is_proven;
   if (is_proven) attempt.interface = interface_of_socket(attempt.socket.get());
@@ -85,7 +86,7 @@ void Visit::finish(Attempt& attempt, bool is_proven) {
   consider();
 }
 
-void Visit::consider() {
+void ReachabilityTest::consider() {
   const auto is_over = [](const Attempt& attempt) { return attempt.is_over; };
   const auto best = std::find_if(attempts_.begin(), attempts_.end(),
                                  [](const Attempt& attempt) { return attempt.is_proven; });
@@ -93,19 +94,19 @@ void Visit::consider() {
   if (std::all_of(attempts_.begin(), best, is_over)) conclude();
 }
 
-void Visit::conclude() {
+void ReachabilityTest::conclude() {
   if (!done_) return;
-  Visited visited;
+  ReachabilityTested tested;
   for (const Attempt& attempt : attempts_) {
     if (!attempt.is_proven) continue;
-    visited.reached.emplace_back(offer_.addresses[attempt.index].first, attempt.interface);
+    tested.reached.emplace_back(offer_.addresses[attempt.index].first, attempt.interface);
   }
   const auto done = std::exchange(done_, nullptr);
   end();
-  done(std::move(visited));
+  done(std::move(tested));
 }
 
-void Visit::end() {
+void ReachabilityTest::end() {
   for (Attempt& attempt : attempts_) {
     if (attempt.socket) loop_.forget(attempt.socket.get());
     attempt.socket.reset();

@@ -1,0 +1,45 @@
+// A helper command that an agent runs before ranks start, such as --remote-init. Its output is
+// collected, up to a bound. Lives on the agent's loop; the agent reaps the process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "launcher/agent/loop/poll_loop.h"
+#include "launcher/agent/ranks/rank_process.h"
+
+namespace hvd::launcher {
+
+struct HelperCommandOutcome {
+  std::string output;  // all of standard output
+  std::string errors;  // the last of standard error
+  int status = 0;      // as waitpid() has it
+};
+
+class HelperCommand {
+ public:
+  using Done = std::function<void(HelperCommandOutcome)>;
+  // `done` is called on the loop when the command has ended and all its output was read: never from
+  // start(). Then the object may be destroyed.
+  static Result<std::unique_ptr<HelperCommand>> start(PollLoop& loop, const RankCommand& command,
+                                                      Done done);
+  ~HelperCommand();
+  HelperCommand(const HelperCommand&) = delete;
+  // Call for every child process of the agent that was reaped.
+  void on_reaped(pid_t pid, int status);
+
+ private:
+  HelperCommand(PollLoop& loop, RankProcess process, Done done);
+  void read(size_t stream);
+  void settle();
+
+  PollLoop& loop_;
+  RankProcess process_;
+  Done done_;
+  HelperCommandOutcome outcome_;
+  bool has_ended_ = false;
+};
+
+}  // namespace hvd::launcher
