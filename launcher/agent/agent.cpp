@@ -52,7 +52,7 @@ Agent::Agent(PollLoop loop, Link link, std::string build, Environment environmen
                executions_.on_reaped(pid, status);
              }),
       host_preparation_(loop_),
-      meeting_(loop_),
+      master_port_(loop_),
       reachability_(loop_),
       pmix_(loop_, std::move(folder)),
       worlds_(loop_,

@@ -11,7 +11,7 @@
 #include "launcher/agent/loop/poll_loop.h"
 #include "launcher/agent/pmix/pmix_helper.h"
 #include "launcher/agent/preflight/host_preparation.h"
-#include "launcher/agent/preflight/meeting_place.h"
+#include "launcher/agent/preflight/master_port_reservation.h"
 #include "launcher/agent/preflight/reachability.h"
 #include "launcher/agent/ranks/executions.h"
 #include "launcher/agent/ranks/ranks.h"
@@ -50,8 +50,8 @@ class Agent {
   void handle(const Start& order);
   bool is_plain() const;
   void announce();
-  Status open_ways(uint32_t store_credit);
-  Status offer_meeting();
+  Status open_listeners(uint32_t store_credit);
+  Status reserve_master_port();
   void obey(const Message& message);
   void on_signal();
   void act(const OutsideSignal& signal);
@@ -77,7 +77,7 @@ class Agent {
   Executions executions_;
   Ranks ranks_;
   HostPreparation host_preparation_;
-  MeetingPlace meeting_;
+  MasterPortReservation master_port_;
   ReachabilityTest reachability_;
   PmixHelper pmix_;
   std::optional<Prepared> prepared_;  // not yet told

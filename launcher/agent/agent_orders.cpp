@@ -93,7 +93,8 @@ void Agent::obey(const Message& message) {
   } else if (const auto* start = std::get_if<Start>(&message)) {
     handle(*start);
   } else if (const auto* test = std::get_if<TestReachability>(&message)) {
-    reachability_.begin(test->offer, [this](ReachabilityTested tested) { outbox_.put(tested); });
+    reachability_.begin(test->candidates,
+                        [this](ReachabilityTested tested) { outbox_.put(tested); });
   } else if (const auto* signal = std::get_if<Signal>(&message)) {
     const bool may_come_twice = signal->number == SIGUSR1 || signal->number == SIGUSR2;
     if (!may_come_twice) return ranks_.signal(signal->number);
@@ -145,12 +146,12 @@ void Agent::handle(const Prepare& order) {
   if (!is_plain()) pmix_.begin(job_, environment_, [this] { announce(); });
   host_preparation_.begin(job_, environment_, [this, order](const HostPreparationOutcome& found) {
     Status status = found.status;
-    if (status.ok()) status = open_ways(order.store_credit);
+    if (status.ok()) status = open_listeners(order.store_credit);
     const uint32_t threads = thread_share(job_, found.environment, available_cores());
     Environment environment = found.environment;
     if (threads != 0) environment.emplace_back(kThreadsVariable, cat(threads));
     if (status.ok()) ranks_.prepare(job_, order.output_credit, found.program, environment);
-    prepared_ = Prepared{status, meeting_.offer(), found.versions, threads};
+    prepared_ = Prepared{status, master_port_.candidates(), found.versions, threads};
     announce();
   });
 }
@@ -171,7 +172,7 @@ void Agent::announce() {
   prepared_.reset();
 }
 
-Status Agent::open_ways(uint32_t store_credit) {
+Status Agent::open_listeners(uint32_t store_credit) {
   HVD_RETURN_IF_ERROR(store_.listen(store_credit));
   HVD_RETURN_IF_ERROR(gatherer_.listen(rendezvous::gathering_place(store_.name()), job_));
   HVD_RETURN_IF_ERROR(worlds_.listen());
@@ -184,29 +185,29 @@ Status Agent::open_ways(uint32_t store_credit) {
         cat("--network-interfaces leaves none of the interfaces here: ", interface_names({})));
   }
   if (job_.insecure_compat) HVD_RETURN_IF_ERROR(store_.listen_on_loopback(ports_));
-  return offer_meeting();
+  return reserve_master_port();
 }
 
-Status Agent::offer_meeting() {
+Status Agent::reserve_master_port() {
   const auto is_first = [](const RankSpec& spec) { return spec.rank == 0; };
   if (std::none_of(job_.ranks.begin(), job_.ranks.end(), is_first)) return {};
-  return meeting_.open(ports_, host_addresses(link_.input.get(), environment_, interfaces_));
+  return master_port_.open(ports_, host_addresses(link_.input.get(), environment_, interfaces_));
 }
 
 void Agent::handle(const Start& start) {
   if (phase_ != Phase::kPrepared) return fail("the launcher started what it had not prepared");
   if (is_ending_) return;
   phase_ = Phase::kStarted;
-  meeting_.leave();
-  const RankWays ways{.order = start.order,
-                      .store = cat(rendezvous::kAgentScheme, "@", store_.name()),
-                      .meeting_port = meeting_.offer().port,
-                      .ports = ports_,
-                      .interfaces = interfaces_};
+  master_port_.release();
+  const RankNetwork network{.order = start.order,
+                            .store = cat(rendezvous::kAgentScheme, "@", store_.name()),
+                            .master_port = master_port_.candidates().port,
+                            .ports = ports_,
+                            .interfaces = interfaces_};
   const auto served = pmix_.serve(job_, start.order, cat("unix:@", store_.name()));
   const Status status = ranks_.start([&](const Environment& rank) {
     Environment more =
-        merged(pmix_rank_environment(served, rank, start.order), rank_environment(ways, rank));
+        merged(pmix_rank_environment(served, rank, start.order), rank_environment(network, rank));
     if (!job_.insecure_compat) return more;
     return merged(
         plain_worker_environment(store_.loopback_port(), link_.input.get(), rank, environment_),

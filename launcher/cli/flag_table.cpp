@@ -9,7 +9,7 @@ namespace {
 
 constexpr char kElastic[] =
     "elastic jobs are not there yet; leave the flag out for a job of constant size";
-constexpr char kMeeting[] =
+constexpr char kRendezvous[] =
     "every host is started by this launcher, and ranks meet through it; "
     "leave the flag out and name the hosts with -H";
 constexpr char kBinding[] =
@@ -56,7 +56,7 @@ constexpr ForeignFlag kForeign[] = {
     {"--rdzv-backend,--rdzv_backend,--rdzv-endpoint,--rdzv_endpoint,--rdzv-id,--rdzv_id,--rdzv-"
      "conf,"
      "--rdzv_conf,--node-rank,--node_rank,--master-addr,--master_addr,--master-port,--master_port",
-     1, "", kMeeting},
+     1, "", kRendezvous},
     {"--min-np,--min-num-proc,--max-np,--max-num-proc,--elastic-timeout,--reset-limit,"
      "--host-discovery-script",
      1, "", kElastic},

@@ -163,9 +163,9 @@ net::Task<int> Job::prepare() {
   if (interrupt_ == 0 && errors.empty()) {
     links = preflight_->take_links();
     warn_of_differences(links);
-    meeting_ = co_await arrange_meeting(loop_.get_executor(), plan_, links);
+    master_endpoints_ = co_await find_master_endpoints(loop_.get_executor(), plan_, links);
     errors = find_lost(links);
-    if (has_pmix_) order_pmix(plan_, meeting_.orders);
+    if (has_pmix_) order_pmix(plan_, master_endpoints_.orders);
   }
   if (interrupt_ != 0) {
     output_->say(cat("ended by ", signal_name(interrupt_), " before anything was started"));
@@ -175,7 +175,7 @@ net::Task<int> Job::prepare() {
     co_await output_->drain();
     co_return interrupt_ != 0 ? kExitSignal + interrupt_ : kExitBadInput;
   }
-  for (const std::string& warning : meeting_.warnings) output_->say(warning);
+  for (const std::string& warning : master_endpoints_.warnings) output_->say(warning);
   links_ = std::move(links);
   if (generation_ == 0) tell_thread_shares();
   co_return 0;
@@ -262,7 +262,7 @@ net::Task<void> Job::start() {
     });
   }
   for (size_t host = 0; host < links_.size(); ++host) {
-    net::asio::co_spawn(loop_, links_[host]->start(meeting_.orders[host]),
+    net::asio::co_spawn(loop_, links_[host]->start(master_endpoints_.orders[host]),
                         [this, host](std::exception_ptr error, Status status) {
                           if (error) status = internal_error("the start was cut off");
                           if (status.ok() && ++started_ == links_.size()) start_input();

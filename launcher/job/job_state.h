@@ -10,7 +10,7 @@
 #include "launcher/inspect/inspection.h"
 #include "launcher/inspect/rank_commands.h"
 #include "launcher/job/job.h"
-#include "launcher/job/meeting.h"
+#include "launcher/job/master_endpoint.h"
 #include "launcher/job/parent_process.h"
 #include "launcher/job/preflight.h"
 #include "launcher/job/supervisor.h"
@@ -99,7 +99,7 @@ class Job {
   std::vector<std::unique_ptr<HostEvents>> events_;
   std::unique_ptr<Preflight> preflight_;
   std::vector<std::unique_ptr<AgentLink>> links_;
-  Meeting meeting_;
+  MasterEndpoints master_endpoints_;
   std::vector<int> failed_hosts_;
   bool is_ended_by_user_ = false;
   int interrupt_ = 0;  // the signal that came before anything was started

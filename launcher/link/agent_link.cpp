@@ -80,10 +80,10 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code) {
   co_return status;
 }
 
-net::Task<Reached> AgentLink::Impl::test_reachability(MeetingOffer offer) {
+net::Task<Reached> AgentLink::Impl::test_reachability(MasterCandidates candidates) {
   const auto self = shared_from_this();
   reached_.reset();
-  put(TestReachability{std::move(offer)});
+  put(TestReachability{std::move(candidates)});
   const Status status = co_await wait_for([this] { return reached_.has_value(); });
   co_return status.ok() ? *reached_ : Reached{};
 }
@@ -139,13 +139,13 @@ net::Task<Status> AgentLink::prepare(const HostJob& job, NextPart code) {
   return impl_->prepare(job, std::move(code));
 }
 Status AgentLink::state() const { return impl_->state(); }
-const MeetingOffer& AgentLink::offer() const { return impl_->offer(); }
+const MasterCandidates& AgentLink::candidates() const { return impl_->candidates(); }
 const std::vector<std::pair<std::string, std::string>>& AgentLink::versions() const {
   return impl_->versions();
 }
 uint32_t AgentLink::threads() const { return impl_->threads(); }
-net::Task<Reached> AgentLink::test_reachability(const MeetingOffer& offer) {
-  return impl_->test_reachability(offer);
+net::Task<Reached> AgentLink::test_reachability(const MasterCandidates& candidates) {
+  return impl_->test_reachability(candidates);
 }
 net::Task<Status> AgentLink::start(const StartOrder& order) { return impl_->start(order); }
 void AgentLink::signal(int number) { impl_->put(Signal{number}); }

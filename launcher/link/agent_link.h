@@ -70,11 +70,11 @@ class AgentLink {
   const std::vector<std::pair<std::string, std::string>>& versions() const;
   // OMP_NUM_THREADS that the agent sets for each rank, or 0; after prepare.
   uint32_t threads() const;
-  // What the agent of rank 0's host offers after prepare.
-  const MeetingOffer& offer() const;
+  // The candidates for the master endpoint, from the agent of rank 0's host, after prepare.
+  const MasterCandidates& candidates() const;
   // Lets the agent test which addresses of rank 0's host it reaches, which takes a few seconds at
   // most. Returns nothing when the link is lost, which start() reports.
-  net::Task<Reached> test_reachability(const MeetingOffer& offer);
+  net::Task<Reached> test_reachability(const MasterCandidates& candidates);
   // Starts the ranks that prepare has checked.
   net::Task<Status> start(const StartOrder& order);
   // Delivers a signal to every rank's process group. What follows is not by_agent.

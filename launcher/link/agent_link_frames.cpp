@@ -118,7 +118,7 @@ Status AgentLink::Impl::obey(Message message) {
     greeting_ = std::move(*greeting);
   } else if (auto* prepared = std::get_if<Prepared>(&message)) {
     prepared_ = prepared->status;
-    offer_ = std::move(prepared->offer);
+    candidates_ = std::move(prepared->candidates);
     versions_ = std::move(prepared->versions);
     threads_ = prepared->threads;
   } else if (auto* staged = std::get_if<Staged>(&message)) {

@@ -42,10 +42,10 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   net::Task<Status> prepare(HostJob job, NextPart code);
   net::Task<Status> stage(const NextPart& next);
   const Status& state() const { return lost_; }
-  const MeetingOffer& offer() const { return offer_; }
+  const MasterCandidates& candidates() const { return candidates_; }
   const std::vector<std::pair<std::string, std::string>>& versions() const { return versions_; }
   uint32_t threads() const { return threads_; }
-  net::Task<Reached> test_reachability(MeetingOffer offer);
+  net::Task<Reached> test_reachability(MasterCandidates candidates);
   net::Task<Status> start(StartOrder order);
   net::Task<Status> suspend();
   void put(const Message& message);
@@ -94,7 +94,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   std::optional<Greeting> greeting_;
   std::optional<Status> prepared_, started_;
   Staged staged_;
-  MeetingOffer offer_;
+  MasterCandidates candidates_;
   std::vector<std::pair<std::string, std::string>> versions_;
   uint32_t threads_ = 0;
   std::optional<Reached> reached_;

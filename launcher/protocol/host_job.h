@@ -42,18 +42,18 @@ struct HostJob {
   int end_signal = 15;            // SIGTERM or SIGINT: tells the ranks of a job that ends
 };
 
-// Where programs of other stacks may meet, offered by the agent of rank 0's host.
-struct MeetingOffer {
-  uint16_t port = 0;                  // 0: nothing is offered
+// The candidates for MASTER_ADDR and MASTER_PORT, from the agent of rank 0's host.
+struct MasterCandidates {
+  uint16_t port = 0;                  // 0: there are no candidates
   std::array<std::byte, 32> nonce{};  // what answers there, to be told from anything else
   // With the interface of each, the likeliest first, the loopback's last.
   std::vector<std::pair<std::string, std::string>> addresses;
 };
 
-// The addresses of an offer that a host reaches, each with its own interface by which.
+// The candidate addresses that a host reaches, each with the host's own interface to it.
 using Reached = std::vector<std::pair<std::string, std::string>>;
 
-// What ranks learn only when they start: where they meet.
+// What ranks learn only when they start: the master endpoint.
 struct StartOrder {
   std::vector<std::pair<std::string, std::string>> environment;  // wins over all else
   // By which this host is reached; for programs that were told none.

@@ -79,7 +79,7 @@ template <typename F>
 void fields(F, Suspend&) {}
 template <typename F>
 void fields(F f, Prepared& m) {
-  f(m.status), f(m.offer), f(m.versions), f(m.threads);
+  f(m.status), f(m.candidates), f(m.versions), f(m.threads);
 }
 template <typename F>
 void fields(F f, Started& m) {
@@ -117,7 +117,7 @@ void fields(F f, Admission& m) {
 }
 template <typename F>
 void fields(F f, TestReachability& m) {
-  f(m.offer);
+  f(m.candidates);
 }
 template <typename F>
 void fields(F f, ReachabilityTested& m) {

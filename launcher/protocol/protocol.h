@@ -47,7 +47,7 @@ struct Start {
 // To the agents of the other hosts: which of the addresses do they reach? Answered by
 // ReachabilityTested.
 struct TestReachability {
-  MeetingOffer offer;
+  MasterCandidates candidates;
 };
 // To every rank's process group.
 struct Signal {
@@ -99,7 +99,7 @@ struct Staged {
 // From the agent. An answer carries an ok status or one sentence.
 struct Prepared {
   Status status;
-  MeetingOffer offer;                                         // of rank 0's host alone
+  MasterCandidates candidates;                                // of rank 0's host alone
   std::vector<std::pair<std::string, std::string>> versions;  // of a Python program's parts
   uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, where the agent sets it
 };

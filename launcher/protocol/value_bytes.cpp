@@ -88,14 +88,14 @@ void get(ByteReader& from, HostJob& job) {
   job.end_signal = from.get<int32_t>();
 }
 
-void put(ByteWriter& to, const MeetingOffer& offer) {
-  to.put(offer.port).put_raw(offer.nonce);
-  put(to, offer.addresses);
+void put(ByteWriter& to, const MasterCandidates& candidates) {
+  to.put(candidates.port).put_raw(candidates.nonce);
+  put(to, candidates.addresses);
 }
-void get(ByteReader& from, MeetingOffer& offer) {
-  offer.port = from.get<uint16_t>();
-  get(from, offer.nonce);
-  get(from, offer.addresses);
+void get(ByteReader& from, MasterCandidates& candidates) {
+  candidates.port = from.get<uint16_t>();
+  get(from, candidates.nonce);
+  get(from, candidates.addresses);
 }
 
 void put(ByteWriter& to, const StartOrder& order) {

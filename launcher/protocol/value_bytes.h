@@ -22,7 +22,7 @@ void put(ByteWriter& to, const Status& status);
 void put(ByteWriter& to, const Variables& variables);
 void put(ByteWriter& to, const std::vector<std::string>& words);
 void put(ByteWriter& to, const HostJob& job);
-void put(ByteWriter& to, const MeetingOffer& offer);
+void put(ByteWriter& to, const MasterCandidates& candidates);
 void put(ByteWriter& to, const StartOrder& order);
 void put(ByteWriter& to, const RankExit& exit);
 template <typename T>
@@ -37,7 +37,7 @@ void get(ByteReader& from, Status& status);
 void get(ByteReader& from, Variables& variables);
 void get(ByteReader& from, std::vector<std::string>& words);
 void get(ByteReader& from, HostJob& job);
-void get(ByteReader& from, MeetingOffer& offer);
+void get(ByteReader& from, MasterCandidates& candidates);
 void get(ByteReader& from, StartOrder& order);
 void get(ByteReader& from, RankExit& exit);
 template <typename T>

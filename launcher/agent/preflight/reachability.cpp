@@ -18,7 +18,7 @@ namespace {
 // The time for the first address that is reached, then for the addresses that are listed before it.
 constexpr double kPatience = 3;
 constexpr double kAfterFirst = 0.05;
-// Of an offer; a host has a few.
+// The most addresses that are tested; a host has a few.
 constexpr size_t kMostAddresses = 64;
 
 Bytes bytes_of(const std::string& address) {
@@ -31,17 +31,17 @@ Bytes bytes_of(const std::string& address) {
 
 }  // namespace
 
-void ReachabilityTest::begin(const MeetingOffer& offer,
+void ReachabilityTest::begin(const MasterCandidates& candidates,
                              std::function<void(ReachabilityTested)> done) {
   end();
-  offer_ = offer;
+  candidates_ = candidates;
   done_ = std::move(done);
   has_one_ = false;
   deadline_ = Deadline::after_seconds(kPatience);
-  attempts_.resize(std::min(offer_.addresses.size(), kMostAddresses));
+  attempts_.resize(std::min(candidates_.addresses.size(), kMostAddresses));
   for (size_t i = 0; i < attempts_.size(); ++i) {
     attempts_[i].index = i;
-    dial(attempts_[i], offer_.addresses[i].first, offer_.port);
+    dial(attempts_[i], candidates_.addresses[i].first, candidates_.port);
   }
   consider();
 }
@@ -66,7 +66,7 @@ void ReachabilityTest::on_ready(Attempt& attempt) {
   const size_t wanted = heard.size() - attempt.received;
   const ssize_t size = ::read(fd, heard.data(), wanted);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  const auto* expected = offer_.nonce.data() + attempt.received;
+  const auto* expected = candidates_.nonce.data() + attempt.received;
   if (size <= 0 || !std::equal(heard.begin(), heard.begin() + size, expected)) {
     return finish(attempt, false);
   }
@@ -90,7 +90,7 @@ void ReachabilityTest::consider() {
   const auto is_over = [](const Attempt& attempt) { return attempt.is_over; };
   const auto best = std::find_if(attempts_.begin(), attempts_.end(),
                                  [](const Attempt& attempt) { return attempt.is_proven; });
-  // What comes after the best in the offer need not be waited for.
+  // Addresses that are listed after the best one need no answer.
   if (std::all_of(attempts_.begin(), best, is_over)) conclude();
 }
 
@@ -99,7 +99,7 @@ void ReachabilityTest::conclude() {
   ReachabilityTested tested;
   for (const Attempt& attempt : attempts_) {
     if (!attempt.is_proven) continue;
-    tested.reached.emplace_back(offer_.addresses[attempt.index].first, attempt.interface);
+    tested.reached.emplace_back(candidates_.addresses[attempt.index].first, attempt.interface);
   }
   const auto done = std::exchange(done_, nullptr);
   end();

@@ -19,13 +19,13 @@ class ReachabilityTest {
   ~ReachabilityTest() { end(); }
 
   // `done` is called once, from begin() or on the loop.
-  void begin(const MeetingOffer& offer, std::function<void(ReachabilityTested)> done);
+  void begin(const MasterCandidates& candidates, std::function<void(ReachabilityTested)> done);
   Deadline deadline() const { return done_ ? deadline_ : Deadline::never(); }
   void on_deadline() { conclude(); }
 
  private:
   struct Attempt {
-    size_t index;  // of the address in the offer
+    size_t index;  // of the address in the candidates
     GuardedFd socket;
     bool is_connected = false;
     size_t received = 0;
@@ -42,7 +42,7 @@ class ReachabilityTest {
   void end();
 
   PollLoop& loop_;
-  MeetingOffer offer_;
+  MasterCandidates candidates_;
   std::vector<Attempt> attempts_;
   std::function<void(ReachabilityTested)> done_;
   Deadline deadline_ = Deadline::never();

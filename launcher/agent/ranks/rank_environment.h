@@ -11,15 +11,15 @@
 
 namespace hvd::launcher {
 
-struct RankWays {
-  StartOrder order;           // the launcher's
-  std::string store;          // address of the store
-  uint16_t meeting_port = 0;  // rank 0's, where that is on this host
+struct RankNetwork {
+  StartOrder order;          // the launcher's
+  std::string store;         // address of the store
+  uint16_t master_port = 0;  // rank 0's, where that is on this host
   net::PortRange ports;
   net::InterfaceChoice interfaces;
 };
 
 // `rank` is what the rank has already; what the user chose of the hints to other libraries stays.
-Environment rank_environment(const RankWays& ways, const Environment& rank);
+Environment rank_environment(const RankNetwork& network, const Environment& rank);
 
 }  // namespace hvd::launcher

@@ -1,4 +1,4 @@
-#include "launcher/agent/preflight/meeting_place.h"
+#include "launcher/agent/preflight/master_port_reservation.h"
 
 #include <sys/epoll.h>
 #include <sys/random.h>
@@ -44,9 +44,9 @@ uint16_t random_port(const net::PortRange& ephemeral) {
 
 }  // namespace
 
-// Marks the port as taken for as long as this agent lives, for the agents of other jobs: between
-// leave() and rank 0's own bind nothing else does.
-bool MeetingPlace::claim(uint16_t port) {
+// Marks the port as reserved for the life of this agent, for the agents of other jobs: between
+// release() and rank 0's own bind nothing else holds the port.
+bool MasterPortReservation::claim(uint16_t port) {
   claim_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!claim_) return true;
   socklen_t size = 0;
@@ -54,7 +54,7 @@ bool MeetingPlace::claim(uint16_t port) {
   return ::bind(claim_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0;
 }
 
-Status MeetingPlace::open_any() {
+Status MasterPortReservation::open_any() {
   const net::PortRange ephemeral = ephemeral_ports();
   Status last = internal_error("no port was tried");
   for (int i = 0; i < kTries; ++i) {
@@ -70,7 +70,8 @@ Status MeetingPlace::open_any() {
   return last;
 }
 
-Status MeetingPlace::open(const net::PortRange& ports, const std::vector<HostAddress>& addresses) {
+Status MasterPortReservation::open(const net::PortRange& ports,
+                                   const std::vector<HostAddress>& addresses) {
   Status status = ports.is_any() ? open_any() : failed_precondition("other jobs hold it");
   for (int port = ports.first; !ports.is_any() && port <= ports.last && !listener_.socket; ++port) {
     const auto each = static_cast<uint16_t>(port);
@@ -83,13 +84,13 @@ Status MeetingPlace::open(const net::PortRange& ports, const std::vector<HostAdd
     return status.with_context(cat("no port is free to be the job's MASTER_PORT",
                                    ports.is_any() ? "" : ", give another --port-range"));
   }
-  if (::getrandom(offer_.nonce.data(), offer_.nonce.size(), 0) !=
-      static_cast<ssize_t>(offer_.nonce.size())) {
+  if (::getrandom(candidates_.nonce.data(), candidates_.nonce.size(), 0) !=
+      static_cast<ssize_t>(candidates_.nonce.size())) {
     return system_error("cannot get random bytes", errno);
   }
-  offer_.port = listener_.port;
+  candidates_.port = listener_.port;
   for (const HostAddress& address : addresses) {
-    offer_.addresses.emplace_back(address.text, address.interface);
+    candidates_.addresses.emplace_back(address.text, address.interface);
   }
   if (!loop_.watch(listener_.socket.get(), EPOLLIN, [this](uint32_t) { accept(); })) {
     return system_error("cannot watch the job's MASTER_PORT", errno);
@@ -97,32 +98,32 @@ Status MeetingPlace::open(const net::PortRange& ports, const std::vector<HostAdd
   return {};
 }
 
-void MeetingPlace::accept() {
-  while (GuardedFd visitor = net::accept_tcp(listener_)) {
-    const int fd = visitor.get();
+void MasterPortReservation::accept() {
+  while (GuardedFd client = net::accept_tcp(listener_)) {
+    const int fd = client.get();
     // An empty buffer of a new connection takes it at once.
-    static_cast<void>(::send(fd, offer_.nonce.data(), offer_.nonce.size(), MSG_NOSIGNAL));
-    // Who closes first keeps the port busy for a minute: that is the visitor, at its end.
-    loop_.watch(fd, EPOLLIN | EPOLLRDHUP, [this, fd](uint32_t) { part(fd); });
-    visitors_.emplace(fd, std::move(visitor));
+    static_cast<void>(::send(fd, candidates_.nonce.data(), candidates_.nonce.size(), MSG_NOSIGNAL));
+    // TIME_WAIT keeps the port of the end that closes first busy: let that be the client.
+    loop_.watch(fd, EPOLLIN | EPOLLRDHUP, [this, fd](uint32_t) { drop(fd); });
+    clients_.emplace(fd, std::move(client));
   }
 }
 
-void MeetingPlace::part(int fd) {
+void MasterPortReservation::drop(int fd) {
   loop_.forget(fd);
-  visitors_.erase(fd);
+  clients_.erase(fd);
 }
 
-void MeetingPlace::leave() {
+void MasterPortReservation::release() {
   if (!listener_.socket) return;
   loop_.forget(listener_.socket.get());
   listener_.socket.reset();
-  for (const auto& [fd, visitor] : visitors_) {
+  for (const auto& [fd, client] : clients_) {
     loop_.forget(fd);
     const linger at_once{1, 0};  // by a reset, which keeps the port free
     ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   }
-  visitors_.clear();
+  clients_.clear();
 }
 
 }  // namespace hvd::launcher

@@ -1,5 +1,6 @@
-// Where programs of other stacks meet (MASTER_ADDR, MASTER_PORT): a port of rank 0's host that its
-// agent finds and holds while the agents of the other hosts try it, and leaves when ranks start.
+// Reserves MASTER_PORT, at which programs of other stacks find rank 0. The agent of rank 0's host
+// finds a free port, listens there while the agents of the other hosts test their addresses, and
+// releases the port when ranks start.
 #pragma once
 
 #include <map>
@@ -16,29 +17,29 @@
 
 namespace hvd::launcher {
 
-class MeetingPlace {
+class MasterPortReservation {
  public:
-  explicit MeetingPlace(PollLoop& loop) : loop_(loop) {}
-  ~MeetingPlace() { leave(); }
+  explicit MasterPortReservation(PollLoop& loop) : loop_(loop) {}
+  ~MasterPortReservation() { release(); }
 
   // Without a range the port lies outside of those that the kernel gives to others, so that it is
   // still free when rank 0 comes to bind it.
   Status open(const net::PortRange& ports, const std::vector<HostAddress>& addresses);
-  const MeetingOffer& offer() const { return offer_; }
-  // Nothing listens there any more: the port is rank 0's.
-  void leave();
+  const MasterCandidates& candidates() const { return candidates_; }
+  // Stops listening: the port is free for rank 0.
+  void release();
 
  private:
   Status open_any();
   bool claim(uint16_t port);
   void accept();
-  void part(int fd);
+  void drop(int fd);
 
   PollLoop& loop_;
-  MeetingOffer offer_;
+  MasterCandidates candidates_;
   UniqueFd claim_;
   net::TcpListener listener_;
-  std::map<int, GuardedFd> visitors_;
+  std::map<int, GuardedFd> clients_;
 };
 
 }  // namespace hvd::launcher

@@ -1,4 +1,4 @@
-#include "launcher/job/meeting.h"
+#include "launcher/job/master_endpoint.h"
 
 #include <algorithm>
 
@@ -27,81 +27,84 @@ StartOrder order_for(const std::string& address, uint16_t port, std::string inte
   return order;
 }
 
-// The first address that all the others reach; else the first; none where nothing is offered.
-std::string common_address(const MeetingOffer& offer, const std::vector<Reached>& reached,
+// The first address that all other hosts reach; else the first; empty without candidates.
+std::string common_address(const MasterCandidates& candidates, const std::vector<Reached>& reached,
                            size_t home) {
-  for (const auto& [address, interface] : offer.addresses) {
+  for (const auto& [address, interface] : candidates.addresses) {
     bool is_common = true;
     for (size_t host = 0; host < reached.size(); ++host) {
       is_common &= host == home || interface_of(reached[host], address) != nullptr;
     }
     if (is_common) return address;
   }
-  return offer.addresses.empty() ? "" : offer.addresses.front().first;
+  return candidates.addresses.empty() ? "" : candidates.addresses.front().first;
 }
 
-std::string unreachable(const SlotPlan& plan, size_t host, size_t home, const MeetingOffer& offer) {
+std::string unreachable(const SlotPlan& plan, size_t host, size_t home,
+                        const MasterCandidates& candidates) {
   std::string tried;
-  for (const auto& [address, interface] : offer.addresses) {
+  for (const auto& [address, interface] : candidates.addresses) {
     tried += cat(tried.empty() ? "" : ", ", address, " (", interface, ")");
   }
   return cat("host ", plan.hosts[host].name, " reaches none of the addresses of host ",
-             plan.hosts[home].name, " at port ", offer.port, ": ", tried,
-             "; programs that meet at MASTER_ADDR will not, unless a firewall opens it "
+             plan.hosts[home].name, " at port ", candidates.port, ": ", tried,
+             "; programs that connect to MASTER_ADDR will fail, unless a firewall opens it "
              "(--port-range) or --network-interfaces names another network");
 }
 
-bool has_loopback(const MeetingOffer& offer) {
-  return std::any_of(offer.addresses.begin(), offer.addresses.end(), [](const auto& each) {
-    return each.first == "::1" || each.first.starts_with("127.");
-  });
+bool has_loopback(const MasterCandidates& candidates) {
+  return std::any_of(
+      candidates.addresses.begin(), candidates.addresses.end(),
+      [](const auto& each) { return each.first == "::1" || each.first.starts_with("127."); });
 }
 
 }  // namespace
 
-Meeting choose_meeting(const SlotPlan& plan, const MeetingOffer& offer,
-                       const std::vector<Reached>& reached) {
+MasterEndpoints choose_master_endpoints(const SlotPlan& plan, const MasterCandidates& candidates,
+                                        const std::vector<Reached>& reached) {
   const auto home = static_cast<size_t>(plan.slots.front().host);
-  Meeting meeting;
-  if (!has_loopback(offer)) {
-    meeting.warnings.push_back(
+  MasterEndpoints endpoints;
+  if (!has_loopback(candidates)) {
+    endpoints.warnings.push_back(
         cat("host ", plan.hosts[home].name,
             ": its loopback interface lo is "
             "down, so programs there cannot connect to each other; run there as "
             "root: ip link set lo up"));
   }
-  // Alone, a host meets on its loopback, which no change of its networks touches.
-  const std::string common = reached.size() == 1 && !offer.addresses.empty()
-                                 ? offer.addresses.back().first
-                                 : common_address(offer, reached, home);
+  // A single host uses its loopback, which no change of its networks touches.
+  const std::string common = reached.size() == 1 && !candidates.addresses.empty()
+                                 ? candidates.addresses.back().first
+                                 : common_address(candidates, reached, home);
   for (size_t host = 0; host < reached.size(); ++host) {
-    const Addresses& known = host == home ? offer.addresses : reached[host];
+    const Addresses& known = host == home ? candidates.addresses : reached[host];
     if (const std::string* interface = interface_of(known, common)) {
-      meeting.orders.push_back(order_for(common, offer.port, *interface));
+      endpoints.orders.push_back(order_for(common, candidates.port, *interface));
     } else if (!known.empty()) {
-      meeting.orders.push_back(order_for(known.front().first, offer.port, known.front().second));
+      endpoints.orders.push_back(
+          order_for(known.front().first, candidates.port, known.front().second));
     } else {
-      meeting.orders.push_back(order_for(common, offer.port, ""));
-      if (host != home) meeting.warnings.push_back(unreachable(plan, host, home, offer));
+      endpoints.orders.push_back(order_for(common, candidates.port, ""));
+      if (host != home) endpoints.warnings.push_back(unreachable(plan, host, home, candidates));
     }
   }
-  return meeting;
+  return endpoints;
 }
 
-net::Task<Meeting> arrange_meeting(net::asio::any_io_executor executor, const SlotPlan& plan,
-                                   const std::vector<std::unique_ptr<AgentLink>>& links) {
+net::Task<MasterEndpoints> find_master_endpoints(
+    net::asio::any_io_executor executor, const SlotPlan& plan,
+    const std::vector<std::unique_ptr<AgentLink>>& links) {
   struct Tests {
     std::vector<Reached> reached;
     size_t left;
     Bell done;
   };
   const auto home = static_cast<size_t>(plan.slots.front().host);
-  const MeetingOffer offer = links[home]->offer();
+  const MasterCandidates candidates = links[home]->candidates();
   const auto tests = std::make_shared<Tests>(
       Tests{std::vector<Reached>(links.size()), links.size() - 1, Bell(executor)});
   for (size_t host = 0; host < links.size(); ++host) {
     if (host == home) continue;
-    net::asio::co_spawn(executor, links[host]->test_reachability(offer),
+    net::asio::co_spawn(executor, links[host]->test_reachability(candidates),
                         [tests, host](std::exception_ptr, Reached reached) {
                           tests->reached[host] = std::move(reached);
                           --tests->left;
@@ -109,7 +112,7 @@ net::Task<Meeting> arrange_meeting(net::asio::any_io_executor executor, const Sl
                         });
   }
   while (tests->left > 0) co_await tests->done.wait();
-  co_return choose_meeting(plan, offer, tests->reached);
+  co_return choose_master_endpoints(plan, candidates, tests->reached);
 }
 
 }  // namespace hvd::launcher
