@@ -17,7 +17,7 @@
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/ranks/rank_environment.h"
 #include "launcher/agent/store/plain_workers.h"
-#include "rendezvous/client/gathering.h"
+#include "rendezvous/client/host_aggregation.h"
 
 namespace hvd::launcher {
 
@@ -44,7 +44,7 @@ Agent::Agent(PollLoop loop, Link link, std::string build, Environment environmen
       environment_(std::move(environment)),
       outbox_(loop_, link_.output.get(), link_.cipher.get()),
       store_(loop_, outbox_),
-      gatherer_(loop_),
+      aggregator_(loop_),
       executions_(loop_, [this](const Message& message) { outbox_.put(message); }),
       ranks_(loop_, outbox_,
              [this](pid_t pid, int status) {
@@ -150,7 +150,7 @@ void Agent::watch_over() {
   ranks_.expect_no_more_output();
   if (!ranks_.is_output_ended()) return;
   store_.close();
-  gatherer_.close();
+  aggregator_.close();
   worlds_.close();
   staging_.remove();
   // Behind all output, which it must not overtake.
@@ -244,7 +244,7 @@ void Agent::lose_link() {
   link_.input.reset();
   link_.output.reset();
   store_.close();
-  gatherer_.close();
+  aggregator_.close();
   worlds_.close();
   ranks_.discard_output();
   end(job_.kill_grace_seconds);

@@ -16,7 +16,7 @@
 #include "launcher/agent/ranks/executions.h"
 #include "launcher/agent/ranks/ranks.h"
 #include "launcher/agent/ranks/staging.h"
-#include "launcher/agent/store/gatherer.h"
+#include "launcher/agent/store/host_aggregator.h"
 #include "launcher/agent/store/store_tunnel.h"
 #include "launcher/agent/store/world_watch.h"
 #include "launcher/protocol/outside_signals.h"
@@ -73,7 +73,7 @@ class Agent {
   Environment environment_;
   Outbox outbox_;
   StoreTunnel store_;
-  Gatherer gatherer_;
+  HostAggregator aggregator_;
   Executions executions_;
   Ranks ranks_;
   HostPreparation host_preparation_;

@@ -16,7 +16,7 @@
 #include "launcher/agent/ranks/rank_environment.h"
 #include "launcher/agent/ranks/thread_share.h"
 #include "launcher/agent/store/plain_workers.h"
-#include "rendezvous/client/gathering.h"
+#include "rendezvous/client/host_aggregation.h"
 
 namespace hvd::launcher {
 
@@ -174,7 +174,7 @@ void Agent::announce() {
 
 Status Agent::open_listeners(uint32_t store_credit) {
   HVD_RETURN_IF_ERROR(store_.listen(store_credit));
-  HVD_RETURN_IF_ERROR(gatherer_.listen(rendezvous::gathering_place(store_.name()), job_));
+  HVD_RETURN_IF_ERROR(aggregator_.listen(rendezvous::aggregation_socket_name(store_.name()), job_));
   HVD_RETURN_IF_ERROR(worlds_.listen());
   HVD_ASSIGN_OR_RETURN(ports_,
                        net::parse_port_range(value_of(job_.environment, "HOROVOD_PORT_RANGE")));

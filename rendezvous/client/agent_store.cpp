@@ -13,8 +13,8 @@ namespace hvd::rendezvous {
 namespace {
 
 constexpr std::string_view kHostAgent = "this host's agent";
-// So long before it gives up, a rank leaves its record where the others look for who is late: a
-// host whose ranks are not all there has left none.
+// So long before the deadline a rank leaves its own record in the store, where other ranks look for
+// late ranks: a host with a late rank has left no record there.
 constexpr double kShowBefore = 2;
 constexpr double kShowSeconds = 1;
 
@@ -30,15 +30,15 @@ bool is_late(const Status& status) { return status.code() == Code::kDeadlineExce
 
 }  // namespace
 
-struct AgentStore::Word {
-  gathering::Message message;
+struct AgentStore::AgentReply {
+  host_aggregation::Message message;
   Bytes bulk;
 };
 
 AgentStore::AgentStore(const net::Endpoint& store, int ranks, Secret secret,
                        HttpStoreOptions options)
     : HttpStore(store, std::move(secret), std::move(options)),
-      place_(gathering_place(store.path.substr(1))),
+      socket_name_(aggregation_socket_name(store.path.substr(1))),
       ranks_(ranks) {}
 
 Result<std::vector<Bytes>> AgentStore::exchange(std::string_view name, const Party& party,
@@ -54,39 +54,41 @@ Result<std::vector<Bytes>> AgentStore::exchange(std::string_view name, const Par
     if (!shown.ok()) log::debug(shown.error().message());
     return attempt(deadline);
   };
-  HVD_ASSIGN_OR_RETURN(const UniqueFd socket, net::connect_for_packets(place_));
-  HVD_RETURN_IF_ERROR(tell(socket.get(), gathering::Offer{std::string(name), party.index}, record));
-  HVD_ASSIGN_OR_RETURN(Word word,
+  HVD_ASSIGN_OR_RETURN(const UniqueFd socket, net::connect_for_packets(socket_name_));
+  HVD_RETURN_IF_ERROR(
+      tell(socket.get(), host_aggregation::RankRecord{std::string(name), party.index}, record));
+  HVD_ASSIGN_OR_RETURN(AgentReply reply,
                        patiently([&](Deadline until) { return hear(socket.get(), until); }));
-  if (const auto* errand = std::get_if<gathering::Errand>(&word.message)) {
-    const gathering::Errand where = *errand;
-    HVD_ASSIGN_OR_RETURN(word.bulk, patiently([&](Deadline until) {
-                           return run_errand(socket.get(), name, where, word.bulk, until);
+  if (const auto* request = std::get_if<host_aggregation::ForwardRequest>(&reply.message)) {
+    const host_aggregation::ForwardRequest where = *request;
+    HVD_ASSIGN_OR_RETURN(reply.bulk, patiently([&](Deadline until) {
+                           return forward(socket.get(), name, where, reply.bulk, until);
                          }));
-  } else if (!std::holds_alternative<gathering::Delivery>(word.message)) {
+  } else if (!std::holds_alternative<host_aggregation::AggregationResult>(reply.message)) {
     return internal_error(cat(kHostAgent, " sent what only a rank sends"));
   }
-  return gathering::split(word.bulk, party.count);
+  return host_aggregation::split(reply.bulk, party.count);
 }
 
-Result<Bytes> AgentStore::run_errand(int socket, std::string_view name,
-                                     const gathering::Errand& errand, ByteView record,
-                                     Deadline deadline) {
+Result<Bytes> AgentStore::forward(int socket, std::string_view name,
+                                  const host_aggregation::ForwardRequest& request, ByteView record,
+                                  Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(
       const std::vector<Bytes> hosts,
-      HttpStore::exchange(of_hosts(name), {errand.host, errand.hosts, {}}, record, deadline));
-  Bytes delivery = gathering::join(hosts);
-  HVD_RETURN_IF_ERROR(tell(socket, gathering::Delivery{}, delivery));
-  return delivery;
+      HttpStore::exchange(of_hosts(name), {request.host, request.hosts, {}}, record, deadline));
+  Bytes result = host_aggregation::join(hosts);
+  HVD_RETURN_IF_ERROR(tell(socket, host_aggregation::AggregationResult{}, result));
+  return result;
 }
 
-Status AgentStore::tell(int socket, const gathering::Message& message, ByteView bulk) {
-  HVD_ASSIGN_OR_RETURN(const UniqueFd file, gathering::to_file(bulk));
+Status AgentStore::tell(int socket, const host_aggregation::Message& message, ByteView bulk) {
+  HVD_ASSIGN_OR_RETURN(const UniqueFd file, host_aggregation::to_file(bulk));
   // The socket has room: nothing was sent before that the agent does not take.
-  return net::send_packet(socket, gathering::encode(message), {file.get()}, kHostAgent).status();
+  return net::send_packet(socket, host_aggregation::encode(message), {file.get()}, kHostAgent)
+      .status();
 }
 
-Result<AgentStore::Word> AgentStore::hear(int socket, Deadline deadline) {
+Result<AgentStore::AgentReply> AgentStore::hear(int socket, Deadline deadline) {
   for (;;) {
     pollfd entry{socket, POLLIN, 0};
     const int count = ::poll(&entry, 1, deadline.poll_timeout());
@@ -97,9 +99,10 @@ Result<AgentStore::Word> AgentStore::hear(int socket, Deadline deadline) {
     if (!packet) continue;
     if (packet->bytes.empty()) return unavailable(cat(kHostAgent, " has ended"));
     if (packet->fds.size() != 1) return internal_error(cat(kHostAgent, " sent no records"));
-    HVD_ASSIGN_OR_RETURN(gathering::Message message, gathering::decode(packet->bytes));
-    HVD_ASSIGN_OR_RETURN(Bytes bulk, gathering::from_file(packet->fds[0].get()));
-    return Word{std::move(message), std::move(bulk)};
+    HVD_ASSIGN_OR_RETURN(host_aggregation::Message message,
+                         host_aggregation::decode(packet->bytes));
+    HVD_ASSIGN_OR_RETURN(Bytes bulk, host_aggregation::from_file(packet->fds[0].get()));
+    return AgentReply{std::move(message), std::move(bulk)};
   }
 }
 

@@ -1,11 +1,12 @@
-// The store of a rank whose agent gathers (gathering.h): an HttpStore whose exchanges among all
-// ranks of the job go through the agent, one request for the whole host. Any thread may call.
+// The store of a rank whose agent aggregates records (host_aggregation.h): an HttpStore that sends
+// exchanges among all ranks of the job through the agent, one request for the whole host. Any thread
+// may call.
 #pragma once
 
 #include <string>
 
 #include "base/unique_fd.h"
-#include "rendezvous/client/gathering.h"
+#include "rendezvous/client/host_aggregation.h"
 #include "rendezvous/client/http_store.h"
 
 namespace hvd::rendezvous {
@@ -21,14 +22,15 @@ class AgentStore final : public HttpStore {
   Status forget(std::string_view exchange, Deadline deadline) override;
 
  private:
-  struct Word;  // of the agent
+  struct AgentReply;  // of the agent
 
-  static Status tell(int socket, const gathering::Message& message, ByteView bulk);
-  static Result<Word> hear(int socket, Deadline deadline);
-  Result<Bytes> run_errand(int socket, std::string_view name, const gathering::Errand& errand,
-                           ByteView record, Deadline deadline);
+  static Status tell(int socket, const host_aggregation::Message& message, ByteView bulk);
+  static Result<AgentReply> hear(int socket, Deadline deadline);
+  Result<Bytes> forward(int socket, std::string_view name,
+                        const host_aggregation::ForwardRequest& request, ByteView record,
+                        Deadline deadline);
 
-  const std::string place_;
+  const std::string socket_name_;
   const int ranks_;
 };
 

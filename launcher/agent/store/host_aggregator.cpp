@@ -1,4 +1,4 @@
-#include "launcher/agent/store/gatherer.h"
+#include "launcher/agent/store/host_aggregator.h"
 
 #include <sys/epoll.h>
 
@@ -6,17 +6,17 @@
 #include <vector>
 
 #include "launcher/agent/loop/accepting.h"
-#include "rendezvous/client/gathering.h"
+#include "rendezvous/client/host_aggregation.h"
 
 namespace hvd::launcher {
 
-namespace gathering = rendezvous::gathering;
+namespace host_aggregation = rendezvous::host_aggregation;
 
 namespace {
 constexpr std::string_view kRank = "a rank";
 }
 
-Status Gatherer::listen(const std::string& name, const HostJob& job) {
+Status HostAggregator::listen(const std::string& name, const HostJob& job) {
   HVD_ASSIGN_OR_RETURN(listener_, net::listen_for_packets(name));
   host_ = job.host;
   hosts_ = job.hosts;
@@ -27,7 +27,7 @@ Status Gatherer::listen(const std::string& name, const HostJob& job) {
   return {};
 }
 
-void Gatherer::accept() {
+void HostAggregator::accept() {
   accept_all(loop_, listener_, [this](UniqueFd socket) {
     const int caller = socket.get();
     callers_.emplace(caller, Caller{std::move(socket), {}});
@@ -35,35 +35,37 @@ void Gatherer::accept() {
   });
 }
 
-void Gatherer::hear(int caller) {
+void HostAggregator::hear(int caller) {
   const auto packet = net::receive_packet(callers_.at(caller).socket.get(), kRank);
   if (packet.ok() && !*packet) return;
-  // A rank that says what it should not is treated as one that has ended: it notices.
+  // A rank that breaks the protocol is treated like a rank that has ended.
   if (!packet.ok() || (*packet)->bytes.empty() || !obey(caller, **packet).ok()) drop(caller);
 }
 
-Status Gatherer::obey(int caller, const net::Packet& packet) {
+Status HostAggregator::obey(int caller, const net::Packet& packet) {
   if (packet.fds.size() != 1) return invalid_argument("a rank sent no record");
-  HVD_ASSIGN_OR_RETURN(const gathering::Message message, gathering::decode(packet.bytes));
-  if (const auto* offer = std::get_if<gathering::Offer>(&message)) {
-    HVD_ASSIGN_OR_RETURN(Bytes record, gathering::from_file(packet.fds[0].get()));
-    callers_.at(caller).exchange = offer->exchange;
-    exchanges_[offer->exchange].records.insert_or_assign(offer->index, std::move(record));
-    send_out(offer->exchange);
+  HVD_ASSIGN_OR_RETURN(const host_aggregation::Message message,
+                       host_aggregation::decode(packet.bytes));
+  if (const auto* record_message = std::get_if<host_aggregation::RankRecord>(&message)) {
+    HVD_ASSIGN_OR_RETURN(Bytes record, host_aggregation::from_file(packet.fds[0].get()));
+    callers_.at(caller).exchange = record_message->exchange;
+    exchanges_[record_message->exchange].records.insert_or_assign(record_message->index,
+                                                                  std::move(record));
+    choose_forwarder(record_message->exchange);
     return {};
   }
-  if (!std::holds_alternative<gathering::Delivery>(message)) {
+  if (!std::holds_alternative<host_aggregation::AggregationResult>(message)) {
     return invalid_argument("a rank sent what only an agent sends");
   }
   const auto exchange = exchanges_.find(callers_.at(caller).exchange);
-  if (exchange == exchanges_.end() || exchange->second.errand != caller) {
-    return invalid_argument("a rank delivers what it was not sent for");
+  if (exchange == exchanges_.end() || exchange->second.forwarder != caller) {
+    return invalid_argument("a rank sent a result that it was not asked for");
   }
-  deliver(caller, packet.fds[0].get());
+  distribute(caller, packet.fds[0].get());
   return {};
 }
 
-void Gatherer::deliver(int from, int file) {
+void HostAggregator::distribute(int from, int file) {
   const std::string name = callers_.at(from).exchange;
   exchanges_.erase(name);
   std::vector<int> served;
@@ -71,42 +73,43 @@ void Gatherer::deliver(int from, int file) {
     if (one.exchange != name) continue;
     served.push_back(caller);
     // Nothing was sent to it before, so there is room; one that has ended misses nothing.
-    const Bytes message = gathering::encode(gathering::Delivery{});
+    const Bytes message = host_aggregation::encode(host_aggregation::AggregationResult{});
     if (caller != from) (void)net::send_packet(one.socket.get(), message, {file}, kRank);
   }
   for (const int caller : served) drop(caller);
 }
 
-void Gatherer::send_out(const std::string& name) {
+void HostAggregator::choose_forwarder(const std::string& name) {
   const auto found = exchanges_.find(name);
-  if (found == exchanges_.end() || found->second.errand || found->second.records.size() < ranks_) {
+  if (found == exchanges_.end() || found->second.forwarder ||
+      found->second.records.size() < ranks_) {
     return;
   }
-  const auto file = gathering::to_file(gathering::pack(found->second.records));
-  const Bytes message = gathering::encode(
-      gathering::Errand{static_cast<int32_t>(host_), static_cast<int32_t>(hosts_)});
+  const auto file = host_aggregation::to_file(host_aggregation::pack(found->second.records));
+  const Bytes message = host_aggregation::encode(
+      host_aggregation::ForwardRequest{static_cast<int32_t>(host_), static_cast<int32_t>(hosts_)});
   for (const auto& [caller, one] : callers_) {
     if (!file.ok() || one.exchange != name) continue;
     const auto sent = net::send_packet(one.socket.get(), message, {file->get()}, kRank);
     if (!sent.ok() || !*sent) continue;
-    found->second.errand = caller;
+    found->second.forwarder = caller;
     return;
   }
 }
 
-void Gatherer::drop(int caller) {
+void HostAggregator::drop(int caller) {
   const auto found = callers_.find(caller);
   const std::string name = found->second.exchange;
   loop_.forget(caller);
   callers_.erase(found);
   loop_.change(listener_.get(), EPOLLIN);
   const auto exchange = exchanges_.find(name);
-  if (exchange == exchanges_.end() || exchange->second.errand != caller) return;
-  exchange->second.errand.reset();
-  send_out(name);
+  if (exchange == exchanges_.end() || exchange->second.forwarder != caller) return;
+  exchange->second.forwarder.reset();
+  choose_forwarder(name);
 }
 
-void Gatherer::close() {
+void HostAggregator::close() {
   exchanges_.clear();
   while (!callers_.empty()) drop(callers_.begin()->first);
   if (listener_) loop_.forget(listener_.get());

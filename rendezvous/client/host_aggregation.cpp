@@ -1,4 +1,4 @@
-#include "rendezvous/client/gathering.h"
+#include "rendezvous/client/host_aggregation.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -11,12 +11,14 @@
 
 namespace hvd::rendezvous {
 
-std::string gathering_place(std::string_view store_name) { return cat(store_name, "-exchange"); }
+std::string aggregation_socket_name(std::string_view store_name) {
+  return cat(store_name, "-exchange");
+}
 
-namespace gathering {
+namespace host_aggregation {
 namespace {
 
-enum class Kind : uint8_t { kOffer = 1, kErrand = 2, kDelivery = 3 };
+enum class Kind : uint8_t { kRankRecord = 1, kForwardRequest = 2, kAggregationResult = 3 };
 
 // Of all hosts together.
 constexpr off_t kMaxFileBytes = off_t{1} << 30;
@@ -32,12 +34,12 @@ size_t common_beginning(const Bytes& one, const Bytes& other) {
 
 Bytes encode(const Message& message) {
   ByteWriter out;
-  if (const auto* offer = std::get_if<Offer>(&message)) {
-    out.put(Kind::kOffer).put(offer->index).put_text(offer->exchange);
-  } else if (const auto* errand = std::get_if<Errand>(&message)) {
-    out.put(Kind::kErrand).put(errand->host).put(errand->hosts);
+  if (const auto* record = std::get_if<RankRecord>(&message)) {
+    out.put(Kind::kRankRecord).put(record->index).put_text(record->exchange);
+  } else if (const auto* request = std::get_if<ForwardRequest>(&message)) {
+    out.put(Kind::kForwardRequest).put(request->host).put(request->hosts);
   } else {
-    out.put(Kind::kDelivery);
+    out.put(Kind::kAggregationResult);
   }
   return out.take();
 }
@@ -46,22 +48,22 @@ Result<Message> decode(ByteView bytes) {
   ByteReader in(bytes);
   Message message;
   switch (in.get<Kind>()) {
-    case Kind::kOffer: {
-      Offer offer;
-      offer.index = in.get<int32_t>();
-      offer.exchange = in.get_text();
-      message = std::move(offer);
+    case Kind::kRankRecord: {
+      RankRecord record;
+      record.index = in.get<int32_t>();
+      record.exchange = in.get_text();
+      message = std::move(record);
       break;
     }
-    case Kind::kErrand: {
-      Errand errand;
-      errand.host = in.get<int32_t>();
-      errand.hosts = in.get<int32_t>();
-      message = errand;
+    case Kind::kForwardRequest: {
+      ForwardRequest request;
+      request.host = in.get<int32_t>();
+      request.hosts = in.get<int32_t>();
+      message = request;
       break;
     }
-    case Kind::kDelivery:
-      message = Delivery{};
+    case Kind::kAggregationResult:
+      message = AggregationResult{};
       break;
     default:
       return invalid_argument("a message between a rank and its agent is of no known kind");
@@ -106,9 +108,9 @@ Bytes join(const std::vector<Bytes>& hosts) {
   return out.take();
 }
 
-Result<std::vector<Bytes>> split(ByteView delivery, int32_t count) {
+Result<std::vector<Bytes>> split(ByteView result, int32_t count) {
   std::vector<std::optional<Bytes>> found(static_cast<size_t>(count));
-  ByteReader in(delivery);
+  ByteReader in(result);
   while (in.left() > 0) HVD_RETURN_IF_ERROR(unpack(in.get_blob(), &found));
   HVD_RETURN_IF_ERROR(in.finish("the hosts' records"));
   std::vector<Bytes> records;
@@ -150,5 +152,5 @@ Result<Bytes> from_file(int file) {
   return bytes;
 }
 
-}  // namespace gathering
+}  // namespace host_aggregation
 }  // namespace hvd::rendezvous

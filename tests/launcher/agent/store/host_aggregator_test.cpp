@@ -1,5 +1,5 @@
-// Hosts whose agents gather, with ranks that are threads here and a real server.
-#include "launcher/agent/store/gatherer.h"
+// Hosts whose agents aggregate records, with ranks that are threads here and a real server.
+#include "launcher/agent/store/host_aggregator.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -22,12 +22,12 @@ constexpr double kSeconds = 10;
 class Agent {
  public:
   Agent(const std::string& name, int host, int hosts, int ranks)
-      : loop_(*launcher::PollLoop::make()), gatherer_(loop_) {
+      : loop_(*launcher::PollLoop::make()), aggregator_(loop_) {
     launcher::HostJob job;
     job.host = static_cast<uint32_t>(host);
     job.hosts = static_cast<uint32_t>(hosts);
     job.ranks.resize(static_cast<size_t>(ranks));
-    REQUIRE(gatherer_.listen(gathering_place(name), job).ok());
+    REQUIRE(aggregator_.listen(aggregation_socket_name(name), job).ok());
     thread_ = std::thread([this] {
       while (!is_over_) loop_.turn(Deadline::after_seconds(0.01));
     });
@@ -39,7 +39,7 @@ class Agent {
 
  private:
   launcher::PollLoop loop_;
-  launcher::Gatherer gatherer_;
+  launcher::HostAggregator aggregator_;
   std::atomic<bool> is_over_ = false;
   std::thread thread_;
 };
@@ -54,7 +54,7 @@ class Hosts {
       agents_.push_back(std::make_unique<Agent>(name(host), host, hosts, ranks_of_each));
     }
   }
-  std::string name(int host) const { return cat("gatherer-test-", ::getpid(), "-", host); }
+  std::string name(int host) const { return cat("aggregator-test-", ::getpid(), "-", host); }
   int size() const { return hosts_ * ranks_of_each_; }
   RunningServer& server() { return server_; }
   std::unique_ptr<HttpStore> store_of(int rank) const {
@@ -135,9 +135,9 @@ TEST_CASE("where a rank does not come, the others are found all the same") {
   CHECK(look(2).status().code() == Code::kDeadlineExceeded);
 }
 
-TEST_CASE("a rank that ends on its errand hands it on, and the rest get what the next one brings") {
+TEST_CASE("when the forwarding rank ends, another forwards, and the rest get its result") {
   Hosts hosts(1, 3);
-  const std::string place = gathering_place(hosts.name(0));
+  const std::string place = aggregation_socket_name(hosts.name(0));
   std::vector<UniqueFd> ranks;
   const auto hear = [](int fd) {
     pollfd entry{fd, POLLIN, 0};
@@ -148,8 +148,9 @@ TEST_CASE("a rank that ends on its errand hands it on, and the rest get what the
   };
   for (int rank = 0; rank < 3; ++rank) {
     ranks.push_back(*net::connect_for_packets(place));
-    const auto file = gathering::to_file(Hosts::record(rank));
-    REQUIRE(net::send_packet(ranks.back().get(), gathering::encode(gathering::Offer{"a", rank}),
+    const auto file = host_aggregation::to_file(Hosts::record(rank));
+    REQUIRE(net::send_packet(ranks.back().get(),
+                             host_aggregation::encode(host_aggregation::RankRecord{"a", rank}),
                              {file->get()}, "the agent")
                 .ok());
   }
@@ -157,23 +158,25 @@ TEST_CASE("a rank that ends on its errand hands it on, and the rest get what the
     std::vector<pollfd> entries;
     for (const UniqueFd& rank : ranks) entries.push_back({rank.get(), POLLIN, 0});
     REQUIRE(::poll(entries.data(), entries.size(), 10'000) == 1);
-    size_t sent_out = 0;
-    while (entries[sent_out].revents == 0) ++sent_out;
-    const net::Packet errand = hear(ranks[sent_out].get());
-    CHECK(std::holds_alternative<gathering::Errand>(*gathering::decode(errand.bytes)));
-    const auto records =
-        gathering::split(gathering::join({*gathering::from_file(errand.fds[0].get())}), 3);
+    size_t forwarder = 0;
+    while (entries[forwarder].revents == 0) ++forwarder;
+    const net::Packet request = hear(ranks[forwarder].get());
+    CHECK(std::holds_alternative<host_aggregation::ForwardRequest>(
+        *host_aggregation::decode(request.bytes)));
+    const auto records = host_aggregation::split(
+        host_aggregation::join({*host_aggregation::from_file(request.fds[0].get())}), 3);
     REQUIRE(records.ok());
     CHECK(records->at(2) == Hosts::record(2));
     if (alive == 3) {
-      ranks.erase(ranks.begin() + static_cast<ptrdiff_t>(sent_out));
+      ranks.erase(ranks.begin() + static_cast<ptrdiff_t>(forwarder));
       continue;
     }
-    const auto file = gathering::to_file(to_bytes("what all get"));
-    REQUIRE(net::send_packet(ranks[sent_out].get(), gathering::encode(gathering::Delivery{}),
+    const auto file = host_aggregation::to_file(to_bytes("what all get"));
+    REQUIRE(net::send_packet(ranks[forwarder].get(),
+                             host_aggregation::encode(host_aggregation::AggregationResult{}),
                              {file->get()}, "the agent")
                 .ok());
-    const net::Packet delivery = hear(ranks[1 - sent_out].get());
-    CHECK(as_text(*gathering::from_file(delivery.fds[0].get())) == "what all get");
+    const net::Packet result = hear(ranks[1 - forwarder].get());
+    CHECK(as_text(*host_aggregation::from_file(result.fds[0].get())) == "what all get");
   }
 }

@@ -1,6 +1,6 @@
-// The agent's part in exchanges of the job's ranks (rendezvous/client/gathering.h): takes the record of
-// each rank of this host, sends one of them to the store for all, and hands out what it brings.
-// Reads no record. A rank that ends while it has the errand hands it on to another.
+// The agent's end of host-level aggregation (rendezvous/client/host_aggregation.h): takes the records
+// of this host's ranks, lets one rank forward them to the store, and distributes the result. Reads no
+// record. When the forwarding rank ends, another rank forwards.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace hvd::launcher {
 
-class Gatherer {
+class HostAggregator {
  public:
-  explicit Gatherer(PollLoop& loop) : loop_(loop) {}
-  ~Gatherer() { close(); }
+  explicit HostAggregator(PollLoop& loop) : loop_(loop) {}
+  ~HostAggregator() { close(); }
 
   // At this abstract name, for the ranks of this host.
   Status listen(const std::string& name, const HostJob& job);
@@ -29,19 +29,19 @@ class Gatherer {
  private:
   struct Caller {
     UniqueFd socket;
-    std::string exchange;  // empty: has not offered yet
+    std::string exchange;  // empty: has sent no record yet
   };
-  struct Exchange {
+  struct PendingExchange {
     std::map<int32_t, Bytes> records;  // of this host's ranks
-    std::optional<int> errand;         // the caller who has it
+    std::optional<int> forwarder;      // the caller that forwards
   };
 
   void accept();
   void hear(int caller);
   Status obey(int caller, const net::Packet& packet);
-  void deliver(int from, int file);
-  // Gives the errand to somebody, when it is time and there is somebody.
-  void send_out(const std::string& name);
+  void distribute(int from, int file);
+  // Asks a rank to forward, once all records are there and a rank is left.
+  void choose_forwarder(const std::string& name);
   void drop(int caller);
 
   PollLoop& loop_;
@@ -50,7 +50,7 @@ class Gatherer {
   uint32_t hosts_ = 1;
   size_t ranks_ = 0;
   std::map<int, Caller> callers_;  // by descriptor
-  std::map<std::string, Exchange> exchanges_;
+  std::map<std::string, PendingExchange> exchanges_;
 };
 
 }  // namespace hvd::launcher

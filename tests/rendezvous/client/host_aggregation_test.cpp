@@ -1,8 +1,8 @@
-#include "rendezvous/client/gathering.h"
+#include "rendezvous/client/host_aggregation.h"
 
 #include <doctest/doctest.h>
 
-namespace hvd::rendezvous::gathering {
+namespace hvd::rendezvous::host_aggregation {
 namespace {
 
 Bytes bytes(std::string_view text) { return to_bytes(text); }
@@ -38,4 +38,4 @@ TEST_CASE("what passes through a file is what was written, and a pipe is no file
 }
 
 }  // namespace
-}  // namespace hvd::rendezvous::gathering
+}  // namespace hvd::rendezvous::host_aggregation
