@@ -55,12 +55,12 @@ Agent::Agent(PollLoop loop, Link link, std::string build, Environment environmen
       master_port_(loop_),
       reachability_(loop_),
       pmix_(loop_, std::move(folder)),
-      worlds_(loop_,
-              [this](pid_t pid, const rendezvous::WorldReport& world) {
-                if (const auto rank = ranks_.rank_of(pid)) {
-                  outbox_.put(Joined{*rank, world.rank, world.size});
-                }
-              }),
+      world_reports_(loop_,
+                     [this](pid_t pid, const rendezvous::WorldReport& world) {
+                       if (const auto rank = ranks_.rank_of(pid)) {
+                         outbox_.put(Joined{*rank, world.rank, world.size});
+                       }
+                     }),
       staging_(std::move(staging)),
       parent_(::getppid()),
       lease_(Deadline::after_seconds(kFirstLeaseSeconds)) {}
@@ -151,7 +151,7 @@ void Agent::watch_over() {
   if (!ranks_.is_output_ended()) return;
   store_.close();
   aggregator_.close();
-  worlds_.close();
+  world_reports_.close();
   staging_.remove();
   // Behind all output, which it must not overtake.
   outbox_.put(
@@ -245,7 +245,7 @@ void Agent::lose_link() {
   link_.output.reset();
   store_.close();
   aggregator_.close();
-  worlds_.close();
+  world_reports_.close();
   ranks_.discard_output();
   end(job_.kill_grace_seconds);
 }

@@ -18,7 +18,7 @@
 #include "launcher/agent/ranks/staging.h"
 #include "launcher/agent/store/host_aggregator.h"
 #include "launcher/agent/store/store_tunnel.h"
-#include "launcher/agent/store/world_watch.h"
+#include "launcher/agent/store/world_reports.h"
 #include "launcher/protocol/outside_signals.h"
 #include "launcher/protocol/protocol.h"
 #include "net/frame.h"
@@ -81,7 +81,7 @@ class Agent {
   ReachabilityTest reachability_;
   PmixHelper pmix_;
   std::optional<Prepared> prepared_;  // not yet told
-  WorldWatch worlds_;
+  WorldReports world_reports_;
   Staging staging_;
   net::FrameParser parser_;
   UniqueFd signals_;

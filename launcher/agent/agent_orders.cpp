@@ -100,7 +100,7 @@ void Agent::obey(const Message& message) {
     if (!may_come_twice) return ranks_.signal(signal->number);
     outside_signals_.add(signal->number, OutsideSignals::Target::kLauncher, Clock::now());
   } else if (const auto* question = std::get_if<Inspect>(&message)) {
-    outbox_.put(Inspected{question->number, ranks_.whereabouts(question->with_stacks != 0)});
+    outbox_.put(Inspected{question->number, ranks_.snapshots(question->with_stacks != 0)});
   } else if (const auto* run = std::get_if<Run>(&message)) {
     const RankCommand* like = is_ending_ ? nullptr : ranks_.command_of(run->rank);
     if (like != nullptr)
@@ -175,7 +175,7 @@ void Agent::announce() {
 Status Agent::open_listeners(uint32_t store_credit) {
   HVD_RETURN_IF_ERROR(store_.listen(store_credit));
   HVD_RETURN_IF_ERROR(aggregator_.listen(rendezvous::aggregation_socket_name(store_.name()), job_));
-  HVD_RETURN_IF_ERROR(worlds_.listen());
+  HVD_RETURN_IF_ERROR(world_reports_.listen());
   HVD_ASSIGN_OR_RETURN(ports_,
                        net::parse_port_range(value_of(job_.environment, "HOROVOD_PORT_RANGE")));
   HVD_ASSIGN_OR_RETURN(interfaces_, net::InterfaceChoice::parse(

@@ -12,8 +12,8 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "launcher/agent/host/out_of_memory.h"
+#include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/host/process_tree.h"
-#include "launcher/agent/host/whereabouts.h"
 
 namespace hvd::launcher {
 
@@ -125,14 +125,14 @@ Status Ranks::grant(uint32_t stream, uint32_t credit) {
   return {};
 }
 
-std::string Ranks::whereabouts(bool with_stacks) const {
+std::string Ranks::snapshots(bool with_stacks) const {
   std::string text;
   for (const auto& rank : ranks_) {
     if (rank->pid <= 0) continue;
     text += cat("rank ", rank->number, "\n");
     const std::vector<pid_t> own = {rank->pid};
     for (const pid_t pid : with_stacks ? descendants_of(rank->pid) : own) {
-      const std::string lines = launcher::whereabouts(pid, with_stacks);
+      const std::string lines = process_snapshot(pid, with_stacks);
       std::string_view rest = lines;
       while (!rest.empty()) text += cat("  ", take_line(rest), "\n");
     }

@@ -40,7 +40,7 @@ class Ranks {
   bool have_ended() const { return running_ == 0; }
 
   // Where the running ranks are, a paragraph for each; with stacks also what is below them.
-  std::string whereabouts(bool with_stacks) const;
+  std::string snapshots(bool with_stacks) const;
   // How a rank that runs was started; none when it does not.
   const RankCommand* command_of(int rank) const;
   // Whose process this is, or below whose it is.

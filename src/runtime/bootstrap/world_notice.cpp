@@ -34,7 +34,7 @@ std::optional<int64_t> parent_of(int64_t pid) {
 void tell_agent(const rendezvous::WorldReport& report) {
   std::optional<int64_t> pid = ::getppid();
   for (int level = 0; level < kMostLevels && pid && *pid > 1; ++level, pid = parent_of(*pid)) {
-    const auto agent = net::connect_for_packets(rendezvous::world_report_place(*pid));
+    const auto agent = net::connect_for_packets(rendezvous::world_report_socket_name(*pid));
     if (!agent.ok()) continue;
     const auto sent = net::send_packet(agent->get(), encode(report), {}, "the agent");
     if (!sent.ok() || !*sent) return;

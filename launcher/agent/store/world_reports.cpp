@@ -1,4 +1,4 @@
-#include "launcher/agent/store/world_watch.h"
+#include "launcher/agent/store/world_reports.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -21,9 +21,9 @@ pid_t peer_of(int socket) {
 
 }  // namespace
 
-Status WorldWatch::listen() {
+Status WorldReports::listen() {
   HVD_ASSIGN_OR_RETURN(listener_,
-                       net::listen_for_packets(rendezvous::world_report_place(::getpid())));
+                       net::listen_for_packets(rendezvous::world_report_socket_name(::getpid())));
   const auto accept = [this](uint32_t) {
     accept_all(loop_, listener_, [this](UniqueFd socket) {
       const int caller = socket.get();
@@ -37,12 +37,12 @@ Status WorldWatch::listen() {
   return {};
 }
 
-void WorldWatch::hear(int caller) {
+void WorldReports::hear(int caller) {
   const auto packet = net::receive_packet(caller, kReporter);
   if (packet.ok() && !*packet) return;
   if (packet.ok()) {
     const auto report = rendezvous::decode_world_report((*packet)->bytes);
-    if (report.ok()) told_(peer_of(caller), *report);
+    if (report.ok()) on_report_(peer_of(caller), *report);
   }
   const std::byte heard{1};
   (void)net::send_packet(caller, {&heard, 1}, {}, kReporter);
@@ -51,7 +51,7 @@ void WorldWatch::hear(int caller) {
   if (listener_) loop_.change(listener_.get(), EPOLLIN);
 }
 
-void WorldWatch::close() {
+void WorldReports::close() {
   for (const auto& [caller, socket] : callers_) loop_.forget(caller);
   callers_.clear();
   if (listener_) loop_.forget(listener_.get());

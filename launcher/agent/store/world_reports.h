@@ -1,5 +1,5 @@
-// Hears from the ranks of this host, and from what runs below them, in which world they are
-// (rendezvous/wire/world_report.h). Lives on the agent's loop.
+// Receives the world reports (rendezvous/wire/world_report.h) of this host's ranks and of the
+// processes below them. Lives on the agent's loop.
 #pragma once
 
 #include <sys/types.h>
@@ -14,13 +14,14 @@
 
 namespace hvd::launcher {
 
-class WorldWatch {
+class WorldReports {
  public:
   // `pid`: of the process that reports.
-  using Told = std::function<void(pid_t pid, const rendezvous::WorldReport& report)>;
+  using OnReport = std::function<void(pid_t pid, const rendezvous::WorldReport& report)>;
 
-  WorldWatch(PollLoop& loop, Told told) : loop_(loop), told_(std::move(told)) {}
-  ~WorldWatch() { close(); }
+  WorldReports(PollLoop& loop, OnReport on_report)
+      : loop_(loop), on_report_(std::move(on_report)) {}
+  ~WorldReports() { close(); }
 
   Status listen();
   void close();
@@ -29,7 +30,7 @@ class WorldWatch {
   void hear(int caller);
 
   PollLoop& loop_;
-  Told told_;
+  OnReport on_report_;
   UniqueFd listener_;
   std::map<int, UniqueFd> callers_;  // by descriptor
 };

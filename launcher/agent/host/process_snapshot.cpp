@@ -1,4 +1,4 @@
-#include "launcher/agent/host/whereabouts.h"
+#include "launcher/agent/host/process_snapshot.h"
 
 #include <dirent.h>
 #include <poll.h>
@@ -17,29 +17,29 @@ namespace {
 
 constexpr double kPatienceSeconds = 0.3;
 constexpr size_t kMaxStack = 32 << 10;
-// What horovod/_stack.py names the descriptor that says: signal and descriptor of its offer.
-constexpr std::string_view kOffer = "/memfd:horovod-stack:";
+// The name of the descriptor that horovod/_stack.py leaves open: a signal and a descriptor follow.
+constexpr std::string_view kChannelName = "/memfd:horovod-stack:";
 constexpr std::string_view kHeader = "(most recent call first)";
 
-struct Offer {
+struct StackChannel {
   int signal;
   int fd;
 };
 
-std::optional<Offer> find_offer(const std::string& folder) {
+std::optional<StackChannel> find_stack_channel(const std::string& folder) {
   const std::string fds = folder + "fd/";
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(fds.c_str()), ::closedir);
   while (const dirent* entry = directory ? ::readdir(directory.get()) : nullptr) {
     std::array<char, 128> target{};
     const ssize_t size = ::readlink((fds + entry->d_name).c_str(), target.data(), target.size());
     std::string_view name(target.data(), size > 0 ? static_cast<size_t>(size) : 0);
-    if (!name.starts_with(kOffer)) continue;
-    name.remove_prefix(kOffer.size());
+    if (!name.starts_with(kChannelName)) continue;
+    name.remove_prefix(kChannelName.size());
     name = name.substr(0, name.find(' '));
     const auto signal = parse_int(name.substr(0, name.find(':')));
     const auto fd = parse_int(name.substr(name.find(':') + 1));
     if (!signal || !fd || *signal < SIGRTMIN || *signal > SIGRTMAX) return {};
-    return Offer{static_cast<int>(*signal), static_cast<int>(*fd)};
+    return StackChannel{static_cast<int>(*signal), static_cast<int>(*fd)};
   }
   return {};
 }
@@ -58,13 +58,13 @@ bool handles(std::string_view status, int signal) {
 }
 
 std::string python_stack(pid_t pid, const std::string& folder) {
-  const auto offer = find_offer(folder);
-  if (!offer || !handles(read_proc_file(folder + "status"), offer->signal)) return {};
+  const auto channel = find_stack_channel(folder);
+  if (!channel || !handles(read_proc_file(folder + "status"), channel->signal)) return {};
   const UniqueFd pipe(
-      ::open(cat(folder, "fd/", offer->fd).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+      ::open(cat(folder, "fd/", channel->fd).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   std::array<char, 4096> buffer;
   while (pipe && ::read(pipe.get(), buffer.data(), buffer.size()) > 0) continue;
-  if (!pipe || ::syscall(SYS_tgkill, pid, pid, offer->signal) != 0) return {};
+  if (!pipe || ::syscall(SYS_tgkill, pid, pid, channel->signal) != 0) return {};
   std::string text;
   Deadline deadline = Deadline::after_seconds(kPatienceSeconds);
   while (text.size() < kMaxStack) {
@@ -97,7 +97,7 @@ std::string state_of(std::string_view status) {
 
 }  // namespace
 
-std::string whereabouts(pid_t pid, bool with_stack) {
+std::string process_snapshot(pid_t pid, bool with_stack) {
   const std::string folder = cat("/proc/", pid, "/");
   const std::string status = read_proc_file(folder + "status");
   std::string command = read_proc_file(folder + "cmdline");
