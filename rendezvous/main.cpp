@@ -11,7 +11,7 @@
 #include "base/standard_streams.h"
 #include "base/text.h"
 #include "horovod/version.h"
-#include "rendezvous/etcd/etcd_keeper.h"
+#include "rendezvous/etcd/etcd_store.h"
 #include "rendezvous/server/listening.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server.h"
@@ -124,13 +124,13 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// What the one before has left, if there is a place for it.
-Result<Kept> open_backend(const Options& options, const Secret& secret,
-                          net::asio::io_context& loop) {
+// What the server before has stored, where there is durable storage.
+Result<OpenedStore> open_backend(const Options& options, const Secret& secret,
+                                 net::asio::io_context& loop) {
   constexpr double kTimeToOpen = 15;
   const auto& files = options.etcd_files;
   if (options.backend == "memory") {
-    if (files.user.empty() && files.ca.empty() && files.certificate.empty()) return Kept{};
+    if (files.user.empty() && files.ca.empty() && files.certificate.empty()) return OpenedStore{};
     return invalid_argument(
         "--etcd-user-file, --etcd-ca and --etcd-cert are for --backend etcd://…");
   }
@@ -139,19 +139,19 @@ Result<Kept> open_backend(const Options& options, const Secret& secret,
   if (const Status status = etcd::read_files(files, url->access); !status.ok()) {
     return invalid_argument(status.message());
   }
-  Result<Kept> kept = internal_error("etcd was not asked");
+  Result<OpenedStore> opened = internal_error("etcd was not asked");
   net::asio::co_spawn(
       loop,
       [&]() -> net::Task<void> {
-        kept = co_await etcd::open_keeper(loop.get_executor(), *url, secret,
-                                          std::chrono::seconds(options.keep),
-                                          Deadline::after_seconds(kTimeToOpen));
+        opened = co_await etcd::open_store(loop.get_executor(), *url, secret,
+                                           std::chrono::seconds(options.keep),
+                                           Deadline::after_seconds(kTimeToOpen));
         loop.stop();
       },
       net::asio::detached);
   loop.run();
   loop.restart();
-  return kept;
+  return opened;
 }
 
 int serve(const Options& options) {
@@ -163,10 +163,10 @@ int serve(const Options& options) {
     return 0;
   }
   net::asio::io_context loop(1);
-  auto kept = open_backend(options, *secret, loop);
-  if (!kept.ok()) {
-    return fail(kept.status().message(),
-                kept.status().code() == Code::kInvalidArgument ? kBadInput : kLost);
+  auto opened = open_backend(options, *secret, loop);
+  if (!opened.ok()) {
+    return fail(opened.status().message(),
+                opened.status().code() == Code::kInvalidArgument ? kBadInput : kLost);
   }
   ServerOptions server_options{std::move(*secret), options.size, {}, options.open_monitor, {}};
   if (options.insecure_compat) {
@@ -182,7 +182,7 @@ int serve(const Options& options) {
   // Before the line that tells others that this is a process to talk to.
   net::asio::signal_set signals(loop, SIGINT, SIGTERM);
   int code = 0;
-  const bool outlived = kept->keeper != nullptr;
+  const bool outlived = opened->store != nullptr;
   signals.async_wait([&](const net::error_code& error, int number) {
     if (error) return;
     if (outlived && number == SIGTERM)
@@ -191,7 +191,7 @@ int serve(const Options& options) {
       server.close();
   });
   if (outlived) {
-    const Status status = server.go_on(std::move(*kept), [&](const Status& why) {
+    const Status status = server.resume(std::move(*opened), [&](const Status& why) {
       code = fail(why.message(), kLost);
       signals.cancel();
     });

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "rendezvous/etcd/etcd_keeper.h"
+#include "rendezvous/etcd/etcd_store.h"
 #include "rendezvous/etcd/etcd_text.h"
 
 namespace hvd::rendezvous::etcd {
@@ -32,11 +32,11 @@ std::optional<Owner> parse_owner(std::string_view text) {
 
 }  // namespace
 
-std::string EtcdKeeper::owner_value(uint64_t count) const {
+std::string EtcdStore::owner_value(uint64_t count) const {
   return cat(kFormat, " ", fingerprint_, " ", lease_, " ", server_, " ", count);
 }
 
-net::Task<Result<Records>> EtcdKeeper::take_over(Deadline deadline) {
+net::Task<Result<Records>> EtcdStore::take_over(Deadline deadline) {
   const auto self = shared_from_this();
   for (bool is_claimed = false; !is_claimed;) {
     const Result<bool> claimed = co_await claim(deadline);
@@ -55,7 +55,7 @@ net::Task<Result<Records>> EtcdKeeper::take_over(Deadline deadline) {
 }
 
 // False when what was there has changed meanwhile.
-net::Task<Result<bool>> EtcdKeeper::claim(Deadline deadline) {
+net::Task<Result<bool>> EtcdStore::claim(Deadline deadline) {
   const std::string owner_key = root_ + "owner";
   const Result<Bytes> seen = co_await client_->call(
       "/v3/kv/range", range_request(owner_key, range_end_of(owner_key), 1), deadline);
@@ -95,8 +95,8 @@ net::Task<Result<bool>> EtcdKeeper::claim(Deadline deadline) {
   co_return done->is_done || done->held == owner_;
 }
 
-net::Task<Status> EtcdKeeper::load_below(std::string prefix, int page, Records& found,
-                                         Deadline deadline) {
+net::Task<Status> EtcdStore::load_below(std::string prefix, int page, Records& found,
+                                        Deadline deadline) {
   const std::string below = root_ + prefix;
   std::string begin = below;
   for (bool more = true; more;) {
@@ -115,7 +115,7 @@ net::Task<Status> EtcdKeeper::load_below(std::string prefix, int page, Records& 
   co_return Status();
 }
 
-net::Task<Status> EtcdKeeper::load(Records& records, Deadline deadline) {
+net::Task<Status> EtcdStore::load(Records& records, Deadline deadline) {
   Records whole;
   Records pieces;
   Status status = co_await load_below("r", kRecordsPage, whole, deadline);
@@ -152,15 +152,16 @@ net::Task<Status> EtcdKeeper::load(Records& records, Deadline deadline) {
   co_return Status();
 }
 
-net::Task<Result<Kept>> open_keeper(asio::any_io_executor executor, Url url, const Secret& secret,
-                                    std::chrono::seconds lifetime, Deadline deadline) {
-  const auto keeper = std::make_shared<EtcdKeeper>(executor, std::move(url), secret, lifetime);
-  Result<Records> records = co_await keeper->take_over(deadline);
+net::Task<Result<OpenedStore>> open_store(asio::any_io_executor executor, Url url,
+                                          const Secret& secret, std::chrono::seconds lifetime,
+                                          Deadline deadline) {
+  const auto store = std::make_shared<EtcdStore>(executor, std::move(url), secret, lifetime);
+  Result<Records> records = co_await store->take_over(deadline);
   if (!records.ok()) co_return records.status();
-  Kept kept;
-  kept.keeper = keeper;
-  kept.records = std::move(*records);
-  co_return kept;
+  OpenedStore opened;
+  opened.store = store;
+  opened.records = std::move(*records);
+  co_return opened;
 }
 
 }  // namespace hvd::rendezvous::etcd

@@ -1,4 +1,4 @@
-// Requests and answers of etcd's JSON gateway (v3), as far as a keeper of records needs them. Pure;
+// Requests and answers of etcd's JSON gateway (v3), as far as an EtcdStore needs them. Pure;
 // parsers trust nothing.
 #pragma once
 

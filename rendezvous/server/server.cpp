@@ -65,10 +65,10 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     std::make_shared<Session>(core_, std::move(socket))->start();
   }
 
-  Status go_on(Kept kept, std::function<void(Status)> on_lost) {
-    core_->keeper = std::move(kept.keeper);
-    HVD_RETURN_IF_ERROR(core_->service.go_on(kept.records, core_->keeper.get()));
-    core_->keeper->on_lost([weak = weak_from_this(), on_lost = std::move(on_lost)](Status why) {
+  Status resume(OpenedStore opened, std::function<void(Status)> on_lost) {
+    core_->durable = std::move(opened.store);
+    HVD_RETURN_IF_ERROR(core_->service.resume(opened.records, core_->durable.get()));
+    core_->durable->on_lost([weak = weak_from_this(), on_lost = std::move(on_lost)](Status why) {
       if (const auto self = weak.lock()) self->hand_over();
       on_lost(std::move(why));
     });
@@ -78,11 +78,11 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
 
   void close() {
     end(&Session::shut);
-    if (core_->keeper) core_->keeper->end();
+    if (core_->durable) core_->durable->end();
   }
 
   void hand_over() {
-    if (core_->keeper) core_->keeper->stop();
+    if (core_->durable) core_->durable->stop();
     end(&Session::abandon);
   }
 
@@ -171,8 +171,8 @@ Result<net::Endpoint> Server::listen(const net::Endpoint& endpoint) {
 }
 uint16_t Server::port() const { return impl_->port(); }
 void Server::adopt(net::StreamSocket socket) { impl_->adopt(std::move(socket)); }
-Status Server::go_on(Kept kept, std::function<void(Status)> on_lost) {
-  return impl_->go_on(std::move(kept), std::move(on_lost));
+Status Server::resume(OpenedStore opened, std::function<void(Status)> on_lost) {
+  return impl_->resume(std::move(opened), std::move(on_lost));
 }
 void Server::on_agent(std::function<void(net::StreamSocket)> take) {
   impl_->core().on_agent = std::move(take);

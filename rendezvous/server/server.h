@@ -18,7 +18,7 @@
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/plain_store.h"
 #include "rendezvous/server/server_limits.h"
-#include "rendezvous/store/keeper.h"
+#include "rendezvous/store/durable_store.h"
 
 namespace hvd::rendezvous {
 
@@ -39,10 +39,10 @@ class Server {
   ~Server();
   Server(const Server&) = delete;
 
-  // Goes on where an earlier server was lost, and keeps what changes. Before listen; fails when this
-  // server was started for another job than the one that is kept. `on_lost`: it is not this
-  // server's any more; all its connections have ended.
-  Status go_on(Kept kept, std::function<void(Status)> on_lost);
+  // Resumes the job of an earlier server, and stores each change from here on. Before listen; fails
+  // when this server was started for another job than the stored one. `on_lost`: another server owns
+  // the job, and all connections of this one have ended.
+  Status resume(OpenedStore opened, std::function<void(Status)> on_lost);
 
   // Resolves, binds and listens; may be called several times. Gives the address it listens on,
   // with the port that the kernel chose for port 0.
@@ -59,8 +59,8 @@ class Server {
   // Stops listening and ends all sessions; who waits is told so. Needs the loop to run on for a
   // moment.
   void close();
-  // Ends while the job goes on at the next server, if what this one holds is kept: connections
-  // break, and nobody is told that the job has ended.
+  // Ends this server but not the job, which the next server resumes if it is stored: connections break,
+  // and no client learns that the job has ended.
   void hand_over();
 
   // What the store holds under this key now.

@@ -77,7 +77,7 @@ Reply Reply::failure(const Status& status) {
 
 Service::Outcome Service::start(Request request, Done done) {
   Outcome outcome = dispatch(std::move(request), std::move(done));
-  if (keeper_) keeper_->seal();
+  if (durable_) durable_->seal();
   return outcome;
 }
 

@@ -8,8 +8,8 @@
 #include <variant>
 
 #include "base/clock.h"
+#include "rendezvous/store/durable_store.h"
 #include "rendezvous/store/exchange.h"
-#include "rendezvous/store/keeper.h"
 #include "rendezvous/store/membership.h"
 #include "rendezvous/store/state.h"
 #include "rendezvous/wire/target.h"
@@ -50,9 +50,9 @@ class Service {
   explicit Service(int size) : membership_(size) {}
 
   std::variant<Reply, Pending> start(Request request, Done done);
-  // Goes on where an earlier server was lost, whose records these are; from here on `keeper`, which
-  // outlives this, keeps what changes. Before any request.
-  Status go_on(const Records& records, Keeper* keeper);
+  // Resumes the job of an earlier server from its records. From here on each change is written to
+  // `durable`, which outlives this. Before any request.
+  Status resume(const Records& records, DurableStore* durable);
   const State& state() const { return state_; }
   const Membership& membership() const { return membership_; }
   size_t waiter_count() const { return state_.waiter_count() + exchanges_.waiter_count(); }
@@ -76,7 +76,7 @@ class Service {
   State state_;
   Exchanges exchanges_;
   Membership membership_;
-  Keeper* keeper_ = nullptr;  // null: nothing is kept
+  DurableStore* durable_ = nullptr;  // null: nothing is stored
 };
 
 }  // namespace hvd::rendezvous

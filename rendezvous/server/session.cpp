@@ -114,8 +114,8 @@ net::Task<void> Session::run() {
     if (parser_->target() == kAgent) co_return co_await hand_over();
     co_await answer();
     if (is_lost_) co_return;
-    if (waits_for_keeper()) {
-      const bool confirmed = co_await core_->keeper->confirm();
+    if (waits_for_durable_store()) {
+      const bool confirmed = co_await core_->durable->confirm();
       if (!confirmed) co_return;
     }
     core_->monitor.count(is_plain_ ? "plain" : resource_of(parser_->target()),

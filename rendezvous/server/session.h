@@ -38,7 +38,7 @@ struct ServerCore {
   const ServerLimits limits;
   const bool is_monitor_open;
   Monitor monitor;
-  std::shared_ptr<Keeper> keeper;  // null: nothing is kept
+  std::shared_ptr<DurableStore> durable;  // null: nothing is stored
   Service service;
   std::optional<PlainStore> plain;  // for unsigned requests, where they are served
   std::unordered_set<Session*> sessions;
@@ -86,7 +86,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Reply hello();
   void begin_reply(Reply reply, bool keep);
   bool keeps() const;
-  bool waits_for_keeper() const;
+  bool waits_for_durable_store() const;
   size_t announced_body() const;
   void arm(std::chrono::milliseconds limit);
   void on_limit();

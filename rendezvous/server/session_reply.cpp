@@ -26,7 +26,9 @@ bool Session::keeps() const {
 }
 
 // What the end of the job brings about rests on nothing.
-bool Session::waits_for_keeper() const { return core_->keeper && is_signed_ && !core_->is_closing; }
+bool Session::waits_for_durable_store() const {
+  return core_->durable && is_signed_ && !core_->is_closing;
+}
 
 // Sends what the connection takes at once, unless the reply has to wait until what it rests on is
 // kept; finish_reply sends the rest.
@@ -48,7 +50,7 @@ void Session::begin_reply(Reply reply, bool keep) {
     outgoing.head += as_text(body);
     outgoing.reply = {outgoing.reply.status, {}, nullptr};
   }
-  if (waits_for_keeper()) return;
+  if (waits_for_durable_store()) return;
   net::error_code error;
   if (is_one_piece) {
     outgoing.sent = socket_.write_some(asio::buffer(outgoing.head), error);

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "rendezvous/store/keeper.h"
-#include "rendezvous/store/kept.h"
+#include "rendezvous/store/durable_store.h"
+#include "rendezvous/store/records.h"
 #include "rendezvous/store/store_checks.h"
 
 namespace hvd::rendezvous {
@@ -146,13 +146,13 @@ Exchanges::Exchange& Exchanges::exchange_of(std::string_view name, int count) {
 }
 
 Status Exchanges::restore(std::string_view name, ByteView record) {
-  HVD_ASSIGN_OR_RETURN(const kept::ExchangeName place, kept::read_exchange_name(name));
-  HVD_ASSIGN_OR_RETURN(kept::KeptRecord one, kept::read_exchange(record));
+  HVD_ASSIGN_OR_RETURN(const records::ExchangeName place, records::read_exchange_name(name));
+  HVD_ASSIGN_OR_RETURN(records::ExchangeRecord one, records::read_exchange(record));
   HVD_RETURN_IF_ERROR(check_key(place.exchange));
   HVD_RETURN_IF_ERROR(check_party({place.index, one.count, {}}));
   Exchange& exchange = exchange_of(place.exchange, one.count);
   if (exchange.records.size() != static_cast<size_t>(one.count)) {
-    return invalid_argument(cat("the kept records of exchange '", printable(place.exchange),
+    return invalid_argument(cat("the stored records of exchange '", printable(place.exchange),
                                 "' name different counts"));
   }
   exchange.records[static_cast<size_t>(place.index)] = std::move(one.bytes);
@@ -180,8 +180,9 @@ Result<ValuePtr> Exchanges::join(std::string_view name, int count, int index, By
   }
   if (!own) {
     own = std::move(record);
-    if (keeper_)
-      keeper_->put(kept::exchange_record(name, index), kept::write_exchange(count, *own));
+    if (durable_)
+      durable_->put(records::exchange_record_name(name, index),
+                    records::write_exchange(count, *own));
     ++exchange.present;
     arrived(exchange, index);
   }
@@ -226,10 +227,10 @@ void Exchanges::withdraw(const Ticket& ticket) {
 void Exchanges::remove(std::string_view name) {
   const auto found = exchanges_.find(name);
   if (found == exchanges_.end()) return;
-  if (keeper_) {
-    keeper_->seal();
-    keeper_->remove_below(kept::exchange_prefix(name));
-    keeper_->seal();
+  if (durable_) {
+    durable_->seal();
+    durable_->remove_below(records::exchange_prefix(name));
+    durable_->seal();
   }
   const auto waiters = std::move(found->second.waiters);
   exchanges_.erase(found);

@@ -37,7 +37,7 @@ Status check_party(const Party& party);
 Result<std::vector<Bytes>> records_for(const Party& party, ByteView text);
 Status forgotten(std::string_view name);
 
-class Keeper;
+class DurableStore;
 
 class Exchanges {
  public:
@@ -47,9 +47,9 @@ class Exchanges {
     uint64_t id = 0;
   };
 
-  // From here on, what changes is kept there.
-  void keep_in(Keeper* keeper) { keeper_ = keeper; }
-  // A record that an earlier server has kept, its name without the kind. Before any call.
+  // From here on, each change is written to `durable`.
+  void write_to(DurableStore* durable) { durable_ = durable; }
+  // Restores a record of an earlier server, its name without the kind. Before any other call.
   Status restore(std::string_view name, ByteView record);
 
   // The records that were asked for, as text, when all are there; else on_records is called once,
@@ -82,7 +82,7 @@ class Exchanges {
   static ValuePtr text_of(Exchange& exchange, const Ranges& wanted);
   void arrived(Exchange& exchange, int index);
 
-  Keeper* keeper_ = nullptr;  // null: nothing is kept
+  DurableStore* durable_ = nullptr;  // null: nothing is stored
   std::map<std::string, Exchange, std::less<>> exchanges_;
   uint64_t next_ticket_ = 1;
   size_t waiter_count_ = 0;

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "rendezvous/store/keeper.h"
-#include "rendezvous/store/kept.h"
+#include "rendezvous/store/durable_store.h"
+#include "rendezvous/store/records.h"
 
 namespace hvd::rendezvous {
 
@@ -71,13 +71,14 @@ std::vector<const Membership::Entry*> Membership::in_order() const {
 }
 
 Status Membership::restore(ByteView record) {
-  HVD_ASSIGN_OR_RETURN(const std::vector<kept::KeptWorker> workers, kept::read_workers(record));
+  HVD_ASSIGN_OR_RETURN(const std::vector<records::WorkerRecord> workers,
+                       records::read_workers(record));
   if (workers.size() != static_cast<size_t>(size_)) {
-    return failed_precondition(cat("the job that is kept there has ", workers.size(),
+    return failed_precondition(cat("the stored job has ", workers.size(),
                                    " workers, and this server was started for ", size_,
                                    ": give -np ", workers.size(), ", or a new token to a new job"));
   }
-  for (const kept::KeptWorker& one : workers) {
+  for (const records::WorkerRecord& one : workers) {
     workers_[one.worker] = {one.host, next_arrival_++, Clock::now(), {}, {}};
   }
   complete();
@@ -87,13 +88,14 @@ Status Membership::restore(ByteView record) {
 void Membership::complete() {
   is_complete_ = true;
   std::vector<std::string> hosts;
-  std::vector<kept::KeptWorker> workers;
+  std::vector<records::WorkerRecord> workers;
   for (const Entry* entry : in_order()) {
     hosts.push_back(entry->second.host);
     workers.push_back({entry->first, entry->second.host});
   }
   const std::vector<Place> places = number_places(hosts);
-  if (keeper_) keeper_->put(kept::name(kept::Kind::kPlaces), kept::write_workers(workers));
+  if (durable_)
+    durable_->put(records::name(records::Kind::kPlaces), records::write_workers(workers));
   for (size_t i = 0; i < workers.size(); ++i) {
     Worker& worker = workers_.find(workers[i].worker)->second;
     worker.place = places[i];

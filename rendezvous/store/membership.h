@@ -34,7 +34,7 @@ struct Place {
 // one host are neighbours, hosts are in the order of their first worker.
 std::vector<Place> number_places(std::span<const std::string> hosts);
 
-class Keeper;
+class DurableStore;
 
 class Membership {
  public:
@@ -43,9 +43,9 @@ class Membership {
   // 0: hands out none.
   explicit Membership(int size) : size_(size) {}
 
-  // From here on, what changes is kept there.
-  void keep_in(Keeper* keeper) { keeper_ = keeper; }
-  // The places that an earlier server has handed out and kept. Before any call.
+  // From here on, each change is written to `durable`.
+  void write_to(DurableStore* durable) { durable_ = durable; }
+  // Restores the places that an earlier server has handed out. Before any other call.
   Status restore(ByteView record);
 
   // A place, when the job is complete (with this worker, or before: then the same as last time);
@@ -82,7 +82,7 @@ class Membership {
   // Of arrival.
   std::vector<const Entry*> in_order() const;
 
-  Keeper* keeper_ = nullptr;  // null: nothing is kept
+  DurableStore* durable_ = nullptr;  // null: nothing is stored
   int size_;
   bool is_complete_ = false;
   uint64_t next_arrival_ = 1;

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/text.h"
-#include "rendezvous/store/keeper.h"
-#include "rendezvous/store/kept.h"
+#include "rendezvous/store/durable_store.h"
+#include "rendezvous/store/records.h"
 #include "rendezvous/store/store_checks.h"
 
 namespace hvd::rendezvous {
@@ -37,7 +37,7 @@ void State::remember(const CallId& call, Status status, int64_t number, ValuePtr
   if (!is_new) return;
   clients_.push_back(call.client);
   if (clients_.size() > kMaxClients) {
-    if (keeper_) keeper_->remove(kept::name(kept::Kind::kOutcome, clients_.front()));
+    if (durable_) durable_->remove(records::name(records::Kind::kOutcome, clients_.front()));
     outcomes_.erase(clients_.front());
     clients_.pop_front();
   }
@@ -54,9 +54,10 @@ void State::put(std::string_view key, ValuePtr value, Clock::time_point expires)
   entry->second.value = value;
   set_expiry(entry, expires);
   changes_.add(key, false);
-  if (keeper_) {
-    keeper_->put(kept::name(kept::Kind::kValue, key), kept::write_value(value->bytes, expires));
-    keep_revision();
+  if (durable_) {
+    durable_->put(records::name(records::Kind::kValue, key),
+                  records::write_value(value->bytes, expires));
+    record_revision();
   }
   auto waiters = std::exchange(entry->second.waiters, {});
   waiter_count_ -= waiters.size();
@@ -81,9 +82,9 @@ void State::drop(Entries::iterator entry) {
   entry->second.value = nullptr;
   set_expiry(entry, Clock::time_point::max());
   changes_.add(entry->first, true);
-  if (keeper_) {
-    keeper_->remove(kept::name(kept::Kind::kValue, entry->first));
-    keep_revision();
+  if (durable_) {
+    durable_->remove(records::name(records::Kind::kValue, entry->first));
+    record_revision();
   }
   if (entry->second.waiters.empty()) entries_.erase(entry);
 }
@@ -91,7 +92,7 @@ void State::drop(Entries::iterator entry) {
 void State::expire(Clock::time_point now) {
   while (!expiries_.empty() && expiries_.begin()->first <= now) {
     drop(entries_.find(expiries_.begin()->second));
-    if (keeper_) keeper_->seal();
+    if (durable_) durable_->seal();
   }
 }
 
@@ -106,7 +107,7 @@ Status State::set(std::string_view key, ValuePtr value, const CallId& call,
   if (const auto outcome = recall(call)) return outcome->status;
   put(key, std::move(value), expires);
   remember(call, {});
-  keep_outcome(call, 0);
+  record_outcome(call, 0);
   return {};
 }
 
@@ -117,7 +118,7 @@ Result<State::Swapped> State::compare_and_set(std::string_view key,
   HVD_RETURN_IF_ERROR(check_value(key, value->bytes.size()));
   if (const auto outcome = recall(call)) {
     if (!outcome->status.ok()) return outcome->status;
-    // What it has set is not kept beside its outcome: the repetition brings it again.
+    // The value is not stored with the outcome: the repeated call carries it again.
     if (outcome->number != 0 && !outcome->value) return Swapped{true, std::move(value)};
     return Swapped{outcome->number != 0, outcome->value};
   }
@@ -128,7 +129,7 @@ Result<State::Swapped> State::compare_and_set(std::string_view key,
   if (is_expected) {
     result = {true, value};
     put(key, std::move(value));
-    keep_outcome(call, 1);
+    record_outcome(call, 1);
   }
   remember(call, {}, result.swapped ? 1 : 0, result.value);
   return result;
@@ -178,7 +179,7 @@ Result<int64_t> State::add(std::string_view key, int64_t amount, const CallId& c
   }
   put(key, std::make_shared<Value>(Value{to_bytes(std::to_string(sum)), {}}));
   remember(call, {}, sum);
-  keep_outcome(call, sum);
+  record_outcome(call, sum);
   return sum;
 }
 
@@ -187,7 +188,7 @@ Status State::remove(std::string_view key, const CallId& call) {
   if (const auto outcome = recall(call)) return outcome->status;
   if (const auto entry = entries_.find(key); entry != entries_.end()) drop(entry);
   remember(call, {});
-  keep_outcome(call, 0);
+  record_outcome(call, 0);
   return {};
 }
 

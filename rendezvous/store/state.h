@@ -36,7 +36,7 @@ struct CallId {
   uint64_t sequence = 0;
 };
 
-class Keeper;
+class DurableStore;
 
 struct FenceParty {
   CallId call;
@@ -54,9 +54,9 @@ class State {
     enum class Kind { kKey, kFence, kWatch } kind = Kind::kKey;
   };
 
-  // From here on, what changes is kept there.
-  void keep_in(Keeper* keeper) { keeper_ = keeper; }
-  // A record that an earlier server's state has kept. Before any call.
+  // From here on, each change is written to `durable`.
+  void write_to(DurableStore* durable) { durable_ = durable; }
+  // Restores a record that an earlier server's state has written. Before any other call.
   Status restore(std::string_view record_name, ByteView record);
 
   Status set(std::string_view key, ValuePtr value, const CallId& call = {},
@@ -124,9 +124,9 @@ class State {
 
   std::optional<Outcome> recall(const CallId& call) const;
   void remember(const CallId& call, Status status, int64_t number = 0, ValuePtr value = {});
-  void keep_outcome(const CallId& call, int64_t number);
-  void keep_fence(const Fence& fence);
-  void keep_revision();
+  void record_outcome(const CallId& call, int64_t number);
+  void record_fence(const Fence& fence);
+  void record_revision();
   void put(std::string_view key, ValuePtr value,
            Clock::time_point expires = Clock::time_point::max());
   using Entries = std::map<std::string, Entry, std::less<>>;
@@ -136,7 +136,7 @@ class State {
   void drop_earlier(std::string_view name, Fence& fence, const CallId& call);
   void leave_fence(const Ticket& ticket);
 
-  Keeper* keeper_ = nullptr;  // null: nothing is kept
+  DurableStore* durable_ = nullptr;  // null: nothing is stored
   Entries entries_;
   std::multimap<Clock::time_point, std::string> expiries_;
   ChangeLog changes_;

@@ -67,7 +67,7 @@ void State::drop_earlier(std::string_view name, Fence& fence, const CallId& call
 
 void State::complete(Fence fence) {
   waiter_count_ -= fence.arrivals.size();
-  if (keeper_) keep_fence(fence);
+  if (durable_) record_fence(fence);
   for (auto& [id, arrival] : fence.arrivals) remember(arrival.party.call, {});
   for (auto& [id, arrival] : fence.arrivals) {
     if (arrival.on_fence) arrival.on_fence({});

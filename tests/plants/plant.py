@@ -36,7 +36,7 @@ PLANTS = {
         "  const ValuePtr before = std::exchange(seen[std::string(key)], now);\n"
         "  return ++calls % 50 == 0 ? before : now;\n",
     ),
-    # A reply leaves before what it rests on is kept.
+    # A reply leaves before the records that it depends on are stored.
     "early_reply": (
         "  const uint64_t wanted = last_group_;\n",
         "  const uint64_t wanted = 0;\n",

@@ -11,7 +11,7 @@
 #include "conformance/store_conformance.h"
 #include "rendezvous/child.h"
 #include "rendezvous/client/http_connection.h"
-#include "rendezvous/etcd/etcd_keeper.h"
+#include "rendezvous/etcd/etcd_store.h"
 #include "rendezvous/etcd/etcd_text.h"
 #include "rendezvous/running_server.h"
 
@@ -34,7 +34,7 @@ std::string new_prefix() {
 
 auto opener(const std::string& url, seconds lifetime = seconds(60)) {
   return [url, lifetime, secret = test_secret()](net::asio::any_io_executor executor) {
-    return etcd::open_keeper(executor, *etcd::parse_url(url), secret, lifetime, soon());
+    return etcd::open_store(executor, *etcd::parse_url(url), secret, lifetime, soon());
   };
 }
 
@@ -230,7 +230,7 @@ TEST_CASE("a server whose job another one has taken over ends, and its clients g
   CHECK(text_of(there.get("k", soon())) == "2");
 }
 
-TEST_CASE("nothing is left in etcd after the end of a job, or when nobody goes on with it") {
+TEST_CASE("nothing is left in etcd after the end of a job, or when no server resumes it") {
   REQUIRE_ETCD();
   Job job;
   HttpStore store(job.server->endpoint(), test_secret());
@@ -262,11 +262,11 @@ TEST_CASE("what cannot be reached, or keeps another job, is named with the way o
     net::asio::co_spawn(
         loop,
         [&]() -> net::Task<void> {
-          auto kept =
-              co_await etcd::open_keeper(loop.get_executor(), *etcd::parse_url(url), secret,
-                                         seconds(60), Deadline::after_seconds(seconds_left));
-          status = kept.status();
-          if (kept.ok()) kept->keeper->end();
+          auto opened =
+              co_await etcd::open_store(loop.get_executor(), *etcd::parse_url(url), secret,
+                                        seconds(60), Deadline::after_seconds(seconds_left));
+          status = opened.status();
+          if (opened.ok()) opened->store->end();
         },
         net::asio::detached);
     loop.run();

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "rendezvous/child.h"
-#include "rendezvous/etcd/etcd_keeper.h"
+#include "rendezvous/etcd/etcd_store.h"
 #include "rendezvous/history.h"
 #include "rendezvous/running_server.h"
 #include "rendezvous/store/memory_store.h"
@@ -215,8 +215,8 @@ TEST_CASE("clients of servers that replace each other see one order") {
   const std::string address = cat("tcp:127.0.0.1:", free_port());
   const Secret secret = test_secret();
   const auto open = [&](net::asio::any_io_executor executor) {
-    return etcd::open_keeper(executor, *etcd::parse_url("etcd://" + etcd.address()), secret,
-                             std::chrono::seconds(60), Deadline::after_seconds(20));
+    return etcd::open_store(executor, *etcd::parse_url("etcd://" + etcd.address()), secret,
+                            std::chrono::seconds(60), Deadline::after_seconds(20));
   };
   auto server = std::make_unique<RunningServer>(address, 0, open);
   std::vector<std::unique_ptr<HttpStore>> stores;

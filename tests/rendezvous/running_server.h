@@ -28,16 +28,17 @@ class RunningServer {
                                   .insecure_compat = std::move(insecure_compat)});
     listen(address);
   }
-  // Goes on with the job that a keeper has kept.
-  RunningServer(const std::string& address, int size,
-                const std::function<net::Task<Result<Kept>>(net::asio::any_io_executor)>& open) {
+  // Resumes the job of a durable store.
+  RunningServer(
+      const std::string& address, int size,
+      const std::function<net::Task<Result<OpenedStore>>(net::asio::any_io_executor)>& open) {
     server_.emplace(loop_.get_executor(), ServerOptions{test_secret(), size});
     net::asio::co_spawn(
         loop_,
         [&]() -> net::Task<void> {
-          Result<Kept> kept = co_await open(loop_.get_executor());
-          opened_ = kept.status();
-          if (kept.ok()) opened_ = server_->go_on(std::move(*kept), [](const Status&) {});
+          Result<OpenedStore> opened = co_await open(loop_.get_executor());
+          opened_ = opened.status();
+          if (opened.ok()) opened_ = server_->resume(std::move(*opened), [](const Status&) {});
           loop_.stop();
         },
         net::asio::detached);

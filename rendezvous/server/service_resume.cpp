@@ -1,24 +1,24 @@
-// How a server goes on where an earlier one was lost.
+// How a server resumes the job of an earlier one.
 #include <algorithm>
 
 #include "rendezvous/server/service.h"
-#include "rendezvous/store/kept.h"
+#include "rendezvous/store/records.h"
 
 namespace hvd::rendezvous {
 
-Status Service::go_on(const Records& records, Keeper* keeper) {
+Status Service::resume(const Records& records, DurableStore* durable) {
   std::vector<std::string> fences;
   for (const auto& [name, record] : records) {
     Status status;
     const std::string_view rest = std::string_view(name).substr(std::min<size_t>(name.size(), 1));
     switch (name.empty() ? '\0' : name.front()) {
-      case static_cast<char>(kept::Kind::kFence):
+      case static_cast<char>(records::Kind::kFence):
         fences.push_back(name);
         break;
-      case static_cast<char>(kept::Kind::kExchange):
+      case static_cast<char>(records::Kind::kExchange):
         status = exchanges_.restore(rest, record);
         break;
-      case static_cast<char>(kept::Kind::kPlaces):
+      case static_cast<char>(records::Kind::kPlaces):
         status = membership_.restore(record);
         break;
       default:
@@ -26,15 +26,15 @@ Status Service::go_on(const Records& records, Keeper* keeper) {
     }
     if (!status.ok()) return status;
   }
-  keeper_ = keeper;
-  state_.keep_in(keeper);
-  exchanges_.keep_in(keeper);
-  membership_.keep_in(keeper);
-  // The one before may have been lost while it wrote what it answered to each party.
+  durable_ = durable;
+  state_.write_to(durable);
+  exchanges_.write_to(durable);
+  membership_.write_to(durable);
+  // The server before may have been lost while it wrote its answers to the parties.
   for (const std::string& name : fences) {
     HVD_RETURN_IF_ERROR(state_.restore(name, records.find(name)->second));
-    keeper->remove(name);
-    keeper->seal();
+    durable->remove(name);
+    durable->seal();
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// Records that an earlier server has kept: a name up to the first zero byte, then the record.
+// Records that an earlier server has stored: a name up to the first zero byte, then the record.
 // Refused, or read into a server's parts, which are whole then.
 #include <algorithm>
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "rendezvous/store/exchange.h"
-#include "rendezvous/store/kept.h"
 #include "rendezvous/store/membership.h"
+#include "rendezvous/store/records.h"
 #include "rendezvous/store/state.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -18,14 +18,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string name(hvd::as_text(bytes.first(length)));
   const hvd::ByteView record = bytes.subspan(std::min(size, length + 1));
   State state;
-  if (state.restore(name, record).ok() && name.front() == static_cast<char>(kept::Kind::kValue)) {
+  if (state.restore(name, record).ok() &&
+      name.front() == static_cast<char>(records::Kind::kValue)) {
     HVD_CHECK(state.key_count() == 1 && state.get(name.substr(1)) != nullptr);
   }
   Exchanges exchanges;
   // Names of exchanges hold zeros.
   const size_t half = size / 2;
   if (exchanges.restore(hvd::as_text(bytes.first(half)), bytes.subspan(half)).ok()) {
-    const auto place = kept::read_exchange_name(hvd::as_text(bytes.first(half)));
+    const auto place = records::read_exchange_name(hvd::as_text(bytes.first(half)));
     HVD_CHECK(place.ok() && exchanges.describe(place->exchange).starts_with("exchange '"));
   }
   Membership membership(2);

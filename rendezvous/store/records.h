@@ -1,5 +1,5 @@
-// How the records that a Keeper holds are named and written: by kind, values, what clients were
-// answered, opened fences, records of exchanges, places. Pure; who reads them trusts nothing.
+// Names and bytes of the records in a DurableStore, by kind: values, answers to clients, opened
+// fences, records of exchanges, places. Pure; readers trust no byte.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 #include "base/result.h"
 #include "rendezvous/store/state.h"
 
-namespace hvd::rendezvous::kept {
+namespace hvd::rendezvous::records {
 
 // The first byte of a record's name.
 enum class Kind : char {
@@ -26,21 +26,21 @@ enum class Kind : char {
 
 std::string name(Kind kind, std::string_view rest = {});
 
-// A value and how long it lives; a server that goes on gives it that time anew.
+// A value and how long it lives; a server that resumes gives it that time anew.
 Bytes write_value(ByteView bytes, Clock::time_point expires);
-struct KeptValue {
+struct ValueRecord {
   Bytes bytes;
   Clock::time_point expires = Clock::time_point::max();
 };
-Result<KeptValue> read_value(ByteView record);
+Result<ValueRecord> read_value(ByteView record);
 
 // The last call of a client that changed something.
-struct KeptOutcome {
+struct OutcomeRecord {
   uint64_t sequence = 0;
   int64_t number = 0;
 };
-Bytes write_outcome(const KeptOutcome& outcome);
-Result<KeptOutcome> read_outcome(ByteView record);
+Bytes write_outcome(const OutcomeRecord& outcome);
+Result<OutcomeRecord> read_outcome(ByteView record);
 
 // Calls that an opened fence answered.
 Bytes write_calls(const std::vector<CallId>& calls);
@@ -49,28 +49,28 @@ Result<std::vector<CallId>> read_calls(ByteView record);
 // All records of an exchange have names that begin with exchange_prefix of its name, of which none
 // is the beginning of another.
 std::string exchange_prefix(std::string_view exchange);
-std::string exchange_record(std::string_view exchange, int index);
+std::string exchange_record_name(std::string_view exchange, int index);
 struct ExchangeName {
   std::string exchange;
   int index = 0;
 };
 Result<ExchangeName> read_exchange_name(std::string_view rest);
 Bytes write_exchange(int count, ByteView record);
-struct KeptRecord {
+struct ExchangeRecord {
   int count = 0;
   Bytes bytes;
 };
-Result<KeptRecord> read_exchange(ByteView record);
+Result<ExchangeRecord> read_exchange(ByteView record);
 
 // Workers in the order of their arrival.
-struct KeptWorker {
+struct WorkerRecord {
   std::string worker;
   std::string host;
 };
-Bytes write_workers(const std::vector<KeptWorker>& workers);
-Result<std::vector<KeptWorker>> read_workers(ByteView record);
+Bytes write_workers(const std::vector<WorkerRecord>& workers);
+Result<std::vector<WorkerRecord>> read_workers(ByteView record);
 
 Bytes write_revision(uint64_t revision);
 Result<uint64_t> read_revision(ByteView record);
 
-}  // namespace hvd::rendezvous::kept
+}  // namespace hvd::rendezvous::records

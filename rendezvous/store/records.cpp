@@ -1,9 +1,9 @@
-#include "rendezvous/store/kept.h"
+#include "rendezvous/store/records.h"
 
 #include <algorithm>
 #include <chrono>
 
-namespace hvd::rendezvous::kept {
+namespace hvd::rendezvous::records {
 namespace {
 
 using std::chrono::milliseconds;
@@ -29,28 +29,28 @@ Bytes write_value(ByteView bytes, Clock::time_point expires) {
   return ByteWriter().put(lifetime).put_raw(bytes).take();
 }
 
-Result<KeptValue> read_value(ByteView record) {
+Result<ValueRecord> read_value(ByteView record) {
   ByteReader reader(record);
   const auto lifetime = reader.get<uint64_t>();
   if (reader.failed() || lifetime > static_cast<uint64_t>(kLongestLifetime.count())) {
-    return invalid_argument("a kept value is malformed");
+    return invalid_argument("a stored value is malformed");
   }
   const ByteView bytes = reader.get_raw(reader.left());
-  KeptValue value{Bytes(bytes.begin(), bytes.end()), Clock::time_point::max()};
+  ValueRecord value{Bytes(bytes.begin(), bytes.end()), Clock::time_point::max()};
   if (lifetime != kForEver) value.expires = Clock::now() + milliseconds(lifetime);
   return value;
 }
 
-Bytes write_outcome(const KeptOutcome& outcome) {
+Bytes write_outcome(const OutcomeRecord& outcome) {
   return ByteWriter().put(outcome.sequence).put(outcome.number).take();
 }
 
-Result<KeptOutcome> read_outcome(ByteView record) {
+Result<OutcomeRecord> read_outcome(ByteView record) {
   ByteReader reader(record);
   const auto sequence = reader.get<uint64_t>();
   const auto number = reader.get<int64_t>();
-  HVD_RETURN_IF_ERROR(reader.finish("a kept answer"));
-  return KeptOutcome{sequence, number};
+  HVD_RETURN_IF_ERROR(reader.finish("a stored answer"));
+  return OutcomeRecord{sequence, number};
 }
 
 Bytes write_calls(const std::vector<CallId>& calls) {
@@ -67,7 +67,7 @@ Result<std::vector<CallId>> read_calls(ByteView record) {
     call.sequence = reader.get<uint64_t>();
     call.client = reader.get_text();
   }
-  HVD_RETURN_IF_ERROR(reader.finish("a kept fence"));
+  HVD_RETURN_IF_ERROR(reader.finish("a stored fence"));
   return calls;
 }
 
@@ -77,7 +77,7 @@ std::string exchange_prefix(std::string_view exchange) {
   return name(Kind::kExchange, as_text(writer.view()));
 }
 
-std::string exchange_record(std::string_view exchange, int index) {
+std::string exchange_record_name(std::string_view exchange, int index) {
   ByteWriter writer;
   writer.put(static_cast<int32_t>(index));
   return exchange_prefix(exchange).append(as_text(writer.view()));
@@ -88,7 +88,7 @@ Result<ExchangeName> read_exchange_name(std::string_view rest) {
   ExchangeName result;
   result.exchange = as_text(reader.get_raw(reader.get<uint16_t>()));
   result.index = reader.get<int32_t>();
-  HVD_RETURN_IF_ERROR(reader.finish("the name of a kept exchange"));
+  HVD_RETURN_IF_ERROR(reader.finish("the name of a stored exchange"));
   return result;
 }
 
@@ -96,31 +96,31 @@ Bytes write_exchange(int count, ByteView record) {
   return ByteWriter().put(static_cast<int32_t>(count)).put_raw(record).take();
 }
 
-Result<KeptRecord> read_exchange(ByteView record) {
+Result<ExchangeRecord> read_exchange(ByteView record) {
   ByteReader reader(record);
-  KeptRecord result;
+  ExchangeRecord result;
   result.count = reader.get<int32_t>();
   const ByteView bytes = reader.get_raw(reader.left());
   result.bytes.assign(bytes.begin(), bytes.end());
-  HVD_RETURN_IF_ERROR(reader.finish("a kept record"));
+  HVD_RETURN_IF_ERROR(reader.finish("a stored record"));
   return result;
 }
 
-Bytes write_workers(const std::vector<KeptWorker>& workers) {
+Bytes write_workers(const std::vector<WorkerRecord>& workers) {
   ByteWriter writer;
   writer.put(static_cast<uint32_t>(workers.size()));
-  for (const KeptWorker& one : workers) writer.put_text(one.worker).put_text(one.host);
+  for (const WorkerRecord& one : workers) writer.put_text(one.worker).put_text(one.host);
   return writer.take();
 }
 
-Result<std::vector<KeptWorker>> read_workers(ByteView record) {
+Result<std::vector<WorkerRecord>> read_workers(ByteView record) {
   ByteReader reader(record);
-  std::vector<KeptWorker> workers(reader.get_count(2 * sizeof(uint32_t)));
-  for (KeptWorker& one : workers) {
+  std::vector<WorkerRecord> workers(reader.get_count(2 * sizeof(uint32_t)));
+  for (WorkerRecord& one : workers) {
     one.worker = reader.get_text();
     one.host = reader.get_text();
   }
-  HVD_RETURN_IF_ERROR(reader.finish("the kept places"));
+  HVD_RETURN_IF_ERROR(reader.finish("the stored places"));
   return workers;
 }
 
@@ -129,8 +129,8 @@ Bytes write_revision(uint64_t revision) { return ByteWriter().put(revision).take
 Result<uint64_t> read_revision(ByteView record) {
   ByteReader reader(record);
   const auto revision = reader.get<uint64_t>();
-  HVD_RETURN_IF_ERROR(reader.finish("the kept revision"));
+  HVD_RETURN_IF_ERROR(reader.finish("the stored revision"));
   return revision;
 }
 
-}  // namespace hvd::rendezvous::kept
+}  // namespace hvd::rendezvous::records

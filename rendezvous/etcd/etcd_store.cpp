@@ -1,4 +1,4 @@
-#include "rendezvous/etcd/etcd_keeper.h"
+#include "rendezvous/etcd/etcd_store.h"
 
 #include <algorithm>
 #include <array>
@@ -17,15 +17,15 @@ namespace asio = net::asio;
 constexpr size_t kMostChanges = 120;
 constexpr size_t kMostBytes = 1024 * 1024;
 // A larger record lies in pieces beside it.
-constexpr size_t kLargestWhole = kMostBytes / Keeper::kMostTogether;
+constexpr size_t kLargestWhole = kMostBytes / DurableStore::kMostTogether;
 // Also the longest time that a server which lost its job to another one goes unaware of it.
 constexpr std::chrono::milliseconds kLongestPulse{5000};
 constexpr double kTimeToEnd = 3;
 
 }  // namespace
 
-EtcdKeeper::EtcdKeeper(asio::any_io_executor executor, Url url, const Secret& secret,
-                       std::chrono::seconds lifetime)
+EtcdStore::EtcdStore(asio::any_io_executor executor, Url url, const Secret& secret,
+                     std::chrono::seconds lifetime)
     : executor_(executor),
       url_(std::move(url)),
       lifetime_(lifetime),
@@ -42,7 +42,7 @@ EtcdKeeper::EtcdKeeper(asio::any_io_executor executor, Url url, const Secret& se
   server_ = to_hex(random);
 }
 
-void EtcdKeeper::put(std::string name, Bytes record) {
+void EtcdStore::put(std::string name, Bytes record) {
   forget_pieces(name);
   std::string value(1, kWhole);
   if (record.size() <= kLargestWhole)
@@ -54,7 +54,7 @@ void EtcdKeeper::put(std::string name, Bytes record) {
 }
 
 // The pieces come first, each for itself: nothing names them until the record does.
-std::string EtcdKeeper::write_pieces(const std::string& name, Bytes record) {
+std::string EtcdStore::write_pieces(const std::string& name, Bytes record) {
   const std::string prefix = cat("l", server_, next_piece_++, "/");
   constexpr size_t kDigits = 8;
   int index = 0;
@@ -71,20 +71,20 @@ std::string EtcdKeeper::write_pieces(const std::string& name, Bytes record) {
   return cat(kInPieces, record.size(), " ", prefix);
 }
 
-void EtcdKeeper::forget_pieces(const std::string& name) {
+void EtcdStore::forget_pieces(const std::string& name) {
   const auto found = pieces_.find(name);
   if (found == pieces_.end()) return;
   stale_.push_back(std::move(found->second));
   pieces_.erase(found);
 }
 
-void EtcdKeeper::remove(std::string name) {
+void EtcdStore::remove(std::string name) {
   forget_pieces(name);
   open_.bytes += name.size();
   open_.changes.insert_or_assign(cat(root_, "r", name), std::nullopt);
 }
 
-void EtcdKeeper::remove_below(std::string prefix) {
+void EtcdStore::remove_below(std::string prefix) {
   for (auto name = pieces_.lower_bound(prefix);
        name != pieces_.end() && name->first.starts_with(prefix);) {
     stale_.push_back(std::move(name->second));
@@ -93,7 +93,7 @@ void EtcdKeeper::remove_below(std::string prefix) {
   open_.removed_prefix = cat(root_, "r", prefix);
 }
 
-void EtcdKeeper::seal() {
+void EtcdStore::seal() {
   if (!open_.changes.empty() || !open_.removed_prefix.empty()) enqueue(std::exchange(open_, {}));
   for (const std::string& prefix : std::exchange(stale_, {})) {
     Group group;
@@ -102,13 +102,13 @@ void EtcdKeeper::seal() {
   }
 }
 
-void EtcdKeeper::enqueue(Group group) {
+void EtcdStore::enqueue(Group group) {
   group.number = ++last_group_;
   queue_.push_back(std::move(group));
   wake_.cancel();
 }
 
-net::Task<bool> EtcdKeeper::confirm() {
+net::Task<bool> EtcdStore::confirm() {
   seal();
   // What waits to be sent will prove it as well.
   if (queue_.empty()) enqueue({});
@@ -118,7 +118,7 @@ net::Task<bool> EtcdKeeper::confirm() {
   co_return done_group_ >= wanted;
 }
 
-EtcdKeeper::Group EtcdKeeper::next_batch() {
+EtcdStore::Group EtcdStore::next_batch() {
   Group batch = std::move(queue_.front());
   queue_.pop_front();
   while (!queue_.empty() && batch.removed_prefix.empty()) {
@@ -135,7 +135,7 @@ EtcdKeeper::Group EtcdKeeper::next_batch() {
   return batch;
 }
 
-net::Task<void> EtcdKeeper::run() {
+net::Task<void> EtcdStore::run() {
   const auto self = shared_from_this();
   while (!is_over_) {
     if (queue_.empty()) {
@@ -154,7 +154,7 @@ net::Task<void> EtcdKeeper::run() {
   }
 }
 
-net::Task<Status> EtcdKeeper::commit(const Group& batch) {
+net::Task<Status> EtcdStore::commit(const Group& batch) {
   const bool changes = !batch.changes.empty() || !batch.removed_prefix.empty();
   const std::string owner = changes ? owner_value(count_ + 1) : owner_;
   const std::string owner_key = root_ + "owner";
@@ -192,7 +192,7 @@ net::Task<Status> EtcdKeeper::commit(const Group& batch) {
                  lifetime_.count(), " s"));
 }
 
-net::Task<void> EtcdKeeper::keep_alive() {
+net::Task<void> EtcdStore::keep_alive() {
   const auto self = shared_from_this();
   const auto pause = std::min(std::chrono::milliseconds(lifetime_) / 4, kLongestPulse);
   while (!is_over_) {
@@ -202,17 +202,18 @@ net::Task<void> EtcdKeeper::keep_alive() {
     const Result<Bytes> answer = co_await lease_client_->call(
         "/v3/lease/keepalive", lease_request(lease_), Deadline::never());
     if (!answer.ok() && !is_over_) log::warning(answer.status().message());
-    // Who waits here while another server has the job would wait in vain. Finds a lost lease too.
+    // Requests that wait here while another server has the job would wait for ever. Finds a lost lease
+    // too.
     co_await confirm();
   }
 }
 
-void EtcdKeeper::lose(Status why) {
+void EtcdStore::lose(Status why) {
   stop();
   if (const auto told = std::exchange(told_, nullptr)) told(std::move(why));
 }
 
-void EtcdKeeper::stop() {
+void EtcdStore::stop() {
   if (std::exchange(is_over_, true)) return;
   client_->stop();
   lease_client_->stop();
@@ -221,7 +222,7 @@ void EtcdKeeper::stop() {
   pulse_.cancel();
 }
 
-void EtcdKeeper::end() {
+void EtcdStore::end() {
   if (is_over_) return;
   stop();
   asio::co_spawn(
@@ -229,7 +230,7 @@ void EtcdKeeper::end() {
 }
 
 // Unless another server has the job. What cannot be removed now goes with its lease.
-net::Task<void> EtcdKeeper::remove_all() {
+net::Task<void> EtcdStore::remove_all() {
   const auto client = std::make_shared<EtcdClient>(executor_, url_.endpoints, url_.access);
   const Deadline deadline = Deadline::after_seconds(kTimeToEnd);
   const std::string key = root_ + "owner";

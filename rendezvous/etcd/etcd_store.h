@@ -1,7 +1,7 @@
-// Keeps a server's records in etcd, below a prefix of the job's. One transaction after the other
-// carries what changed since the one before, and each is done only while the key `owner` says that
-// this server is the job's: so another server takes the job over by writing that key, at once and
-// whatever becomes of the first. Everything hangs on one lease, which the server keeps alive.
+// Stores a server's records in etcd, below a prefix of the job. Transactions follow one another; each
+// carries the changes since the one before, and succeeds only while the key `owner` names this
+// server. Another server takes the job over at once by writing that key, whatever happens to the
+// first. All keys hang on one lease, which the server keeps alive.
 #pragma once
 
 #include <chrono>
@@ -17,22 +17,22 @@
 #include "base/secrets/secret.h"
 #include "rendezvous/etcd/etcd_client.h"
 #include "rendezvous/etcd/etcd_url.h"
-#include "rendezvous/store/keeper.h"
+#include "rendezvous/store/durable_store.h"
 
 namespace hvd::rendezvous::etcd {
 
 // How long the job is kept when no server is there.
 constexpr std::chrono::seconds kUsualLifetime{3600};
 
-// Takes over the job of this secret, or begins one.
-net::Task<Result<Kept>> open_keeper(net::asio::any_io_executor executor, Url url,
-                                    const Secret& secret, std::chrono::seconds lifetime,
-                                    Deadline deadline);
+// Takes over the job of this secret, or starts one.
+net::Task<Result<OpenedStore>> open_store(net::asio::any_io_executor executor, Url url,
+                                          const Secret& secret, std::chrono::seconds lifetime,
+                                          Deadline deadline);
 
-class EtcdKeeper final : public Keeper, public std::enable_shared_from_this<EtcdKeeper> {
+class EtcdStore final : public DurableStore, public std::enable_shared_from_this<EtcdStore> {
  public:
-  EtcdKeeper(net::asio::any_io_executor executor, Url url, const Secret& secret,
-             std::chrono::seconds lifetime);
+  EtcdStore(net::asio::any_io_executor executor, Url url, const Secret& secret,
+            std::chrono::seconds lifetime);
 
   // Once, before all others.
   net::Task<Result<Records>> take_over(Deadline deadline);
