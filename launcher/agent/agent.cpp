@@ -16,7 +16,7 @@
 #include "launcher/agent/guardian.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/ranks/rank_environment.h"
-#include "launcher/agent/store/plain_workers.h"
+#include "launcher/agent/store/original_workers.h"
 #include "rendezvous/client/host_aggregation.h"
 
 namespace hvd::launcher {

@@ -48,7 +48,7 @@ class Agent {
   void handle(const net::Frame& frame);
   void handle(const Prepare& order);
   void handle(const Start& order);
-  bool is_plain() const;
+  bool is_non_mpi() const;
   void announce();
   Status open_listeners(uint32_t store_credit);
   Status reserve_master_port();

@@ -12,10 +12,10 @@
 #include "base/text.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/host/host_addresses.h"
-#include "launcher/agent/host/plain_program.h"
+#include "launcher/agent/host/non_mpi_program.h"
 #include "launcher/agent/ranks/rank_environment.h"
 #include "launcher/agent/ranks/thread_share.h"
-#include "launcher/agent/store/plain_workers.h"
+#include "launcher/agent/store/original_workers.h"
 #include "rendezvous/client/host_aggregation.h"
 
 namespace hvd::launcher {
@@ -143,7 +143,7 @@ void Agent::handle(const Prepare& order) {
   if (const Status status = staging_.enter(job_, environment_); !status.ok()) {
     return outbox_.put(Prepared{status, {}, {}});
   }
-  if (!is_plain()) pmix_.begin(job_, environment_, [this] { announce(); });
+  if (!is_non_mpi()) pmix_.begin(job_, environment_, [this] { announce(); });
   host_preparation_.begin(job_, environment_, [this, order](const HostPreparationOutcome& found) {
     Status status = found.status;
     if (status.ok()) status = open_listeners(order.store_credit);
@@ -157,12 +157,12 @@ void Agent::handle(const Prepare& order) {
 }
 
 // What a command of --remote-init makes of PATH is not known yet.
-bool Agent::is_plain() const {
+bool Agent::is_non_mpi() const {
   if (!job_.remote_init.empty()) return false;
   const Environment environment = merged(environment_, job_.environment);
   const auto program =
       find_program(job_.command[0], job_.working_directory, value_of(environment, "PATH"));
-  return program.ok() && is_plain_program(*program, job_.command);
+  return program.ok() && is_non_mpi_program(*program, job_.command);
 }
 
 void Agent::announce() {
@@ -210,7 +210,7 @@ void Agent::handle(const Start& start) {
         merged(pmix_rank_environment(served, rank, start.order), rank_environment(network, rank));
     if (!job_.insecure_compat) return more;
     return merged(
-        plain_worker_environment(store_.loopback_port(), link_.input.get(), rank, environment_),
+        original_worker_environment(store_.loopback_port(), link_.input.get(), rank, environment_),
         more);
   });
   outbox_.put(Started{status});

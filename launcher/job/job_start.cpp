@@ -136,8 +136,8 @@ HostJob Job::host_job(int host, bool is_local) const {
   return job;
 }
 
-// Where Horovod's own workers meet, and how many; nothing when they are not let in.
-std::optional<rendezvous::ScopeSizes> Job::plain_scopes() const {
+// The scopes in which the original's workers meet, with their sizes; nothing unless they are admitted.
+std::optional<rendezvous::ScopeSizes> Job::original_scopes() const {
   if (!options_.settings.flag("insecure_compat")) return {};
   rendezvous::ScopeSizes sizes = {{"global", plan_.size()}};
   for (const Slot& slot : plan_.slots) {
@@ -232,7 +232,7 @@ net::Task<void> Job::start() {
           : std::make_unique<rendezvous::Server>(
                 loop_.get_executor(),
                 rendezvous::ServerOptions{
-                    .secret = secret_, .size = plan_.size(), .insecure_compat = plain_scopes()});
+                    .secret = secret_, .size = plan_.size(), .insecure_compat = original_scopes()});
   if (parent_process_) {
     // Who waits for the ranks' results has gone: they end, as by a signal.
     parent_process_->serve(loop_.get_executor(), secret_, *server_, [] { ::raise(SIGTERM); });

@@ -54,7 +54,7 @@ class Job {
   HostJob host_job(int host, bool is_local) const;
   bool reads_input(int rank) const;
   void start_input();
-  std::optional<rendezvous::ScopeSizes> plain_scopes() const;
+  std::optional<rendezvous::ScopeSizes> original_scopes() const;
   net::Task<void> answer(std::string request, net::StreamSocket& caller);
   net::Task<void> time_out(double seconds);
   void watch_signals();

@@ -27,12 +27,12 @@ constexpr char kCsm[] = "/opt/ibm/csm/bin/";
 std::string shown(const Arguments& command) {
   Arguments quoted;
   for (const std::string& word : command) {
-    const bool is_plain =
+    const bool is_unquoted =
         !word.empty() &&
         word.find_first_not_of(
             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,@+%^") ==
             std::string::npos;
-    quoted.push_back(is_plain ? word : shell_quote(word));
+    quoted.push_back(is_unquoted ? word : shell_quote(word));
   }
   return join(quoted, " ");
 }

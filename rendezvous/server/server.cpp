@@ -32,7 +32,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
         expiry_(executor_) {
     core_->expiry_changed = [this] { arm_expiry(); };
     tls_ = std::move(options.tls);
-    if (options.insecure_compat) core_->plain.emplace(std::move(*options.insecure_compat));
+    if (options.insecure_compat) core_->unsigned_store.emplace(std::move(*options.insecure_compat));
   }
 
   Result<net::Endpoint> listen(const net::Endpoint& endpoint) {
@@ -126,8 +126,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void take_tls(net::StreamSocket socket) {
-    tls_->take(std::move(socket), [weak = weak_from_this()](net::StreamSocket plain) {
-      if (const auto self = weak.lock()) self->adopt(std::move(plain));
+    tls_->take(std::move(socket), [weak = weak_from_this()](net::StreamSocket decrypted) {
+      if (const auto self = weak.lock()) self->adopt(std::move(decrypted));
     });
   }
 

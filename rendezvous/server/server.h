@@ -16,8 +16,8 @@
 #include "net/endpoint.h"
 #include "net/tls_front.h"
 #include "rendezvous/server/monitor.h"
-#include "rendezvous/server/plain_store.h"
 #include "rendezvous/server/server_limits.h"
+#include "rendezvous/server/unsigned_store.h"
 #include "rendezvous/store/durable_store.h"
 
 namespace hvd::rendezvous {

@@ -15,7 +15,7 @@ constexpr size_t kHeadChunk = 4096;
 // Of a body: so that it takes few reads.
 constexpr size_t kBodyChunk = 64 * 1024;
 // For the body of an unsigned request, as the original's server.
-constexpr std::chrono::milliseconds kPlainBody{3000};
+constexpr std::chrono::milliseconds kUnsignedBody{3000};
 
 // "keys" of "/v1/keys/x?y", "health" of "/health", one of few whatever a stranger asks.
 std::string_view resource_of(std::string_view target) {
@@ -91,7 +91,7 @@ void Session::arm(std::chrono::milliseconds limit) {
 }
 
 void Session::on_limit() {
-  if (is_plain_ && is_admitted_ && !parser_->done()) {
+  if (is_unsigned_ && is_admitted_ && !parser_->done()) {
     net::error_code ignored;
     socket_.write_some(asio::buffer(net::response_head(408, {{"Connection", "close"}}, 0)),
                        ignored);
@@ -118,19 +118,19 @@ net::Task<void> Session::run() {
       const bool confirmed = co_await core_->durable->confirm();
       if (!confirmed) co_return;
     }
-    core_->monitor.count(is_plain_ ? "plain" : resource_of(parser_->target()),
+    core_->monitor.count(is_unsigned_ ? "plain" : resource_of(parser_->target()),
                          outgoing_->reply.status);
     const bool keep = outgoing_->keep;
     const bool written = co_await finish_reply();
     if (!written || !keep) co_return;
-    if (is_plain_) arm(core_->limits.handshake);
+    if (is_unsigned_) arm(core_->limits.handshake);
   }
   co_await drain();
 }
 
 net::Task<Session::Read> Session::read_request() {
   parser_->reset();
-  is_admitted_ = is_plain_ = false;
+  is_admitted_ = is_unsigned_ = false;
   for (;;) {
     const auto consumed = parser_->feed(ByteView(input_).subspan(begin_, end_ - begin_));
     if (!consumed.ok()) {
@@ -142,8 +142,8 @@ net::Task<Session::Read> Session::read_request() {
       std::optional<Reply> refusal = admit();
       if (refusal) co_return co_await refuse(std::move(*refusal));
       is_admitted_ = true;
-      if (is_plain_)
-        arm(kPlainBody + core_->limits.body_time(announced_body()));
+      if (is_unsigned_)
+        arm(kUnsignedBody + core_->limits.body_time(announced_body()));
       else if (is_proven_)
         disarm();  // its body has a time of its own
       continue;
@@ -190,9 +190,9 @@ std::optional<Reply> Session::admit() {
   if (!parser_->field("Transfer-Encoding").empty()) {
     return Reply{411, "a body needs Content-Length here, not Transfer-Encoding", nullptr};
   }
-  is_plain_ =
-      core_->plain && !parser_->target().starts_with("/v1/") && !Monitor::is_its(parser_->target());
-  if (is_plain_) return admit_plain();
+  is_unsigned_ = core_->unsigned_store && !parser_->target().starts_with("/v1/") &&
+                 !Monitor::is_its(parser_->target());
+  if (is_unsigned_) return admit_unsigned();
   if (parser_->target() == "/v1/hello") {
     const std::string_view length = parser_->field("Content-Length");
     if (length.empty() || length == "0") return {};
@@ -224,9 +224,9 @@ net::Task<void> Session::answer() {
     Reply reply = hello();
     co_return begin_reply(std::move(reply), keeps());
   }
-  if (is_plain_) {
+  if (is_unsigned_) {
     is_signed_ = false;
-    co_return begin_reply(answer_plain(), keeps());
+    co_return begin_reply(answer_unsigned(), keeps());
   }
   is_signed_ = parser_->field("Authorization").starts_with("HVD1 ");
   if (!is_signed_) co_return begin_reply(answer_monitor(), keeps());

@@ -14,9 +14,9 @@
 #include "net/asio.h"
 #include "net/http.h"
 #include "rendezvous/server/monitor.h"
-#include "rendezvous/server/plain_store.h"
 #include "rendezvous/server/server_limits.h"
 #include "rendezvous/server/service.h"
+#include "rendezvous/server/unsigned_store.h"
 #include "rendezvous/wire/signature.h"
 
 namespace hvd::rendezvous {
@@ -40,7 +40,7 @@ struct ServerCore {
   Monitor monitor;
   std::shared_ptr<DurableStore> durable;  // null: nothing is stored
   Service service;
-  std::optional<PlainStore> plain;  // for unsigned requests, where they are served
+  std::optional<UnsignedStore> unsigned_store;  // for unsigned requests, where they are served
   std::unordered_set<Session*> sessions;
   std::function<void(net::StreamSocket)> on_agent;  // takes connections of agents, while set
   bool is_closing = false;
@@ -80,9 +80,9 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<Reply> admit_signed();
   std::optional<Reply> admit_monitor() const;
   Reply answer_monitor();
-  std::optional<Reply> admit_plain();
+  std::optional<Reply> admit_unsigned();
   std::optional<Reply> admit_agent() const;
-  Reply answer_plain();
+  Reply answer_unsigned();
   Reply hello();
   void begin_reply(Reply reply, bool keep);
   bool keeps() const;
@@ -107,7 +107,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::string server_nonce_;       // of an answered hello, until it is sent
   bool is_proven_ = false;
   bool is_admitted_ = false;  // the request being read
-  bool is_plain_ = false;     // and it is one for core_->plain
+  bool is_unsigned_ = false;  // and it is one for core_->unsigned_store
   uint64_t count_ = 0;        // of the last proven request
   Digest body_digest_{};      // that the request being read has promised
   bool is_signed_ = false;    // the reply being made

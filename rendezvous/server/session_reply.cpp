@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kDrain{2000};
 bool Session::keeps() const {
   if (core_->is_closing) return false;
   // Clients of the original's server, which always closes, may wait for that.
-  if (is_plain_) return to_lower(parser_->field("Connection")) == "keep-alive";
+  if (is_unsigned_) return to_lower(parser_->field("Connection")) == "keep-alive";
   // Without hello there is nobody to keep a connection for.
   return parser_->keep_alive() && key_;
 }

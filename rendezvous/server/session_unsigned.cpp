@@ -53,17 +53,17 @@ net::Task<void> Session::hand_over() {
 }
 
 // Clients of the original's server look at the status alone.
-std::optional<Reply> Session::admit_plain() {
-  if (!PlainStore::knows(parser_->method())) return Reply{501, {}, nullptr};
+std::optional<Reply> Session::admit_unsigned() {
+  if (!UnsignedStore::knows(parser_->method())) return Reply{501, {}, nullptr};
   if (parser_->method() == "PUT" && parser_->field("Content-Length").empty()) {
     return Reply{411, {}, nullptr};
   }
   return {};
 }
 
-Reply Session::answer_plain() {
-  PlainStore::Answer answer =
-      core_->plain->answer(parser_->method(), parser_->target(), parser_->take_body());
+Reply Session::answer_unsigned() {
+  UnsignedStore::Answer answer =
+      core_->unsigned_store->answer(parser_->method(), parser_->target(), parser_->take_body());
   return {answer.status, {}, std::move(answer.value)};
 }
 

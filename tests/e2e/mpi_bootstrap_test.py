@@ -61,7 +61,7 @@ def test_a_program_that_has_initialised_mpi_whose_launcher_cannot_be_asked():
                 expect(job.out.count(line) == 1, f"{line!r} is missing\n{job.describe()}")
 
 
-def test_a_plain_program_initialises_no_mpi():
+def test_a_non_mpi_program_initialises_no_mpi():
     built()
     plain = ("-c", SAY)
     check(Job(*plain, program=PYTHON), "rank 0 of 1, MPI is not here", 1)

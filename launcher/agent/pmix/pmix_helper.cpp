@@ -36,11 +36,11 @@ UniqueFd program_file() {
 }
 
 // Names as PMIx can list them.
-std::string plain_name(std::string name) {
+std::string safe_name(std::string name) {
   for (char& c : name) {
-    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                          (c >= '0' && c <= '9') || c == '-' || c == '.';
-    if (!is_plain) c = '-';
+    const bool is_safe = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                         (c >= '0' && c <= '9') || c == '-' || c == '.';
+    if (!is_safe) c = '-';
   }
   return name;
 }
@@ -84,7 +84,7 @@ void PmixHelper::begin(const HostJob& job, const Environment& environment,
   if (!file || value_of(job.environment, "HOROVOD_PMIX") == "0") return answer();
   RankCommand command;
   command.path = cat("/proc/self/fd/", file.get());
-  command.arguments = {"horovod-pmix", folder_, plain_name(job.host_name), cat(job.host)};
+  command.arguments = {"horovod-pmix", folder_, safe_name(job.host_name), cat(job.host)};
   command.working_directory = "/";
   command.environment = environment;
   if (!keep_to_range(command.environment, job)) return answer();
@@ -138,7 +138,7 @@ std::map<int, Environment> PmixHelper::serve(const HostJob& job, const StartOrde
   PmixOrder order;
   order.job = cat("horovod-", job.job, "-", job.generation);
   order.host = job.host;
-  for (const std::string& name : split(names, ',')) order.names.push_back(plain_name(name));
+  for (const std::string& name : split(names, ',')) order.names.push_back(safe_name(name));
   order.ranks = *ranks;
   order.store = store;
   order.secret = value_of(job.environment, "HOROVOD_JOB_SECRET");

@@ -13,7 +13,7 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "rendezvous/client/http_store.h"
-#include "rendezvous/client/plain_http_store.h"
+#include "rendezvous/client/unsigned_http_store.h"
 #include "runtime/bootstrap/foreign_launcher.h"
 #include "runtime/bootstrap/launcher_detection.h"
 #include "runtime/wire/request.h"
@@ -96,7 +96,7 @@ Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address, 
         "HOROVOD_JOB_SECRET; a server that hands out ranks wants the secret");
   }
   HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
-  auto store = std::make_shared<rendezvous::PlainHttpStore>(std::move(endpoint));
+  auto store = std::make_shared<rendezvous::UnsignedHttpStore>(std::move(endpoint));
   const std::string key = cat("secret/", epoch);
   if (result.identity.rank == 0) {
     result.secret = Secret::random().hex();

@@ -14,6 +14,6 @@ bool needs_only_the_c_library(ByteView file);
 
 // `path`, run with these arguments, is such an executable, and runs no other: it has no argument
 // that could name one, and is no shell.
-bool is_plain_program(const std::string& path, const std::vector<std::string>& command);
+bool is_non_mpi_program(const std::string& path, const std::vector<std::string>& command);
 
 }  // namespace hvd::launcher

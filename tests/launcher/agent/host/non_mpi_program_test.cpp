@@ -1,4 +1,4 @@
-#include "launcher/agent/host/plain_program.h"
+#include "launcher/agent/host/non_mpi_program.h"
 
 #include <doctest/doctest.h>
 #include <elf.h>
@@ -41,18 +41,18 @@ std::string with_library(std::string program, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("a program of the C library alone is plain, and no other") {
-  CHECK(is_plain_program("/bin/true", {"true"}));
-  CHECK(!is_plain_program("/usr/bin/python3", {"python3"}));
-  CHECK(!is_plain_program("/bin/sh", {"sh"}));
-  CHECK(!is_plain_program("/bin/bash", {"bash"}));
-  CHECK(!is_plain_program("/etc/passwd", {"passwd"}));
-  CHECK(!is_plain_program("/nowhere/at/all", {"all"}));
+TEST_CASE("a program of the C library alone is no MPI program, any other may be") {
+  CHECK(is_non_mpi_program("/bin/true", {"true"}));
+  CHECK(!is_non_mpi_program("/usr/bin/python3", {"python3"}));
+  CHECK(!is_non_mpi_program("/bin/sh", {"sh"}));
+  CHECK(!is_non_mpi_program("/bin/bash", {"bash"}));
+  CHECK(!is_non_mpi_program("/etc/passwd", {"passwd"}));
+  CHECK(!is_non_mpi_program("/nowhere/at/all", {"all"}));
 }
 
 TEST_CASE("a program that an argument could name is not known") {
-  CHECK(!is_plain_program("/usr/bin/env", {"env", "./train"}));
-  CHECK(!is_plain_program("/usr/bin/timeout", {"timeout", "60", "./train"}));
+  CHECK(!is_non_mpi_program("/usr/bin/env", {"env", "./train"}));
+  CHECK(!is_non_mpi_program("/usr/bin/timeout", {"timeout", "60", "./train"}));
 }
 
 TEST_CASE("the loader of each machine belongs to the C library, and other libraries do not") {

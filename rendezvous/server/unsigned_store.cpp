@@ -1,4 +1,4 @@
-#include "rendezvous/server/plain_store.h"
+#include "rendezvous/server/unsigned_store.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,7 +8,7 @@
 namespace hvd::rendezvous {
 namespace {
 
-// A member of a meeting of n leaves its host's name under "rank_<r>", then addresses under "<r>".
+// A member of a rendezvous of n leaves its host's name under "rank_<r>", then addresses under "<r>".
 constexpr std::string_view kNamePrefix = "rank_";
 // In the names of scopes that nobody plans: those of sets of ranks, and of all ranks as one.
 constexpr std::string_view kSetMark = "process_set_hash_";
@@ -23,12 +23,12 @@ std::string_view member_of(std::string_view key) {
 
 }  // namespace
 
-bool PlainStore::knows(std::string_view method) {
+bool UnsignedStore::knows(std::string_view method) {
   return method == "GET" || method == "PUT" || method == "DELETE";
 }
 
-PlainStore::Answer PlainStore::answer(std::string_view method, std::string_view target,
-                                      Bytes body) {
+UnsignedStore::Answer UnsignedStore::answer(std::string_view method, std::string_view target,
+                                            Bytes body) {
   if (!knows(method)) return {501, nullptr};
   // "/scope/key": neither is empty or holds another slash.
   const size_t slash = target.find('/', 1);
@@ -53,7 +53,7 @@ PlainStore::Answer PlainStore::answer(std::string_view method, std::string_view 
   return {200, found->second};
 }
 
-void PlainStore::put(const std::string& name, std::string_view key, Bytes body) {
+void UnsignedStore::put(const std::string& name, std::string_view key, Bytes body) {
   Scope& scope = scopes_[name];
   const std::string_view member = member_of(key);
   if (scope.left.contains(member)) {
@@ -74,7 +74,7 @@ void PlainStore::put(const std::string& name, std::string_view key, Bytes body) 
                                 std::make_shared<Value>(Value{std::move(body), {}}));
 }
 
-void PlainStore::remove(std::string_view name, std::string_view key) {
+void UnsignedStore::remove(std::string_view name, std::string_view key) {
   const auto found = scopes_.find(name);
   if (found == scopes_.end()) return;
   Scope& scope = found->second;
@@ -95,12 +95,12 @@ void PlainStore::remove(std::string_view name, std::string_view key) {
 }
 
 // 0: a scope like any other, whose keys are removed one by one.
-size_t PlainStore::members_of(std::string_view name, const Scope& scope) const {
+size_t UnsignedStore::members_of(std::string_view name, const Scope& scope) const {
   const auto planned = sizes_.find(name);
   if (planned != sizes_.end()) return static_cast<size_t>(planned->second);
-  const bool is_meeting =
+  const bool is_rendezvous =
       name == "global" || name.starts_with("local_") || name.starts_with("cross_");
-  if (!is_meeting || name.find(kSetMark) != std::string_view::npos) return 0;
+  if (!is_rendezvous || name.find(kSetMark) != std::string_view::npos) return 0;
   // Who leaves has met all others, so all have given their names.
   return static_cast<size_t>(
       std::count_if(scope.values.begin(), scope.values.end(), [](const auto& entry) {

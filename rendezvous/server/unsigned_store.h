@@ -15,9 +15,9 @@ namespace hvd::rendezvous {
 // How many members the scopes have that are emptied when all have left, where that is known.
 using ScopeSizes = std::map<std::string, int, std::less<>>;
 
-class PlainStore {
+class UnsignedStore {
  public:
-  explicit PlainStore(ScopeSizes sizes) : sizes_(std::move(sizes)) {}
+  explicit UnsignedStore(ScopeSizes sizes) : sizes_(std::move(sizes)) {}
 
   // The answer to one request; of `target` every byte counts. `value` is null for an empty body.
   struct Answer {
@@ -33,8 +33,9 @@ class PlainStore {
  private:
   struct Scope {
     std::map<std::string, ValuePtr, std::less<>> values;
-    std::set<std::string, std::less<>> left;     // members that have left since the last meeting
-    std::set<std::string, std::less<>> staying;  // of an earlier meeting, who have yet to leave it
+    std::set<std::string, std::less<>> left;  // members that have left since the last rendezvous
+    std::set<std::string, std::less<>>
+        staying;  // of an earlier rendezvous, which have yet to leave it
   };
 
   void put(const std::string& name, std::string_view key, Bytes body);

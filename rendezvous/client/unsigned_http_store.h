@@ -11,10 +11,10 @@
 
 namespace hvd::rendezvous {
 
-class PlainHttpStore final : public Store {
+class UnsignedHttpStore final : public Store {
  public:
   // Connects for each request. Keys lie in one scope of the server's.
-  explicit PlainHttpStore(net::Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
+  explicit UnsignedHttpStore(net::Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
 
   Status set(std::string_view key, ByteView value, Deadline deadline) override;
   Result<Bytes> get(std::string_view key, Deadline deadline) override;

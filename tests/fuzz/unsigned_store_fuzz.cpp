@@ -1,16 +1,16 @@
-// Whatever an unsigned client asks: it gets a status, and what was put is there at once.
+// Any request of an unsigned client gets a status, and a value that was put is there at once.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "base/check.h"
-#include "rendezvous/server/plain_store.h"
+#include "rendezvous/server/unsigned_store.h"
 
 // One request a line: method, target, body, separated by spaces.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd::rendezvous;
   std::string_view text(reinterpret_cast<const char*>(data), size);
-  PlainStore store({{"global", 2}});
+  UnsignedStore store({{"global", 2}});
   const auto take = [](std::string_view* from, char end) {
     const std::string_view part = from->substr(0, from->find(end));
     from->remove_prefix(std::min(from->size(), part.size() + 1));
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view method = take(&line, ' ');
     const std::string_view target = take(&line, ' ');
     const auto answer = store.answer(method, target, hvd::to_bytes(line));
-    HVD_CHECK(PlainStore::knows(method) != (answer.status == 501));
+    HVD_CHECK(UnsignedStore::knows(method) != (answer.status == 501));
     HVD_CHECK(answer.status == 200 || answer.value == nullptr);
     if (method == "PUT" && answer.status == 200) {
       const auto value = store.answer("GET", target, {});

@@ -1,4 +1,4 @@
-#include "rendezvous/client/plain_http_store.h"
+#include "rendezvous/client/unsigned_http_store.h"
 
 #include <doctest/doctest.h>
 
@@ -16,7 +16,7 @@ Deadline soon() { return Deadline::after_seconds(20); }
 
 TEST_CASE("a store of GET, PUT and DELETE keeps values, waits, and exchanges records") {
   RunningServer server("tcp:127.0.0.1:0", 0, {}, ScopeSizes());
-  PlainHttpStore store(server.endpoint());
+  UnsignedHttpStore store(server.endpoint());
   CHECK(store.get("a/b", soon()).status().code() == Code::kNotFound);
   const Bytes large(3 << 20, std::byte{7});
   REQUIRE(store.set("a/b", large, soon()).ok());
@@ -49,12 +49,12 @@ TEST_CASE("a store of GET, PUT and DELETE keeps values, waits, and exchanges rec
 
 TEST_CASE("what that server has not is said, and so is a server that is not there") {
   RunningServer strict;  // serves nothing unsigned
-  PlainHttpStore refused(strict.endpoint());
+  UnsignedHttpStore refused(strict.endpoint());
   CHECK(refused.set("k", {}, soon()).code() == Code::kFailedPrecondition);
   CHECK(refused.add("k", 1, soon()).status().code() == Code::kUnimplemented);
   CHECK(refused.fence("k", 1, soon()).code() == Code::kUnimplemented);
   CHECK(refused.set("", {}, soon()).code() == Code::kInvalidArgument);
-  PlainHttpStore nobody(*net::parse_endpoint("tcp:127.0.0.1:1"));
+  UnsignedHttpStore nobody(*net::parse_endpoint("tcp:127.0.0.1:1"));
   const Status gone = nobody.set("k", {}, Deadline::after_seconds(0.2));
   CHECK(gone.message().find("127.0.0.1:1") != std::string::npos);
 }

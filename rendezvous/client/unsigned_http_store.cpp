@@ -1,4 +1,4 @@
-#include "rendezvous/client/plain_http_store.h"
+#include "rendezvous/client/unsigned_http_store.h"
 
 #include "base/text.h"
 #include "net/blocking_stream.h"
@@ -25,8 +25,8 @@ Status not_there(std::string_view what) {
 
 }  // namespace
 
-Result<Bytes> PlainHttpStore::try_once(std::string_view method, const std::string& target,
-                                       ByteView body, Deadline deadline) const {
+Result<Bytes> UnsignedHttpStore::try_once(std::string_view method, const std::string& target,
+                                          ByteView body, Deadline deadline) const {
   HVD_ASSIGN_OR_RETURN(const auto addresses, net::resolve(endpoint_));
   HVD_ASSIGN_OR_RETURN(auto stream, net::BlockingStream::connect(addresses, deadline));
   const std::string head =
@@ -56,8 +56,8 @@ Result<Bytes> PlainHttpStore::try_once(std::string_view method, const std::strin
       cat("the server answered ", parser->status(), " to ", method, ", as Horovod's own does not"));
 }
 
-Result<Bytes> PlainHttpStore::call(std::string_view method, std::string_view key, ByteView body,
-                                   Deadline deadline) const {
+Result<Bytes> UnsignedHttpStore::call(std::string_view method, std::string_view key, ByteView body,
+                                      Deadline deadline) const {
   HVD_RETURN_IF_ERROR(check_key(key));
   HVD_RETURN_IF_ERROR(check_value(key, body.size()));
   const std::string target = cat(kScope, net::percent_encode(key));
@@ -78,15 +78,15 @@ Result<Bytes> PlainHttpStore::call(std::string_view method, std::string_view key
   }
 }
 
-Status PlainHttpStore::set(std::string_view key, ByteView value, Deadline deadline) {
+Status UnsignedHttpStore::set(std::string_view key, ByteView value, Deadline deadline) {
   return call("PUT", key, value, deadline).status();
 }
 
-Result<Bytes> PlainHttpStore::get(std::string_view key, Deadline deadline) {
+Result<Bytes> UnsignedHttpStore::get(std::string_view key, Deadline deadline) {
   return call("GET", key, {}, deadline);
 }
 
-Result<Bytes> PlainHttpStore::wait(std::string_view key, Deadline deadline) {
+Result<Bytes> UnsignedHttpStore::wait(std::string_view key, Deadline deadline) {
   Backoff pause(kFirstLookAgain, kLongestLookAgain);
   // So that the last answer is one: a key that is not there, rather than a server that is late.
   const Deadline grace = Deadline::after_seconds(deadline.seconds_left() + kGraceSeconds);
@@ -100,12 +100,12 @@ Result<Bytes> PlainHttpStore::wait(std::string_view key, Deadline deadline) {
   }
 }
 
-Status PlainHttpStore::remove(std::string_view key, Deadline deadline) {
+Status UnsignedHttpStore::remove(std::string_view key, Deadline deadline) {
   return call("DELETE", key, {}, deadline).status();
 }
 
-Result<std::vector<Bytes>> PlainHttpStore::exchange(std::string_view name, const Party& party,
-                                                    ByteView record, Deadline deadline) {
+Result<std::vector<Bytes>> UnsignedHttpStore::exchange(std::string_view name, const Party& party,
+                                                       ByteView record, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_party(party));
   const auto key_of = [name](int index) { return cat(name, "/", index); };
   HVD_RETURN_IF_ERROR(set(key_of(party.index), record, deadline));
@@ -127,23 +127,23 @@ Result<std::vector<Bytes>> PlainHttpStore::exchange(std::string_view name, const
   return records;
 }
 
-Status PlainHttpStore::forget(std::string_view, Deadline) { return {}; }
+Status UnsignedHttpStore::forget(std::string_view, Deadline) { return {}; }
 
-Result<int64_t> PlainHttpStore::add(std::string_view, int64_t, Deadline) {
+Result<int64_t> UnsignedHttpStore::add(std::string_view, int64_t, Deadline) {
   return not_there("counters");
 }
-Status PlainHttpStore::fence(std::string_view, int, Deadline) { return not_there("fences"); }
-Status PlainHttpStore::set_for(std::string_view, ByteView, std::chrono::milliseconds, Deadline) {
+Status UnsignedHttpStore::fence(std::string_view, int, Deadline) { return not_there("fences"); }
+Status UnsignedHttpStore::set_for(std::string_view, ByteView, std::chrono::milliseconds, Deadline) {
   return not_there("lifetimes");
 }
-Result<Swap> PlainHttpStore::compare_and_set(std::string_view, std::optional<ByteView>, ByteView,
-                                             Deadline) {
+Result<Swap> UnsignedHttpStore::compare_and_set(std::string_view, std::optional<ByteView>, ByteView,
+                                                Deadline) {
   return not_there("compare-and-set");
 }
-Result<std::vector<std::string>> PlainHttpStore::list(std::string_view, Deadline) {
+Result<std::vector<std::string>> UnsignedHttpStore::list(std::string_view, Deadline) {
   return not_there("lists");
 }
-Result<Changes> PlainHttpStore::watch(std::string_view, std::optional<uint64_t>, Deadline) {
+Result<Changes> UnsignedHttpStore::watch(std::string_view, std::optional<uint64_t>, Deadline) {
   return not_there("watches");
 }
 

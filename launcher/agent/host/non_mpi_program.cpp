@@ -1,4 +1,4 @@
-#include "launcher/agent/host/plain_program.h"
+#include "launcher/agent/host/non_mpi_program.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -79,7 +79,7 @@ bool needs_only_the_c_library(ByteView file) {
          });
 }
 
-bool is_plain_program(const std::string& path, const std::vector<std::string>& command) {
+bool is_non_mpi_program(const std::string& path, const std::vector<std::string>& command) {
   if (command.size() != 1 || path.ends_with("sh") || path.ends_with("busybox")) return false;
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
@@ -89,9 +89,9 @@ bool is_plain_program(const std::string& path, const std::vector<std::string>& c
   const auto size = static_cast<size_t>(info.st_size);
   void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (memory == MAP_FAILED) return false;
-  const bool is_plain = needs_only_the_c_library({static_cast<const std::byte*>(memory), size});
+  const bool is_non_mpi = needs_only_the_c_library({static_cast<const std::byte*>(memory), size});
   ::munmap(memory, size);
-  return is_plain;
+  return is_non_mpi;
 }
 
 }  // namespace hvd::launcher
