@@ -9,15 +9,15 @@
 #include "launcher/output/line_tagger.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
-#include "launcher/protocol/bell.h"
+#include "launcher/protocol/notification.h"
 
 namespace hvd::launcher {
 namespace {
 
 // Seen by the read that waits for the caller's end, which may come after all else has gone.
 struct Watch {
-  explicit Watch(const net::asio::any_io_executor& executor) : bell(executor) {}
-  Bell bell;
+  explicit Watch(const net::asio::any_io_executor& executor) : changed(executor) {}
+  Notification changed;
   bool is_gone = false;
   char byte = 0;
 };
@@ -28,7 +28,7 @@ std::shared_ptr<Watch> watch(const net::asio::any_io_executor& executor,
   caller.async_read_some(net::asio::buffer(&watch->byte, 1),
                          [watch](const net::error_code&, size_t) {
                            watch->is_gone = true;  // it says nothing more while it is there
-                           watch->bell.ring();
+                           watch->changed.notify();
                          });
   return watch;
 }
@@ -102,7 +102,7 @@ net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
   order(std::move(wish), ranks, pending);
   while (!watch->is_gone && (pending.left > 0 || !pending.said.empty())) {
     if (pending.said.empty()) {
-      co_await watch->bell.wait();
+      co_await watch->changed.wait();
       continue;
     }
     const Said said = std::move(pending.said.front());
@@ -154,7 +154,7 @@ void RankCommands::on_said(const Said& said) {
   Pending* pending = nullptr;
   if (find(said.number, &pending) == nullptr) return;
   pending->said.push_back(said);
-  pending->watch->bell.ring();
+  pending->watch->changed.notify();
 }
 
 void RankCommands::on_ran(const Ran& ran) {
@@ -168,7 +168,7 @@ void RankCommands::on_ran(const Ran& ran) {
   if (!ran.why.empty()) say(1, ran.why);
   for (const uint8_t is_error : {0, 1}) say(is_error, "");
   --pending->left;
-  pending->watch->bell.ring();
+  pending->watch->changed.notify();
 }
 
 void RankCommands::on_host_gone(int host) {

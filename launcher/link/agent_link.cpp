@@ -111,7 +111,7 @@ net::Task<Status> AgentLink::Impl::suspend() {
   patience.async_wait([self, is_too_late](const net::error_code& error) {
     if (error) return;
     *is_too_late = true;
-    self->answered_.ring();
+    self->answered_.notify();
   });
   Status status = co_await wait_for([&] { return is_suspended_ || *is_too_late; });
   patience.cancel();

@@ -35,7 +35,7 @@ void AgentLink::Impl::put(net::FrameType type, uint32_t stream, uint32_t credit,
   header.stream = stream;
   header.credit = credit;
   writer_.put(header, payload, urgency);
-  outgoing_.ring();
+  outgoing_.notify();
 }
 
 net::Task<void> AgentLink::Impl::write_link() {
@@ -157,7 +157,7 @@ Status AgentLink::Impl::obey(Message message) {
   } else if (!std::holds_alternative<Pong>(message)) {
     return internal_error("the agent sent a message that only a launcher sends");
   }
-  answered_.ring();
+  answered_.notify();
   return {};
 }
 
@@ -203,8 +203,8 @@ void AgentLink::Impl::close() {
 void AgentLink::Impl::shut() {
   duplex_->close();
   ping_timer_.cancel();
-  answered_.ring();
-  outgoing_.ring();
+  answered_.notify();
+  outgoing_.notify();
   stores_->close();
 }
 

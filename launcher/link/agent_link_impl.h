@@ -10,7 +10,7 @@
 
 #include "launcher/link/agent_link.h"
 #include "launcher/link/store_streams.h"
-#include "launcher/protocol/bell.h"
+#include "launcher/protocol/notification.h"
 #include "launcher/protocol/protocol.h"
 #include "net/frame.h"
 
@@ -80,7 +80,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   asio::any_io_executor executor_;
   std::unique_ptr<Duplex> duplex_;
   AgentEvents* events_;
-  Bell answered_, outgoing_;
+  Notification answered_, outgoing_;
   asio::steady_timer ping_timer_;
   net::FrameWriter writer_;
   net::FrameParser parser_;

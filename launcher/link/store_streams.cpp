@@ -57,8 +57,8 @@ Status StoreStreams::handle(const net::FrameHeader& header, ByteView payload) {
     default:
       return internal_error("the agent sent a frame that no store connection takes");
   }
-  connection.credited.ring();
-  connection.filled.ring();
+  connection.credited.notify();
+  connection.filled.notify();
   return {};
 }
 
@@ -120,8 +120,8 @@ void StoreStreams::settle(uint32_t stream, Connection& connection) {
   net::error_code ignored;
   if (connection.is_reset || connection.has_server_end) {
     connection.socket.close(ignored);
-    connection.credited.ring();
-    connection.filled.ring();
+    connection.credited.notify();
+    connection.filled.notify();
     connections_.erase(stream);
   } else {
     connection.socket.shutdown(asio::socket_base::shutdown_send, ignored);
@@ -134,8 +134,8 @@ void StoreStreams::close() {
     connection->is_reset = true;
     net::error_code ignored;
     connection->socket.close(ignored);
-    connection->credited.ring();
-    connection->filled.ring();
+    connection->credited.notify();
+    connection->filled.notify();
   }
 }
 

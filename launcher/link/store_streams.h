@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "launcher/protocol/bell.h"
+#include "launcher/protocol/notification.h"
 #include "net/asio.h"
 #include "net/frame.h"
 
@@ -43,7 +43,7 @@ class StoreStreams : public std::enable_shared_from_this<StoreStreams> {
     net::StreamSocket socket;
     net::Credit credit;                // of the agent, for what the server sends
     net::Window window{kStoreWindow};  // for what the rank sends
-    Bell credited, filled;
+    Notification credited, filled;
     Bytes unwritten;              // of what the rank sent
     bool has_agent_end = false;   // the rank sends no more
     bool has_server_end = false;  // the server sends no more

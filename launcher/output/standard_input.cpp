@@ -49,10 +49,10 @@ class StandardInput::Impl : public std::enable_shared_from_this<Impl> {
     const auto found = under_way_.find(rank);
     if (found == under_way_.end()) return;
     found->second -= std::min(found->second, size);
-    go_on();
+    read_next();
   }
 
-  void go_on() {
+  void read_next() {
     if (is_over_ || is_waiting_ || !has_room()) return;
     is_waiting_ = true;
     const auto self = shared_from_this();
@@ -90,13 +90,13 @@ class StandardInput::Impl : public std::enable_shared_from_this<Impl> {
     }
     std::array<std::byte, kReadAtOnce> buffer;
     const ssize_t size = ::read(fd_.get(), buffer.data(), buffer.size());
-    if (size < 0 && (errno == EINTR || errno == EAGAIN)) return go_on();
+    if (size < 0 && (errno == EINTR || errno == EAGAIN)) return read_next();
     is_over_ = size <= 0;
     for (auto& [rank, bytes] : under_way_) {
       bytes += size > 0 ? static_cast<size_t>(size) : 0;
       send_(rank, ByteView(buffer).first(size > 0 ? static_cast<size_t>(size) : 0));
     }
-    go_on();
+    read_next();
   }
 
   UniqueFd fd_;
@@ -111,7 +111,7 @@ StandardInput::StandardInput(net::asio::any_io_executor executor, int fd, std::v
                              Send send)
     : impl_(std::make_shared<Impl>(std::move(executor), fd, std::move(ranks), std::move(send))) {}
 StandardInput::~StandardInput() { impl_->close(); }
-void StandardInput::start() { impl_->go_on(); }
+void StandardInput::start() { impl_->read_next(); }
 void StandardInput::taken(int rank, size_t size) { impl_->taken(rank, size); }
 
 }  // namespace hvd::launcher

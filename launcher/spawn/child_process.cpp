@@ -16,8 +16,8 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "launcher/spawn/condition.h"
 #include "launcher/spawn/last_words.h"
-#include "launcher/spawn/wakeup.h"
 
 namespace hvd::launcher {
 
@@ -193,7 +193,7 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
   asio::local::stream_protocol::socket stream;
   asio::posix::stream_descriptor errors;
   asio::posix::stream_descriptor watch;
-  Wakeup end_known;
+  Condition end_known;
   LastWords words;
   bool is_reaped = false;
   bool is_closed = false;

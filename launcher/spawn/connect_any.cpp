@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/text.h"
-#include "launcher/spawn/wakeup.h"
+#include "launcher/spawn/condition.h"
 
 namespace hvd::launcher {
 
@@ -42,7 +42,7 @@ struct Race {
         cat("cannot connect to port ", to.port(), " of ", to.address(), ": ", error.message()));
   }
 
-  Wakeup changed;
+  Condition changed;
   std::list<tcp::socket> sockets;
   size_t running = 0;
   std::optional<tcp::socket> winner;
@@ -83,14 +83,14 @@ net::Task<Result<tcp::socket>> connect_any(std::vector<asio::ip::address> addres
     if (race->winner) co_return std::move(*race->winner);
     if (next == addresses.size() && race->running == 0) co_return race->failure;
     // All who wait for a first answer wait a moment; all that have failed make way at once.
-    bool go_on = true;
+    bool was_notified = true;
     if (next < addresses.size()) {
       start_attempt(race, executor, {addresses[next++], port});
-      go_on = co_await race->changed.wait_until(std::chrono::steady_clock::now() + kStagger);
+      was_notified = co_await race->changed.wait_until(std::chrono::steady_clock::now() + kStagger);
     } else {
-      go_on = co_await race->changed.wait_until(Wakeup::Time::max());
+      was_notified = co_await race->changed.wait_until(Condition::Time::max());
     }
-    if (!go_on) co_return aborted("connecting was given up");
+    if (!was_notified) co_return aborted("connecting was given up");
   }
 }
 

@@ -10,11 +10,11 @@
 
 #include "base/result.h"
 #include "base/text.h"
+#include "launcher/spawn/condition.h"
 #include "launcher/spawn/spawner.h"
 #include "launcher/spawn/ssh/known_hosts.h"
 #include "launcher/spawn/ssh/libssh.h"
 #include "launcher/spawn/ssh/ssh_login.h"
-#include "launcher/spawn/wakeup.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
@@ -40,7 +40,7 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command);
 
   // Repeats a call of libssh's until it is not `again`, waiting for the socket in between. False
-  // in `go_on` means that the coroutine was cancelled.
+  // in `was_notified` means that the coroutine was cancelled.
   template <typename Call>
   net::Task<Result<int>> finish(Call call, int again) {
     for (;;) {
@@ -49,15 +49,15 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
       settle();
       if (outcome != again) co_return outcome;
       if (epoch_ != before) continue;
-      const bool go_on = co_await changed_.wait();
-      if (!go_on) co_return aborted("the connection was given up");
+      const bool was_notified = co_await changed_.wait();
+      if (!was_notified) co_return aborted("the connection was given up");
     }
   }
 
   // After every call of libssh's: sends what it has queued, takes in what has arrived, tells all.
   void settle();
   uint64_t epoch() const { return epoch_; }
-  Wakeup& changed() { return changed_; }
+  Condition& changed() { return changed_; }
   bool has_output() const { return ssh_get_poll_flags(session_.get()) & SSH_WRITE_PENDING; }
   bool is_broken() const {
     return (ssh_get_status(session_.get()) & (SSH_CLOSED | SSH_CLOSED_ERROR)) != 0;
@@ -75,7 +75,7 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
                                       std::string& beyond_libssh);
   Status refused(const SshLogin& login, int outcome, const std::vector<std::string>& tried) const;
 
-  Wakeup changed_;
+  Condition changed_;
   net::asio::posix::stream_descriptor watch_;  // a duplicate: libssh closes its own when it fails
   SessionPtr session_;
   EventPtr event_;  // goes before the session

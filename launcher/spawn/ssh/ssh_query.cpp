@@ -6,7 +6,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/spawn/child_process.h"
-#include "launcher/spawn/wakeup.h"
+#include "launcher/spawn/condition.h"
 
 namespace hvd::launcher {
 namespace {
@@ -33,7 +33,7 @@ struct SshQuery::Answer {
 struct SshQuery::Group {
   explicit Group(net::asio::any_io_executor executor) : answered(std::move(executor)) {}
 
-  Wakeup answered;
+  Condition answered;
   bool is_asking = false;  // about the first host
   std::optional<Answer> first;
 };
@@ -44,8 +44,8 @@ net::Task<Result<SshSettings>> SshQuery::settings_of(const SpawnTarget& target) 
   if (!known) known = std::make_shared<Group>(executor);
   const std::shared_ptr<Group> group = known;
   while (group->is_asking) {
-    const bool go_on = co_await group->answered.wait();
-    if (!go_on) co_return aborted("the question to ssh was given up");
+    const bool was_notified = co_await group->answered.wait();
+    if (!was_notified) co_return aborted("the question to ssh was given up");
   }
   if (group->first && group->first->is_for_all_hosts && is_canonical_name(target.host)) {
     SshSettings settings = group->first->settings;

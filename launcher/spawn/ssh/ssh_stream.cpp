@@ -70,8 +70,8 @@ net::Task<Result<size_t>> SshStream::read_some(std::span<std::byte> buffer) {
       co_return unavailable(cat("the ssh connection broke: ", connection->error()));
     }
     if (connection->epoch() != before) continue;
-    const bool go_on = co_await connection->changed().wait();
-    if (!go_on) co_return aborted("reading was given up");
+    const bool was_notified = co_await connection->changed().wait();
+    if (!was_notified) co_return aborted("reading was given up");
   }
 }
 
@@ -86,8 +86,8 @@ net::Task<void> SshStream::wait_for_exit() {
   });
   while (!words_.ended() && !is_closed_ && !ssh_channel_is_closed(channel_) &&
          !connection->is_broken() && Clock::now() < limit) {
-    const bool go_on = co_await connection->changed().wait();
-    if (!go_on) co_return;
+    const bool was_notified = co_await connection->changed().wait();
+    if (!was_notified) co_return;
   }
 }
 
@@ -114,8 +114,8 @@ net::Task<Status> SshStream::write(ByteView bytes) {
       co_return unavailable(cat("the ssh connection broke: ", connection->error()));
     }
     if (connection->epoch() != before) continue;
-    const bool go_on = co_await connection->changed().wait();
-    if (!go_on) co_return aborted("writing was given up");
+    const bool was_notified = co_await connection->changed().wait();
+    if (!was_notified) co_return aborted("writing was given up");
   }
   co_return Status();
 }

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "launcher/link/agent_link.h"
-#include "launcher/protocol/bell.h"
+#include "launcher/protocol/notification.h"
 #include "net/frame.h"
 
 using namespace hvd;
@@ -43,7 +43,7 @@ class ScriptedAgent : public Duplex {
 
   void close() override {
     is_closed_ = true;
-    said_.ring();
+    said_.notify();
   }
 
   std::string last_words() const override { return {}; }
@@ -55,10 +55,10 @@ class ScriptedAgent : public Duplex {
       writer.put({}, encode(message), net::Urgency::kControl);
     }
     pieces_.push_back(writer.take(1 << 20));
-    said_.ring();
+    said_.notify();
   }
 
-  Bell said_;
+  Notification said_;
   std::deque<std::vector<Message>> script_;
   std::deque<Bytes> pieces_;
   bool is_closed_ = false;

@@ -1,4 +1,4 @@
-// A condition on one loop: whoever waits is woken by the next notify(). For objects that call
+// A condition on one loop: the next notify() wakes all coroutines that wait. For objects that call
 // back from I/O handlers. One thread.
 #pragma once
 
@@ -6,11 +6,11 @@
 
 namespace hvd::launcher {
 
-class Wakeup {
+class Condition {
  public:
   using Time = net::asio::steady_timer::time_point;
 
-  explicit Wakeup(net::asio::any_io_executor executor) : timer_(std::move(executor)) {
+  explicit Condition(net::asio::any_io_executor executor) : timer_(std::move(executor)) {
     timer_.expires_at(Time::max());
   }
   void notify() { timer_.cancel(); }

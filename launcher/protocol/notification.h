@@ -1,15 +1,15 @@
-// Wakes the coroutines that wait for something to change. On one loop, one thread.
+// A notification: notify() wakes all coroutines that wait. On one loop, one thread.
 #pragma once
 
 #include "net/asio.h"
 
 namespace hvd::launcher {
 
-class Bell {
+class Notification {
  public:
-  explicit Bell(const net::asio::any_io_executor& executor)
+  explicit Notification(const net::asio::any_io_executor& executor)
       : timer_(executor, net::asio::steady_timer::time_point::max()) {}
-  void ring() { timer_.cancel(); }
+  void notify() { timer_.cancel(); }
   // Also returns when the waiter is cancelled.
   net::Task<void> wait() { co_await timer_.async_wait(net::use_tuple); }
 
