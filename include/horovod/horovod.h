@@ -168,7 +168,7 @@ typedef struct hvd_submission {
 HVD_API int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
                        size_t error_size);
 
-/* *runs becomes 1 when the job has an engine that runs such work on the memory of devices
+/* *runs becomes 1 when the job has a backend that runs such work on the memory of devices
  * (HOROVOD_GPU_OPERATIONS), else 0: then bring the tensors to host memory. The arguments are as in
  * hvd_submission and hvd_tensor. The same answer on every rank. */
 HVD_API int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,

@@ -31,11 +31,11 @@ Kind framework(const char* section, const char* name, const char* module) {
           [=](const CheckProbes& probes) { return probes.framework(module, module); }};
 }
 
-Kind engine(const char* section, const char* name, const char* plugin, const char* variable,
-            bool with_sum) {
+Kind backend(const char* section, const char* name, const char* plugin, const char* variable,
+             bool with_sum) {
   return {section, name, false,
           [=](const CheckProbes& probes) { return probes.has_plugin(plugin); },
-          [=](const CheckProbes& probes) { return probes.engine(plugin, variable, with_sum); }};
+          [=](const CheckProbes& probes) { return probes.backend(plugin, variable, with_sum); }};
 }
 
 Kind other(const char* section, const char* name, bool has_part,
@@ -53,12 +53,12 @@ std::vector<Kind> all_kinds() {
       framework(kFrameworks, "TensorFlow", "tensorflow"),
       framework(kFrameworks, "PyTorch", "torch"),
       framework(kFrameworks, "MXNet", "mxnet"),
-      engine(kControllers, "MPI", "mpi", "HOROVOD_CONTROLLER", false),
+      backend(kControllers, "MPI", "mpi", "HOROVOD_CONTROLLER", false),
       other(kControllers, "Gloo", false, [](const P& probes) { return probes.built_in(false); }),
-      {kOperations, "NCCL", false, has("nccl"), [](const P& p) { return p.gpu_engine("nccl"); }},
-      engine(kOperations, "DDL", "ddl", "", false),
-      engine(kOperations, "CCL", "ccl", "HOROVOD_CPU_OPERATIONS", true),
-      engine(kOperations, "MPI", "mpi", "HOROVOD_CPU_OPERATIONS", true),
+      {kOperations, "NCCL", false, has("nccl"), [](const P& p) { return p.gpu_backend("nccl"); }},
+      backend(kOperations, "DDL", "ddl", "", false),
+      backend(kOperations, "CCL", "ccl", "HOROVOD_CPU_OPERATIONS", true),
+      backend(kOperations, "MPI", "mpi", "HOROVOD_CPU_OPERATIONS", true),
       other(kOperations, "Gloo", false, [](const P& probes) { return probes.built_in(true); }),
       framework(kOtherRows, "JAX", "jax"),
       other(kOtherRows, "Python", true, [](const P& probes) { return probes.interpreter(); }),

@@ -94,7 +94,7 @@ std::string mapped_file(std::string_view start) {
   return {};
 }
 
-ProbeFacts find_engine(const std::string& name) {
+ProbeFacts find_backend(const std::string& name) {
   if (name == "nccl") {
     std::string path(trim(environment_variable("HOROVOD_NCCL_LIBRARY").value_or("")));
     for (const char* start : {"libnccl.so", "librccl.so"}) {

@@ -1,4 +1,4 @@
-// What this process has loaded: the files of libraries, and what an engine's says of itself.
+// What this process has loaded: the files of libraries, and what a backend's says of itself.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct ProbeFacts {
 // version.
 std::string mapped_file(std::string_view start);
 
-// Of an engine that a plugin of this name has opened; empty where it opens no library.
-ProbeFacts find_engine(const std::string& name);
+// Of a backend that a plugin of this name has opened; empty where it opens no library.
+ProbeFacts find_backend(const std::string& name);
 
 }  // namespace hvd::launcher

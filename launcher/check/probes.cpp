@@ -163,7 +163,7 @@ Probe CheckProbes::built_in(bool with_sum) const {
     if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
     const std::string why = try_single_rank_world(library_, with_sum);
     if (!why.empty()) return why;
-    const ProbeFacts gloo = find_engine("gloo");
+    const ProbeFacts gloo = find_backend("gloo");
     return gloo.path.empty() ? report_found(cat("built in, ", HVD_VERSION), library_)
                              : report_found(gloo.version, gloo.path);
   });
@@ -175,19 +175,19 @@ std::string CheckProbes::lacks(const std::string& capability) const {
   return ask_capability(library_, capability);
 }
 
-std::string CheckProbes::try_engine(const std::string& name,
-                                    const std::function<std::string()>& test) const {
+std::string CheckProbes::try_backend(const std::string& name,
+                                     const std::function<std::string()>& test) const {
   forget_identity();
   if (std::string why = lacks(name); !why.empty()) return why;
   if (std::string why = test(); !why.empty()) return why;
-  const ProbeFacts found = find_engine(name);
+  const ProbeFacts found = find_backend(name);
   return report_found(found.version, found.path);
 }
 
-Probe CheckProbes::engine(const std::string& name, const std::string& variable,
-                          bool with_sum) const {
+Probe CheckProbes::backend(const std::string& name, const std::string& variable,
+                           bool with_sum) const {
   return Probe([&] {
-    return try_engine(name, [&]() -> std::string {
+    return try_backend(name, [&]() -> std::string {
       if (variable.empty()) return {};
       ::setenv(variable.c_str(), name.c_str(), 1);
       return try_single_rank_world(library_, with_sum);
@@ -195,9 +195,9 @@ Probe CheckProbes::engine(const std::string& name, const std::string& variable,
   });
 }
 
-Probe CheckProbes::gpu_engine(const std::string& name) const {
+Probe CheckProbes::gpu_backend(const std::string& name) const {
   return Probe([&] {
-    return try_engine(name, [&] {
+    return try_backend(name, [&] {
       ::setenv("HOROVOD_GPU_OPERATIONS", name.c_str(), 1);
       return try_single_rank_world(library_, true, {0, &managed_floats});
     });

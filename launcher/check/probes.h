@@ -25,9 +25,9 @@ class CheckProbes {
   Probe built_in(bool with_sum) const;
   // Plugins of this name (as hvd_capability knows it) load; then, with `variable` set to `name`, an
   // initialisation and a sum over one rank. No such test when `variable` is empty.
-  Probe engine(const std::string& name, const std::string& variable, bool with_sum) const;
-  // The same for an engine of GPUs, with a sum in the memory of the first.
-  Probe gpu_engine(const std::string& name) const;
+  Probe backend(const std::string& name, const std::string& variable, bool with_sum) const;
+  // The same for a backend of GPUs, with a sum in the memory of the first.
+  Probe gpu_backend(const std::string& name) const;
   // What the library itself can do: "tcp", "shared-memory".
   Probe own(const std::string& name) const;
   Probe pmix() const;
@@ -40,8 +40,8 @@ class CheckProbes {
 
  private:
   std::string lacks(const std::string& capability) const;
-  // What engine and gpu_engine do in the child; the test returns why it failed, or nothing.
-  std::string try_engine(const std::string& name, const std::function<std::string()>& test) const;
+  // What backend and gpu_backend do in the child; the test returns why it failed, or nothing.
+  std::string try_backend(const std::string& name, const std::function<std::string()>& test) const;
 
   std::string library_, looked_for_, python_, python_path_, plugin_path_;
 };

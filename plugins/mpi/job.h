@@ -21,7 +21,7 @@ struct Job {
   bool has_threads() const { return threads == MPI_THREAD_MULTIPLE; }
 };
 
-// Every rank of the job calls it. What one finds wrong, each reports. `who` names the meeting, `setting`
+// Every rank of the job calls it. What one finds wrong, each reports. `who` names the rendezvous, `setting`
 // is the variable that has chosen MPI: both alike on all ranks.
 Result<Job> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
                      const std::string& who, const char* setting);

@@ -10,7 +10,7 @@ namespace hvd::ops {
 using Done = void (*)(void* argument, int status, const char* error);
 
 // Plugin as in PluginRecord. Context has supports, run, poll, new_set, drop_set, abort and activity, as
-// those of Engine, and may have may_sleep and reduce_wholes.
+// those of Backend, and may have may_sleep and reduce_wholes.
 template <typename Plugin, typename Context = Plugin>
 struct OpRecord {
   using Record = PluginRecord<Plugin, Context>;

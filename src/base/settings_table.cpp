@@ -256,9 +256,10 @@ constexpr Setting kTable[] = {
     {"controller", "", "", "HOROVOD_CONTROLLER", kText, "", kLibrary,
      "what carries messages between ranks: mpi; gloo, or unset: the built-in one"},
     {"cpu_operations", "", "", "HOROVOD_CPU_OPERATIONS", kText, "", kLibrary,
-     "engine of tensors in host memory: mpi, libgloo or ccl; gloo, or unset: the built-in one"},
+     "backend for tensors in host memory: mpi, libgloo or ccl; gloo, or unset: the built-in one"},
     {"gpu_operations", "", "", "HOROVOD_GPU_OPERATIONS", kText, "", kLibrary,
-     "engine of tensors in the memory of GPUs: nccl; without it, or with an engine of host memory, "
+     "backend for tensors in the memory of GPUs: nccl; without it, or with a backend for host "
+     "memory, "
      "they "
      "go through that"},
     {"nccl_library", "", "", "HOROVOD_NCCL_LIBRARY", kText, "", kLibrary,

@@ -63,7 +63,7 @@ Catalogue Catalogue::make(std::span<const hvd_plugin* const> builtins,
   return catalogue;
 }
 
-Catalogue Catalogue::of_engine(std::span<const std::string> folders, std::string_view name) {
+Catalogue Catalogue::of_backend(std::span<const std::string> folders, std::string_view name) {
   Catalogue catalogue;
   for (const std::string& folder : folders) {
     for (std::string& path : shared_objects(folder)) {
@@ -152,7 +152,7 @@ std::string_view kind_name(uint32_t kind) {
 }
 
 std::vector<std::string> search_path(std::string_view list) { return folders(list, "plugins"); }
-std::vector<std::string> engine_path(std::string_view list) { return folders(list, "engines"); }
+std::vector<std::string> backend_path(std::string_view list) { return folders(list, "engines"); }
 std::vector<std::string> controller_path(std::string_view list) {
   return folders(list, "controllers");
 }

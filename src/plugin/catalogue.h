@@ -29,7 +29,7 @@ class Catalogue {
                         std::span<const std::string> folders);
 
   // The files NAME.so and NAME_*.so of the folders, loaded and probed.
-  static Catalogue of_engine(std::span<const std::string> folders, std::string_view name);
+  static Catalogue of_backend(std::span<const std::string> folders, std::string_view name);
 
   std::span<const Candidate> all() const { return candidates_; }
   // Those that work here, the highest priority first.
@@ -55,7 +55,7 @@ std::vector<std::string> search_path(std::string_view list);
 // <folder of this library>/horovod/bootstraps.
 std::vector<std::string> bootstrap_path(std::string_view list);
 // The same for op plugins that are opened only when chosen: <folder of this library>/horovod/engines.
-std::vector<std::string> engine_path(std::string_view list);
+std::vector<std::string> backend_path(std::string_view list);
 // The same for controllers that are opened only when chosen: .../horovod/controllers.
 std::vector<std::string> controller_path(std::string_view list);
 

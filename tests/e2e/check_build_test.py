@@ -25,8 +25,8 @@ Available Tensor Operations:
     [{mpi}] MPI
     [{gloo}] Gloo    
 """
-ENGINES = ("mpi", "nccl", "ddl", "ccl")
-ROWS = ("tensorflow", "torch", "mxnet", "gloo", *ENGINES)
+BACKENDS = ("mpi", "nccl", "ddl", "ccl")
+ROWS = ("tensorflow", "torch", "mxnet", "gloo", *BACKENDS)
 
 
 def check_build(*flags, launcher=None, code=0, **environment):
@@ -109,12 +109,12 @@ def test_an_installation_without_a_part_loses_its_marks():
         launcher, packages = installation(folder)
         whole = marks(launcher=launcher, PYTHONPATH=packages)
         expect({"torch", "gloo"} <= whole, whole)
-        # Plugins go one engine at a time; each takes its own marks along.
-        for engine in sorted(whole & set(ENGINES)):
-            for path in pathlib.Path(folder, "lib/horovod").glob(f"*/*{engine}*"):
+        # Plugins go one backend at a time; each takes its own marks along.
+        for backend in sorted(whole & set(BACKENDS)):
+            for path in pathlib.Path(folder, "lib/horovod").glob(f"*/*{backend}*"):
                 path.unlink()
             left = marks(launcher=launcher, PYTHONPATH=packages)
-            expect(left == whole - {engine}, f"without {engine}: {left}")
+            expect(left == whole - {backend}, f"without {backend}: {left}")
             whole = left
         pathlib.Path(folder, "lib/libhorovod.so").unlink()
         left = marks(launcher=launcher, PYTHONPATH=packages)
@@ -124,16 +124,16 @@ def test_an_installation_without_a_part_loses_its_marks():
         expect(not left, left)
 
 
-def test_engines_whose_libraries_are_broken_lose_their_marks():
+def test_backends_whose_libraries_are_broken_lose_their_marks():
     names = {"mpi": ("libmpi.so.40", "libmpi.so.12", "libmpich.so.12"), "nccl": ("libnccl.so.2",),
              "ccl": ("libccl.so.1",)}
     whole = marks()
-    for engine in sorted(whole & set(names)):
+    for backend in sorted(whole & set(names)):
         with tempfile.TemporaryDirectory() as folder:
-            for name in names[engine]:
+            for name in names[backend]:
                 pathlib.Path(folder, name).write_text("no library\n")
             left = marks(LD_LIBRARY_PATH=folder)
-            expect(engine not in left and "gloo" in left, f"without lib{engine}: {left}")
+            expect(backend not in left and "gloo" in left, f"without lib{backend}: {left}")
 
 
 def row_marks(folder, *rows):

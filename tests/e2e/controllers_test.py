@@ -1,14 +1,14 @@
 #!/usr/bin/python3 -B
 """What carries the messages between ranks: the conformance suite for controllers over MPI, every
-controller with every engine under every launcher, and ranks that do not choose the same."""
+controller with every backend under every launcher, and ranks that do not choose the same."""
 from harness import *  # noqa: F403
 
-import engines_test as engines
+import backends_test as backends
 import network
 import slurm
 
 RANK = (PYTHON, WORKERS / "matrix_rank.py")
-OPENMPI = (*engines.OPENMPI, "--oversubscribe", *engines.MCA)
+OPENMPI = (*backends.OPENMPI, "--oversubscribe", *backends.MCA)
 OPERATIONS = ["gloo", "mpi", "libgloo"]
 MATRIX = {}  # variables of its ranks
 if "HVD_TEST_CCL" in os.environ:
@@ -19,8 +19,8 @@ CELLS = [(controller, operations) for controller in ("gloo", "mpi") for operatio
 
 
 def conforms(name, launcher, ranks, place, *cases, **more):
-    controller = engines.engine(name, engines.CONTROLLERS)
-    engines.conforms(name, launcher, ranks, place, *cases, HVD_CONTROLLER=str(controller), **more)
+    controller = backends.backend(name, backends.CONTROLLERS)
+    backends.conforms(name, launcher, ranks, place, *cases, HVD_CONTROLLER=str(controller), **more)
 
 
 def test_mpi_of_open_mpi_conforms():
@@ -32,25 +32,25 @@ def test_mpi_of_open_mpi_conforms_when_it_is_aborted():
 
 
 def test_mpi_of_mpich_conforms():
-    conforms("mpi_mpich", engines.HYDRA, 5, (), "-tc=controller*", "-tce=*abort*")
+    conforms("mpi_mpich", backends.HYDRA, 5, (), "-tc=controller*", "-tce=*abort*")
 
 
 def test_operations_over_it_conform():
-    conforms("mpi_openmpi", OPENMPI, 3, (), "-tc=engine*sets*,engine*joined*")
+    conforms("mpi_openmpi", OPENMPI, 3, (), "-tc=backend*sets*,backend*joined*")
 
 
 @world("a b", "--no-decoys")
 def test_mpi_of_open_mpi_conforms_on_two_hosts():
     pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
-    conforms("mpi_openmpi", engines.OPENMPI, 4,
-             ("--hostfile", "/tmp/hostfile", "-map-by", "slot", *engines.MCA, "-x", "HVD_ENGINE", "-x",
+    conforms("mpi_openmpi", backends.OPENMPI, 4,
+             ("--hostfile", "/tmp/hostfile", "-map-by", "slot", *backends.MCA, "-x", "HVD_BACKEND", "-x",
               "HVD_CONTROLLER", "-x", "HVD_WORLD_FOLDER", "-x", "HVD_WORLD_HOSTS"),
              "-tc=controller*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
 
 
 @world("a b", "--no-decoys")
 def test_mpi_of_mpich_conforms_on_two_hosts():
-    conforms("mpi_mpich", (*engines.HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"), 4, (),
+    conforms("mpi_mpich", (*backends.HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"), 4, (),
              "-tc=controller*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
 
 
@@ -87,13 +87,13 @@ def fill(rows, without_mpi=()):
 
 def test_the_matrix_on_one_host():
     for name in ("mpi_openmpi", "mpi_mpich", "gloo"):
-        engines.engine(name)
+        backends.backend(name)
     ours = clean_environment(**MATRIX)
     by_mpi = {**MATRIX, "HOROVOD_BOOTSTRAP": "mpi"}
-    fill({"PMIx, mpirun (Open MPI)": row_of(engines.launch(OPENMPI, ["-np", 2, *RANK], **MATRIX), 2),
-          "MPI, mpirun (Open MPI)": row_of(engines.launch(OPENMPI, ["-np", 2, *RANK], **by_mpi), 2),
-          "PMI, mpiexec.hydra": row_of(engines.launch(engines.HYDRA, ["-np", 2, *RANK], **MATRIX), 2),
-          "MPI, mpiexec.hydra": row_of(engines.launch(engines.HYDRA, ["-np", 2, *RANK], **by_mpi), 2),
+    fill({"PMIx, mpirun (Open MPI)": row_of(backends.launch(OPENMPI, ["-np", 2, *RANK], **MATRIX), 2),
+          "MPI, mpirun (Open MPI)": row_of(backends.launch(OPENMPI, ["-np", 2, *RANK], **by_mpi), 2),
+          "PMI, mpiexec.hydra": row_of(backends.launch(backends.HYDRA, ["-np", 2, *RANK], **MATRIX), 2),
+          "MPI, mpiexec.hydra": row_of(backends.launch(backends.HYDRA, ["-np", 2, *RANK], **by_mpi), 2),
           "ours, horovodrun": row_of(Job("-np", 2, *RANK, environment=ours), 2),
           "ours without PMIx": row_of(Job("-np", 2, "--no-pmix", *RANK, environment=ours), 2)},
          without_mpi={"ours without PMIx"})
@@ -102,18 +102,18 @@ def test_the_matrix_on_one_host():
 @world("a b", "--no-decoys")
 def test_the_matrix_on_two_hosts():
     for name in ("mpi_openmpi", "mpi_mpich", "gloo"):
-        engines.engine(name)
+        backends.backend(name)
     pathlib.Path("/tmp/hostfile").write_text("a slots=1\nb slots=1\n")
     rows = {}
     for bootstrap in ("", "mpi"):
         variables = {**MATRIX, "HOROVOD_BOOTSTRAP": bootstrap, "HOROVOD_GLOO_IFACE": "eth0"}
         names = [word for name in variables for word in ("-x", name)]
         known = "MPI" if bootstrap else "PMIx"
-        rows[f"{known}, mpirun (Open MPI)"] = row_of(engines.launch(
-            engines.OPENMPI, ["-np", 2, "--hostfile", "/tmp/hostfile", *engines.MCA, "-x", "PYTHONPATH",
+        rows[f"{known}, mpirun (Open MPI)"] = row_of(backends.launch(
+            backends.OPENMPI, ["-np", 2, "--hostfile", "/tmp/hostfile", *backends.MCA, "-x", "PYTHONPATH",
                               *names, *RANK], **variables), 2)
-        rows["MPI, mpiexec.hydra" if bootstrap else "PMI, mpiexec.hydra"] = row_of(engines.launch(
-            (*engines.HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"), ["-np", 2, *RANK], **variables), 2)
+        rows["MPI, mpiexec.hydra" if bootstrap else "PMI, mpiexec.hydra"] = row_of(backends.launch(
+            (*backends.HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"), ["-np", 2, *RANK], **variables), 2)
     rows["ours, horovodrun"] = row_of(Job(
         "-np", 2, "-H", "a,b", *RANK,
         environment=clean_environment(**MATRIX, HOROVOD_GLOO_IFACE="eth0")), 2)
@@ -129,7 +129,7 @@ def rows_of_slurm(*ways):
     rows = {}
     with made:
         for name, kind, bootstrap in ways:
-            rows[name] = row_of(engines.launch(
+            rows[name] = row_of(backends.launch(
                 ("srun",), [f"--mpi={kind}", "-N2", "--ntasks-per-node=1", *RANK],
                 HOROVOD_GLOO_IFACE="eth0", HOROVOD_BOOTSTRAP=bootstrap, **MATRIX, **made.environment), 2)
     return rows
@@ -166,8 +166,8 @@ hvd.shutdown()
 
 
 def test_ranks_with_nothing_to_do_look_for_messages_of_mpi_ever_more_rarely():
-    engines.engine("mpi_openmpi", engines.CONTROLLERS)
-    job = engines.launch(OPENMPI, ["-np", 2, PYTHON, "-c", QUIET], HOROVOD_CONTROLLER="mpi",
+    backends.backend("mpi_openmpi", backends.CONTROLLERS)
+    job = backends.launch(OPENMPI, ["-np", 2, PYTHON, "-c", QUIET], HOROVOD_CONTROLLER="mpi",
                          HOROVOD_CPU_OPERATIONS="mpi")
     job.ends_with(0, 120)
     times = [int(count) for count in re.findall(r"woke (\d+) times", job.out)]
@@ -182,8 +182,8 @@ def refused_by_all(words, *arguments, ranks=3):
     expect(len(re.findall(f"refused: .*{words}", job.out)) == ranks, job.describe())
 
 
-def test_ranks_that_choose_different_engines():
-    engines.engine("gloo")
+def test_ranks_that_choose_different_backends():
+    backends.backend("gloo")
     refused_by_all(r"the ranks have chosen different backends: ranks \[1, 2\] have controller the "
                    "built-in one and operations gloo, .*; rank 0 has controller the built-in one and "
                    "operations the built-in one, .* alike on all ranks",
@@ -199,7 +199,7 @@ def test_ranks_that_choose_different_engines():
 
 def test_ranks_that_have_different_libraries_of_mpi():
     for name in ("mpi_openmpi", "mpi_mpich"):
-        engines.engine(name)
+        backends.backend(name)
     chosen = ("-x", "HOROVOD_CONTROLLER=mpi")
     job = Job("-np", 2, *chosen, *RANK, "by-rank", "HOROVOD_MPI_LIBRARY", "libmpi.so.40",
               "libmpich.so.12")
@@ -211,18 +211,18 @@ def test_ranks_that_have_different_libraries_of_mpi():
 def test_ranks_that_are_not_one_world_of_mpi():
     """Each says which library has found what, why, and what to do."""
     for name in ("mpi_openmpi", "mpi_mpich"):
-        engines.engine(name)
+        backends.backend(name)
     mpich, open_mpi = r"MPICH.* \(/\S*/libmpi(?:ch)?.so.12\S*\)", r"Open MPI v\S+ \(/\S*/libmpi.so.40\S*\)"
     advice = "name the library of their launcher's MPI in HOROVOD_MPI_LIBRARY, or set {}=gloo"
     for variable, launcher, library, found, why in (
             ("HOROVOD_CONTROLLER", None, "", f"(?:{mpich}|{open_mpi})", "no launcher of an MPI has started this rank"),
             ("HOROVOD_CONTROLLER", None, "libmpich.so.12", mpich, "no launcher of an MPI"),
             ("HOROVOD_CPU_OPERATIONS", None, "libmpi.so.40", open_mpi, "no launcher of an MPI"),
-            ("HOROVOD_CPU_OPERATIONS", engines.HYDRA, "libmpi.so.40", open_mpi,
+            ("HOROVOD_CPU_OPERATIONS", backends.HYDRA, "libmpi.so.40", open_mpi,
              r"a launcher that serves MPICH \(PMI_RANK is set\)")):
         chosen = {variable: "mpi", "HOROVOD_MPI_LIBRARY": library}
         job = (Job("-np", 3, "--no-pmix", *RANK, "once", environment=clean_environment(**chosen))
-               if launcher is None else engines.launch(launcher, ["-np", 3, *RANK, "once"], **chosen))
+               if launcher is None else backends.launch(launcher, ["-np", 3, *RANK, "once"], **chosen))
         job.ends_with(0)
         words = (f"refused: .*the 3 ranks of this job are not one world of MPI, since {found} has a world "
                  f"of 1 here: .*{why}.*; start the ranks by .*, or {advice.format(variable)}")

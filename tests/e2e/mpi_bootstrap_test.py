@@ -3,10 +3,10 @@
 several hosts: bootstrap_test.py."""
 from harness import *  # noqa: F403
 
-import engines_test as engines
+import backends_test as backends
 
-OPENMPI = (*engines.OPENMPI, "--oversubscribe", *engines.MCA)
-LAUNCHERS = ((OPENMPI, "libmpi.so.40"), (engines.HYDRA, "libmpich.so.12"))
+OPENMPI = (*backends.OPENMPI, "--oversubscribe", *backends.MCA)
+LAUNCHERS = ((OPENMPI, "libmpi.so.40"), (backends.HYDRA, "libmpich.so.12"))
 BOOTSTRAPS = BUILD / "lib" / "horovod" / "bootstraps"
 
 # A program that uses MPI itself, and whose launcher's variables nobody sees.
@@ -42,7 +42,7 @@ os.write(1, f"{said}\\n".encode())
 
 
 def built(name="mpi_openmpi"):
-    return engines.engine(name, BOOTSTRAPS)
+    return backends.backend(name, BOOTSTRAPS)
 
 
 def check(job, words, count):
@@ -53,7 +53,7 @@ def check(job, words, count):
 def test_a_program_that_has_initialised_mpi_whose_launcher_cannot_be_asked():
     for (launcher, library), name in zip(LAUNCHERS, ("mpi_openmpi", "mpi_mpich")):
         built(name)
-        job = engines.launch(launcher, ["-np", 3, PYTHON, "-c", HIDDEN, library])
+        job = backends.launch(launcher, ["-np", 3, PYTHON, "-c", HIDDEN, library])
         job.ends_with(0, 120)
         for turn in range(2):
             for rank in range(3):
@@ -67,7 +67,7 @@ def test_a_non_mpi_program_initialises_no_mpi():
     check(Job(*plain, program=PYTHON), "rank 0 of 1, MPI is not here", 1)
     # Nor under MPI's launchers, which can be asked.
     for launcher, _ in LAUNCHERS:
-        check(engines.launch(launcher, ["-np", 2, PYTHON, *plain]), "rank . of 2, MPI is not here", 2)
+        check(backends.launch(launcher, ["-np", 2, PYTHON, *plain]), "rank . of 2, MPI is not here", 2)
 
 
 def test_a_world_of_one_in_mpi_is_one():
@@ -88,7 +88,7 @@ def test_ranks_whose_launcher_takes_a_plugin_that_is_not_there():
     subprocess.run(["mount", "--bind", folder, BOOTSTRAPS], check=True)  # in this test's world alone
     try:
         for launcher, _ in LAUNCHERS:
-            check(engines.launch(launcher, ["-np", 2, PYTHON, "-c", SAY]), "rank . of 2, MPI is here", 2)
+            check(backends.launch(launcher, ["-np", 2, PYTHON, "-c", SAY]), "rank . of 2, MPI is here", 2)
     finally:
         subprocess.run(["umount", BOOTSTRAPS], check=True)
 
@@ -99,9 +99,9 @@ def test_a_source_that_is_named_and_cannot_be_asked():
                           "unset it"),
                          ("nonesuch", "HOROVOD_BOOTSTRAP is nonesuch, but no bootstrap plugin named "
                           "nonesuch is installed; unset it")):
-        check(engines.launch(engines.HYDRA, ["-np", 2, PYTHON, "-c", SAY], HOROVOD_BOOTSTRAP=named),
+        check(backends.launch(backends.HYDRA, ["-np", 2, PYTHON, "-c", SAY], HOROVOD_BOOTSTRAP=named),
               f"refused: .*{words}", 2)
-    check(engines.launch(engines.HYDRA, ["-np", 2, PYTHON, "-c", SAY], HOROVOD_BOOTSTRAP="mpi",
+    check(backends.launch(backends.HYDRA, ["-np", 2, PYTHON, "-c", SAY], HOROVOD_BOOTSTRAP="mpi",
                          HOROVOD_MPI_LIBRARY="/nowhere/libmpi.so.12"),
           "refused: .*HOROVOD_BOOTSTRAP is mpi, but .*/nowhere/libmpi.so.12", 2)
 
@@ -109,7 +109,7 @@ def test_a_source_that_is_named_and_cannot_be_asked():
 def test_a_rank_that_does_not_come_is_waited_for_no_longer_than_allowed():
     built("mpi_mpich")
     late = "import os, time\nif os.environ['PMI_RANK'] == '1': time.sleep(20)\n"
-    job = engines.launch(engines.HYDRA, ["-np", 2, PYTHON, "-c", "import ctypes\n"
+    job = backends.launch(backends.HYDRA, ["-np", 2, PYTHON, "-c", "import ctypes\n"
                          "ctypes.CDLL('libmpich.so.12', mode=ctypes.RTLD_GLOBAL).MPI_Init(None, None)\n"
                          + late + SAY], HOROVOD_BOOTSTRAP="mpi", HOROVOD_START_TIMEOUT="3")
     wait_until(lambda: "refused: " in job.out, 60, job.describe)

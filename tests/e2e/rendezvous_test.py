@@ -234,7 +234,7 @@ def test_a_host_asks_the_server_once_for_all_of_its_ranks():
         asked = dict(re.findall(r'requests_total\{resource="(\w+)",status="200"\} (\d+)',
                                 page_of(folder, "launcher:29400/metrics")))
         # The rank that asks for its host greets the server and gets all records at once, first of the
-        # engines that the ranks have chosen, then of where they are; rank 0 then takes out of the
+        # backends that the ranks have chosen, then of where they are; rank 0 then takes out of the
         # store what was left there to meet.
         hellos = int(asked.pop("hello"))
         expect(2 <= hellos <= 5 and asked == {"exchange": "8", "keys": "1"}, (hellos, asked))

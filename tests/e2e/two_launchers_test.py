@@ -5,9 +5,9 @@ import shutil
 
 from harness import *  # noqa: F403
 
-import engines_test as engines
+import backends_test as backends
 
-OPENMPI = (*engines.OPENMPI, "--oversubscribe", *engines.MCA)
+OPENMPI = (*backends.OPENMPI, "--oversubscribe", *backends.MCA)
 RANK = (PYTHON, "-c", """
 import os
 import horovod.numpy as hvd
@@ -61,8 +61,8 @@ def test_of_launchers_in_each_other_the_inner_one_counts():
 
 
 def test_our_launcher_inside_of_each_rank_of_another():
-    for launcher in (OPENMPI, engines.HYDRA):
-        job = engines.launch(launcher, ["-np", 2, LAUNCHER, "-np", 2, *RANK])
+    for launcher in (OPENMPI, backends.HYDRA):
+        job = backends.launch(launcher, ["-np", 2, LAUNCHER, "-np", 2, *RANK])
         expect(job.wait(120) != 0, job.describe())
         said = re.findall("mpirun has started horovodrun 2 times; start it once, by horovodrun --mpi",
                           job.err)
@@ -70,8 +70,8 @@ def test_our_launcher_inside_of_each_rank_of_another():
 
 
 def test_a_rank_that_never_comes_is_waited_for_and_then_told_of():
-    for launcher, rank in ((OPENMPI, "OMPI_COMM_WORLD_RANK"), (engines.HYDRA, "PMI_RANK")):
-        job = engines.launch(launcher, ["-np", 2, "sh", "-c", f'test ${rank} = 0 && exec sleep 9; exec "$@"',
+    for launcher, rank in ((OPENMPI, "OMPI_COMM_WORLD_RANK"), (backends.HYDRA, "PMI_RANK")):
+        job = backends.launch(launcher, ["-np", 2, "sh", "-c", f'test ${rank} = 0 && exec sleep 9; exec "$@"',
                                         "sh", *RANK], HOROVOD_START_TIMEOUT="3")
         job.wait(120)
         refused(job.out, 1, r"; all 2 ranks must call hvd.init\(\) within the start timeout, which "
@@ -81,12 +81,12 @@ def test_a_rank_that_never_comes_is_waited_for_and_then_told_of():
 def test_variables_by_hand_that_disagree_with_the_launcher():
     for size, words in ((2, "but .* says rank 1 of 2; unset HOROVOD_RANK and HOROVOD_SIZE"),
                         (3, "say rank 0 of 3, but .* says rank 1 of 2; unset HOROVOD_RANK")):
-        job = engines.launch(OPENMPI, ["-np", 2, "-x", "HOROVOD_RANK", "-x", "HOROVOD_SIZE", *RANK],
+        job = backends.launch(OPENMPI, ["-np", 2, "-x", "HOROVOD_RANK", "-x", "HOROVOD_SIZE", *RANK],
                              HOROVOD_RANK="0", HOROVOD_SIZE=str(size))
         job.ends_with(0, 120)
         refused(job.out, 1, words, job.describe)
         refused(job.out, 2, "unset HOROVOD_RANK and HOROVOD_SIZE", job.describe)
-    job = engines.launch(engines.HYDRA, ["-np", 2, *RANK], HOROVOD_RANK="0", HOROVOD_SIZE="1")
+    job = backends.launch(backends.HYDRA, ["-np", 2, *RANK], HOROVOD_RANK="0", HOROVOD_SIZE="1")
     job.ends_with(0, 120)
     refused(job.out, 2, r"say rank 0 of 1, but a launcher with PMI \(PMI_RANK\) says rank . of 2",
             job.describe)
@@ -110,8 +110,8 @@ def test_half_of_the_ranks_by_one_launcher_and_half_by_another():
     server, store = rendezvous("-np", 5)
     try:
         names = [word for name in store for word in ("-x", name)]
-        jobs = [engines.launch(OPENMPI, ["-np", 2, *names, *RANK], **store),
-                engines.launch(engines.HYDRA, ["-np", 2, *RANK], **store),
+        jobs = [backends.launch(OPENMPI, ["-np", 2, *names, *RANK], **store),
+                backends.launch(backends.HYDRA, ["-np", 2, *RANK], **store),
                 Job(*RANK[1:], program=PYTHON, environment=clean_environment(**store))]
         for job in jobs:
             job.ends_with(0, 120)
@@ -125,7 +125,7 @@ def test_half_of_the_ranks_by_one_launcher_and_half_by_another():
         server.wait()
 
 
-def test_a_rank_that_lacks_its_engine_says_so_before_the_others_come():
+def test_a_rank_that_lacks_its_backend_says_so_before_the_others_come():
     server, store = rendezvous()
     try:
         def start(rank, **more):

@@ -82,20 +82,20 @@ bool can_run(const hvd_batch& batch, bool has_halves) {
   return is_known(batch) && (has_halves || !adds || !is_half);
 }
 
-Batch::~Batch() {
+CclBatch::~CclBatch() {
   for (const auto& event : events_) api_.destroy_event(event.get());
   buffers_.give(std::move(sent_));
   buffers_.give(std::move(received_));
 }
 
-size_t Batch::width() const { return size_of(static_cast<hvd_dtype>(batch_.dtype)); }
+size_t CclBatch::width() const { return size_of(static_cast<hvd_dtype>(batch_.dtype)); }
 
-std::byte* Batch::room(Buffer* buffer, size_t bytes) {
+std::byte* CclBatch::room(Buffer* buffer, size_t bytes) {
   *buffer = buffers_.take(bytes);
   return buffer->bytes.get();
 }
 
-Status Batch::start() {
+Status CclBatch::start() {
   Status status;
   switch (batch_.op) {
     case HVD_ALLREDUCE:
@@ -117,12 +117,12 @@ Status Batch::start() {
   return status;
 }
 
-bool Batch::test() {
+bool CclBatch::test() {
   return std::all_of(events_.begin(), events_.end(),
                      [this](const auto& event) { return api_.test_event(event.get()); });
 }
 
-Status Batch::reduce() {
+Status CclBatch::reduce() {
   const auto count = static_cast<size_t>(total_count(batch_));
   direct_ = is_direct(batch_) && !works_by_itself();
   const void* from = nullptr;
@@ -148,7 +148,7 @@ Status Batch::reduce() {
 }
 
 // The library has one for parts of one size; of others each member keeps its part of the whole.
-Status Batch::reducescatter() {
+Status CclBatch::reducescatter() {
   const std::vector<int64_t> counts = scatter_counts(batch_, members_.size);
   const auto own = static_cast<size_t>(counts[static_cast<size_t>(members_.index)]);
   const auto count = static_cast<size_t>(total_count(batch_));
@@ -173,7 +173,7 @@ Status Batch::reducescatter() {
 }
 
 // Elements of any type are bytes where nothing is computed.
-Status Batch::allgather() {
+Status CclBatch::allgather() {
   const std::vector<size_t> parts = in_bytes(gather_counts(batch_, members_.size), width());
   const size_t own = parts[static_cast<size_t>(members_.index)];
   std::byte* from = room(&sent_, own);
@@ -188,7 +188,7 @@ Status Batch::allgather() {
   return {};
 }
 
-Status Batch::broadcast() {
+Status CclBatch::broadcast() {
   const size_t bytes = static_cast<size_t>(total_count(batch_)) * width();
   std::byte* at = room(&received_, bytes);
   if (at == nullptr) return internal_error("there is no memory for a broadcast");
@@ -206,7 +206,7 @@ Status Batch::broadcast() {
 }
 
 // Tensor by tensor, in the order that all members have.
-Status Batch::alltoall() {
+Status CclBatch::alltoall() {
   std::vector<std::vector<size_t>> sent, received;
   for (const hvd_batch_tensor& tensor : tensors_of(batch_)) {
     const size_t row = static_cast<size_t>(tensor.row) * width();
@@ -233,7 +233,7 @@ Status Batch::alltoall() {
   return {};
 }
 
-void Batch::finish() {
+void CclBatch::finish() {
   const std::byte* at = received_.bytes.get();
   switch (batch_.op) {
     case HVD_ALLREDUCE: {

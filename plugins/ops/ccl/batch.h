@@ -1,5 +1,5 @@
 // One batch through oneCCL, in memory of its own: what a job abandons may still be written to. Belongs
-// to the thread of its engine, which calls; what oneCCL throws goes through.
+// to the thread of its backend, which calls; what oneCCL throws goes through.
 #pragma once
 
 #include <memory>
@@ -21,13 +21,13 @@ struct Members {
 // ranks' processors have what it needs to add float16 and bfloat16.
 bool can_run(const hvd_batch& batch, bool has_halves);
 
-class Batch {
+class CclBatch {
  public:
-  Batch(const Api& api, BufferPool& buffers, const Members& members, const hvd_batch& batch)
+  CclBatch(const Api& api, BufferPool& buffers, const Members& members, const hvd_batch& batch)
       : api_(api), buffers_(buffers), members_(members), batch_(batch) {}
-  Batch(const Batch&) = delete;
-  ~Batch();
-  // Reads the inputs. Not ok, also on another member, is the end of the engine.
+  CclBatch(const CclBatch&) = delete;
+  ~CclBatch();
+  // Reads the inputs. Not ok, also on another member, is the end of the backend.
   Status start();
   // Whether oneCCL is done with it.
   bool test();

@@ -6,8 +6,8 @@
 
 #include "base/platform_cpu.h"
 #include "base/text.h"
+#include "ops/backend.h"
 #include "ops/ccl/worker.h"
-#include "ops/engine.h"
 #include "ops/rounds.h"
 
 namespace hvd::ops::ccl {
@@ -16,29 +16,29 @@ namespace {
 constexpr double kStartSeconds = 600;
 constexpr char kHalves[] = "halves";
 
-class CclWork : public Work {
+class CclRunningBatch : public RunningBatch {
  public:
-  explicit CclWork(std::shared_ptr<Task> task) : task_(std::move(task)) {}
+  explicit CclRunningBatch(std::shared_ptr<CclQueuedBatch> queued) : queued_(std::move(queued)) {}
   std::optional<Status> poll() override {
-    if (!task_->over.load(std::memory_order_acquire)) return std::nullopt;
-    return task_->status;
+    if (!queued_->over.load(std::memory_order_acquire)) return std::nullopt;
+    return queued_->status;
   }
 
  private:
-  const std::shared_ptr<Task> task_;
+  const std::shared_ptr<CclQueuedBatch> queued_;
 };
 
-class CclTeam : public Team {
+class CclCommunicator : public BackendCommunicator {
  public:
-  CclTeam(std::shared_ptr<Worker> worker, std::shared_ptr<Group> group)
+  CclCommunicator(std::shared_ptr<Worker> worker, std::shared_ptr<Group> group)
       : worker_(std::move(worker)), group_(std::move(group)) {
     worker_->make(group_);
   }
-  ~CclTeam() override { worker_->drop(group_); }
-  Result<std::unique_ptr<Work>> start(const hvd_batch& batch) override {
-    auto task = std::make_shared<Task>(batch);
-    worker_->add(group_, task);
-    return std::unique_ptr<Work>(std::make_unique<CclWork>(std::move(task)));
+  ~CclCommunicator() override { worker_->drop(group_); }
+  Result<std::unique_ptr<RunningBatch>> start(const hvd_batch& batch) override {
+    auto queued = std::make_shared<CclQueuedBatch>(batch);
+    worker_->add(group_, queued);
+    return std::unique_ptr<RunningBatch>(std::make_unique<CclRunningBatch>(std::move(queued)));
   }
 
  private:
@@ -46,10 +46,10 @@ class CclTeam : public Team {
   const std::shared_ptr<Group> group_;
 };
 
-class CclEngine : public Engine {
+class CclBackend : public Backend {
  public:
-  CclEngine(const Api& api, const hvd_plugin_host& host, const hvd_plugin_config& config,
-            std::shared_ptr<UniqueFd> event, bool has_halves)
+  CclBackend(const Api& api, const hvd_plugin_host& host, const hvd_plugin_config& config,
+             std::shared_ptr<UniqueFd> event, bool has_halves)
       : has_halves_(has_halves),
         host_(host),
         rank_(config.rank),
@@ -62,11 +62,11 @@ class CclEngine : public Engine {
         [](void* self) {
           uint64_t count = 0;
           static_cast<void>(
-              ::read(static_cast<CclEngine*>(self)->event_->get(), &count, sizeof count));
+              ::read(static_cast<CclBackend*>(self)->event_->get(), &count, sizeof count));
         },
         this);
   }
-  ~CclEngine() override {
+  ~CclBackend() override {
     drop_all();
     worker_->stop();
     host_.unwatch(host_.host, event_->get());
@@ -76,7 +76,8 @@ class CclEngine : public Engine {
     return can_run(batch, has_halves_) ? kScore : 0;
   }
   bool wakes() const override { return true; }
-  Result<std::unique_ptr<Team>> make_team(int32_t id, std::vector<int32_t> members) override {
+  Result<std::unique_ptr<BackendCommunicator>> open_communicator(
+      int32_t id, std::vector<int32_t> members) override {
     // The same set may come again: every member counts how often.
     const uint32_t times = incarnations_[{id, members}]++;
     std::string name = cat("ccl/", id, "/", times);
@@ -87,7 +88,8 @@ class CclEngine : public Engine {
     const auto own = std::find(members.begin(), members.end(), rank_);
     group->members.index = static_cast<int32_t>(own - members.begin());
     group->members.size = static_cast<int32_t>(members.size());
-    return std::unique_ptr<Team>(std::make_unique<CclTeam>(worker_, std::move(group)));
+    return std::unique_ptr<BackendCommunicator>(
+        std::make_unique<CclCommunicator>(worker_, std::move(group)));
   }
   void on_abort() override { worker_->stop(); }
   const char* activity(const hvd_batch& batch) override {
@@ -154,8 +156,8 @@ struct Plugin {
   static constexpr const char* kName = "ccl";
   static constexpr int32_t kPriority = 45;
   static Status probe() { return open_api().status(); }
-  static Result<std::unique_ptr<Engine>> open(const hvd_plugin_host& host,
-                                              const hvd_plugin_config& config) {
+  static Result<std::unique_ptr<Backend>> open(const hvd_plugin_host& host,
+                                               const hvd_plugin_config& config) {
     auto api = open_api();
     HVD_RETURN_IF_ERROR(agree(host, config, api));
     auto event = std::make_shared<UniqueFd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -168,8 +170,8 @@ struct Plugin {
       host.log(host.host, 2,
                cat("tensor operations go through ", api->title, ", ", api->library).c_str());
     }
-    return std::unique_ptr<Engine>(
-        std::make_unique<CclEngine>(*api, host, config, std::move(event), has_halves));
+    return std::unique_ptr<Backend>(
+        std::make_unique<CclBackend>(*api, host, config, std::move(event), has_halves));
   }
 };
 
@@ -178,5 +180,5 @@ struct Plugin {
 
 extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void);
 extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) {
-  return &hvd::ops::EngineRecord<hvd::ops::ccl::Plugin>::kRecord;
+  return &hvd::ops::BackendRecord<hvd::ops::ccl::Plugin>::kRecord;
 }

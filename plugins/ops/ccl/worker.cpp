@@ -53,9 +53,9 @@ void Worker::make(std::shared_ptr<Group> group) {
   changed_.notify_all();
 }
 
-void Worker::add(std::shared_ptr<Group> group, std::shared_ptr<Task> task) {
+void Worker::add(std::shared_ptr<Group> group, std::shared_ptr<CclQueuedBatch> queued) {
   const std::lock_guard lock(mutex_);
-  orders_.push_back({What::kRun, std::move(group), std::move(task)});
+  orders_.push_back({What::kRun, std::move(group), std::move(queued)});
   changed_.notify_all();
 }
 
@@ -107,7 +107,7 @@ void Worker::work() {
     making_.reset();
     if (!status.ok()) {
       failure_ = status;
-      if (order.task) orders_.push_front(order);
+      if (order.queued) orders_.push_front(order);
     }
   }
   if (!failure_.ok()) fail_all(lock);
@@ -134,9 +134,9 @@ Status Worker::obey(const Order& order) {
     default:
       break;
   }
-  auto batch = std::make_unique<Batch>(api_, buffers_, members, *order.task->batch);
-  Batch& started = *batch;
-  running_.push_back({order.group, order.task, std::move(batch)});
+  auto batch = std::make_unique<CclBatch>(api_, buffers_, members, *order.queued->batch);
+  CclBatch& started = *batch;
+  running_.push_back({order.group, order.queued, std::move(batch)});
   return guarded([&] { return started.start(); });
 }
 
@@ -161,7 +161,7 @@ Status Worker::advance(bool* moved) {
         if (batches_are_gone_) return aborted("oneCCL came back after the job had given it up");
         at->batch->finish();
       }
-      end(at->task, {});
+      end(at->queued, {});
       at = running_.erase(at);
       *moved = true;
     }
@@ -169,20 +169,20 @@ Status Worker::advance(bool* moved) {
   });
 }
 
-void Worker::end(const std::shared_ptr<Task>& task, const Status& status) {
-  if (task->over.load()) return;
-  task->status = status;
-  task->over.store(true, std::memory_order_release);
+void Worker::end(const std::shared_ptr<CclQueuedBatch>& queued, const Status& status) {
+  if (queued->over.load()) return;
+  queued->status = status;
+  queued->over.store(true, std::memory_order_release);
   const uint64_t one = 1;
   static_cast<void>(::write(event_->get(), &one, sizeof one));
 }
 
 void Worker::fail_all(std::unique_lock<std::mutex>& lock) {
   changed_.wait_for(lock, kGrace, [this] { return closing_; });
-  for (const Running& one : running_) end(one.task, failure_);
+  for (const Running& one : running_) end(one.queued, failure_);
   for (;;) {
     while (!orders_.empty()) {
-      if (orders_.front().task) end(orders_.front().task, failure_);
+      if (orders_.front().queued) end(orders_.front().queued, failure_);
       orders_.pop_front();
     }
     if (closing_) return;

@@ -23,9 +23,9 @@ struct Group {
   Members members;
 };
 
-// A batch on its way.
-struct Task {
-  explicit Task(const hvd_batch& of) : batch(&of) {}
+// A batch in the queue of the library's thread.
+struct CclQueuedBatch {
+  explicit CclQueuedBatch(const hvd_batch& of) : batch(&of) {}
   const hvd_batch* const batch;
   Status status;  // before `over`
   std::atomic<bool> over{false};
@@ -33,12 +33,12 @@ struct Task {
 
 class Worker {
  public:
-  // `event` becomes readable when a task is over.
+  // `event` becomes readable when a batch is over.
   static std::shared_ptr<Worker> start(const Api& api, std::shared_ptr<UniqueFd> event);
   Worker(const Api& api, std::shared_ptr<UniqueFd> event) : api_(api), event_(std::move(event)) {}
 
   void make(std::shared_ptr<Group> group);
-  void add(std::shared_ptr<Group> group, std::shared_ptr<Task> task);
+  void add(std::shared_ptr<Group> group, std::shared_ptr<CclQueuedBatch> queued);
   // Once its batches are over.
   void drop(std::shared_ptr<Group> group);
   // Ends the thread. After a failure, or with work under way, what oneCCL has stays with it for ever;
@@ -52,22 +52,22 @@ class Worker {
   struct Order {
     What what;
     std::shared_ptr<Group> group;
-    std::shared_ptr<Task> task;
+    std::shared_ptr<CclQueuedBatch> queued;
   };
   struct Running {
     std::shared_ptr<Group> group;
-    std::shared_ptr<Task> task;
-    std::unique_ptr<Batch> batch;
+    std::shared_ptr<CclQueuedBatch> queued;
+    std::unique_ptr<CclBatch> batch;
   };
   void work();
   Status obey(const Order& order);
   Status destroy(Group& group);
   Status advance(bool* moved);
-  void end(const std::shared_ptr<Task>& task, const Status& status);
+  void end(const std::shared_ptr<CclQueuedBatch>& queued, const Status& status);
   void fail_all(std::unique_lock<std::mutex>& lock);
   void forsake();
 
-  const Api api_;  // its own: a thread that hangs in the library may outlive the engine
+  const Api api_;  // its own: a thread that hangs in the library may outlive the backend
   const std::shared_ptr<UniqueFd> event_;
   BufferPool buffers_;                      // of the thread
   std::list<Running> running_;              // of the thread

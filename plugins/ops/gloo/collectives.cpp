@@ -14,7 +14,7 @@
 #include "collectives/kernels/reduce_kernels.h"
 #include "ops/batch_memory.h"
 
-namespace hvd::ops::gloo_engine {
+namespace hvd::ops::gloo_backend {
 namespace {
 
 using ContextPtr = std::shared_ptr<::gloo::Context>;
@@ -153,4 +153,4 @@ void run_batch(const ContextPtr& context, const hvd_batch& batch, uint32_t tag) 
   }
 }
 
-}  // namespace hvd::ops::gloo_engine
+}  // namespace hvd::ops::gloo_backend

@@ -7,21 +7,21 @@
 
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "ops/backend.h"
 #include "ops/batch_memory.h"
-#include "ops/engine.h"
+#include "ops/gloo/communicator.h"
 #include "ops/gloo/mesh.h"
-#include "ops/gloo/team.h"
 #include "ops/rounds.h"
 
-namespace hvd::ops::gloo_engine {
+namespace hvd::ops::gloo_backend {
 namespace {
 
 constexpr double kTimeoutSeconds = 30;
 
-class GlooEngine : public Engine {
+class GlooBackend : public Backend {
  public:
-  GlooEngine(const hvd_plugin_host& host, const hvd_plugin_config& config,
-             std::shared_ptr<::gloo::transport::Device> device, UniqueFd event)
+  GlooBackend(const hvd_plugin_host& host, const hvd_plugin_config& config,
+              std::shared_ptr<::gloo::transport::Device> device, UniqueFd event)
       : host_(host),
         rank_(config.rank),
         size_(config.size),
@@ -34,11 +34,11 @@ class GlooEngine : public Engine {
         [](void* self) {
           uint64_t count = 0;
           static_cast<void>(
-              ::read(static_cast<GlooEngine*>(self)->event_.get(), &count, sizeof count));
+              ::read(static_cast<GlooBackend*>(self)->event_.get(), &count, sizeof count));
         },
         this);
   }
-  ~GlooEngine() override {
+  ~GlooBackend() override {
     drop_all();
     host_.unwatch(host_.host, event_.get());
   }
@@ -61,7 +61,8 @@ class GlooEngine : public Engine {
         return nullptr;
     }
   }
-  Result<std::unique_ptr<Team>> make_team(int32_t id, std::vector<int32_t> members) override {
+  Result<std::unique_ptr<BackendCommunicator>> open_communicator(
+      int32_t id, std::vector<int32_t> members) override {
     // The same set may come again: every member counts how often.
     const uint32_t times = incarnations_[{id, members}]++;
     std::string name = cat("gloo/", id, "/", times);
@@ -69,7 +70,7 @@ class GlooEngine : public Engine {
     const auto own = std::find(members.begin(), members.end(), rank_);
     const auto index = static_cast<int>(own - members.begin());
     const auto count = static_cast<int>(members.size());
-    auto team = std::make_unique<GlooTeam>(
+    auto communicator = std::make_unique<GlooCommunicator>(
         [host = &host_, device = device_, name, index, count, everyone = count == size_,
          timeout = timeout_] {
           return connect(*host, device, name, index, count, everyone, timeout);
@@ -78,16 +79,16 @@ class GlooEngine : public Engine {
           const uint64_t one = 1;
           static_cast<void>(::write(event, &one, sizeof one));
         });
-    teams_[id] = team.get();
-    return std::unique_ptr<Team>(std::move(team));
+    communicators_[id] = communicator.get();
+    return std::unique_ptr<BackendCommunicator>(std::move(communicator));
   }
   void on_abort() override { cut_all(); }
-  void on_drop(int32_t id) override { teams_.erase(id); }
+  void on_drop(int32_t id) override { communicators_.erase(id); }
 
  private:
   static constexpr int32_t kScore = 200;
   void cut_all() {
-    for (const auto& [id, team] : teams_) team->cut();
+    for (const auto& [id, communicator] : communicators_) communicator->cut();
   }
 
   const hvd_plugin_host& host_;
@@ -95,7 +96,7 @@ class GlooEngine : public Engine {
   const std::shared_ptr<::gloo::transport::Device> device_;
   const UniqueFd event_;
   double timeout_ = kTimeoutSeconds;
-  std::map<int32_t, GlooTeam*> teams_;
+  std::map<int32_t, GlooCommunicator*> communicators_;
   std::map<std::pair<int32_t, std::vector<int32_t>>, uint32_t> incarnations_;
 };
 
@@ -115,23 +116,23 @@ struct Plugin {
   static constexpr const char* kName = "gloo";
   static constexpr int32_t kPriority = 40;
   static Status probe() { return {}; }
-  static Result<std::unique_ptr<Engine>> open(const hvd_plugin_host& host,
-                                              const hvd_plugin_config& config) {
+  static Result<std::unique_ptr<Backend>> open(const hvd_plugin_host& host,
+                                               const hvd_plugin_config& config) {
     UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!event) return internal_error("Gloo: there is no event for its threads");
     std::shared_ptr<::gloo::transport::Device> device;
     const Status status = open_device(host, config, &device);
     HVD_RETURN_IF_ERROR(Rounds(host, config).exchange("gloo-device", status, "").status());
     if (config.rank == 0) host.log(host.host, 2, "tensor operations go through libgloo over TCP");
-    return std::unique_ptr<Engine>(
-        std::make_unique<GlooEngine>(host, config, std::move(device), std::move(event)));
+    return std::unique_ptr<Backend>(
+        std::make_unique<GlooBackend>(host, config, std::move(device), std::move(event)));
   }
 };
 
 }  // namespace
-}  // namespace hvd::ops::gloo_engine
+}  // namespace hvd::ops::gloo_backend
 
 extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void);
 extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) {
-  return &hvd::ops::EngineRecord<hvd::ops::gloo_engine::Plugin>::kRecord;
+  return &hvd::ops::BackendRecord<hvd::ops::gloo_backend::Plugin>::kRecord;
 }

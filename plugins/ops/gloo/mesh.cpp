@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 
-namespace hvd::ops::gloo_engine {
+namespace hvd::ops::gloo_backend {
 namespace {
 
 // Fixed places for the addresses by which the members reach one.
@@ -90,4 +90,4 @@ Result<std::shared_ptr<::gloo::Context>> connect(const hvd_plugin_host& host,
   return std::shared_ptr<::gloo::Context>(std::move(mesh));
 }
 
-}  // namespace hvd::ops::gloo_engine
+}  // namespace hvd::ops::gloo_backend

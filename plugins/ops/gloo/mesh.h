@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "horovod/plugin.h"
 
-namespace hvd::ops::gloo_engine {
+namespace hvd::ops::gloo_backend {
 
 // By HOROVOD_GLOO_IFACE; else the loopback where all ranks are on this host, else the host's name.
 std::shared_ptr<::gloo::transport::Device> make_device(const hvd_plugin_host& host,
@@ -24,4 +24,4 @@ Result<std::shared_ptr<::gloo::Context>> connect(const hvd_plugin_host& host,
                                                  const std::string& name, int index, int size,
                                                  bool is_everyone, double timeout_seconds);
 
-}  // namespace hvd::ops::gloo_engine
+}  // namespace hvd::ops::gloo_backend

@@ -32,7 +32,7 @@ bool can_run(const hvd_batch& batch, int32_t size) {
   return true;
 }
 
-Batch::~Batch() {
+MpiBatch::~MpiBatch() {
   if (over_) {
     world_.buffers().give(std::move(sent_));
     world_.buffers().give(std::move(received_));
@@ -45,21 +45,21 @@ Batch::~Batch() {
   static_cast<void>(new std::vector<MPI_Request>(std::move(requests_)));
 }
 
-std::byte* Batch::room(Buffer* buffer, int64_t count) {
+std::byte* MpiBatch::room(Buffer* buffer, int64_t count) {
   *buffer = world_.buffers().take(static_cast<size_t>(count) * width());
   return buffer->bytes.get();
 }
 
-Status Batch::check(int code, const char* what) {
+Status MpiBatch::check(int code, const char* what) {
   if (code == MPI_SUCCESS) return {};
   return aborted(cat(what, ": ", world_.describe(code)));
 }
 
-MPI_Request* Batch::next_request() {
+MPI_Request* MpiBatch::next_request() {
   return &requests_.emplace_back(world_.api().handles.no_request);
 }
 
-Status Batch::start() {
+Status MpiBatch::start() {
   switch (batch_.op) {
     case HVD_ALLREDUCE:
       return allreduce();
@@ -74,7 +74,7 @@ Status Batch::start() {
   }
 }
 
-Status Batch::allreduce() {
+Status MpiBatch::allreduce() {
   direct_ = is_direct(batch_);
   const int64_t total = total_count(batch_);
   const void* from = MPI_IN_PLACE;
@@ -113,7 +113,7 @@ Status Batch::allreduce() {
   return {};
 }
 
-Status Batch::reducescatter() {
+Status MpiBatch::reducescatter() {
   const std::vector<int> counts = ints_of(scatter_counts(batch_, comm_.size));
   direct_ = is_direct(batch_) && batch_.tensors[0].input != batch_.tensors[0].output &&
             (batch_.prescale == 1 || batch_.dtype == HVD_BOOL);
@@ -135,7 +135,7 @@ Status Batch::reducescatter() {
       "MPI_Ireduce_scatter");
 }
 
-Status Batch::allgather() {
+Status MpiBatch::allgather() {
   const std::vector<int> counts = ints_of(gather_counts(batch_, comm_.size));
   std::vector<int> offsets(counts.size(), 0);
   for (size_t i = 1; i < counts.size(); ++i) offsets[i] = offsets[i - 1] + counts[i - 1];
@@ -158,7 +158,7 @@ Status Batch::allgather() {
                "MPI_Iallgatherv");
 }
 
-Status Batch::broadcast() {
+Status MpiBatch::broadcast() {
   const bool is_root = batch_.root == comm_.index;
   size_t pieces = 0;
   for (uint32_t i = 0; i < batch_.tensor_count; ++i) {
@@ -184,7 +184,7 @@ Status Batch::broadcast() {
 }
 
 // Tensor by tensor, from rank to rank: messages of a pair keep their order.
-Status Batch::alltoall() {
+Status MpiBatch::alltoall() {
   for (uint32_t i = 0; i < batch_.tensor_count; ++i) {
     const hvd_batch_tensor& tensor = batch_.tensors[i];
     std::vector<int64_t> to_each, from_each;
@@ -198,8 +198,8 @@ Status Batch::alltoall() {
   return {};
 }
 
-Status Batch::exchange(const std::byte* from, const std::vector<int64_t>& to_each, std::byte* to,
-                       const std::vector<int64_t>& from_each) {
+Status MpiBatch::exchange(const std::byte* from, const std::vector<int64_t>& to_each, std::byte* to,
+                          const std::vector<int64_t>& from_each) {
   const size_t wide = width();
   const MPI_Datatype type = world_.reductions().type(batch_.dtype);
   const std::byte* own = nullptr;
@@ -236,7 +236,7 @@ Status Batch::exchange(const std::byte* from, const std::vector<int64_t>& to_eac
   return {};
 }
 
-std::optional<Status> Batch::poll() {
+std::optional<Status> MpiBatch::poll() {
   int all = 0;
   const int code = world_.api().testall(static_cast<int>(requests_.size()), requests_.data(), &all,
                                         MPI_STATUSES_IGNORE);
@@ -251,7 +251,7 @@ std::optional<Status> Batch::poll() {
   return Status();
 }
 
-void Batch::finish() {
+void MpiBatch::finish() {
   switch (batch_.op) {
     case HVD_ALLREDUCE:
       if (!direct_) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "ops/engine.h"
+#include "ops/backend.h"
 #include "ops/mpi/world.h"
 
 namespace hvd::ops::mpi {
@@ -16,11 +16,11 @@ namespace hvd::ops::mpi {
 // What MPI can be given: its counts are ints.
 bool can_run(const hvd_batch& batch, int32_t size);
 
-class Batch : public Work {
+class MpiBatch : public RunningBatch {
  public:
-  Batch(World& world, const Communicator& communicator, const hvd_batch& batch)
+  MpiBatch(World& world, const Communicator& communicator, const hvd_batch& batch)
       : world_(world), comm_(communicator), batch_(batch) {}
-  ~Batch() override;
+  ~MpiBatch() override;
   Status start();
   std::optional<Status> poll() override;
 

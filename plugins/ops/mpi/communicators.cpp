@@ -8,8 +8,8 @@ struct World::Maker::Desk {
   int32_t self;
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Task> tasks;  // guarded by mutex
-  bool closing = false;    // guarded by mutex
+  std::deque<CommunicatorRequest> requests;  // guarded by mutex
+  bool closing = false;                      // guarded by mutex
 };
 
 World::Maker::Maker(const Api& api, std::vector<int> world_ranks, int32_t self)
@@ -34,10 +34,10 @@ World::Maker::~Maker() {
   if (thread_.joinable()) thread_.join();
 }
 
-void World::Maker::add(Task task) {
+void World::Maker::add(CommunicatorRequest request) {
   {
     const std::lock_guard lock(desk_->mutex);
-    desk_->tasks.push_back(std::move(task));
+    desk_->requests.push_back(std::move(request));
   }
   desk_->changed.notify_all();
 }
@@ -47,18 +47,18 @@ void World::Maker::forsake() { thread_.detach(); }
 void World::Maker::work(const std::shared_ptr<Desk>& desk) {
   std::unique_lock lock(desk->mutex);
   for (;;) {
-    desk->changed.wait(lock, [&] { return desk->closing || !desk->tasks.empty(); });
-    if (desk->tasks.empty()) return;
-    Task task = std::move(desk->tasks.front());
-    desk->tasks.pop_front();
+    desk->changed.wait(lock, [&] { return desk->closing || !desk->requests.empty(); });
+    if (desk->requests.empty()) return;
+    CommunicatorRequest request = std::move(desk->requests.front());
+    desk->requests.pop_front();
     lock.unlock();
-    if (!task.members.empty()) {
-      hvd::mpi::make_communicator(desk->api, desk->world_ranks, desk->self, task.members,
-                                  task.communicator.get());
-    } else if (task.communicator->state.load() == 1) {
-      desk->api.comm_free(&task.communicator->comm);
+    if (!request.members.empty()) {
+      hvd::mpi::make_communicator(desk->api, desk->world_ranks, desk->self, request.members,
+                                  request.communicator.get());
+    } else if (request.communicator->state.load() == 1) {
+      desk->api.comm_free(&request.communicator->comm);
     }
-    task = {};
+    request = {};
     lock.lock();
   }
 }

@@ -11,14 +11,14 @@ namespace hvd::ops::mpi {
 
 class World::Maker : public std::enable_shared_from_this<World::Maker> {
  public:
-  struct Task {
+  struct CommunicatorRequest {
     std::shared_ptr<Communicator> communicator;
     std::vector<int32_t> members;  // empty: it is given back
   };
   static std::shared_ptr<Maker> start(const Api& api, std::vector<int> world_ranks, int32_t self);
   // Ends when all it was told is done.
   ~Maker();
-  void add(Task task);
+  void add(CommunicatorRequest request);
   // The thread may hang in MPI for ever; it keeps what it needs.
   void forsake();
 

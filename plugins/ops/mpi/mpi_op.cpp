@@ -1,28 +1,28 @@
 // Tensor operations of an MPI library: Open MPI's or MPICH's, by the files that are built with it.
 #include "mpi/environment.h"
+#include "ops/backend.h"
 #include "ops/batch_memory.h"
-#include "ops/engine.h"
 #include "ops/mpi/batch.h"
 #include "ops/mpi/world.h"
 
 namespace hvd::ops::mpi {
 namespace {
 
-class MpiTeam : public Team {
+class MpiCommunicator : public BackendCommunicator {
  public:
-  MpiTeam(World& world, std::shared_ptr<Communicator> communicator)
+  MpiCommunicator(World& world, std::shared_ptr<Communicator> communicator)
       : world_(world), communicator_(std::move(communicator)) {}
-  ~MpiTeam() override { world_.give_back(communicator_); }
+  ~MpiCommunicator() override { world_.give_back(communicator_); }
 
   Result<bool> is_ready() override {
     const int state = communicator_->state.load();
     if (state < 0) return internal_error("MPI makes no communicator of a process set");
     return state == 1;
   }
-  Result<std::unique_ptr<Work>> start(const hvd_batch& batch) override {
-    auto work = std::make_unique<Batch>(world_, *communicator_, batch);
-    HVD_RETURN_IF_ERROR(work->start());
-    return std::unique_ptr<Work>(std::move(work));
+  Result<std::unique_ptr<RunningBatch>> start(const hvd_batch& batch) override {
+    auto running = std::make_unique<MpiBatch>(world_, *communicator_, batch);
+    HVD_RETURN_IF_ERROR(running->start());
+    return std::unique_ptr<RunningBatch>(std::move(running));
   }
 
  private:
@@ -30,12 +30,12 @@ class MpiTeam : public Team {
   const std::shared_ptr<Communicator> communicator_;
 };
 
-class MpiEngine : public Engine {
+class MpiBackend : public Backend {
  public:
-  explicit MpiEngine(std::unique_ptr<World> world) : world_(std::move(world)) {
+  explicit MpiBackend(std::unique_ptr<World> world) : world_(std::move(world)) {
     sizes_[0] = world_->everyone()->size;
   }
-  ~MpiEngine() override { drop_all(); }
+  ~MpiBackend() override { drop_all(); }
 
   int32_t supports(const hvd_batch& batch) override {
     const auto size = sizes_.find(batch.process_set);
@@ -43,11 +43,13 @@ class MpiEngine : public Engine {
     const int32_t members = size == sizes_.end() ? 1 : size->second;
     return is_known(batch) && can_run(batch, members) ? kScore : 0;
   }
-  Result<std::unique_ptr<Team>> make_team(int32_t id, std::vector<int32_t> members) override {
+  Result<std::unique_ptr<BackendCommunicator>> open_communicator(
+      int32_t id, std::vector<int32_t> members) override {
     sizes_[id] = static_cast<int32_t>(members.size());
     auto communicator =
         id == 0 || !world_->has_threads() ? world_->everyone() : world_->make(members);
-    return std::unique_ptr<Team>(std::make_unique<MpiTeam>(*world_, std::move(communicator)));
+    return std::unique_ptr<BackendCommunicator>(
+        std::make_unique<MpiCommunicator>(*world_, std::move(communicator)));
   }
   void on_abort() override { world_->fail(); }
   const char* activity(const hvd_batch& batch) override {
@@ -68,7 +70,7 @@ class MpiEngine : public Engine {
   }
 
  private:
-  // More than the built-in operations say, since this engine is there only where it was chosen.
+  // More than the built-in operations say, since this backend is there only where it was chosen.
   static constexpr int32_t kScore = 200;
   const std::unique_ptr<World> world_;
   std::map<int32_t, int32_t> sizes_;
@@ -78,10 +80,10 @@ struct Plugin {
   static constexpr const char* kName = "mpi";
   static constexpr int32_t kPriority = 50;
   static Status probe() { return hvd::mpi::judge_environment(); }
-  static Result<std::unique_ptr<Engine>> open(const hvd_plugin_host& host,
-                                              const hvd_plugin_config& config) {
+  static Result<std::unique_ptr<Backend>> open(const hvd_plugin_host& host,
+                                               const hvd_plugin_config& config) {
     HVD_ASSIGN_OR_RETURN(auto world, World::open(host, config));
-    return std::unique_ptr<Engine>(std::make_unique<MpiEngine>(std::move(world)));
+    return std::unique_ptr<Backend>(std::make_unique<MpiBackend>(std::move(world)));
   }
 };
 
@@ -90,5 +92,5 @@ struct Plugin {
 
 extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void);
 extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) {
-  return &hvd::ops::EngineRecord<hvd::ops::mpi::Plugin>::kRecord;
+  return &hvd::ops::BackendRecord<hvd::ops::mpi::Plugin>::kRecord;
 }

@@ -14,18 +14,18 @@ constexpr int kSliceMembers = 16;
 
 }  // namespace
 
-bool Batch::goes_by_slices(int64_t total) const {
+bool MpiBatch::goes_by_slices(int64_t total) const {
   return hvd::mpi::abi().sums_by_slices && comm_.size > 1 && comm_.size <= kSliceMembers &&
          total * static_cast<int64_t>(width()) >= kSliceBytes && total <= kPiece;
 }
 
-std::pair<int64_t, int64_t> Batch::slice(int member) const {
+std::pair<int64_t, int64_t> MpiBatch::slice(int member) const {
   const int64_t first = total_ * member / comm_.size;
   return {first, total_ * (member + 1) / comm_.size - first};
 }
 
-Status Batch::exchange_with(int other, const std::byte* out, int64_t out_count, std::byte* in,
-                            int64_t in_count) {
+Status MpiBatch::exchange_with(int other, const std::byte* out, int64_t out_count, std::byte* in,
+                               int64_t in_count) {
   const MPI_Datatype type = world_.reductions().type(batch_.dtype);
   HVD_RETURN_IF_ERROR(check(world_.api().irecv(in, static_cast<int>(in_count), type, other,
                                                kSliceTag + spreads_, comm_.comm, next_request()),
@@ -35,7 +35,7 @@ Status Batch::exchange_with(int other, const std::byte* out, int64_t out_count, 
                "MPI_Isend");
 }
 
-Status Batch::send_slices() {
+Status MpiBatch::send_slices() {
   const size_t wide = width();
   const int64_t kept = slice(comm_.index).second;
   std::byte* to = room(&sent_, kept * (comm_.size - 1));
@@ -51,7 +51,7 @@ Status Batch::send_slices() {
   return {};
 }
 
-Status Batch::spread_slice() {
+Status MpiBatch::spread_slice() {
   const size_t wide = width();
   const auto [own, kept] = slice(comm_.index);
   std::byte* reduced = sum_ + static_cast<size_t>(own) * wide;

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "ops/engine.h"
+#include "ops/backend.h"
 #include "ops/nccl/worker.h"
 #include "ops/rounds.h"
 
@@ -15,7 +15,7 @@ namespace {
 constexpr double kStartSeconds = 600;
 constexpr int kMostChannels = 16;
 
-// What the sets of an engine share.
+// What the sets of a backend share.
 struct Shared {
   Api api;
   const hvd_plugin_host& host;
@@ -29,15 +29,15 @@ struct Shared {
   double start_seconds = kStartSeconds;
 };
 
-class NcclWork : public Work {
+class NcclRunningBatch : public RunningBatch {
  public:
-  NcclWork(std::shared_ptr<Worker> worker, std::shared_ptr<Task> task)
-      : worker_(std::move(worker)), task_(std::move(task)) {}
+  NcclRunningBatch(std::shared_ptr<Worker> worker, std::shared_ptr<NcclQueuedBatch> queued)
+      : worker_(std::move(worker)), queued_(std::move(queued)) {}
   std::optional<Status> poll() override {
-    switch (task_->state.load()) {
-      case Task::kFailed:
-        return task_->status;
-      case Task::kReached:
+    switch (queued_->state.load()) {
+      case NcclQueuedBatch::kFailed:
+        return queued_->status;
+      case NcclQueuedBatch::kReached:
         return judge();
       default:
         return std::nullopt;
@@ -47,13 +47,13 @@ class NcclWork : public Work {
  private:
   // A broken communicator lets its stream come to its end.
   std::optional<Status> judge() {
-    const Status status = task_->channel->check();
+    const Status status = queued_->channel->check();
     if (status.ok()) return status;
-    worker_->doubt(task_);
+    worker_->doubt(queued_);
     return std::nullopt;
   }
   const std::shared_ptr<Worker> worker_;
-  const std::shared_ptr<Task> task_;
+  const std::shared_ptr<NcclQueuedBatch> queued_;
 };
 
 bool has_own_tensor(const hvd_batch& batch) {
@@ -61,27 +61,28 @@ bool has_own_tensor(const hvd_batch& batch) {
                      [](const hvd_batch_tensor& one) { return one.input || one.output; });
 }
 
-class NcclTeam : public Team {
+class NcclCommunicator : public BackendCommunicator {
  public:
-  NcclTeam(Shared& shared, std::string name, Place place, std::optional<Grid> grid)
+  NcclCommunicator(Shared& shared, std::string name, Place place, std::optional<Grid> grid)
       : shared_(shared), name_(std::move(name)), place_(place), grid_(grid) {}
-  ~NcclTeam() override { cut(false); }
+  ~NcclCommunicator() override { cut(false); }
 
   Result<bool> is_ready() override {
     if (worker_) HVD_RETURN_IF_ERROR(worker_->judge());
     return true;
   }
   // The first batch tells which GPU it is: nothing of CUDA's is touched before.
-  Result<std::unique_ptr<Work>> start(const hvd_batch& batch) override {
+  Result<std::unique_ptr<RunningBatch>> start(const hvd_batch& batch) override {
     HVD_RETURN_IF_ERROR(choose_device(batch));
     if (!worker_) {
       worker_ = Worker::start({shared_.api, shared_.memory, shared_.host, name_, place_, grid_,
                                shared_.is_torus, shared_.device, shared_.channels,
                                shared_.start_seconds, shared_.event});
     }
-    auto task = std::make_shared<Task>(batch);
-    worker_->add(task);
-    return std::unique_ptr<Work>(std::make_unique<NcclWork>(worker_, std::move(task)));
+    auto queued = std::make_shared<NcclQueuedBatch>(batch);
+    worker_->add(queued);
+    return std::unique_ptr<RunningBatch>(
+        std::make_unique<NcclRunningBatch>(worker_, std::move(queued)));
   }
   void cut(bool abort) {
     if (worker_) worker_->stop(abort);
@@ -112,19 +113,19 @@ class NcclTeam : public Team {
   std::shared_ptr<Worker> worker_;
 };
 
-class NcclEngine : public Engine {
+class NcclBackend : public Backend {
  public:
-  explicit NcclEngine(Shared shared) : shared_(std::move(shared)) {
+  explicit NcclBackend(Shared shared) : shared_(std::move(shared)) {
     shared_.host.watch(
         shared_.host.host, shared_.event->get(),
         [](void* self) {
           uint64_t count = 0;
-          const int event = static_cast<NcclEngine*>(self)->shared_.event->get();
+          const int event = static_cast<NcclBackend*>(self)->shared_.event->get();
           static_cast<void>(::read(event, &count, sizeof count));
         },
         this);
   }
-  ~NcclEngine() override {
+  ~NcclBackend() override {
     drop_all();
     shared_.host.unwatch(shared_.host.host, shared_.event->get());
   }
@@ -137,10 +138,11 @@ class NcclEngine : public Engine {
   // A library that waits while it makes a communicator is watched by asking again.
   bool wakes() const override {
     return shared_.api.comm_init_rank_config != nullptr ||
-           std::none_of(teams_.begin(), teams_.end(),
+           std::none_of(communicators_.begin(), communicators_.end(),
                         [](const auto& one) { return one.second->is_opening(); });
   }
-  Result<std::unique_ptr<Team>> make_team(int32_t id, std::vector<int32_t> members) override {
+  Result<std::unique_ptr<BackendCommunicator>> open_communicator(
+      int32_t id, std::vector<int32_t> members) override {
     // The same set may come again: every member counts how often.
     const uint32_t times = incarnations_[{id, members}]++;
     std::string name = cat("nccl/", id, "/", times);
@@ -148,16 +150,16 @@ class NcclEngine : public Engine {
     const auto own = std::find(members.begin(), members.end(), shared_.config.rank);
     const Place place{static_cast<int32_t>(own - members.begin()),
                       static_cast<int32_t>(members.size())};
-    auto team = std::make_unique<NcclTeam>(shared_, std::move(name), place,
-                                           grid_of(members, shared_.config.rank, shared_.host_of));
-    teams_[id] = team.get();
+    auto communicator = std::make_unique<NcclCommunicator>(
+        shared_, std::move(name), place, grid_of(members, shared_.config.rank, shared_.host_of));
+    communicators_[id] = communicator.get();
     sizes_[id] = place.size;
-    return std::unique_ptr<Team>(std::move(team));
+    return std::unique_ptr<BackendCommunicator>(std::move(communicator));
   }
   void on_abort() override {
-    for (const auto& [id, team] : teams_) team->cut(true);
+    for (const auto& [id, communicator] : communicators_) communicator->cut(true);
   }
-  void on_drop(int32_t id) override { teams_.erase(id); }
+  void on_drop(int32_t id) override { communicators_.erase(id); }
   const char* activity(const hvd_batch& batch) override {
     switch (batch.op) {
       case HVD_ALLREDUCE:
@@ -178,12 +180,12 @@ class NcclEngine : public Engine {
  private:
   static constexpr int32_t kScore = 300;
   Shared shared_;
-  std::map<int32_t, NcclTeam*> teams_;
+  std::map<int32_t, NcclCommunicator*> communicators_;
   std::map<int32_t, int32_t> sizes_;
   std::map<std::pair<int32_t, std::vector<int32_t>>, uint32_t> incarnations_;
 };
 
-// Every rank tells what it has. A job without any GPU goes on without this engine; ranks that have
+// Every rank tells what it has. A job without any GPU goes on without this backend; ranks that have
 // different things do not begin.
 Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, const Result<Api>& api) {
   const std::string own = api.ok() ? "+" + api->title() : "-" + api.error().message();
@@ -232,8 +234,8 @@ struct Plugin {
   static constexpr const char* kName = "nccl";
   static constexpr int32_t kPriority = 60;
   static Status probe() { return open_api().status(); }
-  static Result<std::unique_ptr<Engine>> open(const hvd_plugin_host& host,
-                                              const hvd_plugin_config& config) {
+  static Result<std::unique_ptr<Backend>> open(const hvd_plugin_host& host,
+                                               const hvd_plugin_config& config) {
     auto api = open_api();
     HVD_RETURN_IF_ERROR(agree(host, config, api));
     HVD_ASSIGN_OR_RETURN(std::vector<int32_t> hosts, hosts_of(host, config));
@@ -251,7 +253,7 @@ struct Plugin {
     shared.host_of = std::move(hosts);
     shared.is_torus = number_of(host, "HOROVOD_TORUS_ALLREDUCE", 0) > 0;
     shared.start_seconds = number_of(host, "HOROVOD_START_TIMEOUT", kStartSeconds);
-    return std::unique_ptr<Engine>(std::make_unique<NcclEngine>(std::move(shared)));
+    return std::unique_ptr<Backend>(std::make_unique<NcclBackend>(std::move(shared)));
   }
 };
 
@@ -260,5 +262,5 @@ struct Plugin {
 
 extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void);
 extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) {
-  return &hvd::ops::EngineRecord<hvd::ops::nccl::Plugin>::kRecord;
+  return &hvd::ops::BackendRecord<hvd::ops::nccl::Plugin>::kRecord;
 }

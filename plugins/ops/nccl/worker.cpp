@@ -25,7 +25,7 @@ constexpr double kIdSlice = 1;
 
 // What a stream calls when it has come to the end of a batch, from a thread of the driver's.
 struct Notice {
-  std::shared_ptr<Task> task;
+  std::shared_ptr<NcclQueuedBatch> queued;
   std::shared_ptr<UniqueFd> event;
 };
 
@@ -41,8 +41,9 @@ bool has_fractions(int32_t dtype) {
 
 void on_reached(void* argument) {
   const std::unique_ptr<Notice> notice(static_cast<Notice*>(argument));
-  int expected = Task::kRunning;
-  if (notice->task->state.compare_exchange_strong(expected, Task::kReached)) ring(*notice->event);
+  int expected = NcclQueuedBatch::kRunning;
+  if (notice->queued->state.compare_exchange_strong(expected, NcclQueuedBatch::kReached))
+    ring(*notice->event);
 }
 
 }  // namespace
@@ -53,10 +54,10 @@ std::shared_ptr<Worker> Worker::start(WorkerPlan plan) {
   return worker;
 }
 
-void Worker::add(std::shared_ptr<Task> task) {
+void Worker::add(std::shared_ptr<NcclQueuedBatch> queued) {
   {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(task));
+    waiting_.push_back(std::move(queued));
   }
   changed_.notify_all();
 }
@@ -79,11 +80,11 @@ void Worker::stop(bool abort) {
   }
 }
 
-void Worker::doubt(const std::shared_ptr<Task>& task) {
+void Worker::doubt(const std::shared_ptr<NcclQueuedBatch>& queued) {
   {
     const std::lock_guard lock(mutex_);
-    task->state.store(Task::kRunning);
-    running_.push_back(task);
+    queued->state.store(NcclQueuedBatch::kRunning);
+    running_.push_back(queued);
   }
   changed_.notify_all();
 }
@@ -189,19 +190,19 @@ Status Worker::widen(Channel& channel, size_t number) {
 }
 
 // The stream goes on to the next batch while the driver tells of this one.
-Status Worker::run(const std::shared_ptr<Task>& task) {
+Status Worker::run(const std::shared_ptr<NcclQueuedBatch>& queued) {
   const Api& api = plan_.api;
-  task->channel = channels_[task->batch->sequence % channels_.size()];
-  Channel& channel = *task->channel;
+  queued->channel = channels_[queued->batch->sequence % channels_.size()];
+  Channel& channel = *queued->channel;
   plan_.memory.free_returned(api, channel.stream());
-  const bool by_hosts = goes_by_hosts(*task->batch);
-  if (by_hosts) HVD_RETURN_IF_ERROR(widen(channel, task->batch->sequence % channels_.size()));
-  Collectives collectives(channel, plan_.place, *task->batch, by_hosts ? &*plan_.grid : nullptr);
+  const bool by_hosts = goes_by_hosts(*queued->batch);
+  if (by_hosts) HVD_RETURN_IF_ERROR(widen(channel, queued->batch->sequence % channels_.size()));
+  Collectives collectives(channel, plan_.place, *queued->batch, by_hosts ? &*plan_.grid : nullptr);
   HVD_RETURN_IF_ERROR(collectives.enqueue([this] { return pause(); }));
-  task->kept = collectives.take_kept();
+  queued->kept = collectives.take_kept();
   HVD_RETURN_IF_ERROR(api.of_device(api.event_record(done_, channel.stream()), "EventRecord"));
   HVD_RETURN_IF_ERROR(api.of_device(api.stream_wait_event(notices_, done_, 0), "StreamWaitEvent"));
-  auto notice = std::make_unique<Notice>(Notice{task, plan_.event});
+  auto notice = std::make_unique<Notice>(Notice{queued, plan_.event});
   HVD_RETURN_IF_ERROR(
       api.of_device(api.launch_host_func(notices_, &on_reached, notice.get()), "LaunchHostFunc"));
   static_cast<void>(notice.release());
@@ -218,19 +219,20 @@ void Worker::fail(std::unique_lock<std::mutex>& lock, const Status& cause) {
   if (failure_.ok()) failure_ = cause;
   changed_.wait_for(lock, kGrace, [this] { return closing_; });
   if (closing_) return;
-  std::vector<std::shared_ptr<Task>> failing;
-  for (auto* tasks : {&running_, &waiting_}) {
-    for (const auto& task : *tasks) {
-      int expected = Task::kRunning;
-      if (task->state.compare_exchange_strong(expected, Task::kFailing)) failing.push_back(task);
+  std::vector<std::shared_ptr<NcclQueuedBatch>> failing;
+  for (auto* batches : {&running_, &waiting_}) {
+    for (const auto& queued : *batches) {
+      int expected = NcclQueuedBatch::kRunning;
+      if (queued->state.compare_exchange_strong(expected, NcclQueuedBatch::kFailing))
+        failing.push_back(queued);
     }
-    tasks->clear();
+    batches->clear();
   }
   lock.unlock();
   for (const auto& channel : channels_) channel->abort();
-  for (const auto& task : failing) {
-    task->status = cause;
-    task->state.store(Task::kFailed);
+  for (const auto& queued : failing) {
+    queued->status = cause;
+    queued->state.store(NcclQueuedBatch::kFailed);
   }
   wake();
   lock.lock();
@@ -255,17 +257,19 @@ void Worker::work() {
       changed_.wait_for(lock, kLook, has_news);
     }
     if (closing_) break;
-    std::erase_if(running_, [](const auto& task) { return task->state.load() != Task::kRunning; });
-    std::shared_ptr<Task> task;
+    std::erase_if(running_, [](const auto& queued) {
+      return queued->state.load() != NcclQueuedBatch::kRunning;
+    });
+    std::shared_ptr<NcclQueuedBatch> queued;
     if (!waiting_.empty()) {
-      task = std::move(waiting_.front());
+      queued = std::move(waiting_.front());
       waiting_.pop_front();
-      running_.push_back(task);
+      running_.push_back(queued);
     }
     if (running_.empty()) continue;
     status = failure_;
     lock.unlock();
-    if (status.ok()) status = task != nullptr ? run(task) : look();
+    if (status.ok()) status = queued != nullptr ? run(queued) : look();
     lock.lock();
     if (!status.ok() && !closing_) fail(lock, status);
   }

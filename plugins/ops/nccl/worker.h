@@ -16,18 +16,19 @@
 #include "base/clock.h"
 #include "base/unique_fd.h"
 #include "horovod/plugin.h"
-#include "ops/engine.h"
+#include "ops/backend.h"
 #include "ops/nccl/collectives.h"
 #include "ops/nccl/grid.h"
 #include "ops/nccl/memory.h"
 
 namespace hvd::ops::nccl {
 
-// A batch on its way. Whoever takes `state` away from kRunning is the one who ends it: its stream, which
-// has reached its end, or its thread, which fails it. Aborted streams come to their end too.
-struct Task {
+// A batch in the queue of the set's thread, or on its stream. The one that changes `state` from
+// kRunning ends the batch: the stream, which has reached the end of the batch, or the thread, which
+// fails it. Aborted streams reach their end too.
+struct NcclQueuedBatch {
   enum State { kRunning, kReached, kFailing, kFailed };
-  explicit Task(const hvd_batch& of) : batch(&of) {}
+  explicit NcclQueuedBatch(const hvd_batch& of) : batch(&of) {}
   const hvd_batch* const batch;  // not touched once it is on the stream
   std::vector<std::vector<std::byte>> kept;
   std::shared_ptr<Channel> channel;  // before kReached
@@ -37,17 +38,17 @@ struct Task {
 
 // What a process set's thread has to know; the same on all members, but for the index.
 struct WorkerPlan {
-  Api api;  // its own: a thread that hangs in the driver may outlive the engine
+  Api api;  // its own: a thread that hangs in the driver may outlive the backend
   Memory& memory;
   const hvd_plugin_host& host;
-  std::string name;  // of the meeting in the store
+  std::string name;  // of the rendezvous in the store
   Place place;
   std::optional<Grid> grid;
   bool is_torus = false;  // also where the tuning of a batch does not ask for it
   int device = 0;
   int channels = 1;
   double start_seconds = 600;
-  std::shared_ptr<UniqueFd> event;  // readable when a task is over
+  std::shared_ptr<UniqueFd> event;  // readable when a batch is over
 };
 
 class Worker : public std::enable_shared_from_this<Worker> {
@@ -55,9 +56,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
   static std::shared_ptr<Worker> start(WorkerPlan plan);
   explicit Worker(WorkerPlan plan) : plan_(std::move(plan)) {}
 
-  void add(std::shared_ptr<Task> task);
+  void add(std::shared_ptr<NcclQueuedBatch> queued);
   // What has reached the end of its stream, and its channel is broken: it fails in a while.
-  void doubt(const std::shared_ptr<Task>& task);
+  void doubt(const std::shared_ptr<NcclQueuedBatch>& queued);
   // Ends the thread, and what runs if `abort`; nothing touches the memory of batches afterwards.
   void stop(bool abort);
   // Not ok when a library that waits while it makes a communicator waits too long.
@@ -71,7 +72,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
                                     const Deadline& deadline);
   bool goes_by_hosts(const hvd_batch& batch) const;
   Status widen(Channel& channel, size_t number);
-  Status run(const std::shared_ptr<Task>& task);
+  Status run(const std::shared_ptr<NcclQueuedBatch>& queued);
   Status look();
   void fail(std::unique_lock<std::mutex>& lock, const Status& cause);
   void end_all();
@@ -87,7 +88,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
 
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Task>> waiting_, running_;
+  std::deque<std::shared_ptr<NcclQueuedBatch>> waiting_, running_;
   Status failure_;
   bool closing_ = false, aborting_ = false, ended_ = false;
   std::thread thread_;

@@ -188,7 +188,7 @@ def mpi_threads_supported() -> bool:
 
 
 def _chosen(variable: str = "HOROVOD_CPU_OPERATIONS") -> str:
-    """The engine for tensors in host memory that this job was told to use; empty for our own."""
+    """The backend for tensors in host memory that this job was told to use; empty for our own."""
     return os.environ.get(variable, "").strip().lower()
 
 

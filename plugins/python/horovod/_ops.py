@@ -247,7 +247,7 @@ def ask(function: str, process_set: int) -> int:
 
 def runs_on_device(kind: int, dtype: int, reduce_op: int = Sum, prescale: float = 1.0,
                    postscale: float = 1.0) -> bool:
-    """Whether the job has an engine that runs such work on the memory of devices; the same on all
+    """Whether the job has a backend that runs such work on the memory of devices; the same on all
     ranks."""
     runs, error = ctypes.c_int32(), ctypes.create_string_buffer(4096)
     status = library().hvd_runs_on_device(kind, dtype, reduce_op, prescale, postscale,

@@ -80,11 +80,11 @@ const char* name_of(const hvd_plugin* record) {
 }  // namespace
 
 plugin::Catalogue installed_backends(const Settings& settings, std::string_view name) {
-  return plugin::Catalogue::of_engine(plugin::engine_path(settings.text("plugin_path")), name);
+  return plugin::Catalogue::of_backend(plugin::backend_path(settings.text("plugin_path")), name);
 }
 
 plugin::Catalogue installed_controllers(const Settings& settings, std::string_view name) {
-  return plugin::Catalogue::of_engine(plugin::controller_path(settings.text("plugin_path")), name);
+  return plugin::Catalogue::of_backend(plugin::controller_path(settings.text("plugin_path")), name);
 }
 
 Result<BackendSelection> select_backends(const Settings& settings) {

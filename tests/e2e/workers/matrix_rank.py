@@ -1,4 +1,4 @@
-"""A rank that starts with each controller and each engine for tensors in turn, and says what came of it:
+"""A rank that starts with each controller and each backend for tensors in turn, and says what came of it:
 lines "cell CONTROLLER OPERATIONS ok", or "... no: WHY".
 
 usage: matrix_rank.py [once | by-rank VARIABLE VALUE_OF_RANK_0 VALUE_OF_THE_OTHERS]

@@ -1,5 +1,5 @@
 // plugins/ops/ccl/abi.h against oneCCL's own headers; that it compiles is the test. Its names are
-// proven by what runs: tests/e2e/engines_test.py.
+// proven by what runs: tests/e2e/backends_test.py.
 #include "ops/ccl/abi.h"
 
 #include <oneapi/ccl.hpp>

@@ -1,5 +1,5 @@
 """Tensors in the memory of GPUs: handed to the runtime with an event of their stream where the job
-has an engine for such work (HOROVOD_GPU_OPERATIONS=NCCL), else by way of pinned host memory.
+has a backend for such work (HOROVOD_GPU_OPERATIONS=NCCL), else by way of pinned host memory.
 
 Written against torch's API and driven over a double of CUDA; not yet seen on a GPU.
 """
@@ -84,7 +84,7 @@ def arrays_for(device: int, tensors: Sequence[torch.Tensor], kind: int,
 
 
 class OnDevice:
-    """Tensors that the engine works on where they are."""
+    """Tensors that the backend works on where they are."""
 
     is_staged = False
     check = staticmethod(_tensors.check_kind)

@@ -1,7 +1,7 @@
-// The conformance suites for an engine in a shared object, HVD_ENGINE, with the built-in controller or
-// that of another shared object, HVD_CONTROLLER, where each process is a rank. With HVD_ENGINE_DEVICE
+// The conformance suites for a backend in a shared object, HVD_BACKEND, with the built-in controller or
+// that of another shared object, HVD_CONTROLLER, where each process is a rank. With HVD_BACKEND_DEVICE
 // tensors lie in memory of that GPU which the host can read and write too.
-// tests/e2e/engines_test.py starts the processes.
+// tests/e2e/backends_test.py starts the processes.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -46,7 +46,7 @@ Function* of_runtime(const char* name) {
 }
 
 void use_device() {
-  const char* device = std::getenv("HVD_ENGINE_DEVICE");
+  const char* device = std::getenv("HVD_BACKEND_DEVICE");
   if (device == nullptr) return;
   auto& memory = hvd::test::op_memory();
   memory.device = std::atoi(device);
@@ -64,9 +64,9 @@ void use_device() {
 const hvd::test::PluginLinks& links() {
   static hvd::test::ProcessWorld processes;
   static const hvd::test::PluginLinks kLinks{
-      controller(), file_of("HVD_ENGINE"),
+      controller(), file_of("HVD_BACKEND"),
       {},           {},
-      &processes,   std::getenv("HVD_ENGINE_ENDS") != nullptr};
+      &processes,   std::getenv("HVD_BACKEND_ENDS") != nullptr};
   if (processes.worlds == 0) {
     use_device();
     // A library may start only in all processes together.
@@ -79,4 +79,4 @@ const hvd::test::PluginLinks& links() {
 }  // namespace
 
 HVD_CONTROLLER_CONFORMANCE("controller", links())
-HVD_OP_CONFORMANCE("engine", links())
+HVD_OP_CONFORMANCE("backend", links())

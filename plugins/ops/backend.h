@@ -1,5 +1,5 @@
-// An op plugin over somebody's library: the process sets, each with its batches in their order.
-// Whoever makes progress calls, one thread at a time.
+// A backend: an op plugin over a third-party library, with the batches of each process set in their
+// order. The thread that makes progress calls, one thread at a time.
 #pragma once
 
 #include <deque>
@@ -13,33 +13,34 @@
 
 namespace hvd::ops {
 
-// A batch that was started. Destroyed when it is over, or when the engine is closed after a failure:
-// the library may still write to its memory.
-class Work {
+// A batch that was started. Destroyed when it is over, or when the backend is closed after a failure:
+// until then the library may still write to its memory.
+class RunningBatch {
  public:
-  virtual ~Work() = default;
+  virtual ~RunningBatch() = default;
   // Nothing while it runs. Never waits.
   virtual std::optional<Status> poll() = 0;
 };
 
-// What the library knows of a process set.
-class Team {
+// The library's communicator of a process set.
+class BackendCommunicator {
  public:
-  virtual ~Team() = default;
-  // Whether batches can be started; a failure is one of the whole engine.
+  virtual ~BackendCommunicator() = default;
+  // Whether batches can be started; a failure fails the whole backend.
   virtual Result<bool> is_ready() { return true; }
-  virtual Result<std::unique_ptr<Work>> start(const hvd_batch& batch) = 0;
+  virtual Result<std::unique_ptr<RunningBatch>> start(const hvd_batch& batch) = 0;
 };
 
-class Engine {
+class Backend {
  public:
-  virtual ~Engine() = default;
+  virtual ~Backend() = default;
 
   virtual int32_t supports(const hvd_batch& batch) = 0;
-  virtual Result<std::unique_ptr<Team>> make_team(int32_t id, std::vector<int32_t> members) = 0;
-  // Nothing touches the memory of a batch any more when it returns.
+  virtual Result<std::unique_ptr<BackendCommunicator>> open_communicator(
+      int32_t id, std::vector<int32_t> members) = 0;
+  // When it returns, nothing touches the memory of a batch.
   virtual void on_abort() {}
-  // Before the team of a set is destroyed.
+  // Called before the communicator of a set is destroyed.
   virtual void on_drop(int32_t) {}
   virtual const char* activity(const hvd_batch&) { return nullptr; }
   // Whether the progress thread may sleep while batches run: something wakes it.
@@ -53,7 +54,7 @@ class Engine {
   bool may_sleep() const { return running_ == 0 || wakes(); }
 
  protected:
-  // Derived destructors call it before what their teams use is gone.
+  // Derived destructors call it first: communicators use what these destructors destroy.
   void drop_all() {
     sets_.clear();
     lost_.clear();
@@ -65,22 +66,22 @@ class Engine {
     const hvd_batch* batch;
     Done done;
     void* argument;
-    std::unique_ptr<Work> work;
+    std::unique_ptr<RunningBatch> running;
   };
   struct Set {
-    std::unique_ptr<Team> team;
+    std::unique_ptr<BackendCommunicator> communicator;
     std::deque<Entry> entries;
   };
   bool advance(Set& set);
   void fail_all();
 
   std::map<int32_t, Set> sets_;
-  std::vector<std::unique_ptr<Work>> lost_;
+  std::vector<std::unique_ptr<RunningBatch>> lost_;
   Status failure_;
   size_t running_ = 0;
 };
 
 template <typename Plugin>
-using EngineRecord = OpRecord<Plugin, Engine>;
+using BackendRecord = OpRecord<Plugin, Backend>;
 
 }  // namespace hvd::ops

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""The engines that a job may choose: the conformance suite with each process a rank, on one machine
-and on two hosts, whole jobs, and what a user reads where an engine cannot be had."""
+"""The backends that a job may choose: the conformance suite with each process a rank, on one machine
+and on two hosts, whole jobs, and what a user reads where a backend cannot be had."""
 import ctypes
 import shutil
 
@@ -9,9 +9,9 @@ from harness import *  # noqa: F403
 import check_build_test as check_build
 import network
 
-ENGINES = BUILD / "lib" / "horovod" / "engines"
+BACKENDS = BUILD / "lib" / "horovod" / "engines"
 CONTROLLERS = BUILD / "lib" / "horovod" / "controllers"
-SUITE = BUILD / "tests" / "engine_conformance"
+SUITE = BUILD / "tests" / "backend_conformance"
 RANK = WORKERS / "foreign_rank.py"
 OPENMPI = ("mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none")
 MCA = ("-mca", "pml", "ob1", "-mca", "btl", "^openib")  # see docs/schedulers.md
@@ -19,7 +19,7 @@ HYDRA = ("mpiexec.hydra",)
 SECONDS = 400  # for a suite, which takes ten on an idle machine
 
 
-def engine(name, folder=ENGINES):
+def backend(name, folder=BACKENDS):
     path = folder / f"{name}.so"
     if not path.exists():
         raise Skip(f"{path.name} is not built: packaging/packages-test.txt names its package")
@@ -44,7 +44,7 @@ def conforms(name, launcher, ranks, place, *cases, aborts=False, **more):
     folder = tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests")
     try:
         job = launch(launcher, ["-np", ranks, *place, SUITE, "--no-colors=true", *cases],
-                     HVD_ENGINE=str(engine(name)), HVD_WORLD_FOLDER=folder, **more)
+                     HVD_BACKEND=str(backend(name)), HVD_WORLD_FOLDER=folder, **more)
         code = job.wait(SECONDS)
         if aborts:
             expect(passed(folder) and "is NOT correct" not in job.out, job.describe())
@@ -62,34 +62,34 @@ def check_sums(job, ranks):
 
 
 def test_mpi_of_open_mpi_conforms():
-    conforms("mpi_openmpi", (*OPENMPI, "--oversubscribe"), 4, MCA, "-tc=engine*", "-tce=*abort*")
+    conforms("mpi_openmpi", (*OPENMPI, "--oversubscribe"), 4, MCA, "-tc=backend*", "-tce=*abort*")
 
 
 def test_mpi_of_open_mpi_conforms_when_it_is_aborted():
-    conforms("mpi_openmpi", (*OPENMPI, "--oversubscribe"), 3, MCA, "-tc=engine*abort*", aborts=True)
+    conforms("mpi_openmpi", (*OPENMPI, "--oversubscribe"), 3, MCA, "-tc=backend*abort*", aborts=True)
 
 
 def test_mpi_of_mpich_conforms():
-    conforms("mpi_mpich", HYDRA, 4, (), "-tc=engine*", "-tce=*abort*")
+    conforms("mpi_mpich", HYDRA, 4, (), "-tc=backend*", "-tce=*abort*")
 
 
 @world("a b", "--no-decoys")
 def test_mpi_of_open_mpi_conforms_on_two_hosts():
     pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
     conforms("mpi_openmpi", OPENMPI, 4,
-             ("--hostfile", "/tmp/hostfile", "-map-by", "slot", *MCA, "-x", "HVD_ENGINE", "-x",
-              "HVD_WORLD_FOLDER", "-x", "HVD_WORLD_HOSTS"), "-tc=engine*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
+             ("--hostfile", "/tmp/hostfile", "-map-by", "slot", *MCA, "-x", "HVD_BACKEND", "-x",
+              "HVD_WORLD_FOLDER", "-x", "HVD_WORLD_HOSTS"), "-tc=backend*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
 
 
 @world("a b", "--no-decoys")
 def test_mpi_of_mpich_conforms_on_two_hosts():
     conforms("mpi_mpich", (*HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"), 4, (),
-             "-tc=engine*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
+             "-tc=backend*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
 
 
 @world("a b", "--no-decoys")
 def test_a_job_that_chooses_mpi_of_mpich_on_two_hosts():
-    engine("mpi_mpich")
+    backend("mpi_mpich")
     check_sums(launch((*HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"),
                       ["-np", 4, PYTHON, RANK], HOROVOD_CPU_OPERATIONS="mpi"), 4)
 
@@ -110,7 +110,7 @@ if rank == 0:
 
 @world("a b", "--no-decoys")
 def test_a_rank_of_mpich_waits_for_another_that_is_long_in_its_own_program():
-    engine("mpi_mpich")
+    backend("mpi_mpich")
     job = launch((*HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"), ["-np", 2, PYTHON, "-c", LATE],
                  HOROVOD_CPU_OPERATIONS="mpi")
     job.wait_for("still here", seconds=120)
@@ -131,7 +131,7 @@ sys.exit(int(sys.argv[1]))
 
 @world("a b", "--no-decoys")
 def test_a_rank_of_mpich_that_hangs_in_mpi_finalize_leaves_once_all_are_there():
-    engine("mpi_mpich")
+    backend("mpi_mpich")
     stuck = BUILD / "tests" / "libmpich_stuck.so"
     for code in (0, 3):
         job = launch((*HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"),
@@ -151,9 +151,9 @@ def conforms_without_launcher(name, ranks, places, *cases, **more):
     jobs = []
     try:
         for rank in range(ranks):
-            command = [*places[rank], SUITE, "--no-colors=true", *(cases or ["-tc=engine*"])]
+            command = [*places[rank], SUITE, "--no-colors=true", *(cases or ["-tc=backend*"])]
             jobs.append(Job(*command[1:], program=command[0], environment=clean_environment(
-                HVD_ENGINE=str(engine(name)), HVD_WORLD_FOLDER=str(folder), **more,
+                HVD_BACKEND=str(backend(name)), HVD_WORLD_FOLDER=str(folder), **more,
                 HVD_WORLD_RANK=str(rank), HVD_WORLD_SIZE=str(ranks))))
         codes = [job.wait(SECONDS) for job in jobs]
         expect(codes == [0] * ranks and passed(folder) == ranks,
@@ -170,7 +170,7 @@ def test_gloo_conforms():
 
 
 def test_jobs_that_choose_gloo():
-    engine("gloo")
+    backend("gloo")
     job = Job("-np", 3, PYTHON, RANK, "twice", environment=clean_environment(
         HOROVOD_CPU_OPERATIONS="libgloo", HOROVOD_LOG_LEVEL="info"))
     check_sums(job, 3)
@@ -180,7 +180,7 @@ def test_jobs_that_choose_gloo():
 
 @world()
 def test_a_job_that_chooses_gloo_on_two_hosts():
-    engine("gloo")
+    backend("gloo")
     job = Job("-np", 4, "-H", "a:2,b:2", "-x", "HOROVOD_CPU_OPERATIONS=libgloo", "-x",
               "HOROVOD_GLOO_IFACE=eth0", PYTHON, RANK, "twice")
     check_sums(job, 4)
@@ -191,27 +191,27 @@ def oneccl():
     """The variables of a job that uses it."""
     if "HVD_TEST_CCL" not in os.environ:
         raise Skip("HVD_TEST_CCL names no libccl.so.1")
-    engine("ccl")
+    backend("ccl")
     return {"HOROVOD_CPU_OPERATIONS": "CCL", "HOROVOD_CCL_LIBRARY": os.environ["HVD_TEST_CCL"],
             "HOROVOD_LOG_LEVEL": "info"}
 
 
 def test_oneccl_conforms():
     for ranks in (2, 4):
-        conforms_without_launcher("ccl", ranks, [()] * ranks, "-tc=engine*", "-tce=*abort*", **oneccl())
-    conforms_without_launcher("ccl", 3, [()] * 3, "-tc=engine*abort*", HVD_ENGINE_ENDS="1", **oneccl())
+        conforms_without_launcher("ccl", ranks, [()] * ranks, "-tc=backend*", "-tce=*abort*", **oneccl())
+    conforms_without_launcher("ccl", 3, [()] * 3, "-tc=backend*abort*", HVD_BACKEND_ENDS="1", **oneccl())
 
 
 @world("a b", "--no-decoys")
 def test_oneccl_conforms_on_two_hosts():
     folder = tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests")
-    variables = {**oneccl(), "HVD_ENGINE": engine("ccl"), "HVD_WORLD_FOLDER": folder,
+    variables = {**oneccl(), "HVD_BACKEND": backend("ccl"), "HVD_WORLD_FOLDER": folder,
                  "HVD_WORLD_HOSTS": "1", "HOROVOD_GLOO_IFACE": "eth0"}
     try:
         job = Job("-np", 4, "-H", "a:2,b:2", *(word for name, value in variables.items()
                                                 for word in ("-x", f"{name}={value}")),
                   "sh", "-c", "HVD_WORLD_RANK=$HOROVOD_RANK HVD_WORLD_SIZE=$HOROVOD_SIZE exec "
-                  f"{SUITE} --no-colors=true '-tc=engine*' '-tce=*abort*'")
+                  f"{SUITE} --no-colors=true '-tc=backend*' '-tce=*abort*'")
         code = job.wait(SECONDS)
         expect(code == 0 and passed(folder) == 4, job.describe())
     finally:
@@ -268,7 +268,7 @@ def test_jobs_that_choose_mpi():
     chosen = {"HOROVOD_CPU_OPERATIONS": "mpi", "HOROVOD_LOG_LEVEL": "info"}
     for launcher, name, words in (((*OPENMPI, "--oversubscribe", *MCA), "mpi_openmpi", "Open MPI"),
                                   (HYDRA, "mpi_mpich", "MPICH")):
-        engine(name)
+        backend(name)
         job = launch(launcher, ["-np", 3, PYTHON, RANK, "twice"], **chosen)
         check_sums(job, 3)
         expect(re.search(rf"tensor operations go through {words}", job.err), job.describe())
@@ -279,7 +279,7 @@ def test_a_job_that_chooses_mpi_beside_mpi4py():
     if subprocess.run([PYTHON, "-c", "import mpi4py"], stderr=subprocess.DEVNULL,
                       check=False).returncode:
         raise Skip("there is no mpi4py: packaging/packages-test.txt names its package")
-    engine("mpi_openmpi")
+    backend("mpi_openmpi")
     for first in ("mpi4py", "horovod"):
         check_sums(launch((*OPENMPI, "--oversubscribe", *MCA), ["-np", 2, PYTHON, RANK, "mpi", first],
                           HOROVOD_CPU_OPERATIONS="mpi"), 2)
@@ -314,7 +314,7 @@ def test_nccl_conforms_with_one_rank_for_each_gpu():
                    "HOROVOD_CUDA_LIBRARY may name them")
     ranks = min(gpus, 4)
     conforms_without_launcher("nccl", ranks,
-                              [("/usr/bin/env", f"HVD_ENGINE_DEVICE={rank}") for rank in range(ranks)],
+                              [("/usr/bin/env", f"HVD_BACKEND_DEVICE={rank}") for rank in range(ranks)],
                               HOROVOD_NCCL_LIBRARY=nccl, HOROVOD_CUDA_LIBRARY=cuda)
 
 
@@ -325,11 +325,11 @@ DOUBLE = {"HOROVOD_NCCL_LIBRARY": str(BUILD / "tests" / "libnccl_double.so"),
 
 def test_nccl_conforms_over_a_double_of_it():
     conforms_without_launcher(
-        "nccl", 3, [("/usr/bin/env", f"HVD_ENGINE_DEVICE={rank}") for rank in range(3)], **DOUBLE)
+        "nccl", 3, [("/usr/bin/env", f"HVD_BACKEND_DEVICE={rank}") for rank in range(3)], **DOUBLE)
 
 
 def test_ranks_with_different_nccl_do_not_begin():
-    engine("nccl")
+    backend("nccl")
     for change, words in (
             ("HVD_DOUBLE_VERSION=2180$HOROVOD_RANK",
              "rank 0 has NCCL 2.18.0, and rank 1 has NCCL 2.18.1: all ranks need one version"),
@@ -341,11 +341,11 @@ def test_ranks_with_different_nccl_do_not_begin():
         job.leaves_nothing()
 
 
-def test_engines_that_cannot_be_had():
-    engine("mpi_mpich")
+def test_backends_that_cannot_be_had():
+    backend("mpi_mpich")
     refused(HYDRA, "HOROVOD_CPU_OPERATIONS is nonesuch, but this build has no such backend",
             HOROVOD_CPU_OPERATIONS="nonesuch")
-    engine("ccl")
+    backend("ccl")
     refused(HYDRA, "HOROVOD_CPU_OPERATIONS is ccl, but .*nowhere/libccl.so.1",
             HOROVOD_CPU_OPERATIONS="ccl", HOROVOD_CCL_LIBRARY="/nowhere/libccl.so.1")
     refused(HYDRA, "HOROVOD_CPU_OPERATIONS is ddl, .* DDL was discontinued",

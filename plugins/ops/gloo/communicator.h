@@ -14,24 +14,24 @@
 #include <string>
 #include <thread>
 
-#include "ops/engine.h"
+#include "ops/backend.h"
 
-namespace hvd::ops::gloo_engine {
+namespace hvd::ops::gloo_backend {
 
-class GlooTeam : public Team {
+class GlooCommunicator : public BackendCommunicator {
  public:
   using Connect = std::function<Result<std::shared_ptr<::gloo::Context>>()>;
   // `wake` may be called from any thread when a batch is over.
-  GlooTeam(Connect connect, std::function<void()> wake);
+  GlooCommunicator(Connect connect, std::function<void()> wake);
   // Ends what runs.
-  ~GlooTeam() override;
-  Result<std::unique_ptr<Work>> start(const hvd_batch& batch) override;
+  ~GlooCommunicator() override;
+  Result<std::unique_ptr<RunningBatch>> start(const hvd_batch& batch) override;
   // What waits for peers fails now. When it returns, no batch is touched any more.
   void cut();
 
  private:
-  struct Task;
-  class GlooWork;
+  struct GlooQueuedBatch;
+  class GlooRunningBatch;
   void work();
   Status run_guarded(const std::function<Status()>& body);
 
@@ -39,7 +39,7 @@ class GlooTeam : public Team {
   const std::function<void()> wake_;
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Task>> tasks_;
+  std::deque<std::shared_ptr<GlooQueuedBatch>> queue_;
   std::shared_ptr<::gloo::Context> context_;
   Status failure_;
   bool closing_ = false;
@@ -47,4 +47,4 @@ class GlooTeam : public Team {
   std::thread thread_;
 };
 
-}  // namespace hvd::ops::gloo_engine
+}  // namespace hvd::ops::gloo_backend

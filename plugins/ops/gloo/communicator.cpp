@@ -1,4 +1,4 @@
-#include "ops/gloo/team.h"
+#include "ops/gloo/communicator.h"
 
 #include <pthread.h>
 
@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "ops/gloo/collectives.h"
 
-namespace hvd::ops::gloo_engine {
+namespace hvd::ops::gloo_backend {
 
 namespace {
 
@@ -17,33 +17,33 @@ constexpr std::chrono::seconds kGrace{2};
 
 }  // namespace
 
-struct GlooTeam::Task {
+struct GlooCommunicator::GlooQueuedBatch {
   const hvd_batch* batch;
   Status status;  // before `over`
   std::atomic<bool> over{false};
 };
 
-class GlooTeam::GlooWork : public Work {
+class GlooCommunicator::GlooRunningBatch : public RunningBatch {
  public:
-  explicit GlooWork(std::shared_ptr<Task> task) : task_(std::move(task)) {}
+  explicit GlooRunningBatch(std::shared_ptr<GlooQueuedBatch> queued) : queued_(std::move(queued)) {}
   std::optional<Status> poll() override {
-    if (!task_->over.load(std::memory_order_acquire)) return std::nullopt;
-    return task_->status;
+    if (!queued_->over.load(std::memory_order_acquire)) return std::nullopt;
+    return queued_->status;
   }
 
  private:
-  const std::shared_ptr<Task> task_;
+  const std::shared_ptr<GlooQueuedBatch> queued_;
 };
 
-GlooTeam::GlooTeam(Connect connect, std::function<void()> wake)
+GlooCommunicator::GlooCommunicator(Connect connect, std::function<void()> wake)
     : connect_(std::move(connect)), wake_(std::move(wake)), thread_([this] { work(); }) {}
 
-GlooTeam::~GlooTeam() {
+GlooCommunicator::~GlooCommunicator() {
   cut();
   thread_.join();
 }
 
-void GlooTeam::cut() {
+void GlooCommunicator::cut() {
   std::shared_ptr<::gloo::Context> context;
   {
     const std::lock_guard lock(mutex_);
@@ -57,18 +57,18 @@ void GlooTeam::cut() {
   changed_.wait(lock, [this] { return !running_; });
 }
 
-Result<std::unique_ptr<Work>> GlooTeam::start(const hvd_batch& batch) {
-  auto task = std::make_shared<Task>();
-  task->batch = &batch;
+Result<std::unique_ptr<RunningBatch>> GlooCommunicator::start(const hvd_batch& batch) {
+  auto queued = std::make_shared<GlooQueuedBatch>();
+  queued->batch = &batch;
   {
     const std::lock_guard lock(mutex_);
-    tasks_.push_back(task);
+    queue_.push_back(queued);
   }
   changed_.notify_all();
-  return std::unique_ptr<Work>(std::make_unique<GlooWork>(std::move(task)));
+  return std::unique_ptr<RunningBatch>(std::make_unique<GlooRunningBatch>(std::move(queued)));
 }
 
-Status GlooTeam::run_guarded(const std::function<Status()>& body) {
+Status GlooCommunicator::run_guarded(const std::function<Status()>& body) {
   try {
     return body();
   } catch (const std::exception& failure) {
@@ -77,7 +77,7 @@ Status GlooTeam::run_guarded(const std::function<Status()>& body) {
   }
 }
 
-void GlooTeam::work() {
+void GlooCommunicator::work() {
   ::pthread_setname_np(::pthread_self(), "hvd-gloo");
   std::shared_ptr<::gloo::Context> context;
   Status status = run_guarded([&]() -> Status {
@@ -89,27 +89,27 @@ void GlooTeam::work() {
   context_ = context;
   if (failure_.ok()) failure_ = status;
   for (;;) {
-    changed_.wait(lock, [&] { return closing_ || !tasks_.empty(); });
+    changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
     if (closing_) return;
-    const std::shared_ptr<Task> task = std::move(tasks_.front());
-    tasks_.pop_front();
-    task->status = failure_;
+    const std::shared_ptr<GlooQueuedBatch> queued = std::move(queue_.front());
+    queue_.pop_front();
+    queued->status = failure_;
     if (failure_.ok()) {
       running_ = true;
       lock.unlock();
-      task->status = run_guarded([&]() -> Status {
-        run_batch(context, *task->batch, ++tag);
+      queued->status = run_guarded([&]() -> Status {
+        run_batch(context, *queued->batch, ++tag);
         return {};
       });
       lock.lock();
       running_ = false;
       changed_.notify_all();
-      if (failure_.ok()) failure_ = task->status;
+      if (failure_.ok()) failure_ = queued->status;
       if (!failure_.ok()) changed_.wait_for(lock, kGrace, [this] { return closing_; });
     }
-    task->over.store(true, std::memory_order_release);
+    queued->over.store(true, std::memory_order_release);
     wake_();
   }
 }
 
-}  // namespace hvd::ops::gloo_engine
+}  // namespace hvd::ops::gloo_backend

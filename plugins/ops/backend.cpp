@@ -1,8 +1,8 @@
-#include "ops/engine.h"
+#include "ops/backend.h"
 
 namespace hvd::ops {
 
-int Engine::run(const hvd_batch& batch, Done done, void* argument) {
+int Backend::run(const hvd_batch& batch, Done done, void* argument) {
   const auto found = sets_.find(batch.process_set);
   if (found == sets_.end()) return HVD_NOT_FOUND;
   if (failed()) {
@@ -16,7 +16,7 @@ int Engine::run(const hvd_batch& batch, Done done, void* argument) {
   return HVD_OK;
 }
 
-bool Engine::poll() {
+bool Backend::poll() {
   if (running_ == 0) return false;
   bool moved = false;
   for (auto& [id, set] : sets_) moved |= advance(set);
@@ -27,10 +27,10 @@ bool Engine::poll() {
   return moved;
 }
 
-// Starts what is not started, in order: every member does the same. Ends what is over, in order.
-bool Engine::advance(Set& set) {
+// Starts new batches in order, the same on every member. Ends batches that are over, in order.
+bool Backend::advance(Set& set) {
   if (failed() || set.entries.empty()) return false;
-  const auto ready = set.team->is_ready();
+  const auto ready = set.communicator->is_ready();
   if (!ready.ok()) {
     failure_ = ready.error();
     return true;
@@ -39,17 +39,17 @@ bool Engine::advance(Set& set) {
   bool moved = false;
   for (size_t i = 0; i < set.entries.size(); ++i) {
     Entry& entry = set.entries[i];
-    if (entry.work != nullptr) continue;
-    auto work = set.team->start(*entry.batch);
-    if (!work.ok()) {
-      failure_ = work.error();
+    if (entry.running != nullptr) continue;
+    auto running = set.communicator->start(*entry.batch);
+    if (!running.ok()) {
+      failure_ = running.error();
       return true;
     }
-    entry.work = *std::move(work);
+    entry.running = *std::move(running);
     moved = true;
   }
-  while (!set.entries.empty() && set.entries.front().work != nullptr) {
-    const std::optional<Status> over = set.entries.front().work->poll();
+  while (!set.entries.empty() && set.entries.front().running != nullptr) {
+    const std::optional<Status> over = set.entries.front().running->poll();
     if (!over) return moved;
     if (!over->ok()) {
       failure_ = *over;
@@ -64,7 +64,7 @@ bool Engine::advance(Set& set) {
   return moved;
 }
 
-void Engine::fail_all() {
+void Backend::fail_all() {
   on_abort();
   // Done callbacks may run new batches, which fail at once.
   for (auto& [id, set] : sets_) {
@@ -72,21 +72,21 @@ void Engine::fail_all() {
       Entry entry = std::move(set.entries.front());
       set.entries.pop_front();
       --running_;
-      if (entry.work != nullptr) lost_.push_back(std::move(entry.work));
+      if (entry.running != nullptr) lost_.push_back(std::move(entry.running));
       entry.done(entry.argument, static_cast<int>(failure_.code()), failure_.message().c_str());
     }
   }
 }
 
-int Engine::new_set(int32_t id, std::vector<int32_t> members) {
+int Backend::new_set(int32_t id, std::vector<int32_t> members) {
   if (sets_.contains(id)) return id == 0 ? HVD_OK : HVD_ALREADY_EXISTS;
-  auto team = make_team(id, std::move(members));
-  if (!team.ok()) return static_cast<int>(team.error().code());
-  sets_[id].team = *std::move(team);
+  auto communicator = open_communicator(id, std::move(members));
+  if (!communicator.ok()) return static_cast<int>(communicator.error().code());
+  sets_[id].communicator = *std::move(communicator);
   return HVD_OK;
 }
 
-int Engine::drop_set(int32_t id) {
+int Backend::drop_set(int32_t id) {
   const auto found = sets_.find(id);
   if (found == sets_.end() || id == 0) return HVD_NOT_FOUND;
   if (!found->second.entries.empty()) return HVD_FAILED_PRECONDITION;
@@ -95,7 +95,7 @@ int Engine::drop_set(int32_t id) {
   return HVD_OK;
 }
 
-void Engine::abort(const Status& cause) {
+void Backend::abort(const Status& cause) {
   if (!failed()) failure_ = cause;
   fail_all();
 }
