@@ -1,4 +1,4 @@
-// The C++ face of libhorovod: header-only, C++20, over the C ABI of horovod.h and nothing else.
+// The C++ API of libhorovod: header-only, C++20, over the C ABI of horovod.h and nothing else.
 //
 //   horovod::Job job;                                // joins; leaves at the end of its scope
 //   std::vector<float> gradient = ...;

@@ -12,7 +12,7 @@ import horovod.jax as hvd  # noqa: E402
 
 import numpy  # noqa: E402
 import table_case  # noqa: E402
-import table_faces  # noqa: E402
+import table_facades  # noqa: E402
 
 jnp = jax.numpy
 
@@ -179,7 +179,7 @@ class JaxTest(rank_base.RankBase):
 
 
 class JaxTableTest(table_case.TableCase):
-    make_face = table_faces.Jax
+    make_facade = table_facades.Jax
 
     @classmethod
     def setUpClass(cls):

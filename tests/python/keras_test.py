@@ -352,7 +352,7 @@ class KerasTest(rank_base.RankBase):
 
 
 import table_case  # noqa: E402
-import table_faces  # noqa: E402
+import table_facades  # noqa: E402
 
 from horovod import numpy as hvd_numpy  # noqa: E402
 
@@ -360,10 +360,10 @@ from horovod import numpy as hvd_numpy  # noqa: E402
 class KerasTableTest(table_case.TableCase):
     """Functions of values."""
 
-    def make_face():
-        below = {"tensorflow": table_faces.TensorFlow, "torch": table_faces.Torch,
-                 "jax": table_faces.Jax}[BACKEND]()
-        return table_faces.Keras(hvd, below)
+    def make_facade():
+        below = {"tensorflow": table_facades.TensorFlow, "torch": table_facades.Torch,
+                 "jax": table_facades.Jax}[BACKEND]()
+        return table_facades.Keras(hvd, below)
 
     @classmethod
     def setUpClass(cls):

@@ -10,7 +10,7 @@ import rank_base
 mx = rank_base.need("mxnet")
 import numpy  # noqa: E402
 import table_case  # noqa: E402
-import table_faces  # noqa: E402
+import table_facades  # noqa: E402
 
 import horovod.mxnet as hvd  # noqa: E402
 
@@ -284,7 +284,7 @@ class MxnetTest(rank_base.RankBase):
 
 
 class MxnetTableTest(table_case.TableCase):
-    make_face = table_faces.Mxnet
+    make_facade = table_facades.Mxnet
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import rank_base
 import table_case
 
 numpy = rank_base.need("numpy")
-import table_faces  # noqa: E402
+import table_facades  # noqa: E402
 import horovod.numpy as hvd  # noqa: E402
 
 INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
@@ -177,7 +177,7 @@ class NumpyTest(rank_base.RankBase):
 
 
 class NumpyTableTest(table_case.TableCase):
-    make_face = table_faces.Numpy
+    make_facade = table_facades.Numpy
 
 
 if __name__ == "__main__":

@@ -451,12 +451,12 @@ class ObjectTest(RankCase):
 
 try:
     import table_case
-    import table_faces
+    import table_facades
 except ImportError:  # torch alone is enough for the tests above
     pass
 else:
     class TorchTableTest(table_case.TableCase):
-        make_face = table_faces.Torch
+        make_facade = table_facades.Torch
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Every function of a framework's table, with every type that it takes, against numpy; and in what it
 must not be called, what every rank is told. That nothing is left out is a part of the test.
 
-A framework's own test file makes a class of it with a face of table_faces.
+A framework's own test file makes a class of it with a facade of table_facades.
 """
 
 import inspect
@@ -41,18 +41,18 @@ def adasum(vectors):
 
 
 class TableCase(rank_base.RankBase):
-    """Every rank runs it; `make_face` makes what is tested."""
+    """Every rank runs it; `make_facade` makes what is tested."""
 
-    make_face = None
+    make_facade = None
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.face = cls.make_face()
+        cls.facade = cls.make_facade()
 
     @property
     def hvd(self):
-        return self.face.hvd
+        return self.facade.hvd
 
     def functions(self):
         """The public functions and classes, by name."""
@@ -114,7 +114,7 @@ class TableCase(rank_base.RankBase):
     def call(self, name, array, arguments):
         """The list of what the function returns for the array, alone or twice in a group."""
         in_place = name.endswith("_") or name.endswith("_async_")
-        given = self.face.variable(array) if in_place else array
+        given = self.facade.variable(array) if in_place else array
         # TensorFlow's broadcast_ takes variables, as those of groups do.
         takes_list = "grouped" in name or (in_place and given is not array)
         result = getattr(self.hvd, name)([given] if takes_list else given, **arguments)
@@ -125,7 +125,7 @@ class TableCase(rank_base.RankBase):
         return list(result) if isinstance(result, (list, tuple)) else [result]
 
     def assert_numbers(self, got, want, dtype, message):
-        numbers, name = self.face.read(got)
+        numbers, name = self.facade.read(got)
         self.assertEqual(name, dtype, message)
         self.assertEqual(numbers.shape, want.shape, message)
         tolerance = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-12}
@@ -135,7 +135,7 @@ class TableCase(rank_base.RankBase):
     def test_every_function_with_every_type_it_takes(self):
         driven = set()
         plan = [(kind, name, dtype, *case) for kind, name in self.kinds()
-                for dtype in self.face.dtypes for case in self.cases(kind, name, dtype)]
+                for dtype in self.facade.dtypes for case in self.cases(kind, name, dtype)]
         # What changes its arguments cannot be a part of a compiled program.
         for is_changed in (True, False):
             chosen = [each for each in plan if each[1].endswith("_") == is_changed]
@@ -146,11 +146,11 @@ class TableCase(rank_base.RankBase):
                 return [self.call(name, array, arguments) for array, (_, name, _, arguments, _, _)
                         in zip(arrays, chosen)]
 
-            for number, way in enumerate([run] if is_changed else self.face.ways(run)):
+            for number, way in enumerate([run] if is_changed else self.facade.ways(run)):
                 if number:  # compiled: every op and root with one type, and one with the others
                     chosen[:] = [each for index, each in enumerate(chosen)
                                  if each[2] == "float32" or each[:3] != chosen[index - 1][:3]]
-                given = [self.face.make(numbers, dtype) for _, _, dtype, _, numbers, _ in chosen]
+                given = [self.facade.make(numbers, dtype) for _, _, dtype, _, numbers, _ in chosen]
                 for results, (kind, name, dtype, arguments, numbers, wants), array in zip(
                         way(given), chosen, given):
                     what = (name, dtype, arguments, numbers.shape)
@@ -162,13 +162,13 @@ class TableCase(rank_base.RankBase):
                         self.assert_numbers(array, numbers, dtype, ("unchanged", *what))
                     driven.add((name, dtype))
         self.assertEqual(driven, {(name, dtype) for _, name in self.kinds()
-                                  for dtype in self.face.dtypes})
+                                  for dtype in self.facade.dtypes})
 
     def test_every_function_is_tested(self):
         here = rank_base.__file__.rpartition("/")[0]
         here_too = {name for _, name in self.kinds()} | set(self.numbers()) | {
             "allgather_object", "barrier", "broadcast_object"}
-        beside = {name: file for name, file in {**SHARED, **self.face.beside}.items()
+        beside = {name: file for name, file in {**SHARED, **self.facade.beside}.items()
                   if name in self.functions()}
         self.assertEqual(set(self.functions()) - here_too - set(beside), set())
         for name, file in beside.items():
@@ -201,7 +201,7 @@ class TableCase(rank_base.RankBase):
     def good(self, kind):
         """Arguments, and this rank's array, of a call that is right."""
         arguments = {"root_rank": 0} if kind == "broadcast" else {}
-        return arguments, self.face.make(values(self.rank, "float32", (2 * self.size, 2)), "float32")
+        return arguments, self.facade.make(values(self.rank, "float32", (2 * self.size, 2)), "float32")
 
     def assert_refused(self, error, pattern, name, array, arguments):
         with self.assertRaisesRegex(error, pattern, msg=(name, pattern)):
@@ -212,7 +212,7 @@ class TableCase(rank_base.RankBase):
         for kind, name in self.kinds():
             arguments, array = self.good(kind)
             takes = inspect.signature(self.functions()[name]).parameters
-            refuse = [((ValueError, TypeError), ".", self.face.refused, {}),
+            refuse = [((ValueError, TypeError), ".", self.facade.refused, {}),
                       ((ValueError, TypeError), ".", "text", {})]
             if "process_set" in takes:
                 refuse.append((ValueError, "is not registered", array, {"process_set": stranger}))
@@ -222,7 +222,7 @@ class TableCase(rank_base.RankBase):
                 if factor in takes:
                     refuse.append((ValueError, "factor of 0", array, {factor: 0.0}))
             if "op" in takes:
-                refuse.append(((ValueError, self.face.disagreement), "(?i)reduc|op", array,
+                refuse.append(((ValueError, self.facade.disagreement), "(?i)reduc|op", array,
                                {"op": 17}))
                 refuse.append((ValueError, "op is 'sum'", array, {"op": "sum"}))
             if "compression" in takes:
@@ -233,7 +233,7 @@ class TableCase(rank_base.RankBase):
                                {"op": self.hvd.Sum, "average": True}))
             if kind == "broadcast":
                 for root in (-1, self.size):
-                    refuse.append(((ValueError, self.face.disagreement), "(?i)root", array,
+                    refuse.append(((ValueError, self.facade.disagreement), "(?i)root", array,
                                    {"root_rank": root}))
                 refuse.append((ValueError, "root_rank is 'zero'", array, {"root_rank": "zero"}))
             for error, pattern, given, more in refuse:
@@ -244,7 +244,7 @@ class TableCase(rank_base.RankBase):
                     getattr(self.hvd, name)([], **arguments)
             if "splits" in takes:
                 for splits in ([1] * (self.size + 1), [99] * self.size, [-1] * self.size):
-                    with self.assertRaisesRegex((ValueError, self.face.disagreement), "(?i)split"):
+                    with self.assertRaisesRegex((ValueError, self.facade.disagreement), "(?i)split"):
                         self.call(name, array, {"splits": splits})
         self.assert_usable()
 
@@ -254,7 +254,7 @@ class TableCase(rank_base.RankBase):
         return self.hvd.synchronize(result) if "async" in name else result
 
     def assert_usable(self):
-        array = self.face.make(numpy.ones(3), "float32")
+        array = self.facade.make(numpy.ones(3), "float32")
         self.assert_numbers(self.call("allreduce", array, {"op": self.hvd.Sum})[0],
                             numpy.full(3, float(self.size)), "float32", "usable")
 
@@ -269,7 +269,7 @@ class TableCase(rank_base.RankBase):
             shape, odd = (2 * self.size, 2), (2 * self.size, 3)
 
             def array(dtype="float32", shape=shape):
-                return self.face.make(values(self.rank, dtype, shape), dtype)
+                return self.facade.make(values(self.rank, dtype, shape), dtype)
 
             wrong = [("(?i)shape", array(shape=odd if other else shape), {}),
                      ("(?i)type", array("float64" if other else "float32"), {}),
@@ -282,7 +282,7 @@ class TableCase(rank_base.RankBase):
             if "prescale_factor" in takes:
                 wrong.append(("(?i)scale", array(), {"prescale_factor": 2.0 if other else 1.0}))
             for pattern, given, more in wrong:
-                with self.assertRaisesRegex(self.face.disagreement, pattern,
+                with self.assertRaisesRegex(self.facade.disagreement, pattern,
                                             msg=(name, pattern)) as caught:
                     self.call(name, given, {**arguments, **has_name, **more})
                 self.assertRegex(str(caught.exception), "rank", (name, pattern))
@@ -297,12 +297,12 @@ class TableCase(rank_base.RankBase):
             if "name" not in inspect.signature(self.functions()[name]).parameters:
                 continue
             arguments, array = self.good(kind)
-            prefix, taken = self.face.prefix(kind, name), f"taken.{name}"
+            prefix, taken = self.facade.prefix(kind, name), f"taken.{name}"
             # Nobody else submits the first before the barrier, so that it is in flight for sure.
             handle = None
             if self.rank == 0:
                 handle = self.occupy(host, prefix, taken)
-                with self.assertRaisesRegex((ValueError, self.face.disagreement), "taken",
+                with self.assertRaisesRegex((ValueError, self.facade.disagreement), "taken",
                                             msg=name):
                     self.call(name, array, {**arguments, "name": taken})
             host.barrier()

@@ -17,7 +17,7 @@ from horovod.tensorflow import _nodes  # noqa: E402
 
 import numpy  # noqa: E402
 import table_case  # noqa: E402
-import table_faces  # noqa: E402
+import table_facades  # noqa: E402
 
 tf.get_logger().setLevel("ERROR")  # functions made in a loop are meant
 
@@ -347,7 +347,7 @@ class TensorFlowTest(rank_base.RankBase):
 
 
 class TensorFlowTableTest(table_case.TableCase):
-    make_face = table_faces.TensorFlow
+    make_facade = table_facades.TensorFlow
 
 
 if __name__ == "__main__":

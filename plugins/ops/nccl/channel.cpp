@@ -24,13 +24,14 @@ Status Channel::open(const abi::UniqueId& id, int index, int size, const Pause& 
   return join(id, index, size, pause);
 }
 
-Status Channel::widen(Wing wing, const abi::UniqueId& id, int index, int size, const Pause& pause) {
-  wings_[wing] = std::make_unique<Channel>(api_);
-  wings_[wing]->stream_ = stream_;
-  wings_[wing]->owns_stream_ = false;
-  HVD_RETURN_IF_ERROR(wings_[wing]->join(id, index, size, pause));
+Status Channel::add_sub_communicator(SubCommunicator sub, const abi::UniqueId& id, int index,
+                                     int size, const Pause& pause) {
+  sub_communicators_[sub] = std::make_unique<Channel>(api_);
+  sub_communicators_[sub]->stream_ = stream_;
+  sub_communicators_[sub]->owns_stream_ = false;
+  HVD_RETURN_IF_ERROR(sub_communicators_[sub]->join(id, index, size, pause));
   const std::lock_guard lock(mutex_);
-  ++wings_open_;
+  ++sub_communicators_open_;
   return {};
 }
 
@@ -48,8 +49,8 @@ Status Channel::join(const abi::UniqueId& id, int index, int size, const Pause& 
 
 void Channel::close() {
   if (stream_ != nullptr) api_.stream_synchronize(stream_);
-  for (const auto& wing : wings_) {
-    if (wing != nullptr) wing->close();
+  for (const auto& sub : sub_communicators_) {
+    if (sub != nullptr) sub->close();
   }
   bool was_over = false;
   {
@@ -80,15 +81,16 @@ Status Channel::settle(const Pause& pause) {
 Status Channel::check() {
   const std::lock_guard lock(mutex_);
   if (is_over_) return aborted(api_.family + " was given up");
-  for (int i = 0; i < wings_open_; ++i) HVD_RETURN_IF_ERROR(wings_[i]->check());
+  for (int i = 0; i < sub_communicators_open_; ++i)
+    HVD_RETURN_IF_ERROR(sub_communicators_[i]->check());
   int state = abi::kSuccess;
   const int result = api_.comm_get_async_error(comm_, &state);
   return api_.of_nccl(result == abi::kSuccess ? state : result, "the communicator", comm_);
 }
 
 void Channel::abort() {
-  for (const auto& wing : wings_) {
-    if (wing != nullptr) wing->abort();
+  for (const auto& sub : sub_communicators_) {
+    if (sub != nullptr) sub->abort();
   }
   {
     const std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
-// A communicator of NCCL with the stream that its work goes on; and, once it is widened, two more for
-// that stream, of the members of this host and of those with its place on theirs. Belongs to the thread
-// of its process set; any thread may check it.
+// A communicator of NCCL and the stream of its batches. It can add two sub-communicators on the same
+// stream: the members of this host, and the members with the same place on each host. Belongs to the
+// thread of its process set; any thread may check it.
 #pragma once
 
 #include <functional>
@@ -26,9 +26,10 @@ class Channel {
   // be given up.
   Status open(const abi::UniqueId& id, int index, int size, const Pause& pause);
   // The same for a communicator on this one's stream, inside a host or across hosts.
-  enum Wing { kInside = 0, kAcross = 1 };
-  Status widen(Wing wing, const abi::UniqueId& id, int index, int size, const Pause& pause);
-  Channel* wing(Wing which) const { return wings_[which].get(); }
+  enum SubCommunicator { kInside = 0, kAcross = 1 };
+  Status add_sub_communicator(SubCommunicator sub, const abi::UniqueId& id, int index, int size,
+                              const Pause& pause);
+  Channel* sub_communicator(SubCommunicator which) const { return sub_communicators_[which].get(); }
   // Between calls that enqueue: group_start ... group_end, then settle.
   Status settle(const Pause& pause);
   // What NCCL has found meanwhile: what the stream has come to the end of is right only if this is.
@@ -53,10 +54,10 @@ class Channel {
   abi::Comm* comm_ = nullptr;
   void* stream_ = nullptr;
   bool owns_stream_ = true;
-  std::unique_ptr<Channel> wings_[2];
+  std::unique_ptr<Channel> sub_communicators_[2];
   std::mutex mutex_;
   bool is_over_ = false;                        // guarded by mutex_: comm_ is not to be asked
-  int wings_open_ = 0;                          // guarded by mutex_: those that may be asked
+  int sub_communicators_open_ = 0;              // guarded by mutex_: those that may be asked
   std::map<std::pair<int, double>, int> sums_;  // by type and factor
 };
 

@@ -50,8 +50,8 @@ Status Collectives::enqueue(const Channel::Pause& pause) {
   if (grid_ == nullptr) {
     HVD_RETURN_IF_ERROR(group(channel_, pause, &Collectives::call));
   } else {
-    Channel& inside = *channel_.wing(Channel::kInside);
-    Channel& across = *channel_.wing(Channel::kAcross);
+    Channel& inside = *channel_.sub_communicator(Channel::kInside);
+    Channel& across = *channel_.sub_communicator(Channel::kAcross);
     HVD_RETURN_IF_ERROR(group(inside, pause, &Collectives::reduce_inside));
     HVD_RETURN_IF_ERROR(group(across, pause, &Collectives::reduce_across));
     HVD_RETURN_IF_ERROR(group(inside, pause, &Collectives::gather_inside));
@@ -115,7 +115,7 @@ Status Collectives::reduction(int* type, int* operation) {
   *operation = across_ = found->operation;
   if (found->factor == 1) return {};
   // A reduction of one's own is one of its communicator's.
-  Channel& first = grid_ == nullptr ? channel_ : *channel_.wing(Channel::kInside);
+  Channel& first = grid_ == nullptr ? channel_ : *channel_.sub_communicator(Channel::kInside);
   HVD_ASSIGN_OR_RETURN(*operation, first.sum_times(found->factor, found->type));
   return {};
 }
@@ -175,7 +175,7 @@ size_t Collectives::part_of(uint32_t tensor) const {
 Status Collectives::reduce_inside(uint32_t tensor) {
   const auto count = static_cast<size_t>(batch_.tensors[tensor].count);
   const size_t part = part_of(tensor), parts = part * static_cast<size_t>(grid_->places);
-  const Channel& on = *channel_.wing(Channel::kInside);
+  const Channel& on = *channel_.sub_communicator(Channel::kInside);
   if (part > 0) {
     std::byte* own = output(tensor) + part * static_cast<size_t>(grid_->place) * width();
     HVD_RETURN_IF_ERROR(check(
@@ -191,7 +191,7 @@ Status Collectives::reduce_inside(uint32_t tensor) {
 Status Collectives::reduce_across(uint32_t tensor) {
   const auto count = static_cast<size_t>(batch_.tensors[tensor].count);
   const size_t part = part_of(tensor), parts = part * static_cast<size_t>(grid_->places);
-  const Channel& on = *channel_.wing(Channel::kAcross);
+  const Channel& on = *channel_.sub_communicator(Channel::kAcross);
   const auto sum = [&](size_t first, size_t size) -> Status {
     std::byte* at = output(tensor) + first * width();
     if (size == 0) return {};
@@ -204,7 +204,7 @@ Status Collectives::reduce_across(uint32_t tensor) {
 
 Status Collectives::gather_inside(uint32_t tensor) {
   const size_t part = part_of(tensor) * width();
-  const Channel& on = *channel_.wing(Channel::kInside);
+  const Channel& on = *channel_.sub_communicator(Channel::kInside);
   std::byte* to = output(tensor);
   if (part == 0) return {};
   return check(api_.all_gather(to + part * static_cast<size_t>(grid_->place), to, part, abi::kInt8,

@@ -21,7 +21,7 @@ struct Place {
 
 class Collectives {
  public:
-  // `grid`: by hosts, on a channel that has been widened; else nullptr.
+  // `grid`: by hosts, on a channel with sub-communicators; else nullptr.
   Collectives(Channel& channel, Place place, const hvd_batch& batch, const Grid* grid = nullptr)
       : channel_(channel), api_(channel.api()), place_(place), batch_(batch), grid_(grid) {}
   // Lets the stream wait for what is to be read, and puts the batch on it, in the order of the calls

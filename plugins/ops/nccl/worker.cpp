@@ -174,19 +174,20 @@ bool Worker::goes_by_hosts(const hvd_batch& batch) const {
 }
 
 // All members come here at the same batch.
-Status Worker::widen(Channel& channel, size_t number) {
-  if (channel.wing(Channel::kAcross) != nullptr) return {};
+Status Worker::add_sub_communicators(Channel& channel, size_t number) {
+  if (channel.sub_communicator(Channel::kAcross) != nullptr) return {};
   const Grid& grid = *plan_.grid;
   const Deadline deadline = Deadline::after_seconds(plan_.start_seconds);
   const auto pause_on = [&] { return pause() && deadline.seconds_left() > 0; };
   HVD_ASSIGN_OR_RETURN(const abi::UniqueId inside,
                        exchange_id(cat(plan_.name, "/", number, "/host", grid.host), grid.place,
                                    grid.places, deadline));
-  HVD_RETURN_IF_ERROR(channel.widen(Channel::kInside, inside, grid.place, grid.places, pause_on));
+  HVD_RETURN_IF_ERROR(
+      channel.add_sub_communicator(Channel::kInside, inside, grid.place, grid.places, pause_on));
   HVD_ASSIGN_OR_RETURN(const abi::UniqueId across,
                        exchange_id(cat(plan_.name, "/", number, "/place", grid.place), grid.host,
                                    grid.hosts, deadline));
-  return channel.widen(Channel::kAcross, across, grid.host, grid.hosts, pause_on);
+  return channel.add_sub_communicator(Channel::kAcross, across, grid.host, grid.hosts, pause_on);
 }
 
 // The stream goes on to the next batch while the driver tells of this one.
@@ -196,7 +197,8 @@ Status Worker::run(const std::shared_ptr<NcclQueuedBatch>& queued) {
   Channel& channel = *queued->channel;
   plan_.memory.free_returned(api, channel.stream());
   const bool by_hosts = goes_by_hosts(*queued->batch);
-  if (by_hosts) HVD_RETURN_IF_ERROR(widen(channel, queued->batch->sequence % channels_.size()));
+  if (by_hosts)
+    HVD_RETURN_IF_ERROR(add_sub_communicators(channel, queued->batch->sequence % channels_.size()));
   Collectives collectives(channel, plan_.place, *queued->batch, by_hosts ? &*plan_.grid : nullptr);
   HVD_RETURN_IF_ERROR(collectives.enqueue([this] { return pause(); }));
   queued->kept = collectives.take_kept();

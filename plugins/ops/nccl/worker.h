@@ -71,7 +71,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Result<abi::UniqueId> exchange_id(const std::string& key, int index, int size,
                                     const Deadline& deadline);
   bool goes_by_hosts(const hvd_batch& batch) const;
-  Status widen(Channel& channel, size_t number);
+  Status add_sub_communicators(Channel& channel, size_t number);
   Status run(const std::shared_ptr<NcclQueuedBatch>& queued);
   Status look();
   void fail(std::unique_lock<std::mutex>& lock, const Status& cause);

@@ -124,7 +124,7 @@ def _place_of(arrays: Any) -> Optional[_ops.Place]:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def shortcut(prefix: str, plain: tuple, waits: bool = False) -> Callable[[_Function], _Function]:
+def fast_path(prefix: str, plain: tuple, waits: bool = False) -> Callable[[_Function], _Function]:
     """Decorates an allreduce in place: the calls of every step (a dense tensor, a name, all ranks)
     run no Python. What needs more than that gets to the function.
 
@@ -140,8 +140,8 @@ def shortcut(prefix: str, plain: tuple, waits: bool = False) -> Callable[[_Funct
             for name, default in zip(names[len(names) - len(defaults) :], defaults)
         ]
         doc = f"{function.__name__}({', '.join(shown)})\n--\n\n{function.__doc__}"
-        return _native.shortcut(function.__name__, doc, prefix, function, global_process_set, plain,
-                                Average, waits)
+        return _native.fast_path(function.__name__, doc, prefix, function, global_process_set, plain,
+                                 Average, waits)
 
     return decorate
 

@@ -94,8 +94,8 @@ PyMethodDef methods[] = {
      "submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set, prescale, "
      "postscale, splits)\n\n"
      "Returns the handle. tensors: (input, output, dtype, shape, name or None) each."},
-    {"shortcut", shortcut, METH_VARARGS,
-     "shortcut(name, doc, prefix, function, process_set, (type, dtypes, layout), op, waits)\n\n"
+    {"fast_path", fast_path, METH_VARARGS,
+     "fast_path(name, doc, prefix, function, process_set, (type, dtypes, layout), op, waits)\n\n"
      "An allreduce in place that takes the arguments of `function`, and calls it unless they are a "
      "dense tensor, a name, and no process set but the one given. `op` is the default."},
     {"poll", poll, METH_O, "poll(handle): whether the work is complete."},
@@ -112,29 +112,29 @@ PyMethodDef methods[] = {
     {"abandon", abandon, METH_O,
      "abandon(handle): nobody will wait for it; it is released once it is complete."},
     {"release_all", release_all, METH_NOARGS, "release_all(): forgets all that is pending."},
-    {"flat_new", flat_new, METH_VARARGS,
-     "flat_new(address, elements, dtype, element size, slots)\n\n"
+    {"bucket_new", bucket_new, METH_VARARGS,
+     "bucket_new(address, elements, dtype, element size, slots)\n\n"
      "Gradients that travel as one request: packed memory, and slots: (address in it, or 0 for a "
      "tensor of the request by itself, elements) each."},
-    {"flat_gather", flat_gather, METH_VARARGS,
-     "flat_gather(flat, lists)\n\n"
+    {"bucket_gather", bucket_gather, METH_VARARGS,
+     "bucket_gather(bucket, lists)\n\n"
      "lists: (params, residents, held, keep, (type, dtypes, layout, exchange)). Copies each "
      "param's small "
      "gradient into its slot, but for those of `residents` (or None), which are there already; "
      "`held` gets them all. Returns whether they are the objects of the last time; or the list of "
      "those that have no dense gradient, and whose slots are zero, or without a place; or -1, with "
      "nothing copied, where a resident has gone."},
-    {"flat_place", flat_place, METH_VARARGS,
-     "flat_place(flat, slot, address): zeros that stand for a gradient that is a tensor by "
+    {"bucket_place", bucket_place, METH_VARARGS,
+     "bucket_place(bucket, slot, address): zeros that stand for a gradient that is a tensor by "
      "itself."},
-    {"flat_submit", flat_submit, METH_VARARGS,
-     "flat_submit(flat, (name, op, prescale, postscale, process set), keep): the handle of an "
+    {"bucket_submit", bucket_submit, METH_VARARGS,
+     "bucket_submit(bucket, (name, op, prescale, postscale, process set), keep): the handle of an "
      "allreduce of what was gathered; the list `keep` stays referenced until it is complete."},
-    {"flat_scatter", flat_scatter, METH_O,
-     "flat_scatter(flat): copies the slots back to where flat_gather found the gradients."},
-    {"flat_run", flat_run, METH_VARARGS,
-     "flat_run(flat, lists, (name, op, prescale, postscale, process set))\n\n"
-     "All of it, where flat_gather finds all gradients; else what that returns. Interrupted by a "
+    {"bucket_scatter", bucket_scatter, METH_O,
+     "bucket_scatter(bucket): copies the slots back to where bucket_gather found the gradients."},
+    {"bucket_run", bucket_run, METH_VARARGS,
+     "bucket_run(bucket, lists, (name, op, prescale, postscale, process set))\n\n"
+     "All of it, where bucket_gather finds all gradients; else what that returns. Interrupted by a "
      "signal's handler, the handle of what goes on is the last in the list of what must stay "
      "alive."},
     {nullptr, nullptr, 0, nullptr},

@@ -52,16 +52,16 @@ PyObject* submit(PyObject* module, PyObject* arguments);
 PyObject* poll(PyObject* module, PyObject* handle);
 PyObject* wait(PyObject* module, PyObject* handle);
 PyObject* synchronize(PyObject* module, PyObject* handle);
-PyObject* shortcut(PyObject* module, PyObject* arguments);
+PyObject* fast_path(PyObject* module, PyObject* arguments);
 PyObject* output(PyObject* module, PyObject* arguments);
 PyObject* abandon(PyObject* module, PyObject* handle);
 PyObject* release_all(PyObject* module, PyObject*);
-PyObject* flat_new(PyObject* module, PyObject* arguments);
-PyObject* flat_gather(PyObject* module, PyObject* arguments);
-PyObject* flat_submit(PyObject* module, PyObject* arguments);
-PyObject* flat_scatter(PyObject* module, PyObject* flat);
-PyObject* flat_place(PyObject* module, PyObject* arguments);
-PyObject* flat_run(PyObject* module, PyObject* arguments);
+PyObject* bucket_new(PyObject* module, PyObject* arguments);
+PyObject* bucket_gather(PyObject* module, PyObject* arguments);
+PyObject* bucket_submit(PyObject* module, PyObject* arguments);
+PyObject* bucket_scatter(PyObject* module, PyObject* bucket);
+PyObject* bucket_place(PyObject* module, PyObject* arguments);
+PyObject* bucket_run(PyObject* module, PyObject* arguments);
 
 // Releases what was abandoned and is complete by now. False with an exception set.
 bool sweep(State* state);

@@ -14,7 +14,7 @@ _keras = _need("keras", "Keras", "horovod.keras", "2",
 
 from horovod import _common
 from horovod._common import *
-from horovod._keras.face import functions_for as _functions_for
+from horovod._keras.facade import functions_for as _functions_for
 
 _made = _functions_for(_keras)
 Compression = _made["Compression"]

@@ -50,7 +50,7 @@ def allreduce_async(tensor: Any, average: Optional[bool] = None, name: Optional[
                       prescale_factor, postscale_factor, process_set)
 
 
-@_frontend.shortcut("allreduce.", _PLAIN)
+@_frontend.fast_path("allreduce.", _PLAIN)
 def allreduce_async_(tensor: Array, average: Optional[bool] = None, name: Optional[str] = None,
                      op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
                      postscale_factor: float = 1.0,
@@ -90,7 +90,7 @@ def allreduce(tensor: Any, average: Optional[bool] = None, name: Optional[str] =
                                     prescale_factor, postscale_factor, process_set))
 
 
-@_frontend.shortcut("allreduce.", _PLAIN, waits=True)
+@_frontend.fast_path("allreduce.", _PLAIN, waits=True)
 def allreduce_(tensor: Array, average: Optional[bool] = None, name: Optional[str] = None,
                op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
                postscale_factor: float = 1.0,

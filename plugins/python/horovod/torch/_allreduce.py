@@ -32,7 +32,7 @@ def allreduce_async(
     )
 
 
-@_submission.shortcut("allreduce.")
+@_submission.fast_path("allreduce.")
 def allreduce_async_(
     tensor: torch.Tensor,
     average: Optional[bool] = None,
@@ -50,7 +50,7 @@ def allreduce_async_(
     )
 
 
-@_submission.shortcut("allreduce.", waits=True)
+@_submission.fast_path("allreduce.", waits=True)
 def allreduce_(
     tensor: torch.Tensor,
     average: Optional[bool] = None,

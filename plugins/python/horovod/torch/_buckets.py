@@ -6,7 +6,7 @@ from typing import Callable, List, Sequence, Tuple, Union
 
 import torch
 
-from horovod.torch import _flat
+from horovod.torch import _gradient_bucket
 
 # What is in flight: a handle, or what waits for it and brings the result to where it belongs.
 Work = Union[int, Callable[[], None]]
@@ -35,14 +35,14 @@ class Bucket:
         self.incomplete = len(self.passes_left)  # parameters whose gradient is not yet complete
 
 
-class FlatBucket(Bucket):
+class PackedBucket(Bucket):
     """Small gradients that leave together once backward is over: only the one that comes last is
     watched, so that the others cost nothing between the operations of backward."""
 
     def __init__(self, named: Sequence[Tuple[str, torch.Tensor]], passes: int) -> None:
         self.names = [name for name, _ in named]
         super().__init__(f"{self.names[0]}+{len(named) - 1}", [param for _, param in named], passes)
-        self.flat = _flat.Flat(self.params)
+        self.gradients = _gradient_bucket.GradientBucket(self.params)
 
     def hooked(self) -> List[torch.Tensor]:
         return self.params[:1]

@@ -10,9 +10,9 @@ import torch
 from horovod import _basics, _ops
 from horovod._ops import Adasum
 from horovod.process_sets import ProcessSet, id_of
-from horovod.torch import _ddp, _flat
+from horovod.torch import _ddp, _gradient_bucket
 from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
-from horovod.torch._buckets import Bucket, FlatBucket, Work
+from horovod.torch._buckets import Bucket, PackedBucket, Work
 from horovod.torch._rows import sparse_allreduce_async
 from horovod.torch.compression import Compression
 
@@ -43,7 +43,7 @@ class Exchange:
         self.active = process_set.included() and _basics.size() > 1
         self.buckets: List[Bucket] = []
         self.in_flight = 0  # buckets that are
-        self.complete = 0  # flat buckets whose gradients are there, and not in flight
+        self.complete = 0  # packed buckets whose gradients are there, and not in flight
         self.is_interrupted = False  # a signal's handler has raised while something was in flight
         # What returns the loss of a closure, when that was in its first call.
         self.interrupted_loss: Optional[Callable[[], Any]] = None
@@ -67,13 +67,13 @@ class Exchange:
         named = [(name, [param for param in params if not _ddp.owns(param)])
                  for name, params in named]
         alone = {id(params[0]): (name, params[0]) for name, params in named if len(params) == 1}
-        flat: set = set()
+        packed: set = set()
         if self.compression is Compression.none and self.op != Adasum:
-            for members in _flat.choose([param for _, param in alone.values()]):
-                flat.update(map(id, members))
-                self._add(FlatBucket([alone[id(param)] for param in members], self.passes))
+            for members in _gradient_bucket.choose([param for _, param in alone.values()]):
+                packed.update(map(id, members))
+                self._add(PackedBucket([alone[id(param)] for param in members], self.passes))
         for name, params in named:
-            params = [param for param in params if param.requires_grad and id(param) not in flat]
+            params = [param for param in params if param.requires_grad and id(param) not in packed]
             if params:
                 self._add(Bucket(name, params, self.passes))
 
@@ -141,15 +141,15 @@ class Exchange:
         if left == 0:
             bucket.incomplete -= 1
             if bucket.incomplete == 0:
-                if isinstance(bucket, FlatBucket):
+                if isinstance(bucket, PackedBucket):
                     self.complete += 1
                 elif bucket not in self._kept:
                     self._start(bucket)
 
     def _start(self, bucket: Bucket) -> None:
-        if isinstance(bucket, FlatBucket):
+        if isinstance(bucket, PackedBucket):
             # At first under their own names and shapes, so that ranks hear in what they disagree.
-            bucket.works = (self._start_flat(bucket) if bucket.is_agreed else
+            bucket.works = (self._start_packed(bucket) if bucket.is_agreed else
                             [self._start_any(alone) for alone in bucket.apart(self.passes)])
         else:
             bucket.works = [self._start_any(bucket)]
@@ -159,32 +159,33 @@ class Exchange:
         return allreduce_async_(grad, None, name, self.op, self.prescale, self.postscale,
                                 self.process_set)
 
-    def _start_flat(self, bucket: FlatBucket) -> List[Work]:
-        flat, copies, works = bucket.flat, [], []
+    def _start_packed(self, bucket: PackedBucket) -> List[Work]:
+        gradients, copies, works = bucket.gradients, [], []
         with torch.no_grad():
-            for index in flat.gather():
+            for index in gradients.gather():
                 param, name = bucket.params[index], bucket.names[index]
                 if param.grad is None and not param.requires_grad:
                     continue  # frozen since, and on all ranks
                 grad = self._dense_grad(param)
-                if flat.takes(index, grad):
-                    flat.slot(index).copy_(grad)
+                if gradients.takes(index, grad):
+                    gradients.slot(index).copy_(grad)
                     copies.append((grad, index))
                 else:  # its slot is zero on all ranks
                     works.append(self._start_any(Bucket(name, [param], self.passes)))
-        return [self._end_of(flat, flat.submit(self._terms(bucket)), copies), *works]
+        return [self._end_of(gradients, gradients.submit(self._terms(bucket)), copies), *works]
 
-    def _end_of(self, flat: _flat.Flat, handle: int, copies: Sequence[tuple]) -> Callable[[], None]:
+    def _end_of(self, gradients: _gradient_bucket.GradientBucket, handle: int,
+                copies: Sequence[tuple]) -> Callable[[], None]:
         def finish() -> None:
             _ops.wait(handle)
-            flat.scatter()
+            gradients.scatter()
             with torch.no_grad():
                 for grad, index in copies:
-                    grad.copy_(flat.slot(index))
+                    grad.copy_(gradients.slot(index))
 
         return finish
 
-    def _terms(self, bucket: FlatBucket) -> tuple:
+    def _terms(self, bucket: PackedBucket) -> tuple:
         return ("allreduce." + bucket.name, self.op, self.prescale, self.postscale,
                 id_of(self.process_set))
 
@@ -281,15 +282,15 @@ class Exchange:
 
     def _run_alone(self, bucket: Bucket) -> bool:
         """All of a step in one call, where all gradients are small and there."""
-        if not isinstance(bucket, FlatBucket) or not bucket.is_agreed or bucket.works:
+        if not isinstance(bucket, PackedBucket) or not bucket.is_agreed or bucket.works:
             return False
         bucket.rearm(self.passes)
         self.in_flight = self.complete = 0
         try:
-            return bucket.flat.run(self._terms(bucket))
+            return bucket.gradients.run(self._terms(bucket))
         except BaseException:
-            if bucket.flat.interrupted is not None:
-                bucket.works = [self._end_of(bucket.flat, bucket.flat.interrupted, ())]
+            if bucket.gradients.interrupted is not None:
+                bucket.works = [self._end_of(bucket.gradients, bucket.gradients.interrupted, ())]
                 self._note_interruption()
             raise
 

@@ -1,4 +1,4 @@
-"""What the collectives of torch share: submitting tensors, shortcuts, making graph nodes."""
+"""What the collectives of torch share: submitting tensors, fast paths, making graph nodes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ PLAIN = (torch.Tensor, _tensors.DTYPES, torch.strided,
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def shortcut(prefix: str, *, waits: bool = False) -> Callable[[_Function], _Function]:
+def fast_path(prefix: str, *, waits: bool = False) -> Callable[[_Function], _Function]:
     """Decorates an allreduce in place: the calls of every step (a dense tensor, a name, all ranks)
     run no Python. What needs more than that gets to the function."""
-    return _frontend.shortcut(prefix, PLAIN, waits)
+    return _frontend.fast_path(prefix, PLAIN, waits)
 
 
 def elementwise(kind: Kind, name: str, tensors: Tensors, in_place: bool, *more: Any,

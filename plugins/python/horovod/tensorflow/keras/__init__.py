@@ -8,7 +8,7 @@ import tensorflow as _tensorflow
 
 from horovod import _common
 from horovod._common import *
-from horovod._keras.face import functions_for as _functions_for
+from horovod._keras.facade import functions_for as _functions_for
 
 _made = _functions_for(_tensorflow.keras)
 Compression = _made["Compression"]

@@ -1,7 +1,7 @@
 // The gradients of many parameters as one request. Small ones are copied into one piece of memory
 // and back; a large one is a tensor of the request by itself and is reduced where backward left it.
 // The caller keeps whatever Python objects live longer than a call; only numbers are kept here.
-#include "flat.h"
+#include "gradient_bucket.h"
 
 #include <cstring>
 #include <utility>
@@ -12,16 +12,16 @@ namespace hvd::python {
 
 namespace {
 
-constexpr const char* kCapsule = "horovod._native.flat";
+constexpr const char* kCapsule = "horovod._native.gradient_bucket";
 
-void destroy(PyObject* capsule) { delete flat_of(capsule); }
+void destroy(PyObject* capsule) { delete bucket_of(capsule); }
 
-bool check_lengths(const Flat& flat, const FlatLists& lists) {
-  const auto size = static_cast<Py_ssize_t>(flat.slots.size());
+bool check_lengths(const GradientBucket& bucket, const BucketLists& lists) {
+  const auto size = static_cast<Py_ssize_t>(bucket.slots.size());
   for (PyObject* list : {lists.params, lists.residents, lists.held}) {
     if (PyList_Size(list) == size) continue;
     if (PyErr_Occurred() == nullptr) {
-      PyErr_SetString(PyExc_ValueError, "the lists are not as long as the flat memory has slots");
+      PyErr_SetString(PyExc_ValueError, "the lists are not as long as the bucket has slots");
     }
     return false;
   }
@@ -29,7 +29,7 @@ bool check_lengths(const Flat& flat, const FlatLists& lists) {
 }
 
 // Whether `grad` goes into the slot as it is; *lies_at is where it lies.
-bool fits(const State* state, const Flat& flat, const Slot& slot, PyObject* grad,
+bool fits(const State* state, const GradientBucket& bucket, const Slot& slot, PyObject* grad,
           const Framework& framework, void** lies_at) {
   DenseTensor dense;
   if (!read_dense(state, grad, framework, &dense)) {
@@ -39,14 +39,14 @@ bool fits(const State* state, const Flat& flat, const Slot& slot, PyObject* grad
   int64_t count = 1;
   for (int32_t i = 0; i < dense.view.ndim; ++i) count *= dense.shape[i];
   *lies_at = dense.view.output;
-  return dense.view.dtype == flat.dtype && count == slot.count;
+  return dense.view.dtype == bucket.dtype && count == slot.count;
 }
 
 // The gradients now; false with an exception set, or where one that lived in its slot has gone:
 // the slot is not ours to write, since whoever took the gradient may still read it.
-bool read_grads(const State* state, const Flat& flat, const FlatLists& lists) {
+bool read_grads(const State* state, const GradientBucket& bucket, const BucketLists& lists) {
   bool all_stayed = true;
-  for (size_t i = 0; i < flat.slots.size(); ++i) {
+  for (size_t i = 0; i < bucket.slots.size(); ++i) {
     const auto at = static_cast<Py_ssize_t>(i);
     PyObject* grad = PyObject_GetAttr(PyList_GetItem(lists.params, at), state->name_of_grad);
     if (grad == nullptr) return false;
@@ -55,7 +55,7 @@ bool read_grads(const State* state, const Flat& flat, const FlatLists& lists) {
     PyList_SetItem(lists.held, at, grad);
     if (resident == Py_None) continue;
     if (resident == grad && !read_address(state, grad, &lies_at)) return false;
-    all_stayed = all_stayed && lies_at == flat.slots[i].place;
+    all_stayed = all_stayed && lies_at == bucket.slots[i].place;
   }
   return all_stayed;
 }
@@ -63,19 +63,19 @@ bool read_grads(const State* state, const Flat& flat, const FlatLists& lists) {
 enum class Found { kSame, kOther, kNone };
 
 // Brings one gradient to where the request finds it.
-Found gather_one(const State* state, const Flat& flat, const FlatLists& lists, size_t index,
-                 Slot& slot) {
+Found gather_one(const State* state, const GradientBucket& bucket, const BucketLists& lists,
+                 size_t index, Slot& slot) {
   const auto at = static_cast<Py_ssize_t>(index);
   PyObject* grad = PyList_GetItem(lists.held, at);
   void* was_at = std::exchange(slot.outside, nullptr);
   if (grad == PyList_GetItem(lists.residents, at) && grad != Py_None) return Found::kSame;
   void* lies_at = nullptr;
-  if (!fits(state, flat, slot, grad, lists.framework, &lies_at)) {
-    if (slot.place != nullptr) std::memset(slot.place, 0, flat.bytes(slot));
+  if (!fits(state, bucket, slot, grad, lists.framework, &lies_at)) {
+    if (slot.place != nullptr) std::memset(slot.place, 0, bucket.bytes(slot));
     slot.object = nullptr;
     return Found::kNone;
   }
-  if (!slot.apart) std::memcpy(slot.place, lies_at, flat.bytes(slot));
+  if (!slot.apart) std::memcpy(slot.place, lies_at, bucket.bytes(slot));
   slot.outside = lies_at;
   return std::exchange(slot.object, grad) == grad && was_at == lies_at ? Found::kSame
                                                                        : Found::kOther;
@@ -83,11 +83,11 @@ Found gather_one(const State* state, const Flat& flat, const FlatLists& lists, s
 
 }  // namespace
 
-Flat* flat_of(PyObject* capsule) {
-  return static_cast<Flat*>(PyCapsule_GetPointer(capsule, kCapsule));
+GradientBucket* bucket_of(PyObject* capsule) {
+  return static_cast<GradientBucket*>(PyCapsule_GetPointer(capsule, kCapsule));
 }
 
-PyObject* flat_new(PyObject*, PyObject* arguments) {
+PyObject* bucket_new(PyObject*, PyObject* arguments) {
   unsigned long long memory = 0;
   long long packed = 0;
   int dtype = 0;
@@ -97,25 +97,25 @@ PyObject* flat_new(PyObject*, PyObject* arguments) {
                         &slots)) {
     return nullptr;
   }
-  auto* flat = new Flat;
-  Reference capsule(PyCapsule_New(flat, kCapsule, destroy));
+  auto* bucket = new GradientBucket;
+  Reference capsule(PyCapsule_New(bucket, kCapsule, destroy));
   if (!capsule) {
-    delete flat;
+    delete bucket;
     return nullptr;
   }
-  flat->memory = reinterpret_cast<char*>(static_cast<uintptr_t>(memory));
-  flat->packed = packed;
-  flat->dtype = dtype;
-  flat->element = element;
-  flat->slots.resize(static_cast<size_t>(PyList_Size(slots)));
-  for (size_t i = 0; i < flat->slots.size(); ++i) {
+  bucket->memory = reinterpret_cast<char*>(static_cast<uintptr_t>(memory));
+  bucket->packed = packed;
+  bucket->dtype = dtype;
+  bucket->element = element;
+  bucket->slots.resize(static_cast<size_t>(PyList_Size(slots)));
+  for (size_t i = 0; i < bucket->slots.size(); ++i) {
     unsigned long long place = 0;
     long long count = 0;
     if (!PyArg_ParseTuple(PyList_GetItem(slots, static_cast<Py_ssize_t>(i)), "KL", &place,
                           &count)) {
       return nullptr;
     }
-    Slot& slot = flat->slots[i];
+    Slot& slot = bucket->slots[i];
     slot.place = reinterpret_cast<char*>(static_cast<uintptr_t>(place));
     slot.count = count;
     slot.apart = place == 0;
@@ -123,7 +123,7 @@ PyObject* flat_new(PyObject*, PyObject* arguments) {
   return capsule.give();
 }
 
-bool FlatLists::read(PyObject* described_lists) {
+bool BucketLists::read(PyObject* described_lists) {
   PyObject* described = nullptr;
   return PyArg_ParseTuple(described_lists, "O!O!O!O!O!", &PyList_Type, &params, &PyList_Type,
                           &residents, &PyList_Type, &held, &PyList_Type, &keep, &PyTuple_Type,
@@ -131,17 +131,17 @@ bool FlatLists::read(PyObject* described_lists) {
          read_framework(described, &framework);
 }
 
-PyObject* gather(State* state, Flat* flat, const FlatLists& lists) {
-  if (!check_lengths(*flat, lists)) return nullptr;
-  if (!read_grads(state, *flat, lists)) {
+PyObject* gather(State* state, GradientBucket* bucket, const BucketLists& lists) {
+  if (!check_lengths(*bucket, lists)) return nullptr;
+  if (!read_grads(state, *bucket, lists)) {
     if (PyErr_Occurred() != nullptr) return nullptr;
     return PyLong_FromLong(-1);
   }
   Reference others(PyList_New(0));
   if (!others) return nullptr;
   bool same = true;
-  for (size_t i = 0; i < flat->slots.size(); ++i) {
-    const Found found = gather_one(state, *flat, lists, i, flat->slots[i]);
+  for (size_t i = 0; i < bucket->slots.size(); ++i) {
+    const Found found = gather_one(state, *bucket, lists, i, bucket->slots[i]);
     same = same && found == Found::kSame;
     if (found != Found::kNone) continue;
     Reference index(PyLong_FromSize_t(i));
@@ -151,10 +151,10 @@ PyObject* gather(State* state, Flat* flat, const FlatLists& lists) {
   return PyBool_FromLong(same);
 }
 
-void scatter(const Flat& flat) {
-  for (const Slot& slot : flat.slots) {
+void scatter(const GradientBucket& bucket) {
+  for (const Slot& slot : bucket.slots) {
     if (slot.apart || slot.outside == nullptr) continue;
-    std::memcpy(slot.outside, slot.place, flat.bytes(slot));
+    std::memcpy(slot.outside, slot.place, bucket.bytes(slot));
   }
 }
 

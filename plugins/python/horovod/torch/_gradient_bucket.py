@@ -40,7 +40,7 @@ def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
     return [members for members in chosen.values() if len(members) > 1]
 
 
-class Flat:
+class GradientBucket:
     """Gradients of `params`, all of one dtype, as one request: small ones in slots beside each other,
     large ones where they lie."""
 
@@ -62,7 +62,7 @@ class Flat:
                 end += -(-self._bytes(index) // _ALIGNMENT) * _ALIGNMENT
         self._memory = _memory.registered_buffer(max(end, _ALIGNMENT))
         start = ctypes.addressof(self._memory)
-        self._native = _native.flat_new(
+        self._native = _native.bucket_new(
             start, end // self._element, _tensors.DTYPES[self._dtype], self._element,
             [(0 if index in self._apart else start + self._offsets[index], param.numel())
              for index, param in enumerate(self.params)])
@@ -98,7 +98,7 @@ class Flat:
         all of them. Interrupted, `interrupted` is the handle of what goes on; `scatter` ends it."""
         self.interrupted = None
         try:
-            found = _native.flat_run(self._native, self._lists, terms)
+            found = _native.bucket_run(self._native, self._lists, terms)
         except BaseException:
             if self._keep[-1] is not self._spares:
                 self.interrupted = self._keep.pop()
@@ -114,29 +114,29 @@ class Flat:
     def gather(self) -> Sequence[int]:
         """Brings the gradients into their slots; returns those that did not go, whose slots are
         zero: missing ones, and those that are not dense, in host memory and of the right dtype."""
-        found = _native.flat_gather(self._native, self._lists)
+        found = _native.bucket_gather(self._native, self._lists)
         if found == -1:
             # Somebody took a gradient that lives here, and may look at it for as long as he likes.
             self._may_settle = False
             self._allocate()
-            found = _native.flat_gather(self._native, self._lists)
+            found = _native.bucket_gather(self._native, self._lists)
         self._was_same = found is True
         if not isinstance(found, list):
             return ()
         for index in self._apart.intersection(found) - self._spares.keys():
             spare = torch.zeros_like(self.params[index], requires_grad=False,
                                      memory_format=torch.contiguous_format)
-            _native.flat_place(self._native, index, spare.data_ptr())
+            _native.bucket_place(self._native, index, spare.data_ptr())
             self._spares[index] = spare
         return found
 
     def submit(self, terms: tuple) -> int:
         """Starts what `run` does with the gradients that were gathered; the handle."""
-        return _native.flat_submit(self._native, terms, self._keep)
+        return _native.bucket_submit(self._native, terms, self._keep)
 
     def scatter(self) -> None:
         """Brings what is in the slots back to the gradients that came from elsewhere."""
-        _native.flat_scatter(self._native)
+        _native.bucket_scatter(self._native)
         self._finished(self._was_same)
 
     def _finished(self, same: bool) -> None:

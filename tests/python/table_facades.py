@@ -1,6 +1,6 @@
 """The frameworks as table_case sees them: how to make their arrays of numpy's, and to read them.
 
-A face has `hvd`, the module; `dtypes`, the names of all types that its functions take; `refused`, an
+A facade has `hvd`, the module; `dtypes`, the names of all types that its functions take; `refused`, an
 array of a type that none takes; `disagreement`, what a call raises where ranks disagree; `make(values,
 dtype)`, of numbers; `read(array)`, numbers and the dtype's name; `ways(function)`, how to call a
 function of lists of arrays; and `beside`, the public names that table_case does not call with every
@@ -14,7 +14,7 @@ FLOATS = ["float16", "bfloat16", "float32", "float64"]
 EVERY = INTEGERS + FLOATS + ["bool"]
 
 
-class Face:
+class Facade:
     dtypes = EVERY
     disagreement = ValueError
 
@@ -35,7 +35,7 @@ class Face:
         return f"grouped_{kind}" if "grouped" in name else kind
 
 
-class Numpy(Face):
+class Numpy(Facade):
     def __init__(self):
         import horovod.numpy as hvd
 
@@ -53,7 +53,7 @@ class Numpy(Face):
         return array.astype("float64"), array.dtype.name
 
 
-class Torch(Face):
+class Torch(Facade):
     def __init__(self):
         import torch
 
@@ -78,7 +78,7 @@ class Torch(Face):
         return array.double().numpy(), name
 
 
-class Jax(Face):
+class Jax(Facade):
     def __init__(self):
         import jax
 
@@ -102,7 +102,7 @@ class Jax(Face):
         return "grouped_allreduce" if kind == "allreduce" else kind
 
 
-class TensorFlow(Face):
+class TensorFlow(Facade):
     def __init__(self):
         import tensorflow
 
@@ -148,7 +148,7 @@ class TensorFlow(Face):
         return kind  # a group of one is none
 
 
-class Mxnet(Face):
+class Mxnet(Facade):
     dtypes = ["uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "bool"]
     _bfloat16 = numpy.dtype([("bfloat16", numpy.uint16)])
 
@@ -175,7 +175,7 @@ class Mxnet(Face):
 
 
 class Keras:
-    """What horovod.keras and horovod.tensorflow.keras take of another face: functions of values."""
+    """What horovod.keras and horovod.tensorflow.keras take of another facade: functions of values."""
 
     def __init__(self, hvd, below):
         self.hvd, self._below = hvd, below

@@ -1,4 +1,5 @@
-// The gradients of many parameters as one request: what flat.cpp and flat_run.cpp share.
+// A gradient bucket: the gradients of many parameters as one request. Shared by gradient_bucket.cpp
+// and gradient_bucket_run.cpp.
 #pragma once
 
 #include <vector>
@@ -18,7 +19,7 @@ struct Slot {
   void* data() const { return outside != nullptr ? outside : place; }
 };
 
-struct Flat {
+struct GradientBucket {
   char* memory = nullptr;  // packed
   int64_t packed = 0;      // elements there
   int32_t dtype = 0;
@@ -30,7 +31,7 @@ struct Flat {
 };
 
 // What goes with it in Python, a list entry per slot; borrowed for the call.
-struct FlatLists {
+struct BucketLists {
   PyObject* params = nullptr;
   PyObject* residents = nullptr;  // gradients that live in their slots, or None
   PyObject* held = nullptr;       // gets the gradients
@@ -41,10 +42,10 @@ struct FlatLists {
 };
 
 // NULL with an exception set when it is none.
-Flat* flat_of(PyObject* capsule);
+GradientBucket* bucket_of(PyObject* capsule);
 
-// As flat_gather (module.cpp) returns.
-PyObject* gather(State* state, Flat* flat, const FlatLists& lists);
-void scatter(const Flat& flat);
+// As bucket_gather (module.cpp) returns.
+PyObject* gather(State* state, GradientBucket* bucket, const BucketLists& lists);
+void scatter(const GradientBucket& bucket);
 
 }  // namespace hvd::python

@@ -1,6 +1,6 @@
-// An allreduce in place, as scripts write it in every step, without a line of Python: the argument
-// names that a call uses are compared by address, and whatever is not the usual thing goes to the
-// function in Python, which finds the words.
+// The fast path of an allreduce in place: runs the usual call of a training step without a line of
+// Python. Argument names are compared by address. All other calls go to the function in Python, which
+// also raises the errors.
 #include <cstring>
 #include <string>
 
@@ -18,8 +18,8 @@ constexpr size_t kMaxName = 256;
 
 enum Argument { kTensor, kAverage, kName, kOp, kPrescale, kPostscale, kProcessSet, kArguments };
 
-// What a shortcut is made of; the tuple that is its `self` owns it.
-struct Shortcut {
+// The data of a fast path, owned by the tuple that is the function's `self`.
+struct FastPath {
   PyMethodDef definition{};
   std::string name;
   std::string doc;
@@ -33,7 +33,7 @@ struct Shortcut {
   bool waits = false;
 };
 
-constexpr const char* kShortcutCapsule = "horovod._native.shortcut";
+constexpr const char* kFastPathCapsule = "horovod._native.fast_path";
 
 // Puts the arguments into their places; false where one is not known by the address of its name.
 bool place(const State* state, PyObject* const* given, Py_ssize_t count, PyObject* names,
@@ -88,19 +88,19 @@ struct Request {
   char name[kMaxName];
 };
 
-bool read_request(const Shortcut& shortcut, PyObject* const* placed, Request* out) {
+bool read_request(const FastPath& fast_path, PyObject* const* placed, Request* out) {
   hvd_submission& submission = out->submission;
   submission.struct_size = sizeof submission;
   submission.op = HVD_ALLREDUCE;
   submission.device = HVD_CPU;
   submission.prescale = submission.postscale = 1;
   if ((placed[kAverage] != nullptr && placed[kAverage] != Py_None) ||
-      (placed[kProcessSet] != nullptr && placed[kProcessSet] != shortcut.everybody) ||
-      !read_op(placed[kOp], shortcut.default_op, &submission.reduce_op) ||
+      (placed[kProcessSet] != nullptr && placed[kProcessSet] != fast_path.everybody) ||
+      !read_op(placed[kOp], fast_path.default_op, &submission.reduce_op) ||
       !read_factor(placed[kPrescale], &submission.prescale) ||
       !read_factor(placed[kPostscale], &submission.postscale) ||
-      !join_name(shortcut.prefix, placed[kName], out->name) ||
-      !read_dense(shortcut.state, placed[kTensor], shortcut.framework, &out->dense)) {
+      !join_name(fast_path.prefix, placed[kName], out->name) ||
+      !read_dense(fast_path.state, placed[kTensor], fast_path.framework, &out->dense)) {
     return false;
   }
   submission.name = out->name;
@@ -109,7 +109,7 @@ bool read_request(const Shortcut& shortcut, PyObject* const* placed, Request* ou
   return true;
 }
 
-PyObject* call_function(const Shortcut& shortcut, PyObject* const* given, Py_ssize_t count,
+PyObject* call_function(const FastPath& fast_path, PyObject* const* given, Py_ssize_t count,
                         PyObject* names) {
   Reference arguments(PyTuple_New(count));
   Reference named(PyDict_New());
@@ -123,32 +123,32 @@ PyObject* call_function(const Shortcut& shortcut, PyObject* const* given, Py_ssi
       return nullptr;
     }
   }
-  return PyObject_Call(shortcut.function, arguments.get(), named.get());
+  return PyObject_Call(fast_path.function, arguments.get(), named.get());
 }
 
 PyObject* call(PyObject* self, PyObject* const* given, Py_ssize_t count, PyObject* names) {
-  const auto* shortcut =
-      static_cast<Shortcut*>(PyCapsule_GetPointer(PyTuple_GetItem(self, 0), kShortcutCapsule));
+  const auto* fast_path =
+      static_cast<FastPath*>(PyCapsule_GetPointer(PyTuple_GetItem(self, 0), kFastPathCapsule));
   PyObject* placed[kArguments] = {};
   Request request;
-  if (shortcut == nullptr) return nullptr;
-  if (!place(shortcut->state, given, count, names, placed) ||
-      !read_request(*shortcut, placed, &request)) {
+  if (fast_path == nullptr) return nullptr;
+  if (!place(fast_path->state, given, count, names, placed) ||
+      !read_request(*fast_path, placed, &request)) {
     PyErr_Clear();
-    return call_function(*shortcut, given, count, names);
+    return call_function(*fast_path, given, count, names);
   }
-  Reference handle(hand_over(shortcut->state, request.submission, placed[kTensor]));
-  if (!handle || !shortcut->waits) return handle.give();
-  return finish(shortcut->module, handle.get()).give();
+  Reference handle(hand_over(fast_path->state, request.submission, placed[kTensor]));
+  if (!handle || !fast_path->waits) return handle.give();
+  return finish(fast_path->module, handle.get()).give();
 }
 
-void destroy_shortcut(PyObject* capsule) {
-  delete static_cast<Shortcut*>(PyCapsule_GetPointer(capsule, kShortcutCapsule));
+void destroy_fast_path(PyObject* capsule) {
+  delete static_cast<FastPath*>(PyCapsule_GetPointer(capsule, kFastPathCapsule));
 }
 
 }  // namespace
 
-PyObject* shortcut(PyObject* module, PyObject* arguments) {
+PyObject* fast_path(PyObject* module, PyObject* arguments) {
   const char *name = nullptr, *doc = nullptr, *prefix = nullptr;
   PyObject *function = nullptr, *everybody = nullptr, *described = nullptr;
   int default_op = 0, waits = 0;
@@ -158,8 +158,8 @@ PyObject* shortcut(PyObject* module, PyObject* arguments) {
       !read_framework(described, &framework)) {
     return nullptr;
   }
-  auto* made = new Shortcut;
-  Reference capsule(PyCapsule_New(made, kShortcutCapsule, destroy_shortcut));
+  auto* made = new FastPath;
+  Reference capsule(PyCapsule_New(made, kFastPathCapsule, destroy_fast_path));
   if (!capsule) {
     delete made;
     return nullptr;
