@@ -165,7 +165,7 @@ Status initialise(const Api& api, const hvd_plugin_host& host) {
 
 void note_machines(bool are_several) { process().spans_machines |= are_several; }
 
-void forsake_mpi() { process().failed = true; }
+void abandon_mpi() { process().failed = true; }
 
 bool is_over(const Api& api) {
   int ended = 0;

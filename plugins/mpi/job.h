@@ -32,8 +32,8 @@ Status initialise(const Api& api, const hvd_plugin_host& host);
 // Whether the job, or its MPI, has ranks on several machines; what was said once stays.
 void note_machines(bool are_several);
 
-// Nothing of MPI is ended in good order any more.
-void forsake_mpi();
+// Abandons MPI: from here on nothing of it is ended in good order.
+void abandon_mpi();
 
 // Whether this process has ended MPI already.
 bool is_over(const Api& api);

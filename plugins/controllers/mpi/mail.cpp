@@ -13,7 +13,7 @@ Mail::~Mail() {
   for (auto& letters : arrivals_) on_its_way |= !letters.empty();
   if (on_its_way) {
     // MPI may still read and write there.
-    hvd::mpi::forsake_mpi();
+    hvd::mpi::abandon_mpi();
     for (auto& letter : sent_) static_cast<void>(letter.release());
     for (auto& letters : arrivals_) {
       for (auto& letter : letters) static_cast<void>(letter.release());

@@ -113,7 +113,7 @@ Result<std::unique_ptr<Controller>> Controller::open(const hvd_plugin_host& host
 
 Controller::~Controller() {
   if (is_watched_) host_.unwatch(host_.host, timer_.get());
-  if (!failure_.ok()) hvd::mpi::forsake_mpi();
+  if (!failure_.ok()) hvd::mpi::abandon_mpi();
   if (mail_ && failure_.ok() && !hvd::mpi::is_over(job_.api)) {
     mail_->flush(Deadline::after_seconds(kLeaveSeconds));
   }

@@ -124,9 +124,9 @@ class CclBackend : public Backend {
 // Every rank tells what it has. A job in which oneCCL was left in the midst of something goes on
 // without it; ranks that have different things do not begin.
 Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, const Result<Api>& api) {
-  const std::string own = Worker::has_forsaken() ? "!"
-                          : api.ok()             ? "+" + api->title
-                                                 : "-" + api.error().message();
+  const std::string own = Worker::has_abandoned() ? "!"
+                          : api.ok()              ? "+" + api->title
+                                                  : "-" + api.error().message();
   HVD_ASSIGN_OR_RETURN(const auto found, Rounds(host, config).exchange("ccl-library", {}, own));
   if (std::find(found.begin(), found.end(), "!") != found.end()) {
     const char* why =

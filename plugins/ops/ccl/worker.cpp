@@ -17,12 +17,12 @@ namespace {
 constexpr std::chrono::seconds kGrace{2};
 // A library that hangs must not keep the process.
 constexpr std::chrono::seconds kEnd{20};
-// Times that it is asked in vain before the processor is offered to others each time.
-constexpr int kEager = 1000;
+// Polls without progress after which the thread yields the processor before each poll.
+constexpr int kEagerPolls = 1000;
 constexpr size_t kLongestSaid = 500;
 
 // oneCCL is one for the whole process, whatever runtimes begin and end in it.
-std::atomic<bool>& forsaken() {
+std::atomic<bool>& abandoned() {
   static auto* const kFlag = new std::atomic<bool>(false);
   return *kFlag;
 }
@@ -39,7 +39,7 @@ Status guarded(const std::function<Status()>& body) {
 
 }  // namespace
 
-bool Worker::has_forsaken() { return forsaken().load(); }
+bool Worker::has_abandoned() { return abandoned().load(); }
 
 std::shared_ptr<Worker> Worker::start(const Api& api, std::shared_ptr<UniqueFd> event) {
   auto worker = std::make_shared<Worker>(api, std::move(event));
@@ -78,14 +78,14 @@ void Worker::stop() {
   } else {
     const std::lock_guard at_batches(batches_);
     batches_are_gone_ = true;
-    forsaken().store(true);
+    abandoned().store(true);
     thread_.detach();
   }
 }
 
 void Worker::work() {
   ::pthread_setname_np(::pthread_self(), "hvd-ccl");
-  int vain = 0;
+  int idle_polls = 0;
   std::unique_lock lock(mutex_);
   while (failure_.ok() && !(closing_ && orders_.empty())) {
     if (closing_ && !running_.empty()) break;
@@ -101,8 +101,8 @@ void Worker::work() {
     bool moved = order.group != nullptr;
     Status status = moved ? obey(order) : Status();
     if (status.ok()) status = advance(&moved);
-    vain = moved ? 0 : vain + 1;
-    if (vain > kEager) std::this_thread::yield();
+    idle_polls = moved ? 0 : idle_polls + 1;
+    if (idle_polls > kEagerPolls) std::this_thread::yield();
     lock.lock();
     making_.reset();
     if (!status.ok()) {
@@ -111,7 +111,7 @@ void Worker::work() {
     }
   }
   if (!failure_.ok()) fail_all(lock);
-  if (!failure_.ok() || !running_.empty()) forsake();
+  if (!failure_.ok() || !running_.empty()) abandon();
   for (const auto& group : made_) static_cast<void>(destroy(*group));
   ended_ = true;
   changed_.notify_all();
@@ -190,9 +190,9 @@ void Worker::fail_all(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// oneCCL may still write to what it was given.
-void Worker::forsake() {
-  forsaken().store(true);
+// Leaks what runs: oneCCL may still write to its memory.
+void Worker::abandon() {
+  abandoned().store(true);
   for (Running& one : running_) static_cast<void>(one.batch.release());
   running_.clear();
   made_.clear();

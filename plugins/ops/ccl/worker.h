@@ -44,8 +44,8 @@ class Worker {
   // Ends the thread. After a failure, or with work under way, what oneCCL has stays with it for ever;
   // when it returns, nothing touches the memory of batches.
   void stop();
-  // Whether this process has left something with oneCCL, which cannot begin anew then.
-  static bool has_forsaken();
+  // Whether this process has abandoned work inside oneCCL, which then cannot start again.
+  static bool has_abandoned();
 
  private:
   enum class What { kMake, kRun, kDrop };
@@ -65,7 +65,7 @@ class Worker {
   Status advance(bool* moved);
   void end(const std::shared_ptr<CclQueuedBatch>& queued, const Status& status);
   void fail_all(std::unique_lock<std::mutex>& lock);
-  void forsake();
+  void abandon();
 
   const Api api_;  // its own: a thread that hangs in the library may outlive the backend
   const std::shared_ptr<UniqueFd> event_;

@@ -42,7 +42,7 @@ void World::Maker::add(CommunicatorRequest request) {
   desk_->changed.notify_all();
 }
 
-void World::Maker::forsake() { thread_.detach(); }
+void World::Maker::abandon() { thread_.detach(); }
 
 void World::Maker::work(const std::shared_ptr<Desk>& desk) {
   std::unique_lock lock(desk->mutex);

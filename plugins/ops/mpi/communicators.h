@@ -19,8 +19,8 @@ class World::Maker : public std::enable_shared_from_this<World::Maker> {
   // Ends when all it was told is done.
   ~Maker();
   void add(CommunicatorRequest request);
-  // The thread may hang in MPI for ever; it keeps what it needs.
-  void forsake();
+  // Detaches the thread, which may hang in MPI for ever; it owns what it needs.
+  void abandon();
 
   Maker(const Api& api, std::vector<int> world_ranks, int32_t self);
 

@@ -36,8 +36,8 @@ Result<std::unique_ptr<World>> World::open(const hvd_plugin_host& host,
 
 World::~World() {
   if (failed_) {
-    hvd::mpi::forsake_mpi();
-    if (maker_) maker_->forsake();
+    hvd::mpi::abandon_mpi();
+    if (maker_) maker_->abandon();
     return;
   }
   maker_.reset();  // what sets have given back is given back before the job's
@@ -59,7 +59,7 @@ void World::give_back(std::shared_ptr<Communicator> communicator) {
 
 void World::fail() {
   failed_ = true;
-  hvd::mpi::forsake_mpi();
+  hvd::mpi::abandon_mpi();
 }
 
 }  // namespace hvd::ops::mpi

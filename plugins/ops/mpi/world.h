@@ -34,7 +34,7 @@ class World {
   std::shared_ptr<Communicator> make(const std::vector<int32_t>& members);
   // All members give it back, none uses it any more.
   void give_back(std::shared_ptr<Communicator> communicator);
-  // Nothing here is ended in good order any more.
+  // From here on nothing is ended in good order.
   void fail();
 
   std::string describe(int code) const { return hvd::mpi::describe(api(), code); }
