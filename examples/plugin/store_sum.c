@@ -4,16 +4,16 @@
 
 #include "horovod/plugin_op.h"
 
-typedef struct Job {
+typedef struct QueuedSum {
   const hvd_batch* batch;
   hvd_batch_done done;
   void* argument;
   int added;
-} Job;
+} QueuedSum;
 typedef struct Sum {
   const hvd_plugin_host* host;
   int rank, size;
-  Job jobs[2];
+  QueuedSum jobs[2];
   char key[64];
 } Sum;
 
@@ -30,20 +30,20 @@ static const char* key_of(Sum* sum, const hvd_batch* batch, int rank) {
 }
 static int run(void* context, const hvd_batch* batch, hvd_batch_done done, void* argument) {
   Sum* sum = context;
-  sum->jobs[sum->jobs[0].batch != NULL] = (Job){batch, done, argument, 0}; /* two at most */
+  sum->jobs[sum->jobs[0].batch != NULL] = (QueuedSum){batch, done, argument, 0}; /* two at most */
   const float* input = batch->tensors->input; /* a rank that has joined brings none: zeros */
   return sum->host->store_set(sum->host->host, key_of(sum, batch, sum->rank), input,
                               input != NULL ? sizeof *input * (size_t)batch->tensors->count : 0);
 }
 static void end_first(Sum* sum, int status, const char* cause) {
-  const Job job = sum->jobs[0];
+  const QueuedSum job = sum->jobs[0];
   sum->jobs[0] = sum->jobs[1];
   sum->jobs[1].batch = NULL;
   job.done(job.argument, status, cause);
 }
 static int poll_sum(void* context, int32_t* progressed) { /* one share, once it is there */
   Sum* sum = context;
-  Job* job = sum->jobs;
+  QueuedSum* job = sum->jobs;
   if (job->batch == NULL) return HVD_OK;
   float share[512] = {0}, *total = job->batch->tensors->output;
   if (sum->host->store_get(sum->host->host, key_of(sum, job->batch, job->added), share,

@@ -33,7 +33,8 @@ void raise_descriptor_limit(size_t wanted) {
 
 }  // namespace
 
-Job::Job(const Options& options, const SlotPlan& plan, uint32_t generation, JoinQueue* join_queue)
+JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
+                     JoinQueue* join_queue)
     : options_(options),
       plan_(plan),
       generation_(generation),
@@ -67,9 +68,9 @@ Job::Job(const Options& options, const SlotPlan& plan, uint32_t generation, Join
         return true;
       }) {}
 
-Job::~Job() = default;
+JobLaunch::~JobLaunch() = default;
 
-JobEnd Job::run() {
+JobEnd JobLaunch::run() {
   raise_descriptor_limit(64 + 8 * plan_.hosts.size() + 4 * plan_.slots.size());
   if (const Status status = find_places(); !status.ok()) return {.exit_code = refuse(status)};
   int exit_code = 0;
@@ -87,7 +88,7 @@ JobEnd Job::run() {
   return end;
 }
 
-net::Task<int> Job::run_all() {
+net::Task<int> JobLaunch::run_all() {
   watch_signals();
   if (const int code = co_await prepare(); code != 0) co_return code;
   co_await start();
@@ -104,7 +105,7 @@ net::Task<int> Job::run_all() {
   co_return supervisor_.exit_code();
 }
 
-bool Job::reads_input(int rank) const {
+bool JobLaunch::reads_input(int rank) const {
   const Settings& settings = options_.settings;
   // A list of hosts may have come by it.
   if (settings.text("hostfile") == "-" || settings.text("stdin") == "none") return false;
@@ -112,7 +113,7 @@ bool Job::reads_input(int rank) const {
 }
 
 // Once all ranks run.
-void Job::start_input() {
+void JobLaunch::start_input() {
   std::vector<int> readers;
   for (const Slot& slot : plan_.slots) {
     if (reads_input(slot.rank)) readers.push_back(slot.rank);
@@ -129,7 +130,7 @@ void Job::start_input() {
 }
 
 // To whoever looks in from another terminal.
-net::Task<void> Job::answer(std::string request, net::StreamSocket& caller) {
+net::Task<void> JobLaunch::answer(std::string request, net::StreamSocket& caller) {
   constexpr std::string_view kRun = "exec ";
   if (request.starts_with(kRun)) {
     // A link's message, in hexadecimal digits.
@@ -175,7 +176,7 @@ void prepare_process(const Options& options) {
 
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
                JoinQueue* join_queue) {
-  return Job(options, plan, generation, join_queue).run();
+  return JobLaunch(options, plan, generation, join_queue).run();
 }
 
 }  // namespace hvd::launcher

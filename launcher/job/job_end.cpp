@@ -30,7 +30,7 @@ bool is_ignored(int signal) {
 
 }  // namespace
 
-void Job::watch_signals() {
+void JobLaunch::watch_signals() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
     // nohup's wish; an ignored SIGINT is only the mark of a shell's background job.
     if ((number == SIGHUP || number == SIGTSTP) && is_ignored(number)) continue;
@@ -44,7 +44,7 @@ void Job::watch_signals() {
   });
 }
 
-void Job::on_signal(int number) {
+void JobLaunch::on_signal(int number) {
   if (std::find(std::begin(kForwarded), std::end(kForwarded), number) != std::end(kForwarded)) {
     return pass_on(number);
   }
@@ -63,7 +63,7 @@ void Job::on_signal(int number) {
   act(supervisor_.on_signal(number), number);
 }
 
-void Job::pass_on(int number, int from_host) {
+void JobLaunch::pass_on(int number, int from_host) {
   const auto now = Clock::now();
   const auto last = passed_on_.find(number);
   // A scheduler signals the processes of a job at about one moment. A window may change often.
@@ -76,7 +76,7 @@ void Job::pass_on(int number, int from_host) {
 
 // Tells the agents that silence is no loss, and stops the ranks and this process until it is
 // continued.
-net::Task<void> Job::suspend() {
+net::Task<void> JobLaunch::suspend() {
   struct Telling {
     size_t left;
     net::asio::steady_timer done;
@@ -96,7 +96,7 @@ net::Task<void> Job::suspend() {
   suspending_ = false;
 }
 
-std::optional<int> Job::left_by(int rank) const {
+std::optional<int> JobLaunch::left_by(int rank) const {
   const auto value = server_ ? server_->value(rendezvous::left_by_key(rank)) : std::nullopt;
   if (!value) return {};
   const auto peer = parse_int(as_text(*value));
@@ -104,13 +104,13 @@ std::optional<int> Job::left_by(int rank) const {
   return static_cast<int>(*peer);
 }
 
-net::Task<void> Job::await_cause() {
+net::Task<void> JobLaunch::await_cause() {
   cause_.expires_after(kTimeToLeave);
   const auto [error] = co_await cause_.async_wait(net::use_tuple);
   if (!error) act(supervisor_.on_awaited());
 }
 
-void Job::act(Supervisor::Action action, int signal) {
+void JobLaunch::act(Supervisor::Action action, int signal) {
   if (const auto news = supervisor_.take_news()) output_->say(*news);
   switch (action) {
     case Supervisor::Action::kNone:
@@ -129,7 +129,7 @@ void Job::act(Supervisor::Action action, int signal) {
   changed_.cancel();
 }
 
-void Job::end_all(double grace, int signal) {
+void JobLaunch::end_all(double grace, int signal) {
   for (size_t host = 0; host < links_.size(); ++host) {
     if (!supervisor_.is_done(static_cast<int>(host))) links_[host]->end(grace, signal);
   }
@@ -138,7 +138,7 @@ void Job::end_all(double grace, int signal) {
 
 // Agents end their ranks by themselves once their link is gone, so nobody need wait for one that
 // does not answer. But one that waits for a stalled terminal to take the last output is no such.
-net::Task<void> Job::end_in_time(double seconds) {
+net::Task<void> JobLaunch::end_in_time(double seconds) {
   give_up_.expires_after(
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds)));
   const auto [error] = co_await give_up_.async_wait(net::use_tuple);
@@ -157,12 +157,12 @@ net::Task<void> Job::end_in_time(double seconds) {
   }
 }
 
-void Job::drop_links() {
+void JobLaunch::drop_links() {
   for (const auto& link : links_) link->close();
 }
 
 // Shows first what the ranks were doing.
-net::Task<void> Job::time_out(double seconds) {
+net::Task<void> JobLaunch::time_out(double seconds) {
   const std::vector<std::string> texts = co_await inspection_.run(true);
   for (size_t host = 0; host < texts.size(); ++host) {
     if (texts[host].empty()) continue;
@@ -172,7 +172,7 @@ net::Task<void> Job::time_out(double seconds) {
   act(supervisor_.on_timeout(seconds));
 }
 
-RankContext Job::context_of(int rank) const {
+RankContext JobLaunch::context_of(int rank) const {
   const auto host = static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host);
   const std::string folder = executable_folder();
   RankContext context{.package_folder = find_python_package(folder),
@@ -186,7 +186,7 @@ RankContext Job::context_of(int rank) const {
   return context;
 }
 
-void Job::tell_the_end() {
+void JobLaunch::tell_the_end() {
   std::string report = supervisor_.report();
   if (report.empty()) return;
   const int rank = supervisor_.failed_rank();

@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kProgressEvery{200};
 
 }  // namespace
 
-Status Job::find_places() {
+Status JobLaunch::find_places() {
   const std::string key = options_.settings.text("ssh_identity_file");
   if (!key.empty() && ::access(key.c_str(), R_OK) != 0) {
     return system_error(cat("cannot read the private key ", key, " given with -i"), errno);
@@ -81,7 +81,7 @@ Status Job::find_places() {
   return {};
 }
 
-std::vector<HostStart> Job::host_starts() {
+std::vector<HostStart> JobLaunch::host_starts() {
   const Settings& settings = options_.settings;
   std::vector<HostStart> starts;
   for (const Host& host : plan_.hosts) {
@@ -104,7 +104,7 @@ std::vector<HostStart> Job::host_starts() {
   return starts;
 }
 
-HostJob Job::host_job(int host, bool is_local) const {
+HostJob JobLaunch::host_job(int host, bool is_local) const {
   JobEnvironment shared;
   shared.job = job_;
   shared.generation = generation_;
@@ -137,7 +137,7 @@ HostJob Job::host_job(int host, bool is_local) const {
 }
 
 // The scopes in which the original's workers meet, with their sizes; nothing unless they are admitted.
-std::optional<rendezvous::ScopeSizes> Job::original_scopes() const {
+std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
   if (!options_.settings.flag("insecure_compat")) return {};
   rendezvous::ScopeSizes sizes = {{"global", plan_.size()}};
   for (const Slot& slot : plan_.slots) {
@@ -148,7 +148,7 @@ std::optional<rendezvous::ScopeSizes> Job::original_scopes() const {
 }
 
 // Brings up all agents. Not 0: the exit code, and nothing was started anywhere.
-net::Task<int> Job::prepare() {
+net::Task<int> JobLaunch::prepare() {
   Spawner& by_agent =
       launch_agent(options_.settings).empty() ? static_cast<Spawner&>(ssh_) : by_command_;
   Spawner& local = join_queue_ ? static_cast<Spawner&>(*join_queue_) : local_;
@@ -182,7 +182,7 @@ net::Task<int> Job::prepare() {
 }
 
 // Those that were ready, and are gone while others were prepared.
-std::vector<Status> Job::find_lost(const std::vector<std::unique_ptr<AgentLink>>& links) {
+std::vector<Status> JobLaunch::find_lost(const std::vector<std::unique_ptr<AgentLink>>& links) {
   std::vector<Status> errors;
   for (size_t host = 0; host < links.size(); ++host) {
     const Status state = links[host]->state();
@@ -194,7 +194,7 @@ std::vector<Status> Job::find_lost(const std::vector<std::unique_ptr<AgentLink>>
 }
 
 // Most starts are over before there is anything to show.
-net::Task<void> Job::show_progress() {
+net::Task<void> JobLaunch::show_progress() {
   for (auto wait = kProgressAfter;; wait = kProgressEvery) {
     progress_.expires_after(wait);
     const auto [error] = co_await progress_.async_wait(net::use_tuple);
@@ -203,7 +203,7 @@ net::Task<void> Job::show_progress() {
   }
 }
 
-void Job::warn_of_differences(const std::vector<std::unique_ptr<AgentLink>>& links) {
+void JobLaunch::warn_of_differences(const std::vector<std::unique_ptr<AgentLink>>& links) {
   std::vector<std::string> names;
   std::vector<Versions> versions;
   for (const auto& link : links) {
@@ -214,7 +214,7 @@ void Job::warn_of_differences(const std::vector<std::unique_ptr<AgentLink>>& lin
   for (const std::string& sentence : describe_differences(names, versions)) output_->say(sentence);
 }
 
-void Job::tell_thread_shares() {
+void JobLaunch::tell_thread_shares() {
   std::vector<std::string> names;
   std::vector<uint32_t> threads;
   for (const auto& link : links_) {
@@ -225,7 +225,7 @@ void Job::tell_thread_shares() {
   if (!sentence.empty()) output_->say(sentence);
 }
 
-net::Task<void> Job::start() {
+net::Task<void> JobLaunch::start() {
   server_ =
       join_queue_
           ? join_queue_->take_server()

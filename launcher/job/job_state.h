@@ -27,12 +27,13 @@
 
 namespace hvd::launcher {
 
-class Job {
+class JobLaunch {
  public:
-  Job(const Options& options, const SlotPlan& plan, uint32_t generation, JoinQueue* join_queue);
-  Job(const Job&) = delete;
+  JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
+            JoinQueue* join_queue);
+  JobLaunch(const JobLaunch&) = delete;
 
-  ~Job();
+  ~JobLaunch();
   JobEnd run();
 
  private:
@@ -115,8 +116,8 @@ class Job {
 };
 
 // What one agent reports, with the host it speaks for.
-struct Job::HostEvents : AgentEvents {
-  HostEvents(Job& job, int host) : job(job), host(host) {}
+struct JobLaunch::HostEvents : AgentEvents {
+  HostEvents(JobLaunch& job, int host) : job(job), host(host) {}
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
     job.output_->write(rank, stream, bytes);
   }
@@ -154,7 +155,7 @@ struct Job::HostEvents : AgentEvents {
   void on_store_connection(net::StreamSocket socket) override {
     job.server_->adopt(std::move(socket));
   }
-  Job& job;
+  JobLaunch& job;
   int host;
 };
 

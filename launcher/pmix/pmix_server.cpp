@@ -20,15 +20,15 @@ namespace hvd::launcher {
 namespace {
 
 // What callbacks need; PMIx gives them no pointer of ours. Made before the first and never ended.
-struct Job {
+struct ServedJob {
   std::mutex mutex;
   std::unique_ptr<Fences> fences;
   std::unique_ptr<rendezvous::Store> store;
   std::atomic<bool> was_used = false;
   pmix_server_module_t callbacks{};
 };
-Job& job() {
-  static Job* const only = new Job;
+ServedJob& job() {
+  static ServedJob* const only = new ServedJob;
   return *only;
 }
 

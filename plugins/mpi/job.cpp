@@ -60,7 +60,7 @@ std::string machine(const hvd_plugin_host& host) {
 }
 
 // The ranks of the job are not ranks of one MPI.
-Status apart(const Job& job, int world_size, int job_size, const std::string& why,
+Status apart(const MpiJob& job, int world_size, int job_size, const std::string& why,
              const char* setting) {
   return failed_precondition(
       cat("the ", job_size, " ranks of this job are not one world of MPI, since ", job.version,
@@ -72,7 +72,7 @@ Status apart(const Job& job, int world_size, int job_size, const std::string& wh
 
 // Who is who and where, and how many threads all allow.
 Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const std::string& who,
-            const std::string& why, const char* setting, Job* job) {
+            const std::string& why, const char* setting, MpiJob* job) {
   const Api& api = job->api;
   int world_rank = 0, world_size = 1, threads = 0;
   api.comm_rank(api.handles.world, &world_rank);
@@ -103,8 +103,8 @@ Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const 
   return {};
 }
 
-Result<Job> join(const hvd_plugin_host& host, const hvd_plugin_config& config,
-                 const std::string& who, const char* setting) {
+Result<MpiJob> join(const hvd_plugin_host& host, const hvd_plugin_config& config,
+                    const std::string& who, const char* setting) {
   // Before MPI starts, since a rank that does not come along would keep the others there.
   auto api = open_api(wanted_library());
   const Status found = api.ok() ? judge_environment() : api.error();
@@ -118,7 +118,7 @@ Result<Job> join(const hvd_plugin_host& host, const hvd_plugin_config& config,
                                    ": all ranks need one MPI; HOROVOD_MPI_LIBRARY "
                                    "may name its library"));
   }
-  Job job;
+  MpiJob job;
   job.api = *std::move(api);
   job.rank = config.rank;
   job.version = versions[0];
@@ -131,8 +131,8 @@ Result<Job> join(const hvd_plugin_host& host, const hvd_plugin_config& config,
 
 }  // namespace
 
-Result<Job> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
-                     const std::string& who, const char* setting) {
+Result<MpiJob> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
+                        const std::string& who, const char* setting) {
   auto job = join(host, config, who, setting);
   // Who has chosen MPI is not served without it: another code would leave it out.
   if (!job.ok()) return unavailable(job.error().message());

@@ -11,7 +11,7 @@
 
 namespace hvd::mpi {
 
-struct Job {
+struct MpiJob {
   Api api;
   int32_t rank = 0;
   std::vector<int> world_ranks;       // what MPI calls each rank of the job
@@ -23,8 +23,8 @@ struct Job {
 
 // Every rank of the job calls it. What one finds wrong, each reports. `who` names the rendezvous, `setting`
 // is the variable that has chosen MPI: both alike on all ranks.
-Result<Job> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
-                     const std::string& who, const char* setting);
+Result<MpiJob> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
+                        const std::string& who, const char* setting);
 
 // Initialises MPI, where nobody in this process has.
 Status initialise(const Api& api, const hvd_plugin_host& host);

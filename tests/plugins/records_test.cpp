@@ -4,7 +4,7 @@
 #include <string>
 
 #include "conformance/plugin_world.h"
-#include "ops/cpu/executor.h"
+#include "ops/cpu/cpu_backend.h"
 
 extern "C" {
 const hvd_plugin* hvd_builtin_controller_tcp(void);
@@ -42,11 +42,11 @@ TEST_CASE("what the operations cannot do, they do not claim") {
   batch.reduce_op = HVD_SUM;
   batch.dtype = HVD_FLOAT32;
   batch.device = 0;
-  CHECK(hvd::ops::Executor::supports(batch) == 0);
+  CHECK(hvd::ops::CpuBackend::supports(batch) == 0);
   batch.device = HVD_CPU;
   batch.reduce_op = HVD_ADASUM;
   batch.dtype = HVD_INT32;
-  CHECK(hvd::ops::Executor::supports(batch) == 0);
+  CHECK(hvd::ops::CpuBackend::supports(batch) == 0);
   batch.op = HVD_JOIN;
-  CHECK(hvd::ops::Executor::supports(batch) == 0);
+  CHECK(hvd::ops::CpuBackend::supports(batch) == 0);
 }

@@ -64,7 +64,7 @@ class DdpTest(RankCase):
         model = DDP(model)
         self.assertEqual(torch.distributed.get_world_size(), self.size)
         self.assertEqual(torch.distributed.get_rank(), self.rank)
-        self.assertEqual(optimizer._exchange.buckets, [])
+        self.assertEqual(optimizer._reducer.buckets, [])
         self.train(model, optimizer)
         self.assert_trained_as_one_process(model.parameters())
 
@@ -81,7 +81,7 @@ class DdpTest(RankCase):
         self.train(model, optimizer, 2)
         whole = torch.nn.Sequential(DDP(model[0]), *model[1:])
         if self.size > 1:
-            ours = {id(param) for bucket in optimizer._exchange.buckets for param in bucket.params}
+            ours = {id(param) for bucket in optimizer._reducer.buckets for param in bucket.params}
             self.assertEqual(ours, {id(param) for param in model[2].parameters()})
         for step in range(2, 4):
             optimizer.zero_grad()

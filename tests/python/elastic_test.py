@@ -81,8 +81,8 @@ class ElasticTest(rank_case.RankCase):
             gradients.append(None)
             if len(gradients) == 2:
                 hvd.allreduce(torch.ones(1), name="elastic.in_flight")
-                exchange = optimizer._exchange
-                (handle,) = [work for bucket in exchange.buckets for work in bucket.works]
+                reducer = optimizer._reducer
+                (handle,) = [work for bucket in reducer.buckets for work in bucket.works]
                 while not hvd.poll(handle):
                     time.sleep(0.01)
 

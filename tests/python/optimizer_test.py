@@ -110,7 +110,7 @@ class OptimizerTest(RankCase):
 
         before = signal.signal(signal.SIGALRM, interrupt)
         try:
-            while not optimizer._exchange.is_interrupted:
+            while not optimizer._reducer.is_interrupted:
                 try:
                     signal.setitimer(signal.ITIMER_REAL, 0.2)
                     optimizer.step(*closure)

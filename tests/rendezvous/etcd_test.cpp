@@ -68,14 +68,14 @@ void await_no_keys(const std::string& prefix) {
 }
 
 // Servers after one another that keep one job; the port stays.
-struct Job {
+struct EtcdJob {
   std::string prefix = new_prefix();
   std::string url = cat("etcd://", shared_etcd().address(), prefix);
   std::string address = cat("tcp:127.0.0.1:", free_port());
   int size = 0;
   std::unique_ptr<RunningServer> server = make();
 
-  explicit Job(int workers = 0) : size(workers) {}
+  explicit EtcdJob(int workers = 0) : size(workers) {}
   std::unique_ptr<RunningServer> make() const {
     return std::make_unique<RunningServer>(address, size, opener(url));
   }
@@ -91,7 +91,7 @@ struct Job {
 };
 
 struct OnEtcd {
-  Job job;
+  EtcdJob job;
   HttpStore one{job.server->endpoint(), test_secret()};
   HttpStore two{job.server->endpoint(), test_secret()};
   Store& first() { return one; }
@@ -126,7 +126,7 @@ TEST_CASE("the store over etcd does what every store does") {
 
 TEST_CASE("the next server has what the one before held") {
   REQUIRE_ETCD();
-  Job job(2);
+  EtcdJob job(2);
   HttpStore store(*net::parse_endpoint(job.address), test_secret());
   HttpStore other(*net::parse_endpoint(job.address), test_secret());
   std::string all;
@@ -178,7 +178,7 @@ TEST_CASE("the next server has what the one before held") {
 
 TEST_CASE("a call that is repeated at the next server counts once") {
   REQUIRE_ETCD();
-  Job job;
+  EtcdJob job;
   const auto endpoint = job.server->endpoint();
   const std::string add = "/v1/add/n?amount=5&client=a&sequence=7";
   const std::string swap = "/v1/swap/s?client=b&sequence=1";
@@ -199,7 +199,7 @@ TEST_CASE("a call that is repeated at the next server counts once") {
 
 TEST_CASE("a fence of more parties than one transaction takes opens for all of them") {
   REQUIRE_ETCD();
-  Job job;
+  EtcdJob job;
   constexpr int kParties = 150;
   std::vector<std::future<std::string>> parties;
   const auto fence = [&](int party) {
@@ -217,7 +217,7 @@ TEST_CASE("a fence of more parties than one transaction takes opens for all of t
 
 TEST_CASE("a server whose job another one has taken over ends, and its clients go there") {
   REQUIRE_ETCD();
-  Job job;
+  EtcdJob job;
   HttpStore store(job.server->endpoint(), test_secret(), {.reconnect_seconds = 0.2});
   REQUIRE(store.set("k", as_bytes("1"), soon()).ok());
   auto wait = std::async(std::launch::async, [&] { return store.wait("w", soon()).status(); });
@@ -232,7 +232,7 @@ TEST_CASE("a server whose job another one has taken over ends, and its clients g
 
 TEST_CASE("nothing is left in etcd after the end of a job, or when no server resumes it") {
   REQUIRE_ETCD();
-  Job job;
+  EtcdJob job;
   HttpStore store(job.server->endpoint(), test_secret());
   REQUIRE(store.set("large", Bytes(2'000'000), soon()).ok());
   CHECK(keys_in_etcd(job.prefix).size() > 2);
@@ -280,7 +280,7 @@ TEST_CASE("what cannot be reached, or keeps another job, is named with the way o
             "and that --backend names its client port, with etcds:// if it speaks TLS"));
   CHECK(open(cat("etcd://", dead, ",", shared_etcd().address(), new_prefix()), test_secret(), 5)
             .ok());
-  const Job job;
+  const EtcdJob job;
   const Status other = open(job.url, *Secret::from_hex("ffeeddccbbaa99887766554433221100"), 5);
   CHECK(other.code() == Code::kFailedPrecondition);
   CHECK(other.message().find("one with another token") != std::string::npos);

@@ -16,7 +16,7 @@ constexpr size_t kMostBeside = 3;
 constexpr size_t kStepsOfOne = 8;
 constexpr size_t kStackSize = 1 << 20;
 
-struct Task {
+struct SharedSteps {
   size_t count;
   std::function<void(size_t)> step;
   std::atomic<size_t> next{0};
@@ -31,20 +31,21 @@ struct Task {
 };
 
 void* work_beside(void* argument) {
-  std::unique_ptr<std::shared_ptr<Task>> task(static_cast<std::shared_ptr<Task>*>(argument));
-  (*task)->work();
-  task.reset();
+  std::unique_ptr<std::shared_ptr<SharedSteps>> steps(
+      static_cast<std::shared_ptr<SharedSteps>*>(argument));
+  (*steps)->work();
+  steps.reset();
   for (;;) ::pause();
 }
 
 // Where there can be no more threads, those that are there do all.
-void start_thread(const std::shared_ptr<Task>& task) {
+void start_thread(const std::shared_ptr<SharedSteps>& steps) {
   pthread_attr_t attributes;
   pthread_t thread;
   if (::pthread_attr_init(&attributes) != 0) return;
   ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   ::pthread_attr_setstacksize(&attributes, kStackSize);
-  auto argument = std::make_unique<std::shared_ptr<Task>>(task);
+  auto argument = std::make_unique<std::shared_ptr<SharedSteps>>(steps);
   if (::pthread_create(&thread, &attributes, work_beside, argument.get()) == 0) {
     static_cast<void>(argument.release());
   }
@@ -54,12 +55,12 @@ void start_thread(const std::shared_ptr<Task>& task) {
 }  // namespace
 
 void run_side_by_side(size_t count, std::function<void(size_t)> step) {
-  const auto task = std::make_shared<Task>();
-  task->count = count;
-  task->step = std::move(step);
-  for (size_t i = std::min(kMostBeside, count / kStepsOfOne); i > 0; --i) start_thread(task);
-  task->work();
-  for (size_t done = task->done; done < count; done = task->done) task->done.wait(done);
+  const auto steps = std::make_shared<SharedSteps>();
+  steps->count = count;
+  steps->step = std::move(step);
+  for (size_t i = std::min(kMostBeside, count / kStepsOfOne); i > 0; --i) start_thread(steps);
+  steps->work();
+  for (size_t done = steps->done; done < count; done = steps->done) steps->done.wait(done);
 }
 
 }  // namespace hvd::launcher

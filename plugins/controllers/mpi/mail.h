@@ -16,7 +16,7 @@
 namespace hvd::controllers::mpi {
 
 using hvd::mpi::Communicator;
-using hvd::mpi::Job;
+using hvd::mpi::MpiJob;
 
 class Mail {
  public:
@@ -24,7 +24,7 @@ class Mail {
   enum class Kind { kMessage = 1, kLastWord = 2 };
   using Receiver = std::function<void(Kind kind, int32_t from, ByteView message)>;
 
-  Mail(const Job& job, std::unique_ptr<Communicator> everyone)
+  Mail(const MpiJob& job, std::unique_ptr<Communicator> everyone)
       : job_(job), everyone_(std::move(everyone)), arrivals_(job.world_ranks.size()) {}
   // What is still on its way keeps its memory.
   ~Mail();
@@ -50,7 +50,7 @@ class Mail {
   Result<bool> hand_over(const Receiver& receiver);
   Result<bool> forget_sent();
 
-  const Job& job_;
+  const MpiJob& job_;
   const std::unique_ptr<Communicator> everyone_;
   // Letters stay where they are while MPI knows their addresses.
   std::deque<std::unique_ptr<Letter>> sent_;

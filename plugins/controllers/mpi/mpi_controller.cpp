@@ -52,7 +52,7 @@ class Controller {
   void after_sleep() {}
 
  private:
-  Controller(const hvd_plugin_host& host, Job job, UniqueFd timer)
+  Controller(const hvd_plugin_host& host, MpiJob job, UniqueFd timer)
       : host_(host), job_(std::move(job)), timer_(std::move(timer)) {}
   void number_hosts();
   void be_awake() {
@@ -61,7 +61,7 @@ class Controller {
   }
 
   const hvd_plugin_host& host_;
-  const Job job_;
+  const MpiJob job_;
   const UniqueFd timer_;
   std::unique_ptr<Mail> mail_;
   std::vector<int32_t> hosts_;
@@ -71,7 +71,7 @@ class Controller {
   bool is_watched_ = false;
 };
 
-Status can_call(const Job& job) {
+Status can_call(const MpiJob& job) {
   if (job.threads >= MPI_THREAD_SERIALIZED) return {};
   return failed_precondition(
       "HOROVOD_CONTROLLER=mpi calls MPI from a thread of its own, which the program has forbidden "
@@ -81,7 +81,7 @@ Status can_call(const Job& job) {
 
 Result<std::unique_ptr<Controller>> Controller::open(const hvd_plugin_host& host,
                                                      const hvd_plugin_config& config) {
-  HVD_ASSIGN_OR_RETURN(Job job,
+  HVD_ASSIGN_OR_RETURN(MpiJob job,
                        hvd::mpi::join_job(host, config, "mpi-controller", "HOROVOD_CONTROLLER"));
   HVD_RETURN_IF_ERROR(can_call(job));
   UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -95,7 +95,7 @@ Result<std::unique_ptr<Controller>> Controller::open(const hvd_plugin_host& host
   std::vector<int32_t> all(static_cast<size_t>(config.size));
   std::iota(all.begin(), all.end(), 0);
   auto everyone = std::make_unique<Communicator>();
-  const Job& kept = controller->job_;
+  const MpiJob& kept = controller->job_;
   hvd::mpi::make_communicator(kept.api, kept.world_ranks, config.rank, all, everyone.get());
   if (everyone->state != 1) return internal_error("MPI makes no communicator of all ranks");
   controller->mail_ = std::make_unique<Mail>(kept, std::move(everyone));

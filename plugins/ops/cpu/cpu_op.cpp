@@ -1,5 +1,5 @@
 // The built-in operations on host memory, over the links of the built-in controller.
-#include "ops/cpu/executor.h"
+#include "ops/cpu/cpu_backend.h"
 
 namespace hvd::ops {
 namespace {
@@ -8,15 +8,15 @@ struct CpuPlugin {
   static constexpr const char* kName = "cpu";
   static constexpr int32_t kPriority = 100;
   static Status probe() { return {}; }
-  static Result<std::unique_ptr<Executor>> open(const hvd_plugin_host& host,
-                                                const hvd_plugin_config&) {
+  static Result<std::unique_ptr<CpuBackend>> open(const hvd_plugin_host& host,
+                                                  const hvd_plugin_config&) {
     const auto* mesh =
         static_cast<const collectives::SharedMesh*>(host.lookup(host.host, collectives::kMeshName));
     if (mesh == nullptr) {
       return failed_precondition(
           "the cpu operations use the links of the tcp controller, which is not in use");
     }
-    return std::make_unique<Executor>(*mesh);
+    return std::make_unique<CpuBackend>(*mesh);
   }
 };
 
@@ -25,5 +25,5 @@ struct CpuPlugin {
 
 extern "C" const hvd_plugin* hvd_builtin_op_cpu(void);
 extern "C" const hvd_plugin* hvd_builtin_op_cpu(void) {
-  return &hvd::ops::OpRecord<hvd::ops::CpuPlugin, hvd::ops::Executor>::kRecord;
+  return &hvd::ops::OpRecord<hvd::ops::CpuPlugin, hvd::ops::CpuBackend>::kRecord;
 }

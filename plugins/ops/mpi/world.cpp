@@ -9,8 +9,8 @@ namespace hvd::ops::mpi {
 
 Result<std::unique_ptr<World>> World::open(const hvd_plugin_host& host,
                                            const hvd_plugin_config& config) {
-  HVD_ASSIGN_OR_RETURN(hvd::mpi::Job job, hvd::mpi::join_job(host, config, "mpi-operations",
-                                                             "HOROVOD_CPU_OPERATIONS"));
+  HVD_ASSIGN_OR_RETURN(hvd::mpi::MpiJob job, hvd::mpi::join_job(host, config, "mpi-operations",
+                                                                "HOROVOD_CPU_OPERATIONS"));
   std::unique_ptr<World> world(new World(std::move(job)));
   if (config.rank == 0) {
     const std::string said =

@@ -41,9 +41,9 @@ class World {
 
  private:
   class Maker;
-  explicit World(hvd::mpi::Job job) : job_(std::move(job)) {}
+  explicit World(hvd::mpi::MpiJob job) : job_(std::move(job)) {}
 
-  const hvd::mpi::Job job_;
+  const hvd::mpi::MpiJob job_;
   BufferPool buffers_;
   std::optional<Reductions> reductions_;
   std::shared_ptr<Communicator> everyone_;

@@ -18,7 +18,7 @@ int code_of(int status) {
 }
 
 // Copies what the runtime lends into tensors of the graph. Leaves what failed in `status`.
-void copy_outputs(const TfApi& api, const Work& work, Status* status, char* error) {
+void copy_outputs(const TfApi& api, const PendingOperation& work, Status* status, char* error) {
   const size_t count = work.inputs.size() - (work.operation->has_splits ? 1 : 0);
   for (size_t i = 0; i < count; ++i) {
     hvd_output output{};
@@ -50,16 +50,16 @@ void copy_outputs(const TfApi& api, const Work& work, Status* status, char* erro
 // Work that its thread waits for.
 class Submitted : public python::Awaited {
  public:
-  explicit Submitted(Work* work) : Awaited(work->handle), work_(work) {}
+  explicit Submitted(PendingOperation* work) : Awaited(work->handle), work_(work) {}
   void complete(int status, char* error) override { hand_over(work_, status, error); }
 
  private:
-  Work* work_;
+  PendingOperation* work_;
 };
 
 }  // namespace
 
-void hand_over(Work* work, int status, char* error) {
+void hand_over(PendingOperation* work, int status, char* error) {
   if (status == HVD_OK && !work->operation->keeps_shapes) {
     const TfApi& api = *tf_api();
     Status* copied = api.new_status();
@@ -72,7 +72,7 @@ void hand_over(Work* work, int status, char* error) {
   finish(work, status, status == HVD_OK ? nullptr : error);
 }
 
-void finish(Work* work, int status, const char* message) {
+void finish(PendingOperation* work, int status, const char* message) {
   const TfApi& api = *tf_api();
   if (message != nullptr) {
     Status* failed = api.new_status();
@@ -90,7 +90,7 @@ void finish(Work* work, int status, const char* message) {
   done();
 }
 
-void await(Work* work) {
+void await(PendingOperation* work) {
   static python::Waiter* const waiter = new python::Waiter(library()->wait, library()->poll);
   waiter->add(new Submitted(work));
 }

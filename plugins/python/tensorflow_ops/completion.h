@@ -1,4 +1,4 @@
-// Work that was submitted for a graph, and how it ends.
+// An operation of a graph that was submitted and is pending, and how it ends.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace hvd::tensorflow {
 
-struct Work {
+struct PendingOperation {
   const Operation* operation;
   std::string name;
   Context* context;
@@ -22,13 +22,13 @@ struct Work {
 };
 
 // Frees the work and tells TensorFlow that it failed, or that it succeeded where `message` is NULL.
-void finish(Work* work, int status, const char* message);
+void finish(PendingOperation* work, int status, const char* message);
 
 // Gives TensorFlow what complete work has brought, frees it and tells TensorFlow. `error` says what
 // went wrong where `status` is not HVD_OK, and has room for kErrorSize.
-void hand_over(Work* work, int status, char* error);
+void hand_over(PendingOperation* work, int status, char* error);
 
 // The waiter's thread waits for the work, which is its own from now on, and finishes it.
-void await(Work* work);
+void await(PendingOperation* work);
 
 }  // namespace hvd::tensorflow

@@ -11,7 +11,8 @@ void read_shape(const TfApi& api, const Tensor* tensor, Shape* out) {
 
 // Makes the output that goes with an input, in its memory if that is to be had. Nobody here holds the
 // input, which would have another owner then. Gives the input where the output has memory of its own.
-Tensor* make_output(const TfApi& api, Work* work, int index, const Shape& shape, Status* status) {
+Tensor* make_output(const TfApi& api, PendingOperation* work, int index, const Shape& shape,
+                    Status* status) {
   int forwarded = -1;
   Tensor* output = api.forward_or_allocate(work->context, &index, 1, index, shape.data(),
                                            static_cast<int>(shape.size()), &forwarded, status);
@@ -23,7 +24,8 @@ Tensor* make_output(const TfApi& api, Work* work, int index, const Shape& shape,
 }
 
 // The same where the shape is that of the input.
-Tensor* make_output_like(const TfApi& api, Work* work, int index, Shape* shape, Status* status) {
+Tensor* make_output_like(const TfApi& api, PendingOperation* work, int index, Shape* shape,
+                         Status* status) {
   Tensor* input = nullptr;
   api.input(work->context, index, &input, status);
   if (api.get_code(status) != kOk) return nullptr;
@@ -44,7 +46,7 @@ void check_shape(const TfApi& api, const Tensor* input, size_t index, const Shap
 
 }  // namespace
 
-bool take_tensors(const TfApi& api, Work* work, const std::vector<Shape>& shapes) {
+bool take_tensors(const TfApi& api, PendingOperation* work, const std::vector<Shape>& shapes) {
   Status* status = api.new_status();
   const auto count = static_cast<size_t>(api.input_count(work->context));
   work->inputs.reserve(count);
@@ -82,7 +84,7 @@ Names names_of(const Operation& operation, const std::string& name, size_t count
   return names;
 }
 
-Described::Described(const TfApi& api, const Work& work, const Names& names,
+Described::Described(const TfApi& api, const PendingOperation& work, const Names& names,
                      const std::vector<Shape>& shapes) {
   const size_t count = work.inputs.size() - (work.operation->has_splits ? 1 : 0);
   tensors.resize(count);
@@ -106,7 +108,7 @@ Described::Described(const TfApi& api, const Work& work, const Names& names,
   }
 }
 
-void Described::read_shapes(const TfApi& api, const Work& work) {
+void Described::read_shapes(const TfApi& api, const PendingOperation& work) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor* input = work.inputs[i] != nullptr ? work.inputs[i] : work.outputs[i];
     tensors[i].ndim = static_cast<int32_t>(api.dimensions(input));

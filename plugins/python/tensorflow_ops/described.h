@@ -15,7 +15,7 @@ using Shape = std::vector<int64_t>;
 // Takes inputs and makes the outputs that are known by now: in the memory of inputs that nobody else
 // has. `shapes`: what the graph says about inputs of an operation that keeps shapes, or empty; an
 // input that an output replaces is not looked at then. False: TensorFlow has been told why.
-bool take_tensors(const TfApi& api, Work* work, const std::vector<Shape>& shapes);
+bool take_tensors(const TfApi& api, PendingOperation* work, const std::vector<Shape>& shapes);
 
 // What a request is called, and each of its tensors where there are more than one.
 struct Names {
@@ -28,7 +28,7 @@ Names names_of(const Operation& operation, const std::string& name, size_t count
 // which are as above.
 class Described {
  public:
-  Described(const TfApi& api, const Work& work, const Names& names,
+  Described(const TfApi& api, const PendingOperation& work, const Names& names,
             const std::vector<Shape>& shapes);
   Described(const Described&) = delete;
   Described& operator=(const Described&) = delete;
@@ -37,7 +37,7 @@ class Described {
   std::vector<int32_t> splits;
 
  private:
-  void read_shapes(const TfApi& api, const Work& work);
+  void read_shapes(const TfApi& api, const PendingOperation& work);
 
   std::vector<int64_t> extents_;
 };

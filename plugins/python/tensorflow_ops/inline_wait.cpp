@@ -15,7 +15,7 @@ constexpr uint32_t kMostDoublings = 8;
 
 }  // namespace
 
-bool InlineWait::finishes(Work* work) {
+bool InlineWait::finishes(PendingOperation* work) {
   if (!is_last_) return false;
   // Runs of one node may be at once: none counts below zero.
   for (uint32_t left = skips_.load(); left > 0;) {

@@ -20,7 +20,7 @@ class InlineWait {
   }
 
   // Whether the work was complete in time, and is finished and gone.
-  bool finishes(Work* work);
+  bool finishes(PendingOperation* work);
 
  private:
   bool is_last_;

@@ -147,11 +147,12 @@ void* create(Construction* construction) {
 void remove(void* kernel) { delete static_cast<Kernel*>(kernel); }
 
 // NULL: TensorFlow has been told why.
-Work* begin(const Kernel& kernel, Context* context, Done* done) {
+PendingOperation* begin(const Kernel& kernel, Context* context, Done* done) {
   std::function<void()> kept = keep(done);
   const bool is_known = static_cast<bool>(kept);
   if (!is_known) kept = [done] { tf_api()->run_done(done); };  // before the kernel returns
-  auto* work = new Work{kernel.operation, kernel.name, context, std::move(kept), {}, {}, 0};
+  auto* work =
+      new PendingOperation{kernel.operation, kernel.name, context, std::move(kept), {}, {}, 0};
   if (is_known && library() != nullptr) return work;
   finish(work, HVD_UNIMPLEMENTED,
          is_known
@@ -164,7 +165,7 @@ Work* begin(const Kernel& kernel, Context* context, Done* done) {
 void compute(void* made, Context* context, Done* done) {
   const TfApi& api = *tf_api();
   const auto& kernel = *static_cast<const Kernel*>(made);
-  Work* work = begin(kernel, context, done);
+  PendingOperation* work = begin(kernel, context, done);
   if (work == nullptr) return;
   if (!take_tensors(api, work, kernel.shapes)) return finish(work, HVD_OK, nullptr);
   const auto process_set = static_cast<int32_t>(kernel.process_set);
@@ -221,7 +222,7 @@ int ask(const Kernel& kernel, int32_t* number, char* error) {
 void compute_number(void* made, Context* context, Done* done) {
   const TfApi& api = *tf_api();
   const auto& kernel = *static_cast<const Kernel*>(made);
-  Work* work = begin(kernel, context, done);
+  PendingOperation* work = begin(kernel, context, done);
   if (work == nullptr) return;
   std::vector<char> error(kErrorSize);
   int32_t number = 0;

@@ -33,21 +33,21 @@ def _make_primitive() -> Any:
     from jax.extend import core
     from jax.interpreters import batching, mlir
 
-    class Meeting(effects.Effect):
+    class CollectiveEffect(effects.Effect):
         """Others wait for this call, even if nobody here uses its result."""
 
         def __str__(self) -> str:
             return "Horovod"
 
-    meeting = Meeting()
+    effect = CollectiveEffect()
     for allowed in (effects.lowerable_effects, effects.control_flow_allowed_effects,
                     effects.custom_derivatives_allowed_effects):
-        allowed.add_type(Meeting)
+        allowed.add_type(CollectiveEffect)
     made = core.Primitive("horovod")
     made.multiple_results = True
 
     def abstract(*arrays: Any, request: Request, shapes: Tuple[Tuple[int, ...], ...]) -> Any:
-        return [array.update(shape=shape) for array, shape in zip(arrays, shapes)], {meeting}
+        return [array.update(shape=shape) for array, shape in zip(arrays, shapes)], {effect}
 
     def lower(ctx: Any, *operands: Any, request: Request, shapes: Any) -> Any:
         devices = getattr(ctx.module_context.axis_context, "num_devices", 1)

@@ -9,7 +9,7 @@ import torch
 from horovod.torch import _gradient_bucket
 
 # What is in flight: a handle, or what waits for it and brings the result to where it belongs.
-Work = Union[int, Callable[[], None]]
+Pending = Union[int, Callable[[], None]]
 
 
 class Bucket:
@@ -21,7 +21,7 @@ class Bucket:
     def __init__(self, name: str, params: Sequence[torch.Tensor], passes: int) -> None:
         self.name = name
         self.params = list(params)
-        self.works: List[Work] = []
+        self.works: List[Pending] = []
         self.is_agreed = False  # the ranks have reduced it once
         self.rearm(passes)
 

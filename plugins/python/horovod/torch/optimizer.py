@@ -18,7 +18,7 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch._adasum import AdasumMixin
 from horovod.torch._allreduce import allreduce_async
 from horovod.torch._copies import Copied
-from horovod.torch._exchange import Exchange
+from horovod.torch._reducer import GradientReducer
 from horovod.torch.compression import Compression
 
 _unnamed = itertools.count()
@@ -30,7 +30,7 @@ _drops_by_default = inspect.signature(
 class _DistributedMixin(Copied):
     """Comes before the user's optimizer class in the classes that DistributedOptimizer makes."""
 
-    _exchange: Exchange
+    _reducer: GradientReducer
     _synchronized = False
     _should_synchronize = True
     _drops_gradients = False  # the base class's zero_grad does that, in more words
@@ -38,7 +38,7 @@ class _DistributedMixin(Copied):
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Sets how many backward passes add up to one step, from the next step on."""
         _check_passes(passes)
-        self._exchange.set_passes(passes)
+        self._reducer.set_passes(passes)
 
     def synchronize(self) -> None:
         """Waits until all gradients are reduced: call it to clip or inspect them before `step`.
@@ -46,7 +46,7 @@ class _DistributedMixin(Copied):
         Use `skip_synchronize` around the `step` that follows. All ranks must call it; parameters
         without a gradient take part with zeros.
         """
-        self._exchange.synchronize()
+        self._reducer.synchronize()
         self._synchronized = True
 
     @contextlib.contextmanager
@@ -70,9 +70,9 @@ class _DistributedMixin(Copied):
             self._synchronized = False
             return super().step() if closure is None else super().step(closure)
         if closure is not None:
-            self._exchange.settle()
+            self._reducer.settle()
             return super().step(self._synchronized_closure(closure))
-        self._exchange.interrupted_loss = None
+        self._reducer.interrupted_loss = None
         if self._synchronized:
             warnings.warn(
                 "optimizer.step() after optimizer.synchronize() reduces the gradients a second "
@@ -84,25 +84,25 @@ class _DistributedMixin(Copied):
         return super().step()
 
     def _synchronized_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        exchange, is_first = self._exchange, True
+        reducer, is_first = self._reducer, True
 
         def evaluate() -> Any:
             nonlocal is_first
-            loss, exchange.interrupted_loss = exchange.interrupted_loss, None
+            loss, reducer.interrupted_loss = reducer.interrupted_loss, None
             is_reduced = loss is not None  # by an interrupted call, and on the other ranks too
             try:
                 if loss is None:
                     loss = self._shared(closure())
-                    exchange.synchronize()
+                    reducer.synchronize()
                     is_reduced = True
                 result = loss()
             except HorovodInternalError:
                 raise
             except BaseException:
                 if is_first and loss is None:
-                    exchange.leave()
-                elif is_first and (is_reduced or exchange.is_interrupted):
-                    exchange.interrupted_loss = loss
+                    reducer.leave()
+                elif is_first and (is_reduced or reducer.is_interrupted):
+                    reducer.interrupted_loss = loss
                 raise
             is_first = False
             return result
@@ -111,18 +111,18 @@ class _DistributedMixin(Copied):
 
     def _shared(self, loss: Any) -> Callable[[], Any]:
         """What returns the loss: of all ranks where the optimizer decides by it what comes next."""
-        exchange = self._exchange
-        if not exchange.buckets or not isinstance(self, torch.optim.LBFGS):
+        reducer = self._reducer
+        if not reducer.buckets or not isinstance(self, torch.optim.LBFGS):
             return lambda: loss
         value = loss.detach() if isinstance(loss, torch.Tensor) else torch.tensor(loss).double()
         handle = allreduce_async(
-            value, None, f"loss.{exchange.buckets[0].name}", Sum if exchange.op == Sum else Average,
-            process_set=exchange.process_set)
+            value, None, f"loss.{reducer.buckets[0].name}", Sum if reducer.op == Sum else Average,
+            process_set=reducer.process_set)
         return lambda: _ops.wait(handle)
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own, with its arguments (`set_to_none`)."""
-        if self._exchange.has_work():
+        if self._reducer.has_work():
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() and before "
                 "optimizer.step() or optimizer.synchronize(): gradients that are being reduced "
@@ -139,8 +139,8 @@ class _DistributedMixin(Copied):
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """As the optimizer's own; waits for reductions in flight and forgets them."""
-        self._exchange.drain()
-        self._exchange.interrupted_loss = None
+        self._reducer.drain()
+        self._reducer.interrupted_loss = None
         self._synchronized = False
         super().load_state_dict(state_dict)
 
@@ -150,7 +150,7 @@ class _DistributedMixin(Copied):
         group = len(self.param_groups) - 1
         prefix = f"added.{next(_unnamed)}.{group}"
         params = self.param_groups[-1]["params"]
-        self._exchange.add([(f"{prefix}.{index}", [param]) for index, param in enumerate(params)])
+        self._reducer.add([(f"{prefix}.{index}", [param]) for index, param in enumerate(params)])
 
 
 def _check_passes(passes: int) -> None:
@@ -280,23 +280,23 @@ def DistributedOptimizer(
     def again(plain: Any, named: Any, found: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         lists = ([[found(param) for param in group] for group in groups]
                  if isinstance(groups, (list, tuple)) else groups)
-        passes = backward_passes_per_step if exchange is None else exchange.passes
+        passes = backward_passes_per_step if reducer is None else reducer.passes
         return DistributedOptimizer(plain, named, compression, passes, op,
                                     gradient_predivide_factor, 0, lists, sparse_as_dense,
                                     process_set)
 
-    exchange: Optional[Exchange] = None
+    reducer: Optional[GradientReducer] = None
     if steps_travel(op, process_set):
         made = _derive(optimizer, AdasumMixin, names, again)
         made._compression, made._process_set = compression, process_set
         return made
-    exchange = Exchange(compression, backward_passes_per_step, op, gradient_predivide_factor,
+    reducer = GradientReducer(compression, backward_passes_per_step, op, gradient_predivide_factor,
                         sparse_as_dense, process_set)
     params = [param for group in optimizer.param_groups for param in group["params"]]
-    exchange.add(list(_buckets(params, names, groups)))
+    reducer.add(list(_buckets(params, names, groups)))
 
     distributed = _derive(optimizer, _DistributedMixin, names, again)
-    distributed._exchange = exchange
+    distributed._reducer = reducer
     distributed._drops_gradients = (
         _drops_by_default and type(optimizer).zero_grad is torch.optim.Optimizer.zero_grad)
     return distributed

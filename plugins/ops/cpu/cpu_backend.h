@@ -1,5 +1,5 @@
-// Runs batches on host memory: those of one process set one after another, those of different
-// sets side by side. Lives on the thread that makes progress.
+// The built-in backend of host memory: runs the batches of one process set one after another, and
+// those of different sets concurrently. Lives on the thread that makes progress.
 #pragma once
 
 #include <deque>
@@ -13,12 +13,12 @@
 
 namespace hvd::ops {
 
-class Executor {
+class CpuBackend {
  public:
-  explicit Executor(collectives::SharedMesh mesh);
-  ~Executor();
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
+  explicit CpuBackend(collectives::SharedMesh mesh);
+  ~CpuBackend();
+  CpuBackend(const CpuBackend&) = delete;
+  CpuBackend& operator=(const CpuBackend&) = delete;
 
   static int32_t supports(const hvd_batch& batch) { return collectives::can_run(batch) ? 100 : 0; }
   // Starts the batch, or queues it behind the others of its set.

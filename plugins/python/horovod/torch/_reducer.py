@@ -1,4 +1,4 @@
-"""The gradients' way over the ranks: hooks, buckets and requests of one optimizer."""
+"""Reduces the gradients of one optimizer over the ranks: hooks, buckets and requests."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from horovod._ops import Adasum
 from horovod.process_sets import ProcessSet, id_of
 from horovod.torch import _ddp, _gradient_bucket
 from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
-from horovod.torch._buckets import Bucket, PackedBucket, Work
+from horovod.torch._buckets import Bucket, PackedBucket, Pending
 from horovod.torch._rows import sparse_allreduce_async
 from horovod.torch.compression import Compression
 
-_exchanges: "weakref.WeakSet[Exchange]" = weakref.WeakSet()
+_reducers: "weakref.WeakSet[GradientReducer]" = weakref.WeakSet()
 
 
 def _forget(process_set: int) -> None:
-    for exchange in list(_exchanges) if process_set == -1 else []:
-        exchange.forget()
+    for reducer in list(_reducers) if process_set == -1 else []:
+        reducer.forget()
 
 
 _ops.also_forget(_forget)
 
 
-class Exchange:
+class GradientReducer:
     """Reduces the gradients of the parameters that were added, while backward goes on."""
 
     def __init__(self, compression: Any, backward_passes_per_step: int, op: int,
@@ -55,7 +55,7 @@ class Exchange:
         self._hooks: List[Any] = []  # by which they are removed
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
         _ddp.watch(self)
-        _exchanges.add(self)
+        _reducers.add(self)
 
     def add(self, named: Sequence[Tuple[str, Sequence[torch.Tensor]]]) -> None:
         """Makes each (name, params) a bucket, and one of small ones that stand alone; parameters
@@ -102,9 +102,9 @@ class Exchange:
         weak_self = weakref.ref(self)
 
         def hook(*unused: Any) -> None:
-            exchange = weak_self()
-            if exchange is not None:
-                exchange._on_gradient(exchange.buckets[bucket], index)
+            reducer = weak_self()
+            if reducer is not None:
+                reducer._on_gradient(reducer.buckets[bucket], index)
 
         if hasattr(param, "register_post_accumulate_grad_hook"):
             self._hooks.append(param.register_post_accumulate_grad_hook(hook))
@@ -125,7 +125,7 @@ class Exchange:
                     "whose step() or synchronize() was interrupted, are being reduced: call that "
                     "again first, which goes on where it was."
                 )
-            others = [other for other in _exchanges if other is not self and other.has(bucket)]
+            others = [other for other in _reducers if other is not self and other.has(bucket)]
             if others:
                 raise AssertionError(
                     f"Gradient {bucket.name} was computed once more before step() or synchronize(); "
@@ -159,7 +159,7 @@ class Exchange:
         return allreduce_async_(grad, None, name, self.op, self.prescale, self.postscale,
                                 self.process_set)
 
-    def _start_packed(self, bucket: PackedBucket) -> List[Work]:
+    def _start_packed(self, bucket: PackedBucket) -> List[Pending]:
         gradients, copies, works = bucket.gradients, [], []
         with torch.no_grad():
             for index in gradients.gather():
@@ -197,7 +197,7 @@ class Exchange:
             param.grad = param.grad.to_dense()
         return param.grad
 
-    def _start_any(self, bucket: Bucket) -> Work:
+    def _start_any(self, bucket: Bucket) -> Pending:
         """Starts a bucket of whatever gradients."""
         grads = [self._dense_grad(param) for param in bucket.params]
         if len(grads) == 1 and grads[0].is_sparse:

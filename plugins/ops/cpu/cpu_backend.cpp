@@ -1,4 +1,4 @@
-#include "ops/cpu/executor.h"
+#include "ops/cpu/cpu_backend.h"
 
 #include <numeric>
 
@@ -8,19 +8,19 @@ namespace hvd::ops {
 
 using collectives::Group;
 
-Executor::Executor(collectives::SharedMesh mesh) : mesh_(std::move(mesh)) {
+CpuBackend::CpuBackend(collectives::SharedMesh mesh) : mesh_(std::move(mesh)) {
   std::vector<int32_t> everyone(static_cast<size_t>(mesh_->size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   new_set(0, std::move(everyone));
   mesh_->set_idle_check([this] { return is_idle(); });
 }
 
-Executor::~Executor() {
+CpuBackend::~CpuBackend() {
   mesh_->set_idle_check(nullptr);
   for (auto& [id, set] : sets_) set->flow.drop();
 }
 
-int Executor::new_set(int32_t id, std::vector<int32_t> members) {
+int CpuBackend::new_set(int32_t id, std::vector<int32_t> members) {
   if (sets_.contains(id)) return id == 0 ? HVD_OK : HVD_ALREADY_EXISTS;
   const uint32_t incarnation = incarnations_[{id, members}]++;
   auto set = std::make_unique<Set>();
@@ -29,7 +29,7 @@ int Executor::new_set(int32_t id, std::vector<int32_t> members) {
   return HVD_OK;
 }
 
-int Executor::drop_set(int32_t id) {
+int CpuBackend::drop_set(int32_t id) {
   const auto found = sets_.find(id);
   if (found == sets_.end() || id == 0) return HVD_NOT_FOUND;
   if (!found->second->entries.empty()) return HVD_FAILED_PRECONDITION;
@@ -37,7 +37,7 @@ int Executor::drop_set(int32_t id) {
   return HVD_OK;
 }
 
-int Executor::run(const hvd_batch& batch, Done done, void* argument) {
+int CpuBackend::run(const hvd_batch& batch, Done done, void* argument) {
   const auto found = sets_.find(batch.process_set);
   if (found == sets_.end()) return HVD_NOT_FOUND;
   if (!mesh_->failure().ok()) {
@@ -51,14 +51,14 @@ int Executor::run(const hvd_batch& batch, Done done, void* argument) {
   return HVD_OK;
 }
 
-int Executor::reduce_wholes(const hvd_batch& batch, const void* const* inputs) {
+int CpuBackend::reduce_wholes(const hvd_batch& batch, const void* const* inputs) {
   const auto found = sets_.find(batch.process_set);
   if (found == sets_.end()) return HVD_NOT_FOUND;
   collectives::reduce_one_shot(batch, {inputs, found->second->group->size()});
   return HVD_OK;
 }
 
-const char* Executor::activity(const hvd_batch& batch) const {
+const char* CpuBackend::activity(const hvd_batch& batch) const {
   const auto set = sets_.find(batch.process_set);
   const bool across = set != sets_.end() && set->second->group->host_count() > 1;
   switch (batch.op) {
@@ -78,7 +78,7 @@ const char* Executor::activity(const hvd_batch& batch) const {
 }
 
 // Goes on until a batch has to wait. Whoever is told that one is done may submit the next at once.
-void Executor::start_next(Set& set) {
+void CpuBackend::start_next(Set& set) {
   while (!set.entries.empty() && !set.flow.running()) {
     set.flow.start(collectives::run(set.flow, *set.group, *set.entries.front().batch));
     if (set.flow.running()) return;
@@ -86,7 +86,7 @@ void Executor::start_next(Set& set) {
   }
 }
 
-void Executor::finish(Set& set, const Status& status) {
+void CpuBackend::finish(Set& set, const Status& status) {
   const Entry entry = set.entries.front();
   set.entries.pop_front();
   --running_;
@@ -94,7 +94,7 @@ void Executor::finish(Set& set, const Status& status) {
              status.ok() ? nullptr : status.message().c_str());
 }
 
-bool Executor::poll() {
+bool CpuBackend::poll() {
   if (running_ == 0) return false;
   bool moved = mesh_->pump();
   moved |= advance();
@@ -106,7 +106,7 @@ bool Executor::poll() {
   return true;
 }
 
-bool Executor::advance() {
+bool CpuBackend::advance() {
   bool moved = false;
   for (auto& [id, set] : sets_) {
     if (set->entries.empty()) continue;
@@ -124,13 +124,13 @@ bool Executor::advance() {
 }
 
 // A rank that has left in good order posts nothing more; whatever waits for it waits for ever.
-void Executor::check_hopeless(Set& set) {
+void CpuBackend::check_hopeless(Set& set) {
   const int rank = set.flow.condition()->waits_for();
   if (rank < 0 || !mesh_->departed(rank) || set.flow.ready()) return;
   mesh_->fail(aborted(cat(mesh_->describe(rank), " has shut down")));
 }
 
-void Executor::fail_all() {
+void CpuBackend::fail_all() {
   // Done callbacks may run new batches, which fail at once.
   for (auto& [id, set] : sets_) {
     set->flow.drop();
@@ -138,7 +138,7 @@ void Executor::fail_all() {
   }
 }
 
-bool Executor::is_idle() {
+bool CpuBackend::is_idle() {
   for (auto& [id, set] : sets_) {
     if (!set->entries.empty() && set->flow.ready()) return false;
   }
