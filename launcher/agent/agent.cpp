@@ -81,13 +81,13 @@ Status Agent::open() {
 void Agent::greet() {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);
-  outbox_.put(Greeting{.version = HVD_VERSION,
-                       .build = build_,
-                       .pid = static_cast<uint32_t>(::getpid()),
-                       .hostname = name,
-                       .boot_id = boot_id(),
-                       .uid = ::getuid(),
-                       .cpus = static_cast<uint32_t>(affinity_cores())});
+  outbox_.put(AgentHello{.version = HVD_VERSION,
+                         .build = build_,
+                         .pid = static_cast<uint32_t>(::getpid()),
+                         .hostname = name,
+                         .boot_id = boot_id(),
+                         .uid = ::getuid(),
+                         .cpus = static_cast<uint32_t>(affinity_cores())});
 }
 
 int Agent::run() {

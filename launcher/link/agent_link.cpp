@@ -10,7 +10,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr uint64_t kStageWindow = 256 << 10;
-constexpr auto kSuspendPatience = std::chrono::seconds(2);
+constexpr auto kSuspendLimit = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -68,7 +68,7 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code) {
   is_start_awaited_ = true;
   spawn(&Impl::read_link);
   spawn(&Impl::write_link);
-  Status status = co_await wait_for([this] { return greeting_.has_value(); });
+  Status status = co_await wait_for([this] { return hello_.has_value(); });
   if (status.ok() && code) status = co_await stage(code);
   if (status.ok()) {
     is_addressed_ = true;
@@ -106,15 +106,15 @@ net::Task<Status> AgentLink::Impl::suspend() {
   // The next ping ends the suspension: it must not come before the launcher has been stopped.
   hold_ping_back_ = true;
   ping_timer_.cancel();
-  asio::steady_timer patience(executor_, kSuspendPatience);
+  asio::steady_timer limit(executor_, kSuspendLimit);
   const auto is_too_late = std::make_shared<bool>(false);
-  patience.async_wait([self, is_too_late](const net::error_code& error) {
+  limit.async_wait([self, is_too_late](const net::error_code& error) {
     if (error) return;
     *is_too_late = true;
     self->answered_.notify();
   });
   Status status = co_await wait_for([&] { return is_suspended_ || *is_too_late; });
-  patience.cancel();
+  limit.cancel();
   if (status.ok() && !is_suspended_) {
     status = deadline_exceeded("the agent did not acknowledge that the launcher is being stopped");
   }

@@ -59,7 +59,7 @@ class AgentLink {
   ~AgentLink();
   AgentLink(const AgentLink&) = delete;
 
-  // Waits for the agent's greeting, hands it the job and lets it try everything that can be tried
+  // Waits for the agent's hello, hands it the job and lets it try everything that can be tried
   // before anything starts: working directory, program on PATH. An error is one sentence about
   // that host. The caller bounds the time (and calls close).
   // `code`: sent before, piece by piece, as fast as the host takes it; asked until prepare returns.

@@ -108,14 +108,14 @@ Status AgentLink::Impl::handle(const net::Frame& frame) {
     if (!message.ok()) return message.status();
     return obey(std::move(*message));
   }
-  if (!greeting_) return internal_error("the agent sent something before its greeting");
+  if (!hello_) return internal_error("the agent sent something before its hello");
   if (header.stream >= kFirstStoreStream) return stores_->handle(header, frame.payload);
   return handle_output(header, frame.payload);
 }
 
 Status AgentLink::Impl::obey(Message message) {
-  if (auto* greeting = std::get_if<Greeting>(&message)) {
-    greeting_ = std::move(*greeting);
+  if (auto* hello = std::get_if<AgentHello>(&message)) {
+    hello_ = std::move(*hello);
   } else if (auto* prepared = std::get_if<Prepared>(&message)) {
     prepared_ = prepared->status;
     candidates_ = std::move(prepared->candidates);

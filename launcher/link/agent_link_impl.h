@@ -91,7 +91,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
 
   bool is_running_ = false;    // the coroutines are
   bool is_addressed_ = false;  // frames carry the job
-  std::optional<Greeting> greeting_;
+  std::optional<AgentHello> hello_;
   std::optional<Status> prepared_, started_;
   Staged staged_;
   MasterCandidates candidates_;

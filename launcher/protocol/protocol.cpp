@@ -15,7 +15,7 @@ namespace {
 
 // Written on the wire: a number is never given to another message.
 enum class Kind : uint16_t {
-  kGreeting = 1,
+  kHello = 1,
   kPrepare = 2,
   kPrepared = 3,
   kStart = 4,
@@ -52,7 +52,7 @@ enum class Kind : uint16_t {
 
 // The fields of each message, in their order on the wire, once for both directions.
 template <typename F>
-void fields(F f, Greeting& m) {
+void fields(F f, AgentHello& m) {
   f(m.version), f(m.build), f(m.pid), f(m.hostname), f(m.boot_id), f(m.uid), f(m.cpus);
 }
 template <typename F>
@@ -181,7 +181,7 @@ void fields(F f, Signalled& m) {
   f(m.number);
 }
 
-Kind kind_of(const Greeting&) { return Kind::kGreeting; }
+Kind kind_of(const AgentHello&) { return Kind::kHello; }
 Kind kind_of(const Prepare&) { return Kind::kPrepare; }
 Kind kind_of(const Start&) { return Kind::kStart; }
 Kind kind_of(const Signal&) { return Kind::kSignal; }
@@ -262,8 +262,8 @@ Result<Message> decode(ByteView bytes) {
   const auto kind = reader.get<Kind>();
   if (reader.failed()) return invalid_argument("a control message is cut short");
   switch (kind) {
-    case Kind::kGreeting:
-      return decode_as<Greeting>(reader, "a greeting");
+    case Kind::kHello:
+      return decode_as<AgentHello>(reader, "a hello");
     case Kind::kPrepare: {
       auto message = decode_as<Prepare>(reader, "an order to prepare");
       if (message.ok()) {

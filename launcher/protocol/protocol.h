@@ -17,7 +17,7 @@
 namespace hvd::launcher {
 
 // From the agent, first of all and unasked.
-struct Greeting {
+struct AgentHello {
   std::string version;  // of the release
   std::string build;    // the name its file was started by, which carries its content hash
   uint32_t pid = 0;
@@ -165,7 +165,7 @@ struct Failed {
   std::string sentence;
 };
 
-// Only on a link that the agent dialled, before its greeting: the launcher's challenge, the
+// Only on a link that the agent dialled, before its hello: the launcher's challenge, the
 // agent's answer, the launcher's own proof. See token_proof.h.
 struct Challenge {
   Nonce nonce{};
@@ -180,7 +180,7 @@ struct Admission {
 };
 
 using Message =
-    std::variant<Greeting, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started, Exited,
+    std::variant<AgentHello, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started, Exited,
                  Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability,
                  ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, Ran,
                  StagePart, Staged, Said, SaidTaken, StopRun, Ending, Signalled>;

@@ -64,15 +64,15 @@ class HttpStore : public Store {
   Result<Place> join(std::string_view host, Deadline deadline);
 
  private:
-  struct Lane;
+  struct PooledConnection;
   struct Call;
   class Outage;
 
-  std::unique_ptr<Lane> take_lane();
-  void give_lane(std::unique_ptr<Lane> lane);
+  std::unique_ptr<PooledConnection> take_connection();
+  void return_connection(std::unique_ptr<PooledConnection> pooled);
   Result<Bytes> call(Call call);
-  Result<Bytes> call_on(Lane& lane, Call& call);
-  Result<HttpConnection::Answer> try_once(Lane& lane, Call& call, Outage& outage);
+  Result<Bytes> call_on(PooledConnection& pooled, Call& call);
+  Result<HttpConnection::Answer> try_once(PooledConnection& pooled, Call& call, Outage& outage);
   Status explain(const Status& failure) const;
 
   const net::Endpoint endpoint_;
@@ -80,8 +80,8 @@ class HttpStore : public Store {
   const HttpStoreOptions options_;
   const std::string worker_;  // names this store to membership
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Lane>> idle_;  // guarded by mutex_
-  uint32_t process_;                         // of the lanes; guarded by mutex_
+  std::vector<std::unique_ptr<PooledConnection>> idle_;  // guarded by mutex_
+  uint32_t process_;                                     // of the connections; guarded by mutex_
 };
 
 }  // namespace hvd::rendezvous

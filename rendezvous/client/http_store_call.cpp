@@ -20,22 +20,22 @@ Deadline later(Deadline deadline, double seconds) {
 
 }  // namespace
 
-std::unique_ptr<HttpStore::Lane> HttpStore::take_lane() {
+std::unique_ptr<HttpStore::PooledConnection> HttpStore::take_connection() {
   std::lock_guard lock(mutex_);
   if (process_ != process_after_forks()) {
     // A forked child shares its parent's connections: it drops them and makes its own.
     process_ = process_after_forks();
     idle_.clear();
   }
-  if (idle_.empty()) return std::make_unique<Lane>();
-  auto lane = std::move(idle_.back());
+  if (idle_.empty()) return std::make_unique<PooledConnection>();
+  auto pooled = std::move(idle_.back());
   idle_.pop_back();
-  return lane;
+  return pooled;
 }
 
-void HttpStore::give_lane(std::unique_ptr<Lane> lane) {
+void HttpStore::return_connection(std::unique_ptr<PooledConnection> pooled) {
   std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(lane));
+  idle_.push_back(std::move(pooled));
 }
 
 void HttpStore::rest() {
@@ -44,20 +44,20 @@ void HttpStore::rest() {
 }
 
 Result<Bytes> HttpStore::call(Call call) {
-  std::unique_ptr<Lane> lane = take_lane();
+  std::unique_ptr<PooledConnection> pooled = take_connection();
   if (call.is_counted) {
-    call.target.query["client"] = lane->client;
-    call.target.query["sequence"] = std::to_string(++lane->sequence);
+    call.target.query["client"] = pooled->client;
+    call.target.query["sequence"] = std::to_string(++pooled->sequence);
   }
-  auto result = call_on(*lane, call);
-  give_lane(std::move(lane));
+  auto result = call_on(*pooled, call);
+  return_connection(std::move(pooled));
   return result;
 }
 
-Result<Bytes> HttpStore::call_on(Lane& lane, Call& call) {
+Result<Bytes> HttpStore::call_on(PooledConnection& pooled, Call& call) {
   Outage outage(options_.reconnect_seconds, later(call.deadline, kGrace));
   for (;;) {
-    auto answer = try_once(lane, call, outage);
+    auto answer = try_once(pooled, call, outage);
     if (answer.ok()) {
       if (answer->status == 200) return std::move(answer->body);
       const Code code = from_http(answer->status);
@@ -75,10 +75,11 @@ Result<Bytes> HttpStore::call_on(Lane& lane, Call& call) {
   }
 }
 
-Result<HttpConnection::Answer> HttpStore::try_once(Lane& lane, Call& call, Outage& outage) {
-  if (!lane.connection) {
+Result<HttpConnection::Answer> HttpStore::try_once(PooledConnection& pooled, Call& call,
+                                                   Outage& outage) {
+  if (!pooled.connection) {
     outage.begin();
-    HVD_ASSIGN_OR_RETURN(lane.connection,
+    HVD_ASSIGN_OR_RETURN(pooled.connection,
                          HttpConnection::open(endpoint_, secret_, outage.limit(), options_.tls));
   }
   if (call.is_waiting) {
@@ -87,9 +88,9 @@ Result<HttpConnection::Answer> HttpStore::try_once(Lane& lane, Call& call, Outag
     call.target.query["wait"] = std::to_string(static_cast<int64_t>(left) + 1);
   }
   const auto start = Clock::now();
-  auto answer =
-      lane.connection->exchange(call.method, to_string(call.target), call.body, outage.patience());
-  if (!answer.ok() || lane.connection->is_closed()) lane.connection.reset();
+  auto answer = pooled.connection->exchange(call.method, to_string(call.target), call.body,
+                                            outage.deadline());
+  if (!answer.ok() || pooled.connection->is_closed()) pooled.connection.reset();
   if (!answer.ok()) {
     // A connection that held for a good while has ended one outage: this is the next.
     if (Clock::now() - start > kGoodWhile) outage.end();

@@ -1,4 +1,4 @@
-// What http_store's requests are made of: a call, the lane that it takes, and how it gets over a
+// What http_store's requests are made of: a call, the pooled connection that it takes, and how it gets over a
 // connection that breaks. Of http_store alone.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace hvd::rendezvous {
 
 // A client as the server knows it: one call at a time, counted, so that a repetition on a new
 // connection is recognised. Threads that call at once have one each.
-struct HttpStore::Lane {
+struct HttpStore::PooledConnection {
   std::string client = make_nonce();
   uint64_t sequence = 0;
   std::unique_ptr<HttpConnection> connection;
@@ -33,18 +33,18 @@ struct HttpStore::Call {
 // A time without a connection, within one call.
 class HttpStore::Outage {
  public:
-  Outage(double seconds, Deadline patience)
-      : seconds_(seconds), patience_(patience), limit_(patience) {}
+  Outage(double seconds, Deadline deadline)
+      : seconds_(seconds), deadline_(deadline), limit_(deadline) {}
 
   void begin() {
     if (std::exchange(has_begun_, true)) return;
-    limit_ = earlier(patience_, Deadline::after_seconds(seconds_));
+    limit_ = earlier(deadline_, Deadline::after_seconds(seconds_));
     is_first_ = true;
     backoff_.begin_anew();
   }
   void end() { has_begun_ = false; }
   Deadline limit() const { return limit_; }
-  Deadline patience() const { return patience_; }
+  Deadline deadline() const { return deadline_; }
   // Not at all the first time.
   void rest(Deadline deadline) {
     if (!std::exchange(is_first_, false)) backoff_.rest(earlier(limit_, deadline));
@@ -54,7 +54,7 @@ class HttpStore::Outage {
   static Deadline earlier(Deadline a, Deadline b) { return a.time() < b.time() ? a : b; }
 
   const double seconds_;
-  const Deadline patience_;
+  const Deadline deadline_;
   Deadline limit_;
   bool has_begun_ = false;
   bool is_first_ = true;

@@ -20,7 +20,7 @@ constexpr size_t kFrameHeaderSize = 36;
 constexpr size_t kMaxPayload = 16 << 20;
 // Of a frame of kData: what is urgent waits for at most one of these.
 constexpr size_t kMaxChunk = 32 << 10;
-// FrameHeader::host of a frame that is about no host: an agent's greeting.
+// FrameHeader::host of a frame that is about no host: an agent's hello.
 constexpr uint32_t kNoHost = 0xffffffff;
 
 enum class FrameType : uint16_t {

@@ -233,20 +233,20 @@ int32_t supports(void*, const hvd_batch* batch) {
 
 void put_inputs(const Op& op, const Set& set, const hvd_batch& batch) {
   std::lock_guard lock(op.world->mutex);
-  MemoryWorld::Board& board = op.world->boards[{set.key, batch.sequence}];
-  board.inputs.resize(static_cast<size_t>(set.size));
-  board.present.resize(static_cast<size_t>(set.size));
-  board.rows.resize(static_cast<size_t>(set.size));
+  MemoryWorld::BatchInputs& inputs_of_batch = op.world->batch_inputs[{set.key, batch.sequence}];
+  inputs_of_batch.inputs.resize(static_cast<size_t>(set.size));
+  inputs_of_batch.present.resize(static_cast<size_t>(set.size));
+  inputs_of_batch.rows.resize(static_cast<size_t>(set.size));
   const auto index = static_cast<size_t>(set.index);
   for (uint32_t i = 0; i < batch.tensor_count; ++i) {
     const hvd_batch_tensor& tensor = batch.tensors[i];
     const bool reads =
         (batch.op != HVD_BROADCAST || batch.root == set.index) && tensor.input != nullptr;
     const size_t bytes = static_cast<size_t>(tensor.count) * element_size(batch.dtype);
-    board.inputs[index].emplace_back(
+    inputs_of_batch.inputs[index].emplace_back(
         reads ? std::string(static_cast<const char*>(tensor.input), bytes) : std::string());
-    board.present[index].push_back(reads);
-    auto& rows = board.rows[index].emplace_back();
+    inputs_of_batch.present[index].push_back(reads);
+    auto& rows = inputs_of_batch.rows[index].emplace_back();
     if (batch.op == HVD_ALLTOALL) rows.assign(tensor.rank_rows, tensor.rank_rows + set.size);
   }
 }
@@ -262,7 +262,7 @@ int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const ch
   const auto bring = [world = self->world, size = set.size,
                       key = std::pair(set.key, batch->sequence)] {
     std::lock_guard lock(world->mutex);
-    if (++world->boards[key].brought == size) world->ring_all();
+    if (++world->batch_inputs[key].brought == size) world->ring_all();
   };
   if (!self->world->postman)
     bring();
@@ -293,17 +293,18 @@ T element(const std::string& bytes, size_t index) {
 }
 
 template <typename T>
-void reduce(const hvd_batch& batch, const MemoryWorld::Board& board, uint32_t index, size_t first,
-            size_t count) {
+void reduce(const hvd_batch& batch, const MemoryWorld::BatchInputs& inputs_of_batch, uint32_t index,
+            size_t first, size_t count) {
   T* output = static_cast<T*>(batch.tensors[index].output);
   if (output == nullptr) return;
   for (size_t i = 0; i < count; ++i) {
     T sum{};
     bool any = false;
-    for (size_t member = 0; member < board.inputs.size(); ++member) {
-      if (!board.present[member][index]) continue;
-      const T scaled = static_cast<T>(
-          batch.prescale * static_cast<double>(element<T>(board.inputs[member][index], first + i)));
+    for (size_t member = 0; member < inputs_of_batch.inputs.size(); ++member) {
+      if (!inputs_of_batch.present[member][index]) continue;
+      const T scaled =
+          static_cast<T>(batch.prescale * static_cast<double>(element<T>(
+                                              inputs_of_batch.inputs[member][index], first + i)));
       sum = any ? combine(batch.reduce_op, sum, scaled) : scaled;
       any = true;
     }
@@ -311,55 +312,57 @@ void reduce(const hvd_batch& batch, const MemoryWorld::Board& board, uint32_t in
   }
 }
 
-void reduce_any(const hvd_batch& op, const MemoryWorld::Board& board, uint32_t i, size_t first,
-                size_t count) {
+void reduce_any(const hvd_batch& op, const MemoryWorld::BatchInputs& inputs_of_batch, uint32_t i,
+                size_t first, size_t count) {
   switch (op.dtype) {
     case HVD_UINT8:
-      reduce<uint8_t>(op, board, i, first, count);
+      reduce<uint8_t>(op, inputs_of_batch, i, first, count);
       break;
     case HVD_INT32:
-      reduce<int32_t>(op, board, i, first, count);
+      reduce<int32_t>(op, inputs_of_batch, i, first, count);
       break;
     case HVD_INT64:
-      reduce<int64_t>(op, board, i, first, count);
+      reduce<int64_t>(op, inputs_of_batch, i, first, count);
       break;
     case HVD_FLOAT32:
-      reduce<float>(op, board, i, first, count);
+      reduce<float>(op, inputs_of_batch, i, first, count);
       break;
     default:
-      reduce<double>(op, board, i, first, count);
+      reduce<double>(op, inputs_of_batch, i, first, count);
       break;
   }
 }
 
-void take(const Set& op, const hvd_batch& batch, const MemoryWorld::Board& board, uint32_t i) {
+void take(const Set& op, const hvd_batch& batch, const MemoryWorld::BatchInputs& inputs_of_batch,
+          uint32_t i) {
   const hvd_batch_tensor& tensor = batch.tensors[i];
   char* output = static_cast<char*>(tensor.output);
   const size_t row = static_cast<size_t>(tensor.row) * element_size(batch.dtype);
   if (batch.op == HVD_ALLREDUCE) {
-    reduce_any(batch, board, i, 0, static_cast<size_t>(tensor.count));
+    reduce_any(batch, inputs_of_batch, i, 0, static_cast<size_t>(tensor.count));
   } else if (batch.op == HVD_REDUCESCATTER) {
     const int64_t rows = tensor.row == 0 ? 0 : tensor.count / tensor.row;
     const int64_t each = rows / op.size;
     const int64_t more = rows % op.size;
     const int64_t first = op.index * each + std::min<int64_t>(op.index, more);
     const int64_t mine = each + (op.index < more ? 1 : 0);
-    reduce_any(batch, board, i, static_cast<size_t>(first * tensor.row),
+    reduce_any(batch, inputs_of_batch, i, static_cast<size_t>(first * tensor.row),
                static_cast<size_t>(mine * tensor.row));
   } else if (batch.op == HVD_BROADCAST) {
-    const std::string& bytes = board.inputs[static_cast<size_t>(batch.root)][i];
+    const std::string& bytes = inputs_of_batch.inputs[static_cast<size_t>(batch.root)][i];
     copy(output, bytes.data(), bytes.size());
   } else if (batch.op == HVD_ALLGATHER) {
-    for (const auto& inputs : board.inputs) {
+    for (const auto& inputs : inputs_of_batch.inputs) {
       copy(output, inputs[i].data(), inputs[i].size());
       output += inputs[i].size();
     }
   } else {
-    for (size_t from = 0; from < board.inputs.size(); ++from) {
-      const auto& rows = board.rows[from][i];
+    for (size_t from = 0; from < inputs_of_batch.inputs.size(); ++from) {
+      const auto& rows = inputs_of_batch.rows[from][i];
       const auto before = std::accumulate(rows.begin(), rows.begin() + op.index, int64_t{0});
       const size_t bytes = static_cast<size_t>(tensor.from_rows[from]) * row;
-      copy(output, board.inputs[from][i].data() + static_cast<size_t>(before) * row, bytes);
+      copy(output, inputs_of_batch.inputs[from][i].data() + static_cast<size_t>(before) * row,
+           bytes);
       output += bytes;
     }
   }
@@ -371,13 +374,14 @@ bool advance(Op* self, Set& set) {
   const Running first = set.running.front();
   {
     std::lock_guard lock(self->world->mutex);
-    const auto found = self->world->boards.find({set.key, first.batch->sequence});
-    // No board any more: the batch was given up.
-    if (found == self->world->boards.end()) return false;
-    MemoryWorld::Board& board = found->second;
-    if (board.brought < set.size) return false;
-    for (uint32_t i = 0; i < first.batch->tensor_count; ++i) take(set, *first.batch, board, i);
-    if (++board.taken == set.size) self->world->boards.erase(found);
+    const auto found = self->world->batch_inputs.find({set.key, first.batch->sequence});
+    // No inputs: the batch was abandoned.
+    if (found == self->world->batch_inputs.end()) return false;
+    MemoryWorld::BatchInputs& inputs_of_batch = found->second;
+    if (inputs_of_batch.brought < set.size) return false;
+    for (uint32_t i = 0; i < first.batch->tensor_count; ++i)
+      take(set, *first.batch, inputs_of_batch, i);
+    if (++inputs_of_batch.taken == set.size) self->world->batch_inputs.erase(found);
   }
   set.running.pop_front();
   first.done(first.argument, HVD_OK, nullptr);
@@ -412,21 +416,21 @@ int drop_set(void* context, int32_t process_set) {
 int reduce_wholes(void* context, const hvd_batch* batch, const void* const* inputs) {
   const auto* self = static_cast<Op*>(context);
   const auto members = static_cast<size_t>(self->sets.at(batch->process_set).size);
-  MemoryWorld::Board board;
-  board.inputs.resize(members);
-  board.present.assign(members, std::vector<bool>(batch->tensor_count, true));
+  MemoryWorld::BatchInputs inputs_of_batch;
+  inputs_of_batch.inputs.resize(members);
+  inputs_of_batch.present.assign(members, std::vector<bool>(batch->tensor_count, true));
   for (size_t member = 0; member < members; ++member) {
     const auto* whole = static_cast<const char*>(inputs[member]);
     for (uint32_t i = 0; i < batch->tensor_count; ++i) {
       const hvd_batch_tensor& tensor = batch->tensors[i];
       const size_t bytes = static_cast<size_t>(tensor.count) * element_size(batch->dtype);
       const auto* own = static_cast<const char*>(tensor.input);
-      board.inputs[member].emplace_back(whole == nullptr ? own : whole, bytes);
+      inputs_of_batch.inputs[member].emplace_back(whole == nullptr ? own : whole, bytes);
       if (whole != nullptr) whole += bytes;
     }
   }
   for (uint32_t i = 0; i < batch->tensor_count; ++i) {
-    reduce_any(*batch, board, i, 0, static_cast<size_t>(batch->tensors[i].count));
+    reduce_any(*batch, inputs_of_batch, i, 0, static_cast<size_t>(batch->tensors[i].count));
   }
   return HVD_OK;
 }

@@ -48,7 +48,7 @@ class MemoryWorld {
     int doorbell = -1;
   };
   // One batch: what each rank has brought.
-  struct Board {
+  struct BatchInputs {
     std::vector<std::vector<std::string>> inputs;         // [member][tensor]
     std::vector<std::vector<bool>> present;               // false: that member has joined
     std::vector<std::vector<std::vector<int64_t>>> rows;  // alltoall: [member][tensor], to each
@@ -62,7 +62,7 @@ class MemoryWorld {
   std::deque<Mailbox> mailboxes;
   std::mutex mutex;
   // By the set's members and how often they had a set, and the batch's sequence; guarded by mutex.
-  std::map<std::pair<std::string, uint64_t>, Board> boards;
+  std::map<std::pair<std::string, uint64_t>, BatchInputs> batch_inputs;
   std::string failure;  // guarded by mutex
   std::atomic<int32_t> lost{-1};
   std::atomic<uint64_t> sent{0};

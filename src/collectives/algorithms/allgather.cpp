@@ -25,9 +25,9 @@ struct RowsOf {
   }
 };
 
-class Gathering {
+class AllgatherSteps {
  public:
-  Gathering(Group& group, const hvd_batch& batch)
+  AllgatherSteps(Group& group, const hvd_batch& batch)
       : group_(group),
         element_(size_of(static_cast<hvd_dtype>(batch.dtype))),
         tensors_(batch.tensors, batch.tensor_count),
@@ -105,8 +105,8 @@ class Gathering {
 }  // namespace
 
 Coroutine allgather(Flow& flow, Group& group, const hvd_batch& batch) {
-  Gathering gathering(group, batch);
-  co_await stream_steps(flow, group, gathering);
+  AllgatherSteps steps(group, batch);
+  co_await stream_steps(flow, group, steps);
 }
 
 }  // namespace hvd::collectives

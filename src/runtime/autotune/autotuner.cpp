@@ -35,11 +35,11 @@ Autotuner::Autotuner(const AutotunerOptions& options) : options_(options), curre
 
 void Autotuner::score(double value) {
   HVD_CHECK(!done_);
-  trials_.push_back({current_, value});
+  samples_.push_back({current_, value});
   if (tries_hierarchy_) return finish();
   points_.push_back(point_of(current_));
   scores_.push_back(value);
-  if (!axes_.empty() && trials_.size() < static_cast<size_t>(options_.points)) {
+  if (!axes_.empty() && samples_.size() < static_cast<size_t>(options_.points)) {
     current_ = at(next_point());
     return;
   }
@@ -54,10 +54,10 @@ void Autotuner::finish() {
   current_ = best().parameters;
 }
 
-const Autotuner::Trial& Autotuner::best() const {
-  HVD_CHECK(!trials_.empty());
-  return *std::max_element(trials_.begin(), trials_.end(),
-                           [](const Trial& a, const Trial& b) { return a.score < b.score; });
+const Autotuner::Sample& Autotuner::best() const {
+  HVD_CHECK(!samples_.empty());
+  return *std::max_element(samples_.begin(), samples_.end(),
+                           [](const Sample& a, const Sample& b) { return a.score < b.score; });
 }
 
 Autotuner::Point Autotuner::next_point() {

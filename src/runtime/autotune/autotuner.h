@@ -56,12 +56,12 @@ class Autotuner {
   // What the current parameters were worth: the more the better.
   void score(double value);
 
-  struct Trial {
+  struct Sample {
     TunedParameters parameters;
     double score = 0;
   };
   // The best of what was tried. Only after a score.
-  const Trial& best() const;
+  const Sample& best() const;
 
  private:
   using Point = std::vector<double>;
@@ -75,7 +75,7 @@ class Autotuner {
 
   const AutotunerOptions options_;
   std::vector<TunedRange> axes_;
-  std::vector<Trial> trials_;
+  std::vector<Sample> samples_;
   std::vector<Point> points_;  // of the trials, but for those of the hierarchy
   std::vector<double> scores_;
   TunedParameters current_;

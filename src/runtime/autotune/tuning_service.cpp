@@ -127,11 +127,11 @@ void TuningService::receive(int32_t from, ByteView message) {
               tuning_of(parameters));
 }
 
-void TuningService::log(const Autotuner::Trial& trial) {
+void TuningService::log(const Autotuner::Sample& sample) {
   if (!log_.is_open()) return;
-  const TunedParameters& p = trial.parameters;
+  const TunedParameters& p = sample.parameters;
   log_ << p.hierarchical << ",0,0, " << options_.cache_enabled << "," << p.window_ms << ","
-       << std::llround(p.fusion_threshold) << "," << trial.score << ","
+       << std::llround(p.fusion_threshold) << "," << sample.score << ","
        << std::llround(p.whole_limit) << "," << std::llround(p.doubling_limit) << ","
        << std::llround(p.ring_from) << std::endl;
 }

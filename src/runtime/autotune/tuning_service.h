@@ -38,7 +38,7 @@ class TuningService final : public Service, public PlanListener {
   void planned(const std::vector<PlanItem>& items) override;
 
  private:
-  void log(const Autotuner::Trial& trial);
+  void log(const Autotuner::Sample& sample);
   void tell_all();
 
   RuntimeCore* const core_;

@@ -43,7 +43,7 @@ Status decode(ByteView message, StallHello* hello) {
   in.get<StallMessageKind>();
   hello->host = in.get_text();
   hello->pid = in.get<int64_t>();
-  return in.finish("a rank's greeting");
+  return in.finish("a rank's hello");
 }
 
 void encode(const StallWaiting& waiting, ByteWriter& out) {

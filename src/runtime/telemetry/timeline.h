@@ -1,5 +1,5 @@
 // The timeline of a job: started and stopped for all ranks by any of them, noted by each
-// (trace_recorder), gathered and written by the root (trace_writer), on the root's clock. A rank
+// (trace_recorder), collected and written by the root (trace_writer), on the root's clock. A rank
 // that has nothing to say says nothing. Belongs to the thread that holds the progress lock.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A rank of libgloo over TCP, meeting the others in a folder.
+// A rank of libgloo over TCP; ranks find each other through a folder.
 //
 //   gloo_worker SOCKET RANK SIZE FOLDER INTERFACE
 #include <gloo/allreduce.h>

@@ -70,14 +70,14 @@ TEST_CASE("An order to prepare carries the whole job") {
 }
 
 TEST_CASE("Every other message arrives as it was sent") {
-  const Greeting greeting = again(Greeting{"1.0", "build", 3, "b", "boot", 1000, 64});
-  CHECK(greeting.version == "1.0");
-  CHECK(greeting.build == "build");
-  CHECK(greeting.pid == 3);
-  CHECK(greeting.hostname == "b");
-  CHECK(greeting.boot_id == "boot");
-  CHECK(greeting.uid == 1000);
-  CHECK(greeting.cpus == 64);
+  const AgentHello hello = again(AgentHello{"1.0", "build", 3, "b", "boot", 1000, 64});
+  CHECK(hello.version == "1.0");
+  CHECK(hello.build == "build");
+  CHECK(hello.pid == 3);
+  CHECK(hello.hostname == "b");
+  CHECK(hello.boot_id == "boot");
+  CHECK(hello.uid == 1000);
+  CHECK(hello.cpus == 64);
   CHECK(again(Prepared{not_found("no python"), {}, {}}).status == not_found("no python"));
   CHECK(again(Prepared{}).status.ok());
   CHECK(again(Started{internal_error("x")}).status == internal_error("x"));

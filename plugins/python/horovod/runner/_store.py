@@ -65,12 +65,12 @@ class _Connection:
         self._stream.close()
         self._socket.close()
 
-    def request(self, method: str, target: str, body: bytes, patience: float) -> Tuple[int, bytes]:
+    def request(self, method: str, target: str, body: bytes, timeout: float) -> Tuple[int, bytes]:
         self._count += 1
         digest = hashlib.sha256(body).hexdigest()
         proof = self._sign(f"request\n{self._count}\n{method}\n{target}\n{digest}")
         self._send(method, target, {"Authorization": f"HVD1 {self._count} {digest} {proof}"}, body)
-        status, fields, answer = self._receive(patience)
+        status, fields, answer = self._receive(timeout)
         digest = hashlib.sha256(answer).hexdigest()
         wanted = self._sign(f"response\n{self._count}\n{status}\n{digest}")
         if not hmac.compare_digest(wanted.encode(), fields.get("hvd-signature", "").encode()):
@@ -86,8 +86,8 @@ class _Connection:
         lines += [f"{name}: {value}" for name, value in fields.items()]
         self._socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
-    def _receive(self, patience: float) -> Tuple[int, Dict[str, str], bytes]:
-        self._socket.settimeout(patience + _WAIT_SECONDS)
+    def _receive(self, timeout: float) -> Tuple[int, Dict[str, str], bytes]:
+        self._socket.settimeout(timeout + _WAIT_SECONDS)
         words = self._line().split(" ", 2)
         if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
             raise StoreError("what answers at the store's place speaks no HTTP")
@@ -174,13 +174,13 @@ class Store:
             raise StoreError(answer.decode(errors="replace"))
         return answer
 
-    def _ask(self, method: str, target: str, body: bytes, patience: float) -> Tuple[int, bytes]:
+    def _ask(self, method: str, target: str, body: bytes, timeout: float) -> Tuple[int, bytes]:
         deadline, pause = time.monotonic() + _PATIENCE_SECONDS, 0.01
         while True:
             try:
                 if self._connection is None:
                     self._connection = _Connection(self._open(), self._secret)
-                return self._connection.request(method, target, body, patience)
+                return self._connection.request(method, target, body, timeout)
             except OSError:
                 self.close()
                 if not self._reconnects or time.monotonic() > deadline:

@@ -15,12 +15,12 @@ namespace {
 
 namespace asio = net::asio;
 
-// Says its greeting, and at each write of the launcher's what comes next, in one piece.
+// Says its hello, and at each write of the launcher's what comes next, in one piece.
 class ScriptedAgent : public Duplex {
  public:
   ScriptedAgent(const asio::any_io_executor& executor, std::deque<std::vector<Message>> script)
       : said_(executor), script_(std::move(script)) {
-    say({Greeting{}});
+    say({AgentHello{}});
   }
 
   net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override {
