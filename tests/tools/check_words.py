@@ -1,0 +1,146 @@
+#!/usr/bin/python3 -B
+"""Finds private names that the project replaced by the field's terms, and class names used twice.
+
+usage: check_words.py [ROOT]
+
+Looks at tracked files only. The lists are exact names of files (without suffix) and of types, not
+words of sentences. docs/glossary.md explains the special words that remain.
+"""
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+# Name of a file that is gone -> what a reader searches for now. A folder limits the name to it.
+FILES = {
+    "foresight": "speculation",
+    "foresight_test": "speculation_test",
+    "engine_foresight": "core_speculation",
+    "crossing": "inter_host_allreduce",
+    "collectives/algorithms/route": "schedule",
+    "lane": "peer_stream",
+    "wide": "half_conversion",
+    "arena": "shared_region",
+    "segment": "sub_region",
+    "greeting": "handshake",
+    "greeting_fuzz": "handshake_fuzz",
+    "host_meeting": "local_rendezvous",
+    "mesh_meeting": "mesh_connect",
+    "reception": "local_acceptor",
+    "board": "key_value_store",
+    "baton": "progress_lock",
+    "core_patience": "adaptive_yield",
+    "patience": "inline_wait",
+    "departure": "shutdown_protocol",
+    "farewell": "goodbye",
+    "launched_elsewhere": "foreign_launcher",
+    "launcher_signs": "launcher_detection",
+    "engine_choice": "backend_selection",
+    "engine_agreement": "backend_agreement",
+    "lobby": "join_queue",
+    "starter": "parent_process",
+    "trial": "host_preparation, isolated_load",
+    "trial_world": "single_rank_world",
+    "errand": "helper_command",
+    "visit": "reachability",
+    "meeting_place": "master_port_reservation",
+    "gatherer": "host_aggregator",
+    "gathering": "host_aggregation",
+    "whereabouts": "process_snapshot",
+    "world_watch": "world_reports",
+    "keeper": "durable_store",
+    "etcd_keeper": "etcd_durable_store",
+    "kept": "records",
+    "plain_store": "unsigned_store",
+    "plain_http_store": "unsigned_http_store",
+    "plain_workers": "original_workers",
+    "plain_program": "non_mpi_program",
+    "bell": "notification",
+    "team": "communicator",
+    "flat": "gradient_bucket",
+    "shortcut": "fast_path",
+    "engine_conformance": "backend_conformance",
+    "table_faces": "table_facades",
+}
+
+# Name of a type that is gone -> its successor.
+TYPES = {
+    "Foresight": "Speculation",
+    "Brought": "EagerData",
+    "Crossing": "InterHostAllreduce",
+    "CrossingPlan": "InterHostConfig",
+    "Lane": "PeerStream, BatchQueue, PooledConnection",
+    "Arena": "SharedRegion",
+    "Segment": "SubRegion",
+    "Greeting": "handshake, AgentHello",
+    "HostMeeting": "LocalRendezvous",
+    "Reception": "LocalAcceptor",
+    "Board": "KeyValueStore",
+    "Baton": "ProgressLock",
+    "CorePatience": "AdaptiveYield",
+    "Patience": "InlineWait",
+    "Departure": "ShutdownProtocol",
+    "Lobby": "JoinQueue",
+    "Trial": "HostPreparation",
+    "Errand": "HelperCommand, ForwardRequest",
+    "Visit": "ReachabilityTest",
+    "MeetingPlace": "MasterPortReservation",
+    "Gatherer": "HostAggregator",
+    "Whereabouts": "ProcessSnapshot",
+    "WorldWatch": "WorldReports",
+    "Keeper": "DurableStore",
+    "EtcdKeeper": "EtcdDurableStore",
+    "StackOffer": "StackChannel",
+    "Team": "BackendCommunicator",
+}
+
+# Each of these named several classes once: one definition in the product, and its only place.
+ONE_MEANING = ("Job", "Task", "Offer", "Lane", "Exchange", "Executor", "Engine", "Visit", "Wakeup")
+
+PRODUCT = ("src/", "launcher/", "rendezvous/", "plugins/", "include/")
+CODE = (".h", ".hpp", ".c", ".cpp", ".py")
+DEFINITION = re.compile(r"^\s*(?:class|struct)\s+(?:[A-Z_]+\s+)?(\w+)(?:\s+final)?\s*(?::[^:;].*)?\{",
+                        re.M)
+
+
+def faults(root, paths):
+    """Sentences, one for each fault in the files `paths` below `root`."""
+    found = []
+    definitions = collections.defaultdict(set)
+    gone = re.compile(r"(?:class|struct)\s+(" + "|".join(TYPES) + r")\b(?!\w)(?!\s*;)")
+    for path in paths:
+        stem = path.with_suffix("")
+        for name, successor in FILES.items():
+            if path.suffix in CODE and f"/{stem}".endswith(f"/{name}"):
+                found.append(f"{path}: the name {name} is replaced by: {successor}")
+        if path.suffix not in (".h", ".hpp", ".c", ".cpp"):
+            continue
+        text = (root / path).read_text()
+        for match in gone.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(f"{path}:{line}: the class name {match[1]} is replaced by: {TYPES[match[1]]}")
+        if str(path).startswith(PRODUCT):
+            for match in DEFINITION.finditer(text):
+                definitions[match[1]].add(str(path))
+    for name in ONE_MEANING:
+        if len(definitions[name]) > 1:
+            found.append(f"class {name} has {len(definitions[name])} definitions "
+                         f"({', '.join(sorted(definitions[name]))}): one name, one meaning")
+    return found
+
+
+def main(root="."):
+    root = pathlib.Path(root)
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        print("not a clone with git: which files are tracked is unknown")
+        return 77
+    paths = [pathlib.Path(name) for name in listed.stdout.splitlines()]
+    found = faults(root, [path for path in paths if (root / path).is_file()])
+    print("\n".join(found) or f"{len(paths)} files: no replaced name, no class name of two meanings")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,25 @@
+#!/usr/bin/python3 -B
+"""check_words.py finds what is planted."""
+import pathlib
+import tempfile
+
+import check_words
+
+with tempfile.TemporaryDirectory() as folder:
+    root = pathlib.Path(folder)
+    planted = {
+        "src/collectives/shm/arena.h": "class Arena {\n};\n",
+        "src/a.h": "struct Task {\n};\n",
+        "launcher/b.cpp": "namespace {\nclass Task final : public Base {\n};\n}\n",
+        "launcher/lobby.py": "",
+        "src/c.h": "class Engine;\nstruct Entry {\n};\n// a baton, a trial, an arena\n",
+    }
+    for name, text in planted.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    found = check_words.faults(root, [pathlib.Path(name) for name in planted])
+    assert len(found) == 4, found
+    assert found[0] == "src/collectives/shm/arena.h: the name arena is replaced by: shared_region"
+    assert found[1].startswith("src/collectives/shm/arena.h:1: the class name Arena"), found
+    assert found[2].startswith("launcher/lobby.py: the name lobby"), found
+    assert found[3].startswith("class Task has 2 definitions (launcher/b.cpp, src/a.h)"), found
