@@ -12,6 +12,6 @@
 N=$SLURM_JOB_NUM_NODES
 echo "mnist on $N nodes: $SLURM_JOB_NODELIST"
 
-module load Horovod/1.0.0
+module load Horovod
 
 srun --mpi=pmix python train_mnist.py

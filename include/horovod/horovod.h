@@ -27,7 +27,7 @@ extern "C" {
 #define HVD_API
 #endif
 
-/* Version of this library, such as "1.0.0". Never NULL; static storage. */
+/* Version of this library, "MAJOR.MINOR.PATCH". Never NULL; static storage. */
 HVD_API const char* hvd_version(void);
 
 /* ---- Start and end ------------------------------------------------------------------------- */

@@ -2,6 +2,6 @@
 -- line alone changes.
 local prefix = os.getenv("HOROVOD_PREFIX") or "/opt/horovod"
 
-whatis("Horovod 1.0.0: distributed training, and its launcher horovodrun")
+whatis("Horovod: distributed training, and its launcher horovodrun")
 prepend_path("PATH", pathJoin(prefix, "bin"))
 prepend_path("PYTHONPATH", pathJoin(prefix, "lib/python3/dist-packages"))
