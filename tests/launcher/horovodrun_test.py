@@ -221,10 +221,11 @@ class Ends(Marked):
         self.ended("[ $HOROVOD_RANK = 0 ] && kill -SEGV $$; exec sleep 60", 139,
                    "rank 0 on host localhost was killed by signal 11 (SIGSEGV)")
 
-    def test_ranks_that_ignore_SIGTERM_end_as_fast(self):
+    def test_ranks_that_ignore_SIGTERM_are_killed_and_named(self):
         self.ended("trap '' TERM; [ $HOROVOD_RANK = 1 ] && exit 7; "
                    "(setsid sleep 60 &); while :; do sleep 1; done", 7,
-                   "rank 1 on host localhost exited with code 7")
+                   "rank 1 on host localhost exited with code 7; ranks 0,2 on host localhost did not "
+                   "end within 2 s (--kill-grace) of SIGTERM and were killed")
 
     def test_a_rank_that_ends_well_leaves_the_others_alone(self):
         result = self.run_job("-np", "2", "sh", "-c",
@@ -344,7 +345,7 @@ class Output(Marked):
             with self.subTest(closed), tempfile.TemporaryDirectory() as folder:
                 command = f'"$0" -np 2 sh -c "echo out; echo >{folder}/\\$HOROVOD_RANK" {closed}'
                 ended = subprocess.run(["sh", "-c", command, HOROVODRUN], timeout=TIMEOUT,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                       capture_output=True)
                 self.assertEqual((ended.returncode, ended.stderr), (0, b""))
                 self.assertEqual(sorted(os.listdir(folder)), ["0", "1"])
                 if ">&-" not in closed.replace("2>&-", ""):
@@ -440,7 +441,7 @@ class LinesAsObjects(unittest.TestCase):
         self.assertTrue(records(result.stderr)[0]["text"].startswith("waits up to 0.5 s"), result.stderr)
 
 
-class Ends(unittest.TestCase):
+class EndSignals(unittest.TestCase):
     def test_an_end_signal_is_one_of_two(self):
         result = run("-np", "1", "--end-signal", "KILL", "true")
         self.assertEqual(result.returncode, 2)
