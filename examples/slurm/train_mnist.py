@@ -13,7 +13,7 @@ from torch.utils.data.distributed import DistributedSampler
 import horovod.torch as hvd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from torch_digits import Net, load_digits  # noqa: E402
+from torch_digits import Net, load_digits
 
 
 def main():

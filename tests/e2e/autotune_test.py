@@ -2,7 +2,7 @@
 """Parameters are tuned while a job runs: results stay right, the log says what was tried."""
 import csv
 
-from harness import *  # noqa: F403
+from harness import *
 
 LOG = "/tmp/e2e-autotune.csv"
 

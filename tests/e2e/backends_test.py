@@ -4,7 +4,7 @@ and on two hosts, whole jobs, and what a user reads where a backend cannot be ha
 import ctypes
 import shutil
 
-from harness import *  # noqa: F403
+from harness import *
 
 import check_build_test as check_build
 import network
@@ -78,7 +78,8 @@ def test_mpi_of_open_mpi_conforms_on_two_hosts():
     pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
     conforms("mpi_openmpi", OPENMPI, 4,
              ("--hostfile", "/tmp/hostfile", "-map-by", "slot", *MCA, "-x", "HVD_BACKEND", "-x",
-              "HVD_WORLD_FOLDER", "-x", "HVD_WORLD_HOSTS"), "-tc=backend*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
+              "HVD_WORLD_FOLDER", "-x", "HVD_WORLD_HOSTS"), "-tc=backend*", "-tce=*abort*",
+             HVD_WORLD_HOSTS="1")
 
 
 @world("a b", "--no-decoys")

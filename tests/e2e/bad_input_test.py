@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """Bad input gets one sentence and exit code 2, and nothing is started anywhere."""
-from harness import *  # noqa: F403
+from harness import *
 
 STARTED = pathlib.Path("/tmp/e2e-started")
 

@@ -4,7 +4,7 @@ those of a host together, sum up, and can shut down and start again."""
 import contextlib
 import shutil
 
-from harness import *  # noqa: F403
+from harness import *
 
 import network
 import slurm

@@ -3,7 +3,7 @@
 import json
 import shutil
 
-from harness import *  # noqa: F403
+from harness import *
 
 # The original's rows, in its order, with what each is known by in the build.
 LAYOUT = """\
@@ -24,7 +24,7 @@ Available Tensor Operations:
     [{ccl}] CCL
     [{mpi}] MPI
     [{gloo}] Gloo    
-"""
+"""  # noqa: W291, the original's text
 BACKENDS = ("mpi", "nccl", "ddl", "ccl")
 ROWS = ("tensorflow", "torch", "mxnet", "gloo", *BACKENDS)
 

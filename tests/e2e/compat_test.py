@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """Horovod's own workers under our launcher."""
-from harness import *  # noqa: F403
+from harness import *
 
 WORKER = ROOT / "tests" / "conformance" / "original" / "worker.py"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """What carries the messages between ranks: the conformance suite for controllers over MPI, every
 controller with every backend under every launcher, and ranks that do not choose the same."""
-from harness import *  # noqa: F403
+from harness import *
 
 import backends_test as backends
 import network
@@ -60,7 +60,7 @@ def row_of(job, ranks):
     row = {}
     for cell in CELLS:
         said = re.findall(rf"cell {' '.join(cell)} (ok|no: .*)", job.out)
-        expect(len(said) == ranks and len(set(word[:2] for word in said)) == 1, job.describe())
+        expect(len(said) == ranks and len({word[:2] for word in said}) == 1, job.describe())
         row[cell] = said[0]
     return row
 
@@ -215,7 +215,8 @@ def test_ranks_that_are_not_one_world_of_mpi():
     mpich, open_mpi = r"MPICH.* \(/\S*/libmpi(?:ch)?.so.12\S*\)", r"Open MPI v\S+ \(/\S*/libmpi.so.40\S*\)"
     advice = "name the library of their launcher's MPI in HOROVOD_MPI_LIBRARY, or set {}=gloo"
     for variable, launcher, library, found, why in (
-            ("HOROVOD_CONTROLLER", None, "", f"(?:{mpich}|{open_mpi})", "no launcher of an MPI has started this rank"),
+            ("HOROVOD_CONTROLLER", None, "", f"(?:{mpich}|{open_mpi})",
+             "no launcher of an MPI has started this rank"),
             ("HOROVOD_CONTROLLER", None, "libmpich.so.12", mpich, "no launcher of an MPI"),
             ("HOROVOD_CPU_OPERATIONS", None, "libmpi.so.40", open_mpi, "no launcher of an MPI"),
             ("HOROVOD_CPU_OPERATIONS", backends.HYDRA, "libmpi.so.40", open_mpi,

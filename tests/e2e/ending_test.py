@@ -3,7 +3,7 @@
 import os
 import time
 
-from harness import *  # noqa: F403
+from harness import *
 from terminal import Terminal
 
 NASTY = [PYTHON, WORKERS / "rank.py", "--nasty"]

@@ -2,7 +2,7 @@
 """A rank that ends badly ends the job on all hosts in under five seconds, and is named."""
 import time
 
-from harness import *  # noqa: F403
+from harness import *
 
 GO = "/tmp/e2e-go"
 
@@ -75,7 +75,9 @@ def test_a_broken_link_has_one_cause_that_all_ranks_say_within_two_seconds():
          faults.address_of("a")], capture_output=True, text=True)
     if killed.returncode != 0 or not killed.stdout.strip():
         raise Skip("the kernel ends no connections for ss (CONFIG_INET_DIAG_DESTROY)")
-    said = lambda: re.findall(r"^\[\d\]<stderr>:rank \d: allreduce: (.*)", job.err, re.M)
+    def said():
+        return re.findall(r"^\[\d\]<stderr>:rank \d: allreduce: (.*)", job.err, re.M)
+
     wait_until(lambda: len(said()) == 4, 2, job.describe)
     expect(len(set(said())) == 1 and " was lost: its connection to rank " in said()[0],
            job.describe())

@@ -6,8 +6,8 @@ import random
 import socket
 import time
 
-from harness import *  # noqa: F403
-import namespaces as ns  # noqa: E402
+from harness import *
+import namespaces as ns
 
 HOME = pathlib.Path.home()
 # Ranks that each leave one in a session of its own.

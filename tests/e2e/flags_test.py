@@ -5,7 +5,7 @@ import shutil
 import signal as signals
 import stat
 
-from harness import *  # noqa: F403
+from harness import *
 
 HOSTS_OF_TWO = ("-np", 2, "-H", "a:1,b:1")
 SHOW = "import os; print(*[os.environ.get(n, '-') for n in '{}'.split()])"
@@ -360,7 +360,7 @@ def test_hosts_are_reached_through_kubectl():
 def test_hosts_are_reached_by_the_operators_script_which_passes_no_input_on():
     stand_in("kubectl", EXEC)
     folder = stand_in("kubexec.sh", 'POD_NAME=$1\nshift\n'
-                      f'/tmp/e2e-programs/kubectl exec ${{POD_NAME}} -- /bin/sh -c "$*"')
+                      '/tmp/e2e-programs/kubectl exec ${POD_NAME} -- /bin/sh -c "$*"')
     by_agent(f"{folder}/kubexec.sh {{host}}")
     by_agent("", OMPI_MCA_plm_rsh_agent=f"{folder}/kubexec.sh")
 

@@ -3,7 +3,7 @@
 several hosts see bootstrap_test.py."""
 import shutil
 
-from harness import *  # noqa: F403
+from harness import *
 
 RANK = WORKERS / "foreign_rank.py"
 OPENMPI = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
@@ -104,8 +104,8 @@ def test_ranks_of_another_launcher_without_a_bootstrap_plugin_are_refused():
     for program, flags, name, plugin in LAUNCHERS:
         job = say(program, *flags, "-np", 2, PYTHON, "-c", SAY, environment=clean_environment(**variables))
         for rank in range(2):
-            expect(re.search(rf"refused: {name} .* started this process as rank {rank} of.*no bootstrap plugin "
-                             rf"named {plugin} is installed.*{folder}/horovod/bootstraps.*horovodrun.*"
+            expect(re.search(rf"refused: {name} .* started this process as rank {rank} of.*no bootstrap "
+                             rf"plugin named {plugin} is installed.*{folder}/horovod/bootstraps.*horovodrun.*"
                              "HOROVOD_BOOTSTRAP=none", job.out), job.describe())
 
 

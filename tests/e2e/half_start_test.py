@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """A host that loses its agent, or the guardian above it, in the middle of a start: nothing is left
 behind, and a sentence says why."""
-from harness import *  # noqa: F403
+from harness import *
 import faults_test as faulty
 from newborns import Newborns
 

@@ -25,10 +25,10 @@ SKIPPED = 77
 NO_WORLD = 125
 
 sys.path.insert(0, str(HOSTS.parent))
-import faults  # noqa: E402
-import host  # noqa: E402
-from sight import agents, first_processes, host_of, in_world  # noqa: E402
-
+import faults
+import host as host
+from sight import agents as agents
+from sight import first_processes, host_of, in_world
 
 # Made by the test that runs here.
 FOLDERS = []

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """Preparation of hosts before ranks start: what differs or fails on a host is named."""
-from harness import *  # noqa: F403
+from harness import *
 
 TWO = ("-np", 4, "-H", "a:2,b:2")
 
@@ -71,7 +71,8 @@ def test_a_remote_init_that_fails_is_one_sentence_for_each_host():
 @world()
 def test_an_error_of_remote_init_that_spans_lines_is_shown_on_one():
     """As Lmod says that there is no such module, in more lines than are shown."""
-    error = ("Lmod has detected the following error: The following module(s) are unknown:\n\"cray-python\"\n\n"
+    error = ("Lmod has detected the following error: The following module(s) are unknown:\n"
+             "\"cray-python\"\n\n"
              + "Please check the spelling or version number.\n" * 20 + "\tmodule --ignore_cache load\n")
     job = Job("-np", 2, "-H", "a:1,b:1", "--remote-init", f"echo '{error}' >&2; exit 1", "true")
     job.ends_with(2)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """The hosts that all other tests here rely on: apart, faulty on demand, and gone without trace."""
-from harness import *  # noqa: F403
+from harness import *
 
 
 def ssh(name, *command, seconds=10):

@@ -3,7 +3,7 @@
 import hashlib
 import signal as signals
 
-from harness import *  # noqa: F403
+from harness import *
 from terminal import Terminal
 
 COUNT = ("import hashlib, os, sys; data = sys.stdin.buffer.read(); "

@@ -2,7 +2,7 @@
 """Jobs that go well: who the ranks are, where they run, what reaches them, what is left."""
 import json
 
-from harness import *  # noqa: F403
+from harness import *
 
 IDENTITY = """
 import json, os, socket, sys

@@ -2,9 +2,9 @@
 """Starts and ends of the runtime: again and again, cut short, and what is left of them."""
 import functools
 
-from harness import *  # noqa: F403
+from harness import *
 
-import namespaces as ns  # noqa: E402
+import namespaces as ns
 
 WORKER = BUILD / "tests" / "runtime_worker"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """A real model trains on hosts: it gets good, and its weights are those of one process."""
-from harness import *  # noqa: F403
+from harness import *
 
 PYTHONS = os.environ.get("HVD_TEST_PYTHONS", PYTHON).split(":")
 

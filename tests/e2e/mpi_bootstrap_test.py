@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """Ranks that MPI alone knows: where neither PMIx nor PMI can be asked, or where a setting says so. On
 several hosts: bootstrap_test.py."""
-from harness import *  # noqa: F403
+from harness import *
 
 import backends_test as backends
 

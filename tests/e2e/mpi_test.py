@@ -2,7 +2,7 @@
 """Programs of MPI under horovodrun: agents serve PMIx to their ranks."""
 import shutil
 
-from harness import *  # noqa: F403
+from harness import *
 
 # Each rank says who it is to MPI and to us, and both sum over all ranks.
 BOTH = """

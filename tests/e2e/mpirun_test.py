@@ -2,7 +2,7 @@
 """horovodrun --mpi: the mpirun in PATH starts the ranks, Debian's Open MPI's or MPICH's."""
 import shutil
 
-from harness import *  # noqa: F403
+from harness import *
 
 import network
 

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 
-from harness import *  # noqa: F403
+from harness import *
 
 EXAMPLES = ROOT / "examples/native"
 WANTED = r"2 ranks: y = (3\.0|2\.9)\d x -(2\.0|1\.9)\d\n"
@@ -51,7 +51,8 @@ else:
     handles = [hvd.allreduce_async(numpy.full(5, turn, numpy.float32), op=hvd.Average, name=f"t{turn}")
                for turn in range(40)]
     means = [float(hvd.synchronize(handle)[0]) for handle in handles]
-    os.write(1, f"total {total[0]:g}, means right: {numpy.allclose(means, numpy.arange(40) * 2 / 3)}\\n".encode())
+    os.write(1, f"total {total[0]:g}, means right: "
+             f"{numpy.allclose(means, numpy.arange(40) * 2 / 3)}\\n".encode())
     hvd.join()
 """
 
@@ -70,7 +71,8 @@ def test_a_plugin_from_outside_runs_and_bad_ones_are_left_out():
         for rank in range(3):
             expect(re.search(rf"rank {rank} of 3, .* sum 6 ", job.out), job.describe())
         for words in ("small sums go through the store", r"bad_abi.so: .* speaks plugin ABI 99",
-                      "HOROVOD_PLUGIN_PATH names /nowhere, which is no folder", r"left out: .*cut\.so", r"left out: .*crashing\.so crashes"):
+                      "HOROVOD_PLUGIN_PATH names /nowhere, which is no folder", r"left out: .*cut\.so",
+                      r"left out: .*crashing\.so crashes"):
             expect(re.search(words, job.err), f"{words!r}\n{job.describe()}")
         job = Job("-np", 3, PYTHON, "-c", JOINED, environment=clean_environment(
             HOROVOD_PLUGIN_PATH=build, HOROVOD_FUSION_THRESHOLD="0"))

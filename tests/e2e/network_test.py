@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """Ways between hosts: decoys do no harm, flags choose, ports stay where they may be."""
-from harness import *  # noqa: F403
-import network  # noqa: E402
+from harness import *
+import network
 
 REDUCES = [PYTHON, WORKERS / "reducing_rank.py", "--rank", 99, "--then", "exit3", "--go", "/nowhere"]
 WHERE = ["sh", "-c", "echo $MASTER_ADDR by $GLOO_SOCKET_IFNAME, $NCCL_SOCKET_IFNAME."]

@@ -1,4 +1,5 @@
-"""Holds what a process makes by vfork before it does anything, by ptrace: what strikes then meets a start half done."""
+"""Holds what a process makes by vfork before it does anything, by ptrace: what strikes then meets a
+start half done."""
 import ctypes
 import os
 

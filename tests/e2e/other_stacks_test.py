@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """Programs written for other launchers run as they are: torch's, DeepSpeed's, JAX's, anybody's."""
-from harness import *  # noqa: F403
+from harness import *
 
 PYTHONS = os.environ.get("HVD_TEST_PYTHONS", PYTHON).split(":")
 HOSTS_OF_TWO = ("-np", 4, "-H", "a:2,b:2")

@@ -3,7 +3,7 @@
 import collections
 import signal as signals
 
-from harness import *  # noqa: F403
+from harness import *
 
 
 def lines_of(text):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """Where jobs run: every way to say it that real hosts can show."""
-from harness import *  # noqa: F403
+from harness import *
 
 
 def places(job):

@@ -4,7 +4,7 @@ import glob
 import shutil
 import zipfile
 
-from harness import *  # noqa: F403
+from harness import *
 
 PYTHONS = os.environ.get("HVD_TEST_PYTHONS", PYTHON).split(":")
 PIP = os.environ.get("HVD_TEST_WHEEL", "")  # an interpreter that has scikit-build-core

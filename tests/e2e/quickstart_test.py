@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """The first command of the README: it trains wherever it can, and says where and why."""
-from harness import *  # noqa: F403
+from harness import *
 
 QUICKSTART = ROOT / "packaging/quickstart.sh"
 INSTALL = ROOT / "packaging/install-packages.sh"

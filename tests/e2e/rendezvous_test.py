@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """Jobs whose processes nobody but the user starts: the very lines of docs/rendezvous.md."""
-from harness import *  # noqa: F403
+from harness import *
 
 import contextlib
 import json

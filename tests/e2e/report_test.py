@@ -1,11 +1,12 @@
 #!/usr/bin/python3 -B
 """What the launcher tells about a job that fails or takes too long."""
 
-from harness import *  # noqa: F403
+from harness import *
 from terminal import Terminal
 
 MEMORY = pathlib.Path("/sys/fs/cgroup/memory")
-HUNGRY = ("import os, time\nif os.environ['HOROVOD_RANK'] == '1': data = bytearray(os.urandom(1)) * (400 << 20)\n"
+HUNGRY = ("import os, time\nif os.environ['HOROVOD_RANK'] == '1': "
+          "data = bytearray(os.urandom(1)) * (400 << 20)\n"
           "time.sleep(60)")
 
 
@@ -148,7 +149,8 @@ def test_a_running_job_is_looked_into_from_another_terminal():
         seen = ask(*words)
         expect(seen.returncode == 0 and seen.stdout.count("in somewhere_deep") == 3, seen)
     expect("several" not in ask("stack").stderr, "there is one job")
-    beside = ask("exec", "--rank", "1-2", "sh", "-c", "echo on $(hostname) as $HOROVOD_RANK; exit $HOROVOD_RANK")
+    beside = ask("exec", "--rank", "1-2", "sh", "-c",
+                 "echo on $(hostname) as $HOROVOD_RANK; exit $HOROVOD_RANK")
     lines = sorted(beside.stdout.splitlines())
     expect(beside.returncode == 1 and lines == ["[1]<stdout>:on a as 1", "[2]<stdout>:on b as 2"], beside)
     lines = sorted(ask("exec", "hostname").stdout.splitlines())

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """Jobs that are tried again: on spare hosts, and from the beginning."""
-from harness import *  # noqa: F403
+from harness import *
 
 COUNT = "/tmp/e2e-count"
 # Fails as often as its argument says; every rank says where it is in which generation.

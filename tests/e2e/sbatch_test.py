@@ -5,7 +5,7 @@ import contextlib
 import shlex
 import shutil
 
-from harness import *  # noqa: F403
+from harness import *
 
 import slurm
 

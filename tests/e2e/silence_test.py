@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """A peer whose host falls silent: nothing was sent to it, so nothing is missed, and yet who waits
 for it learns of it, also where no launcher watches over the ranks."""
-from harness import *  # noqa: F403
+from harness import *
 
 import network
 

@@ -4,7 +4,7 @@ in each of its ways is in bootstrap_test.py."""
 import select
 import shutil
 
-from harness import *  # noqa: F403
+from harness import *
 
 import slurm
 
@@ -46,10 +46,10 @@ def test_horovodrun_whose_munge_is_down_says_so(cluster):
     job = salloc(cluster, "-N2", "--ntasks-per-node=1", "unshare", "--mount", "sh", "-c",
                  f"mount -t tmpfs none /run/munge && exec {LAUNCHER} true")
     expect(job.wait() == 2, job.describe())
-    expect(re.search(r"horovodrun: host b: send agent: srun cannot reach MUNGE, which authenticates Slurm's users, "
-                     r"on the machine where horovodrun runs; start munged there \(systemctl start "
-                     r"munge\), or name hosts by -H to reach them by ssh; srun said: .*[Mm]unge",
-                     job.err), job.describe())
+    expect(re.search(r"horovodrun: host b: send agent: srun cannot reach MUNGE, which authenticates "
+                     r"Slurm's users, on the machine where horovodrun runs; start munged there "
+                     r"\(systemctl start munge\), or name hosts by -H to reach them by ssh; "
+                     r"srun said: .*[Mm]unge", job.err), job.describe())
 
 
 @on_cluster()

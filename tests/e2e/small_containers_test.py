@@ -2,7 +2,7 @@
 """Containers that lack what a whole machine has: random programs come out right there too."""
 import socket
 
-from harness import *  # noqa: F403
+from harness import *
 
 PROGRAMS = (BUILD / "tests" / "program_worker", 1, 40)
 

@@ -1,13 +1,14 @@
 #!/usr/bin/python3 -B
 """Jobs that are ended at a random moment in a random way, over and over, leave nothing behind.
 
-HVD_SOAK_SEED repeats a run, HVD_SOAK_RUNS says how many; each line of the output names its seed, its moment and its way.
+HVD_SOAK_SEED repeats a run, HVD_SOAK_RUNS says how many; each line of the output names its
+seed, its moment and its way.
 """
 import os
 import random
 import time
 
-from harness import *  # noqa: F403
+from harness import *
 
 RUNS = int(os.environ.get("HVD_SOAK_RUNS", 100))
 NASTY = [PYTHON, WORKERS / "rank.py", "--nasty"]

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """Hosts are reached as the user's own `ssh HOST` reaches them; where that fails, the advice works."""
-from harness import *  # noqa: F403
+from harness import *
 
 SSH = pathlib.Path.home() / ".ssh"
 
@@ -73,9 +73,11 @@ def test_a_policy_in_a_block_that_a_command_decides_counts():
 def test_a_revoked_key_is_refused_in_every_file_that_ssh_reads():
     known = (SSH / "known_hosts").read_text().splitlines()
     key_b = next(line for line in known if line.startswith("b,")).split(" ", 1)[1]
-    for name, lines in (("known_hosts2", ()), ("third", (f"UserKnownHostsFile {SSH}/known_hosts {SSH}/third",)),
+    for name, lines in (("known_hosts2", ()),
+                        ("third", (f"UserKnownHostsFile {SSH}/known_hosts {SSH}/third",)),
                         ("aliased", (f"UserKnownHostsFile {SSH}/aliased", "HostKeyAlias cluster"))):
-        (SSH / name).write_text(f"cluster {key_b}\n@revoked {'cluster' if name == 'aliased' else 'b'} {key_b}\n")
+        revoked = "cluster" if name == "aliased" else "b"
+        (SSH / name).write_text(f"cluster {key_b}\n@revoked {revoked} {key_b}\n")
         configure(*lines)
         expect(ssh("b").returncode == 255, f"ssh accepts a revoked key of {name}")
         refused(Job("-np", 1, "-H", "b:1", "true"), "host b", "REVOKED|revoked")
@@ -107,7 +109,8 @@ def test_a_new_key_is_told_once_with_its_fingerprint():
 @world()
 def test_a_configuration_that_ssh_refuses_is_ssh_s_own_sentence():
     configure("NoSuchOption yes")
-    refused(Job("-np", 1, "-H", "b:1", "true"), "host b: configure", "config: line 1: Bad configuration option")
+    refused(Job("-np", 1, "-H", "b:1", "true"), "host b: configure",
+            "config: line 1: Bad configuration option")
 
 
 @world()

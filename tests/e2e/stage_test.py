@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """--stage brings the user's code to hosts that do not have it, and takes it away again."""
-from harness import *  # noqa: F403
+from harness import *
 
 PROGRAM = """import os, sys, lib.answer
 print("answer", lib.answer.VALUE, os.path.basename(os.getcwd()), flush=True)

@@ -2,7 +2,7 @@
 """A rank that keeps the others waiting is named with its host, pid and what it does instead."""
 import json
 
-from harness import *  # noqa: F403
+from harness import *
 
 GO = "/tmp/e2e-stall-go"
 REPORT = "/tmp/e2e-stall.json"

@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """Scripts as users of TensorFlow and Keras have them, on one host and on two."""
 
-from harness import *  # noqa: F403
+from harness import *
 
 # Not in PYTHONS of other files: TensorFlow lives in environments of its own, the newest first.
 PYTHONS = [one for one in os.environ.get("HVD_TEST_TENSORFLOWS", "").split(":") if one]

@@ -1,7 +1,7 @@
 """A program on a terminal of its own, as at a user's keyboard."""
 import pty
 
-from harness import *  # noqa: F403
+from harness import *
 
 
 class Terminal:

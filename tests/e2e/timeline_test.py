@@ -4,7 +4,7 @@ import contextlib
 
 import traces
 
-from harness import *  # noqa: F403
+from harness import *
 
 WORKER = BUILD / "tests" / "runtime_worker"
 ONCE = ["B NEGOTIATE_ALLREDUCE", "X {}", "E", "B ALLREDUCE", "B {}_ALLREDUCE", "E", "E"]

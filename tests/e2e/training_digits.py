@@ -28,7 +28,7 @@ def main():
         done = subprocess.run(
             sys.argv[1:] + [sys.executable, str(EXAMPLE), "--checkpoint", str(checkpoint),
                             "--save-weights", f"{folder}/weights.{{rank}}.pt"],
-            stdout=subprocess.PIPE, universal_newlines=True,
+            stdout=subprocess.PIPE, text=True,
         )
         print(done.stdout, end="")
         if done.returncode != 0:

@@ -20,8 +20,8 @@ import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
-import horovod.torch as hvd  # noqa: E402
-from torch_digits import Net, load_digits  # noqa: E402
+import horovod.torch as hvd
+from torch_digits import Net, load_digits
 
 TOLERANCE = 1e-12
 

@@ -3,7 +3,7 @@
 with what was found and what to do."""
 import shutil
 
-from harness import *  # noqa: F403
+from harness import *
 
 import backends_test as backends
 

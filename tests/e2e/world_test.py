@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """The ranks of a job are in one world, or the job says who is not."""
-from harness import *  # noqa: F403
+from harness import *
 
 HOSTS_OF_TWO = ("-np", 4, "-H", "a:2,b:2")
 JOINS = "import horovod.numpy as hvd; hvd.init(); print('in', hvd.size(), flush=True); "

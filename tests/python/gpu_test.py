@@ -20,9 +20,9 @@ if DOUBLE:
 if not STAGED:
     os.environ["HOROVOD_GPU_OPERATIONS"] = "NCCL"
 
-from rank_case import RankCase, hvd, main, reduced, torch, values  # noqa: E402
+from rank_case import RankCase, hvd, main, reduced, torch, values
 
-from horovod.torch import _devices  # noqa: E402
+from horovod.torch import _devices
 
 LOCAL_RANK = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
 if not DOUBLE and torch.cuda.device_count() <= LOCAL_RANK:

@@ -8,11 +8,11 @@ import unittest
 import rank_base
 
 jax = rank_base.need("jax")
-import horovod.jax as hvd  # noqa: E402
+import horovod.jax as hvd
 
-import numpy  # noqa: E402
-import table_case  # noqa: E402
-import table_facades  # noqa: E402
+import numpy
+import table_case
+import table_facades
 
 jnp = jax.numpy
 

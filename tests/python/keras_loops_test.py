@@ -3,14 +3,14 @@
 import os
 
 os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
-import rank_base  # noqa: E402
+import rank_base
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = rank_base.need("tensorflow")
-import horovod.tensorflow as hvd  # noqa: E402
-import horovod.tensorflow.keras as hvd_keras  # noqa: E402
+import horovod.tensorflow as hvd
+import horovod.tensorflow.keras as hvd_keras
 
-import numpy  # noqa: E402
+import numpy
 
 tf.get_logger().setLevel("ERROR")
 keras = tf.keras

@@ -10,22 +10,22 @@ import tempfile
 import warnings
 
 os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
-import rank_base  # noqa: E402
+import rank_base
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 BACKEND = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "tensorflow"
 os.environ["KERAS_BACKEND"] = BACKEND
 if BACKEND == "tensorflow":
     tf = rank_base.need("tensorflow")
-    import horovod.tensorflow.keras as hvd  # noqa: E402
+    import horovod.tensorflow.keras as hvd
 
     keras = tf.keras
 else:
     rank_base.need(BACKEND)
     keras = rank_base.need("keras")
-    import horovod.keras as hvd  # noqa: E402
+    import horovod.keras as hvd
 
-import numpy  # noqa: E402
+import numpy
 
 KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
 
@@ -184,7 +184,7 @@ class KerasTest(rank_base.RankBase):
             want = rate / self.size * ((epoch + 1) * (self.size - 1) / 3 + 1)
             self.assertAlmostEqual(rates[epoch], want, places=5)
         self.assertAlmostEqual(rates[3], rate * 0.1, places=6)
-        for arguments in [dict(), dict(initial_lr=1.0, lr=1.0)]:
+        for arguments in [{}, {"initial_lr": 1.0, "lr": 1.0}]:
             with self.assertRaisesRegex(ValueError, "initial_lr"):
                 hvd.callbacks.LearningRateWarmupCallback(**arguments)
 
@@ -351,10 +351,10 @@ class KerasTest(rank_base.RankBase):
             hvd.broadcast_global_variables(0)
 
 
-import table_case  # noqa: E402
-import table_facades  # noqa: E402
+import table_case
+import table_facades
 
-from horovod import numpy as hvd_numpy  # noqa: E402
+from horovod import numpy as hvd_numpy
 
 
 class KerasTableTest(table_case.TableCase):

@@ -5,7 +5,6 @@ import os
 import signal
 import tempfile
 import threading
-import unittest
 
 import rank_case
 from rank_case import RankCase, hvd, torch

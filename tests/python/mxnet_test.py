@@ -8,11 +8,11 @@ import sys
 import rank_base
 
 mx = rank_base.need("mxnet")
-import numpy  # noqa: E402
-import table_case  # noqa: E402
-import table_facades  # noqa: E402
+import numpy
+import table_case
+import table_facades
 
-import horovod.mxnet as hvd  # noqa: E402
+import horovod.mxnet as hvd
 
 DTYPES = ["uint8", "int8", "int32", "int64", "float16", "float32", "float64"]
 

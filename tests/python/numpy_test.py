@@ -4,8 +4,8 @@ import rank_base
 import table_case
 
 numpy = rank_base.need("numpy")
-import table_facades  # noqa: E402
-import horovod.numpy as hvd  # noqa: E402
+import table_facades
+import horovod.numpy as hvd
 
 INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 FLOATS = ["float16", "float32", "float64"]

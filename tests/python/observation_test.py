@@ -4,7 +4,6 @@ import json
 import os
 import tempfile
 import time
-import unittest
 
 import rank_case
 from rank_case import RankCase, hvd, torch

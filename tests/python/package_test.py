@@ -17,7 +17,7 @@ def run(program, **environment):
     """Runs `program` in a fresh interpreter."""
     return subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, **environment}, timeout=120,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+        capture_output=True, text=True,
     )
 
 

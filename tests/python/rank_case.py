@@ -3,7 +3,7 @@
 from rank_base import RankBase, main, need  # noqa: F401
 
 torch = need("torch")
-import horovod.torch as hvd  # noqa: E402
+import horovod.torch as hvd
 
 torch.set_num_threads(1)
 

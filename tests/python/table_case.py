@@ -177,8 +177,8 @@ class TableCase(rank_base.RankBase):
 
     def numbers(self):
         """What says something about this process, and of which type."""
-        found = {name: int for name in ["rank", "size", "local_rank", "local_size", "cross_rank",
-                                        "cross_size", "nccl_built"]}
+        found = dict.fromkeys(["rank", "size", "local_rank", "local_size", "cross_rank",
+                               "cross_size", "nccl_built"], int)
         found.update({name: bool for name in self.functions()
                       if name.startswith("is_") or name != "nccl_built" and name.endswith(
                           ("_built", "_enabled", "_supported"))})

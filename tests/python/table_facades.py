@@ -179,9 +179,9 @@ class Keras:
 
     def __init__(self, hvd, below):
         self.hvd, self._below = hvd, below
-        self.beside = {name: "keras_test.py" for name in [
-            "Compression", "DistributedOptimizer", "PartialDistributedOptimizer",
-            "broadcast_global_variables", "load_model"]}
+        self.beside = dict.fromkeys(
+            ["Compression", "DistributedOptimizer", "PartialDistributedOptimizer",
+             "broadcast_global_variables", "load_model"], "keras_test.py")
 
     def __getattr__(self, name):
         return getattr(self._below, name)

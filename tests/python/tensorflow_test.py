@@ -6,18 +6,18 @@ import sys
 import threading
 
 os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
-import rank_base  # noqa: E402
+import rank_base
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = rank_base.need("tensorflow")
-import horovod.tensorflow as hvd  # noqa: E402
+import horovod.tensorflow as hvd
 
 IMPORTED = dict(vars(hvd))  # by that alone
-from horovod.tensorflow import _nodes  # noqa: E402
+from horovod.tensorflow import _nodes
 
-import numpy  # noqa: E402
-import table_case  # noqa: E402
-import table_facades  # noqa: E402
+import numpy
+import table_case
+import table_facades
 
 tf.get_logger().setLevel("ERROR")  # functions made in a loop are meant
 

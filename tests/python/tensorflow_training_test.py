@@ -5,15 +5,15 @@ import tempfile
 from unittest import mock
 
 os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
-import rank_base  # noqa: E402
+import rank_base
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = rank_base.need("tensorflow")
-import horovod.tensorflow as hvd  # noqa: E402
-from horovod.tensorflow import _reduction  # noqa: E402
+import horovod.tensorflow as hvd
+from horovod.tensorflow import _reduction
 
-import numpy  # noqa: E402
-import table_case  # noqa: E402
+import numpy
+import table_case
 
 tf.get_logger().setLevel("ERROR")
 v1 = tf.compat.v1

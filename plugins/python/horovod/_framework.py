@@ -10,7 +10,7 @@ from typing import Any, Tuple
 
 
 def _numbers(version: str) -> Tuple[int, ...]:
-    return tuple(int(part) for part in re.match(r"[0-9.]*", version)[0].split(".") if part)
+    return tuple(int(part) for part in re.split(r"[^0-9.]", version)[0].split(".") if part)
 
 
 def need(name: str, title: str, module: str, oldest: str, advice: str) -> Any:

@@ -9,7 +9,7 @@ import ctypes
 import functools
 import os
 import threading
-from typing import Any, Callable, NoReturn
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NoReturn
 
 from horovod._version import __version__
 
@@ -17,7 +17,7 @@ _NAME = "libhorovod.so"
 
 # Function name: argument types without the trailing (error, error_size). Each returns a status, and
 # may wait for other ranks, so other threads of Python run meanwhile.
-_WAITING = {
+_WAITING: Dict[str, List[Any]] = {
     "hvd_init": [ctypes.c_void_p],
     "hvd_shutdown": [],
     "hvd_offer_stack": [ctypes.c_int32, ctypes.c_int32],
@@ -25,10 +25,10 @@ _WAITING = {
     "hvd_stop_timeline": [],
     "hvd_metrics": [ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p],
 }
-_ERROR = [ctypes.c_void_p, ctypes.c_size_t]
+_ERROR: List[Any] = [ctypes.c_void_p, ctypes.c_size_t]
 
 # The same, of functions that return at once.
-_PROMPT = {
+_PROMPT: Dict[str, List[Any]] = {
     "hvd_runs_on_device": [ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_double,
                            ctypes.c_double, ctypes.c_void_p],
     "hvd_add_process_set": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p],
@@ -90,6 +90,9 @@ class Library:
         self._opened = waiting
         self._hot = [self.address_of(name) for name in _HOT]
 
+    if TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any: ...
+
     def _take(self, opened: Any, name: str, argtypes: list, restype: Any) -> None:
         function = getattr(opened, name)
         function.argtypes = argtypes
@@ -98,7 +101,7 @@ class Library:
 
     def address_of(self, name: str) -> int:
         """Where a function of the library lies, for native code."""
-        return ctypes.cast(getattr(self._opened, name), ctypes.c_void_p).value
+        return ctypes.cast(getattr(self._opened, name), ctypes.c_void_p).value or 0
 
     def bind(self, native: Any, fail: Callable[[int, str, bool], NoReturn]) -> None:
         """Gives the native module the functions of every step, and what raises for it."""

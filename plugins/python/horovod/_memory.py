@@ -15,7 +15,7 @@ def registered_buffer(size: int) -> Any:
     memory = ctypes.c_void_p()
     if library().hvd_alloc(size, ctypes.addressof(memory), None, 0) != 0:
         return (ctypes.c_char * size)()
-    array = (ctypes.c_char * size).from_address(memory.value)
+    array = (ctypes.c_char * size).from_address(memory.value or 0)
     freed = weakref.finalize(array, library().hvd_free, memory.value, None, 0)
     freed.atexit = False  # whoever still has a tensor there at exit may still read it
     return array

@@ -60,7 +60,7 @@ def _ask(function: Callable[..., int], *arguments: Any) -> None:
     that raises, the call ends in peace there, where all that it writes to stays alive.
     """
     error = ctypes.create_string_buffer(4096)
-    answer: "queue.SimpleQueue[int]" = queue.SimpleQueue()
+    answer: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def call() -> None:
         answer.put(function(*arguments, error, len(error)))

@@ -65,7 +65,7 @@ class Tensor(NamedTuple):
 
     input: int  # address; 0 when empty
     output: int  # address; 0 where the runtime owns the output
-    dtype: int
+    dtype: Optional[int]  # None, which the library has no number for, is refused
     shape: Sequence[int]
     name: Optional[str] = None  # of a group's member
 
@@ -146,8 +146,8 @@ def submit(
 ) -> int:
     """Hands work to the runtime and returns its handle at once.
 
-    `keep` stays referenced until the work is complete, and so does `place`. `finish(handle)` runs in the thread that
-    waits, after success; what it returns is the result of `wait`.
+    `keep` stays referenced until the work is complete, and so does `place`. `finish(handle)` runs in
+    the thread that waits, after success; what it returns is the result of `wait`.
 
     Raises ValueError for a value that cannot be right or a name that is in flight, and
     HorovodInternalError when Horovod is not running.
@@ -280,7 +280,7 @@ def reset() -> None:
         forget(-1)
 
 
-def check(status: int, error: "ctypes.Array[ctypes.c_char]") -> None:
+def check(status: int, error: ctypes.Array[ctypes.c_char]) -> None:
     """Raises what a failed call of init or shutdown deserves."""
     if status != _OK:
         _fail(status, error.value.decode(errors="replace"), negotiated=True)

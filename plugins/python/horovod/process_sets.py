@@ -92,7 +92,8 @@ def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet
     if process_set.process_set_id is not None:
         raise ValueError(f"{process_set} is registered already.")
     _basics.rank()  # ValueError when not initialised
-    ranks = (ctypes.c_int32 * len(process_set.ranks))(*process_set.ranks)
+    members = process_set.ranks or []
+    ranks = (ctypes.c_int32 * len(members))(*members)
     handle = _ops.adopt(
         library().hvd_add_process_set, ctypes.addressof(ranks), len(ranks),
         finish=lambda handle: _ops.output(handle).process_set,

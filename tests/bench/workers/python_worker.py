@@ -145,7 +145,7 @@ class Bound(Horovod):
 class Gloo(Plain):
     def __init__(self, rank, size, folder, interface):
         super().__init__(rank)
-        import torch.distributed
+        import torch.distributed  # noqa: F401, as an attribute of self.torch
 
         os.environ["GLOO_SOCKET_IFNAME"] = interface
         self.torch.distributed.init_process_group(

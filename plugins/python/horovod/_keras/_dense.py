@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set
+from typing import AbstractSet, Any, List, NamedTuple, Optional, Sequence
 
 from horovod._compression import check_choices, check_predivision, checked_groups
 from horovod._ops import Average, steps_travel
@@ -20,9 +20,9 @@ class Reduction(NamedTuple):
     groups: Any = None
     process_set: ProcessSet = global_process_set
     scale_local_gradients: bool = True
-    reduce_all: Optional[Callable[..., List[Any]]] = None
+    reduce_all: Any = None
 
-    def checked(self, num_groups: int = 0) -> "Reduction":
+    def checked(self, num_groups: int = 0) -> Reduction:
         """Itself. ValueError, in one sentence, for arguments that cannot be."""
         check_choices(self.op, self.compression)
         check_predivision(self.gradient_predivide_factor, self.op)
@@ -31,7 +31,7 @@ class Reduction(NamedTuple):
         return self
 
     def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,
-                 local: Set[Any] = frozenset()) -> List[Any]:
+                 local: AbstractSet[Any] = frozenset()) -> List[Any]:
         results = list(grads)
         keys = [id(variable) for variable in variables or results]
         shared = [i for i, grad in enumerate(results) if grad is not None and keys[i] not in local]

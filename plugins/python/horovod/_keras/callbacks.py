@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional, Union
 import numpy
 
 from horovod import _basics
-from horovod._keras import backend_of, major_of
+from horovod._keras import backend_of
 from horovod._ops import Average
 from horovod.numpy import _collectives as host
 
@@ -63,7 +63,7 @@ class MetricAverage:
         names = sorted(name for name, value in (logs or {}).items()
                        if isinstance(value, (numbers.Number, numpy.number)) or (
                            hasattr(value, "shape") and len(value.shape) == 0))
-        if not names:
+        if logs is None or not names:
             return
         values = numpy.array([float(logs[name]) for name in names])
         averaged = host.allreduce(values, None, f"metrics.{'.'.join(names)}", Average)
@@ -99,14 +99,15 @@ class LearningRateSchedule:
         if multiplier is None:
             raise ValueError(f"{type(self).__name__} needs multiplier, a number or a function of "
                              "the epoch.")
-        self.initial_lr = initial_lr if initial_lr is not None else lr
+        self.initial_lr: Any = initial_lr if initial_lr is not None else lr
         self.multiplier = (multiplier if callable(multiplier) else
                            functools.partial(_constant, multiplier))
         # A number is one stair.
         self.staircase = staircase if callable(multiplier) else True
-        self.start_epoch, self.end_epoch = start_epoch, end_epoch
+        self.start_epoch: int = start_epoch
+        self.end_epoch: Any = end_epoch
         self.momentum_correction = momentum_correction
-        self.steps_per_epoch = steps_per_epoch
+        self.steps_per_epoch: Any = steps_per_epoch
         self.current_epoch = 0
         self._momentum: Any = None
 
@@ -155,7 +156,7 @@ class LearningRateSchedule:
 
     def _correct(self, optimizer: Any, factor: float) -> None:
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        momentum = getattr(optimizer, "momentum", None)
+        momentum: Any = getattr(optimizer, "momentum", None)
         if hasattr(momentum, "assign"):  # optimizers of old have it in a variable: for one batch
             self._momentum = float(momentum.numpy())
             optimizer.momentum = self._momentum * factor

@@ -136,11 +136,11 @@ def elastic_for(keras: Any, module: str) -> Dict[str, Any]:
     made = {
         name: type(name, (what, *bases), {"__doc__": what.__doc__, "__module__": module,
                                           "_keras": keras})
-        for name, what, *bases in [
-            ("KerasState", ModelState),
-            ("CommitStateCallback", CommitState, keras.callbacks.Callback),
-            ("UpdateBatchStateCallback", UpdateBatchState, keras.callbacks.Callback),
-            ("UpdateEpochStateCallback", UpdateEpochState, keras.callbacks.Callback),
+        for name, what, bases in [
+            ("KerasState", ModelState, ()),
+            ("CommitStateCallback", CommitState, (keras.callbacks.Callback,)),
+            ("UpdateBatchStateCallback", UpdateBatchState, (keras.callbacks.Callback,)),
+            ("UpdateEpochStateCallback", UpdateEpochState, (keras.callbacks.Callback,)),
         ]
     }
     return {**made, "run": importlib.import_module(runs).run}

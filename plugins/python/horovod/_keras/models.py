@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from horovod._keras import framework_of, major_of
 from horovod._keras.optimizer import distribute_in_place, is_distributed
@@ -23,7 +23,7 @@ def prepare(keras: Any) -> None:
     if getattr(compile_, "_hvd_prepared", False):
         return
     takes_old = major_of(keras) < 3 or _knows(compile_, "experimental_run_tf_function")
-    said = []
+    said: List[bool] = []
 
     @functools.wraps(compile_)
     def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -39,7 +39,7 @@ def prepare(keras: Any) -> None:
         _without_xla(keras, self)
         return result
 
-    compile._hvd_prepared = True
+    compile._hvd_prepared = True  # type: ignore[attr-defined]
     owner.compile = compile
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, List, Sequence
 
 import horovod.jax as hvd
@@ -25,7 +26,7 @@ def _reduce_all(grads: Sequence[Any], name: str, compression: Any, op: int, pres
 
 
 def Reduction(*arguments: Any) -> _dense.Reduction:
-    return _dense.Reduction(*arguments, reduce_all=_reduce_all)
+    return functools.partial(_dense.Reduction, reduce_all=_reduce_all)(*arguments)
 
 
 def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, List, Sequence
 
 import torch
@@ -40,7 +41,7 @@ def _reduce_all(grads: Sequence[torch.Tensor], name: str, compression: Any, op: 
 
 
 def Reduction(*arguments: Any) -> _dense.Reduction:
-    return _dense.Reduction(*arguments, reduce_all=_reduce_all)
+    return functools.partial(_dense.Reduction, reduce_all=_reduce_all)(*arguments)
 
 
 def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:

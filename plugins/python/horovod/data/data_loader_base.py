@@ -31,7 +31,7 @@ class _Preparation:
     """One iteration that runs ahead in a thread of its own, by at most so many batches."""
 
     def __init__(self, batches: Iterator[Any], ahead: int) -> None:
-        self._ready: "queue.Queue[Tuple[str, Any]]" = queue.Queue(ahead)
+        self._ready: queue.Queue[Tuple[str, Any]] = queue.Queue(ahead)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._fill, args=(batches,), daemon=True,
                                         name="horovod-data")

@@ -25,6 +25,7 @@ from typing import Any, Callable, Optional, Sequence, Tuple, Union, overload
 import jax
 import jax.numpy as jnp
 import numpy
+from jax import Array
 
 from horovod import _basics, _ops
 from horovod._frontend import ReduceOp, whole_op, whole_root
@@ -34,8 +35,6 @@ from horovod.jax._compiled import Request
 from horovod.numpy import _collectives as host
 from horovod.numpy._arrays import number_of
 from horovod.process_sets import ProcessSet, global_process_set, id_of
-
-Array = jax.Array
 
 
 def _is_traced(*arrays: Any) -> bool:

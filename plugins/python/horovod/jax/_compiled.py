@@ -74,7 +74,7 @@ def _make_primitive() -> Any:
 
 
 _problem = _native.load()
-_primitive = None if _problem else _make_primitive()
+_primitive: Any = None if _problem else _make_primitive()
 
 
 def uses_ffi() -> bool:

@@ -23,9 +23,9 @@ def _interface(where: str) -> int:
     of ours."""
     try:
         header = pathlib.Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text()
-        major, minor = (int(re.search(rf"#define XLA_FFI_API_{part} (\d+)", header).group(1))
-                        for part in ("MAJOR", "MINOR"))
-    except (AttributeError, OSError) as error:
+        numbers = dict(re.findall(r"#define XLA_FFI_API_(MAJOR|MINOR) (\d+)", header))
+        major, minor = int(numbers["MAJOR"]), int(numbers["MINOR"])
+    except (AttributeError, KeyError, OSError) as error:
         raise ImportError(f"{where} does not say which FFI it has: {error}.") from None
     if major != 0 or minor < 1 or "XLA_FFI_Future_SetError" not in header:
         raise ImportError(f"{where} has version {major}.{minor} of XLA's FFI, and Horovod's handler "

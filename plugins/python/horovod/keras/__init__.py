@@ -27,7 +27,7 @@ broadcast_global_variables = _made["broadcast_global_variables"]
 load_model = _made["load_model"]
 reducescatter = _made["reducescatter"]
 
-from horovod.keras import callbacks, elastic  # noqa: E402
+from horovod.keras import callbacks, elastic
 
 __all__ = [
     "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "allgather", "allreduce",

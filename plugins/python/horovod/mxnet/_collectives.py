@@ -112,7 +112,8 @@ def broadcast_(tensor: Array, root_rank: int, name: Optional[str] = None, priori
 def _rows(kind: Kind, op: str, tensors: Sequence[Array], name: Optional[str],
           process_set: ProcessSet, grouped: bool, **arguments: Any) -> Any:
     if not grouped:
-        full, members = _ops.full_name(op, name, id_of(process_set)), [None]
+        full = _ops.full_name(op, name, id_of(process_set))
+        members: Sequence[Optional[str]] = [None]
     else:
         base = group_base(f"grouped_{op}", tensors, name, process_set)
         full, members = f"grouped_{op}.{base}", member_names(f"grouped_{op}", base, len(tensors))
@@ -145,9 +146,11 @@ def alltoall(tensor: Array, splits: Optional[Union[Array, Sequence[int]]] = None
     each rank, as an array or a list; None sends equal parts. Returns the array alone without `splits`,
     else the pair of it and the int32 array of rows received from each rank.
     """
-    given = splits.asnumpy() if hasattr(splits, "asnumpy") else [] if splits is None else splits
+    given: Any = [] if splits is None else splits
+    given = given.asnumpy() if hasattr(given, "asnumpy") else given
     numbers = numpy.asarray(given).tolist()
-    if not isinstance(numbers, list) or not all(isinstance(each, (int, float)) and int(each) == each for each in numbers):
+    if not isinstance(numbers, list) or not all(
+            isinstance(each, (int, float)) and int(each) == each for each in numbers):
         raise ValueError(f"alltoall: splits is {splits!r}; give whole numbers, one for each rank.")
     output, received = _rows(Kind.ALLTOALL, "alltoall", [tensor], name, process_set, False,
                              with_splits=True, splits=[int(each) for each in numbers])

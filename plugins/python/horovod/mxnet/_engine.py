@@ -50,7 +50,7 @@ class Computed:
 
 _tokens = itertools.count(1)
 _starts: Dict[int, Tuple[Callable[[], int], Sequence[Any]]] = {}
-_started: "queue.SimpleQueue[Tuple[int, _OnComplete, Sequence[Any]]]" = queue.SimpleQueue()
+_started: queue.SimpleQueue[Tuple[int, _OnComplete, Sequence[Any]]] = queue.SimpleQueue()
 _failures: List[Exception] = []
 _turns: Dict[Any, Any] = {}  # arrays that say nothing: operations that change one go one after the other
 _thread: Optional[threading.Thread] = None

@@ -195,8 +195,10 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: Optional[str] 
         try:
             arrays = entry.list_data()
         except mxnet.gluon.parameter.DeferredInitializationError:
-            _once_initialized(entry, lambda data, full=full: _ops.run(
-                broadcast_async(data, True, root_rank, full, global_process_set)))
+            def receive(data: Any, full: str = full) -> None:
+                _ops.run(broadcast_async(data, True, root_rank, full, global_process_set))
+
+            _once_initialized(entry, receive)
             continue
         handles.append(broadcast_async(arrays[0], True, root_rank, full, global_process_set))
     _ops.run_all(handles)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union, overload
 
 import numpy
+from numpy import ndarray as Array
 
 from horovod import _frontend, _native, _ops
 from horovod._frontend import ReduceOp, group_base, member_names
@@ -26,10 +27,10 @@ from horovod._ops import Average, Kind
 from horovod.numpy import _arrays
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 
-Array = numpy.ndarray
-
 # By what the native module tells an array that it can send as it lies.
-_PLAIN = (numpy.ndarray, {}, None)
+_PLAIN: Tuple[Any, ...] = (numpy.ndarray, {}, None)
+# The names of members, where there is no group.
+_ALONE: Sequence[Optional[str]] = (None,)
 
 # Waits until the work is complete and returns its result.
 synchronize: Callable[[int], Any] = _native.synchronize
@@ -65,7 +66,7 @@ def _allreduce(tensors: Sequence[Array], in_place: bool, op: ReduceOp, name: Opt
                prescale_factor: float, postscale_factor: float, process_set: ProcessSet,
                base: Optional[str] = None) -> int:
     number = id_of(process_set)
-    full, members = _ops.full_name("allreduce", name, number) if base is None else "", (None,)
+    full, members = _ops.full_name("allreduce", name, number) if base is None else "", _ALONE
     if base is not None:
         full = f"grouped_allreduce.{base}"
         members = member_names("grouped_allreduce", base, len(tensors))
@@ -159,7 +160,7 @@ def broadcast_(tensor: Array, root_rank: int, name: Optional[str] = None,
 
 def _rows(kind: Kind, op: str, tensors: Sequence[Any], name: Optional[str],
           process_set: ProcessSet, grouped: bool = False, **arguments: Any) -> int:
-    full, members = "", [None]
+    full, members = "", _ALONE
     if grouped:
         base = group_base(f"grouped_{op}", tensors, name, process_set)
         full, members = f"grouped_{op}.{base}", member_names(f"grouped_{op}", base, len(tensors))

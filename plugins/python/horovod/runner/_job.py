@@ -108,7 +108,7 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str) -> List[
     return [outcomes[rank].value for rank in range(ranks)]
 
 
-def _collect(launcher: _Launcher, call: bytes, ranks: int) -> "Dict[int, _calls.Outcome]":
+def _collect(launcher: _Launcher, call: bytes, ranks: int) -> Dict[int, _calls.Outcome]:
     """What the ranks left, in the order in which it came, until all are there or the job ends."""
     outcomes: Dict[int, _calls.Outcome] = {}
     secret = launcher.secret()

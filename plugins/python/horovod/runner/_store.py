@@ -122,7 +122,7 @@ class Store:
         self._connection: Optional[_Connection] = None
 
     @classmethod
-    def of_environment(cls) -> "Store":
+    def of_environment(cls) -> Store:
         """The store of the job that this process is a rank of. RuntimeError where it is none."""
         place, secret = os.environ.get("HOROVOD_STORE"), os.environ.get("HOROVOD_JOB_SECRET")
         if not place or not secret:

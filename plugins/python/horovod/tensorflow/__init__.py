@@ -56,14 +56,15 @@ from horovod.tensorflow.gradient_tape import (
     PartialDistributedGradientTape,
 )
 from horovod.tensorflow.mpi_ops import (
-    _allreduce,
+    _allreduce as _allreduce,
     check_num_rank_power_of_2,
     handle_average_backwards_compatibility,
 )
 from horovod.tensorflow.optimizer import DistributedOptimizer
-from horovod.tensorflow.optimizer import _V1 as _LegacyOptimizer
+from horovod.tensorflow.optimizer import _V1 as _LegacyOptimizer  # noqa: F401, for users
 from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
-from horovod.tensorflow.util import _executing_eagerly, refs_to_vars, vars_to_refs
+from horovod.tensorflow.util import _executing_eagerly as _executing_eagerly
+from horovod.tensorflow.util import refs_to_vars, vars_to_refs
 
 __all__ = [
     "BroadcastGlobalVariablesHook", "Compression", "DistributedGradientTape",

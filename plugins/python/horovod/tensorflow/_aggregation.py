@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Sequence
 
 import tensorflow as tf
 
@@ -16,7 +16,7 @@ class LocalAggregation:
             raise ValueError(f"backward_passes_per_step must be a number above 0, not {steps}.")
         self.steps = steps
         self._average = average
-        self._sums: Optional[List[Any]] = None
+        self._sums: Any = None
         self._passes: Any = None
         self._is_last: Any = None
 

@@ -83,7 +83,7 @@ def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor],
 
 
 # Of each graph: of each operation and name, how often it was asked for.
-_asked: "weakref.WeakKeyDictionary[tf.Graph, Counter]" = weakref.WeakKeyDictionary()
+_asked: weakref.WeakKeyDictionary[tf.Graph, Counter] = weakref.WeakKeyDictionary()
 
 
 def _unique(graph: tf.Graph, op: str, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Set
+from typing import AbstractSet, Any, List, NamedTuple, Optional, Sequence
 
 import tensorflow as tf
 
@@ -57,7 +57,7 @@ class Reduction(NamedTuple):
     process_set: ProcessSet = global_process_set
     scale_local_gradients: bool = True
 
-    def checked(self, num_groups: int = 0) -> "Reduction":
+    def checked(self, num_groups: int = 0) -> Reduction:
         """Itself with `groups` settled. ValueError, in one sentence, for arguments that cannot be."""
         check_choices(self.op, self.compression)
         check_predivision(self.gradient_predivide_factor, self.op)
@@ -65,7 +65,7 @@ class Reduction(NamedTuple):
         return self._replace(groups=checked_groups(self.groups, num_groups))
 
     def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,
-                 local: Set[Any] = frozenset()) -> List[Any]:
+                 local: AbstractSet[Any] = frozenset()) -> List[Any]:
         """The gradients of all ranks, in their order. None stays None. Those of variables whose keys
         are in `local` stay this rank's own, divided by the number of ranks if so configured."""
         results = list(grads)
@@ -120,8 +120,8 @@ class Reduction(NamedTuple):
         if is_all and _on_one_host() and not any(isinstance(g, tf.IndexedSlices) for g in grads):
             return reduce_dense(grads, None, self.compression, self.op, 1.0 / factor, factor,
                                 self.process_set, is_last=True)
-        arguments = dict(compression=self.compression, op=self.op, prescale_factor=1.0 / factor,
-                         postscale_factor=factor, process_set=self.process_set)
+        arguments = {"compression": self.compression, "op": self.op, "prescale_factor": 1.0 / factor,
+                     "postscale_factor": factor, "process_set": self.process_set}
         if len(grads) == 1:
             return [allreduce(grads[0], **arguments)]
         return grouped_allreduce(grads, **arguments)

@@ -10,7 +10,7 @@ from horovod import _objects
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.tensorflow._collectives import grouped_broadcast
 
-SessionRunHook = tf.compat.v1.train.SessionRunHook
+SessionRunHook: Any = tf.compat.v1.train.SessionRunHook
 
 
 def _of_tensorflow(variable: Any) -> Any:

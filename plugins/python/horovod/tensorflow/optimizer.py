@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Tuple
 
 import tensorflow as tf
 
@@ -13,13 +13,13 @@ from horovod.tensorflow._aggregation import LocalAggregation
 from horovod.tensorflow._reduction import Reduction
 from horovod.tensorflow.compression import Compression
 
-_V1 = tf.compat.v1.train.Optimizer
+_V1: Any = tf.compat.v1.train.Optimizer
 
 
 class _DistributedOptimizer(_V1):
     """An optimizer of TensorFlow 1 around another: `compute_gradients` reduces."""
 
-    def __init__(self, optimizer: _V1, name: Optional[str], use_locking: bool,
+    def __init__(self, optimizer: Any, name: Optional[str], use_locking: bool,
                  reduction: Reduction, aggregation: LocalAggregation) -> None:
         super().__init__(name=name or f"Distributed{type(optimizer).__name__}",
                          use_locking=use_locking)
@@ -33,7 +33,7 @@ class _DistributedOptimizer(_V1):
         if not pairs:
             return pairs
         grads, variables = zip(*pairs)
-        reduction = _adasum.keep if self._reduction.takes_steps else self._reduction
+        reduction: Any = _adasum.keep if self._reduction.takes_steps else self._reduction
         return list(zip(self._aggregation.reduce(grads, variables, reduction), variables))
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:

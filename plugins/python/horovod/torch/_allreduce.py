@@ -6,12 +6,13 @@ from typing import Any, Optional, Tuple
 
 import torch
 
-from horovod import _ops
+from horovod import _frontend, _ops
 from horovod._compression import check_compression
+from horovod._frontend import ReduceOp
 from horovod._ops import Kind, Max, Min, Product
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch import _submission
-from horovod.torch._submission import ReduceOp, Tensors
+from horovod.torch._submission import Tensors
 from horovod.torch.compression import Compression
 
 
@@ -27,7 +28,7 @@ def allreduce_async(
     """Starts `allreduce` and returns a handle; the result is a new tensor, without gradient."""
     return _submission.elementwise(
         Kind.ALLREDUCE, _ops.full_name("allreduce", name, id_of(process_set)), [tensor], False,
-        reduce_op=_submission.choose_op(average, op), prescale=prescale_factor,
+        reduce_op=_frontend.choose_op(average, op), prescale=prescale_factor,
         postscale=postscale_factor, process_set=id_of(process_set),
     )
 
@@ -45,7 +46,7 @@ def allreduce_async_(
     """Starts `allreduce_` and returns a handle; the result replaces `tensor`'s values."""
     return _submission.elementwise(
         Kind.ALLREDUCE, _ops.full_name("allreduce", name, id_of(process_set)), [tensor], True,
-        reduce_op=_submission.choose_op(average, op), prescale=prescale_factor,
+        reduce_op=_frontend.choose_op(average, op), prescale=prescale_factor,
         postscale=postscale_factor, process_set=id_of(process_set),
     )
 
@@ -62,7 +63,7 @@ def allreduce_(
 ) -> torch.Tensor:
     """As `allreduce`, in place and without gradient: returns `tensor` with its new values."""
     return _ops.run(
-        allreduce_async_(tensor, None, name, _submission.choose_op(average, op), prescale_factor,
+        allreduce_async_(tensor, None, name, _frontend.choose_op(average, op), prescale_factor,
                          postscale_factor, process_set)
     )
 
@@ -111,7 +112,7 @@ def allreduce(
     the deprecated way to say Average or Sum. Differentiable, but for Min, Max and Product: all
     ranks must then run backward too.
     """
-    op = _submission.choose_op(average, op)
+    op = _frontend.choose_op(average, op)
     if compression is not Compression.none:
         check_compression(compression)
     compressed, context = compression.compress(tensor)
@@ -121,13 +122,14 @@ def allreduce(
     return compression.decompress(reduced, context)
 
 
-def _grouped_allreduce(tensors, in_place, average, name, op, prescale_factor, postscale_factor,
-                       process_set) -> int:
-    base = _submission.group_base("grouped_allreduce", tensors, name, process_set)
+def _grouped_allreduce(tensors: Tensors, in_place: bool, average: Optional[bool], name: Optional[str],
+                       op: Optional[ReduceOp], prescale_factor: float, postscale_factor: float,
+                       process_set: ProcessSet) -> int:
+    base = _frontend.group_base("grouped_allreduce", tensors, name, process_set)
     return _submission.elementwise(
         Kind.ALLREDUCE, f"grouped_allreduce.{base}", tensors, in_place,
-        _submission.member_names("grouped_allreduce", base, len(tensors)), grouped=True,
-        reduce_op=_submission.choose_op(average, op), prescale=prescale_factor,
+        _frontend.member_names("grouped_allreduce", base, len(tensors)), grouped=True,
+        reduce_op=_frontend.choose_op(average, op), prescale=prescale_factor,
         postscale=postscale_factor, process_set=id_of(process_set),
     )
 
@@ -171,7 +173,7 @@ def grouped_allreduce_(
 ) -> Tuple[torch.Tensor, ...]:
     """As `grouped_allreduce`, in place and without gradient: returns the tensors given."""
     return _ops.run(
-        grouped_allreduce_async_(tensors, None, name, _submission.choose_op(average, op),
+        grouped_allreduce_async_(tensors, None, name, _frontend.choose_op(average, op),
                                  prescale_factor, postscale_factor, process_set)
     )
 
@@ -209,8 +211,8 @@ def grouped_allreduce(
     `tensors`: list of tensors as for `allreduce`, in the same order on all ranks. Returns a tuple
     of new tensors.
     """
-    op = _submission.choose_op(average, op)
-    _submission.group_base("grouped_allreduce", tensors, "")
+    op = _frontend.choose_op(average, op)
+    _frontend.group_base("grouped_allreduce", tensors, "")
     check_compression(compression)
     compressed, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
     reduced = _submission.in_graph(

@@ -22,7 +22,7 @@ class Copied:
     _again: Callable[[Any, Any, Callable[[torch.Tensor], torch.Tensor]], Any]
 
     def _plain(self) -> torch.optim.Optimizer:
-        plain = self._base.__new__(self._base)
+        plain: Any = self._base.__new__(self._base)  # type: ignore[call-overload]
         plain.__setstate__(self.__getstate__())
         return plain
 

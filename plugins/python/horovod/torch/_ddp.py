@@ -14,7 +14,7 @@ import os
 import socket
 import warnings
 import weakref
-from typing import Any, Iterable, List
+from typing import Any, Iterable, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -22,8 +22,8 @@ import torch.distributed as dist
 from horovod import _basics, _objects
 
 # By the id of a parameter: a module keeps its parameters alive, so that no id is another's.
-_owners: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
-_watchers: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_owners: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class _State:
@@ -75,7 +75,8 @@ def _meet(timeout: datetime.timedelta) -> Any:
     # As the launcher found that this host reaches rank 0's.
     address = os.environ.get("MASTER_ADDR")
     if is_first:
-        offer, failure = (None, 0), None
+        offer: Tuple[Optional[str], int] = (None, 0)
+        failure: Optional[Exception] = None
         for port in (int(os.environ.get("MASTER_PORT") or 0), 0):
             try:
                 store = dist.TCPStore(address or socket.gethostname(), port, _basics.size(), True,
@@ -111,7 +112,7 @@ def _end_group() -> None:
     _State.has_group = False
 
 
-def _serve(ddp: type) -> None:
+def _serve(ddp: Any) -> None:
     """From now on modules of the class find a process group, and are asked for their parameters."""
     plain = ddp.__init__
 

@@ -16,7 +16,7 @@ from horovod.torch._buckets import Bucket, PackedBucket, Pending
 from horovod.torch._rows import sparse_allreduce_async
 from horovod.torch.compression import Compression
 
-_reducers: "weakref.WeakSet[GradientReducer]" = weakref.WeakSet()
+_reducers: weakref.WeakSet[GradientReducer] = weakref.WeakSet()
 
 
 def _forget(process_set: int) -> None:
@@ -321,7 +321,7 @@ class GradientReducer:
         if works:
             while works:
                 try:
-                    if type(works[0]) is int:
+                    if isinstance(works[0], int):
                         _ops.wait(works[0])
                     else:
                         works[0]()

@@ -7,13 +7,14 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union, overlo
 
 import torch
 
-from horovod import _ops
+from horovod import _frontend, _ops
 from horovod._compression import check_compression
+from horovod._frontend import ReduceOp
 from horovod._ops import Average, Kind, Sum
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch import _submission
 from horovod.torch._allreduce import allreduce_async, grouped_allreduce_async
-from horovod.torch._submission import ReduceOp, Tensors
+from horovod.torch._submission import Tensors
 from horovod.torch.compression import Compression
 
 # Torch that can check says so once, unless told whether to.
@@ -77,10 +78,10 @@ def grouped_allgather_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `grouped_allgather` and returns one handle for the group."""
-    base = _submission.group_base("grouped_allgather", tensors, name, process_set)
+    base = _frontend.group_base("grouped_allgather", tensors, name, process_set)
     return _submission.rows(
         Kind.ALLGATHER, f"grouped_allgather.{base}", tensors, process_set,
-        _submission.member_names("grouped_allgather", base, len(tensors)), grouped=True,
+        _frontend.member_names("grouped_allgather", base, len(tensors)), grouped=True,
     )
 
 
@@ -112,7 +113,7 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> Tuple[torch.Tensor, ...]:
     """Gathers several tensors as one request; each as `allgather`. Differentiable."""
-    _submission.group_base("grouped_allgather", tensors, "")
+    _frontend.group_base("grouped_allgather", tensors, "")
     return _submission.in_graph(HorovodGroupedAllgather, name, process_set, *tensors)
 
 
@@ -130,8 +131,8 @@ def sparse_allreduce_async(
     if op not in (Average, Sum):
         raise ValueError(f"{name}: sparse tensors can be reduced by Average and Sum only.")
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.sparse_coo:
-        found = tensor.layout if isinstance(tensor, torch.Tensor) else f"a {type(tensor).__name__}"
-        raise ValueError(f"{name}: sparse_allreduce_async takes a sparse COO tensor, not {found}.")
+        given = tensor.layout if isinstance(tensor, torch.Tensor) else f"a {type(tensor).__name__}"
+        raise ValueError(f"{name}: sparse_allreduce_async takes a sparse COO tensor, not {given}.")
     base = name if name is not None else _ops.auto_name("sparse_allreduce", id_of(process_set))
     coalesced = tensor.coalesce()
     # Rows lie along the first dimension of what is gathered.
@@ -251,10 +252,10 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts `grouped_reducescatter` and returns one handle for the group."""
-    base = _submission.group_base("grouped_reducescatter", tensors, name, process_set)
+    base = _frontend.group_base("grouped_reducescatter", tensors, name, process_set)
     return _submission.rows(
         Kind.REDUCESCATTER, f"grouped_reducescatter.{base}", tensors, process_set,
-        _submission.member_names("grouped_reducescatter", base, len(tensors)), grouped=True,
+        _frontend.member_names("grouped_reducescatter", base, len(tensors)), grouped=True,
         reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
     )
 
@@ -337,7 +338,7 @@ def grouped_reducescatter(
 ) -> Tuple[torch.Tensor, ...]:
     """Reduces and scatters several tensors as one request; each as `reducescatter`.
     Differentiable."""
-    _submission.group_base("grouped_reducescatter", tensors, "")
+    _frontend.group_base("grouped_reducescatter", tensors, "")
     check_compression(compression)
     compressed, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
     reduced = _submission.in_graph(

@@ -7,7 +7,6 @@ from typing import Any, Callable, List, Tuple, TypeVar, Union
 import torch
 
 from horovod import _frontend
-from horovod._frontend import ReduceOp, choose_op, group_base, member_names
 from horovod._ops import Kind
 from horovod.torch import _devices, _tensors
 

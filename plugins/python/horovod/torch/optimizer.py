@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import inspect
 import itertools
@@ -169,14 +170,14 @@ def _names(optimizer: torch.optim.Optimizer,
             for group_index, group in enumerate(optimizer.param_groups)
             for index, param in enumerate(group["params"])
         }
-    named = list(named_parameters) if hasattr(named_parameters, "__iter__") else [named_parameters]
+    named: List[Any] = list(named_parameters) if hasattr(named_parameters, "__iter__") else [named_parameters]
     if any(not isinstance(entry, tuple) or len(entry) != 2 for entry in named):
         raise ValueError(
             "named_parameters must be a sequence of (name, parameter) tuples, as "
             "model.named_parameters() makes."
         )
-    seen: set = set()
-    twice = sorted({name for name, _ in named if name in seen or seen.add(name)})
+    counts = collections.Counter(name for name, _ in named)
+    twice = sorted(name for name, count in counts.items() if count > 1)
     if twice:
         raise ValueError(
             f"named_parameters has more than one parameter named {', '.join(twice)}; names must "
@@ -238,11 +239,12 @@ def DistributedOptimizer(
     """Returns an optimizer like `optimizer` whose `step` uses gradients reduced over all ranks.
 
     The result is an instance of a subclass of the optimizer's class, with `synchronize`,
-    `skip_synchronize` and `set_backward_passes_per_step`, and shares its options and state. Each large gradient is reduced as soon as backward has made it, while backward goes on;
-    small ones travel together once it is over, under the first one's name and how many more there
-    are. Gradients that stay from step to step (`zero_grad(set_to_none=False)`) move into memory
-    that the ranks of a host share: take `param.grad` anew rather than keep a view of it. Pickled, it
-    is an optimizer of the class of `optimizer`, with its state; a deep copy is distributed too.
+    `skip_synchronize` and `set_backward_passes_per_step`, and shares its options and state. Each
+    large gradient is reduced as soon as backward has made it, while backward goes on; small ones
+    travel together once it is over, under the first one's name and how many more there are.
+    Gradients that stay from step to step (`zero_grad(set_to_none=False)`) move into memory that the
+    ranks of a host share: take `param.grad` anew rather than keep a view of it. Pickled, it is an
+    optimizer of the class of `optimizer`, with its state; a deep copy is distributed too.
 
     All ranks must wrap the same parameters in the same order and call `step` equally often.
 
@@ -306,7 +308,7 @@ def _derive(optimizer: torch.optim.Optimizer, mixin: type, names: Dict[int, str]
             again: Callable[..., Any]) -> Any:
     """An optimizer with the options and state of this one, and the mixin before its class."""
     base = type(optimizer)
-    made = type(base.__name__, (mixin, base), {"__module__": __name__, "_base": base})
+    made: Any = type(base.__name__, (mixin, base), {"__module__": __name__, "_base": base})
     derived = made.__new__(made)
     # Learning rate schedulers put a `step` into the instance, which would go past ours.
     derived.__dict__.update(

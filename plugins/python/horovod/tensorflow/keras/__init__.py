@@ -3,7 +3,7 @@
 tf.keras, be it Keras 2 or 3. Signatures are Horovod's.
 """
 
-import horovod.tensorflow as _hvd  # says what is wrong with TensorFlow, if it is not there
+import horovod.tensorflow as _hvd  # noqa: F401, says what is wrong with TensorFlow, if it is not there
 import tensorflow as _tensorflow
 
 from horovod import _common
@@ -21,7 +21,7 @@ broadcast_global_variables = _made["broadcast_global_variables"]
 load_model = _made["load_model"]
 reducescatter = _made["reducescatter"]
 
-from horovod.tensorflow.keras import callbacks, elastic  # noqa: E402
+from horovod.tensorflow.keras import callbacks, elastic
 
 __all__ = [
     "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "allgather", "allreduce",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, List, Tuple, Type
+from typing import Any, Dict, List, Tuple, Type
 
 import torch
 
@@ -98,6 +98,8 @@ class TorchState(ObjectState):
     Modules, optimizers and ElasticSamplers are kept by their state_dict, other keyword arguments as
     copies. An attribute that is set to another module, optimizer or sampler is saved at once.
     """
+
+    _handlers: Dict[str, Any]
 
     def __init__(self, model: Any = None, optimizer: Any = None, **kwargs: Any) -> None:
         self.__dict__["_handlers"] = {}
