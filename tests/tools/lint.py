@@ -1,0 +1,40 @@
+#!/usr/bin/python3 -B
+"""Runs a checker over the tree, with the settings in its root (.codespellrc, pyproject.toml).
+
+usage: lint.py codespell|ruff|mypy
+
+ruff and mypy come from PyPI: they are looked for beside the interpreter $HVD_TEST_MYPY, in the
+environment that tests/run.sh --all makes, and in PATH.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SKIPPED = 77
+COMMANDS = {
+    "codespell": ["codespell"],
+    "ruff": ["ruff", "check", "--no-cache", "--quiet"],
+    "mypy": ["mypy", "--no-error-summary", "--cache-dir", "build/cache-mypy"],
+}
+
+
+def found(name):
+    beside = [os.path.dirname(os.environ.get("HVD_TEST_MYPY", "")), str(ROOT / "build/venv-mypy/bin")]
+    return shutil.which(name, path=os.pathsep.join([*filter(None, beside), os.environ["PATH"]]))
+
+
+def main(name):
+    program = found(name)
+    if not program:
+        where = ("packaging/packages-test.txt names its package" if name == "codespell"
+                 else f"pip install {name}, or tests/run.sh --all")
+        print(f"SKIP: there is no {name}: {where}")
+        return SKIPPED
+    return subprocess.run([program, *COMMANDS[name][1:]], cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
