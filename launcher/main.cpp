@@ -5,6 +5,7 @@
 #include "base/log/log_format.h"
 #include "base/standard_streams.h"
 #include "launcher/attempts.h"
+#include "launcher/check/bug_report.h"
 #include "launcher/command.h"
 #include "launcher/inspect/look_inside.h"
 #include "launcher/mpirun/start.h"
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   if (asks_about_jobs(arguments)) return answer_about_jobs(arguments);
   log::set_identity("horovodrun");
   log::set_timestamps(false);
+  if (asks_for_report(arguments)) return write_report(arguments);
   bool wants_json = false;
   const auto options = parse_options(arguments, &wants_json);
   if (wants_json) log::set_format(log::Format::kJson);

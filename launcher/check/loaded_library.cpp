@@ -83,6 +83,12 @@ std::string version_of_ccl(const std::string& path) {
 
 }  // namespace
 
+std::string version_of_libssh() {
+  const auto library = SharedLibrary::open("libssh.so.4");
+  auto* tell = library.ok() ? library->symbol("ssh_version") : nullptr;
+  return tell == nullptr ? "" : reinterpret_cast<const char* (*)(int)>(tell)(0);
+}
+
 std::string mapped_file(std::string_view start) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {

@@ -15,6 +15,9 @@ struct ProbeFacts {
 // version.
 std::string mapped_file(std::string_view start);
 
+// What libssh says of itself; empty where it cannot be loaded.
+std::string version_of_libssh();
+
 // Of a backend that a plugin of this name has opened; empty where it opens no library.
 ProbeFacts find_backend(const std::string& name);
 

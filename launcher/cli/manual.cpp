@@ -16,7 +16,7 @@ constexpr char kUsage[] = "horovodrun -np N [-H HOST:SLOTS,...] [flags] COMMAND 
 constexpr char kSummary[] =
     "Starts a command once on each slot of the hosts, as the ranks of one job.";
 
-// What is asked about jobs that run, in place of a program.
+// What stands in place of a program.
 struct Question {
   const char* name;
   const char* arguments;
@@ -27,8 +27,10 @@ constexpr Question kQuestions[] = {
     {"stack", "[PID]", "shows also the processes below the ranks, and their Python stacks"},
     {"exec", "[PID] [--rank LIST] COMMAND",
      "runs a command beside the first rank of each host, or those of the list, in its environment"},
+    {"report", "[FILE] [FLAGS] [COMMAND]",
+     "writes a file for a bug report, without secrets: versions, host, --check-build, settings"},
 };
-constexpr const char* kAboutQuestions = "Looking into running jobs";
+constexpr const char* kAboutQuestions = "Other commands";
 
 std::string question_names() {
   std::vector<std::string> names;

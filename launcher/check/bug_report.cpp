@@ -1,0 +1,220 @@
+#include "launcher/check/bug_report.h"
+
+#include <fcntl.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <vector>
+
+#include "base/check.h"
+#include "base/cores.h"
+#include "base/proc_file.h"
+#include "base/secrets/hmac.h"
+#include "base/secrets/secret.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "horovod/version.h"
+#include "launcher/check/check_build.h"
+#include "launcher/check/format.h"
+#include "launcher/check/interpreter.h"
+#include "launcher/check/loaded_library.h"
+#include "launcher/check/redaction.h"
+#include "launcher/output/report.h"
+#include "launcher/plan/installation.h"
+#include "launcher/plan/text_file.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr const char* kDefaultFile = "horovod-report.txt";
+
+// The variables that a report has; it has no others.
+constexpr std::string_view kShown[] = {"HOROVOD_",
+                                       "_HOROVOD_",
+                                       "SLURM_",
+                                       "PMI",
+                                       "OMP",
+                                       "KMP_",
+                                       "MKL_NUM_THREADS",
+                                       "NCCL_",
+                                       "CCL_",
+                                       "GLOO_",
+                                       "UCX_",
+                                       "FI_",
+                                       "CUDA_VISIBLE_DEVICES",
+                                       "http_proxy",
+                                       "https_proxy",
+                                       "all_proxy",
+                                       "no_proxy",
+                                       "HTTP_PROXY",
+                                       "HTTPS_PROXY",
+                                       "ALL_PROXY",
+                                       "NO_PROXY"};
+
+bool is_shown(std::string_view name) {
+  for (const std::string_view start : kShown) {
+    if (name.starts_with(start)) return true;
+  }
+  return false;
+}
+
+// A variable of the user's own may hold anything.
+bool is_known(std::string_view name) {
+  if (!name.starts_with("HOROVOD_") && !name.starts_with("_HOROVOD_")) return true;
+  for (const Setting& setting : all_settings()) {
+    if (name == setting.variable) return true;
+  }
+  for (const std::string_view other : other_variables()) {
+    if (name == other) return true;
+  }
+  return false;
+}
+
+// The value of a line such as "MemTotal:  16 kB" or NAME="value".
+std::string field_of(const std::string& text, std::string_view name, char separator) {
+  for (const std::string& line : split(text, '\n')) {
+    const size_t at = line.find(separator);
+    if (at == std::string::npos || line.substr(0, at) != name) continue;
+    std::string_view value = trim(std::string_view(line).substr(at + 1));
+    if (value.size() >= 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
+    return std::string(value);
+  }
+  return "unknown";
+}
+
+std::string hash_of(const std::string& path) {
+  constexpr size_t kDigits = 16;
+  const auto content = read_text_file(path, "program");
+  return content.ok() ? to_hex(sha256(as_bytes(*content))).substr(0, kDigits) : "unreadable";
+}
+
+std::string describe_build() {
+  const std::string folder = executable_folder();
+  std::string text =
+      cat("version: ", HVD_VERSION, "\ncompiler: ", __VERSION__, "\nhorovodrun: ", folder,
+          "/horovodrun, sha256 ", hash_of("/proc/self/exe"), "\n");
+  const auto agent = find_agent(folder);
+  text += agent.ok() ? cat("horovod-agent: ", *agent, ", sha256 ", hash_of(*agent), "\n")
+                     : cat("horovod-agent: ", agent.status().message(), "\n");
+  const std::string library = find_library(folder, "");
+  return text + (library.empty()
+                     ? "libhorovod.so: none\n"
+                     : cat("libhorovod.so: ", library, ", sha256 ", hash_of(library), "\n"));
+}
+
+std::string describe_host() {
+  utsname system{};
+  char libc[64] = "";
+  ::confstr(_CS_GNU_LIBC_VERSION, libc, sizeof libc);
+  ::uname(&system);
+  const std::string libssh = version_of_libssh();
+  const std::string limit(trim(read_proc_file("/sys/fs/cgroup/memory.max")));
+  return cat("kernel: ", system.sysname, " ", system.release, " ", system.machine,
+             "\nsystem: ", field_of(read_proc_file("/etc/os-release"), "PRETTY_NAME", '='),
+             "\nlibc: ", libc, "\ncores: ", ::sysconf(_SC_NPROCESSORS_ONLN),
+             ", of which this process may use ", available_cores(),
+             "\nmemory: ", field_of(read_proc_file("/proc/meminfo"), "MemTotal", ':'),
+             "\nmemory limit of the cgroup: ", limit.empty() ? "unknown" : limit,
+             "\nlibssh: ", libssh.empty() ? "none" : libssh, "\n");
+}
+
+std::string describe_environment(const Redactor& redactor) {
+  std::string text;
+  for (const auto& [name, value] : environment()) {
+    if (!is_shown(name)) continue;
+    text +=
+        cat(name, "=",
+            is_known(name) ? printable(redactor.redact(name, value), 2000)
+                           : cat("<redacted: no variable of Horovod, ", value.size(), " bytes>"),
+            "\n");
+  }
+  return text.empty() ? "none of those that a report has\n" : text;
+}
+
+std::string describe_settings(const Settings& settings, const Redactor& redactor) {
+  std::string text;
+  for (const Setting& entry : all_settings()) {
+    const std::string_view key = entry.key;
+    if (!settings.is_set(key) || key == "check_build" || key == "verbose") continue;
+    if (entry.type != SettingType::kList) {
+      text += cat(entry.key, ": ", printable(redactor.redact(entry.key, settings.text(entry.key))),
+                  "\n");
+      continue;
+    }
+    for (const std::string& value : settings.list(entry.key)) {
+      text += cat(entry.key, ": ", printable(value.substr(0, value.find('='))), "\n");
+    }
+  }
+  return text + "others: the defaults of this version\n";
+}
+
+std::string redact_lines(const std::string& text, const Redactor& redactor) {
+  std::vector<std::string> lines = split(text, '\n');
+  for (std::string& line : lines) line = redactor.redact(line);
+  return join(lines, "\n");
+}
+
+Status write_new_file(const std::string& path, std::string_view text) {
+  const std::string context = cat("cannot write the report ", printable(path));
+  const UniqueFd file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file && errno == EEXIST) {
+    return failed_precondition(cat(context, ": the file exists; remove it or name another file"));
+  }
+  if (!file) return system_error(context, errno);
+  while (!text.empty()) {
+    const ssize_t size = ::write(file.get(), text.data(), text.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) {
+      const int error = errno;
+      ::unlink(path.c_str());
+      return system_error(context, error);
+    }
+    text.remove_prefix(static_cast<size_t>(size));
+  }
+  return {};
+}
+
+}  // namespace
+
+bool asks_for_report(std::span<const std::string> arguments) {
+  return !arguments.empty() && arguments[0] == "report";
+}
+
+int write_report(std::span<const std::string> arguments) {
+  arguments = arguments.subspan(1);
+  std::string path = kDefaultFile;
+  if (!arguments.empty() && !arguments[0].starts_with('-')) {
+    path = arguments[0];
+    arguments = arguments.subspan(1);
+  }
+  if (::faccessat(AT_FDCWD, path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+    return refuse(failed_precondition(cat("cannot write the report ", printable(path),
+                                          ": the file exists; remove it or name another file")));
+  }
+  // A value in the environment that no launcher accepts may be what the report is about.
+  std::vector<std::string> flags = {"--check-build", "--verbose"};
+  flags.insert(flags.end(), arguments.begin(), arguments.end());
+  const auto parsed = parse_options(flags);
+  if (!parsed.ok() && !arguments.empty()) return refuse(parsed.status());
+  Options options = parsed.ok() ? *parsed : Options();
+  if (!parsed.ok()) HVD_CHECK(options.settings.set("verbose", "1").ok());  // all rows
+
+  const auto variables = environment();
+  const Redactor redactor(variables);
+  const std::string python = choose_interpreter(options);
+  const std::string checks = format_check(try_everything(options.settings, python), true);
+  const std::string text =
+      cat("horovodrun report\n\n[build]\n", describe_build(), "\n[host]\n", describe_host(),
+          "\n[check-build]\ninterpreter: ", python, redact_lines(checks, redactor),
+          "\n[environment]\n", describe_environment(redactor), "\n[settings]\n",
+          parsed.ok() ? describe_settings(options.settings, redactor)
+                      : redactor.redact(parsed.status().message()) + "\n");
+  if (const Status status = write_new_file(path, text); !status.ok()) return refuse(status);
+  say(cat("wrote ", printable(path), "; read it before you attach it to a bug report"));
+  return 0;
+}
+
+}  // namespace hvd::launcher
