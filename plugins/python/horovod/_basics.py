@@ -1,4 +1,4 @@
-"""Start, end and identity of this process within the job; the same for every framework."""
+"""Start and end of this process's part in the job; the same for every framework."""
 
 from __future__ import annotations
 
@@ -11,6 +11,18 @@ import threading
 from typing import Any, Callable, List, Optional
 
 from horovod import _ops, _stack
+from horovod import process_sets as _sets
+from horovod._identity import (
+    cross_rank,
+    cross_size,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    ranks_of_communicator,
+    size,
+)
 from horovod._library import InitOptions, library
 from horovod.exceptions import HorovodInternalError
 
@@ -32,20 +44,18 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
     scripts, and sets can be added in any case. Raises ValueError for others, and
     HorovodInternalError when the other ranks do not come within HOROVOD_START_TIMEOUT seconds.
     """
-    from horovod import process_sets as sets
-
     added = [] if process_sets is None or process_sets == "dynamic" else [
-        process_set for process_set in process_sets if process_set is not sets.global_process_set]
+        process_set for process_set in process_sets if process_set is not _sets.global_process_set]
     if any(one.ranks == other.ranks for one, other in itertools.combinations(added, 2)):
         raise ValueError("init: process_sets has one set twice; each can be registered once.")
     ranks = _ranks_of(comm)
     if not is_initialized():
         _ops.reset()
-        sets.forget_all()
+        _sets.forget_all()
         _stack.offer()
         _init_interruptibly([process_set.ranks for process_set in added], ranks)
         for number, process_set in enumerate(added, 1):
-            sets.note_registered(process_set, number)
+            _sets.note_registered(process_set, number)
         atexit.unregister(_shutdown_at_exit)
         atexit.register(_shutdown_at_exit, os.getpid())
 
@@ -63,14 +73,6 @@ def _ranks_of(comm: Optional[Any]) -> List[int]:
     from mpi4py import MPI
 
     return [] if len(members) == MPI.COMM_WORLD.Get_size() else members
-
-
-def ranks_of_communicator(comm: Any) -> List[int]:
-    """The ranks of the job that a communicator of mpi4py has, ascending."""
-    from mpi4py import MPI  # the program has it: it made the communicator
-
-    everybody = MPI.COMM_WORLD.Get_group()
-    return sorted(MPI.Group.Translate_ranks(comm.Get_group(), list(range(comm.Get_size())), everybody))
 
 
 def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
@@ -103,11 +105,9 @@ def shutdown() -> None:
     Afterwards `init` may be called again, by all ranks. Runs by itself at the process's end.
     """
     error = ctypes.create_string_buffer(4096)
-    from horovod.process_sets import forget_all
-
     status = library().hvd_shutdown(ctypes.addressof(error), len(error))
     _ops.reset()
-    forget_all()
+    _sets.forget_all()
     while _at_end:
         _at_end.pop()()
     _ops.check(status, error)
@@ -129,52 +129,6 @@ def _shutdown_at_exit(pid: int) -> None:
         shutdown()
     except HorovodInternalError:
         pass  # the job has failed already, and whoever waited has been told why
-
-
-def is_initialized() -> bool:
-    """True between `init` and `shutdown`."""
-    return library().hvd_is_initialized() != 0
-
-
-def _known(number: int) -> int:
-    if number < 0:
-        raise ValueError("Horovod has not been initialized; use hvd.init() first.")
-    return number
-
-
-def rank() -> int:
-    """This process's number in the job, from 0. ValueError before `init`."""
-    return _known(library().hvd_rank())
-
-
-def size() -> int:
-    """Number of ranks in the job. ValueError before `init`."""
-    return _known(library().hvd_size())
-
-
-def local_rank() -> int:
-    """This process's number on its host, from 0. ValueError before `init`."""
-    return _known(library().hvd_local_rank())
-
-
-def local_size() -> int:
-    """Number of ranks on this host. ValueError before `init`."""
-    return _known(library().hvd_local_size())
-
-
-def cross_rank() -> int:
-    """This host's number among those with a rank of this local rank. ValueError before `init`."""
-    return _known(library().hvd_cross_rank())
-
-
-def cross_size() -> int:
-    """Number of hosts with a rank of this local rank. ValueError before `init`."""
-    return _known(library().hvd_cross_size())
-
-
-def is_homogeneous() -> bool:
-    """Whether every host has the same number of ranks. ValueError before `init`."""
-    return _known(library().hvd_is_homogeneous()) != 0
 
 
 def _works(name: bytes) -> bool:

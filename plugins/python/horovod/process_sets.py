@@ -10,7 +10,7 @@ import ctypes
 import operator
 from typing import Any, Iterable, List, Optional, Union
 
-from horovod import _basics, _ops
+from horovod import _identity, _ops
 from horovod._library import library
 
 
@@ -23,7 +23,7 @@ class ProcessSet:
         """`ranks`: the global ranks of the members, or a communicator of mpi4py that has them.
         ValueError for what is no number."""
         if hasattr(ranks, "Get_group"):
-            ranks = _basics.ranks_of_communicator(ranks)
+            ranks = _identity.ranks_of_communicator(ranks)
         try:
             self._ranks: Optional[List[int]] = sorted(operator.index(rank) for rank in ranks)
         except TypeError:
@@ -50,7 +50,7 @@ class ProcessSet:
     def _ask(self, function: str) -> int:
         if self.process_set_id is None:
             raise ValueError(f"{self} is not registered; hvd.add_process_set does that.")
-        _basics.rank()  # ValueError when not initialised
+        _identity.rank()  # ValueError when not initialised
         return _ops.ask(function, self.process_set_id)
 
     def __eq__(self, other: Any) -> bool:
@@ -71,7 +71,7 @@ class _GlobalProcessSet(ProcessSet):
 
     @property
     def ranks(self) -> Optional[List[int]]:
-        return list(range(_basics.size())) if _basics.is_initialized() else None
+        return list(range(_identity.size())) if _identity.is_initialized() else None
 
 
 global_process_set: ProcessSet = _GlobalProcessSet()
@@ -91,7 +91,7 @@ def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
         raise ValueError(f"{process_set} is registered already.")
-    _basics.rank()  # ValueError when not initialised
+    _identity.rank()  # ValueError when not initialised
     members = process_set.ranks or []
     ranks = (ctypes.c_int32 * len(members))(*members)
     handle = _ops.adopt(

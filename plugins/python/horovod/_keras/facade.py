@@ -52,7 +52,7 @@ def functions_for(keras: Any) -> Dict[str, Any]:
         if framework_of(keras) != "tensorflow":
             raise RuntimeError("hvd.broadcast_global_variables works in graphs of TensorFlow 1; use "
                                "hvd.callbacks.BroadcastGlobalVariablesCallback(root_rank).")
-        from horovod.tensorflow import broadcast_global_variables as broadcast_all
+        from horovod.tensorflow.functions import broadcast_global_variables as broadcast_all
 
         return broadcast_all(root_rank)
 

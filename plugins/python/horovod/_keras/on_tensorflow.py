@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
-import horovod.tensorflow as hvd
+from horovod.tensorflow import functions, mpi_ops
 from horovod.tensorflow._aggregation import LocalAggregation  # noqa: F401
 from horovod.tensorflow._reduction import Reduction, key_of  # noqa: F401
 from horovod.tensorflow.compression import Compression  # noqa: F401
 
-allreduce, allgather, broadcast = hvd.allreduce, hvd.allgather, hvd.broadcast
-reducescatter = hvd.reducescatter
+allreduce, allgather, broadcast = mpi_ops.allreduce, mpi_ops.allgather, mpi_ops.broadcast
+reducescatter = mpi_ops.reducescatter
 
 
 def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
-    hvd.broadcast_variables(variables, root_rank)
+    functions.broadcast_variables(variables, root_rank)

@@ -75,9 +75,9 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, use_locking
     have changed is combined, each variable's change on its own. ValueError for bad arguments.
     """
     if not isinstance(optimizer, _V1):
-        from horovod.tensorflow import keras as hvd_keras
+        from horovod._keras import facade
 
-        return hvd_keras.DistributedOptimizer(
+        return facade.functions_for(tf.keras)["DistributedOptimizer"](
             optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
             gradient_predivide_factor, op, backward_passes_per_step,
             average_aggregated_gradients, num_groups, groups, process_set, scale_local_gradients)

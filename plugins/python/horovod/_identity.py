@@ -1,0 +1,61 @@
+"""The questions about this process that the runtime answers: its rank, and the job's size."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+from horovod._library import library
+
+
+def is_initialized() -> bool:
+    """True between `init` and `shutdown`."""
+    return library().hvd_is_initialized() != 0
+
+
+def _known(number: int) -> int:
+    if number < 0:
+        raise ValueError("Horovod has not been initialized; use hvd.init() first.")
+    return number
+
+
+def rank() -> int:
+    """This process's number in the job, from 0. ValueError before `init`."""
+    return _known(library().hvd_rank())
+
+
+def size() -> int:
+    """Number of ranks in the job. ValueError before `init`."""
+    return _known(library().hvd_size())
+
+
+def local_rank() -> int:
+    """This process's number on its host, from 0. ValueError before `init`."""
+    return _known(library().hvd_local_rank())
+
+
+def local_size() -> int:
+    """Number of ranks on this host. ValueError before `init`."""
+    return _known(library().hvd_local_size())
+
+
+def cross_rank() -> int:
+    """This host's number among those with a rank of this local rank. ValueError before `init`."""
+    return _known(library().hvd_cross_rank())
+
+
+def cross_size() -> int:
+    """Number of hosts with a rank of this local rank. ValueError before `init`."""
+    return _known(library().hvd_cross_size())
+
+
+def is_homogeneous() -> bool:
+    """Whether every host has the same number of ranks. ValueError before `init`."""
+    return _known(library().hvd_is_homogeneous()) != 0
+
+
+def ranks_of_communicator(comm: Any) -> List[int]:
+    """The ranks of the job that a communicator of mpi4py has, ascending."""
+    from mpi4py import MPI  # the program has it: it made the communicator
+
+    everybody = MPI.COMM_WORLD.Get_group()
+    return sorted(MPI.Group.Translate_ranks(comm.Get_group(), list(range(comm.Get_size())), everybody))
