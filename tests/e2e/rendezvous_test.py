@@ -116,7 +116,7 @@ def test_a_worker_that_waits_in_vain_says_who_is_there():
 
 def page_of(folder, address):
     """A page of monitoring, by the line for http://a:29400/status."""
-    line, = lines_of("What one sees")
+    line, = lines_of("Monitoring")
     return subprocess.run(
         ["sh", "-c", line.replace("a:29400/status", address)], cwd=folder, check=True,
         capture_output=True, text=True,
