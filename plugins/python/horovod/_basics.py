@@ -113,7 +113,7 @@ def shutdown() -> None:
     _ops.check(status, error)
 
 
-# What else ends with the job.
+# Functions to call when the job ends.
 _at_end: List[Callable[[], None]] = []
 
 

@@ -1,5 +1,5 @@
-"""What every framework's module offers beside its collectives. Importing this opens the library, so
-that a missing one is an ImportError there and not a surprise later."""
+"""Names that every framework's module offers beside its collectives. Importing this module opens the
+library: if the library is missing, the import raises ImportError."""
 
 from horovod import __version__, _basics
 from horovod._basics import *

@@ -1,4 +1,4 @@
-"""What gradients become on the wire, for the frameworks that have types to cast to."""
+"""Compression of gradients for the wire, for frameworks that have types to cast to."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_predivision(factor: Any, op: Any) -> None:
 
 
 def checked_groups(groups: Any, num_groups: Any) -> Any:
-    """What `groups`, or its older name, says: None, a number above 0, or lists of variables.
+    """The value of `groups` or of its older name: None, a number above 0, or lists of variables.
     ValueError for anything else."""
     groups = groups if groups is not None else (num_groups or None)
     is_right = groups is None or (groups > 0 if isinstance(groups, int) else isinstance(

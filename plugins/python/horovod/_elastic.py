@@ -1,5 +1,5 @@
-"""What `hvd.elastic` of every framework shares: states that can be kept, taken back and made equal on
-all ranks, and the loop around a training function.
+"""The shared part of every framework's `hvd.elastic`: states that can be saved, restored and made equal
+on all ranks, and the loop around a training function.
 
 This release's jobs keep their size: `run` starts the function again after a failure that the job
 survives, and never sees hosts come or go.
@@ -16,7 +16,7 @@ from horovod.exceptions import HorovodInternalError
 
 
 class State:
-    """What training needs to go on. Subclasses say how to `save`, `restore` and `sync`.
+    """The state that training needs to continue. Subclasses implement `save`, `restore` and `sync`.
 
     `bcast_object` and `get_rank` are accepted for existing scripts.
     """

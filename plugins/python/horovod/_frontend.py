@@ -1,4 +1,4 @@
-"""What the frameworks' modules share above the op layer: arguments, names, submission of arrays.
+"""The shared part of the frameworks' modules above the op layer: arguments, names, submission of arrays.
 
 `arrays` is a framework's module of functions over its arrays; all that is known of them here:
 

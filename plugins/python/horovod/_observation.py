@@ -1,4 +1,4 @@
-"""What may be asked of a running job beside work: a timeline, metrics; the same for every framework."""
+"""Observation of a running job, equal for every framework: a timeline and metrics."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def adopt(function: Callable[..., int], *arguments: Any, finish: Callable[[int],
 
 
 def ask(function: str, process_set: int) -> int:
-    """What a function of the library says of a process set."""
+    """The number that a function of the library returns for a process set."""
     number, error = ctypes.c_int32(), ctypes.create_string_buffer(4096)
     status = getattr(library(), function)(
         process_set, ctypes.addressof(number), ctypes.addressof(error), len(error)

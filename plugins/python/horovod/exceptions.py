@@ -1,4 +1,4 @@
-"""What Horovod raises beside the built-in exceptions."""
+"""The exceptions that Horovod raises beside the built-in ones."""
 
 
 class HorovodInternalError(RuntimeError):

@@ -1,5 +1,5 @@
-// What XLA calls when a compiled program reaches one of our operations. It submits and returns; a
-// small result that comes at once is taken at once, the others by the waiter's thread.
+// The function that XLA calls when a compiled program reaches one of our operations. It submits the
+// request and returns. It takes a small result that is ready at once; the waiter takes all others.
 #include <algorithm>
 #include <cstring>
 #include <memory>

@@ -28,7 +28,7 @@ int interface_minor() { return kept().minor; }
 
 }  // namespace hvd::jax
 
-// What Python calls once the library is loaded.
+// Functions that Python calls after it has loaded the library.
 extern "C" {
 
 // `minor`: of this XLA's FFI, whose major version is kFfiMajor.

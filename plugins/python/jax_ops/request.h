@@ -1,4 +1,4 @@
-// What a call of a compiled program asks for, read from XLA's records.
+// The request of a call in a compiled program, read from XLA's records.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// What our handler uses of XLA's FFI, declared by ourselves: its layout is a promise of XLA's
-// c_api.h, major version 0, where records grow at their tails only. (JAX 0.5's XLA says too small a
-// `struct_size` for FfiApi, so Python looks into the header that JAX ships.)
+// Our own declarations of the part of XLA's FFI that the handler uses. XLA's c_api.h, major
+// version 0, guarantees the layout: records grow at their tails only. (JAX 0.5's XLA gives too small a
+// `struct_size` for FfiApi; Python therefore reads the header that JAX ships.)
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ bool read_handle(PyObject* number, hvd_handle* handle) {
   return *handle != static_cast<hvd_handle>(-1) || PyErr_Occurred() == nullptr;
 }
 
-// What is pending under the handle, borrowed; NULL with an exception when nothing is.
+// The pending entry of the handle, borrowed; NULL with an exception if there is none.
 PyObject* pending_entry(State* state, PyObject* handle) {
   PyObject* entry = PyDict_GetItemWithError(state->pending, handle);
   if (entry == nullptr && PyErr_Occurred() == nullptr) {

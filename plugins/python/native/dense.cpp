@@ -5,7 +5,7 @@
 namespace hvd::python {
 namespace {
 
-// What __array_struct__ leads to, as numpy's array interface defines it (version 3).
+// The target of __array_struct__, as numpy's array interface defines it (version 3).
 struct ArrayInterface {
   int two;
   int ndim;

@@ -1,4 +1,4 @@
-// What the native module reads of a framework's tensors, through their attributes alone.
+// The view of a framework's tensors in the native module, read through their attributes alone.
 #pragma once
 
 #include <Python.h>

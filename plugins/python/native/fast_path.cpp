@@ -81,7 +81,7 @@ bool join_name(const std::string& prefix, PyObject* name, char (&out)[kMaxName])
   return std::strlen(out) == length;
 }
 
-// What points into itself must stay where it is.
+// The struct points into itself: it must not move.
 struct Request {
   hvd_submission submission{};
   DenseTensor dense;

@@ -30,7 +30,7 @@ struct GradientBucket {
   size_t bytes(const Slot& slot) const { return static_cast<size_t>(slot.count) * element; }
 };
 
-// What goes with it in Python, a list entry per slot; borrowed for the call.
+// The Python lists of a bucket, one entry per slot; borrowed for the call.
 struct BucketLists {
   PyObject* params = nullptr;
   PyObject* residents = nullptr;  // gradients that live in their slots, or None

@@ -35,7 +35,8 @@ PyObject* submit_gathered(State* state, GradientBucket* bucket, PyObject* terms,
   return hand_over(state, submission, keep);
 }
 
-// Of a wait that has raised. Interrupted, the work goes on: its handle joins what is kept. Always NULL.
+// Handles a wait that has raised. After an interrupt the work continues, so its handle is added to
+// `keep`. Always returns NULL.
 PyObject* keep_pending(State* state, PyObject* handle, PyObject* keep) {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);

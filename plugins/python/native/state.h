@@ -1,5 +1,5 @@
-// What the native module keeps: the functions of libhorovod that it was bound to, and what is in
-// flight. One per interpreter that imports it; guarded by Python's lock.
+// The state of the native module: its functions of libhorovod and the work in flight. One per
+// interpreter that imports the module; guarded by Python's lock.
 #pragma once
 
 #include <Python.h>
@@ -10,7 +10,7 @@
 namespace hvd::python {
 
 struct State {
-  // Of the library that horovod._library has opened; NULL until `bind`.
+  // Functions of the library that horovod._library has opened; NULL until `bind`.
   decltype(&::hvd_submit) submit;
   decltype(&::hvd_poll) poll;
   decltype(&::hvd_wait) wait;

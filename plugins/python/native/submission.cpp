@@ -20,7 +20,7 @@ PyObject* hand_over(State* state, const hvd_submission& submission, PyObject* en
 
 namespace {
 
-// What a submission points to, for as long as hvd_submit reads it.
+// The arrays that a submission points to; they live until hvd_submit has read them.
 struct Parts {
   std::vector<hvd_tensor> tensors;
   std::vector<std::vector<int64_t>> shapes;

@@ -9,8 +9,8 @@
 
 namespace hvd::tensorflow {
 
-// Of a node. Any thread. A thread is never kept longer than a moment, so that ranks which meet
-// nodes in other orders meet all the same; where the wait was wasted, more and more runs go without.
+// The bounded wait of a node, on any thread. The bound keeps ranks that reach nodes in different
+// orders from a deadlock. After a wasted wait, more and more runs skip it.
 class InlineWait {
  public:
   explicit InlineWait(bool is_last = false) : is_last_(is_last) {}

@@ -16,7 +16,7 @@ namespace hvd::tensorflow {
 
 namespace {
 
-// What a node of a graph says.
+// The attributes of a node of a graph.
 struct Kernel {
   const Operation* operation;
   std::string name;

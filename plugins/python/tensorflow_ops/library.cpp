@@ -58,7 +58,7 @@ std::string next_name(const char* prefix, int32_t process_set) {
 
 }  // namespace hvd::tensorflow
 
-// What Python calls once the library is loaded.
+// Functions that Python calls after it has loaded the library.
 extern "C" {
 
 // "" or what kept the operations from being registered.

@@ -79,7 +79,8 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
     api.op_attribute(builder, "postscale_bits: int = 0");
     api.op_attribute(builder,
                      "is_last: int = 0");  // 1: a thread may wait a moment, nothing else is due
-    // Of each tensor that keeps its shape: how many dimensions, and those. Empty: as it runs.
+    // For each tensor with a fixed shape: the number of dimensions, then the dimensions. Empty:
+    // taken from the tensors at run time.
     api.op_attribute(builder, "shapes: list(int) = []");
     api.op_input(builder, "tensors: T");
     if (operation.has_splits) api.op_input(builder, "splits: int32");

@@ -1,5 +1,5 @@
-"""What `horovod.keras` and `horovod.tensorflow.keras` share: optimizers, callbacks and models of Keras
-2, and of Keras 3 on each of its backends. A backend's module imports its own framework only."""
+"""The shared part of `horovod.keras` and `horovod.tensorflow.keras`: optimizers, callbacks and models of
+Keras 2, and of Keras 3 on each of its backends. A backend's module imports its own framework only."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class UpdateEpochState:
 
 
 def elastic_for(keras: Any, module: str) -> Dict[str, Any]:
-    """What the module `module` offers, by name."""
+    """The names that the module `module` exports, with their values."""
     framework = framework_of(keras)
     runs = "horovod._elastic" if framework == "torch" else f"horovod.{framework}.elastic"
     made = {

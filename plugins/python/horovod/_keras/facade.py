@@ -14,7 +14,7 @@ from horovod.process_sets import ProcessSet, global_process_set
 
 
 def functions_for(keras: Any) -> Dict[str, Any]:
-    """What the two modules offer beside callbacks, by name. ImportError on other backends than
+    """The names that the two modules export beside callbacks. ImportError on other backends than
     tensorflow, torch and jax."""
     backend = backend_of(keras)
     prepare(keras)

@@ -177,7 +177,7 @@ def is_distributed(optimizer: Any) -> bool:
 def plan_of(keras: Any, compression: Any, sparse_as_dense: bool, factor: float, op: int,
             steps: int, average: bool, num_groups: int, groups: Any, process_set: Any,
             scale_local: bool, local: Sequence[Any] = ()) -> Dict[str, Any]:
-    """What a distributed optimizer does. ValueError for bad arguments."""
+    """The plan of a distributed optimizer: its reduction and its steps. ValueError for bad arguments."""
     backend = backend_of(keras)
     if not isinstance(steps, int) or steps < 1:
         raise ValueError(f"backward_passes_per_step must be a number above 0, not {steps}.")

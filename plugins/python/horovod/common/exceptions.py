@@ -1,4 +1,4 @@
-"""What Horovod raises, under the name that scripts import."""
+"""Horovod's exceptions, under the module name that scripts import."""
 
 from horovod.exceptions import (
     HorovodDisagreementError,

@@ -1,4 +1,4 @@
-"""What works here, and small helpers, under the name that scripts import."""
+"""Checks of available features and small helpers, under the module name that scripts import."""
 
 from __future__ import annotations
 

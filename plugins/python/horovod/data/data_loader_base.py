@@ -19,7 +19,7 @@ class BaseDataLoader:
         raise NotImplementedError(f"{type(self).__name__} does not define _iterate.")
 
     def _process_batch(self, batch: Any) -> Any:
-        """What is done to each batch in the thread that iterates: nothing, unless overridden."""
+        """Processes each batch in the iterating thread; subclasses may override it. Returns the batch."""
         return batch
 
     def __iter__(self) -> Iterator[Any]:

@@ -17,7 +17,7 @@ from horovod.jax import _native
 
 
 class Request(NamedTuple):
-    """What a call says beside its arrays: of include/horovod/horovod.h."""
+    """The arguments of a call beside its arrays, as in include/horovod/horovod.h."""
 
     kind: int
     name: str
@@ -84,8 +84,8 @@ def uses_ffi() -> bool:
 
 def call(request: Request, function: Callable[..., Sequence[Any]], arrays: Sequence[Any],
          shapes: Sequence[Tuple[int, ...]]) -> Sequence[Any]:
-    """What `request` asks for when the program being traced runs; `function` does the same on numpy
-    arrays. Results have the types of `arrays` and the `shapes`."""
+    """Traces an operation that performs `request` when the traced program runs; `function` does the same
+    on numpy arrays. Results have the types of `arrays` and the `shapes`."""
     if uses_ffi():
         return _primitive.bind(*arrays, request=request, shapes=tuple(map(tuple, shapes)))
 

@@ -1,4 +1,4 @@
-"""What a collective inside a compiled program ends with, as the errors that scripts catch."""
+"""Turns errors of collectives inside a compiled program into the errors that scripts catch."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _KINDS = {"INVALID_ARGUMENT": HorovodDisagreementError, "UNIMPLEMENTED": Horovod
 
 
 def translated(error: BaseException) -> Optional[HorovodInternalError]:
-    """What a collective outside of compiled programs would have raised; None where JAX's error does
-    not come from one."""
+    """The error that a collective outside of compiled programs raises in this case; None where JAX's
+    error does not come from a collective."""
     found = _RAISED.search(str(error)) or _SAID.search(str(error))
     if found is None or not isinstance(error, JaxRuntimeError):
         return None

@@ -1,4 +1,4 @@
-"""What trains: optax's optimizers over all ranks, and equal parameters to begin with."""
+"""Training: optax's optimizers over all ranks, and the broadcast of initial parameters."""
 
 from __future__ import annotations
 

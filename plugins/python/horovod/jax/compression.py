@@ -1,4 +1,4 @@
-"""What gradients become on the wire."""
+"""Compression of gradients for the wire."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Compression:
 
 
 def compress_all(compression: Any, arrays: Sequence[Any]) -> Tuple[List[Any], List[Any]]:
-    """What to send for each array, and what `decompress_all` needs to know."""
+    """The array to send for each array, and the contexts for `decompress_all`."""
     if compression is NoneCompressor:
         return list(arrays), []
     pairs = [compression.compress(jnp.asarray(array)) for array in arrays]

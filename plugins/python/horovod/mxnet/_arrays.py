@@ -18,7 +18,7 @@ _DTYPES = {numpy.dtype(name): getattr(Dtype, name.upper()) for name in [
 
 
 def number_of(array: Any) -> Optional[int]:
-    """What the library calls the array's dtype; None for those that it does not know."""
+    """The library's number of the array's dtype; None if the library does not know the dtype."""
     dtype = numpy.dtype(array.dtype)
     return Dtype.BFLOAT16 if dtype.names == ("bfloat16",) else _DTYPES.get(dtype)
 

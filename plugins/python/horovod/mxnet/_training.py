@@ -1,4 +1,4 @@
-"""What trains: an optimizer and a Gluon trainer over all ranks, and equal parameters to begin with."""
+"""Training: an optimizer and a Gluon trainer over all ranks, and the broadcast of initial parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gradients become on the wire."""
+"""Compression of gradients for the wire."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ DTYPES = {numpy.dtype(name): getattr(Dtype, name.upper()) for name in [
 
 
 def number_of(dtype: numpy.dtype) -> Optional[int]:
-    """What the library calls a dtype; None for those that it does not know."""
+    """The library's number of a dtype; None if the library does not know the dtype."""
     # numpy has none of its own; that of ml_dtypes is JAX's.
     return Dtype.BFLOAT16 if dtype.name == "bfloat16" else DTYPES.get(dtype)
 

@@ -1,4 +1,4 @@
-"""What travels between `horovod.run` and its ranks: a function there, results and failures back.
+"""Messages between `horovod.run` and its ranks: a function to them, results and failures back.
 
 Pickles, which run code when they are read: they come from the job's store alone, whose every response
 is signed with the job's secret.
@@ -81,6 +81,6 @@ def pack_error(error: BaseException) -> bytes:
 
 
 def unpack(data: bytes) -> Outcome:
-    """What `pack_value` or `pack_error` made."""
+    """Decodes the bytes of `pack_value` or `pack_error`."""
     outcome: Outcome = pickle.loads(data)
     return outcome

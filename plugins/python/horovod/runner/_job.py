@@ -109,7 +109,7 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str) -> List[
 
 
 def _collect(launcher: _Launcher, call: bytes, ranks: int) -> Dict[int, _calls.Outcome]:
-    """What the ranks left, in the order in which it came, until all are there or the job ends."""
+    """Waits until every rank has stored its outcome or the job ends; the outcomes in order of arrival."""
     outcomes: Dict[int, _calls.Outcome] = {}
     secret = launcher.secret()
     if not secret:

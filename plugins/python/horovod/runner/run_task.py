@@ -1,4 +1,4 @@
-"""What each rank of `horovod.run` executes: takes the function from the store, calls it, answers."""
+"""The program of each rank of `horovod.run`: takes the function from the store, calls it, stores the result."""
 
 from __future__ import annotations
 

@@ -77,12 +77,12 @@ def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor],
         scoped = f"{scope}/{name}" if scope and not ignore_name_scope else name
         return _unique(graph, op, prefix + scoped)
     source = re.sub(r"[^A-Za-z0-9_./-]", "_", getattr(tensors[0], "name", "") or "")
-    # So do placeholders of captured constants, whose names are numbers.
+    # Placeholders of captured constants are named by numbers, which differ between ranks too.
     source = re.sub(r"(^|/)\d+(_\d+)?$", r"\1captured", source)
     return _unique(graph, op, f"{prefix}{op}_{source}")
 
 
-# Of each graph: of each operation and name, how often it was asked for.
+# For each graph: the number of requests for each operation and name.
 _asked: weakref.WeakKeyDictionary[tf.Graph, Counter] = weakref.WeakKeyDictionary()
 
 
@@ -113,8 +113,8 @@ def rows_unknown(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
 
 
 def _shapes_of(tensors: Sequence[tf.Tensor]) -> List[int]:
-    """What the graph knows: of each tensor how many dimensions, and those; nothing unless of all. A
-    kernel that runs eagerly is made anew for each value of an attribute."""
+    """The shapes that the graph knows: for each tensor the number of dimensions, then the dimensions;
+    empty unless all are known. TensorFlow makes a new eager kernel for each value of an attribute."""
     if tf.executing_eagerly() or not all(t.shape.is_fully_defined() for t in tensors):
         return []
     return [number for tensor in tensors for number in (tensor.shape.rank, *tensor.shape.as_list())]

@@ -1,4 +1,4 @@
-"""What happens to gradients between backpropagation and the optimizer."""
+"""Reduction of gradients between backpropagation and the optimizer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from horovod.tensorflow.compression import Compression
 
 
 def key_of(variable: Any) -> Any:
-    """What a variable, of TensorFlow or Keras, is known by."""
+    """The key that identifies a variable of TensorFlow or Keras."""
     value = getattr(variable, "value", None)
     variable = value if isinstance(value, tf.Variable) else variable
     return variable.ref() if hasattr(variable, "ref") else id(variable)

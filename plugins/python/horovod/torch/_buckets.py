@@ -8,7 +8,7 @@ import torch
 
 from horovod.torch import _gradient_bucket
 
-# What is in flight: a handle, or what waits for it and brings the result to where it belongs.
+# Work in flight: a handle, or a function that waits for it and stores the result.
 Pending = Union[int, Callable[[], None]]
 
 

@@ -15,7 +15,7 @@ from horovod.torch import _tensors
 
 
 class Cuda:
-    """What is asked of torch.cuda, in one place."""
+    """All calls of torch.cuda."""
 
     def holds(self, tensor: Any) -> bool:
         return getattr(tensor, "is_cuda", False)
@@ -70,7 +70,7 @@ _ops.also_forget(lambda process_set: _runs.clear())
 
 def arrays_for(device: int, tensors: Sequence[torch.Tensor], kind: int,
                arguments: Dict[str, Any]) -> Any:
-    """What _frontend needs of the tensors, all on `device`; the same way on all ranks."""
+    """The array functions that _frontend needs for tensors on `device`; the same choice on all ranks."""
     reduction = (arguments.get("reduce_op", _ops.Sum), arguments.get("prescale", 1.0),
                  arguments.get("postscale", 1.0))
     for dtype in {tensor.dtype for tensor in tensors}:

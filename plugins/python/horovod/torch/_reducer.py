@@ -45,9 +45,9 @@ class GradientReducer:
         self.in_flight = 0  # buckets that are
         self.complete = 0  # packed buckets whose gradients are there, and not in flight
         self.is_interrupted = False  # a signal's handler has raised while something was in flight
-        # What returns the loss of a closure, when that was in its first call.
+        # Returns the loss of a closure that was interrupted in its first call.
         self.interrupted_loss: Optional[Callable[[], Any]] = None
-        # What was in flight when a closure's backward was left.
+        # The buckets in flight when a closure's backward pass was interrupted.
         self._left: Optional[List[Bucket]] = None
         self._kept: Dict[Bucket, List[torch.Tensor]] = {}  # their reduced gradients, of this step
         self._failure: Optional[Exception] = None  # of what was complete before

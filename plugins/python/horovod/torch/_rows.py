@@ -262,7 +262,7 @@ def grouped_reducescatter_async(
 
 def _gradient_factor(op: ReduceOp, process_set: ProcessSet, prescale_factor: float,
                      postscale_factor: float) -> float:
-    """What the gathered gradient of a reducescatter is multiplied by."""
+    """The factor for the gathered gradient of a reducescatter."""
     return prescale_factor * postscale_factor * (process_set.size() if op == Sum else 1)
 
 

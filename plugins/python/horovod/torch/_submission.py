@@ -1,4 +1,4 @@
-"""What the collectives of torch share: submitting tensors, fast paths, making graph nodes."""
+"""The shared part of torch's collectives: submission of tensors, fast paths, nodes of the autograd graph."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def elementwise(kind: Kind, name: str, tensors: Tensors, in_place: bool, *more: 
         return _frontend.elementwise(_tensors, kind, name, tensors, in_place, *more, **arguments)
     arrays = _devices.arrays_for(away, tensors, kind, arguments)
     if not in_place and arrays.is_staged:
-        # What comes back goes to where the caller wants it.
+        # The copies receive the result on the device of the tensors.
         tensors, in_place = [tensor.detach().clone() for tensor in tensors], True
     return _frontend.elementwise(arrays, kind, name, tensors, in_place, *more, **arguments)
 

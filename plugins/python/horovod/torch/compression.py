@@ -1,4 +1,4 @@
-"""What gradients become on the wire."""
+"""Compression of gradients for the wire."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from horovod._compression import Compressor, NoneCompressor, compressor_to  # no
 
 
 def _is_wide(tensor: torch.Tensor) -> bool:
-    # What is no tensor is refused in the words of the call that was given it.
+    # The collective itself refuses a value that is no tensor, with its own error.
     return isinstance(tensor, torch.Tensor) and tensor.dtype.is_floating_point and tensor.element_size() > 2
 
 

@@ -111,7 +111,7 @@ class _DistributedMixin(Copied):
         return evaluate
 
     def _shared(self, loss: Any) -> Callable[[], Any]:
-        """What returns the loss: of all ranks where the optimizer decides by it what comes next."""
+        """A function that returns the loss, reduced over all ranks for LBFGS, whose next step depends on it."""
         reducer = self._reducer
         if not reducer.buckets or not isinstance(self, torch.optim.LBFGS):
             return lambda: loss

@@ -1,4 +1,4 @@
-"""What of a PyTorch program is kept, taken back and made equal on all ranks."""
+"""The states of a PyTorch program that can be saved, restored and made equal on all ranks."""
 
 from __future__ import annotations
 
