@@ -1,0 +1,56 @@
+#!/usr/bin/python3 -B
+"""The files for public services are YAML with the fields that they need; tests/gpu.sh skips in a sentence."""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+try:
+    import yaml
+except ImportError:
+    print("SKIP: /usr/bin/python3 has no yaml (python3-yaml)")
+    sys.exit(77)
+
+
+def load(name):
+    return yaml.safe_load((ROOT / name).read_text())
+
+
+def expect(condition, words):
+    if not condition:
+        sys.exit(f"FAIL {words}")
+
+
+def scripts(text):
+    """The files of this repository that a text runs."""
+    return set(re.findall(r"\./([a-z/._-]+\.sh)", text))
+
+
+workflow = load(".github/workflows/tests.yml")
+# YAML 1.1 reads the key "on" as a truth value.
+expect({"push", "pull_request", "schedule", "workflow_dispatch"} <= set(workflow[True]), workflow)
+commands = [[step["run"] for step in job["steps"] if "run" in step] for job in workflow["jobs"].values()]
+expect([each[-1] for each in commands] == ["./tests/run.sh", "./tests/run.sh --all"], commands)
+pipeline = load(".gitlab-ci.yml")
+expect([pipeline[job]["script"] for job in ("quick", "all")] ==
+       [["./tests/run.sh"], ["./tests/run.sh --all"]], pipeline)
+for name in (".github/workflows/tests.yml", ".gitlab-ci.yml"):
+    for script in scripts((ROOT / name).read_text()):
+        expect((ROOT / script).is_file(), f"{name} runs {script}, which is missing")
+
+for name in ("bug_report", "feature_request"):
+    form = load(f".github/ISSUE_TEMPLATE/{name}.yml")
+    expect({"name", "description", "body"} <= set(form), f"{name}: {sorted(form)}")
+    fields = [field for field in form["body"] if field["type"] != "markdown"]
+    ids = [field["id"] for field in fields]
+    expect(len(set(ids)) == len(ids) and all(field["attributes"]["label"] for field in fields), ids)
+    expect(any(field.get("validations", {}).get("required") for field in fields), f"{name}: none is required")
+expect("horovodrun report" in (ROOT / ".github/ISSUE_TEMPLATE/bug_report.yml").read_text(),
+       "the bug report does not ask for `horovodrun report`")
+expect(load(".github/ISSUE_TEMPLATE/config.yml") == {"blank_issues_enabled": False}, "config.yml")
+
+if not list(pathlib.Path("/dev").glob("nvidia[0-9]*")):
+    done = subprocess.run([ROOT / "tests/gpu.sh"], capture_output=True, text=True, timeout=60, check=False)
+    expect(done.returncode == 77 and done.stdout == "" and len(done.stderr.splitlines()) == 1 and
+           "no NVIDIA GPU" in done.stderr, done)
