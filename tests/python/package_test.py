@@ -1,6 +1,7 @@
 """The package itself: what importing it does, needs and says. Runs as one process."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,22 @@ class PackageTest(unittest.TestCase):
         self.assertGreaterEqual(tuple(map(int, horovod.__version__.split("."))), (0, 28))
         self.assertEqual(hvd.__version__, horovod.__version__)
         self.assertEqual(_library.library().hvd_version().decode(), horovod.__version__)
+
+    def test_files_of_the_original_in_our_folder_are_refused(self):
+        ours = os.path.dirname(horovod.__file__)
+        with tempfile.TemporaryDirectory() as folder:
+            mixed = os.path.join(folder, "horovod")
+            os.makedirs(os.path.join(mixed, "common"))
+            for name in ("__init__.py", "_version.py"):
+                shutil.copy(os.path.join(ours, name), mixed)
+            program = f"import sys; sys.path.insert(0, {folder!r}); import horovod"
+            self.assertEqual(run(program).stderr, "")
+            open(os.path.join(mixed, "common", "basics.py"), "w").close()
+            done = run(program)
+        self.assertRegex(
+            done.stderr.strip().splitlines()[-1],
+            f"^ImportError: {mixed} holds files of the original Horovod .* remove that folder",
+        )
 
     def test_a_missing_library_is_one_sentence_that_names_the_place(self):
         done = run("import horovod.torch", HOROVOD_LIBRARY="/nonexistent/libhorovod.so")

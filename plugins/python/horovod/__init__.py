@@ -4,9 +4,17 @@ This module imports no framework and opens no library. Import the one you train 
 ``import horovod.torch as hvd``. `horovod.run` starts jobs from Python.
 """
 
+import os
 from typing import TYPE_CHECKING
 
 from horovod._version import __version__
+
+# The original has this file, and this package does not: its files and ours lie in one folder.
+if os.path.exists(os.path.join(os.path.dirname(__file__), "common", "basics.py")):
+    raise ImportError(
+        f"{os.path.dirname(__file__)} holds files of the original Horovod beside those of this "
+        f"version, {__version__}: remove that folder and install this version again."
+    )
 
 if TYPE_CHECKING:
     from horovod.runner import run
