@@ -74,6 +74,30 @@ endfunction()
 # All programs that ctest's label "unit" runs, so that a sanitized build can make just these.
 add_custom_target(unit_tests)
 
+# What a sanitized build leaves out (the file says why), unless it takes everything.
+option(HVD_SANITIZE_ALL "Sanitize the tests that tests/not_sanitized.txt leaves out, too" OFF)
+set(not_sanitized ${PROJECT_SOURCE_DIR}/tests/not_sanitized.txt)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${not_sanitized})
+file(STRINGS ${not_sanitized} HVD_NOT_SANITIZED REGEX "^[a-z]")
+
+# hvd_unit_test(NAME [LABEL ...]): the labels of a test and of the program of the same name. With a
+# sanitizer that leaves it out, the program is not built and the test has no label "unit".
+function(hvd_unit_test name)
+  if(HVD_SANITIZE AND NOT HVD_SANITIZE_ALL)
+    foreach(line IN LISTS HVD_NOT_SANITIZED)
+      string(REGEX MATCH "^([a-z]+) [|] ([^ ]+) [|] ." found "${line}")
+      set(sanitizer ${CMAKE_MATCH_1})
+      set(pattern "^(${CMAKE_MATCH_2})$")
+      if(HVD_SANITIZE MATCHES "${sanitizer}" AND name MATCHES "${pattern}")
+        set_tests_properties(${name} PROPERTIES LABELS "not_sanitized")
+        return()
+      endif()
+    endforeach()
+  endif()
+  add_dependencies(unit_tests ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "unit;${ARGN}")
+endfunction()
+
 # hvd_test(NAME SOURCES a_test.cpp ... [DEPENDS target ...] [LABELS label ...])
 # A doctest program; its main comes from tests/doctest_main.cpp.
 function(hvd_test name)
@@ -85,14 +109,13 @@ function(hvd_test name)
   target_compile_definitions(${name} PRIVATE HVD_TEST_SANITIZED=${HVD_TEST_SANITIZED})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  add_dependencies(unit_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
   hvd_timeout(${ARG_TIMEOUT} ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "unit;${ARG_LABELS}"
-                       SKIP_RETURN_CODE 77)
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+  hvd_unit_test(${name} ${ARG_LABELS})
 endfunction()
 
 # The libFuzzer programs.
@@ -106,10 +129,9 @@ function(hvd_fuzzer name)
   target_link_libraries(${name}_corpus PRIVATE hvd_options hvd_corpus_main ${ARG_DEPENDS})
   set_target_properties(${name}_corpus PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  add_dependencies(unit_tests ${name}_corpus)
   add_test(NAME ${name}_corpus COMMAND ${name}_corpus ${ARG_CORPUS})
   hvd_timeout(120 ${name}_corpus)
-  set_tests_properties(${name}_corpus PROPERTIES LABELS "unit;fuzz")
+  hvd_unit_test(${name}_corpus fuzz)
   if(HVD_FUZZERS)
     add_executable(${name} ${ARG_SOURCES})
     target_link_libraries(${name} PRIVATE hvd_options ${ARG_DEPENDS})

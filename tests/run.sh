@@ -4,8 +4,8 @@
 # usage: tests/run.sh [--all | --release] [--filter REGEX]
 #   (no option)     unit tests, the package on Debian's PyTorch with 1 and 2 ranks, and end-to-end
 #                   tests of each area (tests/quick.txt): the tier of a contributor
-#   --all           every test, all frameworks, sanitizers: the tier of CI
-#   --release       --all, the soak tests, each fuzzer for a minute, the tests for 64-bit ARM
+#   --all           all areas and frameworks, sanitizers for threads and parsers: the tier of CI
+#   --release       --all, each sanitizer on all unit tests (not_sanitized.txt), the soak tests, each fuzzer for a minute, the tests for 64-bit ARM
 #                   (tests/cross.sh), our declarations of NCCL, CUDA and oneCCL against their headers
 #   --filter REGEX  only tests of the tier whose names match
 #
@@ -47,7 +47,10 @@ step() {
 }
 
 configure() {
-  cmake --preset "$1" -DBUILD_TESTING=ON >"$results/$1.configure" 2>&1 ||
+  local everything=OFF
+  if [[ $tier == release ]]; then everything=ON; fi
+  cmake --preset "$1" -DBUILD_TESTING=ON -DHVD_SANITIZE_ALL=$everything \
+    >"$results/$1.configure" 2>&1 ||
     { cat "$results/$1.configure"; return 1; }
 }
 

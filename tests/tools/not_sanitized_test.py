@@ -1,0 +1,28 @@
+#!/usr/bin/python3 -B
+"""Each row of tests/not_sanitized.txt has a sanitizer, unit tests that exist, and a reason.
+
+usage: not_sanitized_test.py CTEST BUILD
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ctest, build = sys.argv[1:]
+listed = subprocess.run([ctest, "--test-dir", build, "--show-only=json-v1"], check=True,
+                        stdout=subprocess.PIPE)
+units = {test["name"] for test in json.loads(listed.stdout)["tests"]
+         for each in test.get("properties", []) if each["name"] == "LABELS" and "unit" in each["value"]}
+table = pathlib.Path(__file__).resolve().parents[1] / "not_sanitized.txt"
+wrong = []
+for line in table.read_text(encoding="utf-8").splitlines():
+    if line.startswith("#"):
+        continue
+    row = re.fullmatch(r"(thread|address) \| (\S+) \| (\S.*)", line)
+    if not row:
+        wrong.append(f"{line}: is not 'thread | test | why' or 'address | test | why'")
+    elif not any(re.fullmatch(row[2], name) for name in units):
+        wrong.append(f"{line}: no unit test has this name")
+print("\n".join(wrong) or f"{len(units)} unit tests, each row of {table.name} names at least one")
+sys.exit(1 if wrong else 0)
