@@ -5,8 +5,10 @@
 #   (no option)     unit tests, the package on Debian's PyTorch with 1 and 2 ranks, and end-to-end
 #                   tests of each area (tests/quick.txt): the tier of a contributor
 #   --all           all areas and frameworks, sanitizers for threads and parsers: the tier of CI
-#   --release       --all, each sanitizer on all unit tests (not_sanitized.txt), the soak tests, each fuzzer for a minute, the tests for 64-bit ARM
-#                   (tests/cross.sh), our declarations of NCCL, CUDA and oneCCL against their headers
+#   --release       --all, every size with every version of a framework, every unit test with each
+#                   sanitizer (tests/not_sanitized.txt), the soak tests,
+#                   each fuzzer for a minute, the tests for 64-bit ARM (tests/cross.sh), our
+#                   declarations of NCCL, CUDA and oneCCL against their headers
 #   --filter REGEX  only tests of the tier whose names match
 #
 # The last line counts: N passed, N failed, N skipped. With --all, a test that tests/required.txt names
@@ -177,9 +179,11 @@ if step build.release build release all; then
     run_ctest release build -L 'unit|quick' -LE e2e -j "$jobs"
     run_ctest release-e2e build -L quick -L e2e -j "$jobs"
   else
-    run_ctest release build -LE 'e2e|soak' -j "$jobs"
+    release_only=soak
+    if [[ $tier == all ]]; then release_only='soak|release'; fi
+    run_ctest release build -LE "e2e|$release_only" -j "$jobs"
     # Two at a time, except those that say otherwise: hosts are watched against the clock.
-    run_ctest release-e2e build -L e2e -LE soak -j 2
+    run_ctest release-e2e build -L e2e -LE "$release_only" -j 2
     if [[ $tier == release ]]; then run_ctest release-soak build -L soak; fi
   fi
 fi
