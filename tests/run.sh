@@ -6,7 +6,7 @@
 #                   tests of each area (tests/quick.txt): the tier of a contributor
 #   --all           all areas and frameworks, sanitizers for threads and parsers: the tier of CI
 #   --release       --all, every size with every version of a framework, every unit test with each
-#                   sanitizer (tests/not_sanitized.txt), the soak tests,
+#                   sanitizer (tests/not_sanitized.txt), the wheel as pip builds it, the soak tests,
 #                   each fuzzer for a minute, the tests for 64-bit ARM (tests/cross.sh), our
 #                   declarations of NCCL, CUDA and oneCCL against their headers
 #   --filter REGEX  only tests of the tier whose names match

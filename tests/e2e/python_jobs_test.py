@@ -59,6 +59,62 @@ def packages_of(python):
                    ".parent.parent)").strip()
 
 
+def fresh_environment(folder):
+    """An interpreter that has only itself and pip."""
+    command(PYTHON, "-m", "venv", folder)
+    return folder / "bin/python3"
+
+
+def meets_frameworks_that_come_later(python, folder):
+    """What is installed beside this interpreter works without a framework, with one, and with another
+    version of it."""
+    binaries = python.parent
+    launcher = binaries / "horovodrun"
+
+    def installed(*words, path=""):
+        return command(*words, environment=clean_environment(PYTHONPATH=path), cwd=folder)
+
+    # No framework yet.
+    version = installed(launcher, "--version").strip()
+    said = installed(python, "-c", "import horovod, horovod.data, horovod.runner as r;"
+                     "print(horovod.__version__, horovod.data.__version__, r.__version__)")
+    expect(said.split() == [version] * 3, said)
+    said = installed(launcher, "--check-build")
+    expect("[ ] PyTorch" in said and "[X] Gloo" in said, said)
+    done = subprocess.run([python, "-c", "import horovod.torch"], capture_output=True, text=True,
+                          check=False, env=clean_environment(PYTHONPATH=""))
+    expect("horovod.torch needs PyTorch" in done.stderr, done.stderr)
+    expect(installed(binaries / "horovod-rendezvous", "--help"), "no help")
+    # One, and then another version of it.
+    train = ROOT / "examples/torch_digits.py"
+    for other in PYTHONS:
+        packages = packages_of(other)
+        said = installed(launcher, "--check-build", path=packages)
+        expect("[X] PyTorch" in said, said)
+        said = installed(launcher, "-np", 2, python, train, "--epochs", 1, path=packages)
+        expect("test accuracy" in said, said)
+
+
+def expect_all(held):
+    """These names, relative to the package, are all that a wheel must hold."""
+    expect({"py.typed", "_native.abi3.so", "libhorovod.so"} <= held, held)
+    built = BUILD / "lib"
+    for plugin in built.glob("horovod/*/*.so"):
+        expect(str(plugin.relative_to(built)) in held, f"{plugin} is not in the wheel: {held}")
+
+
+def test_what_a_wheel_holds_meets_frameworks_that_come_later():
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        python = fresh_environment(folder / "fresh")
+        packages = pathlib.Path(command(python, "-c", "import sysconfig;"
+                                        "print(sysconfig.get_path('platlib'))").strip())
+        command("cmake", "--install", BUILD, "--component", "wheel", "--prefix", packages)
+        package = packages / "horovod"
+        expect_all({str(path.relative_to(package)) for path in package.rglob("*")})
+        meets_frameworks_that_come_later(python, folder)
+
+
 def test_a_wheel_brings_everything_and_meets_frameworks_that_come_later():
     if not PIP:
         raise Skip("HVD_TEST_WHEEL names no Python that has scikit-build-core")
@@ -68,41 +124,11 @@ def test_a_wheel_brings_everything_and_meets_frameworks_that_come_later():
         command(PIP, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", folder,
                 ".", environment=environment, seconds=850)
         wheel, = glob.glob(f"{folder}/horovod-*-cp38-abi3-linux_*.whl")
-        held = {name.removeprefix("horovod/") for name in zipfile.ZipFile(wheel).namelist()}
-        expect({"py.typed", "_native.abi3.so", "libhorovod.so"} <= held, held)
-        built = BUILD / "lib"
-        for plugin in built.glob("horovod/*/*.so"):
-            expect(str(plugin.relative_to(built)) in held, f"{plugin} is not in the wheel: {held}")
-        command(PYTHON, "-m", "venv", folder / "fresh")
-        binaries = folder / "fresh/bin"
-        python = binaries / "python3"
-        outside = clean_environment(PYTHONPATH="")
+        expect_all({name.removeprefix("horovod/") for name in zipfile.ZipFile(wheel).namelist()})
+        python = fresh_environment(folder / "fresh")
         command(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", wheel,
-                environment=outside)
-        launcher = binaries / "horovodrun"
-
-        def of_wheel(*words, path=""):
-            return command(*words, environment=clean_environment(PYTHONPATH=path), cwd=folder)
-
-        # No framework yet.
-        version = of_wheel(launcher, "--version").strip()
-        said = of_wheel(python, "-c", "import horovod, horovod.data, horovod.runner as r;"
-                        "print(horovod.__version__, horovod.data.__version__, r.__version__)")
-        expect(said.split() == [version] * 3, said)
-        said = of_wheel(launcher, "--check-build")
-        expect("[ ] PyTorch" in said and "[X] Gloo" in said, said)
-        done = subprocess.run([python, "-c", "import horovod.torch"], capture_output=True, text=True,
-                              check=False, env=outside)
-        expect("horovod.torch needs PyTorch" in done.stderr, done.stderr)
-        expect(of_wheel(binaries / "horovod-rendezvous", "--help"), "no help")
-        # One, and then another version of it.
-        train = ROOT / "examples/torch_digits.py"
-        for other in PYTHONS:
-            packages = packages_of(other)
-            said = of_wheel(launcher, "--check-build", path=packages)
-            expect("[X] PyTorch" in said, said)
-            said = of_wheel(launcher, "-np", 2, python, train, "--epochs", 1, path=packages)
-            expect("test accuracy" in said, said)
+                environment=clean_environment(PYTHONPATH=""))
+        meets_frameworks_that_come_later(python, folder)
     shutil.rmtree(ROOT / "build-wheel", ignore_errors=True)
 
 
