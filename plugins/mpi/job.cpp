@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "mpi/ending.h"
 #include "mpi/environment.h"
-#include "ops/rounds.h"
+#include "ops/common/rounds.h"
 
 namespace hvd::mpi {
 namespace {

@@ -94,8 +94,12 @@ SUBFOLDERS = {
 # A folder with more C++ files than this hides a second idea.
 CPP_FILES = 40
 
-# What plugins of several kinds over one library share lies in a folder of its own.
-SHARED = {"plugins/mpi": {"plugins/bootstrap/mpi", "plugins/controllers/mpi", "plugins/ops/mpi"}}
+# What several plugins share lies in a folder of its own: the folder, and the folders that may include it.
+SHARED = {
+    "plugins/mpi": {"plugins/bootstrap/mpi", "plugins/controllers/mpi", "plugins/ops/mpi"},
+    "plugins/ops/common": {"plugins/mpi", "plugins/ops/ccl", "plugins/ops/cpu", "plugins/ops/gloo",
+                           "plugins/ops/mpi", "plugins/ops/nccl"},
+}
 
 # What the launcher needs of the plugins is the list of them, not how to run them.
 PARTIAL = {("launcher", "src/plugin"): {"plugin/catalogue.h"}}
@@ -200,7 +204,8 @@ def check_quoted(root, file, name):
     if there == "plugins" and pathlib.PurePosixPath(target).parent == \
             pathlib.PurePosixPath(here).parent:
         return None  # what the plugins of one kind share lies in the kind's folder
-    if here in SHARED.get(str(pathlib.PurePosixPath(target).parent), ()):
+    sharing = SHARED.get(str(pathlib.PurePosixPath(target).parent), ())
+    if here in sharing or str(pathlib.PurePosixPath(file).parent) in sharing:
         return None
     if there not in allowed(here):
         return f'{here} may not include {there} ("{name}")'

@@ -1,4 +1,4 @@
-#!/usr/bin/python3 -B
+#!/ usr / bin / python3 - B
 """check_layers finds what is planted, and nothing in a tree that is in order."""
 import graphlib
 import pathlib
@@ -60,6 +60,19 @@ class CheckLayers(unittest.TestCase):
         self.finds(file, '#include "rendezvous/store/store.h"\n', "may not include rendezvous")
         self.finds(file, '#include "plugins/controllers/tcp/tcp.h"\n',
                    "may not include plugins/controllers/tcp")
+
+    def test_backends_share_a_folder_that_others_may_not_include(self):
+        shared = {"plugins/ops/common/queue.h": "#pragma once\n"}
+        text = '#include "ops/common/queue.h"\n'
+        for file in ("plugins/ops/cpu/a.cpp", "plugins/ops/gloo/a.cpp", "plugins/mpi/a.cpp"):
+            self.assertEqual(self.problems({**shared, file: text}), [])
+        for file in ("plugins/controllers/tcp/a.cpp", "plugins/python/native/a.cpp"):
+            problems = self.problems({**shared, file: text})
+            self.assertTrue(any("may not include plugins/ops/common" in what for _, _, what in problems),
+                            problems)
+        problems = self.problems({**shared, "plugins/ops/gloo/b.h": "#pragma once\n",
+                                  "plugins/ops/common/a.cpp": '#include "ops/gloo/b.h"\n'})
+        self.assertIn("plugins/ops/common may not include plugins/ops/gloo", problems[0][2])
 
     def test_a_back_edge_between_sub_folders_is_found(self):
         self.finds("rendezvous/store/a.h", '#include "rendezvous/server/b.h"\n',

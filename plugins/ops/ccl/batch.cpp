@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/dtype.h"
-#include "ops/batch_memory.h"
+#include "ops/common/batch_memory.h"
 
 namespace hvd::ops::ccl {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "horovod/plugin_op.h"
-#include "ops/buffer_pool.h"
 #include "ops/ccl/api.h"
+#include "ops/common/buffer_pool.h"
 
 namespace hvd::ops::ccl {
 

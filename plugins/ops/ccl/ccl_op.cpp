@@ -6,9 +6,9 @@
 
 #include "base/platform_cpu.h"
 #include "base/text.h"
-#include "ops/backend.h"
 #include "ops/ccl/worker.h"
-#include "ops/rounds.h"
+#include "ops/common/backend.h"
+#include "ops/common/rounds.h"
 
 namespace hvd::ops::ccl {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "collectives/algorithms/collectives.h"
 #include "collectives/mesh/shared_mesh.h"
-#include "ops/op_plugin.h"
+#include "ops/common/op_plugin.h"
 
 namespace hvd::ops {
 

@@ -12,7 +12,7 @@
 
 #include "base/dtype.h"
 #include "collectives/kernels/reduce_kernels.h"
-#include "ops/batch_memory.h"
+#include "ops/common/batch_memory.h"
 
 namespace hvd::ops::gloo_backend {
 namespace {

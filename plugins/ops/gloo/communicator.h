@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "ops/backend.h"
+#include "ops/common/backend.h"
 
 namespace hvd::ops::gloo_backend {
 

@@ -7,11 +7,11 @@
 
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "ops/backend.h"
-#include "ops/batch_memory.h"
+#include "ops/common/backend.h"
+#include "ops/common/batch_memory.h"
+#include "ops/common/rounds.h"
 #include "ops/gloo/communicator.h"
 #include "ops/gloo/mesh.h"
-#include "ops/rounds.h"
 
 namespace hvd::ops::gloo_backend {
 namespace {

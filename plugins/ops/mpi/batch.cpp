@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "ops/batch_memory.h"
+#include "ops/common/batch_memory.h"
 
 namespace hvd::ops::mpi {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "ops/backend.h"
+#include "ops/common/backend.h"
 #include "ops/mpi/world.h"
 
 namespace hvd::ops::mpi {

@@ -1,7 +1,7 @@
 // Tensor operations of an MPI library: Open MPI's or MPICH's, by the files that are built with it.
 #include "mpi/environment.h"
-#include "ops/backend.h"
-#include "ops/batch_memory.h"
+#include "ops/common/backend.h"
+#include "ops/common/batch_memory.h"
 #include "ops/mpi/batch.h"
 #include "ops/mpi/world.h"
 

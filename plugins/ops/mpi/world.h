@@ -10,7 +10,7 @@
 
 #include "mpi/communicator.h"
 #include "mpi/job.h"
-#include "ops/buffer_pool.h"
+#include "ops/common/buffer_pool.h"
 #include "ops/mpi/reductions.h"
 
 namespace hvd::ops::mpi {

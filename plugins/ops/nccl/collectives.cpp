@@ -6,7 +6,7 @@
 #include "base/dtype.h"
 #include "base/text.h"
 #include "collectives/kernels/reduce_kernels.h"
-#include "ops/batch_memory.h"
+#include "ops/common/batch_memory.h"
 #include "ops/nccl/memory.h"
 #include "ops/nccl/reductions.h"
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "ops/backend.h"
+#include "ops/common/backend.h"
+#include "ops/common/rounds.h"
 #include "ops/nccl/worker.h"
-#include "ops/rounds.h"
 
 namespace hvd::ops::nccl {
 namespace {

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/unique_fd.h"
 #include "horovod/plugin.h"
-#include "ops/backend.h"
+#include "ops/common/backend.h"
 #include "ops/nccl/collectives.h"
 #include "ops/nccl/grid.h"
 #include "ops/nccl/memory.h"

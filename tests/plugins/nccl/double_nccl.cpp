@@ -12,7 +12,7 @@
 #include "base/dtype.h"
 #include "base/half.h"
 #include "base/unique_fd.h"
-#include "ops/batch_memory.h"
+#include "ops/common/batch_memory.h"
 #include "ops/nccl/abi.h"
 #include "plugins/nccl/double.h"
 

@@ -1,4 +1,4 @@
-#include "ops/rounds.h"
+#include "ops/common/rounds.h"
 
 #include <utility>
 

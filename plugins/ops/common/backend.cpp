@@ -1,4 +1,4 @@
-#include "ops/backend.h"
+#include "ops/common/backend.h"
 
 namespace hvd::ops {
 

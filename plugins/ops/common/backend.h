@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/op_plugin.h"
+#include "ops/common/op_plugin.h"
 
 namespace hvd::ops {
 

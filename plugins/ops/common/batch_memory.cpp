@@ -1,4 +1,4 @@
-#include "ops/batch_memory.h"
+#include "ops/common/batch_memory.h"
 
 #include <algorithm>
 #include <cstring>
