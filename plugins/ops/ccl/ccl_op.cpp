@@ -35,10 +35,11 @@ class CclCommunicator : public BackendCommunicator {
     worker_->make(group_);
   }
   ~CclCommunicator() override { worker_->drop(group_); }
-  Result<std::unique_ptr<RunningBatch>> start(const hvd_batch& batch) override {
+  bool wakes() const override { return true; }
+  Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override {
     auto queued = std::make_shared<CclQueuedBatch>(batch);
     worker_->add(group_, queued);
-    return std::unique_ptr<RunningBatch>(std::make_unique<CclRunningBatch>(std::move(queued)));
+    return std::shared_ptr<RunningBatch>(std::make_shared<CclRunningBatch>(std::move(queued)));
   }
 
  private:
@@ -75,19 +76,12 @@ class CclBackend : public Backend {
   int32_t supports(const hvd_batch& batch) override {
     return can_run(batch, has_halves_) ? kScore : 0;
   }
-  bool wakes() const override { return true; }
-  Result<std::unique_ptr<BackendCommunicator>> open_communicator(
-      int32_t id, std::vector<int32_t> members) override {
-    // The same set may come again: every member counts how often.
-    const uint32_t times = incarnations_[{id, members}]++;
-    std::string name = cat("ccl/", id, "/", times);
-    for (const int32_t member : members) name += cat(".", member);
+  Result<std::unique_ptr<BackendCommunicator>> open_communicator(const ProcessSet& set) override {
     auto group = std::make_shared<Group>();
     group->store =
-        std::make_shared<Store>(host_, name + "/", members.size() == 1, made_++, seconds_);
-    const auto own = std::find(members.begin(), members.end(), rank_);
-    group->members.index = static_cast<int32_t>(own - members.begin());
-    group->members.size = static_cast<int32_t>(members.size());
+        std::make_shared<Store>(host_, set.name("ccl") + "/", set.size() == 1, made_++, seconds_);
+    group->members.index = set.index_of(rank_);
+    group->members.size = set.size();
     return std::unique_ptr<BackendCommunicator>(
         std::make_unique<CclCommunicator>(worker_, std::move(group)));
   }
@@ -118,7 +112,6 @@ class CclBackend : public Backend {
   const std::shared_ptr<Worker> worker_;
   double seconds_ = kStartSeconds;
   int made_ = 0;
-  std::map<std::pair<int32_t, std::vector<int32_t>>, uint32_t> incarnations_;
 };
 
 // Every rank tells what it has. A job in which oneCCL was left in the midst of something goes on

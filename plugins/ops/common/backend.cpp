@@ -1,25 +1,27 @@
 #include "ops/common/backend.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace hvd::ops {
 
 int Backend::run(const hvd_batch& batch, Done done, void* argument) {
-  const auto found = sets_.find(batch.process_set);
-  if (found == sets_.end()) return HVD_NOT_FOUND;
+  Set* const set = sets_.find(batch.process_set);
+  if (set == nullptr) return HVD_NOT_FOUND;
   if (failed()) {
     done(argument, static_cast<int>(failure_.code()), failure_.message().c_str());
     return HVD_OK;
   }
-  found->second.entries.push_back({&batch, done, argument, nullptr});
-  ++running_;
-  advance(found->second);
+  sets_.push(*set, Entry{{&batch, done, argument}, nullptr});
+  advance(*set);
   if (failed()) fail_all();
   return HVD_OK;
 }
 
 bool Backend::poll() {
-  if (running_ == 0) return false;
+  if (sets_.is_idle()) return false;
   bool moved = false;
-  for (auto& [id, set] : sets_) moved |= advance(set);
+  for (auto& [id, set] : sets_) moved |= advance(*set);
   if (failed()) {
     fail_all();
     return true;
@@ -55,44 +57,39 @@ bool Backend::advance(Set& set) {
       failure_ = *over;
       return true;
     }
-    const Entry entry = std::move(set.entries.front());
-    set.entries.pop_front();
-    --running_;
     moved = true;
-    entry.done(entry.argument, HVD_OK, nullptr);
+    sets_.finish(set, {});
   }
   return moved;
 }
 
 void Backend::fail_all() {
+  for (auto& [id, set] : sets_) set->communicator->abort();
   on_abort();
   // Done callbacks may run new batches, which fail at once.
   for (auto& [id, set] : sets_) {
-    while (!set.entries.empty()) {
-      Entry entry = std::move(set.entries.front());
-      set.entries.pop_front();
-      --running_;
-      if (entry.running != nullptr) lost_.push_back(std::move(entry.running));
-      entry.done(entry.argument, static_cast<int>(failure_.code()), failure_.message().c_str());
+    while (!set->entries.empty()) {
+      auto& running = set->entries.front().running;
+      if (running != nullptr) lost_.push_back(std::move(running));
+      sets_.finish(*set, failure_);
     }
   }
 }
 
 int Backend::new_set(int32_t id, std::vector<int32_t> members) {
-  if (sets_.contains(id)) return id == 0 ? HVD_OK : HVD_ALREADY_EXISTS;
-  auto communicator = open_communicator(id, std::move(members));
+  if (sets_.find(id) != nullptr) return id == 0 ? HVD_OK : HVD_ALREADY_EXISTS;
+  auto communicator = open_communicator(incarnations_.make(id, std::move(members)));
   if (!communicator.ok()) return static_cast<int>(communicator.error().code());
-  sets_[id].communicator = *std::move(communicator);
+  auto set = std::make_unique<Set>();
+  set->communicator = *std::move(communicator);
+  sets_.add(id, std::move(set));
   return HVD_OK;
 }
 
-int Backend::drop_set(int32_t id) {
-  const auto found = sets_.find(id);
-  if (found == sets_.end() || id == 0) return HVD_NOT_FOUND;
-  if (!found->second.entries.empty()) return HVD_FAILED_PRECONDITION;
-  on_drop(id);
-  sets_.erase(found);
-  return HVD_OK;
+bool Backend::may_sleep() {
+  return sets_.is_idle() || std::all_of(sets_.begin(), sets_.end(), [](const auto& one) {
+           return one.second->communicator->wakes();
+         });
 }
 
 void Backend::abort(const Status& cause) {

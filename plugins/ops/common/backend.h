@@ -3,18 +3,19 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "base/result.h"
+#include "ops/common/batch_queue.h"
 #include "ops/common/op_plugin.h"
+#include "ops/common/process_set.h"
 
 namespace hvd::ops {
 
-// A batch that was started. Destroyed when it is over, or when the backend is closed after a failure:
-// until then the library may still write to its memory.
+// A batch that was started. The backend lets go of it when it is over, or when the backend is closed
+// after a failure: until then the library may still write to its memory.
 class RunningBatch {
  public:
   virtual ~RunningBatch() = default;
@@ -28,7 +29,11 @@ class BackendCommunicator {
   virtual ~BackendCommunicator() = default;
   // Whether batches can be started; a failure fails the whole backend.
   virtual Result<bool> is_ready() { return true; }
-  virtual Result<std::unique_ptr<RunningBatch>> start(const hvd_batch& batch) = 0;
+  virtual Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) = 0;
+  // When it returns, nothing touches the memory of its batches.
+  virtual void abort() {}
+  // Whether the progress thread may sleep while batches run: something wakes it.
+  virtual bool wakes() const { return false; }
 };
 
 class Backend {
@@ -36,37 +41,29 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual int32_t supports(const hvd_batch& batch) = 0;
-  virtual Result<std::unique_ptr<BackendCommunicator>> open_communicator(
-      int32_t id, std::vector<int32_t> members) = 0;
-  // When it returns, nothing touches the memory of a batch.
+  virtual Result<std::unique_ptr<BackendCommunicator>> open_communicator(const ProcessSet& set) = 0;
+  // The same for batches of all communicators; comes after theirs.
   virtual void on_abort() {}
-  // Called before the communicator of a set is destroyed.
-  virtual void on_drop(int32_t) {}
   virtual const char* activity(const hvd_batch&) { return nullptr; }
-  // Whether the progress thread may sleep while batches run: something wakes it.
-  virtual bool wakes() const { return false; }
 
   int run(const hvd_batch& batch, Done done, void* argument);
   bool poll();
   int new_set(int32_t id, std::vector<int32_t> members);
-  int drop_set(int32_t id);
+  int drop_set(int32_t id) { return sets_.drop(id); }
   void abort(const Status& cause);
-  bool may_sleep() const { return running_ == 0 || wakes(); }
+  bool may_sleep();
 
  protected:
   // Derived destructors call it first: communicators use what these destructors destroy.
   void drop_all() {
-    sets_.clear();
+    sets_.drop_all();
     lost_.clear();
   }
   bool failed() const { return !failure_.ok(); }
 
  private:
-  struct Entry {
-    const hvd_batch* batch;
-    Done done;
-    void* argument;
-    std::unique_ptr<RunningBatch> running;
+  struct Entry : QueueEntry {
+    std::shared_ptr<RunningBatch> running;
   };
   struct Set {
     std::unique_ptr<BackendCommunicator> communicator;
@@ -75,10 +72,10 @@ class Backend {
   bool advance(Set& set);
   void fail_all();
 
-  std::map<int32_t, Set> sets_;
-  std::vector<std::unique_ptr<RunningBatch>> lost_;
+  BatchQueue<Set> sets_;
+  Incarnations incarnations_;
+  std::vector<std::shared_ptr<RunningBatch>> lost_;
   Status failure_;
-  size_t running_ = 0;
 };
 
 template <typename Plugin>

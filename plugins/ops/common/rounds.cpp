@@ -3,12 +3,12 @@
 #include <utility>
 
 #include "base/text.h"
+#include "ops/common/host_settings.h"
 
 namespace hvd::ops {
 namespace {
 
 constexpr char kGood = '+';
-constexpr double kSeconds = 600;
 
 }  // namespace
 
@@ -18,12 +18,11 @@ Result<std::vector<std::string>> Rounds::exchange(const char* name, const Status
     if (!own.ok()) return own;
     return std::vector<std::string>{record};
   }
-  const char* set = host_.setting(host_.host, "HOROVOD_START_TIMEOUT");
-  const double seconds = set == nullptr ? kSeconds : parse_double(set).value_or(kSeconds);
   const std::string sent = own.ok() ? kGood + record : "-" + own.message();
   std::vector<std::string> records;
   const int code = host_.store_exchange(
-      host_.host, name, config_.rank, config_.size, sent.data(), sent.size(), nullptr, 0, seconds,
+      host_.host, name, config_.rank, config_.size, sent.data(), sent.size(), nullptr, 0,
+      start_seconds(host_),
       [](void* to, const void* bytes, size_t size) {
         static_cast<std::vector<std::string>*>(to)->emplace_back(static_cast<const char*>(bytes),
                                                                  size);

@@ -1,115 +1,78 @@
 #include "ops/gloo/communicator.h"
 
-#include <pthread.h>
+#include <gloo/context.h>
 
-#include <chrono>
-#include <exception>
-
-#include "base/text.h"
-#include "ops/gloo/collectives.h"
+#include "ops/gloo/batch.h"
+#include "ops/gloo/library.h"
 
 namespace hvd::ops::gloo_backend {
 
-namespace {
-
-// A connection that breaks is seldom the cause: what the controller learns meanwhile goes before.
-constexpr std::chrono::seconds kGrace{2};
-
-}  // namespace
-
-struct GlooCommunicator::GlooQueuedBatch {
-  const hvd_batch* batch;
-  Status status;  // before `over`
-  std::atomic<bool> over{false};
-};
-
-class GlooCommunicator::GlooRunningBatch : public RunningBatch {
+// Gloo's operations wait for peers, and its own timeout ends them: `close` closes the connections, which
+// ends them now.
+class GlooThread : public LibraryThread {
  public:
-  explicit GlooRunningBatch(std::shared_ptr<GlooQueuedBatch> queued) : queued_(std::move(queued)) {}
-  std::optional<Status> poll() override {
-    if (!queued_->over.load(std::memory_order_acquire)) return std::nullopt;
-    return queued_->status;
+  GlooThread(const Job& job, const ProcessSet& set)
+      : LibraryThread("hvd-gloo", "Gloo", job.event), job_(job), set_(set) {}
+
+  // Of the thread.
+  const std::shared_ptr<::gloo::Context>& context() const { return context_; }
+  uint32_t next_tag() { return ++tag_; }
+
+ protected:
+  Status open_library() override {
+    HVD_ASSIGN_OR_RETURN(
+        auto context, connect(job_.host, job_.device, set_.name("gloo"), set_.index_of(job_.rank),
+                              set_.size(), set_.size() == job_.size, job_.timeout));
+    const std::lock_guard lock(mutex_);
+    context_ = std::move(context);
+    return {};
+  }
+  void interrupt() override {
+    std::shared_ptr<::gloo::Context> context;
+    {
+      const std::lock_guard lock(mutex_);
+      context = context_;
+    }
+    if (context != nullptr && context->size > 1) context->closeConnections();
   }
 
  private:
-  const std::shared_ptr<GlooQueuedBatch> queued_;
+  const Job job_;
+  const ProcessSet set_;
+  uint32_t tag_ = 0;
+  std::mutex mutex_;
+  std::shared_ptr<::gloo::Context> context_;  // guarded by mutex_ against interrupt
 };
 
-GlooCommunicator::GlooCommunicator(Connect connect, std::function<void()> wake)
-    : connect_(std::move(connect)), wake_(std::move(wake)), thread_([this] { work(); }) {}
+namespace {
 
-GlooCommunicator::~GlooCommunicator() {
-  cut();
-  thread_.join();
-}
-
-void GlooCommunicator::cut() {
-  std::shared_ptr<::gloo::Context> context;
-  {
-    const std::lock_guard lock(mutex_);
-    closing_ = true;
-    context = context_;
-    if (failure_.ok()) failure_ = aborted("Gloo: the process set was closed");
-  }
-  changed_.notify_all();
-  if (context != nullptr && context->size > 1) context->closeConnections();
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !running_; });
-}
-
-Result<std::unique_ptr<RunningBatch>> GlooCommunicator::start(const hvd_batch& batch) {
-  auto queued = std::make_shared<GlooQueuedBatch>();
-  queued->batch = &batch;
-  {
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(queued);
-  }
-  changed_.notify_all();
-  return std::unique_ptr<RunningBatch>(std::make_unique<GlooRunningBatch>(std::move(queued)));
-}
-
-Status GlooCommunicator::run_guarded(const std::function<Status()>& body) {
-  try {
-    return body();
-  } catch (const std::exception& failure) {
-    const std::string text = failure.what();
-    return aborted(cat("Gloo: ", text.substr(0, text.find('\n'))));
-  }
-}
-
-void GlooCommunicator::work() {
-  ::pthread_setname_np(::pthread_self(), "hvd-gloo");
-  std::shared_ptr<::gloo::Context> context;
-  Status status = run_guarded([&]() -> Status {
-    HVD_ASSIGN_OR_RETURN(context, connect_());
+class GlooBatch : public QueuedBatch {
+ public:
+  GlooBatch(GlooThread& thread, const hvd_batch& batch) : QueuedBatch(batch), thread_(thread) {}
+  Status start() override {
+    run_batch(thread_.context(), batch_, thread_.next_tag());
     return {};
-  });
-  uint32_t tag = 0;
-  std::unique_lock lock(mutex_);
-  context_ = context;
-  if (failure_.ok()) failure_ = status;
-  for (;;) {
-    changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
-    if (closing_) return;
-    const std::shared_ptr<GlooQueuedBatch> queued = std::move(queue_.front());
-    queue_.pop_front();
-    queued->status = failure_;
-    if (failure_.ok()) {
-      running_ = true;
-      lock.unlock();
-      queued->status = run_guarded([&]() -> Status {
-        run_batch(context, *queued->batch, ++tag);
-        return {};
-      });
-      lock.lock();
-      running_ = false;
-      changed_.notify_all();
-      if (failure_.ok()) failure_ = queued->status;
-      if (!failure_.ok()) changed_.wait_for(lock, kGrace, [this] { return closing_; });
-    }
-    queued->over.store(true, std::memory_order_release);
-    wake_();
   }
+
+ private:
+  GlooThread& thread_;  // runs it
+};
+
+}  // namespace
+
+GlooCommunicator::GlooCommunicator(const Job& job, const ProcessSet& set)
+    : thread_(std::make_shared<GlooThread>(job, set)) {
+  thread_->start();
 }
+
+GlooCommunicator::~GlooCommunicator() { thread_->stop(LibraryThread::kNoLimit); }
+
+Result<std::shared_ptr<RunningBatch>> GlooCommunicator::start(const hvd_batch& batch) {
+  auto queued = std::make_shared<GlooBatch>(*thread_, batch);
+  thread_->add(queued);
+  return std::shared_ptr<RunningBatch>(std::move(queued));
+}
+
+void GlooCommunicator::abort() { thread_->close(); }
 
 }  // namespace hvd::ops::gloo_backend

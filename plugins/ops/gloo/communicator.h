@@ -2,49 +2,38 @@
 // one after another.
 #pragma once
 
-#include <gloo/context.h>
 #include <gloo/transport/device.h>
 
-#include <atomic>
-#include <condition_variable>
-#include <deque>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <string>
-#include <thread>
 
-#include "ops/common/backend.h"
+#include "horovod/plugin.h"
+#include "ops/common/library_thread.h"
+#include "ops/common/process_set.h"
 
 namespace hvd::ops::gloo_backend {
 
+// What the sets of a backend share.
+struct Job {
+  const hvd_plugin_host& host;
+  int32_t rank, size;
+  double timeout;  // seconds that one operation may wait for a peer
+  std::shared_ptr<::gloo::transport::Device> device;
+  std::shared_ptr<WakeEvent> event;
+};
+
+class GlooThread;
+
 class GlooCommunicator : public BackendCommunicator {
  public:
-  using Connect = std::function<Result<std::shared_ptr<::gloo::Context>>()>;
-  // `wake` may be called from any thread when a batch is over.
-  GlooCommunicator(Connect connect, std::function<void()> wake);
+  GlooCommunicator(const Job& job, const ProcessSet& set);
   // Ends what runs.
   ~GlooCommunicator() override;
-  Result<std::unique_ptr<RunningBatch>> start(const hvd_batch& batch) override;
-  // What waits for peers fails now. When it returns, no batch is touched any more.
-  void cut();
+  Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
+  void abort() override;
+  bool wakes() const override { return true; }
 
  private:
-  struct GlooQueuedBatch;
-  class GlooRunningBatch;
-  void work();
-  Status run_guarded(const std::function<Status()>& body);
-
-  const Connect connect_;
-  const std::function<void()> wake_;
-  std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
-  std::deque<std::shared_ptr<GlooQueuedBatch>> queue_;
-  std::shared_ptr<::gloo::Context> context_;
-  Status failure_;
-  bool closing_ = false;
-  bool running_ = false;  // a batch
-  std::thread thread_;
+  const std::shared_ptr<GlooThread> thread_;
 };
 
 }  // namespace hvd::ops::gloo_backend

@@ -19,10 +19,10 @@ class MpiCommunicator : public BackendCommunicator {
     if (state < 0) return internal_error("MPI makes no communicator of a process set");
     return state == 1;
   }
-  Result<std::unique_ptr<RunningBatch>> start(const hvd_batch& batch) override {
-    auto running = std::make_unique<MpiBatch>(world_, *communicator_, batch);
+  Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override {
+    auto running = std::make_shared<MpiBatch>(world_, *communicator_, batch);
     HVD_RETURN_IF_ERROR(running->start());
-    return std::unique_ptr<RunningBatch>(std::move(running));
+    return std::shared_ptr<RunningBatch>(std::move(running));
   }
 
  private:
@@ -43,11 +43,10 @@ class MpiBackend : public Backend {
     const int32_t members = size == sizes_.end() ? 1 : size->second;
     return is_known(batch) && can_run(batch, members) ? kScore : 0;
   }
-  Result<std::unique_ptr<BackendCommunicator>> open_communicator(
-      int32_t id, std::vector<int32_t> members) override {
-    sizes_[id] = static_cast<int32_t>(members.size());
+  Result<std::unique_ptr<BackendCommunicator>> open_communicator(const ProcessSet& set) override {
+    sizes_[set.id] = set.size();
     auto communicator =
-        id == 0 || !world_->has_threads() ? world_->everyone() : world_->make(members);
+        set.id == 0 || !world_->has_threads() ? world_->everyone() : world_->make(set.members);
     return std::unique_ptr<BackendCommunicator>(
         std::make_unique<MpiCommunicator>(*world_, std::move(communicator)));
   }

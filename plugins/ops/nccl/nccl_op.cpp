@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/text.h"
 #include "ops/common/backend.h"
@@ -72,7 +73,7 @@ class NcclCommunicator : public BackendCommunicator {
     return true;
   }
   // The first batch tells which GPU it is: nothing of CUDA's is touched before.
-  Result<std::unique_ptr<RunningBatch>> start(const hvd_batch& batch) override {
+  Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override {
     HVD_RETURN_IF_ERROR(choose_device(batch));
     if (!worker_) {
       worker_ = Worker::start({shared_.api, shared_.memory, shared_.host, name_, place_, grid_,
@@ -81,13 +82,17 @@ class NcclCommunicator : public BackendCommunicator {
     }
     auto queued = std::make_shared<NcclQueuedBatch>(batch);
     worker_->add(queued);
-    return std::unique_ptr<RunningBatch>(
-        std::make_unique<NcclRunningBatch>(worker_, std::move(queued)));
+    return std::shared_ptr<RunningBatch>(
+        std::make_shared<NcclRunningBatch>(worker_, std::move(queued)));
+  }
+  void abort() override { cut(true); }
+  // A library that waits while it makes a communicator is watched by asking again.
+  bool wakes() const override {
+    return shared_.api.comm_init_rank_config != nullptr || !worker_ || !worker_->is_opening();
   }
   void cut(bool abort) {
     if (worker_) worker_->stop(abort);
   }
-  bool is_opening() const { return worker_ && worker_->is_opening(); }
 
  private:
   Status choose_device(const hvd_batch& batch) {
@@ -135,31 +140,13 @@ class NcclBackend : public Backend {
     const bool has_factors = shared_.api.red_op_create_pre_mul_sum != nullptr;
     return can_run(batch, size == sizes_.end() ? 1 : size->second, has_factors) ? kScore : 0;
   }
-  // A library that waits while it makes a communicator is watched by asking again.
-  bool wakes() const override {
-    return shared_.api.comm_init_rank_config != nullptr ||
-           std::none_of(communicators_.begin(), communicators_.end(),
-                        [](const auto& one) { return one.second->is_opening(); });
+  Result<std::unique_ptr<BackendCommunicator>> open_communicator(const ProcessSet& set) override {
+    const int32_t rank = shared_.config.rank;
+    sizes_[set.id] = set.size();
+    return std::unique_ptr<BackendCommunicator>(std::make_unique<NcclCommunicator>(
+        shared_, set.name("nccl"), Place{set.index_of(rank), set.size()},
+        grid_of(set.members, rank, shared_.host_of)));
   }
-  Result<std::unique_ptr<BackendCommunicator>> open_communicator(
-      int32_t id, std::vector<int32_t> members) override {
-    // The same set may come again: every member counts how often.
-    const uint32_t times = incarnations_[{id, members}]++;
-    std::string name = cat("nccl/", id, "/", times);
-    for (const int32_t member : members) name += cat(".", member);
-    const auto own = std::find(members.begin(), members.end(), shared_.config.rank);
-    const Place place{static_cast<int32_t>(own - members.begin()),
-                      static_cast<int32_t>(members.size())};
-    auto communicator = std::make_unique<NcclCommunicator>(
-        shared_, std::move(name), place, grid_of(members, shared_.config.rank, shared_.host_of));
-    communicators_[id] = communicator.get();
-    sizes_[id] = place.size;
-    return std::unique_ptr<BackendCommunicator>(std::move(communicator));
-  }
-  void on_abort() override {
-    for (const auto& [id, communicator] : communicators_) communicator->cut(true);
-  }
-  void on_drop(int32_t id) override { communicators_.erase(id); }
   const char* activity(const hvd_batch& batch) override {
     switch (batch.op) {
       case HVD_ALLREDUCE:
@@ -180,9 +167,7 @@ class NcclBackend : public Backend {
  private:
   static constexpr int32_t kScore = 300;
   Shared shared_;
-  std::map<int32_t, NcclCommunicator*> communicators_;
   std::map<int32_t, int32_t> sizes_;
-  std::map<std::pair<int32_t, std::vector<int32_t>>, uint32_t> incarnations_;
 };
 
 // Every rank tells what it has. A job without any GPU goes on without this backend; ranks that have

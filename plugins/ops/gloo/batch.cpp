@@ -1,4 +1,4 @@
-#include "ops/gloo/collectives.h"
+#include "ops/gloo/batch.h"
 
 #include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>

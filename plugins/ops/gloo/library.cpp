@@ -1,4 +1,4 @@
-#include "ops/gloo/mesh.h"
+#include "ops/gloo/library.h"
 
 #include <gloo/transport/address.h>
 #include <gloo/transport/context.h>

@@ -1,0 +1,49 @@
+// What the timeline calls the running of a batch: the backend's prefix and the collective.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "horovod/plugin_op.h"
+
+namespace hvd::ops {
+
+template <size_t size>
+struct Word {
+  consteval Word(const char (&text)[size]) {
+    std::copy_n(text, size, letters);
+  }  // NOLINT: implicit
+  char letters[size];
+};
+
+// Both words and one zero, in static storage.
+template <Word prefix, Word suffix>
+inline constexpr auto kJoinedWords = [] {
+  std::array<char, sizeof prefix.letters + sizeof suffix.letters - 1> text{};
+  char* const middle = std::copy_n(prefix.letters, sizeof prefix.letters - 1, text.data());
+  std::copy_n(suffix.letters, sizeof suffix.letters, middle);
+  return text;
+}();
+
+// activity_of<"MPI">(HVD_ALLREDUCE) is "MPI_ALLREDUCE".
+template <Word prefix>
+const char* activity_of(int32_t op) {
+  switch (op) {
+    case HVD_ALLREDUCE:
+      return kJoinedWords<prefix, "_ALLREDUCE">.data();
+    case HVD_ALLGATHER:
+      return kJoinedWords<prefix, "_ALLGATHER">.data();
+    case HVD_BROADCAST:
+      return kJoinedWords<prefix, "_BCAST">.data();
+    case HVD_ALLTOALL:
+      return kJoinedWords<prefix, "_ALLTOALL">.data();
+    case HVD_REDUCESCATTER:
+      return kJoinedWords<prefix, "_REDUCESCATTER">.data();
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace hvd::ops

@@ -1,0 +1,202 @@
+#include "ops/common/library_thread.h"
+
+#include <pthread.h>
+
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::ops {
+namespace {
+
+// A connection that breaks is seldom the cause: what the controller learns meanwhile goes before.
+constexpr std::chrono::seconds kGrace{2};
+// Polls without progress after which the thread yields the processor before each poll.
+constexpr int kEagerPolls = 1000;
+constexpr size_t kLongestError = 500;
+
+}  // namespace
+
+bool QueuedBatch::claim() {
+  int expected = kRunning;
+  return state_.compare_exchange_strong(expected, kClaimed);
+}
+
+void QueuedBatch::end(const Status& status) {
+  status_ = status;
+  state_.store(kOver, std::memory_order_release);
+}
+
+std::optional<Status> QueuedBatch::poll() {
+  if (!is_over()) return std::nullopt;
+  return status_;
+}
+
+void LibraryThread::start() {
+  thread_ = std::thread([self = shared_from_this()] { self->work(); });
+}
+
+void LibraryThread::give(Order order) {
+  {
+    const std::lock_guard lock(mutex_);
+    orders_.push_back(std::move(order));
+  }
+  changed_.notify_all();
+}
+
+void LibraryThread::resume(std::shared_ptr<QueuedBatch> batch) {
+  batch->reopen();
+  give({std::move(batch), nullptr, true});
+}
+
+void LibraryThread::drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return (orders_.empty() && !busy_) || ended_; });
+}
+
+void LibraryThread::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  interrupt();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !busy_; });
+}
+
+bool LibraryThread::stop(Seconds limit) {
+  if (!thread_.joinable()) return true;
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  interrupt();
+  std::unique_lock lock(mutex_);
+  const bool ended = changed_.wait_for(lock, limit, [this] { return ended_; });
+  lock.unlock();
+  if (ended) {
+    thread_.join();
+    return true;
+  }
+  const std::lock_guard at_memory(memory_);
+  memory_is_gone_ = true;
+  thread_.detach();
+  return false;
+}
+
+bool LibraryThread::pause(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, time, [this] { return closing_; });
+}
+
+Status LibraryThread::error_of(std::string_view thrown) const {
+  const std::string_view text = thrown.substr(0, thrown.find('\n'));
+  return aborted(
+      printable(text.starts_with(title_) ? text : cat(title_, ": ", text), kLongestError));
+}
+
+void LibraryThread::work() {
+  ::pthread_setname_np(::pthread_self(), name_);
+  Status status = guarded([this] { return open_library(); });
+  opening_.store(false);
+  int idle_polls = 0;
+  std::unique_lock lock(mutex_);
+  failure_ = status;
+  while (failure_.ok() && !closing_) {
+    const auto has_news = [this] { return closing_ || !orders_.empty(); };
+    if (running_.empty()) {
+      changed_.wait(lock, has_news);
+    } else if (pace().count() > 0) {
+      changed_.wait_for(lock, pace(), has_news);
+    }
+    if (closing_) break;
+    Order order{};
+    if (!orders_.empty()) {
+      order = std::move(orders_.front());
+      orders_.pop_front();
+    }
+    busy_ = true;
+    lock.unlock();
+    bool moved = false;
+    status = guarded([&] { return turn(order, &moved); });
+    order = {};
+    idle_polls = moved ? 0 : idle_polls + 1;
+    if (idle_polls > kEagerPolls) std::this_thread::yield();
+    lock.lock();
+    busy_ = false;
+    if (moved || closing_) changed_.notify_all();
+    failure_ = status;
+  }
+  if (!failure_.ok()) fail(lock);
+  const bool failed = !failure_.ok();
+  orders_.clear();
+  lock.unlock();
+  close_library(failed, std::exchange(running_, {}));
+  lock.lock();
+  ended_ = true;
+  changed_.notify_all();
+}
+
+Status LibraryThread::turn(const Order& order, bool* moved) {
+  if (order.call) {
+    *moved = true;
+    HVD_RETURN_IF_ERROR(order.call());
+  }
+  if (order.batch) {
+    *moved = true;
+    running_.push_back(order.batch);
+    if (!order.is_started) HVD_RETURN_IF_ERROR(order.batch->start());
+  } else if (!running_.empty()) {
+    HVD_RETURN_IF_ERROR(look());
+  }
+  return advance(moved);
+}
+
+Status LibraryThread::advance(bool* moved) {
+  for (auto at = running_.begin(); at != running_.end();) {
+    HVD_ASSIGN_OR_RETURN(const bool is_done, (*at)->test());
+    if (!is_done) {
+      ++at;
+      continue;
+    }
+    {
+      const std::lock_guard lock(memory_);
+      if (memory_is_gone_) {
+        return aborted(cat(title_, " came back after the job had given it up"));
+      }
+      (*at)->finish();
+    }
+    (*at)->complete();
+    if ((*at)->is_over()) event_->ring();
+    at = running_.erase(at);
+    *moved = true;
+  }
+  return {};
+}
+
+void LibraryThread::fail(std::unique_lock<std::mutex>& lock) {
+  changed_.wait_for(lock, kGrace, [this] { return closing_; });
+  Batches failing;
+  for (const auto& batch : running_) {
+    if (batch->claim()) failing.push_back(batch);
+  }
+  lock.unlock();
+  abort_library();
+  lock.lock();
+  for (;;) {
+    for (const Order& order : orders_) {
+      if (order.batch && order.batch->claim()) failing.push_back(order.batch);
+    }
+    orders_.clear();
+    for (const auto& batch : failing) batch->end(failure_);
+    if (!failing.empty()) event_->ring();
+    failing.clear();
+    if (closing_) return;
+    changed_.wait(lock, [this] { return closing_ || !orders_.empty(); });
+  }
+}
+
+}  // namespace hvd::ops

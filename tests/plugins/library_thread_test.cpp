@@ -1,0 +1,118 @@
+// The thread of a library: orders in their order, failures, and a library that hangs.
+#include "ops/common/library_thread.h"
+
+#include <doctest/doctest.h>
+#include <poll.h>
+
+#include <future>
+#include <stdexcept>
+#include <string>
+
+namespace {
+
+using hvd::Result;
+using hvd::Status;
+using hvd::ops::QueuedBatch;
+using hvd::ops::WakeEvent;
+
+class TestThread : public hvd::ops::LibraryThread {
+ public:
+  explicit TestThread(std::shared_ptr<WakeEvent> event)
+      : LibraryThread("hvd-test", "Library", std::move(event)) {}
+  size_t left_running = 0;  // once the thread has ended
+  bool has_failed = false;  // the same
+
+ protected:
+  void close_library(bool failed, Batches running) override {
+    has_failed = failed;
+    left_running = running.size();
+  }
+};
+
+struct TestBatch : QueuedBatch {
+  explicit TestBatch(std::string* log, char name) : QueuedBatch(kNothing), log(log), name(name) {}
+  Status start() override {
+    log->push_back(name);
+    started.set_value();
+    if (hangs.valid()) hangs.wait();
+    if (fails) throw std::runtime_error("it broke\nhere");
+    return {};
+  }
+  void finish() override { is_written = true; }
+  static constexpr hvd_batch kNothing{};
+  std::string* log;
+  const char name;
+  bool fails = false, is_written = false;
+  std::promise<void> started;
+  std::shared_future<void> hangs;
+};
+
+// Sleeps as the thread that makes progress does.
+Status wait_for(const WakeEvent& event, QueuedBatch& batch) {
+  for (;;) {
+    if (const auto over = batch.poll()) return *over;
+    pollfd ready{event.fd(), POLLIN, 0};
+    REQUIRE(::poll(&ready, 1, 60'000) == 1);
+    event.clear();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("batches and calls run in their order, and the event reports each end") {
+  const auto event = *WakeEvent::make();
+  const auto thread = std::make_shared<TestThread>(event);
+  std::string log;
+  const auto a = std::make_shared<TestBatch>(&log, 'a');
+  const auto b = std::make_shared<TestBatch>(&log, 'b');
+  thread->add(a);  // before the start: the library opens first
+  thread->call([&log]() -> Status {
+    log.push_back('-');
+    return {};
+  });
+  thread->add(b);
+  thread->start();
+  CHECK(wait_for(*event, *a).ok());
+  CHECK(wait_for(*event, *b).ok());
+  CHECK(log == "a-b");
+  CHECK(a->is_written);
+  CHECK(thread->stop());
+  CHECK(!thread->has_failed);
+}
+
+TEST_CASE("what a library throws fails its batch and all later ones, with one cause") {
+  const auto event = *WakeEvent::make();
+  const auto thread = std::make_shared<TestThread>(event);
+  thread->start();
+  std::string log;
+  const auto broken = std::make_shared<TestBatch>(&log, 'a');
+  const auto later = std::make_shared<TestBatch>(&log, 'b');
+  broken->fails = true;
+  thread->add(broken);
+  thread->add(later);
+  CHECK(wait_for(*event, *broken).message() == "Library: it broke");
+  CHECK(wait_for(*event, *later).message() == "Library: it broke");
+  const auto last = std::make_shared<TestBatch>(&log, 'c');
+  thread->add(last);
+  CHECK(wait_for(*event, *last).message() == "Library: it broke");
+  CHECK(log == "a");
+  CHECK(thread->stop());
+  CHECK(thread->has_failed);
+  CHECK(thread->left_running == 1);
+}
+
+TEST_CASE("a thread that hangs stays behind, and writes no output afterwards") {
+  const auto event = *WakeEvent::make();
+  const auto thread = std::make_shared<TestThread>(event);
+  thread->start();
+  std::string log;
+  std::promise<void> returns;
+  const auto stuck = std::make_shared<TestBatch>(&log, 'a');
+  stuck->hangs = returns.get_future().share();
+  thread->add(stuck);
+  stuck->started.get_future().wait();
+  CHECK(!thread->stop(hvd::ops::LibraryThread::Seconds(0)));
+  returns.set_value();
+  thread->close();  // the call in progress, if any, is over
+  CHECK(!stuck->is_written);
+}
