@@ -82,8 +82,10 @@ bool can_run(const hvd_batch& batch, bool has_halves) {
   return is_known(batch) && (has_halves || !adds || !is_half);
 }
 
-CclBatch::~CclBatch() {
+void CclBatch::finish() {
+  write_outputs();
   for (const auto& event : events_) api_.destroy_event(event.get());
+  events_.clear();
   buffers_.give(std::move(sent_));
   buffers_.give(std::move(received_));
 }
@@ -117,7 +119,7 @@ Status CclBatch::start() {
   return status;
 }
 
-bool CclBatch::test() {
+Result<bool> CclBatch::test() {
   return std::all_of(events_.begin(), events_.end(),
                      [this](const auto& event) { return api_.test_event(event.get()); });
 }
@@ -233,7 +235,7 @@ Status CclBatch::alltoall() {
   return {};
 }
 
-void CclBatch::finish() {
+void CclBatch::write_outputs() {
   const std::byte* at = received_.bytes.get();
   switch (batch_.op) {
     case HVD_ALLREDUCE: {

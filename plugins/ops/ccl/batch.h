@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "horovod/plugin_op.h"
-#include "ops/ccl/api.h"
+#include "ops/ccl/library.h"
 #include "ops/common/buffer_pool.h"
+#include "ops/common/library_thread.h"
 
 namespace hvd::ops::ccl {
 
@@ -21,20 +22,22 @@ struct Members {
 // ranks' processors have what it needs to add float16 and bfloat16.
 bool can_run(const hvd_batch& batch, bool has_halves);
 
-class CclBatch {
+class CclBatch : public QueuedBatch {
  public:
-  CclBatch(const Api& api, BufferPool& buffers, const Members& members, const hvd_batch& batch)
-      : api_(api), buffers_(buffers), members_(members), batch_(batch) {}
-  CclBatch(const CclBatch&) = delete;
-  ~CclBatch();
-  // Reads the inputs. Not ok, also on another member, is the end of the backend.
-  Status start();
-  // Whether oneCCL is done with it.
-  bool test();
-  // After that: writes the outputs.
-  void finish();
+  CclBatch(const Api& api, BufferPool& buffers, std::shared_ptr<const Members> members,
+           const hvd_batch& batch)
+      : QueuedBatch(batch),
+        api_(api),
+        buffers_(buffers),
+        owner_(std::move(members)),
+        members_(*owner_) {}
+  Status start() override;
+  Result<bool> test() override;
+  // Also gives back what oneCCL and the pool have lent, on the thread that they belong to.
+  void finish() override;
 
  private:
+  void write_outputs();
   Status reduce();
   Status reducescatter();
   Status allgather();
@@ -47,8 +50,8 @@ class CclBatch {
 
   const Api& api_;
   BufferPool& buffers_;
+  const std::shared_ptr<const Members> owner_;
   const Members& members_;
-  const hvd_batch& batch_;
   const abi::Events none_;
   bool direct_ = false;    // an allreduce in the tensors' own memory
   bool scatters_ = false;  // a reducescatter by the library's own, not by an allreduce

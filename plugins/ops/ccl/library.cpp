@@ -1,4 +1,4 @@
-#include "ops/ccl/api.h"
+#include "ops/ccl/library.h"
 
 #include <algorithm>
 #include <cstdlib>

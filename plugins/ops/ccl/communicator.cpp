@@ -1,0 +1,79 @@
+#include "ops/ccl/communicator.h"
+
+#include <atomic>
+#include <exception>
+#include <utility>
+
+namespace hvd::ops::ccl {
+namespace {
+
+// oneCCL is one for the whole process, whatever runtimes begin and end in it.
+std::atomic<bool>& abandoned() {
+  static auto* const kFlag = new std::atomic<bool>(false);
+  return *kFlag;
+}
+
+}  // namespace
+
+bool CclThread::has_abandoned() { return abandoned().load(); }
+
+void CclThread::make(std::shared_ptr<Group> group) {
+  call([this, group = std::move(group)] { return create(group); });
+}
+
+void CclThread::drop(std::shared_ptr<Group> group) {
+  call([this, group = std::move(group)] {
+    made_.remove(group);
+    return destroy(*group);
+  });
+}
+
+void CclThread::end() {
+  if (!stop()) abandoned().store(true);
+}
+
+void CclThread::interrupt() {
+  const std::lock_guard lock(mutex_);
+  interrupted_ = true;
+  if (const auto group = making_.lock()) group->store->close();
+}
+
+Status CclThread::create(const std::shared_ptr<Group>& group) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (interrupted_) group->store->close();
+    making_ = group;
+  }
+  Members& members = group->members;
+  members.communicator = new abi::Communicator(api_.create_communicator.function(
+      members.size, members.index, group->store, *api_.create_communicator.defaults));
+  group->store->leave_as_is();
+  made_.push_back(group);
+  return {};
+}
+
+Status CclThread::destroy(Group& group) {
+  if (group.members.communicator != nullptr) api_.destroy_communicator(group.members.communicator);
+  delete std::exchange(group.members.communicator, nullptr);
+  return {};
+}
+
+// Leaks what runs: oneCCL may still write to its memory.
+void CclThread::close_library(bool failed, Batches running) {
+  if (failed || !running.empty()) {
+    abandoned().store(true);
+    static_cast<void>(new Batches(std::move(running)));
+    made_.clear();
+  }
+  for (const auto& group : made_) static_cast<void>(guarded([&] { return destroy(*group); }));
+}
+
+Result<std::shared_ptr<RunningBatch>> CclCommunicator::start(const hvd_batch& batch) {
+  auto queued =
+      std::make_shared<CclBatch>(thread_->api(), thread_->buffers(),
+                                 std::shared_ptr<const Members>(group_, &group_->members), batch);
+  thread_->add(queued);
+  return std::shared_ptr<RunningBatch>(std::move(queued));
+}
+
+}  // namespace hvd::ops::ccl

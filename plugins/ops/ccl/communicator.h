@@ -1,0 +1,71 @@
+// A process set under oneCCL, and the thread that makes every call of oneCCL's for all sets: communicators in
+// the order of their sets, since making one waits for its members, and batches, which advance while it asks
+// for their end.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+
+#include "ops/ccl/batch.h"
+#include "ops/ccl/store.h"
+#include "ops/common/library_thread.h"
+
+namespace hvd::ops::ccl {
+
+// A process set, as oneCCL's communicator of it.
+struct Group {
+  std::shared_ptr<Store> store;
+  Members members;
+};
+
+class CclThread : public LibraryThread {
+ public:
+  CclThread(const Api& api, std::shared_ptr<WakeEvent> event)
+      : LibraryThread("hvd-ccl", "oneCCL", std::move(event)), api_(api) {}
+
+  void make(std::shared_ptr<Group> group);
+  // Once its batches are over.
+  void drop(std::shared_ptr<Group> group);
+  // Ends the thread. After a failure, or with work under way, what oneCCL has stays with it for ever;
+  // when it returns, nothing touches the memory of batches.
+  void end();
+  // Whether this process has abandoned work inside oneCCL, which then cannot start again.
+  static bool has_abandoned();
+
+  const Api& api() const { return api_; }
+  BufferPool& buffers() { return buffers_; }
+
+ protected:
+  void interrupt() override;
+  void close_library(bool failed, Batches running) override;
+
+ private:
+  Status create(const std::shared_ptr<Group>& group);
+  Status destroy(Group& group);
+
+  const Api api_;       // its own: a thread that hangs in the library may outlive the backend
+  BufferPool buffers_;  // of the thread
+  std::list<std::shared_ptr<Group>> made_;  // of the thread
+
+  std::mutex mutex_;  // guards all below
+  std::weak_ptr<Group> making_;
+  bool interrupted_ = false;
+};
+
+class CclCommunicator : public BackendCommunicator {
+ public:
+  CclCommunicator(std::shared_ptr<CclThread> thread, std::shared_ptr<Group> group)
+      : thread_(std::move(thread)), group_(std::move(group)) {
+    thread_->make(group_);
+  }
+  ~CclCommunicator() override { thread_->drop(group_); }
+  Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
+  bool wakes() const override { return true; }
+
+ private:
+  const std::shared_ptr<CclThread> thread_;
+  const std::shared_ptr<Group> group_;
+};
+
+}  // namespace hvd::ops::ccl
