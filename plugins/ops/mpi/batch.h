@@ -9,7 +9,7 @@
 
 #include "base/dtype.h"
 #include "ops/common/backend.h"
-#include "ops/mpi/world.h"
+#include "ops/mpi/library.h"
 
 namespace hvd::ops::mpi {
 

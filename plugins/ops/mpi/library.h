@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "mpi/communicator.h"
@@ -16,6 +15,8 @@
 namespace hvd::ops::mpi {
 
 using hvd::mpi::Communicator;
+
+class CommunicatorThread;
 
 class World {
  public:
@@ -40,14 +41,13 @@ class World {
   std::string describe(int code) const { return hvd::mpi::describe(api(), code); }
 
  private:
-  class Maker;
   explicit World(hvd::mpi::MpiJob job) : job_(std::move(job)) {}
 
   const hvd::mpi::MpiJob job_;
   BufferPool buffers_;
   std::optional<Reductions> reductions_;
   std::shared_ptr<Communicator> everyone_;
-  std::shared_ptr<Maker> maker_;  // none before the first set
+  std::shared_ptr<CommunicatorThread> thread_;  // none before the first set
   bool failed_ = false;
 };
 

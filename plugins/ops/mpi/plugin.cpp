@@ -1,34 +1,17 @@
 // Tensor operations of an MPI library: Open MPI's or MPICH's, by the files that are built with it.
 #include "mpi/environment.h"
+#include "ops/common/activity.h"
 #include "ops/common/backend.h"
 #include "ops/common/batch_memory.h"
 #include "ops/mpi/batch.h"
-#include "ops/mpi/world.h"
+#include "ops/mpi/communicator.h"
+#include "ops/mpi/library.h"
 
 namespace hvd::ops::mpi {
 namespace {
 
-class MpiCommunicator : public BackendCommunicator {
- public:
-  MpiCommunicator(World& world, std::shared_ptr<Communicator> communicator)
-      : world_(world), communicator_(std::move(communicator)) {}
-  ~MpiCommunicator() override { world_.give_back(communicator_); }
-
-  Result<bool> is_ready() override {
-    const int state = communicator_->state.load();
-    if (state < 0) return internal_error("MPI makes no communicator of a process set");
-    return state == 1;
-  }
-  Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override {
-    auto running = std::make_shared<MpiBatch>(world_, *communicator_, batch);
-    HVD_RETURN_IF_ERROR(running->start());
-    return std::shared_ptr<RunningBatch>(std::move(running));
-  }
-
- private:
-  World& world_;
-  const std::shared_ptr<Communicator> communicator_;
-};
+// More than the built-in operations answer: this backend is there only where it was chosen.
+constexpr int32_t kScore = 200;
 
 class MpiBackend : public Backend {
  public:
@@ -51,26 +34,9 @@ class MpiBackend : public Backend {
         std::make_unique<MpiCommunicator>(*world_, std::move(communicator)));
   }
   void on_abort() override { world_->fail(); }
-  const char* activity(const hvd_batch& batch) override {
-    switch (batch.op) {
-      case HVD_ALLREDUCE:
-        return "MPI_ALLREDUCE";
-      case HVD_ALLGATHER:
-        return "MPI_ALLGATHER";
-      case HVD_BROADCAST:
-        return "MPI_BCAST";
-      case HVD_ALLTOALL:
-        return "MPI_ALLTOALL";
-      case HVD_REDUCESCATTER:
-        return "MPI_REDUCESCATTER";
-      default:
-        return nullptr;
-    }
-  }
+  const char* activity(const hvd_batch& batch) override { return activity_of<"MPI">(batch.op); }
 
  private:
-  // More than the built-in operations say, since this backend is there only where it was chosen.
-  static constexpr int32_t kScore = 200;
   const std::unique_ptr<World> world_;
   std::map<int32_t, int32_t> sizes_;
 };

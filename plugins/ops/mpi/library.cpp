@@ -1,9 +1,9 @@
-#include "ops/mpi/world.h"
+#include "ops/mpi/library.h"
 
 #include <numeric>
 
 #include "base/text.h"
-#include "ops/mpi/communicators.h"
+#include "ops/mpi/communicator.h"
 
 namespace hvd::ops::mpi {
 
@@ -37,24 +37,28 @@ Result<std::unique_ptr<World>> World::open(const hvd_plugin_host& host,
 World::~World() {
   if (failed_) {
     hvd::mpi::abandon_mpi();
-    if (maker_) maker_->abandon();
+    if (thread_) thread_->stop(LibraryThread::Seconds(0));  // it may hang in MPI
     return;
   }
-  maker_.reset();  // what sets have given back is given back before the job's
+  if (thread_) {
+    thread_->drain();  // what sets have given back is freed before the job's
+    thread_->stop(LibraryThread::kNoLimit);
+  }
   if (hvd::mpi::is_over(api())) return;
   if (everyone_ && everyone_->state == 1) api().comm_free(&everyone_->comm);
   if (reductions_) reductions_->give_back(api());
 }
 
 std::shared_ptr<Communicator> World::make(const std::vector<int32_t>& members) {
-  if (!maker_) maker_ = Maker::start(api(), job_.world_ranks, job_.rank);
-  auto made = std::make_shared<Communicator>();
-  maker_->add({made, members});
-  return made;
+  if (!thread_) {
+    thread_ = std::make_shared<CommunicatorThread>(api(), job_.world_ranks, job_.rank);
+    thread_->start();
+  }
+  return thread_->make(members);
 }
 
 void World::give_back(std::shared_ptr<Communicator> communicator) {
-  if (!failed_ && communicator != everyone_ && maker_) maker_->add({std::move(communicator), {}});
+  if (!failed_ && communicator != everyone_ && thread_) thread_->free(std::move(communicator));
 }
 
 void World::fail() {

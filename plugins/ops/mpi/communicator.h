@@ -1,0 +1,43 @@
+// A process set under MPI. A thread makes and frees the communicators, since these calls wait for all
+// members; batches start on the thread that makes progress.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ops/common/library_thread.h"
+#include "ops/mpi/library.h"
+
+namespace hvd::ops::mpi {
+
+class CommunicatorThread : public LibraryThread {
+ public:
+  CommunicatorThread(const Api& api, std::vector<int> world_ranks, int32_t self)
+      : LibraryThread("hvd-mpi", "MPI", nullptr),
+        api_(api),
+        world_ranks_(std::move(world_ranks)),
+        self_(self) {}
+  // In the same order on all members. members: ascending ranks of the job.
+  std::shared_ptr<Communicator> make(const std::vector<int32_t>& members);
+  void free(std::shared_ptr<Communicator> communicator);
+
+ private:
+  const Api api_;  // its own: a thread that hangs in MPI may outlive the backend
+  const std::vector<int> world_ranks_;
+  const int32_t self_;
+};
+
+class MpiCommunicator : public BackendCommunicator {
+ public:
+  MpiCommunicator(World& world, std::shared_ptr<Communicator> communicator)
+      : world_(world), communicator_(std::move(communicator)) {}
+  ~MpiCommunicator() override { world_.give_back(communicator_); }
+  Result<bool> is_ready() override;
+  Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
+
+ private:
+  World& world_;
+  const std::shared_ptr<Communicator> communicator_;
+};
+
+}  // namespace hvd::ops::mpi
