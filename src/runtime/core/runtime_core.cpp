@@ -1,10 +1,14 @@
 #include "runtime/core/runtime_core.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log/log.h"
+#include "base/lost_peer.h"
 #include "base/text.h"
+#include "runtime/negotiation/fusion_planner.h"
 
 namespace hvd::runtime {
 
@@ -311,6 +315,789 @@ bool RuntimeCore::before_sleep() {
 
 void RuntimeCore::after_sleep() {
   if (!departed()) link().after_sleep(controller_->context());
+}
+namespace {
+
+// While this many batches are under way the root lets further names gather, so that what comes
+// in one by one leaves together.
+constexpr size_t kBusy = 2;
+
+}  // namespace
+
+// What became ready in the subtree goes up; at the root it becomes a plan.
+void RuntimeCore::report() {
+  // A plan may add sets.
+  for (size_t i = 0; i < sets_.size(); ++i) report(sets_[i].get());
+}
+
+void RuntimeCore::report(ProcessSet* set) {
+  Announcement& ready = set->negotiator.ready();
+  if (set->coordinator) {
+    // Two ranks that expect the same of each other agree on the order too.
+    if (set->speculation.possible()) std::ranges::sort(ready.ids);
+    if (!ready.empty()) set->coordinator->add(&ready);
+    plan(set);
+    if (set->speculation.possible()) send_tentative_plan(set);
+    return;
+  }
+  if (ready.empty()) return;
+  const std::span<const uint32_t> eager_data = attach_eager_data(set, &ready);
+  counts_.short_announcements += ready.ids.size();
+  ready.set = set->members->serial;
+  ready.plans = set->plans;
+  out_.clear();
+  encode_head(ready, out_);
+  Status status = send(set->negotiator.place().parent, out_.view(), ready.eager_data.bytes);
+  ready.clear();
+  if (const ByteView theirs = set->speculation.announce(eager_data);
+      status.ok() && !theirs.empty()) {
+    status = run_speculative_plan(set, eager_data, theirs);
+  }
+  if (!status.ok()) fail_with(status, -1);
+}
+
+void RuntimeCore::plan(ProcessSet* set) {
+  Coordinator& coordinator = *set->coordinator;
+  if (!coordinator.has_ready() || set->ended || over() || awaits_announcement(*set)) return;
+  if (executor_.outstanding(*set->queue) >= kBusy &&
+      coordinator.ready_bytes() < options_.fusion.threshold) {
+    return;
+  }
+  if (plan_listener_ != nullptr && set == everybody_) {
+    plan_listener_->planning(coordinator.ready(), coordinator.ready_bytes());
+    if (over()) return;
+  }
+  const Plan& plan = coordinator.plan();
+  if (plan_listener_ != nullptr && set == everybody_) plan_listener_->planned(plan.items);
+  const ByteView theirs = add_eager_data_to_plan(set, plan);
+  Status status = send_plan(set, plan);
+  if (status.ok()) status = apply(set, plan, theirs);
+  coordinator.planned();
+  if (!status.ok()) fail_with(status, -1);
+  hear_what_was_early();
+}
+
+Status RuntimeCore::send_plan(ProcessSet* set, const Plan& plan) {
+  const auto& children = set->negotiator.place().children;
+  if (children.empty()) return {};
+  out_.clear();
+  encode_head(plan, out_);
+  for (const int32_t child : children) {
+    HVD_RETURN_IF_ERROR(send(child, out_.view(), plan.eager_data.bytes));
+  }
+  return {};
+}
+
+Status RuntimeCore::handle_of_set(MessageKind kind, int32_t from, ByteView message) {
+  uint32_t serial = 0;
+  HVD_RETURN_IF_ERROR(peek_set(message, &serial));
+  if (serial > last_serial_) {
+    constexpr size_t kMostEarlyBytes = 64 << 20;
+    early_bytes_ += message.size();
+    if (early_bytes_ > kMostEarlyBytes) {
+      return invalid_argument("too much for process sets that this rank does not have");
+    }
+    early_.push_back({serial, from, {message.begin(), message.end()}});
+    return {};
+  }
+  ProcessSet* set = set_of(serial);
+  if (set == nullptr) return {};  // removed, while this was on its way
+  if (kind == MessageKind::kAnnouncement) return hear_announcement(set, from, message);
+  if (from != set->negotiator.place().parent) {
+    return invalid_argument("a plan from a rank that is not above this one");
+  }
+  if (kind == MessageKind::kTentativePlan) return hear_tentative_plan(set, message);
+  HVD_RETURN_IF_ERROR(decode(message, &heard_plan_));
+  if (set->speculation.is_undecided() && heard_plan_.eager_data.empty())
+    ++counts_.eager_sends_wasted;
+  set->speculation.plan_came(!heard_plan_.eager_data.empty());
+  // What was reported by ids that this plan takes back is said before they are.
+  report(set);
+  for (const int32_t child : set->negotiator.place().children) {
+    HVD_RETURN_IF_ERROR(send(child, message));
+  }
+  HVD_RETURN_IF_ERROR(apply(set, heard_plan_, heard_plan_.eager_data.bytes));
+  hear_what_was_early();
+  return {};
+}
+
+Status RuntimeCore::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
+  if (plan.last && set->last_was_speculative && plan.sequence + 1 == set->plans) {
+    // The set ended at its root before the root received the announcement that matched.
+    end_set(set);
+    return {};
+  }
+  if (plan.sequence != set->plans) {
+    return internal_error(cat("plan ", plan.sequence, " of process set ", set->members->id,
+                              " came where ", set->plans, " is next"));
+  }
+  ++set->plans;
+  set->last_was_speculative = &plan == &speculative_plan_;
+  plan_heard_ = Clock::now();
+  HVD_RETURN_IF_ERROR(forget(set, plan));
+  agreed_.assign(plan.items.size(), {});
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    HVD_RETURN_IF_ERROR(resolve(set, plan.items[i], &agreed_[i]));
+  }
+  for (const auto& batch : plan.batches) {
+    if (batch.empty()) return internal_error("a plan has a batch of nothing");
+    for (const PlanUnit& unit : batch) {
+      if (agreed_[unit.item].request == nullptr) {
+        return internal_error("a plan runs what it declares failed");
+      }
+    }
+    if (theirs.empty()) {
+      executor_.add(set->queue, batch, agreed_);
+    } else {
+      HVD_RETURN_IF_ERROR(
+          executor_.run_one_shot(set->queue, batch, agreed_, set->speculation.aligned(theirs)));
+      ++counts_.speculative_batches;
+    }
+    ++counts_.batches;
+    if (batch.size() > 1) counts_.fused_tensors += batch.size();
+  }
+  if (plan.last) end_set(set);
+  return {};
+}
+
+Status RuntimeCore::forget(ProcessSet* set, const Plan& plan) {
+  for (const uint32_t id : plan.forgotten) {
+    CacheEntry* entry = set->cache.find(id);
+    if (entry == nullptr) return internal_error(cat("a plan takes back id ", id, ", unknown here"));
+    Name* name = entry->name;
+    set->negotiator.forget(entry, plan.sequence);
+    if (name == nullptr) continue;
+    name->cached = nullptr;
+    names_->keep(name, false);
+  }
+  return {};
+}
+
+// Finds what this rank announced under an item's name, and remembers what the plan teaches.
+Status RuntimeCore::resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed) {
+  CacheEntry* entry = item.full ? nullptr : set->cache.find(item.id);
+  Name* name = nullptr;
+  if (item.full)
+    name = names_->find(set->members->serial, item.name);
+  else if (entry != nullptr)
+    name = entry->name;
+  Submission* submission = name != nullptr ? name->announced : nullptr;
+  if (submission == nullptr && !(item.full && set->has_joined)) {
+    return internal_error(cat("a plan names '", printable(item.name), "' (", item.id,
+                              "), which rank ", options_.rank, " did not announce"));
+  }
+  if (item.full && item.request.op == HVD_JOIN && item.error_code == HVD_OK) {
+    all_have_joined(set, item.request.root);
+    return {};
+  }
+  if (submission != nullptr) note_agreement(item, *submission);
+  if (submission != nullptr) {
+    submission->planned = true;
+    set->speculation.planned();
+  }
+  if (item.error_code != HVD_OK) {
+    if (submission != nullptr) {
+      complete(submission, Status(static_cast<Code>(item.error_code), item.error));
+    }
+    return {};
+  }
+  if (item.full && is_registration(item.request.op)) return register_sets(item, submission);
+  if (item.full && item.id != 0) HVD_RETURN_IF_ERROR(learn(set, item, submission, &entry));
+  agreed->submission = submission;
+  agreed->request = submission != nullptr ? &submission->request : &item.request;
+  agreed->rows = entry != nullptr ? &entry->rows : &item.rows;
+  if (submission != nullptr) submission->units_left = unit_count(submission->request);
+  return {};
+}
+
+void RuntimeCore::note_agreement(const PlanItem& item, const Submission& submission) {
+  instruments_.metrics.agreed(plan_heard_ - submission.since);
+  instruments_.metrics.count(item.full ? Counter::kCacheMisses : Counter::kCacheHits);
+  instruments_.trace.decide(submission, item.error_code == HVD_OK);
+}
+
+Status RuntimeCore::learn(ProcessSet* set, const PlanItem& item, Submission* submission,
+                          CacheEntry** entry) {
+  CacheEntry* learned = set->cache.put(item.id, item.name);
+  if (learned == nullptr) return internal_error("a plan gives a cache id that is not free");
+  learned->request = submission != nullptr ? submission->request : item.request;
+  learned->rows = item.rows;
+  if (submission != nullptr && learned->name == nullptr) {
+    learned->name = submission->name;
+    submission->name->cached = learned;
+    names_->keep(submission->name, true);
+  }
+  *entry = learned;
+  return {};
+}
+
+void RuntimeCore::all_have_joined(ProcessSet* set, int32_t last) {
+  set->negotiator.all_have_joined();
+  set->has_joined = false;
+  const std::vector<Submission*> waiting = std::exchange(set->after_join, {});
+  Name* name = names_->find(set->members->serial, kJoinName);
+  if (name != nullptr && name->announced != nullptr) {
+    Submission* join = name->announced;
+    join->planned = true;
+    join->last_joined_rank = last;
+    complete(join, {});
+  }
+  for (Submission* submission : waiting) announce(set, submission);
+}
+
+ProcessSet* RuntimeCore::set_of(uint32_t serial) {
+  if (serial == 0) return everybody_;
+  const auto found = std::lower_bound(
+      sets_.begin(), sets_.end(), serial,
+      [](const auto& set, uint32_t wanted) { return set->members->serial < wanted; });
+  return found == sets_.end() || (*found)->members->serial != serial ? nullptr : found->get();
+}
+
+bool RuntimeCore::is_member(int32_t process_set, int32_t rank) const {
+  const auto members = set_table_->find(process_set);
+  return members != nullptr && members->index_of(rank) >= 0;
+}
+
+Status RuntimeCore::open_set(std::shared_ptr<const SetMembers> members) {
+  const int32_t* machines = link().hosts(controller_->context());
+  auto set = std::make_unique<ProcessSet>(std::move(members), options_.rank,
+                                          std::span(machines, static_cast<size_t>(options_.size)),
+                                          options_.fusion, options_.cache_capacity);
+  HVD_RETURN_IF_ERROR(executor_.open_queue(set->members, &set->queue));
+  sets_.push_back(std::move(set));
+  return {};
+}
+
+// Every rank comes here with the same item, in the same order.
+Status RuntimeCore::register_sets(const PlanItem& item, Submission* submission) {
+  HVD_CHECK(submission != nullptr);
+  if (item.request.op == kRemoveProcessSet) return remove_set(item.request.root, submission);
+  for (auto& ranks : sets_of(item.request)) {
+    const Status status = add_set(std::move(ranks), submission);
+    if (!status.ok() && status.code() != Code::kAlreadyExists &&
+        status.code() != Code::kInvalidArgument) {
+      return status;
+    }
+    if (!status.ok()) {
+      complete(submission, status);
+      return {};
+    }
+  }
+  complete(submission, {});
+  return {};
+}
+
+Status RuntimeCore::add_set(std::vector<int32_t> ranks, Submission* submission) {
+  HVD_ASSIGN_OR_RETURN(auto members, set_table_->add(std::move(ranks)));
+  last_serial_ = members->serial;
+  submission->registered = members->id;
+  if (members->index >= 0) HVD_RETURN_IF_ERROR(open_set(members));
+  return {};
+}
+
+Status RuntimeCore::remove_set(int32_t id, Submission* submission) {
+  const auto members = set_table_->find(id);
+  submission->registered = id;
+  if (members == nullptr || id == 0) {
+    complete(submission, not_found(cat("process set ", id, " does not exist")));
+    return {};
+  }
+  set_table_->remove(id);
+  ProcessSet* set = set_of(members->serial);
+  if (set == nullptr) {
+    complete(submission, {});
+    return {};
+  }
+  set->removed = some_removed_ = true;
+  set->removal = submission;
+  if (set->ended)
+    fail_rest(set);
+  else if (set->coordinator)
+    return send_last_plan(set);
+  return {};
+}
+
+Status RuntimeCore::send_last_plan(ProcessSet* set) {
+  HVD_RETURN_IF_ERROR(send_plan(set, set->coordinator->last_plan()));
+  ++set->plans;
+  set->coordinator->planned();
+  end_set(set);
+  return {};
+}
+
+// What is not planned yet never will be.
+void RuntimeCore::end_set(ProcessSet* set) {
+  if (std::exchange(set->ended, true)) return;
+  // A set that nobody has removed ends with the job: the news of that may still be on its way, and
+  // then fails this work too.
+  if (over() || set->removed) fail_rest(set);
+}
+
+void RuntimeCore::fail_rest(ProcessSet* set) {
+  set->after_join.clear();
+  for (Submission* submission = newest_; submission != nullptr;) {
+    Submission* older = submission->older;
+    if (submission->accepted && !submission->planned && submission->set == set->members->serial) {
+      const std::string& name = submission->name->text;
+      complete(submission,
+               over() ? refuse(submission->request.op, name)
+                      : not_found(cat(operation_text(submission->request.op, name),
+                                      " cannot run: process set ", set->members->id,
+                                      " was removed before every member had submitted it")));
+    }
+    submission = older;
+  }
+}
+
+bool RuntimeCore::drop_removed_sets() {
+  if (!some_removed_) return false;
+  some_removed_ = false;
+  bool dropped = false;
+  for (auto& set : sets_) {
+    if (!set->removed) continue;
+    if (!set->ended || !executor_.idle(*set->queue)) {
+      some_removed_ = true;
+      continue;
+    }
+    if (Status status = executor_.close_queue(set->queue); !status.ok()) {
+      fail_with(status, -1);
+      return true;
+    }
+    set->cache.each([this](CacheEntry& entry) {
+      if (entry.name == nullptr) return;
+      entry.name->cached = nullptr;
+      names_->keep(entry.name, false);
+    });
+    complete(set->removal, {});
+    set.reset();
+    dropped = true;
+  }
+  std::erase(sets_, nullptr);
+  return dropped;
+}
+
+void RuntimeCore::hear_what_was_early() {
+  if (early_.empty()) return;
+  std::vector<Early> early = std::exchange(early_, {});
+  early_bytes_ = 0;
+  for (Early& one : early) {
+    if (one.set > last_serial_) {
+      early_bytes_ += one.message.size();
+      early_.push_back(std::move(one));
+    } else {
+      receive(one.from, one.message);
+    }
+  }
+}
+
+bool RuntimeCore::all_sets_ended() const {
+  return std::all_of(sets_.begin(), sets_.end(), [](const auto& set) { return set->ended; });
+}
+
+void RuntimeCore::set_service(ServiceId id, Service* service) {
+  services_[static_cast<size_t>(id)] = service;
+}
+
+void RuntimeCore::to_root(ServiceId id, ByteView message) {
+  if (departed_.load(std::memory_order_relaxed)) return;
+  if (is_root()) {
+    if (Service* service = services_[static_cast<size_t>(id)]) {
+      service->receive(options_.rank, message);
+    }
+    return;
+  }
+  ByteWriter out;
+  encode(MessageKind::kToRoot, {static_cast<uint8_t>(id), options_.rank, message}, out);
+  if (Status status = send(tree().parent, out.view()); !status.ok()) {
+    fail_with(status, -1);
+  }
+}
+
+void RuntimeCore::to_all(ServiceId id, ByteView message) {
+  HVD_CHECK(is_root());
+  if (departed_.load(std::memory_order_relaxed)) return;
+  ByteWriter out;
+  encode(MessageKind::kToAll, {static_cast<uint8_t>(id), options_.rank, message}, out);
+  for (const int32_t child : tree().children) {
+    if (Status status = send(child, out.view()); !status.ok()) {
+      fail_with(status, -1);
+      return;
+    }
+  }
+  if (Service* service = services_[static_cast<size_t>(id)]) {
+    service->receive(options_.rank, message);
+  }
+}
+
+Status RuntimeCore::hand_on(MessageKind kind, int32_t from, ByteView message) {
+  ServiceMessage said;
+  HVD_RETURN_IF_ERROR(decode(message, &said));
+  if (said.service >= kServices) {
+    return invalid_argument(cat("a message for service ", said.service, ", which nobody is"));
+  }
+  const TreePlace& place = tree();
+  if (kind == MessageKind::kToAll) {
+    if (from != place.parent) {
+      return invalid_argument("a message to all from a rank that is not above this one");
+    }
+    for (const int32_t child : place.children) HVD_RETURN_IF_ERROR(send(child, message));
+  } else if (!is_root()) {
+    return send(place.parent, message);
+  }
+  if (Service* service = services_[said.service]) service->receive(said.rank, said.content);
+  return {};
+}
+
+Clock::time_point RuntimeCore::alarm() const {
+  Clock::time_point first = Clock::time_point::max();
+  for (const Service* service : services_) {
+    if (service != nullptr) first = std::min(first, service->alarm());
+  }
+  return first;
+}
+
+void RuntimeCore::end_services() {
+  const Status why = refusal();
+  for (Service* service : services_) {
+    if (service != nullptr) service->on_end(why);
+  }
+}
+
+bool RuntimeCore::run_alarms() {
+  bool rang = false;
+  Clock::time_point now{};
+  for (Service* service : services_) {
+    if (service == nullptr || service->alarm() == Clock::time_point::max()) continue;
+    if (now == Clock::time_point{}) now = Clock::now();
+    if (service->alarm() > now) continue;
+    service->on_alarm(now);
+    rang = true;
+  }
+  return rang;
+}
+namespace {
+
+bool is_of(const Plan& plan, std::span<const uint32_t> ids) {
+  return plan.forgotten.empty() &&
+         std::ranges::equal(plan.items, ids, [](const PlanItem& item, uint32_t id) {
+           return !item.full && item.id == id;
+         });
+}
+
+bool may_reduce_one_shot(const Request& request) {
+  return request.op == HVD_ALLREDUCE && request.reduce_op != HVD_ADASUM &&
+         request.device == HVD_CPU;
+}
+
+}  // namespace
+
+// The next plan of the set, if it is of these names in one batch.
+void RuntimeCore::build_speculative_plan(ProcessSet* set, std::span<const uint32_t> ids) {
+  speculative_plan_.set = set->members->serial;
+  speculative_plan_.sequence = set->plans;
+  speculative_plan_.items.resize(ids.size());
+  speculative_plan_.batches.resize(1);
+  speculative_plan_.batches[0].clear();
+  speculative_units_.clear();
+  speculative_items_.assign(ids.size(), {});
+  for (size_t i = 0; i < ids.size(); ++i) {
+    speculative_plan_.items[i].id = ids[i];
+    const CacheEntry* entry = set->cache.find(ids[i]);
+    if (entry == nullptr || entry->name == nullptr) continue;
+    Submission* submission = entry->name->announced;
+    if (submission == nullptr) continue;
+    speculative_items_[i] = {submission, &submission->request, &entry->rows};
+    add_units(static_cast<uint32_t>(i), submission->request, entry->rows, &speculative_units_);
+  }
+  for (const FusionUnit& unit : speculative_units_)
+    speculative_plan_.batches[0].push_back(unit.unit);
+}
+
+// Whether these names would be one batch that each rank can reduce by itself from both inputs. If
+// so, eager_data_ is this rank's input.
+bool RuntimeCore::prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids) {
+  build_speculative_plan(set, ids);
+  uint64_t bytes = 0;
+  for (const FusionUnit& unit : speculative_units_) {
+    if (!may_reduce_one_shot(*unit.request)) return false;
+    bytes += unit.bytes;
+  }
+  if (bytes == 0 || bytes > Speculation::kMostBytes || speculative_units_.size() < ids.size()) {
+    return false;
+  }
+  if (speculative_units_.size() > 1) {
+    speculative_plan_.batches.clear();
+    plan_fusion(speculative_units_, options_.fusion, &speculative_plan_.batches);
+    if (speculative_plan_.batches.size() != 1) return false;
+  }
+  eager_tensors_.clear();
+  if (!executor_.one_shot_inputs(set->queue, speculative_plan_.batches[0], speculative_items_,
+                                 &eager_tensors_)) {
+    return false;
+  }
+  eager_data_ = eager_tensors_[0];
+  if (eager_tensors_.size() > 1) {
+    packed_.clear();
+    for (const ByteView tensor : eager_tensors_) packed_.put_raw(tensor);
+    eager_data_ = packed_.view();
+  }
+  return true;
+}
+
+// The child: adds eager data to an announcement. Returns the names that the data is for, or none.
+std::span<const uint32_t> RuntimeCore::attach_eager_data(ProcessSet* set, Announcement* ready) {
+  Speculation& speculation = set->speculation;
+  const std::span<const uint32_t> ids = speculation.take_fresh();
+  if (ids.empty() || ids.size() != ready->ids.size() || !ready->proposals.empty() ||
+      !ready->joined.empty() || set->ended || !executor_.idle(*set->queue)) {
+    return {};
+  }
+  if (!speculation.matches_tentative_plan(ids) && !speculation.should_speculate()) return {};
+  if (!prepare_eager_data(set, ids)) return {};
+  std::ranges::sort(ready->ids);
+  ready->eager_data = {eager_data_};
+  return ids;
+}
+
+// The root: nothing is under way, and it is ready with names that the child has not announced.
+void RuntimeCore::send_tentative_plan(ProcessSet* set) {
+  Speculation& speculation = set->speculation;
+  const std::span<const uint32_t> ids = speculation.take_fresh();
+  if (ids.empty() || speculation.is_undecided() || set->ended || over() ||
+      set->coordinator->has_ready() || !executor_.idle(*set->queue) ||
+      !set->negotiator.waits_for_others_with(ids)) {
+    return;
+  }
+  // Who tunes decides before a plan is known to the others.
+  if (plan_listener_ != nullptr && set == everybody_) return;
+  if (!speculation.should_speculate() || !prepare_eager_data(set, ids)) return;
+  tentative_ = {set->members->serial,
+                set->plans,
+                speculation.announcements(),
+                {ids.begin(), ids.end()},
+                {eager_data_}};
+  out_.clear();
+  encode_head(tentative_, out_);
+  speculation.sent(ids);
+  const Status status = send(set->negotiator.place().children.front(), out_.view(), eager_data_);
+  if (!status.ok()) fail_with(status, -1);
+}
+
+// The root: the child's eager data for a plan that was made, if it is here already. The plan then
+// carries this rank's eager data.
+ByteView RuntimeCore::add_eager_data_to_plan(ProcessSet* set, const Plan& plan) {
+  Speculation& speculation = set->speculation;
+  if (!speculation.has_kept()) return {};
+  speculation.drop_kept();
+  const std::span<const uint32_t> ids = speculation.kept_ids();
+  if (!is_of(plan, ids) || plan.batches.size() != 1 || !executor_.idle(*set->queue) ||
+      !prepare_eager_data(set, ids)) {
+    return {};
+  }
+  set->coordinator->set_eager_data({eager_data_});
+  return speculation.kept();
+}
+
+Status RuntimeCore::hear_announcement(ProcessSet* set, int32_t from, ByteView message) {
+  HVD_RETURN_IF_ERROR(decode(message, &heard_));
+  Speculation& speculation = set->speculation;
+  const bool was_undecided = speculation.is_undecided();
+  const bool matched = speculation.possible() && speculation.hear(heard_);
+  if (was_undecided && !matched) ++counts_.eager_sends_wasted;
+  HVD_RETURN_IF_ERROR(set->negotiator.receive(from, &heard_));
+  if (!speculation.possible() || heard_.eager_data.empty()) return {};
+  if (matched) return run_tentative_plan(set, heard_.eager_data.bytes);
+  speculation.keep(heard_.ids, heard_.eager_data.bytes);
+  report(set);
+  if (!departed()) speculation.copy_kept();
+  return {};
+}
+
+// The child knows that its announcement matched the tentative plan: no message is needed.
+Status RuntimeCore::run_tentative_plan(ProcessSet* set, ByteView theirs) {
+  Coordinator& coordinator = *set->coordinator;
+  coordinator.add(&set->negotiator.ready());
+  if (set->ended || over()) return {};
+  const Plan& plan = coordinator.plan();
+  Status status = internal_error("an announcement matched a tentative plan of other names");
+  const std::span<const uint32_t> ids = set->speculation.sent_ids();
+  if (is_of(plan, ids)) status = run_speculative_plan(set, ids, theirs);
+  coordinator.planned();
+  return status;
+}
+
+Status RuntimeCore::hear_tentative_plan(ProcessSet* set, ByteView message) {
+  HVD_RETURN_IF_ERROR(decode(message, &tentative_));
+  if (set->ended) return {};
+  Speculation& speculation = set->speculation;
+  if (!speculation.possible() || tentative_.plan != set->plans ||
+      tentative_.after > speculation.announcements()) {
+    return invalid_argument(cat("a tentative plan for plan ", tentative_.plan,
+                                " after announcement ", tentative_.after, ", where ", set->plans,
+                                " and ", speculation.announcements(), " are next"));
+  }
+  if (!speculation.matches(tentative_)) return {};
+  return run_speculative_plan(set, tentative_.ids, tentative_.eager_data.bytes);
+}
+
+Status RuntimeCore::run_speculative_plan(ProcessSet* set, std::span<const uint32_t> ids,
+                                         ByteView theirs) {
+  build_speculative_plan(set, ids);
+  return apply(set, speculative_plan_, theirs);
+}
+namespace {
+
+// Passes over the links that a dying rank makes to get its last words out.
+constexpr int kLastWords = 64;
+
+}  // namespace
+
+// `rest` ends the message.
+Status RuntimeCore::send(int32_t rank, ByteView message, ByteView rest) {
+  void* const context = controller_->context();
+  int code = HVD_OK;
+  if (rest.empty()) {
+    code = link().send(context, rank, message.data(), message.size());
+  } else if (link().struct_size >= offsetof(hvd_controller_v1, send_parts) + sizeof(void*) &&
+             link().send_parts != nullptr) {
+    code =
+        link().send_parts(context, rank, message.data(), message.size(), rest.data(), rest.size());
+  } else {
+    return send(rank, ByteWriter().put_raw(message).put_raw(rest).view());
+  }
+  ++counts_.messages_sent;
+  if (code == HVD_OK) return {};
+  return aborted(cat("rank ", options_.rank, " cannot send to rank ", rank));
+}
+
+void RuntimeCore::send_notice(MessageKind kind, const Notice& notice, int32_t rank) {
+  ByteWriter out;
+  encode(kind, notice, out);
+  if (Status status = send(rank, out.view()); !status.ok()) {
+    // The link's own failure, with its reason, comes from poll.
+    log::debug(status.message());
+  }
+}
+
+void RuntimeCore::notify_children(MessageKind kind, const Notice& notice) {
+  for (const int32_t child : tree().children) send_notice(kind, notice, child);
+}
+
+void RuntimeCore::leave() {
+  if (over() || shutdown_->complete()) {
+    if (!shutdown_->stopping()) departed_.store(true);
+    return;
+  }
+  act(shutdown_->leave(options_.rank));
+}
+
+void RuntimeCore::act(const ShutdownProtocol::Actions& actions) {
+  const int32_t parent = tree().parent;
+  if (actions.leave_up) {
+    send_notice(MessageKind::kLeave, {shutdown_->leaver_asked_for(), HVD_OK, {}}, parent);
+  }
+  if (actions.stop_down) {
+    notify_children(MessageKind::kStop, {shutdown_->leaver(), HVD_OK, {}});
+    end_at(shutdown_->leaver());
+  }
+  if (actions.stopped_up) {
+    send_notice(MessageKind::kStopped, {options_.rank, HVD_OK, {}}, parent);
+  }
+  if (actions.goodbye_down) {
+    notify_children(MessageKind::kGoodbye, {shutdown_->leaver(), HVD_OK, {}});
+    departed_.store(true);
+    end_services();
+  }
+}
+
+// Nothing is planned any more: what is not planned yet never will be.
+void RuntimeCore::end_at(int32_t leaver) {
+  // Another's program may as well have come to its end, or to an exception's.
+  const std::string who = leaver == options_.rank
+                              ? std::string("this rank called shutdown")
+                              : cat("rank ", leaver, " has ended its program or called shutdown");
+  refuse_from_now(aborted(cat("Horovod has been shut down: ", who)), End::kShutdown);
+  if (leaver != options_.rank) left_by_.store(leaver);
+  close_window();
+  for (Submission* submission = newest_; submission != nullptr;) {
+    Submission* older = submission->older;
+    if (!submission->accepted) {
+      complete(submission, refuse(submission->request.op, submission->name->text));
+    }
+    submission = older;
+  }
+  end_all_sets();
+}
+
+// The set of all ranks ends by the shutdown protocol itself; another one with the last plan of its root,
+// since plans of it may be on their way.
+void RuntimeCore::end_all_sets() {
+  end_set(everybody_);
+  for (const auto& set : sets_) {
+    if (set->ended) fail_rest(set.get());
+    if (!set->coordinator || set->ended) continue;
+    if (Status status = send_last_plan(set.get()); !status.ok()) return fail_with(status, -1);
+  }
+}
+
+void RuntimeCore::refuse_from_now(Status reason, End end) {
+  {
+    std::lock_guard lock(refusal_mutex_);
+    if (!refusal_.ok()) return;
+    refusal_ = std::move(reason);
+    end_ = end;
+  }
+  over_.store(true, std::memory_order_release);
+}
+
+void RuntimeCore::close() {
+  HVD_CHECK(departed_.load());
+  controller_.reset();
+}
+
+void RuntimeCore::fail(const Status& cause) {
+  end_with(cause, -1);
+  settle();
+}
+
+void RuntimeCore::fail_with(const Status& found, int32_t heard_from) {
+  if (departed_.load(std::memory_order_relaxed)) return;
+  // What a peer says is everybody's already.
+  end_with(heard_from < 0 ? host_->first_cause(found) : found, heard_from);
+}
+
+void RuntimeCore::end_with(const Status& cause, int32_t heard_from) {
+  if (departed_.load(std::memory_order_relaxed)) return;
+  refuse_from_now(cause, End::kFailure);
+  const Status first = shutdown_->stopping() ? cause : refusal();
+  departed_.store(true);
+  if (const auto peer = lost_peer_in(first.message()); peer && left_by_.load() < 0) {
+    left_by_.store(*peer);
+    if (newest_ != nullptr) cut_off_.store(true);
+  }
+
+  const Notice notice{options_.rank, static_cast<int32_t>(first.code()), first.message()};
+  const TreePlace& place = tree();
+  if (place.parent >= 0 && place.parent != heard_from) {
+    send_notice(MessageKind::kAbort, notice, place.parent);
+  }
+  for (const int32_t child : place.children) {
+    if (child != heard_from) send_notice(MessageKind::kAbort, notice, child);
+  }
+  int32_t progressed = 1;
+  for (int i = 0; i < kLastWords && progressed != 0; ++i) {
+    progressed = 0;
+    char ignored[256];
+    link().poll(
+        controller_->context(), [](void*, int32_t, const void*, size_t) {}, nullptr, &progressed,
+        ignored, sizeof ignored);
+  }
+  executor_.abort(first.message().c_str());
+  link().abort(controller_->context(), first.message().c_str());
+
+  close_window();
+  while (newest_ != nullptr) complete(newest_, first);
+  end_services();
 }
 
 }  // namespace hvd::runtime

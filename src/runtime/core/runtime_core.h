@@ -154,7 +154,7 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   Status learn(ProcessSet* set, const PlanItem& item, Submission* submission, CacheEntry** entry);
   void all_have_joined(ProcessSet* set, int32_t last);
 
-  // core_speculation.cpp
+  // Speculative allreduce between two ranks (speculation.h).
   void build_speculative_plan(ProcessSet* set, std::span<const uint32_t> ids);
   bool prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids);
   std::span<const uint32_t> attach_eager_data(ProcessSet* set, Announcement* ready);
