@@ -29,7 +29,6 @@ CoreOptions engine_options(const Identity& identity, const Settings& settings,
                            const SpinBudget& budget) {
   CoreOptions options;
   options.rank = identity.rank;
-  options.size = identity.size;
   const TunedParameters parameters = parameters_of(settings);
   options.window = window_of(parameters);
   if (!settings.is_set("cycle_time")) {

@@ -1,7 +1,6 @@
 #include "runtime/core/runtime_core.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <utility>
 
 #include "base/check.h"
@@ -11,11 +10,18 @@
 #include "runtime/negotiation/fusion_planner.h"
 
 namespace hvd::runtime {
+namespace {
+
+// While this many batches are under way the root lets further names gather, so that what comes
+// in one by one leaves together.
+constexpr size_t kBusy = 2;
+
+}  // namespace
 
 RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, OpSelector* ops,
                          PluginHost* host, SetTable* sets, TensorTable* names, HandleTable* handles)
     : options_(options),
-      controller_(std::move(controller)),
+      links_(std::move(controller), options.rank, sets->all()),
       host_(host),
       names_(names),
       handles_(handles),
@@ -28,7 +34,7 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
 Status RuntimeCore::open() {
   HVD_RETURN_IF_ERROR(open_set(set_table_->find(0)));
   everybody_ = sets_.front().get();
-  shutdown_.emplace(is_root(), tree().children.size());
+  shutdown_.emplace(is_root(), links_.tree().children.size());
   return {};
 }
 
@@ -88,7 +94,7 @@ bool RuntimeCore::step(bool flush) {
       moved = true;
     }
   }
-  moved |= run_alarms();
+  moved |= services_.run_alarms();
   if (!departed()) moved |= work();
   return settle() || moved;
 }
@@ -191,29 +197,27 @@ void RuntimeCore::announce_now(ProcessSet* set, Submission* submission) {
 }
 
 bool RuntimeCore::poll_links() {
-  int32_t progressed = 0;
-  char error[1024] = "";
-  const int code = link().poll(
-      controller_->context(),
+  bool moved = false;
+  const Status polled = links_.poll(
       [](void* core, int32_t rank, const void* message, size_t size) {
         static_cast<RuntimeCore*>(core)->receive(rank,
                                                  {static_cast<const std::byte*>(message), size});
       },
-      this, &progressed, error, sizeof error);
+      this, &moved);
   if (!link_failure_.ok()) {
     finish_what_can_be();
     fail_with(std::exchange(link_failure_, {}), heard_from_);
-  } else if (code != HVD_OK && !departed()) {
+  } else if (!polled.ok() && !departed()) {
     if (shutdown_->reported()) {
       // All that was planned is done here and below; a peer has closed its links before the
       // goodbye came to us. Nobody needs us.
       act(shutdown_->goodbye());
     } else {
       finish_what_can_be();
-      fail_with(aborted(error[0] != '\0' ? error : "the link to a peer failed"), -1);
+      fail_with(polled, -1);
     }
   }
-  return progressed != 0;
+  return moved;
 }
 
 // A peer that is gone may have left everything behind that running work needs of it.
@@ -241,7 +245,7 @@ Status RuntimeCore::handle(int32_t from, ByteView message) {
     return handle_of_set(kind, from, message);
   }
   if (kind == MessageKind::kToRoot || kind == MessageKind::kToAll) {
-    return hand_on(kind, from, message);
+    return services_.receive(kind, from, message);
   }
   Notice notice;
   HVD_RETURN_IF_ERROR(decode(message, &notice));
@@ -307,22 +311,21 @@ bool RuntimeCore::settle() {
   return true;
 }
 
+CoreCounts RuntimeCore::counts() const {
+  CoreCounts counts = counts_;
+  counts.messages_sent = links_.messages_sent();
+  return counts;
+}
+
 bool RuntimeCore::before_sleep() {
   if (departed()) return true;
   if (!executor_.may_sleep()) return false;
-  return link().before_sleep(controller_->context()) == 1;
+  return links_.before_sleep();
 }
 
 void RuntimeCore::after_sleep() {
-  if (!departed()) link().after_sleep(controller_->context());
+  if (!departed()) links_.after_sleep();
 }
-namespace {
-
-// While this many batches are under way the root lets further names gather, so that what comes
-// in one by one leaves together.
-constexpr size_t kBusy = 2;
-
-}  // namespace
 
 // What became ready in the subtree goes up; at the root it becomes a plan.
 void RuntimeCore::report() {
@@ -347,7 +350,7 @@ void RuntimeCore::report(ProcessSet* set) {
   ready.plans = set->plans;
   out_.clear();
   encode_head(ready, out_);
-  Status status = send(set->negotiator.place().parent, out_.view(), ready.eager_data.bytes);
+  Status status = links_.send(set->negotiator.place().parent, out_.view(), ready.eager_data.bytes);
   ready.clear();
   if (const ByteView theirs = set->speculation.announce(eager_data);
       status.ok() && !theirs.empty()) {
@@ -383,7 +386,7 @@ Status RuntimeCore::send_plan(ProcessSet* set, const Plan& plan) {
   out_.clear();
   encode_head(plan, out_);
   for (const int32_t child : children) {
-    HVD_RETURN_IF_ERROR(send(child, out_.view(), plan.eager_data.bytes));
+    HVD_RETURN_IF_ERROR(links_.send(child, out_.view(), plan.eager_data.bytes));
   }
   return {};
 }
@@ -414,7 +417,7 @@ Status RuntimeCore::handle_of_set(MessageKind kind, int32_t from, ByteView messa
   // What was reported by ids that this plan takes back is said before they are.
   report(set);
   for (const int32_t child : set->negotiator.place().children) {
-    HVD_RETURN_IF_ERROR(send(child, message));
+    HVD_RETURN_IF_ERROR(links_.send(child, message));
   }
   HVD_RETURN_IF_ERROR(apply(set, heard_plan_, heard_plan_.eager_data.bytes));
   hear_what_was_early();
@@ -559,9 +562,7 @@ bool RuntimeCore::is_member(int32_t process_set, int32_t rank) const {
 }
 
 Status RuntimeCore::open_set(std::shared_ptr<const SetMembers> members) {
-  const int32_t* machines = link().hosts(controller_->context());
-  auto set = std::make_unique<ProcessSet>(std::move(members), options_.rank,
-                                          std::span(machines, static_cast<size_t>(options_.size)),
+  auto set = std::make_unique<ProcessSet>(std::move(members), options_.rank, links_.machines(),
                                           options_.fusion, options_.cache_capacity);
   HVD_RETURN_IF_ERROR(executor_.open_queue(set->members, &set->queue));
   sets_.push_back(std::move(set));
@@ -694,87 +695,16 @@ bool RuntimeCore::all_sets_ended() const {
   return std::all_of(sets_.begin(), sets_.end(), [](const auto& set) { return set->ended; });
 }
 
-void RuntimeCore::set_service(ServiceId id, Service* service) {
-  services_[static_cast<size_t>(id)] = service;
-}
-
 void RuntimeCore::to_root(ServiceId id, ByteView message) {
   if (departed_.load(std::memory_order_relaxed)) return;
-  if (is_root()) {
-    if (Service* service = services_[static_cast<size_t>(id)]) {
-      service->receive(options_.rank, message);
-    }
-    return;
-  }
-  ByteWriter out;
-  encode(MessageKind::kToRoot, {static_cast<uint8_t>(id), options_.rank, message}, out);
-  if (Status status = send(tree().parent, out.view()); !status.ok()) {
-    fail_with(status, -1);
-  }
+  if (Status status = services_.to_root(id, message); !status.ok()) fail_with(status, -1);
 }
 
 void RuntimeCore::to_all(ServiceId id, ByteView message) {
-  HVD_CHECK(is_root());
   if (departed_.load(std::memory_order_relaxed)) return;
-  ByteWriter out;
-  encode(MessageKind::kToAll, {static_cast<uint8_t>(id), options_.rank, message}, out);
-  for (const int32_t child : tree().children) {
-    if (Status status = send(child, out.view()); !status.ok()) {
-      fail_with(status, -1);
-      return;
-    }
-  }
-  if (Service* service = services_[static_cast<size_t>(id)]) {
-    service->receive(options_.rank, message);
-  }
+  if (Status status = services_.to_all(id, message); !status.ok()) fail_with(status, -1);
 }
 
-Status RuntimeCore::hand_on(MessageKind kind, int32_t from, ByteView message) {
-  ServiceMessage said;
-  HVD_RETURN_IF_ERROR(decode(message, &said));
-  if (said.service >= kServices) {
-    return invalid_argument(cat("a message for service ", said.service, ", which nobody is"));
-  }
-  const TreePlace& place = tree();
-  if (kind == MessageKind::kToAll) {
-    if (from != place.parent) {
-      return invalid_argument("a message to all from a rank that is not above this one");
-    }
-    for (const int32_t child : place.children) HVD_RETURN_IF_ERROR(send(child, message));
-  } else if (!is_root()) {
-    return send(place.parent, message);
-  }
-  if (Service* service = services_[said.service]) service->receive(said.rank, said.content);
-  return {};
-}
-
-Clock::time_point RuntimeCore::alarm() const {
-  Clock::time_point first = Clock::time_point::max();
-  for (const Service* service : services_) {
-    if (service != nullptr) first = std::min(first, service->alarm());
-  }
-  return first;
-}
-
-void RuntimeCore::end_services() {
-  const Status why = refusal();
-  for (Service* service : services_) {
-    if (service != nullptr) service->on_end(why);
-  }
-}
-
-bool RuntimeCore::run_alarms() {
-  bool rang = false;
-  Clock::time_point now{};
-  for (Service* service : services_) {
-    if (service == nullptr || service->alarm() == Clock::time_point::max()) continue;
-    if (now == Clock::time_point{}) now = Clock::now();
-    if (service->alarm() > now) continue;
-    service->on_alarm(now);
-    rang = true;
-  }
-  return rang;
-}
 namespace {
 
 bool is_of(const Plan& plan, std::span<const uint32_t> ids) {
@@ -879,7 +809,8 @@ void RuntimeCore::send_tentative_plan(ProcessSet* set) {
   out_.clear();
   encode_head(tentative_, out_);
   speculation.sent(ids);
-  const Status status = send(set->negotiator.place().children.front(), out_.view(), eager_data_);
+  const Status status =
+      links_.send(set->negotiator.place().children.front(), out_.view(), eager_data_);
   if (!status.ok()) fail_with(status, -1);
 }
 
@@ -945,44 +876,6 @@ Status RuntimeCore::run_speculative_plan(ProcessSet* set, std::span<const uint32
   build_speculative_plan(set, ids);
   return apply(set, speculative_plan_, theirs);
 }
-namespace {
-
-// Passes over the links that a dying rank makes to get its last words out.
-constexpr int kLastWords = 64;
-
-}  // namespace
-
-// `rest` ends the message.
-Status RuntimeCore::send(int32_t rank, ByteView message, ByteView rest) {
-  void* const context = controller_->context();
-  int code = HVD_OK;
-  if (rest.empty()) {
-    code = link().send(context, rank, message.data(), message.size());
-  } else if (link().struct_size >= offsetof(hvd_controller_v1, send_parts) + sizeof(void*) &&
-             link().send_parts != nullptr) {
-    code =
-        link().send_parts(context, rank, message.data(), message.size(), rest.data(), rest.size());
-  } else {
-    return send(rank, ByteWriter().put_raw(message).put_raw(rest).view());
-  }
-  ++counts_.messages_sent;
-  if (code == HVD_OK) return {};
-  return aborted(cat("rank ", options_.rank, " cannot send to rank ", rank));
-}
-
-void RuntimeCore::send_notice(MessageKind kind, const Notice& notice, int32_t rank) {
-  ByteWriter out;
-  encode(kind, notice, out);
-  if (Status status = send(rank, out.view()); !status.ok()) {
-    // The link's own failure, with its reason, comes from poll.
-    log::debug(status.message());
-  }
-}
-
-void RuntimeCore::notify_children(MessageKind kind, const Notice& notice) {
-  for (const int32_t child : tree().children) send_notice(kind, notice, child);
-}
-
 void RuntimeCore::leave() {
   if (over() || shutdown_->complete()) {
     if (!shutdown_->stopping()) departed_.store(true);
@@ -992,21 +885,21 @@ void RuntimeCore::leave() {
 }
 
 void RuntimeCore::act(const ShutdownProtocol::Actions& actions) {
-  const int32_t parent = tree().parent;
+  const int32_t parent = links_.tree().parent;
   if (actions.leave_up) {
-    send_notice(MessageKind::kLeave, {shutdown_->leaver_asked_for(), HVD_OK, {}}, parent);
+    links_.send_notice(MessageKind::kLeave, {shutdown_->leaver_asked_for(), HVD_OK, {}}, parent);
   }
   if (actions.stop_down) {
-    notify_children(MessageKind::kStop, {shutdown_->leaver(), HVD_OK, {}});
+    links_.notify_children(MessageKind::kStop, {shutdown_->leaver(), HVD_OK, {}});
     end_at(shutdown_->leaver());
   }
   if (actions.stopped_up) {
-    send_notice(MessageKind::kStopped, {options_.rank, HVD_OK, {}}, parent);
+    links_.send_notice(MessageKind::kStopped, {options_.rank, HVD_OK, {}}, parent);
   }
   if (actions.goodbye_down) {
-    notify_children(MessageKind::kGoodbye, {shutdown_->leaver(), HVD_OK, {}});
+    links_.notify_children(MessageKind::kGoodbye, {shutdown_->leaver(), HVD_OK, {}});
     departed_.store(true);
-    end_services();
+    services_.end(refusal());
   }
 }
 
@@ -1052,7 +945,7 @@ void RuntimeCore::refuse_from_now(Status reason, End end) {
 
 void RuntimeCore::close() {
   HVD_CHECK(departed_.load());
-  controller_.reset();
+  links_.close();
 }
 
 void RuntimeCore::fail(const Status& cause) {
@@ -1077,27 +970,20 @@ void RuntimeCore::end_with(const Status& cause, int32_t heard_from) {
   }
 
   const Notice notice{options_.rank, static_cast<int32_t>(first.code()), first.message()};
-  const TreePlace& place = tree();
+  const TreePlace& place = links_.tree();
   if (place.parent >= 0 && place.parent != heard_from) {
-    send_notice(MessageKind::kAbort, notice, place.parent);
+    links_.send_notice(MessageKind::kAbort, notice, place.parent);
   }
   for (const int32_t child : place.children) {
-    if (child != heard_from) send_notice(MessageKind::kAbort, notice, child);
+    if (child != heard_from) links_.send_notice(MessageKind::kAbort, notice, child);
   }
-  int32_t progressed = 1;
-  for (int i = 0; i < kLastWords && progressed != 0; ++i) {
-    progressed = 0;
-    char ignored[256];
-    link().poll(
-        controller_->context(), [](void*, int32_t, const void*, size_t) {}, nullptr, &progressed,
-        ignored, sizeof ignored);
-  }
+  links_.drain();
   executor_.abort(first.message().c_str());
-  link().abort(controller_->context(), first.message().c_str());
+  links_.abort(first.message().c_str());
 
   close_window();
   while (newest_ != nullptr) complete(newest_, first);
-  end_services();
+  services_.end(refusal());
 }
 
 }  // namespace hvd::runtime

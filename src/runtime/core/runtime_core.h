@@ -3,7 +3,6 @@
 // what says so may be called from other threads.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -11,8 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "horovod/plugin_controller.h"
+#include "runtime/core/message_links.h"
 #include "runtime/core/process_set.h"
+#include "runtime/core/service_bus.h"
 #include "runtime/core/shutdown_protocol.h"
 #include "runtime/execution/batch_executor.h"
 #include "runtime/plugins/plugin_host.h"
@@ -20,13 +20,11 @@
 #include "runtime/submission/handle_table.h"
 #include "runtime/submission/submission_queue.h"
 #include "runtime/telemetry/instruments.h"
-#include "runtime/telemetry/service.h"
 
 namespace hvd::runtime {
 
 struct CoreOptions {
   int32_t rank = 0;
-  int32_t size = 1;
   std::chrono::microseconds window{1000};
   bool calls_helper_early = true;  // when as many are submitted as the last burst had
   FusionOptions fusion;
@@ -89,9 +87,9 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   bool before_sleep() override;
   void after_sleep() override;
   Clock::time_point window_end() const override { return window_end_; }
-  Clock::time_point alarm() const override;
+  Clock::time_point alarm() const override { return services_.alarm(); }
   // A service is heard from now on; it outlives the runtime core's last step.
-  void set_service(ServiceId id, Service* service);
+  void set_service(ServiceId id, Service* service) { services_.set(id, service); }
   // From this rank's service to the root's, or from the root's to everybody's, its own too. Lost
   // when the job has ended.
   void to_root(ServiceId id, ByteView message);
@@ -105,12 +103,12 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   std::vector<int32_t> missing(std::string_view name) const {
     return everybody_->negotiator.missing(name);
   }
-  const CoreCounts& counts() const { return counts_; }
+  CoreCounts counts() const;
   Instruments& instruments() { return instruments_; }
   // The newest of the unfinished submissions; the others by Submission::older.
   Submission* newest() const { return newest_; }
   const LastSubmission& last_submission() const { return last_submission_; }
-  bool is_root() const { return tree().parent < 0; }
+  bool is_root() const { return links_.is_root(); }
   // Of a process set that exists.
   bool is_member(int32_t process_set) const { return is_member(process_set, options_.rank); }
   bool is_member(int32_t process_set, int32_t rank) const;
@@ -122,9 +120,6 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   bool over() const { return over_.load(std::memory_order_relaxed); }
 
  private:
-  const hvd_controller_v1& link() const { return controller_->vtable<hvd_controller_v1>(); }
-  // The tree of all ranks.
-  const TreePlace& tree() const { return everybody_->negotiator.place(); }
   // nullptr: it is not there, or this rank is no member.
   ProcessSet* set_of(uint32_t serial);
 
@@ -136,9 +131,6 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   void finish_what_can_be();
   void receive(int32_t from, ByteView message);
   Status handle(int32_t from, ByteView message);
-  Status hand_on(MessageKind kind, int32_t from, ByteView message);
-  bool run_alarms();
-  void end_services();
   bool work();
   bool run_batches();
   void report();
@@ -191,12 +183,8 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   void fail_with(const Status& found, int32_t heard_from);
   void end_with(const Status& cause, int32_t heard_from);
 
-  Status send(int32_t rank, ByteView message, ByteView rest = {});
-  void send_notice(MessageKind kind, const Notice& notice, int32_t rank);
-  void notify_children(MessageKind kind, const Notice& notice);
-
   CoreOptions options_;
-  std::optional<OpenedPlugin> controller_;  // until close
+  MessageLinks links_;
   PluginHost* const host_;
   TensorTable* const names_;
   HandleTable* const handles_;
@@ -218,7 +206,7 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   std::optional<ShutdownProtocol> shutdown_;
   CoreCounts counts_;
 
-  std::array<Service*, kServices> services_{};
+  ServiceBus services_{&links_};
   PlanListener* plan_listener_ = nullptr;
 
   std::vector<Submission*> collected_;  // drained, not announced

@@ -1,0 +1,81 @@
+#include "runtime/core/message_links.h"
+
+#include <cstddef>
+
+#include "base/log/log.h"
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Passes over the links that a dying rank makes to get its last words out.
+constexpr int kLastWords = 64;
+
+std::vector<int32_t> machines_of(const OpenedPlugin& controller, size_t ranks) {
+  const int32_t* machines = controller.vtable<hvd_controller_v1>().hosts(controller.context());
+  return {machines, machines + ranks};
+}
+
+}  // namespace
+
+MessageLinks::MessageLinks(OpenedPlugin controller, int32_t rank, const SetMembers& all)
+    : controller_(std::move(controller)),
+      rank_(rank),
+      machines_(machines_of(*controller_, all.ranks.size())),
+      tree_(place_in_tree(rank, all.ranks, machines_)) {}
+
+Status MessageLinks::send(int32_t rank, ByteView message, ByteView rest) {
+  void* const context = controller_->context();
+  int code = HVD_OK;
+  if (rest.empty()) {
+    code = link().send(context, rank, message.data(), message.size());
+  } else if (link().struct_size >= offsetof(hvd_controller_v1, send_parts) + sizeof(void*) &&
+             link().send_parts != nullptr) {
+    code =
+        link().send_parts(context, rank, message.data(), message.size(), rest.data(), rest.size());
+  } else {
+    return send(rank, ByteWriter().put_raw(message).put_raw(rest).view());
+  }
+  ++messages_sent_;
+  if (code == HVD_OK) return {};
+  return aborted(cat("rank ", rank_, " cannot send to rank ", rank));
+}
+
+void MessageLinks::send_notice(MessageKind kind, const Notice& notice, int32_t rank) {
+  ByteWriter out;
+  encode(kind, notice, out);
+  if (Status status = send(rank, out.view()); !status.ok()) log::debug(status.message());
+}
+
+void MessageLinks::notify_children(MessageKind kind, const Notice& notice) {
+  for (const int32_t child : tree_.children) send_notice(kind, notice, child);
+}
+
+Status MessageLinks::poll(Receiver receiver, void* argument, bool* moved) {
+  int32_t progressed = 0;
+  char error[1024] = "";
+  const int code =
+      link().poll(controller_->context(), receiver, argument, &progressed, error, sizeof error);
+  if (progressed != 0) *moved = true;
+  if (code == HVD_OK) return {};
+  return aborted(error[0] != '\0' ? error : "the link to a peer failed");
+}
+
+void MessageLinks::drain() {
+  int32_t progressed = 1;
+  for (int i = 0; i < kLastWords && progressed != 0; ++i) {
+    progressed = 0;
+    char ignored[256];
+    link().poll(
+        controller_->context(), [](void*, int32_t, const void*, size_t) {}, nullptr, &progressed,
+        ignored, sizeof ignored);
+  }
+}
+
+void MessageLinks::abort(const char* cause) { link().abort(controller_->context(), cause); }
+
+bool MessageLinks::before_sleep() { return link().before_sleep(controller_->context()) == 1; }
+
+void MessageLinks::after_sleep() { link().after_sleep(controller_->context()); }
+
+}  // namespace hvd::runtime
