@@ -16,7 +16,7 @@ import sys
 FILES = {
     "foresight": "speculation",
     "foresight_test": "speculation_test",
-    "engine_foresight": "runtime_core",
+    "engine_foresight": "speculative_exchange",
     "crossing": "inter_host_allreduce",
     "collectives/algorithms/route": "schedule",
     "lane": "peer_stream",

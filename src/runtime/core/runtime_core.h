@@ -14,6 +14,7 @@
 #include "runtime/core/process_set.h"
 #include "runtime/core/service_bus.h"
 #include "runtime/core/shutdown_protocol.h"
+#include "runtime/core/speculative_exchange.h"
 #include "runtime/execution/batch_executor.h"
 #include "runtime/plugins/plugin_host.h"
 #include "runtime/progress/progress.h"
@@ -138,6 +139,8 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   void plan(ProcessSet* set);
   Status send_plan(ProcessSet* set, const Plan& plan);
   Status handle_of_set(MessageKind kind, int32_t from, ByteView message);
+  Status hear_announcement(ProcessSet* set, int32_t from, ByteView message);
+  Status run_tentative_plan(ProcessSet* set, ByteView theirs);
   // theirs: the eager data of the other of two ranks for the plan's one batch, if it is here already.
   Status apply(ProcessSet* set, const Plan& plan, ByteView theirs = {});
   Status forget(ProcessSet* set, const Plan& plan);
@@ -145,20 +148,6 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   void note_agreement(const PlanItem& item, const Submission& submission);
   Status learn(ProcessSet* set, const PlanItem& item, Submission* submission, CacheEntry** entry);
   void all_have_joined(ProcessSet* set, int32_t last);
-
-  // Speculative allreduce between two ranks (speculation.h).
-  void build_speculative_plan(ProcessSet* set, std::span<const uint32_t> ids);
-  bool prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids);
-  std::span<const uint32_t> attach_eager_data(ProcessSet* set, Announcement* ready);
-  void send_tentative_plan(ProcessSet* set);
-  static bool awaits_announcement(const ProcessSet& set) {
-    return set.coordinator && set.speculation.is_undecided();
-  }
-  ByteView add_eager_data_to_plan(ProcessSet* set, const Plan& plan);
-  Status hear_announcement(ProcessSet* set, int32_t from, ByteView message);
-  Status hear_tentative_plan(ProcessSet* set, ByteView message);
-  Status run_tentative_plan(ProcessSet* set, ByteView theirs);
-  Status run_speculative_plan(ProcessSet* set, std::span<const uint32_t> ids, ByteView theirs);
 
   Status open_set(std::shared_ptr<const SetMembers> members);
   Status register_sets(const PlanItem& item, Submission* submission);
@@ -191,6 +180,7 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   SetTable* const set_table_;
   Instruments instruments_;
   BatchExecutor executor_;
+  SpeculativeExchange speculative_{&options_.fusion, &executor_, &links_};
   std::vector<std::unique_ptr<ProcessSet>> sets_;  // of which this rank is a member, by serial
   ProcessSet* everybody_ = nullptr;                // the first of them
   uint32_t last_serial_ = 0;                       // of the sets that were added
@@ -225,13 +215,6 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   Plan heard_plan_;
   Clock::time_point plan_heard_{};  // the one that is being applied
   std::vector<AgreedItem> agreed_;
-  TentativePlan tentative_;
-  Plan speculative_plan_;  // of the names that this rank expects to be next
-  std::vector<FusionUnit> speculative_units_;
-  std::vector<AgreedItem> speculative_items_;
-  std::vector<ByteView> eager_tensors_;
-  ByteWriter packed_;
-  ByteView eager_data_;  // this rank's, for that plan
   ByteWriter out_;
 
   // Shared with other threads.
