@@ -24,15 +24,14 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
       host_(host),
       names_(names),
       handles_(handles),
-      set_table_(sets),
-      executor_(options.fusion.threshold, ops, this, &instruments_) {
+      executor_(options.fusion.threshold, ops, this, &instruments_),
+      sets_({sets, names, &executor_, &links_, this, &options_.fusion}, options.cache_capacity) {
   executor_.set_tuning(options_.tuning);
   executor_.set_framework(host->framework());
 }
 
 Status RuntimeCore::open() {
-  HVD_RETURN_IF_ERROR(open_set(set_table_->find(0)));
-  everybody_ = sets_.front().get();
+  HVD_RETURN_IF_ERROR(sets_.open_all());
   shutdown_.emplace(is_root(), links_.tree().children.size());
   return {};
 }
@@ -41,8 +40,8 @@ void RuntimeCore::tune(std::chrono::microseconds window, uint64_t fusion_thresho
                        const hvd_tuning& tuning) {
   options_.window = window;
   options_.fusion.threshold = fusion_threshold;
-  for (const auto& set : sets_) {
-    if (set->coordinator) set->coordinator->set_fusion(options_.fusion);
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    if (auto& coordinator = sets_.at(i)->coordinator) coordinator->set_fusion(options_.fusion);
   }
   executor_.tune(tuning);
 }
@@ -105,7 +104,7 @@ bool RuntimeCore::work() {
   if (!departed()) report();
   if (!departed()) moved |= run_batches();
   if (!departed()) moved |= drop_removed_sets();
-  if (!departed() && shutdown_->stopping() && executor_.idle() && all_sets_ended()) {
+  if (!departed() && shutdown_->stopping() && executor_.idle() && sets_.all_ended()) {
     act(shutdown_->drained());
   }
   return moved;
@@ -161,7 +160,7 @@ void RuntimeCore::close_window() {
 void RuntimeCore::announce() {
   instruments_.trace.cycle();
   for (Submission* submission : collected_) {
-    ProcessSet* set = set_of(submission->set);
+    ProcessSet* set = sets_.find(submission->set);
     if (set != nullptr && !set->ended)
       announce(set, submission);
     else if (set == nullptr || set->removed) {
@@ -281,7 +280,7 @@ void RuntimeCore::complete(Submission* submission, Status status) {
   if (name->announced != submission) return;
   name->announced = nullptr;
   if (name->waiting.empty() || over()) return;
-  ProcessSet* set = set_of(name->set);
+  ProcessSet* set = sets_.find(name->set);
   if (set == nullptr || set->ended) return;
   Submission* next = name->waiting.front();
   name->waiting.pop_front();
@@ -330,7 +329,7 @@ void RuntimeCore::after_sleep() {
 // What became ready in the subtree goes up; at the root it becomes a plan.
 void RuntimeCore::report() {
   // A plan may add sets.
-  for (size_t i = 0; i < sets_.size(); ++i) report(sets_[i].get());
+  for (size_t i = 0; i < sets_.size(); ++i) report(sets_.at(i));
 }
 
 void RuntimeCore::report(ProcessSet* set) {
@@ -342,7 +341,7 @@ void RuntimeCore::report(ProcessSet* set) {
     plan(set);
     if (!set->speculation.possible()) return;
     // A tuner decides before any other rank knows of a plan.
-    const bool is_allowed = !over() && (plan_listener_ == nullptr || set != everybody_);
+    const bool is_allowed = !over() && (plan_listener_ == nullptr || set != sets_.all());
     if (Status status = speculative_.send_tentative_plan(set, is_allowed); !status.ok()) {
       fail_with(status, -1);
     }
@@ -372,12 +371,12 @@ void RuntimeCore::plan(ProcessSet* set) {
       coordinator.ready_bytes() < options_.fusion.threshold) {
     return;
   }
-  if (plan_listener_ != nullptr && set == everybody_) {
+  if (plan_listener_ != nullptr && set == sets_.all()) {
     plan_listener_->planning(coordinator.ready(), coordinator.ready_bytes());
     if (over()) return;
   }
   const Plan& plan = coordinator.plan();
-  if (plan_listener_ != nullptr && set == everybody_) plan_listener_->planned(plan.items);
+  if (plan_listener_ != nullptr && set == sets_.all()) plan_listener_->planned(plan.items);
   const ByteView theirs = speculative_.add_eager_data_to_plan(set, plan);
   Status status = send_plan(set, plan);
   if (status.ok()) status = apply(set, plan, theirs);
@@ -400,16 +399,8 @@ Status RuntimeCore::send_plan(ProcessSet* set, const Plan& plan) {
 Status RuntimeCore::handle_of_set(MessageKind kind, int32_t from, ByteView message) {
   uint32_t serial = 0;
   HVD_RETURN_IF_ERROR(peek_set(message, &serial));
-  if (serial > last_serial_) {
-    constexpr size_t kMostEarlyBytes = 64 << 20;
-    early_bytes_ += message.size();
-    if (early_bytes_ > kMostEarlyBytes) {
-      return invalid_argument("too much for process sets that this rank does not have");
-    }
-    early_.push_back({serial, from, {message.begin(), message.end()}});
-    return {};
-  }
-  ProcessSet* set = set_of(serial);
+  if (sets_.is_ahead(serial)) return sets_.keep_early(serial, from, message);
+  ProcessSet* set = sets_.find(serial);
   if (set == nullptr) return {};  // removed, while this was on its way
   if (kind == MessageKind::kAnnouncement) return hear_announcement(set, from, message);
   if (from != set->negotiator.place().parent) {
@@ -580,69 +571,12 @@ void RuntimeCore::all_have_joined(ProcessSet* set, int32_t last) {
   for (Submission* submission : waiting) announce(set, submission);
 }
 
-ProcessSet* RuntimeCore::set_of(uint32_t serial) {
-  if (serial == 0) return everybody_;
-  const auto found = std::lower_bound(
-      sets_.begin(), sets_.end(), serial,
-      [](const auto& set, uint32_t wanted) { return set->members->serial < wanted; });
-  return found == sets_.end() || (*found)->members->serial != serial ? nullptr : found->get();
-}
-
-bool RuntimeCore::is_member(int32_t process_set, int32_t rank) const {
-  const auto members = set_table_->find(process_set);
-  return members != nullptr && members->index_of(rank) >= 0;
-}
-
-Status RuntimeCore::open_set(std::shared_ptr<const SetMembers> members) {
-  auto set = std::make_unique<ProcessSet>(std::move(members), options_.rank, links_.machines(),
-                                          options_.fusion, options_.cache_capacity);
-  HVD_RETURN_IF_ERROR(executor_.open_queue(set->members, &set->queue));
-  sets_.push_back(std::move(set));
-  return {};
-}
-
 // Every rank comes here with the same item, in the same order.
 Status RuntimeCore::register_sets(const PlanItem& item, Submission* submission) {
   HVD_CHECK(submission != nullptr);
-  if (item.request.op == kRemoveProcessSet) return remove_set(item.request.root, submission);
-  for (auto& ranks : sets_of(item.request)) {
-    const Status status = add_set(std::move(ranks), submission);
-    if (!status.ok() && status.code() != Code::kAlreadyExists &&
-        status.code() != Code::kInvalidArgument) {
-      return status;
-    }
-    if (!status.ok()) {
-      complete(submission, status);
-      return {};
-    }
-  }
-  complete(submission, {});
-  return {};
-}
-
-Status RuntimeCore::add_set(std::vector<int32_t> ranks, Submission* submission) {
-  HVD_ASSIGN_OR_RETURN(auto members, set_table_->add(std::move(ranks)));
-  last_serial_ = members->serial;
-  submission->registered = members->id;
-  if (members->index >= 0) HVD_RETURN_IF_ERROR(open_set(members));
-  return {};
-}
-
-Status RuntimeCore::remove_set(int32_t id, Submission* submission) {
-  const auto members = set_table_->find(id);
-  submission->registered = id;
-  if (members == nullptr || id == 0) {
-    complete(submission, not_found(cat("process set ", id, " does not exist")));
-    return {};
-  }
-  set_table_->remove(id);
-  ProcessSet* set = set_of(members->serial);
-  if (set == nullptr) {
-    complete(submission, {});
-    return {};
-  }
-  set->removed = some_removed_ = true;
-  set->removal = submission;
+  if (item.request.op != kRemoveProcessSet) return sets_.add(item.request, submission);
+  ProcessSet* set = sets_.remove(item.request.root, submission);
+  if (set == nullptr) return {};
   if (set->ended)
     fail_rest(set);
   else if (set->coordinator)
@@ -683,48 +617,21 @@ void RuntimeCore::fail_rest(ProcessSet* set) {
 }
 
 bool RuntimeCore::drop_removed_sets() {
-  if (!some_removed_) return false;
-  some_removed_ = false;
-  bool dropped = false;
-  for (auto& set : sets_) {
-    if (!set->removed) continue;
-    if (!set->ended || !executor_.idle(*set->queue)) {
-      some_removed_ = true;
-      continue;
-    }
-    if (Status status = executor_.close_queue(set->queue); !status.ok()) {
-      fail_with(status, -1);
-      return true;
-    }
-    set->cache.each([this](CacheEntry& entry) {
-      if (entry.name == nullptr) return;
-      entry.name->cached = nullptr;
-      names_->keep(entry.name, false);
-    });
-    complete(set->removal, {});
-    set.reset();
-    dropped = true;
-  }
-  std::erase(sets_, nullptr);
-  return dropped;
+  const auto dropped = sets_.drop_removed();
+  if (dropped.ok()) return dropped.value();
+  fail_with(dropped.error(), -1);
+  return true;
 }
 
 void RuntimeCore::hear_what_was_early() {
-  if (early_.empty()) return;
-  std::vector<Early> early = std::exchange(early_, {});
-  early_bytes_ = 0;
-  for (Early& one : early) {
-    if (one.set > last_serial_) {
-      early_bytes_ += one.message.size();
-      early_.push_back(std::move(one));
+  if (!sets_.has_early()) return;
+  for (ProcessSetRegistry::Early& one : sets_.take_early()) {
+    if (sets_.is_ahead(one.set)) {
+      sets_.keep_early(std::move(one));
     } else {
       receive(one.from, one.message);
     }
   }
-}
-
-bool RuntimeCore::all_sets_ended() const {
-  return std::all_of(sets_.begin(), sets_.end(), [](const auto& set) { return set->ended; });
 }
 
 void RuntimeCore::to_root(ServiceId id, ByteView message) {
@@ -786,11 +693,12 @@ void RuntimeCore::end_at(int32_t leaver) {
 // The set of all ranks ends by the shutdown protocol itself; another one with the last plan of its root,
 // since plans of it may be on their way.
 void RuntimeCore::end_all_sets() {
-  end_set(everybody_);
-  for (const auto& set : sets_) {
-    if (set->ended) fail_rest(set.get());
+  end_set(sets_.all());
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    ProcessSet* set = sets_.at(i);
+    if (set->ended) fail_rest(set);
     if (!set->coordinator || set->ended) continue;
-    if (Status status = send_last_plan(set.get()); !status.ok()) return fail_with(status, -1);
+    if (Status status = send_last_plan(set); !status.ok()) return fail_with(status, -1);
   }
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/core/message_links.h"
-#include "runtime/core/process_set.h"
+#include "runtime/core/process_set_registry.h"
 #include "runtime/core/service_bus.h"
 #include "runtime/core/shutdown_protocol.h"
 #include "runtime/core/speculative_exchange.h"
@@ -102,7 +102,7 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   // Closes the links; after departed() only.
   void close();
   std::vector<int32_t> missing(std::string_view name) const {
-    return everybody_->negotiator.missing(name);
+    return sets_.all()->negotiator.missing(name);
   }
   CoreCounts counts() const;
   Instruments& instruments() { return instruments_; }
@@ -112,7 +112,9 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   bool is_root() const { return links_.is_root(); }
   // Of a process set that exists.
   bool is_member(int32_t process_set) const { return is_member(process_set, options_.rank); }
-  bool is_member(int32_t process_set, int32_t rank) const;
+  bool is_member(int32_t process_set, int32_t rank) const {
+    return sets_.is_member(process_set, rank);
+  }
   // Other parameters from the next plan on; on all ranks at the same plan of the set of all ranks.
   void tune(std::chrono::microseconds window, uint64_t fusion_threshold, const hvd_tuning& tuning);
   // At the root: who is told of each plan of all ranks before it is made. nullptr: nobody.
@@ -121,9 +123,6 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   bool over() const { return over_.load(std::memory_order_relaxed); }
 
  private:
-  // nullptr: it is not there, or this rank is no member.
-  ProcessSet* set_of(uint32_t serial);
-
   bool collect();
   void announce();
   void announce(ProcessSet* set, Submission* submission);
@@ -149,17 +148,13 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   Status learn(ProcessSet* set, const PlanItem& item, Submission* submission, CacheEntry** entry);
   void all_have_joined(ProcessSet* set, int32_t last);
 
-  Status open_set(std::shared_ptr<const SetMembers> members);
   Status register_sets(const PlanItem& item, Submission* submission);
-  Status add_set(std::vector<int32_t> ranks, Submission* submission);
-  Status remove_set(int32_t id, Submission* submission);
   Status send_last_plan(ProcessSet* set);
   void end_set(ProcessSet* set);
   void fail_rest(ProcessSet* set);
   void end_all_sets();
   bool drop_removed_sets();
   void hear_what_was_early();
-  bool all_sets_ended() const;
   void act(const ShutdownProtocol::Actions& actions);
   void end_at(int32_t leaver);
   bool settle();
@@ -177,22 +172,10 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   PluginHost* const host_;
   TensorTable* const names_;
   HandleTable* const handles_;
-  SetTable* const set_table_;
   Instruments instruments_;
   BatchExecutor executor_;
   SpeculativeExchange speculative_{&options_.fusion, &executor_, &links_};
-  std::vector<std::unique_ptr<ProcessSet>> sets_;  // of which this rank is a member, by serial
-  ProcessSet* everybody_ = nullptr;                // the first of them
-  uint32_t last_serial_ = 0;                       // of the sets that were added
-  // Of sets that this rank has not added yet: its peers were faster.
-  struct Early {
-    uint32_t set;
-    int32_t from;
-    Bytes message;
-  };
-  std::vector<Early> early_;
-  size_t early_bytes_ = 0;
-  bool some_removed_ = false;
+  ProcessSetRegistry sets_;
   std::optional<ShutdownProtocol> shutdown_;
   CoreCounts counts_;
 
