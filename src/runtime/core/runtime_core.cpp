@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "base/log/log.h"
-#include "base/lost_peer.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -30,12 +29,6 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
   executor_.set_framework(host->framework());
 }
 
-Status RuntimeCore::open() {
-  HVD_RETURN_IF_ERROR(sets_.open_all());
-  shutdown_.emplace(is_root(), links_.tree().children.size());
-  return {};
-}
-
 void RuntimeCore::tune(std::chrono::microseconds window, uint64_t fusion_threshold,
                        const hvd_tuning& tuning) {
   options_.window = window;
@@ -55,29 +48,6 @@ RuntimeCore::Wake RuntimeCore::submit(Submission* submission) {
   if (whole) return Wake::kFull;
   // An open window has its end as alarm.
   return window_open_.load() ? Wake::kNone : Wake::kDriver;
-}
-
-Status RuntimeCore::refusal() const {
-  if (!over_.load(std::memory_order_acquire)) return {};
-  std::lock_guard lock(refusal_mutex_);
-  return refusal_;
-}
-
-Status RuntimeCore::refuse(int32_t op, std::string_view name) {
-  if (!over_.load(std::memory_order_acquire)) return {};
-  cut_off_.store(true);
-  std::lock_guard lock(refusal_mutex_);
-  if (end_ != End::kShutdown || is_registration(op)) return refusal_;
-  return aborted(
-      cat(operation_text(op, name), " cannot run: ", refusal_.message(),
-          " before every rank had submitted it; all ranks must submit the same operations before "
-          "one of them ends (hvd.join() is for ranks with fewer steps)"));
-}
-
-std::optional<int32_t> RuntimeCore::cut_off_by() const {
-  const int32_t peer = left_by_.load();
-  if (peer < 0 || !cut_off_.load()) return {};
-  return peer;
 }
 
 bool RuntimeCore::step(bool flush) {
@@ -104,8 +74,8 @@ bool RuntimeCore::work() {
   if (!departed()) report();
   if (!departed()) moved |= run_batches();
   if (!departed()) moved |= drop_removed_sets();
-  if (!departed() && shutdown_->stopping() && executor_.idle() && sets_.all_ended()) {
-    act(shutdown_->drained());
+  if (!departed() && shutdown_.stopping() && executor_.idle() && sets_.all_ended()) {
+    act(shutdown_.drained());
   }
   return moved;
 }
@@ -206,10 +176,8 @@ bool RuntimeCore::poll_links() {
     finish_what_can_be();
     fail_with(std::exchange(link_failure_, {}), heard_from_);
   } else if (!polled.ok() && !departed()) {
-    if (shutdown_->reported()) {
-      // All that was planned is done here and below; a peer has closed its links before the
-      // goodbye came to us. Nobody needs us.
-      act(shutdown_->goodbye());
+    if (const auto step = shutdown_.links_closed()) {
+      act(*step);
     } else {
       finish_what_can_be();
       fail_with(polled, -1);
@@ -249,16 +217,10 @@ Status RuntimeCore::handle(int32_t from, ByteView message) {
   HVD_RETURN_IF_ERROR(decode(message, &notice));
   switch (kind) {
     case MessageKind::kLeave:
-      act(shutdown_->leave(notice.rank));
-      break;
     case MessageKind::kStop:
-      act(shutdown_->stop(notice.rank));
-      break;
     case MessageKind::kStopped:
-      shutdown_->child_stopped();
-      break;
     case MessageKind::kGoodbye:
-      act(shutdown_->goodbye());
+      act(shutdown_.receive(kind, notice));
       break;
     default:
       link_failure_ = Status(static_cast<Code>(notice.code), notice.text);
@@ -635,50 +597,24 @@ void RuntimeCore::hear_what_was_early() {
 }
 
 void RuntimeCore::to_root(ServiceId id, ByteView message) {
-  if (departed_.load(std::memory_order_relaxed)) return;
+  if (departed()) return;
   if (Status status = services_.to_root(id, message); !status.ok()) fail_with(status, -1);
 }
 
 void RuntimeCore::to_all(ServiceId id, ByteView message) {
-  if (departed_.load(std::memory_order_relaxed)) return;
+  if (departed()) return;
   if (Status status = services_.to_all(id, message); !status.ok()) fail_with(status, -1);
 }
 
-void RuntimeCore::leave() {
-  if (over() || shutdown_->complete()) {
-    if (!shutdown_->stopping()) departed_.store(true);
-    return;
-  }
-  act(shutdown_->leave(options_.rank));
+void RuntimeCore::leave() { act(shutdown_.leave()); }
+
+void RuntimeCore::act(Shutdown::Step step) {
+  if (step == Shutdown::Step::kEndWork) end_work();
+  if (step == Shutdown::Step::kEndServices) services_.end(refusal());
 }
 
-void RuntimeCore::act(const ShutdownProtocol::Actions& actions) {
-  const int32_t parent = links_.tree().parent;
-  if (actions.leave_up) {
-    links_.send_notice(MessageKind::kLeave, {shutdown_->leaver_asked_for(), HVD_OK, {}}, parent);
-  }
-  if (actions.stop_down) {
-    links_.notify_children(MessageKind::kStop, {shutdown_->leaver(), HVD_OK, {}});
-    end_at(shutdown_->leaver());
-  }
-  if (actions.stopped_up) {
-    links_.send_notice(MessageKind::kStopped, {options_.rank, HVD_OK, {}}, parent);
-  }
-  if (actions.goodbye_down) {
-    links_.notify_children(MessageKind::kGoodbye, {shutdown_->leaver(), HVD_OK, {}});
-    departed_.store(true);
-    services_.end(refusal());
-  }
-}
-
-// Nothing is planned any more: what is not planned yet never will be.
-void RuntimeCore::end_at(int32_t leaver) {
-  // Another's program may as well have come to its end, or to an exception's.
-  const std::string who = leaver == options_.rank
-                              ? std::string("this rank called shutdown")
-                              : cat("rank ", leaver, " has ended its program or called shutdown");
-  refuse_from_now(aborted(cat("Horovod has been shut down: ", who)), End::kShutdown);
-  if (leaver != options_.rank) left_by_.store(leaver);
+// Nothing is planned any longer: what is not planned yet never will be.
+void RuntimeCore::end_work() {
   close_window();
   for (Submission* submission = newest_; submission != nullptr;) {
     Submission* older = submission->older;
@@ -702,18 +638,8 @@ void RuntimeCore::end_all_sets() {
   }
 }
 
-void RuntimeCore::refuse_from_now(Status reason, End end) {
-  {
-    std::lock_guard lock(refusal_mutex_);
-    if (!refusal_.ok()) return;
-    refusal_ = std::move(reason);
-    end_ = end;
-  }
-  over_.store(true, std::memory_order_release);
-}
-
 void RuntimeCore::close() {
-  HVD_CHECK(departed_.load());
+  HVD_CHECK(departed());
   links_.close();
 }
 
@@ -723,30 +649,14 @@ void RuntimeCore::fail(const Status& cause) {
 }
 
 void RuntimeCore::fail_with(const Status& found, int32_t heard_from) {
-  if (departed_.load(std::memory_order_relaxed)) return;
+  if (departed()) return;
   // What a peer says is everybody's already.
   end_with(heard_from < 0 ? host_->first_cause(found) : found, heard_from);
 }
 
 void RuntimeCore::end_with(const Status& cause, int32_t heard_from) {
-  if (departed_.load(std::memory_order_relaxed)) return;
-  refuse_from_now(cause, End::kFailure);
-  const Status first = shutdown_->stopping() ? cause : refusal();
-  departed_.store(true);
-  if (const auto peer = lost_peer_in(first.message()); peer && left_by_.load() < 0) {
-    left_by_.store(*peer);
-    if (newest_ != nullptr) cut_off_.store(true);
-  }
-
-  const Notice notice{options_.rank, static_cast<int32_t>(first.code()), first.message()};
-  const TreePlace& place = links_.tree();
-  if (place.parent >= 0 && place.parent != heard_from) {
-    links_.send_notice(MessageKind::kAbort, notice, place.parent);
-  }
-  for (const int32_t child : place.children) {
-    if (child != heard_from) links_.send_notice(MessageKind::kAbort, notice, child);
-  }
-  links_.drain();
+  if (departed()) return;
+  const Status first = shutdown_.fail(cause, heard_from, newest_ != nullptr);
   executor_.abort(first.message().c_str());
   links_.abort(first.message().c_str());
 

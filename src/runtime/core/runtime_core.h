@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +12,7 @@
 #include "runtime/core/message_links.h"
 #include "runtime/core/process_set_registry.h"
 #include "runtime/core/service_bus.h"
-#include "runtime/core/shutdown_protocol.h"
+#include "runtime/core/shutdown.h"
 #include "runtime/core/speculative_exchange.h"
 #include "runtime/execution/batch_executor.h"
 #include "runtime/plugins/plugin_host.h"
@@ -65,20 +64,20 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   RuntimeCore(const CoreOptions& options, OpenedPlugin controller, OpSelector* ops,
               PluginHost* host, SetTable* sets, TensorTable* names, HandleTable* handles);
   // Before the first step: opens the set of all ranks.
-  Status open();
+  Status open() { return sets_.open_all(); }
 
   // ---- any thread ----
   enum class Wake { kNone, kDriver, kFull };
   // Hands a submission in; what the caller has to wake.
   Wake submit(Submission* submission);
   // Why nothing is accepted any more, or ok.
-  Status refusal() const;
+  Status refusal() const { return shutdown_.refusal(); }
   // The same for a submission that is now not run, whose name may be empty.
-  Status refuse(int32_t op, std::string_view name);
+  Status refuse(int32_t op, std::string_view name) { return shutdown_.refuse(op, name); }
   // The peer whose leaving made work of this rank fail, if one did.
-  std::optional<int32_t> cut_off_by() const;
+  std::optional<int32_t> cut_off_by() const { return shutdown_.cut_off_by(); }
   // True when no peer needs this rank any more.
-  const std::atomic<bool>& departed() const { return departed_; }
+  const std::atomic<bool>& departed() const { return shutdown_.departed(); }
   bool has_input() const override { return !queue_.empty() || host_->has_posted(); }
   uint64_t pending() const override { return pending_.load(std::memory_order_relaxed); }
   uint64_t activity() const override { return activity_.load(std::memory_order_relaxed); }
@@ -120,7 +119,7 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   // At the root: who is told of each plan of all ranks before it is made. nullptr: nobody.
   void set_plan_listener(PlanListener* listener) { plan_listener_ = listener; }
   // Nothing is accepted any more: the job ends.
-  bool over() const { return over_.load(std::memory_order_relaxed); }
+  bool over() const { return shutdown_.over(); }
 
  private:
   bool collect();
@@ -155,14 +154,12 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   void end_all_sets();
   bool drop_removed_sets();
   void hear_what_was_early();
-  void act(const ShutdownProtocol::Actions& actions);
-  void end_at(int32_t leaver);
+  void act(Shutdown::Step step);
+  void end_work();
   bool settle();
 
   void complete(Submission* submission, Status status) override;
   void close_window();
-  enum class End { kFailure, kShutdown };
-  void refuse_from_now(Status reason, End end);
   // With what this rank found, or with what `heard_from`, a peer, says; then all agree on a cause.
   void fail_with(const Status& found, int32_t heard_from);
   void end_with(const Status& cause, int32_t heard_from);
@@ -176,7 +173,7 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   BatchExecutor executor_;
   SpeculativeExchange speculative_{&options_.fusion, &executor_, &links_};
   ProcessSetRegistry sets_;
-  std::optional<ShutdownProtocol> shutdown_;
+  Shutdown shutdown_{&links_};
   CoreCounts counts_;
 
   ServiceBus services_{&links_};
@@ -206,13 +203,6 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   std::atomic<uint64_t> activity_{0};
   std::atomic<uint64_t> burst_target_{UINT64_MAX};  // the activity that makes the burst whole
   std::atomic<bool> window_open_{false};
-  std::atomic<bool> over_{false};
-  std::atomic<bool> departed_{false};
-  std::atomic<int32_t> left_by_{-1};  // the first peer that left or was lost
-  std::atomic<bool> cut_off_{false};  // work failed by that
-  mutable std::mutex refusal_mutex_;
-  Status refusal_;           // guarded by refusal_mutex_
-  End end_ = End::kFailure;  // guarded by refusal_mutex_; of `refusal_`
 };
 
 }  // namespace hvd::runtime
