@@ -22,7 +22,8 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
       links_(std::move(controller), options.rank, sets->all()),
       host_(host),
       names_(names),
-      handles_(handles),
+      submissions_({&options_.fusion, names, handles, &instruments_.metrics}, options.window,
+                   options.calls_helper_early),
       executor_(options.fusion.threshold, ops, this, &instruments_),
       sets_({sets, names, &executor_, &links_, this, &options_.fusion}, options.cache_capacity) {
   executor_.set_tuning(options_.tuning);
@@ -31,7 +32,7 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
 
 void RuntimeCore::tune(std::chrono::microseconds window, uint64_t fusion_threshold,
                        const hvd_tuning& tuning) {
-  options_.window = window;
+  submissions_.set_window(window);
   options_.fusion.threshold = fusion_threshold;
   for (size_t i = 0; i < sets_.size(); ++i) {
     if (auto& coordinator = sets_.at(i)->coordinator) coordinator->set_fusion(options_.fusion);
@@ -39,32 +40,17 @@ void RuntimeCore::tune(std::chrono::microseconds window, uint64_t fusion_thresho
   executor_.tune(tuning);
 }
 
-RuntimeCore::Wake RuntimeCore::submit(Submission* submission) {
-  pending_.fetch_add(1);
-  const uint64_t activity = activity_.fetch_add(1) + 1;
-  const bool whole =
-      options_.calls_helper_early && activity == burst_target_.load(std::memory_order_relaxed);
-  queue_.push(submission);
-  if (whole) return Wake::kFull;
-  // An open window has its end as alarm.
-  return window_open_.load() ? Wake::kNone : Wake::kDriver;
-}
-
 bool RuntimeCore::step(bool flush) {
   ++counts_.steps;
   bool moved = host_->run_posted();
   moved |= collect();
-  if (!collected_.empty()) {
-    const bool whole =
-        (expected_ > 0 && burst_ >= expected_) || collected_bytes_ >= options_.fusion.threshold;
-    if (flush || whole || Clock::now() >= window_end_) {
-      announce();
-      moved = true;
-    }
+  if (submissions_.is_due(flush)) {
+    announce();
+    moved = true;
   }
   moved |= services_.run_alarms();
   if (!departed()) moved |= work();
-  return settle() || moved;
+  return submissions_.settle() || moved;
 }
 
 // A failure completes all work: after one nothing is touched, or it would be completed twice.
@@ -88,48 +74,18 @@ bool RuntimeCore::run_batches() {
 }
 
 bool RuntimeCore::collect() {
-  Submission* next = queue_.take_all();
-  if (next == nullptr) return false;
-  const Clock::time_point now = Clock::now();
-  while (next != nullptr) {
-    Submission* submission = std::exchange(next, next->next);
-    if (next == nullptr) {
-      last_submission_.when = now;
-      last_submission_.name.assign(submission->name->text);
-      last_submission_.op = submission->request.op;
-    }
-    submission->since = now;
-    submission->stall_reports = 0;
-    submission->older = newest_;
-    submission->newer = nullptr;
-    if (newest_ != nullptr) newest_->newer = submission;
-    newest_ = submission;
-    submission->accepted = submission->planned = false;
-    if (over()) {
-      complete(submission, refuse(submission->request.op, submission->name->text));
-      continue;
-    }
-    collected_.push_back(submission);
-    collected_bytes_ += submission->bytes;
-    ++burst_;
+  if (!over()) return submissions_.collect(nullptr);
+  refused_.clear();
+  const bool moved = submissions_.collect(&refused_);
+  for (Submission* submission : refused_) {
+    complete(submission, refuse(submission->request.op, submission->name->text));
   }
-  if (!collected_.empty() && window_end_ == Clock::time_point::max()) {
-    window_end_ = now + options_.window;
-    window_open_.store(true);
-  }
-  return true;
-}
-
-void RuntimeCore::close_window() {
-  collected_.clear();
-  collected_bytes_ = 0;
-  window_end_ = Clock::time_point::max();
-  window_open_.store(false);
+  return moved;
 }
 
 void RuntimeCore::announce() {
   instruments_.trace.cycle();
-  for (Submission* submission : collected_) {
+  for (Submission* submission : submissions_.collected()) {
     ProcessSet* set = sets_.find(submission->set);
     if (set != nullptr && !set->ended)
       announce(set, submission);
@@ -139,7 +95,7 @@ void RuntimeCore::announce() {
       submission->accepted = true;  // until the news that the job ends has come
     }
   }
-  close_window();
+  submissions_.close_window();
 }
 
 void RuntimeCore::announce(ProcessSet* set, Submission* submission) {
@@ -231,13 +187,7 @@ Status RuntimeCore::handle(int32_t from, ByteView message) {
 }
 
 void RuntimeCore::complete(Submission* submission, Status status) {
-  submission->status = std::move(status);
-  if (submission->newer != nullptr)
-    submission->newer->older = submission->older;
-  else
-    newest_ = submission->older;
-  if (submission->older != nullptr) submission->older->newer = submission->newer;
-  finished_.push_back(submission);
+  submissions_.finish(submission, std::move(status));
   Name* name = submission->name;
   if (name->announced != submission) return;
   name->announced = nullptr;
@@ -247,28 +197,6 @@ void RuntimeCore::complete(Submission* submission, Status status) {
   Submission* next = name->waiting.front();
   name->waiting.pop_front();
   announce(set, next);
-}
-
-bool RuntimeCore::settle() {
-  if (finished_.empty()) return false;
-  const Clock::time_point now = Clock::now();
-  for (const Submission* submission : finished_) {
-    instruments_.metrics.finished(submission->request.op, submission->status.ok(),
-                                  submission->bytes, now - submission->since);
-  }
-  const uint64_t count = finished_.size();
-  const uint64_t left = pending_.load() - count;
-  if (newest_ == nullptr && collected_.empty()) {
-    expected_ = std::exchange(burst_, 0);
-    // Of one there is nothing to gain: its submitter most likely waits for it.
-    burst_target_.store(expected_ >= 2 ? activity_.load() - left + expected_ : UINT64_MAX,
-                        std::memory_order_relaxed);
-  }
-  names_->remove(finished_);
-  pending_.fetch_sub(count);
-  handles_->finish(finished_);
-  finished_.clear();
-  return true;
 }
 
 CoreCounts RuntimeCore::counts() const {
@@ -564,7 +492,7 @@ void RuntimeCore::end_set(ProcessSet* set) {
 
 void RuntimeCore::fail_rest(ProcessSet* set) {
   set->after_join.clear();
-  for (Submission* submission = newest_; submission != nullptr;) {
+  for (Submission* submission = newest(); submission != nullptr;) {
     Submission* older = submission->older;
     if (submission->accepted && !submission->planned && submission->set == set->members->serial) {
       const std::string& name = submission->name->text;
@@ -615,8 +543,8 @@ void RuntimeCore::act(Shutdown::Step step) {
 
 // Nothing is planned any longer: what is not planned yet never will be.
 void RuntimeCore::end_work() {
-  close_window();
-  for (Submission* submission = newest_; submission != nullptr;) {
+  submissions_.close_window();
+  for (Submission* submission = newest(); submission != nullptr;) {
     Submission* older = submission->older;
     if (!submission->accepted) {
       complete(submission, refuse(submission->request.op, submission->name->text));
@@ -645,7 +573,7 @@ void RuntimeCore::close() {
 
 void RuntimeCore::fail(const Status& cause) {
   end_with(cause, -1);
-  settle();
+  submissions_.settle();
 }
 
 void RuntimeCore::fail_with(const Status& found, int32_t heard_from) {
@@ -656,12 +584,12 @@ void RuntimeCore::fail_with(const Status& found, int32_t heard_from) {
 
 void RuntimeCore::end_with(const Status& cause, int32_t heard_from) {
   if (departed()) return;
-  const Status first = shutdown_.fail(cause, heard_from, newest_ != nullptr);
+  const Status first = shutdown_.fail(cause, heard_from, newest() != nullptr);
   executor_.abort(first.message().c_str());
   links_.abort(first.message().c_str());
 
-  close_window();
-  while (newest_ != nullptr) complete(newest_, first);
+  submissions_.close_window();
+  while (newest() != nullptr) complete(newest(), first);
   services_.end(refusal());
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/core/message_links.h"
+#include "runtime/core/pending_submissions.h"
 #include "runtime/core/process_set_registry.h"
 #include "runtime/core/service_bus.h"
 #include "runtime/core/shutdown.h"
@@ -17,9 +18,6 @@
 #include "runtime/execution/batch_executor.h"
 #include "runtime/plugins/plugin_host.h"
 #include "runtime/progress/progress.h"
-#include "runtime/submission/handle_table.h"
-#include "runtime/submission/submission_queue.h"
-#include "runtime/telemetry/instruments.h"
 
 namespace hvd::runtime {
 
@@ -52,13 +50,6 @@ class PlanListener {
   virtual void planned(const std::vector<PlanItem>& items) = 0;
 };
 
-// What the user handed in last, for those who ask what this rank does.
-struct LastSubmission {
-  Clock::time_point when{};
-  std::string name;  // empty: nothing yet
-  int32_t op = 0;
-};
-
 class RuntimeCore final : public Drivable, private CompletionSink {
  public:
   RuntimeCore(const CoreOptions& options, OpenedPlugin controller, OpSelector* ops,
@@ -67,9 +58,9 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   Status open() { return sets_.open_all(); }
 
   // ---- any thread ----
-  enum class Wake { kNone, kDriver, kFull };
+  using Wake = PendingSubmissions::Wake;
   // Hands a submission in; what the caller has to wake.
-  Wake submit(Submission* submission);
+  Wake submit(Submission* submission) { return submissions_.submit(submission); }
   // Why nothing is accepted any more, or ok.
   Status refusal() const { return shutdown_.refusal(); }
   // The same for a submission that is now not run, whose name may be empty.
@@ -78,15 +69,15 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   std::optional<int32_t> cut_off_by() const { return shutdown_.cut_off_by(); }
   // True when no peer needs this rank any more.
   const std::atomic<bool>& departed() const { return shutdown_.departed(); }
-  bool has_input() const override { return !queue_.empty() || host_->has_posted(); }
-  uint64_t pending() const override { return pending_.load(std::memory_order_relaxed); }
-  uint64_t activity() const override { return activity_.load(std::memory_order_relaxed); }
+  bool has_input() const override { return submissions_.has_input() || host_->has_posted(); }
+  uint64_t pending() const override { return submissions_.count(); }
+  uint64_t activity() const override { return submissions_.activity(); }
 
   // ---- with the progress lock held ----
   bool step(bool flush) override;
   bool before_sleep() override;
   void after_sleep() override;
-  Clock::time_point window_end() const override { return window_end_; }
+  Clock::time_point window_end() const override { return submissions_.window_end(); }
   Clock::time_point alarm() const override { return services_.alarm(); }
   // A service is heard from now on; it outlives the runtime core's last step.
   void set_service(ServiceId id, Service* service) { services_.set(id, service); }
@@ -106,8 +97,8 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   CoreCounts counts() const;
   Instruments& instruments() { return instruments_; }
   // The newest of the unfinished submissions; the others by Submission::older.
-  Submission* newest() const { return newest_; }
-  const LastSubmission& last_submission() const { return last_submission_; }
+  Submission* newest() const { return submissions_.newest(); }
+  const LastSubmission& last_submission() const { return submissions_.last(); }
   bool is_root() const { return links_.is_root(); }
   // Of a process set that exists.
   bool is_member(int32_t process_set) const { return is_member(process_set, options_.rank); }
@@ -156,10 +147,8 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   void hear_what_was_early();
   void act(Shutdown::Step step);
   void end_work();
-  bool settle();
 
   void complete(Submission* submission, Status status) override;
-  void close_window();
   // With what this rank found, or with what `heard_from`, a peer, says; then all agree on a cause.
   void fail_with(const Status& found, int32_t heard_from);
   void end_with(const Status& cause, int32_t heard_from);
@@ -168,8 +157,8 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   MessageLinks links_;
   PluginHost* const host_;
   TensorTable* const names_;
-  HandleTable* const handles_;
   Instruments instruments_;
+  PendingSubmissions submissions_;
   BatchExecutor executor_;
   SpeculativeExchange speculative_{&options_.fusion, &executor_, &links_};
   ProcessSetRegistry sets_;
@@ -179,14 +168,6 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   ServiceBus services_{&links_};
   PlanListener* plan_listener_ = nullptr;
 
-  std::vector<Submission*> collected_;  // drained, not announced
-  uint64_t collected_bytes_ = 0;
-  Clock::time_point window_end_ = Clock::time_point::max();
-  uint64_t burst_ = 0;            // submissions since nothing was pending
-  uint64_t expected_ = 0;         // as many as in the burst before
-  Submission* newest_ = nullptr;  // of the unfinished ones that were drained
-  LastSubmission last_submission_;
-  std::vector<Submission*> finished_;
   Status link_failure_;  // found while messages were handed in: acted upon after that
   int32_t heard_from_ = -1;
 
@@ -195,14 +176,8 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   Plan heard_plan_;
   Clock::time_point plan_heard_{};  // the one that is being applied
   std::vector<AgreedItem> agreed_;
+  std::vector<Submission*> refused_;
   ByteWriter out_;
-
-  // Shared with other threads.
-  SubmissionQueue queue_;
-  alignas(64) std::atomic<uint64_t> pending_{0};
-  std::atomic<uint64_t> activity_{0};
-  std::atomic<uint64_t> burst_target_{UINT64_MAX};  // the activity that makes the burst whole
-  std::atomic<bool> window_open_{false};
 };
 
 }  // namespace hvd::runtime

@@ -1,0 +1,96 @@
+#include "runtime/core/pending_submissions.h"
+
+#include <utility>
+
+namespace hvd::runtime {
+
+PendingSubmissions::Wake PendingSubmissions::submit(Submission* submission) {
+  pending_.fetch_add(1);
+  const uint64_t activity = activity_.fetch_add(1) + 1;
+  const bool whole = wakes_early_ && activity == burst_target_.load(std::memory_order_relaxed);
+  queue_.push(submission);
+  if (whole) return Wake::kFull;
+  // An open window has its end as alarm.
+  return window_open_.load() ? Wake::kNone : Wake::kDriver;
+}
+
+bool PendingSubmissions::collect(std::vector<Submission*>* refused) {
+  Submission* next = queue_.take_all();
+  if (next == nullptr) return false;
+  const Clock::time_point now = Clock::now();
+  while (next != nullptr) {
+    Submission* submission = std::exchange(next, next->next);
+    if (next == nullptr) {
+      last_.when = now;
+      last_.name.assign(submission->name->text);
+      last_.op = submission->request.op;
+    }
+    submission->since = now;
+    submission->stall_reports = 0;
+    submission->older = newest_;
+    submission->newer = nullptr;
+    if (newest_ != nullptr) newest_->newer = submission;
+    newest_ = submission;
+    submission->accepted = submission->planned = false;
+    if (refused != nullptr) {
+      refused->push_back(submission);
+      continue;
+    }
+    collected_.push_back(submission);
+    collected_bytes_ += submission->bytes;
+    ++burst_;
+  }
+  if (!collected_.empty() && window_end_ == Clock::time_point::max()) {
+    window_end_ = now + window_;
+    window_open_.store(true);
+  }
+  return true;
+}
+
+bool PendingSubmissions::is_due(bool flush) const {
+  if (collected_.empty()) return false;
+  const bool whole =
+      (expected_ > 0 && burst_ >= expected_) || collected_bytes_ >= parts_.fusion->threshold;
+  return flush || whole || Clock::now() >= window_end_;
+}
+
+void PendingSubmissions::close_window() {
+  collected_.clear();
+  collected_bytes_ = 0;
+  window_end_ = Clock::time_point::max();
+  window_open_.store(false);
+}
+
+void PendingSubmissions::finish(Submission* submission, Status status) {
+  submission->status = std::move(status);
+  if (submission->newer != nullptr)
+    submission->newer->older = submission->older;
+  else
+    newest_ = submission->older;
+  if (submission->older != nullptr) submission->older->newer = submission->newer;
+  finished_.push_back(submission);
+}
+
+bool PendingSubmissions::settle() {
+  if (finished_.empty()) return false;
+  const Clock::time_point now = Clock::now();
+  for (const Submission* submission : finished_) {
+    parts_.metrics->finished(submission->request.op, submission->status.ok(), submission->bytes,
+                             now - submission->since);
+  }
+  const uint64_t count = finished_.size();
+  const uint64_t left = pending_.load() - count;
+  if (newest_ == nullptr && collected_.empty()) {
+    expected_ = std::exchange(burst_, 0);
+    // Of one there is nothing to gain: its submitter most likely waits for it.
+    burst_target_.store(expected_ >= 2 ? activity_.load() - left + expected_ : UINT64_MAX,
+                        std::memory_order_relaxed);
+  }
+  parts_.names->remove(finished_);
+  pending_.fetch_sub(count);
+  parts_.handles->finish(finished_);
+  finished_.clear();
+  return true;
+}
+
+}  // namespace hvd::runtime
