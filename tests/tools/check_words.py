@@ -26,7 +26,7 @@ FILES = {
     "greeting": "handshake",
     "greeting_fuzz": "handshake_fuzz",
     "host_meeting": "local_rendezvous",
-    "mesh_meeting": "mesh_connect",
+    "mesh_meeting": "mesh",
     "reception": "local_acceptor",
     "board": "key_value_store",
     "baton": "progress_lock",

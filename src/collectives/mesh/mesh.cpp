@@ -1,10 +1,18 @@
 #include "collectives/mesh/mesh.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/lost_peer.h"
+#include "base/machine_identity.h"
 #include "base/text.h"
+#include "collectives/mesh/late_ranks.h"
+#include "collectives/shm/sub_region.h"
+#include "net/interfaces.h"
 
 namespace hvd::collectives {
 namespace {
@@ -12,6 +20,15 @@ namespace {
 // How many polls of shared memory go by before the descriptors are looked at, when nothing said
 // that there is anything: a system call costs as much as a small allreduce.
 constexpr uint32_t kPollsPerLook = 256;
+
+// Room for the sub-region of any group on a host with this many ranks.
+size_t largest_sub_region(size_t ranks) {
+  size_t largest = 0;
+  for (size_t count = 1; count <= ranks; ++count) {
+    largest = std::max(largest, SubRegion::size_for(count, SubRegion::chunk_for(count)));
+  }
+  return largest;
+}
 
 }  // namespace
 
@@ -148,5 +165,165 @@ bool Mesh::before_sleep() {
 }
 
 void Mesh::after_sleep() { host_->wake_up(); }
+
+std::string Mesh::key(std::string_view what) const {
+  return cat("mesh/", options_.credentials.generation, "/", what);
+}
+
+Result<PeerRecord> Mesh::own_record(const RendezvousSocket& rendezvous) const {
+  PeerRecord mine;
+  mine.rank = options_.rank;
+  mine.host = options_.host;
+  HVD_ASSIGN_OR_RETURN(mine.machine, machine_identity());
+  mine.machine += options_.machine;
+  mine.site = options_.site;
+  mine.rendezvous_socket = rendezvous.name;
+  mine.pid = static_cast<uint32_t>(::getpid());
+  mine.port = remote_->port();
+  HVD_ASSIGN_OR_RETURN(const auto addresses, net::interface_addresses(options_.with_loopback));
+  for (const auto& address : addresses) {
+    if (!options_.interfaces.allows(address.interface, address.bytes)) continue;
+    mine.candidates.push_back({address.interface, address.bytes});
+  }
+  return mine;
+}
+
+Status Mesh::exchange_records(const PeerRecord& mine, KeyValueStore& store, Deadline deadline) {
+  const Bytes record = mine.encode();
+  records_.resize(static_cast<size_t>(options_.size));
+  if (options_.size == 1) {
+    records_[0] = mine;
+    return {};
+  }
+  const auto exchange = [&](const std::vector<int32_t>& wanted, Deadline until) {
+    return store.exchange(key("rank"), options_.rank, options_.size, record, wanted, until);
+  };
+  const auto all = exchange({}, deadline);
+  if (!all.ok() && all.error().code() == Code::kDeadlineExceeded) {
+    return late_ranks(options_.rank, options_.size, [&](int32_t other) {
+      return exchange({other}, Deadline::after_seconds(kLookAgainSeconds)).ok();
+    });
+  }
+  if (!all.ok()) return all.error();
+  for (size_t rank = 0; rank < records_.size(); ++rank) {
+    HVD_ASSIGN_OR_RETURN(records_[rank], PeerRecord::decode((*all)[rank]));
+  }
+  return {};
+}
+
+// The leader of each rank, where the records do not tell: each rank publishes the leader that it has
+// reached. A member, which gets the table from its leader, returns one where every rank leads itself.
+Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, KeyValueStore& store,
+                                                   Deadline deadline) {
+  std::vector<int32_t> leaders(records_.size());
+  std::iota(leaders.begin(), leaders.end(), 0);
+  const bool leads = leader == options_.rank;
+  const std::vector<int32_t> wanted = leads ? leaders : std::vector{options_.rank};
+  HVD_ASSIGN_OR_RETURN(const auto all,
+                       store.exchange(key("leader"), options_.rank, options_.size,
+                                      ByteWriter().put(leader).view(), wanted, deadline));
+  for (size_t rank = 0; rank < all.size() && leads; ++rank) {
+    leaders[rank] = ByteReader(all[rank]).get<int32_t>();
+  }
+  return leaders;
+}
+
+// The local rendezvous: a rank that looks as if it were on this host, and answers, is.
+Result<LocalRendezvous> Mesh::rendezvous_on_host(const RendezvousSocket& rendezvous,
+                                                 KeyValueStore& store, Deadline deadline) {
+  MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
+  HVD_ASSIGN_OR_RETURN(auto connection, find_leader(records_, options_.rank));
+  const int32_t leader = connection ? connection->leader : options_.rank;
+  auto known = known_leaders(records_);
+  if (!known) {
+    HVD_ASSIGN_OR_RETURN(known, ask_for_leaders(leader, store, deadline));
+  } else if ((*known)[static_cast<size_t>(options_.rank)] != leader) {
+    return unavailable(cat(describe((*known)[static_cast<size_t>(options_.rank)]),
+                           " cannot be reached: its process has ended"));
+  }
+  std::vector<int32_t> leaders = *std::move(known);
+  std::vector<int32_t> members;
+  for (size_t rank = 0; rank < leaders.size(); ++rank) {
+    const bool is_self = static_cast<int32_t>(rank) == options_.rank;
+    if (!is_self && leaders[rank] == options_.rank) members.push_back(static_cast<int32_t>(rank));
+  }
+  // A forked child shares nothing: what its parent had before is the parent's.
+  if (options_.heap != nullptr && options_.heap->file().ok()) heap_ = options_.heap;
+  const int heap = heap_ != nullptr ? heap_->file().value() : -1;
+  if (connection) {
+    return join_leader(std::move(*connection), options_.credentials, records_, options_.rank, heap,
+                       map, deadline);
+  }
+  return receive_members(rendezvous, options_.credentials, records_, options_.rank, members,
+                         std::move(leaders), largest_sub_region(members.size() + 1), heap, map,
+                         deadline);
+}
+
+// Leaders speak to few others until a group needs more: those above and below in a binomial tree.
+void Mesh::expect_neighbours() {
+  if (leader_of(options_.rank) != options_.rank) return;
+  std::vector<int32_t> leaders;
+  for (size_t rank = 0; rank < leaders_.size(); ++rank) {
+    if (leaders_[rank] == static_cast<int32_t>(rank)) leaders.push_back(leaders_[rank]);
+  }
+  const auto own = static_cast<size_t>(hosts_[static_cast<size_t>(options_.rank)]);
+  if (own != 0) remote_->expect(leaders[own & (own - 1)]);
+  for (size_t bit = 1; own + bit < leaders.size() && (own & bit) == 0; bit <<= 1) {
+    remote_->expect(leaders[own + bit]);
+  }
+}
+
+Status Mesh::connect(KeyValueStore& store, Deadline deadline) {
+  HVD_ASSIGN_OR_RETURN(const RendezvousSocket rendezvous, RendezvousSocket::open());
+  HVD_ASSIGN_OR_RETURN(
+      remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank, options_.ports));
+  HVD_ASSIGN_OR_RETURN(const PeerRecord mine, own_record(rendezvous));
+  HVD_RETURN_IF_ERROR(exchange_records(mine, store, deadline));
+  HVD_ASSIGN_OR_RETURN(LocalRendezvous result, rendezvous_on_host(rendezvous, store, deadline));
+  leaders_ = std::move(result.leaders);
+  host_ = std::move(result.links);
+  MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
+  if (!result.heaps.empty())
+    peer_heaps_ = std::make_unique<PeerHeaps>(std::move(result.heaps), map);
+  number_hosts();
+  HVD_RETURN_IF_ERROR(watch_host(std::move(result.watched)));
+  if (local_ranks_.size() == records_.size()) {
+    remote_->close_listener();
+    return {};
+  }
+  HVD_RETURN_IF_ERROR(remote_->start(
+      records_, std::max(1.0, deadline.is_never() ? 30.0 : deadline.seconds_left())));
+  expect_neighbours();
+  return {};
+}
+
+void Mesh::number_hosts() {
+  std::vector<size_t> seen(leaders_.size(), 0);
+  std::vector<int32_t> numbers(leaders_.size(), 0);
+  int32_t next = 0;
+  for (size_t rank = 0; rank < leaders_.size(); ++rank) {
+    const auto leader = static_cast<size_t>(leaders_[rank]);
+    if (leader == rank) numbers[rank] = next++;
+    hosts_.push_back(numbers[leader]);
+    local_index_.push_back(seen[leader]++);
+    if (leaders_[rank] == leader_of(options_.rank)) {
+      local_ranks_.push_back(static_cast<int32_t>(rank));
+    }
+  }
+}
+
+Status Mesh::watch_host(std::vector<Watched> watched) {
+  doorbell_ = std::make_unique<Doorbell>(*host_);
+  HVD_RETURN_IF_ERROR(loop_.add(host_->doorbell(), EPOLLIN, *doorbell_));
+  watched_ = std::move(watched);
+  for (const Watched& entry : watched_) {
+    watchers_.push_back(std::make_unique<Watcher>(*this, entry.rank));
+    HVD_RETURN_IF_ERROR(loop_.add(entry.socket.get(), EPOLLIN | EPOLLRDHUP, *watchers_.back()));
+    if (entry.process) {
+      HVD_RETURN_IF_ERROR(loop_.add(entry.process.get(), EPOLLIN, *watchers_.back()));
+    }
+  }
+  return {};
+}
 
 }  // namespace hvd::collectives
