@@ -25,8 +25,8 @@ hvd_plugin_config config_of(const Identity& identity) {
   return config;
 }
 
-CoreOptions engine_options(const Identity& identity, const Settings& settings,
-                           const SpinBudget& budget) {
+CoreOptions core_options(const Identity& identity, const Settings& settings,
+                         const SpinBudget& budget) {
   CoreOptions options;
   options.rank = identity.rank;
   const TunedParameters parameters = parameters_of(settings);
@@ -117,7 +117,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   ops_ = std::make_unique<OpSelector>(std::move(ops));
   const SpinBudget budget =
       spin_budget(available_cores(), identity_.local_size, identity_.has_one_host());
-  const CoreOptions how = engine_options(identity_, settings, budget);
+  const CoreOptions how = core_options(identity_, settings, budget);
   core_ = std::make_unique<RuntimeCore>(how, *std::move(controller), ops_.get(), host_.get(),
                                         &sets_, &names_, &handles_);
   HVD_RETURN_IF_ERROR(core_->open());
