@@ -3,7 +3,7 @@
 import platform
 import stat
 
-from harness import *  # noqa: F403
+from harness import *
 
 # Each value is unlike every other text of a report.
 SECRETS = {
