@@ -1,5 +1,6 @@
 #include "rendezvous/server/session.h"
 
+#include <array>
 #include <utility>
 
 #include "base/log/log.h"
@@ -290,6 +291,211 @@ void Session::watch_peer() {
           self->watch_peer();
         }
       });
+}
+
+// How a client proves to a session that it knows the job's secret.
+
+Reply Session::hello() {
+  const std::string_view nonce = parser_->field("Hvd-Nonce");
+  if (parser_->method() != "GET" || !is_nonce(nonce)) {
+    return {400, "hello is GET with an Hvd-Nonce header of 32 hexadecimal digits in lower case",
+            nullptr};
+  }
+  if (key_) return {400, "hello was said on this connection before", nullptr};
+  server_nonce_ = make_nonce();
+  key_.emplace(core_->secret, nonce, server_nonce_);
+  return {};
+}
+
+std::optional<Reply> Session::admit_signed() {
+  const std::string_view text = parser_->field("Authorization");
+  if (text.empty() && !parser_->target().starts_with("/v1/")) {
+    return Reply{401,
+                 "the request is not signed; Horovod's own workers, which sign nothing, are "
+                 "served only with --insecure-compat",
+                 nullptr};
+  }
+  if (text.empty() || !key_) {
+    return Reply{401,
+                 "the request is not signed: say GET /v1/hello first, then sign each request "
+                 "with the job's secret",
+                 nullptr};
+  }
+  const auto proof = parse_proof(text);
+  if (!proof.ok()) return Reply{401, proof.status().message(), nullptr};
+  const Digest wanted =
+      key_->sign_request(proof->count, parser_->method(), parser_->target(), proof->body);
+  if (!equal_in_constant_time(wanted, proof->signature)) {
+    return Reply{403, "the request is signed with another secret than this job's", nullptr};
+  }
+  if (proof->count != count_ + 1) {
+    return Reply{403,
+                 cat("the request counts ", proof->count, " where ", count_ + 1,
+                     " is next: a replay is refused"),
+                 nullptr};
+  }
+  count_ = proof->count;
+  body_digest_ = proof->body;
+  is_proven_ = true;
+  return {};
+}
+
+// What a session answers without a signature: monitoring, agents that call their launcher, and the
+// original's workers where they are let in.
+
+// What monitoring asks without a signature: whether the server lives is no secret.
+std::optional<Reply> Session::admit_monitor() const {
+  if (parser_->method() != "GET") return Reply{405, "only GET is done here", nullptr};
+  if (parser_->target() == "/health" || core_->is_monitor_open) return {};
+  const std::string wanted = "Bearer " + core_->monitor_token;
+  const std::string_view given = parser_->field("Authorization");
+  if (equal_in_constant_time(as_bytes(wanted), as_bytes(given))) return {};
+  return Reply{401,
+               "give 'Authorization: Bearer <token>' with the token that horovod-rendezvous "
+               "--show-monitor-token prints, or sign the request",
+               nullptr};
+}
+
+Reply Session::answer_monitor() {
+  const std::string_view target = parser_->target();
+  if (target == "/health") return {200, core_->is_closing ? "closing\n" : "ok\n", nullptr};
+  if (target == "/metrics") {
+    return {200,
+            core_->monitor.metrics(core_->service, core_->sessions.size(), core_->waiting().size()),
+            nullptr};
+  }
+  return {200, core_->monitor.status(core_->service, core_->sessions.size(), core_->waiting()),
+          nullptr};
+}
+
+std::optional<Reply> Session::admit_agent() const {
+  if (to_lower(parser_->field("Upgrade")) != "horovod-agent") {
+    return Reply{400, "this is for agents, who send 'Upgrade: horovod-agent'", nullptr};
+  }
+  if (core_->on_agent && !core_->is_closing) return {};
+  return Reply{409,
+               "no host is wanted here: the job has those that it needs, or no launcher listens",
+               nullptr};
+}
+
+// An agent and the launcher prove to each other who they are, in their own way.
+net::Task<void> Session::hand_over() {
+  const std::string head =
+      net::response_head(101, {{"Connection", "Upgrade"}, {"Upgrade", "horovod-agent"}}, 0);
+  const auto [error, size] =
+      co_await asio::async_write(socket_, asio::buffer(head), net::use_tuple);
+  disarm();
+  if (!error && core_->on_agent) core_->on_agent(std::move(socket_));
+}
+
+// Clients of the original's server look at the status alone.
+std::optional<Reply> Session::admit_unsigned() {
+  if (!UnsignedStore::knows(parser_->method())) return Reply{501, {}, nullptr};
+  if (parser_->method() == "PUT" && parser_->field("Content-Length").empty()) {
+    return Reply{411, {}, nullptr};
+  }
+  return {};
+}
+
+Reply Session::answer_unsigned() {
+  UnsignedStore::Answer answer =
+      core_->unsigned_store->answer(parser_->method(), parser_->target(), parser_->take_body());
+  return {answer.status, {}, std::move(answer.value)};
+}
+
+// How a session's replies go out, and whether its connection is kept after them.
+
+namespace {
+
+// Goes behind its head in one piece: copying it is less than what a second one costs.
+constexpr size_t kSmallBody = 1024;
+constexpr std::chrono::milliseconds kDrain{2000};
+
+}  // namespace
+
+bool Session::keeps() const {
+  if (core_->is_closing) return false;
+  // Clients of the original's server, which always closes, may wait for that.
+  if (is_unsigned_) return to_lower(parser_->field("Connection")) == "keep-alive";
+  // Without hello there is nobody to keep a connection for.
+  return parser_->keep_alive() && key_;
+}
+
+// What the end of the job brings about rests on nothing.
+bool Session::waits_for_durable_store() const {
+  return core_->durable && is_signed_ && !core_->is_closing;
+}
+
+// Sends what the connection takes at once, unless the reply has to wait until what it rests on is
+// kept; finish_reply sends the rest.
+void Session::begin_reply(Reply reply, bool keep) {
+  // A value, since clang 14 cannot see how to make one inside of an optional.
+  Outgoing& outgoing = outgoing_.emplace(Outgoing{std::move(reply), {}, 0, keep});
+  const ByteView body = outgoing.reply.body();
+  std::string signature;
+  if (is_signed_) {
+    signature = to_hex(key_->sign_response(count_, outgoing.reply.status, outgoing.reply.digest()));
+  }
+  outgoing.head = net::response_head(outgoing.reply.status,
+                                     {{"Hvd-Nonce", std::exchange(server_nonce_, {})},
+                                      {"Hvd-Signature", signature},
+                                      {"Connection", keep ? "" : "close"}},
+                                     body.size());
+  const bool is_one_piece = body.size() <= kSmallBody;
+  if (is_one_piece) {
+    outgoing.head += as_text(body);
+    outgoing.reply = {outgoing.reply.status, {}, nullptr};
+  }
+  if (waits_for_durable_store()) return;
+  net::error_code error;
+  if (is_one_piece) {
+    outgoing.sent = socket_.write_some(asio::buffer(outgoing.head), error);
+  } else {
+    const std::array<asio::const_buffer, 2> parts{asio::buffer(outgoing.head),
+                                                  asio::buffer(body.data(), body.size())};
+    outgoing.sent = socket_.write_some(parts, error);
+  }
+  outgoing.is_broken =
+      error && error != asio::error::would_block && error != asio::error::try_again;
+}
+
+// False when the connection is broken.
+net::Task<bool> Session::finish_reply() {
+  const Outgoing outgoing = std::move(*std::exchange(outgoing_, {}));
+  const ByteView body = outgoing.reply.body();
+  if (outgoing.is_broken) co_return false;
+  if (outgoing.sent == outgoing.head.size() + body.size()) co_return true;
+  // The peer's window is full: from here on it has limited time.
+  arm(core_->limits.transfer_time(body.size()));
+  const size_t of_head = std::min(outgoing.sent, outgoing.head.size());
+  const std::array<asio::const_buffer, 2> parts{
+      asio::buffer(outgoing.head) + of_head,
+      asio::buffer(body.data(), body.size()) + (outgoing.sent - of_head)};
+  const auto [failed, rest] = co_await asio::async_write(socket_, parts, net::use_tuple);
+  if (is_proven_) disarm();
+  co_return !failed;
+}
+
+// Answers a request whose body was not read: the connection is of no use any more.
+net::Task<Session::Read> Session::refuse(Reply reply) {
+  is_signed_ = false;
+  core_->monitor.count("refused", reply.status);
+  begin_reply(std::move(reply), false);
+  co_await finish_reply();
+  co_return Read::kRefused;
+}
+
+// Takes what a refused client still sends: closing at once would reset the connection, and the
+// client would lose the sentence that says why.
+net::Task<void> Session::drain() {
+  net::error_code ignored;
+  socket_.shutdown(net::StreamSocket::shutdown_send, ignored);
+  arm(kDrain);
+  for (;;) {
+    begin_ = end_ = 0;
+    const bool filled = co_await fill();
+    if (!filled) co_return;
+  }
 }
 
 }  // namespace hvd::rendezvous
