@@ -4,15 +4,25 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <filesystem>
 
 #include "base/check.h"
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/job/job_state.h"
+#include "launcher/job/pmix_order.h"
 #include "launcher/output/report.h"
+#include "launcher/output/terminal_width.h"
 #include "launcher/plan/host_choice.h"
+#include "launcher/plan/installation.h"
+#include "launcher/plan/rank_set.h"
+#include "launcher/plan/thread_shares.h"
+#include "launcher/plan/versions.h"
 #include "launcher/plan/worker_env.h"
+#include "launcher/protocol/outside_signals.h"
+#include "rendezvous/wire/job_keys.h"
 
 namespace hvd::launcher {
 namespace {
@@ -177,6 +187,458 @@ void prepare_process(const Options& options) {
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
                JoinQueue* join_queue) {
   return JobLaunch(options, plan, generation, join_queue).run();
+}
+
+// How a job comes to run: what is asked of each host, agents on all, the ranks.
+
+namespace {
+
+constexpr std::chrono::milliseconds kProgressAfter{700};
+constexpr std::chrono::milliseconds kProgressEvery{200};
+
+}  // namespace
+
+Status JobLaunch::find_places() {
+  const std::string key = options_.settings.text("ssh_identity_file");
+  if (!key.empty() && ::access(key.c_str(), R_OK) != 0) {
+    return system_error(cat("cannot read the private key ", key, " given with -i"), errno);
+  }
+  HVD_ASSIGN_OR_RETURN(agent_, find_agent(executable_folder()));
+  if (options_.settings.is_set("store_fd")) {
+    HVD_ASSIGN_OR_RETURN(
+        parent_process_,
+        ParentProcess::take(static_cast<int>(options_.settings.integer("store_fd"))));
+  }
+  std::error_code error;
+  directory_ = std::filesystem::current_path(error).string();
+  if (error) return system_error("cannot find the current directory", error.value());
+  // As the user names it: a path through links may be the only one that other hosts have.
+  const std::string logical = environment_variable("PWD").value_or("");
+  if (logical.starts_with('/') && std::filesystem::equivalent(logical, directory_, error)) {
+    directory_ = logical;
+  }
+  const Settings& settings = options_.settings;
+  if (settings.is_set("wdir"))
+    directory_ = std::filesystem::path(directory_) / settings.text("wdir");
+  if (settings.is_set("stage")) {
+    HVD_ASSIGN_OR_RETURN(
+        code_, read_staged_code(settings.text("stage"), directory_, settings.is_set("wdir")));
+  }
+  HVD_ASSIGN_OR_RETURN(environment_, read_environment_choice(settings));
+  OutputStyle style;
+  style.directory = settings.text("output_filename");
+  style.is_continued = generation_ > 0;
+  style.tag = settings.text("tag");
+  style.folds = settings.flag("fold");
+  style.has_timestamps = settings.flag("prefix_timestamp");
+  if (to_lower(settings.text("log_format")) == "json") style.format = LineFormat::kJson;
+  if (settings.is_set("only_rank")) {
+    auto shown = parse_ranks(settings.text("only_rank"), plan_.size());
+    if (!shown.ok()) return shown.status().with_context("--only-rank");
+    style.is_shown = *std::move(shown);
+  }
+  const auto asking = std::find_if(plan_.slots.begin(), plan_.slots.end(),
+                                   [this](const Slot& slot) { return reads_input(slot.rank); });
+  if (asking != plan_.slots.end()) style.asking_rank = asking->rank;
+  HVD_ASSIGN_OR_RETURN(output_, Output::open(loop_.get_executor(), plan_, std::move(style)));
+  if (generation_ == 0) {
+    const Environment given = overlay(environment(), environment_.values);
+    for (const std::string& sentence : about_misspelt_variables(given)) output_->say(sentence);
+  }
+  for (const std::string& name : unset_names(environment(), environment_)) {
+    output_->say(
+        cat("-x ", name, ": no such variable is set here, so ranks get none of that name"));
+  }
+  return {};
+}
+
+std::vector<HostStart> JobLaunch::host_starts() {
+  const Settings& settings = options_.settings;
+  std::vector<HostStart> starts;
+  for (const Host& host : plan_.hosts) {
+    const int index = static_cast<int>(starts.size());
+    events_.push_back(std::make_unique<HostEvents>(*this, index));
+    HostStart start;
+    start.target.host = host.name;
+    start.target.user = host.user;
+    start.target.port = static_cast<int>(settings.integer("ssh_port"));
+    start.target.identity_file = settings.text("ssh_identity_file");
+    start.target.agent_path = agent_;
+    start.target.agent_dir = settings.text("agent_dir");
+    start.make_job = [this, index](bool is_local) {
+      return host_job(index, is_local && !join_queue_);
+    };
+    start.events = events_.back().get();
+    start.code = code_;
+    starts.push_back(std::move(start));
+  }
+  return starts;
+}
+
+HostJob JobLaunch::host_job(int host, bool is_local) const {
+  JobEnvironment shared;
+  shared.job = job_;
+  shared.generation = generation_;
+  shared.secret = secret_.hex();
+  shared.start_timeout = options_.settings.number("start_timeout");
+  HostJob job;
+  job.job = job_;
+  job.generation = generation_;
+  job.host = static_cast<uint32_t>(host);
+  job.hosts = static_cast<uint32_t>(plan_.hosts.size());
+  job.host_name = plan_.hosts[static_cast<size_t>(host)].name;
+  job.command = options_.command;
+  job.working_directory = code_ ? code_->working_directory : directory_;
+  job.is_staged = code_ != nullptr;
+  if (code_) job.staged_path = code_->path;
+  job.environment = overlay(chosen_environment(environment(), flag_environment(options_.settings),
+                                               environment_, is_local),
+                            job_environment(shared));
+  for (const Slot& slot : plan_.slots) {
+    if (slot.host != host) continue;
+    job.ranks.push_back({slot.rank, slot_environment(plan_, slot), reads_input(slot.rank)});
+  }
+  job.remote_init = options_.settings.text("remote_init");
+  job.is_compared = plan_.hosts.size() > 1;
+  job.lease_seconds = lease_of(options_.settings);
+  job.kill_grace_seconds = grace_;
+  job.end_signal = end_signal_;
+  job.insecure_compat = options_.settings.flag("insecure_compat");
+  return job;
+}
+
+// The scopes in which the original's workers meet, with their sizes; nothing unless they are admitted.
+std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
+  if (!options_.settings.flag("insecure_compat")) return {};
+  rendezvous::ScopeSizes sizes = {{"global", plan_.size()}};
+  for (const Slot& slot : plan_.slots) {
+    sizes[cat("local_", plan_.hosts[static_cast<size_t>(slot.host)].name)] = slot.local_size;
+    sizes[cat("cross_", slot.local_rank)] = slot.cross_size;
+  }
+  return sizes;
+}
+
+// Brings up all agents. Not 0: the exit code, and nothing was started anywhere.
+net::Task<int> JobLaunch::prepare() {
+  Spawner& by_agent =
+      launch_agent(options_.settings).empty() ? static_cast<Spawner&>(ssh_) : by_command_;
+  Spawner& local = join_queue_ ? static_cast<Spawner&>(*join_queue_) : local_;
+  Spawner& remote = join_queue_ ? static_cast<Spawner&>(*join_queue_) : by_agent;
+  preflight_ = std::make_unique<Preflight>(loop_.get_executor(), local, remote, host_starts());
+  net::asio::co_spawn(loop_, show_progress(), net::asio::detached);
+  auto errors = co_await preflight_->run(options_.settings.number("start_timeout"));
+  progress_.cancel();
+  output_->show_status("");
+  failed_hosts_ = preflight_->failed_hosts();
+  std::vector<std::unique_ptr<AgentLink>> links;
+  if (interrupt_ == 0 && errors.empty()) {
+    links = preflight_->take_links();
+    warn_of_differences(links);
+    master_endpoints_ = co_await find_master_endpoints(loop_.get_executor(), plan_, links);
+    errors = find_lost(links);
+    if (has_pmix_) order_pmix(plan_, master_endpoints_.orders);
+  }
+  if (interrupt_ != 0) {
+    output_->say(cat("ended by ", signal_name(interrupt_), " before anything was started"));
+  }
+  for (const Status& error : errors) output_->say(error.message());
+  if (interrupt_ != 0 || !errors.empty()) {
+    co_await output_->drain();
+    co_return interrupt_ != 0 ? kExitSignal + interrupt_ : kExitBadInput;
+  }
+  for (const std::string& warning : master_endpoints_.warnings) output_->say(warning);
+  links_ = std::move(links);
+  if (generation_ == 0) tell_thread_shares();
+  co_return 0;
+}
+
+// Those that were ready, and are gone while others were prepared.
+std::vector<Status> JobLaunch::find_lost(const std::vector<std::unique_ptr<AgentLink>>& links) {
+  std::vector<Status> errors;
+  for (size_t host = 0; host < links.size(); ++host) {
+    const Status state = links[host]->state();
+    if (state.ok()) continue;
+    failed_hosts_.push_back(static_cast<int>(host));
+    errors.push_back(state.with_context(cat("host ", plan_.hosts[host].name, ": prepare")));
+  }
+  return errors;
+}
+
+// Most starts are over before there is anything to show.
+net::Task<void> JobLaunch::show_progress() {
+  for (auto wait = kProgressAfter;; wait = kProgressEvery) {
+    progress_.expires_after(wait);
+    const auto [error] = co_await progress_.async_wait(net::use_tuple);
+    if (error) co_return;
+    output_->show_status(progress_line(preflight_->progress(), terminal_width(STDERR_FILENO)));
+  }
+}
+
+void JobLaunch::warn_of_differences(const std::vector<std::unique_ptr<AgentLink>>& links) {
+  std::vector<std::string> names;
+  std::vector<Versions> versions;
+  for (const auto& link : links) {
+    names.push_back(plan_.hosts[names.size()].name);
+    versions.push_back(link->versions());
+  }
+  has_pmix_ = take_pmix(versions);
+  for (const std::string& sentence : describe_differences(names, versions)) output_->say(sentence);
+}
+
+void JobLaunch::tell_thread_shares() {
+  std::vector<std::string> names;
+  std::vector<uint32_t> threads;
+  for (const auto& link : links_) {
+    names.push_back(plan_.hosts[names.size()].name);
+    threads.push_back(link->threads());
+  }
+  const std::string sentence = describe_thread_shares(names, threads);
+  if (!sentence.empty()) output_->say(sentence);
+}
+
+net::Task<void> JobLaunch::start() {
+  server_ =
+      join_queue_
+          ? join_queue_->take_server()
+          : std::make_unique<rendezvous::Server>(
+                loop_.get_executor(),
+                rendezvous::ServerOptions{
+                    .secret = secret_, .size = plan_.size(), .insecure_compat = original_scopes()});
+  if (parent_process_) {
+    // Who waits for the ranks' results has gone: they end, as by a signal.
+    parent_process_->serve(loop_.get_executor(), secret_, *server_, [] { ::raise(SIGTERM); });
+  }
+  output_->on_consumed([this](int rank, OutputStream stream, size_t size) {
+    const auto host = static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host);
+    if (links_[host]) links_[host]->consumed(rank, stream, size);
+  });
+  output_->on_broken([this](OutputStream stream, int error) {
+    // A broken standard error alone loses nothing that the user still reads.
+    if (stream == OutputStream::kStdout) act(supervisor_.on_output_broken(error));
+  });
+  auto server = InspectionServer::open(loop_.get_executor(),
+                                       [this](std::string request, net::StreamSocket& caller) {
+                                         return answer(std::move(request), caller);
+                                       });
+  // The job does without.
+  if (!server.ok())
+    log::info(cat("horovodrun ps cannot see this job: ", server.status().message()));
+  else
+    inspection_server_ = *std::move(server);
+  if (const double seconds = options_.settings.number("timeout"); seconds > 0) {
+    timeout_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double>(seconds)));
+    timeout_.async_wait([this, seconds](const net::error_code& error) {
+      if (!error) net::asio::co_spawn(loop_, time_out(seconds), net::asio::detached);
+    });
+  }
+  for (size_t host = 0; host < links_.size(); ++host) {
+    net::asio::co_spawn(loop_, links_[host]->start(master_endpoints_.orders[host]),
+                        [this, host](std::exception_ptr error, Status status) {
+                          if (error) status = internal_error("the start was cut off");
+                          if (status.ok() && ++started_ == links_.size()) start_input();
+                          if (status.ok() || supervisor_.is_done(static_cast<int>(host))) return;
+                          links_[host]->close();
+                          failed_hosts_.push_back(static_cast<int>(host));
+                          act(supervisor_.on_start_failed(static_cast<int>(host), status));
+                        });
+  }
+  co_return;
+}
+
+// What changes the course of a running job: signals, failures, time; and how it ends.
+
+namespace {
+
+// How long agents may take beyond that before the launcher drops their links.
+constexpr double kBeyondGrace = 2;
+constexpr int kForwarded[] = {SIGUSR1, SIGUSR2, SIGWINCH};
+// How long a rank that made others fail by leaving may take to end itself.
+constexpr std::chrono::seconds kTimeToLeave{2};
+// How long a suspended launcher may take to say so.
+constexpr std::chrono::seconds kTimeToSuspend{1};
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+void JobLaunch::watch_signals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
+    // nohup's wish; an ignored SIGINT is only the mark of a shell's background job.
+    if ((number == SIGHUP || number == SIGTSTP) && is_ignored(number)) continue;
+    signals_.add(number);
+  }
+  for (const int number : kForwarded) signals_.add(number);
+  signals_.async_wait([this](const net::error_code& error, int number) {
+    if (error) return;
+    on_signal(number);
+    watch_signals();
+  });
+}
+
+void JobLaunch::on_signal(int number) {
+  if (std::find(std::begin(kForwarded), std::end(kForwarded), number) != std::end(kForwarded)) {
+    return pass_on(number);
+  }
+  if (number == SIGTSTP) {
+    if (!std::exchange(suspending_, true)) {
+      net::asio::co_spawn(loop_, suspend(), net::asio::detached);
+    }
+    return;
+  }
+  is_ended_by_user_ = true;
+  if (links_.empty()) {
+    interrupt_ = number;
+    if (preflight_) preflight_->cancel();
+    return;
+  }
+  act(supervisor_.on_signal(number), number);
+}
+
+void JobLaunch::pass_on(int number, int from_host) {
+  const auto now = Clock::now();
+  const auto last = passed_on_.find(number);
+  // A scheduler signals the processes of a job at about one moment. A window may change often.
+  if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
+  passed_on_[number] = now;
+  for (size_t host = 0; host < links_.size(); ++host) {
+    if (static_cast<int>(host) != from_host) links_[host]->signal(number);
+  }
+}
+
+// Tells the agents that silence is no loss, and stops the ranks and this process until it is
+// continued.
+net::Task<void> JobLaunch::suspend() {
+  struct Telling {
+    size_t left;
+    net::asio::steady_timer done;
+  };
+  const auto telling = std::make_shared<Telling>(
+      Telling{links_.size(), net::asio::steady_timer(loop_, kTimeToSuspend)});
+  for (const auto& link : links_) {
+    link->signal(SIGTSTP);
+    net::asio::co_spawn(loop_, link->suspend(), [telling](std::exception_ptr, Status) {
+      if (--telling->left == 0) telling->done.cancel();
+    });
+  }
+  if (telling->left > 0) co_await telling->done.async_wait(net::use_tuple);
+  ::raise(SIGSTOP);
+  for (const auto& link : links_) link->signal(SIGCONT);
+  // The links' next pings end the suspension.
+  suspending_ = false;
+}
+
+std::optional<int> JobLaunch::left_by(int rank) const {
+  const auto value = server_ ? server_->value(rendezvous::left_by_key(rank)) : std::nullopt;
+  if (!value) return {};
+  const auto peer = parse_int(as_text(*value));
+  if (!peer || *peer < 0 || *peer >= plan_.size()) return {};
+  return static_cast<int>(*peer);
+}
+
+net::Task<void> JobLaunch::await_cause() {
+  cause_.expires_after(kTimeToLeave);
+  const auto [error] = co_await cause_.async_wait(net::use_tuple);
+  if (!error) act(supervisor_.on_awaited());
+}
+
+void JobLaunch::act(Supervisor::Action action, int signal) {
+  if (const auto news = supervisor_.take_news()) output_->say(*news);
+  switch (action) {
+    case Supervisor::Action::kNone:
+      break;
+    case Supervisor::Action::kAwait:
+      net::asio::co_spawn(loop_, await_cause(), net::asio::detached);
+      break;
+    case Supervisor::Action::kEnd:
+      end_all(grace_, signal == SIGINT ? 0 : signal);
+      break;
+    case Supervisor::Action::kKill:
+      output_->discard_stalled();
+      end_all(0);
+      break;
+  }
+  changed_.cancel();
+}
+
+void JobLaunch::end_all(double grace, int signal) {
+  for (size_t host = 0; host < links_.size(); ++host) {
+    if (!supervisor_.is_done(static_cast<int>(host))) links_[host]->end(grace, signal);
+  }
+  net::asio::co_spawn(loop_, end_in_time(grace + kBeyondGrace), net::asio::detached);
+}
+
+// Agents end their ranks by themselves once their link is gone, so nobody need wait for one that
+// does not answer. But one that waits for a stalled terminal to take the last output is no such.
+net::Task<void> JobLaunch::end_in_time(double seconds) {
+  give_up_.expires_after(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds)));
+  const auto [error] = co_await give_up_.async_wait(net::use_tuple);
+  if (error) co_return;
+  if (output_->is_stalled()) {
+    co_await output_->drain();
+    if (!supervisor_.is_done()) co_await end_in_time(seconds);
+    co_return;
+  }
+  for (size_t host = 0; host < links_.size(); ++host) {
+    if (supervisor_.is_done(static_cast<int>(host))) continue;
+    output_->say(cat("host ", plan_.hosts[host].name, " has not confirmed that its ranks ended"));
+    links_[host]->close();
+    failed_hosts_.push_back(static_cast<int>(host));
+    act(supervisor_.on_lost(static_cast<int>(host), unavailable("it does not answer")));
+  }
+}
+
+void JobLaunch::drop_links() {
+  for (const auto& link : links_) link->close();
+}
+
+// Shows first what the ranks were doing.
+net::Task<void> JobLaunch::time_out(double seconds) {
+  const std::vector<std::string> texts = co_await inspection_.run(true);
+  for (size_t host = 0; host < texts.size(); ++host) {
+    if (texts[host].empty()) continue;
+    output_->say(cat("where the ranks of host ", plan_.hosts[host].name, " are:\n",
+                     std::string_view(texts[host]).substr(0, texts[host].size() - 1)));
+  }
+  act(supervisor_.on_timeout(seconds));
+}
+
+RankContext JobLaunch::context_of(int rank) const {
+  const auto host = static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host);
+  const std::string folder = executable_folder();
+  RankContext context{.package_folder = find_python_package(folder),
+                      .package_python = find_python(folder)};
+  // A bare name stands for no environment of its own.
+  if (context.package_python.find('/') == std::string::npos) context.package_python.clear();
+  for (const auto& [name, value] : links_[host]->versions()) {
+    if (name == kInterpreter) context.interpreter = value;
+  }
+  context.lacks_input = reads_input(0) && !reads_input(rank);
+  return context;
+}
+
+void JobLaunch::tell_the_end() {
+  std::string report = supervisor_.report();
+  if (report.empty()) return;
+  const int rank = supervisor_.failed_rank();
+  const std::string words = rank < 0 ? "" : output_->last_errors(rank);
+  if (rank >= 0) report += advice_on(words, context_of(rank));
+  const std::string killed = supervisor_.killed_ranks();
+  if (!killed.empty() && grace_ > 0) {
+    report += cat("; ", killed, " did not end within ", grace_, " s (--kill-grace) of ",
+                  signal_name(end_signal_), " and ", killed.starts_with("ranks ") ? "were" : "was",
+                  " killed");
+  }
+  // What a single rank wrote stands right above.
+  if (words.empty() || plan_.size() == 1) return output_->say(report);
+  const std::string whose =
+      killed.empty() ? "its last lines" : cat("the last lines of rank ", rank);
+  output_->say(cat(report, "; ", whose, " on standard error:\n",
+                   std::string_view(words).substr(0, words.size() - 1)));
 }
 
 }  // namespace hvd::launcher

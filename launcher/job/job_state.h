@@ -1,4 +1,4 @@
-// One running launch, for job.cpp, job_start.cpp and job_end.cpp alone; job.h is the way in.
+// One running launch, for job.cpp alone; job.h is the way in.
 #pragma once
 
 #include <memory>
