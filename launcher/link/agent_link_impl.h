@@ -1,4 +1,4 @@
-// What an AgentLink is made of, for agent_link.cpp and agent_link_frames.cpp alone.
+// What an AgentLink is made of, for agent_link.cpp alone.
 #pragma once
 
 #include <map>
