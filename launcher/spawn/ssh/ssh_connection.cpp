@@ -1,12 +1,14 @@
 #include "launcher/spawn/ssh/ssh_connection.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <functional>
 
 #include "base/log/log.h"
+#include "base/settings.h"
 #include "launcher/spawn/connect_any.h"
 #include "launcher/spawn/name_lookup.h"
 #include "launcher/spawn/ssh/ssh_stream.h"
@@ -186,6 +188,196 @@ net::Task<Status> SshConnection::connect(const SshLogin& login,
                           reason.find("disconnected") != std::string::npos;
   co_return unavailable(cat("the ssh handshake failed: ", reason,
                             is_hung_up ? " (the sshd's MaxStartups may be reached)" : ""));
+}
+
+namespace {
+
+std::string fingerprint_of(ssh_key key) {
+  unsigned char* hash = nullptr;
+  size_t size = 0;
+  if (ssh_get_publickey_hash(key, SSH_PUBLICKEY_HASH_SHA256, &hash, &size) != 0) return {};
+  const TextPtr text(ssh_get_fingerprint_hash(SSH_PUBLICKEY_HASH_SHA256, hash, size));
+  ssh_clean_pubkey_hash(&hash);
+  return cat(ssh_key_type_to_char(ssh_key_type(key)), " ", text ? text.get() : "?");
+}
+
+bool holds(const KnownHostKeys& known, ssh_key key) {
+  return std::any_of(known.keys.begin(), known.keys.end(), [&](const KnownHostKey& each) {
+    return ssh_key_cmp(each.key.get(), key, SSH_KEY_CMP_PUBLIC) == 0;
+  });
+}
+
+Status changed_host_key(const KnownHostKey& known, const std::string& name,
+                        const std::string& fingerprint) {
+  return permission_denied(
+      cat("its host key has changed: it shows ", fingerprint, ", and ", known.file, ":", known.line,
+          " has another; somebody may be listening in, or the host was installed anew: then run "
+          "ssh-keygen -f ",
+          known.file, " -R ", shell_quote(name)));
+}
+
+}  // namespace
+
+// The order of OpenSSH's questions: a key that is known without the port opens the host at any.
+Status SshConnection::check_host_key(const SshLogin& login) {
+  ssh_key key = nullptr;
+  if (ssh_get_server_publickey(session_.get(), &key) != SSH_OK) {
+    return unavailable(cat("it showed no host key: ", error()));
+  }
+  const KeyPtr owned(key);
+  if (holds(known_, key)) return {};
+  for (const KnownHostKey& known : known_.keys) {
+    if (ssh_key_type(known.key.get()) == ssh_key_type(key)) {
+      return changed_host_key(known, key_name_, fingerprint_of(key));
+    }
+  }
+  if (holds(known_portless_, key)) return {};
+  return unknown_host_key(login, key);
+}
+
+Status SshConnection::unknown_host_key(const SshLogin& login, ssh_key key) {
+  const SshSettings& settings = login.settings;
+  const std::string fingerprint = fingerprint_of(key);
+  const std::string unknown = cat("its host key is unknown (", fingerprint, ")");
+  const std::string destination = ssh_destination(login.target);
+  const std::string& policy = settings.strict_host_key_checking;
+  if (policy == "unread") {
+    return permission_denied(
+        cat(unknown,
+            ", and without an ssh program nothing here can read what "
+            "the ssh configuration says about that: install OpenSSH's client"));
+  }
+  if (policy == "true" || policy == "yes") {
+    return permission_denied(cat(unknown,
+                                 " and StrictHostKeyChecking is yes: connect once with "
+                                 "ssh -o StrictHostKeyChecking=ask ",
+                                 destination));
+  }
+  if (policy == "ask" && settings.asks_about_new_keys) {
+    return permission_denied(cat(unknown,
+                                 " and StrictHostKeyChecking is ask, which horovodrun "
+                                 "never does: connect once with ssh ",
+                                 destination, ", or set it to accept-new"));
+  }
+  Status added = failed_precondition("UserKnownHostsFile is none");
+  char* text = nullptr;
+  if (!settings.user_known_hosts_files.empty() &&
+      ssh_pki_export_pubkey_base64(key, &text) == SSH_OK) {
+    const TextPtr base64(text);
+    added = append_known_host(
+        settings.user_known_hosts_files[0],
+        cat(key_name_, " ", ssh_key_type_to_char(ssh_key_type(key)), " ", base64.get(), "\n"));
+  }
+  log::warning(cat("host ", login.target.host, ": its host key is new (", fingerprint, ") and was ",
+                   added.ok() ? cat("added to ", settings.user_known_hosts_files[0])
+                              : cat("accepted, but not remembered: ", added.message())));
+  return {};
+}
+
+namespace {
+
+std::string methods_text(int methods) {
+  std::vector<std::string> names;
+  if (methods & SSH_AUTH_METHOD_PUBLICKEY) names.push_back("publickey");
+  if (methods & SSH_AUTH_METHOD_PASSWORD) names.push_back("password");
+  if (methods & SSH_AUTH_METHOD_INTERACTIVE) names.push_back("keyboard-interactive");
+  if (methods & SSH_AUTH_METHOD_HOSTBASED) names.push_back("hostbased");
+  if (methods & SSH_AUTH_METHOD_GSSAPI_MIC) names.push_back("gssapi-with-mic");
+  return join(names, ", ");
+}
+
+}  // namespace
+
+net::Task<Result<int>> SshConnection::try_key_file(std::string path,
+                                                   std::vector<std::string>& tried,
+                                                   std::string& beyond_libssh) {
+  if (::access(path.c_str(), F_OK) != 0) {
+    tried.push_back(path + " (does not exist)");
+    co_return SSH_AUTH_DENIED;
+  }
+  if (::access(path.c_str(), R_OK) != 0) {
+    tried.push_back(path + " (not readable)");
+    co_return SSH_AUTH_DENIED;
+  }
+  bool is_locked = false;
+  const ssh_auth_callback ask = [](const char*, char*, size_t, int, int, void* locked) {
+    *static_cast<bool*>(locked) = true;
+    return -1;
+  };
+  ssh_key key = nullptr;
+  const int read = ssh_pki_import_privkey_file(path.c_str(), nullptr, ask, &is_locked, &key);
+  const KeyPtr owned(key);
+  if (read != SSH_OK) {
+    tried.push_back(path + (is_locked ? " (needs its passphrase: run ssh-add)"
+                                      : " (not a private key that libssh can read)"));
+    if (!is_locked) beyond_libssh = cat("libssh cannot read ", path);
+    co_return SSH_AUTH_DENIED;
+  }
+  tried.push_back(path);
+  co_return co_await finish(
+      [&] { return ssh_userauth_publickey(session_.get(), nullptr, owned.get()); }, SSH_AUTH_AGAIN);
+}
+
+Status SshConnection::refused(const SshLogin& login, int outcome,
+                              const std::vector<std::string>& tried) const {
+  const std::string& user = login.settings.user;
+  const int methods = ssh_userauth_list(session_.get(), nullptr);
+  const std::string offered = methods_text(methods);
+  if (outcome == SSH_AUTH_PARTIAL) {
+    return permission_denied(cat("authentication of user ", user,
+                                 " by key is not enough for it, "
+                                 "it also asks for ",
+                                 offered));
+  }
+  std::string ending;
+  if (is_broken()) ending = cat("; it then closed the connection: ", error());
+  if (methods & (SSH_AUTH_METHOD_PASSWORD | SSH_AUTH_METHOD_INTERACTIVE)) {
+    ending += "; " + password_advice(login.target, (methods & SSH_AUTH_METHOD_PUBLICKEY) != 0);
+  }
+  return permission_denied(
+      cat("authentication refused for user ", user, "; ",
+          tried.empty() ? "found no key and no ssh-agent" : "tried " + join(tried, ", "),
+          offered.empty() ? "" : "; it accepts ", offered, ending));
+}
+
+net::Task<Status> SshConnection::authenticate(const SshLogin& login, std::string& beyond_libssh) {
+  std::vector<std::string> tried;
+  const SshSettings& settings = login.settings;
+  std::vector<std::string> files = settings.identity_files;
+  const bool has_agent = settings.identity_agent != "none" &&
+                         (!settings.identity_agent.empty() ||
+                          !environment_variable("SSH_AUTH_SOCK").value_or("").empty());
+  if (has_agent && !settings.identities_only) files.emplace_back();  // stands for its keys
+
+  int outcome = SSH_AUTH_DENIED;
+  std::string unreadable;
+  for (const std::string& file : files) {
+    Result<int> result = 0;
+    if (file.empty()) {
+      result = co_await finish([&] { return ssh_userauth_agent(session_.get(), nullptr); },
+                               SSH_AUTH_AGAIN);
+      tried.push_back("the keys of ssh-agent");
+    } else {
+      result = co_await try_key_file(file, tried, unreadable);
+    }
+    if (!result.ok()) co_return result.status();
+    outcome = *result;
+    if (outcome == SSH_AUTH_SUCCESS) co_return Status();
+    if (outcome == SSH_AUTH_PARTIAL || is_broken()) break;
+  }
+  // Asks what it would accept, and finds the server that asks for nothing.
+  if (outcome == SSH_AUTH_DENIED && ssh_userauth_list(session_.get(), nullptr) == 0) {
+    const auto none =
+        co_await finish([&] { return ssh_userauth_none(session_.get(), nullptr); }, SSH_AUTH_AGAIN);
+    if (!none.ok()) co_return none.status();
+    if (*none == SSH_AUTH_SUCCESS) co_return Status();
+  }
+  const int offered = ssh_userauth_list(session_.get(), nullptr);
+  if (settings.has_control_path) beyond_libssh = "ControlPath";
+  if (settings.identities_only && has_agent) beyond_libssh = "IdentitiesOnly with an ssh-agent";
+  if (settings.has_gssapi && (offered & SSH_AUTH_METHOD_GSSAPI_MIC)) beyond_libssh = "GSSAPI";
+  if (!unreadable.empty()) beyond_libssh = unreadable;
+  co_return refused(login, outcome, tried);
 }
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
 // A libssh session and its socket, driven by the loop: from a host's name to an authenticated
-// connection. What it does about host keys and about users' keys has a .cpp of its own each.
+// connection.
 #pragma once
 
 #include <cstdint>
