@@ -1,52 +1,36 @@
-// What a store holds: values, those who wait for them, fences, and what was last answered to each
-// client. Pure: no I/O, no clock, no lock; its owner calls it from one thread at a time, and calls
-// expire when it says so.
+// A store's contents: values with their lifetimes, clients that wait for them and the log of their
+// changes; beside them the fences and the answered calls. Pure: no I/O, no clock, no lock; its owner
+// calls it from one thread at a time, and calls expire at next_expiry.
 // Callbacks run inside the call that causes them and must not call back in.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/result.h"
-#include "base/secrets/secret.h"
+#include "rendezvous/store/answered_calls.h"
 #include "rendezvous/store/change_log.h"
+#include "rendezvous/store/fences.h"
+#include "rendezvous/store/value.h"
 
 namespace hvd::rendezvous {
 
-struct Value {
-  Bytes bytes;
-  std::optional<Digest> digest;  // SHA-256 of the bytes, when somebody has computed it already
-};
-using ValuePtr = std::shared_ptr<const Value>;
-
-// Names one call of one client, so that a repetition is recognised. A client makes one such call
-// at a time, and counts up. Without a client nothing is remembered.
-struct CallId {
-  std::string client;
-  uint64_t sequence = 0;
-};
-
 class DurableStore;
-
-struct FenceParty {
-  CallId call;
-  int rank = -1;  // when known: for the sentence that says who is missing
-};
 
 class State {
  public:
+  State() : fences_(calls_) {}
+  State(const State&) = delete;
+
   using OnValue = std::function<void(ValuePtr)>;
-  using OnFence = std::function<void(Status)>;
+  using OnFence = Fences::OnFence;
   // A place in a queue. Withdrawing one that was served already does nothing.
   struct Ticket {
     std::string name;
@@ -55,7 +39,7 @@ class State {
   };
 
   // From here on, each change is written to `durable`.
-  void write_to(DurableStore* durable) { durable_ = durable; }
+  void write_to(DurableStore* durable);
   // Restores a record that an earlier server's state has written. Before any other call.
   Status restore(std::string_view record_name, ByteView record);
 
@@ -90,14 +74,15 @@ class State {
   Result<std::optional<Ticket>> arrive(std::string_view name, int count, FenceParty party,
                                        OnFence on_fence);
   void withdraw(const Ticket& ticket);
-  // "fence 'x' waits for 2 of 8: ranks 3 and 7".
-  std::string describe_fence(std::string_view name) const;
+  std::string describe_fence(std::string_view name) const { return fences_.describe(name); }
 
   // No value, and nobody who waits for one or at a fence.
-  bool is_blank() const { return entries_.empty() && fences_.empty(); }
+  bool is_blank() const { return entries_.empty() && fences_.is_empty(); }
   size_t key_count() const { return key_count_; }
   size_t value_bytes() const { return value_bytes_; }
-  size_t waiter_count() const { return waiter_count_ + changes_.watcher_count(); }
+  size_t waiter_count() const {
+    return waiter_count_ + fences_.waiter_count() + changes_.watcher_count();
+  }
 
  private:
   struct Entry {
@@ -105,46 +90,22 @@ class State {
     Clock::time_point expires = Clock::time_point::max();
     std::map<uint64_t, OnValue> waiters;
   };
-  struct Arrival {
-    FenceParty party;
-    OnFence on_fence;
-  };
-  struct Fence {
-    int count = 0;
-    std::map<uint64_t, Arrival> arrivals;
-    std::unordered_map<std::string, uint64_t> of_client;  // arrivals that name one
-  };
-  // The last call of a client, and what it was answered.
-  struct Outcome {
-    uint64_t sequence = 0;
-    Status status;
-    int64_t number = 0;
-    ValuePtr value;
-  };
 
-  std::optional<Outcome> recall(const CallId& call) const;
-  void remember(const CallId& call, Status status, int64_t number = 0, ValuePtr value = {});
-  void record_outcome(const CallId& call, int64_t number);
-  void record_fence(const Fence& fence);
   void record_revision();
   void put(std::string_view key, ValuePtr value,
            Clock::time_point expires = Clock::time_point::max());
   using Entries = std::map<std::string, Entry, std::less<>>;
   void drop(Entries::iterator entry);
   void set_expiry(Entries::iterator entry, Clock::time_point expires);
-  void complete(Fence fence);
-  void drop_earlier(std::string_view name, Fence& fence, const CallId& call);
-  void leave_fence(const Ticket& ticket);
 
   DurableStore* durable_ = nullptr;  // null: nothing is stored
   Entries entries_;
   std::multimap<Clock::time_point, std::string> expiries_;
   ChangeLog changes_;
-  std::map<std::string, Fence, std::less<>> fences_;
-  std::unordered_map<std::string, Outcome> outcomes_;
-  std::deque<std::string> clients_;  // of outcomes_, the oldest first
-  uint64_t next_ticket_ = 1;
-  size_t waiter_count_ = 0;
+  AnsweredCalls calls_;
+  Fences fences_;             // of parties that calls_ knows
+  uint64_t next_ticket_ = 1;  // of who waits for a key
+  size_t waiter_count_ = 0;   // for keys
   size_t key_count_ = 0;
   size_t value_bytes_ = 0;
 };

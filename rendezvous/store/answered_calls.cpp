@@ -1,0 +1,50 @@
+#include "rendezvous/store/answered_calls.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "rendezvous/store/durable_store.h"
+#include "rendezvous/store/records.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+// Far more than any job has ranks, and some 100 MiB.
+constexpr size_t kMaxClients = 1 << 20;
+
+}  // namespace
+
+std::optional<AnsweredCalls::Answer> AnsweredCalls::recall(const CallId& call) const {
+  const auto found = last_.find(call.client);
+  if (call.client.empty() || found == last_.end()) return {};
+  const Answer& last = found->second;
+  if (call.sequence > last.sequence) return {};
+  if (call.sequence == last.sequence) return last;
+  return Answer{
+      call.sequence,
+      failed_precondition(cat("call ", call.sequence, " of this client came after its call ",
+                              last.sequence, ": a client makes one at a time")),
+      0,
+      {}};
+}
+
+void AnsweredCalls::remember(const CallId& call, Status status, int64_t number, ValuePtr value) {
+  if (call.client.empty()) return;
+  const auto [entry, is_new] = last_.try_emplace(call.client);
+  entry->second = {call.sequence, std::move(status), number, std::move(value)};
+  if (!is_new) return;
+  clients_.push_back(call.client);
+  if (clients_.size() > kMaxClients) {
+    if (durable_) durable_->remove(records::name(records::Kind::kOutcome, clients_.front()));
+    last_.erase(clients_.front());
+    clients_.pop_front();
+  }
+}
+
+void AnsweredCalls::record(const CallId& call, int64_t number) {
+  if (!durable_ || call.client.empty()) return;
+  durable_->put(records::name(records::Kind::kOutcome, call.client),
+                records::write_outcome({call.sequence, number}));
+}
+
+}  // namespace hvd::rendezvous
