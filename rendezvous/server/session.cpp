@@ -42,7 +42,8 @@ Session::Session(std::shared_ptr<ServerCore> core, net::StreamSocket socket)
       socket_(std::move(socket)),
       limit_(socket_.get_executor()),
       wake_(socket_.get_executor()),
-      parser_(net::make_request_parser(core_->limits.http)) {
+      parser_(net::make_request_parser(core_->limits.http)),
+      client_(core_->secret) {
   core_->sessions.insert(this);
 }
 
@@ -145,14 +146,14 @@ net::Task<Session::Read> Session::read_request() {
       is_admitted_ = true;
       if (is_unsigned_)
         arm(kUnsignedBody + core_->limits.body_time(announced_body()));
-      else if (is_proven_)
+      else if (client_.is_proven())
         disarm();  // its body has a time of its own
       continue;
     }
     if (parser_->done()) co_return Read::kRequest;
     // A client that has proven itself may be idle for days; the time of a request runs from its
     // first byte, and most come whole, so that no timer is touched.
-    if (is_proven_) {
+    if (client_.is_proven()) {
       const bool is_idle = begin_ == end_ && !parser_->head_done();
       if (is_idle)
         disarm();
@@ -203,7 +204,7 @@ std::optional<Reply> Session::admit() {
   if (Monitor::is_its(parser_->target()) && !parser_->field("Authorization").starts_with("HVD1 ")) {
     return admit_monitor();
   }
-  return admit_signed();
+  return client_.admit(*parser_);
 }
 
 std::optional<WaitingRequest> Session::waiting() const {
@@ -222,7 +223,7 @@ std::vector<WaitingRequest> ServerCore::waiting() const {
 net::Task<void> Session::answer() {
   is_signed_ = parser_->target() != "/v1/hello";
   if (!is_signed_) {
-    Reply reply = hello();
+    Reply reply = client_.hello(*parser_);
     co_return begin_reply(std::move(reply), keeps());
   }
   if (is_unsigned_) {
@@ -232,9 +233,9 @@ net::Task<void> Session::answer() {
   is_signed_ = parser_->field("Authorization").starts_with("HVD1 ");
   if (!is_signed_) co_return begin_reply(answer_monitor(), keeps());
   Request request{std::string(parser_->method()), std::string(parser_->target()),
-                  parser_->take_body(), body_digest_};
+                  parser_->take_body(), client_.body_digest()};
   const Digest digest = request.body.empty() ? digest_of_nothing() : sha256(request.body);
-  if (!equal_in_constant_time(digest, body_digest_)) {
+  if (!equal_in_constant_time(digest, client_.body_digest())) {
     co_return begin_reply({403, "the body is not the one that was signed", nullptr}, keeps());
   }
   if (Monitor::is_its(parser_->target())) co_return begin_reply(answer_monitor(), keeps());
@@ -291,53 +292,6 @@ void Session::watch_peer() {
           self->watch_peer();
         }
       });
-}
-
-// How a client proves to a session that it knows the job's secret.
-
-Reply Session::hello() {
-  const std::string_view nonce = parser_->field("Hvd-Nonce");
-  if (parser_->method() != "GET" || !is_nonce(nonce)) {
-    return {400, "hello is GET with an Hvd-Nonce header of 32 hexadecimal digits in lower case",
-            nullptr};
-  }
-  if (key_) return {400, "hello was said on this connection before", nullptr};
-  server_nonce_ = make_nonce();
-  key_.emplace(core_->secret, nonce, server_nonce_);
-  return {};
-}
-
-std::optional<Reply> Session::admit_signed() {
-  const std::string_view text = parser_->field("Authorization");
-  if (text.empty() && !parser_->target().starts_with("/v1/")) {
-    return Reply{401,
-                 "the request is not signed; Horovod's own workers, which sign nothing, are "
-                 "served only with --insecure-compat",
-                 nullptr};
-  }
-  if (text.empty() || !key_) {
-    return Reply{401,
-                 "the request is not signed: say GET /v1/hello first, then sign each request "
-                 "with the job's secret",
-                 nullptr};
-  }
-  const auto proof = parse_proof(text);
-  if (!proof.ok()) return Reply{401, proof.status().message(), nullptr};
-  const Digest wanted =
-      key_->sign_request(proof->count, parser_->method(), parser_->target(), proof->body);
-  if (!equal_in_constant_time(wanted, proof->signature)) {
-    return Reply{403, "the request is signed with another secret than this job's", nullptr};
-  }
-  if (proof->count != count_ + 1) {
-    return Reply{403,
-                 cat("the request counts ", proof->count, " where ", count_ + 1,
-                     " is next: a replay is refused"),
-                 nullptr};
-  }
-  count_ = proof->count;
-  body_digest_ = proof->body;
-  is_proven_ = true;
-  return {};
 }
 
 // What a session answers without a signature: monitoring, agents that call their launcher, and the
@@ -418,7 +372,7 @@ bool Session::keeps() const {
   // Clients of the original's server, which always closes, may wait for that.
   if (is_unsigned_) return to_lower(parser_->field("Connection")) == "keep-alive";
   // Without hello there is nobody to keep a connection for.
-  return parser_->keep_alive() && key_;
+  return parser_->keep_alive() && client_.has_said_hello();
 }
 
 // What the end of the job brings about rests on nothing.
@@ -433,11 +387,9 @@ void Session::begin_reply(Reply reply, bool keep) {
   Outgoing& outgoing = outgoing_.emplace(Outgoing{std::move(reply), {}, 0, keep});
   const ByteView body = outgoing.reply.body();
   std::string signature;
-  if (is_signed_) {
-    signature = to_hex(key_->sign_response(count_, outgoing.reply.status, outgoing.reply.digest()));
-  }
+  if (is_signed_) signature = client_.signature_of(outgoing.reply);
   outgoing.head = net::response_head(outgoing.reply.status,
-                                     {{"Hvd-Nonce", std::exchange(server_nonce_, {})},
+                                     {{"Hvd-Nonce", client_.take_nonce()},
                                       {"Hvd-Signature", signature},
                                       {"Connection", keep ? "" : "close"}},
                                      body.size());
@@ -472,7 +424,7 @@ net::Task<bool> Session::finish_reply() {
       asio::buffer(outgoing.head) + of_head,
       asio::buffer(body.data(), body.size()) + (outgoing.sent - of_head)};
   const auto [failed, rest] = co_await asio::async_write(socket_, parts, net::use_tuple);
-  if (is_proven_) disarm();
+  if (client_.is_proven()) disarm();
   co_return !failed;
 }
 

@@ -13,11 +13,11 @@
 #include "base/secrets/secret.h"
 #include "net/asio.h"
 #include "net/http.h"
+#include "rendezvous/server/client_proof.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server_limits.h"
 #include "rendezvous/server/service.h"
 #include "rendezvous/server/unsigned_store.h"
-#include "rendezvous/wire/signature.h"
 
 namespace hvd::rendezvous {
 
@@ -77,13 +77,11 @@ class Session : public std::enable_shared_from_this<Session> {
   net::Task<void> hand_over();
 
   std::optional<Reply> admit();
-  std::optional<Reply> admit_signed();
   std::optional<Reply> admit_monitor() const;
   Reply answer_monitor();
   std::optional<Reply> admit_unsigned();
   std::optional<Reply> admit_agent() const;
   Reply answer_unsigned();
-  Reply hello();
   void begin_reply(Reply reply, bool keep);
   bool keeps() const;
   bool waits_for_durable_store() const;
@@ -103,13 +101,9 @@ class Session : public std::enable_shared_from_this<Session> {
   size_t begin_ = 0;
   size_t end_ = 0;
 
-  std::optional<SessionKey> key_;  // after hello
-  std::string server_nonce_;       // of an answered hello, until it is sent
-  bool is_proven_ = false;
+  ClientProof client_;
   bool is_admitted_ = false;  // the request being read
   bool is_unsigned_ = false;  // and it is one for core_->unsigned_store
-  uint64_t count_ = 0;        // of the last proven request
-  Digest body_digest_{};      // that the request being read has promised
   bool is_signed_ = false;    // the reply being made
 
   // Begun where it becomes known, so that nothing stands between a set and who waits for it.
