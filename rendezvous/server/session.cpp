@@ -1,6 +1,5 @@
 #include "rendezvous/server/session.h"
 
-#include <array>
 #include <utility>
 
 #include "base/log/log.h"
@@ -17,6 +16,7 @@ constexpr size_t kHeadChunk = 4096;
 constexpr size_t kBodyChunk = 64 * 1024;
 // For the body of an unsigned request, as the original's server.
 constexpr std::chrono::milliseconds kUnsignedBody{3000};
+constexpr std::chrono::milliseconds kDrain{2000};
 
 // "keys" of "/v1/keys/x?y", "health" of "/health", one of few whatever a stranger asks.
 std::string_view resource_of(std::string_view target) {
@@ -43,7 +43,8 @@ Session::Session(std::shared_ptr<ServerCore> core, net::StreamSocket socket)
       limit_(socket_.get_executor()),
       wake_(socket_.get_executor()),
       parser_(net::make_request_parser(core_->limits.http)),
-      client_(core_->secret) {
+      client_(core_->secret),
+      writer_(socket_) {
   core_->sessions.insert(this);
 }
 
@@ -63,7 +64,7 @@ void Session::start() {
 
 void Session::shut() {
   if (is_waiting_) {
-    if (!outgoing_) begin_reply(Reply::failure(closing()), false);
+    if (!writer_.has_begun()) begin_reply(Reply::failure(closing()), false);
     wake_.cancel();
   } else {
     close();
@@ -120,9 +121,8 @@ net::Task<void> Session::run() {
       const bool confirmed = co_await core_->durable->confirm();
       if (!confirmed) co_return;
     }
-    core_->monitor.count(is_unsigned_ ? "plain" : resource_of(parser_->target()),
-                         outgoing_->reply.status);
-    const bool keep = outgoing_->keep;
+    core_->monitor.count(is_unsigned_ ? "plain" : resource_of(parser_->target()), writer_.status());
+    const bool keep = writer_.keeps_connection();
     const bool written = co_await finish_reply();
     if (!written || !keep) co_return;
     if (is_unsigned_) arm(core_->limits.handshake);
@@ -240,7 +240,7 @@ net::Task<void> Session::answer() {
   }
   if (Monitor::is_its(parser_->target())) co_return begin_reply(answer_monitor(), keeps());
   auto outcome = core_->service.start(std::move(request), [this](Reply reply) {
-    if (!outgoing_) begin_reply(std::move(reply), keeps());
+    if (!writer_.has_begun()) begin_reply(std::move(reply), keeps());
     wake_.cancel();
   });
   core_->expiry_changed();
@@ -263,7 +263,7 @@ net::Task<void> Session::settle(Pending pending) {
   ++watch_epoch_;
   net::error_code ignored;
   socket_.cancel(ignored);
-  if (!outgoing_) {
+  if (!writer_.has_begun()) {
     Reply expired = pending.expired();
     begin_reply(std::move(expired), keeps());
   }
@@ -357,16 +357,6 @@ Reply Session::answer_unsigned() {
   return {answer.status, {}, std::move(answer.value)};
 }
 
-// How a session's replies go out, and whether its connection is kept after them.
-
-namespace {
-
-// Goes behind its head in one piece: copying it is less than what a second one costs.
-constexpr size_t kSmallBody = 1024;
-constexpr std::chrono::milliseconds kDrain{2000};
-
-}  // namespace
-
 bool Session::keeps() const {
   if (core_->is_closing) return false;
   // Clients of the original's server, which always closes, may wait for that.
@@ -380,52 +370,20 @@ bool Session::waits_for_durable_store() const {
   return core_->durable && is_signed_ && !core_->is_closing;
 }
 
-// Sends what the connection takes at once, unless the reply has to wait until what it rests on is
-// kept; finish_reply sends the rest.
+// The reply waits where what it rests on is not kept yet; finish_reply sends the rest.
 void Session::begin_reply(Reply reply, bool keep) {
-  // A value, since clang 14 cannot see how to make one inside of an optional.
-  Outgoing& outgoing = outgoing_.emplace(Outgoing{std::move(reply), {}, 0, keep});
-  const ByteView body = outgoing.reply.body();
-  std::string signature;
-  if (is_signed_) signature = client_.signature_of(outgoing.reply);
-  outgoing.head = net::response_head(outgoing.reply.status,
-                                     {{"Hvd-Nonce", client_.take_nonce()},
-                                      {"Hvd-Signature", signature},
-                                      {"Connection", keep ? "" : "close"}},
-                                     body.size());
-  const bool is_one_piece = body.size() <= kSmallBody;
-  if (is_one_piece) {
-    outgoing.head += as_text(body);
-    outgoing.reply = {outgoing.reply.status, {}, nullptr};
-  }
-  if (waits_for_durable_store()) return;
-  net::error_code error;
-  if (is_one_piece) {
-    outgoing.sent = socket_.write_some(asio::buffer(outgoing.head), error);
-  } else {
-    const std::array<asio::const_buffer, 2> parts{asio::buffer(outgoing.head),
-                                                  asio::buffer(body.data(), body.size())};
-    outgoing.sent = socket_.write_some(parts, error);
-  }
-  outgoing.is_broken =
-      error && error != asio::error::would_block && error != asio::error::try_again;
+  ReplyWriter::Head head{client_.take_nonce(), is_signed_ ? client_.signature_of(reply) : "", keep};
+  writer_.begin(std::move(reply), std::move(head), waits_for_durable_store());
 }
 
 // False when the connection is broken.
 net::Task<bool> Session::finish_reply() {
-  const Outgoing outgoing = std::move(*std::exchange(outgoing_, {}));
-  const ByteView body = outgoing.reply.body();
-  if (outgoing.is_broken) co_return false;
-  if (outgoing.sent == outgoing.head.size() + body.size()) co_return true;
+  const bool takes_time = writer_.is_partial();
   // The peer's window is full: from here on it has limited time.
-  arm(core_->limits.transfer_time(body.size()));
-  const size_t of_head = std::min(outgoing.sent, outgoing.head.size());
-  const std::array<asio::const_buffer, 2> parts{
-      asio::buffer(outgoing.head) + of_head,
-      asio::buffer(body.data(), body.size()) + (outgoing.sent - of_head)};
-  const auto [failed, rest] = co_await asio::async_write(socket_, parts, net::use_tuple);
-  if (client_.is_proven()) disarm();
-  co_return !failed;
+  if (takes_time) arm(core_->limits.transfer_time(writer_.body_size()));
+  const bool is_written = co_await writer_.finish();
+  if (takes_time && client_.is_proven()) disarm();
+  co_return is_written;
 }
 
 // Answers a request whose body was not read: the connection is of no use any more.

@@ -15,6 +15,7 @@
 #include "net/http.h"
 #include "rendezvous/server/client_proof.h"
 #include "rendezvous/server/monitor.h"
+#include "rendezvous/server/reply_writer.h"
 #include "rendezvous/server/server_limits.h"
 #include "rendezvous/server/service.h"
 #include "rendezvous/server/unsigned_store.h"
@@ -106,15 +107,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool is_unsigned_ = false;  // and it is one for core_->unsigned_store
   bool is_signed_ = false;    // the reply being made
 
-  // Begun where it becomes known, so that nothing stands between a set and who waits for it.
-  struct Outgoing {
-    Reply reply;
-    std::string head;
-    size_t sent = 0;
-    bool keep = false;
-    bool is_broken = false;
-  };
-  std::optional<Outgoing> outgoing_;
+  // Begun where a reply becomes known, so that nothing stands between a set and who waits for it.
+  ReplyWriter writer_;
   bool is_waiting_ = false;
   WaitingRequest waiting_;  // while it is
   bool is_lost_ = false;

@@ -1,0 +1,64 @@
+#include "rendezvous/server/reply_writer.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "net/http.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+namespace asio = net::asio;
+
+// Goes behind its head in one piece: copying it is less than what a second one costs.
+constexpr size_t kSmallBody = 1024;
+
+}  // namespace
+
+void ReplyWriter::begin(Reply reply, Head head, bool is_held_back) {
+  // A value, since clang 14 cannot see how to make one inside of an optional.
+  Outgoing& outgoing = outgoing_.emplace(Outgoing{std::move(reply), {}, 0, head.keep});
+  const ByteView body = outgoing.reply.body();
+  outgoing.head = net::response_head(outgoing.reply.status,
+                                     {{"Hvd-Nonce", head.nonce},
+                                      {"Hvd-Signature", head.signature},
+                                      {"Connection", head.keep ? "" : "close"}},
+                                     body.size());
+  const bool is_one_piece = body.size() <= kSmallBody;
+  if (is_one_piece) {
+    outgoing.head += as_text(body);
+    outgoing.reply = {outgoing.reply.status, {}, nullptr};
+  }
+  if (is_held_back) return;
+  net::error_code error;
+  if (is_one_piece) {
+    outgoing.sent = socket_.write_some(asio::buffer(outgoing.head), error);
+  } else {
+    const std::array<asio::const_buffer, 2> parts{asio::buffer(outgoing.head),
+                                                  asio::buffer(body.data(), body.size())};
+    outgoing.sent = socket_.write_some(parts, error);
+  }
+  outgoing.is_broken =
+      error && error != asio::error::would_block && error != asio::error::try_again;
+}
+
+bool ReplyWriter::is_partial() const {
+  return !outgoing_->is_broken && outgoing_->sent < outgoing_->head.size() + body_size();
+}
+
+net::Task<bool> ReplyWriter::finish() {
+  const bool is_partly_sent = is_partial();
+  const Outgoing outgoing = std::move(*outgoing_);
+  outgoing_.reset();
+  if (!is_partly_sent) co_return !outgoing.is_broken;
+  const ByteView body = outgoing.reply.body();
+  const size_t of_head = std::min(outgoing.sent, outgoing.head.size());
+  const std::array<asio::const_buffer, 2> parts{
+      asio::buffer(outgoing.head) + of_head,
+      asio::buffer(body.data(), body.size()) + (outgoing.sent - of_head)};
+  const auto [failed, rest] = co_await asio::async_write(socket_, parts, net::use_tuple);
+  co_return !failed;
+}
+
+}  // namespace hvd::rendezvous
