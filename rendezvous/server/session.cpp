@@ -4,6 +4,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
+#include "rendezvous/server/unsigned_requests.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -194,15 +195,15 @@ std::optional<Reply> Session::admit() {
   }
   is_unsigned_ = core_->unsigned_store && !parser_->target().starts_with("/v1/") &&
                  !Monitor::is_its(parser_->target());
-  if (is_unsigned_) return admit_unsigned();
+  if (is_unsigned_) return admit_unsigned(*parser_);
   if (parser_->target() == "/v1/hello") {
     const std::string_view length = parser_->field("Content-Length");
     if (length.empty() || length == "0") return {};
     return Reply{400, "hello has no body", nullptr};
   }
-  if (parser_->target() == kAgent) return admit_agent();
+  if (parser_->target() == kAgent) return admit_agent(*core_, *parser_);
   if (Monitor::is_its(parser_->target()) && !parser_->field("Authorization").starts_with("HVD1 ")) {
-    return admit_monitor();
+    return admit_monitor(*core_, *parser_);
   }
   return client_.admit(*parser_);
 }
@@ -228,17 +229,18 @@ net::Task<void> Session::answer() {
   }
   if (is_unsigned_) {
     is_signed_ = false;
-    co_return begin_reply(answer_unsigned(), keeps());
+    co_return begin_reply(answer_unsigned(*core_->unsigned_store, *parser_), keeps());
   }
   is_signed_ = parser_->field("Authorization").starts_with("HVD1 ");
-  if (!is_signed_) co_return begin_reply(answer_monitor(), keeps());
+  if (!is_signed_) co_return begin_reply(answer_monitor(*core_, parser_->target()), keeps());
   Request request{std::string(parser_->method()), std::string(parser_->target()),
                   parser_->take_body(), client_.body_digest()};
   const Digest digest = request.body.empty() ? digest_of_nothing() : sha256(request.body);
   if (!equal_in_constant_time(digest, client_.body_digest())) {
     co_return begin_reply({403, "the body is not the one that was signed", nullptr}, keeps());
   }
-  if (Monitor::is_its(parser_->target())) co_return begin_reply(answer_monitor(), keeps());
+  if (Monitor::is_its(parser_->target()))
+    co_return begin_reply(answer_monitor(*core_, parser_->target()), keeps());
   auto outcome = core_->service.start(std::move(request), [this](Reply reply) {
     if (!writer_.has_begun()) begin_reply(std::move(reply), keeps());
     wake_.cancel();
@@ -249,6 +251,16 @@ net::Task<void> Session::answer() {
   }
   Pending pending = std::move(std::get<Pending>(outcome));
   co_await settle(std::move(pending));
+}
+
+// An agent and the launcher prove to each other who they are, in their own way.
+net::Task<void> Session::hand_over() {
+  const std::string head =
+      net::response_head(101, {{"Connection", "Upgrade"}, {"Upgrade", "horovod-agent"}}, 0);
+  const auto [error, size] =
+      co_await asio::async_write(socket_, asio::buffer(head), net::use_tuple);
+  disarm();
+  if (!error && core_->on_agent) core_->on_agent(std::move(socket_));
 }
 
 net::Task<void> Session::settle(Pending pending) {
@@ -292,69 +304,6 @@ void Session::watch_peer() {
           self->watch_peer();
         }
       });
-}
-
-// What a session answers without a signature: monitoring, agents that call their launcher, and the
-// original's workers where they are let in.
-
-// What monitoring asks without a signature: whether the server lives is no secret.
-std::optional<Reply> Session::admit_monitor() const {
-  if (parser_->method() != "GET") return Reply{405, "only GET is done here", nullptr};
-  if (parser_->target() == "/health" || core_->is_monitor_open) return {};
-  const std::string wanted = "Bearer " + core_->monitor_token;
-  const std::string_view given = parser_->field("Authorization");
-  if (equal_in_constant_time(as_bytes(wanted), as_bytes(given))) return {};
-  return Reply{401,
-               "give 'Authorization: Bearer <token>' with the token that horovod-rendezvous "
-               "--show-monitor-token prints, or sign the request",
-               nullptr};
-}
-
-Reply Session::answer_monitor() {
-  const std::string_view target = parser_->target();
-  if (target == "/health") return {200, core_->is_closing ? "closing\n" : "ok\n", nullptr};
-  if (target == "/metrics") {
-    return {200,
-            core_->monitor.metrics(core_->service, core_->sessions.size(), core_->waiting().size()),
-            nullptr};
-  }
-  return {200, core_->monitor.status(core_->service, core_->sessions.size(), core_->waiting()),
-          nullptr};
-}
-
-std::optional<Reply> Session::admit_agent() const {
-  if (to_lower(parser_->field("Upgrade")) != "horovod-agent") {
-    return Reply{400, "this is for agents, who send 'Upgrade: horovod-agent'", nullptr};
-  }
-  if (core_->on_agent && !core_->is_closing) return {};
-  return Reply{409,
-               "no host is wanted here: the job has those that it needs, or no launcher listens",
-               nullptr};
-}
-
-// An agent and the launcher prove to each other who they are, in their own way.
-net::Task<void> Session::hand_over() {
-  const std::string head =
-      net::response_head(101, {{"Connection", "Upgrade"}, {"Upgrade", "horovod-agent"}}, 0);
-  const auto [error, size] =
-      co_await asio::async_write(socket_, asio::buffer(head), net::use_tuple);
-  disarm();
-  if (!error && core_->on_agent) core_->on_agent(std::move(socket_));
-}
-
-// Clients of the original's server look at the status alone.
-std::optional<Reply> Session::admit_unsigned() {
-  if (!UnsignedStore::knows(parser_->method())) return Reply{501, {}, nullptr};
-  if (parser_->method() == "PUT" && parser_->field("Content-Length").empty()) {
-    return Reply{411, {}, nullptr};
-  }
-  return {};
-}
-
-Reply Session::answer_unsigned() {
-  UnsignedStore::Answer answer =
-      core_->unsigned_store->answer(parser_->method(), parser_->target(), parser_->take_body());
-  return {answer.status, {}, std::move(answer.value)};
 }
 
 bool Session::keeps() const {

@@ -1,52 +1,20 @@
-// One connection of a server: reads requests, proves them, answers them in order. Lives on the
-// server's loop and keeps itself alive until its connection is closed.
+// One connection of a server: reads requests, admits them, answers them in order, and closes the
+// connection when a time limit passes. Owns the socket; never decides what a request means (Service).
+// Lives on the server's loop and keeps itself alive until its connection is closed.
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <string>
-#include <unordered_set>
 #include <vector>
 
-#include "base/secrets/secret.h"
 #include "net/asio.h"
 #include "net/http.h"
 #include "rendezvous/server/client_proof.h"
-#include "rendezvous/server/monitor.h"
 #include "rendezvous/server/reply_writer.h"
-#include "rendezvous/server/server_limits.h"
-#include "rendezvous/server/service.h"
-#include "rendezvous/server/unsigned_store.h"
+#include "rendezvous/server/server_core.h"
 
 namespace hvd::rendezvous {
-
-class Session;
-
-// What the sessions of one server share.
-struct ServerCore {
-  ServerCore(Secret key, int size, ServerLimits bounds, bool open_monitor)
-      : secret(std::move(key)),
-        monitor_token(Monitor::token(secret)),
-        limits(bounds),
-        is_monitor_open(open_monitor),
-        service(size) {}
-  std::vector<WaitingRequest> waiting() const;
-
-  const Secret secret;
-  const std::string monitor_token;
-  const ServerLimits limits;
-  const bool is_monitor_open;
-  Monitor monitor;
-  std::shared_ptr<DurableStore> durable;  // null: nothing is stored
-  Service service;
-  std::optional<UnsignedStore> unsigned_store;  // for unsigned requests, where they are served
-  std::unordered_set<Session*> sessions;
-  std::function<void(net::StreamSocket)> on_agent;  // takes connections of agents, while set
-  bool is_closing = false;
-  std::function<void()> expiry_changed;  // a key was given a lifetime, maybe
-};
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
@@ -78,11 +46,6 @@ class Session : public std::enable_shared_from_this<Session> {
   net::Task<void> hand_over();
 
   std::optional<Reply> admit();
-  std::optional<Reply> admit_monitor() const;
-  Reply answer_monitor();
-  std::optional<Reply> admit_unsigned();
-  std::optional<Reply> admit_agent() const;
-  Reply answer_unsigned();
   void begin_reply(Reply reply, bool keep);
   bool keeps() const;
   bool waits_for_durable_store() const;
