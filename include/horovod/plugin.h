@@ -28,8 +28,7 @@ typedef enum hvd_plugin_kind {
 /* Which threads may call the vtable. */
 typedef enum hvd_plugin_threads {
   HVD_THREADS_ANY = 0, /* any number at once */
-  HVD_THREADS_ONE = 1, /* any thread, one at a time */
-  HVD_THREADS_SAME = 2 /* always the thread that called open */
+  HVD_THREADS_ONE = 1  /* any thread, one at a time */
 } hvd_plugin_threads;
 
 /* What the host offers. Every function may be called from any thread unless it says otherwise.
@@ -79,12 +78,12 @@ typedef struct hvd_plugin_config {
 
 typedef struct hvd_plugin {
   size_t struct_size;
-  uint32_t abi;       /* HVD_PLUGIN_ABI */
-  uint32_t kind;      /* hvd_plugin_kind */
-  const char* name;   /* "cpu", "mpi", "nccl": lower case */
-  int32_t priority;   /* the higher one wins among those that can */
-  uint32_t threads;   /* hvd_plugin_threads */
-  int32_t run_blocks; /* 1 when an op's run may block until peers act */
+  uint32_t abi;     /* HVD_PLUGIN_ABI */
+  uint32_t kind;    /* hvd_plugin_kind */
+  const char* name; /* "cpu", "mpi", "nccl": lower case */
+  int32_t priority; /* the higher one wins among those that can */
+  uint32_t threads; /* hvd_plugin_threads */
+  int32_t reserved; /* 0; nothing reads it */
   /* 1 when it works here; 0 when not, with the reason in `why`. Must not crash, hang or print.
    * NULL: it works everywhere. */
   int (*probe)(char* why, size_t why_size);

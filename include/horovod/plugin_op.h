@@ -64,7 +64,7 @@ typedef struct hvd_op_v1 {
   /* 0: cannot run it; else the higher the better. Must give the same answer on all members. */
   int32_t (*supports)(void* context, const hvd_batch* batch);
   /* Starts a batch, which stays alive until done(argument, status, error) was called, once, from
-   * run or poll. When run_blocks is 0 it returns at once and poll goes on. */
+   * run or poll. Returns at once; poll goes on. */
   int (*run)(void* context, const hvd_batch* batch, hvd_batch_done done, void* argument);
   /* Advances what is running without waiting; *progressed becomes 1 when anything moved. */
   int (*poll)(void* context, int32_t* progressed);

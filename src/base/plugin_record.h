@@ -40,7 +40,7 @@ struct PluginRecord {
             .name = Plugin::kName,
             .priority = Plugin::kPriority,
             .threads = HVD_THREADS_ONE,
-            .run_blocks = 0,
+            .reserved = 0,
             .probe = probe,
             .open = open,
             .close = close,

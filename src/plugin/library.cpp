@@ -76,6 +76,11 @@ Status check_record(const hvd_plugin* record) {
   if (record->kind < HVD_PLUGIN_BOOTSTRAP || record->kind > HVD_PLUGIN_FRAMEWORK) {
     return invalid_argument(cat("the plugin is of kind ", record->kind, ", which is unknown"));
   }
+  if (record->threads > HVD_THREADS_ONE) {
+    return invalid_argument(cat("the plugin's record has threads ", record->threads,
+                                ", but this library offers only 0 (HVD_THREADS_ANY) and 1 "
+                                "(HVD_THREADS_ONE): build the plugin with one of these"));
+  }
   if (record->name == nullptr || record->open == nullptr || record->close == nullptr ||
       record->vtable == nullptr) {
     return invalid_argument("the plugin's record lacks its name, open, close or vtable");

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -37,6 +38,10 @@ hvd_plugin record(const char* name, int32_t priority, int (*probe)(char*, size_t
 }
 
 const std::vector<std::string> kFolder{HVD_TEST_PLUGINS};
+
+// What plugins that others have built agree on with this library.
+static_assert(offsetof(hvd_plugin, reserved) == offsetof(hvd_plugin, threads) + 4);
+static_assert(offsetof(hvd_plugin, probe) == offsetof(hvd_plugin, reserved) + sizeof(void*));
 
 }  // namespace
 
@@ -136,6 +141,12 @@ TEST_CASE("a record that lacks something is refused") {
   hvd_plugin small = record("small", 1, says_yes);
   small.struct_size = 8;
   CHECK(!hvd::plugin::check_record(&small).ok());
+}
+
+TEST_CASE("a plugin that relies on a rule of threads which the runtime does not keep is refused") {
+  hvd_plugin same = record("same", 1, says_yes);
+  same.threads = 2;
+  CHECK(hvd::plugin::check_record(&same).message().find("threads 2") != std::string::npos);
 }
 
 TEST_CASE("the search path is the list's folders and then the library's own") {
