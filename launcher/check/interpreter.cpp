@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "base/text.h"
-#include "launcher/agent/host/program.h"
 #include "launcher/plan/installation.h"
+#include "launcher/program/program.h"
 
 namespace hvd::launcher {
 namespace {

@@ -92,6 +92,14 @@ class CheckLayers(unittest.TestCase):
             for row, others in rows.items():
                 self.assertEqual([name for name in others if name not in rows], [], (layer, row))
 
+    def test_nothing_but_the_agent_includes_the_agent(self):
+        for row, others in check_layers.SUBFOLDERS["launcher"].items():
+            if row.split("/")[0] != "agent":
+                self.assertEqual([name for name in others if name.split("/")[0] == "agent"], [], row)
+        problems = self.problems({"launcher/agent/host/b.h": "#pragma once\n",
+                                  "launcher/check/a.cpp": '#include "launcher/agent/host/b.h"\n'})
+        self.assertIn("launcher: check may not include agent/host", problems[0][2])
+
     def test_a_crowded_folder_is_found(self):
         planted = {f"src/net/file{n}.h": "#pragma once\n" for n in range(40)}
         problems = self.problems(planted)  # and asio.h

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/agent/host/program.h"
+#include "launcher/program/program.h"
 #include "net/interface_choice.h"
 
 namespace hvd::launcher {

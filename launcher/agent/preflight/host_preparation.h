@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "launcher/agent/host/program.h"
 #include "launcher/agent/ranks/helper_command.h"
+#include "launcher/program/program.h"
 #include "launcher/protocol/host_job.h"
 
 namespace hvd::launcher {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "launcher/agent/host/program.h"
+#include "launcher/program/program.h"
 #include "launcher/protocol/host_job.h"
 #include "net/interface_choice.h"
 #include "net/port_range.h"

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "launcher/agent/host/program.h"
+#include "launcher/program/program.h"
 
 namespace hvd::launcher {
 

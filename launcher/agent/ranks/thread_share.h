@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "launcher/agent/host/program.h"
+#include "launcher/program/program.h"
 #include "launcher/protocol/host_job.h"
 
 namespace hvd::launcher {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "launcher/agent/host/program.h"
+#include "launcher/program/program.h"
 
 namespace hvd::launcher {
 

@@ -1,4 +1,4 @@
-#include "launcher/agent/host/program.h"
+#include "launcher/program/program.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

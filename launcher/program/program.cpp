@@ -1,4 +1,4 @@
-#include "launcher/agent/host/program.h"
+#include "launcher/program/program.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
