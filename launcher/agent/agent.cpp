@@ -11,7 +11,7 @@
 #include <cstdio>
 
 #include "base/cores.h"
-#include "base/proc_file.h"
+#include "base/machine_identity.h"
 #include "base/text.h"
 #include "horovod/version.h"
 #include "launcher/agent/guardian.h"
@@ -32,10 +32,6 @@ constexpr double kFirstLeaseSeconds = 60;
 constexpr double kKillAgainSeconds = 0.1;
 // After that long, what SIGKILL does not end (another user's, or stuck in the kernel) is left.
 constexpr double kGiveUpSeconds = 10;
-
-std::string boot_id() {
-  return std::string(trim(read_proc_file("/proc/sys/kernel/random/boot_id")));
-}
 
 }  // namespace
 

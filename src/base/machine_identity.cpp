@@ -3,21 +3,22 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <fstream>
 
+#include "base/proc_file.h"
 #include "base/text.h"
 
 namespace hvd {
 
+std::string boot_id() {
+  return std::string(trim(read_proc_file("/proc/sys/kernel/random/boot_id")));
+}
+
 Result<std::string> machine_identity() {
-  std::string boot;
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::getline(file, boot);
   struct stat space {};
   if (::stat("/proc/self/ns/net", &space) != 0) {
     return system_error("cannot read /proc/self/ns/net", errno);
   }
-  return cat(boot, "/", space.st_dev, "/", space.st_ino);
+  return cat(boot_id(), "/", space.st_dev, "/", space.st_ino);
 }
 
 }  // namespace hvd

@@ -8,6 +8,10 @@
 
 namespace hvd {
 
+// Names the running kernel since its start: two host names with one boot id may be one machine. Empty
+// where /proc does not say.
+std::string boot_id();
+
 // The kernel's start and the network namespace, in which abstract Unix sockets are found. No blanks.
 Result<std::string> machine_identity();
 

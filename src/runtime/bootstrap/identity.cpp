@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/log/log.h"
+#include "base/machine_identity.h"
 #include "base/secrets/hmac.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
@@ -52,9 +53,7 @@ std::string machine_name(const Settings& settings) {
   if (settings.is_set("hostname")) return settings.text("hostname");
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return cat(name, "/", boot);
+  return cat(name, "/", boot_id());
 }
 
 // The same for all starts of this process, which keeps its place, and for no other process.
