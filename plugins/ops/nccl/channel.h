@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-#include "ops/nccl/api.h"
+#include "ops/nccl/library.h"
 
 namespace hvd::ops::nccl {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "horovod/plugin_framework.h"
-#include "ops/nccl/api.h"
+#include "ops/nccl/library.h"
 
 namespace hvd::ops::nccl {
 

@@ -1,4 +1,4 @@
-#include "ops/nccl/api.h"
+#include "ops/nccl/library.h"
 
 #include <string_view>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "ops/nccl/collectives.h"
+#include "ops/nccl/batch.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,12 +1,8 @@
-#include "ops/nccl/worker.h"
-
-#include <pthread.h>
-#include <unistd.h>
+#include "ops/nccl/communicator.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <exception>
 #include <string_view>
 
 #include "base/text.h"
@@ -14,25 +10,14 @@
 namespace hvd::ops::nccl {
 namespace {
 
-// A connection that breaks is seldom the cause: what the controller learns meanwhile goes before.
-constexpr std::chrono::seconds kGrace{2};
-// How often what runs is looked at.
-constexpr std::chrono::milliseconds kLook{100};
 constexpr std::chrono::milliseconds kPause{1};
-// A driver that hangs must not keep the process.
-constexpr std::chrono::seconds kEnd{20};
 constexpr double kIdSlice = 1;
 
 // What a stream calls when it has come to the end of a batch, from a thread of the driver's.
 struct Notice {
-  std::shared_ptr<NcclQueuedBatch> queued;
-  std::shared_ptr<UniqueFd> event;
+  std::shared_ptr<NcclBatch> batch;
+  std::shared_ptr<WakeEvent> event;
 };
-
-void ring(const UniqueFd& event) {
-  const uint64_t one = 1;
-  static_cast<void>(::write(event.get(), &one, sizeof one));
-}
 
 bool has_fractions(int32_t dtype) {
   return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
@@ -41,71 +26,49 @@ bool has_fractions(int32_t dtype) {
 
 void on_reached(void* argument) {
   const std::unique_ptr<Notice> notice(static_cast<Notice*>(argument));
-  int expected = NcclQueuedBatch::kRunning;
-  if (notice->queued->state.compare_exchange_strong(expected, NcclQueuedBatch::kReached))
-    ring(*notice->event);
+  if (notice->batch->reach()) notice->event->ring();
+}
+
+bool has_own_tensor(const hvd_batch& batch) {
+  return std::any_of(batch.tensors, batch.tensors + batch.tensor_count,
+                     [](const hvd_batch_tensor& one) { return one.input || one.output; });
 }
 
 }  // namespace
 
-std::shared_ptr<Worker> Worker::start(WorkerPlan plan) {
-  auto worker = std::make_shared<Worker>(std::move(plan));
-  worker->thread_ = std::thread([worker] { worker->work(); });
-  return worker;
+bool NcclBatch::reach() {
+  int expected = kRunning;
+  return state_.compare_exchange_strong(expected, kReached);
 }
 
-void Worker::add(std::shared_ptr<NcclQueuedBatch> queued) {
-  {
-    const std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(queued));
-  }
-  changed_.notify_all();
+std::optional<Status> NcclBatch::poll() {
+  if (state_.load() != kReached) return QueuedBatch::poll();
+  // A broken communicator lets its stream come to its end.
+  const Status status = channel_->check();
+  if (status.ok()) return status;
+  thread_.resume(shared_from_this());
+  return std::nullopt;
 }
 
-void Worker::stop(bool abort) {
-  std::unique_lock lock(mutex_);
-  if (!thread_.joinable()) return;
-  closing_ = true;
-  aborting_ = aborting_ || abort;
-  changed_.notify_all();
+void NcclThread::end(bool abort) {
+  if (abort) aborting_.store(true);
   // Inside a call that waits for peers for ever it has no batch yet.
   const bool hangs = is_opening() && plan_.api.comm_init_rank_config == nullptr;
-  const bool ended =
-      changed_.wait_for(lock, hangs ? std::chrono::seconds(0) : kEnd, [this] { return ended_; });
-  lock.unlock();
-  if (ended) {
-    thread_.join();
-  } else {
-    thread_.detach();
-  }
+  stop(hangs ? Seconds(0) : kEnd);
 }
 
-void Worker::doubt(const std::shared_ptr<NcclQueuedBatch>& queued) {
-  {
-    const std::lock_guard lock(mutex_);
-    queued->state.store(NcclQueuedBatch::kRunning);
-    running_.push_back(queued);
-  }
-  changed_.notify_all();
-}
-
-Status Worker::judge() {
+Status NcclThread::judge() const {
   if (!is_opening() || opened_by_.seconds_left() > -1) return {};
   return deadline_exceeded(cat(plan_.api.family,
                                ": not all ranks of a process set have come within ",
                                plan_.start_seconds, " s; HOROVOD_START_TIMEOUT may be raised"));
 }
 
-void Worker::wake() const { ring(*plan_.event); }
-
-bool Worker::pause() {
-  std::unique_lock lock(mutex_);
-  return !changed_.wait_for(lock, kPause, [this] { return closing_; });
-}
+bool NcclThread::pause() { return LibraryThread::pause(kPause); }
 
 // The first member makes it, and what keeps it from that is every member's sentence.
-Result<abi::UniqueId> Worker::exchange_id(const std::string& key, int index, int size,
-                                          const Deadline& deadline) {
+Result<abi::UniqueId> NcclThread::exchange_id(const std::string& key, int index, int size,
+                                              const Deadline& deadline) {
   abi::UniqueId id{};
   if (index == 0) {
     const Status status = plan_.api.of_nccl(plan_.api.get_unique_id(&id), "ncclGetUniqueId");
@@ -140,7 +103,7 @@ Result<abi::UniqueId> Worker::exchange_id(const std::string& key, int index, int
   return id;
 }
 
-Status Worker::open_channels() {
+Status NcclThread::open_library() {
   const Api& api = plan_.api;
   HVD_RETURN_IF_ERROR(api.of_device(api.set_device(plan_.device), "SetDevice"));
   HVD_RETURN_IF_ERROR(api.of_device(
@@ -167,14 +130,14 @@ Status Worker::open_channels() {
 }
 
 // An average of integers is rounded once, so not on the way.
-bool Worker::goes_by_hosts(const hvd_batch& batch) const {
+bool NcclThread::goes_by_hosts(const hvd_batch& batch) const {
   if (!plan_.grid || batch.op != HVD_ALLREDUCE) return false;
   const bool asked = plan_.is_torus || (batch.tuning != nullptr && batch.tuning->drivers == 1);
   return asked && (batch.postscale == 1 || has_fractions(batch.dtype));
 }
 
 // All members come here at the same batch.
-Status Worker::add_sub_communicators(Channel& channel, size_t number) {
+Status NcclThread::add_sub_communicators(Channel& channel, size_t number) {
   if (channel.sub_communicator(Channel::kAcross) != nullptr) return {};
   const Grid& grid = *plan_.grid;
   const Deadline deadline = Deadline::after_seconds(plan_.start_seconds);
@@ -191,113 +154,92 @@ Status Worker::add_sub_communicators(Channel& channel, size_t number) {
 }
 
 // The stream goes on to the next batch while the driver tells of this one.
-Status Worker::run(const std::shared_ptr<NcclQueuedBatch>& queued) {
+Status NcclThread::enqueue(NcclBatch& batch, const hvd_batch& what) {
   const Api& api = plan_.api;
-  queued->channel = channels_[queued->batch->sequence % channels_.size()];
-  Channel& channel = *queued->channel;
+  const size_t number = what.sequence % channels_.size();
+  batch.channel_ = channels_[number];
+  Channel& channel = *batch.channel_;
   plan_.memory.free_returned(api, channel.stream());
-  const bool by_hosts = goes_by_hosts(*queued->batch);
-  if (by_hosts)
-    HVD_RETURN_IF_ERROR(add_sub_communicators(channel, queued->batch->sequence % channels_.size()));
-  Collectives collectives(channel, plan_.place, *queued->batch, by_hosts ? &*plan_.grid : nullptr);
+  const bool by_hosts = goes_by_hosts(what);
+  if (by_hosts) HVD_RETURN_IF_ERROR(add_sub_communicators(channel, number));
+  Collectives collectives(channel, plan_.place, what, by_hosts ? &*plan_.grid : nullptr);
   HVD_RETURN_IF_ERROR(collectives.enqueue([this] { return pause(); }));
-  queued->kept = collectives.take_kept();
+  batch.kept_ = collectives.take_kept();
   HVD_RETURN_IF_ERROR(api.of_device(api.event_record(done_, channel.stream()), "EventRecord"));
   HVD_RETURN_IF_ERROR(api.of_device(api.stream_wait_event(notices_, done_, 0), "StreamWaitEvent"));
-  auto notice = std::make_unique<Notice>(Notice{queued, plan_.event});
+  auto notice = std::make_unique<Notice>(Notice{batch.shared_from_this(), event()});
   HVD_RETURN_IF_ERROR(
       api.of_device(api.launch_host_func(notices_, &on_reached, notice.get()), "LaunchHostFunc"));
   static_cast<void>(notice.release());
   return {};
 }
 
-Status Worker::look() {
+Status NcclThread::look() {
   for (const auto& channel : channels_) HVD_RETURN_IF_ERROR(channel->check());
   const int error = plan_.api.event_query(done_);
   return error == abi::kNotReady ? Status() : plan_.api.of_device(error, "a batch");
 }
 
-void Worker::fail(std::unique_lock<std::mutex>& lock, const Status& cause) {
-  if (failure_.ok()) failure_ = cause;
-  changed_.wait_for(lock, kGrace, [this] { return closing_; });
-  if (closing_) return;
-  std::vector<std::shared_ptr<NcclQueuedBatch>> failing;
-  for (auto* batches : {&running_, &waiting_}) {
-    for (const auto& queued : *batches) {
-      int expected = NcclQueuedBatch::kRunning;
-      if (queued->state.compare_exchange_strong(expected, NcclQueuedBatch::kFailing))
-        failing.push_back(queued);
-    }
-    batches->clear();
-  }
-  lock.unlock();
+void NcclThread::abort_library() {
   for (const auto& channel : channels_) channel->abort();
-  for (const auto& queued : failing) {
-    queued->status = cause;
-    queued->state.store(NcclQueuedBatch::kFailed);
-  }
-  wake();
-  lock.lock();
 }
 
-void Worker::work() {
-  ::pthread_setname_np(::pthread_self(), "hvd-nccl");
-  Status status;
-  try {
-    status = open_channels();
-  } catch (const std::exception& failure) {
-    status = internal_error(failure.what());
-  }
-  opening_.store(false);
-  std::unique_lock lock(mutex_);
-  if (!status.ok() && !closing_) fail(lock, status);
-  while (!closing_) {
-    const auto has_news = [this] { return closing_ || !waiting_.empty(); };
-    if (running_.empty()) {
-      changed_.wait(lock, [&] { return has_news() || !running_.empty(); });
-    } else {
-      changed_.wait_for(lock, kLook, has_news);
-    }
-    if (closing_) break;
-    std::erase_if(running_, [](const auto& queued) {
-      return queued->state.load() != NcclQueuedBatch::kRunning;
-    });
-    std::shared_ptr<NcclQueuedBatch> queued;
-    if (!waiting_.empty()) {
-      queued = std::move(waiting_.front());
-      waiting_.pop_front();
-      running_.push_back(queued);
-    }
-    if (running_.empty()) continue;
-    status = failure_;
-    lock.unlock();
-    if (status.ok()) status = queued != nullptr ? run(queued) : look();
-    lock.lock();
-    if (!status.ok() && !closing_) fail(lock, status);
-  }
-  lock.unlock();
-  end_all();
-  lock.lock();
-  ended_ = true;
-  lock.unlock();
-  changed_.notify_all();
-}
-
-void Worker::end_all() {
-  bool aborts = false;
-  {
-    const std::lock_guard lock(mutex_);
-    aborts = aborting_ || !failure_.ok();
-  }
-  if (aborts) {
-    for (const auto& channel : channels_) channel->abort();
-  }
+void NcclThread::close_library(bool failed, Batches) {
+  if (failed || aborting_.load()) abort_library();
   for (const auto& channel : channels_) channel->close();
   if (notices_ != nullptr) {
     plan_.api.stream_synchronize(notices_);
     plan_.api.stream_destroy(notices_);
   }
   if (done_ != nullptr) plan_.api.event_destroy(done_);
+}
+
+NcclCommunicator::NcclCommunicator(Shared& shared, const ProcessSet& set)
+    : shared_(shared),
+      name_(set.name("nccl")),
+      place_{set.index_of(shared.config.rank), set.size()},
+      grid_(grid_of(set.members, shared.config.rank, shared.host_of)) {}
+
+NcclCommunicator::~NcclCommunicator() {
+  if (thread_) thread_->end(false);
+}
+
+void NcclCommunicator::abort() {
+  if (thread_) thread_->end(true);
+}
+
+Result<bool> NcclCommunicator::is_ready() {
+  if (thread_) HVD_RETURN_IF_ERROR(thread_->judge());
+  return true;
+}
+
+Result<std::shared_ptr<RunningBatch>> NcclCommunicator::start(const hvd_batch& batch) {
+  HVD_RETURN_IF_ERROR(choose_device(batch));
+  if (!thread_) {
+    thread_ = std::make_shared<NcclThread>(ThreadPlan{
+        shared_.api, shared_.memory, shared_.host, name_, place_, grid_, shared_.is_torus,
+        shared_.device, shared_.channels, shared_.start_seconds, shared_.event});
+    thread_->start();
+  }
+  auto queued = std::make_shared<NcclBatch>(*thread_, batch);
+  thread_->add(queued);
+  return std::shared_ptr<RunningBatch>(std::move(queued));
+}
+
+Status NcclCommunicator::choose_device(const hvd_batch& batch) {
+  const int devices = shared_.api.devices;
+  if (shared_.device < 0) {
+    shared_.device = has_own_tensor(batch) ? batch.device : shared_.config.local_rank % devices;
+  }
+  if (shared_.device >= devices) {
+    return invalid_argument(cat("a tensor is on device ", shared_.device, ", and ",
+                                shared_.api.runtime, " finds ", devices));
+  }
+  if (!has_own_tensor(batch) || batch.device == shared_.device) return {};
+  return invalid_argument(cat("a tensor is on device ", batch.device,
+                              ", and this rank's others "
+                              "on device ",
+                              shared_.device, ": a rank uses one GPU"));
 }
 
 }  // namespace hvd::ops::nccl
