@@ -7,10 +7,10 @@
 //   work.wait();
 //   auto rows = horovod::allgather(gradient, "all"); // rows.data() is a std::span
 //
-// What fails throws horovod::Error, with the runtime's sentence; destructors never throw. Names are
-// the same on every rank and not in flight. Memory given to an operation stays alive until its work
-// is complete: the destructor of Work waits for that. Every function may be called by any thread;
-// one object by one thread at a time.
+// A function that fails throws horovod::Error with the runtime's sentence; destructors never throw.
+// Names are equal on all ranks and not in flight. Memory given to an operation stays alive until
+// its work is complete: the destructor of Work waits for that. Every function may be called by any
+// thread; one object by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -235,7 +235,7 @@ class Output : public Work {
     const hvd_output output = detail::output_of(*this);
     return {output.shape, static_cast<size_t>(output.ndim)};
   }
-  // Of an alltoall: rows from each rank.
+  // For an alltoall: number of rows from each rank.
   std::span<const int32_t> received_splits() const {
     const hvd_output output = detail::output_of(*this);
     return {output.received_splits, output.received_split_count};
@@ -388,7 +388,7 @@ class ProcessSet {
   int32_t id() const noexcept { return id_; }
   int32_t size() const { return ask(hvd_process_set_size); }
   bool included() const { return ask(hvd_process_set_included) != 0; }
-  // Of this rank, among the members; throws where it is none.
+  // Rank of this process among the members; throws if it is not a member.
   int32_t rank() const { return ask(hvd_process_set_rank); }
 
  private:

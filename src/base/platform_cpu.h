@@ -1,4 +1,4 @@
-// What this processor can do beyond what C++ says, and beyond its architecture's baseline.
+// Features of this processor beyond standard C++ and beyond the baseline of its architecture.
 #pragma once
 
 namespace hvd {

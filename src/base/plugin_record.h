@@ -28,7 +28,7 @@ struct PluginRecord {
     });
   }
   static void close(void* context) { delete &self(context); }
-  // Of the kinds whose vtable has it.
+  // For kinds whose vtable has this function.
   static void abort(void* context, const char* cause) {
     self(context).abort(aborted(cause == nullptr ? "" : cause));
   }

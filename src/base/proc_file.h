@@ -11,7 +11,7 @@
 
 namespace hvd {
 
-// What it holds, or of a larger one the beginning; empty when it cannot be read.
+// Content of the file, or its beginning if the file is large; empty when it cannot be read.
 inline std::string read_proc_file(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 4096> buffer;

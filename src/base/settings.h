@@ -28,7 +28,7 @@ struct Setting {
   const char* help;           // one sentence
   const char* off_flag = "";  // "--no-autotune": sets it to 0 on the command line; not in --help
   const char* aliases = "";   // flags by which other launchers call it; not in --help
-  // What one of the flag's and the config key's units is in the variable's.
+  // Size of one unit of the flag and config key, in units of the variable.
   int64_t flag_unit = 1;
   bool is_inverse_in_config = false;  // the config key says the opposite
 };

@@ -13,7 +13,7 @@ namespace hvd::net {
 
 class DataLoop {
  public:
-  // What is called when something happens to a descriptor; outlives its registration.
+  // Called for the events of a descriptor; outlives its registration.
   class Source {
    public:
     virtual void on_events(uint32_t events) = 0;

@@ -21,7 +21,7 @@ struct Endpoint {
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-// What parse_endpoint gives, to_string gives back.
+// to_string is the inverse of parse_endpoint.
 Result<Endpoint> parse_endpoint(std::string_view text);
 std::string to_string(const Endpoint& endpoint);
 

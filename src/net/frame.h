@@ -16,9 +16,10 @@ namespace hvd::net {
 
 constexpr uint16_t kFrameVersion = 1;
 constexpr size_t kFrameHeaderSize = 36;
-// Of a frame's payload: a job's environment must fit, a far side gone mad must not take memory.
+// Limit of a frame's payload: a job's environment must fit, and a faulty peer must not use up
+// memory.
 constexpr size_t kMaxPayload = 16 << 20;
-// Of a frame of kData: what is urgent waits for at most one of these.
+// Limit of a frame of kData: an urgent frame waits for at most one of these.
 constexpr size_t kMaxChunk = 32 << 10;
 // FrameHeader::host of a frame that is about no host: an agent's hello.
 constexpr uint32_t kNoHost = 0xffffffff;
@@ -70,7 +71,7 @@ class FrameParser {
 // The order in which frames leave. Within one, first in, first out.
 enum class Urgency : uint8_t { kControl = 0, kStore = 1, kOutput = 2 };
 
-// What is to be sent. Bounded by its users: they put only what has been granted.
+// The send queue. Its users bound it: they put only bytes for which they have credit.
 class FrameWriter {
  public:
   void put(const FrameHeader& header, ByteView payload, Urgency urgency);
@@ -85,7 +86,7 @@ class FrameWriter {
   size_t queued_ = 0;
 };
 
-// Of the sending side of a stream: how much the far side takes.
+// The sender's side of a stream: number of bytes that the receiver accepts.
 class Credit {
  public:
   explicit Credit(uint32_t granted = 0) : left_(granted) {}
@@ -98,14 +99,14 @@ class Credit {
   uint32_t left_;
 };
 
-// Of the receiving side of a stream: what was granted and is not yet used, and what was used and
-// can be granted again. Grants in halves of the window, not for every byte.
+// The receiver's side of a stream: bytes granted and not yet used, and bytes used that can be
+// granted again. Grants half a window at a time, not every byte.
 class Window {
  public:
   explicit Window(uint32_t size) : size_(size), open_(size) {}
   // False when the far side sent more than was granted.
   bool arrived(size_t size);
-  // What to grant now, often 0, after `size` bytes were consumed.
+  // Number of bytes to grant now, often 0, after `size` bytes were consumed.
   uint32_t consumed(size_t size);
 
  private:

@@ -23,7 +23,7 @@ struct BytesBody {
 
     void init(const boost::optional<uint64_t>& length, error_code& error) {
       error = {};
-      // What is announced may never come: grow with what does, past the first piece.
+      // The announced bytes may never arrive: beyond the first piece, grow with what arrives.
       if (length) body_.reserve(std::min<uint64_t>(*length, 256 * 1024));
     }
     template <typename Buffers>

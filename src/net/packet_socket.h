@@ -15,7 +15,7 @@
 
 namespace hvd::net {
 
-// Of one message; a longer one is refused by who receives it.
+// Limit of one message; the receiver refuses a longer one.
 constexpr size_t kPacketLimit = 64 * 1024;
 
 // `name` without the leading zero.

@@ -31,8 +31,8 @@ Endpoint to_endpoint(const SocketAddress& address);
 Result<UniqueFd> listen_on(const SocketAddress& address, int backlog = 4096);
 Result<SocketAddress> local_address(int fd);
 Result<SocketAddress> peer_address(int fd);
-// What every connection of ours wants: no Nagle, and keep-alive that finds a dead peer within a
-// minute; and no pacing where it stays on this machine. Nothing for Unix sockets.
+// Sets the options of all our connections: no Nagle, keep-alive that detects a dead peer within a
+// minute, and no pacing on connections within this machine. No effect on Unix sockets.
 void tune_connection(int fd);
 
 }  // namespace hvd::net

@@ -13,10 +13,10 @@
 namespace hvd::net {
 namespace {
 
-// What was sent and is not acknowledged for this long means that the peer is gone.
+// Bytes that stay unacknowledged for this time mean that the peer is gone.
 constexpr int kUserTimeoutMs = 20000;
-// Who has nothing to send, and waits for what does not come, asks after this long; the kernel does,
-// so nobody wakes up.
+// Keep-alive probes begin after this time of silence. The kernel sends them, and no thread wakes
+// up.
 constexpr int kSilenceSeconds = 15;
 constexpr int kSecondsBetweenProbes = 5;
 

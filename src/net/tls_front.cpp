@@ -59,7 +59,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   }
 
  private:
-  // What the client begins with is no record of TLS.
+  // True if the client's first bytes are no TLS record.
   Task<bool> speaks_plainly() {
     constexpr std::byte kHandshake{22};
     co_await tls_.next_layer().async_wait(StreamSocket::wait_read, use_tuple);
@@ -102,7 +102,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
           co_await asio::async_write(plain_, asio::buffer(buffer.data(), size), use_tuple);
       if (failed) break;
     }
-    // What the client still gets to hear is not cut off: outwards() closes.
+    // The bytes to the client are not cut off: outwards() closes.
     error_code ignored;
     plain_.shutdown(StreamSocket::shutdown_send, ignored);
   }

@@ -22,8 +22,8 @@ struct TlsOptions {
 
 class TlsSession {
  public:
-  // Of a server whose certificate must be for `host`, a name or an address. An error names the file
-  // that cannot be used.
+  // The client's session with a server whose certificate must be for `host`, a name or an address.
+  // An error names the file that cannot be used.
   static Result<TlsSession> client(const std::string& host, const TlsOptions& options);
   TlsSession(TlsSession&&) noexcept;
   TlsSession& operator=(TlsSession&&) noexcept;
@@ -41,7 +41,7 @@ class TlsSession {
   Status write(ByteView bytes);
 
   void feed(ByteView received);
-  // What is to be sent, once.
+  // Takes the bytes to send; they are returned once.
   Bytes take_output();
 
  private:

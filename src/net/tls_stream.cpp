@@ -52,7 +52,7 @@ class TlsStream::Impl {
   }
 
  private:
-  // What the session wants to send. *interrupted: the peer has said something instead of taking it.
+  // Writes the session's output. *interrupted: the peer has sent something instead of reading it.
   Status flush(Deadline deadline, bool* interrupted) {
     const Bytes bytes = session_.take_output();
     ByteView left = bytes;

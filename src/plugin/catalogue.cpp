@@ -26,7 +26,7 @@ std::vector<std::string> shared_objects(const std::string& folder) {
   return paths;
 }
 
-// What came with this library; empty where it does not know where it is.
+// Folder of the plugins installed with this library; empty if the library's own path is unknown.
 std::string own_folder() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&kind_name), &info) == 0 ||

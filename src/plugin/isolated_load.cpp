@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kGood = '+';
 
-// What the record's probe says, as it goes through the pipe.
+// The result of the record's probe, in the form in which it goes through the pipe.
 std::string opinion_of(const std::string& path) {
   const auto loaded = load(path);
   if (!loaded.ok()) return "-" + loaded.error().message();

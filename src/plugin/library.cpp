@@ -11,8 +11,8 @@
 namespace hvd::plugin {
 namespace {
 
-// What a table must have, of each kind, in its order behind struct_size. What follows, or is "" here,
-// may be missing.
+// The functions that the vtable of each kind must have, in their order after struct_size. Functions
+// after these, and entries of "", may be missing.
 constexpr std::array kOfBootstrap = {"identity", "put", "get", "fence"};
 constexpr std::array kOfController = {"send",  "poll",         "abort",
                                       "hosts", "before_sleep", "after_sleep"};

@@ -1,5 +1,5 @@
-// What a user may ask of a running rank beside work: a timeline, metrics. Any thread may call;
-// the calls wait for other ranks' helper threads, never for their users.
+// Observation of a running rank by its user: a timeline and metrics. Any thread may call; the calls
+// wait for other ranks' helper threads, never for their users.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ class Observation {
   Status stop_timeline();
   // As text; of this rank, or of all.
   Result<std::string> metrics(bool of_job);
-  // What is noted goes to the root while there are links.
+  // Sends the recorded events to the root while the links exist.
   void before_leave();
   // With the progress lock held, when the runtime core has ended: waits for the timeline's file.
   void close() { timeline_.close(); }

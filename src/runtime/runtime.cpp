@@ -204,7 +204,7 @@ void Runtime::close() {
   std::lock_guard lock(progress_->progress_lock());
   if (std::exchange(closed_, true)) return;
   observation_->close();
-  // What came in too late is told so.
+  // Submissions that arrived too late fail with that reason.
   if (core_->step(true)) progress_->notify_completed();
   ops_->close();  // before the controller, whose links they may share
   core_->close();

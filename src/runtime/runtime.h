@@ -40,7 +40,7 @@ struct RuntimeOptions {
   Result<std::string> backends = std::string();
   // For the plugins to look up.
   std::map<std::string, void*> published;
-  // What this process shares of its memory with the ranks of its host; may be nullptr.
+  // Memory that this process shares with the ranks of its host; may be nullptr.
   collectives::SharedHeap* heap = nullptr;
   // How often this process has joined the job before: keeps the keys of each time apart.
   uint32_t epoch = 0;
@@ -68,7 +68,7 @@ class Runtime {
   }
 
   Status submit(const hvd_submission& submission, hvd_handle* handle);
-  // What can be submitted for devices.
+  // The operations that can be submitted for devices.
   const DeviceSupport& device_support() const { return device_support_; }
   Status poll(hvd_handle handle, bool* done);
   // Nothing: not complete by the deadline.
@@ -89,7 +89,7 @@ class Runtime {
   void fail(const Status& cause);
 
   CoreCounts counts();
-  // Of stalls that this rank, the root, has found.
+  // Number of stalls that this rank, the root, has reported.
   uint64_t stall_reports();
   // A timeline, metrics.
   Observation& observation() { return *observation_; }

@@ -43,7 +43,7 @@ CoreOptions core_options(const Identity& identity, const Settings& settings,
   return options;
 }
 
-// Of a job: its hosts, and the ranks on that which has most.
+// Number of hosts of a job, and of ranks on the host that has most.
 std::pair<int32_t, int32_t> shape_of(std::span<const int32_t> machines) {
   std::map<int32_t, int32_t> ranks;
   int32_t most = 0;

@@ -9,7 +9,7 @@ namespace hvd::log {
 
 enum class Level { kTrace, kDebug, kInfo, kWarning, kError, kOff };
 
-// What may be shown; kWarning at start. Who speaks; empty at start.
+// The least level that is printed, kWarning at start; the prefix of each line, empty at start.
 void set_level(Level level);
 void set_identity(std::string identity);
 void set_timestamps(bool shown);

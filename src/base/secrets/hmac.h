@@ -25,7 +25,7 @@ class HmacKey {
   HmacKey& operator=(const HmacKey&) = default;
 
   Digest sign(ByteView message) const;
-  // Of the parts one after the other.
+  // Signs the concatenation of the parts.
   Digest sign(std::initializer_list<std::string_view> parts) const;
 
  private:

@@ -54,7 +54,7 @@ class Adasum {
 
   const hvd_batch& scatter() const { return scatter_; }
   const hvd_batch& gather() const { return gather_; }
-  // Of one level, which are to be summed over all members: three numbers each.
+  // Products of one level, three numbers each; the members sum them.
   std::span<Products> products() { return {products_.data(), vectors_ / 2 * tensors_.size()}; }
 
   bool one_is_left() const { return vectors_ == 1; }

@@ -87,7 +87,7 @@ class Shuffle {
     for (size_t member = 0; member < group_.size(); ++member) {
       if (member != own) from_[member].write(place_of(member, own, step), place_);
     }
-    // What a member keeps goes straight from its input to its output.
+    // A member's own rows go directly from its input to its output.
     from_[own].next(place_, [&](std::byte* data, size_t size) {
       if (data != nullptr)
         to_[own].read(data, size);

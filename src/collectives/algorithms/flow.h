@@ -29,8 +29,8 @@ class FrameStack {
   static void give_back(void* frame);
 
  private:
-  // What a collective keeps between its steps may be laid out for cache lines; the language does
-  // not say so to operator new.
+  // The state of a collective may need the alignment of a cache line, which the coroutine's
+  // operator new does not get.
   static constexpr size_t kAlign = 64;
   struct alignas(kAlign) Header {
     FrameStack* stack;  // null: from the heap

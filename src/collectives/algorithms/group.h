@@ -114,8 +114,8 @@ class AllReached final : public Condition {
   size_t next_ = 0;
 };
 
-// What the buffers of a step held before is not needed any more: they are those of the step before
-// the last, which may be another operation's.
+// Awaits that every member has consumed the buffers that this step reuses: those of the step before
+// the last, which may belong to another operation.
 inline AllReached buffers_free(Group& group, uint64_t step) {
   return {group, kConsumed, step == 0 ? 0 : step - 1};
 }

@@ -1,5 +1,5 @@
-// What an allreduce does on one host, in stages: with other hosts there is a stage of theirs in
-// between. Small payloads take one step, others a step per chunk. No state but the step's.
+// The stages of an allreduce on one host; in a job of several hosts, the inter-host stage runs
+// between them. Small payloads take one step, others a step per chunk. No state but the step's.
 #pragma once
 
 #include <algorithm>

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kStagger = 2;
 // Transfers that are queued ahead.
 constexpr size_t kAhead = 64;
-// What is smaller takes one stream.
+// A smaller payload takes one stream.
 constexpr size_t kSmallestStripe = 32 * 1024;
 
 size_t lines(size_t size) { return (size + 63) / 64 * 64; }
@@ -136,7 +136,7 @@ void InterHostAllreduce::queue_hop(size_t piece, size_t hop) {
     queue_transfer(send_queues_, transfer.host,
                    {piece, hop, transfer.part.first * bytes, transfer.part.count * bytes});
   }
-  // What is to be reduced lies behind each other in the order of the hosts.
+  // The parts to reduce lie one after another, in the order of the hosts.
   size_t at = 0;
   for (const Transfer& transfer : schedule.hops[hop].receives) {
     const bool reduces = hop < schedule.reducing;

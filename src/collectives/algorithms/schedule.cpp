@@ -22,7 +22,7 @@ class Builder {
     return finish(1, all());
   }
 
-  // Of a number of hosts that is no power of two, some let a neighbour speak for them.
+  // If the number of hosts is no power of two, a neighbour represents each surplus host.
   Schedule recursive_doubling() {
     const size_t half = std::bit_floor(hosts_);
     const size_t silent = hosts_ - half;

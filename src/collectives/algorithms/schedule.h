@@ -33,10 +33,10 @@ struct Hop {
 
 struct Schedule {
   std::vector<Hop> hops;
-  // Of the first hops what is received is reduced into what is here: per hop one range, from one
-  // host or several. Of the others it is the result already.
+  // Number of first hops that reduce: received data is reduced into local data, one range per hop,
+  // from one host or several. The other hops receive results.
   size_t reducing = 0;
-  // Of those the last one that reduces anything here, after which `own` holds the result.
+  // The last of these hops that reduces on this host; after it, `own` holds the result.
   size_t last_reducing = SIZE_MAX;
   Slice own{0, 0};
   // Sums of some of the hosts travel, and not each host's own.

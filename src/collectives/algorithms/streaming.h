@@ -1,5 +1,5 @@
-// What goes through the members' slots step by step: each packs its own, the leaders exchange what
-// other hosts need, and everybody unpacks what it needs of all.
+// Streams a payload through the members' slots step by step: each member packs its own data, the
+// leaders exchange what other hosts need, and each member unpacks what it needs.
 #pragma once
 
 #include "collectives/algorithms/flow.h"

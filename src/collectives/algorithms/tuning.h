@@ -21,7 +21,7 @@ struct Tuning {
   // batches around a ring, where no host receives from two others at once.
   int32_t two_shot_hosts = 4;
   size_t ring_from = 4 * 1024 * 1024;
-  // What travels as one piece, of which several are under way.
+  // Bytes in a piece; several pieces are under way.
   size_t chunk = 256 * 1024;
   // The same for one-shot, where nothing comes back to wait for.
   size_t one_shot_chunk = 512 * 1024;

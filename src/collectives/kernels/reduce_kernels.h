@@ -26,7 +26,7 @@ using ReduceFunction = void (*)(void* result, const void* const* inputs, size_t 
 // Null when the operation has no meaning for the type.
 ReduceFunction reduce_function(hvd_dtype dtype, hvd_reduce_op op);
 
-// What leaves every other operand as it is: 0 for sum, 1 for product, the extremes for min, max.
+// Fills with the neutral element: 0 for sum, 1 for product, the extremes for min and max.
 void fill_neutral(void* out, hvd_dtype dtype, hvd_reduce_op op, size_t count);
 
 // The variants, one per instruction set; see reduce_kernels_body.h.

@@ -1,4 +1,4 @@
-// What all parts of one allreduce need to know, and its copies in and out.
+// Parameters that all parts of one allreduce share, and its copies in and out.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What two ranks prove to each other when they open a link: that both know the job's secret, for
-// this job, generation and pair of ranks. A proof is good for one pair of nonces.
+// Proofs that two ranks exchange when they open a link: each shows that it knows the job's secret,
+// for this job, generation and pair of ranks. A proof is valid for one pair of nonces.
 #pragma once
 
 #include <string>

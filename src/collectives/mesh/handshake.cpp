@@ -13,7 +13,7 @@ namespace hvd::collectives {
 namespace {
 
 constexpr uint32_t kGreetingMagic = 0x4c445648;  // "HVDL"
-// Of all that ranks say to each other on a connection: runtimes that differ in it do not talk.
+// Version of the protocol between ranks: runtimes with different versions do not connect.
 constexpr uint32_t kGreetingVersion = 2;
 constexpr std::byte kConfirmed{'Y'};
 

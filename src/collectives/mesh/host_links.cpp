@@ -154,7 +154,7 @@ void HostLinks::wake(const LocalMask& mask) {
     auto& word = region_->header().sleepers[i];
     uint64_t sleeping = word.load(std::memory_order_seq_cst) & mask[i];
     if (sleeping == 0) continue;
-    // Whoever clears the bit rings, so that a sleeper is rung once.
+    // The rank that clears the bit also wakes the sleeper, which is therefore woken once.
     sleeping &= word.fetch_and(~sleeping, std::memory_order_seq_cst);
     while (sleeping != 0) {
       const auto bit = static_cast<size_t>(std::countr_zero(sleeping));

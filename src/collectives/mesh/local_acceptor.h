@@ -19,7 +19,7 @@
 
 namespace hvd::collectives {
 
-// What a member sends: its rank, a nonce, its proof.
+// The message of a member: its rank, a nonce, its proof.
 struct Application {
   int32_t rank = -1;
   Nonce nonce{};

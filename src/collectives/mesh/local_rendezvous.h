@@ -61,7 +61,7 @@ Result<LocalRendezvous> join_leader(LeaderConnection connection, const Credentia
                                     const std::vector<PeerRecord>& records, int32_t rank, int heap,
                                     MemoryMap& map, Deadline deadline);
 
-// What the leader tells its members: the leader of each rank, from which all else follows.
+// The leader's message to its members: the leader of each rank, which defines all groups.
 Bytes encode_leaders(const std::vector<int32_t>& leaders);
 Result<std::vector<int32_t>> decode_leaders(ByteView bytes, size_t size);
 

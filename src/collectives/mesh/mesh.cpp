@@ -152,7 +152,7 @@ bool Mesh::departed(int32_t rank) const {
 }
 
 bool Mesh::before_sleep() {
-  // Whoever has failed gets no more messages; it may as well rest.
+  // After a failure no messages arrive, and the rank may sleep.
   if (!failure_.ok()) return true;
   host_->fall_asleep();
   const bool busy = look_ || host_->has_mail() || remote_->has_mail() || host_->has_failed() ||

@@ -1,5 +1,5 @@
-// What each rank tells the others through the store before they have any link: which kernel and
-// network it lives in, and where it can be reached. Values and their wire form only.
+// The record that each rank publishes in the store before it has a link: its kernel and network,
+// and its addresses. Values and their wire form only.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct PeerRecord {
   // is sent once.
   std::string host;     // for sentences, never for decisions
   std::string machine;  // boot id "/" network namespace: equal when ranks may share memory
-  // What started it, where that is known: ranks of one machine that name one site share memory
-  // for sure, since no two machines can have it.
+  // Identifier of the agent or server that started the rank, if known. Two machines never have the
+  // same site: ranks with one site can share memory.
   std::string site;
   std::vector<Candidate> candidates;
   // Its own.

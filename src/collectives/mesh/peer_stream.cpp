@@ -38,7 +38,7 @@ size_t PeerStream::wrote(ssize_t size) {
   if (errno == EAGAIN || errno == EWOULDBLOCK) {
     writable_ = false;
   } else if (errno != EINTR) {
-    // What the peer sent before its end can still be read.
+    // Bytes that the peer sent before its end can still be read.
     writable_ = false;
     ended_ = true;
     end_reason_ = errno;

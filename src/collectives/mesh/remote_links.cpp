@@ -260,7 +260,7 @@ void RemoteLinks::begin_dial(Key key) {
     dial.attempts.push_back(Handshake::dial(loop_, credentials_, std::move(socket).value(), rank_,
                                             key.first, key.second, where));
   }
-  // Who cannot be called may call.
+  // A peer that this rank cannot reach may still call this rank.
   if (dial.attempts.empty()) hurry(dial);
   set_timer();
 }
@@ -383,8 +383,8 @@ bool RemoteLinks::advance_pending_peers() {
       if (is_open(key)) {
         gone = true;
       } else if (dial == dials_.end() || rank_ > key.first || dial->second.chosen == nullptr) {
-        // Of two calls at once the lower rank's stays, once it has got that far. The peer cannot
-        // have taken a call that this rank has not chosen.
+        // If both ranks call at once, the lower rank's call wins once it has reached this point.
+        // The peer cannot have accepted a call that this rank has not chosen.
         if (dial != dials_.end()) dials_.erase(dial);
         pending.confirm();
         if (pending.state() == Handshake::State::kOpen) attach(key, pending.take());
@@ -403,7 +403,8 @@ bool RemoteLinks::advance_pending_peers() {
   return moved;
 }
 
-// Whoever this rank is about to have a link with would else learn of its end, and nothing more.
+// Completes pending handshakes: otherwise a peer would see only the end of this rank, without a
+// cause.
 void RemoteLinks::finish_handshakes() {
   const auto is_in_handshake = [this] {
     return !pending_peers_.empty() ||

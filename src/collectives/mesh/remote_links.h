@@ -25,7 +25,7 @@ class RemoteLinks final : public net::DataLoop::Source {
   ~RemoteLinks();
 
   uint16_t port() const { return listener_.port; }
-  // Who the others are; a link must stand `dial_seconds` after its first use.
+  // Sets the records of the other ranks. A link must be open `dial_seconds` after its first use.
   Status start(const std::vector<PeerRecord>& records, double dial_seconds);
   // Nobody lives on another host: nothing will come in.
   void close_listener();

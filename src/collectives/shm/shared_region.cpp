@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kArenaMagic = 0x31616e6572612d68;
 constexpr size_t kPage = 4096;
-// What is mapped begins where a page can begin: kernels for 64-bit ARM have pages of up to 64 KiB.
+// Sub-regions are aligned to the largest page: kernels for 64-bit ARM have pages of up to 64 KiB.
 constexpr size_t kLargestPage = 64 * 1024;
 
 size_t round_up_to(size_t size, size_t to) { return (size + to - 1) / to * to; }

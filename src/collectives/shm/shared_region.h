@@ -37,7 +37,7 @@ struct MailCell {
 static_assert(sizeof(MailCell) == 256);
 constexpr uint32_t kMailLast = 1u << 31;
 
-// What belongs to one rank: all others may add to its mailbox, it alone takes out.
+// The block of one rank: other ranks may add to its mailbox, and only the rank itself removes.
 struct RankBlock {
   alignas(128) std::atomic<uint32_t> state;
   alignas(64) std::atomic<uint64_t> mail_tail;

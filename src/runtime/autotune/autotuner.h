@@ -53,7 +53,7 @@ class Autotuner {
   // To try now; when done, the best.
   const TunedParameters& current() const { return current_; }
   bool done() const { return done_; }
-  // What the current parameters were worth: the more the better.
+  // Records the score of the current parameters; higher is better.
   void score(double value);
 
   struct Sample {

@@ -1,6 +1,6 @@
-// What is believed of a function after some noisy looks at it: regression by a Gaussian process
-// over the unit cube. Its length scale, and how much of the scores' spread is noise, are those that
-// make the looks most likely. Pure; the same looks give the same beliefs.
+// Regression of a function from noisy samples, by a Gaussian process over the unit cube. The length
+// scale and the share of noise maximise the likelihood of the samples. Pure; equal samples give
+// equal estimates.
 #pragma once
 
 #include <span>

@@ -69,7 +69,7 @@ std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t ho
   options.meter.warmups = count("autotune_warmup_samples", 0);
   options.meter.steps_per_sample = count("autotune_steps_per_sample", 1);
   options.tuner.start = parameters_of(settings);
-  // What somebody has chosen stays; algorithms between hosts matter where there are hosts.
+  // Parameters that the user has set are fixed; inter-host algorithms need several hosts.
   options.tuner.free = {!settings.is_set("fusion_threshold"), !settings.is_set("cycle_time"),
                         hosts > 1 && !settings.is_set("whole_limit"),
                         hosts > kFewHosts && !settings.is_set("doubling_limit"),

@@ -20,8 +20,8 @@ struct TuningOptions {
   bool cache_enabled = true;
 };
 
-// What the settings say of autotuning; nothing when it is off. hosts: of the job; most_ranks: on
-// one host.
+// The options of autotuning from the settings; empty when it is off. hosts: number of hosts of the
+// job; most_ranks: largest number of ranks on one host.
 std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t hosts,
                                             int32_t most_ranks);
 // The parameters that the settings give the runtime core from the start.
@@ -43,7 +43,7 @@ class TuningService final : public Service, public PlanListener {
 
   RuntimeCore* const core_;
   const TuningOptions options_;
-  // Of the root.
+  // Used by the root only.
   StepMeter meter_;
   Autotuner tuner_;
   std::ofstream log_;

@@ -63,7 +63,8 @@ Status agree_on_backends(const PluginHost& host, const Identity& identity,
     return std::pair(static_cast<Code>(code), std::move(records));
   };
   if (!own.ok()) {
-    // Whoever looks at this rank alone reads of it while the others may be long in coming.
+    // Log the error now: the other ranks may take long to arrive, and a user may read this log
+    // alone.
     if (exchange({}, std::min(kSilentSeconds, deadline.seconds_left())).first == Code::kOk) {
       return own.error();
     }

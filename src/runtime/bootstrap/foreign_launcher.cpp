@@ -61,7 +61,7 @@ class Opened {
     return identity;
   }
 
-  // What rank 0 says reaches all ranks.
+  // Sends rank 0's text to all ranks.
   Status share(const std::string& key, bool is_first, std::string* text, Deadline deadline) {
     if (is_first) {
       HVD_RETURN_IF_ERROR(call([&](char* error, size_t size) {
@@ -196,7 +196,7 @@ std::string word_of(const Settings& settings, const char* key) {
   return to_lower(trim(settings.text(key)));
 }
 
-// What suggests that a foreign launcher started this process.
+// Evidence that a foreign launcher started this process.
 struct LauncherDetection {
   bool has_bootstrap = false;
   bool step_of_many = false;
@@ -263,7 +263,7 @@ Result<Asked> ask(const plugin::Catalogue& catalogue, const Settings& settings,
       "; unset it"));
 }
 
-// Of the plugins by which tasks of a step meet.
+// Refusals of the plugins that connect the tasks of a step.
 std::string refusals_of(const plugin::Catalogue& catalogue) {
   if (catalogue.all().empty()) return catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, {});
   std::string refusals;

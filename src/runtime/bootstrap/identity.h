@@ -1,5 +1,5 @@
-// Who this rank is: from HOROVOD_* variables, or from the rendezvous, or alone. And the job's
-// store, which comes from the same variables.
+// The identity of this rank, from HOROVOD_* variables, from the rendezvous server, or as a world of
+// one; and the address of the job's store, from the same variables.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Identity {
   int32_t cross_rank = -1;
   int32_t cross_size = -1;
   int32_t generation = 0;
-  // What the launcher calls this rank, where that is not `rank`; -1: the same.
+  // The launcher's number of this rank, if it is not `rank`; -1: equal.
   int32_t job_rank = -1;
   bool is_homogeneous = true;
   bool has_one_host() const { return local_size == size; }
@@ -37,9 +37,9 @@ struct Bootstrap {
   std::shared_ptr<rendezvous::Store> store;  // nullptr in a world of one
   // In hexadecimal digits, where the ranks made one themselves: the original's launcher has none.
   std::string secret;
-  // What is wrong with this rank that all ranks should hear of before they start.
+  // A fault of this rank that all ranks must learn of before they start.
   Status trouble;
-  // What the plugin that knew this rank has published for those of the runtime.
+  // Interfaces that the bootstrap plugin has published for the plugins of the runtime.
   std::map<std::string, void*> published;
   // The handle of this process's session with a foreign launcher, until the runtime's shutdown; may be
   // empty.
@@ -48,8 +48,8 @@ struct Bootstrap {
   std::shared_ptr<const SavedBootstrap> saved;
 };
 
-// What the variables say alone; rank -1 when they name a job but no rank. Contradictions get one
-// sentence. Pure.
+// The identity from the variables alone; rank -1 when they name a job but no rank. A contradiction
+// is an error of one sentence. Pure.
 Result<Identity> identity_of(const Settings& settings);
 
 // The store's address, as in HOROVOD_STORE; empty when none is named. Pure.

@@ -41,7 +41,7 @@ class ServedStore {
   std::thread thread_;
 };
 
-// What rank 0 tells the others about its store, as text.
+// Rank 0's message to the other ranks about its store, as text.
 std::string invitation(const Secret& secret, std::span<const net::Endpoint> endpoints);
 
 struct Invitation {

@@ -1,5 +1,5 @@
-// What every function of the C ABI begins and ends with: the one runtime pointer, kept alive for
-// the length of a call, and the border that no exception crosses.
+// The frame of every function of the C ABI: it keeps the one runtime alive for the length of a
+// call, and stops exceptions.
 #pragma once
 
 #include <sys/types.h>
@@ -30,7 +30,7 @@ struct State {
   StackChannel stack;               // guarded by mutex
   std::shared_ptr<void>* session =
       nullptr;  // of Bootstrap, from init to shutdown; guarded by mutex
-  // Of Bootstrap, for the process's life; guarded by mutex.
+  // Saved by Bootstrap for the life of the process; guarded by mutex.
   std::shared_ptr<const SavedBootstrap>* saved_bootstrap = nullptr;
   pid_t saved_by_process = 0;  // not its forked children
   std::once_flag heap_made;

@@ -1,4 +1,4 @@
-// What this build can do on this machine, found by trying.
+// Tests of the features of this build on this machine.
 #pragma once
 
 #include <string>

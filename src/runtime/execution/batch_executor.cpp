@@ -61,7 +61,7 @@ void BatchExecutor::add(BatchQueue* queue, std::span<const PlanUnit> units,
                         std::span<const AgreedItem> items) {
   std::unique_ptr<Run> run = make_run(queue, units, items);
   if (run->op == nullptr && units.size() > 1) {
-    // What no plugin runs together, each may run alone; every rank finds the same.
+    // If no plugin runs the units together, each runs alone; every rank decides equally.
     spare_.push_back(std::move(run));
     for (const PlanUnit& unit : units) add(queue, {&unit, 1}, items);
     return;

@@ -39,7 +39,7 @@ class BatchExecutor {
 
   BatchExecutor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
                 Instruments* instruments);
-  // Who releases the device memory that plugins make; nullptr: there is none.
+  // The framework that releases device memory made by plugins; nullptr: none.
   void set_framework(const hvd_framework* framework) { framework_ = framework; }
   ~BatchExecutor();
 

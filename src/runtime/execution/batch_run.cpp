@@ -101,7 +101,7 @@ void BatchExecutor::Run::add_rows(const SetMembers& set, const AgreedItem& item,
   for (size_t r = 0; r < members; ++r) rows.push_back(all[r].rows[mine]);
 }
 
-// What is on this rank's device, and since when; of a rank that has joined, nothing is.
+// Adds the device of each tensor and the event of its data; a rank that has joined has none.
 void BatchExecutor::Run::add_devices() {
   for (const Submission* one : owner) {
     ready.push_back(one == nullptr ? nullptr : one->ready_event);
@@ -117,7 +117,7 @@ void BatchExecutor::Run::add_devices() {
 }
 
 bool BatchExecutor::Run::has_work(size_t members) const {
-  // What all ranks bring counts, since all must judge alike.
+  // The rows of all ranks decide, since all ranks must decide equally.
   if (batch.op == HVD_ALLTOALL) return true;
   return std::any_of(tensors.begin(), tensors.end(), [&](const hvd_batch_tensor& tensor) {
     if (batch.op != HVD_ALLGATHER) return tensor.count > 0;

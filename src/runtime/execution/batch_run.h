@@ -1,4 +1,4 @@
-// What the executor keeps of a batch and of a process set's batches.
+// The executor's state of a batch, and of the batches of a process set.
 #pragma once
 
 #include "runtime/execution/batch_executor.h"
@@ -22,7 +22,8 @@ struct BatchExecutor::Run {
   Status status;
 
   void clear();
-  // Of the units' items the tensors of their dtype. The tuning is set by then, the op afterwards.
+  // Fills the batch with the units' tensors of its dtype. Before: the tuning is set. Afterwards:
+  // the caller sets the op.
   void fill(const SetMembers& set, std::span<const PlanUnit> units,
             std::span<const AgreedItem> items);
   bool has_work(size_t members) const;
@@ -30,7 +31,7 @@ struct BatchExecutor::Run {
   // Whether its outputs belong to the runtime: made before it runs, or by the op on a device.
   bool has_own_outputs() const;
   Status make_outputs(const SetMembers& set);
-  // What the op has made on a device, which the framework releases.
+  // Takes the outputs that the op has made on a device; the framework releases them.
   void take_made(const hvd_framework* framework);
 
  private:

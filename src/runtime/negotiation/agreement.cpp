@@ -91,7 +91,7 @@ std::optional<std::string> registrations(const Variant& a, const Variant& b) {
              "order");
 }
 
-// What differs, of that which is looked at first.
+// The first term that differs.
 std::optional<std::string> terms(const Pair& pair) {
   const Request& a = pair.a.request;
   const Request& b = pair.b.request;
@@ -146,7 +146,7 @@ std::optional<std::string> absence(const Proposal& proposal, std::string_view jo
              " joined before it; only allreduce and barrier run without all ranks");
 }
 
-// Of what deals in rows, on the lowest rank that has one.
+// Checks operations on rows for a scalar; names the lowest rank that has one.
 std::optional<std::string> scalar(const Proposal& proposal) {
   for (const Variant& variant : proposal.variants) {
     const Request& request = variant.request;
@@ -161,7 +161,7 @@ std::optional<std::string> scalar(const Proposal& proposal) {
   return {};
 }
 
-// Of those who differ, the two that are kept.
+// Compares the variants of the proposal, which keeps two ranks that differ.
 template <typename Look>
 std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
   const auto& variants = proposal.variants;

@@ -1,6 +1,6 @@
-// Who reports to whom: the ranks of a machine to its lowest rank, those leaders to each other as
-// a binomial tree, with the lowest rank at the root. On a machine with many ranks some collect for
-// eight others each. So messages per rank and rounds grow with the logarithm of the ranks. Pure.
+// The combining tree: ranks of a machine report to its lowest rank, and these leaders to each other
+// in a binomial tree with the lowest rank at the root. On a machine with many ranks, some collect
+// for eight others each. Messages per rank and rounds grow with the logarithm of the ranks. Pure.
 #pragma once
 
 #include <cstdint>

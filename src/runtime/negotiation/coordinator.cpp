@@ -14,7 +14,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const ResponseCache* cache)
 }
 
 const Request& Coordinator::request_of(const PlanItem& item) const {
-  // What is ready is in use, and so is not taken back.
+  // A ready entry is in use, and is therefore not taken back.
   return item.full ? item.request : cache_->find(item.id)->request;
 }
 

@@ -28,7 +28,7 @@ class Coordinator {
   void add(Announcement* ready);
   bool has_ready() const { return !plan_.items.empty(); }
   const std::vector<PlanItem>& ready() const { return plan_.items; }
-  // Of those not planned yet.
+  // Bytes of ready tensors that are not planned yet.
   uint64_t ready_bytes() const { return ready_bytes_; }
 
   // Everything that is ready, as the next plan. Valid until the next call of add.

@@ -177,7 +177,8 @@ void Negotiator::complete(const std::string& text) {
   --open_;
 }
 
-// Of what somebody has reported: a rank that joined is ready with it too.
+// Completes reported entries for which only joined ranks are missing: a joined rank is always
+// ready.
 void Negotiator::complete_what_is_whole() {
   cache_->each([this](CacheEntry& entry) {
     if (entry.reporters.size() + entry.full_reporters > 0 && is_whole(entry)) complete(&entry);

@@ -22,14 +22,14 @@ class Negotiator {
   uint32_t announce(const Submission& submission);
   // This rank submits nothing more until all have joined.
   void join();
-  // What a child announced. An error: the child is broken.
+  // Takes a child's announcement. An error means that the child is faulty.
   Status receive(int32_t child, Announcement* announcement);
 
   // As the root's plans say: an id stands for nothing any more; all have joined.
   void forget(CacheEntry* entry, uint64_t plan);
   void all_have_joined();
 
-  // What became ready in the whole subtree and was not taken yet; the taker clears it.
+  // Names that became ready in the whole subtree and were not taken yet; the taker clears them.
   Announcement& ready() { return ready_; }
 
   const TreePlace& place() const { return place_; }

@@ -25,7 +25,8 @@ struct CacheEntry {
   Request request;             // this rank's own
   std::vector<RankRows> rows;  // of all ranks, ascending, where the operation has rows
   Name* name = nullptr;        // on this rank; null while it has never used it
-  // Of the negotiation now (see Negotiator): who announced the id, how many the name in full.
+  // State of the current negotiation (see Negotiator): the reporters of the id, and the number of
+  // reporters of the full name.
   std::vector<uint32_t> reporters;
   uint32_t full_reporters = 0;
 };
@@ -45,9 +46,9 @@ class ResponseCache {
     return entry != nullptr && entry->id == id ? entry : nullptr;
   }
   CacheEntry* find(std::string_view text) const;
-  // What was taken back, but may still be announced.
+  // The entry of an id that was taken back but may still be announced.
   const CacheEntry* find_forgotten(uint32_t id) const;
-  // What a plan says that the id stands for from now on. nullptr when that cannot be.
+  // Assigns an id as a plan orders; nullptr when that is impossible.
   CacheEntry* put(uint32_t id, std::string_view text);
   // Takes an id back as plan number `plan` says; keeps what it stood for.
   void forget(CacheEntry* entry, uint64_t plan);

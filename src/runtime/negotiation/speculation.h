@@ -30,8 +30,8 @@ class Speculation {
   // This rank has announced a name, by an id or in full (0); a plan has come for one.
   void announced(uint32_t id);
   void planned() { open_ -= possible_ ? 1 : 0; }
-  // What was announced since the last call, ascending: when all of that has an id and nothing older
-  // waits for a plan, or else nothing.
+  // The ids announced since the last call, ascending; empty unless all of them have an id and no
+  // older name waits for a plan.
   std::span<const uint32_t> take_fresh();
   // Whether eager data was sent and it is still unknown whether the peer expected the same batch.
   bool is_undecided() const { return has_sent_; }

@@ -10,7 +10,7 @@
 namespace hvd::runtime {
 namespace {
 
-// What users of the original call the path without MPI, and ours.
+// Names by which users of the original select the path without MPI, and our names.
 bool is_built_in(std::string_view name) {
   return name.empty() || name == "gloo" || name == "tcp" || name == "cpu";
 }
@@ -96,7 +96,7 @@ Result<BackendSelection> select_backends(const Settings& settings) {
   if (memory != nullptr) selection.ops.push_back(memory);
   const hvd_plugin* devices = device_backend(settings);
   if (devices != nullptr && devices != memory) selection.ops.push_back(devices);
-  // Of one library there is one world: what it does not run, nothing does.
+  // With one library for messages and tensors, no built-in op runs what the library does not run.
   selection.uses_own_ops = selection.controller == nullptr || memory == nullptr ||
                            std::string_view(selection.controller->name) != memory->name;
   selection.words = cat("controller ", name_of(selection.controller), " and operations ",

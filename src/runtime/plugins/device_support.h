@@ -1,5 +1,5 @@
-// What the job's plugins run on the memory of devices, asked once at the start, so that any thread
-// may know before it submits. Immutable once made.
+// The operations that the job's plugins run on device memory. Collected once at the start: any
+// thread may look before it submits. Immutable once made.
 #pragma once
 
 #include <bitset>

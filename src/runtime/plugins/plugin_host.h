@@ -1,4 +1,4 @@
-// What the runtime offers to its plugins: the C vtable of plugin.h over settings, store and
+// The runtime's services for its plugins: the C vtable of plugin.h over settings, store and
 // wake-ups. Functions of the vtable may be called from any thread.
 #pragma once
 
@@ -25,14 +25,15 @@ class PluginHost {
 
   const hvd_plugin_host* vtable() const { return &vtable_; }
 
-  // What plugins have published, by name.
+  // Interfaces that plugins have published, by name.
   std::map<std::string, void*> published();
 
   // Takes out of the store what the ranks of this start have left to meet, so that a program that
   // runs after this one in the same job finds none of it. One rank, once all have met.
   void forget_meeting();
 
-  // What an op plugin has published; nullptr: no submission can be for a device.
+  // The framework interface that an op plugin has published; nullptr: no submission can be for a
+  // device.
   const hvd_framework* framework() {
     return static_cast<const hvd_framework*>(vtable_.lookup(this, HVD_FRAMEWORK_OF_DEVICES));
   }

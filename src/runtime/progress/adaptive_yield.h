@@ -18,7 +18,8 @@ class AdaptiveYield {
  public:
   using Duration = std::chrono::microseconds;
 
-  // What the spins of a wait after a computation may take; no less than others.
+  // `after_computing`: limit of the spins of a wait after a computation; not below that of other
+  // waits.
   explicit AdaptiveYield(Duration after_computing) : long_(std::max(after_computing, kUsual)) {}
   // A wait begins, of as many spins as it takes.
   void begin() {
@@ -32,7 +33,7 @@ class AdaptiveYield {
   bool is_over(Clock::time_point now) const { return now - since_ > limit(); }
   // The core was given away meanwhile.
   void yielded(Clock::time_point from, Clock::time_point until);
-  // Of the spin that is on.
+  // Start of the current spin.
   Clock::time_point since() const { return since_; }
   Duration limit() const { return is_long_ ? long_ : limit_; }
 
@@ -40,7 +41,7 @@ class AdaptiveYield {
   static constexpr Duration kUsual{20};
   // The same where the one who wants this core is the peer that is waited for.
   static constexpr Duration kShort{1};
-  // What lies between two waits with a computation, at least.
+  // Least time between two waits that counts as a computation.
   static constexpr Duration kComputation{200};
   // A yield that takes longer has let somebody run, and one that takes longer still no peer, which
   // answers and waits in its turn.

@@ -55,7 +55,7 @@ bool Progress::wait(const std::atomic<bool>& done, Deadline deadline) {
     if (deadline.passed()) break;
   }
   if (waiters_.fetch_sub(1) == 1) {
-    // What is still pending is the helper's now.
+    // The helper takes over the pending work.
     if (helper_asleep_.load()) events_->ring();
     if (helper_parked_.load()) {
       std::lock_guard lock(changed_mutex_);

@@ -1,7 +1,7 @@
-// Who drives the runtime, and how it sleeps. Whoever waits makes progress: a thread in wait()
-// drives the runtime core itself, so that a synchronous operation crosses no thread; the helper thread
-// drives only while nobody waits and something is pending, and sleeps without any wake-up when
-// nothing is. docs/thread-model.md has the whole story.
+// The progress engine: which thread drives the runtime core, and how threads sleep. A thread in
+// wait() drives the core itself, so that a synchronous operation needs no other thread. The helper
+// thread drives only while no thread waits and work is pending; otherwise it sleeps without
+// wake-ups. See docs/thread-model.md.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,8 @@
 
 namespace hvd::runtime {
 
-// What is driven. Every function is called with the progress lock held, but for those that say otherwise.
+// The driven object. Every function is called with the progress lock held unless its comment says
+// otherwise.
 class Drivable {
  public:
   virtual ~Drivable() = default;
@@ -98,7 +99,7 @@ class Progress {
   std::condition_variable changed_;  // done, or no driver
   std::condition_variable helper_changed_;
 
-  // Of the helper thread.
+  // Used by the helper thread only.
   uint64_t seen_activity_ = 0;
   Clock::time_point last_active_{};
   bool flush_ = false;

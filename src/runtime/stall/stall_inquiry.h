@@ -13,7 +13,7 @@
 
 namespace hvd::runtime {
 
-// Of one stall: the times double, so that these last for ever.
+// Limit of reports of one stall: the intervals double, so the limit is never reached in practice.
 constexpr uint32_t kMostReports = 40;
 
 struct StallTimes {
@@ -39,7 +39,8 @@ class StallInquiry {
   Clock::time_point alarm() const;
   // The question for everybody, when it is time for one.
   std::optional<StallAsk> ask(Clock::time_point now);
-  // What came out, when all have answered or had the time to. Nothing: no stall, after all.
+  // The report, once all ranks have answered or their time is over. Empty: it is no stall after
+  // all.
   std::optional<StallReport> conclude(Clock::time_point now);
 
  private:

@@ -1,4 +1,4 @@
-// What the stall inspectors of a job say to each other, as bytes. Decoding trusts nothing.
+// Messages between the stall inspectors of a job, as bytes. Decoding trusts nothing.
 //
 //   hello    rank -> root   once: where the rank is, so that it can be named when it is mute
 //   waiting  rank -> root   work of this rank has been pending for long
@@ -56,7 +56,8 @@ struct StallAnswer {
   std::string last_name;           // submitted last; empty: nothing yet
   int32_t last_op = 0;
   double last_seconds = 0;  // ago
-  // Of a rank that misses something: its Python stack; without one, what the kernel knows.
+  // For a rank that misses an operation: its Python stack; without Python, the kernel's
+  // information.
   std::string stack;
   std::string note;
 };

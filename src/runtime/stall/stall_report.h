@@ -1,4 +1,4 @@
-// What is known of a stall, as values, as the lines of the log and as a line of JSON. Pure.
+// The report of a stall as values, as lines of the log and as a line of JSON. Pure.
 #pragma once
 
 #include <string>

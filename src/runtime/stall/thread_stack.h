@@ -24,7 +24,7 @@ Result<StackChannel> open_stack_channel(int signal, int fd);
 // Waits at most that long; one thread at a time.
 std::string main_thread_stack(const StackChannel& channel);
 
-// What the kernel knows of the main thread: its name and the system call that it is in.
+// The kernel's information on the main thread: its name and its current system call.
 std::string main_thread_note();
 
 }  // namespace hvd::runtime

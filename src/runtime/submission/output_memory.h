@@ -1,5 +1,5 @@
-// What an output of the runtime's lies in: host memory, or a device's, which goes back to the
-// framework that it came from. Any thread.
+// Memory of an output that the runtime made: host memory, or device memory, which is returned to
+// the framework that allocated it. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,7 @@ struct SetMembers {
   int32_t index = -1;          // of this rank among them; -1: it is no member
 
   int32_t size() const { return static_cast<int32_t>(ranks.size()); }
-  // Of another rank; -1: it is no member.
+  // Index of another rank among the members; -1: the rank is no member.
   int32_t index_of(int32_t rank) const;
 };
 

@@ -41,7 +41,7 @@ struct Submission {
   Name* name = nullptr;
   Submission* next = nullptr;  // in the submission queue
 
-  // Of the thread that makes progress.
+  // Used by the thread that makes progress.
   Submission* older = nullptr;  // among the unfinished ones
   Submission* newer = nullptr;
   Clock::time_point since{};   // when it was drained

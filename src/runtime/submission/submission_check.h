@@ -1,4 +1,4 @@
-// What a caller hands to hvd_submit, checked and copied. Any thread.
+// Checks and copies the arguments of hvd_submit. Any thread.
 #pragma once
 
 #include <atomic>

@@ -29,7 +29,7 @@ struct Name {
   bool kept = false;
   size_t place = 0;  // of one that is kept, in the table's order
 
-  // Of the thread that makes progress.
+  // Used by the thread that makes progress.
   Submission* announced = nullptr;
   std::deque<Submission*> waiting;  // behind it; only names that may be in flight twice
   CacheEntry* cached = nullptr;

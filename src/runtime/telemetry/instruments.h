@@ -1,5 +1,5 @@
-// What the runtime core and the executor tell of what they do. Belongs to the thread that holds the
-// progress lock.
+// Instruments of the runtime core and the executor: they report events to metrics and timeline.
+// Belongs to the thread that holds the progress lock.
 #pragma once
 
 #include "runtime/telemetry/metrics.h"

@@ -1,5 +1,5 @@
-// What this rank counts: plain numbers, written and read with the progress lock held, so that counting
-// costs an addition. What they are called outside is in metrics.cpp and docs/metrics.md.
+// Counters of this rank: plain numbers, written and read with the progress lock held, so that a
+// count costs an addition. metrics.cpp and docs/metrics.md have their public names.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ enum class Counter : uint8_t {
 };
 constexpr size_t kCounters = 9;
 
-// Of one number that varies: how many were at most bound(i), for bounds that double.
+// Distribution of a number: how many values were at most bound(i), for bounds that double.
 struct Histogram {
   static constexpr size_t kBounds = 32;
   std::array<uint64_t, kBounds + 1> counts{};  // in each bucket alone; the last is above all

@@ -1,5 +1,4 @@
-// What the ranks say to each other when one asks for the metrics of all, as bytes. Decoding trusts
-// nothing.
+// Messages between ranks when one asks for the metrics of all, as bytes. Decoding trusts nothing.
 //
 //   up    ask      a rank wants them
 //         values   what a rank has counted

@@ -42,7 +42,7 @@ class MetricsService final : public Service {
   uint32_t next_ticket_ = 1;
   std::unordered_map<uint32_t, std::shared_ptr<Question>> questions_;
 
-  // Of the root: one collection at a time.
+  // Used by the root only: one collection at a time.
   uint32_t collection_ = 0;
   bool collecting_ = false;
   std::vector<Ask> served_;   // by this collection

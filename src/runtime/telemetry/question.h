@@ -1,5 +1,5 @@
-// What a user's thread waits for while the ranks talk: filled with the progress lock held, read once
-// `done` is true (acquire).
+// The pending question of a user's thread: the answer is filled in with the progress lock held, and
+// read once `done` is true (acquire).
 #pragma once
 
 #include <atomic>
@@ -17,12 +17,12 @@ struct Question {
 
   void answer(Status with) {
     status = std::move(with);
-    // Who writes this looks whether anybody sleeps on it, in that order (progress).
+    // The writer checks for sleepers after this store, in that order (progress).
     done.store(true, std::memory_order_seq_cst);
   }
 };
 
-// Who asked, by a number of its own.
+// The rank that asked, and its number of the question.
 struct Ask {
   int32_t rank = 0;
   uint32_t ticket = 0;

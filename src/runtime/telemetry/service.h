@@ -1,7 +1,7 @@
-// What ranks say to each other beside the work itself: timeline, stalls, metrics, tuning. Messages
-// go along the links of the combining tree, up to the root or from the root down to everybody, in
-// one order with plans and announcements of the same link: what the root says before a plan is
-// heard before that plan by every rank. Every function is called with the progress lock held.
+// Side channels of a job: timeline, stalls, metrics, tuning. Messages travel along the links of the
+// combining tree, up to the root or from the root down to all ranks, in one order with the plans
+// and announcements of the link: every rank gets a message that the root sent before a plan before
+// that plan. Every function is called with the progress lock held.
 #pragma once
 
 #include <cstdint>

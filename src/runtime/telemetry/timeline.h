@@ -43,7 +43,7 @@ class Timeline final : public Service {
   void close() { root_.writer.reset(); }
 
  private:
-  // What the root alone has.
+  // State of the root only.
   struct Root {
     std::unique_ptr<TraceWriter> writer;
     std::string path;

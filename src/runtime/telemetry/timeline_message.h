@@ -1,4 +1,4 @@
-// What the timelines of the ranks say to each other, as bytes. Decoding trusts nothing.
+// Messages between the timelines of the ranks, as bytes. Decoding trusts nothing.
 //
 //   up    start    a rank wants a timeline: a path at the root, cycle marks or not
 //         stop     a rank wants none any more

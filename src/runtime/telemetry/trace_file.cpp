@@ -103,7 +103,7 @@ Status TraceFile::cross() {
   const uint64_t end = base_ + 2 * kPage;
   struct stat about {};
   void* map = MAP_FAILED;
-  // What is behind the end of a file must not be touched: somebody may have cut it.
+  // Memory mapped beyond the end of a file must not be touched: the file may have been truncated.
   if (::fstat(fd_.get(), &about) == 0 && static_cast<uint64_t>(about.st_size) >= end) {
     map = ::mmap(nullptr, end - start, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(),
                  static_cast<off_t>(start));

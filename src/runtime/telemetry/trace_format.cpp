@@ -174,7 +174,7 @@ void TraceFormat::for_parts(Rank& rank, uint32_t number, Use&& use) {
   for (const Part& part : found->second) use(part);
 }
 
-// Of a group only those that are of the batch's element type.
+// Visits those members of a group that have the batch's element type.
 template <typename Use>
 void TraceFormat::for_members(Rank& rank, const Running& running, Use&& use) {
   for (const uint32_t name : running.names) {

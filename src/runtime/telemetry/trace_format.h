@@ -17,7 +17,7 @@
 
 namespace hvd::runtime {
 
-// What one rank sends at a time.
+// Records that one rank sends at a time.
 struct TraceBatch {
   int32_t rank = 0;
   int64_t offset = 0;    // of the root's clock against the rank's, in nanoseconds
@@ -47,7 +47,7 @@ class TraceFormat {
     bool runs = true;
     std::vector<bool> named;  // ranks whose thread has its name
   };
-  // What a rank's number stands for: one tensor, or those of a group.
+  // The meaning of a rank's number: one tensor, or the tensors of a group.
   struct Part {
     uint32_t tensor = 0;  // index; its pid is one more
     uint8_t dtype = 0;

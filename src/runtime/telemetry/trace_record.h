@@ -1,6 +1,6 @@
-// What a rank notes for the timeline while one runs: slots of 16 bytes, in the order of time, as
-// they also travel to the root. A record is a slot, or a slot and the bytes that follow it.
-// Values only; readers trust none of them.
+// Records of a rank for a running timeline: slots of 16 bytes in the order of time, in the form in
+// which they travel to the root. A record is a slot, or a slot and the bytes that follow it. Values
+// only; readers trust none of them.
 #pragma once
 
 #include <cstdint>

@@ -68,7 +68,7 @@ bool TraceRecorder::define(const Submission& submission) {
 
 void TraceRecorder::note_negotiate(const Submission& submission) {
   const Name* name = submission.name;
-  // What is asked for under a name changes only where the cache does not have it.
+  // The recorded request of a name is current if it equals the cached one.
   const bool same = name->cached != nullptr && name->cached->request == submission.request;
   if ((!same || !is_known(submission)) && !define(submission)) return;
   add({now(), name->traced_as, TraceKind::kNegotiate});

@@ -45,7 +45,7 @@ Status get_item(ByteReader& in, PlanItem* item) {
     HVD_RETURN_IF_ERROR(get_request(in, &item->request));
     HVD_RETURN_IF_ERROR(get_rows(in, &item->rows));
   } else {
-    // What the item held before is another plan's.
+    // The item still holds values of another plan.
     item->name.clear();
     item->request = {};
     item->rows.clear();

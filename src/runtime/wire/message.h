@@ -1,4 +1,4 @@
-// What the runtimes of a job say to each other, as bytes. Every message begins with its kind.
+// Messages between the runtimes of a job, as bytes. Every message begins with its kind.
 // Decoding trusts nothing: a message that is cut, too long or out of range is refused with a
 // sentence. Decoders fill a value that the caller keeps, so that steady traffic allocates nothing.
 //
@@ -137,7 +137,7 @@ struct ServiceMessage {
 };
 
 Status peek_kind(ByteView message, MessageKind* kind);
-// Of an announcement, a plan or a tentative plan.
+// Reads the process set of an announcement, a plan or a tentative plan.
 Status peek_set(ByteView message, uint32_t* set);
 
 void encode(const Announcement& announcement, ByteWriter& out);

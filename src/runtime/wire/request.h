@@ -1,4 +1,4 @@
-// What one rank asks for: the part of a submission that the ranks must agree on. Values only.
+// The request of one rank: the part of a submission that the ranks must agree on. Values only.
 #pragma once
 
 #include <cstdint>
@@ -58,13 +58,13 @@ constexpr bool has_rank_rows(int32_t op) { return op == HVD_ALLGATHER || op == H
 
 constexpr bool reduces(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_REDUCESCATTER; }
 
-// What one rank brings: allgather: rows of each tensor; alltoall: rows to each rank.
+// Rows of one rank. allgather: rows of each tensor; alltoall: rows to each rank.
 struct RankRows {
   int32_t rank = 0;
   std::vector<int64_t> rows;
   bool operator==(const RankRows&) const = default;
 };
-// Of an operation without rows it is empty.
+// Rows of the request; empty for an operation without rows.
 std::vector<int64_t> rows_of(const Request& request);
 
 // 0 when the number is none of hvd_dtype.

@@ -1,5 +1,5 @@
-// What ranks ask for, as bytes of a message: where a name is new, or what is asked for it.
-// Decoding trusts nothing; what is cut is seen when the reader finishes.
+// Requests as bytes of a message, for names or requests that are new. Decoding trusts nothing; the
+// reader's finish() reports truncation.
 #pragma once
 
 #include <vector>
