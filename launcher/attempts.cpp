@@ -22,7 +22,7 @@ int run_attempts(const Options& options) {
   int exit_code = 0;
   for (uint32_t generation = 0;; ++generation) {
     const JobEnd end = run_job(options, *plan, generation);
-    // What ended the job before says more than that it could not be started again.
+    // The failure of the previous attempt says more than the failed restart.
     if (generation == 0 || end.has_started || end.exit_code > kExitSignal)
       exit_code = end.exit_code;
     if (end.exit_code == 0 || !end.may_be_tried_again) return end.exit_code == 0 ? 0 : exit_code;

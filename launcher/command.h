@@ -9,7 +9,7 @@
 
 namespace hvd::launcher {
 
-// What is_question() is.
+// Answers a question as is_question() defines it; the exit code.
 int answer(const Options& options);
 
 // From the hosts that were chosen, and -np; without those of --spares, which are for the caller.

@@ -203,7 +203,7 @@ void Agent::reap() {
 }
 
 void Agent::end(double grace_seconds, bool has_signal_already) {
-  // Who has ended by now has not been ended by us.
+  // A rank that has ended by now ended by itself.
   ranks_.reap(is_ending_, is_killing_);
   const Deadline kill_at = Deadline::after_seconds(grace_seconds);
   if (is_ending_) {
@@ -254,7 +254,7 @@ void Agent::renew_lease() {
   if (phase_ == Phase::kIdle) lease_ = Deadline::after_seconds(kFirstLeaseSeconds);
 }
 
-// What the launcher asks of an agent, and what the agent does about it.
+// The orders of the launcher, and how the agent executes them.
 
 namespace {
 
@@ -392,7 +392,7 @@ void Agent::handle(const Prepare& order) {
   });
 }
 
-// What a command of --remote-init makes of PATH is not known yet.
+// False with --remote-init, since its command may still change PATH.
 bool Agent::is_non_mpi() const {
   if (!job_.remote_init.empty()) return false;
   const Environment environment = merged(environment_, job_.environment);

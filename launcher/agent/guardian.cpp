@@ -65,7 +65,7 @@ void kill_everything(const sigset_t& signals) {
   }
 }
 
-// What `ps` shows of this process, and `pkill` looks for: its name, and with -f its command line.
+// The process title that `ps` prints and `pkill` matches: the name, and with -f the command line.
 class Title {
  public:
   explicit Title(char** arguments) : area_(arguments[0]) {

@@ -147,7 +147,7 @@ Result<Link> make_link(const Options& options) {
           ? call_home(options.home, options.token, options.name,
                       Deadline::after_seconds(kDialSeconds))
           : join({options.join, options.name, options.slots, options.token, options.ca_file});
-  // What a resource manager sends to every host's standard input is not for the ranks.
+  // A resource manager may write to every host's standard input; the ranks must not read it.
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (link.ok() && null) ::dup2(null.get(), STDIN_FILENO);
   return link;

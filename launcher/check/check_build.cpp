@@ -71,7 +71,7 @@ std::vector<Kind> all_kinds() {
   };
 }
 
-// What is wrong with what did not work, or ended as if it had.
+// Why a probe failed, or ended with success but without a result.
 std::string why_not(const Kind& kind, const ProbeOutcome& outcome) {
   const char* what = kind.is_framework ? "its import" : "its test";
   if (outcome.is_late) return cat(what, " did not end within ", kProbeSeconds, " seconds");

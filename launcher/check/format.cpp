@@ -19,7 +19,7 @@ std::string found(const CheckRow& row) {
   return cat(row.version, ", ", row.path);
 }
 
-// What stands behind a row's name, with the fix below where it does not work.
+// The text after a row's name, with the fix below it when the row does not work.
 std::string described(const CheckRow& row, const std::string& words) {
   std::string line = words.empty() ? "" : cat(": ", words);
   if (!row.works && !row.fix.empty()) line += cat("\n            fix: ", row.fix);
@@ -91,7 +91,7 @@ std::string difference(std::span<const HostCheck> hosts, const CheckRow& like) {
   return join(parts, "; ");
 }
 
-// Of all hosts together: a row works when it works everywhere.
+// The table of all hosts together: a row works when it works on every host.
 CheckTable common_rows(std::span<const HostCheck> hosts) {
   CheckTable common;
   for (const HostCheck& host : hosts) {

@@ -21,13 +21,13 @@ std::string format_check(std::span<const CheckRow> rows, bool verbose);
 std::string check_as_json(std::span<const CheckRow> rows);
 Result<CheckTable> check_from_json(std::string_view text);
 
-// What one host answered: its rows, or why it gave none.
+// The answer of one host: its rows, or why there are none.
 struct HostCheck {
   std::string host;
   Result<CheckTable> rows;
 };
-// What a job of one rank on a host printed, each line of it an object: the rank's answer, else why there
-// is none.
+// Parses the output of a one-rank job on a host, one JSON object per line: the rank's answer, else
+// an error with the reason.
 Result<CheckTable> check_from_job(std::string_view host, std::string_view text);
 // The table of what works on all hosts, with a sentence beside each row in which they differ.
 std::string compare_checks(std::span<const HostCheck> hosts, bool verbose);

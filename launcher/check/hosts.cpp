@@ -71,7 +71,7 @@ class Asked {
 
  private:
   static int run(const Options& job, const Host& host, int output, pid_t parent) {
-    // Whoever ends this program ends its jobs in good order.
+    // SIGTERM at the end of this program makes its jobs end in an orderly way.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
     if (::getppid() != parent) return kExitLauncher;
     ::dup2(output, STDOUT_FILENO);

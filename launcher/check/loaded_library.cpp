@@ -56,7 +56,7 @@ ProbeFacts find_mpi() {
   return {version, path};
 }
 
-// Of a library whose file tells less than it does: "2.18.5" of 21805.
+// Version that the library itself reports, more exact than its file name: "2.18.5" for 21805.
 std::string version_of_nccl(const std::string& path) {
   const auto library = SharedLibrary::open(path);
   auto* tell = library.ok() ? library->symbol("ncclGetVersion") : nullptr;

@@ -1,4 +1,5 @@
-// What this process has loaded: the files of libraries, and what a backend's says of itself.
+// Libraries that this process has loaded: their files, and the version that a backend's library
+// reports.
 #pragma once
 
 #include <string>
@@ -6,7 +7,7 @@
 
 namespace hvd::launcher {
 
-// What is told of a part that was found.
+// Facts about a component that was found.
 struct ProbeFacts {
   std::string version, path;
 };
@@ -15,10 +16,10 @@ struct ProbeFacts {
 // version.
 std::string mapped_file(std::string_view start);
 
-// What libssh says of itself; empty where it cannot be loaded.
+// The version that libssh reports; empty if it cannot be loaded.
 std::string version_of_libssh();
 
-// Of a backend that a plugin of this name has opened; empty where it opens no library.
+// Facts of the library that the plugin of this name has opened; empty if it opens none.
 ProbeFacts find_backend(const std::string& name);
 
 }  // namespace hvd::launcher

@@ -45,7 +45,7 @@ std::string last_line(const std::string& text) {
   return std::string(trim(newline == std::string_view::npos ? trimmed : trimmed.substr(newline)));
 }
 
-// What is there to read, at the end of the newest; false at the end.
+// Appends the bytes that can be read now; false at the end.
 bool read_more(int fd, std::string* text) {
   char buffer[4096];
   const ssize_t size = ::read(fd, buffer, sizeof buffer);

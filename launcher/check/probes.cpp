@@ -38,7 +38,7 @@ constexpr char kInterpreter[] =
 constexpr std::string_view kFound = "horovod-found\t";
 constexpr std::string_view kPlace = "horovod-place\t";
 
-// What follows the mark on the last line that begins with it.
+// The text after the mark on the last line that begins with it.
 std::optional<std::string> marked(const std::string& text, std::string_view mark) {
   std::optional<std::string> found;
   for (const std::string& line : split(text, '\n')) {

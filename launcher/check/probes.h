@@ -1,5 +1,5 @@
-// What the rows of --check-build are tried with: each a child process of its own, that reports a
-// version and a path where it finds them.
+// The probes of --check-build, one child process for each row. A probe reports a version and a path
+// if it finds them.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ class CheckProbes {
   Probe backend(const std::string& name, const std::string& variable, bool with_sum) const;
   // The same for a backend of GPUs, with a sum in the memory of the first.
   Probe gpu_backend(const std::string& name) const;
-  // What the library itself can do: "tcp", "shared-memory".
+  // Tests a transport of the library itself: "tcp", "shared-memory".
   Probe own(const std::string& name) const;
   Probe pmix() const;
   Probe cuda() const;
@@ -40,7 +40,8 @@ class CheckProbes {
 
  private:
   std::string lacks(const std::string& capability) const;
-  // What backend and gpu_backend do in the child; the test returns why it failed, or nothing.
+  // Body of backend and gpu_backend in the child; the test returns why it failed, or an empty
+  // string.
   std::string try_backend(const std::string& name, const std::function<std::string()>& test) const;
 
   std::string library_, looked_for_, python_, python_path_, plugin_path_;
@@ -49,7 +50,7 @@ class CheckProbes {
 // In the child: makes this what the probe reports, and succeeds.
 std::string report_found(const std::string& version, const std::string& path);
 
-// What report_found wrote, among what the child said; none: it did not come as far.
+// Finds the line of report_found in the child's output; none: the child ended before that line.
 std::optional<ProbeFacts> parse_found(const std::string& said);
 // Where a framework's probe found what it was about to import; empty where there is no such module.
 std::string parse_place(const std::string& said);

@@ -67,7 +67,7 @@ std::string installed_by(std::string_view apt, std::string_view dnf, const Machi
   return {};
 }
 
-// Of one that is at `place`, and cannot be imported from there.
+// Remedy for a framework that is installed at `place` and cannot be imported.
 std::string of_broken_framework(const Source& source, const std::string& place,
                                 const Machine& machine) {
   const bool is_installed = place.find("/site-packages/") != std::string::npos ||

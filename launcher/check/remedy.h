@@ -1,5 +1,5 @@
-// What would make a row of --check-build work on this machine: a command, or why there is none.
-// Looks at what this machine has; changes nothing.
+// The remedy that makes a row of --check-build work on this machine: a command, or why there is
+// none. Reads the state of this machine and changes nothing.
 #pragma once
 
 #include <string>

@@ -75,7 +75,7 @@ Result<Arguments> binding_arguments(MpiFlavour flavour, const Settings& settings
   return Arguments{};
 }
 
-// What is this flavour's alone.
+// Arguments that only this flavour has.
 Result<Arguments> own_arguments(MpiFlavour flavour, const Settings& settings, size_t hosts) {
   Arguments words;
   if (flavour == MpiFlavour::kOpenMpi) words = {"-mca", "pml", "ob1", "-mca", "btl", "^openib"};

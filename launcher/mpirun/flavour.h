@@ -1,4 +1,4 @@
-// Whose mpirun it is. Pure.
+// The MPI implementation of an mpirun. Pure.
 #pragma once
 
 #include <optional>

@@ -12,7 +12,7 @@
 
 namespace hvd::launcher {
 
-// What each node of an LSF job has for ranks.
+// Resources of one node of an LSF job.
 struct LsfNode {
   int cores = 0;
   int threads_per_core = 1;

@@ -37,7 +37,7 @@ std::string shown(const Arguments& command) {
   return join(quoted, " ");
 }
 
-// Of the program that is called, and of ranks on this machine.
+// Variables of the called program and of ranks on this machine.
 struct Variables {
   Environment all;
   Arguments exported;

@@ -29,7 +29,7 @@ class LineTagger {
 
   // Appends the lines that are complete now. A line ends with "\n", "\r" or "\r\n", which it keeps.
   void feed(std::string_view bytes, std::string& out);
-  // What was left without an end gets a newline.
+  // Ends an unfinished line with a newline.
   void finish(std::string& out);
 
   // A line without an end: the tag before it, and its text.

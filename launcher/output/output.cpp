@@ -177,7 +177,7 @@ void Output::write(int rank, OutputStream stream, ByteView bytes) {
   };
   keep(from, stream, lines, bytes);
   if (from.is_shown && folding(stream)) return fold(rank, stream, bytes);
-  // What is held of an unfinished line is bounded by the line's bound.
+  // The bytes held of an unfinished line are bounded by the limit of a line.
   if (lines.empty() || !from.is_shown)
     consumed();
   else

@@ -1,6 +1,6 @@
-// What the ranks print: tagged whole lines on our standard output and error, and a copy in files
-// when asked. A stalled terminal holds back the ranks (by credit), never the loop. Lives on the
-// loop.
+// Prints the output of the ranks: tagged whole lines on standard output and error, and a copy in
+// files if wanted. A stalled terminal holds back the ranks (by credit), never the loop. Lives on
+// the loop.
 #pragma once
 
 #include <functional>

@@ -80,7 +80,7 @@ class StandardInput::Impl : public std::enable_shared_from_this<Impl> {
   void read() {
     if (is_over_) return;
     is_waiting_ = false;
-    // Who reads a terminal in the background is stopped.
+    // The kernel stops a background process that reads its terminal.
     if (::isatty(fd_.get()) == 1 && ::tcgetpgrp(fd_.get()) != ::getpgrp()) {
       is_waiting_ = true;
       later_.expires_after(kLookAgain);

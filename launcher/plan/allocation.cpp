@@ -183,7 +183,7 @@ Found Finder::kubernetes() const {
   return std::optional(Allocation{"the MPI Operator", std::move(hosts)});
 }
 
-// Who starts several of a program, and by which variables these know it.
+// A launcher that starts several copies of a program, and the variables by which a copy knows it.
 struct Copier {
   const char *name, *rank, *size, *once;
 };

@@ -26,7 +26,7 @@ struct AllocationSources {
   std::function<std::optional<Result<std::string>>(const std::string&)> file;
 };
 
-// What the operator leaves in a launcher's pod.
+// Hostfile that the MPI Operator writes into a launcher's pod.
 constexpr char kOperatorHostfile[] = "/etc/mpi/hostfile";
 
 // Not ok where another launcher has started several of this one, each of which would start a job.

@@ -1,5 +1,5 @@
-// What the user wants the ranks to find in their environment: -x, --env-file, --no-env. Pure but
-// for the one function that reads the file.
+// The user's choice of variables for the ranks: -x, --env-file, --no-env. Pure but for the one
+// function that reads the file.
 #pragma once
 
 #include <string>
@@ -25,9 +25,9 @@ Result<EnvironmentChoice> read_environment_choice(const Settings& settings);
 // comments and blank lines.
 Status parse_env_file(std::string_view text, std::string_view path, EnvironmentChoice& choice);
 
-// Of the launcher's own environment and the choice, what a host gets. A name that was given wins
-// over what is not for other hosts; a pattern does not. `flags`, which other flags have set, win
-// over what is inherited; values of the choice win over both.
+// The environment that a host gets, from the launcher's environment and the choice. A name of the
+// choice also passes a variable that is not for other hosts; a pattern does not. `flags`, which
+// other flags have set, win over inherited values; values of the choice win over both.
 Environment chosen_environment(const Environment& inherited, const Environment& flags,
                                const EnvironmentChoice& choice, bool is_local);
 

@@ -15,7 +15,7 @@ std::string executable_folder();
 // horovod-agent: beside the executable, or in ../libexec/horovod. An error names both places.
 Result<std::string> find_agent(const std::string& folder);
 
-// What of `candidates` exists first, or empty.
+// The first of `candidates` that exists, or empty.
 std::string first_existing(const std::vector<std::string>& candidates);
 
 // libhorovod.so: `chosen` (HOROVOD_LIBRARY) when it is not empty, else in ../lib or in the Python

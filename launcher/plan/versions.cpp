@@ -18,7 +18,7 @@ std::string version_of(const Versions& versions, std::string_view what) {
   return {};
 }
 
-// What must be alike: compiled packages are for one minor version of Python.
+// The part that must be equal: compiled packages are for one minor version of Python.
 std::string essence(std::string_view what, const std::string& version) {
   return what == kPython ? version.substr(0, version.rfind('.')) : version;
 }

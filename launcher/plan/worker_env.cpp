@@ -91,7 +91,7 @@ Environment host_environment(const Environment& inherited, bool is_local) {
   });
   for (const auto& [name, value] : inherited) {
     if (matches(name, kOwn) || is_of_other_launcher(name)) continue;
-    // What the user chose stays, but not what a job around this one found out for its own hosts.
+    // The user's value stays, but not a value that an outer job found for its own hosts.
     const bool is_hint = name == "GLOO_SOCKET_IFNAME" || name == "TP_SOCKET_IFNAME";
     if (is_hint && outer != inherited.end() && value == outer->second) continue;
     if (!is_local && matches(name, kLocalOnly)) continue;
@@ -133,7 +133,7 @@ Environment flag_environment(const Settings& settings) {
     const std::string_view variable = setting.variable;
     if (setting.flags[0] == '\0' || variable.empty() || matches(variable, kOwn)) continue;
     if (!settings.is_set(setting.key)) continue;
-    // Whoever reads a flag's variable elsewhere knows 1 and 0.
+    // Every reader of a flag's variable accepts 1 and 0.
     environment.emplace_back(variable, setting.type == SettingType::kFlag
                                            ? (settings.flag(setting.key) ? "1" : "0")
                                            : settings.text(setting.key));

@@ -20,7 +20,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 // launcher's user, terminal and machine.
 Environment host_environment(const Environment& inherited, bool is_local);
 
-// Who a slot is.
+// The identity variables of a slot.
 Environment slot_environment(const SlotPlan& plan, const Slot& slot);
 
 struct JobEnvironment {
@@ -29,7 +29,7 @@ struct JobEnvironment {
   std::string secret;  // in hexadecimal digits
   double start_timeout = 30;
 };
-// What all ranks of a job share.
+// The variables that all ranks of a job share.
 Environment job_environment(const JobEnvironment& job);
 
 // The variables of the flags that were given, which the ranks read.

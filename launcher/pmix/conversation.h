@@ -1,4 +1,4 @@
-// What the agent tells its PMIx helper and hears from it: texts that end with a 0 each, and an empty
+// The messages between the agent and its PMIx helper: texts that end with a 0 each, and an empty
 // one after the last. Pure; both ends are of one build.
 #pragma once
 
@@ -36,7 +36,7 @@ Result<PmixOrder> parse_pmix_order(const PmixTexts& texts);
 std::string to_map(const std::vector<std::vector<int>>& ranks);
 Result<std::vector<std::vector<int>>> parse_map(std::string_view text);
 
-// What each rank of this host finds in its environment.
+// The PMIx variables of a rank of this host.
 using PmixEnvironment = std::vector<std::pair<std::string, std::string>>;
 PmixTexts to_texts(const std::map<int, PmixEnvironment>& environments);
 Result<std::map<int, PmixEnvironment>> parse_environments(const PmixTexts& texts);

@@ -26,7 +26,7 @@ class Fences {
   // the fences of each set alike.
   Fence next(std::vector<int> ranks);
 
-  // What all of them brought, one after another. `store` may be null when this host is alone in it.
+  // The data of all participants, one after another. `store` may be null when this host is alone.
   Result<std::string> run(const Fence& fence, const std::string& data, rendezvous::Store* store,
                           Deadline deadline) const;
 

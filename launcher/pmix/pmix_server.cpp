@@ -19,7 +19,8 @@
 namespace hvd::launcher {
 namespace {
 
-// What callbacks need; PMIx gives them no pointer of ours. Made before the first and never ended.
+// State for the callbacks, to which PMIx passes no pointer of ours. Made before the first callback
+// and never destroyed.
 struct ServedJob {
   std::mutex mutex;
   std::unique_ptr<Fences> fences;

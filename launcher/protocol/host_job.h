@@ -1,4 +1,4 @@
-// What a launcher asks of one host's agent, and what it hears back. Data only, shared by both
+// The launcher's requests to one host's agent, and the agent's replies. Data only, shared by both
 // ends of the link.
 #pragma once
 
@@ -28,8 +28,8 @@ struct HostJob {
   std::string host_name;  // as in the plan
   std::vector<std::string> command;
   std::string working_directory;
-  // Of all ranks of the host. Laid over the environment that the agent was started with, so that
-  // a host keeps its own HOME, PATH and the like unless they are named here.
+  // Variables of all ranks of the host. They are laid over the environment that the agent was
+  // started with: a host keeps its own HOME, PATH and the like unless they are named here.
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<RankSpec> ranks;
   std::string remote_init;   // a command whose environment the ranks get; empty: none
@@ -53,7 +53,7 @@ struct MasterCandidates {
 // The candidate addresses that a host reaches, each with the host's own interface to it.
 using Reached = std::vector<std::pair<std::string, std::string>>;
 
-// What ranks learn only when they start: the master endpoint.
+// Data that ranks get only when they start: the master endpoint.
 struct StartOrder {
   std::vector<std::pair<std::string, std::string>> environment;  // wins over all else
   // By which this host is reached; for programs that were told none.
@@ -62,7 +62,7 @@ struct StartOrder {
 
 enum class OutputStream : uint8_t { kStdout = 1, kStderr = 2 };
 
-// What a piece of staged code is: a file's beginning, more of it, ...
+// Kind of a piece of staged code: the beginning of a file, its continuation, ...
 enum class StageKind : uint8_t { kDirectory = 1, kFile = 2, kMore = 3, kLink = 4, kEnd = 5 };
 
 struct RankExit {

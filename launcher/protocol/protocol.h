@@ -34,7 +34,7 @@ struct StagePart {
   std::string path;   // within the copy
   std::string bytes;  // of the file; where a link leads; the digest of all parts
 };
-// Of a part and all before it.
+// Digest of a part and all parts before it.
 Digest next_digest(const Digest& before, const StagePart& part);
 struct Prepare {
   HostJob job;
@@ -53,7 +53,7 @@ struct TestReachability {
 struct Signal {
   int32_t number = 0;
 };
-// What a rank shall read; without bytes: the end.
+// Standard input for a rank; empty bytes are end of file.
 struct Input {
   int32_t rank = 0;
   std::string bytes;
@@ -75,12 +75,12 @@ struct Run {
   std::string ranks;  // to a launcher, in place of both: "0,3-5"; empty: the first of each host
   std::vector<std::string> command;
 };
-// So much of what it said has found its reader.
+// Number of output bytes of a command that its reader has consumed.
 struct SaidTaken {
   uint32_t number = 0;  // of the order
   uint32_t size = 0;
 };
-// Whoever ordered a command is gone: it shall end.
+// The client that ordered a command has left: the command must end.
 struct StopRun {
   uint32_t number = 0;  // of the order
 };
@@ -119,7 +119,7 @@ struct Joined {
 struct Finished {
   std::string left_behind;  // what could not be ended, as a sentence; empty when nothing
 };
-// So much of a rank's input is no longer on its way.
+// Number of input bytes that a rank has consumed.
 struct InputTaken {
   int32_t rank = 0;
   uint32_t size = 0;
@@ -194,9 +194,9 @@ constexpr uint32_t kFirstOutputStream = 1;
 constexpr uint32_t kFirstStoreStream = 1u << 20;
 constexpr size_t kMaxRanks = (kFirstStoreStream - kFirstOutputStream) / 2;
 
-// What a rank's input may be ahead of its reader.
+// Limit of unread input of a rank.
 constexpr size_t kInputWindow = 64 << 10;
-// What a command beside a rank may say ahead of its reader.
+// Limit of unread output of a command beside a rank.
 constexpr size_t kSaidWindow = 64 << 10;
 
 uint32_t output_stream(size_t index, OutputStream stream);

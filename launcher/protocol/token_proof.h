@@ -12,8 +12,8 @@ namespace hvd::launcher {
 using Proof = std::array<std::byte, 32>;
 using Nonce = std::array<std::byte, 32>;
 
-// What each side sends; they differ, so that neither can be reflected to its sender. `name` is
-// what the agent calls itself by, and is proven along.
+// The proofs of the two sides differ, so that neither can be reflected to its sender. `name` is the
+// agent's own name; the proof covers it.
 Proof prove_agent(ByteView token, const Nonce& of_launcher, const Nonce& of_agent,
                   std::string_view name);
 Proof prove_launcher(ByteView token, const Nonce& of_launcher, const Nonce& of_agent);

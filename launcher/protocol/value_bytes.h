@@ -29,7 +29,7 @@ template <typename T>
 requires std::is_arithmetic_v<T>
 void put(ByteWriter& to, T number) { to.put(number); }
 
-// What is cut short or wrong is found by the reader's finish().
+// The reader's finish() reports truncated or wrong values.
 void get(ByteReader& from, std::string& text);
 void get(ByteReader& from, Proof& proof);
 void get(ByteReader& from, StageKind& kind);

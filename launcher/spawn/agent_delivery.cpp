@@ -16,7 +16,7 @@
 namespace hvd::launcher {
 namespace {
 
-// What a login shell may print before our first line.
+// Limit of output that a login shell prints before our first line.
 constexpr size_t kNoiseLimit = 64 << 10;
 constexpr size_t kHashDigits = 32;
 // Slurm's plugin auth/munge says so when no munged answers at its socket.

@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-// What close() does beyond ending the streams.
+// The action of close() after it has ended the streams.
 enum class ChildEnd {
   kLeave,      // the program ends by itself when its input ends
   kTerminate,  // SIGHUP to its process group; SIGINT and SIGTERM are blocked there

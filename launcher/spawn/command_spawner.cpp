@@ -7,8 +7,8 @@ namespace hvd::launcher {
 namespace {
 
 // One word, which programs that run words and programs that join them for a shell take alike.
-// What it shall do comes over its standard input: it reads one line, and no more is sent before
-// that line's own command has answered.
+// The shell reads its commands from standard input: it reads one line, and the spawner sends no
+// more before the command of that line has answered.
 class CommandShell : public RemoteShell {
  public:
   explicit CommandShell(std::string line) : line_(std::move(line)) {}

@@ -17,8 +17,8 @@ namespace {
 // RFC 8305's delay between attempts.
 constexpr std::chrono::milliseconds kStagger{250};
 
-// What the handlers write and the coroutine reads. Kept by the handlers' copies when the coroutine
-// is gone; its sockets are closed then.
+// State that the handlers write and the coroutine reads. The handlers' copies keep it alive when
+// the coroutine is gone; its sockets are closed then.
 struct Race {
   explicit Race(const asio::any_io_executor& executor) : changed(executor) {}
 

@@ -23,8 +23,8 @@ class Duplex {
   virtual net::Task<Status> write(ByteView bytes) = 0;
   // Ends the stream at once, waking both. The far side sees its end.
   virtual void close() = 0;
-  // What went to the far side's standard error outside of the protocol (a shell's complaint), and
-  // how the far process ended when known: for messages. Empty when nothing.
+  // Output of the far side's standard error outside of the protocol (a shell's complaint), and how
+  // the far process ended if known: for messages. Empty if there is neither.
   virtual std::string last_words() const = 0;
 };
 

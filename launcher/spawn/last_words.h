@@ -1,5 +1,5 @@
-// What a far side said outside of the protocol, and how it ended: bounded, for messages. The
-// newest bytes are kept.
+// Output of a far side outside of the protocol, and how it ended: for messages. Bounded: keeps the
+// newest bytes.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ class LastWords {
   void set_signal(std::string name) { signal_ = std::move(name); }
   bool ended() const { return code_ || !signal_.empty(); }
   std::optional<int> exit_code() const { return code_; }
-  // What was said, as one line: the last lines, joined by "; ". Empty when nothing.
+  // The output as one line: the last lines, joined by "; ". Empty if there is none.
   std::string said() const;
   // The same with how it ended, if it ended badly: "no such file; ended with exit code 127".
   std::string text() const;

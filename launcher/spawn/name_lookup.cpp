@@ -65,8 +65,8 @@ Result<Addresses> resolve_blocking(const std::string& name) {
   return addresses;
 }
 
-// What the thread and the waiting coroutine share. The thread knows no loop, which may be gone
-// before the resolver has answered: it makes `answered` readable.
+// State that the thread and the waiting coroutine share. The thread uses no loop, since the loop
+// may be gone before the resolver has answered: the thread makes `answered` readable.
 struct Lookup {
   UniqueFd answered;
   std::mutex mutex;

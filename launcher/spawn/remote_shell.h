@@ -16,7 +16,7 @@ class RemoteShell {
   virtual ~RemoteShell() = default;
   // The stream may outlive this object.
   virtual net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) = 0;
-  // Who is to blame when a command's stream ends before the command has said a word.
+  // The process to blame when a command's stream ends before the command has written a word.
   virtual std::string who_ended() const { return "the login shell"; }
   // A command that shows the user what that shell does, or empty.
   virtual std::string try_command() const { return {}; }

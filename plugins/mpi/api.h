@@ -12,7 +12,7 @@
 
 namespace hvd::mpi {
 
-// What differs between the binary interfaces; one of the files abi_*.cpp is in each plugin.
+// The differences between the binary interfaces; each plugin contains one of the files abi_*.cpp.
 struct Abi {
   const char* family;                  // "Open MPI", "MPICH"
   std::vector<std::string> libraries;  // as the dynamic linker knows them, the usual first

@@ -21,7 +21,7 @@
 namespace hvd::mpi {
 namespace {
 
-// What MPI_Finalize is given to end with the last of the others.
+// Time for MPI_Finalize to end after the last other rank has arrived.
 constexpr std::chrono::milliseconds kGrace{100};
 constexpr std::chrono::milliseconds kNoTime{0};
 constexpr std::string_view kHere = "cmd=barrier_in\n";
@@ -100,7 +100,7 @@ class Deputy {
       return false;
     }
   }
-  // What a server that does not hear it takes for a failure.
+  // Announces the end; without it, a server takes the exit for a failure.
   void take_leave() const {
     char text[64];
     if (say(kLeaves)) static_cast<void>(::read(server_.get(), text, sizeof text));

@@ -70,7 +70,7 @@ Status apart(const MpiJob& job, int world_size, int job_size, const std::string&
           "=gloo"));
 }
 
-// Who is who and where, and how many threads all allow.
+// Exchanges ranks, hosts and the thread level that all ranks provide.
 Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const std::string& who,
             const std::string& why, const char* setting, MpiJob* job) {
   const Api& api = job->api;
@@ -134,7 +134,8 @@ Result<MpiJob> join(const hvd_plugin_host& host, const hvd_plugin_config& config
 Result<MpiJob> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
                         const std::string& who, const char* setting) {
   auto job = join(host, config, who, setting);
-  // Who has chosen MPI is not served without it: another code would leave it out.
+  // kUnavailable fails the start of a user who has chosen MPI; another code would skip MPI
+  // silently.
   if (!job.ok()) return unavailable(job.error().message());
   return job;
 }

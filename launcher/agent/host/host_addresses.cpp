@@ -19,7 +19,7 @@ std::string text_of(ByteView address) {
   return text;
 }
 
-// Of this end; empty when the socket is not of the network.
+// Address of this end; empty when the socket is not a network socket.
 std::string own_end_of(int socket) {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;

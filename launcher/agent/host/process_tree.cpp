@@ -62,7 +62,7 @@ pid_t newest_pid() {
 std::vector<pid_t> children_by_waiting() {
   constexpr pid_t kLargestPid = 1 << 22;  // the kernel's own limit
   std::vector<pid_t> children;
-  // Whoever is below us is younger, and numbers mostly grow: seldom must all be tried.
+  // Children are younger than this process and pids mostly grow: few scans need all pids.
   for (pid_t pid = ::getpid(), newest = newest_pid(); pid <= newest; ++pid) {
     if (is_living_child(pid)) children.push_back(pid);
   }

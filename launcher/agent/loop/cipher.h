@@ -1,6 +1,6 @@
-// What stands between an agent's frames and its link's descriptors where the link is encrypted.
-// The far side of this seam is there only in horovod-agent-tls (tls_program); horovod-agent, which
-// travels to hosts, has no_tls_program in its place.
+// The encryption layer between an agent's frames and the descriptors of its link. Only
+// horovod-agent-tls implements it (tls_program); horovod-agent, which the launcher copies to hosts,
+// has no_tls_program instead.
 #pragma once
 
 #include <memory>

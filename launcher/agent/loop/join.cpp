@@ -33,7 +33,7 @@ bool is_address(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
-// What the program prints; empty when it failed. It looks for itself in PATH.
+// Output of the program, which is found in PATH; empty when the program failed.
 std::string output_of(const char* const* command) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return {};

@@ -1,5 +1,5 @@
-// What `horovod-agent --join HOST:PORT` does before it has a link: finds the launcher, and waits for
-// it as long as it takes.
+// The steps of `horovod-agent --join HOST:PORT` before it has a link: finds the launcher, and waits
+// without a limit until the launcher listens.
 #pragma once
 
 #include <string>

@@ -27,8 +27,9 @@ Result<Link> stream_link();
 // Dials the launcher at "tcp:address:port" (no name: nothing here resolves names), "unix:/path" or
 // "unix:@name", and admits it only when it holds the token too, as this side proves that it does.
 // `name` tells the launcher which of the agents that it awaits this is.
-// What is dialled may be a port of the launcher for agents alone, or the one port of its
-// rendezvous server, which is asked for the launcher by HTTP first. kAborted: it wants none now.
+// The address may be a port of the launcher for agents alone (kOwn), or the port of its rendezvous
+// server, which gets an HTTP request for the launcher first (kServer). kAborted: the launcher wants
+// no agent now.
 // `cipher`: TLS with that server, whose handshake is still to come; else null.
 enum class Door { kOwn, kServer };
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,

@@ -1,5 +1,5 @@
-// What the agent sends: frames with the job's header, in order of urgency, as fast as the link
-// takes them. Never blocks. Bounded by credit, which its callers obey.
+// The send queue of the agent: frames with the job's header, in order of urgency, as fast as the
+// link takes them. Never blocks. Bounded by credit, which its callers obey.
 #pragma once
 
 #include "base/bytes.h"
@@ -17,7 +17,7 @@ class Outbox {
   Outbox(PollLoop& loop, int fd, Cipher* cipher = nullptr)
       : loop_(loop), fd_(fd), cipher_(cipher) {}
 
-  // Of all frames from now on.
+  // Sets the header of all frames from now on.
   void address(uint64_t job, uint32_t generation, uint32_t host);
   void put(const Message& message, net::Urgency urgency = net::Urgency::kControl);
   void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,

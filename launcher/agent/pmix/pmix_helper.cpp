@@ -194,7 +194,7 @@ Environment pmix_rank_environment(const std::map<int, Environment>& served, cons
   // Open MPI 4 takes itself for a program without a launcher unless it is told of one that it knows. The
   // second is for an mpirun inside this job.
   suggest("OMPI_MCA_schizo", "jsm,ompi");
-  // What it shares between ranks goes with the job's folder, also when they are killed.
+  // Open MPI's shared files lie in the job's folder and are removed with it, also after a kill.
   suggest("OMPI_MCA_btl_vader_backing_directory",
           std::string(value_of(own->second, "PMIX_SERVER_TMPDIR")));
   // It would try addresses that lead nowhere.

@@ -26,10 +26,10 @@ class PmixHelper {
   // `on_answer` is called once, from here or on the loop: it serves, or it never will.
   void begin(const HostJob& job, const Environment& environment, std::function<void()> on_answer);
   bool has_answered() const { return !on_answer_; }
-  // Of PMIx; empty when it does not serve.
+  // Version of PMIx; empty when the helper does not serve.
   const std::string& version() const { return version_; }
-  // What ranks of this host are told; empty where it does not serve, or the launcher did not order it.
-  // Waits for the helper, for moments. `store` is where the store listens for this host.
+  // PMIx variables of each rank of this host; empty when the helper does not serve, or the launcher
+  // did not order PMIx. Blocks briefly for the helper. `store`: address of the store for this host.
   std::map<int, Environment> serve(const HostJob& job, const StartOrder& order,
                                    const std::string& store);
 

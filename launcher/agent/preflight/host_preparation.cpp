@@ -52,7 +52,7 @@ bool is_of_the_shell(std::string_view name) {
          name == kInitVariable;
 }
 
-// Of a command that left no environment.
+// How a command that left no environment ended.
 std::string end_of(int status) {
   if (WIFSIGNALED(status)) return cat("was ended by signal ", WTERMSIG(status));
   const int code = WEXITSTATUS(status);

@@ -17,8 +17,8 @@ struct HostPreparationOutcome {
   Status status;
   std::string program;      // the path of the file to execute
   Environment environment;  // of all ranks of the host
-  // Of a Python program alone: {kInterpreter, its path}, and {"Python", "3.11.2"}, {"horovod", "1.0"}
-  // of a job whose hosts are compared.
+  // For a Python program only: {kInterpreter, its path}, and if the hosts of the job are compared
+  // {"Python", "3.11.2"} and {"horovod", "1.0"}.
   Environment versions;
 };
 

@@ -20,7 +20,7 @@ namespace {
 constexpr uint16_t kLowest = 10000;
 constexpr int kTries = 100;
 
-// What the kernel gives to sockets that ask for no port of their own.
+// The kernel's port range for sockets that bind to port 0.
 net::PortRange ephemeral_ports() {
   const std::string all = read_proc_file("/proc/sys/net/ipv4/ip_local_port_range");
   const std::string_view text = trim(all);

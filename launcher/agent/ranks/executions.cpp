@@ -93,7 +93,7 @@ bool Executions::read_some(Execution& execution, size_t stream) {
     return true;
   }
   if (size < 0 && errno == EINTR) return true;
-  // Whoever holds the pipe when the command has ended was left behind by it, and may stay.
+  // A process that holds the pipe after the command's end is a background child, and may stay.
   if (size < 0 && errno == EAGAIN && !execution.has_ended) return false;
   loop_.forget(pipe.get());
   pipe.reset();

@@ -1,4 +1,4 @@
-// What an agent tells each rank beside the job's environment: how it reaches its store and the
+// The variables that an agent adds to each rank's environment: addresses of the store and of the
 // other ranks. Pure but for the list of this host's interfaces.
 #pragma once
 

@@ -73,7 +73,7 @@ void make_room_for_descriptors(size_t ranks) {
   if (highest >= 0) ::close(highest);
 }
 
-// What the child needs, made before the fork: nothing is allocated after it.
+// Data that the child needs, made before the fork: nothing is allocated after it.
 struct ChildNeeds {
   std::vector<char*> argv;
   std::vector<char*> shell_argv;  // for a script without an interpreter line, as shells do it
@@ -218,7 +218,7 @@ std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& com
     if (!started[i].ok()) has_failed = true;
   });
   report->write.reset();
-  // Whoever has executed its program holds the other end no more.
+  // A child that has executed its program has closed the other end.
   Complaint complaint{};
   for (;;) {
     const ssize_t size = ::read(report->read.get(), &complaint, sizeof complaint);

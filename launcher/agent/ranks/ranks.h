@@ -19,7 +19,7 @@ namespace hvd::launcher {
 
 class Ranks {
  public:
-  // What is told to a rank beside the job's environment, which it gets to see.
+  // Computes the variables that a rank gets beside the job's environment, which is the argument.
   using MoreEnvironment = std::function<Environment(const Environment&)>;
 
   // `on_other`: that another process than a rank has been waited for.
@@ -43,9 +43,10 @@ class Ranks {
   std::string snapshots(bool with_stacks) const;
   // How a rank that runs was started; none when it does not.
   const RankCommand* command_of(int rank) const;
-  // Whose process this is, or below whose it is.
+  // The rank whose process this is, or whose descendant it is.
   std::optional<int> rank_of(pid_t pid) const;
-  // What a rank shall read; without bytes: the end. An error means that the launcher broke a rule.
+  // Queues input for a rank; empty bytes are end of file. An error means that the launcher broke
+  // the protocol.
   Status give_input(int rank, std::string_view bytes);
   // More output of a stream is wanted. An error means that the launcher broke a rule.
   Status grant(uint32_t stream, uint32_t credit);

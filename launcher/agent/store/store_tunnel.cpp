@@ -161,7 +161,7 @@ void StoreTunnel::settle(uint32_t stream) {
 Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
   const auto found = connections_.find(header.stream);
   if (found == connections_.end()) {
-    // What the launcher sent before it heard of the connection's end is fine.
+    // The launcher may have sent this before it learned of the connection's end.
     if (header.stream < next_stream_) return {};
     return internal_error(cat("the launcher speaks of the unknown stream ", header.stream));
   }
@@ -183,7 +183,7 @@ Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
       connection.has_launcher_end = true;
       break;
     case net::FrameType::kReset:
-      // What came before is still written, as far as the socket takes it at once.
+      // Bytes that came before are still written, as far as the socket takes them at once.
       write(header.stream, connection);
       drop(header.stream);
       return {};

@@ -1,4 +1,4 @@
-// Who logs in where: the user's side of an ssh connection, before anything is connected.
+// The login of an ssh connection: user, host and configuration, before anything is connected.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// Whose ssh configuration counts.
+// The user whose ssh configuration applies.
 struct SshUser {
   std::string name;
   std::string home;

@@ -1,6 +1,5 @@
-// Who this rank is, where MPI knows it and nobody else can be asked: a place in MPI_COMM_WORLD. MPI is
-// initialised here only where somebody wants it: a setting, or a launcher of MPI's that has started
-// several processes.
+// Takes the identity of this rank from MPI_COMM_WORLD, if no other source knows it. Initialises MPI
+// only if a setting asks for it, or if a launcher of MPI has started several processes.
 #include <array>
 #include <chrono>
 #include <thread>
@@ -93,7 +92,7 @@ class Mpi final : public Source {
     return {};
   }
 
-  // What rank 0 has said goes to all.
+  // Broadcasts rank 0's values to all ranks.
   Status fence(double timeout_seconds) override {
     if (size_ == 1) return {};
     const Deadline deadline = Deadline::after_seconds(timeout_seconds);

@@ -1,5 +1,5 @@
-// Who this rank is, where MPICH's hydra or srun --mpi=pmi2 started it: both speak PMI-1 on the
-// descriptor PMI_FD, and no library is needed for that.
+// Takes the identity of a rank that MPICH's hydra or srun --mpi=pmi2 started: both speak PMI-1 on
+// the descriptor PMI_FD, which needs no library.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>

@@ -16,7 +16,7 @@ using PmiFields = std::map<std::string, std::string, std::less<>>;
 // message may have blanks.
 Result<PmiFields> parse_pmi(std::string_view line);
 
-// What an answer lacks, or says about a failure: it must have this cmd, and rc=0 where it has one.
+// Checks an answer: it must have this cmd, and rc=0 if it has an rc.
 Status check_pmi(const PmiFields& answer, std::string_view cmd);
 
 }  // namespace hvd::bootstrap

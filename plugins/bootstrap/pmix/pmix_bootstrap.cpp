@@ -1,6 +1,6 @@
-// Who this rank is, where a server of PMIx started it: srun --mpi=pmix, Open MPI's mpirun, prrte.
-// libpmix is opened at run time, so that this plugin can say in a sentence that it is not there; of
-// its headers only the types are used, which are the same in PMIx 3, 4 and 5.
+// Takes the identity of a rank that a PMIx server started: srun --mpi=pmix, Open MPI's mpirun,
+// prrte. The plugin opens libpmix at run time, and reports in a sentence if it is missing. It uses
+// only the types of libpmix's headers, which are equal in PMIx 3, 4 and 5.
 #include <pmix.h>
 #include <pmix_version.h>
 #include <sys/stat.h>
@@ -108,7 +108,7 @@ class Pmix final : public Source {
   }
 
   Result<Bytes> get(std::string_view key, double timeout_seconds) override {
-    // What is got this way is what rank 0 has put.
+    // All values that a rank gets are values of rank 0.
     const pmix_proc_t first = proc(0);
     pmix_key_t name;
     set_key(name, key);

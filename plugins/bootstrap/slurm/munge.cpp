@@ -12,7 +12,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-// Of munge.h, whose ABI has not changed since version 0.5: MUNGE_OPT_UID_RESTRICTION.
+// MUNGE_OPT_UID_RESTRICTION of munge.h, whose ABI has not changed since version 0.5.
 constexpr int kRestrictToUser = 9;
 
 }  // namespace

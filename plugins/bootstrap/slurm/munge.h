@@ -15,7 +15,7 @@ class Munge {
 
   // For this process's user alone, for five minutes; to be read once.
   Result<std::string> seal(ByteView message) const;
-  // What another process of this user has sealed.
+  // Opens a credential that another process of this user has sealed.
   Result<Bytes> unseal(const std::string& credential) const;
 
  private:

@@ -1,6 +1,6 @@
-// Who this rank is in a plain step of srun, which gives its tasks no way to meet: rank 0 listens on
-// the step's first host, at a port that all ranks know from the job and the step, and gives what it
-// has to say to whoever connects, sealed by MUNGE, so that only this user's processes can read it.
+// Takes the identity of a rank in a plain step of srun, which offers its tasks no exchange of data.
+// Rank 0 listens on the step's first host, at a port derived from job and step. It sends its
+// message to every client, sealed by MUNGE: only processes of this user can read it.
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -162,7 +162,7 @@ class Slurm final : public Source {
                                  ")"));
   }
 
-  // Whoever asks waits for rank 0.
+  // No fence is needed: get() waits for rank 0.
   Status fence(double) override { return {}; }
 
  private:
@@ -212,7 +212,7 @@ struct Plugin {
   static Result<std::unique_ptr<Source>> open(const hvd_plugin_host&, const hvd_plugin_config&) {
     HVD_ASSIGN_OR_RETURN(Step step, this_step());
     HVD_ASSIGN_OR_RETURN(Munge munge, Munge::open());
-    // So that all ranks say what is wrong, and none waits for rank 0.
+    // Every rank tests MUNGE itself: all report a fault, and none waits for rank 0.
     if (const Status sealed = munge.seal(as_bytes("horovod")).status(); !sealed.ok()) {
       return sealed.with_context(
           "a plain step of srun is authenticated by MUNGE; srun --mpi=pmix, with Slurm's mpi/pmix "

@@ -20,13 +20,13 @@ using hvd::mpi::MpiJob;
 
 class Mail {
  public:
-  // What a message is for; MPI's tag.
+  // The purpose of a message, sent as MPI's tag.
   enum class Kind { kMessage = 1, kLastWord = 2 };
   using Receiver = std::function<void(Kind kind, int32_t from, ByteView message)>;
 
   Mail(const MpiJob& job, std::unique_ptr<Communicator> everyone)
       : job_(job), everyone_(std::move(everyone)), arrivals_(job.world_ranks.size()) {}
-  // What is still on its way keeps its memory.
+  // Messages still under way keep their memory.
   ~Mail();
   Mail(const Mail&) = delete;
 

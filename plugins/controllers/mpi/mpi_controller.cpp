@@ -25,7 +25,7 @@ constexpr Nanoseconds kShortest = std::chrono::microseconds(50);
 constexpr Nanoseconds kUsual = std::chrono::milliseconds(1);
 constexpr Nanoseconds kLongest = std::chrono::milliseconds(250);
 constexpr int kPartOfQuiet = 100;
-// What a rank that leaves, or fails, gives its last messages.
+// Time limits for the last messages of a rank that leaves, or fails.
 constexpr double kLeaveSeconds = 10;
 constexpr double kFailSeconds = 1;
 

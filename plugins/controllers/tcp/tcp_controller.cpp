@@ -158,7 +158,7 @@ Result<std::unique_ptr<TcpController>> TcpController::open(const hvd_plugin_host
       SharedMesh mesh,
       Mesh::establish(std::move(options), store, Deadline::after_seconds(seconds.value_or(30))));
   std::unique_ptr<TcpController> controller(new TcpController(host, std::move(mesh)));
-  // Whoever is late at the first barrier has met all others already.
+  // A rank that is late at the first barrier has connected to all others already.
   if (host.publish(host.host, collectives::kMeshName, &controller->mesh_) != HVD_OK) {
     return internal_error("the host refuses a name for the links between ranks");
   }
