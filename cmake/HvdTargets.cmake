@@ -11,7 +11,8 @@ target_link_libraries(hvd_options INTERFACE Threads::Threads)
 add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(hvd_options INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wno-unused-private-field>)
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-unused-private-field>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>)  # what src/base/mutex.h annotates
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # It sees overlaps in a plain `string = "x"` (GCC bug 105651), and mismatches in Asio's coroutine
   # frames, that are not there.

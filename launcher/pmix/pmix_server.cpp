@@ -8,9 +8,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <future>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/pmix/fences.h"
@@ -22,9 +22,9 @@ namespace {
 // State for the callbacks, to which PMIx passes no pointer of ours. Made before the first callback
 // and never destroyed.
 struct ServedJob {
-  std::mutex mutex;
-  std::unique_ptr<Fences> fences;
-  std::unique_ptr<rendezvous::Store> store;
+  Mutex mutex;
+  std::unique_ptr<Fences> fences HVD_GUARDED_BY(mutex);            // for good, once it is there
+  std::unique_ptr<rendezvous::Store> store HVD_GUARDED_BY(mutex);  // the same
   std::atomic<bool> was_used = false;
   pmix_server_module_t callbacks{};
 };
@@ -77,13 +77,14 @@ pmix_status_t on_fence(const pmix_proc_t procs[], size_t count, const pmix_info_
     }
     ranks.push_back(static_cast<int>(procs[i].rank));
   }
-  const std::lock_guard lock(job().mutex);
+  const MutexLock lock(job().mutex);
   if (!job().fences) return PMIX_ERR_NOT_SUPPORTED;
   std::string own(data != nullptr ? data : "", data != nullptr ? size : 0);
   std::free(data);
-  std::thread([fence = job().fences->next(std::move(ranks)), own = std::move(own), done, cookie,
+  std::thread([fences = job().fences.get(), store = job().store.get(),
+               fence = job().fences->next(std::move(ranks)), own = std::move(own), done, cookie,
                deadline = deadline_of(info, info_count)] {
-    auto all = job().fences->run(fence, own, job().store.get(), deadline);
+    auto all = fences->run(fence, own, store, deadline);
     const pmix_status_t status =
         all.ok() ? PMIX_SUCCESS
                  : (all.status().code() == Code::kDeadlineExceeded ? PMIX_ERR_TIMEOUT
@@ -254,7 +255,7 @@ Result<std::map<int, PmixEnvironment>> serve_job(const PmixOrder& order,
                                                  const std::string& folder) {
   const std::vector<int>& own = order.ranks[order.host];
   {
-    const std::lock_guard lock(job().mutex);
+    const MutexLock lock(job().mutex);
     job().fences = std::make_unique<Fences>(order);
     if (order.ranks.size() > 1) {
       HVD_ASSIGN_OR_RETURN(Secret secret, Secret::from_hex(order.secret));

@@ -11,10 +11,10 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <system_error>
 #include <thread>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 
@@ -69,13 +69,13 @@ Result<Addresses> resolve_blocking(const std::string& name) {
 // may be gone before the resolver has answered: the thread makes `answered` readable.
 struct Lookup {
   UniqueFd answered;
-  std::mutex mutex;
-  std::optional<Result<Addresses>> answer;  // guarded by mutex
+  Mutex mutex;
+  std::optional<Result<Addresses>> answer HVD_GUARDED_BY(mutex);
 };
 
 void put_answer(Lookup& lookup, Result<Addresses> addresses) {
   {
-    const std::lock_guard lock(lookup.mutex);
+    const MutexLock lock(lookup.mutex);
     lookup.answer = std::move(addresses);
   }
   ::eventfd_write(lookup.answered.get(), 1);
@@ -119,7 +119,7 @@ net::Task<Result<Addresses>> look_up(std::string name) {
     co_return unavailable(cat("cannot start a thread to resolve '", name, "': ", error.what()));
   }
   co_await answered.async_wait(asio::posix::stream_descriptor::wait_read, net::use_tuple);
-  const std::lock_guard lock(lookup->mutex);
+  const MutexLock lock(lookup->mutex);
   if (!lookup->answer) co_return aborted(cat("resolving '", printable(name), "' was given up"));
   co_return std::move(*lookup->answer);
 }

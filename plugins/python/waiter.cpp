@@ -22,7 +22,7 @@ void end(Awaited* work, int status, char* error) {
 }  // namespace
 
 void Waiter::add(Awaited* work) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!runs_) std::thread([this] { run(); }).detach();
   runs_ = true;
   arrived_.push_back(work);
@@ -48,8 +48,9 @@ void Waiter::run() {
 }
 
 void Waiter::take_arrivals() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !open_.empty() || !arrived_.empty(); });
+  MutexLock lock(mutex_);
+  changed_.wait(lock.native(),
+                [this]() HVD_REQUIRES(mutex_) { return !open_.empty() || !arrived_.empty(); });
   open_.insert(open_.end(), arrived_.begin(), arrived_.end());
   arrived_.clear();
 }

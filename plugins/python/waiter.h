@@ -4,8 +4,8 @@
 
 #include <condition_variable>
 #include <deque>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "horovod/horovod.h"
 
 namespace hvd::python {
@@ -42,11 +42,11 @@ class Waiter {
 
   decltype(&::hvd_wait) const wait_;
   decltype(&::hvd_poll) const poll_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  bool runs_ = false;             // guarded by mutex_
-  std::deque<Awaited*> arrived_;  // guarded by mutex_
-  std::deque<Awaited*> open_;     // the thread's own
+  bool runs_ HVD_GUARDED_BY(mutex_) = false;
+  std::deque<Awaited*> arrived_ HVD_GUARDED_BY(mutex_);
+  std::deque<Awaited*> open_;  // the thread's own
 };
 
 }  // namespace hvd::python

@@ -6,11 +6,11 @@
 #include <sys/types.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/secrets/secret.h"
 #include "net/endpoint.h"
 #include "rendezvous/client/http_connection.h"
@@ -79,9 +79,9 @@ class HttpStore : public Store {
   const Secret secret_;
   const HttpStoreOptions options_;
   const std::string worker_;  // names this store to membership
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<PooledConnection>> idle_;  // guarded by mutex_
-  uint32_t process_;                                     // of the connections; guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::unique_ptr<PooledConnection>> idle_ HVD_GUARDED_BY(mutex_);
+  uint32_t process_ HVD_GUARDED_BY(mutex_);  // of the connections
 };
 
 }  // namespace hvd::rendezvous

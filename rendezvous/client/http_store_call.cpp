@@ -21,7 +21,7 @@ Deadline later(Deadline deadline, double seconds) {
 }  // namespace
 
 std::unique_ptr<HttpStore::PooledConnection> HttpStore::take_connection() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (process_ != process_after_forks()) {
     // A forked child shares its parent's connections: it drops them and makes its own.
     process_ = process_after_forks();
@@ -34,12 +34,12 @@ std::unique_ptr<HttpStore::PooledConnection> HttpStore::take_connection() {
 }
 
 void HttpStore::return_connection(std::unique_ptr<PooledConnection> pooled) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   idle_.push_back(std::move(pooled));
 }
 
 void HttpStore::rest() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (process_ == process_after_forks()) idle_.clear();
 }
 

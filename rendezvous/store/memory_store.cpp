@@ -44,13 +44,13 @@ State& MemoryStore::fresh() {
 
 Status MemoryStore::set(std::string_view key, ByteView value, Deadline) {
   auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return fresh().set(key, std::move(held));
 }
 
 Result<Bytes> MemoryStore::get(std::string_view key, Deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const ValuePtr value = fresh().get(key);
   if (!value) return not_found(cat("there is no key '", printable(key), "'"));
   return value->bytes;
@@ -58,36 +58,36 @@ Result<Bytes> MemoryStore::get(std::string_view key, Deadline) {
 
 Result<Bytes> MemoryStore::wait(std::string_view key, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (const ValuePtr value = fresh().get(key)) return value->bytes;
   Slot<ValuePtr> slot;
   const State::Ticket ticket =
       state_.wait(key, [&slot](ValuePtr value) { slot.fill(std::move(value)); });
-  if (const auto value = slot.await(lock, deadline)) return (*value)->bytes;
+  if (const auto value = slot.await(lock.native(), deadline)) return (*value)->bytes;
   state_.withdraw(ticket);
   return deadline_exceeded(cat("the key '", printable(key), "' was not set in time"));
 }
 
 Result<int64_t> MemoryStore::add(std::string_view key, int64_t amount, Deadline) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return fresh().add(key, amount);
 }
 
 Status MemoryStore::fence(std::string_view name, int count, Deadline deadline) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   Slot<Status> slot;
   HVD_ASSIGN_OR_RETURN(
       const std::optional<State::Ticket> ticket,
       state_.arrive(name, count, {}, [&slot](Status status) { slot.fill(std::move(status)); }));
   if (!ticket) return {};
-  if (auto status = slot.await(lock, deadline)) return *status;
+  if (auto status = slot.await(lock.native(), deadline)) return *status;
   const std::string missing = state_.describe_fence(name);
   state_.withdraw(*ticket);
   return deadline_exceeded(missing);
 }
 
 Status MemoryStore::remove(std::string_view key, Deadline) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return fresh().remove(key);
 }
 
@@ -95,14 +95,14 @@ Status MemoryStore::set_for(std::string_view key, ByteView value,
                             std::chrono::milliseconds lifetime, Deadline) {
   HVD_RETURN_IF_ERROR(check_lifetime(lifetime));
   auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return fresh().set(key, std::move(held), {}, Clock::now() + lifetime);
 }
 
 Result<Swap> MemoryStore::compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                           ByteView value, Deadline) {
   auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   HVD_ASSIGN_OR_RETURN(const State::Swapped result,
                        fresh().compare_and_set(key, expected, std::move(held)));
   Swap swap{result.swapped, {}};
@@ -111,13 +111,13 @@ Result<Swap> MemoryStore::compare_and_set(std::string_view key, std::optional<By
 }
 
 Result<std::vector<std::string>> MemoryStore::list(std::string_view prefix, Deadline) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return fresh().list(prefix, {}, SIZE_MAX);
 }
 
 Result<Changes> MemoryStore::watch(std::string_view prefix, std::optional<uint64_t> revision,
                                    Deadline deadline) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (!revision) return Changes{fresh().revision(), {}};
   Slot<Changes> slot;
   std::optional<State::Ticket> ticket;
@@ -129,7 +129,7 @@ Result<Changes> MemoryStore::watch(std::string_view prefix, std::optional<uint64
   for (;;) {
     const Clock::time_point expiry = state_.next_expiry();
     const bool expires_first = expiry < deadline.time();
-    auto found = slot.await(lock, expires_first ? Deadline::at(expiry) : deadline);
+    auto found = slot.await(lock.native(), expires_first ? Deadline::at(expiry) : deadline);
     if (found) return std::move(*found);
     if (!expires_first) break;
     state_.expire(Clock::now());
@@ -141,7 +141,7 @@ Result<Changes> MemoryStore::watch(std::string_view prefix, std::optional<uint64
 Result<std::vector<Bytes>> MemoryStore::exchange(std::string_view name, const Party& party,
                                                  ByteView record, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_party(party));
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   Slot<ValuePtr> slot;
   std::optional<Exchanges::Ticket> ticket;
   HVD_ASSIGN_OR_RETURN(ValuePtr text,
@@ -150,7 +150,7 @@ Result<std::vector<Bytes>> MemoryStore::exchange(std::string_view name, const Pa
                            ranges_of(party.wanted),
                            [&slot](ValuePtr value) { slot.fill(std::move(value)); }, &ticket));
   if (ticket) {
-    auto value = slot.await(lock, deadline);
+    auto value = slot.await(lock.native(), deadline);
     if (!value) {
       const std::string missing = exchanges_.describe(name);
       exchanges_.withdraw(*ticket);
@@ -163,7 +163,7 @@ Result<std::vector<Bytes>> MemoryStore::exchange(std::string_view name, const Pa
 }
 
 Status MemoryStore::forget(std::string_view exchange, Deadline) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   exchanges_.remove(exchange);
   return {};
 }

@@ -2,8 +2,7 @@
 // blocks on a condition variable of its own.
 #pragma once
 
-#include <mutex>
-
+#include "base/mutex.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/state.h"
 #include "rendezvous/store/store.h"
@@ -31,11 +30,11 @@ class MemoryStore final : public Store {
 
  private:
   // The state of now, with the lock held: what has lived its time is gone.
-  State& fresh();
+  State& fresh() HVD_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  State state_;          // guarded by mutex_
-  Exchanges exchanges_;  // guarded by mutex_
+  Mutex mutex_;
+  State state_ HVD_GUARDED_BY(mutex_);
+  Exchanges exchanges_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace hvd::rendezvous

@@ -1,9 +1,9 @@
 #include "library.h"
 
 #include <map>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "kernels.h"
 #include "operations.h"
 
@@ -12,10 +12,10 @@ namespace hvd::tensorflow {
 namespace {
 
 struct Kept {
-  std::mutex mutex;
+  Mutex mutex;
   Library library{};
   bool is_bound = false;
-  std::map<std::pair<int32_t, std::string>, uint64_t> numbers;
+  std::map<std::pair<int32_t, std::string>, uint64_t> numbers HVD_GUARDED_BY(mutex);
   std::string problem;
 };
 
@@ -52,7 +52,7 @@ const Library* library() { return kept().is_bound ? &kept().library : nullptr; }
 
 std::string next_name(const char* prefix, int32_t process_set) {
   Kept& all = kept();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   return "tf.noname." + std::to_string(++all.numbers[{process_set, prefix}]);
 }
 
@@ -75,7 +75,7 @@ __attribute__((visibility("default"))) void horovod_tensorflow_bind(
 // Unnamed calls of the process set, or of all when it is negative, begin at 1 again.
 __attribute__((visibility("default"))) void horovod_tensorflow_forget_names(int32_t process_set) {
   auto& all = hvd::tensorflow::kept();
-  const std::lock_guard lock(all.mutex);
+  const hvd::MutexLock lock(all.mutex);
   for (auto at = all.numbers.begin(); at != all.numbers.end();) {
     at = process_set < 0 || at->first.first == process_set ? all.numbers.erase(at) : std::next(at);
   }

@@ -4,10 +4,10 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
-#include <mutex>
 
 #include "base/log/json_record.h"
 #include "base/log/log_format.h"
+#include "base/mutex.h"
 
 namespace hvd::log {
 namespace {
@@ -16,18 +16,19 @@ namespace {
 struct Logger {
   Logger() : spd("horovod", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
     spd.set_level(spdlog::level::warn);
+    MutexLock lock(mutex);
     apply_pattern();
   }
-  void apply_pattern() {
+  void apply_pattern() HVD_REQUIRES(mutex) {
     spd.set_pattern(format == Format::kJson ? "%v"
                     : timestamps            ? "[%Y-%m-%d %H:%M:%S.%f] [%l] %v"
                                             : "[%l] %v");
   }
   spdlog::logger spd;
-  std::mutex mutex;  // guards what follows
-  std::string identity;
-  bool timestamps = true;
-  Format format = Format::kText;
+  Mutex mutex;
+  std::string identity HVD_GUARDED_BY(mutex);
+  bool timestamps HVD_GUARDED_BY(mutex) = true;
+  Format format HVD_GUARDED_BY(mutex) = Format::kText;
 };
 
 Logger& logger() {
@@ -64,24 +65,24 @@ std::string_view name_of(Level level) {
 void set_level(Level level) { logger().spd.set_level(to_spdlog(level)); }
 
 void set_identity(std::string identity) {
-  std::lock_guard lock(logger().mutex);
+  MutexLock lock(logger().mutex);
   logger().identity = std::move(identity);
 }
 
 void set_timestamps(bool shown) {
-  std::lock_guard lock(logger().mutex);
+  MutexLock lock(logger().mutex);
   logger().timestamps = shown;
   logger().apply_pattern();
 }
 
 void set_format(Format format) {
-  std::lock_guard lock(logger().mutex);
+  MutexLock lock(logger().mutex);
   logger().format = format;
   logger().apply_pattern();
 }
 
 Format format() {
-  std::lock_guard lock(logger().mutex);
+  MutexLock lock(logger().mutex);
   return logger().format;
 }
 
@@ -109,7 +110,7 @@ void write(Level level, std::string_view message) {
   if (!enabled(level)) return;
   std::string line;
   {
-    std::lock_guard lock(logger().mutex);
+    MutexLock lock(logger().mutex);
     const bool is_json = logger().format == Format::kJson;
     if (is_json)
       line = json_records(logger().identity, name_of(level), message);

@@ -61,13 +61,13 @@ Status SharedHeap::open() {
 }
 
 Result<int> SharedHeap::file() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   HVD_RETURN_IF_ERROR(open());
   return file_.get();
 }
 
 Result<void*> SharedHeap::allocate(size_t size) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   HVD_RETURN_IF_ERROR(open());
   if (size == 0) return invalid_argument("hvd_alloc of no bytes");
   if (size > end_ - next_) {
@@ -98,7 +98,7 @@ Result<void*> SharedHeap::allocate(size_t size) {
 
 Status SharedHeap::release(void* memory) {
   if (memory == nullptr) return {};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   HVD_RETURN_IF_ERROR(open());
   const auto found = blocks_.find(reinterpret_cast<uintptr_t>(memory));
   if (found == blocks_.end()) {
@@ -115,7 +115,7 @@ Status SharedHeap::release(void* memory) {
 std::optional<SharedHeap::Place> SharedHeap::find(const void* memory, size_t size) const {
   if (block_count_.load(std::memory_order_acquire) == 0) return std::nullopt;
   const auto address = reinterpret_cast<uintptr_t>(memory);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto next = blocks_.upper_bound(address);
   if (next == blocks_.begin()) return std::nullopt;
   const auto& [begin, block] = *--next;

@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 
 #include "base/fork_guard.h"
+#include "base/mutex.h"
 #include "base/result.h"
 
 namespace hvd::collectives {
@@ -46,14 +46,14 @@ class SharedHeap {
     uint64_t at;    // in the file
     uint64_t size;  // as mapped
   };
-  Status open();
+  Status open() HVD_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;  // guards all below
-  GuardedFd file_;
-  int owner_ = 0;
-  uint64_t end_ = 0;   // of the file
-  uint64_t next_ = 0;  // where the next block goes
-  std::map<uintptr_t, Block> blocks_;
+  mutable Mutex mutex_;
+  GuardedFd file_ HVD_GUARDED_BY(mutex_);
+  int owner_ HVD_GUARDED_BY(mutex_) = 0;
+  uint64_t end_ HVD_GUARDED_BY(mutex_) = 0;   // of the file
+  uint64_t next_ HVD_GUARDED_BY(mutex_) = 0;  // where the next block goes
+  std::map<uintptr_t, Block> blocks_ HVD_GUARDED_BY(mutex_);
   std::atomic<size_t> block_count_{0};  // lets find() skip the lock where nobody uses this
 };
 

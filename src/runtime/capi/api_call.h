@@ -9,9 +9,9 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "runtime/runtime.h"
@@ -20,19 +20,19 @@ namespace hvd::runtime::api {
 
 // Never destroyed, so that a call during exit finds it whole.
 struct State {
-  std::mutex mutex;                        // held by init and shutdown
+  Mutex mutex;                             // held by init and shutdown
   std::atomic<Runtime*> current{nullptr};  // also after shutdown, until the next init
   std::atomic<bool> initialized{false};
   std::atomic<bool> forked{false};  // this process is a child of the one that called init
   std::atomic<uint32_t> calls{0};   // that may be using `current`
-  uint32_t epoch = 0;               // guarded by mutex
-  bool watches_forks = false;       // guarded by mutex
-  StackChannel stack;               // guarded by mutex
-  std::shared_ptr<void>* session =
-      nullptr;  // of Bootstrap, from init to shutdown; guarded by mutex
-  // Saved by Bootstrap for the life of the process; guarded by mutex.
-  std::shared_ptr<const SavedBootstrap>* saved_bootstrap = nullptr;
-  pid_t saved_by_process = 0;  // not its forked children
+  uint32_t epoch HVD_GUARDED_BY(mutex) = 0;
+  bool watches_forks HVD_GUARDED_BY(mutex) = false;
+  StackChannel stack HVD_GUARDED_BY(mutex);
+  // Of Bootstrap, from init to shutdown.
+  std::shared_ptr<void>* session HVD_GUARDED_BY(mutex) = nullptr;
+  // Saved by Bootstrap for the life of the process, but not for its forked children.
+  std::shared_ptr<const SavedBootstrap>* saved_bootstrap HVD_GUARDED_BY(mutex) = nullptr;
+  pid_t saved_by_process HVD_GUARDED_BY(mutex) = 0;
   std::once_flag heap_made;
   collectives::SharedHeap* heap = nullptr;  // made once, when first wanted
 };

@@ -20,7 +20,7 @@ extern "C" {
 
 int hvd_offer_stack(int32_t signal_number, int32_t fd, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    std::lock_guard lock(state.mutex);
+    const hvd::MutexLock lock(state.mutex);
     HVD_ASSIGN_OR_RETURN(state.stack, hvd::runtime::open_stack_channel(signal_number, fd));
     return {};
   });

@@ -49,7 +49,8 @@ Status read_sets(const hvd_init_options& wishes, std::vector<std::vector<int32_t
 }
 
 // Where an agent started this process, its launcher has said so already.
-void warn_of_misspelt_variables(const hvd::Settings& settings, int32_t rank) {
+void warn_of_misspelt_variables(const hvd::Settings& settings, int32_t rank)
+    HVD_REQUIRES(state.mutex) {
   if (rank != 0 || state.epoch != 0 || settings.is_set("job")) return;
   for (const std::string& sentence : hvd::about_misspelt_variables(hvd::environment())) {
     hvd::log::warning(sentence);
@@ -72,17 +73,18 @@ void apply_selection(const hvd::Result<hvd::runtime::BackendSelection>& selectio
 }
 
 // Until the process ends, and no longer: its thread uses what else ends then.
-void save(const std::shared_ptr<const hvd::runtime::SavedBootstrap>& saved) {
+void save(const std::shared_ptr<const hvd::runtime::SavedBootstrap>& saved)
+    HVD_REQUIRES(state.mutex) {
   state.saved_bootstrap = new std::shared_ptr<const hvd::runtime::SavedBootstrap>(saved);
   state.saved_by_process = ::getpid();
   std::atexit([] {
-    if (state.saved_by_process != ::getpid() || !state.mutex.try_lock()) return;
-    delete std::exchange(state.saved_bootstrap, nullptr);
+    if (!state.mutex.try_lock()) return;
+    if (state.saved_by_process == ::getpid()) delete std::exchange(state.saved_bootstrap, nullptr);
     state.mutex.unlock();
   });
 }
 
-Status start(const hvd_init_options& wishes) {
+Status start(const hvd_init_options& wishes) HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
   apply_log_settings(settings);
   const auto backends = hvd::runtime::select_backends(settings);
@@ -145,7 +147,7 @@ extern "C" {
 int hvd_init(const hvd_init_options* options, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
     if (state.forked.load()) return Call().check();
-    std::lock_guard lock(state.mutex);
+    const hvd::MutexLock lock(state.mutex);
     if (state.initialized.load()) return {};
     hvd_init_options wishes{};
     if (options != nullptr) {
@@ -165,7 +167,7 @@ int hvd_shutdown(char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
     // A forked child's exit handlers come here too; the job is its parent's.
     if (state.forked.load()) return {};
-    std::lock_guard lock(state.mutex);
+    const hvd::MutexLock lock(state.mutex);
     if (!state.initialized.load()) return {};
     const Status status =
         state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds));

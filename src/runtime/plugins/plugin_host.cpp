@@ -57,12 +57,12 @@ PluginHost::PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> sto
   vtable_.allocate = [](void*, size_t) -> void* { return nullptr; };
   vtable_.release = [](void*, void*) {};
   vtable_.publish = [](void* host, const char* name, void* pointer) {
-    std::lock_guard lock(self(host).mutex_);
+    MutexLock lock(self(host).mutex_);
     self(host).published_[name] = pointer;
     return static_cast<int>(HVD_OK);
   };
   vtable_.lookup = [](void* host, const char* name) -> void* {
-    std::lock_guard lock(self(host).mutex_);
+    MutexLock lock(self(host).mutex_);
     const auto found = self(host).published_.find(name);
     return found == self(host).published_.end() ? nullptr : found->second;
   };
@@ -78,12 +78,12 @@ const char* PluginHost::setting(const char* variable) {
   }
   if (!known) value = environment_variable(variable);
   if (!value) return nullptr;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return strings_.try_emplace(variable, std::move(*value)).first->second.c_str();
 }
 
 std::map<std::string, void*> PluginHost::published() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return published_;
 }
 
@@ -116,7 +116,7 @@ int PluginHost::store_exchange(const char* name, const rendezvous::Party& party,
       store_->exchange(prefix_ + name, party, record, Deadline::after_seconds(timeout));
   if (!records.ok()) return static_cast<int>(records.error().code());
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     exchanged_.push_back(prefix_ + name);
   }
   for (const Bytes& one : *records) on_record(argument, one.data(), one.size());
@@ -126,7 +126,7 @@ int PluginHost::store_exchange(const char* name, const rendezvous::Party& party,
 void PluginHost::forget_meeting() {
   std::vector<std::string> names;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     names.swap(exchanged_);
   }
   if (!store_) return;
@@ -151,7 +151,7 @@ Status PluginHost::first_cause(const Status& found) {
 
 void PluginHost::post(void (*callback)(void*), void* argument) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     posted_.push_back({callback, argument});
     has_posted_.store(true);
   }
@@ -162,7 +162,7 @@ bool PluginHost::run_posted() {
   if (!has_posted_.load()) return false;
   std::vector<Posted> posted;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     posted.swap(posted_);
     has_posted_.store(false);
   }

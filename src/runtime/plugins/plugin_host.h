@@ -5,11 +5,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/settings.h"
 #include "horovod/plugin_framework.h"
 #include "rendezvous/store/store.h"
@@ -66,11 +66,11 @@ class PluginHost {
   hvd_plugin_host vtable_{};
   std::atomic<bool> has_posted_{false};
 
-  std::mutex mutex_;  // guards all below
-  std::map<std::string, std::string> strings_;
-  std::map<std::string, void*> published_;
-  std::vector<std::string> exchanged_;
-  std::vector<Posted> posted_;
+  Mutex mutex_;
+  std::map<std::string, std::string> strings_ HVD_GUARDED_BY(mutex_);
+  std::map<std::string, void*> published_ HVD_GUARDED_BY(mutex_);
+  std::vector<std::string> exchanged_ HVD_GUARDED_BY(mutex_);
+  std::vector<Posted> posted_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace hvd::runtime

@@ -25,7 +25,7 @@ Result<std::unique_ptr<EventSet>> EventSet::create() {
 }
 
 Status EventSet::watch(int fd, void (*callback)(void*), void* argument) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = fd;
@@ -38,7 +38,7 @@ Status EventSet::watch(int fd, void (*callback)(void*), void* argument) {
 }
 
 void EventSet::unwatch(int fd) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (watches_.erase(fd) != 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
@@ -68,7 +68,7 @@ void EventSet::dispatch() {
     }
     Watch watch{};
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       const auto found = watches_.find(fd);
       if (found == watches_.end()) continue;
       watch = found->second;

@@ -4,9 +4,9 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 
@@ -35,8 +35,8 @@ class EventSet {
 
   UniqueFd epoll_;
   UniqueFd doorbell_;
-  std::mutex mutex_;  // guards watches_
-  std::map<int, Watch> watches_;
+  Mutex mutex_;
+  std::map<int, Watch> watches_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace hvd::runtime

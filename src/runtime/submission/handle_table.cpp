@@ -3,7 +3,7 @@
 namespace hvd::runtime {
 
 Submission* HandleTable::claim(hvd_handle* handle) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Submission* submission = nullptr;
   if (free_.empty()) {
     submission = &slots_.emplace_back();
@@ -22,7 +22,7 @@ Submission* HandleTable::claim(hvd_handle* handle) {
 }
 
 void HandleTable::unclaim(Submission* submission) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   submission->claimed = false;
   recycle(submission);
 }
@@ -36,20 +36,20 @@ Submission* HandleTable::find(hvd_handle handle) {
 }
 
 Submission* HandleTable::pin(hvd_handle handle) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Submission* submission = find(handle);
   if (submission != nullptr) ++submission->users;
   return submission;
 }
 
 void HandleTable::unpin(Submission* submission) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   --submission->users;
   if (!submission->claimed && submission->finished && submission->users == 0) recycle(submission);
 }
 
 bool HandleTable::release(hvd_handle handle) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Submission* submission = find(handle);
   if (submission == nullptr) return false;
   submission->claimed = false;
@@ -58,7 +58,7 @@ bool HandleTable::release(hvd_handle handle) {
 }
 
 void HandleTable::finish(std::span<Submission* const> submissions) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (Submission* submission : submissions) {
     submission->finished = true;
     submission->done.store(true, std::memory_order_seq_cst);

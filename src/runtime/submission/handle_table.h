@@ -3,10 +3,10 @@
 #pragma once
 
 #include <deque>
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "horovod/horovod.h"
 #include "runtime/submission/submission.h"
@@ -33,13 +33,13 @@ class HandleTable {
   void finish(std::span<Submission* const> submissions);
 
  private:
-  Submission* find(hvd_handle handle);
-  void recycle(Submission* submission);
+  Submission* find(hvd_handle handle) HVD_REQUIRES(mutex_);
+  void recycle(Submission* submission) HVD_REQUIRES(mutex_);
 
   const uint32_t first_;
-  std::mutex mutex_;              // guards all below
-  std::deque<Submission> slots_;  // stable addresses
-  std::vector<Submission*> free_;
+  Mutex mutex_;
+  std::deque<Submission> slots_ HVD_GUARDED_BY(mutex_);  // stable addresses
+  std::vector<Submission*> free_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace hvd::runtime

@@ -31,20 +31,20 @@ SetTable::SetTable(int32_t rank, int32_t size) : rank_(rank), all_(everybody(ran
 }
 
 std::shared_ptr<const SetMembers> SetTable::find(int32_t id) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = sets_.find(id);
   return found == sets_.end() ? nullptr : found->second;
 }
 
 std::vector<int32_t> SetTable::ids() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<int32_t> ids;
   for (const auto& [id, set] : sets_) ids.push_back(id);
   return ids;
 }
 
 bool SetTable::was_given(int32_t id) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return id >= 0 && id < next_id_;
 }
 
@@ -65,7 +65,7 @@ Result<std::vector<int32_t>> SetTable::check(std::vector<int32_t> ranks) const {
 
 Result<std::shared_ptr<const SetMembers>> SetTable::add(std::vector<int32_t> ranks) {
   HVD_ASSIGN_OR_RETURN(ranks, check(std::move(ranks)));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [id, set] : sets_) {
     if (set->ranks == ranks) {
       return already_exists(cat("process set ", id, " has the same ranks ",
@@ -88,7 +88,7 @@ Result<std::shared_ptr<const SetMembers>> SetTable::add(std::vector<int32_t> ran
 }
 
 void SetTable::remove(int32_t id) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (sets_.erase(id) != 0) free_.push_back(id);
 }
 

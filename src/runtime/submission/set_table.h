@@ -6,9 +6,9 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 
 namespace hvd::runtime {
@@ -46,11 +46,11 @@ class SetTable {
  private:
   const int32_t rank_;
   const std::shared_ptr<const SetMembers> all_;
-  mutable std::mutex mutex_;                                   // guards all below
-  std::map<int32_t, std::shared_ptr<const SetMembers>> sets_;  // by id
-  std::deque<int32_t> free_;
-  int32_t next_id_ = 1;
-  uint32_t next_serial_ = 1;
+  mutable Mutex mutex_;
+  std::map<int32_t, std::shared_ptr<const SetMembers>> sets_ HVD_GUARDED_BY(mutex_);  // by id
+  std::deque<int32_t> free_ HVD_GUARDED_BY(mutex_);
+  int32_t next_id_ HVD_GUARDED_BY(mutex_) = 1;
+  uint32_t next_serial_ HVD_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace hvd::runtime

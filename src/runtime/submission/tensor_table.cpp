@@ -8,7 +8,7 @@ namespace hvd::runtime {
 
 Status TensorTable::insert(uint32_t set, std::string_view name, bool shared,
                            Submission* submission) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Name* known = find_next(set, name);
   if (known == nullptr) {
     auto entry = std::make_unique<Name>(set, std::string(name));
@@ -29,7 +29,7 @@ Status TensorTable::insert(uint32_t set, std::string_view name, bool shared,
 }
 
 void TensorTable::remove(std::span<Submission* const> submissions) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (Submission* submission : submissions) {
     Name* name = submission->name;
     if (--name->in_flight == 0 && !name->kept) erase(*name);
@@ -37,13 +37,13 @@ void TensorTable::remove(std::span<Submission* const> submissions) {
 }
 
 Name* TensorTable::find(uint32_t set, std::string_view name) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = names_.find(Key{set, name});
   return found == names_.end() ? nullptr : found->second.get();
 }
 
 void TensorTable::keep(Name* name, bool kept) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (std::exchange(name->kept, kept) != kept) {
     if (kept) {
       order_.push_back(name);

@@ -5,13 +5,13 @@
 
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "runtime/submission/submission.h"
 
@@ -59,14 +59,15 @@ class TensorTable {
       return std::hash<std::string_view>()(key.text) + key.set * 0x9e3779b97f4a7c15U;
     }
   };
-  Name* find_next(uint32_t set, std::string_view name);
-  void put_at(Name* name, size_t place);
-  void erase(const Name& name) { names_.erase(Key{name.set, name.text}); }
+  Name* find_next(uint32_t set, std::string_view name) HVD_REQUIRES(mutex_);
+  void put_at(Name* name, size_t place) HVD_REQUIRES(mutex_);
+  void erase(const Name& name) HVD_REQUIRES(mutex_) { names_.erase(Key{name.set, name.text}); }
 
-  std::mutex mutex_;  // guards what follows and what Name says it guards
-  std::unordered_map<Key, std::unique_ptr<Name>, Hash> names_;
-  std::vector<Name*> order_;  // names that are kept, as they came the last time
-  size_t next_ = 0;           // of them
+  Mutex mutex_;  // also guards what Name says
+  std::unordered_map<Key, std::unique_ptr<Name>, Hash> names_ HVD_GUARDED_BY(mutex_);
+  // Names that are kept, as they came the last time, and the place of the next.
+  std::vector<Name*> order_ HVD_GUARDED_BY(mutex_);
+  size_t next_ HVD_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace hvd::runtime

@@ -39,7 +39,7 @@ TraceWriter::~TraceWriter() {
 
 void TraceWriter::add(TraceBatch batch) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     uint64_t& dropped = dropped_[batch.rank];
     if (slots_ + batch.slots.size() > kMostSlots) {
       // The batch stays, to say so.
@@ -55,7 +55,7 @@ void TraceWriter::add(TraceBatch batch) {
 
 void TraceWriter::finish() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     finishing_ = true;
   }
   changed_.notify_one();
@@ -67,8 +67,9 @@ void TraceWriter::run() {
   bool finishing = false;
   while (!finishing) {
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return finishing_ || !batches_.empty(); });
+      MutexLock lock(mutex_);
+      changed_.wait(lock.native(),
+                    [this]() HVD_REQUIRES(mutex_) { return finishing_ || !batches_.empty(); });
       batches.swap(batches_);
       slots_ = 0;
       finishing = finishing_;

@@ -6,10 +6,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "runtime/telemetry/trace_file.h"
 #include "runtime/telemetry/trace_format.h"
 
@@ -43,12 +43,12 @@ class TraceWriter {
   Status status_;
   const std::function<void()> on_finished_;
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<TraceBatch> batches_;  // guarded by mutex_, as all below
-  size_t slots_ = 0;                // in them
-  std::unordered_map<int32_t, uint64_t> dropped_;
-  bool finishing_ = false;
+  std::deque<TraceBatch> batches_ HVD_GUARDED_BY(mutex_);
+  size_t slots_ HVD_GUARDED_BY(mutex_) = 0;  // in them
+  std::unordered_map<int32_t, uint64_t> dropped_ HVD_GUARDED_BY(mutex_);
+  bool finishing_ HVD_GUARDED_BY(mutex_) = false;
 
   std::thread thread_;
 };
