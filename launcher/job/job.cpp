@@ -617,6 +617,7 @@ RankContext JobLaunch::context_of(int rank) const {
   for (const auto& [name, value] : links_[host]->versions()) {
     if (name == kInterpreter) context.interpreter = value;
   }
+  context.may_be_original = options_.settings.flag("insecure_compat");
   context.lacks_input = reads_input(0) && !reads_input(rank);
   return context;
 }

@@ -103,6 +103,30 @@ std::string advice_on_module(const std::string& module, const RankContext& rank)
   return cat(lacks, ": install it there, or start the ranks with an interpreter that has it");
 }
 
+// The folder that holds the original's package, where a traceback goes through it; else empty. This
+// project's package has no such file.
+std::string original_package(const std::vector<std::string_view>& lines) {
+  for (const std::string_view line : lines) {
+    const size_t begin = line.find("File \"");
+    const size_t end = line.find("/horovod/common/basics.py\", line ");
+    if (begin != std::string_view::npos && end != std::string_view::npos && begin + 6 <= end) {
+      return printable(line.substr(begin + 6, end - begin - 6));
+    }
+  }
+  return {};
+}
+
+std::string advice_on_original(const std::string& folder, const RankContext& rank) {
+  const std::string shadows = cat("; the ranks import the original Horovod in ", folder);
+  if (!rank.package_folder.empty()) {
+    return cat(shadows, ", and this horovodrun's package is in ", rank.package_folder,
+               ": set PYTHONPATH=", rank.package_folder);
+  }
+  return cat(shadows,
+             ": uninstall it there (pip uninstall horovod), install this horovodrun's "
+             "package, or give --insecure-compat for ranks of the original");
+}
+
 }  // namespace
 
 std::string last_lines(std::string_view text) {
@@ -142,6 +166,10 @@ std::string advice_on(std::string_view lines, const RankContext& rank) {
   if (each.empty()) return {};
   const std::string module = quoted_after(each.back(), "ModuleNotFoundError: No module named '");
   if (!module.empty()) return advice_on_module(module, rank);
+  const std::string folder = rank.may_be_original ? "" : original_package(each);
+  if (!folder.empty()) {
+    return advice_on_original(folder, rank);
+  }
   if (rank.lacks_input && each.back().find("EOFError: ") != std::string_view::npos) {
     return "; standard input goes to rank 0 only: --stdin all gives it to every rank";
   }

@@ -18,7 +18,8 @@ struct RankContext {
   std::string package_folder{};  // where this horovodrun's Python package lies; may be empty
   std::string
       package_python{};  // path of the Python that this horovodrun was installed for; may be empty
-  bool lacks_input = false;  // standard input goes to rank 0 only, and this is another
+  bool may_be_original = false;  // --insecure-compat: ranks of the original Horovod are meant
+  bool lacks_input = false;      // standard input goes to rank 0 only, and this is another
 };
 
 // A clause for the end of the report's sentence, with its "; ", or empty.

@@ -90,6 +90,20 @@ TEST_CASE("a horovod that is missing is advised on with where it is") {
   CHECK(advice_on(line, {}).ends_with("an interpreter that has it"));
 }
 
+TEST_CASE("a failure below the original's package is advised on with its folder") {
+  const std::string lines =
+      "[1]<stderr>:  File \"/v/lib/python3.11/site-packages/horovod/common/basics.py\", line 51, "
+      "in "
+      "init\n[1]<stderr>:ValueError: Horovod has not been initialized\n";
+  CHECK(advice_on(lines, {.package_folder = "/b/python"}) ==
+        "; the ranks import the original Horovod in /v/lib/python3.11/site-packages, and this "
+        "horovodrun's package is in /b/python: set PYTHONPATH=/b/python");
+  CHECK(advice_on(lines, {}).find("pip uninstall horovod") != std::string::npos);
+  CHECK(advice_on(lines, {.may_be_original = true}) == "");
+  CHECK(advice_on("  File \"/b/python/horovod/torch/__init__.py\", line 51, in init\nE: x\n", {}) ==
+        "");
+}
+
 TEST_CASE("an end of input is advised on where the rank has none") {
   const std::string line = "[1]<stderr>:EOFError: EOF when reading a line\n";
   CHECK(advice_on(line, {.lacks_input = true}) ==
