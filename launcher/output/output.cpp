@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/json_text.h"
 #include "base/log/json_record.h"
 #include "base/log/log_format.h"
 #include "base/text.h"
@@ -35,8 +36,8 @@ std::string line_tag(const SlotPlan& plan, const std::vector<int>& ranks, Output
   std::string host = plan.hosts[static_cast<size_t>(slot.host)].name;
   const char* name = stream == OutputStream::kStdout ? "stdout" : "stderr";
   if (style.format == LineFormat::kJson) {
-    return cat(",\"rank\":", slot.rank, ",\"host\":\"", json_escaped(host).value_or(""),
-               "\",\"stream\":\"", name, "\",");
+    return cat(",\"rank\":", slot.rank, ",\"host\":\"", json_escaped(host), "\",\"stream\":\"",
+               name, "\",");
   }
   if (style.tag == "none") return "";
   if (style.tag.empty()) return cat("[", ranks_text(ranks), "]<", name, ">:");

@@ -5,28 +5,11 @@
 #include <cstdint>
 #include <ctime>
 
+#include "base/json_text.h"
 #include "base/text.h"
 
 namespace hvd {
 namespace {
-
-// Bytes of the character that the text begins with; 0 when it is none.
-size_t utf8_size(std::string_view text) {
-  const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = at(0);
-  if (first < 0x80) return 1;
-  const size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < size) return 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return 0;
-  }
-  // Too long for what it says, a surrogate, or beyond the last one.
-  if ((first == 0xe0 && at(1) < 0xa0) || (first == 0xed && at(1) > 0x9f) ||
-      (first == 0xf0 && at(1) < 0x90) || (first == 0xf4 && at(1) > 0x8f)) {
-    return 0;
-  }
-  return size;
-}
 
 std::string base64(std::string_view bytes) {
   constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -46,29 +29,9 @@ std::string base64(std::string_view bytes) {
 
 }  // namespace
 
-std::optional<std::string> json_escaped(std::string_view bytes) {
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(bytes.size());
-  for (size_t i = 0; i < bytes.size();) {
-    const size_t size = utf8_size(bytes.substr(i));
-    if (size == 0) return {};
-    const auto byte = static_cast<unsigned char>(bytes[i]);
-    if (byte == '"' || byte == '\\') {
-      text += {'\\', bytes[i]};
-    } else if (byte < 0x20) {
-      text += {'\\', 'u', '0', '0', kHex[byte >> 4], kHex[byte & 15]};
-    } else {
-      text += bytes.substr(i, size);
-    }
-    i += size;
-  }
-  return text;
-}
-
 std::string json_text_member(std::string_view bytes) {
-  const auto text = json_escaped(bytes);
-  return text ? cat("\"text\":\"", *text, "\"") : cat("\"base64\":\"", base64(bytes), "\"");
+  return is_utf8(bytes) ? cat("\"text\":\"", json_escaped(bytes), "\"")
+                        : cat("\"base64\":\"", base64(bytes), "\"");
 }
 
 std::string json_time() {

@@ -1,14 +1,11 @@
 // Lines as JSON objects, for programs that read what this one says. Pure but for the clock.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
 namespace hvd {
 
-// A JSON text without its quotes; nothing when the bytes are no UTF-8.
-std::optional<std::string> json_escaped(std::string_view bytes);
 // "text":"...", or "base64":"..." where the bytes are no UTF-8.
 std::string json_text_member(std::string_view bytes);
 // The begin of an object: {"time":"2026-01-31T12:00:00.000Z".

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "base/json_text.h"
 #include "base/text.h"
 #include "runtime/wire/request.h"
 
@@ -60,24 +61,7 @@ std::string details(const StallReport::Rank& rank) {
   return text;
 }
 
-std::string quoted(std::string_view text) {
-  std::string json = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      json += cat('\\', c);
-    } else if (c == '\n') {
-      json += "\\n";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      std::array<char, 8> escape{};
-      std::snprintf(escape.data(), escape.size(), "\\u%04x", byte);
-      json += escape.data();
-    } else {
-      json += c;
-    }
-  }
-  return json + "\"";
-}
+std::string quoted(std::string_view text) { return cat("\"", json_escaped(text), "\""); }
 
 std::string json_of(const StallReport::Work& work) {
   std::vector<std::string> ranks;

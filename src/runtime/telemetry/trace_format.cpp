@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/json_text.h"
 #include "base/text.h"
 #include "runtime/telemetry/trace_text.h"
 
@@ -84,7 +85,7 @@ void TraceFormat::describe(int32_t number, const TraceBatch& batch) {
   Rank& rank = found->second;
   rank.dropped = batch.dropped;
   if (fresh) {
-    const std::string host = batch.host.empty() ? "" : cat(" on ", json_escape(batch.host));
+    const std::string host = batch.host.empty() ? "" : cat(" on ", json_escaped(batch.host));
     metadata("thread_name", 0, number, cat("\"name\": \"rank ", number, host, "\""));
   }
   if (!fresh && batch.offset == rank.offset && batch.error <= 2 * rank.error) return;
@@ -115,7 +116,7 @@ void TraceFormat::add(const TraceBatch& batch) {
       define(rank, slot.name, bytes);
     } else {
       if (rank.words.size() <= slot.detail) rank.words.resize(size_t{slot.detail} + 1);
-      rank.words[slot.detail] = json_escape(as_text(bytes).substr(0, kLongestTraceName));
+      rank.words[slot.detail] = json_escaped(as_text(bytes).substr(0, kLongestTraceName));
     }
     i += slots_of(bytes.size());
   }
@@ -138,7 +139,7 @@ bool TraceFormat::part_of(const TraceName& name, size_t index, Part* part) {
     const bool runs = name.op != HVD_BARRIER && name.op != HVD_JOIN;
     tensors_.push_back({op, runs, std::vector<bool>(static_cast<size_t>(size_))});
     const uint32_t pid = found->second + 1;
-    metadata("process_name", pid, -1, cat("\"name\": \"", json_escape(text), "\""));
+    metadata("process_name", pid, -1, cat("\"name\": \"", json_escaped(text), "\""));
     metadata("process_sort_index", pid, -1, cat("\"sort_index\": ", pid));
   }
   part->tensor = found->second;

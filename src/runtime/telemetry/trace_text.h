@@ -15,7 +15,4 @@ void put_time(std::string& text, double micros);
 std::string shape_text(const std::vector<int64_t>& shape);
 std::string upper_case(std::string_view text);
 
-// For a string in JSON: escaped, valid UTF-8 whatever it is given, without the quotes.
-std::string json_escape(std::string_view text);
-
 }  // namespace hvd::runtime

@@ -126,14 +126,6 @@ TEST_CASE("each line is an object whose end and bytes can be had back") {
   CHECK(objects("\xff\xfe\n") == "{\"rank\":1,\"base64\":\"//4=\"}\n");
 }
 
-TEST_CASE("text of several bytes a character is text; what only looks like it is none") {
-  CHECK(json_escaped("\u00e4\u20ac\U0001f600") == "\u00e4\u20ac\U0001f600");
-  for (const std::string_view bytes : {"\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82",
-                                       "\x80", "\xf5\x80\x80\x80", "\xe0\x80\x80"}) {
-    CHECK_FALSE(json_escaped(bytes));
-  }
-}
-
 TEST_CASE("a tag is the user's, with what it names filled in") {
   const SlotPlan plan = *plan_slots({{"a", "", 1}, {"b", "", 2}}, {});
   OutputStyle style;
