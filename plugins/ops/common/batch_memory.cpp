@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "collectives/kernels/reduce_kernels.h"
+#include "collectives/kernels/slice.h"
 
 namespace hvd::ops {
 namespace {
@@ -23,15 +24,13 @@ std::span<const hvd_batch_tensor> tensors_of(const hvd_batch& batch) {
 
 }  // namespace
 
-int64_t rows_kept(int64_t rows, int32_t index, int32_t size) {
-  return rows / size + (index < rows % size ? 1 : 0);
-}
-
 std::pair<int64_t, int64_t> kept_of(const hvd_batch_tensor& tensor, int32_t index, int32_t size) {
   if (tensor.row == 0) return {0, 0};
-  const int64_t rows = tensor.count / tensor.row;
-  const int64_t first = index * (rows / size) + std::min<int64_t>(index, rows % size);
-  return {first * tensor.row, rows_kept(rows, index, size) * tensor.row};
+  const collectives::Slice kept =
+      collectives::scattered_rows(static_cast<size_t>(tensor.count / tensor.row),
+                                  static_cast<size_t>(size), static_cast<size_t>(index));
+  return {static_cast<int64_t>(kept.first) * tensor.row,
+          static_cast<int64_t>(kept.count) * tensor.row};
 }
 
 void scale(void* result, const void* input, int32_t dtype, int64_t count, double factor) {

@@ -11,9 +11,6 @@
 
 namespace hvd::ops {
 
-// Rows of dimension 0 that a member gets of a reducescatter: the first members get one more.
-int64_t rows_kept(int64_t rows, int32_t index, int32_t size);
-
 // Of a tensor's elements, those that a member keeps of a reducescatter: how many come before them,
 // and their number.
 std::pair<int64_t, int64_t> kept_of(const hvd_batch_tensor& tensor, int32_t index, int32_t size);

@@ -35,7 +35,7 @@ class Adasum {
       const auto count = static_cast<size_t>(batch.tensors[t].count);
       tensors_[t].rows = rows_.size();
       for (size_t m = 0; m < members_; ++m) {
-        rows_.push_back(static_cast<int64_t>(rows_of(count, members_, m).count));
+        rows_.push_back(static_cast<int64_t>(scattered_rows(count, members_, m).count));
       }
       Part& part = tensors_[t];
       part.count = static_cast<size_t>(rows_[part.rows + group.index()]);

@@ -22,7 +22,7 @@ struct RowsFor {
   Piece operator()(const hvd_batch_tensor& tensor) const {
     const auto row = static_cast<size_t>(tensor.row);
     const Slice rows =
-        rows_of(row == 0 ? 0 : static_cast<size_t>(tensor.count) / row, members, member);
+        scattered_rows(row == 0 ? 0 : static_cast<size_t>(tensor.count) / row, members, member);
     // Only read from.
     auto* data = static_cast<std::byte*>(const_cast<void*>(tensor.input));
     if (data != nullptr) data += rows.first * row * element;

@@ -1,35 +1,14 @@
 // Parameters that all parts of one allreduce share, and its copies in and out.
 #pragma once
 
-#include <algorithm>
 #include <span>
 
 #include "base/dtype.h"
 #include "collectives/kernels/reduce_kernels.h"
+#include "collectives/kernels/slice.h"
 #include "horovod/plugin_op.h"
 
 namespace hvd::collectives {
-
-// Elements [first, first + count) of a chunk.
-struct Slice {
-  size_t first;
-  size_t count;
-};
-
-// The part of `count` elements that one of `parts` takes: whole cache lines, the last one less.
-inline Slice slice_of(size_t count, size_t parts, size_t part, size_t element) {
-  const size_t line = 64 / element;
-  const size_t each = ((count + parts - 1) / parts + line - 1) / line * line;
-  const size_t first = std::min(count, part * each);
-  return {first, std::min(count - first, each)};
-}
-
-// A reducescatter's rows go to the members as evenly as they can, the first ones one more.
-inline Slice rows_of(size_t rows, size_t members, size_t index) {
-  const size_t each = rows / members;
-  const size_t longer = rows % members;
-  return {index * each + std::min(index, longer), each + (index < longer ? 1 : 0)};
-}
 
 // Packs the tensors one after another into chunks, in order. A tensor that this rank does not
 // have contributes what changes nothing.

@@ -7,14 +7,10 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "collectives/kernels/slice.h"
 
 namespace hvd::runtime {
 namespace {
-
-// Rows of dimension 0 that a rank gets of a reducescatter: the first ranks get one more.
-int64_t share_of(int64_t rows, int32_t rank, int32_t size) {
-  return rows / size + (rank < rows % size ? 1 : 0);
-}
 
 int64_t sum_of(const int64_t* rows, int32_t size) {
   return std::accumulate(rows, rows + size, int64_t{0});
@@ -153,7 +149,9 @@ Status BatchExecutor::Run::make_output(const SetMembers& set, size_t index) {
     count = sum_of(tensor.from_rows, size);
     submission.received_splits.assign(tensor.from_rows, tensor.from_rows + size);
   } else {
-    count = share_of(spec.shape.empty() ? 1 : spec.shape[0], set.index, size);
+    const auto rows = static_cast<size_t>(spec.shape.empty() ? 1 : spec.shape[0]);
+    const auto members = static_cast<size_t>(size), own = static_cast<size_t>(set.index);
+    count = static_cast<int64_t>(collectives::scattered_rows(rows, members, own).count);
   }
   auto& outputs = submission.outputs;
   if (outputs.size() < submission.tensors.size()) outputs.resize(submission.tensors.size());
