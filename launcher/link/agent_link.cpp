@@ -61,12 +61,7 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code) {
   const auto self = shared_from_this();
   if (is_running_) co_return failed_precondition("the agent has already been prepared");
   job_ = std::move(job);
-  for (size_t i = 0; i < job_.ranks.size(); ++i) {
-    index_of_rank_[job_.ranks[i].rank] = i;
-    for (const OutputStream stream : {OutputStream::kStdout, OutputStream::kStderr}) {
-      outputs_.emplace(output_stream(i, stream), Output{job_.ranks[i].rank, stream});
-    }
-  }
+  outputs_.open(job_.ranks);
   is_running_ = true;
   is_start_awaited_ = true;
   spawn(&Impl::read_link);
@@ -125,11 +120,9 @@ net::Task<Status> AgentLink::Impl::suspend() {
 }
 
 void AgentLink::Impl::consumed(int rank, OutputStream stream, size_t size) {
-  const auto index = index_of_rank_.find(rank);
-  if (index == index_of_rank_.end() || is_closed_) return;
-  const uint32_t id = output_stream(index->second, stream);
-  const uint32_t credit = outputs_.at(id).window.consumed(size);
-  if (credit > 0) put(net::FrameType::kCredit, id, credit, {}, net::Urgency::kControl);
+  if (is_closed_) return;
+  const auto grant = outputs_.consumed(rank, stream, size);
+  if (grant) put(net::FrameType::kCredit, grant->stream, grant->credit, {}, net::Urgency::kControl);
 }
 
 AgentLink::AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex> duplex,
@@ -269,7 +262,7 @@ Status AgentLink::Impl::handle(const net::Frame& frame) {
   }
   if (!hello_) return internal_error("the agent sent something before its hello");
   if (header.stream >= kFirstStoreStream) return stores_->handle(header, frame.payload);
-  return handle_output(header, frame.payload);
+  return outputs_.handle(header, frame.payload);
 }
 
 Status AgentLink::Impl::obey(Message message) {
@@ -317,26 +310,6 @@ Status AgentLink::Impl::obey(Message message) {
     return internal_error("the agent sent a message that only a launcher sends");
   }
   answered_.notify();
-  return {};
-}
-
-Status AgentLink::Impl::handle_output(const net::FrameHeader& header, ByteView payload) {
-  const auto found = outputs_.find(header.stream);
-  if (found == outputs_.end()) {
-    return internal_error(cat("the agent speaks of the unknown stream ", header.stream));
-  }
-  Output& output = found->second;
-  if (header.type == net::FrameType::kData) {
-    if (!output.window.arrived(payload.size())) {
-      return internal_error(
-          cat("the agent sent more of rank ", output.rank, "'s output than was granted"));
-    }
-    events_->on_output(output.rank, output.stream, payload);
-  } else if (header.type == net::FrameType::kEnd) {
-    events_->on_output_end(output.rank, output.stream);
-  } else {
-    return internal_error("the agent sent a frame that does not belong to output");
-  }
   return {};
 }
 

@@ -1,7 +1,6 @@
 // What an AgentLink is made of, for agent_link.cpp alone.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "launcher/link/agent_link.h"
+#include "launcher/link/rank_outputs.h"
 #include "launcher/link/store_streams.h"
 #include "launcher/protocol/notification.h"
 #include "launcher/protocol/protocol.h"
@@ -17,9 +17,6 @@
 namespace hvd::launcher {
 
 namespace asio = net::asio;
-
-// What a rank may write ahead of its reader; of a whole host, times twice its ranks.
-constexpr uint32_t kOutputWindow = 256 << 10;
 
 class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
  public:
@@ -30,6 +27,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
         answered_(executor_),
         outgoing_(executor_),
         ping_timer_(executor_),
+        outputs_(events),
         stores_(std::make_shared<StoreStreams>(
             executor_,
             [this](net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload) {
@@ -53,12 +51,6 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   void close();
 
  private:
-  struct Output {
-    int rank;
-    OutputStream stream;
-    net::Window window{kOutputWindow};
-  };
-
   // Runs a coroutine of this object, which lives at least as long.
   void spawn(net::Task<void> (Impl::*body)());
   net::Task<void> read_link();
@@ -71,7 +63,6 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
            net::Urgency urgency);
   Status handle(const net::Frame& frame);
-  Status handle_output(const net::FrameHeader& header, ByteView payload);
   Status obey(Message message);
   void lose(Status why);
   void shut();
@@ -85,8 +76,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   net::FrameWriter writer_;
   net::FrameParser parser_;
   HostJob job_;
-  std::map<uint32_t, Output> outputs_;
-  std::map<int, size_t> index_of_rank_;
+  RankOutputs outputs_;
   const std::shared_ptr<StoreStreams> stores_;
 
   bool is_running_ = false;    // the coroutines are
