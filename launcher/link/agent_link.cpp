@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/link/agent_link_impl.h"
@@ -102,8 +101,7 @@ net::Task<Status> AgentLink::Impl::suspend() {
   is_suspended_ = false;
   put(Suspend{});
   // The next ping ends the suspension: it must not come before the launcher has been stopped.
-  hold_ping_back_ = true;
-  ping_timer_.cancel();
+  pings_.hold_back();
   asio::steady_timer limit(executor_, kSuspendLimit);
   const auto is_too_late = std::make_shared<bool>(false);
   limit.async_wait([self, is_too_late](const net::error_code& error) {
@@ -164,9 +162,6 @@ void AgentLink::close() { impl_->close(); }
 namespace {
 
 constexpr size_t kBatch = 64 << 10;
-// Pings in a lease. As many unanswered ones in a row mean that the host is gone: counted, not
-// timed, so that a launcher that was stopped itself does not blame the agent.
-constexpr int kPingsInLease = 3;
 
 }  // namespace
 
@@ -218,7 +213,7 @@ net::Task<void> AgentLink::Impl::read_link() {
       lose(unavailable("the agent's end of the link was closed"));
       co_return;
     }
-    unanswered_ = 0;
+    pings_.on_received();
     parser_.feed(ByteView(buffer).first(*size));
     for (;;) {
       auto frame = parser_.next();
@@ -236,21 +231,8 @@ net::Task<void> AgentLink::Impl::read_link() {
 
 net::Task<void> AgentLink::Impl::ping() {
   const auto self = shared_from_this();
-  const auto interval = std::chrono::duration_cast<Clock::duration>(
-      std::chrono::duration<double>(job_.lease_seconds / kPingsInLease));
-  while (!is_closed_ && !is_finished_ && lost_.ok()) {
-    ping_timer_.expires_after(interval);
-    const auto [error] = co_await ping_timer_.async_wait(net::use_tuple);
-    // Suspended: the whole interval again, also when this ping was just due.
-    const bool is_held_back = std::exchange(hold_ping_back_, false);
-    if (error || is_held_back) continue;
-    if (unanswered_ >= kPingsInLease) {
-      lose(deadline_exceeded(cat("the host gave no sign of life for ", job_.lease_seconds, " s")));
-      break;
-    }
-    ++unanswered_;
-    put(Ping{++pings_});
-  }
+  const Status silent = co_await pings_.run(job_.lease_seconds);
+  if (!silent.ok()) lose(silent);
 }
 
 Status AgentLink::Impl::handle(const net::Frame& frame) {
@@ -304,7 +286,7 @@ Status AgentLink::Impl::obey(Message message) {
       log::warning(cat("host ", job_.host_name, ": ", printable(finished->left_behind)));
     }
     is_finished_ = true;
-    ping_timer_.cancel();
+    pings_.stop();
     if (!started_ || started_->ok()) events_->on_finished();  // else start() says why it ended
   } else if (!std::holds_alternative<Pong>(message)) {
     return internal_error("the agent sent a message that only a launcher sends");
@@ -334,7 +316,7 @@ void AgentLink::Impl::close() {
 
 void AgentLink::Impl::shut() {
   duplex_->close();
-  ping_timer_.cancel();
+  pings_.stop();
   answered_.notify();
   outgoing_.notify();
   stores_->close();

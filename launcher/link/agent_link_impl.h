@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/link/agent_link.h"
+#include "launcher/link/lease_pings.h"
 #include "launcher/link/rank_outputs.h"
 #include "launcher/link/store_streams.h"
 #include "launcher/protocol/notification.h"
@@ -26,7 +27,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
         events_(&events),
         answered_(executor_),
         outgoing_(executor_),
-        ping_timer_(executor_),
+        pings_(executor_, [this](uint64_t number) { put(Ping{number}); }),
         outputs_(events),
         stores_(std::make_shared<StoreStreams>(
             executor_,
@@ -72,7 +73,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   std::unique_ptr<Duplex> duplex_;
   AgentEvents* events_;
   Notification answered_, outgoing_;
-  asio::steady_timer ping_timer_;
+  LeasePings pings_;
   net::FrameWriter writer_;
   net::FrameParser parser_;
   HostJob job_;
@@ -90,12 +91,9 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   std::optional<Reached> reached_;
   bool is_start_awaited_ = false;  // prepare, state or start will report a loss
   bool is_suspended_ = false;
-  bool hold_ping_back_ = false;
   bool is_finished_ = false;
   bool is_closed_ = false;
   Status lost_;
-  int unanswered_ = 0;  // pings
-  uint64_t pings_ = 0;
 };
 
 }  // namespace hvd::launcher
