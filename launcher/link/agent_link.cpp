@@ -1,6 +1,5 @@
 #include "launcher/link/agent_link.h"
 
-#include <array>
 #include <chrono>
 #include <utility>
 
@@ -68,7 +67,7 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code) {
   Status status = co_await wait_for([this] { return hello_.has_value(); });
   if (status.ok() && code) status = co_await stage(code);
   if (status.ok()) {
-    is_addressed_ = true;
+    frames_.address(job_);
     put(Prepare{job_, kOutputWindow, kStoreWindow});
     if (job_.lease_seconds > 0) spawn(&Impl::ping);
     status = co_await wait_for([this] { return prepared_.has_value(); });
@@ -159,74 +158,25 @@ void AgentLink::close() { impl_->close(); }
 
 // The bytes of an agent's link: what is read and what it means, what is written, when it is lost.
 
-namespace {
-
-constexpr size_t kBatch = 64 << 10;
-
-}  // namespace
-
 void AgentLink::Impl::put(const Message& message) {
   put(net::FrameType::kControl, 0, 0, encode(message), net::Urgency::kControl);
 }
 
 void AgentLink::Impl::put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
                           net::Urgency urgency) {
-  if (is_closed_ || !lost_.ok()) return;
-  net::FrameHeader header;
-  header.type = type;
-  if (is_addressed_) {
-    header.job = job_.job;
-    header.generation = job_.generation;
-    header.host = job_.host;
-  }
-  header.stream = stream;
-  header.credit = credit;
-  writer_.put(header, payload, urgency);
-  outgoing_.notify();
+  frames_.put(type, stream, credit, payload, urgency);
 }
 
 net::Task<void> AgentLink::Impl::write_link() {
   const auto self = shared_from_this();
-  while (!is_closed_ && lost_.ok()) {
-    if (writer_.empty()) {
-      co_await outgoing_.wait();
-      continue;
-    }
-    const Bytes batch = writer_.take(kBatch);
-    const Status status = co_await duplex_->write(batch);
-    // What the agent said last may still be on its way, and says more than a broken pipe.
-    if (!status.ok()) co_return;
-  }
+  co_await frames_.write();
 }
 
 net::Task<void> AgentLink::Impl::read_link() {
   const auto self = shared_from_this();
-  std::array<std::byte, kBatch> buffer;
-  for (;;) {
-    const auto size = co_await duplex_->read_some(buffer);
-    if (is_closed_) co_return;
-    if (!size.ok()) {
-      lose(size.error());
-      co_return;
-    }
-    if (*size == 0) {
-      lose(unavailable("the agent's end of the link was closed"));
-      co_return;
-    }
-    pings_.on_received();
-    parser_.feed(ByteView(buffer).first(*size));
-    for (;;) {
-      auto frame = parser_.next();
-      Status status = frame.status();
-      if (status.ok() && !frame->has_value()) break;
-      if (status.ok()) status = handle(**frame);
-      if (is_closed_) co_return;
-      if (!status.ok()) {
-        lose(status);
-        co_return;
-      }
-    }
-  }
+  const Status why = co_await frames_.read(
+      [this] { pings_.on_received(); }, [this](const net::Frame& frame) { return handle(frame); });
+  if (!why.ok()) lose(why);
 }
 
 net::Task<void> AgentLink::Impl::ping() {
@@ -295,15 +245,10 @@ Status AgentLink::Impl::obey(Message message) {
   return {};
 }
 
-std::string AgentLink::Impl::last_words() const {
-  const std::string words(trim(duplex_->last_words()));
-  return words.empty() ? "" : cat(" (", printable(words), ")");
-}
-
 void AgentLink::Impl::lose(Status why) {
   if (is_closed_ || !lost_.ok()) return;
   const bool is_expected = is_finished_;
-  lost_ = Status(why.code(), why.message() + last_words());
+  lost_ = Status(why.code(), why.message() + frames_.last_words());
   shut();
   if (!is_expected && !is_start_awaited_) events_->on_lost(lost_);
 }
@@ -315,10 +260,9 @@ void AgentLink::Impl::close() {
 }
 
 void AgentLink::Impl::shut() {
-  duplex_->close();
+  frames_.close();
   pings_.stop();
   answered_.notify();
-  outgoing_.notify();
   stores_->close();
 }
 

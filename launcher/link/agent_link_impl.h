@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/link/agent_link.h"
+#include "launcher/link/frame_channel.h"
 #include "launcher/link/lease_pings.h"
 #include "launcher/link/rank_outputs.h"
 #include "launcher/link/store_streams.h"
@@ -23,10 +24,9 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::any_io_executor executor, std::unique_ptr<Duplex> duplex, AgentEvents& events)
       : executor_(std::move(executor)),
-        duplex_(std::move(duplex)),
+        frames_(executor_, std::move(duplex)),
         events_(&events),
         answered_(executor_),
-        outgoing_(executor_),
         pings_(executor_, [this](uint64_t number) { put(Ping{number}); }),
         outputs_(events),
         stores_(std::make_shared<StoreStreams>(
@@ -67,21 +67,17 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Status obey(Message message);
   void lose(Status why);
   void shut();
-  std::string last_words() const;
 
   asio::any_io_executor executor_;
-  std::unique_ptr<Duplex> duplex_;
+  FrameChannel frames_;
   AgentEvents* events_;
-  Notification answered_, outgoing_;
+  Notification answered_;
   LeasePings pings_;
-  net::FrameWriter writer_;
-  net::FrameParser parser_;
   HostJob job_;
   RankOutputs outputs_;
   const std::shared_ptr<StoreStreams> stores_;
 
-  bool is_running_ = false;    // the coroutines are
-  bool is_addressed_ = false;  // frames carry the job
+  bool is_running_ = false;  // the coroutines are
   std::optional<AgentHello> hello_;
   std::optional<Status> prepared_, started_;
   Staged staged_;
