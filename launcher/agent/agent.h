@@ -28,8 +28,8 @@ namespace hvd::launcher {
 class Agent {
  public:
   // The signals of agent_signals() must be blocked.
-  // `folder`: for files of the job; `staging`: where a copy of the code may lie. Whoever started this
-  // removes both.
+  // `folder`: for files of the job; `staging`: where a copy of the code may lie. The starter of the
+  // agent removes both.
   Agent(PollLoop loop, Link link, std::string build, Environment environment, std::string folder,
         std::string staging);
   ~Agent();

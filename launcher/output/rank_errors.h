@@ -7,8 +7,8 @@
 
 namespace hvd::launcher {
 
-// The last ten lines of `text`, whose lines may have tags. Of a Python traceback at its end, frames of
-// the package horovod are left out, and the deepest frame of the user's own code comes first where it
+// The last ten lines of `text`, whose lines may have tags. A Python traceback at its end loses the
+// frames of the package horovod, and the deepest frame of the user's own code comes first where it
 // lies before the last ten lines.
 std::string last_lines(std::string_view text);
 

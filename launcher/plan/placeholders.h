@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// An error names the flag and those of `known`. What a shell expands, ${name}, is none.
+// An error names the flag and those of `known`. A shell's ${name} is no placeholder.
 Status check_placeholders(std::string_view flag, std::string_view text,
                           std::span<const std::string_view> known);
 

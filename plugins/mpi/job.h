@@ -21,7 +21,7 @@ struct MpiJob {
   bool has_threads() const { return threads == MPI_THREAD_MULTIPLE; }
 };
 
-// Every rank of the job calls it. What one finds wrong, each reports. `who` names the rendezvous, `setting`
+// Every rank of the job calls it. All report the fault of one. `who` names the rendezvous, `setting`
 // is the variable that has chosen MPI: both alike on all ranks.
 Result<MpiJob> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
                         const std::string& who, const char* setting);

@@ -1,6 +1,6 @@
 // The server's side of TLS, by OpenSSL, which stays inside tls_front.cpp: takes connections, and
-// gives each on as a plain socket once the client has shaken hands. Who speaks HTTP without TLS is
-// told so by status 426. On the loop, never blocks.
+// gives each on as a plain socket once the client has shaken hands. A client of HTTP without TLS
+// gets status 426. On the loop, never blocks.
 #pragma once
 
 #include <chrono>

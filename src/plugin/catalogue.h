@@ -23,8 +23,8 @@ struct Candidate {
 class Catalogue {
  public:
   // Probes every record, and loads and probes each *.so of the folders, in their order. A folder
-  // that does not exist holds no plugins. What did not come with this library is tried in a child
-  // process first.
+  // that does not exist holds no plugins. A plugin that did not come with this library is tried in
+  // a child process first.
   static Catalogue make(std::span<const hvd_plugin* const> builtins,
                         std::span<const std::string> folders);
 

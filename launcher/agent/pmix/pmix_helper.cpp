@@ -45,7 +45,7 @@ std::string safe_name(std::string name) {
   return name;
 }
 
-// The last free one of a range, 0 where it has none. Whoever else looks for one begins with the first.
+// The last free one of a range, 0 where it has none. Other searches start at the first.
 uint16_t last_free(net::PortRange range) {
   for (int port = range.last; port >= range.first; --port) {
     const auto number = static_cast<uint16_t>(port);

@@ -58,8 +58,7 @@ class PmixHelper {
   Deadline kill_at_ = Deadline::never();
 };
 
-// How a rank's environment names it to PMIx, and what else MPI needs; pure. What the user chose
-// stays.
+// How a rank's environment names it to PMIx, and what else MPI needs; pure. The user's values stay.
 Environment pmix_rank_environment(const std::map<int, Environment>& served, const Environment& rank,
                                   const StartOrder& order);
 

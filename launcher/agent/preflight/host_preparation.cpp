@@ -15,8 +15,8 @@ namespace {
 constexpr std::string_view kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
 constexpr std::string_view kInitVariable = "HVD_REMOTE_INIT";
 
-// `module` and the like are functions that the profile's scripts define. What they and the command
-// print is not for standard output, where only the environment goes, once all went well.
+// `module` and the like are functions that the profile's scripts define. Their output, and that of
+// the command, must not reach standard output, which gets only the environment after success.
 constexpr const char* kInitScript = R"(
 {
   for script in /etc/profile.d/*.sh; do

@@ -191,7 +191,7 @@ void Ranks::feed(Rank& rank) {
     loop_.change(rank.input.get(), EPOLL_EVENTS{});
 }
 
-// Nobody reads it, or all of it is in the pipe. What comes yet counts as taken.
+// Nobody reads it, or all of it is in the pipe. Later input counts as taken.
 void Ranks::stop_feeding(Rank& rank) {
   if (rank.input) loop_.forget(rank.input.get());
   rank.input.reset();

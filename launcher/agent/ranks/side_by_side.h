@@ -1,5 +1,5 @@
-// The steps of one task, by several threads at once. Who starts a process by vfork sleeps until its
-// program has been executed: so several do.
+// The steps of one task, by several threads at once: a thread that starts a process by vfork sleeps
+// until the program has been executed.
 #pragma once
 
 #include <cstddef>

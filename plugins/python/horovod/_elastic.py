@@ -40,7 +40,7 @@ class State:
         """For existing scripts; hosts do not change."""
 
     def commit(self) -> None:
-        """Saves, and looks for changes of hosts. What comes after is lost in a failure."""
+        """Saves, and looks for changes of hosts. A failure loses later changes."""
         self.save()
         self._commits += 1
         self.check_host_updates()

@@ -126,7 +126,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def fast_path(prefix: str, plain: tuple, waits: bool = False) -> Callable[[_Function], _Function]:
     """Decorates an allreduce in place: the calls of every step (a dense tensor, a name, all ranks)
-    run no Python. What needs more than that gets to the function.
+    run no Python. All other calls reach the function.
 
     `plain`: by what the native module tells dense tensors from others: (type, numbers of dtypes,
     layout), or (type, {}, None) for what has `__array_struct__`.

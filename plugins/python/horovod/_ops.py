@@ -205,7 +205,7 @@ def run(handle: int) -> Any:
 
 
 def run_all(handles: Iterable[int]) -> List[Any]:
-    """`run` of each. What fails is raised once all are complete, so that nothing stays in flight."""
+    """`run` of each. Raises the first failure once all are complete, so that nothing stays in flight."""
     results: List[Any] = []
     failure: Optional[Exception] = None
     for handle in handles:

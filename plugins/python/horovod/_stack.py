@@ -1,6 +1,6 @@
 """Lets the runtime ask where this process is: what it shows of a rank that the others wait for.
 
-The runtime runs no Python on its threads. So faulthandler, Python's own means, gets a signal that
+The runtime runs no Python on its threads. Therefore faulthandler, Python's own means, gets a signal that
 nobody uses; its handler, which is C alone, writes the stack of the thread that the runtime sends
 the signal to. A program's own use of faulthandler and of signals stays as it is.
 """

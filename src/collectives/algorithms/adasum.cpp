@@ -5,7 +5,7 @@
 //
 // Every member gets its part of all vectors (an alltoall), takes part in the dot products and norms
 // of each level (a small allreduce in float64), combines its part, and gives the outcome to all (an
-// allgather). So each element is computed once, by one member, in float64, with one rounding at
+// allgather). Each element is computed once, by one member, in float64, with one rounding at
 // the end; and twice the batch moves, as in an allreduce, whatever the number of hosts.
 #include <memory>
 #include <span>

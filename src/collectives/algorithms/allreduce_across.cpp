@@ -4,7 +4,7 @@
 // user's memory itself is sent.
 //
 // A sum in half precision is rounded once per host, for its part, and once at the end: sums of some
-// of the hosts travel in float32. So the error does not grow with the number of hosts.
+// of the hosts travel in float32. The error therefore does not grow with the number of hosts.
 #include "collectives/algorithms/allreduce_across.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // A chunk is cut into one slice per rank. A rank's own slice never leaves its tensors on the way
-// in: its slot carries what it has of the others' slices. So a chunk goes through three stages, and
+// in: its slot carries what it has of the others' slices. A chunk goes through three stages, and
 // a pass over memory each:
 //
 //   pack    the others' slices from the tensors into the slot

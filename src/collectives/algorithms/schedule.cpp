@@ -60,7 +60,7 @@ class Builder {
     return finish(1, slice(host_));
   }
 
-  // The hosts fall into two parts, which exchange each other's slices, and so on in each part. Of
+  // The hosts fall into two parts, which exchange each other's slices, and so on in each part. With
   // an uneven number the last host of the larger part sends to the last one of the smaller.
   Schedule halving_doubling() {
     const auto levels = static_cast<size_t>(std::bit_width(hosts_ - 1));

@@ -40,8 +40,8 @@ class HostLinks {
   // From now on whoever changes what this rank may wait for rings its doorbell.
   void fall_asleep();
   void wake_up();
-  // Rings those of the mask that sleep. What they wait for must have been stored before with
-  // sequential consistency.
+  // Wakes the sleeping ranks of the mask. The value that they await must have been stored before,
+  // with sequential consistency.
   void wake(const LocalMask& mask);
   bool anyone_sleeps(const LocalMask& mask) const;
   const LocalMask& everyone() const { return everyone_; }

@@ -26,7 +26,7 @@ class SharedHeap {
 
   // All of it is there at once: what the host cannot give is an error here and not a signal later.
   Result<void*> allocate(size_t size);
-  // Gives the memory back at once. What a peer has mapped of it holds addresses, and no memory.
+  // Gives the memory back at once. A peer's mapping keeps addresses, and no memory.
   Status release(void* memory);
 
   // A part of the file: of the block at `block`, `size` bytes long, what begins at `offset`.

@@ -28,7 +28,7 @@ struct State {
   uint32_t epoch HVD_GUARDED_BY(mutex) = 0;
   bool watches_forks HVD_GUARDED_BY(mutex) = false;
   StackChannel stack HVD_GUARDED_BY(mutex);
-  // Of Bootstrap, from init to shutdown.
+  // Owned by Bootstrap, from init to shutdown.
   std::shared_ptr<void>* session HVD_GUARDED_BY(mutex) = nullptr;
   // Saved by Bootstrap for the life of the process, but not for its forked children.
   std::shared_ptr<const SavedBootstrap>* saved_bootstrap HVD_GUARDED_BY(mutex) = nullptr;

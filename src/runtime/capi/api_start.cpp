@@ -122,7 +122,7 @@ Status start(const hvd_init_options& wishes) HVD_REQUIRES(state.mutex) {
   }
   options.ranks.assign(wishes.ranks, wishes.ranks + wishes.rank_count);
   HVD_RETURN_IF_ERROR(hvd::runtime::restrict_to(options.ranks, &bootstrap.identity));
-  // Before they meet, since wrong worlds may never. Who named its ranks wants one of its own.
+  // Before they meet, since wrong worlds may never. A caller that names its ranks wants its own world.
   if (options.ranks.empty()) {
     hvd::runtime::tell_agent({bootstrap.identity.rank, bootstrap.identity.size});
   }

@@ -10,8 +10,8 @@
 
 namespace hvd::runtime {
 
-// Adds what another part of the tree asks for. Of the differing requests those of the lowest
-// ranks are kept, since a sentence names two.
+// Adds what another part of the tree asks for. If requests differ, those of the lowest ranks are
+// kept, since a sentence names two.
 void merge(Proposal* into, Proposal&& other);
 
 // Nothing when the two may run together. Rows and splits are each rank's own affair.

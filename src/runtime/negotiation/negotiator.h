@@ -37,7 +37,7 @@ class Negotiator {
   // is not whole, and nobody has joined.
   bool waits_for_others_with(std::span<const uint32_t> ids) const;
   // The ranks below that are not known to be ready with a name, such as for a start-up that
-  // never ends. Of a child with a subtree, all of it.
+  // never ends. A missing child stands for its whole subtree.
   std::vector<int32_t> missing(std::string_view name) const;
 
  private:

@@ -3,8 +3,8 @@
 // rank fills and empties it as the plans say, in their order; which names stay is the root's
 // affair (cache_policy). Belongs to the thread that makes progress.
 //
-// A rank may announce an id that was taken back meanwhile. So whoever collects from other ranks
-// keeps what the id stood for until all of them have applied the plan that took it back.
+// A rank may announce an id that was taken back meanwhile. A rank that collects from others
+// therefore keeps the id's meaning until all of them have applied the plan that took it back.
 #pragma once
 
 #include <deque>

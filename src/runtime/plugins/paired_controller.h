@@ -6,7 +6,7 @@
 
 namespace hvd::runtime {
 
-// Both are opened by the same host, `data` first. Who shares a host is what `data` says.
+// Both are opened by the same host, `data` first. `data` decides which ranks share a host.
 OpenedPlugin pair_controllers(OpenedPlugin messages, OpenedPlugin data);
 
 }  // namespace hvd::runtime

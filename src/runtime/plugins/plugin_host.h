@@ -42,7 +42,7 @@ class PluginHost {
   // Calls back what plugins have posted; true when there was any.
   bool run_posted();
   // Why the job's links failed, for all ranks that still reach the store: what the first of them
-  // found, which may be this. Of a broken link each end would name the other.
+  // found, which may be this. Without it, each end of a broken link would name the other.
   Status first_cause(const Status& found);
 
  private:

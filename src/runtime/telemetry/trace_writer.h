@@ -1,5 +1,5 @@
-// The thread that writes the timeline's file, on the root and while a timeline runs. What it has
-// not written yet is bounded; batches beyond that are counted as lost.
+// The thread that writes the timeline's file, on the root and while a timeline runs. Its queue is
+// bounded; batches beyond the bound are counted as lost.
 #pragma once
 
 #include <condition_variable>

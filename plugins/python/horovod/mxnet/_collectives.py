@@ -5,7 +5,7 @@ Rules for all of them:
 * Every rank must make the same call under the same name. Unnamed calls are named by their order, so all
   ranks must then make them in the same order.
 * Arrays are dense, in host memory, of type uint8, int8, int32, int64, float16, bfloat16, float32, float64
-  or bool. What MXNet still computes on them is waited for. Results are there when a call returns.
+  or bool. A call waits for MXNet's pending work on them. Results are there when a call returns.
 * The forms that end in `_` write into the arrays that they are given. `priority` is for existing scripts.
 * No call is recorded for gradients.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets it, and

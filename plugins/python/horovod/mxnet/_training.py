@@ -120,7 +120,7 @@ class DistributedTrainer(mxnet.gluon.Trainer):
 
     All ranks must make it with the same parameters in the same order, and call `step` (or
     `allreduce_grads` and `update`) equally often. `step` waits for nothing: each gradient travels as soon
-    as MXNet has computed it. What goes wrong, such as the death of a rank, is an MXNetError where weights
+    as MXNet has computed it. A failure, such as the death of a rank, is an MXNetError where weights
     or what depends on them are read, and a HorovodInternalError of the next `step`.
     """
 

@@ -35,7 +35,7 @@ def run(func: Callable[..., Any], args: Tuple[Any, ...] = (),
     The function, its arguments and its results travel pickled through the job's store, whose every
     message is signed with the job's secret; on other hosts than this one the same Python, with the
     modules that the function uses, must be found at the same paths. The function itself calls
-    `hvd.init()` where it needs Horovod. What ranks print is printed here, as by `horovodrun`.
+    `hvd.init()` where it needs Horovod. The output of ranks is printed here, as by `horovodrun`.
 
     Args:
       func: called once on each rank; may be a lambda or be defined in the main file.

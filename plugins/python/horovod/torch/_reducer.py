@@ -251,7 +251,7 @@ class GradientReducer:
         return self.in_flight > 0 or self.complete > 0
 
     def leave(self) -> None:
-        """A closure's backward has raised. What it had started is this step's to the other ranks."""
+        """A closure's backward has raised. Other ranks count the work that it started to this step."""
         self._left = [bucket for bucket in self.buckets if bucket.works]
 
     def settle(self) -> None:

@@ -1,0 +1,82 @@
+#!/usr/bin/python3 -B
+"""Finds comments, docstrings and Markdown sentences that do not name their subject first.
+
+usage: check_language.py [ROOT]
+
+A sentence must not begin with Who, What, Whose, Whoever, Of or So. CLEAN lists the folders and pages
+that keep this rule; add a folder once it does.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+CLEAN = (
+    "README.md", "CONTRIBUTING.md", "docs/", "include/",
+    "src/base/", "src/net/", "src/collectives/", "src/plugin/", "src/runtime/",
+    "launcher/agent/", "launcher/check/", "launcher/mpirun/", "launcher/output/", "launcher/plan/",
+    "launcher/pmix/", "launcher/protocol/", "launcher/spawn/",
+    "plugins/bootstrap/", "plugins/controllers/", "plugins/mpi/", "plugins/python/",
+)
+NOT_YET = ("src/runtime/core/", "docs/design/")
+
+BEGINS = re.compile(r"(?:^|(?<=[.!?]\s))(?:Who|What|Whose|Whoever|Of|So)\b[^?.]*(?:[?.]|$)")
+COMMENT = re.compile(r"^\s*(?://|#)\s?(.*)$")
+TRAILING = re.compile(r"\s(?://|#)\s(?!include|define|if|el|endif)(.*)$")
+DOCSTRING = re.compile(r'"""(.*?)"""', re.S)
+
+
+def blocks(path, text):
+    """(line, text) of each comment block, docstring or paragraph."""
+    if path.suffix == ".md":
+        text = re.sub(r"^```.*?^```", lambda m: "\n" * m[0].count("\n"), text, flags=re.S | re.M)
+        for match in re.finditer(r"(?:^(?! {4}|[|#]).*\S.*\n?)+", text, re.M):
+            yield text.count("\n", 0, match.start()) + 1, re.sub(r"(?m)^\s*[-*] ", "", match[0])
+        return
+    if path.suffix == ".py":
+        for match in DOCSTRING.finditer(text):
+            yield text.count("\n", 0, match.start()) + 1, match[1]
+    block, first = [], 0
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        match = COMMENT.match(line)
+        if match:
+            first = first if block else number
+            block.append(match[1])
+            continue
+        if block:
+            yield first, "\n".join(block)
+            block = []
+        if path.suffix != ".py" and (trailing := TRAILING.search(line)):
+            yield number, trailing[1]
+
+
+def faults(root, paths):
+    """Sentences, one for each fault in the files `paths` below `root`."""
+    found = []
+    for path in paths:
+        name = str(path)
+        if not name.startswith(CLEAN) or name.startswith(NOT_YET):
+            continue
+        if path.suffix not in (".h", ".hpp", ".c", ".cpp", ".py", ".md") and path.name != "CMakeLists.txt":
+            continue
+        for line, text in blocks(path, (root / path).read_text(encoding="utf-8")):
+            for match in BEGINS.finditer(" ".join(text.split())):
+                if not match[0].endswith("?"):
+                    found.append(f"{path}:{line}: name the subject first: {match[0][:60]}")
+    return found
+
+
+def main(root="."):
+    root = pathlib.Path(root)
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        print("not a clone with git: which files are tracked is unknown")
+        return 77
+    paths = [pathlib.Path(name) for name in listed.stdout.splitlines() if (root / name).is_file()]
+    found = faults(root, paths)
+    print("\n".join(found) or f"{len(CLEAN)} folders and pages: each sentence names its subject first")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
