@@ -4,7 +4,7 @@
 #include <string>
 
 #include "conformance/plugin_world.h"
-#include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/backend.h"
 
 extern "C" {
 const hvd_plugin* hvd_builtin_controller_tcp(void);

@@ -1,5 +1,5 @@
 // The built-in operations on host memory, over the links of the built-in controller.
-#include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/backend.h"
 
 namespace hvd::ops {
 namespace {

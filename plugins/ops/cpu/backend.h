@@ -3,13 +3,14 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <vector>
 
 #include "collectives/algorithms/collectives.h"
 #include "collectives/mesh/shared_mesh.h"
+#include "ops/common/batch_queue.h"
 #include "ops/common/op_plugin.h"
+#include "ops/common/process_set.h"
 
 namespace hvd::ops {
 
@@ -31,34 +32,27 @@ class CpuBackend {
   int new_set(int32_t id, std::vector<int32_t> members);
   // Of two members of a set: hvd_op_v1.reduce_wholes.
   int reduce_wholes(const hvd_batch& batch, const void* const* inputs);
-  int drop_set(int32_t id);
+  int drop_set(int32_t id) { return sets_.drop(id); }
   void abort(const Status& cause) { mesh_->fail(cause); }
   // By the links that carry it: memory inside a host, also TCP where it goes between hosts.
-  const char* activity(const hvd_batch& batch) const;
+  const char* activity(const hvd_batch& batch);
 
  private:
-  struct Entry {
-    const hvd_batch* batch;
-    Done done;
-    void* argument;
-  };
   // A set's memory for a coroutine, its group, and what waits; the first entry is what runs.
   struct Set {
     collectives::Flow flow;
     std::unique_ptr<collectives::Group> group;
-    std::deque<Entry> entries;
+    std::deque<QueueEntry> entries;
   };
 
   bool advance();
   void start_next(Set& set);
-  void finish(Set& set, const Status& status);
   void check_hopeless(Set& set);
   void fail_all();
 
   collectives::SharedMesh mesh_;
-  std::map<int32_t, std::unique_ptr<Set>> sets_;
-  std::map<std::pair<int32_t, std::vector<int32_t>>, uint32_t> incarnations_;
-  size_t running_ = 0;
+  BatchQueue<Set> sets_;
+  Incarnations incarnations_;
 };
 
 }  // namespace hvd::ops

@@ -1,8 +1,9 @@
-#include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/backend.h"
 
 #include <numeric>
 
 #include "base/text.h"
+#include "ops/common/activity.h"
 
 namespace hvd::ops {
 
@@ -21,60 +22,37 @@ CpuBackend::~CpuBackend() {
 }
 
 int CpuBackend::new_set(int32_t id, std::vector<int32_t> members) {
-  if (sets_.contains(id)) return id == 0 ? HVD_OK : HVD_ALREADY_EXISTS;
-  const uint32_t incarnation = incarnations_[{id, members}]++;
+  if (sets_.find(id) != nullptr) return id == 0 ? HVD_OK : HVD_ALREADY_EXISTS;
+  ProcessSet made = incarnations_.make(id, std::move(members));
   auto set = std::make_unique<Set>();
-  set->group = std::make_unique<Group>(*mesh_, id, std::move(members), incarnation);
-  sets_.emplace(id, std::move(set));
-  return HVD_OK;
-}
-
-int CpuBackend::drop_set(int32_t id) {
-  const auto found = sets_.find(id);
-  if (found == sets_.end() || id == 0) return HVD_NOT_FOUND;
-  if (!found->second->entries.empty()) return HVD_FAILED_PRECONDITION;
-  sets_.erase(found);
+  set->group = std::make_unique<Group>(*mesh_, id, std::move(made.members), made.incarnation);
+  sets_.add(id, std::move(set));
   return HVD_OK;
 }
 
 int CpuBackend::run(const hvd_batch& batch, Done done, void* argument) {
-  const auto found = sets_.find(batch.process_set);
-  if (found == sets_.end()) return HVD_NOT_FOUND;
+  Set* const set = sets_.find(batch.process_set);
+  if (set == nullptr) return HVD_NOT_FOUND;
   if (!mesh_->failure().ok()) {
     done(argument, HVD_ABORTED, mesh_->failure().message().c_str());
     return HVD_OK;
   }
-  Set& set = *found->second;
-  set.entries.push_back({&batch, done, argument});
-  ++running_;
-  if (set.entries.size() == 1) start_next(set);
+  sets_.push(*set, QueueEntry{&batch, done, argument});
+  if (set->entries.size() == 1) start_next(*set);
   return HVD_OK;
 }
 
 int CpuBackend::reduce_wholes(const hvd_batch& batch, const void* const* inputs) {
-  const auto found = sets_.find(batch.process_set);
-  if (found == sets_.end()) return HVD_NOT_FOUND;
-  collectives::reduce_one_shot(batch, {inputs, found->second->group->size()});
+  Set* const set = sets_.find(batch.process_set);
+  if (set == nullptr) return HVD_NOT_FOUND;
+  collectives::reduce_one_shot(batch, {inputs, set->group->size()});
   return HVD_OK;
 }
 
-const char* CpuBackend::activity(const hvd_batch& batch) const {
-  const auto set = sets_.find(batch.process_set);
-  const bool across = set != sets_.end() && set->second->group->host_count() > 1;
-  switch (batch.op) {
-    case HVD_ALLREDUCE:
-      return across ? "TCP_ALLREDUCE" : "SHM_ALLREDUCE";
-    case HVD_ALLGATHER:
-      return across ? "TCP_ALLGATHER" : "SHM_ALLGATHER";
-    case HVD_BROADCAST:
-      return across ? "TCP_BCAST" : "SHM_BCAST";
-    case HVD_ALLTOALL:
-      return across ? "TCP_ALLTOALL" : "SHM_ALLTOALL";
-    case HVD_REDUCESCATTER:
-      return across ? "TCP_REDUCESCATTER" : "SHM_REDUCESCATTER";
-    default:
-      return nullptr;
-  }
+const char* CpuBackend::activity(const hvd_batch& batch) {
+  Set* const set = sets_.find(batch.process_set);
+  const bool across = set != nullptr && set->group->host_count() > 1;
+  return across ? activity_of<"TCP">(batch.op) : activity_of<"SHM">(batch.op);
 }
 
 // Goes on until a batch has to wait. Whoever is told that one is done may submit the next at once.
@@ -82,20 +60,12 @@ void CpuBackend::start_next(Set& set) {
   while (!set.entries.empty() && !set.flow.running()) {
     set.flow.start(collectives::run(set.flow, *set.group, *set.entries.front().batch));
     if (set.flow.running()) return;
-    finish(set, {});
+    sets_.finish(set, {});
   }
 }
 
-void CpuBackend::finish(Set& set, const Status& status) {
-  const Entry entry = set.entries.front();
-  set.entries.pop_front();
-  --running_;
-  entry.done(entry.argument, static_cast<int>(status.code()),
-             status.ok() ? nullptr : status.message().c_str());
-}
-
 bool CpuBackend::poll() {
-  if (running_ == 0) return false;
+  if (sets_.is_idle()) return false;
   bool moved = mesh_->pump();
   moved |= advance();
   if (mesh_->failure().ok()) return moved;
@@ -113,7 +83,7 @@ bool CpuBackend::advance() {
     if (set->flow.poll()) {
       moved = true;
       if (!set->flow.running()) {
-        finish(*set, {});
+        sets_.finish(*set, {});
         start_next(*set);
       }
     } else if (mesh_->failure().ok()) {
@@ -134,7 +104,7 @@ void CpuBackend::fail_all() {
   // Done callbacks may run new batches, which fail at once.
   for (auto& [id, set] : sets_) {
     set->flow.drop();
-    while (!set->entries.empty()) finish(*set, mesh_->failure());
+    while (!set->entries.empty()) sets_.finish(*set, mesh_->failure());
   }
 }
 
@@ -142,7 +112,7 @@ bool CpuBackend::is_idle() {
   for (auto& [id, set] : sets_) {
     if (!set->entries.empty() && set->flow.ready()) return false;
   }
-  return mesh_->failure().ok() || running_ == 0;
+  return mesh_->failure().ok() || sets_.is_idle();
 }
 
 }  // namespace hvd::ops
