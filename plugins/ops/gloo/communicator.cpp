@@ -11,8 +11,8 @@ namespace hvd::ops::gloo_backend {
 // ends them now.
 class GlooThread : public LibraryThread {
  public:
-  GlooThread(const Job& job, const ProcessSet& set)
-      : LibraryThread("hvd-gloo", "Gloo", job.event), job_(job), set_(set) {}
+  GlooThread(const GlooWorld& world, const ProcessSet& set)
+      : LibraryThread("hvd-gloo", "Gloo", world.event), world_(world), set_(set) {}
 
   // Of the thread.
   const std::shared_ptr<::gloo::Context>& context() const { return context_; }
@@ -20,9 +20,9 @@ class GlooThread : public LibraryThread {
 
  protected:
   Status open_library() override {
-    HVD_ASSIGN_OR_RETURN(
-        auto context, connect(job_.host, job_.device, set_.name("gloo"), set_.index_of(job_.rank),
-                              set_.size(), set_.size() == job_.size, job_.timeout));
+    HVD_ASSIGN_OR_RETURN(auto context, connect(world_.host, world_.device, set_.name("gloo"),
+                                               set_.index_of(world_.rank), set_.size(),
+                                               set_.size() == world_.size, world_.timeout));
     const std::lock_guard lock(mutex_);
     context_ = std::move(context);
     return {};
@@ -37,7 +37,7 @@ class GlooThread : public LibraryThread {
   }
 
  private:
-  const Job job_;
+  const GlooWorld world_;
   const ProcessSet set_;
   uint32_t tag_ = 0;
   std::mutex mutex_;
@@ -60,8 +60,8 @@ class GlooBatch : public QueuedBatch {
 
 }  // namespace
 
-GlooCommunicator::GlooCommunicator(const Job& job, const ProcessSet& set)
-    : thread_(std::make_shared<GlooThread>(job, set)) {
+GlooCommunicator::GlooCommunicator(const GlooWorld& world, const ProcessSet& set)
+    : thread_(std::make_shared<GlooThread>(world, set)) {
   thread_->start();
 }
 

@@ -13,7 +13,7 @@
 namespace hvd::ops::gloo_backend {
 
 // What the sets of a backend share.
-struct Job {
+struct GlooWorld {
   const hvd_plugin_host& host;
   int32_t rank, size;
   double timeout;  // seconds that one operation may wait for a peer
@@ -25,7 +25,7 @@ class GlooThread;
 
 class GlooCommunicator : public BackendCommunicator {
  public:
-  GlooCommunicator(const Job& job, const ProcessSet& set);
+  GlooCommunicator(const GlooWorld& world, const ProcessSet& set);
   // Ends what runs.
   ~GlooCommunicator() override;
   Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;

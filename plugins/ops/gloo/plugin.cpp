@@ -17,17 +17,18 @@ constexpr int32_t kScore = 200;
 
 class GlooBackend : public Backend {
  public:
-  explicit GlooBackend(Job job) : job_(std::move(job)), watch_(job_.host, job_.event) {}
+  explicit GlooBackend(GlooWorld world)
+      : world_(std::move(world)), watch_(world_.host, world_.event) {}
   ~GlooBackend() override { drop_all(); }
 
   int32_t supports(const hvd_batch& batch) override { return is_known(batch) ? kScore : 0; }
   const char* activity(const hvd_batch& batch) override { return activity_of<"GLOO">(batch.op); }
   Result<std::unique_ptr<BackendCommunicator>> open_communicator(const ProcessSet& set) override {
-    return std::unique_ptr<BackendCommunicator>(std::make_unique<GlooCommunicator>(job_, set));
+    return std::unique_ptr<BackendCommunicator>(std::make_unique<GlooCommunicator>(world_, set));
   }
 
  private:
-  const Job job_;
+  const GlooWorld world_;
   const WakeWatch watch_;
 };
 
@@ -56,7 +57,7 @@ struct Plugin {
     if (config.rank == 0) host.log(host.host, 2, "tensor operations go through libgloo over TCP");
     const double timeout = number_of(host, "HOROVOD_GLOO_TIMEOUT_SECONDS", kTimeoutSeconds);
     return std::unique_ptr<Backend>(std::make_unique<GlooBackend>(
-        Job{host, config.rank, config.size, timeout, std::move(device), *std::move(event)}));
+        GlooWorld{host, config.rank, config.size, timeout, std::move(device), *std::move(event)}));
   }
 };
 
