@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
-#include <filesystem>
 
 #include "base/check.h"
 #include "base/log/log.h"
@@ -27,12 +25,6 @@
 namespace hvd::launcher {
 namespace {
 
-uint64_t random_job() {
-  uint64_t job = 0;
-  while (job == 0) fill_random(std::as_writable_bytes(std::span(&job, 1)));
-  return job;
-}
-
 // Each rank and each host costs descriptors, and the usual soft limit is 1,024.
 void raise_descriptor_limit(size_t wanted) {
   rlimit limit{};
@@ -50,11 +42,9 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       generation_(generation),
       join_queue_(join_queue),
       loop_(join_queue ? join_queue->loop() : own_loop_),
-      grace_(options.settings.number("kill_grace")),
-      end_signal_(to_lower(options.settings.text("end_signal")) == "int" ? SIGINT : SIGTERM),
       supervisor_(plan, to_lower(options.settings.text("on_failure")) == "wait"),
       secret_(join_queue ? join_queue->secret() : Secret::random()),
-      job_(random_job()),
+      host_jobs_(options, plan, generation, secret_),
       signals_(loop_),
       changed_(loop_),
       give_up_(loop_),
@@ -115,18 +105,11 @@ net::Task<int> JobLaunch::run_all() {
   co_return supervisor_.exit_code();
 }
 
-bool JobLaunch::reads_input(int rank) const {
-  const Settings& settings = options_.settings;
-  // A list of hosts may have come by it.
-  if (settings.text("hostfile") == "-" || settings.text("stdin") == "none") return false;
-  return rank == 0 || settings.text("stdin") == "all";
-}
-
 // Once all ranks run.
 void JobLaunch::start_input() {
   std::vector<int> readers;
   for (const Slot& slot : plan_.slots) {
-    if (reads_input(slot.rank)) readers.push_back(slot.rank);
+    if (host_jobs_.reads_input(slot.rank)) readers.push_back(slot.rank);
   }
   if (readers.empty()) return;
   input_ = std::make_unique<StandardInput>(
@@ -199,32 +182,12 @@ constexpr std::chrono::milliseconds kProgressEvery{200};
 }  // namespace
 
 Status JobLaunch::find_places() {
-  const std::string key = options_.settings.text("ssh_identity_file");
-  if (!key.empty() && ::access(key.c_str(), R_OK) != 0) {
-    return system_error(cat("cannot read the private key ", key, " given with -i"), errno);
-  }
-  HVD_ASSIGN_OR_RETURN(agent_, find_agent(executable_folder()));
-  if (options_.settings.is_set("store_fd")) {
-    HVD_ASSIGN_OR_RETURN(
-        parent_process_,
-        ParentProcess::take(static_cast<int>(options_.settings.integer("store_fd"))));
-  }
-  std::error_code error;
-  directory_ = std::filesystem::current_path(error).string();
-  if (error) return system_error("cannot find the current directory", error.value());
-  // As the user names it: a path through links may be the only one that other hosts have.
-  const std::string logical = environment_variable("PWD").value_or("");
-  if (logical.starts_with('/') && std::filesystem::equivalent(logical, directory_, error)) {
-    directory_ = logical;
-  }
+  HVD_RETURN_IF_ERROR(host_jobs_.read());
   const Settings& settings = options_.settings;
-  if (settings.is_set("wdir"))
-    directory_ = std::filesystem::path(directory_) / settings.text("wdir");
-  if (settings.is_set("stage")) {
-    HVD_ASSIGN_OR_RETURN(
-        code_, read_staged_code(settings.text("stage"), directory_, settings.is_set("wdir")));
+  if (settings.is_set("store_fd")) {
+    HVD_ASSIGN_OR_RETURN(parent_process_,
+                         ParentProcess::take(static_cast<int>(settings.integer("store_fd"))));
   }
-  HVD_ASSIGN_OR_RETURN(environment_, read_environment_choice(settings));
   OutputStyle style;
   style.directory = settings.text("output_filename");
   style.is_continued = generation_ > 0;
@@ -237,15 +200,16 @@ Status JobLaunch::find_places() {
     if (!shown.ok()) return shown.status().with_context("--only-rank");
     style.is_shown = *std::move(shown);
   }
-  const auto asking = std::find_if(plan_.slots.begin(), plan_.slots.end(),
-                                   [this](const Slot& slot) { return reads_input(slot.rank); });
+  const auto asking =
+      std::find_if(plan_.slots.begin(), plan_.slots.end(),
+                   [this](const Slot& slot) { return host_jobs_.reads_input(slot.rank); });
   if (asking != plan_.slots.end()) style.asking_rank = asking->rank;
   HVD_ASSIGN_OR_RETURN(output_, Output::open(loop_.get_executor(), plan_, std::move(style)));
   if (generation_ == 0) {
-    const Environment given = overlay(environment(), environment_.values);
+    const Environment given = overlay(environment(), host_jobs_.environment_choice().values);
     for (const std::string& sentence : about_misspelt_variables(given)) output_->say(sentence);
   }
-  for (const std::string& name : unset_names(environment(), environment_)) {
+  for (const std::string& name : unset_names(environment(), host_jobs_.environment_choice())) {
     output_->say(
         cat("-x ", name, ": no such variable is set here, so ranks get none of that name"));
   }
@@ -253,58 +217,20 @@ Status JobLaunch::find_places() {
 }
 
 std::vector<HostStart> JobLaunch::host_starts() {
-  const Settings& settings = options_.settings;
   std::vector<HostStart> starts;
   for (const Host& host : plan_.hosts) {
     const int index = static_cast<int>(starts.size());
     events_.push_back(std::make_unique<HostEvents>(*this, index));
     HostStart start;
-    start.target.host = host.name;
-    start.target.user = host.user;
-    start.target.port = static_cast<int>(settings.integer("ssh_port"));
-    start.target.identity_file = settings.text("ssh_identity_file");
-    start.target.agent_path = agent_;
-    start.target.agent_dir = settings.text("agent_dir");
+    start.target = host_jobs_.target_of(host);
     start.make_job = [this, index](bool is_local) {
-      return host_job(index, is_local && !join_queue_);
+      return host_jobs_.job_of(index, is_local && !join_queue_);
     };
     start.events = events_.back().get();
-    start.code = code_;
+    start.code = host_jobs_.code();
     starts.push_back(std::move(start));
   }
   return starts;
-}
-
-HostJob JobLaunch::host_job(int host, bool is_local) const {
-  JobEnvironment shared;
-  shared.job = job_;
-  shared.generation = generation_;
-  shared.secret = secret_.hex();
-  shared.start_timeout = options_.settings.number("start_timeout");
-  HostJob job;
-  job.job = job_;
-  job.generation = generation_;
-  job.host = static_cast<uint32_t>(host);
-  job.hosts = static_cast<uint32_t>(plan_.hosts.size());
-  job.host_name = plan_.hosts[static_cast<size_t>(host)].name;
-  job.command = options_.command;
-  job.working_directory = code_ ? code_->working_directory : directory_;
-  job.is_staged = code_ != nullptr;
-  if (code_) job.staged_path = code_->path;
-  job.environment = overlay(chosen_environment(environment(), flag_environment(options_.settings),
-                                               environment_, is_local),
-                            job_environment(shared));
-  for (const Slot& slot : plan_.slots) {
-    if (slot.host != host) continue;
-    job.ranks.push_back({slot.rank, slot_environment(plan_, slot), reads_input(slot.rank)});
-  }
-  job.remote_init = options_.settings.text("remote_init");
-  job.is_compared = plan_.hosts.size() > 1;
-  job.lease_seconds = lease_of(options_.settings);
-  job.kill_grace_seconds = grace_;
-  job.end_signal = end_signal_;
-  job.insecure_compat = options_.settings.flag("insecure_compat");
-  return job;
 }
 
 // The scopes in which the original's workers meet, with their sizes; nothing unless they are admitted.
@@ -554,7 +480,7 @@ void JobLaunch::act(Supervisor::Action action, int signal) {
       net::asio::co_spawn(loop_, await_cause(), net::asio::detached);
       break;
     case Supervisor::Action::kEnd:
-      end_all(grace_, signal == SIGINT ? 0 : signal);
+      end_all(host_jobs_.grace(), signal == SIGINT ? 0 : signal);
       break;
     case Supervisor::Action::kKill:
       output_->discard_stalled();
@@ -618,7 +544,7 @@ RankContext JobLaunch::context_of(int rank) const {
     if (name == kInterpreter) context.interpreter = value;
   }
   context.may_be_original = options_.settings.flag("insecure_compat");
-  context.lacks_input = reads_input(0) && !reads_input(rank);
+  context.lacks_input = host_jobs_.reads_input(0) && !host_jobs_.reads_input(rank);
   return context;
 }
 
@@ -629,10 +555,10 @@ void JobLaunch::tell_the_end() {
   const std::string words = rank < 0 ? "" : output_->last_errors(rank);
   if (rank >= 0) report += advice_on(words, context_of(rank));
   const std::string killed = supervisor_.killed_ranks();
-  if (!killed.empty() && grace_ > 0) {
-    report += cat("; ", killed, " did not end within ", grace_, " s (--kill-grace) of ",
-                  signal_name(end_signal_), " and ", killed.starts_with("ranks ") ? "were" : "was",
-                  " killed");
+  if (!killed.empty() && host_jobs_.grace() > 0) {
+    report += cat("; ", killed, " did not end within ", host_jobs_.grace(), " s (--kill-grace) of ",
+                  signal_name(host_jobs_.end_signal()), " and ",
+                  killed.starts_with("ranks ") ? "were" : "was", " killed");
   }
   // What a single rank wrote stands right above.
   if (words.empty() || plan_.size() == 1) return output_->say(report);

@@ -9,6 +9,7 @@
 #include "base/secrets/secret.h"
 #include "launcher/inspect/inspection.h"
 #include "launcher/inspect/rank_commands.h"
+#include "launcher/job/host_jobs.h"
 #include "launcher/job/job.h"
 #include "launcher/job/master_endpoint.h"
 #include "launcher/job/parent_process.h"
@@ -19,7 +20,6 @@
 #include "launcher/output/output.h"
 #include "launcher/output/rank_errors.h"
 #include "launcher/output/standard_input.h"
-#include "launcher/plan/environment_choice.h"
 #include "launcher/spawn/command_spawner.h"
 #include "launcher/spawn/local.h"
 #include "launcher/spawn/ssh/ssh_spawner.h"
@@ -52,8 +52,6 @@ class JobLaunch {
   void warn_of_differences(const std::vector<std::unique_ptr<AgentLink>>& links);
   void tell_thread_shares();
   std::vector<HostStart> host_starts();
-  HostJob host_job(int host, bool is_local) const;
-  bool reads_input(int rank) const;
   void start_input();
   std::optional<rendezvous::ScopeSizes> original_scopes() const;
   net::Task<void> answer(std::string request, net::StreamSocket& caller);
@@ -77,15 +75,9 @@ class JobLaunch {
   JoinQueue* const join_queue_;
   net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
   net::asio::io_context& loop_;        // the join_queue's, where there is one
-  const double grace_;                 // between that and SIGKILL of the ranks of a job that ends
-  const int end_signal_;
   Supervisor supervisor_;
   Secret secret_;
-  uint64_t job_;
-  std::string agent_;
-  std::string directory_;
-  std::shared_ptr<const StagedCode> code_;
-  EnvironmentChoice environment_;
+  HostJobs host_jobs_;
   net::asio::signal_set signals_;
   net::asio::steady_timer changed_;  // cancelled when the job's state changes
   net::asio::steady_timer give_up_;

@@ -1,0 +1,113 @@
+#include "launcher/job/host_jobs.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <span>
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "launcher/plan/host_choice.h"
+#include "launcher/plan/installation.h"
+#include "launcher/plan/worker_env.h"
+
+namespace hvd::launcher {
+namespace {
+
+uint64_t random_job() {
+  uint64_t job = 0;
+  while (job == 0) fill_random(std::as_writable_bytes(std::span(&job, 1)));
+  return job;
+}
+
+}  // namespace
+
+HostJobs::HostJobs(const Options& options, const SlotPlan& plan, uint32_t generation,
+                   const Secret& secret)
+    : options_(options),
+      plan_(plan),
+      generation_(generation),
+      secret_(secret),
+      grace_(options.settings.number("kill_grace")),
+      end_signal_(to_lower(options.settings.text("end_signal")) == "int" ? SIGINT : SIGTERM),
+      job_(random_job()) {}
+
+Status HostJobs::read() {
+  const Settings& settings = options_.settings;
+  const std::string key = settings.text("ssh_identity_file");
+  if (!key.empty() && ::access(key.c_str(), R_OK) != 0) {
+    return system_error(cat("cannot read the private key ", key, " given with -i"), errno);
+  }
+  HVD_ASSIGN_OR_RETURN(agent_, find_agent(executable_folder()));
+  std::error_code error;
+  directory_ = std::filesystem::current_path(error).string();
+  if (error) return system_error("cannot find the current directory", error.value());
+  // As the user names it: a path through links may be the only one that other hosts have.
+  const std::string logical = environment_variable("PWD").value_or("");
+  if (logical.starts_with('/') && std::filesystem::equivalent(logical, directory_, error)) {
+    directory_ = logical;
+  }
+  if (settings.is_set("wdir"))
+    directory_ = std::filesystem::path(directory_) / settings.text("wdir");
+  if (settings.is_set("stage")) {
+    HVD_ASSIGN_OR_RETURN(
+        code_, read_staged_code(settings.text("stage"), directory_, settings.is_set("wdir")));
+  }
+  HVD_ASSIGN_OR_RETURN(environment_, read_environment_choice(settings));
+  return {};
+}
+
+SpawnTarget HostJobs::target_of(const Host& host) const {
+  const Settings& settings = options_.settings;
+  SpawnTarget target;
+  target.host = host.name;
+  target.user = host.user;
+  target.port = static_cast<int>(settings.integer("ssh_port"));
+  target.identity_file = settings.text("ssh_identity_file");
+  target.agent_path = agent_;
+  target.agent_dir = settings.text("agent_dir");
+  return target;
+}
+
+HostJob HostJobs::job_of(int host, bool is_local) const {
+  JobEnvironment shared;
+  shared.job = job_;
+  shared.generation = generation_;
+  shared.secret = secret_.hex();
+  shared.start_timeout = options_.settings.number("start_timeout");
+  HostJob job;
+  job.job = job_;
+  job.generation = generation_;
+  job.host = static_cast<uint32_t>(host);
+  job.hosts = static_cast<uint32_t>(plan_.hosts.size());
+  job.host_name = plan_.hosts[static_cast<size_t>(host)].name;
+  job.command = options_.command;
+  job.working_directory = code_ ? code_->working_directory : directory_;
+  job.is_staged = code_ != nullptr;
+  if (code_) job.staged_path = code_->path;
+  job.environment = overlay(chosen_environment(environment(), flag_environment(options_.settings),
+                                               environment_, is_local),
+                            job_environment(shared));
+  for (const Slot& slot : plan_.slots) {
+    if (slot.host != host) continue;
+    job.ranks.push_back({slot.rank, slot_environment(plan_, slot), reads_input(slot.rank)});
+  }
+  job.remote_init = options_.settings.text("remote_init");
+  job.is_compared = plan_.hosts.size() > 1;
+  job.lease_seconds = lease_of(options_.settings);
+  job.kill_grace_seconds = grace_;
+  job.end_signal = end_signal_;
+  job.insecure_compat = options_.settings.flag("insecure_compat");
+  return job;
+}
+
+bool HostJobs::reads_input(int rank) const {
+  const Settings& settings = options_.settings;
+  // A list of hosts may have come by it.
+  if (settings.text("hostfile") == "-" || settings.text("stdin") == "none") return false;
+  return rank == 0 || settings.text("stdin") == "all";
+}
+
+}  // namespace hvd::launcher
