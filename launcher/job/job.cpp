@@ -10,14 +10,11 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/job/job_state.h"
-#include "launcher/job/pmix_order.h"
 #include "launcher/output/report.h"
-#include "launcher/output/terminal_width.h"
 #include "launcher/plan/host_choice.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/thread_shares.h"
-#include "launcher/plan/versions.h"
 #include "launcher/plan/worker_env.h"
 #include "launcher/protocol/outside_signals.h"
 #include "rendezvous/wire/job_keys.h"
@@ -50,9 +47,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       give_up_(loop_),
       cause_(loop_),
       timeout_(loop_),
-      progress_(loop_),
-      local_(options.settings.flag("no_env")),
-      by_command_(launch_agent(options.settings)),
+      startup_(loop_, options, plan, host_jobs_, join_queue),
       inspection_(loop_.get_executor(), plan.hosts.size(),
                   [this](size_t host, uint32_t number, bool with_stacks) {
                     if (host >= links_.size() || supervisor_.is_done(static_cast<int>(host))) {
@@ -174,13 +169,6 @@ JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation
 
 // How a job comes to run: what is asked of each host, agents on all, the ranks.
 
-namespace {
-
-constexpr std::chrono::milliseconds kProgressAfter{700};
-constexpr std::chrono::milliseconds kProgressEvery{200};
-
-}  // namespace
-
 Status JobLaunch::find_places() {
   HVD_RETURN_IF_ERROR(host_jobs_.read());
   const Settings& settings = options_.settings;
@@ -216,23 +204,6 @@ Status JobLaunch::find_places() {
   return {};
 }
 
-std::vector<HostStart> JobLaunch::host_starts() {
-  std::vector<HostStart> starts;
-  for (const Host& host : plan_.hosts) {
-    const int index = static_cast<int>(starts.size());
-    events_.push_back(std::make_unique<HostEvents>(*this, index));
-    HostStart start;
-    start.target = host_jobs_.target_of(host);
-    start.make_job = [this, index](bool is_local) {
-      return host_jobs_.job_of(index, is_local && !join_queue_);
-    };
-    start.events = events_.back().get();
-    start.code = host_jobs_.code();
-    starts.push_back(std::move(start));
-  }
-  return starts;
-}
-
 // The scopes in which the original's workers meet, with their sizes; nothing unless they are admitted.
 std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
   if (!options_.settings.flag("insecure_compat")) return {};
@@ -246,69 +217,26 @@ std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
 
 // Brings up all agents. Not 0: the exit code, and nothing was started anywhere.
 net::Task<int> JobLaunch::prepare() {
-  Spawner& by_agent =
-      launch_agent(options_.settings).empty() ? static_cast<Spawner&>(ssh_) : by_command_;
-  Spawner& local = join_queue_ ? static_cast<Spawner&>(*join_queue_) : local_;
-  Spawner& remote = join_queue_ ? static_cast<Spawner&>(*join_queue_) : by_agent;
-  preflight_ = std::make_unique<Preflight>(loop_.get_executor(), local, remote, host_starts());
-  net::asio::co_spawn(loop_, show_progress(), net::asio::detached);
-  auto errors = co_await preflight_->run(options_.settings.number("start_timeout"));
-  progress_.cancel();
-  output_->show_status("");
-  failed_hosts_ = preflight_->failed_hosts();
-  std::vector<std::unique_ptr<AgentLink>> links;
-  if (interrupt_ == 0 && errors.empty()) {
-    links = preflight_->take_links();
-    warn_of_differences(links);
-    master_endpoints_ = co_await find_master_endpoints(loop_.get_executor(), plan_, links);
-    errors = find_lost(links);
-    if (has_pmix_) order_pmix(plan_, master_endpoints_.orders);
+  std::vector<AgentEvents*> events;
+  for (size_t host = 0; host < plan_.hosts.size(); ++host) {
+    events_.push_back(std::make_unique<HostEvents>(*this, static_cast<int>(host)));
+    events.push_back(events_.back().get());
   }
+  HostStartup::Outcome hosts = co_await startup_.run(events, *output_);
+  failed_hosts_ = std::move(hosts.failed_hosts);
   if (interrupt_ != 0) {
     output_->say(cat("ended by ", signal_name(interrupt_), " before anything was started"));
   }
-  for (const Status& error : errors) output_->say(error.message());
-  if (interrupt_ != 0 || !errors.empty()) {
+  for (const Status& error : hosts.errors) output_->say(error.message());
+  if (interrupt_ != 0 || !hosts.errors.empty()) {
     co_await output_->drain();
     co_return interrupt_ != 0 ? kExitSignal + interrupt_ : kExitBadInput;
   }
+  master_endpoints_ = std::move(hosts.master_endpoints);
   for (const std::string& warning : master_endpoints_.warnings) output_->say(warning);
-  links_ = std::move(links);
+  links_ = std::move(hosts.links);
   if (generation_ == 0) tell_thread_shares();
   co_return 0;
-}
-
-// Those that were ready, and are gone while others were prepared.
-std::vector<Status> JobLaunch::find_lost(const std::vector<std::unique_ptr<AgentLink>>& links) {
-  std::vector<Status> errors;
-  for (size_t host = 0; host < links.size(); ++host) {
-    const Status state = links[host]->state();
-    if (state.ok()) continue;
-    failed_hosts_.push_back(static_cast<int>(host));
-    errors.push_back(state.with_context(cat("host ", plan_.hosts[host].name, ": prepare")));
-  }
-  return errors;
-}
-
-// Most starts are over before there is anything to show.
-net::Task<void> JobLaunch::show_progress() {
-  for (auto wait = kProgressAfter;; wait = kProgressEvery) {
-    progress_.expires_after(wait);
-    const auto [error] = co_await progress_.async_wait(net::use_tuple);
-    if (error) co_return;
-    output_->show_status(progress_line(preflight_->progress(), terminal_width(STDERR_FILENO)));
-  }
-}
-
-void JobLaunch::warn_of_differences(const std::vector<std::unique_ptr<AgentLink>>& links) {
-  std::vector<std::string> names;
-  std::vector<Versions> versions;
-  for (const auto& link : links) {
-    names.push_back(plan_.hosts[names.size()].name);
-    versions.push_back(link->versions());
-  }
-  has_pmix_ = take_pmix(versions);
-  for (const std::string& sentence : describe_differences(names, versions)) output_->say(sentence);
 }
 
 void JobLaunch::tell_thread_shares() {
@@ -418,7 +346,7 @@ void JobLaunch::on_signal(int number) {
   is_ended_by_user_ = true;
   if (links_.empty()) {
     interrupt_ = number;
-    if (preflight_) preflight_->cancel();
+    startup_.cancel();
     return;
   }
   act(supervisor_.on_signal(number), number);

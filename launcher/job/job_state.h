@@ -10,19 +10,16 @@
 #include "launcher/inspect/inspection.h"
 #include "launcher/inspect/rank_commands.h"
 #include "launcher/job/host_jobs.h"
+#include "launcher/job/host_startup.h"
 #include "launcher/job/job.h"
 #include "launcher/job/master_endpoint.h"
 #include "launcher/job/parent_process.h"
-#include "launcher/job/preflight.h"
 #include "launcher/job/supervisor.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/link/join_queue.h"
 #include "launcher/output/output.h"
 #include "launcher/output/rank_errors.h"
 #include "launcher/output/standard_input.h"
-#include "launcher/spawn/command_spawner.h"
-#include "launcher/spawn/local.h"
-#include "launcher/spawn/ssh/ssh_spawner.h"
 #include "rendezvous/server/server.h"
 
 namespace hvd::launcher {
@@ -43,15 +40,11 @@ class JobLaunch {
   Status find_places();
   net::Task<int> run_all();
   net::Task<int> prepare();
-  net::Task<void> show_progress();
   net::Task<void> start();
   net::Task<void> end_in_time(double seconds);
   net::Task<void> suspend();
 
-  std::vector<Status> find_lost(const std::vector<std::unique_ptr<AgentLink>>& links);
-  void warn_of_differences(const std::vector<std::unique_ptr<AgentLink>>& links);
   void tell_thread_shares();
-  std::vector<HostStart> host_starts();
   void start_input();
   std::optional<rendezvous::ScopeSizes> original_scopes() const;
   net::Task<void> answer(std::string request, net::StreamSocket& caller);
@@ -83,14 +76,10 @@ class JobLaunch {
   net::asio::steady_timer give_up_;
   net::asio::steady_timer cause_;
   net::asio::steady_timer timeout_;
-  net::asio::steady_timer progress_;
   std::unique_ptr<Output> output_;
   std::unique_ptr<rendezvous::Server> server_;
-  LocalSpawner local_;
-  SshSpawner ssh_;
-  CommandSpawner by_command_;
   std::vector<std::unique_ptr<HostEvents>> events_;
-  std::unique_ptr<Preflight> preflight_;
+  HostStartup startup_;
   std::vector<std::unique_ptr<AgentLink>> links_;
   MasterEndpoints master_endpoints_;
   std::vector<int> failed_hosts_;
@@ -98,7 +87,6 @@ class JobLaunch {
   int interrupt_ = 0;  // the signal that came before anything was started
   bool suspending_ = false;
   std::map<int, Clock::time_point> passed_on_;  // when each signal was last
-  bool has_pmix_ = false;                       // on all hosts
   size_t started_ = 0;                          // hosts
   std::unique_ptr<StandardInput> input_;
   std::unique_ptr<ParentProcess> parent_process_;

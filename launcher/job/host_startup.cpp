@@ -1,0 +1,111 @@
+#include "launcher/job/host_startup.h"
+
+#include <unistd.h>
+
+#include <chrono>
+
+#include "base/text.h"
+#include "launcher/job/launch_progress.h"
+#include "launcher/job/pmix_order.h"
+#include "launcher/output/terminal_width.h"
+#include "launcher/plan/host_choice.h"
+#include "launcher/plan/versions.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr std::chrono::milliseconds kProgressAfter{700};
+constexpr std::chrono::milliseconds kProgressEvery{200};
+
+}  // namespace
+
+HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, const SlotPlan& plan,
+                         const HostJobs& host_jobs, JoinQueue* join_queue)
+    : loop_(loop),
+      options_(options),
+      plan_(plan),
+      host_jobs_(host_jobs),
+      join_queue_(join_queue),
+      progress_(loop),
+      local_(options.settings.flag("no_env")),
+      by_command_(launch_agent(options.settings)) {}
+
+net::Task<HostStartup::Outcome> HostStartup::run(const std::vector<AgentEvents*>& events,
+                                                 Output& output) {
+  Spawner& by_agent =
+      launch_agent(options_.settings).empty() ? static_cast<Spawner&>(ssh_) : by_command_;
+  Spawner& local = join_queue_ ? static_cast<Spawner&>(*join_queue_) : local_;
+  Spawner& remote = join_queue_ ? static_cast<Spawner&>(*join_queue_) : by_agent;
+  preflight_ =
+      std::make_unique<Preflight>(loop_.get_executor(), local, remote, host_starts(events));
+  net::asio::co_spawn(loop_, show_progress(output), net::asio::detached);
+  Outcome outcome;
+  outcome.errors = co_await preflight_->run(options_.settings.number("start_timeout"));
+  progress_.cancel();
+  output.show_status("");
+  outcome.failed_hosts = preflight_->failed_hosts();
+  if (is_cancelled_ || !outcome.errors.empty()) co_return outcome;
+  outcome.links = preflight_->take_links();
+  const bool has_pmix = compare(outcome.links, output);
+  outcome.master_endpoints =
+      co_await find_master_endpoints(loop_.get_executor(), plan_, outcome.links);
+  find_lost(outcome);
+  if (has_pmix) order_pmix(plan_, outcome.master_endpoints.orders);
+  co_return outcome;
+}
+
+void HostStartup::cancel() {
+  is_cancelled_ = true;
+  if (preflight_) preflight_->cancel();
+}
+
+std::vector<HostStart> HostStartup::host_starts(const std::vector<AgentEvents*>& events) const {
+  std::vector<HostStart> starts;
+  for (const Host& host : plan_.hosts) {
+    const int index = static_cast<int>(starts.size());
+    HostStart start;
+    start.target = host_jobs_.target_of(host);
+    start.make_job = [this, index](bool is_local) {
+      return host_jobs_.job_of(index, is_local && !join_queue_);
+    };
+    start.events = events[starts.size()];
+    start.code = host_jobs_.code();
+    starts.push_back(std::move(start));
+  }
+  return starts;
+}
+
+// Those that were ready, and are gone while others were prepared.
+void HostStartup::find_lost(Outcome& outcome) const {
+  for (size_t host = 0; host < outcome.links.size(); ++host) {
+    const Status state = outcome.links[host]->state();
+    if (state.ok()) continue;
+    outcome.failed_hosts.push_back(static_cast<int>(host));
+    outcome.errors.push_back(state.with_context(cat("host ", plan_.hosts[host].name, ": prepare")));
+  }
+}
+
+// Most starts are over before there is anything to show.
+net::Task<void> HostStartup::show_progress(Output& output) {
+  for (auto wait = kProgressAfter;; wait = kProgressEvery) {
+    progress_.expires_after(wait);
+    const auto [error] = co_await progress_.async_wait(net::use_tuple);
+    if (error) co_return;
+    output.show_status(progress_line(preflight_->progress(), terminal_width(STDERR_FILENO)));
+  }
+}
+
+bool HostStartup::compare(const std::vector<std::unique_ptr<AgentLink>>& links,
+                          Output& output) const {
+  std::vector<std::string> names;
+  std::vector<Versions> versions;
+  for (const auto& link : links) {
+    names.push_back(plan_.hosts[names.size()].name);
+    versions.push_back(link->versions());
+  }
+  const bool has_pmix = take_pmix(versions);
+  for (const std::string& sentence : describe_differences(names, versions)) output.say(sentence);
+  return has_pmix;
+}
+
+}  // namespace hvd::launcher
