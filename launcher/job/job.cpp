@@ -16,7 +16,6 @@
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/thread_shares.h"
 #include "launcher/plan/worker_env.h"
-#include "launcher/protocol/outside_signals.h"
 #include "rendezvous/wire/job_keys.h"
 
 namespace hvd::launcher {
@@ -42,7 +41,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       supervisor_(plan, to_lower(options.settings.text("on_failure")) == "wait"),
       secret_(join_queue ? join_queue->secret() : Secret::random()),
       host_jobs_(options, plan, generation, secret_),
-      signals_(loop_),
+      signals_(loop_, links_, [this](int number) { on_end_signal(number); }),
       changed_(loop_),
       give_up_(loop_),
       cause_(loop_),
@@ -84,7 +83,7 @@ JobEnd JobLaunch::run() {
 }
 
 net::Task<int> JobLaunch::run_all() {
-  watch_signals();
+  signals_.watch();
   if (const int code = co_await prepare(); code != 0) co_return code;
   co_await start();
   while (!supervisor_.is_done()) {
@@ -306,43 +305,11 @@ namespace {
 
 // How long agents may take beyond that before the launcher drops their links.
 constexpr double kBeyondGrace = 2;
-constexpr int kForwarded[] = {SIGUSR1, SIGUSR2, SIGWINCH};
 // How long a rank that made others fail by leaving may take to end itself.
 constexpr std::chrono::seconds kTimeToLeave{2};
-// How long a suspended launcher may take to say so.
-constexpr std::chrono::seconds kTimeToSuspend{1};
-
-bool is_ignored(int signal) {
-  struct sigaction action {};
-  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 }  // namespace
 
-void JobLaunch::watch_signals() {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
-    // nohup's wish; an ignored SIGINT is only the mark of a shell's background job.
-    if ((number == SIGHUP || number == SIGTSTP) && is_ignored(number)) continue;
-    signals_.add(number);
-  }
-  for (const int number : kForwarded) signals_.add(number);
-  signals_.async_wait([this](const net::error_code& error, int number) {
-    if (error) return;
-    on_signal(number);
-    watch_signals();
-  });
-}
-
-void JobLaunch::on_signal(int number) {
-  if (std::find(std::begin(kForwarded), std::end(kForwarded), number) != std::end(kForwarded)) {
-    return pass_on(number);
-  }
-  if (number == SIGTSTP) {
-    if (!std::exchange(suspending_, true)) {
-      net::asio::co_spawn(loop_, suspend(), net::asio::detached);
-    }
-    return;
-  }
+void JobLaunch::on_end_signal(int number) {
   is_ended_by_user_ = true;
   if (links_.empty()) {
     interrupt_ = number;
@@ -350,39 +317,6 @@ void JobLaunch::on_signal(int number) {
     return;
   }
   act(supervisor_.on_signal(number), number);
-}
-
-void JobLaunch::pass_on(int number, int from_host) {
-  const auto now = Clock::now();
-  const auto last = passed_on_.find(number);
-  // A scheduler signals the processes of a job at about one moment. A window may change often.
-  if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
-  passed_on_[number] = now;
-  for (size_t host = 0; host < links_.size(); ++host) {
-    if (static_cast<int>(host) != from_host) links_[host]->signal(number);
-  }
-}
-
-// Tells the agents that silence is no loss, and stops the ranks and this process until it is
-// continued.
-net::Task<void> JobLaunch::suspend() {
-  struct Telling {
-    size_t left;
-    net::asio::steady_timer done;
-  };
-  const auto telling = std::make_shared<Telling>(
-      Telling{links_.size(), net::asio::steady_timer(loop_, kTimeToSuspend)});
-  for (const auto& link : links_) {
-    link->signal(SIGTSTP);
-    net::asio::co_spawn(loop_, link->suspend(), [telling](std::exception_ptr, Status) {
-      if (--telling->left == 0) telling->done.cancel();
-    });
-  }
-  if (telling->left > 0) co_await telling->done.async_wait(net::use_tuple);
-  ::raise(SIGSTOP);
-  for (const auto& link : links_) link->signal(SIGCONT);
-  // The links' next pings end the suspension.
-  suspending_ = false;
 }
 
 std::optional<int> JobLaunch::left_by(int rank) const {

@@ -12,6 +12,7 @@
 #include "launcher/job/host_jobs.h"
 #include "launcher/job/host_startup.h"
 #include "launcher/job/job.h"
+#include "launcher/job/job_signals.h"
 #include "launcher/job/master_endpoint.h"
 #include "launcher/job/parent_process.h"
 #include "launcher/job/supervisor.h"
@@ -42,17 +43,13 @@ class JobLaunch {
   net::Task<int> prepare();
   net::Task<void> start();
   net::Task<void> end_in_time(double seconds);
-  net::Task<void> suspend();
 
   void tell_thread_shares();
   void start_input();
   std::optional<rendezvous::ScopeSizes> original_scopes() const;
   net::Task<void> answer(std::string request, net::StreamSocket& caller);
   net::Task<void> time_out(double seconds);
-  void watch_signals();
-  void on_signal(int number);
-  // A signal that this process got, or the ranks of a host, to those of all others.
-  void pass_on(int number, int from_host = -1);
+  void on_end_signal(int number);
   std::optional<int> left_by(int rank) const;
   net::Task<void> await_cause();
   // `signal`: that asked for it, or 0.
@@ -71,7 +68,7 @@ class JobLaunch {
   Supervisor supervisor_;
   Secret secret_;
   HostJobs host_jobs_;
-  net::asio::signal_set signals_;
+  JobSignals signals_;
   net::asio::steady_timer changed_;  // cancelled when the job's state changes
   net::asio::steady_timer give_up_;
   net::asio::steady_timer cause_;
@@ -84,10 +81,8 @@ class JobLaunch {
   MasterEndpoints master_endpoints_;
   std::vector<int> failed_hosts_;
   bool is_ended_by_user_ = false;
-  int interrupt_ = 0;  // the signal that came before anything was started
-  bool suspending_ = false;
-  std::map<int, Clock::time_point> passed_on_;  // when each signal was last
-  size_t started_ = 0;                          // hosts
+  int interrupt_ = 0;   // the signal that came before anything was started
+  size_t started_ = 0;  // hosts
   std::unique_ptr<StandardInput> input_;
   std::unique_ptr<ParentProcess> parent_process_;
   Inspection inspection_;
@@ -119,7 +114,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   }
   void on_said(const Said& said) override { job.commands_.on_said(said); }
   void on_ran(const Ran& ran) override { job.commands_.on_ran(ran); }
-  void on_signalled(int number) override { job.pass_on(number, host); }
+  void on_signalled(int number) override { job.signals_.pass_on(number, host); }
   void on_ending(const std::string& why) override {
     job.act(job.supervisor_.on_agent_ending(host, why), SIGTERM);
   }

@@ -1,0 +1,90 @@
+#include "launcher/job/job_signals.h"
+
+#include <algorithm>
+#include <csignal>
+#include <iterator>
+#include <utility>
+
+#include "launcher/protocol/outside_signals.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr int kForwarded[] = {SIGUSR1, SIGUSR2, SIGWINCH};
+// How long a suspended launcher may take to say so.
+constexpr std::chrono::seconds kTimeToSuspend{1};
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+JobSignals::JobSignals(net::asio::io_context& loop,
+                       const std::vector<std::unique_ptr<AgentLink>>& links,
+                       std::function<void(int)> on_end)
+    : loop_(loop), links_(links), on_end_(std::move(on_end)), signals_(loop) {}
+
+void JobSignals::watch() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
+    // nohup's wish; an ignored SIGINT is only the mark of a shell's background job.
+    if ((number == SIGHUP || number == SIGTSTP) && is_ignored(number)) continue;
+    signals_.add(number);
+  }
+  for (const int number : kForwarded) signals_.add(number);
+  wait();
+}
+
+void JobSignals::wait() {
+  signals_.async_wait([this](const net::error_code& error, int number) {
+    if (error) return;
+    on_signal(number);
+    wait();
+  });
+}
+
+void JobSignals::on_signal(int number) {
+  if (std::find(std::begin(kForwarded), std::end(kForwarded), number) != std::end(kForwarded)) {
+    return pass_on(number);
+  }
+  if (number != SIGTSTP) return on_end_(number);
+  if (!std::exchange(suspending_, true)) {
+    net::asio::co_spawn(loop_, suspend(), net::asio::detached);
+  }
+}
+
+void JobSignals::pass_on(int number, int from_host) {
+  const auto now = Clock::now();
+  const auto last = passed_on_.find(number);
+  // A scheduler signals the processes of a job at about one moment. A window may change often.
+  if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
+  passed_on_[number] = now;
+  for (size_t host = 0; host < links_.size(); ++host) {
+    if (static_cast<int>(host) != from_host) links_[host]->signal(number);
+  }
+}
+
+// Tells the agents that silence is no loss, and stops the ranks and this process until it is
+// continued.
+net::Task<void> JobSignals::suspend() {
+  struct Telling {
+    size_t left;
+    net::asio::steady_timer done;
+  };
+  const auto telling = std::make_shared<Telling>(
+      Telling{links_.size(), net::asio::steady_timer(loop_, kTimeToSuspend)});
+  for (const auto& link : links_) {
+    link->signal(SIGTSTP);
+    net::asio::co_spawn(loop_, link->suspend(), [telling](std::exception_ptr, Status) {
+      if (--telling->left == 0) telling->done.cancel();
+    });
+  }
+  if (telling->left > 0) co_await telling->done.async_wait(net::use_tuple);
+  ::raise(SIGSTOP);
+  for (const auto& link : links_) link->signal(SIGCONT);
+  // The links' next pings end the suspension.
+  suspending_ = false;
+}
+
+}  // namespace hvd::launcher
