@@ -47,20 +47,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       cause_(loop_),
       timeout_(loop_),
       startup_(loop_, options, plan, host_jobs_, join_queue),
-      inspection_(loop_.get_executor(), plan.hosts.size(),
-                  [this](size_t host, uint32_t number, bool with_stacks) {
-                    if (host >= links_.size() || supervisor_.is_done(static_cast<int>(host))) {
-                      return false;
-                    }
-                    links_[host]->inspect(number, with_stacks);
-                    return true;
-                  }),
-      commands_(loop_.get_executor(), plan, [this](int rank, const Message& order) {
-        const int host = plan_.slots[static_cast<size_t>(rank)].host;
-        if (supervisor_.is_done(host)) return false;
-        links_[static_cast<size_t>(host)]->pass(order);
-        return true;
-      }) {}
+      inspector_(loop_.get_executor(), options, plan, supervisor_, links_) {}
 
 JobLaunch::~JobLaunch() = default;
 
@@ -114,36 +101,6 @@ void JobLaunch::start_input() {
                                                                                              bytes);
       });
   input_->start();
-}
-
-// To whoever looks in from another terminal.
-net::Task<void> JobLaunch::answer(std::string request, net::StreamSocket& caller) {
-  constexpr std::string_view kRun = "exec ";
-  if (request.starts_with(kRun)) {
-    // A link's message, in hexadecimal digits.
-    const auto bytes = from_hex(std::string_view(request).substr(kRun.size()));
-    auto message = bytes.ok() ? decode(*bytes) : Result<Message>(bytes.status());
-    Run* run = message.ok() ? std::get_if<Run>(&*message) : nullptr;
-    if (run != nullptr) co_return co_await commands_.run(std::move(*run), caller);
-    const Message refusal =
-        Ran{.code = kExitBadInput,
-            .why = "this is no order to run a command: is it of another release?\n"};
-    co_await send_record(caller, refusal);
-    co_return;
-  }
-  const bool with_stacks = request == "stack";
-  std::string text = cat("horovodrun, pid ", ::getpid(), ", ", plan_.size(),
-                         " ranks: ", printable(join(options_.command, " ")), "\n");
-  const std::vector<std::string> hosts = co_await inspection_.run(with_stacks);
-  for (size_t host = 0; host < hosts.size(); ++host) {
-    const bool is_done = supervisor_.is_done(static_cast<int>(host));
-    text += cat("host ", plan_.hosts[host].name,
-                is_done               ? ": has ended\n"
-                : hosts[host].empty() ? ": no rank runs\n"
-                                      : "\n",
-                hosts[host]);
-  }
-  co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
 }
 
 void prepare_process(const Options& options) {
@@ -269,15 +226,7 @@ net::Task<void> JobLaunch::start() {
     // A broken standard error alone loses nothing that the user still reads.
     if (stream == OutputStream::kStdout) act(supervisor_.on_output_broken(error));
   });
-  auto server = InspectionServer::open(loop_.get_executor(),
-                                       [this](std::string request, net::StreamSocket& caller) {
-                                         return answer(std::move(request), caller);
-                                       });
-  // The job does without.
-  if (!server.ok())
-    log::info(cat("horovodrun ps cannot see this job: ", server.status().message()));
-  else
-    inspection_server_ = *std::move(server);
+  inspector_.open();
   if (const double seconds = options_.settings.number("timeout"); seconds > 0) {
     timeout_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
         std::chrono::duration<double>(seconds)));
@@ -386,7 +335,7 @@ void JobLaunch::drop_links() {
 
 // Shows first what the ranks were doing.
 net::Task<void> JobLaunch::time_out(double seconds) {
-  const std::vector<std::string> texts = co_await inspection_.run(true);
+  const std::vector<std::string> texts = co_await inspector_.stacks();
   for (size_t host = 0; host < texts.size(); ++host) {
     if (texts[host].empty()) continue;
     output_->say(cat("where the ranks of host ", plan_.hosts[host].name, " are:\n",

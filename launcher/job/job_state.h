@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "base/secrets/secret.h"
-#include "launcher/inspect/inspection.h"
-#include "launcher/inspect/rank_commands.h"
 #include "launcher/job/host_jobs.h"
 #include "launcher/job/host_startup.h"
 #include "launcher/job/job.h"
+#include "launcher/job/job_inspector.h"
 #include "launcher/job/job_signals.h"
 #include "launcher/job/master_endpoint.h"
 #include "launcher/job/parent_process.h"
@@ -47,7 +46,6 @@ class JobLaunch {
   void tell_thread_shares();
   void start_input();
   std::optional<rendezvous::ScopeSizes> original_scopes() const;
-  net::Task<void> answer(std::string request, net::StreamSocket& caller);
   net::Task<void> time_out(double seconds);
   void on_end_signal(int number);
   std::optional<int> left_by(int rank) const;
@@ -85,9 +83,7 @@ class JobLaunch {
   size_t started_ = 0;  // hosts
   std::unique_ptr<StandardInput> input_;
   std::unique_ptr<ParentProcess> parent_process_;
-  Inspection inspection_;
-  RankCommands commands_;
-  std::unique_ptr<InspectionServer> inspection_server_;
+  JobInspector inspector_;
 };
 
 // What one agent reports, with the host it speaks for.
@@ -98,7 +94,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   }
   void on_output_end(int rank, OutputStream stream) override { job.output_->end(rank, stream); }
   void on_inspected(uint32_t number, const std::string& text) override {
-    job.inspection_.on_answer(static_cast<size_t>(host), number, text);
+    job.inspector_.on_inspected(host, number, text);
   }
   void on_input_taken(int rank, size_t size) override {
     if (job.input_) job.input_->taken(rank, size);
@@ -112,20 +108,20 @@ struct JobLaunch::HostEvents : AgentEvents {
     if (is_question(job.options_)) return;
     job.act(job.supervisor_.on_joined(rank, world_rank, world_size));
   }
-  void on_said(const Said& said) override { job.commands_.on_said(said); }
-  void on_ran(const Ran& ran) override { job.commands_.on_ran(ran); }
+  void on_said(const Said& said) override { job.inspector_.on_said(said); }
+  void on_ran(const Ran& ran) override { job.inspector_.on_ran(ran); }
   void on_signalled(int number) override { job.signals_.pass_on(number, host); }
   void on_ending(const std::string& why) override {
     job.act(job.supervisor_.on_agent_ending(host, why), SIGTERM);
   }
   void on_finished() override {
     job.act(job.supervisor_.on_finished(host));
-    job.commands_.on_host_gone(host);
+    job.inspector_.on_host_gone(host);
   }
   void on_lost(const Status& why) override {
     job.failed_hosts_.push_back(host);
     job.act(job.supervisor_.on_lost(host, why));
-    job.commands_.on_host_gone(host);
+    job.inspector_.on_host_gone(host);
   }
   void on_store_connection(net::StreamSocket socket) override {
     job.server_->adopt(std::move(socket));

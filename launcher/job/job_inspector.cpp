@@ -1,0 +1,75 @@
+#include "launcher/job/job_inspector.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/log/log.h"
+#include "base/text.h"
+#include "launcher/output/report.h"
+
+namespace hvd::launcher {
+
+JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Options& options,
+                           const SlotPlan& plan, const Supervisor& supervisor,
+                           const std::vector<std::unique_ptr<AgentLink>>& links)
+    : executor_(executor),
+      options_(options),
+      plan_(plan),
+      supervisor_(supervisor),
+      inspection_(executor, plan.hosts.size(),
+                  [&supervisor, &links](size_t host, uint32_t number, bool with_stacks) {
+                    if (host >= links.size() || supervisor.is_done(static_cast<int>(host))) {
+                      return false;
+                    }
+                    links[host]->inspect(number, with_stacks);
+                    return true;
+                  }),
+      commands_(executor, plan, [&plan, &supervisor, &links](int rank, const Message& order) {
+        const int host = plan.slots[static_cast<size_t>(rank)].host;
+        if (supervisor.is_done(host)) return false;
+        links[static_cast<size_t>(host)]->pass(order);
+        return true;
+      }) {}
+
+void JobInspector::open() {
+  auto server =
+      InspectionServer::open(executor_, [this](std::string request, net::StreamSocket& caller) {
+        return answer(std::move(request), caller);
+      });
+  if (!server.ok())
+    log::info(cat("horovodrun ps cannot see this job: ", server.status().message()));
+  else
+    server_ = *std::move(server);
+}
+
+net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& caller) {
+  constexpr std::string_view kRun = "exec ";
+  if (request.starts_with(kRun)) {
+    // A link's message, in hexadecimal digits.
+    const auto bytes = from_hex(std::string_view(request).substr(kRun.size()));
+    auto message = bytes.ok() ? decode(*bytes) : Result<Message>(bytes.status());
+    Run* run = message.ok() ? std::get_if<Run>(&*message) : nullptr;
+    if (run != nullptr) co_return co_await commands_.run(std::move(*run), caller);
+    const Message refusal =
+        Ran{.code = kExitBadInput,
+            .why = "this is no order to run a command: is it of another release?\n"};
+    co_await send_record(caller, refusal);
+    co_return;
+  }
+  const bool with_stacks = request == "stack";
+  std::string text = cat("horovodrun, pid ", ::getpid(), ", ", plan_.size(),
+                         " ranks: ", printable(join(options_.command, " ")), "\n");
+  const std::vector<std::string> hosts = co_await inspection_.run(with_stacks);
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    const bool is_done = supervisor_.is_done(static_cast<int>(host));
+    text += cat("host ", plan_.hosts[host].name,
+                is_done               ? ": has ended\n"
+                : hosts[host].empty() ? ": no rank runs\n"
+                                      : "\n",
+                hosts[host]);
+  }
+  co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
+}
+
+}  // namespace hvd::launcher
