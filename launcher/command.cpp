@@ -79,7 +79,12 @@ std::string join_command(const Settings& settings, const net::Endpoint& bound) {
 
 int answer(const Options& options) {
   const Settings& settings = options.settings;
-  if (settings.flag("help")) return print(help_text(text_width(STDOUT_FILENO)));
+  const size_t width = text_width(STDOUT_FILENO);
+  if (settings.flag("help_all")) return print(full_help_text(width));
+  if (settings.flag("help")) {
+    return print(options.command.size() == 1 ? topic_help_text(options.command.front(), width)
+                                             : help_text(width));
+  }
   if (settings.flag("version")) return print(HVD_VERSION "\n");
   if (settings.is_set("completion"))
     return print(completion(to_lower(settings.text("completion"))));

@@ -43,64 +43,84 @@ int fail(const std::string& message, int code) {
   return code;
 }
 
-// Nothing when the program should go on.
+// Empty when the program continues.
 std::optional<int> parse(int argc, char** argv, Options& options) {
+  constexpr size_t kHelpColumn = 34;
   CLI::App app(
-      "Lets the workers of a job meet: hands out ranks and keeps the job's store. Workers reach "
-      "it with HOROVOD_STORE=tcp:HOST:PORT and HOROVOD_JOB_SECRET, the content of the token file.",
+      "Run a rendezvous server: it gives ranks to the workers of a job and keeps the job's store.\n"
+      "Workers reach it with HOROVOD_STORE=tcp:HOST:PORT and HOROVOD_JOB_SECRET, the content of\n"
+      "the token file.",
       "horovod-rendezvous");
-  app.set_version_flag("-v,--version", HVD_VERSION);
+  app.get_formatter()->column_width(kHelpColumn);
+  app.get_formatter()->label("REQUIRED", "");
+  app.set_help_flag("-h,--help", "Print this and exit.");
+  app.set_version_flag("-v,--version", HVD_VERSION, "Print the version and exit.");
+  const auto range = [](int low, int high) { return CLI::Range(low, high).description(""); };
   app.add_option("--num-proc", options.size,
-                 "workers of the job, also written -np; without it no ranks are handed out")
-      ->check(CLI::Range(1, 10'000'000));
+                 "Number of workers, also written -np.\nWithout it the server gives no ranks.")
+      ->check(range(1, 10'000'000))
+      ->type_name("N");
   app.add_option("--listen", options.listen,
-                 "[HOST]:PORT, [IPv6]:PORT, unix:/PATH or unix:@NAME; may be repeated; "
-                 "port 0 takes a free one")
+                 "Address to listen on; also [IPv6]:PORT, unix:/PATH,\n"
+                 "unix:@NAME. Port 0 is any free one. May be repeated.")
+      ->type_name("[HOST]:PORT")
       ->capture_default_str();
   app.add_option("--port-range", options.port_range,
-                 "FIRST-LAST: listen at the first of these ports that is free, not at that of "
-                 "--listen");
+                 "Listen on the first free port of this range,\ninstead of the port of --listen.")
+      ->type_name("FIRST-LAST");
   app.add_option("--token-file", options.token_file,
-                 "file with the job's token in hexadecimal digits: yours and closed to others, or "
-                 "root's and open to a group");
+                 "File with the job's hexadecimal token, readable\n"
+                 "only by you, or by a group if root owns it.")
+      ->type_name("FILE");
   app.add_option("--token-fd", options.token_fd,
-                 "inherited descriptor to read the token from, such as a pipe's, in place of "
-                 "--token-file")
-      ->check(CLI::Range(0, 1 << 20));
-  app.add_option(
-         "--backend", options.backend,
-         "where the job is kept: memory, or etcd://HOST:2379[,HOST:2379...][/PREFIX], by TLS "
-         "etcds://, so that it outlives this server: another one with the same token goes "
-         "on. SIGINT ends the job and removes it there, SIGTERM ends the server alone")
+                 "Inherited descriptor to read the token from, such\n"
+                 "as a pipe, instead of --token-file.")
+      ->check(range(0, 1 << 20))
+      ->type_name("FD");
+  app.add_option("--backend", options.backend,
+                 "Storage of the job: memory, or\n"
+                 "etcd://HOST:2379[,HOST:2379...][/PREFIX], by TLS\n"
+                 "etcds://. In etcd the job outlives this server:\n"
+                 "another one with the same token continues it.\n"
+                 "SIGINT ends the job and removes its records;\n"
+                 "SIGTERM ends only the server.")
+      ->type_name("URL")
       ->capture_default_str();
   app.add_option("--etcd-user-file", options.etcd_files.user,
-                 "file with USER:PASSWORD of etcd, closed to others");
+                 "File with USER:PASSWORD for etcd, closed to others.")
+      ->type_name("FILE");
   app.add_option("--etcd-ca", options.etcd_files.ca,
-                 "PEM file of the authorities that may vouch for etcds://, not the system's");
+                 "PEM file of the authorities that sign etcd's\n"
+                 "certificate, instead of those of the system.")
+      ->type_name("FILE");
   CLI::Option* etcd_certificate = app.add_option("--etcd-cert", options.etcd_files.certificate,
-                                                 "PEM file with a certificate for etcd");
+                                                 "PEM file with a client certificate for etcd.")
+                                      ->type_name("FILE");
   CLI::Option* etcd_key =
-      app.add_option("--etcd-key", options.etcd_files.key, "PEM file with its key");
+      app.add_option("--etcd-key", options.etcd_files.key, "PEM file with the key of --etcd-cert.")
+          ->type_name("FILE");
   etcd_certificate->needs(etcd_key);
   etcd_key->needs(etcd_certificate);
-  app.add_option("--keep", options.keep,
-                 "seconds for which etcd keeps the job when no server is there")
-      ->check(CLI::Range(1, 1'000'000))
+  app.add_option("--keep", options.keep, "Time that etcd keeps the job without a server.")
+      ->check(range(1, 1'000'000))
+      ->type_name("SECONDS")
       ->capture_default_str();
   app.add_flag("--open-monitor", options.open_monitor,
-               "show /metrics and /status to everybody who can reach the port");
-  CLI::Option* certificate =
-      app.add_option("--tls-cert", options.tls_certificate,
-                     "speak TLS, with the certificates of this PEM file; workers then take "
-                     "HOROVOD_STORE=https://HOST:PORT");
-  CLI::Option* key = app.add_option("--tls-key", options.tls_key, "PEM file with its key");
+               "Show /metrics and /status to everybody who can\nreach the port.");
+  CLI::Option* certificate = app.add_option("--tls-cert", options.tls_certificate,
+                                            "Use TLS with the certificates of this PEM file;\n"
+                                            "workers set HOROVOD_STORE=https://HOST:PORT.")
+                                 ->type_name("FILE");
+  CLI::Option* key =
+      app.add_option("--tls-key", options.tls_key, "PEM file with the key of --tls-cert.")
+          ->type_name("FILE");
   certificate->needs(key);
   key->needs(certificate);
   app.add_flag("--insecure-compat", options.insecure_compat,
-               "also serve the unsigned requests by which Horovod's own workers meet, to everybody "
-               "who can reach the port");
+               "Serve also the unsigned requests of Horovod's own\n"
+               "workers, to everybody who can reach the port.");
   app.add_flag("--show-monitor-token", options.show_monitor_token,
-               "print the bearer token that opens /metrics and /status, and exit");
+               "Print the bearer token for /metrics and /status,\nand exit.");
   // Multi-letter options with one dash are what users of launchers are used to.
   std::vector<std::string> arguments;
   for (int i = argc - 1; i > 0; --i) {

@@ -62,19 +62,19 @@ struct Options {
 constexpr char kHelp[] =
     "Usage: horovod-agent --join HOST:PORT --token-file FILE [flags]\n"
     "\n"
-    "Starts and watches the ranks of a job on this host. horovodrun starts it on the\n"
-    "hosts that it reaches. On a host without sshd it is started by hand, and joins\n"
-    "the job of a horovodrun --listen.\n"
+    "Start and watch the ranks of a job on this host. horovodrun starts this program\n"
+    "on the hosts that it reaches. On a host without sshd, start it by hand: it joins\n"
+    "the job of a `horovodrun --listen`.\n"
     "\n"
-    "  --join HOST:PORT    address of the horovodrun --listen; https:// joins by TLS\n"
-    "  --token-file FILE   file with the job's secret, closed to others\n"
-    "  --token-fd N        descriptor from which the secret is read instead\n"
-    "  --name NAME         name of this host in the job; default its host name\n"
-    "  --slots N           ranks for this host; default its cores\n"
-    "  --ca FILE           PEM file of the authorities that may sign the certificate\n"
-    "  --call-home ADDRESS address that a launcher gives to agents which it starts\n"
-    "  --version           show the version and exit\n"
-    "  --help              show this and exit\n";
+    "  --join HOST:PORT     Join the job of a horovodrun --listen; https:// uses TLS.\n"
+    "  --token-file FILE    File with the job's secret, closed to others.\n"
+    "  --token-fd FD        Inherited descriptor to read the secret from instead.\n"
+    "  --name NAME          Name of this host in the job; default its host name.\n"
+    "  --slots N            Number of ranks for this host; default its cores.\n"
+    "  --ca FILE            PEM file of the authorities that sign the certificate.\n"
+    "  --call-home ADDRESS  Address that a launcher gives to agents that it starts.\n"
+    "  --version            Print the version and exit.\n"
+    "  --help               Print this and exit.\n";
 
 // The token never stands on the command line, which every user of the host can read.
 Result<Options> parse(int argc, char** argv) {

@@ -11,9 +11,9 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr std::array kNotInFiles = {"help",       "version", "check_build", "config_file",
-                                    "completion", "manual",  "json",        "require",
-                                    "gloo",       "mpi",     "jsrun"};
+constexpr std::array kNotInFiles = {"help",        "help_all",   "version", "check_build",
+                                    "config_file", "completion", "manual",  "json",
+                                    "require",     "gloo",       "mpi",     "jsrun"};
 
 std::string place(std::string_view path, const YAML::Mark& mark) {
   return mark.is_null() ? cat("config file ", path)

@@ -30,6 +30,49 @@ constexpr Choice kChoices[] = {
     {"log_level", "trace,debug,info,warning,error,fatal"},
 };
 
+constexpr std::string_view kCommon[] = {
+    "num_proc",
+    "config_file",
+    "wdir",
+    "stage",
+    "start_timeout",
+    "dry_run",
+    "verbose",
+    "hosts",
+    "hostfile",
+    "slots_per_host",
+    "ssh_port",
+    "ssh_identity_file",
+    "launch_agent",
+    "network_interfaces",
+    "listen",
+    "env",
+    "env_file",
+    "stdin",
+    "output_filename",
+    "prefix_timestamp",
+    "tag",
+    "only_rank",
+    "log_format",
+    "on_failure",
+    "timeout",
+    "max_restarts",
+    "gloo",
+    "mpi",
+    "jsrun",
+    "fusion_threshold",
+    "cycle_time",
+    "autotune",
+    "stall_check_disable",
+    "stall_check_time",
+    "timeline",
+    "log_level",
+    "help",
+    "help_all",
+    "version",
+    "check_build",
+};
+
 constexpr ForeignFlag kForeign[] = {
     {"-q,--quiet,--silent", 0, "",
      "horovodrun prints little of its own; write --only-rank LIST to see the "
@@ -78,17 +121,18 @@ std::vector<Flag> all_flags() {
   return flags;
 }
 
-const char* value_name(const Setting& setting) {
-  switch (setting.type) {
-    case SettingType::kInt:
-      return "N";
-    case SettingType::kDouble:
-      return "NUMBER";
-    case SettingType::kFlag:
-      return "";
-    default:
-      return "TEXT";
+bool is_common(const Setting& setting) {
+  return std::ranges::find(kCommon, std::string_view(setting.key)) != std::end(kCommon);
+}
+
+std::vector<std::string> all_topics() {
+  std::vector<std::string> topics;
+  for (const Setting& setting : all_settings()) {
+    if (std::ranges::find(topics, setting.section) == topics.end()) {
+      topics.emplace_back(setting.section);
+    }
   }
+  return topics;
 }
 
 std::vector<std::string> choices_of(const Setting& setting) {

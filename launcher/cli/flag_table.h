@@ -22,8 +22,11 @@ struct Flag {
 
 std::vector<Flag> all_flags();
 
-// What the value of a setting is called in help: "N".
-const char* value_name(const Setting& setting);
+// True for a flag that `--help` without a topic shows.
+bool is_common(const Setting& setting);
+
+// Topics of `--help`, in the order of the table.
+std::vector<std::string> all_topics();
 
 // All values that a setting may have, where they are few; else none.
 std::vector<std::string> choices_of(const Setting& setting);

@@ -14,21 +14,20 @@ namespace {
 
 constexpr char kUsage[] = "horovodrun -np N [-H HOST:SLOTS,...] [flags] COMMAND [ARGUMENTS...]";
 constexpr char kSummary[] =
-    "Starts a command once on each slot of the hosts, as the ranks of one job.";
+    "Start a command once on each slot of the hosts, as the ranks of one job.";
 
-// What stands in place of a program.
+// Commands in place of a program.
 struct Question {
   const char* name;
   const char* arguments;
   const char* help;
 };
 constexpr Question kQuestions[] = {
-    {"ps", "", "lists your running jobs: their ranks by host, with pid, state and command"},
-    {"stack", "[PID]", "shows also the processes below the ranks, and their Python stacks"},
+    {"ps", "", "List your running jobs and their ranks, with host, pid and command."},
+    {"stack", "[PID]", "List also the child processes of the ranks, and their Python stacks."},
     {"exec", "[PID] [--rank LIST] COMMAND",
-     "runs a command beside the first rank of each host, or those of the list, in its environment"},
-    {"report", "[FILE] [FLAGS] [COMMAND]",
-     "writes a file for a bug report, without secrets: versions, host, --check-build, settings"},
+     "Run a command beside one rank of each host, or the listed ranks."},
+    {"report", "[FILE] [FLAGS] [COMMAND]", "Write a file for a bug report, without secrets."},
 };
 constexpr const char* kAboutQuestions = "Other commands";
 
@@ -38,21 +37,12 @@ std::string question_names() {
   return join(names, " ");
 }
 
-// In the order of their first setting.
-std::vector<std::string> sections() {
-  std::vector<std::string> found;
-  for (const Setting& setting : all_settings()) {
-    if (std::find(found.begin(), found.end(), setting.section) == found.end()) {
-      found.emplace_back(setting.section);
-    }
-  }
-  return found;
-}
-
 std::string flags_of(const Setting& setting) { return join(split(setting.flags, ','), ", "); }
 
+// "-p, --ssh-port PORT", or "HOROVOD_STORE=URL" for a setting without a flag.
 std::string with_value(const Setting& setting) {
-  const std::string value = value_name(setting);
+  const std::string value = setting.value;
+  if (setting.flags[0] == '\0') return cat(setting.variable, "=", value.empty() ? "0|1" : value);
   return flags_of(setting) + (value.empty() ? "" : " " + value);
 }
 
@@ -63,14 +53,28 @@ std::string default_of_flag(const Setting& setting) {
                                            : cat(*number / setting.flag_unit);
 }
 
+std::string help_of(const Flag& flag) {
+  return flag.is_off ? cat("Opposite of ", flags_of(*flag.setting), ".") : flag.setting->help;
+}
+
 std::string help_of(const Setting& setting) {
   std::string text = setting.help;
+  if (setting.off_flag[0] != '\0') {
+    text += cat(" Opposite: ", join(split(setting.off_flag, ','), ", "), ".");
+  }
   if (setting.variable[0] != '\0') {
     text += setting.flag_unit == 1 ? cat(" [", setting.default_value, "; ", setting.variable, "]")
                                    : cat(" [", default_of_flag(setting), "; ", setting.variable,
                                          "=", setting.default_value, "]");
   }
   return text;
+}
+
+// With the default of a value, and without the variable.
+std::string short_help_of(const Setting& setting) {
+  const std::string value = default_of_flag(setting);
+  if (setting.type == SettingType::kFlag || value.empty()) return setting.help;
+  return cat(setting.help, " [", value, "]");
 }
 
 // Breaks a text into lines of at most `width`.
@@ -161,8 +165,8 @@ std::string zsh_completion() {
       const std::string values = join(choices_of(*flag.setting), " ");
       const std::string action = values.empty() ? "_files" : cat("(", values, ")");
       const std::string value =
-          flag.takes_value() ? cat(":", value_name(*flag.setting), ":", action) : "";
-      const std::string help = flag.is_off ? cat("not: ", flag.setting->help) : flag.setting->help;
+          flag.takes_value() ? cat(":", flag.setting->value, ":", action) : "";
+      const std::string help = help_of(flag);
       text += cat(
           "  ", single_quoted(cat("*", spelling, "[", zsh_description(help), "]", value), "'\\''"),
           " \\\n");
@@ -184,11 +188,10 @@ std::string fish_completion() {
       const std::string values = join(choices_of(*flag.setting), " ");
       const std::string value =
           values.empty() ? " -r" : cat(" -x -a ", single_quoted(values, "\\'"));
-      text += cat(
-          "complete -c horovodrun ", is_long ? "-l " : (spelling.size() == 2 ? "-s " : "-o "),
-          spelling.substr(is_long ? 2 : 1), flag.takes_value() ? value : "", " -d ",
-          single_quoted(flag.is_off ? cat("not: ", flag.setting->help) : flag.setting->help, "\\'"),
-          "\n");
+      text +=
+          cat("complete -c horovodrun ", is_long ? "-l " : (spelling.size() == 2 ? "-s " : "-o "),
+              spelling.substr(is_long ? 2 : 1), flag.takes_value() ? value : "", " -d ",
+              single_quoted(help_of(flag), "\\'"), "\n");
     }
   }
   return text;
@@ -216,7 +219,7 @@ std::string markdown() {
       "config file, which wins over the environment. Variables are what the ranks read; those of\n"
       "flags that were given are set for them.\n\n"
       "This page is generated: `horovodrun --manual markdown > docs/settings.md`.\n");
-  for (const std::string& section : sections()) {
+  for (const std::string& section : all_topics()) {
     text += cat("\n## ", section,
                 "\n\n| flag | config key | variable | default | meaning |\n"
                 "|---|---|---|---|---|\n");
@@ -255,7 +258,7 @@ std::string man_page() {
     text += cat(".TP\n.B horovodrun ", question.name, " ", roff(question.arguments), "\n",
                 roff(question.help), "\n");
   }
-  for (const std::string& section : sections()) {
+  for (const std::string& section : all_topics()) {
     text += cat(".SH \"", roff(section), "\"\n");
     for (const Setting& setting : all_settings()) {
       if (section != setting.section) continue;
@@ -266,27 +269,48 @@ std::string man_page() {
   return text;
 }
 
+// The settings of one topic below its name; empty if it has none. `is_short`: only the common ones,
+// without their variables.
+std::string topic_text(std::string_view topic, size_t width, bool is_short) {
+  const size_t column = width < 78 ? 8 : 34;  // the longest variable's name fits behind it
+  std::string text;
+  for (const Setting& setting : all_settings()) {
+    if (topic != setting.section || (is_short && !is_common(setting))) continue;
+    if (text.empty()) text = cat(topic, ":\n");
+    const std::string name = "  " + with_value(setting);
+    const std::string help =
+        indented(is_short ? short_help_of(setting) : help_of(setting), column, width);
+    text += name.size() + 2 <= column ? name + help.substr(name.size()) : cat(name, "\n", help);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string help_text(size_t width) {
-  const size_t column = width < 78 ? 8 : 34;  // the longest variable's name fits behind it
   std::string text =
       cat(indented(kSummary, 0, width), "\n", indented(cat("Usage: ", kUsage), 0, width));
   for (const Question& question : kQuestions) {
     text += indented(cat("horovodrun ", question.name, " ", question.arguments), 7, width);
     text += indented(question.help, 11, width);
   }
-  for (const std::string& section : sections()) {
-    bool has_heading = false;
-    for (const Setting& setting : all_settings()) {
-      if (section != setting.section || setting.flags[0] == '\0') continue;
-      if (!has_heading) text += cat("\n", section, ":\n");
-      has_heading = true;
-      const std::string name = "  " + with_value(setting);
-      const std::string help = indented(help_of(setting), column, width);
-      text += name.size() + 2 <= column ? name + help.substr(name.size()) : cat(name, "\n", help);
-    }
+  for (const std::string& topic : all_topics()) {
+    const std::string flags = topic_text(topic, width, true);
+    if (!flags.empty()) text += cat("\n", flags);
   }
+  return cat(text, "\n",
+             indented(cat("--help-all prints all flags; --help TOPIC prints those of a topic: ",
+                          join(all_topics(), ", "), "."),
+                      0, width));
+}
+
+std::string topic_help_text(std::string_view topic, size_t width) {
+  return topic_text(topic, width, false);
+}
+
+std::string full_help_text(size_t width) {
+  std::string text = indented(cat("Usage: ", kUsage), 0, width);
+  for (const std::string& topic : all_topics()) text += cat("\n", topic_help_text(topic, width));
   return text;
 }
 

@@ -6,8 +6,12 @@
 
 namespace hvd::launcher {
 
-// In lines of at most `width`, or of the longest flag.
+// The common flags by topic, in lines of at most `width`, or of the longest flag.
 std::string help_text(size_t width);
+// All flags and variables of a topic of `all_topics()`.
+std::string topic_help_text(std::string_view topic, size_t width);
+// All topics.
+std::string full_help_text(size_t width);
 // For bash, zsh or fish.
 std::string completion(std::string_view shell);
 // As docs/settings.md, or as a page for man.

@@ -280,6 +280,15 @@ Status apply(const CommandLine& line, Settings& settings) {
   return {};
 }
 
+// A command of one word behind --help is a topic.
+Status check_topic(const Options& options) {
+  if (!options.settings.flag("help") || options.command.size() != 1) return {};
+  const auto topics = all_topics();
+  if (has(topics, options.command.front())) return {};
+  return invalid_argument(cat("--help ", printable(options.command.front()),
+                              ": there is no such topic; give one of ", join(topics, ", ")));
+}
+
 Status check_complete(const Options& options) {
   if (is_question(options) || options.settings.flag("dry_run") || !options.command.empty()) {
     return {};
@@ -299,6 +308,7 @@ Status settle(CommandLine& line, Options& options) {
   HVD_RETURN_IF_ERROR(apply(line, options.settings));
   options.command = std::move(line.command);
   HVD_RETURN_IF_ERROR(check_values(options.settings, line));
+  HVD_RETURN_IF_ERROR(check_topic(options));
   return check_complete(options);
 }
 
@@ -306,8 +316,9 @@ Status settle(CommandLine& line, Options& options) {
 
 bool is_question(const Options& options) {
   const Settings& settings = options.settings;
-  return settings.flag("help") || settings.flag("version") || settings.flag("check_build") ||
-         settings.is_set("require") || settings.is_set("completion") || settings.is_set("manual");
+  return settings.flag("help") || settings.flag("help_all") || settings.flag("version") ||
+         settings.flag("check_build") || settings.is_set("require") ||
+         settings.is_set("completion") || settings.is_set("manual");
 }
 
 Result<Options> parse_options(std::span<const std::string> arguments, bool* wants_json) {

@@ -23,9 +23,10 @@ struct Setting {
   const char* config_key;  // "params.cycle_time_ms" or ""
   const char* variable;    // "HOROVOD_START_TIMEOUT" or ""
   SettingType type;
+  const char* value;          // kind of its value in help, "SECONDS"; "" for a flag without one
   const char* default_value;  // as text; "" is unset
-  const char* section;        // heading in --help
-  const char* help;           // one sentence
+  const char* section;        // topic of --help
+  const char* help;           // begins with a verb or a noun phrase; at most 132 letters
   const char* off_flag = "";  // "--no-autotune": sets it to 0 on the command line; not in --help
   const char* aliases = "";   // flags by which other launchers call it; not in --help
   // Size of one unit of the flag and config key, in units of the variable.

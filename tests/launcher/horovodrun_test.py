@@ -5,6 +5,7 @@ Usage: horovodrun_test.py PATH_OF_HOROVODRUN [unittest arguments]
 import fcntl
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -381,7 +382,31 @@ class Questions(unittest.TestCase):
     def test_help_shows_the_flags(self):
         result = run("--help")
         self.assertEqual((result.returncode, result.stderr), (0, b""))
-        self.assertIn(b"-np, --num-proc", result.stdout)
+        self.assertIn(b"-np, --num-proc N ", result.stdout)
+        shown = lines(result.stdout)
+        self.assertLessEqual(len(shown), 120)
+        self.assertLessEqual(max(map(len, shown)), 100)
+
+    def test_all_flags_are_in_the_full_help_and_in_one_topic(self):
+        everything = run("--help-all").stdout.decode()
+        common = run("--help").stdout.decode()
+        topics = re.search(r"TOPIC prints those of a topic: ([a-z, \n]+)\.", common)[1].replace("\n", " ")
+        by_topic = "".join(run("--help", topic.strip()).stdout.decode() for topic in topics.split(","))
+        completed = run("--completion", "bash").stdout.decode()
+        flags = re.search(r"-\*\) COMPREPLY=\(\$\(compgen -W '([^']*)'", completed)[1].split()
+        self.assertGreater(len(flags), 90)
+        for flag in flags:
+            for text in (everything, by_topic):
+                self.assertRegex(text, r"(?<![\w-])" + re.escape(flag) + r"(?![\w-])")
+        for text in (everything, common, run("--manual", "man").stdout.decode()):
+            self.assertNotRegex(text, r"-[\w-]+ (TEXT|INT|FLOAT|NUMBER)\b")
+
+    def test_a_topic_that_does_not_exist_is_refused_with_the_names_of_all(self):
+        result = run("--help", "netwrok")
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+        self.assertTrue(result.stderr.startswith(
+            b"horovodrun: --help netwrok: there is no such topic; give one of job, hosts,"), result.stderr)
+        self.assertEqual(run("-np", "2", "--help", "python3", "train.py").stdout, run("--help").stdout)
 
     def test_dry_run_shows_the_plan_and_starts_nothing(self):
         result = run("-np", "6", "-H", "a:4,no-such-host:4", "--dry-run", "python3", "train.py")
