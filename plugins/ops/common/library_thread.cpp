@@ -61,8 +61,13 @@ void LibraryThread::close() {
     closing_ = true;
   }
   changed_.notify_all();
-  interrupt();
   std::unique_lock lock(mutex_);
+  // A peer's end reaches a call that waits for it only while this end is open: Gloo's close does not
+  // wake a call of its own process.
+  changed_.wait_for(lock, kGrace, [this] { return !busy_; });
+  lock.unlock();
+  interrupt();
+  lock.lock();
   changed_.wait(lock, [this] { return !busy_; });
 }
 

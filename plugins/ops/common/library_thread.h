@@ -74,7 +74,8 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   void resume(std::shared_ptr<QueuedBatch> batch);
   // Waits until all orders so far have run.
   void drain();
-  // No order begins any more. When it returns, no call with the memory of a batch is in progress.
+  // No order begins after it. A call in progress has two seconds to end before it is interrupted. When
+  // close returns, no call with the memory of a batch is in progress.
   void close();
   // Ends the thread. Where that takes longer than `limit`, the thread stays behind without a right to
   // the memory of batches, and the answer is false.
