@@ -189,11 +189,13 @@ def test_the_version_and_the_help():
         job = Job(flag)
         job.ends_with(0)
         expect(re.fullmatch(r"\d+\.\d+\.\d+\n", job.out), job.describe())
-    job = Job("--help")
-    job.ends_with(0)
-    for flag in ("-np", "-H", "-hostfile", "-p", "-i", "--verbose", "--output-filename",
-                 "--start-timeout", "--lease", "--check-build", "-cb", "--dry-run"):
-        expect(flag in job.out, f"{flag} is not in\n{job.out}")
+    common = ("-np", "-H", "-hostfile", "-p", "-i", "--verbose", "--output-filename",
+              "--start-timeout", "--check-build", "-cb", "--dry-run")
+    for question, flags in (("--help", common), ("--help-all", (*common, "--lease"))):
+        job = Job(question)
+        job.ends_with(0)
+        for flag in flags:
+            expect(flag in job.out, f"{flag} is not in\n{job.out}")
 
 
 @world()
