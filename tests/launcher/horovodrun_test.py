@@ -223,10 +223,13 @@ class Ends(Marked):
                    "rank 0 on host localhost was killed by signal 11 (SIGSEGV)")
 
     def test_ranks_that_ignore_SIGTERM_are_killed_and_named(self):
-        self.ended("trap '' TERM; [ $HOROVOD_RANK = 1 ] && exit 7; "
-                   "(setsid sleep 60 &); while :; do sleep 1; done", 7,
-                   "rank 1 on host localhost exited with code 7; ranks 0,2 on host localhost did not "
-                   "end within 2 s (--kill-grace) of SIGTERM and were killed")
+        with tempfile.TemporaryDirectory() as folder:
+            self.environment["READY"] = folder
+            self.ended("trap '' TERM; if [ $HOROVOD_RANK = 1 ]; then "
+                       "until [ -e $READY/0 ] && [ -e $READY/2 ]; do sleep 0.02; done; exit 7; fi; "
+                       "(setsid sleep 60 &); : >$READY/$HOROVOD_RANK; while :; do sleep 1; done", 7,
+                       "rank 1 on host localhost exited with code 7; ranks 0,2 on host localhost did "
+                       "not end within 2 s (--kill-grace) of SIGTERM and were killed")
 
     def test_a_rank_that_ends_well_leaves_the_others_alone(self):
         result = self.run_job("-np", "2", "sh", "-c",
