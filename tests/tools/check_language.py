@@ -18,7 +18,7 @@ CLEAN = (
     "launcher/pmix/", "launcher/protocol/", "launcher/spawn/",
     "plugins/bootstrap/", "plugins/controllers/", "plugins/mpi/", "plugins/python/",
 )
-NOT_YET = ("src/runtime/core/", "docs/design/")
+NOT_YET = ("docs/design/",)
 
 BEGINS = re.compile(r"(?:^|(?<=[.!?]\s))(?:Who|What|Whose|Whoever|Of|So)\b[^?.]*(?:[?.]|$)")
 COMMENT = re.compile(r"^\s*(?://|#)\s?(.*)$")

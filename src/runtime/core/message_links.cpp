@@ -8,7 +8,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Passes over the links that a dying rank makes to get its last words out.
+// A rank that fails polls its links at most this many times, to flush its last messages.
 constexpr int kLastWords = 64;
 
 std::vector<int32_t> machines_of(const OpenedPlugin& controller, size_t ranks) {

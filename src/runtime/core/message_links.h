@@ -1,6 +1,7 @@
-// This rank's message links to other ranks, by the controller plugin, and its place in the combining
-// tree of all ranks. Owns the opened controller. Knows no process set and decides nothing: callers act
-// on a failed send. Never waits. Belongs to the thread that makes progress.
+// The message links from this rank to other ranks, which the controller plugin provides, and this
+// rank's place in the combining tree of all ranks. Owns the opened controller plugin. The runtime core,
+// the service bus, the shutdown protocol and speculative allreduce send through it. A call never waits.
+// A failed send returns an error, and the caller decides what follows. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +25,19 @@ class MessageLinks {
   int32_t rank() const { return rank_; }
   const TreePlace& tree() const { return tree_; }
   bool is_root() const { return tree_.parent < 0; }
-  // The machine of each rank.
+  // The index of each rank's machine.
   std::span<const int32_t> machines() const { return machines_; }
 
-  // `rest` ends the message.
+  // Sends `message` followed by `rest` as one message.
   Status send(int32_t rank, ByteView message, ByteView rest = {});
-  // A notice that cannot be sent is dropped: poll reports the link's failure.
+  // Drops a notice that cannot be sent: poll reports the link's failure.
   void send_notice(MessageKind kind, const Notice& notice, int32_t rank);
   void notify_children(MessageKind kind, const Notice& notice);
 
   using Receiver = void (*)(void* argument, int32_t from, const void* message, size_t size);
-  // Hands the messages that have arrived to the receiver. *moved becomes true when anything moved.
+  // Calls the receiver for each message that has arrived. Sets *moved when a byte was sent or received.
   Status poll(Receiver receiver, void* argument, bool* moved);
-  // Gets out what was sent last, and drops what arrives.
+  // Flushes the last messages of this rank, and drops incoming messages.
   void drain();
   // Fails every link, so that no peer waits for this rank.
   void abort(const char* cause);

@@ -10,7 +10,7 @@ PendingSubmissions::Wake PendingSubmissions::submit(Submission* submission) {
   const bool whole = wakes_early_ && activity == burst_target_.load(std::memory_order_relaxed);
   queue_.push(submission);
   if (whole) return Wake::kFull;
-  // An open window has its end as alarm.
+  // The progress thread wakes at the end of an open window without a call.
   return window_open_.load() ? Wake::kNone : Wake::kDriver;
 }
 
@@ -82,7 +82,7 @@ bool PendingSubmissions::settle() {
   const uint64_t left = pending_.load() - count;
   if (newest_ == nullptr && collected_.empty()) {
     expected_ = std::exchange(burst_, 0);
-    // Of one there is nothing to gain: its submitter most likely waits for it.
+    // An early wake gains nothing for a burst of one: its submitter most likely waits for it.
     burst_target_.store(expected_ >= 2 ? activity_.load() - left + expected_ : UINT64_MAX,
                         std::memory_order_relaxed);
   }

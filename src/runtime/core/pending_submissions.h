@@ -1,6 +1,7 @@
-// This rank's submissions between the submission queue and their end: the batching window, the list of
-// the unfinished ones, and those that this pass finished. Announces nothing and decides no outcome: the
-// runtime core does. Belongs to the thread that makes progress, but for the functions of any thread.
+// This rank's submissions that are not complete: the submission queue, the batching window, the list
+// of unfinished submissions, and those that the current pass has finished. Only the runtime core calls
+// it. The runtime core announces each submission and decides its outcome. Lives on the progress thread,
+// except for the functions marked "any thread".
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,7 @@
 
 namespace hvd::runtime {
 
-// What the user handed in last, for those who ask what this rank does.
+// The user's latest submission, for reports of what this rank is doing.
 struct LastSubmission {
   Clock::time_point when{};
   std::string name;  // empty: nothing yet
@@ -27,47 +28,47 @@ struct LastSubmission {
 
 class PendingSubmissions {
  public:
-  // What it uses, which outlives it.
+  // The objects that it uses. They outlive it.
   struct Parts {
     const FusionOptions* fusion;
     TensorTable* names;
     HandleTable* handles;
     Metrics* metrics;
   };
-  // wakes_early: a burst as large as the last one wakes the driver before the window ends.
+  // wakes_early: a burst as large as the last one wakes the progress thread before the window ends.
   PendingSubmissions(const Parts& parts, std::chrono::microseconds window, bool wakes_early)
       : parts_(parts), window_(window), wakes_early_(wakes_early) {}
 
   // ---- any thread ----
   enum class Wake { kNone, kDriver, kFull };
-  // Hands a submission in; what the caller has to wake.
+  // Queues a submission. Returns what the caller has to wake.
   Wake submit(Submission* submission);
   bool has_input() const { return !queue_.empty(); }
-  // How many are not complete.
+  // The number of submissions that are not complete.
   uint64_t count() const { return pending_.load(std::memory_order_relaxed); }
-  // How many there were.
+  // The number of submissions since the start.
   uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
 
   // ---- with the progress lock held ----
-  // Takes what was handed in: into the window, or to the end of `refused` where that is not nullptr.
-  // True when there was anything.
+  // Moves all queued submissions into the window, or to the end of `refused` if that is not nullptr.
+  // Returns true when it moved any.
   bool collect(std::vector<Submission*>* refused);
-  // Whether the window ends now. flush: without waiting for more.
+  // Whether the window ends now. flush: an open window ends at once.
   bool is_due(bool flush) const;
-  // What the window holds, in order.
+  // The submissions in the window, in order.
   const std::vector<Submission*>& collected() const { return collected_; }
   void close_window();
-  // When the window ends; max: it is not open.
+  // The time at which the window ends; max: no window is open.
   Clock::time_point window_end() const { return window_end_; }
-  // For windows that open from now on.
+  // Sets the length of windows that open after this call.
   void set_window(std::chrono::microseconds window) { window_ = window; }
 
-  // The newest of the unfinished ones; the others by Submission::older.
+  // The newest unfinished submission. Submission::older leads to the others.
   Submission* newest() const { return newest_; }
   const LastSubmission& last() const { return last_; }
-  // One is over; settle makes it known.
+  // Marks a submission as finished. settle() wakes its waiters.
   void finish(Submission* submission, Status status);
-  // Gives what is finished back to its waiters. True when there was anything.
+  // Completes the handles of all finished submissions. Returns true when there were any.
   bool settle();
 
  private:
@@ -79,8 +80,8 @@ class PendingSubmissions {
   uint64_t collected_bytes_ = 0;
   Clock::time_point window_end_ = Clock::time_point::max();
   uint64_t burst_ = 0;            // submissions since nothing was pending
-  uint64_t expected_ = 0;         // as many as in the burst before
-  Submission* newest_ = nullptr;  // of the unfinished ones that were collected
+  uint64_t expected_ = 0;         // the size of the previous burst
+  Submission* newest_ = nullptr;  // of the unfinished submissions that were collected
   LastSubmission last_;
   std::vector<Submission*> finished_;
 
@@ -88,7 +89,7 @@ class PendingSubmissions {
   SubmissionQueue queue_;
   alignas(64) std::atomic<uint64_t> pending_{0};
   std::atomic<uint64_t> activity_{0};
-  std::atomic<uint64_t> burst_target_{UINT64_MAX};  // the activity that makes the burst whole
+  std::atomic<uint64_t> burst_target_{UINT64_MAX};  // activity() at which the burst is complete
   std::atomic<bool> window_open_{false};
 };
 

@@ -1,6 +1,6 @@
-// One process set on a rank that is its member: its negotiation, its plans and where its batches
-// run. Sets know nothing of each other: each has a tree, a root, cache ids and a sequence of its
-// own. Belongs to the thread that makes progress.
+// The state of one process set on a member rank: its negotiation, its plans and the queue of its
+// batches. ProcessSetRegistry owns it, and the runtime core works on it. Process sets are independent:
+// each has its own combining tree, root, response cache and plan sequence. Lives on the progress thread.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace hvd::runtime {
 
-// Two members, each on a machine of its own.
+// Whether the set has two members, on two machines.
 inline bool are_two_machines(const SetMembers& members, std::span<const int32_t> machines) {
   const auto machine = [&](size_t i) { return machines[static_cast<size_t>(members.ranks[i])]; };
   return members.ranks.size() == 2 && machine(0) != machine(1);
@@ -35,20 +35,20 @@ struct ProcessSet {
   const std::shared_ptr<const SetMembers> members;
   ResponseCache cache;
   Negotiator negotiator;
-  std::optional<Coordinator> coordinator;  // of its root
+  std::optional<Coordinator> coordinator;  // on the root of the set only
   BatchExecutor::BatchQueue* queue = nullptr;
-  uint64_t plans = 0;  // applied
+  uint64_t plans = 0;  // number of applied plans
   Speculation speculation;
-  bool last_was_speculative = false;  // of the plans applied
+  bool last_was_speculative = false;  // the latest applied plan
 
-  // Between this rank's join and everybody's: what was submitted after it.
+  // This rank has called join, and another member has not. after_join holds later submissions.
   bool has_joined = false;
   std::vector<Submission*> after_join;
 
-  // Nothing is planned any more (its root), or the last plan was applied.
+  // The root makes no more plans; on another rank, the last plan was applied.
   bool ended = false;
-  bool removed = false;           // by all ranks: it goes when it has ended and is idle
-  Submission* removal = nullptr;  // who asked for that, on this rank
+  bool removed = false;           // by all ranks: the set is dropped once it has ended and is idle
+  Submission* removal = nullptr;  // this rank's request to remove the set
 };
 
 }  // namespace hvd::runtime

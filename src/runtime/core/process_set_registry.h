@@ -1,6 +1,6 @@
-// The process sets that this rank is a member of, in the order of their serial numbers: how they open,
-// are found and go. Keeps messages for sets that this rank has not added yet. Never plans and never
-// ends a set's work: the runtime core does. Belongs to the thread that makes progress.
+// Owns the process sets that this rank is a member of, in the order of their serial numbers: adds,
+// finds and drops them. Buffers messages for sets that this rank has not added yet. Only the runtime
+// core calls it. The runtime core makes a set's plans and ends its work. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace hvd::runtime {
 
 class ProcessSetRegistry {
  public:
-  // What it uses, which outlives it.
+  // The objects that it uses. They outlive it.
   struct Parts {
     SetTable* table;
     TensorTable* names;
@@ -30,29 +30,30 @@ class ProcessSetRegistry {
   ProcessSetRegistry(const Parts& parts, uint32_t cache_capacity)
       : parts_(parts), cache_capacity_(cache_capacity) {}
 
-  // Before all else: opens the set of all ranks.
+  // Opens the set of all ranks. The first call.
   Status open_all();
 
-  // Every rank calls these with the same, in the same order. They complete the submission, but for a
-  // set of this rank that is removed: its submission completes when the set is dropped.
+  // Every rank calls add and remove with the same arguments in the same order. They complete the
+  // submission, with one exception: when this rank is a member of the removed set, the submission
+  // completes when the set is dropped.
   Status add(const Request& request, Submission* submission);
-  // The set whose work the caller has to end; nullptr: none.
+  // Returns the set whose work the caller has to end; nullptr: none.
   ProcessSet* remove(int32_t id, Submission* submission);
-  // Closes removed sets that have ended and are idle. True when any was.
+  // Drops removed sets that have ended and are idle. Returns true when it dropped any.
   Result<bool> drop_removed();
 
   // The set of all ranks.
   ProcessSet* all() const { return all_; }
-  // nullptr: there is no such set, or this rank is no member.
+  // Returns nullptr when no such set exists or this rank is not a member.
   ProcessSet* find(uint32_t serial) const { return serial == 0 ? all_ : find_other(serial); }
-  // A plan of one may add another behind it: iterate by index.
+  // Iterate by index: a plan of one set may add another set at the end.
   size_t size() const { return sets_.size(); }
   ProcessSet* at(size_t index) const { return sets_[index].get(); }
   bool all_ended() const;
-  // Of any process set that exists.
+  // Accepts any process set that exists, also one without this rank.
   bool is_member(int32_t process_set, int32_t rank) const;
 
-  // A message for a set that this rank has not added yet: its peers were faster.
+  // A message for a set that its sender has added and this rank has not added yet.
   struct Early {
     uint32_t set;
     int32_t from;
@@ -73,8 +74,8 @@ class ProcessSetRegistry {
   const Parts parts_;
   const uint32_t cache_capacity_;
   std::vector<std::unique_ptr<ProcessSet>> sets_;
-  ProcessSet* all_ = nullptr;  // the first of them
-  uint32_t last_serial_ = 0;   // of the sets that were added
+  ProcessSet* all_ = nullptr;  // sets_[0]
+  uint32_t last_serial_ = 0;   // of the latest set that was added
   std::vector<Early> early_;
   size_t early_bytes_ = 0;
   bool some_removed_ = false;

@@ -10,8 +10,8 @@
 namespace hvd::runtime {
 namespace {
 
-// While this many batches are under way the root lets further names gather, so that what comes
-// in one by one leaves together.
+// While this many batches run, the root makes no plan: names that become ready one by one then leave in
+// one plan.
 constexpr size_t kBusy = 2;
 
 }  // namespace
@@ -53,7 +53,7 @@ bool RuntimeCore::step(bool flush) {
   return submissions_.settle() || moved;
 }
 
-// A failure completes all work: after one nothing is touched, or it would be completed twice.
+// A failure completes all work. This function stops after a failure, so that it completes nothing twice.
 bool RuntimeCore::work() {
   report();
   bool moved = poll_links();
@@ -92,7 +92,7 @@ void RuntimeCore::announce() {
     else if (set == nullptr || set->removed) {
       complete(submission, not_found("its process set was removed meanwhile"));
     } else {
-      submission->accepted = true;  // until the news that the job ends has come
+      submission->accepted = true;  // fails when the notice that the job ends arrives
     }
   }
   submissions_.close_window();
@@ -142,7 +142,7 @@ bool RuntimeCore::poll_links() {
   return moved;
 }
 
-// A peer that is gone may have left everything behind that running work needs of it.
+// Running batches may have all the data that they need from a lost peer: finishes those batches.
 void RuntimeCore::finish_what_can_be() {
   for (;;) {
     const auto moved = executor_.advance();
@@ -216,7 +216,7 @@ void RuntimeCore::after_sleep() {
   if (!departed()) links_.after_sleep();
 }
 
-// What became ready in the subtree goes up; at the root it becomes a plan.
+// Announces to the parent the names that are ready in this rank's subtree. The root plans them.
 void RuntimeCore::report() {
   // A plan may add sets.
   for (size_t i = 0; i < sets_.size(); ++i) report(sets_.at(i));
@@ -225,7 +225,7 @@ void RuntimeCore::report() {
 void RuntimeCore::report(ProcessSet* set) {
   Announcement& ready = set->negotiator.ready();
   if (set->coordinator) {
-    // Two ranks that expect the same of each other agree on the order too.
+    // Two ranks that speculate need the same order of names.
     if (set->speculation.possible()) std::ranges::sort(ready.ids);
     if (!ready.empty()) set->coordinator->add(&ready);
     plan(set);
@@ -291,7 +291,7 @@ Status RuntimeCore::handle_of_set(MessageKind kind, int32_t from, ByteView messa
   HVD_RETURN_IF_ERROR(peek_set(message, &serial));
   if (sets_.is_ahead(serial)) return sets_.keep_early(serial, from, message);
   ProcessSet* set = sets_.find(serial);
-  if (set == nullptr) return {};  // removed, while this was on its way
+  if (set == nullptr) return {};  // removed while the message was in flight
   if (kind == MessageKind::kAnnouncement) return hear_announcement(set, from, message);
   if (from != set->negotiator.place().parent) {
     return invalid_argument("a plan from a rank that is not above this one");
@@ -302,7 +302,7 @@ Status RuntimeCore::handle_of_set(MessageKind kind, int32_t from, ByteView messa
   }
   HVD_RETURN_IF_ERROR(decode(message, &heard_plan_));
   speculative_.receive_plan(set, heard_plan_);
-  // What was reported by ids that this plan takes back is said before they are.
+  // The plan may revoke cache ids: announcements that use them leave first.
   report(set);
   for (const int32_t child : set->negotiator.place().children) {
     HVD_RETURN_IF_ERROR(links_.send(child, message));
@@ -389,7 +389,7 @@ Status RuntimeCore::forget(ProcessSet* set, const Plan& plan) {
   return {};
 }
 
-// Finds what this rank announced under an item's name, and remembers what the plan teaches.
+// Finds this rank's submission for a plan item, and updates the response cache from the item.
 Status RuntimeCore::resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed) {
   CacheEntry* entry = item.full ? nullptr : set->cache.find(item.id);
   Name* name = nullptr;
@@ -461,7 +461,7 @@ void RuntimeCore::all_have_joined(ProcessSet* set, int32_t last) {
   for (Submission* submission : waiting) announce(set, submission);
 }
 
-// Every rank comes here with the same item, in the same order.
+// Every rank calls this with the same items in the same order.
 Status RuntimeCore::register_sets(const PlanItem& item, Submission* submission) {
   HVD_CHECK(submission != nullptr);
   if (item.request.op != kRemoveProcessSet) return sets_.add(item.request, submission);
@@ -482,11 +482,11 @@ Status RuntimeCore::send_last_plan(ProcessSet* set) {
   return {};
 }
 
-// What is not planned yet never will be.
+// Ends the planning of a set: its submissions without a plan fail.
 void RuntimeCore::end_set(ProcessSet* set) {
   if (std::exchange(set->ended, true)) return;
-  // A set that nobody has removed ends with the job: the news of that may still be on its way, and
-  // then fails this work too.
+  // A set that no rank has removed ends with the job. When the notice of that is still in flight, the
+  // notice fails this work.
   if (over() || set->removed) fail_rest(set);
 }
 
@@ -541,7 +541,7 @@ void RuntimeCore::act(Shutdown::Step step) {
   if (step == Shutdown::Step::kEndServices) services_.end(refusal());
 }
 
-// Nothing is planned any longer: what is not planned yet never will be.
+// Ends the planning of all sets: submissions without a plan fail.
 void RuntimeCore::end_work() {
   submissions_.close_window();
   for (Submission* submission = newest(); submission != nullptr;) {
@@ -554,8 +554,8 @@ void RuntimeCore::end_work() {
   end_all_sets();
 }
 
-// The set of all ranks ends by the shutdown protocol itself; another one with the last plan of its root,
-// since plans of it may be on their way.
+// The shutdown protocol ends the set of all ranks. Another set ends with the last plan of its root, since
+// plans of that set may be in flight.
 void RuntimeCore::end_all_sets() {
   end_set(sets_.all());
   for (size_t i = 0; i < sets_.size(); ++i) {
@@ -578,7 +578,7 @@ void RuntimeCore::fail(const Status& cause) {
 
 void RuntimeCore::fail_with(const Status& found, int32_t heard_from) {
   if (departed()) return;
-  // What a peer says is everybody's already.
+  // A cause that a peer reports is already known to all ranks.
   end_with(heard_from < 0 ? host_->first_cause(found) : found, heard_from);
 }
 

@@ -1,6 +1,7 @@
-// One rank's runtime without its threads: from the submission queue over negotiation and plans to
-// the op plugins and completion. Whoever holds the progress lock (progress.h) drives it by step(); only
-// what says so may be called from other threads.
+// The runtime of one rank without its threads: takes submissions, negotiates them with other ranks,
+// applies the resulting plans through op plugins, and completes the submissions. Runtime owns it. The
+// thread that holds the progress lock (progress.h) calls step(). Other threads may call only the
+// functions marked "any thread".
 #pragma once
 
 #include <atomic>
@@ -24,29 +25,30 @@ namespace hvd::runtime {
 struct CoreOptions {
   int32_t rank = 0;
   std::chrono::microseconds window{1000};
-  bool calls_helper_early = true;  // when as many are submitted as the last burst had
+  bool calls_helper_early = true;  // when a burst reaches the size of the previous one
   FusionOptions fusion;
   uint32_t cache_capacity = 0;
-  hvd_tuning tuning{};  // of what all ranks run
+  hvd_tuning tuning{};  // the same on all ranks
 };
 
 struct CoreCounts {
   uint64_t steps = 0;
-  uint64_t batches = 0;        // run, or being run
-  uint64_t fused_tensors = 0;  // in batches of more than one
+  uint64_t batches = 0;        // started
+  uint64_t fused_tensors = 0;  // tensors in batches of two or more
   uint64_t messages_sent = 0;
   uint64_t messages_received = 0;
-  uint64_t short_announcements = 0;  // names announced by their id
-  uint64_t speculative_batches = 0;  // whose data both ranks had sent before there was a plan
-  uint64_t eager_sends_wasted = 0;   // eager data for a batch that came otherwise
+  uint64_t short_announcements = 0;  // names announced by their cache id
+  uint64_t speculative_batches = 0;  // both ranks had sent their data before the plan existed
+  uint64_t eager_sends_wasted = 0;   // eager data for a batch that the plan did not contain
 };
 
-// Is told what a plan is about to be made of.
+// Watches the plans of the set of all ranks at the root. The autotuner implements it.
 class PlanListener {
  public:
   virtual ~PlanListener() = default;
+  // The root is about to make a plan of these items.
   virtual void planning(const std::vector<PlanItem>& items, uint64_t bytes) = 0;
-  // The plan is made, and with it the ids that names have from now on.
+  // The root has made the plan and assigned the cache ids of its names.
   virtual void planned(const std::vector<PlanItem>& items) = 0;
 };
 
@@ -54,20 +56,20 @@ class RuntimeCore final : public Drivable, private CompletionSink {
  public:
   RuntimeCore(const CoreOptions& options, OpenedPlugin controller, OpSelector* ops,
               PluginHost* host, SetTable* sets, TensorTable* names, HandleTable* handles);
-  // Before the first step: opens the set of all ranks.
+  // Opens the set of all ranks. Called once, before the first step.
   Status open() { return sets_.open_all(); }
 
   // ---- any thread ----
   using Wake = PendingSubmissions::Wake;
-  // Hands a submission in; what the caller has to wake.
+  // Queues a submission. Returns what the caller has to wake.
   Wake submit(Submission* submission) { return submissions_.submit(submission); }
-  // Why nothing is accepted any more, or ok.
+  // The reason why this rank refuses submissions, or ok.
   Status refusal() const { return shutdown_.refusal(); }
-  // The same for a submission that is now not run, whose name may be empty.
+  // The error of a submission that this rank refuses for that reason. `name` may be empty.
   Status refuse(int32_t op, std::string_view name) { return shutdown_.refuse(op, name); }
-  // The peer whose leaving made work of this rank fail, if one did.
+  // The peer whose exit made work of this rank fail, if one did.
   std::optional<int32_t> cut_off_by() const { return shutdown_.cut_off_by(); }
-  // True when no peer needs this rank any more.
+  // True when no peer needs this rank: its links may close.
   const std::atomic<bool>& departed() const { return shutdown_.departed(); }
   bool has_input() const override { return submissions_.has_input() || host_->has_posted(); }
   uint64_t pending() const override { return submissions_.count(); }
@@ -79,37 +81,37 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   void after_sleep() override;
   Clock::time_point window_end() const override { return submissions_.window_end(); }
   Clock::time_point alarm() const override { return services_.alarm(); }
-  // A service is heard from now on; it outlives the runtime core's last step.
+  // Delivers later messages and alarms to this service, which outlives the last step.
   void set_service(ServiceId id, Service* service) { services_.set(id, service); }
-  // From this rank's service to the root's, or from the root's to everybody's, its own too. Lost
-  // when the job has ended.
+  // to_root sends from this rank's service to the root's. to_all sends from the root's service to the
+  // service of every rank, the root included. Both drop the message when the job has ended.
   void to_root(ServiceId id, ByteView message);
   void to_all(ServiceId id, ByteView message);
-  // Begins to leave the job: hvd_shutdown.
+  // Starts the shutdown protocol for hvd_shutdown.
   void leave();
-  // Gives up: everything pending fails with this, here and on all ranks.
+  // Fails the job: all pending work fails with this cause, on this rank and on all others.
   void fail(const Status& cause);
-  // Closes the links; after departed() only.
+  // Closes the links. departed() must be true.
   void close();
   std::vector<int32_t> missing(std::string_view name) const {
     return sets_.all()->negotiator.missing(name);
   }
   CoreCounts counts() const;
   Instruments& instruments() { return instruments_; }
-  // The newest of the unfinished submissions; the others by Submission::older.
+  // The newest unfinished submission. Submission::older leads to the others.
   Submission* newest() const { return submissions_.newest(); }
   const LastSubmission& last_submission() const { return submissions_.last(); }
   bool is_root() const { return links_.is_root(); }
-  // Of a process set that exists.
+  // Both require a process set that exists.
   bool is_member(int32_t process_set) const { return is_member(process_set, options_.rank); }
   bool is_member(int32_t process_set, int32_t rank) const {
     return sets_.is_member(process_set, rank);
   }
-  // Other parameters from the next plan on; on all ranks at the same plan of the set of all ranks.
+  // Sets parameters for the next plan on. All ranks call it at the same plan of the set of all ranks.
   void tune(std::chrono::microseconds window, uint64_t fusion_threshold, const hvd_tuning& tuning);
-  // At the root: who is told of each plan of all ranks before it is made. nullptr: nobody.
+  // Sets the listener of the root for plans of the set of all ranks. nullptr: none.
   void set_plan_listener(PlanListener* listener) { plan_listener_ = listener; }
-  // Nothing is accepted any more: the job ends.
+  // True when this rank refuses submissions because the job ends.
   bool over() const { return shutdown_.over(); }
 
  private:
@@ -130,7 +132,7 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   Status handle_of_set(MessageKind kind, int32_t from, ByteView message);
   Status hear_announcement(ProcessSet* set, int32_t from, ByteView message);
   Status run_tentative_plan(ProcessSet* set, ByteView theirs);
-  // theirs: the eager data of the other of two ranks for the plan's one batch, if it is here already.
+  // theirs: the peer's eager data for the only batch of the plan, if it has arrived.
   Status apply(ProcessSet* set, const Plan& plan, ByteView theirs = {});
   Status forget(ProcessSet* set, const Plan& plan);
   Status resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed);
@@ -149,7 +151,7 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   void end_work();
 
   void complete(Submission* submission, Status status) override;
-  // With what this rank found, or with what `heard_from`, a peer, says; then all agree on a cause.
+  // Ends the job with `found`. heard_from: the peer that reported it; -1: this rank found it.
   void fail_with(const Status& found, int32_t heard_from);
   void end_with(const Status& cause, int32_t heard_from);
 
@@ -168,13 +170,13 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   ServiceBus services_{&links_};
   PlanListener* plan_listener_ = nullptr;
 
-  Status link_failure_;  // found while messages were handed in: acted upon after that
+  Status link_failure_;  // set by receive(), and handled when the poll of the links returns
   int32_t heard_from_ = -1;
 
-  // Kept for their memory.
+  // Reused, so that a pass allocates no memory.
   Announcement heard_;
   Plan heard_plan_;
-  Clock::time_point plan_heard_{};  // the one that is being applied
+  Clock::time_point plan_heard_{};  // arrival of the plan that is being applied
   std::vector<AgreedItem> agreed_;
   std::vector<Submission*> refused_;
   ByteWriter out_;

@@ -1,6 +1,6 @@
-// The services of one rank: their messages on the combining tree of all ranks, and their alarms. Owns
-// no service; never fails the job: the runtime core acts on an error. Belongs to the thread that makes
-// progress.
+// Carries the messages of this rank's services (timeline, stall checks, metrics, autotuning) along the
+// combining tree of all ranks, and runs their alarms. Owns no service. Only the runtime core calls it,
+// and the runtime core fails the job on an error. Lives on the progress thread.
 #pragma once
 
 #include <array>
@@ -15,20 +15,20 @@ class ServiceBus {
   // The links outlive the bus.
   explicit ServiceBus(MessageLinks* links) : links_(links) {}
 
-  // From now on messages and alarms reach this service.
+  // Delivers later messages and alarms to this service.
   void set(ServiceId id, Service* service) { services_[static_cast<size_t>(id)] = service; }
-  // From this rank's service to the root's.
+  // Sends from this rank's service to the root's.
   Status to_root(ServiceId id, ByteView message);
-  // From the root's service to the service of every rank, its own too.
+  // Sends from the root's service to the service of every rank, the root included.
   Status to_all(ServiceId id, ByteView message);
-  // A message of a service came from a neighbour: forwards it in the tree, or hands it to the service.
+  // Takes a service's message from a neighbour: forwards it in the tree or delivers it to the service.
   Status receive(MessageKind kind, int32_t from, ByteView message);
 
-  // When the first of the services wants run_alarms to be called; max: never.
+  // The earliest alarm of a service, at which the caller calls run_alarms; max: no alarm.
   Clock::time_point alarm() const;
-  // True when any service had an alarm.
+  // Runs the alarms that are due. Returns true when there was one.
   bool run_alarms();
-  // The job is over for this rank.
+  // Ends all services: the job is over for this rank.
   void end(const Status& why);
 
  private:

@@ -89,7 +89,7 @@ Shutdown::Step Shutdown::act(const ShutdownProtocol::Actions& actions) {
 }
 
 void Shutdown::note_leaver(int32_t leaver) {
-  // Another's program may as well have come to its end, or to an exception's.
+  // The program of another rank may also have returned or raised an exception.
   const bool is_own = leaver == links_->rank();
   const std::string who = is_own
                               ? std::string("this rank called shutdown")

@@ -1,7 +1,7 @@
-// How this rank's work ends, by the shutdown protocol or by a failure: whether work is still accepted,
-// why not, and the notices between neighbours in the tree. Completes no work itself: the runtime core
-// does, as the returned steps say. Belongs to the thread that makes progress, but for the functions of
-// any thread.
+// Ends this rank's part in the job, by the shutdown protocol or after a failure. Owns the protocol's
+// state and the reason why this rank refuses submissions, and sends the notices to neighbours in the
+// combining tree. Only the runtime core calls it, and completes pending work as the returned steps say.
+// Lives on the progress thread, except for the functions marked "any thread".
 #pragma once
 
 #include <atomic>
@@ -18,43 +18,42 @@ namespace hvd::runtime {
 
 class Shutdown {
  public:
-  // The links outlive it.
+  // The links outlive this object.
   explicit Shutdown(MessageLinks* links)
       : links_(links), protocol_(links->is_root(), links->tree().children.size()) {}
 
   // ---- any thread ----
-  // Nothing is accepted any longer: the job ends.
+  // True when this rank refuses submissions because the job ends.
   bool over() const { return over_.load(std::memory_order_relaxed); }
-  // Why nothing is accepted, or ok.
+  // The reason why this rank refuses submissions, or ok.
   Status refusal() const;
-  // The same for a submission that is now not run, whose name may be empty.
+  // The error of a submission that this rank refuses for that reason. `name` may be empty.
   Status refuse(int32_t op, std::string_view name);
-  // The peer whose leaving made work of this rank fail, if one did.
+  // The peer whose exit made work of this rank fail, if one did.
   std::optional<int32_t> cut_off_by() const;
-  // True when no peer needs this rank any longer.
+  // True when no peer needs this rank: its links may close.
   const std::atomic<bool>& departed() const { return departed_; }
 
   // ---- with the progress lock held ----
-  // What the caller does after a call.
+  // The next action of the caller after a call.
   enum class Step {
     kNone,
-    kEndWork,      // nothing is planned after this: what is not planned yet fails
-    kEndServices,  // the goodbye has passed: departed() is true
+    kEndWork,      // end all planning: submissions without a plan fail
+    kEndServices,  // the goodbye message has passed: departed() is true
   };
-  // This rank begins to leave the job.
+  // Starts the shutdown protocol for this rank.
   [[nodiscard]] Step leave();
-  // A notice of the protocol from a neighbour.
+  // Takes a notice of the shutdown protocol from a neighbour.
   [[nodiscard]] Step receive(MessageKind kind, const Notice& notice);
-  // Nothing planned is left to run here. Called in every pass.
+  // Reports that this rank has run all plans. Called in every such pass.
   [[nodiscard]] Step drained() { return act(protocol_.drained()); }
-  // A peer has closed its links. Nothing: that is a failure. Otherwise all that was planned is done here
-  // and below, and the goodbye is only late: nobody needs this rank.
+  // Reports that a peer has closed its links. Returns nullopt when that is a failure. Otherwise this
+  // rank's subtree has run all plans, and the goodbye message was late: no peer needs this rank.
   [[nodiscard]] std::optional<Step> links_closed();
-  // Whether a rank's leaving ends the work.
+  // Whether the shutdown protocol is ending the work.
   bool stopping() const { return protocol_.stopping(); }
-  // Ends this rank's part by a failure and sends the cause to all neighbours but heard_from, which
-  // reported it (-1: none did). Returns the cause that all pending work gets. has_work: whether any is
-  // pending.
+  // Ends this rank's part after a failure. Sends the cause to all neighbours but heard_from, the one
+  // that reported it (-1: none). Returns the cause for all pending work. has_work: some is pending.
   Status fail(const Status& cause, int32_t heard_from, bool has_work);
 
  private:
@@ -70,7 +69,7 @@ class Shutdown {
   std::atomic<bool> over_{false};
   std::atomic<bool> departed_{false};
   std::atomic<int32_t> left_by_{-1};  // the first peer that left or was lost
-  std::atomic<bool> cut_off_{false};  // work failed by that
+  std::atomic<bool> cut_off_{false};  // pending work failed because that peer left
   mutable std::mutex refusal_mutex_;
   Status refusal_;           // guarded by refusal_mutex_
   End end_ = End::kFailure;  // guarded by refusal_mutex_; of `refusal_`

@@ -1,8 +1,8 @@
-// The shutdown protocol. The first rank that calls hvd_shutdown asks the root, which plans nothing
-// more and sends "stop" down the tree. A rank sends "stopped" up when its whole subtree has finished
-// what was planned. When all have, the root sends "goodbye" down the tree, and ranks may close their
-// links. A state machine that returns what to send and sends nothing. Belongs to the thread that makes
-// progress.
+// The state machine of the shutdown protocol. The first rank that calls hvd_shutdown sends "leave" to
+// the root. The root stops planning and sends "stop" down the combining tree. A rank sends "stopped" to
+// its parent when its whole subtree has run all plans. When all ranks have, the root sends "goodbye"
+// down the tree, and ranks may close their links. Class Shutdown owns the machine, calls it on the
+// progress thread and sends the messages that it returns.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class ShutdownProtocol {
  public:
   ShutdownProtocol(bool is_root, size_t children) : is_root_(is_root), children_(children) {}
 
-  // What the caller has to send now, to the parent or to all children.
+  // The messages that the caller sends now, up to the parent or down to all children.
   struct Actions {
     bool leave_up = false;
     bool stop_down = false;
@@ -23,7 +23,7 @@ class ShutdownProtocol {
     bool goodbye_down = false;
   };
 
-  // This rank, or one below it, wants to leave.
+  // This rank or a rank in its subtree wants to leave.
   Actions leave(int32_t rank) {
     Actions actions;
     if (asked_ || stopping()) return actions;
@@ -33,7 +33,7 @@ class ShutdownProtocol {
     actions.leave_up = true;
     return actions;
   }
-  // The root has said stop (or is the root).
+  // The root has decided to stop. On another rank: its "stop" message has arrived.
   Actions stop(int32_t rank) {
     Actions actions;
     if (stopping()) return actions;
@@ -41,9 +41,9 @@ class ShutdownProtocol {
     actions.stop_down = true;
     return actions;
   }
-  // A child's whole subtree is done.
+  // A child's whole subtree has run all plans.
   void child_stopped() { ++children_stopped_; }
-  // Nothing planned is left to run here. Called in every pass; acts once.
+  // This rank has run all plans. Called in every such pass; acts once.
   Actions drained() {
     Actions actions;
     if (!stopping() || reported_ || children_stopped_ < children_) return actions;
@@ -62,7 +62,7 @@ class ShutdownProtocol {
   bool stopping() const { return leaver_ >= 0; }
   int32_t leaver() const { return leaver_; }
   int32_t leaver_asked_for() const { return leaver_asked_for_; }
-  // Everything planned was run by this rank and all below it.
+  // This rank's whole subtree has run all plans.
   bool reported() const { return reported_; }
   bool complete() const { return complete_; }
 

@@ -21,7 +21,7 @@ bool may_reduce_one_shot(const Request& request) {
 
 }  // namespace
 
-// The next plan of the set, if it is of these names in one batch.
+// Builds the set's next plan for the case that it has exactly these names in one batch.
 void SpeculativeExchange::build_plan(ProcessSet* set, std::span<const uint32_t> ids) {
   plan_.set = set->members->serial;
   plan_.sequence = set->plans;
