@@ -44,7 +44,7 @@ Status HostJobs::read() {
   std::error_code error;
   directory_ = std::filesystem::current_path(error).string();
   if (error) return system_error("cannot find the current directory", error.value());
-  // As the user names it: a path through links may be the only one that other hosts have.
+  // Keeps the user's spelling: other hosts may only have the path with symbolic links.
   const std::string logical = environment_variable("PWD").value_or("");
   if (logical.starts_with('/') && std::filesystem::equivalent(logical, directory_, error)) {
     directory_ = logical;
@@ -105,7 +105,7 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
 
 bool HostJobs::reads_input(int rank) const {
   const Settings& settings = options_.settings;
-  // A list of hosts may have come by it.
+  // The host list may have come from standard input.
   if (settings.text("hostfile") == "-" || settings.text("stdin") == "none") return false;
   return rank == 0 || settings.text("stdin") == "all";
 }

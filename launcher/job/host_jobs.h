@@ -1,6 +1,6 @@
-// What each host's agent is given: how it is reached, the command, its directory, the code that travels
-// and the ranks' environment. Owns what it read of this machine for that, and the job's number; never
-// reaches a host. Lives in a job's launch, on its one thread.
+// Builds the input of each host's agent: how to reach the host, the command, its directory, the staged
+// code and the ranks' environment. Owns the settings that it read from this machine, and the job's
+// number. Opens no connection. JobLaunch owns it; HostStartup calls it. Lives on the launch's thread.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ namespace hvd::launcher {
 
 class HostJobs {
  public:
-  // All of these outlive this.
+  // All arguments outlive this object.
   HostJobs(const Options& options, const SlotPlan& plan, uint32_t generation, const Secret& secret);
 
-  // Reads this machine: the agent's file, the directory, the code to stage, variables. Once, before
-  // the others.
+  // Reads from this machine: the path of the agent, the directory, the code to stage, the environment.
+  // The first call, once.
   Status read();
   HostJob job_of(int host, bool is_local) const;
   SpawnTarget target_of(const Host& host) const;
   const std::shared_ptr<const StagedCode>& code() const { return code_; }
   const EnvironmentChoice& environment_choice() const { return environment_; }
-  // The rank's standard input comes from the launcher.
+  // Whether the launcher forwards its standard input to this rank.
   bool reads_input(int rank) const;
-  // Between the end signal and SIGKILL of the ranks of a job that ends.
+  // Seconds between the end signal and SIGKILL for the ranks of a job that ends.
   double grace() const { return grace_; }
   int end_signal() const { return end_signal_; }
 

@@ -75,7 +75,7 @@ std::vector<HostStart> HostStartup::host_starts(const std::vector<AgentEvents*>&
   return starts;
 }
 
-// Those that were ready, and are gone while others were prepared.
+// Finds the hosts whose agents were ready and ended while other hosts were prepared.
 void HostStartup::find_lost(Outcome& outcome) const {
   for (size_t host = 0; host < outcome.links.size(); ++host) {
     const Status state = outcome.links[host]->state();
@@ -85,7 +85,7 @@ void HostStartup::find_lost(Outcome& outcome) const {
   }
 }
 
-// Most starts are over before there is anything to show.
+// The progress line appears after a delay: most starts end before it.
 net::Task<void> HostStartup::show_progress(Output& output) {
   for (auto wait = kProgressAfter;; wait = kProgressEvery) {
     progress_.expires_after(wait);

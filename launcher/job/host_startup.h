@@ -1,6 +1,6 @@
-// Brings up the agents of all hosts before any rank starts, shows how far each host is, and compares
-// what they report. Owns the spawners and the preflight; never starts a rank. Lives in a job's launch,
-// on its loop, as long as the links that it made.
+// Starts the agents of all hosts before any rank starts, shows the progress of each host, and compares
+// the agents' reports. Owns the spawners and the preflight; starts no rank. JobLaunch owns and calls it.
+// Lives on the launch's loop, and outlives the links that it returns.
 #pragma once
 
 #include <memory>
@@ -21,25 +21,25 @@ namespace hvd::launcher {
 
 class HostStartup {
  public:
-  // All of these outlive this. `join_queue`: where the hosts have joined, or null.
+  // All arguments outlive this object. `join_queue`: the queue in which the hosts have joined, or null.
   HostStartup(net::asio::io_context& loop, const Options& options, const SlotPlan& plan,
               const HostJobs& host_jobs, JoinQueue* join_queue);
 
   struct Outcome {
-    std::vector<std::unique_ptr<AgentLink>> links;  // none when it was cancelled or failed
+    std::vector<std::unique_ptr<AgentLink>> links;  // empty after cancel() or an error
     MasterEndpoints master_endpoints;
     std::vector<Status> errors;
     std::vector<int> failed_hosts;
   };
-  // Once. `events`: of each host, outlive the links. `output` shows the progress.
+  // Call once. `events`: one receiver for each host; they outlive the links. `output` shows the progress.
   net::Task<Outcome> run(const std::vector<AgentEvents*>& events, Output& output);
-  // Ends run, and every agent with it.
+  // Ends run() and every agent.
   void cancel();
 
  private:
   std::vector<HostStart> host_starts(const std::vector<AgentEvents*>& events) const;
   net::Task<void> show_progress(Output& output);
-  // Says how the hosts differ; whether all have PMIx.
+  // Prints how the hosts differ. Returns whether all have PMIx.
   bool compare(const std::vector<std::unique_ptr<AgentLink>>& links, Output& output) const;
   void find_lost(Outcome& outcome) const;
 

@@ -64,7 +64,6 @@ class JobLaunch {
   JobEnd run();
 
  private:
-  // What one agent reports, with the host it speaks for.
   struct HostEvents;
 
   Status find_places();
@@ -116,7 +115,7 @@ class JobLaunch {
   JobInspector inspector_;
 };
 
-// What one agent reports, with the host it speaks for.
+// Receives the events of one host's agent, and adds the host's index.
 struct JobLaunch::HostEvents : AgentEvents {
   HostEvents(JobLaunch& job, int host) : job(job), host(host) {}
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
@@ -134,7 +133,7 @@ struct JobLaunch::HostEvents : AgentEvents {
             exit.signal == SIGTERM ? SIGTERM : 0);
   }
   void on_joined(int rank, int world_rank, int world_size) override {
-    // Who asks each host what works there (--check-build -H) makes worlds of one to see it.
+    // --check-build -H runs a world of one rank on each host: that is no error.
     if (is_question(job.options_)) return;
     job.act(job.supervisor_.on_joined(rank, world_rank, world_size));
   }
@@ -322,7 +321,7 @@ net::Task<void> JobLaunch::start() {
                 rendezvous::ServerOptions{
                     .secret = secret_, .size = plan_.size(), .insecure_compat = original_scopes()});
   if (parent_process_) {
-    // Who waits for the ranks' results has gone: they end, as by a signal.
+    // The parent process, which waits for the ranks' results, has gone: the ranks end, as by a signal.
     parent_process_->serve(loop_.get_executor(), secret_, *server_, [] { ::raise(SIGTERM); });
   }
   output_->on_consumed([this](int rank, OutputStream stream, size_t size) {
@@ -468,7 +467,7 @@ void JobLaunch::tell_the_end() {
                   signal_name(host_jobs_.end_signal()), " and ",
                   killed.starts_with("ranks ") ? "were" : "was", " killed");
   }
-  // What a single rank wrote stands right above.
+  // The output of a single rank stands directly above the report: no need to repeat it.
   if (words.empty() || plan_.size() == 1) return output_->say(report);
   const std::string whose =
       killed.empty() ? "its last lines" : cat("the last lines of rank ", rank);

@@ -1,5 +1,6 @@
-// One launch, from a plan to its exit code: agents on all hosts, the rendezvous server in this
-// process, the ranks, their output, their end. One thread, one loop.
+// Runs one launch, from a plan to its exit code: starts the agents on all hosts, the rendezvous server
+// in this process and the ranks, forwards their output, and ends them. The launcher's command, its
+// further attempts (--max-restarts) and `--check-build -H` call it. Uses one thread and one loop.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +13,18 @@ namespace hvd::launcher {
 
 class JoinQueue;
 
-// How a launch ended, after the sentence that explains it.
+// The result of a launch. run_job has printed the sentence that explains it.
 struct JobEnd {
   int exit_code = 0;  // of horovodrun
   bool has_started = false;
-  bool may_be_tried_again = false;  // a rank or a host failed: neither the user nor time ended it
-  std::vector<int> failed_hosts{};  // that could not be readied, or were lost
+  bool may_be_tried_again = false;  // a rank or a host failed; false after a signal or a timeout
+  std::vector<int> failed_hosts{};  // hosts that could not be prepared, or were lost
 };
 
-// Once, before the first launch.
+// Sets up this process: log level, environment, SIGPIPE. Call once, before the first launch.
 void prepare_process(const Options& options);
-// `generation`: how many launches of this job were before. `join_queue`: where the hosts have joined,
-// instead of being reached.
+// `generation`: the number of earlier launches of this job. `join_queue`: the queue in which the hosts
+// have joined; null: the launcher connects to the hosts.
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
                JoinQueue* join_queue = nullptr);
 

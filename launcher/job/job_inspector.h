@@ -1,6 +1,7 @@
-// Answers those that look into the job from another terminal: `horovodrun ps`, `stack` and `exec`. Owns
-// the socket that they call, their questions and the commands that run beside ranks; never changes how
-// the job runs. Lives in a job's launch, on its loop.
+// Answers `horovodrun ps`, `stack` and `exec`, which a user runs in another terminal. Owns the socket to
+// which these connect, the open queries to the agents, and the commands that run beside ranks. Does not
+// change how the job runs. JobLaunch owns it and forwards the agents' events to it. Lives on the
+// launch's loop.
 #pragma once
 
 #include <memory>
@@ -19,17 +20,17 @@ namespace hvd::launcher {
 
 class JobInspector {
  public:
-  // All of these outlive this.
+  // All arguments outlive this object.
   JobInspector(const net::asio::any_io_executor& executor, const Options& options,
                const SlotPlan& plan, const Supervisor& supervisor,
                const std::vector<std::unique_ptr<AgentLink>>& links);
 
-  // From here on it can be called. A job does without where that fails.
+  // Opens the socket. The job runs without it when that fails.
   void open();
-  // Where the ranks of each host are, with their stacks; empty where nothing came.
+  // Returns one text per host with the stacks of its ranks; empty for a host that did not answer.
   net::Task<std::vector<std::string>> stacks() { return inspection_.run(true); }
 
-  // What the agents report.
+  // The events of the agents.
   void on_inspected(int host, uint32_t number, const std::string& text) {
     inspection_.on_answer(static_cast<size_t>(host), number, text);
   }

@@ -11,7 +11,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr int kForwarded[] = {SIGUSR1, SIGUSR2, SIGWINCH};
-// How long a suspended launcher may take to say so.
+// The time limit for the message to the agents before the launcher suspends.
 constexpr std::chrono::seconds kTimeToSuspend{1};
 
 bool is_ignored(int signal) {
@@ -28,7 +28,7 @@ JobSignals::JobSignals(net::asio::io_context& loop,
 
 void JobSignals::watch() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
-    // nohup's wish; an ignored SIGINT is only the mark of a shell's background job.
+    // nohup ignores SIGHUP on purpose. A shell ignores SIGINT for every background job.
     if ((number == SIGHUP || number == SIGTSTP) && is_ignored(number)) continue;
     signals_.add(number);
   }
@@ -57,7 +57,8 @@ void JobSignals::on_signal(int number) {
 void JobSignals::pass_on(int number, int from_host) {
   const auto now = Clock::now();
   const auto last = passed_on_.find(number);
-  // A scheduler signals the processes of a job at about one moment. A window may change often.
+  // A scheduler signals all processes of a job at about the same time: one signal is forwarded. SIGWINCH
+  // may come often.
   if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
   passed_on_[number] = now;
   for (size_t host = 0; host < links_.size(); ++host) {
@@ -65,8 +66,7 @@ void JobSignals::pass_on(int number, int from_host) {
   }
 }
 
-// Tells the agents that silence is no loss, and stops the ranks and this process until it is
-// continued.
+// Pauses the agents' leases, and stops the ranks and this process until SIGCONT continues it.
 net::Task<void> JobSignals::suspend() {
   struct Telling {
     size_t left;

@@ -1,6 +1,6 @@
-// The signals that the launcher gets while a job runs: SIGUSR1, SIGUSR2 and SIGWINCH go to all ranks,
-// SIGTSTP suspends the job, and the rest asks for its end. Owns the set of signals; never decides how a
-// job ends. Lives in a job's launch, on its loop.
+// Handles the signals of the launcher while a job runs: it forwards SIGUSR1, SIGUSR2 and SIGWINCH to all
+// ranks, suspends the job on SIGTSTP, and reports all other signals through `on_end`, which ends the
+// job. Owns the signal set. JobLaunch owns and calls it. Lives on the launch's loop.
 #pragma once
 
 #include <functional>
@@ -16,13 +16,13 @@ namespace hvd::launcher {
 
 class JobSignals {
  public:
-  // `links`, empty before anything was started, outlive this. `on_end` hears of a signal that asks for
-  // the end.
+  // `links` outlive this object, and are empty before the first agent starts. `on_end` receives the
+  // number of a signal that ends the job.
   JobSignals(net::asio::io_context& loop, const std::vector<std::unique_ptr<AgentLink>>& links,
              std::function<void(int)> on_end);
 
   void watch();
-  // A signal that this process got, or the ranks of a host, to those of all others.
+  // Forwards a signal to the ranks of all hosts but `from_host`, whose ranks already got it.
   void pass_on(int number, int from_host = -1);
 
  private:
@@ -35,7 +35,7 @@ class JobSignals {
   const std::function<void(int)> on_end_;
   net::asio::signal_set signals_;
   bool suspending_ = false;
-  std::map<int, Clock::time_point> passed_on_;  // when each signal was last
+  std::map<int, Clock::time_point> passed_on_;  // the last time of each signal
 };
 
 }  // namespace hvd::launcher

@@ -29,7 +29,7 @@ Result<std::unique_ptr<ParentProcess>> ParentProcess::take(int fd) {
 void ParentProcess::serve(net::asio::any_io_executor executor, const Secret& secret,
                           rendezvous::Server& server, std::function<void()> on_gone) {
   const std::string line = cat(secret.hex(), "\n");
-  // The first bytes on this socket: there is room.
+  // These are the first bytes on this socket: its send buffer is empty.
   if (::send(socket_.get(), line.data(), line.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(line.size())) {
     return on_gone();

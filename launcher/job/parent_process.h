@@ -1,5 +1,6 @@
-// The parent process that started this launcher and shares the job's store (--store-fd). It receives
-// the secret, then speaks rendezvous/PROTOCOL.md over the same socket. Lives on the loop.
+// The socket to the parent process that started this launcher and shares the job's store (--store-fd).
+// Owns the socket: sends the secret, then hands the connection to the rendezvous server, which speaks
+// rendezvous/PROTOCOL.md over it. JobLaunch owns and calls it. Lives on the launch's loop.
 #pragma once
 
 #include <functional>
@@ -15,11 +16,11 @@ namespace hvd::launcher {
 
 class ParentProcess {
  public:
-  // Owns `fd`, which no child inherits from now on. An error names the flag: it is no connected
-  // stream socket of this machine.
+  // Takes ownership of `fd` and sets close-on-exec. Fails with an error that names the flag when `fd` is
+  // not a connected stream socket of this machine.
   static Result<std::unique_ptr<ParentProcess>> take(int fd);
 
-  // Call once. `on_gone` is called when the parent has closed its end or has died.
+  // Call once. Calls `on_gone` when the parent has closed its end or has died.
   void serve(net::asio::any_io_executor executor, const Secret& secret, rendezvous::Server& server,
              std::function<void()> on_gone);
 

@@ -1,4 +1,5 @@
-// Whether the ranks of a job are known to PMIx, which all of its hosts must have. Pure.
+// Decides whether a job registers its ranks with PMIx, which requires PMIx on all hosts, and adds the
+// registration to each host's start order. HostStartup calls it. Pure.
 #pragma once
 
 #include <vector>
@@ -9,9 +10,9 @@
 
 namespace hvd::launcher {
 
-// Takes PMIx's version, which agents name among the others, out of each. True when all had one.
+// Removes the version of PMIx from each host's list. Returns true when every list had one.
 bool take_pmix(std::vector<Versions>& versions);
-// Tells every host who is where.
+// Adds the placement of all ranks to each host's order.
 void order_pmix(const SlotPlan& plan, std::vector<StartOrder>& orders);
 
 }  // namespace hvd::launcher

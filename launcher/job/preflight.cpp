@@ -13,14 +13,14 @@
 namespace hvd::launcher {
 namespace {
 
-// How long others may go on after the first failure, and how long cancelled ones may take.
+// Seconds for the other hosts after the first failure, and for hosts that were cancelled.
 constexpr double kAfterFailure = 2;
 constexpr double kAfterCancel = 1;
 
-// Of the whole time, for what takes moments where it works at all.
+// The share of the time limit for stages that take well under a second when they work.
 constexpr double kShareOfShortStages = 0.5;
 
-// What a stage that does not end may come from. `try_command` shows the user more, or is empty.
+// The likely cause of a stage that does not end. `try_command`: a command that shows more, or empty.
 std::string likely_cause(std::string_view stage, const std::string& try_command) {
   const std::string seen = try_command.empty() ? "" : cat("; run '", try_command, "' to see it");
   if (stage == "configure") {
@@ -39,7 +39,7 @@ std::string likely_cause(std::string_view stage, const std::string& try_command)
   return "it is slow";
 }
 
-// Only ssh makes a rank another user's.
+// Whether the ranks run as another user, which only ssh can do.
 bool is_somebody_else(const std::string& user) {
   if (user.empty()) return false;
   const passwd* self = ::getpwuid(::geteuid());
@@ -52,7 +52,7 @@ struct Preflight::Progress {
   HostStart start;
   std::string stage = "resolve";
   std::string try_command;
-  Clock::time_point since = Clock::now();  // it is in that stage
+  Clock::time_point since = Clock::now();  // the start of that stage
   std::unique_ptr<AgentLink> link;
   net::asio::cancellation_signal cancel;
   bool done = false;  // or given up
@@ -135,7 +135,7 @@ net::Task<std::vector<Status>> Preflight::run(double timeout_seconds) {
   co_return errors;
 }
 
-// Returns when all hosts are done, at the deadline, or a moment after the first failure.
+// Returns when all hosts are done, at the deadline, or kAfterFailure seconds after the first failure.
 net::Task<void> Preflight::wait_for_all(Deadline deadline) {
   const bool was_cancelled = cancelled_;
   for (;;) {
@@ -153,7 +153,7 @@ net::Task<void> Preflight::wait_for_all(Deadline deadline) {
   }
 }
 
-// Returns when the next may be late.
+// Returns the time at which the next host may be late.
 Deadline Preflight::give_up_late_ones() {
   const double most = seconds_ * kShareOfShortStages;
   Deadline next = Deadline::never();

@@ -1,5 +1,5 @@
-// Brings an agent up on every host at once and lets each check its part of the job. Starts no
-// rank. Lives on the loop; must outlive the loop's run.
+// Starts the agents of all hosts in parallel. Each agent checks its host's part of the job. Starts no
+// rank. HostStartup owns and calls it. Lives on the launch's loop, and must outlive the loop's run.
 #pragma once
 
 #include <functional>
@@ -17,32 +17,32 @@
 
 namespace hvd::launcher {
 
-// One host on its way to readiness.
+// The input for the start of one host's agent.
 struct HostStart {
   SpawnTarget target;
-  // Asked once it is known whether the host is this machine.
+  // Called when the preflight knows whether the host is this machine.
   std::function<HostJob(bool is_local)> make_job;
   AgentEvents* events = nullptr;
-  std::shared_ptr<const StagedCode> code{};  // may be none
+  std::shared_ptr<const StagedCode> code{};  // null without --stage
 };
 
 class Preflight {
  public:
-  // The spawners outlive it.
+  // The spawners outlive this object.
   Preflight(net::asio::any_io_executor executor, Spawner& local, Spawner& remote,
             std::vector<HostStart> hosts);
   ~Preflight();
 
-  // One error for each host that is not ready, "host b: stage: cause"; none: all are. A host that
-  // failed leaves the others only a moment more, for their own errors.
+  // Returns one error for each host that is not ready, "host b: stage: cause"; empty: all are ready.
+  // After the first failure the other hosts have 2 s to report their own errors.
   net::Task<std::vector<Status>> run(double timeout_seconds);
-  // How far each host is.
+  // The current stage of each host.
   std::vector<HostProgress> progress() const;
-  // Those of the errors, by their place.
+  // The indices of the hosts of the errors, in the same order.
   const std::vector<int>& failed_hosts() const { return failed_hosts_; }
-  // Ends run, and every agent with it.
+  // Ends run() and every agent.
   void cancel();
-  // In the order of the hosts, after a run without errors.
+  // Returns the links in the order of the hosts. Call after a run() without errors.
   std::vector<std::unique_ptr<AgentLink>> take_links();
 
  private:
@@ -60,7 +60,7 @@ class Preflight {
   std::vector<int> failed_hosts_;
   net::asio::steady_timer changed_;
   bool cancelled_ = false;
-  double seconds_ = 0;  // that all may take
+  double seconds_ = 0;  // the limit for all hosts
 };
 
 }  // namespace hvd::launcher

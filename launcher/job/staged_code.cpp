@@ -93,7 +93,7 @@ Result<std::optional<StagePart>> StagedParts::next() {
                                  .bytes = entry.link});
 }
 
-// A file that has become shorter meanwhile ends early; the digest tells.
+// A file that became shorter after the listing ends early, and the agent finds a wrong digest.
 Result<std::optional<StagePart>> StagedParts::next_of_file(const StagedCode::Entry& entry) {
   StagePart part{.kind = file_ ? StageKind::kMore : StageKind::kFile,
                  .mode = entry.mode,
@@ -103,13 +103,15 @@ Result<std::optional<StagePart>> StagedParts::next_of_file(const StagedCode::Ent
     return system_error(cat("--stage: cannot read ", entry.from.string()), errno);
   };
   if (!file_) {
-    // What has become a pipe meanwhile must not hold up the launcher.
+    // O_NONBLOCK: if a FIFO has replaced the file, open must not block the launcher.
     file_.reset(::open(entry.from.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     struct stat info {};
     if (!file_ || ::fstat(file_.get(), &info) != 0) return failed();
     if (!S_ISREG(info.st_mode)) {
-      return failed_precondition(cat("--stage: ", entry.from.string(),
-                                     " was a file when it was listed, and is none any more"));
+      return failed_precondition(
+          cat("--stage: ", entry.from.string(),
+              " is no longer a regular file; do not change the code while horovodrun "
+              "copies it"));
     }
     left_ = entry.size;
   }
@@ -142,7 +144,7 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(const fs::path& what,
     return invalid_argument(cat("--stage: ", what.string(), " is neither a file nor a directory"));
   }
   fs::path here = fs::canonical(directory, error);
-  if (error) here = directory;  // of the other hosts alone
+  if (error) here = directory;  // exists only on other hosts
   const bool is_directory = fs::is_directory(from);
   const fs::path within = here.lexically_relative(from);
   const fs::path below = from.lexically_relative(here);

@@ -1,5 +1,6 @@
-// What --stage sends to each host: a file, or a directory with all in it but .git and __pycache__.
-// Listed and hashed once; its bytes are read from disk for each host, as fast as that takes them.
+// The code that --stage copies to each host: a file, or a directory with its contents except .git and
+// __pycache__. StagedCode lists and hashes it once. StagedParts reads the bytes from disk anew for each
+// host, at the speed of that host. HostJobs owns the list; Preflight reads the parts.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +22,21 @@ struct StagedCode {
     StageKind kind = StageKind::kFile;
     uint32_t mode = 0;
     std::string path;            // within the copy
-    std::string link;            // where a link leads
-    std::filesystem::path from;  // of a file
+    std::string link;            // the target of a symbolic link
+    std::filesystem::path from;  // the source of a file
     uint64_t size = 0;           // of a file, in bytes
   };
   std::vector<Entry> entries;
-  Digest digest{};                // of all parts but the one that tells it
+  Digest digest{};                // of all parts but the last, which carries it
   std::string working_directory;  // of the ranks, within the copy, or absolute
-  std::string path;               // of the copy of what was named, or of its folder, within it
+  std::string path;  // the staged directory, or the folder of the staged file, in the copy
 };
 
-// All of it in pieces, for one host. `code` must outlive this.
+// Reads the staged code in pieces, for one host. `code` must outlive this object.
 class StagedParts {
  public:
   explicit StagedParts(const StagedCode& code) : code_(code) {}
-  // None behind the last one, which holds the digest.
+  // Returns nullopt after the last part, which holds the digest.
   Result<std::optional<StagePart>> next();
 
  private:
@@ -47,8 +48,9 @@ class StagedParts {
   uint64_t left_ = 0;  // of the file
 };
 
-// `directory`: where the ranks would run without --stage; `is_chosen`: the user has named it. Below
-// a staged directory the ranks run in its copy; what is staged from below it lies at the same place.
+// Lists the file or directory `what`. `directory`: the ranks' working directory without --stage;
+// `is_chosen`: the user has named it. If `directory` lies in a staged directory, the ranks run in the
+// copy. If `what` lies in `directory`, the copy has it at the same relative path.
 Result<std::shared_ptr<const StagedCode>> read_staged_code(const std::filesystem::path& what,
                                                            const std::filesystem::path& directory,
                                                            bool is_chosen);

@@ -75,7 +75,7 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> 
   if (exit.rank < 0 || exit.rank >= plan_.size()) return Action::kNone;
   rank_done_[static_cast<size_t>(exit.rank)] = true;
   rank_killed_[static_cast<size_t>(exit.rank)] = exit.after_grace;
-  // What ends because the job ends is no cause of it.
+  // A rank that ends because the job ends is not the cause.
   if (ending_) return Action::kNone;
   if (exit.code == 0 && exit.signal == 0) {
     return exit.rank == awaited_ ? fail_late() : Action::kNone;
@@ -85,7 +85,7 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> 
   if (!left_by || *left_by < 0 || *left_by >= plan_.size() || *left_by == exit.rank) {
     return fail_rank(exit.rank, std::move(failure));
   }
-  // Who was awaited may have left because of yet another.
+  // Only the awaited rank can name another cause: a third rank may have made it leave.
   if (late_ && exit.rank != awaited_) return Action::kNone;
   failure.sentence += cat(", after rank ", *left_by, " had left the job");
   late_ = std::move(failure);
@@ -154,7 +154,7 @@ Supervisor::Action Supervisor::on_timeout(double seconds) {
 
 Supervisor::Action Supervisor::on_signal(int number) {
   ++signals_;
-  // It reached ranks or agents a moment before.
+  // The signal also reached ranks or agents, which may have reported first.
   if (signals_ == 1 && ended_by_ == number) {
     exit_code_ = kExitSignal + number;
     sentence_ = cat("ended by ", signal_name(number));

@@ -1,5 +1,6 @@
-// Decides how a running job ends: is told what happened, says what to do about it, and in the end
-// which exit code and sentence the user gets. Pure; lives wherever its owner lives.
+// Decides how a running job ends. Takes the events of the job, returns the next action for each, and
+// holds the exit code and the sentence for the user. JobLaunch owns it, passes it the events and carries
+// out the actions. Pure: no I/O, no clock, no thread of its own.
 #pragma once
 
 #include <optional>
@@ -18,49 +19,50 @@ class Supervisor {
   enum class Action {
     kNone,
     kEnd,    // end the ranks on all hosts, with grace
-    kKill,   // at once
-    kAwait,  // a moment for the rank that another's failure comes from; then call on_awaited
+    kKill,   // kill the ranks on all hosts now
+    kAwait,  // wait up to 2 s for the end of the rank that caused a failure; then call on_awaited
   };
 
-  // `waits`: a rank's failure leaves the others alone, and counts when all have ended.
+  // `waits`: a rank's failure does not end the other ranks; it sets the exit code when all have ended.
   explicit Supervisor(const SlotPlan& plan, bool waits = false);
 
-  // The first rank that fails ends the job. `left_by`: the rank whose leaving made this one fail,
-  // as it said; that one's end, if it comes soon and is a failure too, is the cause.
+  // A rank has ended. The first failure ends the job. `left_by`: the rank whose exit made this rank fail,
+  // as this rank reported. If that rank fails within 2 s as well, its failure is the cause.
   Action on_exit(const RankExit& exit, std::optional<int> left_by = {});
-  // A process of the rank is in this world (or about to be), which should be the job's: so is another world an end,
-  // but for what such a rank does later.
+  // A process of the rank joins a world. The first world of each rank must be the job's: another one ends
+  // the job.
   Action on_joined(int rank, int world_rank, int world_size);
-  // The moment is over.
+  // The wait after kAwait is over.
   Action on_awaited();
+  // All ranks of a host have ended.
   Action on_finished(int host);
-  // So does a host that is lost.
+  // The connection to a host is lost: ends the job.
   Action on_lost(int host, const Status& why);
-  // So does one whose agent ends its ranks; on_finished or on_lost follows.
+  // A host's agent ends its ranks: ends the job. on_finished or on_lost follows.
   Action on_agent_ending(int host, const std::string& why);
-  // So does a host whose ranks cannot be started.
+  // The ranks of a host cannot be started: ends the job.
   Action on_start_failed(int host, const Status& why);
-  // So does the end of the time that the job may take.
+  // The job has reached its time limit (--timeout): ends the job.
   Action on_timeout(double seconds);
-  // So does the user; a second time means now.
+  // A signal to the launcher ends the job. A second signal kills the ranks.
   Action on_signal(int number);
-  // So does a standard output that nobody reads, quietly, as SIGPIPE would.
+  // The reader of standard output has gone: ends the job without a sentence, as SIGPIPE would.
   Action on_output_broken(int error_number);
 
   bool is_ending() const { return ending_; }
   bool is_done() const { return hosts_left_ == 0; }
   bool is_done(int host) const { return host_done_[static_cast<size_t>(host)]; }
 
-  // A sentence about a failure that does not end the job, once.
+  // Returns each sentence about a failure that does not end the job once.
   std::optional<std::string> take_news() { return std::exchange(news_, {}); }
 
   int exit_code() const;
   // One sentence about the first cause, or empty.
   std::string report() const;
-  // Those that the end signal did not end within the grace: "rank 3 on host b", "ranks 0-2 on 2 hosts",
-  // or empty, also where a second signal asked for SIGKILL.
+  // The ranks that SIGKILL ended after the grace period: "rank 3 on host b", "ranks 0-2 on 2 hosts".
+  // Empty without any, and after a second signal, which asks for SIGKILL.
   std::string killed_ranks() const;
-  // Whose failure was the first cause, or -1.
+  // The rank whose failure was the first cause, or -1.
   int failed_rank() const { return failed_rank_; }
 
  private:
@@ -83,13 +85,13 @@ class Supervisor {
   int hosts_left_;
   const bool waits_;
   bool ending_ = false;
-  int ended_by_ = 0;  // the signal that a rank died of, or SIGTERM where an agent ends its ranks
+  int ended_by_ = 0;  // the signal that killed a rank, or SIGTERM when an agent ends its ranks
   int failed_rank_ = -1;
   int signals_ = 0;
   int exit_code_ = 0;
   std::string sentence_;
   std::optional<std::string> news_;
-  std::optional<Failure> late_;  // waits for the end of awaited_
+  std::optional<Failure> late_;  // the cause unless awaited_ fails as well
   int late_rank_ = -1;
   int awaited_ = -1;
 };

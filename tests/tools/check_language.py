@@ -14,8 +14,8 @@ import sys
 CLEAN = (
     "README.md", "CONTRIBUTING.md", "docs/", "include/",
     "src/base/", "src/net/", "src/collectives/", "src/plugin/", "src/runtime/",
-    "launcher/agent/", "launcher/check/", "launcher/mpirun/", "launcher/output/", "launcher/plan/",
-    "launcher/pmix/", "launcher/protocol/", "launcher/spawn/",
+    "launcher/agent/", "launcher/check/", "launcher/job/", "launcher/mpirun/", "launcher/output/",
+    "launcher/plan/", "launcher/pmix/", "launcher/protocol/", "launcher/spawn/",
     "plugins/bootstrap/", "plugins/controllers/", "plugins/mpi/", "plugins/python/",
 )
 NOT_YET = ("docs/design/",)
