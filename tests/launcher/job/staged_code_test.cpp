@@ -123,7 +123,7 @@ TEST_CASE("a file that has become a pipe holds nobody up") {
   REQUIRE(parts.next().ok());  // the folder
   CHECK(parts.next().status().message() ==
         cat("--stage: ", (fs::canonical(project.folder) / "a").string(),
-            " was a file when it was listed, and is none any more"));
+            " is no longer a regular file; do not change the code while horovodrun copies it"));
 }
 
 TEST_CASE("what is neither a file nor a directory is not staged") {
