@@ -10,7 +10,7 @@ Reply ClientProof::hello(const net::HttpRequestParser& request) {
     return {400, "hello is GET with an Hvd-Nonce header of 32 hexadecimal digits in lower case",
             nullptr};
   }
-  if (key_) return {400, "hello was said on this connection before", nullptr};
+  if (key_) return {400, "this connection has sent hello before; send it once", nullptr};
   server_nonce_ = make_nonce();
   key_.emplace(secret_, nonce, server_nonce_);
   return {};

@@ -1,6 +1,6 @@
-// How the client of one connection proves that it knows the job's secret (PROTOCOL.md): hello, then a
-// signature and a count on each request. Owns the connection's key and its count; never reads or
-// writes the connection. Lives in a Session, on the server's loop.
+// Checks that the client of one connection knows the job's secret: first a hello, then a signature and
+// a count on each request (PROTOCOL.md, "Signatures"). Owns the connection's key and count; never reads
+// or writes the connection. A Session owns it and calls it on the server's loop.
 #pragma once
 
 #include <cstdint>
@@ -18,31 +18,31 @@ namespace hvd::rendezvous {
 
 class ClientProof {
  public:
-  // `secret` is the job's and outlives this.
+  // `secret` is the job's secret and outlives this object.
   explicit ClientProof(const Secret& secret) : secret_(secret) {}
 
-  // The answer to GET /v1/hello, whose reply carries take_nonce().
+  // The answer to GET /v1/hello. Its reply carries take_nonce().
   Reply hello(const net::HttpRequestParser& request);
-  // The server's nonce of a hello, once; else empty.
+  // The server's nonce: once after a hello, empty otherwise.
   std::string take_nonce() { return std::exchange(server_nonce_, {}); }
 
-  // Nothing when the head of this request is signed; else why the request is refused.
+  // Nothing if the head of this request has a valid signature; else the refusal.
   std::optional<Reply> admit(const net::HttpRequestParser& request);
-  // Of the body that the admitted request has promised.
+  // Digest that the admitted request announces for its body.
   const Digest& body_digest() const { return body_digest_; }
-  // Of the reply to the admitted request, as text.
+  // Signature of the reply to the admitted request, in hexadecimal digits.
   std::string signature_of(const Reply& reply) const;
 
   bool has_said_hello() const { return key_.has_value(); }
-  // A request was signed rightly.
+  // At least one request had a valid signature.
   bool is_proven() const { return is_proven_; }
 
  private:
   const Secret& secret_;
   std::optional<SessionKey> key_;  // after hello
-  std::string server_nonce_;       // of an answered hello, until it is sent
+  std::string server_nonce_;       // after hello, until its reply takes the nonce
   bool is_proven_ = false;
-  uint64_t count_ = 0;  // of the last proven request
+  uint64_t count_ = 0;  // count in the last valid signature
   Digest body_digest_{};
 };
 

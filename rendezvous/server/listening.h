@@ -1,4 +1,5 @@
-// Where a server is told to listen: as flags say it.
+// Starts to listen at the address that the flags --listen and --port-range give. Without state.
+// Called by horovod-rendezvous and by horovodrun --listen, on the server's loop.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@
 
 namespace hvd::rendezvous {
 
-// "[HOST]:PORT", "[IPv6]:PORT", or a whole endpoint ("unix:/path"). Listens there; with a range
-// ("29400-29409") at the first port of it that is free, in place of the one that `where` names.
+// `where` is "[HOST]:PORT", "[IPv6]:PORT" or an endpoint with its family ("unix:/path"). With a
+// `port_range` ("29400-29409"), the first free port of the range replaces the port in `where`.
 // An error names the flag.
 Result<net::Endpoint> listen_at(Server& server, const std::string& where,
                                 const std::string& port_range);

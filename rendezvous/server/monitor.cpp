@@ -17,7 +17,7 @@ double seconds_since(Clock::time_point time) {
   return std::chrono::duration<double>(Clock::now() - time).count();
 }
 
-// As people write it: the time of the monotonic clock on the calendar, in UTC.
+// A time of the monotonic clock as a calendar date in UTC, for people.
 std::string calendar(Clock::time_point time) {
   const auto ago =
       std::chrono::duration_cast<std::chrono::system_clock::duration>(Clock::now() - time);
@@ -30,7 +30,7 @@ std::string calendar(Clock::time_point time) {
   return text;
 }
 
-// A whole number is written with all of its digits.
+// `value` keeps its own type, since an integer as a double would lose digits.
 template <typename Number>
 void add_gauge(std::string& text, std::string_view name, std::string_view help, Number value) {
   text += cat("# HELP ", name, " ", help, "\n# TYPE ", name, " gauge\n", name, " ", value, "\n");

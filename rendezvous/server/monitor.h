@@ -1,5 +1,6 @@
-// What people and monitoring see of a server: /health, /metrics and /status, on its one port.
-// Counts on the server's loop; the texts are made when somebody asks.
+// Counts a server's requests, and writes the pages /metrics and /status for people and monitoring.
+// A page is written when a request asks for it. ServerCore owns it; sessions call it on the server's
+// loop.
 #pragma once
 
 #include <chrono>
@@ -33,18 +34,19 @@ struct JoinedHost {
 
 class Monitor {
  public:
+  // Whether this is a page for monitoring.
   static bool is_its(std::string_view target) {
     return target == "/health" || target == "/metrics" || target == "/status";
   }
-  // What opens /metrics and /status to programs that cannot sign: "Authorization: Bearer <this>".
-  // Shows what the server shows; signs nothing.
+  // Token that opens /metrics and /status to programs that cannot sign a request: they send
+  // "Authorization: Bearer <token>". It can sign nothing.
   static std::string token(const Secret& secret);
 
-  // `resource` is one of few, and lives for ever.
+  // `resource` is a literal of a short list: it outlives this object and bounds the table.
   void count(std::string_view resource, int status) { ++requests_[{resource, status}]; }
 
-  // The job has so many slots, and its launcher places the ranks: these hosts count, and not workers
-  // that ask for a place.
+  // For a job whose launcher places the ranks: from now on the pages count the slots of these hosts,
+  // out of `size`, instead of workers that ask for a place.
   void show_hosts(int size, std::vector<JoinedHost> hosts) { joined_ = {size, std::move(hosts)}; }
 
   // Prometheus text, format 0.0.4.

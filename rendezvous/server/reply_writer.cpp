@@ -11,13 +11,13 @@ namespace {
 
 namespace asio = net::asio;
 
-// Goes behind its head in one piece: copying it is less than what a second one costs.
+// A body up to this size is copied behind its head, since a copy costs less than a second buffer.
 constexpr size_t kSmallBody = 1024;
 
 }  // namespace
 
 void ReplyWriter::begin(Reply reply, Head head, bool is_held_back) {
-  // A value, since clang 14 cannot see how to make one inside of an optional.
+  // A temporary, since clang 14 rejects emplace() with the fields of an aggregate.
   Outgoing& outgoing = outgoing_.emplace(Outgoing{std::move(reply), {}, 0, head.keep});
   const ByteView body = outgoing.reply.body();
   outgoing.head = net::response_head(outgoing.reply.status,

@@ -1,6 +1,6 @@
-// Sends the replies of one connection, one at a time: head and body, at once as far as the connection
-// takes them, the rest later. Owns the reply that is on its way; never decides what it says or how
-// long it may take. Lives in a Session, on the server's loop.
+// Sends the replies of one connection, one at a time. Sends as many bytes of head and body as the
+// socket takes at once, and the rest later. Owns the current reply; decides neither its content nor
+// its time limit. A Session owns it and calls it on the server's loop.
 #pragma once
 
 #include <optional>
@@ -13,22 +13,22 @@ namespace hvd::rendezvous {
 
 class ReplyWriter {
  public:
-  // `socket` outlives this.
+  // `socket` outlives this object.
   explicit ReplyWriter(net::StreamSocket& socket) : socket_(socket) {}
 
-  // What goes beside the status and the body; an empty text is not sent.
+  // Header fields of the reply; an empty field is not sent.
   struct Head {
     std::string nonce;
     std::string signature;
-    bool keep = false;  // the connection
+    bool keep = false;  // keep the connection open after this reply
   };
-  // Sends what the connection takes at once, or nothing yet when the reply is held back.
+  // Sends what the socket takes at once. Sends nothing yet if `is_held_back`.
   void begin(Reply reply, Head head, bool is_held_back);
-  // From begin to finish.
+  // True from begin() to finish().
   bool has_begun() const { return outgoing_.has_value(); }
   int status() const { return outgoing_->reply.status; }
   bool keeps_connection() const { return outgoing_->keep; }
-  // The peer has to take more, so that finish takes time.
+  // The socket has not taken the whole reply, and finish() has to wait for the peer.
   bool is_partial() const;
   size_t body_size() const { return outgoing_->reply.body().size(); }
   // Sends the rest. False when the connection is broken.

@@ -18,7 +18,7 @@ namespace asio = net::asio;
 using Protocol = asio::generic::stream_protocol;
 using Acceptor = asio::basic_socket_acceptor<Protocol>;
 
-// How long it accepts nothing when the process has no descriptor left.
+// Pause after a failed accept, for example while the process has no descriptor left.
 constexpr std::chrono::milliseconds kPause{100};
 
 }  // namespace
@@ -100,13 +100,13 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       acceptor.close(ignored);
     }
     for (const std::string& path : paths_) ::unlink(path.c_str());
-    // A session that ends takes itself out of the set.
+    // A session that ends removes itself from the set: iterate over a copy.
     std::vector<std::shared_ptr<Session>> sessions;
     for (Session* session : core_->sessions) sessions.push_back(session->shared_from_this());
     for (const auto& session : sessions) ((*session).*how)();
   }
 
-  // A timer for the next key that has lived its time; none runs when there is no such key.
+  // Sets the timer to the next lifetime that ends. No timer runs while no key has a lifetime.
   void arm_expiry() {
     const Clock::time_point next = core_->service.state().next_expiry();
     if (next == armed_for_) return;
@@ -136,7 +136,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     while (acceptor.is_open()) {
       auto [error, socket] = co_await acceptor.async_accept(net::use_tuple);
       if (!error) {
-        // Rank 0 may serve it in a program that starts others.
+        // A program that runs this server (rank 0 may) must not pass the socket to its children.
         ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
         net::tune_connection(socket.native_handle());
         if (tls_)

@@ -1,5 +1,7 @@
-// The rendezvous server: a keyed store and the membership of one job behind signed HTTP
-// (PROTOCOL.md). Lives on one loop, without locks: every call must come from its thread.
+// The rendezvous server of one job: its key-value store and its membership behind signed HTTP
+// (PROTOCOL.md). Owns the listening sockets and the sessions. Lives on one loop, without locks: every
+// call must come from the thread of that loop. horovod-rendezvous and horovodrun create one, and rank 0
+// of a job that has no other server.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +26,11 @@ namespace hvd::rendezvous {
 
 struct ServerOptions {
   Secret secret;
-  int size = 0;  // workers that ask for a place; 0 hands out none
+  int size = 0;  // number of workers that get a rank from this server; 0: it assigns no ranks
   ServerLimits limits = {};
   bool open_monitor = false;              // /metrics and /status without a token
-  std::optional<net::TlsFront> tls = {};  // set: what it listens at speaks TLS alone
-  // Set: serves the unsigned requests of the original's workers too, in a store of their own.
+  std::optional<net::TlsFront> tls = {};  // set: each listening port accepts TLS alone
+  // Set: also serves the unsigned requests of the original's workers, from a store of their own.
   std::optional<ScopeSizes> insecure_compat = {};
 };
 
@@ -39,35 +41,35 @@ class Server {
   ~Server();
   Server(const Server&) = delete;
 
-  // Resumes the job of an earlier server, and stores each change from here on. Before listen; fails
-  // when this server was started for another job than the stored one. `on_lost`: another server owns
-  // the job, and all connections of this one have ended.
+  // Resumes the job of an earlier server, and stores each later change. To be called before listen().
+  // Fails if this server was started for another job than the stored one. Calls `on_lost` after
+  // another server has claimed the job and all connections of this server have ended.
   Status resume(OpenedStore opened, std::function<void(Status)> on_lost);
 
-  // Resolves, binds and listens; may be called several times. Gives the address it listens on,
+  // Resolves, binds and listens; may be called several times. Returns the address of the socket,
   // with the port that the kernel chose for port 0.
   Result<net::Endpoint> listen(const net::Endpoint& endpoint);
-  // Of the last TCP endpoint; 0 without one.
+  // Port of the last TCP endpoint; 0 without one.
   uint16_t port() const;
-  // Serves one connection that was made elsewhere. The socket must be of this loop.
+  // Serves a connection that the caller has accepted. Its socket must use this server's loop.
   void adopt(net::StreamSocket socket);
-  // Takes the connections of agents who call their launcher (PROTOCOL.md, "Agents"), from now on;
-  // an empty function takes none.
+  // From now on `take` gets the connection of each agent that calls its launcher (PROTOCOL.md,
+  // "Agents"). With an empty function the server refuses agents.
   void on_agent(std::function<void(net::StreamSocket)> take);
-  // The hosts that have joined the job so far, and its slots, for monitoring.
+  // The hosts that have joined the job so far and the number of its slots, for /status and /metrics.
   void show_hosts(int size, std::vector<JoinedHost> hosts);
-  // Stops listening and ends all sessions; who waits is told so. Needs the loop to run on for a
-  // moment.
+  // Stops listening and ends all sessions. Each waiting request gets an error reply (503); the loop
+  // must run on until these replies are sent.
   void close();
-  // Ends this server but not the job, which the next server resumes if it is stored: connections break,
-  // and no client learns that the job has ended.
+  // Ends this server but not the job, which the next server resumes if it is stored. Connections
+  // break without a reply, and clients try again.
   void hand_over();
 
-  // What the store holds under this key now.
+  // Current value of this key; nothing if the key is absent.
   std::optional<Bytes> value(std::string_view key) const;
 
   size_t session_count() const;
-  // Requests that wait for a key or at a fence.
+  // Number of requests that wait for a key, a change, a fence or an exchange.
   size_t waiter_count() const;
 
  private:

@@ -1,5 +1,6 @@
-// What the sessions of one server share: its secret, its limits, the service and the set of sessions
-// themselves. Lives on the server's loop, as long as any of them.
+// State that all sessions of one server share: secret, limits, service, monitor and the set of
+// sessions. The Server creates it. The server and each session keep it alive and use it on the
+// server's loop.
 #pragma once
 
 #include <functional>
@@ -27,6 +28,7 @@ struct ServerCore {
         limits(bounds),
         is_monitor_open(open_monitor),
         service(size) {}
+  // Requests that wait now, of all sessions.
   std::vector<WaitingRequest> waiting() const;
 
   const Secret secret;
@@ -36,11 +38,11 @@ struct ServerCore {
   Monitor monitor;
   std::shared_ptr<DurableStore> durable;  // null: nothing is stored
   Service service;
-  std::optional<UnsignedStore> unsigned_store;  // for unsigned requests, where they are served
+  std::optional<UnsignedStore> unsigned_store;  // nothing: unsigned requests are refused
   std::unordered_set<Session*> sessions;
-  std::function<void(net::StreamSocket)> on_agent;  // takes connections of agents, while set
+  std::function<void(net::StreamSocket)> on_agent;  // empty: agents are refused
   bool is_closing = false;
-  std::function<void()> expiry_changed;  // a key was given a lifetime, maybe
+  std::function<void()> expiry_changed;  // a session calls it after each signed request
 };
 
 }  // namespace hvd::rendezvous

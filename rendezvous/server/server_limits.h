@@ -1,4 +1,5 @@
-// What a rendezvous server grants its clients.
+// Limits of a rendezvous server in size, number and time (PROTOCOL.md, "Messages"). A Session enforces
+// them for its connection, and Server for the number of sessions. Tests set smaller ones.
 #pragma once
 
 #include <chrono>
@@ -11,10 +12,10 @@ namespace hvd::rendezvous {
 struct ServerLimits {
   net::HttpLimits http = {};
   size_t sessions = 100'000;
-  // Of a connection that has not proven that it knows the secret.
+  // Time in which a new connection must prove that it knows the secret.
   std::chrono::milliseconds handshake{10'000};
-  // From a request's first byte to its last, and for a reply to be taken; a body has the time that
-  // it takes at `rate` bytes a second on top.
+  // Time from a request's first byte to its last, and time for a client to take a reply. A body
+  // extends both by its size divided by `rate`, in bytes per second.
   std::chrono::milliseconds transfer{60'000};
   size_t rate = 256 * 1024;
 

@@ -18,10 +18,11 @@ constexpr size_t kMaxHostBytes = 255;
 constexpr int64_t kMaxListed = 10'000;
 
 Reply not_allowed(const Request& request, std::string_view allowed) {
-  return {405, cat(printable(request.method, 20), " is not done here, only ", allowed), nullptr};
+  return {405, cat("this path does not support ", printable(request.method, 20), "; use ", allowed),
+          nullptr};
 }
 
-// How long the client waits; without the parameter, not at all.
+// Deadline from the parameter `wait`; without the parameter, now.
 Result<Deadline> deadline_of(const Target& target) {
   HVD_ASSIGN_OR_RETURN(const auto wait, target.number("wait", 0, kLongestWait));
   return Deadline::after(std::chrono::milliseconds(wait.value_or(0)));
@@ -99,9 +100,9 @@ Service::Outcome Service::dispatch(Request request, Done done) {
   }
   if (target->resource == "fence") return fence(request, *target, std::move(done));
   if (target->resource == "join") return join(request, *target, body, std::move(done));
-  return Reply::failure(not_found(cat("/v1/", printable(target->resource, 40),
-                                      " is nothing here: there are hello, keys, add, swap, list, "
-                                      "watch, fence, exchange and join")));
+  return Reply::failure(not_found(cat("there is no resource /v1/", printable(target->resource, 40),
+                                      "; use hello, keys, add, swap, list, watch, fence, exchange "
+                                      "or join")));
 }
 
 Service::Outcome Service::keys(const Request& request, Target target, Bytes body, Done done) {
@@ -124,7 +125,7 @@ Service::Outcome Service::keys(const Request& request, Target target, Bytes body
     return to_reply(state_.set(target.name, std::move(value), *call, expires));
   }
   if (request.method == "DELETE") return to_reply(state_.remove(target.name, *call));
-  return not_allowed(request, "GET, PUT and DELETE");
+  return not_allowed(request, "GET, PUT or DELETE");
 }
 
 Service::Outcome Service::wait(const std::string& key, Deadline deadline, Done done) {
@@ -236,7 +237,7 @@ Service::Outcome Service::exchange(const Request& request, const Target& target,
     exchanges_.remove(target.name);
     return Reply{};
   }
-  if (request.method != "POST") return not_allowed(request, "POST and DELETE");
+  if (request.method != "POST") return not_allowed(request, "POST or DELETE");
   const auto deadline = deadline_of(target);
   if (!deadline.ok()) return Reply::failure(deadline.status());
   const auto count = target.number("count", 1, kMaxParties);
@@ -298,8 +299,6 @@ Service::Outcome Service::join(const Request& request, const Target& target, con
   return pending;
 }
 
-// How a server resumes the job of an earlier one.
-
 Status Service::resume(const Records& records, DurableStore* durable) {
   std::vector<std::string> fences;
   for (const auto& [name, record] : records) {
@@ -324,7 +323,8 @@ Status Service::resume(const Records& records, DurableStore* durable) {
   state_.write_to(durable);
   exchanges_.write_to(durable);
   membership_.write_to(durable);
-  // The server before may have been lost while it wrote its answers to the parties.
+  // The earlier server may have failed after it completed a fence and before all parties got their
+  // reply.
   for (const std::string& name : fences) {
     HVD_RETURN_IF_ERROR(state_.restore(name, records.find(name)->second));
     durable->remove(name);

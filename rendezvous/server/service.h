@@ -1,5 +1,6 @@
-// What the requests of PROTOCOL.md mean: from a request to its reply, or to something that it has
-// to wait for. No I/O and no signatures (session.h); lives on the server's loop.
+// Executes the requests of PROTOCOL.md: gives a reply at once, or a Pending for a request that has to
+// wait. Owns the key-value store, the exchanges and the membership of the job. Does no I/O and checks
+// no signature: a Session does both, and calls this on the server's loop.
 #pragma once
 
 #include <functional>
@@ -20,10 +21,11 @@ struct Request {
   std::string method;
   std::string target;
   Bytes body;
-  Digest digest{};  // of the body
+  Digest digest{};  // SHA-256 of the body
 };
 
-// A status of HTTP and a body: a value of the store, or text (a sentence, when it is an error).
+// An HTTP status and a body. The body is `value`, a value of the store, or else `text`: a result, or
+// one sentence that explains an error.
 struct Reply {
   int status = 200;
   std::string text;
@@ -34,9 +36,9 @@ struct Reply {
   static Reply failure(const Status& status);
 };
 
-// A request whose reply has to wait. Either `done` (given to start) is called, once; or the owner
-// gives up: it asks `expired` for the reply of a deadline, if it wants one, and then calls
-// `withdraw`.
+// A request that waits for its reply. Its end is one of two: the service calls `done` (the argument of
+// start) once; or the session gives up, may call `expired` for the reply of a passed deadline, and
+// calls `withdraw`.
 struct Pending {
   Deadline deadline = Deadline::never();
   std::function<void()> withdraw;
@@ -50,13 +52,13 @@ class Service {
   explicit Service(int size) : membership_(size) {}
 
   std::variant<Reply, Pending> start(Request request, Done done);
-  // Resumes the job of an earlier server from its records. From here on each change is written to
-  // `durable`, which outlives this. Before any request.
+  // Resumes the job of an earlier server from its records, and writes each later change to `durable`,
+  // which outlives this object. To be called before the first request.
   Status resume(const Records& records, DurableStore* durable);
   const State& state() const { return state_; }
   const Membership& membership() const { return membership_; }
   size_t waiter_count() const { return state_.waiter_count() + exchanges_.waiter_count(); }
-  // Forgets what has lived its time (State::next_expiry).
+  // Removes the keys whose lifetime has ended (State::next_expiry).
   void expire(Clock::time_point now) { state_.expire(now); }
 
  private:

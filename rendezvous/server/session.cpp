@@ -13,13 +13,14 @@ namespace asio = net::asio;
 
 constexpr std::string_view kAgent = "/v1/agent";
 constexpr size_t kHeadChunk = 4096;
-// Of a body: so that it takes few reads.
+// Larger than for a head, since a large body then takes fewer reads.
 constexpr size_t kBodyChunk = 64 * 1024;
-// For the body of an unsigned request, as the original's server.
+// Time for the body of an unsigned request, the same as in the original's server.
 constexpr std::chrono::milliseconds kUnsignedBody{3000};
 constexpr std::chrono::milliseconds kDrain{2000};
 
-// "keys" of "/v1/keys/x?y", "health" of "/health", one of few whatever a stranger asks.
+// "keys" of "/v1/keys/x?y", "health" of "/health". An unknown resource is "other": a request of a
+// stranger must not add an entry to the table of Monitor.
 std::string_view resource_of(std::string_view target) {
   constexpr std::string_view kKnown[] = {"health", "metrics", "status", "hello",
                                          "keys",   "add",     "swap",   "list",
@@ -57,7 +58,7 @@ void Session::start() {
   asio::co_spawn(
       socket_.get_executor(), [self = shared_from_this()] { return self->run(); },
       [self = shared_from_this()](const std::exception_ptr& thrown) {
-        // Out of memory is the only thing that throws here: one connection less.
+        // Only a lack of memory throws here; it ends this one connection.
         if (thrown) log::error("a rendezvous connection ended for lack of memory");
         self->close();
       });
@@ -148,12 +149,12 @@ net::Task<Session::Read> Session::read_request() {
       if (is_unsigned_)
         arm(kUnsignedBody + core_->limits.body_time(announced_body()));
       else if (client_.is_proven())
-        disarm();  // its body has a time of its own
+        disarm();  // the next turn sets the limit for the body
       continue;
     }
     if (parser_->done()) co_return Read::kRequest;
-    // A client that has proven itself may be idle for days; the time of a request runs from its
-    // first byte, and most come whole, so that no timer is touched.
+    // A client that has proven itself may be idle for days. The limit of a request runs from its first
+    // byte; most requests come in one read and need no timer.
     if (client_.is_proven()) {
       const bool is_idle = begin_ == end_ && !parser_->head_done();
       if (is_idle)
@@ -166,7 +167,7 @@ net::Task<Session::Read> Session::read_request() {
   }
 }
 
-// More bytes into the input; false when the connection has ended.
+// Reads more bytes into input_; false if the connection has ended.
 net::Task<bool> Session::fill() {
   if (begin_ == end_) begin_ = end_ = 0;
   const size_t chunk = parser_->head_done() ? kBodyChunk : kHeadChunk;
@@ -182,16 +183,17 @@ net::Task<bool> Session::fill() {
   co_return !error && size > 0;
 }
 
-// As far as it is known. The parser has refused what is no number or too large.
+// Size of the body by Content-Length; 0 while the head is incomplete. The parser has refused a length
+// that is no number or too large.
 size_t Session::announced_body() const {
   if (!parser_->head_done()) return 0;
   return static_cast<size_t>(parse_int(parser_->field("Content-Length")).value_or(0));
 }
 
-// Nothing when the head is fine; else why the request is refused.
+// Nothing if the head of the request is accepted; else the refusal.
 std::optional<Reply> Session::admit() {
   if (!parser_->field("Transfer-Encoding").empty()) {
-    return Reply{411, "a body needs Content-Length here, not Transfer-Encoding", nullptr};
+    return Reply{411, "Transfer-Encoding is not supported: send Content-Length", nullptr};
   }
   is_unsigned_ = core_->unsigned_store && !parser_->target().starts_with("/v1/") &&
                  !Monitor::is_its(parser_->target());
@@ -199,7 +201,7 @@ std::optional<Reply> Session::admit() {
   if (parser_->target() == "/v1/hello") {
     const std::string_view length = parser_->field("Content-Length");
     if (length.empty() || length == "0") return {};
-    return Reply{400, "hello has no body", nullptr};
+    return Reply{400, "the request has a body: send hello without one", nullptr};
   }
   if (parser_->target() == kAgent) return admit_agent(*core_, *parser_);
   if (Monitor::is_its(parser_->target()) && !parser_->field("Authorization").starts_with("HVD1 ")) {
@@ -253,7 +255,8 @@ net::Task<void> Session::answer() {
   co_await settle(std::move(pending));
 }
 
-// An agent and the launcher prove to each other who they are, in their own way.
+// Passes the connection of an agent to the launcher. Both then authenticate each other by the
+// launcher's own protocol.
 net::Task<void> Session::hand_over() {
   const std::string head =
       net::response_head(101, {{"Connection", "Upgrade"}, {"Upgrade", "horovod-agent"}}, 0);
@@ -279,12 +282,11 @@ net::Task<void> Session::settle(Pending pending) {
     Reply expired = pending.expired();
     begin_reply(std::move(expired), keeps());
   }
-  // Also of a reply: of the server's closing rather than of what was waited for, this may still be
-  // in a queue.
+  // Also after a reply: if shut() made the reply, the service still holds this request in a queue.
   pending.withdraw();
 }
 
-// Notices that the peer of a waiting request has gone, so that nothing is kept for it.
+// Ends the wait when the peer of a waiting request closes the connection.
 void Session::watch_peer() {
   if (end_ - begin_ > core_->limits.http.head_bytes) return;
   socket_.async_wait(
@@ -308,34 +310,36 @@ void Session::watch_peer() {
 
 bool Session::keeps() const {
   if (core_->is_closing) return false;
-  // Clients of the original's server, which always closes, may wait for that.
+  // The original's server always closes, and its clients may wait for the end of the connection.
   if (is_unsigned_) return to_lower(parser_->field("Connection")) == "keep-alive";
-  // Without hello there is nobody to keep a connection for.
+  // A client that has not sent hello cannot sign a second request.
   return parser_->keep_alive() && client_.has_said_hello();
 }
 
-// What the end of the job brings about rests on nothing.
+// A signed reply waits until the durable store has confirmed all earlier changes. A reply that is due
+// to the end of the job depends on no change.
 bool Session::waits_for_durable_store() const {
   return core_->durable && is_signed_ && !core_->is_closing;
 }
 
-// The reply waits where what it rests on is not kept yet; finish_reply sends the rest.
+// Sends as much as the socket takes, or nothing while the reply waits for the durable store;
+// finish_reply sends the rest.
 void Session::begin_reply(Reply reply, bool keep) {
   ReplyWriter::Head head{client_.take_nonce(), is_signed_ ? client_.signature_of(reply) : "", keep};
   writer_.begin(std::move(reply), std::move(head), waits_for_durable_store());
 }
 
-// False when the connection is broken.
+// False if the connection is broken.
 net::Task<bool> Session::finish_reply() {
   const bool takes_time = writer_.is_partial();
-  // The peer's window is full: from here on it has limited time.
+  // The peer's window is full: the time limit for the rest begins now.
   if (takes_time) arm(core_->limits.transfer_time(writer_.body_size()));
   const bool is_written = co_await writer_.finish();
   if (takes_time && client_.is_proven()) disarm();
   co_return is_written;
 }
 
-// Answers a request whose body was not read: the connection is of no use any more.
+// Answers a request whose body was not read. The connection ends, since the next bytes are that body.
 net::Task<Session::Read> Session::refuse(Reply reply) {
   is_signed_ = false;
   core_->monitor.count("refused", reply.status);
@@ -344,8 +348,8 @@ net::Task<Session::Read> Session::refuse(Reply reply) {
   co_return Read::kRefused;
 }
 
-// Takes what a refused client still sends: closing at once would reset the connection, and the
-// client would lose the sentence that says why.
+// Reads and drops the bytes that a refused client still sends. Closing at once would reset the
+// connection, and the client would lose the reply.
 net::Task<void> Session::drain() {
   net::error_code ignored;
   socket_.shutdown(net::StreamSocket::shutdown_send, ignored);

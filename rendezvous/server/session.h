@@ -1,6 +1,6 @@
-// One connection of a server: reads requests, admits them, answers them in order, and closes the
-// connection when a time limit passes. Owns the socket; never decides what a request means (Service).
-// Lives on the server's loop and keeps itself alive until its connection is closed.
+// One connection of a server: reads requests, checks their signatures, sends replies in order, and
+// closes the connection when a time limit passes. Owns the socket; Service executes the requests.
+// Server creates it. It lives on the server's loop and keeps itself alive until the connection closes.
 #pragma once
 
 #include <chrono>
@@ -23,13 +23,13 @@ class Session : public std::enable_shared_from_this<Session> {
   Session(const Session&) = delete;
 
   void start();
-  // Who waits is told that the server is closing; everything else ends at once.
+  // Answers a waiting request with an error (503: the server is closing); ends at once without one.
   void shut();
 
-  // Ends without a word, so that the client comes again.
+  // Closes the connection without a reply: the client repeats its request at the next server.
   void abandon();
 
-  // What it waits for, if it does.
+  // The request that waits, if there is one.
   std::optional<WaitingRequest> waiting() const;
 
  private:
@@ -66,18 +66,19 @@ class Session : public std::enable_shared_from_this<Session> {
   size_t end_ = 0;
 
   ClientProof client_;
-  bool is_admitted_ = false;  // the request being read
-  bool is_unsigned_ = false;  // and it is one for core_->unsigned_store
-  bool is_signed_ = false;    // the reply being made
+  bool is_admitted_ = false;  // the head of the current request is accepted
+  bool is_unsigned_ = false;  // the current request is for core_->unsigned_store
+  bool is_signed_ = false;    // the current reply gets a signature
 
-  // Begun where a reply becomes known, so that nothing stands between a set and who waits for it.
+  // A reply begins in the call that completes it: a PUT sends to each waiting GET without a turn of
+  // the loop in between.
   ReplyWriter writer_;
   bool is_waiting_ = false;
-  WaitingRequest waiting_;  // while it is
+  WaitingRequest waiting_;  // valid while is_waiting_
   bool is_lost_ = false;
-  bool is_armed_ = false;     // limit_
-  uint64_t limit_epoch_ = 0;  // a late timer must not close what was armed anew
-  uint64_t watch_epoch_ = 0;
+  bool is_armed_ = false;     // limit_ runs
+  uint64_t limit_epoch_ = 0;  // a late event of limit_ must not count after limit_ was set again
+  uint64_t watch_epoch_ = 0;  // likewise for watch_peer
 };
 
 }  // namespace hvd::rendezvous

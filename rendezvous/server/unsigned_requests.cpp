@@ -4,9 +4,9 @@
 
 namespace hvd::rendezvous {
 
-// What monitoring asks without a signature: whether the server lives is no secret.
+// /health needs no token: that the server runs is no secret.
 std::optional<Reply> admit_monitor(const ServerCore& core, const net::HttpRequestParser& request) {
-  if (request.method() != "GET") return Reply{405, "only GET is done here", nullptr};
+  if (request.method() != "GET") return Reply{405, "this path supports only GET", nullptr};
   if (request.target() == "/health" || core.is_monitor_open) return {};
   const std::string wanted = "Bearer " + core.monitor_token;
   const std::string_view given = request.field("Authorization");
@@ -28,15 +28,14 @@ Reply answer_monitor(const ServerCore& core, std::string_view target) {
 
 std::optional<Reply> admit_agent(const ServerCore& core, const net::HttpRequestParser& request) {
   if (to_lower(request.field("Upgrade")) != "horovod-agent") {
-    return Reply{400, "this is for agents, who send 'Upgrade: horovod-agent'", nullptr};
+    return Reply{400, "/v1/agent is for agents alone: send 'Upgrade: horovod-agent'", nullptr};
   }
   if (core.on_agent && !core.is_closing) return {};
-  return Reply{409,
-               "no host is wanted here: the job has those that it needs, or no launcher listens",
+  return Reply{409, "the job has all its hosts, or no launcher accepts hosts at this port",
                nullptr};
 }
 
-// Clients of the original's server look at the status alone.
+// The replies have no text, since clients of the original's server read only the status.
 std::optional<Reply> admit_unsigned(const net::HttpRequestParser& request) {
   if (!UnsignedStore::knows(request.method())) return Reply{501, {}, nullptr};
   if (request.method() == "PUT" && request.field("Content-Length").empty()) {

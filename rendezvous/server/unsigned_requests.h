@@ -1,6 +1,7 @@
-// What a server answers without a signature: monitoring, agents that call their launcher, and the
-// original's workers where they are admitted. Functions without state: an `admit_` looks at the head
-// of a request and returns why it is refused, or nothing. On the server's loop.
+// Requests that need no signature: monitoring, agents that call their launcher, and the original's
+// workers if --insecure-compat allows them. Functions without state; a Session calls them on the
+// server's loop. An `admit_` function checks the head of a request and returns the refusal, or
+// nothing.
 #pragma once
 
 #include <optional>
@@ -17,7 +18,7 @@ Reply answer_monitor(const ServerCore& core, std::string_view target);
 
 std::optional<Reply> admit_agent(const ServerCore& core, const net::HttpRequestParser& request);
 
-// Of the original's workers.
+// Requests of the original's workers.
 std::optional<Reply> admit_unsigned(const net::HttpRequestParser& request);
 Reply answer_unsigned(UnsignedStore& store, net::HttpRequestParser& request);
 

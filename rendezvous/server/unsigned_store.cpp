@@ -8,12 +8,12 @@
 namespace hvd::rendezvous {
 namespace {
 
-// A member of a rendezvous of n leaves its host's name under "rank_<r>", then addresses under "<r>".
+// A member r of a rendezvous stores its host's name under "rank_<r>", then its addresses under "<r>".
 constexpr std::string_view kNamePrefix = "rank_";
-// In the names of scopes that nobody plans: those of sets of ranks, and of all ranks as one.
+// Part of the scope names of process sets. The number of their members is unknown.
 constexpr std::string_view kSetMark = "process_set_hash_";
 
-// "3" of "3" and of "rank_3"; empty when the key is no member's.
+// "3" for the keys "3" and "rank_3"; empty if the key belongs to no member.
 std::string_view member_of(std::string_view key) {
   if (key.starts_with(kNamePrefix)) key.remove_prefix(kNamePrefix.size());
   const bool is_number =
@@ -57,8 +57,9 @@ void UnsignedStore::put(const std::string& name, std::string_view key, Bytes bod
   Scope& scope = scopes_[name];
   const std::string_view member = member_of(key);
   if (scope.left.contains(member)) {
-    // The first to come back, before the last has left: nobody may find what was left by then.
-    // All had met before the first left, so nobody looks for it any more.
+    // A member that has left comes back before the last member leaves. It begins the next rendezvous,
+    // which must not find the values of this one. No member still needs them: a member leaves only
+    // after all have met.
     for (const auto& [other, value] : scope.values) {
       const std::string_view whose = member_of(other);
       if (!whose.empty() && !scope.left.contains(whose)) scope.staying.emplace(whose);
@@ -66,7 +67,7 @@ void UnsignedStore::put(const std::string& name, std::string_view key, Bytes bod
     scope.values.clear();
     scope.left.clear();
   }
-  // One that ended without leaving, and was started again.
+  // This member ended without leaving, and was started again.
   if (const auto found = scope.staying.find(member); found != scope.staying.end()) {
     scope.staying.erase(found);
   }
@@ -94,14 +95,14 @@ void UnsignedStore::remove(std::string_view name, std::string_view key) {
   if (scope.left.size() >= members) scopes_.erase(found);
 }
 
-// 0: a scope like any other, whose keys are removed one by one.
+// 0: the scope has no members, and DELETE removes one key.
 size_t UnsignedStore::members_of(std::string_view name, const Scope& scope) const {
   const auto planned = sizes_.find(name);
   if (planned != sizes_.end()) return static_cast<size_t>(planned->second);
   const bool is_rendezvous =
       name == "global" || name.starts_with("local_") || name.starts_with("cross_");
   if (!is_rendezvous || name.find(kSetMark) != std::string_view::npos) return 0;
-  // Who leaves has met all others, so all have given their names.
+  // The first member leaves after all have met, and each has stored its name by then.
   return static_cast<size_t>(
       std::count_if(scope.values.begin(), scope.values.end(), [](const auto& entry) {
         return entry.first.starts_with(kNamePrefix) && !member_of(entry.first).empty();

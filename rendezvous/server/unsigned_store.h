@@ -1,6 +1,7 @@
-// What the unsigned HTTP of the original's workers means (PROTOCOL.md, "Unsigned"): values by
-// scope and key, apart from the job's own. A scope of which each member leaves by DELETE is
-// emptied when all have left, so that they may meet there again. Pure; one thread at a time.
+// The store behind the unsigned HTTP of the original's workers (PROTOCOL.md, "Unsigned"). Owns their
+// values, by scope and key, separately from the job's signed store. A scope with members is emptied
+// after each member has left it by DELETE; the members can then use it for the next rendezvous. No I/O,
+// one thread at a time. A session calls it on the server's loop.
 #pragma once
 
 #include <map>
@@ -12,20 +13,20 @@
 
 namespace hvd::rendezvous {
 
-// How many members the scopes have that are emptied when all have left, where that is known.
+// Number of members of each scope, as far as it is known in advance.
 using ScopeSizes = std::map<std::string, int, std::less<>>;
 
 class UnsignedStore {
  public:
   explicit UnsignedStore(ScopeSizes sizes) : sizes_(std::move(sizes)) {}
 
-  // The answer to one request; of `target` every byte counts. `value` is null for an empty body.
+  // The answer to one request. `target` is not decoded. `value` is null for an empty body.
   struct Answer {
     int status = 200;
     ValuePtr value;
   };
   Answer answer(std::string_view method, std::string_view target, Bytes body);
-  // Whether it answers this method at all.
+  // Whether the store supports this method.
   static bool knows(std::string_view method);
 
   size_t scope_count() const { return scopes_.size(); }
@@ -34,8 +35,8 @@ class UnsignedStore {
   struct Scope {
     std::map<std::string, ValuePtr, std::less<>> values;
     std::set<std::string, std::less<>> left;  // members that have left since the last rendezvous
-    std::set<std::string, std::less<>>
-        staying;  // of an earlier rendezvous, which have yet to leave it
+    // members of the earlier rendezvous that have yet to leave it
+    std::set<std::string, std::less<>> staying;
   };
 
   void put(const std::string& name, std::string_view key, Bytes body);
