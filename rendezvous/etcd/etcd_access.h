@@ -1,5 +1,6 @@
-// By what a server proves itself to etcd, and etcd to it: as files, since nothing of it may stand on
-// a command line.
+// Credentials of a server for etcd: user, password and TLS certificates. They come from files, since
+// a command line is visible to other users. Without state; horovod-rendezvous calls read_files at its
+// start.
 #pragma once
 
 #include <optional>
@@ -16,16 +17,16 @@ struct Access {
   std::string password = {};
 };
 
-// What users give; each may be empty.
+// Paths from the flags --etcd-...; each may be empty.
 struct AccessFiles {
   std::string user;         // one line, USER:PASSWORD, closed to others
-  std::string ca;           // PEM, as the two below
-  std::string certificate;  // the server's own, for etcd
-  std::string key;
+  std::string ca;           // PEM: authorities that sign etcd's certificate
+  std::string certificate;  // PEM: client certificate of the rendezvous server
+  std::string key;          // PEM: key of `certificate`
 };
 
-// What is in the files, or of which of them it is not, for etcd as `access` says so far (its TLS).
-// Errors name the flag.
+// Adds the content of the files to `access`, whose `tls` parse_url has set. An error names the flag and
+// the file.
 Status read_files(const AccessFiles& files, Access& access);
 
 }  // namespace hvd::rendezvous::etcd

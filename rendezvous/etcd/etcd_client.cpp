@@ -15,21 +15,21 @@ namespace {
 namespace asio = net::asio;
 using std::chrono::milliseconds;
 
-// Of one attempt on one endpoint.
+// Time for one attempt at one endpoint, in seconds.
 constexpr double kAttempt = 5;
 constexpr milliseconds kFirstPause{20};
 constexpr milliseconds kLongestPause{1000};
-// Shorter ones are nobody's business: a leader is elected, a server restarts.
+// A shorter outage is normal (etcd elects a leader, a member restarts) and is not logged.
 constexpr milliseconds kWorthTelling{2000};
 
-// Of gRPC.
+// Status codes of gRPC.
 constexpr int kInvalidArgumentCode = 3;
 constexpr int kNotFoundCode = 5;
 constexpr int kPermissionDeniedCode = 7;
 constexpr int kFailedPreconditionCode = 9;
 constexpr int kUnauthenticatedCode = 16;
 
-// What another endpoint, or the same one later, would refuse as well; other faults pass.
+// The code for a fault that every endpoint would repeat; nothing for a fault that may pass.
 std::optional<Code> final_code(const Fault& fault) {
   switch (fault.code) {
     case kInvalidArgumentCode:
@@ -79,7 +79,7 @@ void EtcdClient::disarm() {
 }
 
 net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, Deadline deadline) {
-  Status reason;  // of the last attempt that was not cut short
+  Status reason;  // failure of the last attempt that the deadline did not cut short
   for (bool was_logged_out = false;;) {
     if (is_stopped_) co_return aborted("the server no longer uses etcd");
     Status failure;
@@ -93,7 +93,7 @@ net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, De
       failure = answer.status();
       if (answer.ok()) {
         const Fault fault = parse_fault(answer->body);
-        // Tokens live some minutes, and not beyond a restart of etcd.
+        // A token expires after some minutes, and when etcd restarts.
         const bool is_logged_out =
             fault.code == kUnauthenticatedCode && !std::exchange(token_, {}).empty();
         if (is_logged_out && !std::exchange(was_logged_out, true)) continue;
@@ -103,14 +103,15 @@ net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, De
       }
     }
     if (is_stopped_) continue;
-    // What is wrong with TLS or the user stays wrong; but who serves a job already waits on.
+    // An error of TLS or of the user is final at the start. A server that serves a job (no deadline)
+    // keeps trying, since the administrator of etcd may correct the error.
     const bool may_pass = failure.code() == Code::kUnavailable || deadline.is_never();
     if (!may_pass) co_return explain(failure);
     if (reason.ok() || !deadline.passed()) reason = failure;
     tell_of_outage(failure, deadline);
     connection_.close();
     current_ = (current_ + 1) % endpoints_.size();
-    // Each endpoint once before any has a second chance.
+    // Pauses only after each endpoint was tried.
     if (++failures_ % static_cast<int>(endpoints_.size()) == 0) co_await rest(deadline);
     if (deadline.passed()) co_return explain(reason);
   }
@@ -128,7 +129,7 @@ net::Task<void> EtcdClient::rest(Deadline deadline) {
   const milliseconds longest = std::min(kFirstPause * (1 << doublings), kLongestPause);
   std::array<std::byte, 1> random{};
   fill_random(random);
-  // From half of it to all.
+  // Random, from half of the longest pause to all of it.
   const milliseconds chosen = longest / 2 + longest * std::to_integer<int>(random[0]) / 512;
   pause_.expires_at(std::min(deadline.time(), Clock::now() + chosen));
   co_await pause_.async_wait(net::use_tuple);
@@ -154,7 +155,8 @@ net::Task<Result<EtcdClient::Answer>> EtcdClient::call_once(const std::string& p
   co_return answer;
 }
 
-// A token of etcd's for this user, for the requests to come. kUnavailable: as of call_once.
+// Gets a token for the user, which later requests carry. kUnavailable: the endpoint failed, as in
+// call_once.
 net::Task<Status> EtcdClient::log_in(Deadline deadline) {
   const std::string request = login_request(access_.user, access_.password);
   const Result<Answer> answer = co_await call_once("/v3/auth/authenticate", request, deadline);

@@ -1,6 +1,7 @@
-// A client of etcd's JSON gateway on a loop: one request at a time, on one connection that is kept.
-// An endpoint that cannot be reached, or does not answer, is left for the next one, until the
-// deadline; so a request may be done twice, and must be one that may. Never blocks.
+// A client of etcd's JSON gateway: one request at a time, on one connection that stays open. If an
+// endpoint fails or does not answer, the client sends the request to the next endpoint, until the
+// deadline. etcd may therefore execute a request twice: callers send only requests that allow it.
+// Owned by an EtcdStore; lives on its loop and never blocks.
 #pragma once
 
 #include <chrono>
@@ -25,11 +26,12 @@ class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
   ~EtcdClient();
   EtcdClient(const EtcdClient&) = delete;
 
-  // The body of etcd's answer. kNotFound, kInvalidArgument, ...: etcd has refused the request.
-  // kUnavailable: no endpoint could be reached; names them. kFailedPrecondition: TLS fails, or etcd
-  // has no users. kPermissionDenied: it does not know this one. kAborted: stop was called.
+  // The body of etcd's answer. kNotFound, kInvalidArgument, ...: etcd refused the request.
+  // kUnavailable: no endpoint could be reached; the message names all. kFailedPrecondition: TLS
+  // failed, or etcd has no users. kPermissionDenied: wrong user or password. kAborted: stop() was
+  // called.
   net::Task<Result<Bytes>> call(std::string path, std::string body, Deadline deadline);
-  // Ends the call under way, and each later one.
+  // Ends the current call, and each later one, with kAborted.
   void stop();
 
  private:
@@ -48,17 +50,17 @@ class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
 
   const std::vector<net::Endpoint> endpoints_;
   const Access access_;
-  size_t current_ = 0;  // of endpoints_
+  size_t current_ = 0;  // index into endpoints_
   EtcdConnection connection_;
-  std::string token_;              // empty: to be asked for, where there is a user
+  std::string token_;              // from etcd for access_.user; empty: not logged in
   net::asio::steady_timer limit_;  // ends an attempt when it fires
   net::asio::steady_timer pause_;
-  bool is_late_ = false;  // the attempt
+  bool is_late_ = false;  // limit_ has ended the current attempt
   bool is_stopped_ = false;
-  uint64_t epoch_ = 0;  // of limit_
-  int failures_ = 0;    // since an endpoint answered
-  bool is_told_ = false;
-  Clock::time_point outage_;
+  uint64_t epoch_ = 0;        // a late event of limit_ must not count for the next attempt
+  int failures_ = 0;          // attempts since the last answer
+  bool is_told_ = false;      // a warning about the outage was logged
+  Clock::time_point outage_;  // time of the first of these failures
 };
 
 }  // namespace hvd::rendezvous::etcd

@@ -12,7 +12,7 @@ namespace {
 namespace asio = net::asio;
 
 constexpr size_t kConnectionChunk = 64 * 1024;
-// A page of the largest records, in base64.
+// The body holds a page of the largest records in base64.
 constexpr net::HttpLimits kEtcdLimits{.head_bytes = 16 * 1024, .body_bytes = 64 * 1024 * 1024};
 
 }  // namespace
@@ -54,7 +54,7 @@ net::Task<Status> EtcdConnection::shake_hands(const std::string& host) {
   session_.emplace(std::move(*session));
   for (;;) {
     const auto is_done = session_->shake_hands();
-    const Bytes output = session_->take_output();  // an alert too
+    const Bytes output = session_->take_output();  // after a failure, the alert for the peer
     const auto [failed, sent] =
         co_await asio::async_write(socket_, asio::buffer(output), net::use_tuple);
     if (!is_done.ok()) co_return is_done.status();
@@ -92,7 +92,8 @@ net::Task<Status> EtcdConnection::send(const std::string& head, const std::strin
   co_return Status();
 }
 
-// At least one byte more, unless TLS alone has got something.
+// Reads once from the socket: without TLS into input_, with TLS into the session, which may need more
+// before it has a byte of HTTP.
 net::Task<Status> EtcdConnection::take_in() {
   if (input_.size() - size_ < kConnectionChunk) input_.resize(size_ + kConnectionChunk);
   const auto [error, read] = co_await socket_.async_read_some(

@@ -1,5 +1,5 @@
-// One connection to etcd on a loop, by TLS where that is wanted; one request at a time. Never
-// blocks; who wants a limit calls close.
+// One connection to etcd, with or without TLS: one request at a time. Owns the socket. An EtcdClient
+// owns this on its loop. Never blocks, and has no time limit: the client ends a call by close().
 #pragma once
 
 #include <memory>
@@ -22,12 +22,13 @@ class EtcdConnection {
 
   EtcdConnection(net::asio::any_io_executor executor, std::optional<net::TlsOptions> tls);
 
-  // kUnavailable: nobody answers there. kFailedPrecondition, kInvalidArgument: TLS fails, and why.
+  // kUnavailable: the endpoint does not answer. kFailedPrecondition, kInvalidArgument: TLS failed.
   net::Task<Status> open(const net::Endpoint& endpoint);
   bool is_open() const { return is_open_; }
-  // Closed afterwards unless etcd keeps it open.
+  // Sends a request and returns the answer. Closes the connection after a failure, or if etcd asks
+  // for it.
   net::Task<Result<Answer>> exchange(const std::string& head, const std::string& body);
-  // Ends what is under way, too.
+  // Closes the connection, and ends a call of open() or exchange() that waits.
   void close();
 
  private:
@@ -41,8 +42,8 @@ class EtcdConnection {
   net::asio::ip::tcp::socket socket_;
   std::optional<net::TlsSession> session_;
   std::unique_ptr<net::HttpResponseParser> parser_;
-  Bytes input_;      // of HTTP
-  size_t size_ = 0;  // of what is in it
+  Bytes input_;      // received bytes that parser_ has not consumed, after TLS
+  size_t size_ = 0;  // number of bytes in input_
   bool is_open_ = false;
 };
 

@@ -13,12 +13,12 @@ namespace {
 
 namespace asio = net::asio;
 
-// etcd takes 128 operations in a transaction and 1.5 MiB in a request unless it is told otherwise.
+// etcd accepts by default 128 operations in a transaction and 1.5 MiB in a request.
 constexpr size_t kMostChanges = 120;
 constexpr size_t kMostBytes = 1024 * 1024;
-// A larger record lies in pieces beside it.
+// A larger record is stored in pieces.
 constexpr size_t kLargestWhole = kMostBytes / DurableStore::kMostTogether;
-// Also the longest time that a server which lost its job to another one goes unaware of it.
+// Also the longest time in which a server notices that another server has taken its job over.
 constexpr std::chrono::milliseconds kLongestPulse{5000};
 constexpr double kTimeToEnd = 3;
 
@@ -53,7 +53,8 @@ void EtcdStore::put(std::string name, Bytes record) {
   open_.changes.insert_or_assign(cat(root_, "r", name), std::move(value));
 }
 
-// The pieces come first, each for itself: nothing names them until the record does.
+// Each piece is a group of its own, before the group with the record. No record names the pieces
+// until all of them are stored.
 std::string EtcdStore::write_pieces(const std::string& name, Bytes record) {
   const std::string prefix = cat("l", server_, next_piece_++, "/");
   constexpr size_t kDigits = 8;
@@ -110,7 +111,7 @@ void EtcdStore::enqueue(Group group) {
 
 net::Task<bool> EtcdStore::confirm() {
   seal();
-  // What waits to be sent will prove it as well.
+  // A queued transaction also proves that this server owns the job; an empty one is for nothing else.
   if (queue_.empty()) enqueue({});
   const uint64_t wanted = last_group_;
   const auto self = shared_from_this();
@@ -167,14 +168,14 @@ net::Task<Status> EtcdStore::commit(const Group& batch) {
   if (changes) txn.changes.emplace(owner_key, owner);
   const Result<Bytes> answer =
       co_await client_->call("/v3/kv/txn", txn_request(txn), Deadline::never());
-  // Not found: the lease, and all that hung on it.
+  // kNotFound: the lease has expired, and etcd has removed its keys.
   const bool is_gone = answer.status().code() == Code::kNotFound;
   if (!answer.ok() && !is_gone) co_return answer.status();
   std::optional<std::string> held;
   if (!is_gone) {
     Result<TxnAnswer> done = parse_txn(*answer);
     if (!done.ok()) co_return done.status();
-    // It was done before, and the answer was lost.
+    // An earlier attempt changed the key, and its answer was lost.
     if (!done->is_done && changes && done->held == owner) done->is_done = true;
     if (done->is_done) {
       owner_ = owner;
@@ -186,10 +187,9 @@ net::Task<Status> EtcdStore::commit(const Group& batch) {
   co_return aborted(
       held ? cat("another rendezvous server has taken over the job that etcd keeps below ", root_,
                  ": this one ends")
-           : cat("etcd does not keep the job below ", root_,
-                 " any more: somebody has removed it, "
-                 "or could not hear of this server for ",
-                 lifetime_.count(), " s"));
+           : cat("etcd has lost the job below ", root_,
+                 ": its keys were removed, or this server did not reach etcd for ",
+                 lifetime_.count(), " s; start the job again"));
 }
 
 net::Task<void> EtcdStore::keep_alive() {
@@ -202,8 +202,8 @@ net::Task<void> EtcdStore::keep_alive() {
     const Result<Bytes> answer = co_await lease_client_->call(
         "/v3/lease/keepalive", lease_request(lease_), Deadline::never());
     if (!answer.ok() && !is_over_) log::warning(answer.status().message());
-    // Requests that wait here while another server has the job would wait for ever. Finds a lost lease
-    // too.
+    // Finds out that another server has the job or that the lease is gone. Otherwise requests that
+    // wait at this server would wait for ever.
     co_await confirm();
   }
 }
@@ -229,7 +229,8 @@ void EtcdStore::end() {
       executor_, [self = shared_from_this()] { return self->remove_all(); }, asio::detached);
 }
 
-// Unless another server has the job. What cannot be removed now goes with its lease.
+// Removes all keys unless another server has the job. If it fails, etcd removes them when the lease
+// expires.
 net::Task<void> EtcdStore::remove_all() {
   const auto client = std::make_shared<EtcdClient>(executor_, url_.endpoints, url_.access);
   const Deadline deadline = Deadline::after_seconds(kTimeToEnd);
@@ -248,12 +249,12 @@ net::Task<void> EtcdStore::remove_all() {
   if (!answer.ok()) log::warning(answer.status().message());
 }
 
-// How a server takes over the job that etcd keeps.
+// The functions below take over a job that etcd keeps.
 
 namespace {
 
 constexpr std::string_view kFormat = "horovod-rendezvous-1";
-// Of records that lie whole, and of pieces: some 20 MiB of either at the most.
+// Keys per request for whole records and for pieces: at most some 20 MiB in each answer.
 constexpr int kRecordsPage = 1000;
 constexpr int kPiecesPage = 16;
 
@@ -284,7 +285,7 @@ net::Task<Result<Records>> EtcdStore::take_over(Deadline deadline) {
     if (!claimed.ok()) co_return claimed.status();
     is_claimed = *claimed;
   }
-  // Nobody else writes there from here on.
+  // From here on no other server writes below root_.
   Records records;
   const Status loaded = co_await load(records, deadline);
   if (!loaded.ok()) co_return loaded;
@@ -295,7 +296,7 @@ net::Task<Result<Records>> EtcdStore::take_over(Deadline deadline) {
   co_return records;
 }
 
-// False when what was there has changed meanwhile.
+// False if another server changed the key `owner` meanwhile: try again.
 net::Task<Result<bool>> EtcdStore::claim(Deadline deadline) {
   const std::string owner_key = root_ + "owner";
   const Result<Bytes> seen = co_await client_->call(
@@ -309,8 +310,8 @@ net::Task<Result<bool>> EtcdStore::claim(Deadline deadline) {
     if (!owner || owner->fingerprint != fingerprint_) {
       co_return failed_precondition(
           cat("etcd keeps another job below ", printable(root_),
-              ", one with another token: give "
-              "this one a prefix of its own (etcd://HOST/PREFIX), or that one's token"));
+              ", with another token: give this job its own prefix (--backend "
+              "etcd://HOST/PREFIX), or use the token of the other job"));
     }
     lease_ = owner->lease;
   }
@@ -385,7 +386,7 @@ net::Task<Status> EtcdStore::load(Records& records, Deadline deadline) {
     records.emplace(name, std::move(record));
     pieces_.emplace(name, prefix);
   }
-  // Of records that the server before did not come to write.
+  // Pieces without a record: the earlier server ended before it wrote the record.
   for (const auto& [key, piece] : pieces) {
     open_.changes.emplace(root_ + key, std::nullopt);
     seal();

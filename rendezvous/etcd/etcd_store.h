@@ -1,7 +1,7 @@
-// Stores a server's records in etcd, below a prefix of the job. Transactions follow one another; each
-// carries the changes since the one before, and succeeds only while the key `owner` names this
-// server. Another server takes the job over at once by writing that key, whatever happens to the
-// first. All keys hang on one lease, which the server keeps alive.
+// The DurableStore that keeps a server's records in etcd, below the job's prefix. It sends one
+// transaction at a time, with all changes since the last. A transaction succeeds only while the key
+// `owner` names this server; another server takes over the job by writing that key. All keys belong to
+// one lease, which this keeps alive. horovod-rendezvous opens one; it lives on the server's loop.
 #pragma once
 
 #include <chrono>
@@ -21,10 +21,10 @@
 
 namespace hvd::rendezvous::etcd {
 
-// How long the job is kept when no server is there.
+// How long etcd keeps the job without a server, by default.
 constexpr std::chrono::seconds kUsualLifetime{3600};
 
-// Takes over the job of this secret, or starts one.
+// Takes over the job that belongs to this secret, or creates it.
 net::Task<Result<OpenedStore>> open_store(net::asio::any_io_executor executor, Url url,
                                           const Secret& secret, std::chrono::seconds lifetime,
                                           Deadline deadline);
@@ -34,7 +34,7 @@ class EtcdStore final : public DurableStore, public std::enable_shared_from_this
   EtcdStore(net::asio::any_io_executor executor, Url url, const Secret& secret,
             std::chrono::seconds lifetime);
 
-  // Once, before all others.
+  // Claims the job and returns its records. Called once, before all other functions.
   net::Task<Result<Records>> take_over(Deadline deadline);
 
   void put(std::string name, Bytes record) override;
@@ -47,17 +47,17 @@ class EtcdStore final : public DurableStore, public std::enable_shared_from_this
   void stop() override;
 
  private:
-  // How a value in etcd begins: with the record behind it, or the record's size and the prefix of
-  // its pieces.
+  // First byte of a value in etcd. After kWhole follows the record; after kInPieces follow the size of
+  // the record and the prefix of its pieces.
   static constexpr char kWhole = 'w';
   static constexpr char kInPieces = 'p';
 
-  // Changes that are done together, by etcd's keys; or the removal of a prefix alone.
+  // Changes for one transaction, by etcd's key; or the removal of one prefix and no changes.
   struct Group {
     std::map<std::string, std::optional<std::string>, std::less<>> changes;
     std::string removed_prefix;
     size_t bytes = 0;
-    uint64_t number = 0;  // of the last group in it
+    uint64_t number = 0;  // number of this group; of the last one after groups were merged
   };
 
   net::Task<Result<bool>> claim(Deadline deadline);
@@ -77,25 +77,25 @@ class EtcdStore final : public DurableStore, public std::enable_shared_from_this
   const net::asio::any_io_executor executor_;
   const Url url_;
   const std::chrono::seconds lifetime_;
-  std::string root_;         // of all keys, with the '/' behind it
-  std::string fingerprint_;  // of the secret
-  std::string server_;       // this one's name
+  std::string root_;         // prefix of all keys of the job; ends with '/'
+  std::string fingerprint_;  // fingerprint of the secret
+  std::string server_;       // random name of this server
   const std::shared_ptr<EtcdClient> client_;
   const std::shared_ptr<EtcdClient> lease_client_;
   int64_t lease_ = 0;
 
-  std::string owner_;        // what the key holds
-  uint64_t count_ = 0;       // of transactions that changed it
-  std::deque<Group> queue_;  // sealed
-  Group open_;
-  std::vector<std::string> stale_;  // prefixes of pieces that nothing names after `open_`
-  std::map<std::string, std::string> pieces_;  // prefix of the pieces of a record, by its name
+  std::string owner_;               // value of the key `owner`
+  uint64_t count_ = 0;              // transactions that changed `owner`
+  std::deque<Group> queue_;         // sealed groups that wait for their transaction
+  Group open_;                      // changes since the last seal
+  std::vector<std::string> stale_;  // prefixes of pieces that no record uses after `open_`
+  std::map<std::string, std::string> pieces_;  // from a record's name to the prefix of its pieces
   uint64_t next_piece_ = 1;
-  uint64_t last_group_ = 0;
-  uint64_t done_group_ = 0;
-  net::asio::steady_timer wake_;   // of run
-  net::asio::steady_timer done_;   // cancelled when done_group_ has changed
-  net::asio::steady_timer pulse_;  // of keep_alive
+  uint64_t last_group_ = 0;        // number of the last group in queue_
+  uint64_t done_group_ = 0;        // number of the last group that etcd has stored
+  net::asio::steady_timer wake_;   // cancelled when queue_ gets a group, for run
+  net::asio::steady_timer done_;   // cancelled when done_group_ has changed, for confirm
+  net::asio::steady_timer pulse_;  // period of keep_alive
   bool is_over_ = false;
   std::function<void(Status)> told_;
 };

@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 constexpr char kPadding = '=';
-constexpr int kUnknown = 2;  // of gRPC
+constexpr int kUnknown = 2;  // status code of gRPC
 constexpr size_t kLongestToken = 8192;
 
 constexpr std::array<int8_t, 256> make_values() {
@@ -33,7 +33,7 @@ Status malformed(std::string_view what) {
 
 Json parse(ByteView text) { return Json::parse(as_text(text), nullptr, false); }
 
-// Null when there is none.
+// The member of this name, or null.
 const Json* member(const Json& json, const char* name) {
   if (!json.is_object()) return nullptr;
   const auto found = json.find(name);
@@ -65,7 +65,7 @@ std::optional<std::string> bytes(const Json& json, const char* name) {
   return std::move(*decoded);
 }
 
-// Of an object that has a list of keys and values, which is left out when it is empty.
+// The list "kvs" of an object. etcd leaves an empty list out.
 std::optional<std::vector<KeyValue>> key_values(const Json& json) {
   std::vector<KeyValue> found;
   const Json* list = member(json, "kvs");
@@ -218,7 +218,7 @@ std::string lease_request(int64_t id) { return cat("{\"ID\":\"", id, "\"}"); }
 
 Result<Lease> parse_lease(ByteView text) {
   const Json json = parse(text);
-  // Of a stream, each message is in a "result".
+  // The answer to a streaming call has the message in "result".
   const Json* result = member(json, "result");
   const Json& lease = result != nullptr ? *result : json;
   const auto id = number(lease, "ID");
@@ -246,7 +246,7 @@ Result<std::string> parse_login(ByteView text) {
 
 Fault parse_fault(ByteView text) {
   const Json json = parse(text);
-  // Of a stream, the error is an object itself.
+  // In the answer to a streaming call, "error" is an object with the code and the message.
   const Json* error = member(json, "error");
   const Json& fault = error != nullptr && error->is_object() ? *error : json;
   auto code = number(fault, "code");

@@ -1,5 +1,5 @@
-// Requests and answers of etcd's JSON gateway (v3), as far as an EtcdStore needs them. Pure;
-// parsers trust nothing.
+// Writes the requests of etcd's JSON gateway (v3) that an EtcdStore needs, and parses their answers. No
+// state and no I/O; the parsers accept any bytes. Called by EtcdStore and EtcdClient.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace hvd::rendezvous::etcd {
 std::string to_base64(std::string_view bytes);
 Result<std::string> from_base64(std::string_view text);
 
-// The end of the range of all keys that begin with a prefix, which is not empty.
+// The first key after all keys that begin with this prefix, which is not empty.
 std::string range_end_of(std::string_view prefix);
 
 struct KeyValue {
@@ -25,7 +25,7 @@ struct KeyValue {
   std::string value;
 };
 
-// At most `limit` keys from `begin`, before `end`, ascending.
+// Asks for at most `limit` keys from `begin` to before `end`, ascending.
 std::string range_request(std::string_view begin, std::string_view end, int limit);
 struct Range {
   std::vector<KeyValue> found;
@@ -33,29 +33,29 @@ struct Range {
 };
 Result<Range> parse_range(ByteView json);
 
-// What is done when a key holds a value (nothing: when it is there, whatever it holds; or when it
-// is absent); else the answer brings what the key holds.
+// A transaction. etcd applies the changes if `key` meets the condition: it holds `value`, it exists, or
+// it is absent. Otherwise etcd changes nothing, and the answer has the value of `key`.
 struct Txn {
   enum class Condition { kHolds, kIsThere, kIsAbsent };
   std::string_view key;
   Condition condition = Condition::kHolds;
   std::string_view value;
-  // Value, or nothing: the key is removed. No key twice.
+  // By key: the new value, or nothing to remove the key.
   std::map<std::string, std::optional<std::string_view>, std::less<>> changes;
-  // Removed with all that begins so, if not empty; no change is among them.
+  // Removes all keys with this prefix, if not empty. No key in `changes` has this prefix.
   std::string_view removed_prefix;
-  int64_t lease = 0;  // of what is set
+  int64_t lease = 0;  // for the keys that get a value
 };
 std::string txn_request(const Txn& txn);
 struct TxnAnswer {
   bool is_done = false;
-  std::optional<std::string> held;  // by the key, when it is not done
+  std::optional<std::string> held;  // value of the key if not is_done; nothing: absent
 };
 Result<TxnAnswer> parse_txn(ByteView json);
 
 std::string lease_grant_request(int64_t seconds);
 std::string lease_request(int64_t id);  // to keep it alive, and to revoke it
-// Its id and time to live; 0: there is no such lease any more.
+// Id and time to live of a lease; 0 seconds: the lease has expired.
 struct Lease {
   int64_t id = 0;
   int64_t seconds = 0;
@@ -63,12 +63,12 @@ struct Lease {
 Result<Lease> parse_lease(ByteView json);
 
 std::string login_request(const std::string& user, const std::string& password);
-// What later requests carry in Authorization: printable, without spaces.
+// The token that later requests carry in Authorization: printable, without spaces.
 Result<std::string> parse_login(ByteView json);
 
-// What a failed request is answered with.
+// The body of etcd's answer to a failed request.
 struct Fault {
-  int code = 0;  // of gRPC
+  int code = 0;  // status code of gRPC
   std::string message;
 };
 Fault parse_fault(ByteView json);

@@ -23,17 +23,17 @@ Result<Url> parse_url(std::string_view text) {
   }
   const std::string_view rest = text.substr((is_encrypted ? kTlsScheme : kScheme).size());
   const size_t slash = rest.find('/');
-  // Not shown, since it may hold a password.
+  // The error does not show the text, since it may contain a password.
   if (rest.substr(0, slash).find('@') != std::string_view::npos) {
     return invalid_argument(
-        "a user does not belong into the address of etcd, which others can "
-        "read: write USER:PASSWORD into a file for --etcd-user-file");
+        "the address of etcd contains a user, and other users can read a command line: write "
+        "USER:PASSWORD into a file for --etcd-user-file");
   }
   Url url;
   if (is_encrypted) url.access.tls = net::TlsOptions{.ca_setting = "--etcd-ca"};
   for (const std::string& host : split(rest.substr(0, slash), ',')) {
     if (host.empty()) return malformed("a host is missing");
-    // After a bracket at the most.
+    // A colon inside the brackets of an IPv6 address begins no port.
     const bool has_port =
         host.find(':', host.rfind(']') == std::string::npos ? 0 : host.rfind(']')) !=
         std::string::npos;

@@ -1,4 +1,5 @@
-// Where an etcd is, as users write it: "etcd://host:2379,host2:2379/prefix"; by TLS "etcds://". Pure.
+// Parses the address of an etcd cluster from --backend: "etcd://host:2379,host2:2379/prefix", or
+// "etcds://..." for TLS. No state and no I/O; called by horovod-rendezvous.
 #pragma once
 
 #include <string>
@@ -12,9 +13,9 @@
 namespace hvd::rendezvous::etcd {
 
 struct Url {
-  std::vector<net::Endpoint> endpoints;  // of one cluster
-  std::string prefix;  // of all keys, without the '/' behind it; empty: none given
-  Access access = {};  // what the text says: whether TLS is spoken
+  std::vector<net::Endpoint> endpoints;  // members of one cluster
+  std::string prefix;  // prefix of all keys, without a '/' at its end; empty: the default prefix
+  Access access = {};  // only `tls` is set, for etcds://
 };
 
 Result<Url> parse_url(std::string_view text);
