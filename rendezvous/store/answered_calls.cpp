@@ -9,7 +9,7 @@
 namespace hvd::rendezvous {
 namespace {
 
-// Far more than any job has ranks, and some 100 MiB.
+// Many more than a job has ranks; the table then takes about 100 MiB.
 constexpr size_t kMaxClients = 1 << 20;
 
 }  // namespace

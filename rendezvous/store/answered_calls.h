@@ -1,6 +1,6 @@
-// The last call of each client with its answer, so that a repeated call gets the same answer and
-// changes nothing. Owns these answers and writes them to the durable store; never touches a key or a
-// fence. Pure; lives with the State that owns it, on one thread at a time.
+// The table of each client's last call and its answer: a repeated call gets the same answer and changes
+// nothing. Owns these answers and writes them to the durable store; never touches a key or a fence.
+// No I/O. State owns it, and State and Fences call it, on one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace hvd::rendezvous {
 
 class DurableStore;
 
-// Names one call of one client, so that a repetition is recognised. A client makes one such call
-// at a time, and counts up. Without a client nothing is remembered.
+// Identifies one call of one client, which makes a repetition recognisable. A client makes one such
+// call at a time, with increasing numbers. A call with an empty client is not remembered.
 struct CallId {
   std::string client;
   uint64_t sequence = 0;
@@ -32,19 +32,21 @@ class AnsweredCalls {
     ValuePtr value;
   };
 
-  // From here on, each record is written to `durable`.
+  // From now on, each record is written to `durable`.
   void write_to(DurableStore* durable) { durable_ = durable; }
 
-  // The answer to a call that is not new; an error to one that is older than the client's last.
+  // The answer to a repeated call; nothing for a new call. For a call older than the client's last
+  // one, the answer is an error.
   std::optional<Answer> recall(const CallId& call) const;
   void remember(const CallId& call, Status status, int64_t number = 0, ValuePtr value = {});
-  // Calls that changed nothing are not recorded: repeating them does no harm.
+  // Writes a call to the durable store. For calls that changed something: the next server may execute
+  // the others again.
   void record(const CallId& call, int64_t number);
 
  private:
   DurableStore* durable_ = nullptr;  // null: nothing is stored
   std::unordered_map<std::string, Answer> last_;
-  std::deque<std::string> clients_;  // of last_, the oldest first
+  std::deque<std::string> clients_;  // keys of last_, the oldest first
 };
 
 }  // namespace hvd::rendezvous

@@ -1,5 +1,6 @@
-// Which keys of a store changed, in order, and who waits for the next change below a prefix.
-// Remembers a bounded number of them. Pure; callbacks run inside `add` and must not call back in.
+// The log of changed keys of a store, in order, and the clients that wait for the next change below a
+// prefix. Owns both, and keeps a bounded number of changes. No I/O. State owns it and calls it, on one
+// thread at a time. Callbacks run inside `add` and must not call back in.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +20,17 @@ class ChangeLog {
  public:
   using OnChange = std::function<void(const Changes&)>;
 
-  // Begins at the number of changes that it pretends to have forgotten.
+  // Begins at this revision, as if all earlier changes were forgotten.
   explicit ChangeLog(uint64_t revision = 0) : revision_(revision) {}
 
   uint64_t revision() const { return revision_; }
   void add(std::string_view key, bool removed);
-  // Those below the prefix after a revision; none when there are none. An error when they are
-  // forgotten, or when the revision is still to come.
+  // The changes below the prefix after a revision, possibly none. An error if the log has forgotten
+  // some of them, or if the revision is higher than revision().
   Result<Changes> after(uint64_t revision, std::string_view prefix) const;
   // Calls on_change once, at the next change below the prefix.
   uint64_t wait(std::string_view prefix, OnChange on_change);
-  // Fine when it was served.
+  // Does nothing if on_change was called.
   void withdraw(uint64_t ticket) { watchers_.erase(ticket); }
   size_t watcher_count() const { return watchers_.size(); }
 
@@ -40,8 +41,8 @@ class ChangeLog {
   };
 
   uint64_t revision_;
-  std::deque<Changes::Change> log_;  // the last one is that of revision_
-  size_t log_bytes_ = 0;             // of its keys
+  std::deque<Changes::Change> log_;  // the last change made revision_
+  size_t log_bytes_ = 0;             // bytes of the keys in log_
   std::map<uint64_t, Watcher> watchers_;
   uint64_t next_ticket_ = 1;
 };

@@ -1,7 +1,7 @@
-// The interface to durable storage outside of the server, from which the next server resumes the job
-// after this one is lost; etcd implements it (etcd/etcd_store.h). State, Exchanges and Membership
-// write each change as a record (records.h). A reply leaves after the records that it depends on are
-// stored. Lives on the server's loop.
+// The interface to durable storage outside of the server. After a server is lost, the next server
+// resumes the job from it; etcd implements it (etcd/etcd_store.h). State, Exchanges and Membership
+// write each change as a record (records.h). A session sends a reply only after the records that it
+// depends on are stored. Lives on the server's loop.
 #pragma once
 
 #include <cstddef>
@@ -21,30 +21,31 @@ using Records = std::map<std::string, Bytes, std::less<>>;
 
 class DurableStore {
  public:
-  // The most records between two seals.
+  // Maximum number of records between two seals.
   static constexpr size_t kMostTogether = 64;
 
   virtual ~DurableStore() = default;
 
-  // Names and records are any bytes. All that is put and removed before `seal` is stored in one
-  // transaction, or not at all.
+  // Names and records are any bytes. One transaction stores all changes since the last `seal`: all of
+  // them or none.
   virtual void put(std::string name, Bytes record) = 0;
   virtual void remove(std::string name) = 0;
-  // Removes all records whose names begin with the prefix; alone between two seals.
+  // Removes all records whose names begin with the prefix. Must be the only change between two seals.
   virtual void remove_below(std::string prefix) = 0;
   virtual void seal() = 0;
-  // True when all earlier changes are stored and this server owned the job at some moment since the
-  // call. False when it no longer owns the job: then it must not answer from what it holds.
+  // True if all earlier changes are stored and this server owned the job at some moment after the
+  // call began. False if it no longer owns the job: its values may be outdated, and it must not reply.
   virtual net::Task<bool> confirm() = 0;
-  // `told` is called once with the reason, when confirm is false from then on.
+  // Calls `told` once with the reason when this server no longer owns the job; confirm() is false from
+  // then on.
   virtual void on_lost(std::function<void(Status)> told) = 0;
-  // The job has ended: removes its records. Needs the loop to run for another moment.
+  // The job has ended: removes its records. The loop must run until they are removed.
   virtual void end() = 0;
-  // This server ends, the job does not.
+  // This server ends; the records stay for the next one.
   virtual void stop() = 0;
 };
 
-// What a server starts from: empty, or the records of the server before it.
+// A durable store and the records of the earlier server. Null and empty: the server stores nothing.
 struct OpenedStore {
   std::shared_ptr<DurableStore> store;
   Records records;

@@ -11,7 +11,7 @@
 namespace hvd::rendezvous {
 namespace {
 
-// Fewer digits than an int has, so that nothing overflows.
+// A size with more digits is refused, before it can overflow.
 constexpr int64_t kMaxRecordBytes = static_cast<int64_t>(kMaxValueBytes);
 
 Ranges everybody(size_t count) { return {{0, static_cast<int>(count) - 1}}; }
@@ -85,7 +85,7 @@ Result<std::vector<Record>> parse_records(ByteView bytes) {
 Status check_party(const Party& party) {
   if (party.count < 1 || party.count > kMaxParties || party.index < 0 ||
       party.index >= party.count) {
-    return invalid_argument(cat("party ", party.index, " of ", party.count, " makes no sense"));
+    return invalid_argument(cat("party ", party.index, " of ", party.count, " is out of range"));
   }
   for (const int wanted : party.wanted) {
     if (wanted >= 0 && wanted < party.count) continue;
@@ -218,7 +218,7 @@ void Exchanges::arrived(Exchange& exchange, int index) {
   }
 }
 
-// What waits for it by index is found to be gone when the index arrives.
+// The ticket stays in waiting_for; arrived() skips it when its index arrives.
 void Exchanges::withdraw(const Ticket& ticket) {
   const auto found = exchanges_.find(ticket.name);
   if (found != exchanges_.end()) waiter_count_ -= found->second.waiters.erase(ticket.id);

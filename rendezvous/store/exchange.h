@@ -1,6 +1,8 @@
-// Exchanges: each of `count` parties leaves one record under its index and takes those of the
-// parties that it asks for, in one request. The server's part; pure, one thread at a time.
-// Callbacks run inside the call that causes them and must not call back in.
+// Exchanges of a server: each of `count` parties leaves one record under its index and gets the
+// records of the parties that it asks for, in one request. Exchanges owns these records and the
+// waiting requests. No I/O; Service and MemoryStore call it, on one thread at a time. Clients parse
+// the answers by the functions below. Callbacks run inside the call that causes them and must not
+// call back in.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +21,21 @@ namespace hvd::rendezvous {
 
 constexpr int kMaxParties = 1 << 20;
 
-// Ranges of indices, such as "0-3,9": ascending, apart, below `count`.
+// Ranges of indices, such as "0-3,9": ascending, without overlap, below `count`.
 using Ranges = std::vector<std::pair<int, int>>;  // first and last
 std::string to_text(const Ranges& ranges);
 Result<Ranges> parse_ranges(std::string_view text, int count);
 Ranges ranges_of(std::vector<int> indices);
 
-// Records with their indices, ascending, as PROTOCOL.md writes them.
+// A record with its index. PROTOCOL.md defines the text of several, ascending.
 struct Record {
   int index = 0;
   Bytes bytes;
 };
 Result<std::vector<Record>> parse_records(ByteView text);
 
-// What a store's exchange checks before, and makes of the text after.
+// For implementations of Store::exchange: the check of its argument, the records in its answer, and the
+// error of an exchange that was forgotten meanwhile.
 Status check_party(const Party& party);
 Result<std::vector<Bytes>> records_for(const Party& party, ByteView text);
 Status forgotten(std::string_view name);
@@ -47,18 +50,19 @@ class Exchanges {
     uint64_t id = 0;
   };
 
-  // From here on, each change is written to `durable`.
+  // From now on, each change is written to `durable`.
   void write_to(DurableStore* durable) { durable_ = durable; }
-  // Restores a record of an earlier server, its name without the kind. Before any other call.
+  // Restores a record of an earlier server. `name` comes without its first byte, the kind. To be called
+  // before all other functions.
   Status restore(std::string_view name, ByteView record);
 
-  // The records that were asked for, as text, when all are there; else on_records is called once,
-  // later, and `ticket` is filled. Empty `wanted`: everybody's. Leaving the same record again is
-  // a repetition and fine; another one under the same index is kFailedPrecondition.
+  // Returns the wanted records as text if all are there. Otherwise fills `ticket` and calls on_records
+  // once, later. With an empty `wanted`, the records of all parties are wanted. The same record again
+  // is a repetition and changes nothing; another one under the same index is kFailedPrecondition.
   Result<ValuePtr> join(std::string_view name, int count, int index, Bytes record, Ranges wanted,
                         OnRecords on_records, std::optional<Ticket>* ticket);
   void withdraw(const Ticket& ticket);
-  // Forgets the exchange; who still waits is called with null.
+  // Forgets the exchange. Calls the on_records of each waiting request with null.
   void remove(std::string_view name);
   // "exchange 'x' waits for 2 of 8 records: 3 and 7".
   std::string describe(std::string_view name) const;
@@ -74,10 +78,10 @@ class Exchanges {
     std::vector<std::optional<Bytes>> records;
     size_t present = 0;
     std::map<uint64_t, Waiter> waiters;
-    std::map<int, std::vector<uint64_t>> waiting_for;  // an index
-    ValuePtr all;                                      // the text of everybody's, once asked for
+    std::map<int, std::vector<uint64_t>> waiting_for;  // from an index to the waiters that want it
+    ValuePtr all;  // text of all records, after the first request for all
   };
-  // A new one has none of its records.
+  // The exchange of this name, created without records if necessary.
   Exchange& exchange_of(std::string_view name, int count);
   static ValuePtr text_of(Exchange& exchange, const Ranges& wanted);
   void arrived(Exchange& exchange, int index);

@@ -27,7 +27,7 @@ std::string join_numbers(const std::vector<int>& numbers) {
 Result<std::optional<uint64_t>> Fences::arrive(std::string_view name, int count, FenceParty party,
                                                OnFence on_fence) {
   HVD_RETURN_IF_ERROR(check_key(name));
-  if (count < 1) return invalid_argument(cat("a fence of ", count, " parties makes no sense"));
+  if (count < 1) return invalid_argument(cat("a fence needs 1 party or more, not ", count));
   if (const auto answer = calls_.recall(party.call)) {
     if (!answer->status.ok()) return answer->status;
     return std::optional<uint64_t>();
@@ -54,8 +54,8 @@ Result<std::optional<uint64_t>> Fences::arrive(std::string_view name, int count,
   return std::optional<uint64_t>();
 }
 
-// A client that lost its connection repeats its call before the old connection is known to be
-// dead: the new arrival takes the old one's place.
+// A client that lost its connection may repeat its call before the server notices the loss. The new
+// arrival replaces the old one.
 void Fences::drop_earlier(std::string_view name, Fence& fence, const CallId& call) {
   const auto earlier = fence.of_client.find(call.client);
   if (earlier == fence.of_client.end()) return;
@@ -77,8 +77,8 @@ void Fences::complete(Fence fence) {
   }
 }
 
-// A party that reads that its fence has opened must not leave others behind at a closed one: all
-// are written in one record, which is removed when each has its own.
+// Once one party has read that the fence is open, the fence must be open for all, also at the next
+// server. One record therefore names all parties. It is removed after each party has its own record.
 void Fences::record(const Fence& fence) {
   std::vector<CallId> calls;
   for (const auto& [id, arrival] : fence.arrivals) {
@@ -126,7 +126,7 @@ std::string Fences::describe(std::string_view name) const {
   const auto count = static_cast<size_t>(fence.count);
   std::string text =
       cat("fence '", printable(name), "' waits for ", count - fence.arrivals.size(), " of ", count);
-  // Who is missing is known only where everybody who is there said his rank, and each another.
+  // The missing ranks are known only if all waiting parties gave a rank, and no two the same.
   std::vector<bool> is_here(count);
   size_t known = 0;
   for (const auto& [id, arrival] : fence.arrivals) {

@@ -10,14 +10,14 @@
 namespace hvd::rendezvous {
 
 std::vector<Place> number_places(std::span<const std::string> hosts) {
-  std::map<std::string, size_t, std::less<>> index;  // of a host, by first worker
-  std::vector<std::vector<size_t>> members;          // of a host: workers
+  std::map<std::string, size_t, std::less<>> index;  // from a host to its index in members
+  std::vector<std::vector<size_t>> members;          // workers of each host, by first worker
   for (size_t worker = 0; worker < hosts.size(); ++worker) {
     const auto [entry, is_new] = index.emplace(hosts[worker], members.size());
     if (is_new) members.emplace_back();
     members[entry->second].push_back(worker);
   }
-  std::vector<int> with_local_rank(hosts.size());  // hosts so far, by local rank
+  std::vector<int> with_local_rank(hosts.size());  // number of hosts so far, by local rank
   std::vector<Place> places(hosts.size());
   int rank = 0;
   for (const auto& host : members) {

@@ -1,6 +1,6 @@
-// Hands out places in a job to workers that come with nothing but the name of their host: when
-// `size` are there, everybody gets a rank. Pure: no I/O; one thread at a time. It looks at the
-// clock only to say since when somebody is there.
+// Assigns ranks to workers that know only their host: when `size` workers have joined, each gets a
+// place. Owns the list of workers and the requests that wait for a place. No I/O; it reads the clock
+// only for the time at which a worker joined. Service owns it and calls it on the server's loop.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,15 @@ struct Place {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
-  int cross_rank = 0;  // index of the host among those that have this local rank
-  int cross_size = 1;  // how many those are
+  int cross_rank = 0;  // index of the host among the hosts that have this local rank
+  int cross_size = 1;  // number of these hosts
   int generation = 0;
 
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-// One host key for each worker, in the order of arrival; the places in the same order. Ranks of
-// one host are neighbours, hosts are in the order of their first worker.
+// The place of each worker, from the host key of each worker, both in the order of arrival. Ranks of
+// one host are consecutive; hosts are in the order of their first worker.
 std::vector<Place> number_places(std::span<const std::string> hosts);
 
 class DurableStore;
@@ -40,20 +40,21 @@ class Membership {
  public:
   using OnPlace = std::function<void(Result<Place>)>;
 
-  // 0: hands out none.
+  // `size` 0: join() assigns no rank and returns an error.
   explicit Membership(int size) : size_(size) {}
 
-  // From here on, each change is written to `durable`.
+  // From now on, each change is written to `durable`.
   void write_to(DurableStore* durable) { durable_ = durable; }
-  // Restores the places that an earlier server has handed out. Before any other call.
+  // Restores the places that an earlier server has assigned. To be called before all other functions.
   Status restore(ByteView record);
 
-  // A place, when the job is complete (with this worker, or before: then the same as last time);
-  // or nothing, and on_place is called once, later. `worker` tells a repetition from a newcomer.
-  // A surplus worker is kFailedPrecondition.
+  // Returns a place if the job is complete; otherwise nothing, and on_place is called once, later.
+  // `worker` is the worker's id: with an id that has joined before, a call is a repetition and returns
+  // the same place. A surplus worker gets kFailedPrecondition.
   Result<std::optional<Place>> join(std::string_view worker, std::string_view host,
                                     OnPlace on_place, uint64_t& ticket);
-  // A worker that no longer waits. Nothing once the job is complete, or when it has joined again.
+  // Removes a worker that no longer waits. Does nothing if the job is complete, or if the worker has
+  // joined again.
   void withdraw(std::string_view worker, uint64_t ticket);
   // "5 of 8 workers are there (a: 4, b: 1), 3 are missing".
   std::string describe() const;
@@ -62,9 +63,9 @@ class Membership {
   struct Present {
     std::string host;
     Clock::time_point since;
-    int rank = -1;  // before the job is complete
+    int rank = -1;  // -1 until the job is complete
   };
-  // In the order of arrival.
+  // Workers in the order of arrival.
   std::vector<Present> workers() const;
 
  private:
@@ -79,7 +80,7 @@ class Membership {
   using Entry = std::pair<const std::string, Worker>;
 
   void complete();
-  // Of arrival.
+  // Entries of workers_ in the order of arrival.
   std::vector<const Entry*> in_order() const;
 
   DurableStore* durable_ = nullptr;  // null: nothing is stored

@@ -10,16 +10,16 @@
 namespace hvd::rendezvous {
 namespace {
 
-// Where a blocked call finds its answer. Lives on the stack of that call.
+// Carries the answer to a blocked call. Lives on the stack of that call.
 template <typename T>
 class Slot {
  public:
-  // Under the lock.
+  // The caller holds the lock.
   void fill(T answer) {
     answer_ = std::move(answer);
     ready_.notify_one();
   }
-  // Nothing when the deadline passed first.
+  // Nothing if the deadline passes first.
   std::optional<T> await(std::unique_lock<std::mutex>& lock, Deadline deadline) {
     const auto is_filled = [this] { return answer_.has_value(); };
     if (deadline.is_never()) {
@@ -125,7 +125,7 @@ Result<Changes> MemoryStore::watch(std::string_view prefix, std::optional<uint64
                                             prefix, *revision,
                                             [&slot](const Changes& c) { slot.fill(c); }, &ticket));
   if (!ticket) return changes;
-  // Nobody else may come by when something has lived its time.
+  // This call itself removes keys whose lifetime ends: no timer or other thread may do it.
   for (;;) {
     const Clock::time_point expiry = state_.next_expiry();
     const bool expires_first = expiry < deadline.time();

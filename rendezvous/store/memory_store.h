@@ -1,5 +1,5 @@
-// A store in this process: for tests, and for a world of one. Any thread may call; a waiting call
-// blocks on a condition variable of its own.
+// A store inside this process, for tests with several runtimes in one process. Owns its values. Any
+// thread may call; a waiting call blocks on its own condition variable.
 #pragma once
 
 #include "base/mutex.h"
@@ -29,7 +29,7 @@ class MemoryStore final : public Store {
   Status forget(std::string_view exchange, Deadline deadline) override;
 
  private:
-  // The state of now, with the lock held: what has lived its time is gone.
+  // The state after keys whose lifetime has ended are removed.
   State& fresh() HVD_REQUIRES(mutex_);
 
   Mutex mutex_;

@@ -1,5 +1,6 @@
-// Names and bytes of the records in a DurableStore, by kind: values, answers to clients, opened
-// fences, records of exchanges, places. Pure; readers trust no byte.
+// Format of the records in a DurableStore: names and bytes of values, answers to clients, opened
+// fences, records of exchanges, and places. Without state and I/O; the readers accept any bytes.
+// Called by State, AnsweredCalls, Fences, Exchanges and Membership.
 #pragma once
 
 #include <optional>
@@ -26,7 +27,7 @@ enum class Kind : char {
 
 std::string name(Kind kind, std::string_view rest = {});
 
-// A value and how long it lives; a server that resumes gives it that time anew.
+// A value and its lifetime. The lifetime starts again when a server resumes the job.
 Bytes write_value(ByteView bytes, Clock::time_point expires);
 struct ValueRecord {
   Bytes bytes;
@@ -46,8 +47,8 @@ Result<OutcomeRecord> read_outcome(ByteView record);
 Bytes write_calls(const std::vector<CallId>& calls);
 Result<std::vector<CallId>> read_calls(ByteView record);
 
-// All records of an exchange have names that begin with exchange_prefix of its name, of which none
-// is the beginning of another.
+// The names of all records of an exchange begin with its prefix. No prefix is the beginning of the
+// prefix of another exchange.
 std::string exchange_prefix(std::string_view exchange);
 std::string exchange_record_name(std::string_view exchange, int index);
 struct ExchangeName {

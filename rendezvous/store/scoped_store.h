@@ -1,5 +1,5 @@
-// A part of another store, under a prefix: key "k" of scope "s" is the other's "s/k". Fences too.
-// Keeps nothing itself. Any thread.
+// A view of another store under a prefix: key "k" in scope "s" is key "s/k" of that store. The names of
+// fences and exchanges get the same prefix. Owns no values. Any thread may call.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace hvd::rendezvous {
 
 class ScopedStore final : public Store {
  public:
-  // `store` must outlive this.
+  // `store` outlives this object.
   ScopedStore(Store& store, std::string_view scope);
 
   Status set(std::string_view key, ByteView value, Deadline deadline) override;
@@ -31,7 +31,7 @@ class ScopedStore final : public Store {
   Status forget(std::string_view exchange, Deadline deadline) override;
 
  private:
-  // An empty key stays one, so that the store below refuses it.
+  // An empty key stays empty: the store below then refuses it.
   std::string full(std::string_view key) const;
 
   Store& store_;

@@ -37,7 +37,7 @@ void State::put(std::string_view key, ValuePtr value, Clock::time_point expires)
   for (auto& [id, on_value] : waiters) on_value(value);
 }
 
-// The last entry of a key in expiries_ goes with its time.
+// A key has at most one entry in expiries_: this replaces it.
 void State::set_expiry(Entries::iterator entry, Clock::time_point expires) {
   if (entry->second.expires != Clock::time_point::max()) {
     auto [first, last] = expiries_.equal_range(entry->second.expires);
@@ -91,7 +91,7 @@ Result<State::Swapped> State::compare_and_set(std::string_view key,
   HVD_RETURN_IF_ERROR(check_value(key, value->bytes.size()));
   if (const auto answer = calls_.recall(call)) {
     if (!answer->status.ok()) return answer->status;
-    // The value is not stored with the outcome: the repeated call carries it again.
+    // The record of the outcome has no value, since the repeated call carries it again.
     if (answer->number != 0 && !answer->value) return Swapped{true, std::move(value)};
     return Swapped{answer->number != 0, answer->value};
   }

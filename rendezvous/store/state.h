@@ -1,7 +1,7 @@
-// A store's contents: values with their lifetimes, clients that wait for them and the log of their
-// changes; beside them the fences and the answered calls. Pure: no I/O, no clock, no lock; its owner
-// calls it from one thread at a time, and calls expire at next_expiry.
-// Callbacks run inside the call that causes them and must not call back in.
+// The content of a store. Owns the values with their lifetimes, the callbacks that wait for them, the
+// log of changes, the fences and the answered calls. No I/O, no clock, no lock. Its owner (Service or
+// MemoryStore) calls it from one thread at a time, and calls expire() at next_expiry(). Callbacks run
+// inside the call that causes them and must not call back in.
 #pragma once
 
 #include <cstdint>
@@ -31,52 +31,52 @@ class State {
 
   using OnValue = std::function<void(ValuePtr)>;
   using OnFence = Fences::OnFence;
-  // A place in a queue. Withdrawing one that was served already does nothing.
+  // A place in a queue. withdraw() does nothing after the callback was called.
   struct Ticket {
     std::string name;
     uint64_t id = 0;
     enum class Kind { kKey, kFence, kWatch } kind = Kind::kKey;
   };
 
-  // From here on, each change is written to `durable`.
+  // From now on, each change is written to `durable`.
   void write_to(DurableStore* durable);
-  // Restores a record that an earlier server's state has written. Before any other call.
+  // Restores a record of an earlier server. To be called before all other functions.
   Status restore(std::string_view record_name, ByteView record);
 
   Status set(std::string_view key, ValuePtr value, const CallId& call = {},
              Clock::time_point expires = Clock::time_point::max());
-  // Null when there is none.
+  // Null if the key is absent.
   ValuePtr get(std::string_view key) const;
   Result<int64_t> add(std::string_view key, int64_t amount, const CallId& call = {});
   Status remove(std::string_view key, const CallId& call = {});
-  // Nothing expected: the key must not be there.
   struct Swapped {
     bool swapped = false;
-    ValuePtr value;  // held now; null: none
+    ValuePtr value;  // current value; null: absent
   };
+  // Without `expected`, the key must be absent.
   Result<Swapped> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                   ValuePtr value, const CallId& call = {});
-  // At most `limit` keys below the prefix, after one of them.
+  // At most `limit` keys that begin with the prefix and are greater than `after`, ascending.
   std::vector<std::string> list(std::string_view prefix, std::string_view after,
                                 size_t limit) const;
   uint64_t revision() const { return changes_.revision(); }
-  // What changed below the prefix after a revision; when nothing did, on_change is called once,
-  // later, and `ticket` is filled.
+  // Returns the changes below the prefix after a revision. Without any, fills `ticket` and calls
+  // on_change once, later.
   Result<Changes> watch(std::string_view prefix, uint64_t revision, ChangeLog::OnChange on_change,
                         std::optional<Ticket>* ticket);
-  // Removes what has lived its time.
+  // Removes the keys whose lifetime has ended.
   void expire(Clock::time_point now);
-  // When something has; max: nothing will.
+  // The next time at which a lifetime ends; max: no key has a lifetime.
   Clock::time_point next_expiry() const;
-  // Calls on_value once, when the key is set next; the caller has looked with get.
+  // Calls on_value once, when the key is set next. The caller has found the key absent by get().
   Ticket wait(std::string_view key, OnValue on_value);
-  // Nothing when the fence is complete with this party; else on_fence is called once, later.
+  // Nothing if this party completes the fence; otherwise on_fence is called once, later.
   Result<std::optional<Ticket>> arrive(std::string_view name, int count, FenceParty party,
                                        OnFence on_fence);
   void withdraw(const Ticket& ticket);
   std::string describe_fence(std::string_view name) const { return fences_.describe(name); }
 
-  // No value, and nobody who waits for one or at a fence.
+  // True if there is no value, and no request waits for a key or at a fence.
   bool is_blank() const { return entries_.empty() && fences_.is_empty(); }
   size_t key_count() const { return key_count_; }
   size_t value_bytes() const { return value_bytes_; }
@@ -103,9 +103,9 @@ class State {
   std::multimap<Clock::time_point, std::string> expiries_;
   ChangeLog changes_;
   AnsweredCalls calls_;
-  Fences fences_;             // of parties that calls_ knows
-  uint64_t next_ticket_ = 1;  // of who waits for a key
-  size_t waiter_count_ = 0;   // for keys
+  Fences fences_;             // uses calls_
+  uint64_t next_ticket_ = 1;  // for waits on keys
+  size_t waiter_count_ = 0;   // waits on keys
   size_t key_count_ = 0;
   size_t value_bytes_ = 0;
 };

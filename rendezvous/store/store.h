@@ -1,6 +1,7 @@
-// How processes that share only an address find each other: a keyed store. A seam: memory, HTTP.
-// Every call blocks the calling thread until it is done or its deadline passed; any thread may
-// call, several at once. Keys are any bytes, at least one, and belong to the job.
+// The interface of a job's key-value store, through which processes that share only an address find
+// each other. MemoryStore, HttpStore and others implement it; the runtime and the agents call it.
+// Each call blocks its thread until it is done or its deadline has passed. Any thread may call, also
+// several at once. A key is one byte or more, any bytes; all keys belong to one job.
 #pragma once
 
 #include <chrono>
@@ -17,12 +18,12 @@
 
 namespace hvd::rendezvous {
 
-// Longer ones are kInvalidArgument, in every implementation.
+// Limits in every implementation; kInvalidArgument above them.
 constexpr size_t kMaxKeyBytes = 4096;
 constexpr size_t kMaxValueBytes = 64 * 1024 * 1024;
 constexpr std::chrono::milliseconds kLongestLifetime = std::chrono::hours(30 * 24);
 
-// What a compare-and-set has done, and what the key holds now; nothing: it is not there.
+// Result of a compare-and-set, with the current value of the key; without one, the key is absent.
 struct Swap {
   bool swapped = false;
   std::optional<Bytes> value;
@@ -39,8 +40,8 @@ struct Changes {
   std::vector<Change> changes;
 };
 
-// One of `count` who exchange records, and whose records it wants: those of these parties, or of
-// all when it names none.
+// One of the `count` parties of an exchange. It wants the records of the parties in `wanted`; if that
+// is empty, of all parties.
 struct Party {
   int index = 0;
   int count = 1;
@@ -52,39 +53,39 @@ class Store {
   virtual ~Store() = default;
 
   virtual Status set(std::string_view key, ByteView value, Deadline deadline) = 0;
-  // kNotFound when there is none now.
+  // kNotFound if the key is absent.
   virtual Result<Bytes> get(std::string_view key, Deadline deadline) = 0;
   // Blocks until the key is set. kDeadlineExceeded names the key.
   virtual Result<Bytes> wait(std::string_view key, Deadline deadline) = 0;
-  // Adds to a decimal counter that begins at 0; the new value. Counted once, however often a lost
-  // reply made the client repeat it.
+  // Adds to a decimal counter that begins at 0, and returns the new value. The addition takes place
+  // once, also if a lost reply makes the client repeat its request.
   virtual Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) = 0;
-  // Returns when `count` parties have called it with this name; then the name is free for the next
-  // round. kDeadlineExceeded says how many are missing, and the caller no longer counts as there.
+  // Returns when `count` parties have called it with this name; the name is then free for the next
+  // round. kDeadlineExceeded says how many parties are missing; the caller then no longer counts.
   virtual Status fence(std::string_view name, int count, Deadline deadline) = 0;
-  // Fine when there is none.
+  // Ok if the key is absent.
   virtual Status remove(std::string_view key, Deadline deadline) = 0;
-  // As set; the key removes itself after this time, unless it is set again before.
+  // Sets the key; the store removes it after this time, unless it is set again before.
   virtual Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
                          Deadline deadline) = 0;
-  // Sets the key if it holds `expected`, or is not there when nothing is expected. Done once,
-  // however often a lost reply made the client repeat it.
+  // Sets the key if it holds `expected`; without `expected`, if it is absent. Takes place once, also if
+  // a lost reply makes the client repeat its request.
   virtual Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                        ByteView value, Deadline deadline) = 0;
   // The keys that begin with the prefix, which may be empty, ascending by their bytes.
   virtual Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) = 0;
-  // Blocks until a key with this prefix has changed after `revision`, one that an earlier watch
-  // gave. Without a revision: at once, with that of now and no change. kFailedPrecondition when
-  // what happened since is not remembered any more: then list and begin anew.
+  // Blocks until a key with this prefix changes after `revision`, which comes from an earlier watch.
+  // Without a revision: returns at once, with the current revision and no change. kFailedPrecondition
+  // if the store has forgotten some of the changes: call list(), then watch from the new revision.
   virtual Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
                                 Deadline deadline) = 0;
-  // Leaves a record for others and returns those that this party wants, in that order (of all:
-  // ascending), as soon as they are there. The exchange is kept until `forget`, so a name is good
-  // for one round. kDeadlineExceeded says who is missing.
+  // Leaves a record for other parties. Returns when all wanted records are there: in the order of
+  // party.wanted, or ascending by index. The exchange stays until forget(): use a name for one round.
+  // kDeadlineExceeded names the missing parties.
   virtual Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party,
                                               ByteView record, Deadline deadline) = 0;
   virtual Status forget(std::string_view exchange, Deadline deadline) = 0;
-  // Lets go of what is only kept for the next call, such as a connection.
+  // Releases what the store keeps only for the next call, such as a connection.
   virtual void rest() {}
 };
 

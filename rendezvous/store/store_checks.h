@@ -1,4 +1,5 @@
-// What every store refuses, and in which words.
+// Checks of keys, values and lifetimes that every Store makes, and their errors. Functions without
+// state; stores and the server call them.
 #pragma once
 
 #include <chrono>
@@ -12,7 +13,7 @@ namespace hvd::rendezvous {
 Status check_key(std::string_view key);
 Status check_value(std::string_view key, size_t size);
 Status check_lifetime(std::chrono::milliseconds lifetime);
-// A watch that ended without a change.
+// The error of a watch whose deadline passed without a change.
 Status nothing_changed(std::string_view prefix);
 
 }  // namespace hvd::rendezvous

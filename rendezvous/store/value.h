@@ -1,4 +1,5 @@
-// A value of the store as a server holds it: shared by the store and the replies that send it.
+// A value of a server's store. State and the replies that send it share the ownership; it never
+// changes.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,7 @@ namespace hvd::rendezvous {
 
 struct Value {
   Bytes bytes;
-  std::optional<Digest> digest;  // SHA-256 of the bytes, when somebody has computed it already
+  std::optional<Digest> digest;  // SHA-256 of the bytes, if the signature check has computed it
 };
 using ValuePtr = std::shared_ptr<const Value>;
 
