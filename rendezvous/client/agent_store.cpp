@@ -13,8 +13,9 @@ namespace hvd::rendezvous {
 namespace {
 
 constexpr std::string_view kHostAgent = "this host's agent";
-// So long before the deadline a rank leaves its own record in the store, where other ranks look for
-// late ranks: a host with a late rank has left no record there.
+// A host with a late rank leaves no record. This time before the deadline, in seconds, each of its
+// other ranks leaves its own record in the store, so that the error of an exchange names only the
+// late ranks.
 constexpr double kShowBefore = 2;
 constexpr double kShowSeconds = 1;
 
@@ -65,7 +66,7 @@ Result<std::vector<Bytes>> AgentStore::exchange(std::string_view name, const Par
                            return forward(socket.get(), name, where, reply.bulk, until);
                          }));
   } else if (!std::holds_alternative<host_aggregation::AggregationResult>(reply.message)) {
-    return internal_error(cat(kHostAgent, " sent what only a rank sends"));
+    return internal_error(cat(kHostAgent, " sent a message that only ranks send"));
   }
   return host_aggregation::split(reply.bulk, party.count);
 }
@@ -83,7 +84,7 @@ Result<Bytes> AgentStore::forward(int socket, std::string_view name,
 
 Status AgentStore::tell(int socket, const host_aggregation::Message& message, ByteView bulk) {
   HVD_ASSIGN_OR_RETURN(const UniqueFd file, host_aggregation::to_file(bulk));
-  // The socket has room: nothing was sent before that the agent does not take.
+  // The send does not block: the agent has read all earlier messages of this socket.
   return net::send_packet(socket, host_aggregation::encode(message), {file.get()}, kHostAgent)
       .status();
 }

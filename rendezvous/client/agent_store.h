@@ -1,6 +1,6 @@
-// The store of a rank whose agent aggregates records (host_aggregation.h): an HttpStore that sends
-// exchanges among all ranks of the job through the agent, one request for the whole host. Any thread
-// may call.
+// The store of a rank that horovodrun started: an HttpStore that sends exchanges between all ranks of
+// the job through the host's agent, which makes one request for the whole host (host_aggregation.h).
+// The rank opens it by HttpStore::open. Any thread may call.
 #pragma once
 
 #include <string>
@@ -13,8 +13,9 @@ namespace hvd::rendezvous {
 
 class AgentStore final : public HttpStore {
  public:
-  // `store`: the abstract name at which the agent offers the store. `ranks`: of the job; an
-  // exchange of so many in which nobody names whose records it wants is asked by all of them.
+  // `store`: abstract name of the socket at which the agent serves the store. `ranks`: number of ranks
+  // of the job. An exchange goes through the agent if it has this number of parties and each wants all
+  // records.
   AgentStore(const net::Endpoint& store, int ranks, Secret secret, HttpStoreOptions options = {});
 
   Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party, ByteView record,
@@ -22,7 +23,7 @@ class AgentStore final : public HttpStore {
   Status forget(std::string_view exchange, Deadline deadline) override;
 
  private:
-  struct AgentReply;  // of the agent
+  struct AgentReply;
 
   static Status tell(int socket, const host_aggregation::Message& message, ByteView bulk);
   static Result<AgentReply> hear(int socket, Deadline deadline);

@@ -1,5 +1,6 @@
-// Pauses between tries of the same thing: each longer than the one before, and random, so that
-// many who lost or await the same do not come together. Blocks; one thread at a time.
+// Exponential backoff with jitter: pauses between attempts that grow and vary at random, so that many
+// clients of one server do not try at the same moment. The clients of this folder call it. Blocks; one
+// thread at a time.
 #pragma once
 
 #include "base/clock.h"
@@ -11,7 +12,7 @@ class Backoff {
   Backoff(double first_seconds, double longest_seconds)
       : first_(first_seconds), longest_(longest_seconds), pause_(first_seconds) {}
 
-  // From half to one and a half times the pause, at most until the deadline.
+  // Sleeps for half to one and a half times the current pause, at most until the deadline.
   void rest(Deadline deadline);
   void begin_anew() { pause_ = first_; }
 

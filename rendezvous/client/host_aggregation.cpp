@@ -20,7 +20,7 @@ namespace {
 
 enum class Kind : uint8_t { kRankRecord = 1, kForwardRequest = 2, kAggregationResult = 3 };
 
-// Of all hosts together.
+// Limit for the records of all hosts together.
 constexpr off_t kMaxFileBytes = off_t{1} << 30;
 constexpr size_t kLeastRecord = 3 * sizeof(uint32_t);
 
@@ -66,7 +66,7 @@ Result<Message> decode(ByteView bytes) {
       message = AggregationResult{};
       break;
     default:
-      return invalid_argument("a message between a rank and its agent is of no known kind");
+      return invalid_argument("a message between a rank and its agent has an unknown kind");
   }
   HVD_RETURN_IF_ERROR(in.finish("a message between a rank and its agent"));
   return message;
@@ -93,7 +93,7 @@ Status unpack(ByteView packed, std::vector<std::optional<Bytes>>* records) {
     const auto shared = in.get<uint32_t>();
     const ByteView rest = in.get_blob();
     if (in.failed() || index >= records->size() || (*records)[index] || shared > record.size()) {
-      return invalid_argument("a host's records make no sense");
+      return invalid_argument("a host's records are malformed");
     }
     record.resize(shared);
     record.insert(record.end(), rest.begin(), rest.end());
@@ -138,7 +138,7 @@ Result<Bytes> from_file(int file) {
   struct stat status {};
   if (::fstat(file, &status) != 0) return system_error("cannot look at a file in memory", errno);
   if (!S_ISREG(status.st_mode) || status.st_size > kMaxFileBytes) {
-    return invalid_argument("what should be a file of records is none");
+    return invalid_argument("a file of records is not a regular file, or is too large");
   }
   Bytes bytes(static_cast<size_t>(status.st_size));
   for (size_t done = 0; done < bytes.size();) {

@@ -1,8 +1,8 @@
-// Host-level aggregation: the ranks of one host give their records of an exchange to their agent, and
-// the host asks the store once for all of them. When the agent has the records of all its ranks, it
-// asks one rank to forward the host's record to the store, and distributes the result to all ranks.
-// Messages travel on a Unix socket (net/packet_socket), bulk data in files in memory. Both ends use
-// this code; pure but for those files.
+// Host-level aggregation of an exchange: messages between the ranks of a host and their agent. Each
+// rank sends its record to the agent. When the agent has the records of all its ranks, it asks one
+// rank to forward the host's record to the store, and distributes the result to the others. Messages
+// travel on a Unix socket (net/packet_socket), records in memory files (memfd). AgentStore and the
+// agent use this code. Without state; the only I/O is on these files.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@
 
 namespace hvd::rendezvous {
 
-// The value of HOROVOD_STORE for ranks whose agent aggregates begins with this scheme; the abstract
-// name of the store's socket follows.
+// Scheme in HOROVOD_STORE for ranks whose agent aggregates; the abstract name of the store's socket
+// follows.
 constexpr std::string_view kAgentScheme = "agent:";
-// The abstract name of the socket at which that agent takes records.
+// Abstract name of the socket at which the agent accepts records.
 std::string aggregation_socket_name(std::string_view store_name);
 
 namespace host_aggregation {
@@ -44,18 +44,18 @@ using Message = std::variant<RankRecord, ForwardRequest, AggregationResult>;
 Bytes encode(const Message& message);
 Result<Message> decode(ByteView bytes);
 
-// The record of a host: the records of its ranks by their indices. The bytes that a record begins
-// with in common with the record before are not repeated.
+// The record of a host: the records of its ranks by index. A record leaves out the bytes that it has in
+// common with the beginning of the previous record.
 Bytes pack(const std::map<int32_t, Bytes>& records);
-// Puts a host's records at their places. Refuses a place that does not exist or is taken.
+// Puts a host's records at their indices. Refuses an index that is out of range or taken.
 Status unpack(ByteView packed, std::vector<std::optional<Bytes>>* records);
 
-// The aggregation result.
+// The aggregation result: the records of all hosts.
 Bytes join(const std::vector<Bytes>& hosts);
-// Of all `count` parties; each must be there.
+// The records of all `count` parties by index; an error if one is missing.
 Result<std::vector<Bytes>> split(ByteView result, int32_t count);
 
-// Bulk, as a descriptor that can be sent.
+// Bytes as a memory file, whose descriptor can be sent.
 Result<UniqueFd> to_file(ByteView bytes);
 Result<Bytes> from_file(int file);
 

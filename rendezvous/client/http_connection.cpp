@@ -25,7 +25,7 @@ Result<std::unique_ptr<HttpConnection>> HttpConnection::open(
   HVD_ASSIGN_OR_RETURN(const auto addresses, net::resolve(endpoint));
   auto stream = net::BlockingStream::connect(addresses, deadline);
   if (!stream.ok()) {
-    // Whatever the reason, it may be another one a moment later.
+    // The next attempt may fail for another reason or succeed: kUnavailable lets the caller try again.
     const bool is_late = stream.status().code() == Code::kDeadlineExceeded && deadline.passed();
     return Status(is_late ? Code::kDeadlineExceeded : Code::kUnavailable,
                   stream.status().message());
@@ -49,13 +49,12 @@ Status HttpConnection::hello(const Secret& secret, Deadline deadline) {
            {}, deadline));
   HVD_RETURN_IF_ERROR(receive(deadline));
   if (parser_->status() == 426) {
-    return failed_precondition("what listens there speaks TLS alone: name it by https://HOST:PORT");
+    return failed_precondition("the server speaks TLS alone: name it by https://HOST:PORT");
   }
   const std::string_view answer = parser_->field("Hvd-Nonce");
   if (parser_->status() != 200 || !is_nonce(answer)) {
     return failed_precondition(
-        cat("what listens there is no rendezvous server of this version "
-            "(it answered ",
+        cat("the program that listens there is no rendezvous server of this version (it answered ",
             parser_->status(), ")"));
   }
   key_ = std::make_unique<SessionKey>(secret, nonce, answer);
@@ -71,7 +70,7 @@ Result<HttpConnection::Answer> HttpConnection::exchange(std::string_view method,
       net::request_head(method, target,
                         {{"Host", "rendezvous"}, {"Authorization", to_string(proof)}}, body.size()),
       body, deadline);
-  // A server that refuses closes while the request is still being sent: it has said why.
+  // A server may refuse and close while the request is still being sent; read its answer.
   if (!sent.ok() && sent.code() != Code::kUnavailable) return sent;
   if (const Status received = receive(deadline); !received.ok()) {
     return sent.ok() ? received : sent;

@@ -1,5 +1,6 @@
-// One signed connection to a rendezvous server (PROTOCOL.md), one request at a time. Blocks the
-// calling thread, starts none. Its user owns it and decides about repetition.
+// One signed connection to a rendezvous server (PROTOCOL.md): one request at a time. Owns the socket
+// and the connection's key. HttpStore owns it and repeats requests on a new connection. Blocks the
+// calling thread and starts none.
 #pragma once
 
 #include <memory>
@@ -26,18 +27,17 @@ class HttpConnection {
     Bytes body;
   };
 
-  // Connects, by TLS where that is set, whose certificate must be for the endpoint's host; and says
-  // hello.
+  // Connects and sends hello. With `tls`, the server's certificate must be for the endpoint's host.
   static Result<std::unique_ptr<HttpConnection>> open(
       const net::Endpoint& endpoint, const Secret& secret, Deadline deadline,
       const std::optional<net::TlsOptions>& tls = {});
 
-  // The server's answer, proven to come from one that knows the secret. After an error the
-  // connection is of no use; kUnavailable: it was lost, and the request may have been done.
-  // kPermissionDenied: one of the two does not know the secret.
+  // The server's answer, after its signature was checked. After an error the connection cannot be used
+  // again. kUnavailable: the connection was lost, and the server may have executed the request.
+  // kPermissionDenied: client and server have different secrets.
   Result<Answer> exchange(std::string_view method, std::string_view target, ByteView body,
                           Deadline deadline);
-  // The server has said that this answer was the last one.
+  // The server has announced that the last answer ends the connection.
   bool is_closed() const { return is_closed_; }
 
  private:

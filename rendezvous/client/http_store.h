@@ -1,6 +1,7 @@
-// The store of a rendezvous server, over HTTP on a Unix or TCP socket (PROTOCOL.md). Blocks the
-// calling thread and starts none; any thread may call. A lost connection is made again, with
-// growing pauses, and a repeated call counts once. After a fork both processes may go on.
+// The client of a rendezvous server's store, by signed HTTP on a Unix or TCP socket (PROTOCOL.md).
+// Owns a pool of connections. Ranks and the PMIx server of a host call it. Any thread may call; a
+// call blocks its thread. After a lost connection it connects again, with growing pauses, and the
+// server executes a repeated call once. After a fork both processes may continue to call.
 #pragma once
 
 #include <sys/types.h>
@@ -21,13 +22,13 @@
 namespace hvd::rendezvous {
 
 struct HttpStoreOptions {
-  // Named at a fence, so that the others read who is missing; -1 when not known.
+  // Rank of this process, for the error that names the missing ranks of a fence; -1: unknown.
   int rank = -1;
-  // How long a server that cannot be reached is tried, if the deadline of a call is later.
+  // Time in which a call tries to reach the server, if its deadline is not earlier.
   double reconnect_seconds = 30;
   std::optional<net::TlsOptions> tls = {};  // set: the server speaks TLS
-  int ranks = 0;  // of the job, for a store that an agent offers (agent_store.h)
-  // Names the worker to membership; empty: this store alone, by a random name.
+  int ranks = 0;  // number of ranks of the job, for a store behind an agent (agent_store.h)
+  // The worker's id in join(); empty: a random id for this store.
   std::string worker = {};
 };
 
@@ -35,8 +36,8 @@ class HttpStore : public Store {
  public:
   // Connects on first use.
   HttpStore(net::Endpoint endpoint, Secret secret, HttpStoreOptions options = {});
-  // `address` as in HOROVOD_STORE: an endpoint; "https://host:port", where options.tls may name a
-  // file of authorities; or "agent:@name", an agent's.
+  // `address` is written as in HOROVOD_STORE: an endpoint; "https://host:port", with authorities from
+  // options.tls; or "agent:@name" for a store behind an agent.
   static Result<std::unique_ptr<HttpStore>> open(std::string_view address, Secret secret,
                                                  HttpStoreOptions options = {});
   ~HttpStore() override;
@@ -59,8 +60,8 @@ class HttpStore : public Store {
   Status forget(std::string_view exchange, Deadline deadline) override;
   void rest() override;
 
-  // Asks for a place in the job and blocks until it is complete. `host` is the same for the
-  // workers of one host and of no other. Asking again gives the same place.
+  // Asks for a place in the job and blocks until the job is complete. Workers have the same `host` if
+  // and only if they run on the same host. A repeated call gives the same place.
   Result<Place> join(std::string_view host, Deadline deadline);
 
  private:
@@ -78,10 +79,10 @@ class HttpStore : public Store {
   const net::Endpoint endpoint_;
   const Secret secret_;
   const HttpStoreOptions options_;
-  const std::string worker_;  // names this store to membership
+  const std::string worker_;  // the worker's id in join()
   Mutex mutex_;
   std::vector<std::unique_ptr<PooledConnection>> idle_ HVD_GUARDED_BY(mutex_);
-  uint32_t process_ HVD_GUARDED_BY(mutex_);  // of the connections
+  uint32_t process_ HVD_GUARDED_BY(mutex_);  // process that opened the connections
 };
 
 }  // namespace hvd::rendezvous

@@ -9,7 +9,7 @@
 namespace hvd::rendezvous {
 namespace {
 
-// What an answer may take longer than the wait that it ends.
+// Time, in seconds, that an answer may need after the end of the wait.
 constexpr double kGrace = 2;
 constexpr std::chrono::seconds kGoodWhile{1};
 
@@ -64,7 +64,7 @@ Result<Bytes> HttpStore::call_on(PooledConnection& pooled, Call& call) {
       if (!call.is_waiting || code != Code::kDeadlineExceeded || call.deadline.passed()) {
         return Status(code, std::string(as_text(answer->body)));
       }
-      outage.end();  // it waited as long as one request may
+      outage.end();  // the server waited for the longest time of one request: ask again
       continue;
     }
     if (answer.status().code() != Code::kUnavailable || outage.limit().passed() ||
@@ -92,7 +92,7 @@ Result<HttpConnection::Answer> HttpStore::try_once(PooledConnection& pooled, Cal
                                             outage.deadline());
   if (!answer.ok() || pooled.connection->is_closed()) pooled.connection.reset();
   if (!answer.ok()) {
-    // A connection that held for a good while has ended one outage: this is the next.
+    // A connection that worked for kGoodWhile ended the last outage; this failure begins a new one.
     if (Clock::now() - start > kGoodWhile) outage.end();
     outage.begin();
   }

@@ -1,5 +1,5 @@
-// What http_store's requests are made of: a call, the pooled connection that it takes, and how it gets over a
-// connection that breaks. Of http_store alone.
+// Parts of HttpStore: one call, a connection of its pool, and the time that a call spends without a
+// connection. Included by http_store*.cpp alone.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace hvd::rendezvous {
 
-// A client as the server knows it: one call at a time, counted, so that a repetition on a new
-// connection is recognised. Threads that call at once have one each.
+// One client in the view of the server: one numbered call at a time. The server recognises a repetition
+// on a new connection by the number. Threads that call at the same time use one of these each.
 struct HttpStore::PooledConnection {
   std::string client = make_nonce();
   uint64_t sequence = 0;
@@ -30,7 +30,7 @@ struct HttpStore::Call {
   bool is_waiting = false;
 };
 
-// A time without a connection, within one call.
+// Limits the time that one call spends without a connection.
 class HttpStore::Outage {
  public:
   Outage(double seconds, Deadline deadline)
@@ -45,7 +45,7 @@ class HttpStore::Outage {
   void end() { has_begun_ = false; }
   Deadline limit() const { return limit_; }
   Deadline deadline() const { return deadline_; }
-  // Not at all the first time.
+  // Pauses before the next attempt; the first attempt of an outage comes without a pause.
   void rest(Deadline deadline) {
     if (!std::exchange(is_first_, false)) backoff_.rest(earlier(limit_, deadline));
   }

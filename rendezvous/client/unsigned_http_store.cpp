@@ -11,7 +11,7 @@ namespace hvd::rendezvous {
 namespace {
 
 constexpr std::string_view kScope = "/horovod/";
-// One try; a server that took the request and died would never answer it.
+// Time for one attempt: a host that went down after it got the request never answers.
 constexpr double kTrySeconds = 10;
 constexpr double kGraceSeconds = 2;
 constexpr double kFirstLookAgain = 0.005;
@@ -31,7 +31,7 @@ Result<Bytes> UnsignedHttpStore::try_once(std::string_view method, const std::st
   HVD_ASSIGN_OR_RETURN(auto stream, net::BlockingStream::connect(addresses, deadline));
   const std::string head =
       net::request_head(method, target, {{"Host", endpoint_.host}}, body.size());
-  // Who refuses may say so before it has taken everything.
+  // The server may answer with an error before it has read the whole body.
   bool is_answered = false;
   HVD_RETURN_IF_ERROR(stream.write(as_bytes(head), body, deadline, is_answered));
   const auto parser = net::make_response_parser({.body_bytes = kMaxValueBytes});
@@ -48,12 +48,12 @@ Result<Bytes> UnsignedHttpStore::try_once(std::string_view method, const std::st
   }
   if (parser->status() == 200) return parser->take_body();
   if (parser->status() == 404) return not_found("there is no such key");
-  // A slow body or a busy server: another try may do better.
+  // A slow body or a busy server: the next attempt may succeed.
   if (parser->status() == 408 || parser->status() >= 500) {
     return unavailable(cat("the server answered ", parser->status()));
   }
   return failed_precondition(
-      cat("the server answered ", parser->status(), " to ", method, ", as Horovod's own does not"));
+      cat("the server answered ", parser->status(), " to ", method, ", unlike Horovod's own"));
 }
 
 Result<Bytes> UnsignedHttpStore::call(std::string_view method, std::string_view key, ByteView body,
@@ -88,7 +88,8 @@ Result<Bytes> UnsignedHttpStore::get(std::string_view key, Deadline deadline) {
 
 Result<Bytes> UnsignedHttpStore::wait(std::string_view key, Deadline deadline) {
   Backoff pause(kFirstLookAgain, kLongestLookAgain);
-  // So that the last answer is one: a key that is not there, rather than a server that is late.
+  // The last request may take longer: the error then says that the key is not set, and not that the
+  // server is late.
   const Deadline grace = Deadline::after_seconds(deadline.seconds_left() + kGraceSeconds);
   for (;;) {
     auto value = get(key, grace);

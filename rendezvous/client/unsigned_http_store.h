@@ -1,6 +1,7 @@
-// The store of the original's rendezvous server, which knows GET, PUT and DELETE, signs nothing and
-// ends the connection after each: what its launcher gives to the workers that it starts. Waiting is
-// asking again, with growing pauses. Blocks the calling thread; any thread may call.
+// The client of the original's rendezvous server, for our ranks under the original's launcher. That
+// server supports GET, PUT and DELETE without signatures, and closes the connection after each
+// request. wait() repeats GET with growing pauses. Owns only the address. Any thread may call; a call
+// blocks its thread.
 #pragma once
 
 #include <string>
@@ -13,20 +14,20 @@ namespace hvd::rendezvous {
 
 class UnsignedHttpStore final : public Store {
  public:
-  // Connects for each request. Keys lie in one scope of the server's.
+  // Connects for each request. All keys are in one scope of the server.
   explicit UnsignedHttpStore(net::Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
 
   Status set(std::string_view key, ByteView value, Deadline deadline) override;
   Result<Bytes> get(std::string_view key, Deadline deadline) override;
   Result<Bytes> wait(std::string_view key, Deadline deadline) override;
   Status remove(std::string_view key, Deadline deadline) override;
-  // The records are keys below the name.
+  // Each record is the value of a key below the name.
   Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party, ByteView record,
                                       Deadline deadline) override;
-  // The server forgets nothing that it cannot list: the records stay until the job ends.
+  // Does nothing: the server has no list of keys, and the records stay until the job ends.
   Status forget(std::string_view exchange, Deadline deadline) override;
 
-  // kUnimplemented: the server has nothing to make these of.
+  // kUnimplemented: the server has no request for these.
   Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override;
   Status fence(std::string_view name, int count, Deadline deadline) override;
   Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
@@ -38,7 +39,7 @@ class UnsignedHttpStore final : public Store {
                         Deadline deadline) override;
 
  private:
-  // The body of a 200; kNotFound for a 404. Tries again while nobody answers.
+  // The body of a 200; kNotFound for a 404. Tries again while the server does not answer.
   Result<Bytes> call(std::string_view method, std::string_view key, ByteView body,
                      Deadline deadline) const;
   Result<Bytes> try_once(std::string_view method, const std::string& target, ByteView body,

@@ -1,4 +1,5 @@
-// Between our codes and HTTP's, as the table "Errors" of PROTOCOL.md has it. Both ends.
+// Converts between Code and HTTP status by the table "Errors" of PROTOCOL.md. Without state; called by
+// the server (to_http) and its clients (from_http).
 #pragma once
 
 #include "base/status.h"

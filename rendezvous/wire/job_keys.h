@@ -1,4 +1,4 @@
-// Keys of a job's store that more than one part of it knows by name.
+// Names of keys in a job's store that both the runtime and the launcher use.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace hvd::rendezvous {
 
-// Set by a rank whose work failed because another rank left the job, to that rank in decimal
-// digits: who reports the job's end looks there for the rank that began it.
+// Key of a rank whose work failed because another rank left the job. The value is that other rank in
+// decimal digits. The launcher reads it to name the rank that caused the end of the job.
 inline std::string left_by_key(int rank) { return cat("left-by/", rank); }
 
 }  // namespace hvd::rendezvous

@@ -1,6 +1,7 @@
-// Proves on each connection that both ends know the secret, without a clock: both give a nonce,
-// the secret and the nonces make a key for this connection, and every message is signed with it
-// under a counter, so nothing can be replayed. Format: PROTOCOL.md, "Signatures". Pure.
+// Signatures by which client and server prove on each connection that they know the secret, without a
+// clock. The secret and a nonce of each end give the connection's key. The key signs every message
+// with a counter, which prevents replays. Format: PROTOCOL.md, "Signatures". No I/O; called by
+// HttpConnection and by the server's ClientProof, which own the key.
 #pragma once
 
 #include <cstdint>

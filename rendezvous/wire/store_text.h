@@ -1,5 +1,5 @@
-// Answers of the server that are more than a value, as PROTOCOL.md writes them. Both ends. Pure;
-// parsers trust nothing.
+// Texts of the answers to list, watch and swap, as PROTOCOL.md defines them. Without state and I/O; the
+// server writes them and HttpStore parses them. The parsers accept any bytes.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace hvd::rendezvous {
 
-// A part of a list of keys.
+// One page of a list of keys.
 struct KeyPage {
   std::vector<std::string> keys;
-  bool more = false;  // there are further ones
+  bool more = false;  // further keys follow on the next page
 };
 
 std::string to_text(const KeyPage& page);
@@ -21,7 +21,7 @@ Result<KeyPage> parse_keys(ByteView text);
 std::string to_text(const Changes& changes);
 Result<Changes> parse_changes(ByteView text);
 
-// `value`: null when there is none.
+// `value`: null if the key is absent.
 std::string to_text(bool swapped, const Bytes* value);
 Result<Swap> parse_swap(ByteView text);
 

@@ -21,7 +21,7 @@ Status parse_query(std::string_view text, Target& target) {
     HVD_ASSIGN_OR_RETURN(std::string value, net::percent_decode(pair.substr(equals + 1)));
     const std::string shown = printable(name);
     if (!target.query.emplace(std::move(name), std::move(value)).second) {
-      return invalid_argument(cat("'", shown, "' is twice in the query"));
+      return invalid_argument(cat("the query has the parameter '", shown, "' twice"));
     }
     if (target.query.size() > kMaxParameters) {
       return invalid_argument(cat("the query has more than ", kMaxParameters, " parameters"));
@@ -67,7 +67,7 @@ Result<Target> parse_target(std::string_view text) {
   const size_t question = text.find('?');
   std::string_view path = text.substr(0, question);
   if (!path.starts_with(kRoot)) {
-    return not_found(cat("'", printable(path), "' is nothing here: paths begin with /v1/"));
+    return not_found(cat("there is no resource '", printable(path), "': paths begin with /v1/"));
   }
   path.remove_prefix(kRoot.size());
   Target target;

@@ -1,5 +1,5 @@
-// The target of a request: "/v1/keys/<key>?wait=500&client=ab", with key and values percent-encoded
-// so that they may be any bytes. Both ends use this file. Pure.
+// The target of a request: "/v1/keys/<key>?wait=500&client=ab". Key and values are percent-encoded, and
+// may be any bytes. Without I/O; HttpStore writes targets and the server's Service parses them.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace hvd::rendezvous {
 
-// Milliseconds that a request may ask to wait for; a client repeats a longer wait.
+// Longest wait of one request, in milliseconds; a client repeats the request for a longer wait.
 constexpr int64_t kLongestWait = 24LL * 3600 * 1000;
 
 struct Target {
   std::string resource;  // "keys", "add", "fence", "join", "hello"
-  std::string name;      // a key's or a fence's; empty when there is none
+  std::string name;      // of a key, fence or exchange; may be empty
   std::map<std::string, std::string, std::less<>> query;
 
-  // Nothing when it is absent.
+  // Nothing if the parameter is absent.
   std::optional<std::string_view> text(std::string_view parameter) const;
-  // kInvalidArgument when it is there and not a whole number of this range.
+  // Nothing if it is absent; kInvalidArgument if it is not a whole number from `least` to `most`.
   Result<std::optional<int64_t>> number(std::string_view parameter, int64_t least,
                                         int64_t most) const;
 };

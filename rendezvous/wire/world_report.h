@@ -1,6 +1,6 @@
-// A world report: a rank names its world to its agent before it connects to the other ranks. The
-// launcher compares the reports, since a program that does not see the launcher's variables starts a
-// world of its own. Both ends use this code; pure.
+// The world report: a rank sends its rank and size to its agent before it connects to the other ranks.
+// The launcher compares the reports, since a program that does not see the launcher's variables starts
+// its own world. Without state and I/O; called by the runtime and the agent.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct WorldReport {
   int32_t size = 1;
 };
 
-// The abstract name (net/packet_socket) of the socket at which the agent with this process id takes
-// reports. The agent answers each report with one byte, once it has passed the report on.
+// Abstract name (net/packet_socket) of the socket at which the agent with this process id accepts
+// reports. The agent answers each report with one byte after it has sent the report to the launcher.
 std::string world_report_socket_name(int64_t agent);
 
 Bytes encode(const WorldReport& report);
-// Refuses what no world can have.
+// Refuses a rank that is not in a world of that size.
 Result<WorldReport> decode_world_report(ByteView bytes);
 
 }  // namespace hvd::rendezvous
