@@ -1,4 +1,5 @@
-// horovod-rendezvous: the rendezvous server alone. One thread; ends by SIGINT or SIGTERM.
+// The program horovod-rendezvous: a rendezvous server without a launcher. One thread; it ends by SIGINT
+// or SIGTERM.
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -43,7 +44,7 @@ int fail(const std::string& message, int code) {
   return code;
 }
 
-// Empty when the program continues.
+// Reads the command line. Returns the exit code if the program ends here, as after --help.
 std::optional<int> parse(int argc, char** argv, Options& options) {
   constexpr size_t kHelpColumn = 34;
   CLI::App app(
@@ -121,7 +122,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
                "workers, to everybody who can reach the port.");
   app.add_flag("--show-monitor-token", options.show_monitor_token,
                "Print the bearer token for /metrics and /status,\nand exit.");
-  // Multi-letter options with one dash are what users of launchers are used to.
+  // Users of launchers write -np, which CLI11 would read as -n -p.
   std::vector<std::string> arguments;
   for (int i = argc - 1; i > 0; --i) {
     const std::string_view argument = argv[i];
@@ -136,7 +137,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   return {};
 }
 
-// Each connection costs a descriptor, and the usual soft limit is 1,024.
+// Each connection needs a descriptor, and the usual soft limit is 1,024.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -144,7 +145,7 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// What the server before has stored, where there is durable storage.
+// Opens the durable store of --backend and reads the records of the earlier server; empty for memory.
 Result<OpenedStore> open_backend(const Options& options, const Secret& secret,
                                  net::asio::io_context& loop) {
   constexpr double kTimeToOpen = 15;
@@ -199,7 +200,7 @@ int serve(const Options& options) {
     server_options.tls = std::move(*tls);
   }
   Server server(loop.get_executor(), std::move(server_options));
-  // Before the line that tells others that this is a process to talk to.
+  // Set before the line "listens on": a script may send a signal as soon as it reads that line.
   net::asio::signal_set signals(loop, SIGINT, SIGTERM);
   int code = 0;
   const bool outlived = opened->store != nullptr;

@@ -1,10 +1,11 @@
 #!/usr/bin/python3 -B
-"""Finds comments, docstrings and Markdown sentences that do not name their subject first.
+"""Finds comments, docstrings and Markdown sentences that do not name their subject first, and phrases to avoid.
 
 usage: check_language.py [ROOT]
 
 A sentence must not begin with Who, What, Whose, Whoever, Of or So. CLEAN lists the folders and pages
-that keep this rule; add a folder once it does.
+that keep this rule; add a folder once it does. PHRASES must not occur anywhere in the folders of PLAIN,
+error texts included.
 """
 import pathlib
 import re
@@ -17,8 +18,19 @@ CLEAN = (
     "launcher/agent/", "launcher/check/", "launcher/job/", "launcher/mpirun/", "launcher/output/",
     "launcher/plan/", "launcher/pmix/", "launcher/protocol/", "launcher/spawn/",
     "plugins/bootstrap/", "plugins/controllers/", "plugins/mpi/", "plugins/python/",
+    "rendezvous/",
 )
 NOT_YET = ("docs/design/",)
+PLAIN = (
+    "README.md", "CONTRIBUTING.md", "docs/",
+    "launcher/check/", "launcher/mpirun/", "launcher/output/", "launcher/plan/",
+    "plugins/bootstrap/", "rendezvous/",
+)
+
+PHRASES = re.compile(
+    r"\b(?:(?:is|are|was|were)\s+(?:told|said\s+to)|in\s+vain|any\s+more(?!\s+than)|shall)\b", re.I)
+# The end of a line inside a comment, or between two parts of a string.
+LINE_END = re.compile(r'"?\n[ \t]*(?:(?://|#|\*)[ \t]*|")?')
 
 BEGINS = re.compile(r"(?:^|(?<=[.!?]\s))(?:Who|What|Whose|Whoever|Of|So)\b[^?.]*(?:[?.]|$)")
 COMMENT = re.compile(r"^\s*(?://|#)\s?(.*)$")
@@ -50,17 +62,27 @@ def blocks(path, text):
             yield number, trailing[1]
 
 
+def phrases(text):
+    """(line, phrase) of each phrase to avoid, also of one that a line break divides."""
+    joined = LINE_END.sub(lambda end: "\n" + " " * (len(end[0]) - 1), text)
+    for match in PHRASES.finditer(joined):
+        yield joined.count("\n", 0, match.start()) + 1, " ".join(match[0].split())
+
+
 def faults(root, paths):
     """Sentences, one for each fault in the files `paths` below `root`."""
     found = []
     for path in paths:
         name = str(path)
-        if not name.startswith(CLEAN) or name.startswith(NOT_YET):
-            continue
         if path.suffix not in (".h", ".hpp", ".c", ".cpp", ".py", ".md") and path.name != "CMakeLists.txt":
             continue
-        for line, text in blocks(path, (root / path).read_text(encoding="utf-8")):
-            for match in BEGINS.finditer(" ".join(text.split())):
+        text = (root / path).read_text(encoding="utf-8")
+        if name.startswith(PLAIN) and not name.startswith(NOT_YET):
+            found += [f"{path}:{line}: say it without '{phrase}'" for line, phrase in phrases(text)]
+        if not name.startswith(CLEAN) or name.startswith(NOT_YET):
+            continue
+        for line, block in blocks(path, text):
+            for match in BEGINS.finditer(" ".join(block.split())):
                 if not match[0].endswith("?"):
                     found.append(f"{path}:{line}: name the subject first: {match[0][:60]}")
     return found

@@ -13,7 +13,9 @@ with tempfile.TemporaryDirectory() as folder:
         "plugins/python/c.py": '"""Of a rank."""\n# So it ends.\n',
         "docs/d.md": "# So\n\nRanks meet. Whoever is late waits.\n\n    So --flag\n",
         "src/net/good.h": "// What is it? A link: what one sends, the other reads.\n",
-        "tests/e.py": "# So what.\n",
+        "tests/e.py": "# So what. A rank is told.\n",
+        "rendezvous/f.cpp": '// The link is\n// told.\nfail("no key any "\n     "more");\nint is_told;\n',
+        "rendezvous/g.h": "// A rank tells no more than it knows, nor any more than its agent.\n",
     }
     for name, text in planted.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -21,4 +23,4 @@ with tempfile.TemporaryDirectory() as folder:
     found = check_language.faults(root, [pathlib.Path(name) for name in planted])
     places = [each.split(": ")[0] for each in found]
     assert places == ["src/net/a.h:1", "src/net/b.cpp:1", "plugins/python/c.py:1", "plugins/python/c.py:2",
-                      "docs/d.md:3"], found
+                      "docs/d.md:3", "rendezvous/f.cpp:1", "rendezvous/f.cpp:3"], found
