@@ -43,7 +43,7 @@ class SocketDuplex : public Duplex {
   net::StreamSocket socket_;
 };
 
-// The agent sends nothing behind its answer until it is admitted.
+// The agent sends nothing after its answer until the launcher admits it.
 net::Task<Result<Answer>> read_answer(Duplex& duplex) {
   net::FrameParser parser(1024);
   for (;;) {

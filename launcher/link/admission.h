@@ -1,5 +1,6 @@
-// The launcher's side of a link that an agent dialled: finds out which agent it is and whether it
-// holds the token. Lives on the launcher's loop; the caller bounds the time by cancelling.
+// Admits agents that connect to the launcher (horovod-agent --join): reads the agent's name and checks
+// that it holds the token. JoinQueue calls it for each accepted connection, and cancels it to bound its
+// time. Lives on the launcher's loop.
 #pragma once
 
 #include <memory>
@@ -14,14 +15,14 @@
 namespace hvd::launcher {
 
 struct AdmittedAgent {
-  std::string name;  // what it was told to call itself by
+  std::string name;  // the agent's own --name, or its host name
   std::unique_ptr<Duplex> duplex;
 };
 
-// A message to an agent that runs no job yet.
+// Frames a message for an agent that runs no job yet.
 Bytes framed(const Message& message);
 
-// Of a connection that was accepted. An error closes it.
+// Admits the agent at the other end of an accepted connection. Closes the socket on an error.
 net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token);
 
 }  // namespace hvd::launcher

@@ -59,12 +59,12 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   void close();
 
  private:
-  // Runs a coroutine of this object, which lives at least as long.
+  // Starts a coroutine of this object, and keeps the object alive until it returns.
   void spawn(net::Task<void> (Impl::*body)());
   net::Task<void> read_link();
   net::Task<void> write_link();
   net::Task<void> ping();
-  // Until `is_there` or the link is gone; then its failure.
+  // Waits until is_there() is true, or returns an error when the link is lost.
   template <typename Claim>
   net::Task<Status> wait_for(Claim is_there);
 
@@ -84,7 +84,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   RankOutputs outputs_;
   const std::shared_ptr<StoreStreams> stores_;
 
-  bool is_running_ = false;  // the coroutines are
+  bool is_running_ = false;  // the coroutines have started
   std::optional<AgentHello> hello_;
   std::optional<Status> prepared_, started_;
   Staged staged_;
@@ -120,7 +120,7 @@ net::Task<Status> AgentLink::Impl::wait_for(Claim is_there) {
   co_return Status();
 }
 
-// As far ahead as a slow host may make it wait.
+// Sends the staged code. A slow host holds it back: at most kStageWindow bytes are in flight.
 net::Task<Status> AgentLink::Impl::stage(const NextPart& next) {
   uint64_t sent = 0;
   for (;;) {
@@ -174,7 +174,7 @@ net::Task<Status> AgentLink::Impl::start(StartOrder order) {
   Status status = co_await wait_for([this] { return started_.has_value(); });
   is_start_awaited_ = false;
   if (status.ok()) status = *started_;
-  // Lost right behind the answer, before this could go on.
+  // The link may be lost between the answer and this line.
   if (status.ok() && !is_finished_) status = lost_;
   co_return status;
 }

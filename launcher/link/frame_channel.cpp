@@ -35,7 +35,7 @@ net::Task<void> FrameChannel::write() {
     }
     const Bytes batch = writer_.take(kBatch);
     const Status status = co_await duplex_->write(batch);
-    // What the agent said last may still be on its way, and says more than a broken pipe.
+    // read() reports the error: the agent's last frames may be in flight, and name the cause.
     if (!status.ok()) co_return;
   }
 }

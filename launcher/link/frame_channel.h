@@ -1,5 +1,5 @@
-// The frames of one link: parses what the agent sends, and queues by urgency what goes to it. Owns the
-// duplex stream and both queues; never knows what a message means. Lives in an AgentLink, on the
+// The frames of one link: parses incoming frames, and queues outgoing frames by urgency. Owns the duplex
+// stream, the parser and the queue. Does not decode messages. AgentLink owns and calls it. Lives on the
 // launcher's loop.
 #pragma once
 
@@ -26,19 +26,19 @@ class FrameChannel {
   FrameChannel(const net::asio::any_io_executor& executor, std::unique_ptr<Duplex> duplex)
       : duplex_(std::move(duplex)), outgoing_(executor) {}
 
-  // From here on, frames carry the job. `job` outlives this.
+  // Later frames carry the number of this job. `job` outlives this object.
   void address(const HostJob& job) { job_ = &job; }
-  // Does nothing on a closed channel.
+  // Queues a frame. Does nothing on a closed channel.
   void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
            net::Urgency urgency);
-  // Writes what was put, until the channel is closed or breaks.
+  // Writes the queued frames, until the channel is closed or a write fails.
   net::Task<void> write();
-  // Hands over what arrives: a call of on_bytes, then one of on_frame for each whole frame. Fine when
-  // the channel was closed; else why it broke, or the error of on_frame.
+  // Reads frames. Each read calls on_bytes, then on_frame for each complete frame. Returns ok when the
+  // channel was closed, else the read error or the error of on_frame.
   net::Task<Status> read(OnBytes on_bytes, OnFrame on_frame);
-  // The agent sees the end of the stream.
+  // Closes the stream: the agent reads end of file.
   void close();
-  // The far side's last words, in parentheses, or nothing.
+  // Duplex::last_words() in parentheses, for an error message; or empty.
   std::string last_words() const;
 
  private:
@@ -46,7 +46,7 @@ class FrameChannel {
   Notification outgoing_;
   net::FrameWriter writer_;
   net::FrameParser parser_;
-  const HostJob* job_ = nullptr;  // null: frames carry none
+  const HostJob* job_ = nullptr;  // null: frames carry no job number
   bool is_closed_ = false;
 };
 

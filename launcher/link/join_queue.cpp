@@ -12,9 +12,9 @@ namespace {
 
 namespace asio = net::asio;
 
-// The time that an agent has to prove itself.
+// The time limit for an agent's proof of the token.
 constexpr std::chrono::seconds kAdmission{10};
-// Well within an agent's first lease.
+// The interval of pings, well within an agent's first lease.
 constexpr std::chrono::seconds kPingEvery{15};
 
 std::string names_of(const std::vector<Host>& hosts) {
@@ -109,7 +109,7 @@ void JoinQueue::take(AdmittedAgent agent) {
 }
 
 void JoinQueue::dismiss(std::unique_ptr<Duplex> duplex, const std::string& why) {
-  // The agent closes the connection when it has read this; to close it here could discard the sentence.
+  // The agent closes the connection after it has read this. A close here could discard the sentence.
   const auto tell = [](std::unique_ptr<Duplex> agent, Bytes frame) -> net::Task<void> {
     std::array<std::byte, 1024> ignored;
     if (!(co_await agent->write(frame)).ok()) co_return;
@@ -202,7 +202,7 @@ net::Task<Status> JoinQueue::wait(double seconds) {
   co_return Status();
 }
 
-// An agent that waits keeps its lease; one that is gone may come again.
+// Renews the leases of waiting agents, and removes agents that have gone: they may join again.
 net::Task<void> JoinQueue::ping_all() {
   const Bytes ping = framed(Ping{});
   // Other agents may join meanwhile, also under the same name.

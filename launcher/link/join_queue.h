@@ -1,6 +1,8 @@
-// The queue of agents that join a job by themselves (horovod-agent --join), on hosts that the
-// launcher cannot reach. An agent dials the launcher's rendezvous server, proves that it holds the
-// token, and waits here until the job has the hosts that it needs. Lives on the launcher's loop.
+// The queue of agents that connect to the launcher (horovod-agent --join), on hosts that the launcher
+// cannot reach. An agent connects to the launcher's rendezvous server, proves that it holds the token,
+// and waits here until the job has the hosts that it needs. Owns the server and the waiting connections.
+// `horovodrun --listen` waits on it; HostStartup uses it as a spawner. Lives on the launcher's
+// loop.
 #pragma once
 
 #include <memory>
@@ -20,11 +22,11 @@ namespace hvd::launcher {
 
 class JoinQueue : public Spawner {
  public:
-  // The hosts of these names; without names, any hosts that give `slots` slots together.
+  // The hosts with these names; without names, any hosts that provide `slots` slots together.
   struct Wanted {
     std::vector<Host> hosts;
     int slots = 0;
-    std::string join_command = {};  // by which a host joins, as a user types it
+    std::string join_command = {};  // the command that a user types on a host to join
   };
 
   // `server` listens already; its secret is the token.
@@ -32,9 +34,9 @@ class JoinQueue : public Spawner {
             Wanted wanted);
   ~JoinQueue() override;
 
-  // Returns when all wanted hosts have joined. Later agents are refused.
+  // Returns when all wanted hosts have joined, and refuses later agents.
   net::Task<Status> wait(double seconds);
-  // The hosts that have joined, in the order of arrival, with the slots that they give.
+  // The hosts that have joined, in the order of arrival, with the slots that they provide.
   std::vector<Host> hosts() const;
   // "hosts a and b", "hosts that give 8 slots".
   std::string describe_wanted() const;
@@ -43,7 +45,7 @@ class JoinQueue : public Spawner {
   const Secret& secret() const { return token_; }
   std::unique_ptr<rendezvous::Server> take_server() { return std::move(server_); }
 
-  // The agent that joined under the target's name.
+  // Returns the connection of the agent that joined under the target's name.
   net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) override;
 
@@ -54,13 +56,13 @@ class JoinQueue : public Spawner {
     Clock::time_point since = Clock::now();
   };
 
-  // Cancels the task when an honest agent would long have done its part.
+  // Runs the task, and cancels it when an agent takes longer than the time limit.
   void spawn_bounded(net::Task<void> task);
   net::Task<void> receive(net::StreamSocket socket);
   void take(AdmittedAgent agent);
-  // Ends an agent, with a sentence for its user.
+  // Ends an agent. The agent prints `why` for its user.
   void dismiss(std::unique_ptr<Duplex> duplex, const std::string& why);
-  // The view of others (/status) follows.
+  // Updates /status of the server.
   void on_change();
   net::Task<void> ping_all();
   bool has(const std::string& name) const;
@@ -76,7 +78,7 @@ class JoinQueue : public Spawner {
   const Wanted wanted_;
   net::asio::steady_timer changed_;  // cancelled when a host joins
   std::vector<std::shared_ptr<Joined>> joined_;
-  std::set<std::string> strangers_;  // agents whose names are not awaited
+  std::set<std::string> strangers_;  // refused agents: their names are not in wanted_
 };
 
 }  // namespace hvd::launcher

@@ -8,8 +8,8 @@
 namespace hvd::launcher {
 namespace {
 
-// Pings in a lease. As many unanswered ones in a row mean that the host is gone: counted, not
-// timed, so that a launcher that was stopped itself does not blame the agent.
+// Pings in a lease. The host is lost after this many unanswered pings in a row. The count does not
+// depend on the clock: a launcher that was stopped itself does not blame the agent.
 constexpr int kPingsInLease = 3;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Renews an agent's lease by pings, and finds that the agent is silent. Owns the timer and the count of
-// unanswered pings; never reads or writes the link. Lives in an AgentLink, on the launcher's loop.
+// Renews an agent's lease by pings, and detects a silent agent. Owns the timer and the count of
+// unanswered pings. Sends through a function of AgentLink, which owns it. Lives on the launcher's loop.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace hvd::launcher {
 
 class LeasePings {
  public:
-  // `send` sends the ping of this number.
+  // `send` sends the ping with the given number.
   LeasePings(const net::asio::any_io_executor& executor, std::function<void(uint64_t)> send)
       : timer_(executor), send_(std::move(send)) {}
 
-  // Until stop; an error when the agent has not answered for a lease.
+  // Sends pings until stop(). Returns an error when the agent has not answered for a whole lease.
   net::Task<Status> run(double lease_seconds);
-  // Something came from the agent.
+  // Bytes have arrived from the agent.
   void on_received() { unanswered_ = 0; }
-  // The next ping comes a whole interval from now.
+  // Delays the next ping to a whole interval from now.
   void hold_back();
   void stop();
 

@@ -1,6 +1,6 @@
-// The output of one host's ranks on the launcher's end of a link: which stream is which rank's, and how
-// much the agent may send ahead. Owns these windows; never reads or writes the link. Lives in an
-// AgentLink, on the launcher's loop.
+// The output of one host's ranks on the launcher's end of a link: maps each stream to its rank, and
+// grants the agent credit. Owns the flow-control windows. AgentLink owns it, passes it frames, and sends
+// the credit. Lives on the launcher's loop.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@
 
 namespace hvd::launcher {
 
-// What a rank may write ahead of its reader; of a whole host, times twice its ranks.
+// The credit of one output stream, in bytes. A host has two streams per rank.
 constexpr uint32_t kOutputWindow = 256 << 10;
 
 class RankOutputs {
  public:
-  // `events` hears of output and outlives this.
+  // `events` receives the output and outlives this object.
   explicit RankOutputs(AgentEvents& events) : events_(events) {}
 
-  // Once, before any output.
+  // Call once, before the first output.
   void open(const std::vector<RankSpec>& ranks);
-  // A frame of a rank's output. An error means that the agent broke a rule.
+  // Takes a frame of a rank's output. Returns an error when the agent violates the protocol.
   Status handle(const net::FrameHeader& header, ByteView payload);
-  // What to grant the agent after a reader took so much.
+  // The new credit for the agent, after a reader has consumed `size` bytes.
   struct Grant {
     uint32_t stream = 0;
     uint32_t credit = 0;

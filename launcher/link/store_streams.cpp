@@ -17,7 +17,7 @@ Status StoreStreams::open(const net::FrameHeader& header) {
   }
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    // Out of descriptors: this connection fails, the job need not.
+    // No descriptor is left: only this connection fails.
     send_(net::FrameType::kReset, header.stream, 0, {});
     return {};
   }
@@ -34,7 +34,7 @@ Status StoreStreams::open(const net::FrameHeader& header) {
 Status StoreStreams::handle(const net::FrameHeader& header, ByteView payload) {
   if (header.type == net::FrameType::kOpen) return open(header);
   const auto found = connections_.find(header.stream);
-  if (found == connections_.end()) return {};  // sent before the agent heard of the end
+  if (found == connections_.end()) return {};  // sent before the agent got the end
   Connection& connection = *found->second;
   switch (header.type) {
     case net::FrameType::kData:
@@ -62,7 +62,7 @@ Status StoreStreams::handle(const net::FrameHeader& header, ByteView payload) {
   return {};
 }
 
-// From the server to the rank.
+// Copies from the server to the rank.
 net::Task<void> StoreStreams::read(uint32_t stream, std::shared_ptr<Connection> connection) {
   const auto self = shared_from_this();
   std::array<std::byte, net::kMaxChunk> buffer;
@@ -86,7 +86,7 @@ net::Task<void> StoreStreams::read(uint32_t stream, std::shared_ptr<Connection> 
   settle(stream, *connection);
 }
 
-// From the rank to the server.
+// Copies from the rank to the server.
 net::Task<void> StoreStreams::write(uint32_t stream, std::shared_ptr<Connection> connection) {
   const auto self = shared_from_this();
   for (;;) {
@@ -100,7 +100,7 @@ net::Task<void> StoreStreams::write(uint32_t stream, std::shared_ptr<Connection>
     const auto [error, size] =
         co_await asio::async_write(connection->socket, asio::buffer(bytes), net::use_tuple);
     if (error) {
-      // The server has closed it: the rank learns of it, whatever it still sends.
+      // The server has closed the connection: the rank's connection is reset, even while it sends.
       if (!connection->is_reset) send_(net::FrameType::kReset, stream, 0, {});
       connection->is_reset = true;
       break;
@@ -115,7 +115,7 @@ net::Task<void> StoreStreams::write(uint32_t stream, std::shared_ptr<Connection>
 }
 
 void StoreStreams::settle(uint32_t stream, Connection& connection) {
-  // What the rank sent last is still for the server: write() comes here when it is through.
+  // The rank's last bytes still go to the server. write() calls this again when it has written them.
   if (is_closed_ || !connection.is_written) return;
   net::error_code ignored;
   if (connection.is_reset || connection.has_server_end) {

@@ -1,6 +1,6 @@
-// The launcher's end of the ranks' store connections: each stream of the link becomes one end of a
-// socket pair, whose other end the store's server gets. Carries bytes, with credit both ways.
-// Lives on the launcher's loop.
+// The launcher's end of the ranks' store connections. Owns one end of a socket pair for each stream of
+// the link, and passes the other end to the rendezvous server. Copies bytes in both directions, with
+// credit-based flow control. AgentLink owns it and passes it frames. Lives on the launcher's loop.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace hvd::launcher {
 
-// Granted to the agent for each connection when it opens one.
+// The agent's initial credit for each connection, in bytes.
 constexpr uint32_t kStoreWindow = 256 << 10;
 
 class StoreStreams : public std::enable_shared_from_this<StoreStreams> {
@@ -25,11 +25,11 @@ class StoreStreams : public std::enable_shared_from_this<StoreStreams> {
   using Send = std::function<void(net::FrameType, uint32_t stream, uint32_t credit, ByteView)>;
   using Accept = std::function<void(net::StreamSocket)>;
 
-  // Neither function is called after close().
+  // Calls neither function after close().
   StoreStreams(net::asio::any_io_executor executor, Send send, Accept accept)
       : executor_(std::move(executor)), send_(std::move(send)), accept_(std::move(accept)) {}
 
-  // A frame of a store connection. An error means that the agent broke a rule.
+  // Takes a frame of a store connection. Returns an error when the agent violates the protocol.
   Status handle(const net::FrameHeader& header, ByteView payload);
   void close();
 
@@ -41,14 +41,14 @@ class StoreStreams : public std::enable_shared_from_this<StoreStreams> {
           credited(socket.get_executor()),
           filled(socket.get_executor()) {}
     net::StreamSocket socket;
-    net::Credit credit;                // of the agent, for what the server sends
-    net::Window window{kStoreWindow};  // for what the rank sends
+    net::Credit credit;                // from the agent, for bytes of the server
+    net::Window window{kStoreWindow};  // for bytes of the rank
     Notification credited, filled;
-    Bytes unwritten;              // of what the rank sent
-    bool has_agent_end = false;   // the rank sends no more
-    bool has_server_end = false;  // the server sends no more
-    bool is_written = false;      // and has been given to the server, or cannot be
-    bool is_reset = false;        // neither side cares any more
+    Bytes unwritten;              // bytes of the rank that the server has not got
+    bool has_agent_end = false;   // the rank has sent end of file
+    bool has_server_end = false;  // the server has sent end of file
+    bool is_written = false;      // the rank's last byte was written, or the write failed
+    bool is_reset = false;        // one side has dropped the connection
   };
 
   Status open(const net::FrameHeader& header);

@@ -15,7 +15,7 @@ import sys
 CLEAN = (
     "README.md", "CONTRIBUTING.md", "docs/", "include/",
     "src/base/", "src/net/", "src/collectives/", "src/plugin/", "src/runtime/",
-    "launcher/agent/", "launcher/check/", "launcher/job/", "launcher/mpirun/", "launcher/output/",
+    "launcher/agent/", "launcher/check/", "launcher/job/", "launcher/link/", "launcher/mpirun/", "launcher/output/",
     "launcher/plan/", "launcher/pmix/", "launcher/protocol/", "launcher/spawn/",
     "plugins/bootstrap/", "plugins/controllers/", "plugins/mpi/", "plugins/python/",
     "rendezvous/",
