@@ -26,7 +26,7 @@ Status unknown_key(const std::string& key) {
     if (const std::string each = config_key(setting); !each.empty()) known.push_back(each);
   }
   std::string near = nearest(key, known);
-  // Of the right name in the wrong section.
+  // A known key of the same name in another section is similar too.
   const auto last = [](const std::string& text) { return text.substr(text.rfind('.') + 1); };
   for (const std::string& each : known) {
     if (near.empty() && last(each) == last(key)) near = each;
@@ -51,12 +51,12 @@ Status set_value(const Setting& setting, const YAML::Node& value, Settings& sett
   if (!value.IsScalar()) return invalid_argument("a single value is wanted");
   if (!setting.is_inverse_in_config) return settings.set_in_units(setting.key, value.Scalar());
   const auto flag = parse_flag(value.Scalar());
-  if (!flag) return settings.set(setting.key, value.Scalar());  // says what is wrong
+  if (!flag) return settings.set(setting.key, value.Scalar());  // returns the error
   return settings.set(setting.key, *flag ? "0" : "1");
 }
 
 Status apply_key(const std::string& key, const YAML::Node& value, Settings& settings) {
-  // Who starts the ranks: a flag each.
+  // `controller` is one key in a file, but a flag for each value on the command line.
   if (key == "controller") {
     const std::string name = value.IsScalar() ? to_lower(value.Scalar()) : "";
     if (name == "gloo" || name == "mpi" || name == "jsrun") return settings.set(name, "1");

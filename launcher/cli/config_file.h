@@ -1,5 +1,6 @@
-// A config file: YAML whose keys are those of the table in base/settings, in sections as the
-// original has them ("params: {cycle_time_ms: 5}"), others by their name at the top. Pure.
+// Reads a config file (--config-file): YAML with the keys of the table in base/settings. Keys of the
+// original Horovod stand in the original's sections ("params: {cycle_time_ms: 5}"), other keys at the
+// top level. parse_options calls it. Pure.
 #pragma once
 
 #include <string_view>
@@ -9,7 +10,8 @@
 
 namespace hvd::launcher {
 
-// An error names `path` and the line, and for an unknown key the nearest known one.
+// Sets the values of a config file. An error names `path` and the line, and for an unknown key the
+// most similar known key.
 Status apply_config(std::string_view text, std::string_view path, Settings& settings);
 
 // The key of a setting in a config file, or empty when it has none.

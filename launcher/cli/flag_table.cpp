@@ -18,7 +18,7 @@ constexpr char kMca[] = "mpirun's flags are for --mpi, in --mpi-args; leave it o
 
 struct Choice {
   std::string_view key;
-  const char* values;  // between commas
+  const char* values;  // separated by commas
 };
 constexpr Choice kChoices[] = {
     {"completion", "bash,zsh,fish"},
@@ -150,12 +150,12 @@ const ForeignFlag* find_foreign_flag(std::string_view name) {
 
 std::string nearest_flag(const std::vector<Flag>& flags, std::string_view name) {
   if (name == "-?") return "--help";
-  std::vector<std::string> spellings;  // of one letter: every other letter would be near
+  std::vector<std::string> spellings;  // without one-letter flags, which are similar to any letter
   for (const Flag& flag : flags) {
     for (const std::string& spelling : flag.spellings) {
       if (name.size() == 2 && to_lower(spelling) == to_lower(name)) return flag.spellings.back();
       if (spelling.size() == 2) continue;
-      // Begun but not ended.
+      // The user typed only the beginning of a flag.
       if (name.size() > 2 && spelling.starts_with(name)) return spelling;
       spellings.push_back(spelling);
     }

@@ -1,5 +1,5 @@
-// The flags of horovodrun as they are written: those of the table in base/settings, and what is
-// answered to flags of other launchers that mean nothing here. Pure.
+// The command-line flags of horovodrun: the spellings of the settings in base/settings, and the flags of
+// other launchers with the answer to each. `options` parses with this table; `manual` prints it. Pure.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@ namespace hvd::launcher {
 
 struct Flag {
   std::vector<std::string> spellings;  // "-np", "--num-proc"; the last is long
-  std::vector<std::string> aliases;    // understood as well, shown nowhere
+  std::vector<std::string> aliases;    // accepted, but not in --help
   const Setting* setting = nullptr;
-  bool is_off = false;  // sets it to 0; shown nowhere
+  bool is_off = false;  // sets the setting to 0; not in --help
 
   bool takes_value() const { return setting->type != SettingType::kFlag; }
 };
@@ -28,19 +28,19 @@ bool is_common(const Setting& setting);
 // Topics of `--help`, in the order of the table.
 std::vector<std::string> all_topics();
 
-// All values that a setting may have, where they are few; else none.
+// The values of a setting that accepts a fixed list; else empty.
 std::vector<std::string> choices_of(const Setting& setting);
 
-// A flag of mpirun's or torchrun's, or one of the original's that this build lacks.
+// A flag of mpirun or torchrun, or a flag of the original Horovod that this build does not have.
 struct ForeignFlag {
-  const char* spellings;  // between commas
-  int values;             // that follow it
-  const char* accepted;   // values that say what is so anyway, between commas; "*": any; or ""
-  const char* answer;     // a sentence that names what to write instead
+  const char* spellings;  // separated by commas
+  int values;             // the number of words that follow the flag
+  const char* accepted;   // values that change nothing, separated by commas; "*": any; or ""
+  const char* answer;     // a sentence that names the flag to use instead
 };
 const ForeignFlag* find_foreign_flag(std::string_view name);
 
-// The flag that was probably meant, or empty.
+// The flag most similar to a misspelt one, or empty.
 std::string nearest_flag(const std::vector<Flag>& flags, std::string_view name);
 
 }  // namespace hvd::launcher

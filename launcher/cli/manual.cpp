@@ -16,7 +16,7 @@ constexpr char kUsage[] = "horovodrun -np N [-H HOST:SLOTS,...] [flags] COMMAND 
 constexpr char kSummary[] =
     "Start a command once on each slot of the hosts, as the ranks of one job.";
 
-// Commands in place of a program.
+// Commands of horovodrun itself, which take the place of a program.
 struct Question {
   const char* name;
   const char* arguments;
@@ -46,7 +46,7 @@ std::string with_value(const Setting& setting) {
   return flags_of(setting) + (value.empty() ? "" : " " + value);
 }
 
-// In the units of the flag, which may be others than the variable's.
+// Converts the default from the variable's unit to the flag's unit.
 std::string default_of_flag(const Setting& setting) {
   const auto number = parse_int(setting.default_value);
   return setting.flag_unit == 1 || !number ? setting.default_value
@@ -70,14 +70,14 @@ std::string help_of(const Setting& setting) {
   return text;
 }
 
-// With the default of a value, and without the variable.
+// Adds the default value, and leaves the variable out.
 std::string short_help_of(const Setting& setting) {
   const std::string value = default_of_flag(setting);
   if (setting.type == SettingType::kFlag || value.empty()) return setting.help;
   return cat(setting.help, " [", value, "]");
 }
 
-// Breaks a text into lines of at most `width`.
+// Breaks a text into lines of at most `width` columns.
 std::vector<std::string> wrap(std::string_view text, size_t width) {
   std::vector<std::string> lines = {""};
   for (const std::string_view word : words_of(text)) {
@@ -88,7 +88,7 @@ std::vector<std::string> wrap(std::string_view text, size_t width) {
   return lines;
 }
 
-// As lines of at most `width`, each behind `indent` blanks.
+// Breaks a text into lines of at most `width` columns, and indents each line by `indent` blanks.
 std::string indented(std::string_view text, size_t indent, size_t width) {
   std::string lines;
   for (const std::string& line : wrap(text, width > indent ? width - indent : 1)) {

@@ -1,4 +1,5 @@
-// The table of settings as people and shells read it. Pure.
+// Formats the table of settings as --help, shell completion, man page and docs/settings.md. The
+// launcher's command calls it. Pure.
 #pragma once
 
 #include <string>
@@ -6,15 +7,15 @@
 
 namespace hvd::launcher {
 
-// The common flags by topic, in lines of at most `width`, or of the longest flag.
+// --help: the common flags by topic, in lines of at most `width` columns, or of the longest flag.
 std::string help_text(size_t width);
-// All flags and variables of a topic of `all_topics()`.
+// --help TOPIC: all flags and variables of a topic in all_topics().
 std::string topic_help_text(std::string_view topic, size_t width);
-// All topics.
+// --help-all: the flags and variables of all topics.
 std::string full_help_text(size_t width);
-// For bash, zsh or fish.
+// The completion script for `shell`: bash, zsh or fish.
 std::string completion(std::string_view shell);
-// As docs/settings.md, or as a page for man.
+// The manual in `format`: docs/settings.md or a man page.
 std::string manual(std::string_view format);
 
 }  // namespace hvd::launcher

@@ -18,18 +18,18 @@
 namespace hvd::launcher {
 namespace {
 
-// A word of the command line, taken apart.
+// A word of the command line that begins with a flag.
 struct Word {
   const Flag* flag = nullptr;
   std::string spelling;
-  std::optional<std::string> value;  // attached to it
+  std::optional<std::string> value;  // attached to the flag
 };
 
 bool has(const std::vector<std::string>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// "--num-proc=4", "-np=4", "-p22", "-p=22", "-p".
+// Splits "--num-proc=4", "-np=4", "-p22", "-p=22" or "-p".
 Word recognise(const std::vector<Flag>& flags, const std::string& text) {
   const size_t equals = text.find('=');
   const std::string name = text.substr(0, equals);
@@ -59,7 +59,8 @@ Status unknown_flag(const std::vector<Flag>& flags, std::string_view name) {
   return invalid_argument(cat("unknown flag ", printable(name), "; ", hint));
 }
 
-// Of another launcher: how many more words it takes, when what it says is so anyway.
+// Handles a flag of another launcher. Returns the number of words to skip after a flag that changes
+// nothing; otherwise an error that names the flag to use.
 Result<size_t> skip_foreign(const std::vector<Flag>& flags, const std::string& text,
                             std::span<const std::string> rest) {
   const size_t equals = text.find('=');
@@ -90,7 +91,7 @@ struct CommandLine {
   std::vector<std::string> command;
 };
 
-// `misread` is the first error; what can be read behind it is still read.
+// Sets `misread` to the first error, and goes on with the words after it.
 CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::string> arguments,
                        Status& misread) {
   CommandLine line;
@@ -134,7 +135,7 @@ std::string plain(double number) {
   return static_cast<double>(whole) == number ? cat(whole) : cat(number);
 }
 
-// As the user wrote it, when that is known.
+// The name of a setting in the user's spelling, if that is known.
 std::string name_of(const CommandLine& line, std::string_view key) {
   for (const Given& given : line.flags) {
     if (given.flag->setting->key == key) return given.spelling;
@@ -173,7 +174,7 @@ constexpr Range kRanges[] = {
     {"gloo_timeout_seconds", 0, 1e8},
 };
 
-// As launcher/spawn/command_spawner fills them in.
+// The placeholders that launcher/spawn/command_spawner replaces.
 constexpr std::string_view kOfLaunchAgent[] = {"host", "user", "port"};
 
 Status check_values(const Settings& settings, const CommandLine& line) {
@@ -270,7 +271,7 @@ Status apply(const CommandLine& line, Settings& settings) {
         return std::find(std::begin(kLaunchMethods), std::end(kLaunchMethods),
                          given.flag->setting->key) != std::end(kLaunchMethods);
       });
-  for (const std::string_view key : kLaunchMethods) {  // in place of the config file's
+  for (const std::string_view key : kLaunchMethods) {  // overrides the config file
     if (names_launch_method) HVD_RETURN_IF_ERROR(settings.set(key, "0"));
   }
   for (const Given& given : line.flags) {
@@ -280,7 +281,7 @@ Status apply(const CommandLine& line, Settings& settings) {
   return {};
 }
 
-// A command of one word behind --help is a topic.
+// A command of one word after --help is a topic.
 Status check_topic(const Options& options) {
   if (!options.settings.flag("help") || options.command.size() != 1) return {};
   const auto topics = all_topics();

@@ -1,6 +1,6 @@
-// The command line of horovodrun, over a config file, over the environment, over the defaults.
-// Flags, their types and their help come from the table in base/settings; here lies only how they
-// are read.
+// Reads the settings of horovodrun. The command line overrides the config file, which overrides the
+// environment, which overrides the defaults. Flags, their types and their help come from the table in
+// base/settings. The launcher's main calls it. Pure, but for reading the config file.
 #pragma once
 
 #include <span>
@@ -14,14 +14,14 @@ namespace hvd::launcher {
 
 struct Options {
   Settings settings;
-  std::vector<std::string> command;  // everything from the first word that is no flag, untouched
+  std::vector<std::string> command;  // all words from the first that is not a flag
 };
 
-// `arguments` without the program's name. An error is one sentence. `wants_json`: whether it is to be an
-// object, as far as arguments and config file can be read.
+// `arguments`: without the program's name. An error is one sentence. `wants_json` becomes true when the
+// user asks for errors as JSON objects, as far as arguments and config file are readable.
 Result<Options> parse_options(std::span<const std::string> arguments, bool* wants_json = nullptr);
 
-// --help, --version and the like: answered without a job.
+// True for --help, --version and other flags that print an answer and start no job.
 bool is_question(const Options& options);
 
 }  // namespace hvd::launcher

@@ -37,7 +37,7 @@ std::optional<std::string> find_on_path(std::string_view program,
   return {};
 }
 
-// One that stands on PATH but may not be run, to say why nothing was found.
+// Finds a file of that name on PATH without execute permission, for the error message.
 std::optional<std::string> search_unrunnable(std::string_view program,
                                              const std::string& working_directory,
                                              std::string_view search_path) {
@@ -49,7 +49,7 @@ std::optional<std::string> search_unrunnable(std::string_view program,
   return {};
 }
 
-// Not ok when a word that names no file was probably meant as something else than a program.
+// Returns an error when the word is probably not meant as a program: a variable, or a quoted command.
 Status misread(const std::string& program, const std::string& working_directory,
                std::string_view search_path) {
   const std::string sentence = cat("program '", printable(program), "' was not found; ");
@@ -92,7 +92,7 @@ Status not_on_path(const std::string& program, const std::string& working_direct
   return not_found(std::move(sentence));
 }
 
-// A script's first line behind "#!", or nothing when it is no script.
+// The text after "#!" in a script's first line, or empty when the file is not a script.
 std::string interpreter_text(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   char buffer[256];

@@ -1,5 +1,6 @@
-// What a command means on this host: which file it is, and every reason why it could not run,
-// found before anything starts. Reads the file system and changes nothing.
+// Finds the file of a command's program on this host, and the reason why it cannot run, before any
+// process starts. The agent checks the ranks' program with these functions, and `--check-build` finds
+// Python with them. Reads the file system and changes nothing. Any thread.
 #pragma once
 
 #include <string>
@@ -13,27 +14,27 @@ namespace hvd::launcher {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// Whether a path's last part is python, python3, python3.11, ...
+// Whether the file name of a path is python, python3, python3.11, ...
 bool is_python(std::string_view path);
 
-// Lays `over` upon `base`; a name that occurs twice keeps its last value.
+// Returns `base` with the variables of `over` added. A name that occurs twice keeps its last value.
 Environment merged(Environment base, const Environment& over);
-// Empty when there is none.
+// Returns the value of a variable, or empty when it is not set.
 std::string_view value_of(const Environment& environment, std::string_view name);
 
 Status check_working_directory(const std::string& directory);
 
-// The path to execute: `program` itself when it holds a slash (seen from the working directory),
-// else the first executable file of that name in the directories of `search_path`.
+// Returns the path to execute. A `program` with a slash is a path, relative to the working directory.
+// Otherwise it is the first executable file of that name in the directories of `search_path`.
 Result<std::string> find_program(const std::string& program, const std::string& working_directory,
                                  std::string_view search_path);
 
-// The program that runs a script, as its first line says; of anything else the path itself. Empty
-// where it is not found.
+// Returns the interpreter that the first line of a script names, or empty when that file is not found.
+// For a file that is not a script, returns the path itself.
 std::string interpreter_of(const std::string& path, const std::string& working_directory,
                            std::string_view search_path);
-// The Python that runs the file, which is one or a script for one; else empty. What is called python
-// may itself be a script that finds the real one.
+// Returns the Python interpreter that runs the file, or empty when Python does not run it. Follows
+// scripts named python that start the real interpreter.
 std::string python_of(const std::string& path, const std::string& working_directory,
                       std::string_view search_path);
 

@@ -15,16 +15,16 @@ import sys
 CLEAN = (
     "README.md", "CONTRIBUTING.md", "docs/", "include/",
     "src/base/", "src/net/", "src/collectives/", "src/plugin/", "src/runtime/",
-    "launcher/agent/", "launcher/check/", "launcher/job/", "launcher/link/", "launcher/mpirun/", "launcher/output/",
-    "launcher/plan/", "launcher/pmix/", "launcher/protocol/", "launcher/spawn/",
+    "launcher/", "packaging/",
     "plugins/bootstrap/", "plugins/controllers/", "plugins/mpi/", "plugins/python/",
     "rendezvous/",
 )
 NOT_YET = ("docs/design/",)
 PLAIN = (
     "README.md", "CONTRIBUTING.md", "docs/",
-    "launcher/check/", "launcher/mpirun/", "launcher/output/", "launcher/plan/",
-    "plugins/bootstrap/", "rendezvous/",
+    "launcher/check/", "launcher/cli/", "launcher/job/", "launcher/link/", "launcher/mpirun/",
+    "launcher/output/", "launcher/plan/", "launcher/program/", "packaging/",
+    "plugins/bootstrap/", "rendezvous/", "src/runtime/core/",
 )
 
 PHRASES = re.compile(
