@@ -16,7 +16,8 @@ CLEAN = (
     "README.md", "CONTRIBUTING.md", "docs/", "include/",
     "src/base/", "src/net/", "src/collectives/", "src/plugin/", "src/runtime/",
     "launcher/", "packaging/",
-    "plugins/bootstrap/", "plugins/controllers/", "plugins/mpi/", "plugins/python/",
+    "plugins/bootstrap/", "plugins/controllers/", "plugins/mpi/", "plugins/ops/",
+    "plugins/python/",
     "rendezvous/",
 )
 NOT_YET = ("docs/design/",)
@@ -24,7 +25,7 @@ PLAIN = (
     "README.md", "CONTRIBUTING.md", "docs/",
     "launcher/check/", "launcher/cli/", "launcher/job/", "launcher/link/", "launcher/mpirun/",
     "launcher/output/", "launcher/plan/", "launcher/program/", "packaging/",
-    "plugins/bootstrap/", "rendezvous/", "src/runtime/core/",
+    "plugins/bootstrap/", "plugins/ops/", "rendezvous/", "src/runtime/core/",
 )
 
 PHRASES = re.compile(

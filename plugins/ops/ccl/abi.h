@@ -1,6 +1,6 @@
-// What is used of oneCCL's binary interface, in our words, so that this folder builds where oneCCL is
-// not. Its functions are C++ of the standard library of g++; the names are those that g++ gives them.
-// Where the headers are, tests/plugins/ccl/abi_test.cpp holds every line of this file against them.
+// Our declarations of the part of oneCCL's binary interface that this backend uses. The backend builds
+// without oneCCL's headers. The functions are C++ with the types of libstdc++ and g++'s mangled names.
+// tests/plugins/ccl/abi_test.cpp compares every declaration with the headers, if they are installed.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace hvd::ops::ccl::abi {
 
-// Enums of theirs, which are ints.
+// oneCCL's enums, which are ints.
 enum DataType {
   kInt8 = 0,
   kUint8 = 1,
@@ -31,8 +31,8 @@ struct String {
   char* text;  // by new[]
 };
 
-// What their functions return is never trivial: a caller says where it goes. So these have a
-// destructor, and what they hold is given back by a function of the library.
+// oneCCL returns these types through a hidden pointer, because they have destructors in its headers.
+// Therefore they have destructors here too. A function of the library releases what they refer to.
 struct Version {
   unsigned major, minor, update;
   const char *status, *date, *full;
@@ -48,8 +48,8 @@ struct Communicator {
   ~Communicator() {}
 };
 
-// What an application may bring for the ranks to find each other. get gives nothing where there is
-// nothing yet, and is asked again.
+// The interface of the key-value store by which oneCCL's ranks find each other; class Store implements
+// it. get returns an empty value for a key that is not there yet, and oneCCL then calls it again.
 class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
@@ -59,7 +59,7 @@ class KeyValueStore {
 };
 
 struct Attribute;                   // the library's own defaults
-using Events = std::vector<void*>;  // to wait for: none, always
+using Events = std::vector<void*>;  // events to wait for; always empty
 
 using GetVersion = Version();
 using Init = void(const Attribute& attribute);

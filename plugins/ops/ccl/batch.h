@@ -1,5 +1,6 @@
-// One batch through oneCCL, in memory of its own: what a job abandons may still be written to. Belongs
-// to the thread of its backend, which calls; what oneCCL throws goes through.
+// One batch that runs through oneCCL. Owns the memory of the batch, because oneCCL may still write to
+// it after a job has abandoned the batch. The backend's LibraryThread calls it. Exceptions of oneCCL
+// pass through.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// A process set under oneCCL, and the thread that makes every call of oneCCL's for all sets: communicators in
-// the order of their sets, since making one waits for its members, and batches, which advance while it asks
-// for their end.
+// A process set's communicator in oneCCL, and the one thread that makes all calls of oneCCL for all
+// sets. The thread creates communicators in the order of their sets, because a creation waits for all
+// members. Batches advance while the thread tests their events. The Backend owns the communicators.
 #pragma once
 
 #include <list>

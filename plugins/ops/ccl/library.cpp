@@ -20,7 +20,8 @@ constexpr char kFabricVariable[] = "CCL_OFI_LIBRARY_PATH";
 constexpr char kThreadsVariable[] = "CCL_WORKER_OFFLOAD";
 constexpr size_t kSentence = 500;
 
-// Where it lies when the dynamic linker does not know it: Intel's own folder, and that of pip and conda.
+// Where it lies when the dynamic linker does not know it: Intel's own folder, and that of pip and
+// conda.
 std::vector<std::string> candidates() {
   std::vector<std::string> names{kName};
   for (const char* variable : {"CCL_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX"}) {
@@ -116,15 +117,15 @@ Status start(const Api& api, const hvd_plugin_host& host, const hvd_plugin_confi
   const auto tell = [](const char* variable, const std::string& value) {
     ::setenv(variable, value.c_str(), 0);
   };
-  // Nobody's mpiexec started these ranks, as far as oneCCL is concerned.
+  // oneCCL must not look for an mpiexec that started these ranks.
   tell("CCL_PROCESS_LAUNCHER", "none");
   tell("CCL_LOCAL_RANK", cat(config.local_rank));
   tell("CCL_LOCAL_SIZE", cat(std::max(config.local_size, config.local_rank + 1)));
   tell("CCL_ATL_TRANSPORT", "ofi");
   tell(kFabricVariable, kFabric);
-  // Whoever asks whether an operation is over advances it: no thread of oneCCL's spins beside.
+  // Without its own spinning threads, oneCCL advances an operation in each test of its event.
   tell(kThreadsVariable, "0");
-  // Else it says of each of these, on every rank, that it is not the default.
+  // At the default level oneCCL warns about each of these variables on every rank.
   tell("CCL_LOG_LEVEL", "error");
   const char* interface = host.setting(host.host, "HOROVOD_GLOO_IFACE");
   if (interface != nullptr && *interface != '\0') tell("FI_TCP_IFACE", interface);

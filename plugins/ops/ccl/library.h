@@ -1,5 +1,5 @@
-// The functions of libccl, opened at run time. Immutable once made. What they throw is a
-// std::exception.
+// The functions of libccl, which open_api loads at run time. The backend's plugin opens them; batches
+// and communicators call them. The functions throw std::exception. Immutable once made; any thread.
 #pragma once
 
 #include <string>
@@ -34,15 +34,16 @@ struct Api {
   Call<abi::AllToAll> all_to_all;
 };
 
-// The library that this process uses already, the one that HOROVOD_CCL_LIBRARY names, or the usual
-// one. Not ok, with what would help, where it, or the libfabric that it goes over, cannot be had.
+// Opens the library that this process has loaded already, else the one that HOROVOD_CCL_LIBRARY names,
+// else the usual one. Returns an error that says what to do when the library or its libfabric is
+// missing.
 Result<Api> open_api();
 
-// Starts the library, with what it should know of this rank in its variables; those that are set
-// already stay. Once per process does anything.
+// Sets the library's environment variables for this rank, except those that are set already, and starts
+// the library. Only the first call in a process has an effect.
 Status start(const Api& api, const hvd_plugin_host& host, const hvd_plugin_config& config);
 
-// Whether threads of the library's own advance what was started, whatever became of its memory.
+// Whether threads of the library run a batch to its end by themselves, even after its memory is freed.
 bool works_by_itself();
 
 }  // namespace hvd::ops::ccl

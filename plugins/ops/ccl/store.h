@@ -1,5 +1,5 @@
-// oneCCL's key-value store over the job's own; a rank alone needs none. One for each communicator; any
-// thread may close it.
+// Implements oneCCL's key-value store over the job's store. Each communicator of two or more ranks owns
+// one; oneCCL calls it. Any thread may close it.
 #pragma once
 
 #include <atomic>

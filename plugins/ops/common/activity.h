@@ -1,4 +1,5 @@
-// What the timeline calls the running of a batch: the backend's prefix and the collective.
+// The name of a running batch in the timeline: the backend's prefix and the collective. Backends call
+// it for hvd_op_v1.activity. Any thread.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ struct Word {
   char letters[size];
 };
 
-// Both words and one zero, in static storage.
+// Both words and a terminating zero, in static storage.
 template <Word prefix, Word suffix>
 inline constexpr auto kJoinedWords = [] {
   std::array<char, sizeof prefix.letters + sizeof suffix.letters - 1> text{};

@@ -1,5 +1,5 @@
-// A backend: an op plugin over a third-party library, with the batches of each process set in their
-// order. The thread that makes progress calls, one thread at a time.
+// The base class of a backend, an op plugin over a third-party library. Owns the communicators, and the
+// queue of batches of each process set. The runtime calls it through OpRecord, on the progress thread.
 #pragma once
 
 #include <deque>
@@ -14,12 +14,12 @@
 
 namespace hvd::ops {
 
-// A batch that was started. The backend lets go of it when it is over, or when the backend is closed
-// after a failure: until then the library may still write to its memory.
+// A batch that the library runs. The backend releases it when it is over, or, after a failure, when the
+// backend is closed: until then the library may still write to its memory.
 class RunningBatch {
  public:
   virtual ~RunningBatch() = default;
-  // Nothing while it runs. Never waits.
+  // Returns nullopt while the batch runs, else its result. Never waits.
   virtual std::optional<Status> poll() = 0;
 };
 
@@ -27,12 +27,12 @@ class RunningBatch {
 class BackendCommunicator {
  public:
   virtual ~BackendCommunicator() = default;
-  // Whether batches can be started; a failure fails the whole backend.
+  // Whether batches can start. An error fails the whole backend.
   virtual Result<bool> is_ready() { return true; }
   virtual Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) = 0;
-  // When it returns, nothing touches the memory of its batches.
+  // Ends all batches. After it returns, the library does not touch the memory of its batches.
   virtual void abort() {}
-  // Whether the progress thread may sleep while batches run: something wakes it.
+  // Whether the progress thread may sleep while batches run: an event wakes it at their end.
   virtual bool wakes() const { return false; }
 };
 
@@ -42,7 +42,7 @@ class Backend {
 
   virtual int32_t supports(const hvd_batch& batch) = 0;
   virtual Result<std::unique_ptr<BackendCommunicator>> open_communicator(const ProcessSet& set) = 0;
-  // The same for batches of all communicators; comes after theirs.
+  // Like abort, for the batches of all communicators. Called after their abort.
   virtual void on_abort() {}
   virtual const char* activity(const hvd_batch&) { return nullptr; }
 

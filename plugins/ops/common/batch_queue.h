@@ -1,5 +1,5 @@
-// The batches of each process set, in the order that all members have. Belongs to the thread that makes
-// progress.
+// The queue of batches of each process set, in the order that all members have. Backend and CpuBackend
+// own one. Lives on the progress thread.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@
 
 namespace hvd::ops {
 
-// A batch of the runtime and how to report its end.
+// A batch of the runtime, and the callback that reports its end.
 struct QueueEntry {
   const hvd_batch* batch;
   Done done;
   void* argument;
 };
 
-// Set has `entries`, a std::deque of QueueEntry or of what derives from it.
+// Set has `entries`, a std::deque of QueueEntry or of a class derived from it.
 template <typename Set>
 class BatchQueue {
  public:
@@ -30,7 +30,7 @@ class BatchQueue {
     return found == sets_.end() ? nullptr : found->second.get();
   }
   void add(int32_t id, std::unique_ptr<Set> set) { sets_.emplace(id, std::move(set)); }
-  // The answer of drop_set.
+  // Drops an idle set. Returns the result of hvd_op_v1.drop_set.
   int drop(int32_t id) {
     const auto found = sets_.find(id);
     if (found == sets_.end() || id == 0) return HVD_NOT_FOUND;
@@ -45,7 +45,7 @@ class BatchQueue {
     set.entries.push_back(std::move(entry));
     ++size_;
   }
-  // Removes the first entry and reports its end; the callback may run the next batch.
+  // Removes the first entry and reports its end. The callback may submit the next batch.
   void finish(Set& set, const Status& status) {
     const auto entry = std::move(set.entries.front());
     set.entries.pop_front();
@@ -54,7 +54,7 @@ class BatchQueue {
                status.ok() ? nullptr : status.message().c_str());
   }
 
-  // No batch in any set.
+  // True when no set has a batch.
   bool is_idle() const { return size_ == 0; }
   // Pairs of an id and a unique_ptr<Set>.
   auto begin() { return sets_.begin(); }

@@ -1,5 +1,5 @@
-// Memory that batches use one after another, so that its pages are not faulted in anew each time.
-// Belongs to the thread that makes progress.
+// A pool of host buffers that batches reuse, which saves page faults. Batches of the MPI backend take
+// and return buffers. Lives on the progress thread.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 namespace hvd::ops {
 
 struct Buffer {
-  std::unique_ptr<std::byte[]> bytes;  // nullptr when there is no memory
+  std::unique_ptr<std::byte[]> bytes;  // nullptr: the allocation failed
   size_t size = 0;
 };
 
 class BufferPool {
  public:
-  // At least `size` bytes, of any content.
+  // Returns a buffer of at least `size` uninitialised bytes.
   Buffer take(size_t size) {
     const auto fits = std::find_if(spare_.begin(), spare_.end(), [size](const Buffer& one) {
       return one.size >= size && one.size / 4 <= size;

@@ -10,7 +10,7 @@
 namespace hvd::ops {
 namespace {
 
-// A connection that breaks is seldom the cause: what the controller learns meanwhile goes before.
+// A broken connection is seldom the first cause: the controller may report a better one in this time.
 constexpr std::chrono::seconds kGrace{2};
 // Polls without progress after which the thread yields the processor before each poll.
 constexpr int kEagerPolls = 1000;

@@ -1,8 +1,8 @@
-// The thread on which a backend calls a library that blocks, or that belongs to one thread. Orders run in
-// the order in which they were given; several batches may be under way at a time.
+// The thread on which a backend calls a library that blocks, or that must be called from one thread.
+// Runs orders in the order in which they were added. Several batches may run at a time.
 //
-// A backend derives from it, and the thread owns the object too: a library that hangs may keep the thread
-// beyond the backend.
+// A backend derives a class from it. The thread shares ownership of the object: when the library hangs,
+// the thread may outlive the backend.
 #pragma once
 
 #include <atomic>
@@ -22,22 +22,22 @@
 
 namespace hvd::ops {
 
-// A batch that the library's thread runs, and that the thread that makes progress asks for its end. The
-// functions are the library thread's, but for poll. Whoever changes `state` from kRunning ends the batch.
+// A batch that the library thread runs and the progress thread polls. The library thread calls all
+// functions but poll. The caller that changes `state_` from kRunning ends the batch.
 class QueuedBatch : public RunningBatch {
  public:
   explicit QueuedBatch(const hvd_batch& batch) : batch_(batch) {}
-  // Starts it, or runs it to its end. Not ok, in any of these, is the end of the backend.
+  // Starts the batch, or runs it to its end. An error of start or test fails the backend.
   virtual Status start() = 0;
-  // Whether the library is done with it.
+  // Whether the library has finished the batch.
   virtual Result<bool> test() { return true; }
-  // After that: writes the outputs.
+  // Writes the outputs, after test has returned true.
   virtual void finish() {}
-  // Reports its end to the thread that makes progress.
+  // Reports the end to the progress thread.
   virtual void complete() { end({}); }
-  // Reports a failure, unless it was over before. `claim` comes before the library is aborted.
+  // Reserves the batch for a failure, before the library is aborted. False: the batch was over before.
   bool claim();
-  // It is under way again.
+  // Undoes claim: the batch runs again.
   void reopen() { state_.store(kRunning); }
   void end(const Status& status);
   bool is_over() const { return state_.load(std::memory_order_acquire) == kOver; }
@@ -49,18 +49,18 @@ class QueuedBatch : public RunningBatch {
   std::atomic<int> state_{kRunning};
 
  private:
-  Status status_;  // before kOver
+  Status status_;  // written before kOver
 };
 
 class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
  public:
   using Seconds = std::chrono::seconds;
-  // A library that hangs must not keep the process.
+  // The time limit of stop: a library that hangs must not keep the process from its exit.
   static constexpr Seconds kEnd{20};
   // For a library that has a timeout of its own.
   static constexpr Seconds kNoLimit = std::chrono::hours(24 * 365);
 
-  // `name` of the thread; `title` begins the errors of the library.
+  // `name`: of the thread. `title`: the first word of the library's errors.
   LibraryThread(const char* name, const char* title, std::shared_ptr<WakeEvent> event)
       : name_(name), title_(title), event_(std::move(event)) {}
   virtual ~LibraryThread() = default;
@@ -70,38 +70,39 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   void start();
   void add(std::shared_ptr<QueuedBatch> batch) { give({std::move(batch), nullptr, false}); }
   void call(std::function<Status()> call) { give({nullptr, std::move(call), false}); }
-  // Watches a batch again that has reached its end in a library that has failed.
+  // Watches a batch again whose end the library reported before it failed.
   void resume(std::shared_ptr<QueuedBatch> batch);
   // Waits until all orders so far have run.
   void drain();
-  // No order begins after it. A call in progress has two seconds to end before it is interrupted. When
-  // close returns, no call with the memory of a batch is in progress.
+  // Starts no further order. Interrupts a call in progress after two seconds. When close returns, no
+  // call that uses the memory of a batch is in progress.
   void close();
-  // Ends the thread. Where that takes longer than `limit`, the thread stays behind without a right to
-  // the memory of batches, and the answer is false.
+  // Ends the thread. If that takes longer than `limit`, returns false: the thread then continues
+  // without access to the memory of batches.
   bool stop(Seconds limit = kEnd);
   // Whether open_library still runs.
   bool is_opening() const { return opening_.load(); }
 
  protected:
   using Batches = std::vector<std::shared_ptr<QueuedBatch>>;
-  // Comes first; batches wait for it.
+  // Called first, on the thread. Batches wait until it returns.
   virtual Status open_library() { return {}; }
-  // While batches are under way: what the library itself reports.
+  // Called while batches run. Returns an error that the library itself reports.
   virtual Status look() { return {}; }
-  // How long the thread may sleep while batches are under way; 0: it polls.
+  // The time between two calls of test() while batches run; 0: the thread polls.
   virtual std::chrono::milliseconds pace() const { return std::chrono::milliseconds(0); }
-  // Any thread: calls that wait for other members end now.
+  // Ends calls of the library that wait for other members. Called on any thread.
   virtual void interrupt() {}
-  // After a failure, before batches end with it: nothing touches their memory any more.
+  // Called after a failure, before batches end with it. Afterwards the library must not touch their
+  // memory.
   virtual void abort_library() {}
-  // Comes last. Batches that are not over, after a failure or at an early end, come along.
+  // Called last, with the batches that are not over after a failure or an early end.
   virtual void close_library(bool /*failed*/, Batches) {}
 
-  // Sleeps on the thread; false when the thread is to end.
+  // Sleeps on the thread. Returns false when the thread has to end.
   bool pause(std::chrono::milliseconds time);
   const std::shared_ptr<WakeEvent>& event() const { return event_; }
-  // The Status of body(), or what the library throws there.
+  // Returns the Status of body(), or turns an exception of the library into one.
   template <typename Body>
   Status guarded(Body&& body) const {
     try {

@@ -1,5 +1,5 @@
-// An op plugin written in C++: what it must be able to do, and how that becomes the C record of
-// plugin.h. Nothing virtual: a step costs what the C call costs.
+// Makes the C record hvd_op_v1 of an op plugin from a C++ class. Every op plugin instantiates it, and
+// the runtime calls the class through it. Static dispatch: a call costs no more than the C call.
 #pragma once
 
 #include "base/plugin_record.h"
@@ -9,8 +9,8 @@ namespace hvd::ops {
 
 using Done = void (*)(void* argument, int status, const char* error);
 
-// Plugin as in PluginRecord. Context has supports, run, poll, new_set, drop_set, abort and activity, as
-// those of Backend, and may have may_sleep and reduce_wholes.
+// Plugin: see PluginRecord. Context has the functions supports, run, poll, new_set, drop_set, abort and
+// activity of Backend; may_sleep and reduce_wholes are optional.
 template <typename Plugin, typename Context = Plugin>
 struct OpRecord {
   using Record = PluginRecord<Plugin, Context>;

@@ -1,4 +1,5 @@
-// A process set as one of its members sees it.
+// A process set as a value for backends: its id, its members, and a name that is unique in the job.
+// Backend makes one for each communicator. No thread of its own.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +17,14 @@ namespace hvd::ops {
 struct ProcessSet {
   int32_t id = 0;
   std::vector<int32_t> members;  // ascending ranks of the job
-  uint32_t incarnation = 0;      // sets with this id and these members that existed before
+  uint32_t incarnation = 0;      // number of earlier sets with this id and these members
 
   int32_t size() const { return static_cast<int32_t>(members.size()); }
-  // Of a rank among the members.
+  // The index of a rank among the members.
   int32_t index_of(int32_t rank) const {
     return static_cast<int32_t>(std::find(members.begin(), members.end(), rank) - members.begin());
   }
-  // The same on all members, and of no other set of the job.
+  // A name that is the same on all members, and unique among the sets of the job.
   std::string name(std::string_view prefix) const {
     std::string text = cat(prefix, "/", id, "/", incarnation);
     for (const int32_t member : members) text += cat(".", member);
@@ -31,7 +32,7 @@ struct ProcessSet {
   }
 };
 
-// The same set may come again: every member counts how often.
+// Counts the incarnations of sets: a job may remove a set and add it again. All members count alike.
 class Incarnations {
  public:
   ProcessSet make(int32_t id, std::vector<int32_t> members) {

@@ -1,6 +1,6 @@
-// Ranks that tell each other, before a library starts, what they have found and what is wrong: so
-// that one rank's trouble is every rank's sentence, and none waits inside the library for one that
-// will not come.
+// Exchanges a record or an error between all ranks through the job's store, before a library starts.
+// Every rank then reports the same error, and no rank waits inside the library for a rank that failed.
+// Backends call it when they open.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ class Rounds {
   Rounds(const hvd_plugin_host& host, const hvd_plugin_config& config)
       : host_(host), config_(config) {}
 
-  // Each rank brings a record, or what keeps it from having one; all get all records, or the
-  // sentence of the lowest rank that has one. `name` is good for one round.
+  // Publishes this rank's record, or its error `own`. Returns the records of all ranks, or the error of
+  // the lowest rank that has one. Use each `name` once.
   Result<std::vector<std::string>> exchange(const char* name, const Status& own,
                                             const std::string& record) const;
 

@@ -1,4 +1,4 @@
-// The event by which a library's thread wakes the thread that makes progress.
+// The event (eventfd) by which a library thread wakes the progress thread. LibraryThread rings it.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace hvd::ops {
 
-// Shared with the library's thread, which a hanging library may keep beyond the backend.
+// Shared with the library thread, which may outlive the backend when the library hangs.
 class WakeEvent {
  public:
   static Result<std::shared_ptr<WakeEvent>> make();
@@ -23,7 +23,7 @@ class WakeEvent {
   const UniqueFd fd_;
 };
 
-// While it lives, the event ends the sleep of the thread that makes progress.
+// Lets the event wake the progress thread, from construction to destruction. The backend owns one.
 class WakeWatch {
  public:
   WakeWatch(const hvd_plugin_host& host, std::shared_ptr<WakeEvent> event);

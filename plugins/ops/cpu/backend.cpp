@@ -55,7 +55,7 @@ const char* CpuBackend::activity(const hvd_batch& batch) {
   return across ? activity_of<"TCP">(batch.op) : activity_of<"SHM">(batch.op);
 }
 
-// Goes on until a batch has to wait. Whoever is told that one is done may submit the next at once.
+// Starts batches until one has to wait. The callback of a finished batch may submit the next one.
 void CpuBackend::start_next(Set& set) {
   while (!set.entries.empty() && !set.flow.running()) {
     set.flow.start(collectives::run(set.flow, *set.group, *set.entries.front().batch));
@@ -69,7 +69,7 @@ bool CpuBackend::poll() {
   bool moved = mesh_->pump();
   moved |= advance();
   if (mesh_->failure().ok()) return moved;
-  // What a lost rank has left behind complete can still be finished; the rest cannot.
+  // Batches that need no more data from the lost rank finish; all others fail.
   while (advance()) {
   }
   fail_all();

@@ -1,5 +1,6 @@
-// The built-in backend of host memory: runs the batches of one process set one after another, and
-// those of different sets concurrently. Lives on the thread that makes progress.
+// The built-in backend for host memory, over src/collectives. Runs the batches of a process set one
+// after another, and those of different sets concurrently. Owns the mesh of links and the queues of
+// batches. The runtime calls it through OpRecord, on the progress thread.
 #pragma once
 
 #include <deque>
@@ -22,23 +23,23 @@ class CpuBackend {
   CpuBackend& operator=(const CpuBackend&) = delete;
 
   static int32_t supports(const hvd_batch& batch) { return collectives::can_run(batch) ? 100 : 0; }
-  // Starts the batch, or queues it behind the others of its set.
+  // Starts the batch, or queues it after the others of its set.
   int run(const hvd_batch& batch, Done done, void* argument);
-  // True when anything moved.
+  // Advances all batches. Returns true when any made progress.
   bool poll();
   // Whether poll would find nothing to do.
   bool is_idle();
 
   int new_set(int32_t id, std::vector<int32_t> members);
-  // Of two members of a set: hvd_op_v1.reduce_wholes.
+  // Reduces the complete inputs of a set's two members: hvd_op_v1.reduce_wholes.
   int reduce_wholes(const hvd_batch& batch, const void* const* inputs);
   int drop_set(int32_t id) { return sets_.drop(id); }
   void abort(const Status& cause) { mesh_->fail(cause); }
-  // By the links that carry it: memory inside a host, also TCP where it goes between hosts.
+  // The timeline's name of a batch: "TCP_..." for a set on several hosts, else "SHM_...".
   const char* activity(const hvd_batch& batch);
 
  private:
-  // A set's memory for a coroutine, its group, and what waits; the first entry is what runs.
+  // A set's coroutine state, its group, and its queue. The first entry of the queue runs.
   struct Set {
     collectives::Flow flow;
     std::unique_ptr<collectives::Group> group;

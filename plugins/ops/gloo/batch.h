@@ -1,5 +1,5 @@
-// One batch through Gloo, on the thread that calls. Waits for the other members; throws what Gloo
-// throws.
+// Runs one batch through Gloo on the calling thread, the communicator's LibraryThread. Waits for the
+// other members. Exceptions of Gloo pass through.
 #pragma once
 
 #include <gloo/context.h>

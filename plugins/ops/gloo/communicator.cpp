@@ -7,14 +7,14 @@
 
 namespace hvd::ops::gloo_backend {
 
-// Gloo's operations wait for peers, and its own timeout ends them: `close` closes the connections, which
-// ends them now.
+// Gloo's operations wait for peers until Gloo's own timeout. `interrupt` closes the connections, which
+// ends the operations at once.
 class GlooThread : public LibraryThread {
  public:
   GlooThread(const GlooWorld& world, const ProcessSet& set)
       : LibraryThread("hvd-gloo", "Gloo", world.event), world_(world), set_(set) {}
 
-  // Of the thread.
+  // Only the thread calls these.
   const std::shared_ptr<::gloo::Context>& context() const { return context_; }
   uint32_t next_tag() { return ++tag_; }
 

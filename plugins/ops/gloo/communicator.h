@@ -1,5 +1,5 @@
-// A process set under Gloo: a thread of its own that connects its members and then runs its batches
-// one after another.
+// A process set's communicator in Gloo. Owns a thread that connects the members and then runs the set's
+// batches one after another. The Backend owns and calls it.
 #pragma once
 
 #include <gloo/transport/device.h>
@@ -12,7 +12,7 @@
 
 namespace hvd::ops::gloo_backend {
 
-// What the sets of a backend share.
+// The state that all communicators of the backend share.
 struct GlooWorld {
   const hvd_plugin_host& host;
   int32_t rank, size;
@@ -26,7 +26,7 @@ class GlooThread;
 class GlooCommunicator : public BackendCommunicator {
  public:
   GlooCommunicator(const GlooWorld& world, const ProcessSet& set);
-  // Ends what runs.
+  // Ends the running batch.
   ~GlooCommunicator() override;
   Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
   void abort() override;

@@ -1,4 +1,5 @@
-// A context of Gloo in which every member of a process set is connected with every other.
+// Makes a Gloo context in which every member of a process set has a connection to every other member.
+// The communicator's thread calls it.
 #pragma once
 
 #include <gloo/context.h>

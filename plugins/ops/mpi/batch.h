@@ -1,5 +1,6 @@
-// One batch as nonblocking operations of MPI on the communicator of its set. Tensors that go alone
-// go where they lie, several through one buffer.
+// Runs one batch as nonblocking operations of MPI on the communicator of its set. A single tensor
+// needs no buffer; several tensors are packed into one. MpiCommunicator starts it, on the progress
+// thread.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@
 
 namespace hvd::ops::mpi {
 
-// What MPI can be given: its counts are ints.
+// Whether MPI can run the batch. MPI's counts are ints.
 bool can_run(const hvd_batch& batch, int32_t size);
 
 class MpiBatch : public RunningBatch {
@@ -25,7 +26,7 @@ class MpiBatch : public RunningBatch {
   std::optional<Status> poll() override;
 
  private:
-  // Elements that one operation of MPI is given.
+  // The most elements in one operation of MPI.
   static constexpr int64_t kPiece = int64_t{1} << 30;
   Status allreduce();
   Status reducescatter();
@@ -33,7 +34,8 @@ class MpiBatch : public RunningBatch {
   Status broadcast();
   Status alltoall();
   void finish();
-  // A sum from rank to rank: each gets its slice of all, reduces it, and sends it to all.
+  // Whether to sum by slices: each rank receives its slice from all ranks, reduces it, and sends the
+  // result to all ranks.
   bool goes_by_slices(int64_t total) const;
   Status send_slices();
   Status spread_slice();
@@ -52,10 +54,10 @@ class MpiBatch : public RunningBatch {
   const hvd_batch& batch_;
   std::vector<MPI_Request> requests_;
   Buffer sent_, received_;
-  const std::byte* summand_ = nullptr;  // of a sum by slices: where this rank's own elements are
+  const std::byte* summand_ = nullptr;  // in a sum by slices: this rank's own elements
   std::byte* sum_ = nullptr;
   int64_t total_ = 0;
-  bool spreads_ = false;  // a sum by slices: this rank's slice is reduced and on its way to all
+  bool spreads_ = false;  // in a sum by slices: this rank sends its reduced slice to all ranks
   bool direct_ = false;
   bool over_ = false;
 };

@@ -1,5 +1,6 @@
-// A process set under MPI. A thread makes and frees the communicators, since these calls wait for all
-// members; batches start on the thread that makes progress.
+// A process set's communicator in MPI. A thread creates and frees the communicators, because these
+// calls wait for all members. Batches start on the progress thread. The Backend owns the
+// MpiCommunicators, and World owns the thread.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ class CommunicatorThread : public LibraryThread {
         api_(api),
         world_ranks_(std::move(world_ranks)),
         self_(self) {}
-  // In the same order on all members. members: ascending ranks of the job.
+  // All members call it in the same order. members: ascending ranks of the job.
   std::shared_ptr<Communicator> make(const std::vector<int32_t>& members);
   void free(std::shared_ptr<Communicator> communicator);
 

@@ -1,5 +1,6 @@
-// MPI as the tensor operations of one runtime use it: what it was taught, and a communicator for each
-// process set.
+// MPI for the tensor operations of one runtime. Owns the user-defined types and operations, the
+// buffers, and the thread that creates communicators. The backend's plugin owns it; batches use it on
+// the progress thread.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,7 @@ class CommunicatorThread;
 
 class World {
  public:
-  // Every rank of the job calls it. What one finds wrong, each reports.
+  // Every rank of the job calls it. All ranks return the same error when one fails.
   static Result<std::unique_ptr<World>> open(const hvd_plugin_host& host,
                                              const hvd_plugin_config& config);
   ~World();
@@ -29,13 +30,14 @@ class World {
   BufferPool& buffers() { return buffers_; }
   const Reductions& reductions() const { return *reductions_; }
   std::shared_ptr<Communicator> everyone() const { return everyone_; }
-  // Making one waits for all its members, so a thread does it: MPI has to allow that, on all ranks.
+  // Whether MPI allows calls from several threads on all ranks. A thread creates each communicator,
+  // because the call waits for all members.
   bool has_threads() const { return job_.has_threads(); }
-  // In the same order on all members. members: ascending ranks of the job.
+  // All members call it in the same order. members: ascending ranks of the job.
   std::shared_ptr<Communicator> make(const std::vector<int32_t>& members);
-  // All members give it back, none uses it any more.
+  // Frees a communicator that no member uses. All members call it.
   void give_back(std::shared_ptr<Communicator> communicator);
-  // From here on nothing is ended in good order.
+  // The job has failed: later calls free nothing in MPI, since that waits for other ranks.
   void fail();
 
   std::string describe(int code) const { return hvd::mpi::describe(api(), code); }

@@ -1,4 +1,5 @@
-// MPI's name for each element type and reduction; what MPI does not know itself is taught to it.
+// MPI's handle of each element type and reduction. Registers types and operations that MPI lacks
+// (float16, bfloat16) as user-defined ones. World owns it; batches read it.
 #pragma once
 
 #include "horovod/types.h"
@@ -10,9 +11,9 @@ using hvd::mpi::Api;
 
 class Reductions {
  public:
-  // After MPI was initialised.
+  // Call after MPI_Init.
   static Result<Reductions> make(const Api& api);
-  // Nothing uses it any more, and MPI is not finalized yet.
+  // Frees the user-defined types and operations. Call after the last use and before MPI_Finalize.
   void give_back(const Api& api);
 
   MPI_Datatype type(int32_t dtype) const { return types_[dtype]; }

@@ -1,6 +1,7 @@
-// What is used of NCCL's and of the CUDA runtime's binary interface, in our words, so that this
-// folder builds where neither is; RCCL and HIP have the same numbers and layouts. Where the headers
-// are, tests/plugins/nccl/abi_test.cpp holds every line of this file against them.
+// Our declarations of the parts of the binary interfaces of NCCL and of the CUDA runtime that this
+// backend uses. The backend builds without their headers. RCCL and HIP have the same numbers and
+// layouts. tests/plugins/nccl/abi_test.cpp compares every declaration with the headers, if they are
+// installed.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +11,14 @@ namespace hvd::ops::nccl::abi {
 // ---- NCCL. Results, types and reductions are C enums, which are ints.
 
 constexpr int kSuccess = 0;
-constexpr int kInProgress = 7;  // of a communicator that does not block
+constexpr int kInProgress = 7;  // for a nonblocking communicator
 
 struct UniqueId {
   char internal[128];
 };
 struct Comm;
 
-// As of NCCL 2.14; later ones take it by its size and version.
+// The layout of NCCL 2.14. Later versions accept it by its size and version.
 struct Config {
   size_t size;
   unsigned magic, version;
@@ -71,7 +72,7 @@ using RedOpDestroy = int(int reduction, Comm* comm);
 constexpr int kNotReady = 600;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
-constexpr int kCopyDefault = 4;  // the addresses say from where to where
+constexpr int kCopyDefault = 4;  // the runtime finds the direction from the addresses
 
 using GetDeviceCount = int(int* count);
 using SetDevice = int(int device);

@@ -131,7 +131,7 @@ Status Collectives::make_output(uint32_t tensor, int64_t count) {
   return {};
 }
 
-// What a rank that has joined brings, and throws away.
+// Makes the input of a joined rank: the neutral element of the reduction. The rank drops the result.
 Status Collectives::make_neutral(uint32_t tensor) {
   const auto count = static_cast<size_t>(batch_.tensors[tensor].count);
   std::vector<std::byte>& host = kept_.emplace_back(count * width());

@@ -1,6 +1,6 @@
-// One batch as calls of NCCL in one group, on the memory of its tensors: nothing is packed. An allreduce
-// by hosts is three groups: summed inside each host into a part for each member, those across the hosts,
-// and gathered inside each host.
+// Enqueues one batch on a channel's stream as one group of NCCL calls. The calls use the memory of the
+// tensors and pack nothing. A hierarchical allreduce is three groups: a reduce-scatter inside each
+// host, an allreduce across hosts, and an allgather inside each host. NcclThread calls it.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace hvd::ops::nccl {
 
-// Whether NCCL has words for it, in a set of `size` ranks.
+// Whether NCCL has the operations for the batch, in a set of `size` ranks.
 bool can_run(const hvd_batch& batch, int32_t size, bool has_factors);
 
 // The place of a rank in its set.
@@ -21,13 +21,13 @@ struct Place {
 
 class Collectives {
  public:
-  // `grid`: by hosts, on a channel with sub-communicators; else nullptr.
+  // `grid`: for a hierarchical allreduce, on a channel with sub-communicators; else nullptr.
   Collectives(Channel& channel, Place place, const hvd_batch& batch, const Grid* grid = nullptr)
       : channel_(channel), api_(channel.api()), place_(place), batch_(batch), grid_(grid) {}
-  // Lets the stream wait for what is to be read, and puts the batch on it, in the order of the calls
-  // on all members. `pause`: see Channel. The device is current.
+  // Makes the stream wait for the inputs' events, and enqueues the batch. All members enqueue batches
+  // in the same order. `pause`: see Channel. The device must be current.
   Status enqueue(const Channel::Pause& pause);
-  // After enqueue: what the stream reads until it has come here. Keep it so long.
+  // Returns host memory that the stream reads. Call after enqueue, and keep it until the batch is over.
   std::vector<std::vector<std::byte>> take_kept() { return std::move(kept_); }
 
  private:
@@ -36,7 +36,8 @@ class Collectives {
   Status reduce_inside(uint32_t tensor);
   Status reduce_across(uint32_t tensor);
   Status gather_inside(uint32_t tensor);
-  // Of a tensor that goes by hosts: the elements of each member's part; the rest is summed by all.
+  // In a hierarchical allreduce: the number of elements in each member's part of a tensor. All members
+  // sum the remainder.
   size_t part_of(uint32_t tensor) const;
   Status call(uint32_t tensor);
   Status allreduce(uint32_t tensor);
@@ -58,9 +59,9 @@ class Collectives {
   const hvd_batch& batch_;
   const Grid* const grid_;
   int type_ = 0, operation_ = 0;         // of a reduction
-  int across_ = 0;                       // what its second half is, by hosts
-  std::vector<void*> inputs_, outputs_;  // in place of what a tensor lacks
-  std::vector<void*> lent_;              // for the time of this batch
+  int across_ = 0;                       // the operation across hosts
+  std::vector<void*> inputs_, outputs_;  // device memory for tensors without their own
+  std::vector<void*> lent_;              // device memory for the time of this batch
   std::vector<std::vector<std::byte>> kept_;
 };
 

@@ -1,6 +1,6 @@
-// A communicator of NCCL and the stream of its batches. It can add two sub-communicators on the same
-// stream: the members of this host, and the members with the same place on each host. Belongs to the
-// thread of its process set; any thread may check it.
+// A communicator of NCCL and the stream of its batches. Can add two sub-communicators on the same
+// stream: the members on this host, and the members with the same place on each host. NcclThread owns
+// and calls it. Any thread may call check.
 #pragma once
 
 #include <functional>
@@ -15,32 +15,33 @@ namespace hvd::ops::nccl {
 
 class Channel {
  public:
-  // Waits between two questions; false when it is no use to go on. Never null.
+  // Waits between two polls of a nonblocking call. Returns false to give up. Never null.
   using Pause = std::function<bool()>;
 
   explicit Channel(const Api& api) : api_(api) {}
   Channel(const Channel&) = delete;
 
-  // The device is current here and below. Waits for the other members, of `size`, as long as `pause`
-  // goes on. Where the library can, the communicator does not block, so that what waits for a peer can
-  // be given up.
+  // For this and all functions below the device must be current. Waits for the other `size` - 1
+  // members while `pause` returns true. The communicator is nonblocking if the library supports it, so
+  // that a call that waits for a peer can be given up.
   Status open(const abi::UniqueId& id, int index, int size, const Pause& pause);
-  // The same for a communicator on this one's stream, inside a host or across hosts.
+  // Like open, for a communicator on the same stream, inside a host or across hosts.
   enum SubCommunicator { kInside = 0, kAcross = 1 };
   Status add_sub_communicator(SubCommunicator sub, const abi::UniqueId& id, int index, int size,
                               const Pause& pause);
   Channel* sub_communicator(SubCommunicator which) const { return sub_communicators_[which].get(); }
-  // Between calls that enqueue: group_start ... group_end, then settle.
+  // Waits until NCCL has taken the calls of a group. Call it after each group_end.
   Status settle(const Pause& pause);
-  // What NCCL has found meanwhile: what the stream has come to the end of is right only if this is.
-  // Any thread.
+  // Returns NCCL's asynchronous error. The output of a finished batch is valid only if this is ok. Any
+  // thread.
   Status check();
-  // Ends what runs: the stream comes to its end, with whatever in the outputs. Then only close.
+  // Aborts the running batches: the stream reaches its end, and their outputs are undefined. Only close
+  // may follow.
   void abort();
-  // Before the end of the object, with nothing under way but what was aborted.
+  // Call before destruction, when no batch runs.
   void close();
 
-  // The sum of inputs that are first multiplied.
+  // Returns an operation that multiplies each input by `factor` and sums the products.
   Result<int> sum_times(double factor, int type);
 
   abi::Comm* comm() const { return comm_; }
@@ -56,8 +57,8 @@ class Channel {
   bool owns_stream_ = true;
   std::unique_ptr<Channel> sub_communicators_[2];
   std::mutex mutex_;
-  bool is_over_ = false;                        // guarded by mutex_: comm_ is not to be asked
-  int sub_communicators_open_ = 0;              // guarded by mutex_: those that may be asked
+  bool is_over_ = false;                        // guarded by mutex_: check must not use comm_
+  int sub_communicators_open_ = 0;              // guarded by mutex_: those that check may use
   std::map<std::pair<int, double>, int> sums_;  // by type and factor
 };
 

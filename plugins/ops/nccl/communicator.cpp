@@ -13,7 +13,8 @@ namespace {
 constexpr std::chrono::milliseconds kPause{1};
 constexpr double kIdSlice = 1;
 
-// What a stream calls when it has come to the end of a batch, from a thread of the driver's.
+// The argument of the host function that a stream calls at the end of a batch, on a thread of the
+// driver.
 struct Notice {
   std::shared_ptr<NcclBatch> batch;
   std::shared_ptr<WakeEvent> event;

@@ -1,6 +1,7 @@
-// A process set under NCCL: a thread makes its channels, puts its batches on them in their order, and looks
-// whether they go wrong. All calls of NCCL and of the CUDA runtime happen there, so that the thread that makes
-// progress (a thread of the user's, often) neither waits in them nor finds another device current.
+// A process set's communicator in NCCL. Owns a thread that opens the channels, enqueues the batches in
+// order, and checks for asynchronous errors. Only that thread calls NCCL and the CUDA runtime: the
+// progress thread, often a thread of the user, must not wait there or get another current device. The
+// Backend owns the NcclCommunicators.
 #pragma once
 
 #include <atomic>
@@ -18,15 +19,15 @@
 
 namespace hvd::ops::nccl {
 
-// What a process set's thread has to know; the same on all members, but for the index.
+// The configuration of a process set's thread. Equal on all members, except for the index.
 struct ThreadPlan {
-  Api api;  // its own: a thread that hangs in the driver may outlive the backend
+  Api api;  // a copy: a thread that hangs in the driver may outlive the backend
   Memory& memory;
   const hvd_plugin_host& host;
-  std::string name;  // of the rendezvous in the store
+  std::string name;  // the prefix of the set's keys in the store
   Place place;
   std::optional<Grid> grid;
-  bool is_torus = false;  // also where the tuning of a batch does not ask for it
+  bool is_torus = false;  // always hierarchical, whatever the autotuner chose for a batch
   int device = 0;
   int channels = 1;
   double start_seconds = 600;
@@ -40,11 +41,11 @@ class NcclThread : public LibraryThread {
   explicit NcclThread(ThreadPlan plan)
       : LibraryThread("hvd-nccl", "NCCL", plan.event), plan_(std::move(plan)) {}
 
-  // On the thread.
+  // Enqueues a batch. Called on the thread.
   Status enqueue(NcclBatch& batch, const hvd_batch& what);
-  // Ends the thread, and what runs if `abort`; nothing touches the memory of batches afterwards.
+  // Ends the thread, and aborts running batches if `abort`. Afterwards no call touches their memory.
   void end(bool abort);
-  // Not ok when a library that waits while it makes a communicator waits too long.
+  // Returns an error when the creation of a blocking communicator has exceeded the start timeout.
   Status judge() const;
 
  protected:
@@ -62,40 +63,41 @@ class NcclThread : public LibraryThread {
   bool pause();
 
   const ThreadPlan plan_;
-  std::vector<std::shared_ptr<Channel>> channels_;  // of the thread
-  void* done_ = nullptr;                            // event; of the thread
-  void* notices_ = nullptr;                         // stream; of the thread
+  std::vector<std::shared_ptr<Channel>> channels_;  // used by the thread only
+  void* done_ = nullptr;                            // event; used by the thread only
+  void* notices_ = nullptr;                         // stream; used by the thread only
   const Deadline opened_by_ = Deadline::after_seconds(plan_.start_seconds);
   std::atomic<bool> aborting_{false};
 };
 
-// The stream, which has reached the end of the batch, ends it, or the thread, which fails it. Aborted
-// streams reach their end too.
+// A batch on a stream. A host function at the end of the stream completes it, or the thread fails it.
+// Aborted streams reach their end too.
 class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBatch> {
  public:
   NcclBatch(NcclThread& thread, const hvd_batch& batch) : QueuedBatch(batch), thread_(thread) {}
   Status start() override { return thread_.enqueue(*this, batch_); }
   Result<bool> test() override { return state_.load() != kRunning; }
-  void complete() override {}  // the stream has done it
+  void complete() override {}  // reach() has completed it
   std::optional<Status> poll() override;
-  // From a thread of the driver's. False when it was failed before.
+  // The stream has reached the end of the batch. Called on a thread of the driver. False: the batch has
+  // failed before.
   bool reach();
 
  private:
   friend class NcclThread;
   NcclThread& thread_;
   std::vector<std::vector<std::byte>> kept_;
-  std::shared_ptr<Channel> channel_;  // before kReached
+  std::shared_ptr<Channel> channel_;  // set before kReached
 };
 
-// What the sets of a backend share.
+// The state that all communicators of the backend share.
 struct Shared {
   Api api;
   const hvd_plugin_host& host;
   hvd_plugin_config config;
   Memory& memory;
   std::shared_ptr<WakeEvent> event;
-  int device = -1;  // of this rank, once one of its tensors has told
+  int device = -1;  // this rank's GPU, known from its first tensor
   int channels = 1;
   std::vector<int32_t> host_of{};  // by rank
   bool is_torus = false;
@@ -107,10 +109,10 @@ class NcclCommunicator : public BackendCommunicator {
   NcclCommunicator(Shared& shared, const ProcessSet& set);
   ~NcclCommunicator() override;
   Result<bool> is_ready() override;
-  // The first batch tells which GPU it is: nothing of CUDA's is touched before.
+  // The first batch names this rank's GPU. No CUDA call happens before it.
   Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
   void abort() override;
-  // A library that waits while it makes a communicator is watched by asking again.
+  // A blocking creation of a communicator has no event: the progress thread must poll its time limit.
   bool wakes() const override {
     return shared_.api.comm_init_rank_config != nullptr || !thread_ || !thread_->is_opening();
   }

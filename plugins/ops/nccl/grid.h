@@ -1,5 +1,6 @@
-// Which members of a process set share a host, where each host has as many: an allreduce may go the way
-// of a torus then, inside each host, across the hosts between those of one place, and back. Pure.
+// The grid of hosts and places in a process set with the same number of members on each host. A
+// hierarchical allreduce needs one: it reduces inside each host, then across hosts between members
+// with the same place. NcclCommunicator computes it. Pure.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +12,12 @@
 namespace hvd::ops::nccl {
 
 struct Grid {
-  int32_t host = 0, hosts = 1;    // of this rank, by its lowest member; and how many
-  int32_t place = 0, places = 1;  // among the members of its host; and how many
+  int32_t host = 0, hosts = 1;    // this rank's host, in the order of lowest members; their number
+  int32_t place = 0, places = 1;  // this rank among the members of its host; their number
 };
 
-// Nothing where all share a host, none does, or hosts have different numbers of members. `host_of`:
-// by rank of the job; members: ascending.
+// Returns nullopt when all members share one host, every member has its own host, or hosts have
+// different numbers of members. `host_of`: by rank of the job; members: ascending.
 inline std::optional<Grid> grid_of(const std::vector<int32_t>& members, int32_t own,
                                    const std::vector<int32_t>& host_of) {
   if (members.empty() || static_cast<size_t>(members.back()) >= host_of.size()) return std::nullopt;

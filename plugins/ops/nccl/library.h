@@ -1,5 +1,5 @@
-// The functions of libnccl and of the CUDA runtime, or of librccl and HIP, opened at run time.
-// Immutable once made; any thread.
+// The functions of libnccl and of the CUDA runtime, or of librccl and HIP, which open_api loads at run
+// time. The backend's plugin opens them; each NcclThread has a copy. Immutable once made; any thread.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ namespace hvd::ops::nccl {
 struct Api {
   std::string family;   // "NCCL" or "RCCL"
   std::string library;  // path or name of libnccl
-  std::string runtime;  // of the CUDA runtime
+  std::string runtime;  // path or name of the CUDA runtime
   int version = 0;      // 21805 is 2.18.5
-  int devices = 0;      // that this process sees
+  int devices = 0;      // number of GPUs that this process sees
 
   abi::GetVersion* get_version;
   abi::GetUniqueId* get_unique_id;
@@ -33,7 +33,7 @@ struct Api {
   abi::AllGather* all_gather;
   abi::Send* send;
   abi::Recv* recv;
-  // nullptr where the library is older than they are (2.14, 2.13, 2.11, 2.11).
+  // nullptr in versions before 2.14, 2.13, 2.11 and 2.11.
   abi::CommInitRankConfig* comm_init_rank_config;
   abi::GetLastError* get_last_error;
   abi::RedOpCreatePreMulSum* red_op_create_pre_mul_sum;
@@ -59,14 +59,14 @@ struct Api {
 
   // "NCCL 2.18.5"
   std::string title() const;
-  // Sentences of a failed call: what was called, and what the library says.
+  // The error of a failed call: the function, and the library's message.
   Status of_nccl(int result, const char* what, abi::Comm* comm = nullptr) const;
   Status of_device(int error, const char* what) const;
 };
 
-// The libraries that this process uses already, those that the variables HOROVOD_NCCL_LIBRARY and
-// HOROVOD_CUDA_LIBRARY name, or the usual ones. Not ok, with what would help, where one is missing,
-// lacks a function, or finds no GPU.
+// Opens the libraries that this process has loaded already, else those that HOROVOD_NCCL_LIBRARY and
+// HOROVOD_CUDA_LIBRARY name, else the usual ones. Returns an error that says what to do when one is
+// missing, lacks a function, or finds no GPU.
 Result<Api> open_api();
 
 }  // namespace hvd::ops::nccl

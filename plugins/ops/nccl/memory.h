@@ -1,6 +1,6 @@
-// Device memory of outputs that the runtime hands out: made on a stream by the thread of a process
-// set, given back by any thread, freed on a stream later. Lives as long as the process, since what a
-// user holds may outlive the job. Any thread.
+// Device memory for outputs that belong to the user. NcclThread allocates it on a stream; any thread
+// may return it; NcclThread frees it on a stream later. Lives as long as the process, because the
+// user's outputs may outlive the job. Any thread.
 #pragma once
 
 #include <mutex>
@@ -13,20 +13,20 @@ namespace hvd::ops::nccl {
 
 class Memory {
  public:
-  // What to publish: the one of this process.
+  // The framework record that releases this memory, one per process. The plugin publishes it.
   static hvd_framework* framework();
   static Memory& of(const hvd_framework& framework) {
     return *static_cast<Memory*>(framework.context);
   }
 
-  // `size` bytes for work on `stream`. The device is current.
+  // Allocates `size` bytes in the order of `stream`. The device must be current.
   static Result<void*> take(const Api& api, size_t size, void* stream) {
     void* memory = nullptr;
     const Status status = api.of_device(api.malloc_async(&memory, size, stream), "MallocAsync");
     if (!status.ok()) return status;
     return memory;
   }
-  // Frees, on `stream`, what was given back. The device is current.
+  // Frees the returned memory in the order of `stream`. The device must be current.
   void free_returned(const Api& api, void* stream) {
     std::vector<void*> returned;
     {

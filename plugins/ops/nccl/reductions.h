@@ -1,4 +1,4 @@
-// What NCCL calls a batch's type and reduction, and what it has no word for. Pure.
+// Maps a batch's type and reduction to NCCL's, if NCCL has them. `batch` calls it. Pure.
 #pragma once
 
 #include <optional>
@@ -11,14 +11,15 @@ namespace hvd::ops::nccl {
 struct Reduction {
   int type = abi::kUint8;
   int operation = abi::kSum;
-  double factor = 1;  // other than 1: each input times it, before the sum
+  double factor = 1;  // not 1: multiplies each input before the sum
 };
 
-// Of a batch that reduces, for a set of `size` ranks. Nothing where NCCL has none: 16-bit integers,
-// Adasum, factors of integers other than an average, factors of anything but a sum.
+// Returns the reduction of a batch in a set of `size` ranks, or nullopt when NCCL lacks it: 16-bit
+// integers, Adasum, factors of integers other than an average, and factors of reductions other than a
+// sum.
 std::optional<Reduction> reduction_of(const hvd_batch& batch, int32_t size, bool has_factors);
 
-// A factor in the bits of a type that has fractions; at least 8 bytes of room.
+// Stores a factor as a value of a floating-point type. `to`: at least 8 bytes.
 void store_factor(int type, double factor, void* to);
 
 }  // namespace hvd::ops::nccl
