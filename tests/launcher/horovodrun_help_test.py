@@ -1,0 +1,122 @@
+"""What horovodrun prints about itself: version, help, plan, manual, completion."""
+import fcntl
+import json
+import os
+import re
+import struct
+import subprocess
+import termios
+import unittest
+
+from horovodrun_case import HOROVODRUN, TIMEOUT, lines, main, run, start
+
+
+class Questions(unittest.TestCase):
+    def test_version_prints_only_the_version(self):
+        for flag in ("--version", "-v"):
+            result = run(flag)
+            self.assertEqual(result.returncode, 0)
+            self.assertRegex(result.stdout.decode(), r"^\d+\.\d+\.\d+\n$")
+
+    def test_help_shows_the_flags(self):
+        result = run("--help")
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertIn(b"-np, --num-proc N ", result.stdout)
+        shown = lines(result.stdout)
+        self.assertLessEqual(len(shown), 120)
+        self.assertLessEqual(max(map(len, shown)), 100)
+
+    def test_all_flags_are_in_the_full_help_and_in_one_topic(self):
+        everything = run("--help-all").stdout.decode()
+        common = run("--help").stdout.decode()
+        topics = re.search(r"TOPIC prints those of a topic: ([a-z, \n]+)\.", common)[1].replace("\n", " ")
+        by_topic = "".join(run("--help", topic.strip()).stdout.decode() for topic in topics.split(","))
+        completed = run("--completion", "bash").stdout.decode()
+        flags = re.search(r"-\*\) COMPREPLY=\(\$\(compgen -W '([^']*)'", completed)[1].split()
+        self.assertGreater(len(flags), 90)
+        for flag in flags:
+            for text in (everything, by_topic):
+                self.assertRegex(text, r"(?<![\w-])" + re.escape(flag) + r"(?![\w-])")
+        for text in (everything, common, run("--manual", "man").stdout.decode()):
+            self.assertNotRegex(text, r"-[\w-]+ (TEXT|INT|FLOAT|NUMBER)\b")
+
+    def test_a_topic_that_does_not_exist_is_refused_with_the_names_of_all(self):
+        result = run("--help", "netwrok")
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+        self.assertTrue(result.stderr.startswith(
+            b"horovodrun: --help netwrok: there is no such topic; give one of job, hosts,"), result.stderr)
+        self.assertEqual(run("-np", "2", "--help", "python3", "train.py").stdout, run("--help").stdout)
+
+    def test_dry_run_shows_the_plan_and_starts_nothing(self):
+        result = run("-np", "6", "-H", "a:4,no-such-host:4", "--dry-run", "python3", "train.py")
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        plan = json.loads(result.stdout)
+        self.assertEqual(list(plan), ["size", "ranks"])
+        self.assertEqual((plan["size"], len(plan["ranks"])), (6, 6))
+        last = plan["ranks"][5]
+        self.assertEqual(list(last), ["rank", "host", "local_rank", "local_size", "cross_rank",
+                                      "cross_size", "env"])
+        self.assertEqual(list(last.values())[:6], [5, "no-such-host", 1, 2, 1, 2])
+        self.assertEqual(last["env"]["HOROVOD_RANK"], "5")
+        self.assertNotIn("HOROVOD_JOB_SECRET", last["env"])
+
+
+class Manuals(unittest.TestCase):
+    def test_the_page_of_all_settings_is_current(self):
+        page = os.path.join(os.path.dirname(__file__), "../../docs/settings.md")
+        with open(page, encoding="utf-8") as text:
+            self.assertEqual(run("--manual", "markdown").stdout.decode(), text.read(),
+                             "run: horovodrun --manual markdown > docs/settings.md")
+
+    def completed(self, *words):
+        script = ('source <("$0" --completion bash); COMP_WORDS=(horovodrun "$@"); COMP_CWORD=$#; '
+                  '_horovodrun; printf "%s\\n" "${COMPREPLY[@]}"')
+        done = subprocess.run(["bash", "-c", script, HOROVODRUN, *words], stdout=subprocess.PIPE,
+                              check=True, timeout=TIMEOUT)
+        return lines(done.stdout)
+
+    def test_bash_completes_flags(self):
+        self.assertEqual(self.completed("--hie"),
+                         ["--hierarchical-allgather", "--hierarchical-allreduce"])
+
+    def test_bash_completes_values_that_are_known(self):
+        self.assertEqual(self.completed("-np", "2", "--log-format", ""), ["json", "text"])
+        self.assertEqual(self.completed("--log-format", "=", "j"), ["json"])
+        self.assertEqual(self.completed("--log-format", "="), ["json", "text"])
+        self.assertEqual(self.completed("--stdin", "a"), ["all"])
+
+    def test_the_agent_says_how_it_is_started_by_hand(self):
+        agent = os.path.join(os.path.dirname(HOROVODRUN), "horovod-agent")
+        for flag in ("--help", "-h"):
+            done = subprocess.run([agent, flag], stdin=subprocess.DEVNULL, capture_output=True,
+                                  check=False, timeout=TIMEOUT)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+            for words in (b"--join HOST:PORT", b"--token-file FILE", b"--slots N", b"--ca FILE"):
+                self.assertIn(words, done.stdout)
+            self.assertLessEqual(max(map(len, done.stdout.splitlines())), 80)
+
+    def test_help_is_as_wide_as_the_terminal(self):
+        def widest(**environment):
+            done = run("--help", env={**os.environ, **environment})
+            return max(map(len, done.stdout.decode().splitlines()))
+        self.assertLessEqual(widest(COLUMNS=""), 80)
+        self.assertGreater(widest(COLUMNS="150"), 120)
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        with open(ours, "rb", buffering=0) as terminal:
+            job = start("--help", stdout=theirs, env={**os.environ, "COLUMNS": ""})
+            os.close(theirs)
+            text = b""
+            try:
+                while part := terminal.read(65536):
+                    text += part
+            except OSError:  # the terminal's other end is closed
+                pass
+            self.assertEqual(job.wait(TIMEOUT), 0)
+            job.stderr.close()
+        self.assertLessEqual(max(map(len, text.decode().splitlines())), 60)
+        self.assertIn(b"--hosts", text)
+
+
+if __name__ == "__main__":
+    main()
