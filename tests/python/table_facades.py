@@ -64,8 +64,8 @@ class Torch(Facade):
         self.dtypes = [name for name in EVERY if hasattr(torch, name)]
         self.beside = {
             "Compression": "ops_test.py", "DistributedOptimizer": "optimizer_test.py",
-            "SyncBatchNorm": "layers_test.py", "broadcast_optimizer_state": "optimizer_test.py",
-            "broadcast_parameters": "optimizer_test.py", "sparse_allreduce_async": "ops_test.py",
+            "SyncBatchNorm": "layers_test.py", "broadcast_optimizer_state": "optimizer_state_test.py",
+            "broadcast_parameters": "optimizer_state_test.py", "sparse_allreduce_async": "ops_test.py",
         }
 
     def make(self, values, dtype):

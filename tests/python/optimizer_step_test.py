@@ -1,0 +1,233 @@
+"""DistributedOptimizer from backward to step: when it waits for the gradients of other ranks."""
+
+import signal
+import warnings
+
+import rank_case
+from optimizer_case import OPTIMIZERS, OptimizerCase, loss_of, make_model
+from rank_case import hvd, torch
+
+
+class OptimizerStepTest(OptimizerCase):
+    def test_several_backward_passes_add_up(self):
+        model = make_model()
+        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()),
+                                             model.named_parameters(), backward_passes_per_step=3)
+        self.train(model, optimizer, 2, passes=3)
+        self.assert_same_weights(model, self.reference(OPTIMIZERS["SGD"], 2, passes=3))
+        optimizer.set_backward_passes_per_step(1)
+        self.train(model, optimizer, 1)
+
+    def test_one_backward_pass_too_many_is_noticed(self):
+        if self.size < 2:
+            self.skipTest("nothing is in flight in a world of one")
+        model = make_model()
+        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()),
+                                             model.named_parameters())
+        loss_of(model, self.rank, 0).backward()
+        with self.assertRaisesRegex(AssertionError, "backward_passes_per_step"):
+            loss_of(model, self.rank, 0).backward()
+        with self.assertRaisesRegex(AssertionError, "zero_grad"):
+            optimizer.zero_grad()
+        optimizer.synchronize()
+        optimizer.zero_grad()
+
+    def interrupted(self, optimizer, *closure):
+        """Rank 0's step waits for the others, and is interrupted while it does."""
+        def interrupt(*unused):
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            while not optimizer._reducer.is_interrupted:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.2)
+                    optimizer.step(*closure)
+                except KeyboardInterrupt:
+                    pass
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+    def test_a_step_that_was_interrupted_goes_on(self):
+        if self.size < 2:
+            self.skipTest("nothing is in flight in a world of one")
+        make = OPTIMIZERS["SGD"]
+        for arguments in [{"groups": 3}, {"compression": hvd.Compression.fp16}, {}]:
+            model = make_model()
+            optimizer = hvd.DistributedOptimizer(make(model.parameters()), **arguments)
+            # Agreed, and in one piece where it can be, from the second step on.
+            for step in range(2):
+                if self.rank:  # the others come only after rank 0 was interrupted
+                    hvd.broadcast(torch.ones(1), 0, name="interrupted")
+                loss_of(model, self.rank, step).backward()
+                if self.rank == 0:
+                    self.interrupted(optimizer)
+                    with self.assertRaisesRegex(AssertionError, "interrupted.*goes on"):
+                        (0 * loss_of(model, self.rank, step)).backward()
+                if self.rank == 0:
+                    hvd.broadcast(torch.ones(1), 0, name="interrupted")
+                optimizer.step()
+                optimizer.zero_grad()
+            for param in model.parameters():
+                self.assert_equal_tensors(hvd.broadcast(param.detach(), 0), param.detach())
+
+    def test_a_step_with_a_closure_that_was_interrupted_goes_on(self):
+        if self.size < 2:
+            self.skipTest("nothing is in flight in a world of one")
+        for arguments in [{"groups": 3}, {}]:
+            model, evaluations = make_model(), []
+            optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), **arguments)
+
+            def closure():
+                evaluations.append(step)
+                optimizer.zero_grad()
+                loss = loss_of(model, self.rank, step)
+                loss.backward()
+                return loss
+
+            for step in range(3):
+                if self.rank:
+                    hvd.broadcast(torch.ones(1), 0, name="interrupted")
+                elif step < 2:
+                    self.interrupted(optimizer, closure)
+                if self.rank == 0:
+                    hvd.broadcast(torch.ones(1), 0, name="interrupted")
+                self.assertEqual(optimizer.step(closure).dim(), 0)
+            self.assertEqual(evaluations, [0, 1, 2])
+            for param in model.parameters():
+                self.assert_equal_tensors(hvd.broadcast(param.detach(), 0), param.detach())
+
+    def test_a_closure_that_was_interrupted_in_backward_goes_on(self):
+        for arguments in [{"groups": 3}, {"groups": 1}, {}]:
+            model, interruptions = make_model(), []
+            optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), **arguments)
+
+            def interrupt(gradient):  # the last layer's are on their way by now
+                if self.rank == 0 and len(interruptions) < 2 and step == 1:
+                    interruptions.append(gradient)
+                    raise KeyboardInterrupt
+                return gradient
+
+            model[0].weight.register_hook(interrupt)
+
+            def closure():
+                optimizer.zero_grad()
+                loss = loss_of(model, self.rank, step)
+                loss.backward()
+                return loss
+
+            for step in range(4):
+                while True:
+                    try:
+                        optimizer.step(closure)
+                        break
+                    except KeyboardInterrupt:
+                        pass
+            self.assertEqual(len(interruptions), 2 if self.rank == 0 else 0)
+            self.assert_same_weights(model, self.reference(OPTIMIZERS["SGD"], 4))
+
+    def test_clipping_between_synchronize_and_step(self):
+        make = OPTIMIZERS["SGD"]
+        model, reference = make_model(), make_model()
+        optimizer = hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters())
+        loss_of(model, self.rank, 0).backward()
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with optimizer.skip_synchronize():
+                optimizer.step()
+        alone = make(reference.parameters())
+        (sum(loss_of(reference, rank, 0) for rank in range(self.size)) / self.size).backward()
+        torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.01)
+        alone.step()
+        self.assert_same_weights(model, reference)
+
+    def test_synchronizing_twice_warns(self):
+        model = make_model()
+        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()))
+        loss_of(model, self.rank, 0).backward()
+        optimizer.synchronize()
+        with self.assertWarnsRegex(UserWarning, "skip_synchronize"):
+            optimizer.step()
+
+    def test_a_closure_is_synchronized_each_time(self):
+        def closure_of(optimizer, loss):
+            def closure():
+                optimizer.zero_grad()
+                value = loss()
+                value.backward()
+                return value
+            return closure
+
+        def make(params):
+            return torch.optim.LBFGS(params, lr=0.5, max_iter=3)
+
+        model, reference = make_model(), make_model()
+        optimizer = hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters())
+        alone = make(reference.parameters())
+        # Decisions inside hang on the loss, so all ranks must see the same one.
+        for step in range(2):
+            optimizer.step(closure_of(
+                optimizer, lambda: sum(loss_of(model, r, step) for r in range(self.size))))
+            alone.step(closure_of(
+                alone, lambda: sum(loss_of(reference, r, step) for r in range(self.size))))
+        self.assert_same_weights(model, reference, 1e-9)
+
+    def test_ranks_whose_losses_differ_evaluate_equally_often(self):
+        for op in (hvd.Average, hvd.Sum):
+            model, reference = make_model(), make_model()
+
+            def make(params):
+                return torch.optim.LBFGS(params, line_search_fn="strong_wolfe", tolerance_change=0.05)
+
+            def run(model, optimizer, ranks, scale):
+                losses = []
+
+                def closure():
+                    optimizer.zero_grad()
+                    loss = scale * sum(loss_of(model, rank, 0) for rank in ranks)
+                    loss.backward()
+                    losses.append(loss.item())
+                    return loss
+
+                return optimizer.step(closure), losses
+
+            optimizer = hvd.DistributedOptimizer(make(model.parameters()), op=op)
+            first, losses = run(model, optimizer, [self.rank], 1)
+            scale = 1 / self.size if op == hvd.Average else 1
+            alone, wanted = run(reference, make(reference.parameters()), range(self.size), scale)
+            self.assertEqual(len(losses), len(wanted))
+            self.assertGreater(len(losses), 2)
+            self.assertAlmostEqual(first.item(), alone.item(), 9)
+            self.assert_same_weights(model, reference, 1e-9)
+
+    def test_two_optimizers_of_the_same_parameters_are_named(self):
+        if self.size < 2:
+            self.skipTest("nothing is reduced in a world of one")
+        model = make_model()
+        first, second = (hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()))
+                         for _ in range(2))
+        loss_of(model, self.rank, 0).backward()
+        second.step()
+        with self.assertRaisesRegex(AssertionError, "another hvd.DistributedOptimizer"):
+            loss_of(model, self.rank, 0).backward()
+        first.synchronize()
+        second.synchronize()
+
+    def test_gradients_that_another_loss_has_made_are_given_up(self):
+        model = make_model()
+        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()))
+        loss_of(model, self.rank, 7).backward()
+        if self.size > 1:
+            with self.assertRaisesRegex(AssertionError, r"synchronize\(\) first"):
+                optimizer.zero_grad()
+        optimizer.synchronize()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.train(model, optimizer, 2)
+        self.assert_same_weights(model, self.reference(OPTIMIZERS["SGD"], 2))
+
+
+if __name__ == "__main__":
+    rank_case.main()
