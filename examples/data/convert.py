@@ -34,7 +34,7 @@ def main():
     seen = [0] * 10
     for row in rows:
         digit = row[-1]
-        # Of each digit by itself: long stretches of the file go through the digits in order.
+        # Counted for each digit, because long parts of the file repeat the digits in order.
         parts["t10k" if seen[digit] % 5 == 0 else "train"].append(row)
         seen[digit] += 1
     folder = Path(__file__).resolve().parent

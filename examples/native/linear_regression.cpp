@@ -1,5 +1,5 @@
-// Fits a line to noisy points that no rank has all of: every rank computes the gradient over its
-// share, and the average of the gradients moves everybody's parameters alike.
+// Fits a line to noisy points that are distributed over the ranks. Every rank computes the gradient of
+// its own points. The average of the gradients updates the parameters equally on all ranks.
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -14,7 +14,7 @@ struct Point {
   double x, y;
 };
 
-// y = 3 x - 2 and a little noise; other points on every rank.
+// Points on y = 3 x - 2 with some noise, different on every rank.
 std::vector<Point> points_of(int rank) {
   std::mt19937 random(static_cast<unsigned>(rank) + 1);
   std::uniform_real_distribution<double> x(-1, 1);
@@ -27,7 +27,7 @@ std::vector<Point> points_of(int rank) {
   return points;
 }
 
-// Of the mean squared error, by slope and intercept.
+// The gradient of the mean squared error with respect to slope and intercept.
 std::array<double, 2> gradient_of(const std::vector<Point>& points,
                                   const std::array<double, 2>& line) {
   std::array<double, 2> gradient{};
