@@ -1,5 +1,5 @@
-// What every controller does, through the plugin ABI alone. Instantiate with
-// HVD_CONTROLLER_CONFORMANCE("name", links), where links is a PluginLinks.
+// The tests that every controller plugin must pass. They call it through the plugin ABI only. A test
+// file instantiates them with HVD_CONTROLLER_CONFORMANCE("name", links), where links is a PluginLinks.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace hvd::test {
 
-// A message that says who sent it, the how manieth it is, and fills its length.
+// A message with its sender, its sequence number, and a pattern that fills the rest.
 inline std::string numbered(int32_t from, int32_t number, size_t length) {
   std::string text = std::to_string(from) + "/" + std::to_string(number) + "/";
   for (size_t i = text.size(); i < length; ++i) text += static_cast<char>('a' + (i * 7) % 26);

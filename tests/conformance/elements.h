@@ -1,5 +1,5 @@
-// Elements of any type as float64, and what reductions make of them: the plain arithmetic that
-// results of operations are held against.
+// Elements of any type as float64, and reductions of them in float64: the reference for the results of
+// op plugins. op_conformance.h calls it.
 #pragma once
 
 #include <algorithm>

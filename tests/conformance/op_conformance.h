@@ -1,6 +1,6 @@
-// What every op plugin does, through the plugin ABI alone, against plain arithmetic. What a plugin
-// does not claim (supports) is passed over. Instantiate with HVD_OP_CONFORMANCE("name", links),
-// where links is a PluginLinks.
+// The tests that every op plugin must pass. They call it through the plugin ABI only, and compare its
+// results with float64 arithmetic. They skip operations that the plugin does not support. A test file
+// instantiates them with HVD_OP_CONFORMANCE("name", links), where links is a PluginLinks.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace hvd::test {
 
-// Where the tensors of cases lie: host memory, or memory of a device that the host can read and write.
+// The memory of the tensors: host memory, or device memory that the host can read and write.
 struct OpMemory {
   int32_t device = HVD_CPU;
   std::function<void*(size_t)> take = [](size_t size) { return std::malloc(size + 1); };
@@ -403,13 +403,13 @@ inline void check_refusals(const PluginLinks& links) {
   });
 }
 
-// What one rank aborts fails on all that wait, with its cause, wherever they sleep.
+// An abort on one rank fails the batches of all waiting ranks with its cause, also of sleeping ranks.
 inline void check_op_abort(const PluginLinks& links, const std::vector<int32_t>& machines) {
   run_plugin_world(links, machines, [&links](PluginRank& rank) {
     if (links.processes != nullptr) links.processes->aborted = true;
     OpSet set = OpSet::everyone(rank);
     OpCase first(HVD_ALLREDUCE, HVD_INT32);
-    // Others may still read from it, who have not heard of the abort.
+    // Ranks that do not know of the abort yet may still read from this memory.
     const auto kept = std::make_shared<OpCase>(HVD_ALLREDUCE, HVD_INT32);
     rank.kept = kept;
     OpCase& second = *kept;

@@ -1,5 +1,6 @@
-// Ranks as threads of one process, each with a controller and an op that were opened through their
-// plugin records as a runtime opens them. Written against the plugin ABI alone.
+// Runs a test with ranks as threads of one process (or as processes, see process_world.h). Each rank
+// owns a controller and an op, opened through their plugin records as the runtime opens them. Uses the
+// plugin ABI only. The conformance tests of controllers and op plugins call it.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -272,8 +273,8 @@ class PluginRank {
   static std::map<std::string, std::string> settings_of_process(const ProcessWorld& processes,
                                                                 int32_t machine) {
     auto settings = settings_on(machine);
-    // Who has no part in small worlds waits in the next large one for those that have, however long
-    // they take on a busy machine.
+    // A process without a rank in small worlds waits in the next large one for the others, which may
+    // take long on a busy machine.
     settings["HOROVOD_START_TIMEOUT"] = settings["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "300";
     if (!processes.real_hosts) return settings;
     for (const char* name : {"HOROVOD_TEST_MACHINE", "HOROVOD_TEST_LOOPBACK", "HOROVOD_HOSTNAME",

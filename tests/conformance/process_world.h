@@ -1,5 +1,5 @@
-// Ranks that are processes, started by somebody: they meet in a folder that all of them see, where
-// each key is a file.
+// Ranks as processes that a launcher has started. They exchange keys through a shared folder, one file
+// for each key. plugin_world.h uses it.
 #pragma once
 
 #include <chrono>

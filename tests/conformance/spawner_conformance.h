@@ -1,5 +1,5 @@
-// What every spawner owes its caller, whatever lies between: the body of tests that each
-// implementation instantiates. Stand-in agents are shell scripts.
+// The tests that every spawner must pass, whatever its transport. The tests of each spawner call
+// check_spawner. Shell scripts stand in for agents.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@
 
 namespace hvd::launcher {
 
-// A directory that goes with the object.
+// A temporary directory. The destructor removes it.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -78,13 +78,13 @@ inline net::Task<Result<std::string>> read_line(Duplex& stream) {
   co_return text;
 }
 
-// What lies in the nature of a way to an agent.
+// The capabilities of a spawner.
 struct SpawnerKind {
-  bool starts_agents =
-      true;  // by their path; and hears what they say beside the stream, and their end
+  // It starts agents by their path, and reports their standard error and their exit status.
+  bool starts_agents = true;
 };
 
-// `loop` is the one that the spawner lives on; `target` names the host, its agent is set here.
+// `loop`: the loop of the spawner. `target`: names the host; the tests set its agent.
 inline void check_spawner(net::asio::io_context& loop, Spawner& spawner, SpawnTarget target,
                           SpawnerKind kind = {}) {
   ScratchFolder scratch;
@@ -93,7 +93,7 @@ inline void check_spawner(net::asio::io_context& loop, Spawner& spawner, SpawnTa
     return run_on(loop, spawner.spawn(target, [](SpawnStage) {}));
   };
 
-  SUBCASE("stages are told in their order, and the last is ready") {
+  SUBCASE("stages are reported in order, and the last is ready") {
     std::vector<SpawnStage> stages;
     target.agent_path = scratch.write("agent", "#!/bin/sh\nexec cat\n", true);
     const auto stream =

@@ -1,5 +1,6 @@
-// What every store does. A fixture type gives two clients of one empty store: `Store& first()`,
-// `Store& second()`. Instantiate with HVD_STORE_CONFORMANCE("name", Fixture).
+// The tests that every store must pass. A fixture type returns two clients of one empty store: `Store&
+// first()`, `Store& second()`. A test file instantiates them with HVD_STORE_CONFORMANCE("name",
+// Fixture).
 #pragma once
 
 #include <doctest/doctest.h>
@@ -144,9 +145,9 @@ inline void check_fences(Store& a, Store& b) {
     CHECK(status.message().find("2 of 3") != std::string::npos);
     CHECK(b.fence("f", 2, shortly()).message().find("1 of 2") != std::string::npos);
   }
-  SUBCASE("parties that expect different counts are told so") {
+  SUBCASE("parties that expect different counts get an error") {
     auto first = std::async(std::launch::async, [&] { return a.fence("f", 2, soon()); });
-    // Who comes first decides the count, and which one that is depends on the threads.
+    // The first party decides the count. Either thread may be first.
     Status odd = deadline_exceeded("");
     while (odd.code() == Code::kDeadlineExceeded &&
            first.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
@@ -286,7 +287,7 @@ inline void check_watches(Store& a, Store& b) {
 inline void check_lifetimes(Store& a, Store& b) {
   using std::chrono::milliseconds;
 
-  SUBCASE("a key with a lifetime removes itself, and a watch is told") {
+  SUBCASE("a key with a lifetime removes itself, and a watch reports it") {
     const uint64_t start = a.watch("", {}, soon()).value_or(Changes{}).revision;
     REQUIRE(a.set_for("k", as_bytes("1"), milliseconds(50), soon()).ok());
     auto seen = b.watch("k", start, soon());
@@ -352,7 +353,7 @@ inline void check_exchanges(Store& a, Store& b) {
     CHECK(texts(b.exchange("x", {0, 4, {1}}, as_bytes(record(0)), soon())) ==
           std::vector{record(1)});
   }
-  SUBCASE("a forgotten exchange begins anew, and who waits is told") {
+  SUBCASE("a forgotten exchange begins anew, and its waiters get an error") {
     auto waits = std::async(std::launch::async, [&] {
       return a.exchange("x", {1, 3, {}}, as_bytes(record(1)), soon()).status().code();
     });

@@ -18,14 +18,14 @@ CLEAN = (
     "launcher/", "packaging/",
     "plugins/bootstrap/", "plugins/controllers/", "plugins/mpi/", "plugins/ops/",
     "plugins/python/",
-    "rendezvous/",
+    "rendezvous/", "examples/", "tests/conformance/", "tests/tools/",
 )
 NOT_YET = ("docs/design/",)
 PLAIN = (
     "README.md", "CONTRIBUTING.md", "docs/",
     "launcher/check/", "launcher/cli/", "launcher/job/", "launcher/link/", "launcher/mpirun/",
     "launcher/output/", "launcher/plan/", "launcher/program/", "packaging/",
-    "plugins/bootstrap/", "plugins/ops/", "rendezvous/", "src/runtime/core/",
+    "examples/", "plugins/bootstrap/", "plugins/ops/", "rendezvous/", "src/runtime/core/", "tests/conformance/",
 )
 
 PHRASES = re.compile(

@@ -10,7 +10,7 @@ with tempfile.TemporaryDirectory() as folder:
     planted = {
         "src/net/a.h": "// Who sends first waits. One.\nint a;  // of the link\n",
         "src/net/b.cpp": "// A queue. What it\n// holds is bounded.\nint b;\n",
-        "plugins/python/c.py": '"""Of a rank."""\n# So it ends.\n',
+        "plugins/python/c.py": '{0}Of a rank.{0}\n# So it ends.\n'.format('"' * 3),
         "docs/d.md": "# So\n\nRanks meet. Whoever is late waits.\n\n    So --flag\n",
         "src/net/good.h": "// What is it? A link: what one sends, the other reads.\n",
         "tests/e.py": "# So what. A rank is told.\n",

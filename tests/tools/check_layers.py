@@ -95,14 +95,14 @@ SUBFOLDERS = {
 # A folder with more C++ files than this hides a second idea.
 CPP_FILES = 40
 
-# What several plugins share lies in a folder of its own: the folder, and the folders that may include it.
+# Code that several plugins share has its own folder: the folder, and the folders that may include it.
 SHARED = {
     "plugins/mpi": {"plugins/bootstrap/mpi", "plugins/controllers/mpi", "plugins/ops/mpi"},
     "plugins/ops/common": {"plugins/mpi", "plugins/ops/ccl", "plugins/ops/cpu", "plugins/ops/gloo",
                            "plugins/ops/mpi", "plugins/ops/nccl"},
 }
 
-# What the launcher needs of the plugins is the list of them, not how to run them.
+# The launcher needs only the list of plugins, not the code that runs them.
 PARTIAL = {("launcher", "src/plugin"): {"plugin/catalogue.h"}}
 
 # Third-party headers: pattern -> files and folders that may include them, and in how many files
@@ -136,11 +136,10 @@ SYSTEM = re.compile(
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
 ENVIRONMENT_HOME = "src/base/settings.cpp"
 CONDITIONAL = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b(?!.*__cplusplus)")
-# Headers that strangers compile meet other compilers than ours.
+# Users compile these headers with other compilers than ours.
 CONDITIONAL_HOME = re.compile(r"src/base/platform_.*|include/horovod/.*")
-# What outlives every call: the runtime behind the C ABI, the one stderr that logs go to, and what
-# a forked child must close, which the system asks for without saying for whom; and a last word as
-# the process ends, to who started it.
+# Files with global state: the runtime behind the C ABI, the log sink, the descriptors that a forked child
+# must close (fork handlers take no argument), and the last message to PMI when the process ends.
 STATE_HOMES = ("src/runtime/capi/api.cpp", "src/runtime/capi/api_call.h", "src/base/log/log.cpp",
                "src/base/fork_guard.cpp", "plugins/bootstrap/pmi/goodbye.cpp")
 
