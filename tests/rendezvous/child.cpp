@@ -49,7 +49,7 @@ Child::Child(const std::vector<std::string>& command, const std::filesystem::pat
   pid_ = ::fork();
   HVD_CHECK(pid_ >= 0);
   if (pid_ != 0) return;
-  // Also when the test itself is killed.
+  // The process also ends when the test itself is killed.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::dup2(file.get(), STDOUT_FILENO);
   ::dup2(file.get(), STDERR_FILENO);

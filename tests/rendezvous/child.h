@@ -1,5 +1,5 @@
-// Programs that a test starts: a real etcd on loopback, with its data in a folder that goes with
-// it, and horovod-rendezvous. Killed and reaped at the end.
+// Programs that a test starts: a real etcd on loopback, with its data in a temporary folder, and
+// horovod-rendezvous. Each object kills and reaps its process at the end of the test.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-// First in a case that needs an etcd.
+// The first statement of a test case that needs etcd.
 #define REQUIRE_ETCD()                                                \
   if (!::hvd::rendezvous::Etcd::is_installed()) {                     \
     MESSAGE("SKIP: there is no /usr/bin/etcd (Debian: etcd-server)"); \
@@ -20,7 +20,7 @@
 
 namespace hvd::rendezvous {
 
-// A folder of its own, removed at the end.
+// A new folder, removed at the end of the test.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -32,7 +32,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// Of this loopback, free a moment ago.
+// A port of the loopback interface that was free a moment ago.
 uint16_t free_port();
 
 class Child {
@@ -42,7 +42,7 @@ class Child {
   ~Child();
   Child(const Child&) = delete;
   void signal(int number) const;
-  // Its exit code, or 128 and the signal's number.
+  // Waits for the process and returns its exit code, or 128 plus the number of the signal.
   int join();
 
  private:

@@ -1,4 +1,4 @@
-"""Many clients of the rendezvous server, most of them no good: idle, slow, gone in the middle.
+"""The rendezvous server with many clients that are idle, slow, or end in the middle of a request.
 
 Usage: crowd_test.py /path/to/horovod-rendezvous
 """
@@ -21,7 +21,7 @@ SLOW = 1_000
 
 
 def raise_limit(wanted):
-    """Whether this process, and the server that it starts, may have so many descriptors."""
+    """Raises the limit of descriptors for this process and its server; False if the system refuses."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= wanted:
         return True
@@ -52,7 +52,7 @@ class CrowdTest(unittest.TestCase):
         self.port = int(self.server.stdout.readline().rsplit(":", 1)[1])
         self.good = Connection(self.port)
         self.addCleanup(self.good.close)
-        self.good.request("GET", "/health")  # proven, so that it may be idle
+        self.good.request("GET", "/health")  # a signed request: the connection may now be idle
 
     def end(self):
         self.server.terminate()
@@ -60,7 +60,7 @@ class CrowdTest(unittest.TestCase):
         self.server.stdout.close()
 
     def open(self, count):
-        """Connections that are closed with the test."""
+        """Connections that the end of the test closes."""
         found = []
         for _ in range(count):
             found.append(socket.create_connection(("127.0.0.1", self.port), timeout=20))
@@ -79,7 +79,7 @@ class CrowdTest(unittest.TestCase):
             time.sleep(0.05)
 
     def slowest(self, requests=200):
-        """Of requests by one who means well, in seconds."""
+        """Seconds that the slowest request of a normal client takes."""
         times = []
         for i in range(requests):
             start = time.monotonic()
@@ -113,7 +113,7 @@ class CrowdTest(unittest.TestCase):
         time.sleep(1)
         self.assertLess(self.processor_time() - spent, 0.05)
         self.assertLess(self.slowest(), 2)
-        # They may idle for ever, and are served when they come back.
+        # An idle connection stays open, and the server answers its next request.
         for each in idle[::1000]:
             self.assertEqual(each.request("GET", "/v1/keys/k")[0], 200)
         for each in idle:
@@ -131,12 +131,12 @@ class CrowdTest(unittest.TestCase):
         sent = 0
         while time.monotonic() - start < 4:
             for each in slow:
-                # On a slow machine a round may take longer than they are suffered.
+                # On a slow machine a round may take longer than the time limit for these connections.
                 with contextlib.suppress(ConnectionError):
                     each.send(head[sent % len(head):][:1])
             sent += 1
             self.assertLess(self.slowest(20), 2)
-        # Who has not proven himself 10 s after he came is shown out, however busy he looks.
+        # The server closes a connection without a signed request after 10 s, also one that sends bytes.
         self.await_connections(1, 30)
         for each in (silent[0], slow[0]):
             with contextlib.suppress(ConnectionError):
@@ -147,7 +147,7 @@ class CrowdTest(unittest.TestCase):
         for i, each in enumerate(self.open(300)):
             each.sendall((b"GET /v1/hello HT", b"GET /v1/hello HTTP/1.1\r\nHvd-Nonce: " + b"1" * 32
                           + b"\r\n\r\nPUT /v1/keys/k HTTP/1.1\r\nContent-Len", b"")[i % 3])
-            # Closing with this option resets the connection, as a host does that went down.
+            # With this option, close() resets the connection, like a host that went down.
             each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             each.close()
         waiting = [Connection(self.port) for _ in range(100)]
@@ -176,7 +176,7 @@ class CrowdTest(unittest.TestCase):
 
     def test_a_server_without_descriptors_goes_on_when_some_are_free(self):
         if is_built_with(b"__ubsan_handle"):
-            # It looks at objects through a pipe of its own, and calls them broken without one.
+            # The sanitizer checks objects through a pipe, and reports an error if it cannot open one.
             self.skipTest("UndefinedBehaviorSanitizer needs descriptors itself")
 
         def few():

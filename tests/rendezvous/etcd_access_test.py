@@ -1,4 +1,4 @@
-"""Rendezvous servers behind which an etcd with users, or one that speaks TLS, keeps the job.
+"""Rendezvous servers that keep the job in an etcd with users, or with TLS.
 
 Usage: etcd_access_test.py /path/to/horovod-rendezvous
 """
@@ -44,7 +44,7 @@ class EtcdAccessTest(EtcdLossTest):
                             "--initial-cluster", f"default={peer}", *self.etcd_flags()])
 
     def ask_etcd(self, path, **body):
-        """A request to etcd itself, until it is there."""
+        """Sends a request to etcd itself, and repeats it until etcd answers."""
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -71,20 +71,20 @@ class EtcdAccessTest(EtcdLossTest):
                               f"{address}://127.0.0.1:{self.etcd_port}{PREFIX}", *flags])
 
     def refused(self, *flags, address="etcd"):
-        """The one sentence of a server that does not start."""
+        """The one sentence that a server prints when it does not start."""
         ended = subprocess.run(
             [etcd_loss_test.SERVER, "--listen", "127.0.0.1:0", "--token-file", self.token,
              "--backend", f"{address}://127.0.0.1:{self.etcd_port}{PREFIX}", *flags],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
         self.assertIn(ended.returncode, (1, 2), ended.stdout)
-        # On a busy machine, attempts of some seconds are reported before.
+        # On a busy machine, the server also reports attempts that take some seconds.
         said = [line for line in ended.stdout.splitlines() if "it is tried for" not in line]
         self.assertEqual(len(said), 1, ended.stdout)
         self.assertNotIn(PASSWORD, ended.stdout)
         return ended.stdout
 
     def tells(self, words, *flags, address="etcd"):
-        """What a server says that tries on for a while."""
+        """Waits until the log of a server that keeps trying has these words."""
         self.serve(*flags, address=address)
         deadline = time.monotonic() + 60
         while words not in self.log("server"):
@@ -93,7 +93,7 @@ class EtcdAccessTest(EtcdLossTest):
         self.kill("server")
 
     def keeps_a_job(self, *flags, address="etcd"):
-        """Through the loss of a server, and of etcd with all tokens that it has given."""
+        """The job survives the loss of a server, and of etcd together with its authentication tokens."""
         self.serve(*flags, address=address)
         client = self.client("a")
         self.assertEqual(client.call("PUT", "/v1/keys/k", b"1")[0], 200)
@@ -153,7 +153,7 @@ class TlsTest(EtcdAccessTest):
         super().setUp()
 
     def certify(self, name, authority=None):
-        """name.pem and name.key in the job's folder, signed by an authority or by itself."""
+        """Makes name.pem and name.key in the job's folder, signed by an authority or self-signed."""
         path = os.path.join(self.folder, name)
         issuer = ["-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"] if authority else []
         request = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
@@ -203,7 +203,7 @@ class TlsTest(EtcdAccessTest):
 
 
 def load_tests(loader, *_):
-    """Not those of the class that these build on."""
+    """Only the tests of this file, without those of the base class."""
     return unittest.TestSuite(case(name) for case, names in (
         (UsersTest, ("test_a_job_of_a_user", "test_files_that_hold_no_user")),
         (TlsTest, ("test_a_job_by_tls",))) for name in names)

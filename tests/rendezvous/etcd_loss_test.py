@@ -1,9 +1,9 @@
-"""A job whose server, or whose etcd, is killed and started anew under load loses nothing.
+"""A job loses nothing when its server or its etcd is killed and started again under load.
 
 Usage: etcd_loss_test.py /path/to/horovod-rendezvous
 
-Clients are processes that know rendezvous/PROTOCOL.md alone (protocol_test.py) and repeat what they
-have no answer to.
+Clients are processes that know rendezvous/PROTOCOL.md alone (protocol_test.py) and repeat each request
+that got no answer.
 """
 
 import json
@@ -34,7 +34,7 @@ def free_port():
 
 
 class Client:
-    """Repeats a request on new connections until it is answered."""
+    """Repeats a request on new connections until an answer comes."""
 
     def __init__(self, port, name):
         self.port, self.name, self.sequence, self.connection = port, name, 0, None
@@ -83,7 +83,7 @@ def work(port, worker):
         assert client.ask("GET", key_path(b"own%d" % worker)) == (200, value)
         if turn % 20 == 0:
             assert client.call("POST", f"/v1/fence/f?count={WORKERS}&wait=60000")[0] == 200
-    # Waits through whatever happens until the test says that it is over.
+    # Waits, also while servers are lost, until the test sets the key "over".
     assert client.ask("GET", "/v1/keys/over?wait=60000") == (200, b"yes")
 
 
@@ -141,7 +141,7 @@ class EtcdLossTest(unittest.TestCase):
         client = self.client("test")
         total = WORKERS * ROUNDS
         for step in range(1, 10, 2):
-            # Each request is answered when etcd has confirmed it: this keeps no core busy.
+            # Each answer waits for a confirmation of etcd: this loop keeps no core busy.
             while int(client.ask("GET", "/v1/keys/added?wait=60000")[1]) < total * step // 10:
                 pass
             disturb()
@@ -207,7 +207,7 @@ class EtcdLossTest(unittest.TestCase):
         self.start_server("later", later_port)
         later = self.client("b", later_port)
         self.assertEqual(later.ask("GET", "/v1/keys/k"), (200, b"1"))
-        # It notices by itself.
+        # The first server notices without a request.
         self.assertEqual(self.processes["server"].wait(timeout=30), 1)
         self.assertIn("another rendezvous server has taken over the job", self.log("server"))
         self.assertEqual(later.call("PUT", "/v1/keys/k", b"2")[0], 200)

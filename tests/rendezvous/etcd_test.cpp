@@ -1,5 +1,5 @@
-// The store over a server that keeps its job in a real etcd: the same as every store, and what
-// becomes of the job when servers and etcd are lost.
+// Tests of the store over a server that keeps its job in a real etcd: it passes the tests of every
+// store, and the job survives the loss of servers.
 #include <doctest/doctest.h>
 #include <signal.h>
 
@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// One for all cases; each has a prefix of its own.
+// One etcd for all test cases; each uses its own prefix.
 Etcd& shared_etcd() {
   static Etcd etcd;
   return etcd;
@@ -38,7 +38,7 @@ auto opener(const std::string& url, seconds lifetime = seconds(60)) {
   };
 }
 
-// Keys below a prefix in etcd, as many as one answer has.
+// Keys below a prefix in etcd, at most 1,000.
 std::vector<std::string> keys_in_etcd(const std::string& prefix) {
   net::asio::io_context loop;
   std::vector<std::string> keys;
@@ -67,7 +67,7 @@ void await_no_keys(const std::string& prefix) {
   }
 }
 
-// Servers after one another that keep one job; the port stays.
+// A job with a sequence of servers, all at the same port.
 struct EtcdJob {
   std::string prefix = new_prefix();
   std::string url = cat("etcd://", shared_etcd().address(), prefix);
@@ -79,7 +79,7 @@ struct EtcdJob {
   std::unique_ptr<RunningServer> make() const {
     return std::make_unique<RunningServer>(address, size, opener(url));
   }
-  // What was not confirmed is lost with it, as when it is killed.
+  // Ends the server without its unconfirmed changes, like a server that is killed.
   void lose() {
     server->run([](Server& one) { one.hand_over(); });
     server.reset();
@@ -98,7 +98,7 @@ struct OnEtcd {
   Store& second() { return two; }
 };
 
-// Over its own connection, so that a call can be repeated as after a lost reply.
+// Sends a request on a new connection: a second call is a repetition, as after a lost reply.
 std::string ask(const net::Endpoint& endpoint, const std::string& target,
                 const std::string& body = {}) {
   auto connection = HttpConnection::open(endpoint, test_secret(), soon());
@@ -166,11 +166,11 @@ TEST_CASE("the next server has what the one before held") {
   const auto changes = store.watch("", revision, soon());
   REQUIRE(changes.ok());
   CHECK(changes->changes == std::vector<Changes::Change>{{"n", false}});
-  // It lives its time once more, and no longer.
+  // The lifetime of the key starts again at the next server, once.
   auto seen = store.watch("brief", changes->revision, soon());
   REQUIRE(seen.ok());
   CHECK(seen->changes.back() == Changes::Change{"brief", true});
-  // Pieces of what was overwritten and removed are not left behind.
+  // No pieces of overwritten and removed values remain.
   size_t pieces = 0;
   for (const std::string& key : keys_in_etcd(job.prefix)) pieces += key.find("/l") != key.npos;
   CHECK(pieces == 5);

@@ -12,8 +12,8 @@ namespace {
 
 using Kind = Operation::Kind;
 
-// Makes of what the key holds what it holds after the operation; false when the operation cannot
-// have seen what it saw.
+// Applies the operation to the value of the key; false if the operation's result contradicts that
+// value.
 bool apply(const Operation& operation, Held& held) {
   switch (operation.kind) {
     case Kind::kSet:
@@ -39,13 +39,13 @@ bool apply(const Operation& operation, Held& held) {
   return false;
 }
 
-// Calls and returns in the order of time; a list from which operations are taken and put back.
+// A call or a return. All events form a list by time; the search removes operations and puts them back.
 struct Event {
   size_t operation = 0;
   bool is_call = true;
   size_t previous = 0;
   size_t next = 0;
-  size_t partner = 0;  // the return of a call; 0: it has none
+  size_t partner = 0;  // the return that belongs to a call; 0: none
 };
 
 class Search {
@@ -62,7 +62,7 @@ class Search {
       moments.push_back({history[i].called, true, i});
       if (history[i].is_known) moments.push_back({history[i].returned, false, i});
     }
-    // At the same moment, who calls may have overlapped who returns.
+    // A call and a return at the same moment may overlap: the call comes first.
     std::sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) {
       return std::tuple(a.time, !a.is_call) < std::tuple(b.time, !b.is_call);
     });
@@ -82,7 +82,7 @@ class Search {
     events_[0].next = moments.empty() ? 0 : 1;
   }
 
-  // Nothing, or the operation that could not be placed when most of the others were.
+  // Nothing if an order was found; else the operation that failed after the longest partial order.
   std::optional<size_t> run() {
     struct Step {
       size_t event;
@@ -109,7 +109,7 @@ class Search {
         at = event.next;
         if (at != 0) continue;
       }
-      // A return is next whose operation is not done yet: the last choice was wrong.
+      // The next event is the return of an operation that is not done yet: the last choice was wrong.
       if (steps.size() >= most && at != 0) {
         most = steps.size();
         stuck = events_[at].operation;
@@ -153,7 +153,7 @@ class Search {
   const std::vector<Operation>& history_;
   std::vector<Event> events_;
   size_t open_returns_ = 0;
-  std::string done_;  // operations
+  std::string done_;  // '1' for each operation that is done
   std::unordered_set<std::string> tried_;
 };
 

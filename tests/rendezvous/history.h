@@ -1,6 +1,6 @@
-// Histories of what clients of a store did at once, and whether there is an order of their
-// operations that explains what each of them saw (linearizability; Wing and Gong's search with
-// memory of what was tried). Pure.
+// Checks whether the history of concurrent clients of a store is linearizable: some order of the
+// operations explains every result. The search is that of Wing and Gong, with a memory of tried states.
+// No I/O; linearizability_test.cpp records the histories.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@ struct Operation {
 
   int client = 0;
   Kind kind = Kind::kGet;
-  std::string value;    // that was set or swapped in
-  Held expected;        // by a swap
-  int64_t amount = 0;   // that was added
-  uint64_t called = 0;  // on one clock for all
+  std::string value;    // new value of a set or swap
+  Held expected;        // expected value of a swap
+  int64_t amount = 0;   // amount of an add
+  uint64_t called = 0;  // time of the call, on one clock for all clients
   uint64_t returned = 0;
-  // False: the client does not know whether it was done, or when, maybe much later.
+  // False: the client does not know whether or when the operation took place, possibly much later.
   bool is_known = true;
-  Held seen;  // by a get; what a swap found in the end; the sum, as text
+  Held seen;  // result of a get; value after a swap; sum of an add, as text
   bool swapped = false;
 };
 
 std::string to_string(const Operation& operation);
 
-// Operations on one key that nobody had set before. Nothing when they are linearizable; else a
-// sentence that names the first operation that no order explains.
+// `history`: all operations on one key, which was absent before. Nothing if the history is
+// linearizable; else a sentence that names the first operation that no order explains.
 std::optional<std::string> find_fault(std::vector<Operation> history);
 
 }  // namespace hvd::rendezvous

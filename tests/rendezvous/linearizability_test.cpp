@@ -1,5 +1,5 @@
-// What concurrent clients of a store see is explained by some order of what they did: in one
-// process, at a server, and at servers that replace each other while etcd keeps the job.
+// Tests that stores are linearizable for concurrent clients: a store in memory, a server, and servers
+// that replace each other while etcd keeps the job. history.h checks the recorded histories.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -35,13 +35,13 @@ Operation operation(int client, Kind kind, uint64_t called, uint64_t returned, H
   return one;
 }
 
-// Does what the dice say on few keys, and writes down what it sees.
+// A client that makes random operations on a few keys and records their results.
 class Client {
  public:
   Client(int number, Store& store, std::atomic<uint64_t>& clock)
       : number_(number), store_(store), clock_(clock), random_(static_cast<unsigned>(number)) {}
 
-  // False when it cannot be known what has become of the operation.
+  // Makes one operation and records it.
   void step() {
     const std::string key = cat(is_number(random_) ? "number/" : "text/", any_key(random_));
     Operation one;
@@ -67,7 +67,7 @@ class Client {
     return key.front() == 'n' ? kNumber[one] : kText[one];
   }
 
-  // Whether it is known that the operation was done, and what it saw.
+  // Returns whether the operation is known to have taken place; stores its result in `one`.
   bool run(const std::string& key, Operation& one) {
     const Deadline deadline = Deadline::after_seconds(60);
     switch (one.kind) {
@@ -106,11 +106,11 @@ class Client {
   std::uniform_int_distribution<int> any_key{0, 2};
   std::uniform_int_distribution<int> any_amount{1, 1000};
   int written_ = 0;
-  std::map<std::string, Held> last_;  // seen
+  std::map<std::string, Held> last_;  // last value that this client saw, by key
   Histories histories_;
 };
 
-// `store_of` gives each client its store; `disturb` runs beside them until they are done.
+// `store_of` returns the store of each client; `disturb` runs at the same time as the clients.
 template <typename StoreOf, typename Disturb>
 void check(StoreOf store_of, Disturb disturb) {
   std::atomic<uint64_t> clock = 0;
@@ -150,7 +150,7 @@ void leave_alone(std::atomic<int>&) {}
 }  // namespace
 
 TEST_CASE("the checker knows histories that have an order from those that have none") {
-  // Two sets at once, seen in either order, but not in both.
+  // Two concurrent sets may take place in either order; clients must agree on the order.
   std::vector<Operation> history{
       operation(0, Kind::kSet, 1, 10, {}, "a"), operation(1, Kind::kSet, 2, 9, {}, "b"),
       operation(2, Kind::kGet, 11, 12, "a"), operation(3, Kind::kGet, 11, 13, "a")};
@@ -160,13 +160,13 @@ TEST_CASE("the checker knows histories that have an order from those that have n
   REQUIRE(fault);
   CHECK(fault->find("not linearizable: nothing explains client") == 0);
   CHECK(fault->find("get: 'b'") != std::string::npos);
-  // A get that began before a set ended may miss it; one that began after may not.
+  // A get that began before the end of a set may miss the new value; a later get may not.
   history = {operation(0, Kind::kSet, 1, 5, {}, "a"), operation(1, Kind::kGet, 4, 6)};
   CHECK_FALSE(find_fault(history));
   history[1].called = 6;
   history[1].returned = 7;
   CHECK(find_fault(history));
-  // What nobody has heard of again may have been done late, or never, and only once.
+  // An operation without a result may take place late or never, and at most once.
   history = {operation(0, Kind::kSet, 1, 2, {}, "a"), operation(1, Kind::kGet, 9, 10, "a"),
              operation(1, Kind::kGet, 11, 12), operation(1, Kind::kGet, 13, 14)};
   CHECK(find_fault(history));
@@ -176,13 +176,13 @@ TEST_CASE("the checker knows histories that have an order from those that have n
   CHECK_FALSE(find_fault(history));
   history[3].seen = "a";
   CHECK(find_fault(history));
-  // Sums tell the order of adds; the same sum twice is a lost one.
+  // Sums show the order of adds; the same sum twice means that an add was lost.
   history = {operation(0, Kind::kAdd, 1, 9, "1"), operation(1, Kind::kAdd, 1, 9, "2")};
   for (Operation& one : history) one.amount = 1;
   CHECK_FALSE(find_fault(history));
   history[1].seen = "1";
   CHECK(find_fault(history));
-  // A swap says what it found.
+  // The result of a swap contains the value that it found.
   history = {operation(0, Kind::kSet, 1, 2, {}, "a"), operation(1, Kind::kSwap, 3, 4, "b", "b"),
              operation(2, Kind::kSwap, 5, 6, "b", "c")};
   history[1].expected = "a";
@@ -229,7 +229,7 @@ TEST_CASE("clients of servers that replace each other see one order") {
         constexpr int kTotal = kClients * kOperations;
         for (int next = kTotal / 16; next < kTotal; next += kTotal / 8) {
           for (int done = steps; done < next; done = steps) steps.wait(done);
-          // What it has not confirmed is lost with it.
+          // The server ends without its unconfirmed changes.
           server->run([](Server& one) { one.hand_over(); });
           server.reset();
           server = std::make_unique<RunningServer>(address, 0, open);

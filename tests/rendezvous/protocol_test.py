@@ -117,7 +117,7 @@ class ProtocolTest(unittest.TestCase):
         self.folder.cleanup()
 
     def end_server(self):
-        # Once: while it ends, a second signal means that it shall not take its time.
+        # Only once: a second signal may end the server before it has sent its replies.
         if not self.is_told_to_end:
             self.is_told_to_end = True
             self.server.send_signal(signal.SIGTERM)
@@ -249,7 +249,7 @@ class ProtocolTest(unittest.TestCase):
         for i, (worker, host) in enumerate(zip(workers, hosts)):
             worker.start("POST", f"/v1/join?client=w{i}&wait=20000",
                          json.dumps({"host": host}).encode())
-            # In this order; that of the last two does not matter.
+            # The first three join in this order; the order of the last two does not matter.
             if i < 3:
                 probe = self.connect().request("POST", f"/v1/join?client=w{i}x&wait=0",
                                                b'{"host":"probe"}')
@@ -287,7 +287,7 @@ class ProtocolTest(unittest.TestCase):
         self.assertEqual(refused(replay, proof), 403)
         skip = self.connect()
         self.assertEqual(refused(skip, skip.proof(2, "GET", "/v1/keys/k", b"")), 403)
-        # What one connection has signed means nothing on another.
+        # A signature of one connection is not valid on another.
         moved = self.connect()
         self.assertEqual(refused(self.connect(), moved.proof(1, "GET", "/v1/keys/k", b"")), 403)
         tampered = self.connect()
@@ -349,7 +349,7 @@ class ProtocolTest(unittest.TestCase):
                          "1")
         self.assertEqual(samples['horovod_rendezvous_requests_total{resource="keys",status="404"}'],
                          "1")
-        # The four of /metrics and /status above that had no token, or a wrong one.
+        # The four requests for /metrics and /status above without a token or with a wrong one.
         self.assertEqual(
             samples['horovod_rendezvous_requests_total{resource="refused",status="401"}'], "4")
         self.assertEqual(float(samples["horovod_rendezvous_waiting_requests"]), 2)

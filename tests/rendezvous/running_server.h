@@ -1,4 +1,4 @@
-// A rendezvous server on a thread of its own.
+// A rendezvous server on its own thread and loop, for tests. Ends the server with the object.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -47,7 +47,7 @@ class RunningServer {
     REQUIRE_MESSAGE(opened_.ok(), opened_.message());
     listen(address);
   }
-  // Runs on the loop; returns what it returns.
+  // Calls the function on the server's loop and returns its result.
   template <typename F>
   auto run(F function) {
     std::packaged_task<decltype(function(*server_))()> task([&] { return function(*server_); });
@@ -62,7 +62,7 @@ class RunningServer {
     server_.reset();
   }
 
-  // Waits until the server has so many.
+  // Waits until the server has this number of waiting requests.
   void await_waiters(size_t count) {
     await([&] { return run([](Server& server) { return server.waiter_count(); }) == count; });
   }

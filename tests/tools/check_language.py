@@ -19,6 +19,7 @@ CLEAN = (
     "plugins/bootstrap/", "plugins/controllers/", "plugins/mpi/", "plugins/ops/",
     "plugins/python/",
     "rendezvous/", "examples/", "tests/conformance/", "tests/tools/",
+    "tests/rendezvous/", "tests/README.md", "tests/e2e/",
 )
 NOT_YET = ("docs/design/",)
 PLAIN = (
@@ -26,6 +27,7 @@ PLAIN = (
     "launcher/check/", "launcher/cli/", "launcher/job/", "launcher/link/", "launcher/mpirun/",
     "launcher/output/", "launcher/plan/", "launcher/program/", "packaging/",
     "examples/", "plugins/bootstrap/", "plugins/ops/", "rendezvous/", "src/runtime/core/", "tests/conformance/",
+    "tests/README.md", "tests/e2e/",
 )
 
 PHRASES = re.compile(

@@ -81,14 +81,14 @@ TEST_CASE("a client with another secret is told so, and nothing is done for it")
   CHECK(status.code() == Code::kPermissionDenied);
   CHECK(status.message().find(net::to_string(server.endpoint())) != std::string::npos);
   CHECK(status.message().find("HOROVOD_JOB_SECRET") != std::string::npos);
-  // The sentence comes also when the server refuses while the client still sends.
+  // The client also reads the error if the server refuses the request while the client still sends.
   CHECK(stranger.set("k", Bytes(16 << 20), soon()).code() == Code::kPermissionDenied);
   HttpStore member(server.endpoint(), test_secret());
   CHECK(member.get("k", soon()).status().code() == Code::kNotFound);
 }
 
 TEST_CASE("a server that does not know the secret is not believed") {
-  // It answers hello and everything after it, without being able to sign.
+  // The server answers hello and the next request, but cannot sign.
   auto fd = net::listen_on(*net::numeric_address(*net::parse_endpoint("tcp:127.0.0.1:0")));
   REQUIRE(fd.ok());
   std::thread impostor([&] {

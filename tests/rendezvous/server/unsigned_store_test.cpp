@@ -14,7 +14,7 @@ class UnsignedClient {
     return store_.answer("PUT", target, to_bytes(value)).status;
   }
   int remove(std::string_view target) { return store_.answer("DELETE", target, {}).status; }
-  // The value, or the status when there is none.
+  // The value, or the status if there is no value.
   std::string get(std::string_view target) {
     const auto answer = store_.answer("GET", target, {});
     return answer.status == 200 ? std::string(as_text(answer.value->bytes)) : cat(answer.status);
@@ -59,12 +59,12 @@ TEST_CASE("a planned scope is emptied when all its members have left, and no oth
     client.put(cat(scope, "/0"));
     client.put(cat(scope, "/1"));
     client.remove(cat(scope, "/0"));
-    client.remove(cat(scope, "/0"));  // twice is once
+    client.remove(cat(scope, "/0"));  // a repeated DELETE counts once
     CHECK(client.get(cat(scope, "/0")) == "x");
   }
   client.remove("/global/1");
   CHECK(client.get("/global/0") == "404");
-  CHECK(client.get("/local_a/0") == "x");  // one has left, and that is not forgotten
+  CHECK(client.get("/local_a/0") == "x");  // member 0 has left, member 1 has not
   client.remove("/local_a/1");
   CHECK(client.get("/local_a/1") == "404");
   CHECK(client.store().scope_count() == 0);
@@ -80,7 +80,7 @@ TEST_CASE("a scope of members without a plan counts their names") {
   CHECK(client.get("/cross_0/2") == "x");
   client.remove("/cross_0/1");
   CHECK(client.get("/cross_0/rank_0") == "404");
-  // A set of ranks is a scope like any other.
+  // The scope of a process set has no members: DELETE removes one key.
   const std::string set = "/global_process_set_hash_7d48533536350577";
   client.put(set + "/rank_0");
   client.put(set + "/rank_1");
@@ -99,7 +99,7 @@ TEST_CASE("a member that returns before the last has left finds no old address")
   meet("0");
   meet("1");
   client.remove("/global/0");
-  client.put("/global/rank_0", "host");  // rank 0 begins anew
+  client.put("/global/rank_0", "host");  // rank 0 begins the next rendezvous
   client.put("/global/0", "new");
   CHECK(client.get("/global/1") == "404");
   client.remove("/global/1");  // rank 1 leaves the earlier rendezvous

@@ -11,7 +11,7 @@ TEST_CASE("ranks of a host are neighbours, hosts keep the order of their first w
   const auto places = number_places(std::vector<std::string>{"a", "b", "a"});
   CHECK(places[0] == Place{0, 3, 0, 2, 0, 2, 0});
   CHECK(places[1] == Place{2, 3, 0, 1, 1, 2, 0});
-  // No other host has a second rank.
+  // Only host a has a second rank.
   CHECK(places[2] == Place{1, 3, 1, 2, 0, 1, 0});
 }
 

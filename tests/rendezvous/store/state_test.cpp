@@ -73,7 +73,7 @@ TEST_CASE("a fence opens for all at once and its name is free again") {
   CHECK(opened == 0);
   CHECK_FALSE(state.arrive("f", 2, {{"d", 1}, -1}, count)->has_value());
   CHECK(opened == 1);
-  // The reply of the last one was lost: it comes again and is through.
+  // A party that lost its reply repeats the call after the fence has opened.
   CHECK_FALSE(state.arrive("f", 2, {{"d", 1}, -1}, count)->has_value());
   CHECK_FALSE(state.arrive("f", 2, {{"c", 1}, -1}, count)->has_value());
   CHECK(state.waiter_count() == 0);
