@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Parameters are tuned while a job runs: results stay right, the log says what was tried."""
+"""Autotuning during a job: results stay correct, and the log lists the tried parameters."""
 import csv
 
 from harness import *

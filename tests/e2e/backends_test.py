@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""The backends that a job may choose: the conformance suite with each process a rank, on one machine
-and on two hosts, whole jobs, and what a user reads where a backend cannot be had."""
+"""The backends that a job may choose: the conformance suite with one process per rank, on one machine
+and on two hosts; whole jobs; and the errors for a backend that is not available."""
 import ctypes
 import shutil
 
@@ -16,7 +16,7 @@ RANK = WORKERS / "foreign_rank.py"
 OPENMPI = ("mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none")
 MCA = ("-mca", "pml", "ob1", "-mca", "btl", "^openib")  # see docs/schedulers.md
 HYDRA = ("mpiexec.hydra",)
-SECONDS = 400  # for a suite, which takes ten on an idle machine
+SECONDS = 400  # limit for a suite, which takes 10 s on an idle machine
 
 
 def backend(name, folder=BACKENDS):
@@ -34,13 +34,13 @@ def launch(launcher, arguments, **more):
 
 
 def passed(folder):
-    """How many ranks had cases, and passed them all."""
+    """The number of ranks that ran cases and passed all of them."""
     verdicts = [path.read_text() for path in pathlib.Path(folder).glob("verdict-*")]
     return sum(bool(re.fullmatch("[1-9][0-9]* cases, 0 failed", verdict)) for verdict in verdicts)
 
 
 def conforms(name, launcher, ranks, place, *cases, aborts=False, **more):
-    """Where a rank that aborts ends first, its launcher ends the others, whose checks are over."""
+    """With `aborts`, one rank may abort before the others end; the launcher then ends the others."""
     folder = tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests")
     try:
         job = launch(launcher, ["-np", ranks, *place, SUITE, "--no-colors=true", *cases],
@@ -103,7 +103,7 @@ hvd.barrier()
 rank = hvd.rank()
 hvd.shutdown()
 if rank == 0:
-    time.sleep(25)  # longer than MPI_Finalize is given where all ranks are there
+    time.sleep(25)  # longer than the time limit of MPI_Finalize after all ranks have arrived
     os.write(1, b"still here\\n")
     time.sleep(5)
 """
@@ -140,14 +140,14 @@ def test_a_rank_of_mpich_that_hangs_in_mpi_finalize_leaves_once_all_are_there():
                      HOROVOD_MPI_LIBRARY=str(stuck))
         job.ends_with(code, 150)
         expect(job.out.count("at its end") == 2, job.describe())
-        # The other one may wait for the end of a connection that this one does not look at.
+        # The other rank may wait for the end of a connection that this rank does not serve.
         expect(job.err.count("MPI_Finalize does not end though all ranks are there") in (1, 2),
                job.describe())
         job.leaves_nothing()
 
 
 def conforms_without_launcher(name, ranks, places, *cases, **more):
-    """places: what goes before the command of each rank."""
+    """places: for each rank, the words before its command."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests"))
     jobs = []
     try:
@@ -189,7 +189,7 @@ def test_a_job_that_chooses_gloo_on_two_hosts():
 
 
 def oneccl():
-    """The variables of a job that uses it."""
+    """The variables of a job that uses oneCCL."""
     if "HVD_TEST_CCL" not in os.environ:
         raise Skip("HVD_TEST_CCL names no libccl.so.1")
     backend("ccl")
@@ -248,7 +248,7 @@ def test_oneccl_is_marked_where_a_sum_is_right():
     chosen.pop("HOROVOD_CPU_OPERATIONS")
     library = chosen["HOROVOD_CCL_LIBRARY"]
     with tempfile.TemporaryDirectory() as folder:
-        chosen["PATH"] = folder  # no Python: nothing is imported
+        chosen["PATH"] = folder  # without a Python, no framework is imported
         text = check_build.check_build("--verbose", **chosen)
         expect(re.search(r"\[X\] CCL: 202\d\.\d+\.\d+, \S*/libccl\.so", text), text)
         broken = pathlib.Path(folder, "libccl.so.1")
@@ -287,14 +287,14 @@ def test_a_job_that_chooses_mpi_beside_mpi4py():
 
 
 def refused(launcher, words, **more):
-    """On every rank."""
+    """The job fails with these words."""
     job = launch((*launcher,), ["-np", 2, PYTHON, RANK], **more)
     expect(job.wait(60) != 0, job.describe())
     expect(re.search(words, job.err), job.describe())
 
 
 def opens(*names):
-    """The first of the libraries that can be opened, or None."""
+    """The first of these libraries that can be opened, or None."""
     for name in names:
         try:
             ctypes.CDLL(name)
@@ -319,7 +319,7 @@ def test_nccl_conforms_with_one_rank_for_each_gpu():
                               HOROVOD_NCCL_LIBRARY=nccl, HOROVOD_CUDA_LIBRARY=cuda)
 
 
-# What stands for NCCL and CUDA where there is no GPU: see tests/plugins/nccl.
+# A test library replaces NCCL and CUDA on a machine without a GPU: see tests/plugins/nccl.
 DOUBLE = {"HOROVOD_NCCL_LIBRARY": str(BUILD / "tests" / "libnccl_double.so"),
           "HOROVOD_CUDA_LIBRARY": str(BUILD / "tests" / "libnccl_double.so")}
 

@@ -1,12 +1,12 @@
 #!/usr/bin/python3 -B
-"""Bad input gets one sentence and exit code 2, and nothing is started anywhere."""
+"""Bad input gets an error of one sentence and exit code 2, and no host starts anything."""
 from harness import *
 
 STARTED = pathlib.Path("/tmp/e2e-started")
 
 
 def refused(arguments, *patterns, seconds=10, prepare=None, environment=None, sentences=1):
-    """The command is refused with one sentence that matches all patterns."""
+    """The command ends with exit code 2 and one sentence that matches all patterns."""
     STARTED.unlink(missing_ok=True)
     job = Job(*arguments, environment=environment)
     if prepare:

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Whoever tells the ranks who they are, the same holds: four ranks on two hosts know their places,
-those of a host together, sum up, and can shut down and start again."""
+"""Every way to start ranks gives the same result: four ranks on two hosts have consecutive ranks on each
+host, sum their ranks, shut down, and start again."""
 import contextlib
 import shutil
 
@@ -13,7 +13,7 @@ RANK = (PYTHON, WORKERS / "foreign_rank.py", "twice")
 
 
 def holds(out, say, twice=True, hosts="ab"):
-    """`say` describes what ran; the ranks of one of the `hosts` come before those of the next."""
+    """`say` describes the job for an error. Ranks 0 and 1 run on the first of the `hosts`, 2 and 3 on the next."""
     for rank in range(4):
         first = f"rank {rank} of 4, local {rank % 2} of 2, cross {rank // 2} of 2, sum 10 on "
         expect(out.count(first) == 1, f"{first!r} is missing\n{say()}")
@@ -111,7 +111,7 @@ def test_mpi_of_mpich():
 
 
 def by_hand(server_flags, variables_of):
-    """A server on the launcher's machine, and each rank started by somebody on its host."""
+    """A server on the launcher's machine, and each rank started by hand on its host."""
     token = pathlib.Path("/tmp/token")
     token.write_text("5a" * 32)
     token.chmod(0o600)
@@ -134,7 +134,7 @@ def by_hand(server_flags, variables_of):
     out.seek(0)
     said = out.read()
     expect(codes == [0] * 4, f"{codes}\n{said}")
-    # Where the server gives the places, the host that comes first has the first ones.
+    # If the server assigns the ranks, the first host that joins gets the first ranks.
     first = re.search(r"rank 0 of 4, .* on ([ab])\b", said)
     holds(said, lambda: said, hosts="ba" if "-np" in server_flags and first and first[1] == "b" else "ab")
 
@@ -157,7 +157,7 @@ def test_variables_of_the_original():
         "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": network.LAUNCHER_ADDRESS,
         "HOROVOD_GLOO_RENDEZVOUS_PORT": "29400",
-        # What processes of Ray inherit where srun has started Ray.
+        # Variables that Ray's processes inherit if srun has started Ray.
         "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"})
 
 

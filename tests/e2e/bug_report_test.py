@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -B
-"""`horovodrun report` writes what a bug report needs, and nothing that is secret."""
+"""`horovodrun report` writes the facts that a bug report needs, and no secret."""
 import platform
 import stat
 
 from harness import *
 
-# Each value is unlike every other text of a report.
+# Each value occurs nowhere else in a report.
 SECRETS = {
     "HOROVOD_JOB_SECRET": "5ec2e7" * 8,
     "_HOROVOD_SECRET_KEY": "c2VjcmV0LWtleQ==",

@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -B
-"""--check-build tells what works here: take a thing away, and its mark goes."""
+"""--check-build marks the parts that work: remove a part, and its mark is gone."""
 import json
 import shutil
 
 from harness import *
 
-# The original's rows, in its order, with what each is known by in the build.
+# The rows of the original's output, in its order, with the name of each in this build.
 LAYOUT = """\
 Horovod v{version}:
 
@@ -38,7 +38,7 @@ def check_build(*flags, launcher=None, code=0, **environment):
 
 
 def marks(launcher=None, **environment):
-    """The marks by row; fails unless the text is the original's to the last blank."""
+    """The marked rows; fails unless the text equals the original's, including each blank."""
     text = check_build(launcher=launcher, **environment)
     version = subprocess.run([LAUNCHER, "-v"], capture_output=True, text=True,
                              check=True).stdout.strip()
@@ -52,7 +52,7 @@ def marks(launcher=None, **environment):
 
 
 def installation(folder):
-    """A copy of the build, to take things away from: its launcher and its Python packages."""
+    """A copy of the build from which a test may remove parts: its launcher and its Python packages."""
     subprocess.run(["cmake", "--install", BUILD, "--prefix", folder], check=True,
                    stdout=subprocess.DEVNULL)
     return (pathlib.Path(folder, "bin/horovodrun"),
@@ -109,7 +109,7 @@ def test_an_installation_without_a_part_loses_its_marks():
         launcher, packages = installation(folder)
         whole = marks(launcher=launcher, PYTHONPATH=packages)
         expect({"torch", "gloo"} <= whole, whole)
-        # Plugins go one backend at a time; each takes its own marks along.
+        # Without the plugins of one backend, only the marks of that backend are gone.
         for backend in sorted(whole & set(BACKENDS)):
             for path in pathlib.Path(folder, "lib/horovod").glob(f"*/*{backend}*"):
                 path.unlink()
@@ -137,7 +137,7 @@ def test_backends_whose_libraries_are_broken_lose_their_marks():
 
 
 def row_marks(folder, *rows):
-    """The marks of these rows where the dynamic linker looks into a folder first; no Python is there."""
+    """The marks of these rows if the dynamic linker searches this folder first, without a Python."""
     text = check_build("--verbose", LD_LIBRARY_PATH=folder, PATH=folder)
     return [re.search(rf"\[([X ])\] {row}\b", text)[1] == "X" for row in rows]
 
@@ -189,7 +189,7 @@ def test_rocm_is_marked_by_whichever_version_is_here():
 
 
 def test_nccl_is_marked_where_a_sum_on_a_gpu_is_right():
-    # Over a double of NCCL and CUDA: see tests/plugins/nccl.
+    # With a test library in place of NCCL and CUDA: see tests/plugins/nccl.
     double = str(BUILD / "tests" / "libnccl_double.so")
     here = {"HOROVOD_NCCL_LIBRARY": double, "HOROVOD_CUDA_LIBRARY": double}
     expect("nccl" in marks(**here), "no mark")
@@ -260,7 +260,7 @@ def test_the_commands_interpreter_is_asked_and_named():
 
 
 def test_rows_are_tried_side_by_side():
-    # Each of the two imports ends only once the other has begun.
+    # Each of the two imports ends only after the other has begun.
     code = """
 import os, time
 folder, own, other = os.path.dirname(__file__), {own!r}, {other!r}
@@ -282,7 +282,7 @@ def test_hosts_are_compared():
     text = check_build("-H", "a,b")
     expect(text.startswith("Horovod v") and " on a, b:\n" in text, text)
     expect("    [X] PyTorch\n" in text and text.endswith("\nThe hosts agree.\n"), text)
-    # On b alone there is another torch, which does not work.
+    # Host b alone has another torch, which does not work.
     torch = pathlib.Path("/usr/lib/python3/dist-packages/torch/__init__.py")
     if not torch.exists():
         raise Skip("torch is not Debian's")
@@ -294,7 +294,7 @@ def test_hosts_are_compared():
         text = check_build("-H", "a,b")
         expect(re.search(r"\[ \] PyTorch: on a: \S+; on b: .*hidden on b", text), text)
         expect("\nThe hosts differ in PyTorch.\n" in text, text)
-        # Each host looks for the command's interpreter itself.
+        # Each host searches for the command's interpreter by itself.
         done = subprocess.run([LAUNCHER, "--check-build", "-H", "a,b", PYTHON, "train.py"], check=True,
                               capture_output=True, text=True, timeout=150, env=clean_environment())
         expect(done.stderr == f"horovodrun: frameworks are looked for by {PYTHON} on a, b\n", done)
@@ -303,7 +303,7 @@ def test_hosts_are_compared():
         words = check_build("-H", "a,b", "--require", "PyTorch", code=1)
         expect("horovodrun: b: --require: PyTorch" in words, words)
         expect("horovodrun: a:" not in words, words)
-        # A host that cannot be asked keeps no other's answer.
+        # A host that does not answer hides no other host's answer.
         faults.end("b")
         done = subprocess.run([LAUNCHER, "--check-build", "-H", "a,b"], capture_output=True, text=True,
                               timeout=150, env=clean_environment(), check=False)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Horovod's own workers under our launcher."""
+"""Horovod's own workers run under our launcher."""
 from harness import *
 
 WORKER = ROOT / "tests" / "conformance" / "original" / "worker.py"

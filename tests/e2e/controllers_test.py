@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""What carries the messages between ranks: the conformance suite for controllers over MPI, every
-controller with every backend under every launcher, and ranks that do not choose the same."""
+"""Controllers: the conformance suite over MPI, every controller with every backend under every launcher,
+and the errors of ranks that choose different ones."""
 from harness import *
 
 import backends_test as backends
@@ -10,7 +10,7 @@ import slurm
 RANK = (PYTHON, WORKERS / "matrix_rank.py")
 OPENMPI = (*backends.OPENMPI, "--oversubscribe", *backends.MCA)
 OPERATIONS = ["gloo", "mpi", "libgloo"]
-MATRIX = {}  # variables of its ranks
+MATRIX = {}  # variables of the ranks that test the matrix
 if "HVD_TEST_CCL" in os.environ:
     OPERATIONS.append("ccl")
     MATRIX["HOROVOD_CCL_LIBRARY"] = os.environ["HVD_TEST_CCL"]
@@ -55,7 +55,7 @@ def test_mpi_of_mpich_conforms_on_two_hosts():
 
 
 def row_of(job, ranks):
-    """What all ranks say of each cell."""
+    """The result of each cell; fails unless all ranks report the same."""
     job.ends_with(0, 240)
     row = {}
     for cell in CELLS:
@@ -66,7 +66,7 @@ def row_of(job, ranks):
 
 
 def print_table(rows):
-    """Bootstrap and launcher down, controller and operations across."""
+    """Prints a table: a row for each bootstrap and launcher, a column for each controller and backend."""
     heads = [f"{controller}+{operations}" for controller, operations in CELLS]
     print(f"{'controller+operations':26}", *(f"{head:12}" for head in heads))
     holes = []
@@ -77,7 +77,7 @@ def print_table(rows):
 
 
 def fill(rows, without_mpi=()):
-    """Nothing fails but what needs MPI where its launcher gives it no way to start."""
+    """Checks the table: a cell fails if and only if it needs MPI and the launcher cannot start MPI."""
     print_table(rows)
     for name, row in rows.items():
         for cell in CELLS:
@@ -172,7 +172,7 @@ def test_ranks_with_nothing_to_do_look_for_messages_of_mpi_ever_more_rarely():
     job.ends_with(0, 120)
     times = [int(count) for count in re.findall(r"woke (\d+) times", job.out)]
     print("woke in four seconds:", times)
-    # At most a hundred times a second after four; without end each millisecond.
+    # The pauses grow: after 4 s at most 100 wakeups a second, instead of 1,000.
     expect(len(times) == 2 and all(count < 1000 for count in times), job.describe())
 
 
@@ -209,7 +209,7 @@ def test_ranks_that_have_different_libraries_of_mpi():
 
 
 def test_ranks_that_are_not_one_world_of_mpi():
-    """Each says which library has found what, why, and what to do."""
+    """Each rank reports its library, the number of ranks that it found, the reason and the remedy."""
     for name in ("mpi_openmpi", "mpi_mpich"):
         backends.backend(name)
     mpich, open_mpi = r"MPICH.* \(/\S*/libmpi(?:ch)?.so.12\S*\)", r"Open MPI v\S+ \(/\S*/libmpi.so.40\S*\)"

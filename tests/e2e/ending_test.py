@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""However a job is ended, nothing of it is left on any host ten seconds later."""
+"""Ten seconds after the end of a job, nothing of it remains on any host, for every kind of end."""
 import os
 import time
 
@@ -10,7 +10,7 @@ NASTY = [PYTHON, WORKERS / "rank.py", "--nasty"]
 
 
 def start(*flags, hosts="a:2,b:2"):
-    """Ranks that hide and refuse to end."""
+    """A job whose ranks hide processes and refuse to end."""
     job = Job("-np", 4, "-H", hosts, *flags, *NASTY)
     job.wait_for("ready", 4)
     expect(len(job.before.new_processes()) > 24, "the ranks have no children to hide")
@@ -204,7 +204,7 @@ def state_of(pid):
 
 
 def shell():
-    """An interactive one with job control."""
+    """An interactive shell with job control."""
     return Terminal("/bin/bash", "--norc", "--noprofile", "-i", PS1="$ ", TERM="dumb")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""A rank that ends badly ends the job on all hosts in under five seconds, and is named."""
+"""A rank that fails ends the job on all hosts within five seconds, and the error names it."""
 import time
 
 from harness import *
@@ -8,7 +8,7 @@ GO = "/tmp/e2e-go"
 
 
 def fails(program, how, code, cause, ready=30, **options):
-    """Rank 2, the first on host b, ends as `how` says while all others are busy."""
+    """Rank 2, the first on host b, ends in the way `how` while all other ranks are busy."""
     job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, program, "--rank", 2, "--then", how, "--go", GO,
               *options.get("more", ()))
     job.wait_for("ready", 4, ready)
@@ -66,7 +66,7 @@ def test_a_reducing_rank_that_segfaults_while_its_child_keeps_its_sockets():
 
 @world()
 def test_a_broken_link_has_one_cause_that_all_ranks_say_within_two_seconds():
-    # Whoever fails stays, so that the launcher does not end the rest before they say why.
+    # A failed rank sleeps instead of ending: the launcher lets the others print their error.
     job = Job("-np", 4, "-H", "a:2,b:2", "sh", "-c",
               f"{BUILD / 'tests' / 'runtime_worker'} steps-for-ever; sleep 60")
     job.wait_for("ready", 4)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Hosts with faults: each start succeeds in spite of it, or fails with a line that says which host,
-where, why and what to do; and nothing is left behind."""
+"""Hosts with faults: each start succeeds in spite of the fault, or fails with a line that names the host,
+the place, the reason and the remedy. Nothing remains."""
 import contextlib
 import random
 import socket
@@ -10,29 +10,29 @@ from harness import *
 import namespaces as ns
 
 HOME = pathlib.Path.home()
-# Ranks that each leave one in a session of its own.
+# Each rank starts a process in a new session.
 HIDING = ["sh", "-c", "echo up; setsid sleep 1000 & exec sleep 1000"]
-# How long the random ones may take, and in how many worlds at once: most of a job is waiting.
-# HVD_FAULTS=1000 asks for that many.
+# Seconds for the jobs with random faults, and the number of worlds that run them at the same time: a job
+# mostly waits. HVD_FAULTS=1000 requests 1,000 jobs instead.
 SECONDS = 40
 WORLDS = 12
 
 
 def inside(name, *command):
-    """Runs a command in a host's namespaces, past its sshd."""
+    """Runs a command in a host's namespaces, without its sshd."""
     return subprocess.run([HOSTS, "exec", name, *map(str, command)], check=True,
                           capture_output=True, text=True)
 
 
 def small_disk(name, size, *folders, flags=0):
-    """Every folder in which an agent could lie is a file system of its own. A clone below one of them stays
-    visible."""
+    """Makes each folder that may hold an agent a small file system. A clone of the project below such a
+    folder stays visible."""
     cover = (f"import os, sys; sys.path.insert(0, {str(HOSTS.parent)!r}); import namespaces\n"
              "os.makedirs(sys.argv[1], exist_ok=True)\n"
              f"namespaces.cover(sys.argv[1], sys.argv[2:], 0o1777, flags={flags}, options=',size={size}')")
     for folder in folders or ("/tmp", HOME / ".cache"):
         inside(name, PYTHON, "-c", cover, folder, *sorted({ROOT, BUILD.resolve()}))
-    inside(name, "mkdir", "-p", "-m", "700", "/tmp/horovod-0")  # where agents are kept stays
+    inside(name, "mkdir", "-p", "-m", "700", "/tmp/horovod-0")  # the launcher keeps agents there
 
 
 def bashrc(text):
@@ -41,7 +41,7 @@ def bashrc(text):
 
 
 def runs(*flags, seconds=20):
-    """A job of both hosts goes well, says nothing and leaves nothing."""
+    """A job on both hosts succeeds, prints no message and leaves nothing."""
     job = Job("-np", 2, "-H", "a:1,b:1", *flags, "hostname")
     job.ends_with(0, seconds)
     expect(sorted(job.out.split()) == ["[0]<stdout>:a", "[1]<stdout>:b"], job.describe())
@@ -73,7 +73,7 @@ def test_a_host_where_nothing_may_be_executed_is_refused():
 def test_a_full_disk_is_refused_and_another_is_taken():
     small_disk("b", "64k")
     refused("no directory there can keep the agent", "No space left", "HOROVOD_AGENT_DIR")
-    inside("b", "umount", "--lazy", "/tmp")  # with what is mounted below it
+    inside("b", "umount", "--lazy", "/tmp")  # and all mounts below it
     inside("b", "mkdir", "-p", "-m", "700", "/tmp/horovod-0")
     runs()
 
@@ -112,14 +112,14 @@ def test_an_sshd_that_takes_no_more_connections():
     config.write_text(config.read_text() + "MaxStartups 1:100:1\n")
     faults.end("b")
     host.start(["b"])
-    with socket.create_connection(("10.77.0.2", 22)):  # whoever this is, it never logs in
+    with socket.create_connection(("10.77.0.2", 22)):  # a connection that never logs in
         refused("connect", "MaxStartups")
     runs()
 
 
 @world("a b", "--private-tmp")
 def test_an_ordinary_user_with_a_home_of_its_own_on_each_host():
-    """No root anywhere; home and /tmp are private, and the home differs."""
+    """Without root: each host has its own home and /tmp, and the path of the home differs from root's."""
     subprocess.run(["useradd", "-M", "-d", "/run/tester", "-s", "/bin/sh", "tester"], check=True)
     subprocess.run(["usermod", "-p", "*", "tester"], check=True)
     prepare = "mkdir -p /run/tester/.ssh && chown -R tester /run/tester && chmod 700 /run/tester/.ssh"
@@ -143,7 +143,7 @@ def kill_launcher(job):
 
 
 def kill(pids):
-    """What was hit."""
+    """Kills these processes and returns their description."""
     hit = [f"{faults.said_of(pid, 'comm').strip()} {pid}" for pid in pids]
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -169,7 +169,7 @@ def kill_a_rank(_):
 
 
 def hears(pid, number):
-    """Whether a process has come so far that a signal does not just kill it."""
+    """Whether a process has installed its handler for this signal."""
     caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", faults.said_of(pid, "status"), re.M)
     return caught is not None and int(caught[1], 16) >> (number - 1) & 1
 
@@ -197,11 +197,11 @@ HARMS = [kill_launcher, kill_agent, kill_guardian, kill_a_rank, interrupt, cut, 
 
 
 def harmed(chance):
-    """One job that is harmed at some moment between its start and its work."""
+    """Runs one job and injects a fault at a random moment between its start and its work."""
     harm, delay = chance.choice(HARMS), chance.uniform(0, 1.2)
     job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 2, "--start-timeout",
               60 if harm == cut else 4, *HIDING)
-    if harm == cut:  # an agent learns the lease with its job, and waits longer for that
+    if harm == cut:  # an agent gets its lease together with the job, and waits longer for the job
         job.wait_for("up", seconds=60)
     time.sleep(delay)  # the moment is the test's parameter
     what = harm.__name__
@@ -210,7 +210,7 @@ def harmed(chance):
         started = time.monotonic()
         if harm in (kill_agent, kill_guardian, kill_a_rank) and job.process.poll() is None:
             time.sleep(0.3)
-            if not job.said():  # it came before there was anything to kill
+            if not job.said():  # the fault came before the process to kill had started
                 end_by(job, signal.SIGTERM)
         code = job.wait(30)
         expect(code != 0, f"all went well\n{job.describe()}")
@@ -227,7 +227,7 @@ def harmed(chance):
 
 
 def harm_jobs(seed, seconds, wanted):
-    """In a world of its own: `wanted` jobs, or as many as there is time for."""
+    """Runs `wanted` jobs in this world, or as many as the time allows."""
     chance = random.Random(seed)
     deadline, count = time.monotonic() + seconds, 0
     while count < wanted if wanted else time.monotonic() < deadline:
@@ -244,7 +244,7 @@ def harm_jobs(seed, seconds, wanted):
 def test_harm_at_any_moment_leaves_nothing():
     wanted = int(os.environ.get("HVD_FAULTS", "0"))
     seed = os.environ.get("HVD_SEED", str(time.time_ns()))
-    # A seed that was printed belongs to one of the worlds.
+    # A seed from an earlier output has a "-" and belongs to one world.
     seeds = [seed] if "-" in seed else [f"{seed}-{number}" for number in range(WORLDS)]
     worlds = [subprocess.Popen(
         [HOSTS, "run", "--root", "--names", "a b", "--", PYTHON, "-B", __file__, "--harm", each,

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""What flags change about the ranks' environment, their output and their end, on two hosts."""
+"""Flags that change the environment, the output and the end of ranks, on two hosts."""
 import json
 import shutil
 import signal as signals
@@ -86,7 +86,7 @@ def test_a_variable_that_is_not_set_is_told():
 
 
 def threads_of(*arguments, **environment):
-    """OMP_NUM_THREADS of each rank of two hosts, and what the launcher says of it."""
+    """OMP_NUM_THREADS of each rank on two hosts, and the launcher's messages about it."""
     job = Job("-H", "a:2,b:2", *arguments, PYTHON, "-c", SHOW.format("OMP_NUM_THREADS"),
               environment=clean_environment(**environment))
     job.ends_with(0)
@@ -96,16 +96,16 @@ def threads_of(*arguments, **environment):
 
 @world()
 def test_ranks_that_share_a_host_share_its_cores():
-    cores = len(os.sched_getaffinity(0))  # a quota may leave fewer
+    cores = len(os.sched_getaffinity(0))  # a CPU quota may allow fewer
     threads, said = threads_of()
     expect(len(set(threads)) == 1 and 1 <= int(threads[0]) <= max(1, cores // 2), threads)
     expect(len(said) == 1 and f"each rank gets OMP_NUM_THREADS={threads[0]}, " in said[0] and
            "--no-omp-default" in said[0], said)
-    # A rank alone gets none: the line names the other host.
+    # A rank that is alone on its host gets no value: the line names only the other host.
     threads, said = threads_of("-H", f"a:1,b:{cores + 1}")
     expect(threads == ["-"] + ["1"] * (cores + 1) and len(said) == 1, (threads, said))
     expect("OMP_NUM_THREADS=1 on b, " in said[0], said)
-    # What anybody chose stays, wherever it was chosen.
+    # A value that the user has set stays, whatever the place where it was set.
     expect(threads_of("-x", "OMP_NUM_THREADS=7") == (["7"] * 4, []), "-x")
     expect(threads_of(OMP_NUM_THREADS="5") == (["5"] * 4, []), "the shell")
     expect(threads_of(MKL_NUM_THREADS="5") == (["-"] * 4, []), "MKL's")
@@ -179,7 +179,7 @@ def test_what_all_ranks_say_is_shown_once():
         job.ends_with(0)
         got = job.out.splitlines()
         if (len(got) > 8 or "[0-3]" not in got[0]) and not last:
-            continue  # a rank that a busy machine holds up says it later than the others
+            continue  # on a busy machine one rank may print a line later than the others: try again
         expect([f"[0-3]<stdout>:epoch {i}" for i in range(3)] == got[:3], job.describe())
         expect(sorted(got[3:]) == sorted([f"[{rank}]<stdout>:mine is {rank}" for rank in range(4)] +
                                          ["[0-1,3]<stdout>:not two"]), job.describe())
@@ -316,7 +316,7 @@ def test_the_working_directory_of_the_ranks():
 
 
 def stand_in(name, text):
-    """A program of this name in a folder of its own, which is returned."""
+    """Writes a program of this name and returns its folder."""
     folder = pathlib.Path("/tmp/e2e-programs")
     folder.mkdir(exist_ok=True)
     path = folder / name
@@ -326,7 +326,7 @@ def stand_in(name, text):
 
 
 def by_agent(command, **environment):
-    """A job whose hosts are reached by this command, with its ranks' ends."""
+    """Runs a job whose hosts the launcher reaches by this command, and checks its output and its end."""
     flags = ("--launch-agent", command) if command else ()
     folder = pathlib.Path("/tmp/e2e-programs")
     usual = clean_environment(**environment)
@@ -338,7 +338,7 @@ def by_agent(command, **environment):
     job.leaves_nothing(5)
 
 
-# As these programs take their words: the name of a container or pod, and a command.
+# The arguments of these programs: the name of a container or pod, and a command.
 EXEC = 'while [ "${1#-}" != "$1" ]; do shift; done; [ "$1" = exec ] && shift; ' \
        'input=; [ "$1" = -i ] && { input=1; shift; }; name=$1; shift; [ "$1" = -- ] && shift; ' \
        'if [ -n "$input" ]; then exec ssh "$name" "$@"; else exec ssh -n "$name" "$@"; fi'

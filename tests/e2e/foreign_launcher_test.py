@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Other people's launchers on one machine: Open MPI's mpirun and MPICH's hydra start the ranks. For
-several hosts see bootstrap_test.py."""
+"""Foreign launchers on one machine: Open MPI's mpirun and MPICH's hydra start the ranks. bootstrap_test.py
+tests several hosts."""
 import shutil
 
 from harness import *
@@ -36,13 +36,13 @@ def test_a_program_that_uses_mpi4py_too():
 
 
 def test_hydra_on_this_machine():
-    for flags in ((), ("-pmi-port",)):  # the latter gives ranks no PMI_SIZE
+    for flags in ((), ("-pmi-port",)):  # with -pmi-port, ranks get no PMI_SIZE
         check(run("mpiexec.hydra", *flags, "-np", 3, PYTHON, RANK), 3)
 
 
 @world()
 def test_lines_of_mpirun_as_people_have_them():
-    """With `python` and `mpirun` on the path, and what is of this tree alone in variables."""
+    """Typical command lines with `python` and `mpirun` in PATH; variables hold the paths of this tree."""
     mpirun = shutil.which("mpirun.openmpi")
     if mpirun is None:
         raise Skip("there is no mpirun.openmpi: packaging/packages-test.txt names its package")
@@ -76,7 +76,7 @@ try:
     said = f"rank {hvd.rank()} of {hvd.size()}"
 except Exception as refusal:
     said = "refused: " + str(refusal).strip().splitlines()[0]
-os.write(1, f"{said}\\n".encode())  # whole
+os.write(1, f"{said}\\n".encode())  # in one write
 """
 LAUNCHERS = (("mpirun.openmpi", OPENMPI, "Open MPI's mpirun", "pmix"),
              ("mpiexec.hydra", (), "a launcher with PMI", "pmi"),
@@ -126,7 +126,7 @@ def test_one_process_of_another_launcher_needs_no_plugin():
 
 
 def test_signs_of_several_that_start_no_other_process_make_a_world_of_one():
-    """A script of sbatch, and a worker of torchrun."""
+    """The variables of a script of sbatch, and those of a worker of torchrun."""
     _, variables = only_library()
     for signs in ({"SLURM_NTASKS": "4", "SLURM_NPROCS": "4", "SLURM_PROCID": "0", "SLURM_JOB_ID": "7"},
                   {"WORLD_SIZE": "4", "RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}):
@@ -136,7 +136,7 @@ def test_signs_of_several_that_start_no_other_process_make_a_world_of_one():
 
 @world("a")
 def test_ranks_of_open_mpi_without_the_library_of_pmix_are_refused():
-    """As in an image that has no package of MPI."""
+    """A container image without the packages of MPI."""
     known = subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, text=True, check=True).stdout
     found = re.findall(r"(?:libpmix\.so\.2|libmpi\.so\.40) .*=> (.*)", known)
     if not any("pmix" in path for path in found):

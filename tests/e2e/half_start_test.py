@@ -1,27 +1,27 @@
 #!/usr/bin/python3 -B
-"""A host that loses its agent, or the guardian above it, in the middle of a start: nothing is left
-behind, and a sentence says why."""
+"""A host that loses its agent or its guardian in the middle of a start: nothing remains, and an error
+gives the reason."""
 from harness import *
 import faults_test as faulty
 from newborns import Newborns
 
 
 def held_back():
-    """Host a comes up once the file that this returns is there."""
+    """Returns a file; host a does not start before this file exists."""
     go = pathlib.Path("/tmp/e2e-go")
     faulty.bashrc(f"[ $(hostname) = b ] || until [ -e {go} ]; do sleep 0.05; done\n")
     return go
 
 
 def struck_in_a_start(harm):
-    """One rank of b runs, and the other has been made and has not executed its program yet."""
+    """Injects the fault while one rank of b runs, and the other is forked but has not executed its program."""
     go = held_back()
     job = Job("-np", 4, "-H", "a:2,b:2", "--start-timeout", 60, *faulty.HIDING)
     agent = wait_until(lambda: agents("b")["agent"], 60, "an agent on b")[0]
     start = Newborns(agent)
     go.touch()
     start.hold()
-    while not faulty.sleepers():  # the agent has helpers too
+    while not faulty.sleepers():  # the agent also starts helper processes
         start.release()
         start.hold()
     wait_until(lambda: [faults.said_of(pid, "comm") for pid in faulty.sleepers()] ==

@@ -1,7 +1,7 @@
-"""Runs each test function of a file in a world of its own, and starts and watches jobs there.
+"""Runs each test function of a file in its own world of hosts, and starts and watches jobs there.
 
-A test file ends with harness.main(). Its functions test_... are run one by one: named on the
-command line, or all. @world says which hosts a test needs; a test without it runs as it is.
+A test file ends with harness.main(), which runs its functions test_... one by one: those named on the
+command line, or all. @world names the hosts that a test needs; a test without it runs without hosts.
 """
 import inspect
 import os
@@ -21,7 +21,7 @@ HOSTS = ROOT / "tests" / "hosts" / "hosts"
 WORKERS = ROOT / "tests" / "e2e" / "workers"
 PYTHON = "/usr/bin/python3"
 SKIPPED = 77
-# What "hosts run" answers when it cannot make hosts.
+# Exit code of "hosts run" if it cannot make hosts.
 NO_WORLD = 125
 
 sys.path.insert(0, str(HOSTS.parent))
@@ -30,7 +30,7 @@ import host as host
 from sight import agents as agents
 from sight import first_processes, host_of, in_world
 
-# Made by the test that runs here.
+# Folders of the current test.
 FOLDERS = []
 
 
@@ -43,7 +43,7 @@ class Skip(Exception):
 
 
 def world(names="a b", *options):
-    """The test needs these hosts; it runs as root on the launcher's machine."""
+    """Marks a test that needs these hosts; it runs as root on the launcher's machine."""
     def mark(function):
         function.world = (names, options)
         return function
@@ -56,7 +56,7 @@ def expect(condition, words):
 
 
 def wait_until(condition, seconds, words, interval=0.02):
-    """Waits for the condition to give something true, and returns that."""
+    """Waits until the condition returns a true value, and returns that value."""
     deadline = time.monotonic() + seconds
     while True:
         if result := condition():
@@ -67,7 +67,7 @@ def wait_until(condition, seconds, words, interval=0.02):
 
 
 def scratch(where="/tmp"):
-    """A folder that goes with a test that passes, and stays for a look where it fails."""
+    """A new folder; a test that passes removes it, and a test that fails keeps it."""
     FOLDERS.append(pathlib.Path(tempfile.mkdtemp(prefix="e2e-", dir=where)))
     return FOLDERS[-1]
 
@@ -78,7 +78,7 @@ def remove_folders():
 
 
 def clean_environment(**more):
-    """What a user's shell has, and nothing of this machine's or of the tests'."""
+    """The variables of a user's shell, without those of this machine or of the tests."""
     kept = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "TERM", "LANG")
             if name in os.environ}
     return {**kept, "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -86,7 +86,7 @@ def clean_environment(**more):
 
 
 class Job:
-    """One horovodrun, in a process group of its own, as a shell would start it."""
+    """One horovodrun in its own process group, as a shell starts it."""
 
     def __init__(self, *arguments, environment=None, cwd=None, program=LAUNCHER):
         self.mark = f"HVD_E2E={os.getpid()}-{time.monotonic_ns()}"
@@ -108,7 +108,7 @@ class Job:
         return (self.folder / "err").read_text(errors="replace")
 
     def said(self):
-        """The launcher's own sentences, without the one about the threads of ranks that share a host."""
+        """The launcher's own messages, except the one about the threads of ranks that share a host."""
         return [line.removeprefix("horovodrun: ") for line in self.err.splitlines()
                 if line.startswith("horovodrun: ") and "--no-omp-default" not in line]
 
@@ -124,14 +124,14 @@ class Job:
                f"it ended before it printed {count} x {words!r}\n{self.describe()}")
 
     def wait(self, seconds=60):
-        """Its exit code."""
+        """Waits for the launcher and returns its exit code."""
         wait_until(lambda: self.process.poll() is not None, seconds,
                    lambda: f"the end of the launcher\n{self.describe()}")
         code = self.process.returncode
         return code if code >= 0 else 128 - code
 
     def signal(self, number):
-        """To the whole foreground group, as a terminal does."""
+        """Sends a signal to the whole process group, as a terminal does."""
         os.killpg(self.process.pid, number)
 
     def ends_with(self, code, seconds=60):
@@ -139,7 +139,7 @@ class Job:
         expect(got == code, f"exit code {got}, expected {code}\n{self.describe()}")
 
     def leaves_nothing(self, seconds=10):
-        """No process, socket name or file of the job on any host that is up."""
+        """Fails if a process, socket name or file of the job remains on any host that is up."""
         try:
             self.before.wait_for_ends(seconds)
         except Failure as failure:
@@ -150,8 +150,8 @@ class Job:
 class Inventory:
     """Every process of the world, every abstract socket and every file in shared memory.
 
-    Outside of a world the machine is full of others' processes: there only those count that have
-    `mark` in their environment, and no sockets and files.
+    Outside of a world, other processes run on the machine: only processes with `mark` in their environment
+    count, and no sockets and files.
     """
 
     def __init__(self, mark=""):
@@ -161,7 +161,7 @@ class Inventory:
         self.things = set(self.all_things())
 
     def living(self):
-        """Pid and start of every process, with what it is; an sshd's own are not a job's."""
+        """A description of every process, by pid and start time; without the processes of sshd."""
         found = {}
         own = os.getpid()
         for entry in pathlib.Path("/proc").iterdir():
@@ -179,7 +179,7 @@ class Inventory:
                 found[entry.name, state[19]] = f"pid {entry.name}, host " \
                     f"{host_of(entry)}: {words.strip()}"
             except OSError:
-                continue  # it has just ended
+                continue  # the process has just ended
         return found
 
     @staticmethod
@@ -191,14 +191,14 @@ class Inventory:
                 yield from ((pid, name) for name in names if name.startswith("@"))
                 for folder in ("dev/shm", "run", "tmp"):
                     for path in pathlib.Path(f"/proc/{pid}/root/{folder}").iterdir():
-                        # Ours, Python's and torch's own.
+                        # Files of this harness, of Python and of torch.
                         if not path.name.startswith(("e2e-", "tmp", "torchinductor_")):
                             yield pid, f"/{folder}/{path.name}"
             except OSError:
                 continue  # the host is down
 
     def age(self, moment=None):
-        """Of this, now or at a moment in seconds since the machine's start."""
+        """Age of this inventory now, or at a moment in seconds since the boot of the machine."""
         return (moment or time.clock_gettime(time.CLOCK_BOOTTIME)) - self.began
 
     def new_ones(self):
@@ -208,7 +208,7 @@ class Inventory:
         return list(self.new_ones().values())
 
     def describe_new(self):
-        """Each that is left, with what tells how it came to be."""
+        """A line for each remaining process, with the facts that show its origin."""
         lines = []
         for (pid, _), words in self.new_ones().items():
             state = faults.said_of(pid, "stat").rpartition(")")[2].split()
@@ -222,7 +222,7 @@ class Inventory:
         return "\n".join(lines)
 
     def wait_for_ends(self, seconds=10):
-        """Until nothing runs any more that has begun since."""
+        """Waits until every process that began after this inventory has ended."""
         wait_until(lambda: not self.new_processes(), seconds,
                    lambda: f"an end of:\n{self.describe_new()}")
 
@@ -231,7 +231,7 @@ class Inventory:
 
 
 def one_sentence(job, *patterns):
-    """The launcher said one sentence, and it names all of this."""
+    """Checks that the launcher printed one sentence, and that it matches all patterns."""
     sentences = job.said()
     expect(len(sentences) == 1, f"one sentence expected, got {len(sentences)}\n{job.describe()}")
     for pattern in patterns:
@@ -262,7 +262,7 @@ def run(function, script):
         return SKIPPED
     except Failure as failure:
         print(f"FAIL {function.__name__}: {failure}")
-        # A world's /tmp goes with it.
+        # The /tmp of a world ends with the world.
         if FOLDERS and not in_world():
             print("kept: " + " ".join(map(str, FOLDERS)))
         FOLDERS.clear()

@@ -1,12 +1,12 @@
 #!/usr/bin/python3 -B
-"""Preparation of hosts before ranks start: what differs or fails on a host is named."""
+"""Preparation of hosts before ranks start: an error names each difference and failure on a host."""
 from harness import *
 
 TWO = ("-np", 4, "-H", "a:2,b:2")
 
 
 def on_host(name, path, text, mode=0o755):
-    """A file in a host's own /run."""
+    """Writes a file in a host's own /run."""
     file = pathlib.Path(f"/proc/{host.pid_of(name)}/root/run/{path}")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -70,7 +70,7 @@ def test_a_remote_init_that_fails_is_one_sentence_for_each_host():
 
 @world()
 def test_an_error_of_remote_init_that_spans_lines_is_shown_on_one():
-    """As Lmod says that there is no such module, in more lines than are shown."""
+    """Lmod's error for an unknown module has more lines than the launcher shows."""
     error = ("Lmod has detected the following error: The following module(s) are unknown:\n"
              "\"cray-python\"\n\n"
              + "Please check the spelling or version number.\n" * 20 + "\tmodule --ignore_cache load\n")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The hosts that all other tests here rely on: apart, faulty on demand, and gone without trace."""
+"""The hosts that all other tests of this folder use: isolated, faulty on demand, removed without trace."""
 from harness import *
 
 
@@ -54,7 +54,7 @@ def test_freeze_and_thaw():
 
 @world()
 def test_worlds_within_reach_of_each_other_do_not_meet():
-    """A world in a world stands for one beside it: same names, same addresses."""
+    """A world inside a world, which has the same names and addresses."""
     done = subprocess.run([HOSTS, "run", "--names", "a", "--", "ssh", "a", "hostname"],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     expect(done.stdout == "a\n", done)

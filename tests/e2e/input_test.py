@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""What comes on the launcher's standard input reaches rank 0, or all, or nobody."""
+"""The launcher's standard input reaches rank 0, all ranks, or no rank."""
 import hashlib
 import signal as signals
 
@@ -11,7 +11,7 @@ COUNT = ("import hashlib, os, sys; data = sys.stdin.buffer.read(); "
 
 
 def read_by(data, *flags, hosts="a:1,b:1"):
-    """What each rank says about what it read."""
+    """Size and digest of the input that each rank read."""
     done = subprocess.run([LAUNCHER, "-np", "2", "-H", hosts, *flags, PYTHON, "-c", COUNT],
                           input=data, env=clean_environment(), cwd=ROOT, capture_output=True,
                           timeout=60, check=False)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Jobs that go well: who the ranks are, where they run, what reaches them, what is left."""
+"""Jobs that succeed: the identity of the ranks, their hosts, their environment, and their remains."""
 import json
 
 from harness import *

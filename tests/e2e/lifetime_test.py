@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Starts and ends of the runtime: again and again, cut short, and what is left of them."""
+"""Starts and ends of the runtime: repeated, interrupted, and without remains."""
 import functools
 
 from harness import *
@@ -10,7 +10,7 @@ WORKER = BUILD / "tests" / "runtime_worker"
 
 
 def boxed(function):
-    """Runs the test as the first process of namespaces of its own: all that is there is its own."""
+    """Runs the test as the first process of new namespaces: all processes in them belong to the test."""
     @functools.wraps(function)
     def outside():
         if "HVD_IN_BOX" in os.environ:
@@ -26,7 +26,7 @@ def boxed(function):
 
 
 def others():
-    """Every other process of the box that lives; what has ended is reaped on the way."""
+    """Every other running process in these namespaces. Reaps processes that have ended."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0] != 0:
             pass
@@ -44,12 +44,12 @@ def others():
 
 
 def left_in_box():
-    """Processes, sockets and shared memory. A process that is seen to have ended may still be
-    closing what it held: its other threads end after its first one."""
+    """Processes, sockets and shared memory that remain. After a process seems to have ended, it may still
+    close its descriptors, since its other threads end after the first one."""
     found = [f"process {one}" for one in others()]
     found += pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]
     for table in ("tcp", "tcp6"):
-        # 06 is TIME_WAIT: the kernel's memory of a connection, nobody's.
+        # 06 is TIME_WAIT: the kernel remembers the connection, and no process has it.
         found += [line for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]
                   if line.split()[3] != "06"]
     found += [str(one) for one in pathlib.Path("/dev/shm").glob("*hvd*")]
@@ -77,13 +77,13 @@ def test_after_any_end_nothing_is_left_in_proc():
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
-                    pass  # ended by its agent already
+                    pass  # its agent has ended it before
         job.process.wait(20)
         check_box_is_empty(f"SIGKILL to all of '{victim}'")
 
 
 def test_a_thousand_starts_and_ends():
-    """In each of two real processes; the worker compares memory, descriptors and threads."""
+    """In each of two processes; the worker compares memory, descriptors and threads."""
     job = Job("-np", 2, WORKER, "cycles")
     job.ends_with(0, 150)
     expect(len(re.findall("1000 cycles", job.out)) == 2, job.describe())

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""A real model trains on hosts: it gets good, and its weights are those of one process."""
+"""A real model trains on hosts: its accuracy is good, and its weights equal those of one process."""
 from harness import *
 
 PYTHONS = os.environ.get("HVD_TEST_PYTHONS", PYTHON).split(":")

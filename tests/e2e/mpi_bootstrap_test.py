@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Ranks that MPI alone knows: where neither PMIx nor PMI can be asked, or where a setting says so. On
-several hosts: bootstrap_test.py."""
+"""Ranks that get their identity from MPI alone: without PMIx and PMI, or because a setting demands it.
+bootstrap_test.py tests several hosts."""
 from harness import *
 
 import backends_test as backends
@@ -9,7 +9,7 @@ OPENMPI = (*backends.OPENMPI, "--oversubscribe", *backends.MCA)
 LAUNCHERS = ((OPENMPI, "libmpi.so.40"), (backends.HYDRA, "libmpich.so.12"))
 BOOTSTRAPS = BUILD / "lib" / "horovod" / "bootstraps"
 
-# A program that uses MPI itself, and whose launcher's variables nobody sees.
+# A program that uses MPI itself, without the variables of its launcher.
 HIDDEN = """
 import ctypes, os, sys
 mpi = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
@@ -65,7 +65,7 @@ def test_a_non_mpi_program_initialises_no_mpi():
     built()
     plain = ("-c", SAY)
     check(Job(*plain, program=PYTHON), "rank 0 of 1, MPI is not here", 1)
-    # Nor under MPI's launchers, which can be asked.
+    # Also not under MPI's launchers, which offer PMIx or PMI.
     for launcher, _ in LAUNCHERS:
         check(backends.launch(launcher, ["-np", 2, PYTHON, *plain]), "rank . of 2, MPI is not here", 2)
 
@@ -85,7 +85,7 @@ def test_ranks_whose_launcher_takes_a_plugin_that_is_not_there():
     folder = scratch(BUILD)
     for plugin in BOOTSTRAPS.glob("mpi_*.so"):
         shutil.copy(plugin, folder)
-    subprocess.run(["mount", "--bind", folder, BOOTSTRAPS], check=True)  # in this test's world alone
+    subprocess.run(["mount", "--bind", folder, BOOTSTRAPS], check=True)  # in the world of this test alone
     try:
         for launcher, _ in LAUNCHERS:
             check(backends.launch(launcher, ["-np", 2, PYTHON, "-c", SAY]), "rank . of 2, MPI is here", 2)

@@ -1,10 +1,10 @@
 #!/usr/bin/python3 -B
-"""Programs of MPI under horovodrun: agents serve PMIx to their ranks."""
+"""MPI programs under horovodrun: agents serve PMIx to their ranks."""
 import shutil
 
 from harness import *
 
-# Each rank says who it is to MPI and to us, and both sum over all ranks.
+# Each rank prints its rank in MPI and in horovod, and both sum over all ranks.
 BOTH = """
 import numpy
 from mpi4py import MPI
@@ -94,7 +94,7 @@ def test_ranks_on_two_hosts_sum_with_mpi_and_with_horovod():
         job.ends_with(0)
         expect(job.out.count("sum 6\n") == 4, job.describe())
         job.leaves_nothing()
-        # The rank that gives up is named, and nothing of MPI's stays anywhere.
+        # The error names the rank that aborts, and nothing of MPI remains.
         job = Job("-H", "a:2,b:2", program, "abort")
         expect(job.wait() != 0, job.describe())
         expect(any("rank 1" in sentence for sentence in job.said()), job.describe())

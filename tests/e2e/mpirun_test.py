@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""horovodrun --mpi: the mpirun in PATH starts the ranks, Debian's Open MPI's or MPICH's."""
+"""horovodrun --mpi: the mpirun in PATH starts the ranks, that of Debian's Open MPI or MPICH."""
 import shutil
 
 from harness import *
@@ -11,7 +11,7 @@ LINE = ("--mpi", "-np", 4, "-H", "a:2,b:2")
 
 
 def environment_of(folder, program, **more):
-    """With a folder first in PATH in which the program is called mpirun."""
+    """Variables with this folder first in PATH; the folder has the program under the name mpirun."""
     if shutil.which(program) is None:
         raise Skip(f"there is no {program}: packaging/packages-test.txt names its package")
     write_mpirun(folder, f"exec {shutil.which(program)} \"$@\"")

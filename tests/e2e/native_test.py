@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""What users write in C and C++ against an installation: found, built and run by its own tools."""
+"""Users' programs in C and C++: CMake and pkg-config find an installation, and the programs build and run."""
 import contextlib
 import shutil
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Ways between hosts: decoys do no harm, flags choose, ports stay where they may be."""
+"""Networks between hosts: decoy addresses do no harm, flags choose interfaces, ports stay in their range."""
 from harness import *
 import network
 
@@ -9,7 +9,7 @@ LISTENING = "0A"
 
 
 def second_network():
-    """One more network, whose interfaces have other names on each host."""
+    """Adds a second network, whose interfaces have different names on the hosts."""
     for index, (name, interface) in enumerate({"a": "fast0", "b": "ens9"}.items()):
         network._ip([f"link add more-{name} type veth peer name {interface} netns "
                      f"{host.pid_of(name)}", f"link set more-{name} master {network.BRIDGE} up"])
@@ -18,7 +18,7 @@ def second_network():
 
 
 def sockets(pid, state=None):
-    """Local and remote address and port of each TCP socket of a process's network."""
+    """Local and remote address and port of each TCP socket in a process's network namespace."""
     found = set()
     for table in ("tcp", "tcp6"):
         for row in pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
@@ -36,7 +36,7 @@ def listeners():
 
 @world()
 def test_decoys_neither_hang_nor_slow_a_start():
-    # An address that swallows packets would take much longer to be given up.
+    # A connection to an address that drops packets would time out much later.
     job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", "import time, torch, horovod.torch as hvd; "
               "began = time.monotonic(); hvd.init(); hvd.allreduce(torch.ones(1)); "
               "print('met', time.monotonic() - began < 10)")

@@ -1,5 +1,5 @@
-"""Holds what a process makes by vfork before it does anything, by ptrace: what strikes then meets a
-start half done."""
+"""Stops the child of a vfork by ptrace before it executes a program. A fault at this moment meets a start
+that is half done."""
 import ctypes
 import os
 
@@ -18,14 +18,14 @@ def ptrace(request, pid, data=0):
 
 
 class Newborns:
-    """Of one process, which waits for its child as long as that is held. One thread."""
+    """Stops the children of one process, which waits in vfork for a stopped child. One thread."""
 
     def __init__(self, parent):
         self.parent, self.child = parent, None
         ptrace(SEIZE, parent, TRACE_VFORK)
 
     def hold(self):
-        """Waits for the next child."""
+        """Waits for the next child and stops it."""
         if self.child is not None:
             ptrace(CONTINUE, self.parent)
         self.child = self.wait_for_vfork()
@@ -44,7 +44,7 @@ class Newborns:
         return child.value
 
     def release(self):
-        """The child goes its way; one that was killed meanwhile is gone."""
+        """Lets the child continue, or reaps a child that was killed meanwhile."""
         try:
             ptrace(DETACH, self.child)
         except ProcessLookupError:

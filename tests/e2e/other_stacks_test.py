@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Programs written for other launchers run as they are: torch's, DeepSpeed's, JAX's, anybody's."""
+"""Programs for other launchers run without a change: for those of torch, DeepSpeed and JAX, and others."""
 from harness import *
 
 PYTHONS = os.environ.get("HVD_TEST_PYTHONS", PYTHON).split(":")
@@ -42,7 +42,7 @@ def test_a_deepspeed_script_on_one_host_and_on_two():
     python = os.environ.get("HVD_TEST_DEEPSPEED")
     if not python:
         raise Skip("HVD_TEST_DEEPSPEED names no Python that has DeepSpeed")
-    # It compiles a part of itself at its first start; a start that was cut off leaves a lock.
+    # DeepSpeed compiles a part of itself at its first start; an interrupted start leaves a lock.
     extensions = BUILD / "torch-extensions"
     for lock in extensions.glob("**/lock"):
         lock.unlink()
@@ -57,8 +57,8 @@ def test_a_deepspeed_script_on_one_host_and_on_two():
             for rank in range(2):
                 expect(f"rank {rank} of 2: stage 2, identical True, learned True" in job.out,
                        job.describe())
-            # Seldom, on a busy machine, a process ends before a thread of PyTorch's does, and
-            # aborts after its last line: none of ours is in it.
+            # On a busy machine a process may rarely end before a thread of PyTorch, and then aborts after
+            # its last line. This is independent of horovod.
             if code != 134 or "terminate called without an active exception" not in job.err:
                 break
         expect(code == 0, job.describe())
@@ -66,7 +66,7 @@ def test_a_deepspeed_script_on_one_host_and_on_two():
 
 @world()
 def test_a_script_that_reads_only_a_few_variables_meets_on_two_hosts():
-    # Rank 0 takes its time to bind the port, which is still its own then.
+    # Rank 0 binds the port after a pause; no other process may have taken the port by then.
     for _ in range(3):
         job = Job(*HOSTS_OF_TWO, PYTHON, WORKERS / "environment_rank.py", 0.2)
         job.ends_with(0)

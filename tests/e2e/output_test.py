@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""What ranks print arrives whole and in order, on the right stream, and in files."""
+"""The output of ranks arrives complete and in order, on the right stream and in files."""
 import collections
 import signal as signals
 
@@ -7,7 +7,7 @@ from harness import *
 
 
 def lines_of(text):
-    """Rank and stream of each line, with the rest of it."""
+    """The lines of each rank and stream, without their prefix."""
     found = collections.defaultdict(list)
     for line in text.splitlines():
         match = re.fullmatch(r"\[(\d+)\]<(stdout|stderr)>:(.*)", line)
@@ -52,7 +52,7 @@ def test_bytes_that_are_no_text_pass():
 
 @world()
 def test_much_output_of_many_ranks():
-    """40 MB: none is lost and memory stays small."""
+    """40 MB: no line is lost, and the launcher's memory stays small."""
     code = "import sys\nfor i in range(100000): sys.stdout.write(f'{i:099d}\\n')"
     job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", code)
     job.ends_with(0, 120)
@@ -120,7 +120,7 @@ def test_a_reader_that_goes_away_ends_the_job():
 
 @world()
 def test_a_reader_that_stalls_costs_no_lease():
-    """Nobody reads for longer than the lease; then everything comes."""
+    """The reader pauses for longer than the lease, and then gets all lines."""
     read_end, write_end = os.pipe()
     process = subprocess.Popen(
         [LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--lease", "3", PYTHON, "-c",
@@ -136,7 +136,7 @@ def test_a_reader_that_stalls_costs_no_lease():
 
 
 def memory_of(pid):
-    """Its peak, in MiB."""
+    """Peak memory of a process, in MiB."""
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
 
@@ -156,7 +156,7 @@ def test_a_gigabyte_of_a_rank_takes_little_memory_and_none_is_lost():
 
 @world()
 def test_a_stalled_terminal_takes_little_memory_and_delays_no_control():
-    """Nobody reads; both ranks print on; Ctrl-C ends it all the same."""
+    """No reader takes the output of both ranks; Ctrl-C ends the job."""
     read_end, write_end = os.pipe()
     before = Inventory()
     process = subprocess.Popen([LAUNCHER, "-np", "2", "-H", "a:1,b:1", "yes"],
@@ -169,7 +169,7 @@ def test_a_stalled_terminal_takes_little_memory_and_delays_no_control():
                  if faults.said_of(pid, "comm") == "yes\n"]
         return sum(int(said.split()[3]) for pid in ranks if (said := faults.said_of(pid, "io")))
 
-    # Both have filled all that lies between, when what they have written grows no more.
+    # All buffers are full when the number of written bytes no longer grows.
     last = [0, time.monotonic()]
 
     def is_stalled():

@@ -1,10 +1,10 @@
 #!/usr/bin/python3 -B
-"""Where jobs run: every way to say it that real hosts can show."""
+"""Placement of ranks: every way to name hosts that needs real hosts for a test."""
 from harness import *
 
 
 def places(job):
-    """The machine of each rank."""
+    """The host of each rank."""
     job.ends_with(0)
     found = dict(re.findall(r"^\[(\d+)\]<stdout>:(\S+)$", job.out, re.MULTILINE))
     return [found[str(rank)] for rank in range(len(found))]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Jobs that Python programs start, and the wheel that brings all this by pip."""
+"""Jobs that Python programs start, and the wheel that pip installs."""
 import glob
 import shutil
 import zipfile
@@ -7,7 +7,7 @@ import zipfile
 from harness import *
 
 PYTHONS = os.environ.get("HVD_TEST_PYTHONS", PYTHON).split(":")
-PIP = os.environ.get("HVD_TEST_WHEEL", "")  # an interpreter that has scikit-build-core
+PIP = os.environ.get("HVD_TEST_WHEEL", "")  # an interpreter with scikit-build-core
 CALLER = """
 import socket
 import horovod
@@ -54,27 +54,27 @@ def test_a_function_runs_on_two_hosts_and_its_results_come_back():
 
 
 def packages_of(python):
-    """Where this interpreter has torch."""
+    """The folder in which this interpreter has torch."""
     return command(python, "-c", "import pathlib, torch; print(pathlib.Path(torch.__file__)"
                    ".parent.parent)").strip()
 
 
 def fresh_environment(folder):
-    """An interpreter that has only itself and pip."""
+    """An interpreter with no packages but pip."""
     command(PYTHON, "-m", "venv", folder)
     return folder / "bin/python3"
 
 
 def meets_frameworks_that_come_later(python, folder):
-    """What is installed beside this interpreter works without a framework, with one, and with another
-    version of it."""
+    """The package beside this interpreter works without a framework, with one, and with another version of
+    it."""
     binaries = python.parent
     launcher = binaries / "horovodrun"
 
     def installed(*words, path=""):
         return command(*words, environment=clean_environment(PYTHONPATH=path), cwd=folder)
 
-    # No framework yet.
+    # Without a framework.
     version = installed(launcher, "--version").strip()
     said = installed(python, "-c", "import horovod, horovod.data, horovod.runner as r;"
                      "print(horovod.__version__, horovod.data.__version__, r.__version__)")
@@ -85,7 +85,7 @@ def meets_frameworks_that_come_later(python, folder):
                           check=False, env=clean_environment(PYTHONPATH=""))
     expect("horovod.torch needs PyTorch" in done.stderr, done.stderr)
     expect(installed(binaries / "horovod-rendezvous", "--help"), "no help")
-    # One, and then another version of it.
+    # With one version of torch, then with another.
     train = ROOT / "examples/torch_digits.py"
     for other in PYTHONS:
         packages = packages_of(other)
@@ -96,7 +96,7 @@ def meets_frameworks_that_come_later(python, folder):
 
 
 def expect_all(held):
-    """These names, relative to the package, are all that a wheel must hold."""
+    """Checks that these names, relative to the package, include all files that a wheel needs."""
     expect({"py.typed", "_native.abi3.so", "libhorovod.so"} <= held, held)
     built = BUILD / "lib"
     for plugin in built.glob("horovod/*/*.so"):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Jobs whose processes nobody but the user starts: the very lines of docs/rendezvous.md."""
+"""Jobs whose processes the user starts: the command lines of docs/rendezvous.md, as they are."""
 from harness import *
 
 import contextlib
@@ -10,14 +10,14 @@ DOCUMENT = (ROOT / "docs" / "rendezvous.md").read_text()
 
 
 def lines_of(heading):
-    """The commands under a heading; one to each block."""
+    """The commands under a heading, one from each block."""
     section = DOCUMENT.split(f"\n## {heading}\n")[1].split("\n## ")[0] if heading else \
         DOCUMENT.split("\n## ")[0]
     return re.findall(r"^```sh\n(.*)\n```$", section, re.M)
 
 
 class Shell:
-    """A line, typed at a host by somebody who is there: it needs no sshd."""
+    """A command line that a user types on a host; it needs no sshd."""
 
     def __init__(self, name, folder, line, **more):
         self.line = line
@@ -54,7 +54,7 @@ class Shell:
 
 @contextlib.contextmanager
 def workplace():
-    """A folder that all hosts see, with the token, and a train.py that adds up numbers."""
+    """A folder that all hosts share, with the token, and with a train.py that sums numbers."""
     with tempfile.TemporaryDirectory(dir=BUILD / "tests", prefix="e2e-") as folder:
         path = pathlib.Path(folder)
         (path / "train.py").write_text(f"import os\nos.execv('{WORKER}', ['worker', 'sum'])\n")
@@ -69,7 +69,7 @@ def ranks_in(texts):
 
 
 def expect_secret(folder):
-    """The token is on no command line of any host."""
+    """Checks that no command line on any host contains the token, and returns the token."""
     token = (folder / "token").read_text().strip()
     for entry in pathlib.Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -115,7 +115,7 @@ def test_a_worker_that_waits_in_vain_says_who_is_there():
 
 
 def page_of(folder, address):
-    """A page of monitoring, by the line for http://a:29400/status."""
+    """A page of monitoring; the command is the documented one for http://a:29400/status."""
     line, = lines_of("Monitoring")
     return subprocess.run(
         ["sh", "-c", line.replace("a:29400/status", address)], cwd=folder, check=True,
@@ -164,7 +164,7 @@ def test_hosts_without_sshd_join():
 
 
 def certify(folder, name="launcher"):
-    """server.pem with server.key for a name, and the authority, which is itself."""
+    """Makes server.pem and server.key for a name; the certificate is its own authority, ca.pem."""
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
                     "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
                     "-addext", f"subjectAltName=DNS:{name}", "-keyout", folder / "server.key",
@@ -233,9 +233,9 @@ def test_a_host_asks_the_server_once_for_all_of_its_ranks():
             job.wait_for(f"ready {rank} ")
         asked = dict(re.findall(r'requests_total\{resource="(\w+)",status="200"\} (\d+)',
                                 page_of(folder, "launcher:29400/metrics")))
-        # The rank that asks for its host greets the server and gets all records at once, first of the
-        # backends that the ranks have chosen, then of where they are; rank 0 then takes out of the
-        # store what was left there to meet.
+        # One rank of each host forwards the host's records: first the chosen backends, then the addresses.
+        # It sends one hello and gets all records at once. Rank 0 then removes the records of the
+        # rendezvous from the store.
         hellos = int(asked.pop("hello"))
         expect(2 <= hellos <= 5 and asked == {"exchange": "8", "keys": "1"}, (hellos, asked))
         job.end()
@@ -370,7 +370,7 @@ def test_an_agent_whose_namesake_joins_is_told():
 def test_a_token_of_roots_that_a_group_reads_is_taken_by_all_programs():
     launch, join = lines_of("Hosts without sshd")
     with workplace() as folder:
-        # As Kubernetes makes a Secret's volume with an fsGroup.
+        # The layout of a Kubernetes Secret volume with an fsGroup.
         (folder / "..1").mkdir()
         (folder / "token").rename(folder / "..1" / "token")
         (folder / "..data").symlink_to("..1")

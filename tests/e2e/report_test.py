@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""What the launcher tells about a job that fails or takes too long."""
+"""The launcher's messages about a job that fails or takes too long."""
 
 from harness import *
 from terminal import Terminal
@@ -11,7 +11,7 @@ HUNGRY = ("import os, time\nif os.environ['HOROVOD_RANK'] == '1': "
 
 
 def in_a_small_cgroup(*arguments):
-    """A job whose local ranks have 128 MiB."""
+    """Runs a job whose local ranks may use 128 MiB."""
     group = MEMORY / f"e2e-{os.getpid()}"
     try:
         group.mkdir()
@@ -63,7 +63,7 @@ def test_a_job_that_takes_too_long_shows_where_its_ranks_are():
     expect("the job was ended after 8 s" in job.said()[-1], job.describe())
 
 
-# Fails below torch's backward, which calls the package.
+# The failure is below torch's backward, which calls the package.
 IN_A_COLLECTIVE = """
 import torch
 import horovod.torch as hvd
@@ -75,7 +75,7 @@ train_one_batch()
 
 
 def report_of(job):
-    """What the launcher says at the end."""
+    """The launcher's last message."""
     return job.err.rpartition("horovodrun: ")[2]
 
 

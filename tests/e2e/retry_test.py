@@ -1,9 +1,9 @@
 #!/usr/bin/python3 -B
-"""Jobs that are tried again: on spare hosts, and from the beginning."""
+"""Jobs that start again after a failure: on spare hosts, and from the beginning."""
 from harness import *
 
 COUNT = "/tmp/e2e-count"
-# Fails as often as its argument says; every rank says where it is in which generation.
+# The argument is the number of failures. Every rank prints its host and its generation.
 FAILS = ["sh", "-c", 'echo at $(hostname) in $HOROVOD_GENERATION; [ $RANK = 1 ] || exec sleep 3; '
          f'echo x >> {COUNT}; [ $(wc -l < {COUNT}) -gt $0 ] || exit 5']
 

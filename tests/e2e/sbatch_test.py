@@ -9,12 +9,12 @@ from harness import *
 
 import slurm
 
-# Those of root and of an ordinary user, on all nodes: /etc is the world's.
+# Homes of root and of an ordinary user. All nodes see them, since they share the world's /etc.
 PLACES = {"root": pathlib.Path("/etc/of-root"), "tester": pathlib.Path("/etc/of-tester")}
 
 SLOW = 240  # seconds that sixteen ranks may take to come up on a busy machine
 
-# Light, for four ranks in each of four jobs.
+# A program with low load: four jobs run four ranks each.
 SLEEPER = """
 import os, time
 import horovod.numpy as hvd
@@ -34,7 +34,7 @@ os.write(1, f"rank {hvd.rank()} of {hvd.size()} on {os.uname().nodename}, sum {t
 hvd.shutdown()
 """
 
-# What a script may say before "python train.py", with three tasks on each of two nodes.
+# Words that a script may have before "python train.py", with three tasks on each of two nodes.
 FORMS = ("horovodrun", "horovodrun -np 6", "horovodrun --mpi", "srun", "srun --mpi=pmi2")
 
 
@@ -55,7 +55,7 @@ def cluster():
 
 
 def shell(made, user, line, seconds=250):
-    """What a command line says that the user types at a login in the place of its own."""
+    """The output of a command line that the user types in a login shell in the user's home."""
     place = PLACES[user]
     variables = clean_environment(HOME=str(place), USER=user, LOGNAME=user, **made.environment)
     del variables["PYTHONPATH"]
@@ -71,7 +71,7 @@ def printed(user):
 
 
 def submit(made, user, name, words):
-    """The job's number."""
+    """Submits a job and returns its number."""
     (PLACES[user] / f"{name}.sh").write_text(
         f"#!/bin/bash -e\nexport PYTHONPATH={BUILD}/python HOROVOD_START_TIMEOUT={SLOW}\n"
         f"{shlex.join(map(str, words))} "
@@ -140,7 +140,7 @@ def test_a_time_limit_and_scancel_leave_nothing():
         gpus = re.findall("asleep 4 gpus (.*)", "\n".join(map(printed, PLACES)))
         expect(sorted(gpus) == list("0000111122223333"), f"each job has one of its own: {gpus}")
         for user in PLACES:
-            # It ends at Slurm's next look, every 30 s, after a minute.
+            # Slurm checks the limit every 30 s, and ends the job after a minute at the earliest.
             shell(made, user, f"scontrol update JobId={limited[user]} TimeLimit=1; "
                   "scancel -n cancelled")
         wait_until(lambda: not shell(made, "root", "squeue -h").strip(), SLOW,

@@ -1,4 +1,4 @@
-"""Who runs where in a world; harness imports it."""
+"""Finds the host of a process, and the agents and guardians of a host. harness.py imports it."""
 import os
 import pathlib
 
@@ -26,8 +26,8 @@ def host_of(entry):
 
 
 def agents(name):
-    """The agents on a host, and the guardians above them. A rank that has not executed its program
-    yet runs the same one as they do, and its agent is no guardian for that."""
+    """The agents on a host, and the guardians above them. A rank that has not executed its program yet
+    also runs the agent's program; its parent is an agent and no guardian."""
     found = {}
     for pid in faults.processes(name):
         try:

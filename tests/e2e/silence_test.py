@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""A peer whose host falls silent: nothing was sent to it, so nothing is missed, and yet who waits
-for it learns of it, also where no launcher watches over the ranks."""
+"""A peer whose host falls silent. No rank has sent it data, and no acknowledgement is missing. A rank that
+waits for this peer still gets an error, also without a launcher that watches the ranks."""
 from harness import *
 
 import network

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Under a real Slurm: what its users type, and what they are told when it cannot work. That ranks meet
-in each of its ways is in bootstrap_test.py."""
+"""Jobs under a real Slurm: the commands of its users, and the errors for commands that cannot work.
+bootstrap_test.py tests each of Slurm's ways to start ranks."""
 import select
 import shutil
 
@@ -12,7 +12,7 @@ RANK = WORKERS / "foreign_rank.py"
 
 
 def on_cluster(*arguments):
-    """A step, or a job of sbatch, with what it printed."""
+    """Marks a test that runs on a Slurm cluster of hosts a and b, and passes the cluster to the test."""
     def mark(function):
         @world("a b", "--no-decoys", *arguments)
         def test():
@@ -115,7 +115,7 @@ def test_the_parts_of_a_heterogeneous_job_are_one_world(cluster):
 
 
 def type_into_shell(cluster, *arguments, lines):
-    """What a terminal shows where somebody types these into the shell of srun --pty."""
+    """The output of a terminal after these lines are typed into the shell of srun --pty."""
     leader, follower = os.openpty()
     environment = clean_environment(PS1="ready> ", **cluster.environment)
     shell = subprocess.Popen(
@@ -152,11 +152,11 @@ def test_in_a_shell_of_srun_a_program_is_alone_and_launchers_start_several(clust
 
 @on_cluster()
 def test_a_program_in_a_terminal_of_a_shell_of_srun_is_alone(cluster):
-    """tmux, screen and script make such terminals, each with a shell that leads it."""
+    """tmux, screen and script make such terminals; a shell is the leader of each."""
     says = "import horovod.numpy as h; h.init(); print('rank', h.rank(), 'of', h.size()); h.shutdown()"
     said = type_into_shell(cluster, "--mpi=pmix", "-n", 3, lines=(
         "script -qc 'exec bash --norc -i' /dev/null", f'{PYTHON} -c "{says}"', "exit",
-        # What the terminal runs without a shell's jobs is the task's.
+        # Without a shell, the program in the terminal is a task of the step.
         f"script -qc 'HOROVOD_START_TIMEOUT=2 exec {PYTHON} -c \"{says}\"' /dev/null"))
     expect(len(re.findall("a world of one rank: of the 3 tasks of srun --pty only", said)) == 1, said)
     expect(len(re.findall("rank 0 of 1", said)) == 1, said)
@@ -183,7 +183,7 @@ def test_a_rank_that_fails_ends_the_step_with_its_reason(cluster):
 
 
 def sbatch(cluster, *arguments, script):
-    """What the job's script printed, on either stream."""
+    """The output of the job's script on both streams."""
     folder = scratch("/etc")
     (folder / "job.sh").write_text(f"#!/bin/bash -e\n{script}\n")
     done = subprocess.run(
@@ -209,7 +209,7 @@ def test_horovodrun_in_an_allocation_finds_its_hosts(cluster):
     expect(out.count("of 4,") == 4 and out.count("sum 10") == 4, out)
 
 
-# Who is above a rank, and what it knows of the step that its agent is in.
+# Prints the processes above a rank, and the variables of the step to which its agent belongs.
 ABOVE = """
 import os
 pid, names = os.getppid(), []
@@ -253,7 +253,7 @@ def test_an_allocation_that_is_cancelled_leaves_nothing(cluster):
     before.wait_for_ends(60)
 
 
-# What a rank that saves at signals says of each that it gets.
+# A rank that saves its state at signals, and prints each signal that it gets.
 SAVES = """
 import os, signal, sys, time
 def save(number, frame):
@@ -291,10 +291,10 @@ def test_a_signal_to_the_steps_reaches_each_rank_once_and_scancel_shows_their_la
                    lambda: f"{count} x {words!r}\n{out.exists() and out.read_text()}")
 
     shows("ready", 4)
-    scancel(cluster, "-s", "USR1")  # as sbatch --signal=USR1@50 does: the steps alone
+    scancel(cluster, "-s", "USR1")  # like sbatch --signal=USR1@50: only to the steps
     for rank in range(4):
         shows(f"rank {rank} got SIGUSR1", 1)
-    scancel(cluster, "--full", "-s", "USR1")  # the script, the launcher and what is below
+    scancel(cluster, "--full", "-s", "USR1")  # to the script, the launcher and its children
     for rank in range(4):
         shows(f"rank {rank} got SIGUSR1", 2)
     scancel(cluster)

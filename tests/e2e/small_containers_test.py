@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Containers that lack what a whole machine has: random programs come out right there too."""
+"""Containers with fewer resources and rights than a machine: random programs give correct results there."""
 import socket
 
 from harness import *
@@ -18,7 +18,7 @@ def closed_in(what, ranks=2, **variables):
 
 
 def check_digests(job, ranks):
-    """Every rank has read the same sentences."""
+    """Checks that all ranks have the same digest of their results."""
     digests = re.findall(r"digest (\w+)", job.out)
     expect(len(digests) == ranks and len(set(digests)) == 1, job.describe())
 
@@ -66,7 +66,7 @@ def test_one_machine_under_two_names():
 
 @world()
 def test_localhost_and_the_hostname():
-    """The launcher on a host that has sshd: its own name is a host like any other."""
+    """The launcher runs on a host with sshd: its own name is a host like any other."""
     job = Job("exec", "a", "env", f"PATH={clean_environment()['PATH']}", LAUNCHER, "-np", 2,
               "-H", "localhost:1,a:1", *PROGRAMS, program=HOSTS)
     job.ends_with(0, 120)

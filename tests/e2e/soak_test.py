@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
-"""Jobs that are ended at a random moment in a random way, over and over, leave nothing behind.
+"""Many jobs end at a random moment in a random way, and leave nothing behind.
 
-HVD_SOAK_SEED repeats a run, HVD_SOAK_RUNS says how many; each line of the output names its
+HVD_SOAK_SEED repeats a run, and HVD_SOAK_RUNS sets the number of runs. Each line of the output names its
 seed, its moment and its way.
 """
 import os
@@ -46,7 +46,7 @@ def test_random_ends():
         time.sleep(moment)
         WAYS[way](job)
         if "of a" in way:
-            # Before the ranks were started there may have been no agent to kill.
+            # The agent to kill may not have started yet.
             job.signal(signal.SIGTERM)
         job.wait(15)
         job.leaves_nothing(10)

@@ -1,12 +1,12 @@
 #!/usr/bin/python3 -B
-"""Hosts are reached as the user's own `ssh HOST` reaches them; where that fails, the advice works."""
+"""The launcher reaches hosts like the user's own `ssh HOST`; after a failure, its advice works."""
 from harness import *
 
 SSH = pathlib.Path.home() / ".ssh"
 
 
 def restart(name, *lines):
-    """The host with these lines first in its sshd's configuration, where the first value counts."""
+    """Restarts a host with these lines first in the configuration of its sshd: the first value counts."""
     path = host.STATE / name / "sshd_config"
     path.write_text("".join(line + "\n" for line in lines) + path.read_text())
     faults.end(name)
@@ -35,7 +35,7 @@ def test_a_key_that_is_known_without_a_port_opens_its_host_at_any():
     expect(done.returncode == 0, done.stderr)
     job = Job("-p", 2202, "-np", 1, "-H", "root@b:1", "true")
     job.ends_with(0)
-    # Another key there is another matter.
+    # A different key under the name with the port is refused.
     known = (SSH / "known_hosts").read_text().splitlines()
     key_a = next(line for line in known if line.startswith("a,")).split(" ", 1)[1]
     (SSH / "known_hosts").write_text(f"[b]:2202 {key_a}\n")
@@ -119,7 +119,7 @@ def test_without_an_ssh_program_hosts_are_reached_by_defaults():
     job = Job("--verbose", "-np", 2, "-H", "a:1,b:1", "/bin/true", environment=environment)
     job.ends_with(0)
     expect(job.err.count("no ssh program: hosts are reached by ssh's defaults") == 1, job.describe())
-    # What nobody reads may ask for strictness.
+    # Without an ssh program, the launcher does not read the configuration, and is strict by default.
     (SSH / "known_hosts").unlink()
     configure("StrictHostKeyChecking yes")
     refused(Job("-np", 1, "-H", "b:1", "/bin/true", environment=environment), "host b",
@@ -163,7 +163,7 @@ def test_a_host_that_takes_passwords_alone_names_its_sshd_s_setting():
 
 
 def start_file(text):
-    """Becomes the .bashrc of host b, which bash reads for commands by ssh."""
+    """Writes the .bashrc of host b, which bash reads for commands by ssh."""
     home = pathlib.Path.home().relative_to("/")
     (pathlib.Path(f"/proc/{host.pid_of('b')}/root") / home / ".bashrc").write_text(text)
 

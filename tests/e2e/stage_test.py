@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""--stage brings the user's code to hosts that do not have it, and takes it away again."""
+"""--stage copies the user's code to hosts that do not have it, and removes it after the job."""
 from harness import *
 
 PROGRAM = """import os, sys, lib.answer
@@ -10,7 +10,7 @@ if len(sys.argv) > 1:
 
 
 def project():
-    """Where the hosts do not see it: they have a /tmp of their own."""
+    """Makes a project in /tmp, which the hosts do not share."""
     folder = scratch() / "project"
     (folder / "lib").mkdir(parents=True)
     (folder / "train.py").write_text(PROGRAM)
@@ -20,7 +20,7 @@ def project():
 
 
 def copies(name):
-    """Of staged code on a host."""
+    """Folders with staged code on a host."""
     shown = subprocess.run([HOSTS, "exec", name, "sh", "-c", "ls -d /tmp/horovod-stage-* 2>/dev/null"],
                            capture_output=True, text=True, check=False)
     return shown.stdout.split()
@@ -33,7 +33,7 @@ def test_code_is_where_its_ranks_look_for_it_and_goes_with_the_job():
     job.ends_with(0)
     expect(job.out.count("answer 42 horovod-stage-") == 4, job.describe())
     job.leaves_nothing()
-    # From within, and of a part alone, by the same relative paths as here.
+    # Started in a subfolder, and with only a part staged: relative paths are the same as here.
     job = Job("-np", 2, "-H", "a:1,b:1", "--stage", "..", PYTHON, "../train.py", cwd=folder / "lib")
     job.ends_with(0)
     expect(job.out.count("answer 42 lib") == 2, job.describe())

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""A rank that keeps the others waiting is named with its host, pid and what it does instead."""
+"""The stall warning names the rank that delays the others, with its host, pid and current activity."""
 import json
 
 from harness import *
@@ -9,7 +9,7 @@ REPORT = "/tmp/e2e-stall.json"
 
 
 def stalled(then, shutdown=0, warning="0.5"):
-    """Rank 3, the last on host b, is late."""
+    """Starts a job in which rank 3, the last on host b, is late."""
     for name in (GO, REPORT):
         pathlib.Path(name).unlink(missing_ok=True)
     job = Job("-np", 4, "-H", "a:2,b:2", "--stall-check-warning-time-seconds", warning,
@@ -73,7 +73,7 @@ def test_without_the_check_nothing_is_said():
               "--stall-check-warning-time-seconds", "0.2", PYTHON, WORKERS / "stalling_rank.py",
               "--rank", 1, "--then", "nap", "--go", GO)
     job.wait_for("ready", 2, 60)
-    time.sleep(1)  # what must not happen has no event
+    time.sleep(1)  # the test must wait: the absence of a warning gives no event
     pathlib.Path(GO).touch()
     job.ends_with(0)
     expect("Missing ranks" not in job.err, job.describe())

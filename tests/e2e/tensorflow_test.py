@@ -1,9 +1,9 @@
 #!/usr/bin/python3 -B
-"""Scripts as users of TensorFlow and Keras have them, on one host and on two."""
+"""Typical scripts of users of TensorFlow and Keras, on one host and on two."""
 
 from harness import *
 
-# Not in PYTHONS of other files: TensorFlow lives in environments of its own, the newest first.
+# Apart from PYTHONS of other files: each TensorFlow has its own environment, the newest first.
 PYTHONS = [one for one in os.environ.get("HVD_TEST_TENSORFLOWS", "").split(":") if one]
 EXAMPLES = ROOT / "examples"
 TWO_HOSTS = ("-np", 2, "-H", "a:1,b:1")
@@ -20,7 +20,7 @@ def need_tensorflow():
 
 
 def trained(job, accuracy):
-    """Both ranks have learned, and the same."""
+    """Checks that both ranks reached the accuracy and have the same weights."""
     job.ends_with(0, 300)
     found = re.findall(r"rank (\d) of 2: test accuracy ([0-9.]+), weights ([0-9.]+)", job.out)
     expect(sorted(rank for rank, _, _ in found) == ["0", "1"], job.describe())
@@ -59,7 +59,7 @@ def test_hello_with_a_launcher_and_without():
         for rank in range(2):
             expect(f"Hello, rank = {rank}, local_rank = {rank}, size = 2, local_size = 2"
                    in job.out, job.describe())
-        # MPI is built where its development files are; this job uses none.
+        # The build includes MPI if its development files are installed; this job does not use MPI.
         said = r"rocm False cuda False mpi False (True|False) nccl 0 threads False"
         expect(len(re.findall(said, job.out)) == 2,
                job.describe())

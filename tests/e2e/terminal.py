@@ -1,4 +1,4 @@
-"""A program on a terminal of its own, as at a user's keyboard."""
+"""Runs a program on its own pseudoterminal, and types into it like a user."""
 import pty
 
 from harness import *
@@ -17,7 +17,7 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def read(self):
-        """What it has shown since; "" for nothing yet, and at its end."""
+        """Output since the last call; "" if there is none, and at the end."""
         try:
             more = os.read(self.fd, 65536).decode(errors="replace")
         except OSError:
@@ -32,7 +32,7 @@ class Terminal:
         wait_until(look, seconds, lambda: f"{pattern!r} on the terminal:\n{self.text}")
 
     def end(self):
-        """Its exit status, when the program has ended and all that it showed is read."""
+        """Reads the rest of the output, and returns the exit status of the program."""
         os.set_blocking(self.fd, True)
         while self.read():
             pass

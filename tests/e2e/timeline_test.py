@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""One file shows what all ranks did, on one clock, and is whole however they end."""
+"""One file shows the activity of all ranks on one clock, and is complete for every kind of end."""
 import contextlib
 
 import traces
@@ -26,20 +26,20 @@ def sequence(rank, links):
 
 
 def killed(victims):
-    """Ranks that reduce for ever, of which those are killed at the same moment."""
+    """Runs ranks that reduce for ever, and kills these at the same moment."""
     path = scratch() / "trace.json"
     for round_ in range(3):
         job = traced("-np", 4, WORKER, "steps-for-ever", path=path)
         job.wait_for("ready [0-9]+", 4)
         pids = {int(rank): int(pid) for rank, pid in
                 re.findall(r"ready ([0-9]+) ([0-9]+)", job.out)}
-        # All ranks are in it, and it grows.
+        # The file has events of all ranks, and grows.
         wait_until(lambda: all(f'"X", "name": "{rank}"' in path.read_text() for rank in range(4)),
                    30, "events of all ranks")
         size = path.stat().st_size + 100_000 * round_
         wait_until(lambda: path.stat().st_size > size, 30, "a longer timeline")
         for rank in victims:
-            with contextlib.suppress(ProcessLookupError):  # ended for want of the first
+            with contextlib.suppress(ProcessLookupError):  # this rank ended because the first was gone
                 os.kill(pids[rank], signal.SIGKILL)
         expect(job.wait(20) != 0, f"a failure was expected\n{job.describe()}")
         job.leaves_nothing()
@@ -101,13 +101,13 @@ def test_perfetto_loads_it():
         job.wait_for("ready [0-9]+", 2)
         pids = [int(pid) for pid in re.findall(r"ready [0-9]+ ([0-9]+)", job.out)]
         wait_until(lambda: path.exists() and path.stat().st_size > 100_000, 60, "a timeline")
-        # While it grows: a copy that ends anywhere.
+        # A copy of the growing file may end at any byte.
         copy = path.with_name("copy.json")
         copy.write_bytes(path.read_bytes())
         growing = traces.perfetto_finds(python, copy)
         expect(growing["errors"] == [] and growing["slices"] > 100, f"perfetto: {growing}")
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):  # ended for want of the other
+            with contextlib.suppress(ProcessLookupError):  # this rank ended because the other was gone
                 os.kill(pid, signal.SIGKILL)
         expect(job.wait(60) != 0, f"a failure was expected\n{job.describe()}")
         found = traces.perfetto_finds(python, path)
@@ -118,7 +118,7 @@ def test_perfetto_loads_it():
 @world()
 def test_ranks_of_two_hosts_whose_clocks_are_a_day_apart_are_shown_on_one_clock():
     path = "/tmp/e2e-trace.json"
-    # Host b's clock begins elsewhere, as other machines' do.
+    # The clock of host b starts at another time, as on another machine.
     apart = ("if [ $HOROVOD_RANK -ge 2 ]; then exec unshare --time --monotonic 86400 --boottime "
              f"86400 --fork --kill-child {WORKER} sum; else exec {WORKER} sum; fi")
     if subprocess.run(["unshare", "--time", "--monotonic", "5", "true"],
@@ -135,7 +135,7 @@ def test_ranks_of_two_hosts_whose_clocks_are_a_day_apart_are_shown_on_one_clock(
         expect(0 <= clock["error_us"] < 100_000, f"rank {rank}: {clock}")
         expect(trace.words("value", rank)[-7:] == sequence(rank, "TCP"),
                f"{trace.words('value', rank)[-7:]}")
-    # No rank is told that all are ready before the last one is, but for the error of the clocks.
+    # No rank starts an operation before the last rank is ready, except for the error of the clocks.
     wrong = sum(trace.clocks[rank]["error_us"] for rank in range(4)) + 1
     ready = [trace.times("value", rank, "X")[-90:] for rank in range(4)]
     runs = [trace.times("value", rank, "B", "ALLREDUCE")[-90:] for rank in range(4)]

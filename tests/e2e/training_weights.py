@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Training on many processes gives the weights that one process gives.
+"""Training on many processes gives the same weights as training in one process.
 
     horovodrun -np 4 python3 tests/e2e/training_weights.py
     horovodrun -np 8 -H a:4,b:4 python3 tests/e2e/training_weights.py
 
-Every rank trains the example's model in float64 on its part of each global batch. Afterwards all
-ranks must hold the same weights, bit for bit, and rank 0 compares them with a training of its own,
-which takes the mean of the parts' gradients in one process: but for the order of additions it is
-the same computation. Rank 0 prints `weights identical, max deviation X`; where that is not so,
-every rank exits with 1 and rank 0 says what differs.
+Every rank trains the example's model in float64 on its part of each global batch. Afterwards all ranks must
+have the same weights, bit for bit. Rank 0 then trains in one process, with the mean of the parts' gradients,
+and compares the weights: the computation is the same except for the order of additions. Rank 0 prints
+`weights identical, max deviation X`. After a difference, rank 0 describes it, and every rank exits with 1.
 """
 
 import argparse
@@ -52,7 +51,7 @@ def batches(args, size):
 
 
 def train_distributed(args):
-    # Ranks differ until they are told what rank 0 has.
+    # The weights of the ranks differ until the broadcast from rank 0.
     model, optimizer = make(args, seed=100 + hvd.rank())
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), groups=args.groups)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -66,7 +65,7 @@ def train_distributed(args):
 
 
 def train_alone(args, size):
-    """What `size` ranks do, in this process; takes no part in any collective."""
+    """The training of `size` ranks inside this process, without collectives."""
     model, optimizer = make(args, seed=100)
     params = list(model.parameters())
     for parts in batches(args, size):
@@ -96,7 +95,7 @@ def main():
         f"rank {rank} differs from rank 0 in {(row != everybody[0]).sum().item()} of {len(mine)} "
         "weights"
         for rank, row in enumerate(everybody)
-        # As bits, so that a NaN equals itself and -0 does not equal 0.
+        # Compares bits: a NaN equals itself, and -0 does not equal 0.
         if not torch.equal(row.view(torch.int64), everybody[0].view(torch.int64))
     ]
     if hvd.rank() == 0:

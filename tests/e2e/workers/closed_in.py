@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -B
-"""Runs a command in what a small container is: closed_in.py WHAT COMMAND...
+"""Runs a command with one restriction of a small container: closed_in.py WHAT COMMAND...
 
   shm=SIZE     /dev/shm of that size, such as 64m or 4k
   no-peeking   neither ptrace nor process_vm_readv and its like: EPERM, by seccomp
   half-a-core  half of a core, by the CPU controller of cgroup v2 or v1
 
-Exits with 77 and a line on standard output when this machine cannot do that.
+Exits with 77 and a line on standard output if this machine cannot make the restriction.
 """
 import ctypes
 import os
@@ -29,7 +29,7 @@ def small_shm(size):
 
 
 def no_peeking():
-    """A filter in classic BPF: load the number, compare, answer."""
+    """Installs a seccomp filter in classic BPF: load the number of the call, compare, return a verdict."""
     steps = [(0x20, 0, 0, 0)]
     for index, number in enumerate(NUMBERS):
         steps.append((0x15, len(NUMBERS) - index, 0, number))
@@ -45,7 +45,7 @@ def no_peeking():
 
 
 def half_a_core():
-    """All ranks of a job share one group, named after the job by the test."""
+    """All ranks of a job share one cgroup; the test passes its name."""
     name = os.environ["HVD_TEST_GROUP"]
     two = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
     root = pathlib.Path("/sys/fs/cgroup" if two.exists() else "/sys/fs/cgroup/cpu")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A script with hvd.DistributedOptimizer and DistributedDataParallel, and no process group made."""
+"""A script with hvd.DistributedOptimizer and DistributedDataParallel that makes no process group."""
 import hashlib
 
 import torch

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A script for torchrun, unmodified: DistributedDataParallel over gloo, found by its variables."""
+"""An unmodified script for torchrun: DistributedDataParallel over gloo, with the launcher's variables."""
 import os
 
 import torch

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A script as DeepSpeed's launcher starts them: all it knows is in a few variables, and rank 0
-binds MASTER_PORT, on no other terms than bind's own. Sums the ranks and tells everybody."""
+"""A script like those for DeepSpeed's launcher: it reads only a few variables, and rank 0 binds MASTER_PORT
+without special options. It sums the ranks and sends the sum to all of them."""
 import os
 import socket
 import sys
@@ -26,7 +26,7 @@ else:
         except ConnectionRefusedError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.01)  # as every such script does: rank 0 tells nobody when it listens
+            time.sleep(0.01)  # such scripts poll, since rank 0 does not announce when it listens
     connection.sendall(str(rank).encode())
     total = int(connection.recv(64))
 print(f"rank {rank} of {size}: {total} by {where[0]}", flush=True)

@@ -1,4 +1,4 @@
-"""A rank, whoever's launcher started it: says who it is and what all sum to.
+"""A rank for any launcher: prints its identity and the sum of all ranks.
 
 usage: foreign_rank.py [fail RANK | sleep | mpi FIRST | twice]
 """
@@ -22,7 +22,7 @@ if what == "mpi":
     hvd.shutdown()
     part = comm.Split(comm.Get_rank() % 2, comm.Get_rank())
     assert hvd.ProcessSet(part).ranks == list(range(comm.Get_rank() % 2, comm.Get_size(), 2))
-    hvd.init(comm=part)  # those of the communicator are a job of their own
+    hvd.init(comm=part)  # the ranks of the communicator are their own job
     assert (part.Get_rank(), part.Get_size()) == (hvd.rank(), hvd.size())
     assert hvd.allgather_object(comm.Get_rank()) == part.allgather(comm.Get_rank())
     hvd.shutdown()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Rank 0 waits for what rank 1 does not submit, and for what it does not answer while it is stopped;
-gets a Ctrl-C each time, says how long that took, and goes on with rank 1 as before. The folder
-that the argument names is theirs: a file there tells rank 1 to come."""
+"""Rank 0 waits for an operation that rank 1 does not submit, and for one while rank 1 is stopped. Each wait
+gets a SIGINT; rank 0 prints the time that its wait needed to end, and continues with rank 1. The argument
+is a folder for both ranks: a file in it lets rank 1 submit its operation."""
 import os
 import pathlib
 import signal
@@ -22,7 +22,7 @@ def interrupt(what, wait):
 
     def strike():
         nonlocal struck
-        time.sleep(0.3)  # the main thread is in its wait, most likely asleep
+        time.sleep(0.3)  # by now the main thread waits, most likely asleep
         struck = time.monotonic()
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -39,7 +39,7 @@ def interrupt(what, wait):
 def stop(pid):
     os.kill(pid, signal.SIGSTOP)
     while pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-        time.sleep(0.001)  # the kernel tells only the parent
+        time.sleep(0.001)  # only the parent gets an event from the kernel
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)

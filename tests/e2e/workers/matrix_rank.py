@@ -1,4 +1,4 @@
-"""A rank that starts with each controller and each backend for tensors in turn, and says what came of it:
+"""A rank that starts with each controller and each backend in turn, and prints the result of each:
 lines "cell CONTROLLER OPERATIONS ok", or "... no: WHY".
 
 usage: matrix_rank.py [once | by-rank VARIABLE VALUE_OF_RANK_0 VALUE_OF_THE_OTHERS]
@@ -43,7 +43,7 @@ if sys.argv[1:]:
         print(f"refused: {first_line(refusal)}", flush=True)
     sys.exit()
 
-# MPI first: Open MPI does not start in a process that has told PMIx of its end.
+# MPI first: Open MPI does not start in a process that has finalized PMIx.
 for controller in ("mpi", "gloo"):
     for operations in sorted(os.environ["HVD_MATRIX_OPERATIONS"].split(), key=lambda one: one != "mpi"):
         os.environ["HOROVOD_CONTROLLER"] = controller

@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -S
-"""A rank without a framework. It says "ready", waits for the file GO if it is given, and then
-acts: only the rank that --rank names does; the others go on for ever.
+"""A rank without a framework. It prints "ready", and waits for the file of --go, if given. The rank that
+--rank names then acts; the other ranks continue for ever.
 
 usage: rank.py [--rank N] [--then HOW] [--go FILE] [--nasty] [--seconds S]
-  HOW: exit CODE as "exit3"; "kill", "segv", "abort"; "sleep" (default): for ever
-  --nasty: first starts children that hide and refuse to end (see hide())
-  --seconds S: a rank that does not act ends by itself, with code 0, after S seconds
+  HOW: "exitCODE" such as "exit3", "kill", "segv", "abort", or "sleep" (default, for ever)
+  --nasty: first start children that hide and refuse to end (see hide())
+  --seconds S: a rank that does not act ends with code 0 after S seconds
 """
 import argparse
 import os
@@ -29,7 +29,7 @@ def refuse():
 
 
 def child(*steps):
-    """A child that takes these steps and then stays, deaf to every signal it can refuse."""
+    """Forks a child that makes these steps and then sleeps, and ignores every signal that it can."""
     if os.fork() == 0:
         refuse()
         for step in steps:
@@ -48,8 +48,8 @@ def close_everything():
 
 
 def hide():
-    child()                                                  # deaf
-    child(os.setsid)                                         # in a session of its own
+    child()                                                  # ignores signals
+    child(os.setsid)                                         # in its own session
     child(os.setsid, fork_and_leave)                         # an orphan
     child(fork_and_leave, os.setsid, fork_and_leave, close_everything, lambda: os.chdir("/"))
     child(lambda: os.environ.clear(), os.setsid, fork_and_leave)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A rank that reduces for ever, with a forked child that keeps all its sockets open; at GO the
-rank named by --rank dies as --then says: exit3, leave3, kill or segv."""
+"""A rank that reduces for ever, with a forked child that keeps all its sockets open. At GO the rank of --rank
+ends in the way of --then: exit3, leave3, kill or segv."""
 import argparse
 import ctypes
 import os
@@ -28,14 +28,14 @@ while True:
     if hvd.rank() == options.rank and os.path.exists(options.go):
         if options.then == "exit3":
             os._exit(3)
-        if options.then == "leave3":  # as a program that ends itself: Python's exit handlers run
+        if options.then == "leave3":  # like a program that ends normally: Python's exit handlers run
             sys.exit(3)
         if options.then == "segv":
             ctypes.string_at(0)
         os.kill(os.getpid(), signal.SIGKILL)
     try:
         total = hvd.allreduce(ones, op=hvd.Sum, name="ones")
-    except Exception as error:  # what a user's program would see
+    except Exception as error:  # the error that a user's program gets
         print("allreduce:", error, file=sys.stderr, flush=True)
         sys.exit(1)
     assert total[0].item() == hvd.size()

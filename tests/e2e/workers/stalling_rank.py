@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Ranks reduce "step.0", then the rank named by --rank keeps the others waiting for "step.1" in the
-way that --then says: nap (asleep in a function until GO), stop (SIGSTOP), or nothing at all."""
+"""Ranks reduce "step.0". Then the rank of --rank delays the others in "step.1" in the way of --then: nap
+(sleep in a function until GO) or stop (SIGSTOP)."""
 import argparse
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A script for DeepSpeed, unmodified; its communication is its own, found by the launcher's variables.
+"""An unmodified script for DeepSpeed. It uses its own communication, with the launcher's variables.
 
     horovodrun -np 2 python train.py --deepspeed --deepspeed_config ds_config.json
 """
