@@ -1,4 +1,4 @@
-"""DistributedOptimizer with Adasum: the steps of all ranks, combined."""
+"""DistributedOptimizer with Adasum combines the steps of all ranks."""
 
 import rank_case
 from rank_case import RankCase, hvd, torch

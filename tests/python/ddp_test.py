@@ -1,4 +1,4 @@
-"""DistributedDataParallel and DistributedOptimizer in one script, as people write them."""
+"""DistributedDataParallel and DistributedOptimizer in one script, as in users' programs."""
 
 import gc
 import os
@@ -29,7 +29,7 @@ class DdpTest(RankCase):
         hvd.init()
 
     def tearDown(self):
-        hvd.shutdown()  # ends the group that was made, too
+        hvd.shutdown()  # also ends the process group that init made
         self.assertFalse(torch.distributed.is_initialized())
         super().tearDown()
 
@@ -45,7 +45,7 @@ class DdpTest(RankCase):
         for got, want in zip(parameters, reference.parameters()):
             self.assertLess((got - want).abs().max().item(), 1e-5)
             for row in hvd.allgather(got.detach().reshape(1, -1)):
-                self.assert_equal_tensors(row, got.detach().reshape(-1))  # to the bit
+                self.assert_equal_tensors(row, got.detach().reshape(-1))  # bit for bit
 
     def train_alone(self, model, steps):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -1,4 +1,4 @@
-"""hvd.elastic: states that are kept and shared, samplers, and training that starts again."""
+"""hvd.elastic: saved and shared states, samplers, and training that restarts."""
 
 import time
 
@@ -23,7 +23,7 @@ def loss_of(model, rank, step):
 
 class ElasticTest(rank_case.RankCase):
     def train(self, model, optimizer, fails):
-        """Ten steps, a commit after every second; what fails does so once. Returns runs and resets."""
+        """Makes ten steps, with a commit after every second and one call of `fails`. Returns runs and resets."""
         state = elastic.TorchState(model, optimizer, step=0, seen=[])
         runs, resets = [], []
         state.register_reset_callbacks([lambda: resets.append(hvd.size())])
@@ -47,7 +47,7 @@ class ElasticTest(rank_case.RankCase):
 
     def test_training_starts_again_from_the_last_commit(self):
         def fails():
-            # One rank leaves, and the others find out by their next operation.
+            # One rank leaves; the next operation of the other ranks fails.
             if self.rank == 0:
                 hvd.shutdown()
                 raise hvd.HorovodInternalError("planted")
@@ -77,7 +77,7 @@ class ElasticTest(rank_case.RankCase):
         state = elastic.TorchState(optimizer=optimizer, step=0)
         runs, gradients = [], []
 
-        def between(_):  # one gradient is in flight when the second comes
+        def between(_):  # the first gradient is in flight when the second is ready
             gradients.append(None)
             if len(gradients) == 2:
                 hvd.allreduce(torch.ones(1), name="elastic.in_flight")
@@ -186,7 +186,7 @@ class ElasticTest(rank_case.RankCase):
             self.assertFalse(set(rest) & set(done))
             sampler.set_epoch(1)
             self.assertEqual(sampler.state_dict(), {"epoch": 1, "processed_num": 0})
-            # Rank 0's place goes with its weights, whatever others have done meanwhile.
+            # All ranks get the position of rank 0, as they get its weights.
             sampler.load_state_dict({"epoch": 1 + self.rank, "processed_num": self.rank})
             state.sync()
             self.assertEqual(sampler.state_dict(), {"epoch": 1, "processed_num": 0})

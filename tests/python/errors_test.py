@@ -1,4 +1,4 @@
-"""What goes wrong says so on every rank, and Horovod stays usable."""
+"""Errors arrive on every rank, and Horovod stays usable afterwards."""
 
 import rank_case
 from rank_case import RankCase, hvd, torch
@@ -13,7 +13,7 @@ class ErrorsTest(RankCase):
         super().tearDown()
 
     def assert_disagreement(self, pattern, function, *arguments, **keywords):
-        """Every rank gets the same sentence, as the error types that scripts catch."""
+        """Checks that every rank gets the same message, with the error types that scripts catch."""
         with self.assertRaisesRegex(ValueError, pattern) as caught:
             function(*arguments, **keywords)
         self.assertIsInstance(caught.exception, hvd.HorovodInternalError)
@@ -66,7 +66,7 @@ class ErrorsTest(RankCase):
             self.assert_equal_tensors(hvd.synchronize(handle), torch.full((2,), float(self.size)))
 
     def test_a_name_in_flight_is_refused_and_the_earlier_work_goes_on(self):
-        # Nobody else submits the first before the barrier, so that it is in flight for sure.
+        # No other rank submits this name before the barrier: the first operation is still in flight.
         if self.rank == 0:
             first = hvd.allreduce_async(torch.ones(2), name="twice", op=hvd.Sum)
             if self.size > 1:

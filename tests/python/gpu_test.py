@@ -1,10 +1,10 @@
-"""Tensors of GPUs: by NCCL where they are, or through host memory.
+"""Tensors on GPUs: through NCCL on the GPU, or through host memory.
 
     gpu_test.py [DOUBLE [staged]]
 
-Without DOUBLE, on real GPUs, one for each rank, or skipped. With it, the shared object of
-tests/plugins/nccl stands for NCCL and CUDA: tensors of the host are taken for a GPU's, so that the
-order of calls, events, results and gradients are seen, and nothing of a GPU itself.
+Without DOUBLE, the tests need a GPU for each rank, and are skipped otherwise. With DOUBLE, the test library
+of tests/plugins/nccl replaces NCCL and CUDA, and tensors in host memory count as tensors on a GPU. The tests
+then check the order of calls, events, results and gradients, but nothing of a GPU itself.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ if not DOUBLE and torch.cuda.device_count() <= LOCAL_RANK:
 
 
 class Stream:
-    """A stream of the double, on which the tensors' own work is already done."""
+    """A stream of the test library; the work on its tensors is already done."""
 
     def __init__(self, library):
         handle = ctypes.c_void_p()
@@ -52,7 +52,7 @@ class Event:
 
 
 class DoubleCuda:
-    """In place of _devices.Cuda: every tensor of the host is one of GPU number LOCAL_RANK."""
+    """Replaces _devices.Cuda: every tensor in host memory counts as one on GPU number LOCAL_RANK."""
 
     def __init__(self):
         self.library = ctypes.CDLL(DOUBLE)
@@ -92,7 +92,7 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int
 
 
 def in_place(tensor, **arguments):
-    # A factor that is no float keeps tensors of the host off their short way.
+    # With a factor that is no float, tensors in host memory do not take the fast path.
     return hvd.allreduce_(tensor, prescale_factor=1, **arguments)
 
 
@@ -177,7 +177,7 @@ class GpuTest(RankCase):
         if not DOUBLE:
             model.to(DEVICE)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        # In a group the host's gradients, too, take the way of a GPU's.
+        # In a group, gradients in host memory take the same path as those on a GPU.
         optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(),
                                              groups=1 if DOUBLE else None)
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)

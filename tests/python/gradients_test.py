@@ -1,5 +1,5 @@
-"""How gradients pass collectives, and get from backward to the optimizer's step: together, alone,
-sparse, replaced."""
+"""Gradients through collectives, and from backward to the optimizer's step: fused, separate, sparse,
+replaced."""
 
 import inspect
 
@@ -7,7 +7,7 @@ import rank_case
 from rank_case import RankCase, hvd, torch
 
 nn = torch.nn
-LARGE = (1 << 20) + 1  # elements: more than travels together
+LARGE = (1 << 20) + 1  # elements: too many for a fused batch
 
 
 class GradientsTest(RankCase):
@@ -127,7 +127,7 @@ class GradientsTest(RankCase):
             if step == 6 and self.rank == self.size - 1:
                 wide.grad = torch.zeros(80, 130, dtype=torch.float64).t()
             loss.backward()
-            if step == 5:  # on all ranks, as embeddings do
+            if step == 5:  # on all ranks, like the gradient of an embedding
                 table.grad = torch.sparse_coo_tensor(
                     torch.tensor([[7]]), torch.full((1, 90), self.rank + 1.0, dtype=torch.float64),
                     (200, 90))
@@ -258,7 +258,7 @@ class GradientsTest(RankCase):
                        lambda data: torch.cat([data, data])]:
             params, optimizer = self.parameters((3,), (4,), (5,))
             for step in range(8):
-                if step == 5:  # as pruning does, or model.half()
+                if step == 5:  # like pruning, or model.half()
                     params[1].data, params[1].grad = change(params[1].data), None
                 optimizer.zero_grad(set_to_none=False)
                 self.backward(params)
@@ -267,7 +267,7 @@ class GradientsTest(RankCase):
                 optimizer.synchronize()
                 without = 2 / self.size if step == 6 and self.size > 1 else 0
                 for i, param in enumerate(params):
-                    if param.grad is not None:  # as it stays in a world of one
+                    if param.grad is not None:  # in a world of one the gradient stays None
                         want = self.mean(lambda rank: (rank + 1.0) * (i + 1)) - without * (i == 1)
                         self.assert_close(param.grad, torch.full_like(param, want), param.dtype)
 
@@ -297,25 +297,25 @@ class GradientsTest(RankCase):
 
 
 class CollectivesTest(RankCase):
-    """Gradients through the public collectives. Those in place and `_async` have none."""
+    """Gradients through the public collectives, except the in-place and `_async` forms, which have none."""
 
     KINDS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter")
-    COLUMNS = (2, 3)  # of the members of a group
+    COLUMNS = (2, 3)  # of the tensors in a group
 
     def collectives(self):
-        """(kind, name) of every public function on tensors."""
+        """Yields (kind, name) of every public function on tensors."""
         for name in hvd.mpi_ops.__all__:
             kind = name.replace("grouped_", "").replace("_async", "").rstrip("_")
             if kind in self.KINDS:
                 yield kind, name
 
     def given(self, kind, rank, columns):
-        """What a rank puts in; as many rows as ranks can share unevenly."""
+        """The input of a rank; its number of rows does not divide evenly."""
         rows = {"allgather": rank + 1, "alltoall": 2 * self.size}.get(kind, 2 * self.size + 1)
         return torch.arange(rows * columns, dtype=torch.float64).reshape(rows, columns) + rank
 
     def rows_out(self, kind, rank):
-        """How many rows a rank gets of it."""
+        """The number of rows in a rank's result."""
         if kind == "allgather":
             return self.size * (self.size + 1) // 2
         if kind == "reducescatter":
@@ -323,13 +323,13 @@ class CollectivesTest(RankCase):
         return 2 * self.size + (kind != "alltoall")
 
     def weights(self, kind, rank, columns):
-        """The gradient of what a rank gets."""
+        """The gradient of a rank's result."""
         rows = self.rows_out(kind, rank)
         numbers = torch.arange(rows * columns, dtype=torch.float64).reshape(rows, columns)
         return numbers * (rank + 1) + rank
 
     def want(self, kind, arguments, columns):
-        """The gradient of what this rank puts in, by all ranks' `weights`."""
+        """The gradient of this rank's input, computed from the `weights` of all ranks."""
         weights = [self.weights(kind, rank, columns) for rank in range(self.size)]
         if kind == "reducescatter":
             factor = self.size if arguments.get("op") == hvd.Sum else 1
@@ -359,7 +359,7 @@ class CollectivesTest(RankCase):
             for arguments in self.cases(kind, name):
                 leaves = [self.given(kind, self.rank, columns).requires_grad_()
                           for columns in (self.COLUMNS if grouped else self.COLUMNS[:1])]
-                inputs = [leaf * 1 for leaf in leaves]  # what is in place may change
+                inputs = [leaf * 1 for leaf in leaves]  # in-place functions may change them
                 self.assertIsNotNone(inputs[0].grad_fn)
                 if name.endswith("_"):
                     inputs = [each.detach() for each in inputs]
@@ -386,7 +386,7 @@ class CollectivesTest(RankCase):
                 continue
             for case in ("constant", "integers", "flags", "another type", "unused"):
                 if case == "flags" and kind != "allgather":
-                    continue  # they have no average
+                    continue  # flags have no average
                 first = self.given(kind, self.rank, 2).requires_grad_()
                 second = self.given(kind, self.rank, 3)
                 if case == "integers":
@@ -411,7 +411,7 @@ class CollectivesTest(RankCase):
     def test_groups_of_a_process_set_compressed(self):
         if self.size < 2:
             self.skipTest("there is no smaller set")
-        # All ranks but the first, in whose world ranks have other numbers.
+        # A set of all ranks but the first: its ranks have other numbers than in the job.
         ranks = hvd.add_process_set(list(range(1, self.size)))
         if self.rank:
             leaves = [torch.ones(self.rank, 2, requires_grad=True),

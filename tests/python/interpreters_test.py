@@ -1,8 +1,8 @@
-"""One build serves every Python from 3.8 on: those that are found here, without any package.
+"""One build works with every Python from 3.8 on; tests all that are found here, without packages.
 
     interpreters_test.py LAUNCHER
 
-Looks for python3.8 and later on PATH, and where pyenv keeps its own.
+Searches PATH and the folders of pyenv for python3.8 and later.
 """
 
 import glob

@@ -1,4 +1,4 @@
-"""horovod.jax inside compiled programs: who runs them, order, loops, what is refused, errors."""
+"""horovod.jax inside compiled programs: execution, order, loops, refused arguments, errors."""
 
 import unittest.mock
 
@@ -11,7 +11,7 @@ from horovod.jax import _compiled
 import numpy
 
 jnp = jax.numpy
-LARGE = 40_000  # elements, more than what a call waits for at once
+LARGE = 40_000  # elements: too many for a call that waits inline
 
 
 class CompiledTest(rank_base.RankBase):
@@ -32,7 +32,7 @@ class CompiledTest(rank_base.RankBase):
                                              self.sum_of(lambda rank: rank + 1.0))
 
     def test_ranks_may_run_a_program_in_any_order(self):
-        # More of them than XLA has threads, none of which may be taken by one that waits.
+        # More operations than XLA has threads: a waiting operation must not block a thread.
         count = 24
         order = list(range(count))
         if self.rank % 2:
@@ -98,7 +98,7 @@ class CompiledTest(rank_base.RankBase):
             jax.jit(hvd.allreduce)(jnp.ones(2, jnp.complex64))
         if self.size == 1:
             return
-        for size in (2, LARGE):  # ranks disagree: each gets the sentence, and nothing hangs
+        for size in (2, LARGE):  # ranks disagree: each gets the error, and no rank hangs
             with self.assertRaisesRegex(RuntimeError, "differ.*shape"):
                 jax.jit(lambda x: hvd.allreduce(x, name=f"differ.{size}"))(
                     jnp.ones(size + self.rank)).block_until_ready()
@@ -116,7 +116,7 @@ class CompiledTest(rank_base.RankBase):
             total = jax.jit(lambda y: hvd.allreduce(y, op=hvd.Sum, name=name))(x)
             return jax.block_until_ready(jax.jit(lambda y: y * 2)(total))
 
-        ways = [_compiled._primitive] + [None] * (self.size == 2)  # by callbacks once is enough
+        ways = [_compiled._primitive] + [None] * (self.size == 2)  # callbacks: two ranks are enough
         for way in ways:
             with unittest.mock.patch.object(_compiled, "_primitive", way):
                 for size in (2, LARGE):
@@ -139,7 +139,7 @@ class CompiledTest(rank_base.RankBase):
             runs.append(state.step)
             while state.step < 4:
                 if state.step == 2 and len(runs) == 1 and self.rank == 0:
-                    hvd.shutdown()  # the others find out inside of the program
+                    hvd.shutdown()  # the other ranks fail inside their program
                     raise hvd.HorovodInternalError("planted")
                 state.weights = step_of(state.weights)
                 state.weights.block_until_ready()

@@ -1,4 +1,4 @@
-"""horovod.jax: collectives eagerly, compiled and differentiated; optax over all ranks."""
+"""horovod.jax: eager, compiled and differentiated collectives; optax over all ranks."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ class JaxTest(rank_base.RankBase):
         numpy.testing.assert_allclose(numpy.asarray(got, "float64"), want, rtol=1e-6, err_msg=what)
 
     def both_ways(self, function, *arguments):
-        """Eagerly, and compiled, twice, since the second run traces nothing."""
+        """Yields the result of an eager call and of two compiled calls; the second one does not trace."""
         yield function(*arguments)
         compiled = jax.jit(function)
         yield compiled(*arguments)
@@ -160,7 +160,7 @@ class JaxTest(rank_base.RankBase):
             self.assertEqual((got["wide"].dtype, got["whole"].dtype), (jnp.float32, jnp.int32))
             sent = grads["wide"].astype(type_).astype(jnp.float32) * self.size
             numpy.testing.assert_allclose(got["wide"], sent, rtol=1e-2)
-            if self.size == 2:  # a sum of two equals is exact, so that the rest is the type's
+            if self.size == 2:  # a sum of two equal values is exact: all error comes from the type
                 numpy.testing.assert_array_equal(got["wide"], sent)
 
     def test_what_cannot_be_right(self):

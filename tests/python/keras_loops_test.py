@@ -1,8 +1,8 @@
-"""horovod.tensorflow: optimizers of Keras in loops of one's own: where gradients are reduced, and when."""
+"""horovod.tensorflow: Keras optimizers in custom training loops: the place and time of the reduction."""
 
 import os
 
-os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
+os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
 import rank_base
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -22,7 +22,7 @@ v1 = tf.compat.v1
 
 
 class LoopsTest(rank_base.RankBase):
-    """A rank's gradient of `loss` is rank + 1 in the first element, and that times 2 in the second."""
+    """The gradient of `loss` on a rank is [rank + 1, 2 * (rank + 1)]."""
 
     def setUp(self):
         super().setUp()
@@ -34,7 +34,7 @@ class LoopsTest(rank_base.RankBase):
         return tf.reduce_sum(self.w * [1.0, 2.0]) * (self.rank + 1.0)
 
     def check_steps(self, step, change, steps=2):
-        """step(), eagerly and as a function, moves the variable by [change, 2 * change] in `steps` calls."""
+        """Checks that `steps` calls of step(), eager or traced, change the variable by [change, 2 * change]."""
         def traced():
             step()
 
@@ -58,7 +58,7 @@ class LoopsTest(rank_base.RankBase):
 
     def test_nor_where_several_passes_make_a_step(self):
         optimizer = hvd.DistributedOptimizer(MAKERS[0](), op=hvd.Sum, backward_passes_per_step=2)
-        # Keras 2, which counts passes where it computes gradients, makes two steps, and Keras 3 one of both.
+        # Keras 2 counts passes where it computes gradients and makes two steps; Keras 3 makes one of both.
         self.check_steps(lambda: optimizer.apply_gradients(zip(self.tape(op=hvd.Sum), [self.w])),
                          -0.2 * self.total)
 
@@ -112,7 +112,7 @@ class LoopsTest(rank_base.RankBase):
                     for run in (gradient, tf.function(gradient)):
                         numpy.testing.assert_allclose(run(), [want, 2 * want], rtol=1e-5)
 
-                def clipped():  # changed in between
+                def clipped():  # the gradients change in between
                     with tf.GradientTape() as tape:
                         loss = self.loss()
                     (grad, variable), = optimizer.compute_gradients(loss, [self.w], tape=tape)
@@ -146,7 +146,7 @@ class LoopsTest(rank_base.RankBase):
                                                      average_aggregated_gradients=average)
                 change = -0.1 * self.mean * (1 if average else 2)
                 self.check_steps(lambda: optimizer.minimize(self.loss, [self.w]), 2 * change, steps=4)
-                # In functions of their own.
+                # Each in its own function.
                 optimizer = hvd.DistributedOptimizer(make(), backward_passes_per_step=2,
                                                      average_aggregated_gradients=average)
                 compute = tf.function(lambda: optimizer.compute_gradients(self.loss, [self.w])[0][0])

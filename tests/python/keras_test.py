@@ -9,7 +9,7 @@ import sys
 import tempfile
 import warnings
 
-os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
+os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
 import rank_base
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -37,7 +37,7 @@ def data(rank, count=8):
 
 
 def network(seed=0):
-    """The same weights for the same seed."""
+    """A network; the same seed gives the same weights."""
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="tanh"),
                               keras.layers.Dense(1)])
     generator = numpy.random.default_rng(seed)
@@ -61,7 +61,7 @@ class KerasTest(rank_base.RankBase):
             numpy.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
 
     def check_training(self, make, distribute=lambda one: hvd.DistributedOptimizer(one), **fit):
-        """Epochs of one batch per rank, against one process with everybody's batches."""
+        """Trains with one batch per rank and epoch, and compares with one process on the data of all ranks."""
         model, alone = network(), network()
         model.compile(optimizer=distribute(make()), loss="mse", **fit)
         alone.compile(optimizer=make(), loss="mse", **fit)
@@ -85,7 +85,7 @@ class KerasTest(rank_base.RankBase):
         scaled = (keras.optimizers if KERAS_3 else keras.mixed_precision).LossScaleOptimizer
         self.check_training(lambda: keras.optimizers.SGD(0.1, momentum=0.9),
                             lambda one: hvd.DistributedOptimizer(scaled(one)))
-        # A rank's overflow is everybody's.
+        # An overflow on one rank counts on all ranks.
         optimizer = hvd.DistributedOptimizer(scaled(keras.optimizers.SGD(0.1)))
         model = network()
         model.compile(optimizer, "mse")
@@ -119,7 +119,7 @@ class KerasTest(rank_base.RankBase):
                 average_aggregated_gradients=average)
             model, alone = network(), network()
             model.compile(optimizer, "mse")
-            # Batches of 4, two of which make a step.
+            # Batches of 4; two batches make a step.
             model.fit(*data(self.rank), batch_size=4, epochs=3, shuffle=False, verbose=0)
             alone.compile(keras.optimizers.SGD(0.05 if average else 0.1), "mse")
             alone.fit(*self.everybody(), batch_size=8 * self.size, epochs=3, shuffle=False,
@@ -137,7 +137,7 @@ class KerasTest(rank_base.RankBase):
             model, alone = network(), network()
             model.compile(hvd.DistributedOptimizer(make(), op=hvd.Adasum,
                                                    backward_passes_per_step=passes), "mse")
-            # Gradients of two batches of half the size are the mean of the whole one's, twice.
+            # The gradients of two half batches add up to twice that of the whole batch.
             alone.compile(make() if passes == 1 else keras.optimizers.SGD(0.1), "mse")
             for step in range(2):
                 before = alone.get_weights()
@@ -189,7 +189,7 @@ class KerasTest(rank_base.RankBase):
                 hvd.callbacks.LearningRateWarmupCallback(**arguments)
 
     def by_hand(self, multiplier, corrects, rate=0.02, momentum=0.9):
-        """What SGD makes of weights of 0 in 4 epochs of 2 batches of everybody's data, and of the rates."""
+        """Weights and rates after SGD from weights 0: 4 epochs of 2 batches with the data of all ranks."""
         pairs = [data(rank) for rank in range(self.size)]
         weights, gathered, old, rates = numpy.zeros((4, 1)), numpy.zeros((4, 1)), rate, []
         for epoch in range(4):
@@ -268,7 +268,7 @@ class KerasTest(rank_base.RankBase):
                 model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse",
                               jit_compile=True)
             model.fit(*data(self.rank), epochs=1, verbose=0)
-            if KERAS_3:  # which compiles by XLA where it can, unless it is told not to
+            if KERAS_3:  # Keras 3 compiles with XLA by default
                 model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse",
                               jit_compile="auto")
                 self.assertFalse(model.jit_compile)
@@ -283,7 +283,7 @@ class KerasTest(rank_base.RankBase):
         class Fails(keras.callbacks.Callback):
             def on_epoch_begin(self, epoch, logs=None):
                 if state.epoch == 3 and len(runs) == 1:
-                    if hvd.rank() == 0:  # the others find out by their next operation
+                    if hvd.rank() == 0:  # the next operation of the other ranks fails
                         hvd.shutdown()
                     if not hvd.is_initialized():
                         raise hvd.HorovodInternalError("planted")
@@ -358,7 +358,7 @@ from horovod import numpy as hvd_numpy
 
 
 class KerasTableTest(table_case.TableCase):
-    """Functions of values."""
+    """Tests the functions on values."""
 
     def make_facade():
         below = {"tensorflow": table_facades.TensorFlow, "torch": table_facades.Torch,

@@ -1,5 +1,5 @@
-"""Runs a program as the ranks of a job, or skips where this interpreter lacks what it needs: torch,
-or MODULE, or so many GPUs that torch finds.
+"""Runs a program as the ranks of a job. Skips if this interpreter lacks torch (or MODULE), or if torch finds
+fewer than COUNT GPUs.
 
     python3 launch.py [--gpus COUNT] [--needs MODULE] LAUNCHER [ARGUMENT...] -- PROGRAM [ARGUMENT...]
 
@@ -21,7 +21,7 @@ if sys.argv[1] == "--needs":
 at = sys.argv.index("--")
 launcher, program = sys.argv[1:at], sys.argv[at + 1 :]
 if importlib.util.find_spec(needed) is None:
-    # Said here, because the launcher puts the rank in front of what a rank says.
+    # Printed here, since the launcher would put the rank before the line of a rank.
     print(f"SKIP: {sys.executable} has no {needed}")
     sys.exit(77)
 if gpus:

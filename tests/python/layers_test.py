@@ -1,4 +1,4 @@
-"""SyncBatchNorm against batch normalization of everybody's samples in one process."""
+"""SyncBatchNorm, compared with batch normalization of all ranks' samples in one process."""
 
 import rank_case
 from rank_case import RankCase, hvd, torch
@@ -12,7 +12,7 @@ def samples(rank, count, shape, dtype=torch.float64):
 
 class SyncBatchNormTest(RankCase):
     def check(self, counts, shape, dtype=torch.float64, **keywords):
-        """One forward and backward pass in training and one in evaluation, against one process."""
+        """Compares two training steps and an evaluation with one process."""
         ours = hvd.SyncBatchNorm(shape[0], **keywords).to(dtype)
         kind = {1: torch.nn.BatchNorm1d, 2: torch.nn.BatchNorm1d, 3: torch.nn.BatchNorm2d,
                 4: torch.nn.BatchNorm3d}[len(shape)]
@@ -39,7 +39,7 @@ class SyncBatchNormTest(RankCase):
             (got * weights[rows].to(dtype)).sum().backward()
             (want * weights).sum().backward()
             near(mine.grad, everybody.grad[rows], tolerance)
-        if ours.affine:  # each rank has its own part
+        if ours.affine:  # each rank has its own part of the gradient
             total = hvd.allreduce(ours.weight.grad.to(wide), op=hvd.Sum)
             near(total, alone.weight.grad, tolerance)
         if ours.track_running_stats:

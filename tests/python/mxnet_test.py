@@ -1,4 +1,4 @@
-"""horovod.mxnet: every collective, type and error, against numpy; training as one process does."""
+"""horovod.mxnet: every collective, type and error, compared with numpy; training as in one process."""
 
 import os
 import pickle
@@ -128,7 +128,7 @@ class MxnetTest(rank_base.RankBase):
     def test_names_are_where_scripts_import_them_from(self):
         from horovod.mxnet import functions, mpi_ops
 
-        done = subprocess.run(  # this process has imported them by itself
+        done = subprocess.run(  # a new process, since this one has imported the modules
             [sys.executable, "-c", "import horovod.mxnet as hvd; print(hvd.mpi_ops.Sum, "
              "hvd.functions.broadcast_object, hvd.compression.Compression)"],
             capture_output=True, text=True, timeout=240, check=False)
@@ -168,7 +168,7 @@ class MxnetTest(rank_base.RankBase):
         return [param.data().asnumpy() for param in net.collect_params().values()]
 
     def reference(self, steps):
-        """What one process makes of everybody's data."""
+        """The weights after training in one process on the data of all ranks."""
         net = make_net(0)
         trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1,
                                                                  "momentum": 0.9}, kvstore=None)
@@ -184,7 +184,7 @@ class MxnetTest(rank_base.RankBase):
         for index, (got, want) in enumerate(zip(self.weights(net), self.reference(steps))):
             numpy.testing.assert_allclose(got, want, atol=1e-5)
             for other in hvd.allgather_object(got.tobytes(), f"weights.{index}"):
-                self.assertEqual(other, got.tobytes())  # to the bit
+                self.assertEqual(other, got.tobytes())  # bit for bit
 
     def run_steps(self, net, step_with, steps=5):
         for step in range(steps):
@@ -197,7 +197,7 @@ class MxnetTest(rank_base.RankBase):
     def test_a_trainer_reaches_the_weights_of_one_process(self):
         for arguments in [{}, {"num_groups": 2}, {"gradient_predivide_factor": 2.0, "prefix": "b."}]:
             net = make_net(self.rank)
-            # Their shapes are not known yet: they are broadcast when the first batch tells.
+            # The shapes are unknown until the first batch; the broadcast takes place then.
             hvd.broadcast_parameters(net.collect_params(), root_rank=0)
             trainer = hvd.DistributedTrainer(net.collect_params(), "sgd",
                                              {"learning_rate": 0.1, "momentum": 0.9}, **arguments)
@@ -209,7 +209,7 @@ class MxnetTest(rank_base.RankBase):
         trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1,
                                                                        "momentum": 0.9})
         if self.rank:
-            hvd.barrier()  # the others step once rank 0 has
+            hvd.barrier()  # the others step after rank 0
         self.run_steps(net, lambda: trainer.step(4), 1)
         if self.rank == 0:
             hvd.barrier()

@@ -1,4 +1,4 @@
-"""horovod.numpy: every collective, type and error, against numpy in one process."""
+"""horovod.numpy: every collective, type and error, compared with numpy in one process."""
 
 import rank_base
 import table_case
@@ -18,7 +18,7 @@ except ImportError:
 
 
 def values(rank, dtype, shape):
-    """Small whole numbers, so that sums and products are exact."""
+    """The input of a rank: small whole numbers, for exact sums and products."""
     count = int(numpy.prod(shape))
     return ((numpy.arange(count) * 7 + 3 * rank) % 5 + 1).reshape(shape).astype(dtype)
 

@@ -1,4 +1,4 @@
-"""Timelines and metrics, asked for by any rank."""
+"""Timelines and metrics at the request of any rank."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import time
 import rank_case
 from rank_case import RankCase, hvd, torch
 
-# The same on all ranks, which are on one machine.
+# All ranks have the same path, since they run on one machine.
 PATH = os.path.join(tempfile.gettempdir(), f"hvd-timeline-{os.environ.get('HOROVOD_JOB_ID', os.getpid())}")
 
 
@@ -86,12 +86,12 @@ class ObservationTest(RankCase):
         self.assertEqual(own[of_bytes] - before[of_bytes], 400)
         hvd.barrier()
         if self.rank == self.size - 1:
-            # The others sleep.
+            # The other ranks sleep meanwhile.
             everybody = hvd.metrics("job")
             for rank in range(self.size):
                 self.assertIn(f'horovod_batches_total{{rank="{rank}",', everybody)
         else:
-            time.sleep(0.05)  # its helper thread answers meanwhile
+            time.sleep(0.05)  # the progress thread answers meanwhile
         hvd.barrier()
 
     def test_prometheus_reads_the_metrics(self):

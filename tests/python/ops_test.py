@@ -1,4 +1,4 @@
-"""Every collective × dtype, against what torch computes from everybody's inputs."""
+"""Every collective and dtype, compared with torch on the inputs of all ranks."""
 
 import rank_case
 from rank_case import DTYPES, FLOATS, OPS, SHAPES, RankCase, hvd, reduced, torch, values
@@ -99,7 +99,7 @@ class AllreduceTest(RankCase):
                               torch.float64, str(shape))
 
     def test_named_in_place_tensors_of_every_kind(self):
-        # What the short way for named dense tensors takes, and what it must leave to the long one.
+        # Tensors for the fast path (named and dense), and tensors that it must refuse.
         kinds = {
             "plain": torch.ones(3),
             "scalar": torch.tensor(1.0),
@@ -286,7 +286,7 @@ class AlltoallTest(RankCase):
         return (sender + 2 * receiver) % 3
 
     def sent(self, sender, dtype):
-        """What a rank sends: for each receiver some rows that say where they come from."""
+        """The input of a rank: rows for each receiver, with the number of the sender."""
         return torch.cat([torch.full((self.rows_to(sender, receiver), 2), 10 * sender + receiver)
                           for receiver in range(self.size)]).to(dtype)
 
@@ -330,7 +330,7 @@ class AlltoallTest(RankCase):
 
 class ReducescatterTest(RankCase):
     def own(self, tensor):
-        """This rank's rows: the first ranks get one more where it does not divide evenly."""
+        """This rank's rows; if they do not divide evenly, the first ranks get one more."""
         return torch.tensor_split(tensor, self.size)[self.rank]
 
     def test_every_dtype(self):
@@ -424,7 +424,7 @@ class ObjectTest(RankCase):
         self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
 
     def test_splits_may_be_whatever_has_whole_numbers(self):
-        class Numbers:  # as those of numpy, which have no truth
+        class Numbers:  # like numpy's arrays, which have no truth value
             def __init__(self, numbers):
                 self.numbers = numbers
 
@@ -452,7 +452,7 @@ class ObjectTest(RankCase):
 try:
     import table_case
     import table_facades
-except ImportError:  # torch alone is enough for the tests above
+except ImportError:  # the tests above need torch alone
     pass
 else:
     class TorchTableTest(table_case.TableCase):

@@ -1,4 +1,4 @@
-"""A model, its data, and training by DistributedOptimizer against one process that sees all the data."""
+"""Base class: trains with DistributedOptimizer and compares with one process on all the data."""
 
 from rank_case import RankCase, hvd, torch
 
@@ -30,7 +30,7 @@ def loss_of(model, rank, step):
 
 class OptimizerCase(RankCase):
     def reference(self, make, steps, passes=1, op=hvd.Average):
-        """The weights of a single process that averages everybody's gradients itself."""
+        """The weights after training in one process that averages the gradients of all ranks."""
         model = make_model()
         optimizer = make(model.parameters())
         for step in range(steps):

@@ -111,7 +111,7 @@ class BroadcastStateTest(RankCase):
         make = OPTIMIZERS["SGD"]
         model = make_model()
         optimizer = make(model.parameters())
-        if self.rank == 0:  # as if it had loaded a checkpoint
+        if self.rank == 0:  # like after loading a checkpoint
             for step in range(2):
                 optimizer.zero_grad()
                 (sum(loss_of(model, r, step) for r in range(self.size)) / self.size).backward()

@@ -33,7 +33,7 @@ class OptimizerStepTest(OptimizerCase):
         optimizer.zero_grad()
 
     def interrupted(self, optimizer, *closure):
-        """Rank 0's step waits for the others, and is interrupted while it does."""
+        """Calls the step of rank 0 until it was interrupted during its wait for the other ranks."""
         def interrupt(*unused):
             raise KeyboardInterrupt
 
@@ -55,9 +55,9 @@ class OptimizerStepTest(OptimizerCase):
         for arguments in [{"groups": 3}, {"compression": hvd.Compression.fp16}, {}]:
             model = make_model()
             optimizer = hvd.DistributedOptimizer(make(model.parameters()), **arguments)
-            # Agreed, and in one piece where it can be, from the second step on.
+            # From the second step on, the ranks have agreed on the gradients and fuse them if possible.
             for step in range(2):
-                if self.rank:  # the others come only after rank 0 was interrupted
+                if self.rank:  # the others continue only after rank 0 was interrupted
                     hvd.broadcast(torch.ones(1), 0, name="interrupted")
                 loss_of(model, self.rank, step).backward()
                 if self.rank == 0:
@@ -102,7 +102,7 @@ class OptimizerStepTest(OptimizerCase):
             model, interruptions = make_model(), []
             optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), **arguments)
 
-            def interrupt(gradient):  # the last layer's are on their way by now
+            def interrupt(gradient):  # the gradients of the last layer are already in flight
                 if self.rank == 0 and len(interruptions) < 2 and step == 1:
                     interruptions.append(gradient)
                     raise KeyboardInterrupt
@@ -166,7 +166,7 @@ class OptimizerStepTest(OptimizerCase):
         model, reference = make_model(), make_model()
         optimizer = hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters())
         alone = make(reference.parameters())
-        # Decisions inside hang on the loss, so all ranks must see the same one.
+        # The closure decides by the loss: all ranks must have the same loss.
         for step in range(2):
             optimizer.step(closure_of(
                 optimizer, lambda: sum(loss_of(model, r, step) for r in range(self.size))))

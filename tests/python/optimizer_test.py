@@ -1,4 +1,4 @@
-"""DistributedOptimizer: what it does to the weights, and what it refuses."""
+"""DistributedOptimizer: its effect on the weights, and the arguments that it refuses."""
 
 import warnings
 
@@ -100,7 +100,7 @@ class OptimizerTest(OptimizerCase):
         optimizer = hvd.DistributedOptimizer(plain, model.named_parameters())
         self.train(model, optimizer, 1)
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # as if the optimizer had not stepped
+            warnings.simplefilter("error")  # a scheduler would warn about an optimizer without a step
             scheduler.step()
         self.assertAlmostEqual(optimizer.param_groups[0]["lr"], 0.05)
         own = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)

@@ -1,4 +1,4 @@
-"""The package itself: what importing it does, needs and says. Runs as one process."""
+"""The package itself: effects, requirements and errors of its import. Runs as one process."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from horovod import _elastic, _library
 
 
 def run(program, **environment):
-    """Runs `program` in a fresh interpreter."""
+    """Runs `program` in a new interpreter."""
     return subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, **environment}, timeout=120,
         capture_output=True, text=True,

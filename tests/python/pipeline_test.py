@@ -1,5 +1,5 @@
-"""Two pipeline stages times data parallel: process sets for the replicas of a stage, and for each
-pipeline. On 4 ranks; another number has nothing to try."""
+"""Pipeline parallelism with two stages and data parallelism: a process set for the replicas of each stage,
+and one for each pipeline. Needs 4 ranks."""
 
 import unittest
 
@@ -38,7 +38,7 @@ class PipelineTest(RankCase):
         super().tearDown()
 
     def pass_on(self, tensor, source, name):
-        """From one stage of this pipeline to the other."""
+        """Sends a tensor from one stage of this pipeline to the other."""
         return hvd.broadcast(tensor, 2 * source + self.replica, name, process_set=self.pipe)
 
     def run_micro_batch(self, model, step, micro):

@@ -6,7 +6,7 @@ from rank_case import RankCase, hvd, torch
 
 class ProcessSetTest(RankCase):
     def add(self, ranks):
-        """A set that is gone after the test, on all ranks alike."""
+        """Adds a set that all ranks remove after the test."""
         added = hvd.add_process_set(ranks)
         self.addCleanup(hvd.remove_process_set, added)
         return added
@@ -51,7 +51,7 @@ class ProcessSetTest(RankCase):
                 hvd.add_process_set([0])
             with self.assertRaisesRegex(ValueError, "registered already"):
                 hvd.add_process_set(added)
-            with self.assertRaises(ValueError):  # ranks that ask for different sets
+            with self.assertRaises(ValueError):  # the ranks add different sets
                 hvd.add_process_set([self.rank])
         with self.assertRaises(ValueError):
             hvd.add_process_set(hvd.global_process_set)
@@ -73,7 +73,7 @@ class ProcessSetTest(RankCase):
     def test_sets_given_to_init_are_there_at_once_and_end_with_shutdown(self):
         if self.size == 1:
             self.skipTest("the only set of one rank is the global one")
-        hvd.barrier()  # whoever is done must not end what others still do
+        hvd.barrier()  # all ranks must be done before one shuts down
         hvd.shutdown()
         with self.assertRaisesRegex(ValueError, "twice"):
             hvd.init(process_sets=[hvd.ProcessSet([0]), hvd.ProcessSet([0])])
@@ -104,7 +104,7 @@ class ProcessSetTest(RankCase):
 
 class JoinTest(RankCase):
     def test_ranks_with_more_work_go_on_with_zeros_of_those_that_joined(self):
-        # Rank r has r + 1 batches; the last one has the last word.
+        # Rank r has r + 1 batches; the last rank joins last.
         for batch in range(self.rank + 1):
             for name in ("first", "second"):
                 got = hvd.allreduce(torch.ones(3), name=name, op=hvd.Sum)

@@ -1,7 +1,7 @@
-"""What the tests of all frameworks share: they run as one process alone, or as every rank of a job.
+"""Base class for the tests of all frameworks. They run as a single process, or as each rank of a job.
 
-A rank that waits for another that has failed would wait for ever, so that each test gets a
-watchdog that says where everybody stands and ends the process.
+A rank that waits for a failed rank would wait for ever. Each test therefore has a watchdog, which prints the
+stack of every thread and ends the process.
 """
 
 import faulthandler
@@ -10,12 +10,12 @@ import os
 import sys
 import unittest
 
-SKIPPED = 77  # the exit code by which ctest knows a skipped test
+SKIPPED = 77  # the exit code of a skipped test for ctest
 SECONDS = float(os.environ.get("HVD_TEST_SECONDS", "240"))
 
 
 def need(module):
-    """The module, or the end of this program as a skipped test."""
+    """Returns the module, or ends this program as a skipped test."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -41,6 +41,6 @@ class RankBase(unittest.TestCase):
 
 
 def main():
-    """unittest's main; only rank 0 and failures are heard."""
+    """Calls unittest's main; ranks other than 0 print only failures."""
     rank = int(os.environ.get("HOROVOD_RANK", "0"))
     unittest.main(module="__main__", verbosity=2 if rank == 0 else 0)

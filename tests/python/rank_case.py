@@ -1,4 +1,4 @@
-"""What the tests of horovod.torch share beside rank_base: types, values, what they reduce to."""
+"""Base class for the tests of horovod.torch, with types, values and the results of their reduction."""
 
 from rank_base import RankBase, main, need  # noqa: F401
 
@@ -34,7 +34,7 @@ class RankCase(RankBase):
 
 
 def values(rank, dtype, shape):
-    """What a rank puts in: small whole numbers, so that sums and products are exact."""
+    """The input of a rank: small whole numbers, for exact sums and products."""
     count = 1
     for extent in shape:
         count *= extent
@@ -46,7 +46,7 @@ def values(rank, dtype, shape):
 
 
 def reduced(op, size, dtype, shape):
-    """What an allreduce of everybody's `values` must give."""
+    """The expected result of an allreduce of the `values` of all ranks."""
     inputs = torch.stack([values(rank, torch.float64 if dtype != torch.bool else dtype, shape)
                           for rank in range(size)])
     if dtype == torch.uint8:

@@ -1,4 +1,4 @@
-"""What people do around DistributedOptimizer: mixed precision, compiled models, what is not there."""
+"""Uses of DistributedOptimizer: mixed precision, compiled models, features that are not available."""
 
 import unittest
 
@@ -74,7 +74,7 @@ class RecipesTest(RankCase):
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
                                              model.named_parameters())
-        # The graph is captured as for any other backend, and no compiler is needed.
+        # This backend captures the graph like any other, and needs no compiler.
         compiled = torch.compile(model, backend="aot_eager")
         for step in range(5):
             optimizer.zero_grad()
@@ -89,7 +89,7 @@ class RecipesTest(RankCase):
         self.assertIs(type(hvd.nccl_built()), int)
         self.assertFalse(hvd.mpi_threads_supported())
         self.assertEqual((hvd.gloo_built(), hvd.gloo_enabled()), (True, True))
-        self.assertFalse(hvd.mpi_enabled())  # wherever it is built: this job uses none
+        self.assertFalse(hvd.mpi_enabled())  # False also in a build with MPI: this job does not use MPI
 
 
 if __name__ == "__main__":

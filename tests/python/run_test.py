@@ -24,7 +24,7 @@ PLAIN = {name: value for name, value in os.environ.items() if not name.startswit
 class RunTest(unittest.TestCase):
     def test_results_come_back_in_the_order_of_ranks(self):
         self.assertIs(horovod.run, run)
-        offset = 5  # travels with the function
+        offset = 5  # run() sends it with the function
 
         def work(first, second=0):
             import horovod._basics as hvd
@@ -39,7 +39,7 @@ class RunTest(unittest.TestCase):
                          [(rank, 3, 16) for rank in range(3)])
 
     def test_large_arguments_and_results(self):
-        data = os.urandom(1 << 20) * 70  # more than one request holds
+        data = os.urandom(1 << 20) * 70  # more than one request can carry
         self.assertEqual(run(lambda given: given[::-1] == data[::-1] and given, (data,), num_proc=1),
                          [data])
 
@@ -57,7 +57,7 @@ class RunTest(unittest.TestCase):
         self.assertRegex(str(caught.exception), r"(?s)rank 1:\nTraceback.*in work\n.*KeyError: 'what")
 
     def errors_of(self, work):
-        """What a program writes on standard error that lets horovod.run call this on 2 ranks."""
+        """Standard error of a program in which horovod.run calls `work` on 2 ranks."""
         done = subprocess.run([sys.executable, "-c", f"import horovod\n{work}\n"
                                "horovod.run(work, num_proc=2)\n"],
                               capture_output=True, text=True, env=PLAIN, timeout=240, check=False)
@@ -75,7 +75,7 @@ class RunTest(unittest.TestCase):
 
     def test_failures_of_several_ranks_are_shown_once_each(self):
         with tempfile.TemporaryDirectory() as folder:
-            # Each waits until the other is about to fail, too.
+            # Each rank waits until the other is also about to fail.
             said = self.errors_of("def work():\n"
                                   "    import os, time\n"
                                   "    rank = os.environ['HOROVOD_RANK']\n"
@@ -127,7 +127,7 @@ class RunTest(unittest.TestCase):
         with caller:
             pid = int(caller.stdout.readline().split()[-1])
             caller.kill()
-            caller.stdout.read()  # until the launcher has closed it, too
+            caller.stdout.read()  # waits until the launcher has also closed the pipe
         deadline = time.monotonic() + 240
         while os.path.exists(f"/proc/{pid}"):
             self.assertLess(time.monotonic(), deadline, "the rank is still there")
@@ -140,7 +140,7 @@ class RunTest(unittest.TestCase):
 
 
 class StoreTest(unittest.TestCase):
-    """What a server that does not know the secret, or no server at all, may say."""
+    """Answers of a server with another secret, and of a program that is no rendezvous server."""
 
     def ask(self, *answers):
         ours, its = socket.socketpair()

@@ -1,6 +1,6 @@
-"""Where an interpreter has the tests of a framework's table, it has them on 2, 3 and 4 ranks.
+"""Every interpreter with the tests of a framework's table runs them on 2, 3 and 4 ranks.
 
-    sizes_test.py CTEST FOLDER    the build's
+    sizes_test.py CTEST FOLDER    FOLDER: the build
 """
 
 import collections

@@ -1,7 +1,7 @@
-"""Every function of a framework's table, with every type that it takes, against numpy; and in what it
-must not be called, what every rank is told. That nothing is left out is a part of the test.
+"""Calls every public function of a framework's module with every type that it accepts, compares with numpy,
+and checks the errors of wrong calls on every rank. The test also checks that it leaves out no function.
 
-A framework's own test file makes a class of it with a facade of table_facades.
+The test file of a framework makes a class of this one and a facade of table_facades.
 """
 
 import inspect
@@ -10,7 +10,7 @@ import types
 import numpy
 import rank_base
 
-# Those that every module has; arrays are not their business.
+# Functions of every module that take no arrays, and the files that test them.
 SHARED = {
     "HorovodInternalError": "table_case.py", "ProcessSet": "process_sets_test.py",
     "add_process_set": "process_sets_test.py", "remove_process_set": "process_sets_test.py",
@@ -21,14 +21,14 @@ SHARED = {
 
 
 def values(rank, dtype, shape):
-    """Small whole numbers, so that sums and products are exact."""
+    """The input of a rank: small whole numbers, for exact sums and products."""
     count = int(numpy.prod(shape))
     numbers = ((numpy.arange(count) * 7 + 3 * rank) % 5 + 1).reshape(shape).astype("float64")
     return (numbers % 2) if dtype == "bool" else numbers
 
 
 def adasum(vectors):
-    """Of a list of vectors: pairs become one, until one is left; without a partner it stays as it is."""
+    """Combines a list of vectors by Adasum, in pairs until one is left; a vector without a partner stays."""
     def pair(a, b):
         dot, first, second = a @ b, a @ a, b @ b
         return a * (1 - dot / (2 * first)) + b * (1 - dot / (2 * second))
@@ -41,7 +41,7 @@ def adasum(vectors):
 
 
 class TableCase(rank_base.RankBase):
-    """Every rank runs it; `make_facade` makes what is tested."""
+    """Tests the module of the facade that `make_facade` makes. Every rank runs it."""
 
     make_facade = None
 
@@ -61,7 +61,7 @@ class TableCase(rank_base.RankBase):
                 and not isinstance(thing, types.ModuleType)}
 
     def kinds(self):
-        """What works on arrays: the collective and the function's name."""
+        """Yields the collective and the name of each function on arrays."""
         for name in sorted(self.functions()):
             kind = name.replace("grouped_", "").replace("_async", "").rstrip("_")
             if kind in ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter"):
@@ -71,7 +71,7 @@ class TableCase(rank_base.RankBase):
         return numpy.stack([values(rank, dtype, shape) for rank in range(self.size)])
 
     def reductions(self, dtype, shape):
-        """(number of the op, what it makes of everybody's values)."""
+        """Pairs of an op and its result for the values of all ranks."""
         hvd, all_ = self.hvd, self.everybody(dtype, shape)
         total = all_.sum(0)
         results = [(hvd.Sum, total.clip(0, 1) if dtype == "bool" else total),
@@ -84,7 +84,7 @@ class TableCase(rank_base.RankBase):
         return results
 
     def cases(self, kind, name, dtype):
-        """(arguments, values of this rank, what it must get) of calls that the function takes."""
+        """Yields (arguments, values of this rank, expected results) of valid calls."""
         shape, takes = (4, 3), inspect.signature(self.functions()[name]).parameters
         if kind == "allreduce":
             for op, want in self.reductions(dtype, shape):
@@ -103,7 +103,7 @@ class TableCase(rank_base.RankBase):
                 got.append(numpy.full(self.size, 2))
             yield {}, rows[self.rank], got
         if kind == "reducescatter":
-            # As many rows for each as inside of compiled programs there must be, and other numbers.
+            # Rows that divide evenly, as compiled programs need, and rows that do not.
             for count in {2 * self.size, 2 * self.size + 1}:
                 for op, want in self.reductions(dtype, (count, 2)):
                     if op == self.hvd.Adasum or "op" not in takes:
@@ -112,10 +112,10 @@ class TableCase(rank_base.RankBase):
                            [numpy.array_split(want, self.size)[self.rank]])
 
     def call(self, name, array, arguments):
-        """The list of what the function returns for the array, alone or twice in a group."""
+        """The list of the function's results for the array, alone or in a group."""
         in_place = name.endswith("_") or name.endswith("_async_")
         given = self.facade.variable(array) if in_place else array
-        # TensorFlow's broadcast_ takes variables, as those of groups do.
+        # TensorFlow's broadcast_ takes a list of variables, like functions of groups.
         takes_list = "grouped" in name or (in_place and given is not array)
         result = getattr(self.hvd, name)([given] if takes_list else given, **arguments)
         if "async" in name:
@@ -136,7 +136,7 @@ class TableCase(rank_base.RankBase):
         driven = set()
         plan = [(kind, name, dtype, *case) for kind, name in self.kinds()
                 for dtype in self.facade.dtypes for case in self.cases(kind, name, dtype)]
-        # What changes its arguments cannot be a part of a compiled program.
+        # A function that changes its arguments cannot be a part of a compiled program.
         for is_changed in (True, False):
             chosen = [each for each in plan if each[1].endswith("_") == is_changed]
             if not chosen:
@@ -147,7 +147,7 @@ class TableCase(rank_base.RankBase):
                         in zip(arrays, chosen)]
 
             for number, way in enumerate([run] if is_changed else self.facade.ways(run)):
-                if number:  # compiled: every op and root with one type, and one with the others
+                if number:  # compiled: every op and root with one type, and one op and root with the other types
                     chosen[:] = [each for index, each in enumerate(chosen)
                                  if each[2] == "float32" or each[:3] != chosen[index - 1][:3]]
                 given = [self.facade.make(numbers, dtype) for _, _, dtype, _, numbers, _ in chosen]
@@ -176,7 +176,7 @@ class TableCase(rank_base.RankBase):
                 self.assertRegex(text.read(), rf"\b{name}\b", f"{file} does not mention {name}")
 
     def numbers(self):
-        """What says something about this process, and of which type."""
+        """Functions that describe this process, with the type of their result."""
         found = dict.fromkeys(["rank", "size", "local_rank", "local_size", "cross_rank",
                                "cross_size", "nccl_built"], int)
         found.update({name: bool for name in self.functions()
@@ -196,10 +196,10 @@ class TableCase(rank_base.RankBase):
                          {"of": self.size - 1})
         self.assertEqual(hvd.allgather_object([self.rank]), [[rank] for rank in range(self.size)])
 
-    # ---- What must not be ------------------------------------------------------------------------
+    # Wrong calls and their errors.
 
     def good(self, kind):
-        """Arguments, and this rank's array, of a call that is right."""
+        """Arguments and this rank's array for a valid call."""
         arguments = {"root_rank": 0} if kind == "broadcast" else {}
         return arguments, self.facade.make(values(self.rank, "float32", (2 * self.size, 2)), "float32")
 
@@ -249,7 +249,7 @@ class TableCase(rank_base.RankBase):
         self.assert_usable()
 
     def call_with(self, name, given, arguments):
-        """`call` with what may be no array, so that no variable can be made of it."""
+        """`call` for a value that may be no array, and of which no variable can be made."""
         result = getattr(self.hvd, name)([given] if "grouped" in name else given, **arguments)
         return self.hvd.synchronize(result) if "async" in name else result
 
@@ -298,7 +298,7 @@ class TableCase(rank_base.RankBase):
                 continue
             arguments, array = self.good(kind)
             prefix, taken = self.facade.prefix(kind, name), f"taken.{name}"
-            # Nobody else submits the first before the barrier, so that it is in flight for sure.
+            # No other rank submits this name before the barrier: the first operation is still in flight.
             handle = None
             if self.rank == 0:
                 handle = self.occupy(host, prefix, taken)

@@ -1,4 +1,4 @@
-"""The frameworks as table_case sees them: how to make their arrays of numpy's, and to read them.
+"""Facades of the frameworks for table_case: they convert arrays from numpy and back.
 
 A facade has `hvd`, the module; `dtypes`, the names of all types that its functions take; `refused`, an
 array of a type that none takes; `disagreement`, what a call raises where ranks disagree; `make(values,
@@ -27,11 +27,11 @@ class Facade:
         return ml_dtypes.bfloat16 if name == "bfloat16" else name
 
     def variable(self, array):
-        """What the forms in place take."""
+        """The argument of an in-place function."""
         return array
 
     def prefix(self, kind, name):
-        """What stands before the name of a call with one array where ranks meet."""
+        """The prefix that the module adds to the name of a call with one array."""
         return f"grouped_{kind}" if "grouped" in name else kind
 
 
@@ -73,7 +73,7 @@ class Torch(Facade):
 
     def read(self, array):
         name = str(array.dtype).split(".")[-1]
-        if name in ("uint16", "uint32", "uint64"):  # which torch can do little with
+        if name in ("uint16", "uint32", "uint64"):  # torch supports few operations on them
             return array.numpy().astype("float64"), name
         return array.double().numpy(), name
 
@@ -145,7 +145,7 @@ class TensorFlow(Facade):
         return [function, self.tf.function(function)]
 
     def prefix(self, kind, name):
-        return kind  # a group of one is none
+        return kind  # a group of one counts as a single tensor
 
 
 class Mxnet(Facade):
@@ -175,7 +175,7 @@ class Mxnet(Facade):
 
 
 class Keras:
-    """What horovod.keras and horovod.tensorflow.keras take of another facade: functions of values."""
+    """Facade of horovod.keras and horovod.tensorflow.keras, over the facade of their backend."""
 
     def __init__(self, hvd, below):
         self.hvd, self._below = hvd, below

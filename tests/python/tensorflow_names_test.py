@@ -1,8 +1,8 @@
-"""horovod.tensorflow: names under which ranks meet, of operations that a graph has several times."""
+"""horovod.tensorflow: names of operations that occur several times in a graph."""
 
 import os
 
-os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
+os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
 import rank_base
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -16,7 +16,7 @@ v1 = tf.compat.v1
 
 
 def collectives(size):
-    """By name: a function of a tensor with a row for each rank, and the gradient of its sum."""
+    """By name: a function of a tensor with one row per rank, and the gradient of the sum of its result."""
     return {
         "allreduce": (lambda x: hvd.allreduce(x, op=hvd.Sum), size),
         "grouped_allreduce": (lambda x: hvd.grouped_allreduce([x, 2 * x], op=hvd.Sum)[1], 2 * size),
@@ -34,7 +34,7 @@ class NamesTest(rank_base.RankBase):
         return tf.ones([self.size, 2]) * (self.rank + 1.0)
 
     def in_graphs(self, function):
-        """What function(rows) returns: twice as a function, and in a graph of TensorFlow 1."""
+        """Yields the results of function(rows): twice as a tf.function, and in a graph of TensorFlow 1."""
         compiled = tf.function(function)
         for _ in range(2):
             yield compiled(self.rows())
@@ -44,7 +44,7 @@ class NamesTest(rank_base.RankBase):
                 yield session.run(result)
 
     def check(self, function):
-        """In graphs the function returns what it returns eagerly."""
+        """Checks that the function returns the same in graphs as in an eager call."""
         want = function(self.rows())
         for got in self.in_graphs(function):
             self.assertEqual(len(got), len(want))
@@ -157,7 +157,7 @@ class NamesTest(rank_base.RankBase):
         @tf.function
         def outer(x):
             y = tf.constant(0.0)
-            if self.rank == 0:  # for rank 0's logs
+            if self.rank == 0:  # operations of rank 0 alone, as for logs
                 y = tf.cond(tf.reduce_sum(x) > 0, lambda: tf.reduce_max(x), lambda: tf.reduce_min(x))
             same = [tf.cond(tf.reduce_sum(x) > 0, lambda: inner(x), lambda: x, name="mine"),
                     hvd.allreduce(2 * x, op=hvd.Sum, name="same")]

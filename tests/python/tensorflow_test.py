@@ -1,25 +1,25 @@
-"""horovod.tensorflow: collectives eagerly, in functions and differentiated, against numpy."""
+"""horovod.tensorflow: collectives in eager calls, functions and gradients, compared with numpy."""
 
 import os
 import subprocess
 import sys
 import threading
 
-os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
+os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
 import rank_base
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = rank_base.need("tensorflow")
 import horovod.tensorflow as hvd
 
-IMPORTED = dict(vars(hvd))  # by that alone
+IMPORTED = dict(vars(hvd))  # the names after this import alone
 from horovod.tensorflow import _nodes
 
 import numpy
 import table_case
 import table_facades
 
-tf.get_logger().setLevel("ERROR")  # functions made in a loop are meant
+tf.get_logger().setLevel("ERROR")  # no warnings about functions that a loop makes on purpose
 
 
 class TensorFlowTest(rank_base.RankBase):
@@ -38,7 +38,7 @@ class TensorFlowTest(rank_base.RankBase):
         numpy.testing.assert_allclose(tf.cast(got, tf.float64).numpy(), want, rtol=1e-6)
 
     def both_ways(self, function, *arguments):
-        """Eagerly, and as a graph, twice, since the second run traces nothing."""
+        """Yields the result of an eager call and of two calls of a graph; the second one does not trace."""
         yield function(*arguments)
         compiled = tf.function(function)
         yield compiled(*arguments)
@@ -193,7 +193,7 @@ class TensorFlowTest(rank_base.RankBase):
         hvd.remove_process_set(evens)
 
     def test_more_operations_than_threads_in_opposite_orders(self):
-        # Were a thread of TensorFlow's to wait for other ranks, this would never end.
+        # If a thread of TensorFlow waited for other ranks, this would never end.
         count = 64
 
         @tf.function
@@ -211,7 +211,7 @@ class TensorFlowTest(rank_base.RankBase):
                 self.assertEqual(float(got), (1.0 + i) * self.size)
 
     def test_threads_that_wait_a_moment_do_not_wait_for_ever(self):
-        # Each rank's threads are all taken by operations that no other rank has come to yet.
+        # On each rank, all threads run operations that no other rank has submitted yet.
         count = 6
 
         @tf.function
@@ -232,7 +232,7 @@ class TensorFlowTest(rank_base.RankBase):
             return hvd.allreduce(tf.reduce_mean(x))
 
         for step in range(3):
-            rows = 4 + (self.rank if step == 2 else 0)  # another shape is another graph
+            rows = 4 + (self.rank if step == 2 else 0)  # another shape makes another graph
             self.assertAlmostEqual(float(mean(tf.fill([rows, 2], float(self.rank)))),
                                    sum(range(self.size)) / self.size, places=5)
 

@@ -4,7 +4,7 @@ import os
 import tempfile
 from unittest import mock
 
-os.environ.setdefault("HVD_TEST_SECONDS", "240")  # functions are traced, by all ranks at once
+os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
 import rank_base
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -48,7 +48,7 @@ class TrainingTest(rank_base.RankBase):
             for got in (gradient(), tf.function(gradient)()):
                 for one, other in zip(got, want):
                     numpy.testing.assert_allclose(one, other, rtol=1e-4)
-        # Begun with, of a dict, of what has no gradient.
+        # A tape in a with statement, with a dict of sources, one of which has no gradient.
         with hvd.DistributedGradientTape(tf.GradientTape(), op=hvd.Sum) as tape:
             mine = loss(x)
         got = tape.gradient(mine, {"w": w, "none": tf.Variable(1.0)})
@@ -79,7 +79,7 @@ class TrainingTest(rank_base.RankBase):
             with mock.patch.multiple(_reduction, _LIMITS_ON_ONE_HOST=limits,
                                      _LIMITS_BETWEEN_HOSTS=limits):
                 function = tf.function(both)
-                # What somebody else has, too, is left as it is.
+                # The reduction does not change gradients to which other code has a reference.
                 for _ in range(2):
                     own, reduced = function()
                     for grad in own:
@@ -223,7 +223,7 @@ class TrainingTest(rank_base.RankBase):
             numpy.testing.assert_allclose(grads[1], 2.0 / self.size, rtol=1e-6)
             self.assertIsNone(grads[2])
         self.assertEqual(asked, [1, 1])
-        # A step that nobody applied, of no number, leaves nothing behind.
+        # A step with NaN that was not applied does not influence the next one.
         helper = LocalGradientAggregationHelper(2, reduce)
         for step in (float("nan"), float("nan"), 1.0, 2.0):
             grads = helper.compute_gradients([tf.constant([step, step])], [tf.Variable([1.0, 2.0])])
@@ -265,7 +265,7 @@ class TrainingTest(rank_base.RankBase):
                 loss = tf.reduce_mean(tf.square(tf.linalg.matvec(x, w) - tf.reduce_sum(x, 1)))
             if hasattr(optimizer, "minimize"):
                 optimizer.minimize(loss, [w], tape=tape)
-            else:  # Keras 3 reduces where it applies
+            else:  # Keras 3 reduces in apply_gradients
                 optimizer.apply_gradients(zip(tape.gradient(loss, [w]), [w]))
 
         for _ in range(3):

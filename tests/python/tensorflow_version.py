@@ -1,4 +1,4 @@
-"""Prints which TensorFlow this interpreter has, such as 2.21, without importing it."""
+"""Prints the version of this interpreter's TensorFlow, such as 2.21, without importing it."""
 
 from importlib import metadata
 

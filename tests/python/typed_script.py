@@ -1,4 +1,4 @@
-"""A user's script with type hints: types_test.py has it checked, nobody runs it."""
+"""A user's script with type hints; types_test.py runs mypy on it, and no test executes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from horovod.torch.elastic import ElasticSampler, TorchState
 def train(epochs: int) -> float:
     hvd.init()
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), hvd.SyncBatchNorm(3))
-    # As most scripts do: the variable was that of a plain optimizer.
+    # Like most scripts, this one uses the variable of the original optimizer again.
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())
     optimizer = hvd.DistributedOptimizer(
         optimizer, named_parameters=model.named_parameters(), compression=hvd.Compression.fp16,

@@ -1,8 +1,8 @@
-"""What a type checker says of a script that uses the package, installed as pip does it.
+"""Runs a type checker on a script that uses the package, installed in the same way as by pip.
 
     types_test.py MYPY PACKAGE PYTHON...
 
-MYPY is an interpreter that has mypy, PACKAGE where the package is, the others have torch.
+MYPY: an interpreter with mypy; PACKAGE: the folder of the package; PYTHON: interpreters with torch.
 """
 
 import pathlib
@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).parent
-# Lines that are wrong, and what is to be heard of each.
+# Wrong lines, and the expected error for each.
 WRONG = {
     "hvd.allreduce(torch.ones(2), name=3)": '"name" to "allreduce"',
     "hvd.broadcast(torch.ones(2))": '"root_rank"',
@@ -24,7 +24,7 @@ WRONG = {
 
 
 def environment(python, folder, package):
-    """An interpreter that has the package beside the packages of `python`."""
+    """An interpreter with the package and the packages of `python`."""
     subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
     made = folder / "bin/python3"
     places = [subprocess.run([each, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -20,6 +20,7 @@ CLEAN = (
     "plugins/python/",
     "rendezvous/", "examples/", "tests/conformance/", "tests/tools/",
     "tests/rendezvous/", "tests/README.md", "tests/e2e/",
+    "tests/python/",
 )
 NOT_YET = ("docs/design/",)
 PLAIN = (
@@ -28,6 +29,7 @@ PLAIN = (
     "launcher/output/", "launcher/plan/", "launcher/program/", "packaging/",
     "examples/", "plugins/bootstrap/", "plugins/ops/", "rendezvous/", "src/runtime/core/", "tests/conformance/",
     "tests/README.md", "tests/e2e/",
+    "tests/python/", "tests/rendezvous/",
 )
 
 PHRASES = re.compile(

@@ -74,7 +74,7 @@ class LossyProxy {
 
 }  // namespace
 
-TEST_CASE("a client with another secret is told so, and nothing is done for it") {
+TEST_CASE("a client with another secret gets an error, and its request has no effect") {
   RunningServer server;
   HttpStore stranger(server.endpoint(), Secret::random());
   const Status status = stranger.set("k", as_bytes("1"), soon());
