@@ -3,12 +3,13 @@
  * Rules that hold for every function:
  *  1. A function that can fail returns an hvd_status and, when it fails, writes one sentence into
  *     the caller's `error` buffer (NUL-terminated, cut to `error_size`; NULL or 0 is allowed).
- *  2. Nothing allocated on one side is freed on the other. Outputs that belong to the runtime are
- *     lent until hvd_release.
- *  3. Every struct begins with its size as the caller knows it (sizeof). Structs grow at the tail;
- *     fields that the caller's size does not cover take the value zero.
- *  4. Every function may be called from any thread unless it says otherwise. None calls back.
- *  5. Strings are NUL-terminated UTF-8; a pointer is borrowed for the call unless it says otherwise.
+ *  2. The side that allocates memory frees it. Outputs that the runtime owns are valid until
+ *     hvd_release.
+ *  3. The first field of a struct is its size in the caller's build (sizeof). Structs grow only at
+ *     the tail. Fields beyond the caller's size read as zero.
+ *  4. Any thread may call any function unless its comment says otherwise. No function calls back.
+ *  5. Strings are NUL-terminated UTF-8. The library uses a pointer argument only during the call
+ *     unless the comment says otherwise.
  */
 #pragma once
 
@@ -34,32 +35,33 @@ HVD_API const char* hvd_version(void);
 
 typedef struct hvd_init_options {
   size_t struct_size;
-  /* Seconds to wait for the other ranks; 0 takes HOROVOD_START_TIMEOUT or its default. */
+  /* Seconds to wait for the other ranks; 0: HOROVOD_START_TIMEOUT or its default. */
   double timeout_seconds;
-  /* Process sets to register at once, the same on every rank: set i has process_set_sizes[i]
-   * ranks, which follow each other in process_set_ranks; their ids are 1, 2, ... in that order. */
+  /* Process sets to add during the start, the same on every rank. Set i has process_set_sizes[i]
+   * ranks. process_set_ranks lists the ranks of all sets, one set after another. The ids of the sets
+   * are 1, 2, ... in that order. */
   uint32_t process_set_count;
   const uint32_t* process_set_sizes;
   const int32_t* process_set_ranks;
-  /* Ranks of the job that go on as a job of their own, ascending, the same list on each of them
-   * and this one among them: they are numbered anew, from 0. 0: all ranks. */
+  /* The ranks that form a smaller job of their own: ascending, the same list on each of them, and
+   * with this rank. The new job numbers them from 0. rank_count 0: all ranks. */
   uint32_t rank_count;
   const int32_t* ranks;
 } hvd_init_options;
 
-/* Joins the job that the environment describes, or a world of one when it describes none.
- * `options` may be NULL. Blocks until every rank is there. Calling it again while initialised is
- * HVD_OK and changes nothing; after hvd_shutdown it starts anew. */
+/* Joins the job that the environment describes, or a job of one rank when it describes none.
+ * `options` may be NULL. Blocks until every rank has joined. While initialised, a second call
+ * returns HVD_OK and changes nothing. After hvd_shutdown, a call joins again. */
 HVD_API int hvd_init(const hvd_init_options* options, char* error, size_t error_size);
 
-/* Leaves the job. Pending work fails with HVD_ABORTED, here and on all ranks. Blocks until the
- * other ranks know. Without hvd_init it is HVD_OK and does nothing. */
+/* Leaves the job. Pending work fails with HVD_ABORTED on all ranks. Blocks until all other ranks
+ * know that this rank leaves. Without hvd_init, returns HVD_OK and does nothing. */
 HVD_API int hvd_shutdown(char* error, size_t error_size);
 
 /* 1 between a successful hvd_init and hvd_shutdown, else 0. */
 HVD_API int hvd_is_initialized(void);
 
-/* ---- Identity: the number, or -1 when not initialised --------------------------------------- */
+/* ---- Identity: each function returns -1 when not initialised -------------------------------- */
 
 HVD_API int32_t hvd_rank(void);
 HVD_API int32_t hvd_size(void);
@@ -67,77 +69,81 @@ HVD_API int32_t hvd_local_rank(void);
 HVD_API int32_t hvd_local_size(void);
 HVD_API int32_t hvd_cross_rank(void);
 HVD_API int32_t hvd_cross_size(void);
-/* 1 when every host has the same number of ranks, 0 when not, -1 when not initialised. */
+/* 1 when every host has the same number of ranks, else 0. */
 HVD_API int32_t hvd_is_homogeneous(void);
 
-/* The caller's claim on work, until hvd_release. 0 is never a handle. */
+/* Identifies submitted work until hvd_release. 0 is never a handle. */
 typedef uint64_t hvd_handle;
 
-/* ---- Process sets: ranks that work together, beside others -------------------------------------
- * Set 0 is all ranks. Every rank of the job adds and removes sets, in the same order, members or
- * not; what members submit to a set concerns nobody else. Sets may overlap and run side by side.
- * An id that was given back is given again, the oldest first. */
+/* ---- Process sets: groups of ranks with their own collectives ----------------------------------
+ * Set 0 is all ranks. Every rank of the job, member or not, adds and removes the same sets in the
+ * same order. Only members submit work to a set. Sets may overlap, and their work runs in parallel.
+ * The library reuses the ids of removed sets, the oldest first. */
 
-/* Asks for a set of `count` ranks; their order does not matter. Waits for no other rank: the set
- * is there when the handle is complete, and hvd_get_output(handle, 0) has its id. Complete with
- * HVD_INVALID_ARGUMENT on every rank when ranks asked for different sets, and with
- * HVD_ALREADY_EXISTS when a set has these ranks. */
+/* Adds a set of `count` ranks, in any order. Waits for no other rank: the set exists when the handle
+ * is complete, and hvd_get_output(handle, 0) then has its id. The handle completes with
+ * HVD_INVALID_ARGUMENT on every rank when ranks add different sets, and with HVD_ALREADY_EXISTS when
+ * a set has these ranks already. */
 HVD_API int hvd_add_process_set(const int32_t* ranks, uint32_t count, hvd_handle* handle,
                                 char* error, size_t error_size);
-/* Asks for a set's end, as hvd_add_process_set. Work that not every member had submitted by then
- * fails with HVD_NOT_FOUND; other work is complete before the handle is. */
+/* Removes a set. Waits for no other rank: the set is removed when the handle is complete. Work that
+ * not all members have submitted by then fails with HVD_NOT_FOUND. All other work of the set completes
+ * before the handle. */
 HVD_API int hvd_remove_process_set(int32_t process_set, hvd_handle* handle, char* error,
                                    size_t error_size);
-/* This rank's index in the set: *rank; HVD_INVALID_ARGUMENT when it is no member. */
+/* Sets *rank to this rank's index in the set. HVD_INVALID_ARGUMENT: this rank is not a member. */
 HVD_API int hvd_process_set_rank(int32_t process_set, int32_t* rank, char* error,
                                  size_t error_size);
-/* How many ranks the set has. HVD_NOT_FOUND, here and below: there is no such set. */
+/* Sets *size to the number of ranks in the set. Here and below, HVD_NOT_FOUND: no such set exists. */
 HVD_API int hvd_process_set_size(int32_t process_set, int32_t* size, char* error,
                                  size_t error_size);
-/* *included becomes 1 when this rank is a member, else 0. */
+/* Sets *included to 1 when this rank is a member, else to 0. */
 HVD_API int hvd_process_set_included(int32_t process_set, int32_t* included, char* error,
                                      size_t error_size);
-/* How many sets there are, set 0 included. */
+/* Sets *count to the number of sets, with set 0. */
 HVD_API int hvd_process_set_count(int32_t* count, char* error, size_t error_size);
-/* Writes the ids, ascending, as far as `room` goes; *count becomes how many there are. */
+/* Writes the ids of the sets, ascending, at most `room` of them. Sets *count to their number. */
 HVD_API int hvd_process_set_ids(int32_t* ids, uint32_t room, uint32_t* count, char* error,
                                 size_t error_size);
-/* Writes the set's ranks, ascending, as far as `room` goes; *count becomes how many it has. */
+/* Writes the set's ranks, ascending, at most `room` of them. Sets *count to their number. */
 HVD_API int hvd_process_set_ranks(int32_t process_set, int32_t* ranks, uint32_t room,
                                   uint32_t* count, char* error, size_t error_size);
 
 /* ---- Submitting work ---------------------------------------------------------------------------
  *
- * What the operations want and give. Rows are what dimension 0 counts; n is the size of the process
- * set. All its ranks agree on dtype, op, device, factors and reduce_op; where they do not, the work
- * of each ends with HVD_INVALID_ARGUMENT and a sentence with both values.
+ * The input and the result of each operation. A row is one index of dimension 0; n is the size of
+ * the process set. All ranks of the set must submit the same dtype, op, device, factors and
+ * reduce_op. Otherwise the work fails on each rank with HVD_INVALID_ARGUMENT and a sentence that has
+ * both values.
  *
- *   HVD_ALLREDUCE      the same shape on every rank, a scalar or empty too -> the reduction of all.
- *   HVD_REDUCESCATTER  the same shape, at least one dimension -> this rank's rows of the reduction
- *                      of all: rows / n, and one more for each of the first (rows mod n) ranks.
- *   HVD_ALLGATHER      at least one dimension, any number of rows, the rest the same -> all ranks'
- *                      rows, in the order of the ranks.
+ *   HVD_ALLREDUCE      the same shape on every rank, also scalar or empty -> the reduction over all
+ *                      ranks.
+ *   HVD_REDUCESCATTER  the same shape, at least one dimension -> this rank's rows of the reduction:
+ *                      rows / n, and one more for each of the first (rows mod n) ranks.
+ *   HVD_ALLGATHER      at least one dimension, any number of rows, the other dimensions the same ->
+ *                      the rows of all ranks, in the order of the ranks.
  *   HVD_ALLTOALL       as allgather; splits[r] rows go to the set's rank r, in order -> the rows
- *                      from each rank, in their order, and how many (received_splits).
- *   HVD_BROADCAST      the same shape -> what the root had; the others' inputs are not read.
+ *                      from each rank, in the order of the ranks, and their numbers
+ *                      (received_splits).
+ *   HVD_BROADCAST      the same shape -> the root's input; the other ranks' inputs are not read.
  *   HVD_BARRIER        no tensor -> complete when every rank has submitted it.
- *   HVD_JOIN           no tensor -> complete when every rank has; until then this one takes part in
- *                      the others' allreduces with what changes nothing (averages count it), and
- *                      other operations fail.
+ *   HVD_JOIN           no tensor -> complete when every rank has submitted it. Until then this rank
+ *                      contributes the neutral element to the allreduces of other ranks (an average
+ *                      counts it), and other operations fail.
  *
- * Every dtype goes with every operation; what reductions mean for each: types.h. Factors are for
- * allreduce and reducescatter: prescale for each input, postscale for the outcome. */
+ * Every operation accepts every dtype; types.h defines the reductions of each. Factors apply to
+ * allreduce and reducescatter: prescale to each input, postscale to the result. */
 
 /* One tensor of a submission. Row-major and dense. */
 typedef struct hvd_tensor {
-  const char* name;     /* of a grouped submission's member; NULL: the submission's name */
+  const char* name;     /* in a group: the tensor's own name; NULL: the submission's name */
   int32_t dtype;        /* hvd_dtype */
   int32_t ndim;         /* 0 is a scalar */
   const int64_t* shape; /* ndim extents; copied by hvd_submit */
-  /* Read by the runtime until the work is complete. May be NULL when the tensor is empty. */
+  /* The runtime reads it until the work is complete. May be NULL when the tensor is empty. */
   const void* input;
-  /* Written by the runtime. allreduce, broadcast: as large as the input, and may be the input
-   * itself. allgather, alltoall, reducescatter: NULL, the runtime owns the output (hvd_output). */
+  /* The runtime writes it. allreduce, broadcast: the size of the input; may be the input itself.
+   * allgather, alltoall, reducescatter: NULL, because the runtime owns the output (hvd_output). */
   void* output;
 } hvd_tensor;
 
@@ -147,39 +153,39 @@ typedef struct hvd_submission {
   int32_t reduce_op;     /* hvd_reduce_op, for allreduce and reducescatter */
   const char* name;      /* the same on every rank, and not in flight; NULL for barrier and join */
   int32_t process_set;   /* 0 is all ranks */
-  int32_t root_rank;     /* of a broadcast: a global rank */
-  int32_t device;        /* HVD_CPU, or the ordinal of the device where all its tensors are; a rank
-                        * uses one. The outputs that the runtime owns are there too */
+  int32_t root_rank;     /* the root of a broadcast, as a rank of the job */
+  int32_t device;        /* HVD_CPU, or the ordinal of the device that holds all tensors. A rank
+                        * uses one device. Outputs that the runtime owns are on the same device */
   int32_t flags;         /* 0 */
   double prescale;       /* factor before the reduction; 0 reads as 1 */
   double postscale;      /* factor after it; 0 reads as 1 */
   void* stream;          /* the framework's current stream, NULL on CPU */
-  void* ready_event;     /* of a device: completes when the inputs may be read and the outputs be
-                        * written; NULL: now. It stays until the work is complete */
-  uint32_t tensor_count; /* 0 for barrier and join; more than 1 makes a group: all or none run */
-  uint32_t split_count;  /* of an alltoall: 0 splits evenly, else the size of the process set */
-  const hvd_tensor* tensors; /* copied by hvd_submit; what they point to is not, but for shapes */
+  void* ready_event;     /* on a device: the event after which the inputs may be read and the
+                        * outputs written; NULL: now. Must exist until the work is complete */
+  uint32_t tensor_count; /* 0 for barrier and join; more than 1: a group that runs as a whole */
+  uint32_t split_count;  /* for an alltoall: 0 splits evenly, else the size of the process set */
+  const hvd_tensor* tensors; /* copied by hvd_submit with names and shapes, without their data */
   const int32_t* splits;     /* rows for each rank; copied */
 } hvd_submission;
 
-/* Hands work to the runtime and returns at once: it waits for no other rank, and the work is never
- * complete when it returns. *handle must be released. HVD_ALREADY_EXISTS: the name is in flight,
- * and the earlier work goes on unharmed. */
+/* Submits work and returns at once. Waits for no other rank, and the work is never complete when it
+ * returns. The caller must release *handle. HVD_ALREADY_EXISTS: work with this name is in flight; it
+ * continues. */
 HVD_API int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
                        size_t error_size);
 
-/* *runs becomes 1 when the job has a backend that runs such work on the memory of devices
- * (HOROVOD_GPU_OPERATIONS), else 0: then bring the tensors to host memory. The arguments are as in
- * hvd_submission and hvd_tensor. The same answer on every rank. */
+/* Sets *runs to 1 when the job has a backend that runs such work on device memory
+ * (HOROVOD_GPU_OPERATIONS), else to 0: the caller must then copy the tensors to host memory. The
+ * arguments are those of hvd_submission and hvd_tensor. The result is the same on every rank. */
 HVD_API int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,
                                double postscale, int32_t* runs, char* error, size_t error_size);
 
-/* *done becomes 1 when the work is complete, failed or not, else 0. Never waits. */
+/* Sets *done to 1 when the work is complete or has failed, else to 0. Never waits. */
 HVD_API int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error_size);
 
-/* Waits until the work is complete and returns its status. timeout_seconds < 0 waits for ever;
- * HVD_IN_PROGRESS when the time passed first: call again. The waiting thread drives the
- * runtime. */
+/* Waits until the work is complete and returns its status. timeout_seconds < 0: no limit.
+ * HVD_IN_PROGRESS: the time has passed; the caller may call again. While it waits, the calling
+ * thread makes progress on all work of this rank. */
 HVD_API int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, size_t error_size);
 
 /* An output that the runtime owns, valid until hvd_release. */
@@ -195,71 +201,73 @@ typedef struct hvd_output {
   int32_t process_set;      /* hvd_add_process_set, hvd_remove_process_set: its id, else -1 */
 } hvd_output;
 
-/* Describes output `index` (0-based, below tensor_count; 0 for join, and for what adds or removes
- * a process set) of complete work. For allreduce and broadcast it is the caller's own memory. */
+/* Describes an output of complete work. `index` is below tensor_count; it is 0 for join and for adding
+ * or removing a process set. For allreduce and broadcast the output is the caller's own memory. */
 HVD_API int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* error,
                            size_t error_size);
 
-/* Ends the caller's claim. Complete work is freed with its outputs, which nothing on a device may
- * use any more; unfinished work goes on, and
- * its buffers must stay alive until it is complete: so wait first. */
+/* Releases a handle. Frees complete work and the outputs that the runtime owns; no device may still
+ * use these outputs. Unfinished work continues, and its buffers must exist until it is complete:
+ * call hvd_wait first. */
 HVD_API int hvd_release(hvd_handle handle, char* error, size_t error_size);
 
-/* ---- Being asked where a thread is ------------------------------------------------------------ */
+/* ---- Stacks of the main thread ---------------------------------------------------------------- */
 
-/* For interpreters: offers the stack that the report of a stall shows when this rank is the one that
- * is missing. `signal_number` is handled in this process by writing the stack of the thread that
- * gets it, as text with a header line that ends in "(most recent call first):", into a pipe whose
- * end to read is `fd`, without waiting (Python's faulthandler does so). Both stay as they are while
- * the process lives; signal 0 takes the offer back. The runtime sends that signal to the main
- * thread, never while another handler is installed. Used from the next hvd_init on. */
+/* For interpreters: lets the report of a stall show the stack of the main thread of a missing rank.
+ * The process has a handler for `signal_number` that writes the stack of the thread that gets the
+ * signal, without waiting, into a pipe. `fd` is the read end of the pipe. The stack is text with a
+ * header line that ends in "(most recent call first):", as Python's faulthandler writes it. Handler
+ * and pipe must exist until the process ends; signal 0 withdraws the offer. The runtime sends the
+ * signal to the main thread, and never while another handler is installed. Takes effect at the next
+ * hvd_init. */
 HVD_API int hvd_offer_stack(int32_t signal_number, int32_t fd, char* error, size_t error_size);
 
-/* ---- Watching ------------------------------------------------------------------------------- */
+/* ---- Observation ---------------------------------------------------------------------------- */
 
-/* Begins a timeline of all ranks: a Chrome trace in one file, which rank 0 writes; a relative path
- * is relative to its working directory. `mark_cycles` is 1 to mark each batching window, else 0.
- * Returns when this rank takes part; the others do before any work is agreed on after that. Any
- * rank may call, and several with the same path; one timeline runs at a time. HVD_UNAVAILABLE: one
- * with another path runs, or the file cannot be written (the job goes on). */
+/* Starts a timeline of all ranks: a Chrome trace in one file, which rank 0 writes. A relative path is
+ * relative to rank 0's working directory. `mark_cycles`: 1 marks each batching window, else 0.
+ * Returns when this rank records. All other ranks record before the next negotiation ends. Any rank
+ * may call it, also several ranks with the same path. Only one timeline runs at a time.
+ * HVD_UNAVAILABLE: a timeline with another path runs, or the file cannot be written; the job
+ * continues. */
 HVD_API int hvd_start_timeline(const char* path, int32_t mark_cycles, char* error,
                                size_t error_size);
 
-/* Ends the timeline, if there is one: returns when its file is complete. Any rank may call.
- * hvd_shutdown does it too. */
+/* Stops the timeline, if one runs. Returns when its file is complete. Any rank may call it.
+ * hvd_shutdown stops the timeline too. */
 HVD_API int hvd_stop_timeline(char* error, size_t error_size);
 
 typedef enum hvd_metrics_scope {
   HVD_METRICS_RANK = 0, /* of this rank */
-  HVD_METRICS_JOB = 1   /* of all ranks, whose helper threads answer */
+  HVD_METRICS_JOB = 1   /* of all ranks; their helper threads answer */
 } hvd_metrics_scope;
 
-/* Counters and histograms since hvd_init as text in Prometheus's format (docs/metrics.md). *needed
- * gets its size with the closing NUL. It is copied when it fits into `size` bytes, else `buffer`
- * is left as it was; each call counts anew, so leave room for some digits more. */
+/* Writes counters and histograms since hvd_init in Prometheus's text format (docs/metrics.md). Sets
+ * *needed to the size of the text with the closing NUL. Leaves `buffer` unchanged when the text does
+ * not fit into `size` bytes. The text may grow between two calls: add some spare bytes. */
 HVD_API int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed, char* error,
                         size_t error_size);
 
-/* ---- Memory that the ranks of a host share --------------------------------------------------- */
+/* ---- Shared memory for tensors --------------------------------------------------------------- */
 
-/* Memory that the other ranks of this host can reach: an allreduce in place whose tensors lie in
- * such memory on every rank is reduced where it lies, without copies. A tensor may be any part of
- * it; elsewhere it is memory like any other. Page-aligned, zeroed, and all there: HVD_UNAVAILABLE
- * or HVD_INTERNAL when the host has not that much. It belongs to the process and not to a job, so
- * this works before hvd_init, after hvd_shutdown and after another hvd_init. A forked child sees
- * its parent's memory and shares what either writes; it cannot allocate or free
- * (HVD_FAILED_PRECONDITION). Nothing has a name, so nothing is left behind. */
+/* Allocates memory that the other ranks of this host can map. An in-place allreduce reduces such
+ * memory without copies, if its tensors lie in such memory on every rank. A tensor may be any part of
+ * it. The memory is page-aligned, zeroed and fully reserved: HVD_UNAVAILABLE or HVD_INTERNAL when the
+ * host has too little. It belongs to the process and not to a job: it may be allocated before
+ * hvd_init, and stays valid after hvd_shutdown and after another hvd_init. A forked child shares it
+ * with its parent, and cannot allocate or free any (HVD_FAILED_PRECONDITION). It has no name in the
+ * file system, and the kernel frees it with the last process. */
 HVD_API int hvd_alloc(size_t size, void** memory, char* error, size_t error_size);
 
-/* Gives memory from hvd_alloc back. NULL is HVD_OK. Not while work that uses it is unfinished. */
+/* Frees memory of hvd_alloc. NULL is HVD_OK. No unfinished work may use the memory. */
 HVD_API int hvd_free(void* memory, char* error, size_t error_size);
 
-/* ---- What this build and machine can do ------------------------------------------------------ */
+/* ---- Capabilities of this build and machine -------------------------------------------------- */
 
-/* Names: "shared-memory", "tcp", "mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm"; and
+/* Returns 1 when the capability works on this machine, else 0 with the reason in `why`, which may be
+ * NULL. Names: "shared-memory", "tcp", "mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm"; and
  * "mpi-threads": between hvd_init and hvd_shutdown, whether the job uses MPI (HOROVOD_CONTROLLER or
- * HOROVOD_CPU_OPERATIONS) and all ranks' MPI has MPI_THREAD_MULTIPLE.
- * 1 when it works here, 0 when not (the reason goes to `why`, which may be NULL). */
+ * HOROVOD_CPU_OPERATIONS) and the MPI of all ranks has MPI_THREAD_MULTIPLE. */
 HVD_API int32_t hvd_capability(const char* name, char* why, size_t why_size);
 
 #ifdef __cplusplus

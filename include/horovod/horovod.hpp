@@ -7,10 +7,10 @@
 //   work.wait();
 //   auto rows = horovod::allgather(gradient, "all"); // rows.data() is a std::span
 //
-// A function that fails throws horovod::Error with the runtime's sentence; destructors never throw.
-// Names are equal on all ranks and not in flight. Memory given to an operation stays alive until
-// its work is complete: the destructor of Work waits for that. Every function may be called by any
-// thread; one object by one thread at a time.
+// A function that fails throws horovod::Error with the runtime's sentence. Destructors never throw.
+// All ranks submit the same names, and a name may be in flight only once. The memory of an operation
+// must exist until its work is complete; the destructor of Work waits for that. Any thread may call any
+// function, and one object may be used by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -56,10 +56,10 @@ inline int32_t known(int32_t number) {
 
 // ---- The job ------------------------------------------------------------------------------------
 
-// Membership of the job that the environment describes; one at a time.
+// Joins the job that the environment describes, and leaves it in the destructor. One object at a time.
 class Job {
  public:
-  // Waits for all ranks; 0 takes HOROVOD_START_TIMEOUT or its default.
+  // Waits for all ranks; 0: for HOROVOD_START_TIMEOUT or its default.
   explicit Job(double timeout_seconds = 0) {
     hvd_init_options options{};
     options.struct_size = sizeof options;
@@ -71,7 +71,7 @@ class Job {
   Job& operator=(const Job&) = delete;
 };
 
-// Throw Error where there is no job.
+// These throw Error without a Job.
 inline int32_t rank() { return detail::known(hvd_rank()); }
 inline int32_t size() { return detail::known(hvd_size()); }
 inline int32_t local_rank() { return detail::known(hvd_local_rank()); }
@@ -81,7 +81,7 @@ inline int32_t cross_size() { return detail::known(hvd_cross_size()); }
 
 // ---- Tensors ------------------------------------------------------------------------------------
 
-// 16 bits that C++ has no arithmetic for.
+// 16-bit floating-point types, for which C++20 has no arithmetic.
 struct Float16 {
   uint16_t bits;
 };
@@ -103,7 +103,7 @@ inline constexpr int kDtype<Float16> = HVD_FLOAT16;
 template <>
 inline constexpr int kDtype<BFloat16> = HVD_BFLOAT16;
 
-// Integers by size and sign, whatever they are called.
+// Maps an integer type by its size and sign, since several C++ types may have the same.
 constexpr int dtype_of_integer(size_t size, bool is_signed) {
   if (size == 1) return is_signed ? HVD_INT8 : HVD_UINT8;
   if (size == 2) return is_signed ? HVD_INT16 : HVD_UINT16;
@@ -124,11 +124,11 @@ constexpr int32_t dtype_of() {
 
 using Shape = std::vector<int64_t>;
 
-// Someone else's elements, row-major and dense, and how they are to be read.
+// A view of the caller's elements, row-major and dense, with their shape. Owns no elements.
 template <typename T>
 struct Tensor {
   Tensor(T* elements, Shape extents) : data(elements), shape(std::move(extents)) {}
-  // A contiguous range is a vector; a single number a scalar.
+  // A contiguous range becomes a tensor of one dimension.
   template <typename Range>
   requires(std::ranges::contiguous_range<Range>&& std::ranges::sized_range<Range>) explicit Tensor(
       Range& range)
@@ -154,13 +154,13 @@ requires std::is_arithmetic_v<T> Tensor<T> as_tensor(T& number) { return {&numbe
 // ---- Work ---------------------------------------------------------------------------------------
 
 struct Options {
-  hvd_reduce_op op = HVD_AVERAGE;  // of allreduce and reducescatter
+  hvd_reduce_op op = HVD_AVERAGE;  // for allreduce and reducescatter
   double prescale = 1;
   double postscale = 1;
   int32_t process_set = 0;
 };
 
-// A claim on work that was submitted. Waits at its end, since the work uses the caller's memory.
+// Owns the handle of submitted work. The destructor waits for the work, which uses the caller's memory.
 class Work {
  public:
   explicit Work(const hvd_submission& submission) {
@@ -176,15 +176,15 @@ class Work {
     return *this;
   }
 
-  // Whether it is complete, failed or not.
+  // Whether the work is complete or has failed. Never waits.
   bool done() const {
     int32_t done = 0;
     detail::call(hvd_poll, handle_, &done);
     return done != 0;
   }
-  // Until it is complete; throws when it failed, as often as asked.
+  // Waits until the work is complete. Each call throws Error when the work failed.
   void wait() const { detail::call(hvd_wait, handle_, -1.0); }
-  // False when the time passed first.
+  // Waits at most `seconds`. Returns false when the time has passed first.
   bool wait_for(double seconds) const {
     char error[1024] = "";
     const int status = hvd_wait(handle_, seconds < 0 ? 0 : seconds, error, sizeof error);
@@ -193,7 +193,7 @@ class Work {
     return true;
   }
   hvd_handle handle() const noexcept { return handle_; }
-  // Takes over a claim that a function of the C ABI gave.
+  // Takes ownership of a handle from the C ABI.
   static Work of(hvd_handle handle) noexcept { return Work(handle); }
 
  protected:
@@ -210,7 +210,7 @@ class Work {
 
 namespace detail {
 
-// An outcome that the runtime lends until the work is released.
+// The output that the runtime owns, valid until the work is released.
 inline hvd_output output_of(const Work& work) {
   hvd_output output{};
   output.struct_size = sizeof output;
@@ -220,7 +220,8 @@ inline hvd_output output_of(const Work& work) {
 
 }  // namespace detail
 
-// Work whose outcome belongs to the runtime: valid as long as this object. Complete it first.
+// Work whose output the runtime owns. The output is valid until this object is destroyed. Call wait()
+// before the functions below.
 template <typename T>
 class Output : public Work {
  public:
@@ -235,7 +236,7 @@ class Output : public Work {
     const hvd_output output = detail::output_of(*this);
     return {output.shape, static_cast<size_t>(output.ndim)};
   }
-  // For an alltoall: number of rows from each rank.
+  // For an alltoall: the number of rows from each rank.
   std::span<const int32_t> received_splits() const {
     const hvd_output output = detail::output_of(*this);
     return {output.received_splits, output.received_split_count};
@@ -257,7 +258,7 @@ inline hvd_submission terms_of(hvd_op_kind op, const char* name, const Options& 
   return submission;
 }
 
-// hvd_submit copies names, shapes and tensors, so that they may lie on this stack.
+// hvd_submit copies names, shapes and tensor records: they may lie on this stack.
 template <typename Result, typename T>
 Result submit(hvd_submission submission, const Tensor<T>& tensor, const void* input, void* output) {
   const hvd_tensor entry{nullptr,
@@ -290,9 +291,9 @@ Done waited(Done work) {
 
 }  // namespace detail
 
-// ---- Operations: values are a Tensor, a contiguous range or, where it makes sense, a number ------
+// ---- Operations: values are a Tensor, a contiguous range or, for some operations, a number -------
 
-// In place: every rank has the reduction of all afterwards.
+// Reduces the values of all ranks in place.
 template <typename Values>
 Work allreduce_async(Values&& values, const std::string& name, const Options& options = {}) {
   const auto& tensor = as_tensor(values);
@@ -304,7 +305,7 @@ void allreduce(Values&& values, const std::string& name, const Options& options 
   allreduce_async(values, name, options).wait();
 }
 
-// In place: every rank has what `root` (a global rank) had.
+// Replaces the values on every rank by those of `root`, a rank of the job.
 template <typename Values>
 Work broadcast_async(Values&& values, int32_t root, const std::string& name,
                      const Options& options = {}) {
@@ -319,7 +320,7 @@ void broadcast(Values&& values, int32_t root, const std::string& name,
   broadcast_async(values, root, name, options).wait();
 }
 
-// The rows of all ranks, in their order; ranks may bring different numbers of rows.
+// Returns the rows of all ranks, in the order of the ranks. Their numbers of rows may differ.
 template <typename Values>
 auto allgather_async(Values&& values, const std::string& name, const Options& options = {}) {
   return detail::submit_rows(detail::terms_of(HVD_ALLGATHER, name.c_str(), options), values);
@@ -329,7 +330,8 @@ auto allgather(Values&& values, const std::string& name, const Options& options 
   return detail::waited(allgather_async(values, name, options));
 }
 
-// splits[r] rows go to rank r, in order; none splits them evenly.
+// Sends splits[r] rows to rank r, in order; empty splits: the same number to each. Returns the rows
+// from all ranks.
 template <typename Values>
 auto alltoall_async(Values&& values, std::span<const int32_t> splits, const std::string& name,
                     const Options& options = {}) {
@@ -344,7 +346,8 @@ auto alltoall(Values&& values, std::span<const int32_t> splits, const std::strin
   return detail::waited(alltoall_async(values, splits, name, options));
 }
 
-// This rank's rows of the reduction of all; the first ranks have one more where it must be.
+// Returns this rank's rows of the reduction. The first ranks have one row more if the rows do not split
+// evenly.
 template <typename Values>
 auto reducescatter_async(Values&& values, const std::string& name, const Options& options = {}) {
   return detail::submit_rows(detail::terms_of(HVD_REDUCESCATTER, name.c_str(), options), values);
@@ -354,22 +357,23 @@ auto reducescatter(Values&& values, const std::string& name, const Options& opti
   return detail::waited(reducescatter_async(values, name, options));
 }
 
-// Submits nothing more, and helps the others until all ranks have joined; the last one's rank.
+// Takes part in the allreduces of other ranks, without data of its own, until all ranks have joined.
+// Returns the last rank that joined.
 inline int32_t join() {
   const Work work(detail::terms_of(HVD_JOIN, nullptr, {}));
   work.wait();
   return detail::output_of(work).last_joined_rank;
 }
 
-// Waits until all ranks of the set have come here.
+// Waits until all ranks of the set have called it.
 inline void barrier(int32_t process_set = 0) {
   Options options;
   options.process_set = process_set;
   Work(detail::terms_of(HVD_BARRIER, nullptr, options)).wait();
 }
 
-// Ranks that work together, beside others: its id goes into Options::process_set. Every rank of the
-// job makes and removes sets, in the same order, members or not; nothing removes one by itself.
+// A group of ranks with its own collectives: set Options::process_set to its id. Every rank of the job,
+// member or not, makes and removes the same sets in the same order. The destructor does not remove it.
 class ProcessSet {
  public:
   explicit ProcessSet(std::span<const int32_t> ranks) {

@@ -1,4 +1,5 @@
-/* Controller plugins carry opaque messages between ranks. C11. */
+/* The ABI of a controller plugin, which carries opaque messages between ranks. The runtime calls it on
+ * the progress thread. C11. */
 #pragma once
 
 #include "horovod/plugin.h"
@@ -9,24 +10,26 @@ extern "C" {
 
 typedef struct hvd_controller_v1 {
   size_t struct_size;
-  /* Queues a message to a rank; copies it; never waits. Messages of one pair arrive in order,
-   * once, whole. */
+  /* Copies a message and queues it for a rank. Never waits. Messages from one rank to another arrive
+   * complete, once and in order. */
   int (*send)(void* context, int32_t rank, const void* message, size_t size);
-  /* Moves bytes and calls on_message for each arrival, on the calling thread. Never waits.
-   * *progressed becomes 1 when anything moved. An error names the rank that is lost. */
+  /* Sends and receives bytes, and calls on_message for each message that arrived, on the calling
+   * thread. Never waits. Sets *progressed to 1 when it sent or received any byte. An error names the
+   * lost rank. */
   int (*poll)(void* context,
               void (*on_message)(void* argument, int32_t rank, const void* message, size_t size),
               void* argument, int32_t* progressed, char* error, size_t error_size);
   /* Fails every link, so that no peer waits for this rank. */
   void (*abort)(void* context, const char* cause);
-  /* The machine of each rank: size entries, numbered from 0 in the order of their lowest rank.
-   * Proven, not believed from names. Valid until close. */
+  /* Returns the machine of each rank: one entry per rank. Machines are numbered from 0 in the order of
+   * their lowest ranks, and found by a test instead of by host names. Valid until close. */
   const int32_t* (*hosts)(void* context);
-  /* Called before the progress thread blocks on the watched descriptors. 1: it may sleep, and
-   * anything that arrives from now on makes a watched descriptor readable. 0: poll first. */
+  /* Called before the progress thread blocks on the watched descriptors. Returns 1 when the thread may
+   * sleep: any later arrival makes a watched descriptor readable. Returns 0 when it must poll first. */
   int (*before_sleep)(void* context);
   void (*after_sleep)(void* context);
-  /* As send, of two parts that arrive as one message. NULL: they are put together before. */
+  /* Like send, for two parts that arrive as one message. NULL: the runtime joins the parts and calls
+   * send. */
   int (*send_parts)(void* context, int32_t rank, const void* first, size_t first_size,
                     const void* second, size_t second_size);
 } hvd_controller_v1;

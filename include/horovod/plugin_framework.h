@@ -1,7 +1,7 @@
-/* Framework plugins speak of streams, events and device memory for one framework. C11.
+/* The ABI for streams, events and device memory of a framework. C11.
  *
- * An op plugin that runs batches on devices is one in small: it publishes an hvd_framework, and the
- * runtime takes submissions for devices only where one is there. */
+ * An op plugin that runs batches on devices publishes an hvd_framework. The runtime accepts
+ * submissions on devices only if a plugin has published one. */
 #pragma once
 
 #include "horovod/plugin.h"
@@ -12,9 +12,9 @@ extern "C" {
 
 typedef struct hvd_framework_v1 {
   size_t struct_size;
-  /* Records that everything now in `stream` is done; *event is released by is_ready's caller. */
+  /* Records an event after the work that `stream` has now. The caller of is_ready releases *event. */
   int (*record_ready)(void* context, int32_t device, void* stream, void** event);
-  int (*is_ready)(void* context, void* event); /* 1 or 0; never waits */
+  int (*is_ready)(void* context, void* event); /* returns 1 or 0; never waits */
   int (*make_stream_wait)(void* context, int32_t device, void* stream, void* event);
   void (*release_event)(void* context, void* event);
   void* (*allocate)(void* context, int32_t device, size_t size);
@@ -22,9 +22,9 @@ typedef struct hvd_framework_v1 {
   void* (*current_stream)(void* context, int32_t device);
 } hvd_framework_v1;
 
-/* What is published, by hvd_plugin_host.publish under HVD_FRAMEWORK_OF_DEVICES. `release` must be
- * there, for any thread, and work for the rest of the process: outputs outlive their job. It takes
- * what nothing on the device uses any more. The others may be NULL. */
+/* A plugin publishes this record by hvd_plugin_host.publish under HVD_FRAMEWORK_OF_DEVICES. `release`
+ * is required: any thread calls it, until the process ends, because outputs may outlive their job. The
+ * device no longer uses memory that it gets. The other functions may be NULL. */
 typedef struct hvd_framework {
   const hvd_framework_v1* vtable;
   void* context;

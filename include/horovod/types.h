@@ -1,4 +1,4 @@
-/* Enumerations shared by the C ABI, the plugins and the wire. C11; values are a promise. */
+/* Enumerations of the C ABI, the plugin ABI and the wire format. C11. Their values never change. */
 #pragma once
 
 #include <stdint.h>
@@ -35,12 +35,12 @@ typedef enum hvd_dtype {
  *   product    wraps around          yes                     all are true (and)
  *   adasum     refused               allreduce only          refused
  *
- * float16 and bfloat16 are computed in float32 and rounded once per host and once at the end.
- * Adasum computes in float64, tensor by tensor, also in a group: vectors a and b become
- * (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b, so that orthogonal ones are added and equal ones
- * averaged; ranks 2i and 2i+1 pair up, then those pairs, and so on; who has no partner waits for
- * the next level. Factors (prescale, postscale) multiply in the tensor's type, integers in float64
- * and then cut towards zero; they do nothing to bool. */
+ * float16 and bfloat16 accumulate in float32, with one rounding per host and one at the end.
+ * Adasum computes in float64, for each tensor of a group on its own. It combines vectors a and b to
+ * (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b, which adds orthogonal vectors and averages equal ones.
+ * It combines ranks 2i and 2i+1, then pairs of these results, and so on. A rank without a partner
+ * waits for the next level. Factors (prescale, postscale) multiply in the tensor's type. For integers
+ * they multiply in float64, and the result is truncated towards zero. They do not change bool. */
 typedef enum hvd_reduce_op {
   HVD_AVERAGE = 0,
   HVD_SUM = 1,
@@ -63,7 +63,7 @@ typedef enum hvd_op_kind {
 /* Devices: HVD_CPU, or the ordinal of an accelerator. */
 #define HVD_CPU (-1)
 
-/* What the functions of horovod.h return. */
+/* The results of the functions of horovod.h. */
 typedef enum hvd_status {
   HVD_OK = 0,
   HVD_INVALID_ARGUMENT = 1,    /* a bad value from the caller, or ranks that disagree */
@@ -71,10 +71,10 @@ typedef enum hvd_status {
   HVD_NOT_FOUND = 3,           /* no such handle, process set, key */
   HVD_DEADLINE_EXCEEDED = 4,   /* the deadline of the call passed */
   HVD_UNAVAILABLE = 5,         /* a peer or server cannot be reached */
-  HVD_ABORTED = 6,             /* a peer died or shut down: everything pending fails so */
+  HVD_ABORTED = 6,             /* a peer died or shut down: all pending work fails with it */
   HVD_PERMISSION_DENIED = 7,   /* a signature, token or file mode was refused */
   HVD_ALREADY_EXISTS = 8,      /* the name is in flight already */
-  HVD_UNIMPLEMENTED = 9,       /* not in this build; the message says what would do it */
+  HVD_UNIMPLEMENTED = 9,       /* not in this build; the message names an alternative */
   HVD_INTERNAL = 10,           /* a defect of this library */
   HVD_IN_PROGRESS = 11         /* hvd_wait returned before completion */
 } hvd_status;

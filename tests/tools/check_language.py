@@ -24,7 +24,7 @@ CLEAN = (
 )
 NOT_YET = ("docs/design/",)
 PLAIN = (
-    "README.md", "CONTRIBUTING.md", "docs/",
+    "README.md", "CONTRIBUTING.md", "docs/", "include/",
     "launcher/check/", "launcher/cli/", "launcher/job/", "launcher/link/", "launcher/mpirun/",
     "launcher/output/", "launcher/plan/", "launcher/program/", "packaging/",
     "examples/", "plugins/bootstrap/", "plugins/ops/", "rendezvous/", "src/runtime/core/", "tests/conformance/",
