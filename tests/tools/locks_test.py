@@ -11,8 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLANG = "clang++-14"
 FOLDERS = ("src", "rendezvous", "launcher", "plugins")
 HEADER = "src/base/mutex.h"
-# Not annotated yet: the progress lock and what it guards, and backends.
-PLAIN = ("plugins/ops/", "src/runtime/core/", "src/runtime/progress/progress.", "src/runtime/runtime",
+# Not annotated yet: the progress lock and what it guards.
+PLAIN = ("src/runtime/core/", "src/runtime/progress/progress.", "src/runtime/runtime",
          "src/runtime/observation.cpp")
 PROGRAM = """
 #include "base/mutex.h"

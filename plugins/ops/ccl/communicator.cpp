@@ -33,14 +33,14 @@ void CclThread::end() {
 }
 
 void CclThread::interrupt() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   interrupted_ = true;
   if (const auto group = making_.lock()) group->store->close();
 }
 
 Status CclThread::create(const std::shared_ptr<Group>& group) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (interrupted_) group->store->close();
     making_ = group;
   }

@@ -5,8 +5,8 @@
 
 #include <list>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "ops/ccl/batch.h"
 #include "ops/ccl/store.h"
 #include "ops/common/library_thread.h"
@@ -48,9 +48,9 @@ class CclThread : public LibraryThread {
   BufferPool buffers_;  // of the thread
   std::list<std::shared_ptr<Group>> made_;  // of the thread
 
-  std::mutex mutex_;  // guards all below
-  std::weak_ptr<Group> making_;
-  bool interrupted_ = false;
+  Mutex mutex_;
+  std::weak_ptr<Group> making_ HVD_GUARDED_BY(mutex_);
+  bool interrupted_ HVD_GUARDED_BY(mutex_) = false;
 };
 
 class CclCommunicator : public BackendCommunicator {

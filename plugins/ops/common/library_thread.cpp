@@ -39,7 +39,7 @@ void LibraryThread::start() {
 
 void LibraryThread::give(Order order) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     orders_.push_back(std::move(order));
   }
   changed_.notify_all();
@@ -51,50 +51,53 @@ void LibraryThread::resume(std::shared_ptr<QueuedBatch> batch) {
 }
 
 void LibraryThread::drain() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return (orders_.empty() && !busy_) || ended_; });
+  MutexLock lock(mutex_);
+  changed_.wait(lock.native(),
+                [this]() HVD_REQUIRES(mutex_) { return (orders_.empty() && !busy_) || ended_; });
 }
 
 void LibraryThread::close() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closing_ = true;
   }
   changed_.notify_all();
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   // A peer's end reaches a call that waits for it only while this end is open: Gloo's close does not
   // wake a call of its own process.
-  changed_.wait_for(lock, kGrace, [this] { return !busy_; });
+  changed_.wait_for(lock.native(), kGrace, [this]() HVD_REQUIRES(mutex_) { return !busy_; });
   lock.unlock();
   interrupt();
   lock.lock();
-  changed_.wait(lock, [this] { return !busy_; });
+  changed_.wait(lock.native(), [this]() HVD_REQUIRES(mutex_) { return !busy_; });
 }
 
 bool LibraryThread::stop(Seconds limit) {
   if (!thread_.joinable()) return true;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closing_ = true;
   }
   changed_.notify_all();
   interrupt();
-  std::unique_lock lock(mutex_);
-  const bool ended = changed_.wait_for(lock, limit, [this] { return ended_; });
+  MutexLock lock(mutex_);
+  const bool ended =
+      changed_.wait_for(lock.native(), limit, [this]() HVD_REQUIRES(mutex_) { return ended_; });
   lock.unlock();
   if (ended) {
     thread_.join();
     return true;
   }
-  const std::lock_guard at_memory(memory_);
+  const MutexLock at_memory(memory_);
   memory_is_gone_ = true;
   thread_.detach();
   return false;
 }
 
 bool LibraryThread::pause(std::chrono::milliseconds time) {
-  std::unique_lock lock(mutex_);
-  return !changed_.wait_for(lock, time, [this] { return closing_; });
+  MutexLock lock(mutex_);
+  return !changed_.wait_for(lock.native(), time,
+                            [this]() HVD_REQUIRES(mutex_) { return closing_; });
 }
 
 Status LibraryThread::error_of(std::string_view thrown) const {
@@ -108,14 +111,14 @@ void LibraryThread::work() {
   Status status = guarded([this] { return open_library(); });
   opening_.store(false);
   int idle_polls = 0;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   failure_ = status;
   while (failure_.ok() && !closing_) {
-    const auto has_news = [this] { return closing_ || !orders_.empty(); };
+    const auto has_news = [this]() HVD_REQUIRES(mutex_) { return closing_ || !orders_.empty(); };
     if (running_.empty()) {
-      changed_.wait(lock, has_news);
+      changed_.wait(lock.native(), has_news);
     } else if (pace().count() > 0) {
-      changed_.wait_for(lock, pace(), has_news);
+      changed_.wait_for(lock.native(), pace(), has_news);
     }
     if (closing_) break;
     Order order{};
@@ -135,10 +138,10 @@ void LibraryThread::work() {
     if (moved || closing_) changed_.notify_all();
     failure_ = status;
   }
-  if (!failure_.ok()) fail(lock);
   const bool failed = !failure_.ok();
-  orders_.clear();
+  if (!failed) orders_.clear();
   lock.unlock();
+  if (failed) fail();
   close_library(failed, std::exchange(running_, {}));
   lock.lock();
   ended_ = true;
@@ -168,7 +171,7 @@ Status LibraryThread::advance(bool* moved) {
       continue;
     }
     {
-      const std::lock_guard lock(memory_);
+      const MutexLock lock(memory_);
       if (memory_is_gone_) {
         return aborted(cat(title_, " came back after the job had given it up"));
       }
@@ -182,8 +185,9 @@ Status LibraryThread::advance(bool* moved) {
   return {};
 }
 
-void LibraryThread::fail(std::unique_lock<std::mutex>& lock) {
-  changed_.wait_for(lock, kGrace, [this] { return closing_; });
+void LibraryThread::fail() {
+  MutexLock lock(mutex_);
+  changed_.wait_for(lock.native(), kGrace, [this]() HVD_REQUIRES(mutex_) { return closing_; });
   Batches failing;
   for (const auto& batch : running_) {
     if (batch->claim()) failing.push_back(batch);
@@ -200,7 +204,8 @@ void LibraryThread::fail(std::unique_lock<std::mutex>& lock) {
     if (!failing.empty()) event_->ring();
     failing.clear();
     if (closing_) return;
-    changed_.wait(lock, [this] { return closing_ || !orders_.empty(); });
+    changed_.wait(lock.native(),
+                  [this]() HVD_REQUIRES(mutex_) { return closing_ || !orders_.empty(); });
   }
 }
 

@@ -12,11 +12,11 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ops/common/backend.h"
 #include "ops/common/wake_event.h"
 
@@ -123,7 +123,7 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   void work();
   Status turn(const Order& order, bool* moved);
   Status advance(bool* moved);
-  void fail(std::unique_lock<std::mutex>& lock);
+  void fail();
 
   const char* const name_;
   const char* const title_;
@@ -131,16 +131,18 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   Batches running_;  // of the thread
   std::atomic<bool> opening_{true};
 
-  std::mutex memory_;            // held while outputs are written
-  bool memory_is_gone_ = false;  // guarded by memory_: stop() has given the thread up
+  Mutex memory_;  // held while outputs are written
+  // stop() has given the thread up
+  bool memory_is_gone_ HVD_GUARDED_BY(memory_) = false;
 
-  std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
-  std::deque<Order> orders_;
-  Status failure_;
-  bool busy_ = false;  // in a turn
-  bool closing_ = false, ended_ = false;
-  std::thread thread_;
+  Mutex mutex_;
+  std::condition_variable changed_;  // of what mutex_ guards
+  std::deque<Order> orders_ HVD_GUARDED_BY(mutex_);
+  Status failure_ HVD_GUARDED_BY(mutex_);
+  bool busy_ HVD_GUARDED_BY(mutex_) = false;  // in a turn
+  bool closing_ HVD_GUARDED_BY(mutex_) = false;
+  bool ended_ HVD_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // of the backend's thread
 };
 
 }  // namespace hvd::ops

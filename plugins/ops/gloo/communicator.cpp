@@ -14,8 +14,10 @@ class GlooThread : public LibraryThread {
   GlooThread(const GlooWorld& world, const ProcessSet& set)
       : LibraryThread("hvd-gloo", "Gloo", world.event), world_(world), set_(set) {}
 
-  // Only the thread calls these.
-  const std::shared_ptr<::gloo::Context>& context() const { return context_; }
+  std::shared_ptr<::gloo::Context> context() {
+    const MutexLock lock(mutex_);
+    return context_;
+  }
   uint32_t next_tag() { return ++tag_; }
 
  protected:
@@ -23,25 +25,21 @@ class GlooThread : public LibraryThread {
     HVD_ASSIGN_OR_RETURN(auto context, connect(world_.host, world_.device, set_.name("gloo"),
                                                set_.index_of(world_.rank), set_.size(),
                                                set_.size() == world_.size, world_.timeout));
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     context_ = std::move(context);
     return {};
   }
   void interrupt() override {
-    std::shared_ptr<::gloo::Context> context;
-    {
-      const std::lock_guard lock(mutex_);
-      context = context_;
-    }
-    if (context != nullptr && context->size > 1) context->closeConnections();
+    const std::shared_ptr<::gloo::Context> opened = context();
+    if (opened != nullptr && opened->size > 1) opened->closeConnections();
   }
 
  private:
   const GlooWorld world_;
   const ProcessSet set_;
   uint32_t tag_ = 0;
-  std::mutex mutex_;
-  std::shared_ptr<::gloo::Context> context_;  // guarded by mutex_ against interrupt
+  Mutex mutex_;
+  std::shared_ptr<::gloo::Context> context_ HVD_GUARDED_BY(mutex_);
 };
 
 namespace {

@@ -30,7 +30,7 @@ Status Channel::add_sub_communicator(SubCommunicator sub, const abi::UniqueId& i
   sub_communicators_[sub]->stream_ = stream_;
   sub_communicators_[sub]->owns_stream_ = false;
   HVD_RETURN_IF_ERROR(sub_communicators_[sub]->join(id, index, size, pause));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++sub_communicators_open_;
   return {};
 }
@@ -54,7 +54,7 @@ void Channel::close() {
   }
   bool was_over = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     was_over = std::exchange(is_over_, true);
   }
   if (comm_ != nullptr && !was_over) {
@@ -79,7 +79,7 @@ Status Channel::settle(const Pause& pause) {
 }
 
 Status Channel::check() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (is_over_) return aborted(api_.family + " was given up");
   for (int i = 0; i < sub_communicators_open_; ++i)
     HVD_RETURN_IF_ERROR(sub_communicators_[i]->check());
@@ -93,7 +93,7 @@ void Channel::abort() {
     if (sub != nullptr) sub->abort();
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::exchange(is_over_, true) || comm_ == nullptr) return;
   }
   api_.comm_abort(comm_);

@@ -6,9 +6,9 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "ops/nccl/library.h"
 
 namespace hvd::ops::nccl {
@@ -56,10 +56,10 @@ class Channel {
   void* stream_ = nullptr;
   bool owns_stream_ = true;
   std::unique_ptr<Channel> sub_communicators_[2];
-  std::mutex mutex_;
-  bool is_over_ = false;                        // guarded by mutex_: check must not use comm_
-  int sub_communicators_open_ = 0;              // guarded by mutex_: those that check may use
-  std::map<std::pair<int, double>, int> sums_;  // by type and factor
+  Mutex mutex_;
+  bool is_over_ HVD_GUARDED_BY(mutex_) = false;            // check must not use comm_
+  int sub_communicators_open_ HVD_GUARDED_BY(mutex_) = 0;  // those that check may use
+  std::map<std::pair<int, double>, int> sums_;             // by type and factor
 };
 
 }  // namespace hvd::ops::nccl

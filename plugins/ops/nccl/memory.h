@@ -3,9 +3,9 @@
 // user's outputs may outlive the job. Any thread.
 #pragma once
 
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "horovod/plugin_framework.h"
 #include "ops/nccl/library.h"
 
@@ -30,7 +30,7 @@ class Memory {
   void free_returned(const Api& api, void* stream) {
     std::vector<void*> returned;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       returned.swap(returned_);
     }
     for (void* memory : returned) api.free_async(memory, stream);
@@ -38,11 +38,11 @@ class Memory {
 
  private:
   void give_back(void* memory) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     returned_.push_back(memory);
   }
-  std::mutex mutex_;
-  std::vector<void*> returned_;  // guarded by mutex_
+  Mutex mutex_;
+  std::vector<void*> returned_ HVD_GUARDED_BY(mutex_);
 };
 
 inline hvd_framework* Memory::framework() {
