@@ -68,7 +68,7 @@ std::string address_for_others(const Settings& settings, const net::Endpoint& bo
   return cat("127.0.0.1:", bound.port);
 }
 
-// As a user types it on the host that shall join.
+// The command that a user types on a host to join it to the job.
 std::string join_command(const Settings& settings, const net::Endpoint& bound) {
   const std::string file = settings.text("token_file");
   return cat("horovod-agent --join ", address_for_others(settings, bound), " --token-file ",

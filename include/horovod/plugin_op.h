@@ -23,16 +23,17 @@ typedef struct hvd_batch_tensor {
  * a whole batch on one rank; -1 disables the algorithm of a limit. */
 typedef struct hvd_tuning {
   size_t struct_size;
-  int64_t
-      whole_limit; /* for at most direct_hosts hosts: one-shot while the size times the number of
-                        * other hosts is at most this; each host gets every other host's data */
-  int64_t doubling_limit; /* otherwise, recursive doubling across hosts up to this size */
-  int64_t ring_from;      /* for more than direct_hosts hosts: a ring of hosts from this size, and
-                           * halving-doubling below it */
-  int64_t chunk;          /* bytes of one message between hosts */
-  int32_t direct_hosts;   /* the most hosts that use one-shot and two-shot */
-  int32_t streams;        /* TCP streams between two ranks on two hosts */
-  int32_t drivers;        /* ranks of a host that drive its streams: 1 is its leader alone */
+  /* For at most direct_hosts hosts: one-shot (each host gets every other host's data) while the size
+   * times the number of other hosts is at most this. */
+  int64_t whole_limit;
+  /* Otherwise: recursive doubling across hosts up to this size. */
+  int64_t doubling_limit;
+  /* For more than direct_hosts hosts: a ring from this size, and halving-doubling below it. */
+  int64_t ring_from;
+  int64_t chunk;        /* bytes of one message between hosts */
+  int32_t direct_hosts; /* the most hosts that use one-shot and two-shot */
+  int32_t streams;      /* TCP streams between two ranks on two hosts */
+  int32_t drivers;      /* ranks of a host that use its streams; 1: only the host's leader */
 } hvd_tuning;
 
 /* A batch of tensors that all members of a process set run together. All members run the batches of a

@@ -141,7 +141,7 @@ int run_guarded(char** arguments, const std::function<int()>& agent,
   const sigset_t signals = waited_signals();
   const sigset_t blocked = agent_signals();
   ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
-  // `pkill -f horovod-agent` shall find the agent alone, from the first moment on.
+  // `pkill -f horovod-agent` must find only the agent, from the start.
   const Title title(arguments);
   title.change("hvd-guardian");
   const pid_t guardian = ::getpid();

@@ -28,7 +28,7 @@ class RankCommands {
   net::Task<void> run(Run wish, net::StreamSocket& caller);
   void on_said(const Said& said);
   void on_ran(const Ran& ran);
-  // Nobody there answers any more.
+  // The host is lost, or all its ranks have ended: its commands get no further answer.
   void on_host_gone(int host);
 
  private:

@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
   if (version.ok()) end_pmix_server();
   std::error_code error;
   std::filesystem::remove_all(folder, error);
-  // Threads of fences that nobody waits for any more go with the process.
+  // Threads of abandoned fences end with the process.
   std::fflush(nullptr);
   ::_exit(status.ok() ? 0 : fail(status));
 }

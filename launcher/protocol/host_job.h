@@ -55,8 +55,8 @@ using Reached = std::vector<std::pair<std::string, std::string>>;
 
 // Data that ranks get only when they start: the master endpoint.
 struct StartOrder {
-  std::vector<std::pair<std::string, std::string>> environment;  // wins over all else
-  // By which this host is reached; for programs that were told none.
+  std::vector<std::pair<std::string, std::string>> environment;  // overrides all other variables
+  // The network interface by which other hosts reach this host, for programs without a setting for it.
   std::string interface;
 };
 
@@ -71,8 +71,8 @@ struct RankExit {
   int signal = 0;            // that ended it, or 0
   bool by_agent = false;     // the agent ended it because the job was ending
   bool after_grace = false;  // by SIGKILL, since it had not ended by then
-  // The kernel's out-of-memory killer has ended a process of this host's cgroup since the start,
-  // or since the last rank that was told so.
+  // The kernel's out-of-memory killer has ended a process of this host's cgroup since the start, or
+  // since the last exit that reported it.
   bool out_of_memory = false;
 };
 

@@ -37,8 +37,8 @@ struct SpawnTarget {
 class Spawner {
  public:
   virtual ~Spawner() = default;
-  // Brings an agent up and gives the stream to it. `on_stage` is told where it stands; the caller
-  // bounds the time by cancelling (asio cancellation), which closes everything. An error is one
+  // Starts an agent and returns the stream to it. Calls `on_stage` at each stage of the start. The
+  // caller bounds the time by cancelling (asio cancellation), which closes everything. An error is one
   // sentence about this host, without its name: the caller prepends it.
   virtual net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) = 0;

@@ -116,9 +116,9 @@ class Deputy {
   bool is_between_ = false;
 };
 
-// A rank of MPICH's that has ended its connections sleeps until all have, and looks at none any more,
-// so that another one whose connection to it was not quite made looks for its end for ever: seen over
-// TCP with MPICH 4.0 and UCX 1.13, in programs of MPI alone too. That one leaves in its stead.
+// A rank of MPICH that has closed its connections sleeps until all ranks have, and polls none of them.
+// Another rank whose connection to it was not complete then waits for ever: seen over TCP with MPICH 4.0
+// and UCX 1.13, also in programs without Horovod. A deputy process ends in place of such a rank.
 void watch(pthread_t ending, const std::atomic<bool>& has_ended, const Deputy& deputy, int status,
            std::chrono::milliseconds usual) {
   // The first that it says is that its connections have ended.

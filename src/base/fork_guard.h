@@ -22,8 +22,8 @@ class NoFork {
 // Differs between a process and its child, as getpid() does, and costs no system call.
 uint32_t process_after_forks();
 
-// Owns a descriptor that no child keeps. In a child it owns nothing any more: its descriptor is
-// closed there, and the number may be another's.
+// Owns a descriptor that a forked child does not inherit: the child closes it. In the child the object
+// owns nothing, and another descriptor may have the number.
 class GuardedFd {
  public:
   GuardedFd() = default;

@@ -29,8 +29,8 @@ enum class FrameType : uint16_t {
   kOpen = 2,     // the sender begins a stream; `credit` is what it grants at once
   kData = 3,     // bytes of a stream; they use up credit
   kCredit = 4,   // grants `credit` more bytes; no payload
-  kEnd = 5,      // the sender sends no more on this stream; no payload
-  kReset = 6,    // the sender neither sends nor takes any more on this stream; no payload
+  kEnd = 5,      // end of file from the sender on this stream; no payload
+  kReset = 6,    // the sender has dropped this stream in both directions; no payload
 };
 
 // On the wire, little-endian, in this order, behind the magic: version, type (16 bits each), job

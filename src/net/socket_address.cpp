@@ -31,7 +31,7 @@ SocketAddress unix_address(const std::string& path) {
   return address;
 }
 
-// Only a socket file on which nobody listens any more.
+// Removes a socket file whose listener has gone. Leaves every other file.
 bool remove_dead_listener(const SocketAddress& address) {
   const auto* raw = reinterpret_cast<const sockaddr_un*>(&address.storage);
   struct stat info {};

@@ -79,7 +79,7 @@ Status Runtime::add_process_set(std::vector<int32_t> ranks, hvd_handle* handle) 
 
 Status Runtime::remove_process_set(int32_t id, hvd_handle* handle) {
   if (id == 0) return invalid_argument("process set 0 is all ranks and cannot be removed");
-  // A set that is gone here may still be there on other ranks: all are told by the same plan.
+  // A set that this rank has removed may still exist on other ranks: one plan gives all ranks the error.
   if (!sets_.was_given(id)) return not_found(cat("process set ", id, " does not exist"));
   Request request;
   request.op = kRemoveProcessSet;
@@ -107,7 +107,7 @@ Status Runtime::poll(hvd_handle handle, bool* done) {
   if (submission == nullptr) return not_found(cat("handle ", handle, " does not exist"));
   *done = submission->done.load(std::memory_order_acquire);
   if (!*done && core_->departed().load()) {
-    // No helper drives any more, and there is nothing left to wait for: only to be told.
+    // The helper thread has ended, and nothing is left to wait for: one step completes the work.
     std::lock_guard lock(progress_->progress_lock());
     if (core_->step(true)) progress_->notify_completed();
     *done = submission->done.load(std::memory_order_acquire);

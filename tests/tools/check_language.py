@@ -24,11 +24,8 @@ CLEAN = (
 )
 NOT_YET = ("docs/design/",)
 PLAIN = (
-    "README.md", "CONTRIBUTING.md", "docs/", "include/",
-    "launcher/check/", "launcher/cli/", "launcher/job/", "launcher/link/", "launcher/mpirun/",
-    "launcher/output/", "launcher/plan/", "launcher/program/", "packaging/",
-    "examples/", "plugins/bootstrap/", "plugins/ops/", "rendezvous/", "src/runtime/core/", "tests/conformance/",
-    "tests/README.md", "tests/e2e/",
+    "README.md", "CONTRIBUTING.md", "docs/", "include/", "src/", "launcher/", "packaging/", "plugins/",
+    "examples/", "rendezvous/", "tests/conformance/", "tests/README.md", "tests/e2e/",
     "tests/python/", "tests/rendezvous/",
 )
 

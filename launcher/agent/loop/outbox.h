@@ -25,9 +25,9 @@ class Outbox {
   // Writes what the link takes now; the rest follows when it takes more.
   void flush();
   bool is_empty() const { return unsent_.size() == sent_ && writer_.empty(); }
-  // The far side takes nothing any more.
+  // True after a write has failed: the link is broken.
   bool is_broken() const { return is_broken_; }
-  // Forgets everything, and all that is put from now on.
+  // Drops all queued frames, and those that are queued later.
   void abandon();
 
  private:

@@ -54,7 +54,7 @@ uint16_t last_free(net::PortRange range) {
   return 0;
 }
 
-// PMIx listens on the loopback, where the system says, or where it is told. False: it cannot.
+// Makes PMIx listen on a port of HOROVOD_PORT_RANGE, if that is set. Returns false when no port is free.
 bool keep_to_range(Environment& environment, const HostJob& job) {
   const auto range = net::parse_port_range(value_of(job.environment, "HOROVOD_PORT_RANGE"));
   if (!range.ok() || range->is_any()) return true;
@@ -191,8 +191,8 @@ Environment pmix_rank_environment(const std::map<int, Environment>& served, cons
       environment.emplace_back(variable, value);
     }
   };
-  // Open MPI 4 takes itself for a program without a launcher unless it is told of one that it knows. The
-  // second is for an mpirun inside this job.
+  // Without this variable Open MPI 4 assumes that no launcher started the program. The value names a
+  // launcher that it knows, and "ompi" for an mpirun inside this job.
   suggest("OMPI_MCA_schizo", "jsm,ompi");
   // Open MPI's shared files lie in the job's folder and are removed with it, also after a kill.
   suggest("OMPI_MCA_btl_vader_backing_directory",

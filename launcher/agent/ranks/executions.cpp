@@ -112,7 +112,7 @@ void Executions::stop(const StopRun& order, double grace_seconds) {
   if (execution == nullptr) return;
   execution->kill_at = Deadline::after_seconds(grace_seconds);
   signal_group(execution->group, {SIGTERM, SIGCONT});
-  // Nobody reads it any more.
+  // The reader of its output has gone.
   for (UniqueFd& pipe : execution->process.output) {
     if (pipe) loop_.forget(pipe.get());
     pipe.reset();

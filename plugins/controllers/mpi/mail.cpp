@@ -25,7 +25,7 @@ Mail::~Mail() {
 
 Status Mail::check(int code) const {
   if (code == MPI_SUCCESS) return {};
-  return aborted(cat("MPI carries no messages any more: ", hvd::mpi::describe(job_.api, code)));
+  return aborted(cat("MPI cannot carry messages: ", hvd::mpi::describe(job_.api, code)));
 }
 
 Status Mail::send(Kind kind, int32_t to, ByteView message) {

@@ -142,7 +142,7 @@ def mpi_threads_supported() -> bool:
 
 
 def _chosen(variable: str = "HOROVOD_CPU_OPERATIONS") -> str:
-    """The backend for tensors in host memory that this job was told to use; empty for our own."""
+    """The backend that a setting chose for tensors in host memory; empty for the built-in one."""
     return os.environ.get(variable, "").strip().lower()
 
 

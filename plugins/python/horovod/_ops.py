@@ -273,7 +273,7 @@ def join() -> int:
 
 
 def reset() -> None:
-    """Forgets all work of a runtime that has been shut down: nothing of it runs any more."""
+    """Releases all work of a runtime that has been shut down: none of it still runs."""
     _native.release_all()
     _state.counters.clear()
     for forget in _state.forgetters:

@@ -11,9 +11,9 @@ constexpr int kMaxDimensions = 8;
 
 struct ExchangeTable;  // DLPack's functions of a framework
 
-// How a dense tensor is told from others: (type, dict of dtypes to numbers, layout), or with None for a
-// layout an array that describes itself by __array_struct__. A fourth is the type's
-// __dlpack_c_exchange_api__, or None: by that a tensor says all at once.
+// How to recognise a dense tensor of a framework: (type, dict of dtypes to numbers, layout). A layout of
+// None means an array that describes itself by __array_struct__. A fourth element is the type's
+// __dlpack_c_exchange_api__, which describes a tensor in one call, or None.
 struct Framework {
   PyObject* type;
   PyObject* dtypes;

@@ -19,7 +19,7 @@ struct State {
 
   PyObject* fail;       // fail(status, message, negotiated) raises what a failure deserves
   PyObject* pending;    // handle -> (finish, what must stay alive), or the result itself
-  PyObject* abandoned;  // list of pending handles that no caller holds any more
+  PyObject* abandoned;  // list of pending handles without a Python owner
   unsigned long main_thread;
 
   // Names of a tensor's attributes, made once.

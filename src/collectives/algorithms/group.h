@@ -67,9 +67,10 @@ class Group {
   void post_small(uint64_t step);
   void wake_if_all(Condition& condition);
 
-  // That nobody reads anything of steps before `step` any more, as far as this rank knows.
+  // All members have finished reading the data of steps before this one, as far as this rank knows.
   uint64_t known_consumed = 0;
-  // Whether all have read the small payloads that this step's overwrite, as far as it knows.
+  // Whether all members have read the small payloads that this step overwrites, as far as this rank
+  // knows.
   bool small_slot_is_free(uint64_t step) const { return step == 0 || known_consumed >= step - 1; }
 
   // Private memory for small results and for what comes from other hosts.

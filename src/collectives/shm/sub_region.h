@@ -2,10 +2,10 @@
 // ranks take turns in it.
 //
 // Every operation takes a number of steps, the same on all members, and each step uses the buffers
-// of its parity. A rank tells by counters that only grow how far it is: `arrived` (its data of a
-// step is in its slot), `reduced` (its slice of the result is in place), `consumed` (it reads
-// nothing of that step any more); the host's leader tells by `shared` that the result of all hosts
-// is in place. A counter's value is a step plus one.
+// of its parity. A rank publishes its progress in counters that only grow: `arrived` (its data of a step
+// is in its slot), `reduced` (its slice of the result is in place), `consumed` (it has finished reading
+// the data of that step). The host's leader publishes by `shared` that the result of all hosts is in
+// place. A counter's value is a step plus one.
 #pragma once
 
 #include <algorithm>

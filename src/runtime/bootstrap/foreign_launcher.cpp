@@ -109,7 +109,8 @@ Result<Bootstrap> bootstrap_from(std::shared_ptr<const SavedBootstrap> saved, De
   return result;
 }
 
-// The launcher is told of this process's end with the runtime's; rank 0 serves its store until its own.
+// The plugin reports the end of this process to the launcher when the runtime ends. Rank 0 serves its
+// store until its own end.
 Result<Bootstrap> bootstrap_by_plugin(std::unique_ptr<Opened> plugin, Identity identity,
                                       const Settings& settings, uint64_t epoch, Deadline deadline) {
   if (identity.size == 1) {

@@ -1,4 +1,4 @@
-// The C ABI's part about what is told of work: the timeline, metrics, the main thread's stack.
+// The observation functions of the C ABI: the timeline, metrics, the main thread's stack.
 #include <cstring>
 #include <mutex>
 #include <string>

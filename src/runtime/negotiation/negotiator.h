@@ -25,7 +25,7 @@ class Negotiator {
   // Takes a child's announcement. An error means that the child is faulty.
   Status receive(int32_t child, Announcement* announcement);
 
-  // As the root's plans say: an id stands for nothing any more; all have joined.
+  // Apply the root's plans: a cache id becomes invalid; all ranks have joined.
   void forget(CacheEntry* entry, uint64_t plan);
   void all_have_joined();
 

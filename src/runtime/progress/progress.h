@@ -51,11 +51,11 @@ class Progress {
   // Drives until `done` or the deadline. Any thread.
   bool wait(const std::atomic<bool>& done, Deadline deadline);
 
-  // Input is there: wakes a sleeping driver. Nothing when nobody sleeps. Any thread.
+  // Wakes the sleeping driver, if any, because there is input. Any thread.
   void notify();
-  // As notify, for the moment when waiting for more submissions has no point any more.
+  // Like notify, when the batching window need not wait for further submissions.
   void notify_full();
-  // Work was completed by somebody who does not drive: wakes all who may have waited for it.
+  // Wakes all waiting threads after a thread that is not the driver has completed work.
   void notify_completed();
 
   // The progress lock: only its holder may touch what the runtime core owns.

@@ -115,7 +115,7 @@ Status copy_splits(const hvd_submission& from, int32_t size, Submission* to) {
   splits.clear();
   if (from.op != HVD_ALLTOALL) return {};
   for (const TensorSpec& tensor : to->request.tensors) {
-    if (tensor.shape.empty()) continue;  // all ranks are told of it (agreement)
+    if (tensor.shape.empty()) continue;  // the agreement gives all ranks this error
     const int64_t rows = tensor.shape[0];
     if (from.split_count == 0) {
       if (rows % size != 0) {

@@ -21,11 +21,12 @@ class Service {
   // At the root: what rank `from` said (RuntimeCore::to_root). Elsewhere and at the root too: what the
   // root said (RuntimeCore::to_all), with `from` its rank. Trusts nothing of it.
   virtual void receive(int32_t from, ByteView message) = 0;
-  // When on_alarm wants to be called; max: never. Read at each step of the runtime core; whoever makes it
-  // earlier outside of a step notifies Progress. A rank with nothing pending is not to be woken.
+  // The time of the next call of on_alarm; max: never. The runtime core reads it at each step. A caller
+  // that moves it to an earlier time outside of a step notifies Progress. A service must not wake a rank
+  // without pending work.
   virtual Clock::time_point alarm() const { return Clock::time_point::max(); }
   virtual void on_alarm(Clock::time_point) {}
-  // The job is over for this rank: nothing is heard or said any more. Called once.
+  // The job is over for this rank: the service gets no further message. Called once.
   virtual void on_end(const Status& why) { static_cast<void>(why); }
 };
 

@@ -1,7 +1,7 @@
 // Messages between the timelines of the ranks, as bytes. Decoding trusts nothing.
 //
 //   up    start    a rank wants a timeline: a path at the root, cycle marks or not
-//         stop     a rank wants none any more
+//         stop     a rank stops the timeline
 //         ping     a rank's clock, to be answered
 //         events   what a rank has noted since the last
 //         flushed  there is no more of this run

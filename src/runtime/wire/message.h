@@ -103,10 +103,10 @@ struct Plan {
   uint32_t set = 0;                 // the process set's serial number
   uint64_t sequence = 0;            // among the plans of the set
   bool last = false;                // nothing of the set comes after it
-  std::vector<uint32_t> forgotten;  // ids that stand for nothing any more, before the items
+  std::vector<uint32_t> forgotten;  // cache ids that become invalid before the items
   std::vector<PlanItem> items;
   std::vector<std::vector<PlanUnit>> batches;
-  EagerData eager_data;  // the sender's, of the one batch, whose other parts it has
+  EagerData eager_data;  // the sender's data of the only batch, if it has the peer's data
   bool operator==(const Plan&) const = default;
 };
 

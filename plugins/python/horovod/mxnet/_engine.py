@@ -54,7 +54,7 @@ _started: queue.SimpleQueue[Tuple[int, _OnComplete, Sequence[Any]]] = queue.Simp
 _failures: List[Exception] = []
 _turns: Dict[Any, Any] = {}  # arrays that say nothing: operations that change one go one after the other
 _thread: Optional[threading.Thread] = None
-_ends = False  # the next shutdown is told to
+_ends = False  # whether _end runs after the next shutdown
 
 
 def _complete(on_complete: _OnComplete, failure: Optional[Exception]) -> None:

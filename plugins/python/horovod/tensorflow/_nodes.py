@@ -1,6 +1,6 @@
 """From tensors to the operations of a graph, or of eager execution, and their gradients.
 
-Contains no collective: operations say what libhorovod shall do, and it is submitted natively.
+Contains no collective: an operation holds the parameters, and native code submits them to libhorovod.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""torch's DistributedDataParallel beside ours: a process group for it, and which parameters are its.
+"""Support for torch's DistributedDataParallel: its process group, and the parameters that it reduces.
 
-Scripts that were written for Horovod put their model into DistributedDataParallel as well, and make
-no process group. One is made for them when the first such module is, unless the script has one by
-then. Parameters of such a module are reduced by it alone: who reduces parameters here asks `owns`,
-and is told by `released` when a module takes some.
+Some scripts for Horovod also wrap their model in DistributedDataParallel, and make no process group.
+This module makes one when the first such model is made, unless the script has made one. Only
+DistributedDataParallel reduces the parameters of its model: our optimizer asks `owns`, and gets a call of
+`released` when a model takes parameters over.
 """
 
 from __future__ import annotations

@@ -237,8 +237,8 @@ class GradientReducer:
             bucket.rearm(passes)
 
     def forget(self) -> None:
-        """Horovod was shut down: nothing is in flight any more, and nothing agreed with the ranks to
-        come, some of which may have failed in the midst of a step."""
+        """Resets the state after a shutdown of Horovod: no work is in flight, and this rank must agree
+        anew with the later ranks, some of which may have failed within a step."""
         self.in_flight = self.complete = 0
         self.is_interrupted, self.interrupted_loss, self._failure = False, None, None
         self._left, self._kept = None, {}

@@ -127,7 +127,7 @@ class _DistributedMixin(Copied):
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() and before "
                 "optimizer.step() or optimizer.synchronize(): gradients that are being reduced "
-                "would be lost. Where another model's loss has made them, or no step shall follow, "
+                "would be lost. If another model's loss has made them, or no step follows, "
                 "call optimizer.synchronize() first, on all ranks."
             )
         self._synchronized = False
