@@ -1,4 +1,4 @@
-"""Start and end of this process's part in the job; the same for every framework."""
+"""Starts and ends this process's part in the job. All frameworks share these functions."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ __all__ = [
 
 
 def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None:
-    """Joins the job that the launcher describes, or makes a world of one without a launcher.
+    """Joins the job that the launcher describes, or makes a job of one rank without a launcher.
 
-    Blocks until every rank of the job has called it. Does nothing when already initialised.
-    `comm`: None for all ranks of the job; or those that go on as a job of their own, numbered anew
-    from 0: a list of ranks, this one among them, or a communicator of mpi4py. `process_sets`: a
-    list of sets to register at once, the same on every rank; "dynamic" is taken for existing
-    scripts, and sets can be added in any case. Raises ValueError for others, and
-    HorovodInternalError when the other ranks do not come within HOROVOD_START_TIMEOUT seconds.
+    Blocks until every rank of the job has called it. Does nothing when already initialised. `comm`:
+    None for all ranks of the job. Otherwise the ranks that form a smaller job of their own, which
+    numbers them from 0: a list of ranks, with this one, or a communicator of mpi4py. `process_sets`: a
+    list of sets to add during the start, the same on every rank. "dynamic" is accepted for existing
+    scripts; sets can be added later in any case. Raises ValueError for other values, and
+    HorovodInternalError when the other ranks do not join within HOROVOD_START_TIMEOUT seconds.
     """
     added = [] if process_sets is None or process_sets == "dynamic" else [
         process_set for process_set in process_sets if process_set is not _sets.global_process_set]
@@ -100,9 +100,9 @@ def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
 
 
 def shutdown() -> None:
-    """Leaves the job; pending work fails on all ranks. Does nothing when not initialised.
+    """Leaves the job. Pending work fails on all ranks. Does nothing when not initialised.
 
-    Afterwards `init` may be called again, by all ranks. Runs by itself at the process's end.
+    Afterwards all ranks may call `init` again. Called automatically when the process ends.
     """
     error = ctypes.create_string_buffer(4096)
     status = library().hvd_shutdown(ctypes.addressof(error), len(error))
@@ -153,40 +153,40 @@ def mpi_enabled() -> bool:
 
 
 def mpi_built() -> bool:
-    """Whether MPI opens here."""
+    """Whether the MPI library can be opened on this machine."""
     return _works(b"mpi")
 
 
 def gloo_enabled() -> bool:
-    """Whether this job uses what stands where Horovod has Gloo: the path without MPI."""
+    """Whether this job works without MPI, where the original Horovod would use Gloo."""
     return _chosen() != "mpi" and gloo_built()
 
 
 def gloo_built() -> bool:
-    """Whether the path without MPI works here."""
+    """Whether jobs without MPI work on this machine."""
     return _works(b"gloo")
 
 
 def nccl_built() -> int:
-    """Whether NCCL can be used here: 0 when not."""
+    """Whether NCCL works on this machine; 0 when not."""
     return int(_works(b"nccl"))
 
 
 def ddl_built() -> bool:
-    """Whether IBM's DDL can be used here."""
+    """Whether IBM's DDL works on this machine."""
     return _works(b"ddl")
 
 
 def ccl_built() -> bool:
-    """Whether Intel's oneCCL can be used here."""
+    """Whether Intel's oneCCL works on this machine."""
     return _works(b"ccl")
 
 
 def cuda_built() -> bool:
-    """Whether tensors in CUDA memory can be used here."""
+    """Whether tensors in CUDA memory work on this machine."""
     return _works(b"cuda")
 
 
 def rocm_built() -> bool:
-    """Whether tensors in ROCm memory can be used here."""
+    """Whether tensors in ROCm memory work on this machine."""
     return _works(b"rocm")

@@ -1,8 +1,8 @@
-"""The shared part of every framework's `hvd.elastic`: states that can be saved, restored and made equal
-on all ranks, and the loop around a training function.
+"""The common part of `hvd.elastic` of every framework: states that can be saved, restored and
+synchronised over all ranks, and the loop around a training function.
 
-This release's jobs keep their size: `run` starts the function again after a failure that the job
-survives, and never sees hosts come or go.
+The size of a job is fixed in this release. `run` calls the function again after a failure that the job
+survives. Hosts never join or leave.
 """
 
 from __future__ import annotations
@@ -27,48 +27,50 @@ class State:
         self._commits = 0
 
     def register_reset_callbacks(self, callbacks: List[Callable[[], None]]) -> None:
-        """Calls these, in order, each time that Horovod has started anew."""
+        """Registers functions to call, in order, after each restart of Horovod."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """Horovod has started anew."""
+        """Called after Horovod has restarted."""
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def on_hosts_updated(self, timestamp: Any, update_res: Any) -> None:
-        """For existing scripts; hosts do not change."""
+        """For existing scripts. The hosts of a job do not change."""
 
     def commit(self) -> None:
-        """Saves, and looks for changes of hosts. A failure loses later changes."""
+        """Saves the state. A failure loses later changes. Also checks for changed hosts, of which there
+        are none."""
         self.save()
         self._commits += 1
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """For existing scripts; hosts do not change."""
+        """For existing scripts. The hosts of a job do not change."""
 
     def save(self) -> None:
-        """Keeps the state in this process's memory."""
+        """Keeps a copy of the state in this process's memory."""
         raise NotImplementedError
 
     def restore(self) -> None:
-        """Goes back to what was saved last."""
+        """Sets the state to the last saved copy."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Gives every rank the state of rank 0, and saves it; all ranks must call it."""
+        """Sets the state of every rank to that of rank 0, and saves it. All ranks must call it."""
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Adapts to another number of ranks."""
+        """Adapts the state to another number of ranks."""
 
 
 class ObjectState(State):
-    """Keyword arguments become attributes, which are kept as copies: anything that can be pickled.
+    """A state whose attributes are the keyword arguments. It keeps copies of them: any picklable
+    objects.
 
-    `bcast_object`: how rank 0's become those of all ranks, as `hvd.broadcast_object` where it is None.
-    `get_rank` is accepted for existing scripts.
+    `bcast_object`: the function that copies rank 0's attributes to all ranks; None:
+    `hvd.broadcast_object`. `get_rank` is accepted for existing scripts.
     """
 
     def __init__(self, bcast_object: Optional[Callable[..., Any]] = None,
@@ -85,12 +87,12 @@ class ObjectState(State):
         self._saved = {name: copy.deepcopy(getattr(self, name)) for name in self._saved}
 
     def restore(self) -> None:
-        """The attributes become what was saved last."""
+        """Sets the attributes to the last saved copies."""
         for name, value in self._saved.items():
             setattr(self, name, copy.deepcopy(value))
 
     def sync(self) -> None:
-        """The attributes become those of rank 0; all ranks must call it."""
+        """Sets the attributes to those of rank 0. All ranks must call it."""
         if self._saved:
             mine = {name: getattr(self, name) for name in self._saved}
             self._saved = copy.deepcopy(self._bcast_object(mine))
@@ -114,12 +116,12 @@ def _leave() -> None:
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a training function whose first argument is a state; all ranks must call it.
+    """Decorates a training function whose first argument is a state. All ranks must call it.
 
-    The state is made equal on all ranks, and the function runs. After a HorovodInternalError that is
-    no mistake of the program's, the state goes back to its last `commit`, Horovod starts anew, and the
-    function runs again from there. The error is raised where the ranks do not come together again
-    within HOROVOD_START_TIMEOUT seconds, and where nothing was committed since the failure before.
+    Synchronises the state over all ranks, then calls the function. After a HorovodInternalError that is
+    not an error of the program, it restores the state of the last `commit`, restarts Horovod and calls
+    the function again. It raises the error when the ranks do not all join again within
+    HOROVOD_START_TIMEOUT seconds, and when no commit has happened since the previous failure.
     """
     return run_fn(func, _basics.init)
 

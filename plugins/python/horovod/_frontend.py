@@ -173,10 +173,10 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def join(device: int = -1) -> int:
-    """Takes part in the others' allreduces with zeros until every rank has joined; returns the
-    last rank to do so.
+    """Takes part in the allreduces of other ranks with zeros until every rank has joined. Returns the
+    last rank that joined.
 
-    `device` is for existing scripts.
+    `device` is accepted for existing scripts.
     """
     return _ops.join()
 
@@ -187,10 +187,10 @@ def broadcast_object(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Returns the object of the rank `root_rank` on every rank; all ranks must call it.
+    """Returns the object of the rank `root_rank` on every rank. All ranks must call it.
 
-    `obj`: anything that can be pickled, ignored elsewhere than on the root. Where the root cannot
-    pickle it, the root raises that error and the others HorovodInternalError.
+    `obj`: a picklable object, which only the root uses. If the root cannot pickle it, the root raises
+    that error and the others raise HorovodInternalError.
     """
     return _objects.broadcast_object(obj, root_rank, name, id_of(process_set))
 
@@ -200,9 +200,9 @@ def allgather_object(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> list:
-    """Returns the objects of all ranks as a list in rank order; all ranks must call it.
+    """Returns the objects of all ranks as a list in rank order. All ranks must call it.
 
-    `obj`: anything that can be pickled. Where a rank cannot pickle its own, it raises that error and
-    the others HorovodInternalError.
+    `obj`: a picklable object. If a rank cannot pickle its own, that rank raises the error and the
+    others raise HorovodInternalError.
     """
     return _objects.allgather_object(obj, name, id_of(process_set))

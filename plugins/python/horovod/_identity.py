@@ -1,4 +1,4 @@
-"""The questions about this process that the runtime answers: its rank, and the job's size."""
+"""The identity of this process: its rank, and the size of the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _known(number: int) -> int:
 
 
 def rank() -> int:
-    """This process's number in the job, from 0. ValueError before `init`."""
+    """The rank of this process in the job, from 0. ValueError before `init`."""
     return _known(library().hvd_rank())
 
 
@@ -29,7 +29,7 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """This process's number on its host, from 0. ValueError before `init`."""
+    """The rank of this process on its host, from 0. ValueError before `init`."""
     return _known(library().hvd_local_rank())
 
 
@@ -39,12 +39,13 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """This host's number among those with a rank of this local rank. ValueError before `init`."""
+    """The index of this host among the hosts that have a rank with this local rank. ValueError before
+    `init`."""
     return _known(library().hvd_cross_rank())
 
 
 def cross_size() -> int:
-    """Number of hosts with a rank of this local rank. ValueError before `init`."""
+    """The number of hosts that have a rank with this local rank. ValueError before `init`."""
     return _known(library().hvd_cross_size())
 
 
@@ -54,7 +55,7 @@ def is_homogeneous() -> bool:
 
 
 def ranks_of_communicator(comm: Any) -> List[int]:
-    """The ranks of the job that a communicator of mpi4py has, ascending."""
+    """The ranks of the job in a communicator of mpi4py, ascending."""
     from mpi4py import MPI  # the program has it: it made the communicator
 
     everybody = MPI.COMM_WORLD.Get_group()

@@ -1,4 +1,5 @@
-"""Memory that the ranks of a host share, where what lies on every rank is reduced without copies."""
+"""Memory that the ranks of a host share. Tensors in such memory on every rank are reduced without
+copies."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from horovod._library import library
 
 
 def registered_buffer(size: int) -> Any:
-    """A ctypes array of `size` bytes, zeroed, in shared memory where the host has that much and in
-    private memory where not. It is freed with the last reference, so let a tensor keep one."""
+    """Returns a ctypes array of `size` zero bytes: in shared memory if the host has enough, else in
+    private memory. The last reference frees it: a tensor that uses it must keep one."""
     memory = ctypes.c_void_p()
     if library().hvd_alloc(size, ctypes.addressof(memory), None, 0) != 0:
         return (ctypes.c_char * size)()

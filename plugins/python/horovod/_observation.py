@@ -1,4 +1,4 @@
-"""Observation of a running job, equal for every framework: a timeline and metrics."""
+"""Observation of a running job, for every framework: a timeline and metrics."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ _SCOPES = {"rank": 0, "job": 1}
 
 
 def start_timeline(file_path: Union[str, os.PathLike], mark_cycles: bool = False) -> None:
-    """Begins a timeline of all ranks, a Chrome trace that rank 0 writes; any rank may call, or all.
+    """Starts a timeline of all ranks, a Chrome trace that rank 0 writes. Any rank may call it, or all.
 
-    A relative path is relative to rank 0's working directory. `mark_cycles`: mark each batching
-    window. Raises ValueError before `init`, and HorovodInternalError when another timeline is
-    being written or the file cannot be; the job goes on.
+    A relative path is relative to rank 0's working directory. `mark_cycles`: mark each batching window.
+    Raises ValueError before `init`, and HorovodInternalError when another timeline runs or the file
+    cannot be written; the job continues.
     """
     _require_init()
     _ask(library().hvd_start_timeline, os.fsencode(os.fspath(file_path)), int(mark_cycles))
 
 
 def stop_timeline() -> None:
-    """Ends the timeline, if there is one; returns when its file is complete. Any rank may call.
+    """Stops the timeline, if one runs, and returns when its file is complete. Any rank may call it.
 
-    Raises ValueError before `init`. `shutdown` does it too.
+    Raises ValueError before `init`. `shutdown` stops the timeline too.
     """
     _require_init()
     _ask(library().hvd_stop_timeline)
 
 
 def metrics(scope: str = "rank") -> str:
-    """Counters and histograms since `init`, as text in Prometheus's format.
+    """Returns counters and histograms since `init` as text in Prometheus's format.
 
-    `scope`: "rank" for those of this rank, "job" for those of all, of which none needs to call
-    anything. Raises ValueError for another scope and before `init`.
+    `scope`: "rank" for this rank, "job" for all ranks; the other ranks need not call it. Raises
+    ValueError for another scope and before `init`.
     """
     if scope not in _SCOPES:
         raise ValueError(f'metrics: scope is {scope!r}; it is "rank" or "job".')

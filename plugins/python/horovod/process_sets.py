@@ -1,7 +1,7 @@
-"""Process sets: which ranks take part in an operation.
+"""Process sets: groups of ranks with their own collectives.
 
-Every rank of the job registers and removes the same sets in the same order, members or not; what
-members then do in a set concerns nobody else.
+Every rank of the job, member or not, adds and removes the same sets in the same order. Only members
+submit work to a set.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from horovod._library import library
 
 
 class ProcessSet:
-    """A set of global ranks; usable once `hvd.init` or `hvd.add_process_set` has registered it."""
+    """A set of ranks of the job. Usable after `hvd.init` or `hvd.add_process_set` has added it."""
 
     process_set_id: Optional[int] = None
 
@@ -32,15 +32,16 @@ class ProcessSet:
 
     @property
     def ranks(self) -> Optional[List[int]]:
-        """Global ranks of the members, ascending."""
+        """The members as ranks of the job, ascending."""
         return self._ranks
 
     def size(self) -> int:
-        """Number of members. ValueError unless Horovod is initialised and the set registered."""
+        """The number of members. ValueError unless Horovod is initialised and the set was added."""
         return self._ask("hvd_process_set_size")
 
     def rank(self) -> int:
-        """This process's rank within the set. ValueError as for `size`, and unless a member."""
+        """The rank of this process within the set. ValueError as for `size`, and when it is not a
+        member."""
         return self._ask("hvd_process_set_rank")
 
     def included(self) -> bool:
@@ -82,10 +83,10 @@ _registered: List[ProcessSet] = []
 
 
 def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet:
-    """Registers a set, given as such or by its ranks, and returns it. All ranks must call it.
+    """Adds a set, given as a ProcessSet or by its ranks, and returns it. All ranks must call it.
 
-    Raises ValueError, on every rank, for ranks that the job does not have, for a set that is
-    registered already, and when ranks ask for different sets.
+    Raises ValueError on every rank for ranks that the job does not have, for a set that exists already,
+    and when ranks add different sets.
     """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
@@ -103,9 +104,9 @@ def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Ends a set's registration; all ranks must call it. Work in the set is completed first.
+    """Removes a set. All ranks must call it. Completes the set's work first.
 
-    False for a set that cannot go: the global one, or one that is not registered.
+    Returns False for a set that cannot be removed: the set of all ranks, or one that was not added.
     """
     if not isinstance(process_set, ProcessSet):
         raise ValueError(_not_a_set(process_set))
@@ -120,14 +121,14 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 
 def note_registered(process_set: ProcessSet, number: int) -> None:
-    """The runtime knows the set under this number from now on."""
+    """Records the id that the runtime has given to the set."""
     _ops.forget_names(number)
     process_set.process_set_id = number
     _registered.append(process_set)
 
 
 def forget_all() -> None:
-    """After the runtime's end no set is registered."""
+    """Marks all sets as not added, after the runtime has ended."""
     while _registered:
         _registered.pop().process_set_id = None
 
@@ -138,7 +139,7 @@ def _not_a_set(found: Any) -> str:
 
 
 def id_of(process_set: ProcessSet) -> int:
-    """The number by which the runtime knows the set. ValueError when it knows none."""
+    """The runtime's id of the set. ValueError when the set was not added."""
     if not isinstance(process_set, ProcessSet):
         raise ValueError(_not_a_set(process_set))
     number = process_set.process_set_id

@@ -13,42 +13,43 @@ __all__ = [
 
 
 def mpi_built(verbose: bool = False) -> bool:
-    """Whether MPI opens here. `verbose`, of all of these, is for existing scripts."""
+    """Whether the MPI library can be opened on this machine. All these functions accept `verbose` for
+    existing scripts."""
     return _basics.mpi_built()
 
 
 def gloo_built(verbose: bool = False) -> bool:
-    """Whether the path without MPI works here."""
+    """Whether jobs without MPI work on this machine."""
     return _basics.gloo_built()
 
 
 def nccl_built(verbose: bool = False) -> bool:
-    """Whether NCCL can be used here."""
+    """Whether NCCL works on this machine."""
     return bool(_basics.nccl_built())
 
 
 def ddl_built(verbose: bool = False) -> bool:
-    """Whether IBM's DDL can be used here."""
+    """Whether IBM's DDL works on this machine."""
     return _basics.ddl_built()
 
 
 def ccl_built(verbose: bool = False) -> bool:
-    """Whether Intel's oneCCL can be used here."""
+    """Whether Intel's oneCCL works on this machine."""
     return _basics.ccl_built()
 
 
 def cuda_built(verbose: bool = False) -> bool:
-    """Whether tensors in CUDA memory can be used here."""
+    """Whether tensors in CUDA memory work on this machine."""
     return _basics.cuda_built()
 
 
 def rocm_built(verbose: bool = False) -> bool:
-    """Whether tensors in ROCm memory can be used here."""
+    """Whether tensors in ROCm memory work on this machine."""
     return _basics.rocm_built()
 
 
 def is_iterable(x: Any) -> bool:
-    """Whether `for` takes it."""
+    """Whether the object is iterable."""
     return hasattr(x, "__iter__")
 
 

@@ -1,6 +1,6 @@
 """Jobs that a Python program starts: `run` calls a function on all ranks of a new job.
 
-Imports no framework and opens no library: the calling process is no rank.
+Imports no framework and opens no library: the calling process is not a rank.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ def run(func: Callable[..., Any], args: Tuple[Any, ...] = (),
         max_np: Optional[int] = None) -> List[Any]:
     """Starts a job, calls `func(*args, **kwargs)` on each of its ranks, and returns their results.
 
-    The function, its arguments and its results travel pickled through the job's store, whose every
-    message is signed with the job's secret; on other hosts than this one the same Python, with the
-    modules that the function uses, must be found at the same paths. The function itself calls
-    `hvd.init()` where it needs Horovod. The output of ranks is printed here, as by `horovodrun`.
+    The function, its arguments and its results are pickled and stored in the job's store. Every message
+    of the store is signed with the job's secret. Other hosts must have the same Python, and the modules
+    that the function uses, at the same paths. The function itself calls `hvd.init()` if it needs
+    Horovod. The calling process prints the output of the ranks, like `horovodrun`.
 
     Args:
       func: called once on each rank; may be a lambda or be defined in the main file.
-      num_proc: how many ranks (`np` is the deprecated way to say it).
+      num_proc: the number of ranks (`np` is the deprecated name).
       hosts: hosts and slots, such as "a:2,b:2"; `hostfile` names a file with them. Without either
-        the ranks run here, or on the hosts that a scheduler gave.
-      start_timeout: seconds that hosts and ranks have to come up.
-      executable: the Python that the ranks run; this one by default.
+        the ranks run on this host, or on the hosts of a scheduler's allocation.
+      start_timeout: the time limit in seconds for the start of hosts and ranks.
+      executable: the Python of the ranks; by default the running one.
       slots, ssh_port, ssh_identity_file, output_filename, network_interfaces, verbose,
       disable_cache, min_num_proc, max_num_proc, reset_limit, cooldown_range,
       host_discovery_script, mpi_args: as the flags of `horovodrun` of these names.
 
     Returns the list of the results, in the order of ranks.
 
-    Raises RemoteError, a RuntimeError, when the function raised on a rank: it has the rank's traceback
-    in its words and the exception as its cause, and the other ranks have been ended. RuntimeError with
-    the launcher's sentence when the job could not start or a rank died. ValueError for arguments that
-    contradict each other.
+    Raises RemoteError, a RuntimeError, when the function raised on a rank. Its message has the rank's
+    traceback, its cause is the exception, and the other ranks have been ended. Raises RuntimeError with
+    the launcher's message when the job could not start or a rank died, and ValueError for arguments
+    that contradict each other.
     """
     for name, value in (("np", np), ("min_np", min_np), ("max_np", max_np),
                         ("network_interface", network_interface)):

@@ -22,11 +22,11 @@ def _of_tensorflow(variable: Any) -> Any:
 def broadcast_variables(variables: Iterable[Any], root_rank: int,
                         process_set: ProcessSet = global_process_set,
                         inplace: bool = False) -> Any:
-    """Assigns to each variable its value on the rank `root_rank`; all ranks must call it.
+    """Assigns to each variable its value on the rank `root_rank`. All ranks must call it.
 
-    `variables`: of TensorFlow or Keras, in the same order, shapes and types on all ranks. In a graph
-    of TensorFlow 1 it returns the operation to run. `inplace` is accepted for existing scripts.
-    ValueError for what is no list of variables.
+    `variables`: of TensorFlow or Keras, with the same order, shapes and types on all ranks. In a graph
+    of TensorFlow 1, returns the operation to run. `inplace` is accepted for existing scripts. Raises
+    ValueError when `variables` is not a list of variables.
     """
     if isinstance(variables, str) or not hasattr(variables, "__iter__"):
         raise ValueError("broadcast_variables takes a list of variables, such as model.variables, not "
@@ -58,10 +58,10 @@ def broadcast_global_variables(root_rank: int) -> tf.Operation:
 
 
 class BroadcastGlobalVariablesHook(SessionRunHook):
-    """Gives all global variables their values on the rank `root_rank` once the session of
-    TensorFlow 1 is there: after initialising, or restoring a checkpoint, and before training.
+    """A session hook of TensorFlow 1 that assigns to all global variables their values on the rank
+    `root_rank`, once, after they were initialised or restored from a checkpoint and before training.
 
-    `device` is accepted for the sake of existing scripts. All ranks must use the hook.
+    `device` is accepted for existing scripts. All ranks must use the hook.
     """
 
     def __init__(self, root_rank: int, device: str = "") -> None:
@@ -81,11 +81,11 @@ class BroadcastGlobalVariablesHook(SessionRunHook):
 def broadcast_object(obj: Any, root_rank: int = 0, session: Any = None,
                      name: Optional[str] = None,
                      process_set: ProcessSet = global_process_set) -> Any:
-    """Returns the object of the rank `root_rank` on every rank; all ranks must call it.
+    """Returns the object of the rank `root_rank` on every rank. All ranks must call it.
 
-    `obj`: anything that can be pickled, ignored elsewhere than on the root. `session` is accepted
-    for the sake of existing scripts. Where the root cannot pickle it, the root raises that error and
-    the others HorovodInternalError.
+    `obj`: a picklable object, which only the root uses. `session` is accepted for existing scripts. If
+    the root cannot pickle the object, the root raises that error and the others raise
+    HorovodInternalError.
     """
     return _objects.broadcast_object(obj, root_rank, name, id_of(process_set))
 
@@ -98,9 +98,9 @@ def broadcast_object_fn(root_rank: int = 0, session: Any = None, name: Optional[
 
 def allgather_object(obj: Any, session: Any = None, name: Optional[str] = None,
                      process_set: ProcessSet = global_process_set) -> list:
-    """Returns the objects of all ranks as a list in rank order; all ranks must call it.
+    """Returns the objects of all ranks as a list in rank order. All ranks must call it.
 
-    `obj`: anything that can be pickled. Where a rank cannot pickle its own, it raises that error and
-    the others HorovodInternalError. `session` is accepted for the sake of existing scripts.
+    `obj`: a picklable object. `session` is accepted for existing scripts. If a rank cannot pickle its
+    own, that rank raises the error and the others raise HorovodInternalError.
     """
     return _objects.allgather_object(obj, name, id_of(process_set))

@@ -16,11 +16,11 @@ def broadcast_parameters(
     params: Union[Dict[str, Any], Iterable[Any]],
     root_rank: int,
 ) -> None:
-    """Overwrites parameters with those of the rank `root_rank`; all ranks must call it.
+    """Overwrites parameters with those of the rank `root_rank`. All ranks must call it.
 
-    `params`: a `state_dict()`, `named_parameters()`, or an iterable of tensors or (name, tensor)
-    pairs, in the same order and shapes on all ranks; entries that are None are passed over.
-    Raises ValueError for anything else.
+    `params`: a `state_dict()`, `named_parameters()`, or an iterable of tensors or (name, tensor) pairs,
+    with the same order and shapes on all ranks. Entries that are None are skipped. Raises ValueError
+    for other values.
     """
     if isinstance(params, dict):
         entries: List[Tuple[Optional[str], Any]] = sorted(params.items())
@@ -78,13 +78,12 @@ def broadcast_optimizer_state(
     root_rank: int,
     model: Optional[torch.nn.Module] = None,
 ) -> None:
-    """Gives every rank the state and the options of the optimizer on the rank `root_rank`.
+    """Copies the state and the options of the optimizer on the rank `root_rank` to every rank.
 
-    All ranks must call it, with optimizers over the same parameters in the same order. Only the
-    root needs to have state, as after loading a checkpoint there. No step is taken to make state,
-    so learning rate and parameters stay what they are; optimizers of any kind will do. `model` is
-    accepted for the sake of existing scripts. Raises ValueError where the number of parameters
-    differs from the root's.
+    All ranks must call it, with optimizers over the same parameters in the same order. Only the root
+    needs state, for example after it has loaded a checkpoint. The function takes no optimizer step, and
+    changes neither learning rate nor parameters; it accepts any optimizer. `model` is accepted for
+    existing scripts. Raises ValueError when the number of parameters differs from the root's.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ValueError("broadcast_optimizer_state takes an optimizer of torch.optim, not a "

@@ -239,28 +239,27 @@ def DistributedOptimizer(
     """Returns an optimizer like `optimizer` whose `step` uses gradients reduced over all ranks.
 
     The result is an instance of a subclass of the optimizer's class, with `synchronize`,
-    `skip_synchronize` and `set_backward_passes_per_step`, and shares its options and state. Each
-    large gradient is reduced as soon as backward has made it, while backward goes on; small ones
-    travel together once it is over, under the first one's name and how many more there are.
-    Gradients that stay from step to step (`zero_grad(set_to_none=False)`) move into memory that the
-    ranks of a host share: take `param.grad` anew rather than keep a view of it. Pickled, it is an
-    optimizer of the class of `optimizer`, with its state; a deep copy is distributed too.
+    `skip_synchronize` and `set_backward_passes_per_step`. It shares the optimizer's options and state.
+    The reduction of a large gradient starts as soon as backward has computed it. Small gradients are
+    reduced in one request after backward, under the name of the first and the number of the others.
+    Gradients that persist between steps (`zero_grad(set_to_none=False)`) move into memory that the
+    ranks of a host share: read `param.grad` in each step instead of keeping a view of it. A pickle is
+    an optimizer of the class of `optimizer`, with its state. A deep copy is distributed too.
 
     All ranks must wrap the same parameters in the same order and call `step` equally often.
 
     Args:
       named_parameters: `model.named_parameters()`, for names in messages and timelines.
-      compression: what gradients are sent as: `Compression.none`, `.fp16` or `.bf16`.
-      backward_passes_per_step: gradients of so many passes are added up (not averaged) before
-        they are reduced.
-      op: Average or Sum (Min, Max and Product are reduced as they are named). With Adasum each
-        rank steps by itself, and what the steps have changed is combined, each parameter's change
-        on its own.
-      gradient_predivide_factor: f splits the average in two: divided by f before the sum and
-        by size / f after it; with Average only.
-      groups: a number of groups into which the gradients are divided, or lists of parameters;
-        a group is reduced as one request. `num_groups` is the deprecated way to say the number.
-      sparse_as_dense: sparse gradients are made dense before they are reduced.
+      compression: the type of gradients in transfer: `Compression.none`, `.fp16` or `.bf16`.
+      backward_passes_per_step: the number of passes whose gradients are summed (not averaged)
+        before the reduction.
+      op: Average or Sum; Min, Max and Product work too. With Adasum each rank takes its own
+        step, and the changes of the parameters are combined, for each parameter on its own.
+      gradient_predivide_factor: f splits the division of an average in two: by f before the sum and
+        by size / f after it. Only with Average.
+      groups: the number of groups into which the gradients are divided, or lists of parameters.
+        One request reduces a group. `num_groups` is the deprecated name for the number.
+      sparse_as_dense: makes sparse gradients dense before the reduction.
 
     Raises ValueError for arguments that contradict each other.
     """

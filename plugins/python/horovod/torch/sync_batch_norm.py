@@ -14,13 +14,13 @@ from horovod.torch._rows import allgather_async
 
 
 class SyncBatchNorm(_BatchNorm):
-    """As torch's BatchNorm1d, 2d and 3d, with mean and variance of all ranks' samples.
+    """Like torch's BatchNorm1d, 2d and 3d, with the mean and variance over the samples of all ranks.
 
-    Input: (samples, features) or (samples, features, ...), of any floating point type, on any
-    device that `hvd.allreduce` takes; ranks may have different numbers of samples, and none. All
-    ranks must call it equally often in training, and then run backward; in evaluation each rank is
-    on its own. The arguments are those of torch's. ValueError for an input of another shape, and in
-    training where all ranks together have one value per feature.
+    Input: (samples, features) or (samples, features, ...), of any floating-point type, on any device
+    that `hvd.allreduce` accepts. Ranks may have different numbers of samples, also none. In training,
+    all ranks must call it equally often and then run backward. In evaluation each rank works alone. The
+    arguments are those of torch. Raises ValueError for an input of another shape, and in training when
+    all ranks together have one value per feature.
     """
 
     def _check_input_dim(self, input: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Samplers that know what of an epoch has been processed."""
+"""Samplers that record which samples of an epoch have been processed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ __all__ = ["ElasticSampler"]
 
 
 class ElasticSampler(torch.utils.data.Sampler):
-    """This rank's part of a data set, without what has been processed in this epoch already.
+    """Samples this rank's part of a data set, without samples that were processed in this epoch.
 
-    `shuffle`: in an order that all ranks know, of `seed` and the epoch. Every rank gets equally many
-    samples; the last ones are some of the first again where numbers do not divide evenly.
+    `shuffle`: permutes the samples by `seed` and the epoch, equally on all ranks. Every rank gets the
+    same number of samples: the last part is filled with the first samples when the numbers do not
+    divide evenly.
     """
 
     def __init__(self, dataset: Any, shuffle: bool = True, seed: int = 0) -> None:
@@ -25,16 +26,16 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch: nothing of it has been processed. Call it at its end, for the next."""
+        """Starts an epoch without processed samples. Call it at the end of an epoch, for the next."""
         self.epoch, self.processed_num = epoch, 0
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """All ranks have processed a batch of this size."""
+        """Records that all ranks have processed a batch of this size."""
         self.processed_num += batch_size * self.num_replicas
 
     def reset(self) -> None:
-        """Shares what remains of the epoch among the ranks that there are."""
+        """Divides the remaining samples of the epoch among the current ranks."""
         initialized = _basics.is_initialized()
         self.rank = _basics.rank() if initialized else 0
         self.num_replicas = _basics.size() if initialized else 1
@@ -49,11 +50,11 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.remaining_indices: List[int] = remaining
 
     def state_dict(self) -> Dict[str, int]:
-        """Epoch, and how many samples of it all ranks together have processed."""
+        """The epoch, and the number of its samples that all ranks together have processed."""
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state: Dict[str, int]) -> None:
-        """Goes on where a `state_dict` was taken."""
+        """Restores a `state_dict`."""
         self.epoch, self.processed_num = state["epoch"], state["processed_num"]
         self.reset()
 

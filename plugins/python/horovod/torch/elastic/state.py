@@ -19,21 +19,22 @@ __all__ = [
 
 
 class StateHandler:
-    """Keeps one value of a TorchState: subclasses say how, and are made with the value."""
+    """Saves, restores and synchronises one value of a TorchState. Subclasses handle one type of value.
+    """
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
     def save(self) -> None:
-        """Keeps a copy of what the value is now."""
+        """Keeps a copy of the value."""
         raise NotImplementedError
 
     def restore(self) -> None:
-        """The value becomes what was saved last."""
+        """Sets the value to the last saved copy."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """The value becomes rank 0's, and is saved; all ranks must call it."""
+        """Sets the value to rank 0's, and saves it. All ranks must call it."""
         raise NotImplementedError
 
 
@@ -51,21 +52,22 @@ class _ByStateDict(StateHandler):
 
 class ModelStateHandler(_ByStateDict):
     def sync(self) -> None:
-        """Parameters and buffers of rank 0 on all ranks, which must all call it."""
+        """Copies parameters and buffers of rank 0 to all ranks. All ranks must call it."""
         broadcast_parameters(self.value.state_dict(), root_rank=0)
         self.save()
 
 
 class OptimizerStateHandler(_ByStateDict):
     def sync(self) -> None:
-        """State and options of rank 0 on all ranks, which must all call it."""
+        """Copies state and options of rank 0 to all ranks. All ranks must call it."""
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
 
 
 class SamplerStateHandler(_ByStateDict):
     def sync(self) -> None:
-        """Rank 0's place, which goes with its model's weights, on all ranks, which must all call it."""
+        """Copies rank 0's position in the epoch to all ranks, to match its weights. All ranks must call
+        it."""
         self.value.load_state_dict(
             broadcast_object(self.value.state_dict(), 0, "elastic.sampler"))
         self.save()
@@ -79,7 +81,7 @@ _registry: List[Tuple[Type[Any], Type[StateHandler]]] = [
 
 
 def get_handler_registry() -> List[Tuple[Type[Any], Type[StateHandler]]]:
-    """Which handler keeps values of which type; the first that fits does."""
+    """The list of types and their handlers. The first type that matches a value decides."""
     return list(_registry)
 
 
@@ -93,9 +95,9 @@ def _handler_for(value: Any) -> Any:
 
 
 class TorchState(ObjectState):
-    """Model, optimizer, samplers and whatever else training needs: each an attribute.
+    """Model, optimizer, samplers and other values that training needs, each as an attribute.
 
-    Modules, optimizers and ElasticSamplers are kept by their state_dict, other keyword arguments as
+    Saves modules, optimizers and ElasticSamplers by their state_dict, and other keyword arguments as
     copies. An attribute that is set to another module, optimizer or sampler is saved at once.
     """
 
@@ -124,25 +126,25 @@ class TorchState(ObjectState):
         self.__dict__[name] = value
 
     def save(self) -> None:
-        """Keeps all of it in this process's memory."""
+        """Keeps a copy of all values in this process's memory."""
         for handler in self._handlers.values():
             handler.save()
         super().save()
 
     def restore(self) -> None:
-        """Goes back to what was saved last."""
+        """Sets all values to the last saved copy."""
         for handler in self._handlers.values():
             handler.restore()
         super().restore()
 
     def sync(self) -> None:
-        """All of it becomes what rank 0 has; all ranks must call it."""
+        """Sets all values to those of rank 0. All ranks must call it."""
         for handler in self._handlers.values():
             handler.sync()
         super().sync()
 
     def reset(self) -> None:
-        """Samplers share what remains among the ranks that there are."""
+        """Divides the remaining samples among the current ranks."""
         for handler in self._handlers.values():
             if isinstance(handler.value, ElasticSampler):
                 handler.value.reset()
