@@ -1,4 +1,5 @@
-// A status as it crosses a C interface: its code is returned, its words go into the caller's buffer.
+// Passes a Status through a C interface: returns its code, and writes its message into the caller's
+// buffer.
 
 #pragma once
 

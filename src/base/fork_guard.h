@@ -1,6 +1,6 @@
-// Descriptors that a forked child of this process must not keep: a socket that a child holds open
-// hides the death of its parent from the peer. A child made by fork() closes them at once. A fork
-// is an event of the process, and so is the list of them. Any thread.
+// Descriptors that a forked child of this process must not keep: while a child holds a socket open,
+// the peer does not see the death of the parent. A child made by fork() closes them at once. The list
+// is global to the process, like fork handlers. Any thread.
 #pragma once
 
 #include <cstdint>

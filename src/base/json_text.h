@@ -1,4 +1,4 @@
-// Text inside of JSON strings. Pure.
+// Escapes text for JSON strings. Pure.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The sentence by which a rank says that a peer was lost, made and read in one place: it goes from
-// links to launcher through interfaces that carry causes as text alone.
+// Makes and parses the sentence with which a rank reports a lost peer. The sentence travels from links
+// to the launcher through interfaces that carry a cause only as text.
 #pragma once
 
 #include <cstdint>

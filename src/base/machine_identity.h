@@ -1,5 +1,5 @@
-// A machine as the ranks of a job tell it from others: equal for two processes that run on one
-// kernel and see one network, whatever their hosts are called.
+// Identifies a machine: two processes have equal identities when they run on one kernel and see one
+// network, whatever their host names are.
 #pragma once
 
 #include <string>

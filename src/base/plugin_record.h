@@ -1,4 +1,4 @@
-// The C record of a plugin written in C++, whatever its kind.
+// Makes the C record of a plugin from a C++ class, for all kinds of plugins.
 //
 // Plugin has kName, kPriority, probe(), which is not ok where it cannot work, and open(host, config),
 // which gives the object that all its calls are about: a Result of a unique_ptr<Context>.

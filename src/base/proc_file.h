@@ -1,4 +1,4 @@
-// The small files of /proc and /sys.
+// Reads small files of /proc and /sys.
 #pragma once
 
 #include <fcntl.h>

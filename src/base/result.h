@@ -1,5 +1,5 @@
-// A value or the Status that says why there is none. The surface of std::expected where it is
-// needed; value() of a failed one is a defect and ends the process.
+// A value, or the Status that says why there is none: the part of std::expected that this project
+// needs. value() of an error is a defect and ends the process.
 #pragma once
 
 #include <type_traits>

@@ -1,5 +1,5 @@
-// THE table of knobs: variable, flag, config key, type, default, help. The only place that reads
-// the environment. --help, config files, man page and docs come from this table.
+// The table of settings: variable, flag, config key, type, default, help. The only code that reads the
+// environment. --help, config files, man page and docs come from this table.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// A shared library opened at run time. Never closed: code of it may be on some thread's stack.
-// Any thread.
+// Opens a shared library at run time. Never closes it, because a thread may be executing its code. Any
+// thread.
 #pragma once
 
 #include <functional>

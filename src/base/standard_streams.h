@@ -1,4 +1,4 @@
-// Standard input, output and error of a program that was started without one of them.
+// Opens /dev/null as standard input, output or error in a program that was started without it.
 #pragma once
 
 namespace hvd {

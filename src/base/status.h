@@ -1,5 +1,5 @@
-// The outcome of something that can fail: a code and a sentence that the user can act on.
-// Free when fine (a null pointer). Context is prepended on the way up.
+// The result of an operation that can fail: ok, or a code and a sentence that the user can act on. Ok
+// is a null pointer and costs nothing. Callers prepend context.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Small functions on text. No locale anywhere.
+// Small functions on text, independent of the locale.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Text taken apart into words and lines.
+// Splits text into words and lines.
 #pragma once
 
 #include <string_view>

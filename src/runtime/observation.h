@@ -1,5 +1,5 @@
-// Observation of a running rank by its user: a timeline and metrics. Any thread may call; the calls
-// wait for other ranks' helper threads, never for their users.
+// The observation functions of a rank: timeline and metrics. Runtime owns it; the C ABI calls it on
+// any thread. A call may wait for the helper threads of other ranks, and never for their users.
 #pragma once
 
 #include <functional>

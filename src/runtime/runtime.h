@@ -1,6 +1,6 @@
-// One rank of a job, whole: identity, links, core and the thread that helps it. Several live in
-// one process without knowing of each other. Any thread may call; only create and shutdown wait
-// for other ranks, and wait does.
+// The runtime of one rank. Owns its identity, plugins, runtime core, services and helper thread. The C
+// ABI calls it on any thread. Several runtimes may live in one process, independent of each other.
+// Only create, shutdown and wait block for other ranks.
 #pragma once
 
 #include <atomic>

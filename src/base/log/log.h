@@ -1,5 +1,5 @@
-// Lines for people, on standard error, with time, level and who speaks ("rank 3", "a/agent").
-// Any thread. Nothing is logged per tensor.
+// The log: lines for people on standard error, with time, level and speaker ("rank 3", "a/agent"). Any
+// thread. The code logs nothing per tensor.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The job's secret and what is proven with it: HMAC-SHA256 (hmac.h). A Secret has no way into
-// a log line; hex() is for the one place that hands it to a worker's environment.
+// The job's secret, and proofs of its possession by HMAC-SHA256 (hmac.h). A Secret cannot be logged.
+// Only the code that writes a worker's environment calls hex().
 #pragma once
 
 #include <cstdint>

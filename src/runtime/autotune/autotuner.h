@@ -1,6 +1,7 @@
-// Finds good parameters by trying them: scores in, the next parameters to try out. Points of the
-// unit cube, one axis for each parameter that is free, are chosen by expected improvement under a
-// Gaussian process; then whether to go hierarchically. Pure; the same scores lead the same way.
+// Searches for good parameters: takes the score of the current parameters and returns the next ones to
+// try. Parameters are points of a unit cube with one axis for each free parameter. Expected
+// improvement under a Gaussian process chooses the points; the last step compares hierarchical and
+// flat allreduce. TuningService owns and calls it. Pure: equal scores give equal choices.
 #pragma once
 
 #include <array>

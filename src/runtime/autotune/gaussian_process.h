@@ -1,6 +1,6 @@
-// Regression of a function from noisy samples, by a Gaussian process over the unit cube. The length
-// scale and the share of noise maximise the likelihood of the samples. Pure; equal samples give
-// equal estimates.
+// Gaussian process regression of a function over the unit cube from noisy samples. The length scale
+// and the share of noise maximise the likelihood of the samples. Autotuner owns it. Pure: equal
+// samples give equal estimates.
 #pragma once
 
 #include <span>

@@ -1,5 +1,6 @@
-// From plans to scores: bytes per microsecond between the returns of a name, which mark the steps
-// of a training. Pure. Belongs to the root's thread that makes progress.
+// Computes the score of training steps from plans, in bytes per microsecond. A step begins whenever
+// one marked name occurs; the mark is the first name that occurs twice. TuningService owns it on the
+// root. Pure. Lives on the progress thread.
 #pragma once
 
 #include <optional>

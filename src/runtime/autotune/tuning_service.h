@@ -1,6 +1,7 @@
-// Autotuning of a running job: the root measures what plans move, tries parameters, and tells them
-// to all ranks before the plan that is the first to be made and run with them; then it is silent
-// for good. Elsewhere it applies what the root says. With the progress lock held.
+// Tunes the parameters of a running job. The root scores the plans, tries parameters, and sends them
+// to all ranks before the first plan that uses them; it stops when the search ends. Other ranks apply
+// the root's parameters. Runtime owns it; the runtime core calls it as a service, with the progress
+// lock held.
 #pragma once
 
 #include <fstream>

@@ -1,5 +1,6 @@
-// Backend agreement: before any rank opens a backend, all compare which they have selected. Ranks of
-// different backends would wait for each other forever.
+// Compares the selected backends of all ranks before any rank opens one: ranks with different backends
+// would wait for each other forever. The start of the runtime calls it once. Blocks until all ranks
+// have answered.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// Bootstrap under a foreign launcher (srun, mpirun, mpiexec.hydra): a bootstrap plugin knows this
-// process's rank, and tells all ranks where rank 0 serves the store of the job.
+// The bootstrap under a foreign launcher (srun, mpirun, mpiexec.hydra). A bootstrap plugin provides
+// this process's rank, and sends the address of the job's store, which rank 0 serves, to all ranks.
+// The bootstrap in identity.h calls it. Blocks until all ranks have the address.
 #pragma once
 
 #include <map>

@@ -1,5 +1,6 @@
-// The identity of this rank, from HOROVOD_* variables, from the rendezvous server, or as a world of
-// one; and the address of the job's store, from the same variables.
+// Finds the identity of this rank (rank, size, host) and the address of the job's store: from
+// HOROVOD_* variables, from a foreign launcher, from the rendezvous server, or as a job of one rank.
+// The start of the runtime calls it.
 #pragma once
 
 #include <cstdint>

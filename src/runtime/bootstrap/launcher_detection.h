@@ -1,5 +1,5 @@
-// Launcher detection: the place that foreign launchers give this process, by environment variables
-// alone. Two launchers that both started it and contradict each other are an error.
+// Detects foreign launchers, and reads this process's rank and size from their environment variables.
+// It is an error when two launchers contradict each other. The bootstrap calls it. Any thread.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
-// The store of a job that no launcher of ours started: rank 0 serves it, from a thread of its own
-// that sleeps while nobody asks, and the others find the address that they can reach.
+// The store of a job under a foreign launcher. Rank 0 serves it on a thread of its own, which sleeps
+// without requests. The other ranks use the first of its addresses at which a server with the job's
+// secret answers. The saved bootstrap (foreign_launcher.h) owns the server.
 #pragma once
 
 #include <memory>

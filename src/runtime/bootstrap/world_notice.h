@@ -1,4 +1,5 @@
-// Tells the agent that started this process, if one did, in which world it is.
+// Reports this process's rank and the size of its world to the agent that started it, if one did.
+// hvd_init calls it.
 #pragma once
 
 #include "rendezvous/wire/world_report.h"

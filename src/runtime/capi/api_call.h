@@ -1,5 +1,5 @@
-// The frame of every function of the C ABI: it keeps the one runtime alive for the length of a
-// call, and stops exceptions.
+// The prologue of every function of the C ABI: keeps the runtime alive during the call, reports
+// errors, and catches exceptions. Every function of the capi folder constructs one. Any thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// Tests of the features of this build on this machine.
+// Tests whether a feature of this build works on this machine. hvd_capability calls it. Any thread.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Runs agreed batches through the op plugins, those of a process set strictly in their order and
-// those of different sets side by side, and hands each submission back when its last part is done.
-// Belongs to the thread that makes progress.
+// Runs agreed batches through the op plugins: the batches of a process set in order, and those of
+// different sets in parallel. Reports each submission to the CompletionSink when its last part is
+// done. The runtime core owns and calls it, on the progress thread.
 #pragma once
 
 #include <deque>

@@ -1,4 +1,4 @@
-// The executor's state of a batch, and of the batches of a process set.
+// The state of one batch, and of the batch queue of one process set. Only the batch executor uses it.
 #pragma once
 
 #include "runtime/execution/batch_executor.h"

@@ -1,5 +1,5 @@
-// Whether ranks that use one name ask for the same thing, and the sentence that the user reads
-// when they do not. Pure.
+// Checks that the requests of all ranks for one name are equal, and makes the error sentence when they
+// differ. Coordinator and negotiator call it. Pure.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,7 @@
-// The combining tree: ranks of a machine report to its lowest rank, and these leaders to each other
-// in a binomial tree with the lowest rank at the root. On a machine with many ranks, some collect
-// for eight others each. Messages per rank and rounds grow with the logarithm of the ranks. Pure.
+// Computes a rank's place in the combining tree. The ranks of a machine report to its lowest rank, the
+// leader. The leaders form a binomial tree, with the lowest rank at the root. On a machine with many
+// ranks, some ranks collect the reports of eight others each. Messages per rank and rounds grow with
+// the logarithm of the number of ranks. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The root's part of the negotiation of a process set: from names that are ready on all its ranks
-// to plans. Judges them, gives and takes cache ids, fuses. Belongs to the root's thread that makes
-// progress.
+// The root's part in the negotiation of one process set: makes plans from the names that are ready on
+// all ranks. It checks their requests, assigns and revokes cache ids, and fuses tensors into batches.
+// ProcessSet owns it on the root; the runtime core calls it, on the progress thread.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Which agreed tensors run as one batch. Pure: the same list gives the same batches.
+// Packs agreed tensors into batches. The coordinator and speculative allreduce call it. Pure: equal
+// lists give equal batches.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// One node of the combining tree of a process set: collects what this rank and the subtrees below
-// it are ready with, and says when a name is ready in all of them. Monotone: a report is never
-// taken back, and nothing is said while nothing has become ready. A rank that has joined is ready
-// with every name until all have. Sends nothing itself. Belongs to the thread that makes progress.
+// One node of a process set's combining tree. Collects the names that this rank and its subtrees are
+// ready with, and finds the names that are ready in all of them. Reports are never withdrawn. A rank
+// that has joined counts as ready with every name until all ranks have joined. ProcessSet owns it; the
+// runtime core calls it and sends the messages, on the progress thread.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// Names of one process set that all its ranks agreed on before, under short ids: a name that asks
-// for the same again is announced and planned by its id alone. The same on every rank, since every
-// rank fills and empties it as the plans say, in their order; which names stay is the root's
-// affair (cache_policy). Belongs to the thread that makes progress.
+// Maps short cache ids to names on which all ranks of one process set have agreed before. A repeated
+// request is announced and planned by its id alone. The cache is equal on every rank, because every
+// rank changes it by the plans, in their order; the root decides which names stay (cache_policy).
+// ProcessSet owns it. Lives on the progress thread.
 //
 // A rank may announce an id that was taken back meanwhile. A rank that collects from others
 // therefore keeps the id's meaning until all of them have applied the plan that took it back.

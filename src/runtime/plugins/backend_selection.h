@@ -1,5 +1,6 @@
-// The plugins that are opened only when chosen: by HOROVOD_CONTROLLER for messages between ranks, by
-// HOROVOD_CPU_OPERATIONS for tensors in host memory, by HOROVOD_GPU_OPERATIONS for those of devices.
+// Opens the plugins that a setting chooses: HOROVOD_CONTROLLER for messages between ranks,
+// HOROVOD_CPU_OPERATIONS for tensors in host memory, HOROVOD_GPU_OPERATIONS for tensors in device
+// memory. The start of the runtime calls it.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The operations that the job's plugins run on device memory. Collected once at the start: any
-// thread may look before it submits. Immutable once made.
+// Answers which operations the job's plugins run on device memory. Made once at the start and
+// immutable. The C ABI calls it on any thread before it submits.
 #pragma once
 
 #include <bitset>

@@ -1,6 +1,6 @@
-// Which op plugin runs a batch: the one that claims it most. The same answer on every rank, since
-// every rank has the same plugins and asks about the same batch. Belongs to the thread that makes
-// progress.
+// Selects the op plugin for a batch: the one with the highest answer of supports. The choice is equal
+// on every rank, because every rank has the same plugins and asks about the same batch. Runtime owns
+// the plugins in it; the batch executor calls it, on the progress thread.
 #pragma once
 
 #include <algorithm>

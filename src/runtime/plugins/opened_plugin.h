@@ -1,4 +1,4 @@
-// A plugin that was opened and is closed with this object.
+// Owns an opened plugin, and closes it in the destructor.
 #pragma once
 
 #include <utility>

@@ -1,5 +1,6 @@
-// Messages by a controller that the user has chosen, while the built-in operations' data go by the
-// links of the built-in one: the two as one controller.
+// Combines two controllers into one: a controller that the user chose carries the messages, and the
+// built-in controller keeps the links for the data of the built-in operations. The start of the
+// runtime calls it.
 #pragma once
 
 #include "runtime/plugins/opened_plugin.h"

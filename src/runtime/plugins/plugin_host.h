@@ -1,5 +1,5 @@
-// The runtime's services for its plugins: the C vtable of plugin.h over settings, store and
-// wake-ups. Functions of the vtable may be called from any thread.
+// Implements hvd_plugin_host (plugin.h) over settings, store and wake-ups. Runtime owns one for all
+// its plugins. Plugins may call it on any thread.
 #pragma once
 
 #include <atomic>

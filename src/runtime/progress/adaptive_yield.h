@@ -1,6 +1,5 @@
-// Adaptive spin/yield: how long a thread that spins for its peers keeps its core before it yields,
-// which depends on the outcome of earlier yields. Used by the thread that drives; takes the time as
-// an argument. Pure.
+// Decides how long a spinning thread keeps its core before it yields, from the outcome of earlier
+// yields. The thread that drives the runtime core calls it with the current time. Pure.
 //
 // Where a waiter and the peer it waits for share a core, a yield is the only way to an answer, and
 // must come at once. Where they do not, whoever gets the core may keep it for longer than the peer

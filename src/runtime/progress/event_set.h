@@ -1,5 +1,6 @@
-// The epoll set on which a thread that makes progress sleeps: the descriptors that plugins watch, and
-// a doorbell of our own. Any thread may watch, unwatch and ring; whoever holds the progress lock dispatches.
+// The epoll set on which the progress thread sleeps. Owns a doorbell (eventfd), and holds the
+// descriptors that plugins watch. Any thread may watch, unwatch and ring. The holder of the progress
+// lock dispatches.
 #pragma once
 
 #include <map>

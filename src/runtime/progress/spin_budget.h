@@ -1,6 +1,6 @@
-// How long a waiting thread may spin before it sleeps, and whether the helper works ahead of it: it
-// depends on the cores that this rank really has (affinity, cgroup quota, other ranks of the
-// machine).
+// Computes how long a waiting thread spins before it sleeps, and whether the helper thread works
+// beside it, from the cores that this rank has (affinity, cgroup quota, other ranks on the machine).
+// The start of the runtime calls it once. Pure.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
-// The root's part of the stall inspector: from ranks' reports of waiting work over a question to
-// all and their answers to what is known of the stall. Sends nothing, reads no clock. Belongs to
-// the root's thread that makes progress.
+// The root's part in the stall inspector: from the ranks' reports of pending work it makes a question
+// to all ranks, and from their answers a report of the stall. StallInspector owns and calls it, sends
+// the messages, and passes the time. Pure. Lives on the root's progress thread.
 #pragma once
 
 #include <functional>

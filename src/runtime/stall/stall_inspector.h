@@ -1,6 +1,7 @@
-// Looks after work that stays pending: each rank reports its own to the root, the root asks all
-// ranks about it, and says which are missing, where they are and what they do instead; or ends the
-// job. A rank with nothing pending has no timer: only the question wakes it. With the progress lock held.
+// Finds work that stays pending. Each rank reports its own pending work to the root. The root asks all
+// ranks about it, and logs which ranks are missing, where they are and what they do, or ends the job.
+// A rank without pending work sets no timer and wakes only for the question. Runtime owns it; the
+// runtime core calls it as a service, with the progress lock held.
 #pragma once
 
 #include <cstdint>

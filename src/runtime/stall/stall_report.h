@@ -1,4 +1,5 @@
-// The report of a stall as values, as lines of the log and as a line of JSON. Pure.
+// Formats the report of a stall as lines of the log and as a line of JSON. StallInspector calls it.
+// Pure.
 #pragma once
 
 #include <string>

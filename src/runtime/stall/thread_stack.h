@@ -1,5 +1,6 @@
-// Where a thread of this process is, found inside the process: no ptrace. An interpreter can
-// write its stack when a signal comes (hvd_offer_stack); the kernel tells the rest.
+// Reads the stack of this process's main thread from inside the process, without ptrace. An
+// interpreter may write its stack on a signal (hvd_offer_stack); otherwise the kernel's view in /proc
+// is used. The stall inspector calls it.
 #pragma once
 
 #include <string>

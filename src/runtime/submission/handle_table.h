@@ -1,5 +1,5 @@
-// The users' claims on submissions. A handle is a slot's index and its incarnation, so that a
-// stale one is recognised. Any thread.
+// Maps handles to submissions. A handle is a slot's index and its incarnation, which detects stale
+// handles. Runtime owns it. Any thread.
 #pragma once
 
 #include <deque>

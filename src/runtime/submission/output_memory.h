@@ -1,5 +1,5 @@
-// Memory of an output that the runtime made: host memory, or device memory, which is returned to
-// the framework that allocated it. Any thread.
+// Owns the memory of an output that the runtime allocated: host memory, or device memory, which it
+// returns to the framework that allocated it. Any thread.
 #pragma once
 
 #include <cstddef>

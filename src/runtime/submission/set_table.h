@@ -1,5 +1,5 @@
-// The process sets of the job as every rank knows them: 0 is all ranks; ids that were given back
-// are given again, the oldest first. Any thread.
+// The process sets of the job, the same on every rank: 0 is all ranks. It reuses the ids of removed
+// sets, the oldest first. Runtime owns it. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
-// A user's request on its way through the runtime: what was asked for, where the data lies, and
-// how it ended. Made by the submitting thread, then owned by the thread that makes progress until
-// `done`; read by waiters after it. Kept by handle_table and used again, so that steady traffic
-// allocates nothing.
+// One request of a user: its parameters, the addresses of its data, and its result. The submitting
+// thread fills it. The progress thread owns it until `done`; afterwards waiting threads read it.
+// HandleTable keeps and reuses the objects, so that steady traffic allocates no memory.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Checks and copies the arguments of hvd_submit. Any thread.
+// Checks the arguments of hvd_submit and copies them into a Submission. Runtime calls it on the
+// submitting thread.
 #pragma once
 
 #include <atomic>

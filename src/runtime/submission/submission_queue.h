@@ -1,5 +1,5 @@
-// From any number of submitting threads to the one that makes progress, first in, first out.
-// Neither side waits or allocates.
+// The queue from any number of submitting threads to the progress thread, first in, first out. Neither
+// side waits or allocates. PendingSubmissions owns it.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// The names in flight on this rank, of each process set its own. A name that the response cache
-// knows keeps its entry between uses, so that a repeated step allocates nothing; and where names
-// come in the order of the last time, each is found behind the one before, without a look-up.
+// The names in flight on this rank, for each process set. A name in the response cache keeps its entry
+// between uses, so that a repeated step allocates nothing. When names come in the order of the last
+// step, each is found next to the previous one without a look-up. Runtime owns it.
 #pragma once
 
 #include <deque>

@@ -1,6 +1,6 @@
-// How far the root's monotone clock is ahead of this rank's, by messages there and back: the
-// quicker an exchange was, the less it can be wrong. An estimate grows worse with time, as the
-// clocks of two machines drift apart. Values only.
+// Estimates the offset of the root's monotonic clock from this rank's by round trips: the shorter a
+// round trip, the smaller its error. The error bound of an estimate grows with time, because the
+// clocks drift. Timeline owns it. Values only.
 #pragma once
 
 #include <cstdint>

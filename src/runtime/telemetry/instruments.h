@@ -1,5 +1,5 @@
-// Instruments of the runtime core and the executor: they report events to metrics and timeline.
-// Belongs to the thread that holds the progress lock.
+// The metrics and the trace recorder, to which the runtime core and the executor report events.
+// RuntimeCore owns them. Used with the progress lock held.
 #pragma once
 
 #include "runtime/telemetry/metrics.h"

@@ -1,5 +1,6 @@
-// Counters of this rank: plain numbers, written and read with the progress lock held, so that a
-// count costs an addition. metrics.cpp and docs/metrics.md have their public names.
+// Counters and histograms of this rank: plain numbers, read and written with the progress lock held,
+// so that a count costs one addition. metrics.cpp and docs/metrics.md have their public names.
+// Instruments owns them.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Answers what the metrics of this rank are, or of all: the root asks all, whose helper threads
-// answer, and says to all what it got. Nobody counts for it. Belongs to the thread that holds the
-// progress lock.
+// Answers a user's request for the metrics of this rank or of all ranks. For all ranks, the root asks
+// every rank, the helper threads answer, and the root sends the result to all. Observation owns it.
+// Used with the progress lock held.
 #pragma once
 
 #include <functional>

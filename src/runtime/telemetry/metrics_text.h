@@ -1,4 +1,4 @@
-// The metrics of ranks as text in Prometheus's format, version 0.0.4.
+// Formats the metrics of ranks as text in Prometheus's format, version 0.0.4. Pure.
 #pragma once
 
 #include <span>

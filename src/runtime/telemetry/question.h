@@ -1,5 +1,5 @@
-// The pending question of a user's thread: the answer is filled in with the progress lock held, and
-// read once `done` is true (acquire).
+// The pending question of a user's thread. A service writes the answer with the progress lock held;
+// the thread reads it once `done` is true (acquire).
 #pragma once
 
 #include <atomic>

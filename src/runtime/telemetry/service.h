@@ -1,7 +1,7 @@
-// Side channels of a job: timeline, stalls, metrics, tuning. Messages travel along the links of the
-// combining tree, up to the root or from the root down to all ranks, in one order with the plans
-// and announcements of the link: every rank gets a message that the root sent before a plan before
-// that plan. Every function is called with the progress lock held.
+// The interface of a service of the job: timeline, stall inspector, metrics, autotuning. Its messages
+// travel along the combining tree, up to the root or down to all ranks, in order with plans and
+// announcements on each link: a message that the root sends before a plan arrives before that plan.
+// The runtime core calls every function with the progress lock held.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How a service speaks: what it is given of the runtime core and the progress around it.
+// The functions of the runtime core and the progress engine that a service uses. Observation makes it.
 #pragma once
 
 #include <functional>

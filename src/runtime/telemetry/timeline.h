@@ -1,6 +1,6 @@
-// The timeline of a job: started and stopped for all ranks by any of them, noted by each
-// (trace_recorder), collected and written by the root (trace_writer), on the root's clock. A rank
-// that has nothing to say says nothing. Belongs to the thread that holds the progress lock.
+// The timeline of a job. Any rank may start and stop it for all ranks. Each rank records its events
+// (trace_recorder); the root collects and writes them (trace_writer), on the root's clock. A rank
+// without events sends nothing. Observation owns it. Used with the progress lock held.
 #pragma once
 
 #include <map>

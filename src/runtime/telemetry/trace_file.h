@@ -1,5 +1,5 @@
-// The timeline's file: a JSON array that is whole at every moment, whenever this process ends and
-// however (SIGKILL too, where a write of several pages may stop between two).
+// The timeline's file: a JSON array that is valid at every moment, even if SIGKILL ends this process.
+// A SIGKILL may interrupt a write of several pages between two pages. TraceWriter owns it.
 //
 // How: the file grows by pages of spaces behind the closing bracket. Events replace the bracket
 // within one page, by one write that the kernel does or does not do. The bracket crosses to the

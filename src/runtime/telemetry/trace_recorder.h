@@ -1,6 +1,6 @@
-// Notes what happens on this rank while a timeline runs, into memory of a fixed size: what finds
-// it full is counted and lost. While none runs each call is one branch. Belongs to the thread that
-// holds the progress lock.
+// Records the events of this rank while a timeline runs, in memory of fixed size. Counts and drops
+// events when the memory is full. Without a timeline each call is one branch. Instruments owns it.
+// Used with the progress lock held.
 #pragma once
 
 #include <span>
