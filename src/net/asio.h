@@ -1,4 +1,4 @@
-// Asio as this project uses it: C++20 coroutines, errors as values.
+// Asio as this project uses it: C++20 coroutines, and errors as values.
 #pragma once
 
 #include <boost/asio.hpp>

@@ -1,5 +1,5 @@
-// A connected stream socket for code without a loop: each call blocks the calling thread until it
-// is done or its deadline passed. Starts no thread. One caller at a time.
+// A connected stream socket for code without a loop. Each call blocks the calling thread until it is
+// done or its deadline has passed. Owns the descriptor; starts no thread. One caller at a time.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
-// The pollable loop of the data links: an epoll instance that can itself be watched, so that one
-// thread may block on it and another one poll it. Not Asio, which cannot be polled while a thread
-// blocks in it. Called by one thread at a time.
+// The event loop of the data links: an epoll instance whose descriptor can itself be watched, so that
+// one thread may block on it while another polls it. Asio cannot be polled while a thread blocks in
+// it. The mesh owns it. One caller at a time.
 #pragma once
 
 #include <cstdint>

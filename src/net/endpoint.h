@@ -1,4 +1,4 @@
-// Where something listens, as text: "unix:/path", "unix:@name" (abstract), "tcp:host:port",
+// A listening address as text: "unix:/path", "unix:@name" (abstract), "tcp:host:port",
 // "tcp:[::1]:port". An empty host ("tcp::29400", "tcp:*:29400") means all interfaces. Pure.
 #pragma once
 

@@ -1,5 +1,5 @@
-// HTTP/1.1 messages without I/O: two incremental parsers with limits (by Beast, which stays inside
-// http.cpp) and the text of heads. Knows no meaning of any message. No thread of its own.
+// HTTP/1.1 messages without I/O: two incremental parsers with limits (by Beast, which only http.cpp
+// includes), and formatting of heads. The rendezvous server and client call it. One caller at a time.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Which of a host's addresses a job may use, as --network-interfaces says it. Pure.
+// Selects the addresses of a host that a job may use, by --network-interfaces. Pure.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The addresses of this host's network interfaces that a peer on another host may try.
+// Lists the addresses of this host's network interfaces that a peer on another host may try.
 #pragma once
 
 #include <string>

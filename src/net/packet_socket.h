@@ -1,5 +1,5 @@
-// Unix sockets under abstract names that keep the borders of messages and carry descriptors along
-// (SOCK_SEQPACKET). Nothing here waits: who may has to look at the descriptor. Any thread.
+// Abstract Unix sockets of type SOCK_SEQPACKET, which keep message boundaries and pass descriptors. No
+// call waits: a caller that may wait polls the descriptor first. Any thread.
 #pragma once
 
 #include <sys/un.h>

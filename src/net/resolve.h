@@ -1,5 +1,5 @@
-// Names to addresses by the system's resolver. Blocks; never called on a loop that serves others,
-// and never linked into a program that must not resolve names.
+// Resolves names to addresses by the system's resolver. Blocks: never call it on a loop that serves
+// others, and never link it into a program that must not resolve names.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// A sockaddr of any family, and the way to and from text that needs no resolver: so a static
-// program may use this file. Names are resolve.h's business.
+// A sockaddr of any family, and its conversion from and to text without a resolver: static programs
+// may use this file. resolve.h resolves names.
 #pragma once
 
 #include <sys/socket.h>

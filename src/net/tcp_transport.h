@@ -1,5 +1,5 @@
-// Non-blocking TCP sockets for the data links, by address and not by name, which no forked child
-// keeps. Descriptors only; who is at the other end must be proven by whoever uses them.
+// Non-blocking TCP sockets for the data links, by address. A forked child closes them at once. The
+// caller must authenticate the peer. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The server's side of TLS, by OpenSSL, which stays inside tls_front.cpp: takes connections, and
-// gives each on as a plain socket once the client has shaken hands. A client of HTTP without TLS
-// gets status 426. On the loop, never blocks.
+// The server side of TLS, by OpenSSL, which only tls_front.cpp includes. Accepts connections, and
+// passes each on as a plain socket after the TLS handshake. Answers an HTTP client without TLS with
+// status 426. The rendezvous server owns it. Lives on the server's loop and never blocks it.
 #pragma once
 
 #include <chrono>

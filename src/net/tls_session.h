@@ -1,5 +1,5 @@
-// The client's side of TLS without I/O, by OpenSSL, which stays inside tls_session.cpp: bytes that
-// were received go in, bytes to send come out. One caller at a time; no thread of its own.
+// The client side of TLS without I/O, by OpenSSL, which only tls_session.cpp includes: takes received
+// bytes, and returns bytes to send. One caller at a time.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The client's side of TLS over a BlockingStream. Blocks the calling thread; one caller at a time.
+// The client side of TLS over a BlockingStream. Blocks the calling thread. One caller at a time.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,5 @@
-// The plugins that are linked into libhorovod itself. The only place that knows their names; the
-// rest of the program meets them as records of the catalogue. The list is generated from the
-// plugin folders that are built: a folder that is gone is a plugin that is gone.
+// The plugins that are linked into libhorovod. Only this file names them; other code finds their
+// records in the catalogue. CMake generates the list from the plugin folders that are built.
 #pragma once
 
 #include <span>

@@ -1,6 +1,5 @@
-// The plugins there are: the built-in ones and the shared objects of the search path. Knows none
-// by name. Remembers why each refused one was refused, for the user who asks. Immutable once made,
-// so any thread may read it.
+// The plugins of this process: the built-in ones, and the shared objects of the search path. Keeps the
+// reason why it refused a plugin. The start of the runtime makes it. Immutable once made; any thread.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// A plugin of somebody else, tried where it can do no harm: opened, checked and probed in a child
-// process with a time limit.
+// Tests a plugin of a third party in a child process with a time limit: opens it, checks its record
+// and calls its probe. The catalogue calls it.
 #pragma once
 
 #include <string>

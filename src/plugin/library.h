@@ -1,4 +1,5 @@
-// A plugin in a shared object of its own: opened, its entry called, its record checked.
+// Opens a plugin in its own shared object, calls its entry, and checks its record. The catalogue calls
+// it.
 #pragma once
 
 #include <string>

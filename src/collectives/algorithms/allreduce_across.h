@@ -1,5 +1,5 @@
-// An allreduce of a group on several hosts: each host reduces its own, then the hosts among each
-// other.
+// An allreduce of a group on several hosts: each host reduces its own data, then the hosts exchange
+// their results.
 #pragma once
 
 #include "collectives/algorithms/flow.h"

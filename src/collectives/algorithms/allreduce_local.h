@@ -1,5 +1,5 @@
-// An allreduce of a group on one host whose tensors only their own ranks can reach: in chunks
-// through the slots of the shared memory, each byte touched as few times as possible.
+// An allreduce of a group on one host, for tensors in private memory: copies chunks through the slots
+// of the shared memory, and touches each byte as few times as possible.
 #pragma once
 
 #include "collectives/algorithms/flow.h"

@@ -1,5 +1,5 @@
-// An allreduce of a group on one host whose tensors lie in memory that all of its ranks can reach
-// (SharedHeap): each rank reduces its slice where it lies, and nothing is packed.
+// An allreduce of a group on one host, for tensors in memory that all its ranks can map (SharedHeap):
+// each rank reduces its slice in place, and packs nothing.
 #pragma once
 
 #include "collectives/algorithms/flow.h"

@@ -1,5 +1,5 @@
-// Several transfers over peer streams at once; ready when all are done. Transfers of one stream and
-// direction go in the order in which they were added.
+// Several transfers over peer streams at once; ready when all are done. Transfers on one stream in one
+// direction run in the order in which they were added.
 #pragma once
 
 #include <utility>

@@ -1,6 +1,6 @@
-// Runs one collective as a coroutine that is polled: it goes on until it waits for a Condition,
-// and again when that is ready. No thread of its own; nothing here blocks. A collective that
-// cannot go on is dropped, with all its frames: errors need no way through the algorithms.
+// Runs one collective as a coroutine. poll() resumes it when the Condition that it waits for is ready.
+// Starts no thread and never blocks. To abort a collective, the owner destroys its frames: algorithms
+// handle no errors. The built-in backend owns one per process set.
 #pragma once
 
 #include <array>

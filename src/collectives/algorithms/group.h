@@ -1,5 +1,6 @@
-// The members of a process set as the collectives see them: who shares this host, who leads which
-// host, the memory they meet in and whose turn it is. Lives on the thread that makes progress.
+// The members of a process set for the collectives: the members on this host, the leader of each host,
+// the shared memory of the group, and the step counters. The built-in backend owns one per process
+// set. Lives on the progress thread.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// The stages of an allreduce on one host; in a job of several hosts, the inter-host stage runs
-// between them. Small payloads take one step, others a step per chunk. No state but the step's.
+// The stages of an allreduce on one host. In a job of several hosts, the inter-host stage runs between
+// them. Small payloads take one step; larger ones take a step per chunk. Holds only the state of a
+// step.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// The algorithm of an allreduce between hosts and its schedule: what this host sends to and receives
-// from which other host in each hop. All hosts count the same hops; some hops are empty. Pure.
+// Chooses the algorithm of an allreduce between hosts, and computes its schedule: what this host sends
+// to and receives from other hosts in each hop. All hosts count the same hops; some hops are empty.
+// The inter-host allreduce calls it. Pure.
 #pragma once
 
 #include <cstdint>

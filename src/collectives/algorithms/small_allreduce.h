@@ -1,4 +1,5 @@
-// An allreduce of a few values where they lie, which the members need besides a user's tensors.
+// An in-place allreduce of a few values that the collectives themselves need, besides a user's
+// tensors.
 #pragma once
 
 #include "horovod/plugin_op.h"

@@ -1,5 +1,5 @@
-// Which algorithm reduces a batch between hosts: the switch points. The defaults measured best.
-// A batch may bring its own, the same on all members of its group. Values only.
+// The switch points between the algorithms of an inter-host allreduce. The defaults measured best. A
+// batch may carry its own, equal on all members of its group. Values only.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Proofs that two ranks exchange when they open a link: each shows that it knows the job's secret,
-// for this job, generation and pair of ranks. A proof is valid for one pair of nonces.
+// The proofs that two ranks exchange when they open a link: each shows that it has the job's secret,
+// for this job, generation and pair of ranks. A proof is valid for one pair of nonces. Pure.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// One rank's view of the ranks on its own host: mailboxes, who sleeps, who left, how it failed.
-// Owns the shared-memory region and the doorbells. Called by one thread at a time; never waits.
+// One rank's links to the ranks on its own host: mailboxes, the sleep state and the end of each rank,
+// and the cause of a failure. Owns the shared-memory region and the doorbells. The mesh owns it. One
+// caller at a time; never waits.
 #pragma once
 
 #include <deque>

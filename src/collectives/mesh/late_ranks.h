@@ -1,4 +1,4 @@
-// The sentence about ranks that have not come in time.
+// Formats the error sentence about ranks that have not arrived in time.
 #pragma once
 
 #include <string>

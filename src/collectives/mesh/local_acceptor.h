@@ -1,6 +1,6 @@
 // The leader's side of the local rendezvous: accepts connections of pending peers, admits those that
-// prove that they are ranks of this host, and refuses others. No peer can block it. Waits, up to the
-// deadline; used once, when opening.
+// prove to be ranks of this host, and refuses others. No peer can block it. Used once during the
+// start; waits up to the deadline.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// One rank's view of all links to the others: shared memory inside the host, TCP between hosts.
-// Carries control messages, knows who shares a host, notices who is lost, and fails as a whole.
-// Called by one thread at a time; never waits after establish.
+// One rank's links to all other ranks: shared memory inside the host, TCP between hosts. Carries
+// control messages, knows which ranks share a host, detects lost ranks, and fails as a whole. The
+// built-in controller owns it and shares it with the built-in backend. One caller at a time; never
+// waits after establish.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// A TCP stream to a rank on another host, authenticated, non-blocking, edge-triggered. Which bytes
-// travel on it is up to its two users. Called by one thread at a time.
+// A TCP stream to a rank on another host: authenticated, non-blocking, edge-triggered. Its two users
+// define the bytes on it. One caller at a time.
 #pragma once
 
 #include <cstdint>

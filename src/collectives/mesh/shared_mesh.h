@@ -1,5 +1,5 @@
-// The name under which the built-in controller publishes its mesh to the built-in operations of
-// the same runtime: a pointer to a SharedMesh.
+// Shares the mesh of the built-in controller with the built-in backend of the same runtime: the name
+// under which the controller publishes a SharedMesh pointer.
 #pragma once
 
 #include <memory>

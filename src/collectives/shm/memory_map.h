@@ -1,5 +1,5 @@
-// Where shared memory is mapped. The system's in programs; tests that run all ranks as threads
-// give each the same addresses, so that ThreadSanitizer sees them meet.
+// Maps shared memory. Programs use the system's addresses. Tests that run all ranks as threads map
+// each region at one address for all ranks, so that ThreadSanitizer sees conflicting accesses.
 #pragma once
 
 #include <cstddef>

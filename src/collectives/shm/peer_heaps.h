@@ -1,5 +1,5 @@
-// The shared heaps of the ranks of one host, as far as one of them has mapped the others'. Owned
-// by the mesh; lives on the thread that makes progress.
+// The mappings of the shared heaps of the other ranks on this host. The mesh owns it. Lives on the
+// progress thread.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// Memory of this process that the other ranks of its host can reach. It lies in one sparse file
-// without a name, in which every block has a place that is not used twice; so a place says which
-// memory is meant even after the block has gone. One per process: its memory may be there before
-// the first runtime and outlives each. Any thread.
+// Memory of this process that the other ranks of its host can map, for hvd_alloc. It is one sparse
+// file without a name. A block's offset in the file is never reused, so that it identifies the block
+// even after it is freed. One per process: it may exist before the first runtime, and outlives each
+// runtime. Any thread.
 #pragma once
 
 #include <atomic>

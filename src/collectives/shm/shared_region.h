@@ -1,6 +1,6 @@
-// The shared-memory region of the ranks of one host: a sealed, preallocated memfd without a name.
-// This file has its layout and says which rank may write what; nothing here waits. Ranks share
-// offsets, never pointers.
+// The shared-memory region of the ranks of one host: a sealed, preallocated memfd without a name. This
+// file defines its layout and which rank may write which part. Ranks share offsets, never pointers. No
+// call waits.
 #pragma once
 
 #include <array>
