@@ -1,5 +1,5 @@
-// A job that is tried again: on spare hosts in place of those that fail (--spares), and from the
-// beginning after it has failed (--max-restarts).
+// Runs a job, and runs it again after a failure: on spare hosts in place of failed ones (--spares),
+// and from the beginning (--max-restarts). The launcher's main calls it.
 #pragma once
 
 #include "launcher/cli/options.h"

@@ -1,5 +1,7 @@
-// The agent of one host: does what its launcher asks over the link, and ends everything below it
-// when the launcher asks, falls silent for longer than the lease, or is gone. One thread.
+// The agent of one host: prepares the host, starts and watches its ranks, and relays their output, as
+// its launcher orders over the link. Ends all its descendants when the launcher orders it, when the
+// launcher is silent for longer than the lease, or when the link is lost. The agent's main runs it.
+// One thread.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
-// The process above the agent. It does nothing but wait: when the agent is gone, by whatever
-// means, it kills everything that the agent left and ends. Its own death the agent notices.
+// The guardian process, the parent of the agent. It only waits. When the agent has ended for any
+// reason, it kills all remaining descendants of the agent and ends. The agent notices the end of its
+// guardian. The agent's main starts it.
 #pragma once
 
 #include <csignal>

@@ -1,5 +1,5 @@
-// --check-build: which frameworks, controllers and tensor operations work on this machine, each
-// found by trying it, all side by side.
+// --check-build: tests in parallel which frameworks, controllers and tensor operations work on this
+// machine.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// How the rows of --check-build are written, for people, for machines, and for several hosts; what
-// --require wants of them. Pure. The plain layout is the original's, which scripts search.
+// Formats the rows of --check-build for people, for programs, and for several hosts, and evaluates
+// --require. The plain layout is the original's, because scripts search it. Pure.
 #pragma once
 
 #include <span>

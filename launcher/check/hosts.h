@@ -1,5 +1,5 @@
-// --check-build -H a,b: asks every host what works there, by a job of one rank on each that runs
-// this program again, and compares. For a process with one thread.
+// --check-build -H a,b: runs this program with --check-build on every host, by a job of one rank on
+// each, and compares the results. For a process with one thread.
 #pragma once
 
 #include "launcher/check/check_build.h"

@@ -1,4 +1,4 @@
-// The Python whose frameworks --check-build tries. Looks at files; changes nothing.
+// Finds the Python interpreter whose frameworks --check-build tests. Reads files and changes nothing.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Tries something that may crash or hang, in a child process with a time limit. For a process
-// with one thread.
+// Runs a test that may crash or hang in a child process with a time limit. For a process with one
+// thread.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Removes secrets from text that a user attaches to a public report. Pure. It rather hides too much.
+// Removes secrets from text that a user attaches to a public report. In doubt it removes. Pure.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// One row of --check-build: what was tried, and what was found.
+// One row of --check-build: the tested feature, and the result.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A world of one rank, made and left by the libhorovod.so at a path: whether what it says of itself
-// is so. For a child process that is thrown away.
+// Starts and ends a job of one rank with the libhorovod.so at a path, to test that its features work.
+// For a child process that ends afterwards.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Looking into a running job: the launcher's side of `horovodrun ps`, `stack` and `exec`, which
-// ask over a Unix socket by the abstract name @horovodrun/UID/PID. That name goes with the launcher,
-// however it ends; only its own user and root are answered. Lives on the loop.
+// The launcher's side of `horovodrun ps`, `stack` and `exec`. These connect to the abstract Unix
+// socket @horovodrun/UID/PID, which disappears with the launcher. Only the launcher's user and root
+// get an answer. JobInspector owns it. Lives on the launch's loop.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
-// `horovodrun ps`, `horovodrun stack [PID]`: what this user's running jobs are doing. `horovodrun exec
-// [PID] [--rank LIST] COMMAND`: a command beside their ranks.
+// The commands `horovodrun ps` and `horovodrun stack [PID]`, which show the state of this user's
+// running jobs, and `horovodrun exec [PID] [--rank LIST] COMMAND`, which runs a command beside their
+// ranks. The launcher's main calls them.
 #pragma once
 
 #include <span>

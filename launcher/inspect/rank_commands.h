@@ -1,5 +1,6 @@
-// The launcher's side of `horovodrun exec`: one command beside some of the ranks, on their hosts, and
-// what all of them say, as they say it. Ends with whoever asked. Lives on the loop.
+// The launcher's side of `horovodrun exec`: runs one command beside some of the ranks, on their hosts,
+// and forwards the output as it arrives. Ends the commands when the caller has gone. JobInspector owns
+// it. Lives on the launch's loop.
 #pragma once
 
 #include <cstdint>

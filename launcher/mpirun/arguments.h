@@ -1,4 +1,4 @@
-// The command lines of the four mpiruns. Pure.
+// Builds the command lines of the four kinds of mpirun. Pure.
 #pragma once
 
 #include <string>

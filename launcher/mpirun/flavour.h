@@ -1,4 +1,4 @@
-// The MPI implementation of an mpirun. Pure.
+// Detects the MPI implementation of an mpirun. Pure.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// The command line of LSF's jsrun, and the file that gives its ranks their places. Pure.
+// Builds the command line of LSF's jsrun, and its file with the places of the ranks. Pure.
 #pragma once
 
 #include <optional>

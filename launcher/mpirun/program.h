@@ -1,5 +1,5 @@
-// Programs of this machine: what one says, becoming one, waiting for one. For a process with one
-// thread.
+// Runs programs of this machine: reads their output, waits for them, or replaces this process by them.
+// For a process with one thread.
 #pragma once
 
 #include <string>

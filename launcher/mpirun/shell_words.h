@@ -1,4 +1,5 @@
-// Text taken apart as /bin/sh takes words apart: blanks, quotes, backslashes; nothing is expanded.
+// Splits text into words as /bin/sh does, with blanks, quotes and backslashes, and expands nothing.
+// Pure.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// --mpi and --jsrun: the ranks are started by somebody else's launcher, which this one calls.
+// --mpi and --jsrun: starts the ranks by mpirun or jsrun. The launcher's main calls it.
 #pragma once
 
 #include "launcher/cli/options.h"

@@ -1,5 +1,5 @@
-// Holds lines for a moment, so that what many ranks say alike is shown once. Pure. The lines of a
-// rank stay in their order; nothing is lost.
+// Holds lines for a short time, and combines equal lines of several ranks into one (--fold). Keeps the
+// order of each rank's lines, and drops none. Output owns it. Pure.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Cuts what a rank writes into lines and puts its tag before each, or makes an object of each.
-// Pure; any bytes survive.
+// Splits the output of a rank into lines, and puts a tag before each line or makes a JSON object of
+// it. Accepts any bytes. Output owns one per stream. Pure.
 #pragma once
 
 #include <string>

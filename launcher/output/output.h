@@ -1,6 +1,6 @@
-// Prints the output of the ranks: tagged whole lines on standard output and error, and a copy in
-// files if wanted. A stalled terminal holds back the ranks (by credit), never the loop. Lives on
-// the loop.
+// Prints the output of the ranks: tagged whole lines on standard output and error, and a copy in files
+// with --output-filename. A stalled terminal holds back the ranks by credit, and never blocks the
+// loop. JobLaunch owns and calls it. Lives on the launch's loop.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Reads what a failed rank wrote last on its standard error: which lines the report shows, and what the
-// user can do about errors that Python names but does not explain. Pure.
+// Analyses the last standard error output of a failed rank: selects the lines for the report, and
+// gives advice on common Python errors. The report of a job calls it. Pure.
 #pragma once
 
 #include <string>

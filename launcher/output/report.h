@@ -1,4 +1,4 @@
-// The launcher's own exit codes and last sentences.
+// The launcher's own exit codes and final messages.
 #pragma once
 
 #include <string>

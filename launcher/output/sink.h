@@ -1,5 +1,6 @@
-// Writes to a terminal, pipe, socket or file that somebody else may have stalled, without blocking
-// the loop and without changing the flags that other processes see on it. Lives on the loop.
+// Writes to a terminal, pipe, socket or file that may be stalled, without blocking the loop, and
+// without changing flags that other processes see on the open file. Output owns it. Lives on the
+// launch's loop.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// Hands what comes on standard input to ranks: no more at a time than they have taken, so that it
-// is bounded however slow they read. Never reads from a terminal in the background. Lives on the
-// loop.
+// Forwards the launcher's standard input to ranks. Credit bounds the data in flight, however slowly
+// the ranks read. Never reads from a terminal in the background. JobLaunch owns it. Lives on the
+// launch's loop.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// How wide the lines of a text for people may be.
+// Finds the width of a terminal in columns.
 #pragma once
 
 #include <cstddef>

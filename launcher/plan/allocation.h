@@ -1,5 +1,5 @@
-// The hosts that a scheduler has given to this shell, found in what it left in the environment:
-// Slurm, LSF, PBS, SGE, the Kubernetes MPI Operator. Pure: reads through what it is given.
+// Reads the hosts of a scheduler's allocation from its environment variables: Slurm, LSF, PBS, SGE,
+// the Kubernetes MPI Operator. Pure: reads through functions that the caller passes.
 #pragma once
 
 #include <functional>

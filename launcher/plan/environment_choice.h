@@ -1,4 +1,4 @@
-// The user's choice of variables for the ranks: -x, --env-file, --no-env. Pure but for the one
+// The user's choice of variables for the ranks: -x, --env-file, --no-env. Pure, except for the
 // function that reads the file.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Where a job runs, by what the user or a scheduler said.
+// Chooses the hosts of a job from the settings or the scheduler's allocation.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Files of hosts as the original, Open MPI, MPICH and DeepSpeed write them. Pure.
+// Parses hostfiles in the formats of the original Horovod, Open MPI, MPICH and DeepSpeed. Pure.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// The hosts of a job as the user wrote them: the grammar of -H, whose items hostfiles and
-// allocations share. Pure: reads no file, resolves no name.
+// Parses the value of -H. Hostfiles and allocations share the grammar of its items. Pure: reads no
+// file, resolves no name.
 #pragma once
 
 #include <map>

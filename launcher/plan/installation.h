@@ -1,5 +1,4 @@
-// Where the parts that belong to this horovodrun lie: beside it in a build, or in the places of an
-// installation. Looks, never guesses.
+// Finds the other parts of this horovodrun's build or installation: agent, Python package, libraries.
 #pragma once
 
 #include <string>

@@ -1,5 +1,4 @@
-// Host names written as ranges, "n[01-16,20]" or "r[0-1]n[0-3]", as Slurm, pdsh and people write
-// them. Pure.
+// Expands host names with ranges, "n[01-16,20]" or "r[0-1]n[0-3]", as Slurm and pdsh write them. Pure.
 #pragma once
 
 #include <string>

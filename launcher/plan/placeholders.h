@@ -1,4 +1,4 @@
-// Words in braces within a flag's value, such as {host} in --tag. Pure.
+// Replaces words in braces in a flag's value, such as {host} in --tag. Pure.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// "0,3-5": some of a job's ranks. Pure.
+// Parses a set of ranks, such as "0,3-5". Pure.
 #pragma once
 
 #include <string_view>

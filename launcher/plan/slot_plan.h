@@ -1,4 +1,4 @@
-// Which rank runs where. Pure.
+// The plan of a job: the host and the local rank of each rank. Pure.
 #pragma once
 
 #include <optional>

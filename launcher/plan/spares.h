@@ -1,4 +1,4 @@
-// Hosts that are held back until another fails, and which takes whose place. Pure.
+// Holds back spare hosts (--spares), and puts them in place of failed hosts. Pure.
 #pragma once
 
 #include <string>

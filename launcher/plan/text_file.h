@@ -1,4 +1,4 @@
-// A small file of text that the user named: whole, with one sentence when it cannot be read.
+// Reads a small text file that the user named. Returns one sentence when it cannot be read.
 #pragma once
 
 #include <string>

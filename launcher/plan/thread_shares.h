@@ -1,4 +1,4 @@
-// How many threads ranks that share a host get, in one sentence. Pure.
+// Formats the sentence about the number of threads for ranks that share a host. Pure.
 #pragma once
 
 #include <cstdint>

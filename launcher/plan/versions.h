@@ -1,4 +1,4 @@
-// Which hosts differ in what their Python program finds there. Pure.
+// Compares the versions of Python and of packages between hosts, and describes the differences. Pure.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The environment of the ranks. Pure: what of the launcher's own environment goes to a host, and
-// what the launcher sets for a slot, which always wins.
+// Builds the environment of the ranks: the launcher's variables that go to a host, and the variables
+// that the launcher sets for a slot, which override all others. HostJobs calls it. Pure.
 #pragma once
 
 #include <cstdint>

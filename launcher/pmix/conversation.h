@@ -1,5 +1,5 @@
-// The messages between the agent and its PMIx helper: texts that end with a 0 each, and an empty
-// one after the last. Pure; both ends are of one build.
+// The messages between the agent and its PMIx helper: texts that each end with a zero byte, and an
+// empty text at the end. Agent and helper come from one build. Pure.
 #pragma once
 
 #include <map>

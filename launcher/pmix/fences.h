@@ -1,5 +1,5 @@
-// Fences between the helpers of all hosts: each brings what its ranks have put, and gets what those
-// of all have. One thread may call `next`; `run` blocks, and any thread may call it.
+// Fences between the PMIx helpers of all hosts. Each helper contributes the data that its ranks have
+// put, and gets the data of all. One thread may call `next`. `run` blocks, and any thread may call it.
 #pragma once
 
 #include <map>

@@ -1,5 +1,6 @@
-// A PMIx server for the ranks of one host: the one file of the launcher that knows PMIx. Its callbacks
-// run on PMIx's own thread and never block; each fence waits on a thread of its own.
+// A PMIx server for the ranks of one host, the only file of the launcher that includes PMIx. Its
+// callbacks run on PMIx's own thread and never block: each fence waits on its own thread. The helper's
+// main starts it.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// The variables by which other launchers tell a process who it is. Pure.
+// The variables by which other launchers pass a process its rank. Pure.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
-// Signals that reach this host from outside. A scheduler may signal every process of the host, so that
-// the ranks have the signal already; or the launcher, the guardian or the agent alone. Says once for
-// each signal whether the ranks still have to get it. Pure; the owner passes the time.
+// Decides whether a signal from outside the job must be forwarded to the ranks. A scheduler may signal
+// every process of the host, so that the ranks have it already, or only the launcher, the guardian or
+// the agent. The agent owns it and passes the time. Pure.
 #pragma once
 
 #include <chrono>

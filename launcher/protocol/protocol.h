@@ -1,6 +1,6 @@
-// The control messages between launcher and agent: structs and their bytes. They travel as the
-// payload of kControl frames; output and store connections are streams of their own. Knows
-// nothing of processes or sockets.
+// The control messages between launcher and agent: structs, and their encoding as the payload of
+// kControl frames. Output and store connections are separate streams. Both ends of the link use it.
+// Pure.
 #pragma once
 
 #include <cstdint>

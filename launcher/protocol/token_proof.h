@@ -1,5 +1,5 @@
-// How an agent that calls home and its launcher prove to each other that they hold the same token,
-// without sending it.
+// The proofs by which an agent that connects to its launcher and the launcher show each other that
+// they hold the same token, without sending it. Pure.
 #pragma once
 
 #include <array>

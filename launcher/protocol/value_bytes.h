@@ -1,4 +1,4 @@
-// The parts of control messages as bytes: both directions of each, in the same order.
+// Encodes and decodes the parts of control messages. Pure.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
-// Starts this build's agent behind a RemoteShell, sending it first when the far side lacks it. The
-// agent lies there under the name of its content's hash, in the first directory that is writable
-// and executable. One command does all of it, so that an agent that is there costs one round trip.
+// Starts this build's agent through a RemoteShell, and first copies it when the host lacks it. The
+// file has the agent's hash as its name, and lies in the first directory that is writable and
+// executable. One remote command does all steps, so that an agent that is there costs one round trip.
+// SshSpawner calls it.
 #pragma once
 
 #include <functional>

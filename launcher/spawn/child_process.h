@@ -1,6 +1,7 @@
-// A program on this machine as a Duplex: its standard input and output are the stream, its
-// standard error is kept for last_words(). It runs in a session of its own, so that the terminal's
-// Ctrl-C reaches the launcher alone, with SIGUSR1 and SIGUSR2 blocked. Reaped by a watch on the loop, also after the stream is gone.
+// A child process on this machine as a Duplex: its standard input and output are the stream, and its
+// standard error is kept for last_words(). It runs in its own session, so that the terminal's Ctrl-C
+// reaches only the launcher, with SIGUSR1 and SIGUSR2 blocked. The loop reaps it, also after the
+// stream is closed.
 #pragma once
 
 #include <memory>

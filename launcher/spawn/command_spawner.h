@@ -1,5 +1,6 @@
-// Brings agents up by a command of the user's that gives a stream to a host: "docker exec -i
-// {host}", "kubectl exec -i {host} --", an ssh of his own. The command must pass on standard input.
+// Starts agents by a command of the user that opens a stream to a host: "docker exec -i {host}",
+// "kubectl exec -i {host} --", or another ssh. The command must forward standard input. HostStartup
+// owns it.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// One TCP connection to whichever address of a host answers first. Addresses are tried in their
-// order; one that is silent delays the next by a moment only.
+// Opens one TCP connection to a host, at the first of its addresses that answers. Tries the addresses
+// in order, and starts the next one after a short delay when an address is silent.
 #pragma once
 
 #include <vector>

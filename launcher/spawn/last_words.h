@@ -1,5 +1,5 @@
-// Output of a far side outside of the protocol, and how it ended: for messages. Bounded: keeps the
-// newest bytes.
+// Keeps the newest output of a remote process outside of the protocol, and its exit status, for error
+// messages. Bounded.
 #pragma once
 
 #include <optional>

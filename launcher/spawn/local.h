@@ -1,4 +1,4 @@
-// Brings an agent up on this machine: as a child process, from where this build has it.
+// Starts an agent on this machine as a child process, from this build's file. HostStartup owns it.
 #pragma once
 
 #include "launcher/spawn/spawner.h"

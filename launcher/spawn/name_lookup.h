@@ -1,6 +1,6 @@
-// Names to addresses by the system's resolver, without blocking the loop: each lookup has a thread
-// of its own, so that a name server that does not answer delays one name and no other, and
-// cancelling a lookup (or leaving the program) waits for nothing.
+// Resolves names by the system's resolver without blocking the loop. Each lookup has its own thread: a
+// name server that does not answer delays only its own lookup, and neither a cancellation nor the end
+// of the program waits.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Runs commands on one host through the user's login shell there. A seam below the spawner: one
+// Runs commands on one host through the user's login shell. The interface below SshSpawner: one
 // connection by libssh, or the system's ssh. Lives on the launcher's loop.
 #pragma once
 

@@ -1,5 +1,5 @@
-// How an agent is brought up on a host: local child, ssh, ... A seam. Lives on the launcher's
-// loop; many spawns run at once.
+// The interface of a spawner, which starts an agent on a host: as a local child, over ssh, and so on.
+// Preflight calls it. Lives on the launcher's loop; many spawns run at once.
 #pragma once
 
 #include <functional>

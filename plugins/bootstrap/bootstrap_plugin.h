@@ -1,5 +1,5 @@
-// A bootstrap plugin written in C++: what it must be able to do, and how that becomes the C record
-// of plugin.h. One object for each time that a runtime starts, used by one thread.
+// Makes the C record of a bootstrap plugin from a C++ class. The runtime makes one object for each of
+// its starts, and uses it on one thread.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// A controller plugin written in C++: how it becomes the C record of plugin.h. Nothing virtual: a
-// message costs what the C call costs.
+// Makes the C record of a controller plugin from a C++ class. Static dispatch: a message costs no more
+// than the C call.
 #pragma once
 
 #include "base/bytes.h"

@@ -1,5 +1,5 @@
-// The functions and handles of one MPI library that was opened at run time. Its header gives the
-// types; nothing here is linked against. Immutable once made.
+// The functions and handles of an MPI library that is opened at run time. The types come from its
+// header; nothing is linked. Immutable once made.
 #pragma once
 
 #include <mpi.h>

@@ -1,4 +1,5 @@
-// The end of MPI in a process: MPI_Finalize, and what to do where it would never end.
+// Ends MPI in a process: calls MPI_Finalize, and ends the process in another way when that call would
+// never return.
 #pragma once
 
 #include <chrono>

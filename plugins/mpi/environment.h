@@ -1,5 +1,5 @@
-// Whether this process can use the MPI of this plugin: what it has loaded already, who started it,
-// and what its user asks for.
+// Decides whether this process can use the MPI of this plugin, by the libraries that it has loaded,
+// its launcher and the user's settings.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// The ranks of a job as MPI sees them. MPI is initialised once in a process's life, by whoever comes
-// first, this or the program (mpi4py); who did ends it when the process exits in good order. After a
-// failure it is not ended, so that mpirun sees that the job is over.
+// The ranks of a job in MPI. MPI is initialised once in a process's life, by this code or by the
+// program (mpi4py). The code that initialised it finalizes it at a normal end of the process. After a
+// failure nobody finalizes it, so that mpirun notices the failure.
 #pragma once
 
 #include <string>

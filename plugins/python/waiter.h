@@ -1,5 +1,5 @@
-// Work that a framework's graph has submitted, and one thread that waits for all of it, so that no
-// thread of the framework's does. The thread exists once there is work, and as long as the process.
+// Waits on one thread for all work that a framework's graph has submitted, so that no thread of the
+// framework waits. The thread starts with the first work, and lives as long as the process.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
-// The addresses of this host that the other hosts of a job may try. Reads the kernel's list and
-// the environment, resolves no names.
+// Lists the addresses of this host that the other hosts of a job may try. Reads the kernel's list and
+// the environment, and resolves no names.
 #pragma once
 
 #include <string>

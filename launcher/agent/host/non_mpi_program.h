@@ -1,4 +1,5 @@
-// Programs that cannot become part of an MPI job, by what they are linked with. Reads the file.
+// Detects programs that cannot join an MPI job, by the libraries that they are linked with. Reads the
+// file.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How often the kernel's out-of-memory killer struck the memory cgroup that this process is in.
+// Counts the kills of the kernel's out-of-memory killer in the memory cgroup of this process.
 #pragma once
 
 #include <cstdint>

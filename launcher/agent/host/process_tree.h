@@ -1,6 +1,6 @@
-// Everything below this process: found, signalled, ended. Needs this process to be a subreaper,
-// so that nothing escapes by losing its parent. Works without /proc, and sees no further than
-// one level there. One thread.
+// Finds, signals and ends all descendants of this process. This process must be a subreaper, so that
+// orphans stay its descendants. Without /proc it sees only its own children. The agent and the
+// guardian use it. One thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// Takes connections of this user's processes, and of nobody else's, where ranks meet their agent.
+// Accepts connections of ranks to their agent, only from processes of the agent's user.
 #pragma once
 
 #include <functional>

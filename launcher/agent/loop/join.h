@@ -1,5 +1,5 @@
-// The steps of `horovod-agent --join HOST:PORT` before it has a link: finds the launcher, and waits
-// without a limit until the launcher listens.
+// The connection of `horovod-agent --join HOST:PORT` to the launcher: resolves the launcher's name,
+// and waits without a limit until the launcher listens.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// How an agent and its launcher reach each other, behind one seam: whatever the way, it ends as
-// two descriptors that carry frames. A new way is a new function here.
+// Opens the link between an agent and its launcher. Each kind of link ends as two descriptors that
+// carry frames, and has its own function here. The agent's main calls them.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// The send queue of the agent: frames with the job's header, in order of urgency, as fast as the
-// link takes them. Never blocks. Bounded by credit, which its callers obey.
+// The agent's send queue: frames with the job's header, by urgency, at the speed of the link. The
+// callers' credit bounds its size. The agent owns it. Never blocks.
 #pragma once
 
 #include "base/bytes.h"

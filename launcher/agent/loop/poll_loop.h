@@ -1,5 +1,5 @@
-// The agent's loop: readiness of descriptors by epoll, one thread, no timers of its own. Owns
-// the callbacks, never the descriptors.
+// The agent's event loop: epoll over descriptors, in one thread, without timers. Owns the callbacks,
+// not the descriptors.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// The agent's end of its PMIx helper (launcher/pmix), which this executable carries inside. Where it
-// cannot be started, or PMIx is not there, the job goes on without. Lives on the agent's loop.
+// The agent's connection to its PMIx helper (launcher/pmix), an executable embedded in the agent's.
+// Starts the helper, and passes messages to it. When the helper cannot start or the host has no PMIx,
+// the job runs without. The agent owns it. Lives on the agent's loop.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// Commands of the user's that run beside a rank, in its environment, while the job runs
-// (`horovodrun exec`). They end with the job, or when whoever ordered them is gone. Lives on the
-// agent's loop.
+// Runs commands of the user beside a rank, in its environment, while the job runs (`horovodrun exec`).
+// Ends them with the job, or when the process that ordered them has gone. The agent owns it. Lives on
+// the agent's loop.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// A helper command that an agent runs before ranks start, such as --remote-init. Its output is
-// collected, up to a bound. Lives on the agent's loop; the agent reaps the process.
+// A helper command that the agent runs before ranks start, such as --remote-init. Collects its output,
+// up to a bound. The agent reaps the process. Lives on the agent's loop.
 #pragma once
 
 #include <functional>

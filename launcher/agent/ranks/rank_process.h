@@ -1,5 +1,6 @@
-// Starts one rank: a process group of its own that the kernel kills when the agent dies, with
-// pipes for its output and nothing else of the agent's. One thread.
+// Starts the process of one rank, in its own process group, with pipes for its output. The kernel
+// kills it when the agent dies. It inherits no other descriptor of the agent. class Ranks calls it.
+// One thread.
 #pragma once
 
 #include <sys/resource.h>

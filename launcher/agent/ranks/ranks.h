@@ -1,5 +1,6 @@
-// The ranks of this host: starts them, learns of their end, relays what they write. Announces an
-// end at once, also while a forked child keeps the rank's pipes open.
+// The ranks of this host: starts them, reports their ends, and relays their output. Reports an end at
+// once, even while a forked child holds the rank's pipes open. The agent owns and calls it. Lives on
+// the agent's loop.
 #pragma once
 
 #include <array>

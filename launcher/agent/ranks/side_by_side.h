@@ -1,5 +1,5 @@
-// The steps of one task, by several threads at once: a thread that starts a process by vfork sleeps
-// until the program has been executed.
+// Runs the steps of a task on several threads: a thread that starts a process by vfork sleeps until
+// the process has executed its program.
 #pragma once
 
 #include <cstddef>

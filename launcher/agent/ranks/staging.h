@@ -1,5 +1,5 @@
-// The copy of the user's code on this host (--stage): a private directory that goes with the job. Its
-// name is chosen before the agent is forked, so that the guardian can remove it too.
+// The copy of the user's code on this host (--stage): a private directory that is removed with the
+// job. Its name is chosen before the fork of the agent, so that the guardian can remove it too.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// OMP_NUM_THREADS of ranks that share a host. Pure.
+// Computes OMP_NUM_THREADS for ranks that share a host. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The store's way from the ranks of this host to the launcher: a listening abstract Unix socket,
-// and a port of the loopback where that is asked for, whose connections become streams of the
-// link. Carries bytes, knows nothing of what they say.
+// The tunnel from the ranks of this host to the launcher's store: listens on an abstract Unix socket,
+// and on a loopback port if a setting asks for it, and turns each connection into a stream of the
+// link. Copies bytes and parses none. The agent owns it. Lives on the agent's loop.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// libssh, loaded when the first host is reached by it: a launcher that needs no ssh starts without
-// it and the Kerberos below it. Its functions keep their names here; none may be called before
-// libssh() was seen to be ok.
+// Loads libssh when the launcher connects to the first host by it: without ssh hosts, the launcher
+// starts without libssh and Kerberos. Its functions keep their names here. Call libssh() before any of
+// them, and call none when it returns an error.
 #pragma once
 
 #include <libssh/callbacks.h>

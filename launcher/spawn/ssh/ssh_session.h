@@ -1,5 +1,5 @@
-// One authenticated connection to a host by libssh, driven by the loop: nothing in it waits but by
-// suspending its coroutine. Commands are channels of it.
+// One authenticated connection to a host by libssh, driven by the loop: a wait suspends only its
+// coroutine. Commands are channels of the connection.
 #pragma once
 
 #include <functional>

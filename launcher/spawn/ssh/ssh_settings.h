@@ -1,5 +1,5 @@
-// The settings by which a host is reached, as `ssh -G HOST` prints them. Pure: starts no program,
-// reads no file.
+// Parses the ssh settings of a host, as `ssh -G HOST` prints them. Pure: starts no program, reads no
+// file.
 #pragma once
 
 #include <functional>

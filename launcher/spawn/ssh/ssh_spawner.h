@@ -1,5 +1,6 @@
-// Brings agents up over ssh: one connection per host by libssh, all of them at once on the loop's
-// thread; the system's ssh where the user's configuration needs what libssh does not do.
+// Starts agents over ssh: one connection per host by libssh, all at once on the loop's thread, or by
+// the system's ssh where the user's configuration needs a feature that libssh lacks. HostStartup owns
+// it.
 #pragma once
 
 #include <map>

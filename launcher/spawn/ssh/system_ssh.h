@@ -1,5 +1,5 @@
-// The system's ssh program as a RemoteShell, for what libssh cannot do: each command is an ssh of
-// its own, which never asks anything.
+// The system's ssh program as a RemoteShell, for features that libssh lacks. Each command is a new ssh
+// process, which never prompts.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// MUNGE: messages that the processes of one user can read on the machines of one cluster, and that
-// nobody else can. Its library is opened at run time. Any thread.
+// MUNGE credentials, which only processes of one user on the machines of one cluster can decode. Opens
+// the library at run time. Any thread.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A step of srun, as its variables describe it. Pure.
+// Reads a step of srun from its variables. Pure.
 #pragma once
 
 #include <cstdint>

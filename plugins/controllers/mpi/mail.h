@@ -1,5 +1,6 @@
-// Messages between the ranks of a job as MPI carries them, over a communicator of their own. Messages
-// of one pair come in order, once, whole. Called by one thread at a time; never waits until the end.
+// Messages between the ranks of a job over MPI, on their own communicator. Messages from one rank to
+// another arrive complete, once and in order. The MPI controller owns it. One caller at a time; only
+// the end waits.
 #pragma once
 
 #include <deque>

@@ -1,4 +1,5 @@
-// The view of a framework's tensors in the native module, read through their attributes alone.
+// Reads a framework's tensors in the native module through their Python attributes. The fast paths of
+// the frameworks call it, with Python's lock held.
 #pragma once
 
 #include <Python.h>

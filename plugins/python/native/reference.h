@@ -1,4 +1,4 @@
-// A reference to a Python object that is given back at the end of its scope.
+// Owns a reference to a Python object, and releases it at the end of its scope.
 #pragma once
 
 #include <Python.h>

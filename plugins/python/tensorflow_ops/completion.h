@@ -1,4 +1,4 @@
-// An operation of a graph that was submitted and is pending, and how it ends.
+// A submitted operation of a graph that is pending, and its completion.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The tensors of a node, and how libhorovod gets to see them.
+// Describes the tensors of a node to libhorovod.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Bounded inline wait: whether, and for how long, the thread of TensorFlow's pool that runs a node
-// waits for the work itself, which saves two wake-ups of other threads.
+// Bounded inline wait: decides whether, and for how long, the thread of TensorFlow's pool that runs a
+// node waits for the work itself. That saves two wake-ups of other threads.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Kernels of all operations, on the CPU; TensorFlow copies what lies elsewhere.
+// The kernels of all operations, on the CPU. TensorFlow copies tensors of other devices.
 #pragma once
 
 #include "operations.h"

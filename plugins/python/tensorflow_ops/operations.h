@@ -1,4 +1,4 @@
-// The operations that graphs may contain, as TensorFlow and as libhorovod know them.
+// The operations of graphs, with their names in TensorFlow and their kinds in libhorovod.
 #pragma once
 
 #include <cstddef>
