@@ -52,7 +52,7 @@ def processes_with(marker):
     return found
 
 
-def wait_until(condition, seconds=10):
+def wait_until(condition, seconds=TIMEOUT):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():

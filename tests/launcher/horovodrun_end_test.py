@@ -8,29 +8,33 @@ from horovodrun_case import TIMEOUT, Marked, main, processes_with, read_until, w
 
 
 class Ends(Marked):
+    """A rank that stays would outlive the limit of every wait here, and so would a grace that is used up."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment["HOROVOD_KILL_GRACE"] = "120"
+
     def ended(self, command, code, sentence, ranks=3):
-        begin = time.monotonic()
         result = self.run_job("-np", str(ranks), "sh", "-c", command)
         self.assertEqual(result.returncode, code, result.stderr)
         self.assertEqual(result.stderr.decode(), f"horovodrun: {sentence}\n")
-        self.assertLess(time.monotonic() - begin, 5)
 
     def test_an_exit_code_ends_the_job_and_is_the_launchers(self):
-        self.ended("[ $HOROVOD_RANK = 1 ] && exit 3; exec sleep 60", 3,
+        self.ended("[ $HOROVOD_RANK = 1 ] && exit 3; exec sleep 600", 3,
                    "rank 1 on host localhost exited with code 3")
 
     def test_so_does_a_signal(self):
-        self.ended("[ $HOROVOD_RANK = 2 ] && kill -9 $$; exec sleep 60", 137,
+        self.ended("[ $HOROVOD_RANK = 2 ] && kill -9 $$; exec sleep 600", 137,
                    "rank 2 on host localhost was killed by signal 9 (SIGKILL)")
-        self.ended("[ $HOROVOD_RANK = 0 ] && kill -SEGV $$; exec sleep 60", 139,
+        self.ended("[ $HOROVOD_RANK = 0 ] && kill -SEGV $$; exec sleep 600", 139,
                    "rank 0 on host localhost was killed by signal 11 (SIGSEGV)")
 
     def test_ranks_that_ignore_SIGTERM_are_killed_and_named(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.environment["READY"] = folder
+            self.environment.update(READY=folder, HOROVOD_KILL_GRACE="2")
             self.ended("trap '' TERM; if [ $HOROVOD_RANK = 1 ]; then "
                        "until [ -e $READY/0 ] && [ -e $READY/2 ]; do sleep 0.02; done; exit 7; fi; "
-                       "(setsid sleep 60 &); : >$READY/$HOROVOD_RANK; while :; do sleep 1; done", 7,
+                       "(setsid sleep 600 &); : >$READY/$HOROVOD_RANK; while :; do sleep 1; done", 7,
                        "rank 1 on host localhost exited with code 7; ranks 0,2 on host localhost did "
                        "not end within 2 s (--kill-grace) of SIGTERM and were killed")
 
@@ -41,14 +45,12 @@ class Ends(Marked):
                          (0, b"[1]<stdout>:done\n", b""))
 
     def interrupted(self, number, code, name):
-        job = self.start_job("-np", "2", "sh", "-c", "(setsid sleep 60 &) ; echo up; sleep 60")
+        job = self.start_job("-np", "2", "sh", "-c", "(setsid sleep 600 &) ; echo up; sleep 600")
         read_until(job, 2)
-        begin = time.monotonic()
         job.send_signal(number)
         self.assertEqual(job.wait(TIMEOUT), code)
-        self.assertLess(time.monotonic() - begin, 5)
         self.assertEqual(job.stderr.read().decode(), f"horovodrun: ended by {name}\n")
-        self.assertTrue(wait_until(lambda: not processes_with(self.marker), 5))
+        self.assertTrue(wait_until(lambda: not processes_with(self.marker)))
 
     def test_interrupt_terminate_and_hangup_end_the_job_and_leave_nothing(self):
         self.interrupted(signal.SIGINT, 130, "SIGINT")
@@ -57,31 +59,30 @@ class Ends(Marked):
 
     def test_a_second_interrupt_ends_it_at_once(self):
         job = self.start_job("-np", "2", "sh", "-c",
-                             "trap '' TERM; echo up; while :; do sleep 1; done")
+                             "trap 'echo asked' TERM; echo up; while :; do sleep 0.1; done")
         read_until(job, 2)
-        begin = time.monotonic()
         job.send_signal(signal.SIGINT)
-        time.sleep(0.3)
+        self.assertEqual(sorted(read_until(job, 2)), [b"[0]<stdout>:asked\n", b"[1]<stdout>:asked\n"])
         job.send_signal(signal.SIGINT)
         self.assertEqual(job.wait(TIMEOUT), 130)
-        self.assertLess(time.monotonic() - begin, 1.5)
 
     def test_a_killed_launcher_leaves_nothing(self):
+        self.environment["HOROVOD_KILL_GRACE"] = "2"
         job = self.start_job("-np", "2", "sh", "-c",
-                             "trap '' TERM HUP; (setsid sleep 60 &) ; echo up; sleep 60")
+                             "trap '' TERM HUP; (setsid sleep 600 &) ; echo up; sleep 600")
         read_until(job, 2)
         job.kill()
         job.wait()
-        self.assertTrue(wait_until(lambda: not processes_with(self.marker), 10))
+        self.assertTrue(wait_until(lambda: not processes_with(self.marker)))
 
     def test_a_stopped_launcher_goes_on_when_continued(self):
-        job = self.start_job("-np", "2", "--lease", "1", "sh", "-c",
+        job = self.start_job("-np", "2", "--lease", "4", "sh", "-c",
                              "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.5; done")
         read_until(job, 2)
         job.send_signal(signal.SIGTSTP)
         _, status = os.waitpid(job.pid, os.WUNTRACED)
         self.assertTrue(os.WIFSTOPPED(status))
-        time.sleep(2.5)
+        time.sleep(9)  # a lease that must not end has no event
         job.send_signal(signal.SIGCONT)
         out, err = job.communicate(timeout=TIMEOUT)
         self.assertEqual((job.returncode, err), (0, b""))

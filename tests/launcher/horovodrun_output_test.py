@@ -38,32 +38,41 @@ class Output(Marked):
             self.assertEqual(mine, [f"[{rank}]<stdout>:{rank}{i:0200d}" for i in range(300)])
 
     def test_a_stalled_reader_loses_nothing_and_holds_up_no_control(self):
+        ready = tempfile.TemporaryDirectory()
+        self.addCleanup(ready.cleanup)
+        self.environment["READY"] = ready.name
         job = self.start_job("-np", "2", "sh", "-c",
-                             "yes | head -c 3000000; sleep 0.3; [ $HOROVOD_RANK = 0 ] || exit 4; "
-                             "sleep 60")
+                             "yes | head -c 3000000; : >$READY/$HOROVOD_RANK; "
+                             "until [ -e $READY/0 ] && [ -e $READY/1 ]; do sleep 0.02; done; "
+                             "[ $HOROVOD_RANK = 0 ] || exit 4; sleep 600")
         self.assertTrue(wait_until(lambda: "yes" in self.programs()))
-        time.sleep(1)
-        before = resident_kib(job.pid)
-        time.sleep(1)
-        self.assertLess(resident_kib(job.pid) - before, 1024)
+
+        def grows_no_more():
+            before = resident_kib(job.pid)
+            time.sleep(1)
+            return resident_kib(job.pid) - before < 1024
+
+        self.assertTrue(wait_until(grows_no_more))
+        self.assertIn("yes", self.programs())
         out, err = job.communicate(timeout=TIMEOUT)
         self.assertEqual(job.returncode, 4, err)
         self.assertEqual(out.count(b"]<stdout>:y\n"), 3000000)
 
     def test_a_job_can_be_interrupted_while_its_reader_is_stalled(self):
-        job = self.start_job("-np", "2", "yes")
-        time.sleep(0.5)
+        job = self.start_job("-np", "2", "--kill-grace", "120", "yes")
+        self.assertTrue(wait_until(lambda: "yes" in self.programs()))
+        self.assertTrue(job.stdout.peek())
         job.send_signal(signal.SIGINT)
-        self.assertTrue(wait_until(lambda: "yes" not in self.programs(), 5))
+        self.assertTrue(wait_until(lambda: "yes" not in self.programs()))
         job.send_signal(signal.SIGINT)
-        self.assertEqual(job.wait(5), 130)
+        self.assertEqual(job.wait(TIMEOUT), 130)
         self.assertEqual(job.stderr.read(), b"horovodrun: ended by SIGINT\n")
 
     def test_a_reader_that_goes_away_ends_the_job_quietly(self):
-        job = self.start_job("-np", "2", "yes")
+        job = self.start_job("-np", "2", "--kill-grace", "120", "yes")
         job.stdout.readline()
         job.stdout.close()
-        self.assertEqual(job.wait(10), 128 + signal.SIGPIPE)
+        self.assertEqual(job.wait(TIMEOUT), 128 + signal.SIGPIPE)
         self.assertEqual(job.stderr.read(), b"")
         job.stdout = None
 
