@@ -17,7 +17,7 @@ def refused(arguments, *patterns, seconds=10, prepare=None, environment=None, se
     for pattern in patterns:
         expect(re.search(pattern, job.err), f"{pattern!r} is not said\n{job.describe()}")
     expect(not STARTED.exists(), f"a rank was started\n{job.describe()}")
-    job.leaves_nothing(5)
+    job.leaves_nothing()
 
 
 TOUCH = ["touch", STARTED]
@@ -117,7 +117,7 @@ def test_a_working_directory_that_a_host_lacks():
     here = pathlib.Path("/run/only-here")
     here.mkdir()
     job = Job("-np", 2, "-H", "a:1,localhost:1", *TOUCH, cwd=here)
-    job.ends_with(2, 10)
+    job.ends_with(2)
     one_sentence(job, "host a", "'/run/only-here' does not exist on this host", r"--stage \.$")
     expect(not STARTED.exists(), "a rank was started")
     Job("-np", 2, "-H", "a:1,localhost:1", "--stage", ".", *TOUCH, cwd=here).ends_with(0)

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
-"""Ten seconds after the end of a job, nothing of it remains on any host, for every kind of end."""
+"""Nothing of a job remains on any host, for every kind of end, and without the end of a lease."""
+import contextlib
 import os
 import time
 
@@ -19,10 +20,9 @@ def start(*flags, hosts="a:2,b:2"):
 
 def ended_by(number, hosts="a:2,b:2"):
     job = start(hosts=hosts)
-    started = time.monotonic()
     job.signal(number)
-    job.ends_with(128 + number, 10)
-    job.leaves_nothing(10 - (time.monotonic() - started))
+    job.ends_with(128 + number, PROMPT)
+    job.leaves_nothing()
 
 
 @world()
@@ -41,16 +41,17 @@ def test_sigterm_to_every_process_shows_the_ranks_last_lines():
             "def save(*_): os.write(1, b'saving\\n'); time.sleep(1); print('saved'); sys.exit(0)\n"
             "signal.signal(signal.SIGTERM, save)\nprint('ready', flush=True)\n"
             "while True: time.sleep(0.02)")
-    job = Job("-np", 4, "-H", "localhost:2,b:2", "--kill-grace", 10, PYTHON, "-c", code)
+    job = Job("-np", 4, "-H", "localhost:2,b:2", "--kill-grace", 60, PYTHON, "-c", code)
     job.wait_for("ready", 4)
     for pid, _ in job.before.new_ones():
-        os.kill(int(pid), signal.SIGTERM)
-    job.ends_with(143, 20)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGTERM)
+    job.ends_with(143)
     for rank in range(4):
         said = re.findall(rf"\[{rank}\]<stdout>:(.*)", job.out)
         expect(said == ["ready", "saving", "saved"], job.describe())
     one_sentence(job, "^ended by SIGTERM$")
-    job.leaves_nothing(5)
+    job.leaves_nothing()
 
 
 DEAF = """
@@ -74,27 +75,27 @@ time.sleep(600)
 @world()
 def test_a_rank_that_has_to_be_killed_is_named():
     go = scratch() / "go"
-    job = Job("-np", 4, "-H", "a:2,b:2", "--kill-grace", 1, PYTHON, "-c", DEAF, go)
+    job = Job("-np", 4, "-H", "a:2,b:2", "--kill-grace", 5, PYTHON, "-c", DEAF, go)
     job.wait_for("ready", 4)
     go.touch()
-    job.ends_with(3, 20)
-    one_sentence(job, r"^rank 2 on host b exited with code 3; rank 1 on host a did not end within 1 s "
+    job.ends_with(3)
+    one_sentence(job, r"^rank 2 on host b exited with code 3; rank 1 on host a did not end within 5 s "
                  r"\(--kill-grace\) of SIGTERM and was killed; the last lines of rank 2 on standard error:$")
     expect("[2]<stderr>:why it failed" in job.err, job.describe())
     job = Job("-np", 2, "-H", "a:1,b:1", "--kill-grace", 1, *NASTY)
     job.wait_for("ready", 2)
     job.signal(signal.SIGTERM)
-    job.ends_with(143, 20)
+    job.ends_with(143)
     one_sentence(job, r"^ended by SIGTERM; ranks 0-1 on 2 hosts did not end within 1 s \(--kill-grace\) of "
                  "SIGTERM and were killed$")
 
 
 @world()
 def test_ranks_may_be_ended_by_the_signal_that_python_raises_as_keyboardinterrupt():
-    job = Job("-np", 2, "-H", "a:1,b:1", "--end-signal", "INT", PYTHON, "-c", DEAF, "/none")
+    job = Job("-np", 2, "-H", "a:1,b:1", "--kill-grace", 60, "--end-signal", "INT", PYTHON, "-c", DEAF, "/none")
     job.wait_for("ready", 2)
     job.signal(signal.SIGTERM)
-    job.ends_with(143, 20)
+    job.ends_with(143)
     expect(job.out.count("interrupted") == 2, job.describe())
     one_sentence(job, "^ended by SIGTERM$")
 
@@ -123,23 +124,22 @@ def test_sigkill_of_the_launcher_with_local_ranks():
 def test_control_c_while_hosts_are_being_reached():
     faults.freeze("b")
     before = Inventory()
-    job = Job("-np", 4, "-H", "a:2,b:2", *NASTY)
-    time.sleep(1)
+    job = Job("-np", 4, "-H", "a:2,b:2", "--verbose", *NASTY)
+    wait_until(lambda: "host b: connect" in job.err, 60, job.describe)
     job.signal(signal.SIGINT)
-    job.ends_with(130, 5)
+    job.ends_with(130)
     faults.thaw("b")
     job.before = before
-    job.leaves_nothing(10)
+    job.leaves_nothing()
 
 
 def killed(find):
     job = start()
-    started = time.monotonic()
     for pid in find():
         os.kill(pid, signal.SIGKILL)
-    code = job.wait(10)
+    code = job.wait(PROMPT)
     expect(code != 0, f"an exit code that says so was expected\n{job.describe()}")
-    job.leaves_nothing(10 - (time.monotonic() - started))
+    job.leaves_nothing()
     one_sentence(job, r"\bhost b\b")
 
 
@@ -160,13 +160,12 @@ def test_pkill_of_whatever_has_the_agents_name_on_its_command_line():
 
 
 @world()
-def test_a_cut_link_leaves_nothing_ten_seconds_after_the_lease():
+def test_a_cut_link_leaves_nothing_once_the_lease_has_ended():
     job = start("--lease", 5)
     faults.cut("b", "launcher")
-    started = time.monotonic()
-    code = job.wait(15)
+    code = job.wait(PROMPT)
     expect(code != 0, f"an exit code that says so was expected\n{job.describe()}")
-    job.leaves_nothing(15 - (time.monotonic() - started))
+    job.leaves_nothing()
     one_sentence(job, r"\bhost b\b")
 
 
@@ -174,25 +173,25 @@ def test_a_cut_link_leaves_nothing_ten_seconds_after_the_lease():
 def test_a_host_that_crashes_ends_the_job_on_the_others():
     job = start("--lease", 5)
     faults.crash("b")
-    code = job.wait(15)
+    code = job.wait(PROMPT)
     expect(code != 0, f"an exit code that says so was expected\n{job.describe()}")
-    job.leaves_nothing(10)
+    job.leaves_nothing()
     one_sentence(job, r"\bhost b\b")
 
 
 @world()
 def test_a_launcher_that_is_stopped_for_longer_than_the_lease_goes_on():
-    job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 3, PYTHON, WORKERS / "rank.py", "--seconds",
-              12)
+    job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 5, PYTHON, WORKERS / "rank.py", "--seconds",
+              20)
     job.wait_for("ready", 4)
     job.signal(signal.SIGTSTP)
-    wait_until(lambda: state_of(job.process.pid) == "T", 20, "the launcher to stop")
-    time.sleep(7)
+    wait_until(lambda: state_of(job.process.pid) == "T", 60, "the launcher to stop")
+    time.sleep(11)  # a lease that must not end has no event
     expect(not ended(job), f"the ranks ended meanwhile\n{job.describe()}")
     job.signal(signal.SIGCONT)
-    job.ends_with(0, 20)
+    job.ends_with(0)
     expect(job.out.count("done") == 4, job.describe())
-    job.leaves_nothing(5)
+    job.leaves_nothing()
 
 
 def ended(job):
@@ -211,17 +210,17 @@ def shell():
 @world()
 def test_control_z_for_longer_than_the_lease_and_fg_go_on():
     terminal = shell()
-    terminal.type(f"cd {ROOT}\n{LAUNCHER} -np 4 -H a:2,b:2 --lease 3 {PYTHON} "
-                  f"{WORKERS / 'rank.py'} --seconds 14; echo code $?\n")
+    terminal.type(f"cd {ROOT}\n{LAUNCHER} -np 4 -H a:2,b:2 --lease 5 {PYTHON} "
+                  f"{WORKERS / 'rank.py'} --seconds 20; echo code $?\n")
     terminal.shows("stdout>:ready", 4)
     terminal.type("\x1a")
-    terminal.shows("Stopped", 1, 5)
-    time.sleep(7)
+    terminal.shows("Stopped")
+    time.sleep(11)
     terminal.type("fg\n")
-    terminal.shows("stdout>:done", 4, 20)
-    time.sleep(1)
+    terminal.shows("stdout>:done", 4)
+    terminal.shows(r"\$ $")  # what is typed before reaches rank 0
     terminal.type("echo over\n")
-    terminal.shows(r"\nover", 1, 5)
+    terminal.shows(r"\nover")
     terminal.close()
     terminal.before.wait_for_ends()
 
@@ -232,9 +231,9 @@ def test_control_c_at_a_terminal():
     terminal.type(f"cd {ROOT}\n{LAUNCHER} -np 4 -H a:2,b:2 {' '.join(map(str, NASTY))}\n")
     terminal.shows("stdout>:ready", 4)
     terminal.type("\x03")
-    terminal.shows(r"\$ $", 1, 10)
+    terminal.shows(r"\$ $")
     terminal.type("echo code $?\n")
-    terminal.shows("code 130", 1, 10)
+    terminal.shows("code 130")
     terminal.close()
     terminal.before.wait_for_ends()
 

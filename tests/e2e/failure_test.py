@@ -1,21 +1,18 @@
 #!/usr/bin/python3 -B
-"""A rank that fails ends the job on all hosts within five seconds, and the error names it."""
-import time
-
+"""A rank that fails ends the job on all hosts without the end of a lease, and the error names it."""
 from harness import *
 
 GO = "/tmp/e2e-go"
 
 
-def fails(program, how, code, cause, ready=30, **options):
+def fails(program, how, code, cause, ready=60, **options):
     """Rank 2, the first on host b, ends in the way `how` while all other ranks are busy."""
     job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, program, "--rank", 2, "--then", how, "--go", GO,
               *options.get("more", ()))
     job.wait_for("ready", 4, ready)
-    started = time.monotonic()
     pathlib.Path(GO).touch()
-    job.ends_with(code, 5)
-    job.leaves_nothing(5 - (time.monotonic() - started))
+    job.ends_with(code, PROMPT)
+    job.leaves_nothing()
     one_sentence(job, r"\brank 2\b", r"\bhost b\b|\bon b\b", cause)
 
 
@@ -65,10 +62,10 @@ def test_a_reducing_rank_that_segfaults_while_its_child_keeps_its_sockets():
 
 
 @world()
-def test_a_broken_link_has_one_cause_that_all_ranks_say_within_two_seconds():
+def test_a_broken_link_has_one_cause_that_all_ranks_say():
     # A failed rank sleeps instead of ending: the launcher lets the others print their error.
     job = Job("-np", 4, "-H", "a:2,b:2", "sh", "-c",
-              f"{BUILD / 'tests' / 'runtime_worker'} steps-for-ever; sleep 60")
+              f"{BUILD / 'tests' / 'runtime_worker'} steps-for-ever; sleep 600")
     job.wait_for("ready", 4)
     killed = subprocess.run(
         ["nsenter", "-t", str(faults.running("b")), "-n", "ss", "-K", "-H", "-t", "dst",
@@ -78,7 +75,7 @@ def test_a_broken_link_has_one_cause_that_all_ranks_say_within_two_seconds():
     def said():
         return re.findall(r"^\[\d\]<stderr>:rank \d: allreduce: (.*)", job.err, re.M)
 
-    wait_until(lambda: len(said()) == 4, 2, job.describe)
+    wait_until(lambda: len(said()) == 4, PROMPT, job.describe)
     expect(len(set(said())) == 1 and " was lost: its connection to rank " in said()[0],
            job.describe())
     job.signal(signal.SIGINT)
@@ -89,8 +86,8 @@ def test_a_broken_link_has_one_cause_that_all_ranks_say_within_two_seconds():
 def test_a_rank_that_ends_well_before_the_others_is_no_failure():
     job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, WORKERS / "rank.py", "--rank", 1, "--then",
               "exit0", "--seconds", 2)
-    job.ends_with(0, 20)
-    job.leaves_nothing(3)
+    job.ends_with(0)
+    job.leaves_nothing()
     expect(job.said() == [], f"nothing to say was expected\n{job.describe()}")
 
 

@@ -40,21 +40,21 @@ def bashrc(text):
         (HOME / name).write_text(text)
 
 
-def runs(*flags, seconds=20):
+def runs(*flags, seconds=60):
     """A job on both hosts succeeds, prints no message and leaves nothing."""
     job = Job("-np", 2, "-H", "a:1,b:1", *flags, "hostname")
     job.ends_with(0, seconds)
     expect(sorted(job.out.split()) == ["[0]<stdout>:a", "[1]<stdout>:b"], job.describe())
     expect(job.said() == [], job.describe())
-    job.leaves_nothing(5)
+    job.leaves_nothing()
 
 
-def refused(*patterns, flags=(), seconds=15):
+def refused(*patterns, flags=(), seconds=60):
     job = Job("-np", 2, "-H", "a:1,b:1", *flags, "touch", "/tmp/e2e-started")
     job.ends_with(2, seconds)
     one_sentence(job, "host b", *patterns)
     expect(not os.path.exists("/tmp/e2e-started"), "a rank was started")
-    job.leaves_nothing(10)
+    job.leaves_nothing()
 
 
 @world("a b", "--private-tmp")
@@ -91,13 +91,13 @@ def test_another_architecture_is_refused():
 def test_start_up_files_that_are_slow_and_talk():
     bashrc("echo 'Welcome to this cluster!'; echo 'Maintenance on Monday' >&2; "
            "[ $(hostname) = a ] || sleep 3\n")
-    runs(seconds=30)
+    runs()
 
 
 @world()
 def test_start_up_files_that_take_longer_than_a_start_may_are_named():
-    bashrc("[ $(hostname) = a ] || sleep 5\n")
-    refused("send agent|start agent", "--start-timeout", flags=("--start-timeout", 2))
+    bashrc("[ $(hostname) = a ] || sleep 20\n")
+    refused("send agent|start agent", "--start-timeout", flags=("--start-timeout", 8))
 
 
 @world()
@@ -114,6 +114,8 @@ def test_an_sshd_that_takes_no_more_connections():
     host.start(["b"])
     with socket.create_connection(("10.77.0.2", 22)):  # a connection that never logs in
         refused("connect", "MaxStartups")
+    wait_until(lambda: sum(faults.said_of(pid, "comm") == "sshd\n" for pid in faults.processes("b")) == 1,
+               60, "an sshd that serves nobody")
     runs()
 
 
@@ -135,7 +137,7 @@ def test_an_ordinary_user_with_a_home_of_its_own_on_each_host():
     job.ends_with(0)
     expect(sorted(job.out.splitlines()) ==
            [f"[{r}]<stdout>:tester /run/tester {'ab'[r // 2]}" for r in range(4)], job.describe())
-    job.leaves_nothing(5)
+    job.leaves_nothing()
 
 
 def kill_launcher(job):
@@ -199,7 +201,7 @@ HARMS = [kill_launcher, kill_agent, kill_guardian, kill_a_rank, interrupt, cut, 
 def harmed(chance):
     """Runs one job and injects a fault at a random moment between its start and its work."""
     harm, delay = chance.choice(HARMS), chance.uniform(0, 1.2)
-    job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 2, "--start-timeout",
+    job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 4, "--start-timeout",
               60 if harm == cut else 4, *HIDING)
     if harm == cut:  # an agent gets its lease together with the job, and waits longer for the job
         job.wait_for("up", seconds=60)
@@ -207,18 +209,16 @@ def harmed(chance):
     what = harm.__name__
     try:
         what += f" {job.before.age():.2f} s after the job began{harm(job) or ''}"
-        started = time.monotonic()
         if harm in (kill_agent, kill_guardian, kill_a_rank) and job.process.poll() is None:
             time.sleep(0.3)
             if not job.said():  # the fault came before the process to kill had started
                 end_by(job, signal.SIGTERM)
-        code = job.wait(30)
+        code = job.wait(45)  # less than a lease takes that nobody chose
         expect(code != 0, f"all went well\n{job.describe()}")
         expect(harm == kill_launcher or job.said(), f"no word on it\n{job.describe()}")
-        expect(time.monotonic() - started < 20, f"the end came late\n{job.describe()}")
         if harm == freeze:
             faults.thaw("b")
-        job.leaves_nothing(20)
+        job.leaves_nothing()
     except Failure as failure:
         raise Failure(f"{what}: {failure}") from None
     finally:

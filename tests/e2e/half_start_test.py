@@ -32,7 +32,7 @@ def struck_in_a_start(harm):
     try:
         job.ends_with(1)
         expect(re.search(r"^horovodrun: host b(: start:| was lost:)", job.err, re.M), job.describe())
-        job.leaves_nothing(20)
+        job.leaves_nothing()
     except Failure as failure:
         raise Failure(f"{harm.__name__}{hit}: {failure}") from None
 
@@ -60,7 +60,7 @@ def test_a_host_that_is_lost_while_another_is_prepared_starts_nothing():
     expect("host b: prepare: the guardian above the agent was killed" in job.err, job.describe())
     expect("reaches none" not in job.err and "confirmed" not in job.err, job.describe())
     expect(job.out == "", job.describe())
-    job.leaves_nothing(10)
+    job.leaves_nothing()
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ PYTHON = "/usr/bin/python3"
 SKIPPED = 77
 # Exit code of "hosts run" if it cannot make hosts.
 NO_WORLD = 125
+# Seconds, also on a busy machine, for an end that no lease causes: the default lease is 60 s.
+PROMPT = 30
 
 sys.path.insert(0, str(HOSTS.parent))
 import faults
@@ -116,7 +118,7 @@ class Job:
         return (f"$ {' '.join(self.command)}\n--- stdout\n{self.out[-3000:]}\n"
                 f"--- stderr\n{self.err[-3000:]}\n--- exit {self.process.poll()}")
 
-    def wait_for(self, words, count=1, seconds=30):
+    def wait_for(self, words, count=1, seconds=60):
         wait_until(lambda: len(re.findall(words, self.out)) >= count or
                    self.process.poll() is not None, seconds, lambda: f"{count} x {words!r}\n"
                    f"{self.describe()}")
@@ -138,7 +140,7 @@ class Job:
         got = self.wait(seconds)
         expect(got == code, f"exit code {got}, expected {code}\n{self.describe()}")
 
-    def leaves_nothing(self, seconds=10):
+    def leaves_nothing(self, seconds=PROMPT):
         """Fails if a process, socket name or file of the job remains on any host that is up."""
         try:
             self.before.wait_for_ends(seconds)
@@ -221,7 +223,7 @@ class Inventory:
                          f"session {state[3]}, began after {began:.2f} s)")
         return "\n".join(lines)
 
-    def wait_for_ends(self, seconds=10):
+    def wait_for_ends(self, seconds=PROMPT):
         """Waits until every process that began after this inventory has ended."""
         wait_until(lambda: not self.new_processes(), seconds,
                    lambda: f"an end of:\n{self.describe_new()}")

@@ -54,7 +54,7 @@ def test_remote_init_runs_once_on_each_host_and_its_environment_is_the_ranks():
     job.ends_with(0)
     expect(sorted(job.out.splitlines()) ==
            [f"[{r}]<stdout>:{'ab'[r // 2]}, two words and more, 1" for r in range(4)], job.describe())
-    job.leaves_nothing(2)
+    job.leaves_nothing()
 
 
 @world()
@@ -65,7 +65,7 @@ def test_a_remote_init_that_fails_is_one_sentence_for_each_host():
     job.ends_with(2)
     one_sentence(job, "host b", "--remote-init", "failed with exit code 3: module cray-python: not found")
     expect(not os.path.exists("/tmp/e2e-started"), "a rank was started")
-    job.leaves_nothing(5)
+    job.leaves_nothing()
 
 
 @world()

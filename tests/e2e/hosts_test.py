@@ -3,7 +3,7 @@
 from harness import *
 
 
-def ssh(name, *command, seconds=10):
+def ssh(name, *command, seconds=60):
     try:
         return subprocess.run(["ssh", name, *command], timeout=seconds, text=True, check=False,
                               stdin=subprocess.DEVNULL, capture_output=True)

@@ -75,7 +75,7 @@ def test_an_open_input_ends_with_the_job():
     read_end, write_end = os.pipe()
     process = subprocess.Popen([LAUNCHER, "-np", "1", "-H", "b:1", "true"], stdin=read_end,
                                env=clean_environment(), cwd=ROOT)
-    expect(process.wait(20) == 0, "it failed")
+    expect(process.wait(60) == 0, "it failed")
     os.close(write_end)
 
 
@@ -84,9 +84,9 @@ def test_lines_typed_at_a_terminal_and_its_end():
     terminal = Terminal(LAUNCHER, "-np", "1", "-H", "b:1", "sh", "-c",
                         "read a; echo got $a; cat >/dev/null; echo over")
     terminal.type("hello\n")
-    terminal.shows("got hello", 1, 20)
+    terminal.shows("got hello")
     terminal.type("\x04")
-    terminal.shows("over", 1, 20)
+    terminal.shows("over")
     expect(terminal.end() == 0, terminal.text)
 
 
@@ -144,7 +144,7 @@ def test_ranks_hear_of_a_hangup():
     job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", code)
     job.wait_for("ready", 2)
     job.signal(signals.SIGHUP)
-    job.ends_with(129, 10)
+    job.ends_with(129)
     expect(job.out.count("HUP") == 2, job.describe())
 
 

@@ -35,7 +35,7 @@ def test_ranks_know_who_they_are_and_get_arguments_environment_and_directory():
                   "CROSS_RANK": str(rank // 2), "CROSS_SIZE": "2", "HOSTNAME": name, "on": name,
                   "cwd": "/tmp", "word": "two\nlines 'and' $more", "arguments": words}
         expect(got == wanted, f"rank {rank}: {got}\nexpected {wanted}")
-    job.leaves_nothing(2)
+    job.leaves_nothing()
 
 
 @world()
@@ -44,7 +44,7 @@ def test_localhost_and_another_host():
     job.ends_with(0)
     expect([got["on"] for _, got in sorted(ranks_of(job).items())] ==
            ["launcher", "launcher", "b", "b"], job.describe())
-    job.leaves_nothing(2)
+    job.leaves_nothing()
 
 
 @world()
@@ -146,7 +146,7 @@ def test_eight_hosts_at_once():
     job = Job("-np", 16, "-H", ",".join(f"{name}:2" for name in "abcdefgh"), PYTHON, "-c", IDENTITY)
     job.ends_with(0)
     expect(len(ranks_of(job)) == 16, job.describe())
-    job.leaves_nothing(2)
+    job.leaves_nothing()
 
 
 @world("a b", "--private-tmp")

@@ -23,7 +23,7 @@ def test_a_torch_script_with_gloo_trains_on_two_hosts():
     for rank in range(4):
         expect(f"rank {rank} of 4, local {rank % 2} of 2, group {rank // 2}, same True, "
                "gradient 5" in job.out, job.describe())
-    job.leaves_nothing(5)
+    job.leaves_nothing()
 
 
 @world()
@@ -34,7 +34,7 @@ def test_distributed_data_parallel_beside_distributed_optimizer_without_a_proces
         for rank in range(4):
             expect(f"rank {rank} of 4: identical True, learned True" in job.out, job.describe())
         expect(len(re.findall("leaves 4 parameters", job.err)) == 1, job.describe())
-        job.leaves_nothing(5)
+        job.leaves_nothing()
 
 
 @world()
@@ -71,7 +71,7 @@ def test_a_script_that_reads_only_a_few_variables_meets_on_two_hosts():
         job = Job(*HOSTS_OF_TWO, PYTHON, WORKERS / "environment_rank.py", 0.2)
         job.ends_with(0)
         expect(len(re.findall(r"rank \d of 4: 6 by 10\.77\.0\.1", job.out)) == 4, job.describe())
-    job.leaves_nothing(2)
+    job.leaves_nothing()
 
 
 @world()
@@ -132,7 +132,7 @@ def test_what_the_launcher_sets_wins_also_inside_another_job():
 def test_a_host_that_reaches_nobody_is_named_and_programs_that_meet_nobody_run():
     faults.cut("a", "b")
     job = Job("-np", 2, "-H", "a:1,b:1", "hostname")
-    job.ends_with(0, 15)
+    job.ends_with(0)
     one_sentence(job, "host b reaches none", "host a", r"10\.77\.0\.1", "MASTER_ADDR")
 
 

@@ -35,7 +35,7 @@ class Shell:
     def said(self):
         return self.log.read_text(errors="replace")
 
-    def wait_for(self, words, seconds=30):
+    def wait_for(self, words, seconds=60):
         wait_until(lambda: re.search(words, self.said), seconds,
                    lambda: f"{words!r} of $ {self.line}\n{self.said}")
 
@@ -49,7 +49,7 @@ class Shell:
     def end(self):
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.wait(20)
+        self.process.wait(60)
 
 
 @contextlib.contextmanager
@@ -88,7 +88,7 @@ def test_workers_started_by_hand_on_two_hosts():
         server.wait_for("listens on tcp:")
         workers = [Shell(name, folder, work) for name in "abb"]
         status = monitor(folder, "status")
-        wait_until(lambda: status()["job"]["present"] == 3, 20, "three workers")
+        wait_until(lambda: status()["job"]["present"] == 3, 60, "three workers")
         expect(status()["job"]["missing"] == 1, status())
         token = expect_secret(folder)
         workers.append(Shell("a", folder, work))
@@ -109,7 +109,7 @@ def test_a_worker_that_waits_in_vain_says_who_is_there():
     with workplace() as folder:
         server = Shell("a", folder, serve)
         server.wait_for("listens on tcp:")
-        said = Shell("b", folder, work, HOROVOD_START_TIMEOUT="1").ends_with(1)
+        said = Shell("b", folder, work, HOROVOD_START_TIMEOUT="6").ends_with(1)
         expect("1 of 4 workers are there" in said and "3 are missing" in said, said)
         server.end()
 
@@ -245,8 +245,8 @@ def test_a_host_asks_the_server_once_for_all_of_its_ranks():
 
 @world()
 def test_a_rank_that_never_starts_is_named_and_its_neighbour_is_not():
-    job = Job("-np", 4, "-H", "a:2,b:2", "--start-timeout", 4, "sh", "-c",
-              f"[ $HOROVOD_RANK = 2 ] && exec sleep 60; exec {WORKER} sum")
+    job = Job("-np", 4, "-H", "a:2,b:2", "--start-timeout", 12, "sh", "-c",
+              f"[ $HOROVOD_RANK = 2 ] && exec sleep 600; exec {WORKER} sum")
     expect(job.wait() != 0, job.describe())
     named = re.findall(r"<stderr>.*: (ranks? .*) not called hvd", job.err)
     expect(named and set(named) == {"rank 2 has"}, job.describe())
@@ -257,11 +257,11 @@ def test_named_hosts_that_do_not_join_are_named():
     launch, join = lines_of("Hosts without sshd")
     with workplace() as folder:
         job = Shell("launcher", folder,
-                    launch.replace("-np 4", "-H a:2,b:2 --start-timeout 3"))
-        job.wait_for("waits up to 3 s")
+                    launch.replace("-np 4", "-H a:2,b:2 --start-timeout 12"))
+        job.wait_for("waits up to 12 s")
         agent = Shell("a", folder, join)
         said = job.ends_with(2)
-        expect("horovodrun: b did not join within 3 s; run there: horovod-agent --join "
+        expect("horovodrun: b did not join within 12 s; run there: horovod-agent --join "
                f"10.77.255.254:29400 --token-file {folder}/token --name b; " in said, said)
         agent.end()
         waiting = Shell("a", folder, join)
@@ -273,8 +273,8 @@ def test_named_hosts_that_do_not_join_are_named():
 def test_who_joins_with_another_token_is_refused():
     launch, join = lines_of("Hosts without sshd")
     with workplace() as folder:
-        job = Shell("launcher", folder, launch.replace("-np 4", "-np 4 --start-timeout 6"))
-        job.wait_for("waits up to 6 s")
+        job = Shell("launcher", folder, launch.replace("-np 4", "-np 4 --start-timeout 15"))
+        job.wait_for("waits up to 15 s")
         (folder / "other").write_text("0" * 64)
         os.chmod(folder / "other", 0o600)
         agent = Shell("a", folder, join.replace("--token-file token", "--token-file other"))
@@ -283,7 +283,7 @@ def test_who_joins_with_another_token_is_refused():
         said = job.ends_with(2)
         expect(re.search(r"the agent at tcp:10\.77\.0\.1:\d+, which calls itself 'a:2', does not hold "
                          "the job's token; copy", said), said)
-        expect("only 0 of 4 slots joined within 6 s; run on each host: horovod-agent --join "
+        expect("only 0 of 4 slots joined within 15 s; run on each host: horovod-agent --join "
                f"10.77.255.254:29400 --token-file {folder}/token; " in said, said)
 
 
@@ -312,7 +312,7 @@ def test_the_status_of_a_job_counts_the_hosts_that_joined():
             return json.loads(page_of(folder, "launcher:29400/status"))["job"]
 
         agents = [Shell("a", folder, join)]
-        wait_until(lambda: status()["present"] == 2, 20, lambda: f"a host that joined: {status()}")
+        wait_until(lambda: status()["present"] == 2, 60, lambda: f"a host that joined: {status()}")
         seen = status()
         expect((seen["size"], seen["missing"], seen["complete"]) == (4, 2, False), seen)
         expect([(host["host"], host["slots"]) for host in seen["hosts"]] == [("a", 2)], seen)
@@ -331,8 +331,8 @@ def test_an_agent_that_is_not_awaited_is_told_who_is():
     launch, join = lines_of("Hosts without sshd")
     with workplace() as folder:
         job = Shell("launcher", folder,
-                    launch.replace("-np 4", "-H n1:2,n2:2 --start-timeout 8"))
-        job.wait_for("waits up to 8 s")
+                    launch.replace("-np 4", "-H n1:2,n2:2 --start-timeout 15"))
+        job.wait_for("waits up to 15 s")
         named = Shell("b", folder, f"{join} --name n2")
         stranger = Shell("a", folder, join)
         told = stranger.ends_with(1)
@@ -341,7 +341,7 @@ def test_an_agent_that_is_not_awaited_is_told_who_is():
         said = job.ends_with(2)
         expect("an agent joined as 'a', and this job awaits n1, n2; start it with one of these as "
                "--name, or add it to -H" in said, said)
-        expect("horovodrun: n1 did not join within 8 s; agents joined under other names: a; run "
+        expect("horovodrun: n1 did not join within 15 s; agents joined under other names: a; run "
                "there: horovod-agent --join" in said, said)
         named.end()
 

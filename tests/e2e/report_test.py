@@ -7,7 +7,7 @@ from terminal import Terminal
 MEMORY = pathlib.Path("/sys/fs/cgroup/memory")
 HUNGRY = ("import os, time\nif os.environ['HOROVOD_RANK'] == '1': "
           "data = bytearray(os.urandom(1)) * (400 << 20)\n"
-          "time.sleep(60)")
+          "time.sleep(600)")
 
 
 def in_a_small_cgroup(*arguments):
@@ -26,41 +26,41 @@ def in_a_small_cgroup(*arguments):
 def test_the_kernels_out_of_memory_killer_is_named():
     job, group = in_a_small_cgroup("-np", 2, PYTHON, "-c", HUNGRY)
     try:
-        job.ends_with(137, 40)
+        job.ends_with(137)
         one_sentence(job, "rank 1 on host localhost was killed by the kernel's out-of-memory killer")
     finally:
         job.leaves_nothing()
-        wait_until(lambda: not (group / "cgroup.procs").read_text(), 30, "an empty cgroup")
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), 60, "an empty cgroup")
         group.rmdir()
 
 
 def test_a_kill_by_hand_is_no_lack_of_memory():
-    job = Job("-np", 2, "sh", "-c", "[ $HOROVOD_RANK = 0 ] || kill -9 $$; sleep 60")
-    job.ends_with(137, 20)
+    job = Job("-np", 2, "--kill-grace", 60, "sh", "-c", "[ $HOROVOD_RANK = 0 ] || kill -9 $$; sleep 600")
+    job.ends_with(137)
     one_sentence(job, r"rank 1 on host localhost was killed by signal 9 \(SIGKILL\)$")
 
 
 LOST = """
 import time
-import horovod.torch as hvd
+import horovod.numpy as hvd
 hvd.init()
 def somewhere_deep():
     print("ready", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 somewhere_deep()
 """
 
 
 @world()
 def test_a_job_that_takes_too_long_shows_where_its_ranks_are():
-    job = Job("-np", 2, "-H", "a:1,b:1", "--timeout", 8, PYTHON, "-c", LOST)
-    job.ends_with(124, 40)
+    job = Job("-np", 2, "-H", "a:1,b:1", "--timeout", 15, PYTHON, "-c", LOST)
+    job.ends_with(124)
     expect(job.out.count("ready") == 2, job.describe())
     expect(job.err.count("in somewhere_deep") == 2, job.describe())
     for rank, name in enumerate("ab"):
         expect(f"where the ranks of host {name} are:\nrank {rank}\n  pid " in job.err,
                job.describe())
-    expect("the job was ended after 8 s" in job.said()[-1], job.describe())
+    expect("the job was ended after 15 s" in job.said()[-1], job.describe())
 
 
 # The failure is below torch's backward, which calls the package.
@@ -115,7 +115,7 @@ def test_a_module_that_is_missing_is_reported_with_the_interpreter_s_path():
 READS_A_LINE = """
 import os, time
 if os.environ["HOROVOD_RANK"] == "1": input("name? ")
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -186,8 +186,8 @@ def test_a_command_beside_ranks_speaks_at_once_and_goes_with_its_caller():
         expect(lines == ["[0]<stdout>:first\n", "[1]<stdout>:first\n"], lines)
         expect(caller.poll() is None, "it waits for its command")
         caller.send_signal(way)
-        expect(caller.wait(20) == -way, "a caller ends by its signal")
-        wait_until(lambda mark=mark: not runs(mark), 20, "its command ends")
+        expect(caller.wait(60) == -way, "a caller ends by its signal")
+        wait_until(lambda mark=mark: not runs(mark), 60, "its command ends")
     much = ask("exec", "--rank", "1", "sh", "-c", "head -c 3000000 /dev/zero; echo end >&2; exit 7")
     expect(len(much.stdout) == 3000000 and much.stderr == "end\n" and much.returncode == 7,
            (len(much.stdout), much.stderr, much.returncode))
@@ -199,16 +199,16 @@ def test_a_command_beside_ranks_speaks_at_once_and_goes_with_its_caller():
 
 @world()
 def test_a_program_that_is_no_python_shows_what_the_kernel_knows():
-    job = Job("-np", 1, "-H", "b:1", "--timeout", 2, "sh", "-c", "sleep 47; true")
-    job.ends_with(124, 20)
-    expect(re.search(r"  pid \d+, sleeping.*: sleep 47\n", job.err), job.describe())
+    job = Job("-np", 1, "-H", "b:1", "--timeout", 8, "sh", "-c", "sleep 470; true")
+    job.ends_with(124)
+    expect(re.search(r"  pid \d+, sleeping.*: sleep 470\n", job.err), job.describe())
 
 
 @world()
 def test_a_terminal_shows_which_host_is_slow_and_forgets_it():
     faults.freeze("b")
-    terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "true")
-    terminal.shows("hosts ready 1/2; b: connect ", 1, 20)
+    terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--start-timeout", "120", "true")
+    terminal.shows("hosts ready 1/2; b: connect ")
     faults.thaw("b")
     expect(terminal.end() == 0 and terminal.text.endswith("\r\x1b[K"), terminal.text)
 

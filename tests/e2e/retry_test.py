@@ -10,19 +10,19 @@ FAILS = ["sh", "-c", 'echo at $(hostname) in $HOROVOD_GENERATION; [ $RANK = 1 ] 
 
 @world()
 def test_a_job_that_fails_is_started_again_as_often_as_allowed():
-    job = Job("-np", 2, "-H", "a:1,b:1", "--max-restarts", 3, "--output-filename", "/tmp/e2e-out",
-              *FAILS, 2)
-    job.ends_with(0, 60)
+    job = Job("-np", 2, "-H", "a:1,b:1", "--max-restarts", 3, "--kill-grace", 60, "--output-filename",
+              "/tmp/e2e-out", *FAILS, 2)
+    job.ends_with(0)
     expect(job.said() == ["rank 1 on host b exited with code 5", "restart 1 of 3",
                           "rank 1 on host b exited with code 5", "restart 2 of 3"], job.describe())
     for generation in range(3):
         expect(f"[1]<stdout>:at b in {generation}\n" in job.out, job.describe())
     kept = pathlib.Path("/tmp/e2e-out/rank.1/stdout").read_text()
     expect(kept.count("at b in") == 3, f"the output of all three: {kept}")
-    job.leaves_nothing(3)
+    job.leaves_nothing()
     os.unlink(COUNT)
-    job = Job("-np", 2, "-H", "a:1,b:1", "--max-restarts", 1, *FAILS, 99)
-    job.ends_with(5, 60)
+    job = Job("-np", 2, "-H", "a:1,b:1", "--max-restarts", 1, "--kill-grace", 60, *FAILS, 99)
+    job.ends_with(5)
     expect(job.said()[-2:] == ["restart 1 of 1", "rank 1 on host b exited with code 5"],
            job.describe())
 
@@ -30,8 +30,8 @@ def test_a_job_that_fails_is_started_again_as_often_as_allowed():
 @world("a b c")
 def test_a_host_that_fails_at_the_start_is_replaced_by_a_spare():
     faults.cut("b", "launcher")
-    job = Job("-H", "a:1,b:1,c:1", "--spares", 1, "--start-timeout", 3, "hostname")
-    job.ends_with(0, 40)
+    job = Job("-H", "a:1,b:1,c:1", "--spares", 1, "--start-timeout", 16, "hostname")
+    job.ends_with(0)
     expect(job.said()[-1:] == ["host c, a spare, takes the place of host b"], job.describe())
     expect("host b" in job.said()[0] and len(job.said()) == 2, job.describe())
     expect(sorted(job.out.split()) == ["[0]<stdout>:a", "[1]<stdout>:c"], job.describe())
@@ -44,7 +44,7 @@ def test_a_host_that_dies_is_replaced_and_the_job_restarted():
     job.wait_for("at ", 2)
     expect("at c" not in job.out, "a spare was used")
     faults.crash("b")
-    job.ends_with(0, 60)
+    job.ends_with(0)
     expect(re.search("host b was lost", job.said()[0]), job.describe())
     expect(job.said()[1:] == ["host c, a spare, takes the place of host b", "restart 1 of 1"],
            job.describe())
@@ -57,7 +57,7 @@ def test_a_lost_host_without_a_spare_ends_the_job():
               "echo up; exec sleep 100")
     job.wait_for("up", 2)
     faults.crash("b")
-    job.ends_with(1, 30)
+    job.ends_with(1)
     expect(job.said()[1:] == ["no spare host is left with 1 slot for those of host b"],
            job.describe())
 
@@ -69,7 +69,7 @@ def test_a_user_who_ends_a_job_is_obeyed():
     job.signal(signal.SIGTERM)
     job.ends_with(143)
     one_sentence(job, "SIGTERM")
-    job.leaves_nothing(3)
+    job.leaves_nothing()
 
 
 def test_spares_that_leave_no_host():

@@ -177,7 +177,7 @@ def test_of_slurm_and_a_hydra_in_its_step_the_hydra_counts(cluster):
 def test_a_rank_that_fails_ends_the_step_with_its_reason(cluster):
     job = srun(cluster, "--mpi=pmix", "--kill-on-bad-exit=1", "-N2", "--ntasks-per-node=2", PYTHON,
                RANK, "fail", 3)
-    expect(job.wait(30) != 0, job.describe())
+    expect(job.wait() != 0, job.describe())
     expect("task 3: Exited with exit code 7" in job.err, job.describe())
     job.leaves_nothing()
 
@@ -188,7 +188,7 @@ def sbatch(cluster, *arguments, script):
     (folder / "job.sh").write_text(f"#!/bin/bash -e\n{script}\n")
     done = subprocess.run(
         ["/usr/bin/sbatch", "--wait", "-o", folder / "out", *map(str, arguments),
-         folder / "job.sh"], env=clean_environment(**cluster.environment), cwd=ROOT, timeout=90,
+         folder / "job.sh"], env=clean_environment(**cluster.environment), cwd=ROOT, timeout=240,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     out = (folder / "out").read_text() if (folder / "out").exists() else ""
     expect(done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{out}")
@@ -298,7 +298,7 @@ def test_a_signal_to_the_steps_reaches_each_rank_once_and_scancel_shows_their_la
     for rank in range(4):
         shows(f"rank {rank} got SIGUSR1", 2)
     scancel(cluster)
-    before.wait_for_ends(30)
+    before.wait_for_ends(60)
     text = out.read_text()
     for rank in range(4):
         said = re.findall(rf"\[{rank}\]<stdout>:(.*)", text)
@@ -326,8 +326,8 @@ def test_scancel_leaves_nothing(cluster):
     job.wait_for("asleep", 4)
     subprocess.run(["/usr/bin/scancel", "-n", "python3"], check=True,
                    env=clean_environment(**cluster.environment))
-    job.wait(30)
-    before.wait_for_ends(15)
+    job.wait()
+    before.wait_for_ends(60)
 
 
 if __name__ == "__main__":

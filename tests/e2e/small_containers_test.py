@@ -43,7 +43,7 @@ def test_half_a_core():
         for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/cpu"):
             folder = pathlib.Path(root) / group
             if folder.exists():
-                wait_until(lambda: not (folder / "cgroup.procs").read_text(), 30, "an empty group")
+                wait_until(lambda: not (folder / "cgroup.procs").read_text(), 60, "an empty group")
                 folder.rmdir()
 
 

@@ -48,8 +48,8 @@ def test_random_ends():
         if "of a" in way:
             # The agent to kill may not have started yet.
             job.signal(signal.SIGTERM)
-        job.wait(15)
-        job.leaves_nothing(10)
+        job.wait()
+        job.leaves_nothing()
 
 
 if __name__ == "__main__":

@@ -179,7 +179,7 @@ def test_a_login_shell_that_exits_is_told_with_its_start_files():
 @world()
 def test_a_login_shell_that_waits_for_input_is_told_with_its_start_files():
     start_file("sleep 1000\n")
-    refused(Job("-np", 1, "-H", "b:1", "--start-timeout", 4, "true"), "host b: send agent",
+    refused(Job("-np", 1, "-H", "b:1", "--start-timeout", 10, "true"), "host b: send agent",
             "~/.bashrc", "wait for input", "run 'ssh b true' to see it")
 
 

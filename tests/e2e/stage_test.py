@@ -77,7 +77,7 @@ def test_the_copy_goes_when_launcher_or_agent_is_killed():
         job.wait()
         wait_until(lambda: not copies("a") and not copies("b"), 20,
                    lambda: f"no copy left: {copies('a')} {copies('b')}")
-        job.leaves_nothing(20)
+        job.leaves_nothing()
 
 
 if __name__ == "__main__":

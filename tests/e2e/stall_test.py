@@ -8,7 +8,7 @@ GO = "/tmp/e2e-stall-go"
 REPORT = "/tmp/e2e-stall.json"
 
 
-def stalled(then, shutdown=0, warning="0.5"):
+def stalled(then, shutdown=0, warning=3):
     """Starts a job in which rank 3, the last on host b, is late."""
     for name in (GO, REPORT):
         pathlib.Path(name).unlink(missing_ok=True)
@@ -49,7 +49,7 @@ def test_a_rank_that_sleeps_is_shown_where_it_sleeps():
 
 @world()
 def test_a_rank_that_never_comes_ends_the_job_after_the_shutdown_time():
-    job = stalled("nap", shutdown=1.5)
+    job = stalled("nap", shutdown=8)
     job.ends_with(1)
     for pattern in (r"\b3!: \[allreduce\.step\.1\]", r"Will shutdown\.",
                     r"allreduce: .*rank 3 on host b, pid \d+, which did not submit it"):
@@ -60,7 +60,7 @@ def test_a_rank_that_never_comes_ends_the_job_after_the_shutdown_time():
 
 @world()
 def test_a_stopped_rank_is_said_to_be_mute():
-    job = stalled("stop", shutdown=3)
+    job = stalled("stop", shutdown=12)
     warned(job, r"rank 3 on host b, pid \d+: does not answer")
     job.ends_with(1)
     expect(re.search(r"Will shutdown\.", job.err), job.describe())

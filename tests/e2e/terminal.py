@@ -25,7 +25,7 @@ class Terminal:
         self.text += more
         return more
 
-    def shows(self, pattern, count=1, seconds=30):
+    def shows(self, pattern, count=1, seconds=60):
         def look():
             self.read()
             return len(re.findall(pattern, self.text)) >= count

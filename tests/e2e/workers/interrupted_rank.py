@@ -27,8 +27,8 @@ def interrupt(what, wait):
         os.kill(os.getpid(), signal.SIGINT)
 
     striker = threading.Thread(target=strike)
-    striker.start()
     try:
+        striker.start()
         wait()
         sys.exit(f"nobody interrupted {what}")
     except KeyboardInterrupt:
