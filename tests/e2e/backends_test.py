@@ -146,7 +146,7 @@ def test_a_rank_of_mpich_that_hangs_in_mpi_finalize_leaves_once_all_are_there():
         job.leaves_nothing()
 
 
-def conforms_without_launcher(name, ranks, places, *cases, **more):
+def conforms_without_launcher(name, ranks, places, *cases, seconds=SECONDS, **more):
     """places: for each rank, the words before its command."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests"))
     jobs = []
@@ -156,7 +156,7 @@ def conforms_without_launcher(name, ranks, places, *cases, **more):
             jobs.append(Job(*command[1:], program=command[0], environment=clean_environment(
                 HVD_BACKEND=str(backend(name)), HVD_WORLD_FOLDER=str(folder), **more,
                 HVD_WORLD_RANK=str(rank), HVD_WORLD_SIZE=str(ranks))))
-        codes = [job.wait(SECONDS) for job in jobs]
+        codes = [job.wait(seconds) for job in jobs]
         expect(codes == [0] * ranks and passed(folder) == ranks,
                "\n".join(job.describe() for job in jobs))
     finally:
@@ -168,6 +168,11 @@ def conforms_without_launcher(name, ranks, places, *cases, **more):
 
 def test_gloo_conforms():
     conforms_without_launcher("gloo", 4, [()] * 4)
+
+
+def test_gloo_lets_an_abort_end_a_call_that_waits_for_a_silent_rank():
+    # Gloo's own time limit, which would end the call, is 300 s.
+    conforms_without_launcher("gloo", 2, [()] * 2, "-tc=silent*", seconds=100)
 
 
 def test_jobs_that_choose_gloo():

@@ -3,8 +3,13 @@
 // tensors lie in memory of that GPU which the host can read and write too.
 // tests/e2e/backends_test.py starts the processes.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <fstream>
+#include <string>
 
 #include "base/shared_library.h"
 #include "conformance/controller_conformance.h"
@@ -76,7 +81,43 @@ const hvd::test::PluginLinks& links() {
   return kLinks;
 }
 
+// Other than a peer that is gone, it closes no connection.
+void check_silent_peer() {
+  using hvd::test::OpCase;
+  hvd::test::run_plugin_world(links(), {0, 0}, [](hvd::test::PluginRank& rank) {
+    const hvd::test::SharedFolder& folder = *rank.store().folder;
+    hvd::test::OpSet set = hvd::test::OpSet::everyone(rank);
+    OpCase first(HVD_ALLREDUCE, HVD_INT32);
+    const auto kept = std::make_shared<OpCase>(HVD_ALLREDUCE, HVD_INT32);
+    rank.kept = kept;
+    first.add(1, 1, 1, [](size_t) { return 1.0; });
+    kept->add(100'000, 1, 100'000, [](size_t) { return 1.0; });
+    CHECK(set.run(first));
+    rank.meet(1);
+    if (rank.rank() == 1) {
+      folder.set("pid", std::to_string(::getpid()));
+      ::raise(SIGSTOP);
+      rank.op().abort(rank.op_context(), "rank 0 had enough");
+      return;
+    }
+    const pid_t other = std::stoi(folder.get("pid", 60).value_or("0"));
+    REQUIRE(other > 0);
+    for (std::string state; state != "T";) {
+      std::ifstream stat("/proc/" + std::to_string(other) + "/stat");
+      stat >> state >> state >> state;
+    }
+    hvd::test::Outcome outcome;
+    rank.start(kept->ready(set.next++), outcome);
+    rank.drive(500);  // a call that waits has no event
+    rank.op().abort(rank.op_context(), "rank 0 had enough");
+    CHECK(rank.step_until([&] { return outcome.done; }) == HVD_OK);
+    CHECK(outcome.status == HVD_ABORTED);
+    ::kill(other, SIGCONT);
+  });
+}
+
 }  // namespace
 
+TEST_CASE("silent peer: an abort ends a call that waits for it") { check_silent_peer(); }
 HVD_CONTROLLER_CONFORMANCE("controller", links())
 HVD_OP_CONFORMANCE("backend", links())

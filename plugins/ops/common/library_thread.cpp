@@ -62,13 +62,8 @@ void LibraryThread::close() {
     closing_ = true;
   }
   changed_.notify_all();
-  MutexLock lock(mutex_);
-  // A peer's end reaches a call that waits for it only while this end is open: Gloo's close does not
-  // wake a call of its own process.
-  changed_.wait_for(lock.native(), kGrace, [this]() HVD_REQUIRES(mutex_) { return !busy_; });
-  lock.unlock();
   interrupt();
-  lock.lock();
+  MutexLock lock(mutex_);
   changed_.wait(lock.native(), [this]() HVD_REQUIRES(mutex_) { return !busy_; });
 }
 

@@ -74,8 +74,8 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   void resume(std::shared_ptr<QueuedBatch> batch);
   // Waits until all orders so far have run.
   void drain();
-  // Starts no further order. Interrupts a call in progress after two seconds. When close returns, no
-  // call that uses the memory of a batch is in progress.
+  // Starts no further order. Interrupts a call in progress. When close returns, no call that uses the
+  // memory of a batch is in progress.
   void close();
   // Ends the thread. If that takes longer than `limit`, returns false: the thread then continues
   // without access to the memory of batches.

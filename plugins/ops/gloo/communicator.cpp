@@ -7,8 +7,7 @@
 
 namespace hvd::ops::gloo_backend {
 
-// Gloo's operations wait for peers until Gloo's own timeout. `interrupt` closes the connections, which
-// ends the operations at once.
+// Gloo's operations wait for peers until Gloo's own timeout. `interrupt` ends the operations at once.
 class GlooThread : public LibraryThread {
  public:
   GlooThread(const GlooWorld& world, const ProcessSet& set)
@@ -31,7 +30,7 @@ class GlooThread : public LibraryThread {
   }
   void interrupt() override {
     const std::shared_ptr<::gloo::Context> opened = context();
-    if (opened != nullptr && opened->size > 1) opened->closeConnections();
+    if (opened != nullptr) gloo_backend::interrupt(*opened);
   }
 
  private:

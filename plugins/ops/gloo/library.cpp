@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "ops/gloo/interruptible_links.h"
 
 namespace hvd::ops::gloo_backend {
 namespace {
@@ -20,10 +21,21 @@ class Mesh : public ::gloo::Context {
  public:
   Mesh(int index, int size, std::shared_ptr<::gloo::transport::Device> device)
       : ::gloo::Context(index, size) {
-    transportContext_ = device->createContext(index, size);
+    links_ = device->createContext(index, size);
+    interruptible_ = std::make_shared<InterruptibleLinks>(links_);
+    transportContext_ = interruptible_;
     device_ = std::move(device);
   }
-  ::gloo::transport::Context& links() { return *transportContext_; }
+  ::gloo::transport::Context& links() { return *links_; }
+  void interrupt() {
+    if (size == 1) return;
+    interruptible_->interrupt();
+    closeConnections();
+  }
+
+ private:
+  std::shared_ptr<::gloo::transport::Context> links_;
+  std::shared_ptr<InterruptibleLinks> interruptible_;
 };
 
 // How the others reach this one, each by an address of its own.
@@ -40,6 +52,8 @@ std::string offer_addresses(Mesh& mesh) {
 }
 
 }  // namespace
+
+void interrupt(::gloo::Context& context) { static_cast<Mesh&>(context).interrupt(); }
 
 std::shared_ptr<::gloo::transport::Device> make_device(const hvd_plugin_host& host,
                                                        const hvd_plugin_config& config) {

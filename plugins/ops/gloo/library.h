@@ -25,4 +25,8 @@ Result<std::shared_ptr<::gloo::Context>> connect(const hvd_plugin_host& host,
                                                  const std::string& name, int index, int size,
                                                  bool is_everyone, double timeout_seconds);
 
+// For any thread: ends all calls, also those in progress, on a context that `connect` returned, and other
+// members' calls that wait for this one.
+void interrupt(::gloo::Context& context);
+
 }  // namespace hvd::ops::gloo_backend
