@@ -106,6 +106,7 @@ Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares) {
   auto plan = plan_slots(hosts, num_proc);
   if (plan.ok() || held_back.empty()) return plan;
   std::vector<std::string> names;
+  names.reserve(held_back.size());
   for (const Host& host : held_back) names.push_back(host.name);
   return Status(plan.error().code(), cat(plan.error().message(), "\n  (--spares ", count,
                                          " keeps for later: ", join(names, ", "), ")"));

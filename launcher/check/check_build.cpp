@@ -106,6 +106,7 @@ CheckTable try_everything(const Settings& settings, const std::string& python) {
   if (!asks_for_more)
     std::erase_if(kinds, [](const Kind& kind) { return kind.section == kOtherRows; });
   std::vector<Probe> started;
+  started.reserve(kinds.size());
   for (const Kind& kind : kinds) started.push_back(kind.start(probes));
   const Machine machine = this_machine(python);
   CheckTable rows;

@@ -86,6 +86,7 @@ std::string difference(std::span<const HostCheck> hosts, const CheckRow& like) {
   }
   if (answers.size() < 2) return {};
   std::vector<std::string> parts;
+  parts.reserve(answers.size());
   for (const auto& [answer, names] : answers)
     parts.push_back(cat("on ", join(names, ", "), ": ", answer));
   return join(parts, "; ");
@@ -188,6 +189,7 @@ std::string interpreters_of(std::span<const HostCheck> hosts) {
     if (row != nullptr && row->works) hosts_of[row->path].push_back(host.host);
   }
   std::vector<std::string> parts;
+  parts.reserve(hosts_of.size());
   for (const auto& [path, names] : hosts_of) parts.push_back(cat(path, " on ", join(names, ", ")));
   return join(parts, "; ");
 }

@@ -119,6 +119,7 @@ CheckAnswer check_hosts(const Options& options) {
     asked.emplace_back(*job, host);
   }
   std::vector<HostCheck> hosts;
+  hosts.reserve(asked.size());
   for (Asked& each : asked) hosts.push_back(each.answer());
   const bool some_silent =
       std::ranges::any_of(hosts, [](const HostCheck& host) { return !host.rows.ok(); });

@@ -36,10 +36,10 @@ std::string active_environment(const std::string& first_in_path) {
 
 std::string choose_interpreter(const Options& options) {
   const std::string search_path = environment_variable("PATH").value_or("");
-  const std::string of_command = interpreter_of_command(options, search_path);
+  std::string of_command = interpreter_of_command(options, search_path);
   if (!of_command.empty()) return of_command;
   const auto first = find_program("python3", "/", search_path);
-  const std::string active = active_environment(first.ok() ? *first : "");
+  std::string active = active_environment(first.ok() ? *first : "");
   if (!active.empty()) return active;
   const std::string beside = find_python(executable_folder());
   return beside.empty() ? (first.ok() ? *first : "python3") : beside;

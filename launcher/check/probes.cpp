@@ -161,7 +161,7 @@ Probe CheckProbes::built_in(bool with_sum) const {
   return Probe([&] {
     forget_identity();
     if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
-    const std::string why = try_single_rank_world(library_, with_sum);
+    std::string why = try_single_rank_world(library_, with_sum);
     if (!why.empty()) return why;
     const ProbeFacts gloo = find_backend("gloo");
     return gloo.path.empty() ? report_found(cat("built in, ", HVD_VERSION), library_)

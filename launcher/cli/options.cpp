@@ -140,7 +140,7 @@ std::string name_of(const CommandLine& line, std::string_view key) {
   for (const Given& given : line.flags) {
     if (given.flag->setting->key == key) return given.spelling;
   }
-  const std::string variable(setting(key).variable);
+  std::string variable(setting(key).variable);
   if (!variable.empty() && environment_variable(variable)) return variable;
   return split(setting(key).flags, ',').front();
 }

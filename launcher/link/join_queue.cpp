@@ -19,6 +19,7 @@ constexpr std::chrono::seconds kPingEvery{15};
 
 std::string names_of(const std::vector<Host>& hosts) {
   std::vector<std::string> names;
+  names.reserve(hosts.size());
   for (const Host& host : hosts) names.push_back(host.name);
   return join(names, ", ");
 }

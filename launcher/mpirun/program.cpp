@@ -140,7 +140,7 @@ Result<int> run_program(const std::vector<std::string>& command, const Environme
       ::kill(*pid, number);
     }
   }
-  const Result<int> code = pid.ok() ? Result<int>(wait_for(*pid)) : Result<int>(pid.status());
+  Result<int> code = pid.ok() ? Result<int>(wait_for(*pid)) : Result<int>(pid.status());
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   return code;
 }

@@ -110,7 +110,7 @@ std::string launch_agent(const Settings& settings) {
     }
     return command;
   }
-  if (const std::string step = slurm_step(settings); !step.empty()) return step;
+  if (std::string step = slurm_step(settings); !step.empty()) return step;
   const std::string script = environment_variable("OMPI_MCA_plm_rsh_agent").value_or("");
   return script.ends_with(kKubexec) ? with_input(script) : "";
 }

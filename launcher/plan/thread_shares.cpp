@@ -28,6 +28,7 @@ std::string describe_thread_shares(const std::vector<std::string>& hosts,
   hosts_of.erase(0);
   if (hosts_of.empty()) return {};
   std::vector<std::string> places;
+  places.reserve(hosts_of.size());
   for (const auto& [number, names] : hosts_of) {
     places.push_back(cat(places.empty() ? "OMP_NUM_THREADS=" : "", number,
                          is_everywhere ? "" : cat(" on ", some_of(names))));

@@ -36,8 +36,10 @@ std::optional<PmixTexts> take_texts(std::string& bytes) {
 
 std::string to_map(const std::vector<std::vector<int>>& ranks) {
   std::vector<std::string> hosts;
+  hosts.reserve(ranks.size());
   for (const auto& of_host : ranks) {
     std::vector<std::string> numbers;
+    numbers.reserve(of_host.size());
     for (const int rank : of_host) numbers.push_back(cat(rank));
     hosts.push_back(hvd::join(numbers, ","));
   }

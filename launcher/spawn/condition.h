@@ -10,7 +10,7 @@ class Condition {
  public:
   using Time = net::asio::steady_timer::time_point;
 
-  explicit Condition(net::asio::any_io_executor executor) : timer_(std::move(executor)) {
+  explicit Condition(const net::asio::any_io_executor& executor) : timer_(executor) {
     timer_.expires_at(Time::max());
   }
   void notify() { timer_.cancel(); }
