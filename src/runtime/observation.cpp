@@ -35,9 +35,10 @@ Observation::Observation(const Identity& identity, const Settings& settings, boo
       timeline_({identity.rank, identity.size, on_roots_machine, host_name_},
                 &core->instruments().trace, links(ServiceId::kTimeline)),
       metrics_(
-          identity.rank, identity.size, [this] { return own_metrics(); },
+          identity.rank, identity.size,
+          [this]() HVD_REQUIRES(progress_->progress_lock()) { return own_metrics(); },
           links(ServiceId::kMetrics)) {
-  std::lock_guard lock(progress_->progress_lock());
+  const MutexLock lock(progress_->progress_lock());
   core_->set_service(ServiceId::kTimeline, &timeline_);
   core_->set_service(ServiceId::kMetrics, &metrics_);
 }
@@ -125,7 +126,7 @@ Result<std::string> Observation::metrics(bool of_job) {
 
 void Observation::before_leave() {
   {
-    std::lock_guard lock(progress_->progress_lock());
+    const MutexLock lock(progress_->progress_lock());
     if (!timeline_.is_on()) return;
   }
   const auto stopped = ask(

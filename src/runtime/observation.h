@@ -36,7 +36,7 @@ class Observation {
   using Asking = std::function<void(const std::shared_ptr<Question>&)>;
   // `of_all`: other ranks are needed for the answer.
   Result<std::string> ask(bool of_all, Asking asking, double seconds);
-  MetricsOfRank own_metrics() const;
+  MetricsOfRank own_metrics() const HVD_REQUIRES(progress_->progress_lock());
   ServiceLinks links(ServiceId id);
 
   const Identity identity_;

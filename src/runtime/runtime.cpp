@@ -108,7 +108,7 @@ Status Runtime::poll(hvd_handle handle, bool* done) {
   *done = submission->done.load(std::memory_order_acquire);
   if (!*done && core_->departed().load()) {
     // The helper thread has ended, and nothing is left to wait for: one step completes the work.
-    std::lock_guard lock(progress_->progress_lock());
+    const MutexLock lock(progress_->progress_lock());
     if (core_->step(true)) progress_->notify_completed();
     *done = submission->done.load(std::memory_order_acquire);
   }
@@ -181,7 +181,7 @@ Status Runtime::shutdown(Deadline deadline) {
   say_who_left();
   observation_->before_leave();
   {
-    std::lock_guard lock(progress_->progress_lock());
+    const MutexLock lock(progress_->progress_lock());
     if (closed_) return {};
     core_->leave();
   }
@@ -201,7 +201,7 @@ void Runtime::close() {
     return;
   }
   progress_->stop_helper();
-  std::lock_guard lock(progress_->progress_lock());
+  const MutexLock lock(progress_->progress_lock());
   if (std::exchange(closed_, true)) return;
   observation_->close();
   // Submissions that arrived too late fail with that reason.
@@ -212,18 +212,18 @@ void Runtime::close() {
 }
 
 void Runtime::fail(const Status& cause) {
-  std::lock_guard lock(progress_->progress_lock());
+  const MutexLock lock(progress_->progress_lock());
   core_->fail(cause);
   progress_->notify_completed();
 }
 
 uint64_t Runtime::stall_reports() {
-  std::lock_guard lock(progress_->progress_lock());
+  const MutexLock lock(progress_->progress_lock());
   return stall_ ? stall_->reports() : 0;
 }
 
 CoreCounts Runtime::counts() {
-  std::lock_guard lock(progress_->progress_lock());
+  const MutexLock lock(progress_->progress_lock());
   return core_->counts();
 }
 

@@ -125,7 +125,7 @@ class Runtime {
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Observation> observation_;
   std::atomic<bool> has_said_who_left_{false};
-  bool closed_ = false;  // guarded by the progress lock
+  bool closed_ HVD_GUARDED_BY(progress_->progress_lock()) = false;
 };
 
 }  // namespace hvd::runtime

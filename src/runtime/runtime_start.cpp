@@ -179,14 +179,14 @@ Status Runtime::meet(const RuntimeOptions& options) {
   if (status) {
     HVD_RETURN_IF_ERROR(release(handle));
     if (status->ok() && stall_) {
-      std::lock_guard lock(progress_->progress_lock());
+      const MutexLock lock(progress_->progress_lock());
       stall_->say_hello();
     }
     return *status;
   }
   std::vector<int32_t> missing;
   {
-    std::lock_guard lock(progress_->progress_lock());
+    const MutexLock lock(progress_->progress_lock());
     missing = core_->missing(kStartName);
   }
   const Status late = deadline_exceeded(

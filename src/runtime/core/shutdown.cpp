@@ -9,14 +9,14 @@ namespace hvd::runtime {
 
 Status Shutdown::refusal() const {
   if (!over_.load(std::memory_order_acquire)) return {};
-  std::lock_guard lock(refusal_mutex_);
+  const MutexLock lock(refusal_mutex_);
   return refusal_;
 }
 
 Status Shutdown::refuse(int32_t op, std::string_view name) {
   if (!over_.load(std::memory_order_acquire)) return {};
   cut_off_.store(true);
-  std::lock_guard lock(refusal_mutex_);
+  const MutexLock lock(refusal_mutex_);
   if (end_ != End::kShutdown || is_registration(op)) return refusal_;
   return aborted(
       cat(operation_text(op, name), " cannot run: ", refusal_.message(),
@@ -32,7 +32,7 @@ std::optional<int32_t> Shutdown::cut_off_by() const {
 
 void Shutdown::refuse_from_now(Status reason, End end) {
   {
-    std::lock_guard lock(refusal_mutex_);
+    const MutexLock lock(refusal_mutex_);
     if (!refusal_.ok()) return;
     refusal_ = std::move(reason);
     end_ = end;

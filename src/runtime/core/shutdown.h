@@ -6,10 +6,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string_view>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "runtime/core/message_links.h"
 #include "runtime/core/shutdown_protocol.h"
@@ -70,9 +70,9 @@ class Shutdown {
   std::atomic<bool> departed_{false};
   std::atomic<int32_t> left_by_{-1};  // the first peer that left or was lost
   std::atomic<bool> cut_off_{false};  // pending work failed because that peer left
-  mutable std::mutex refusal_mutex_;
-  Status refusal_;           // guarded by refusal_mutex_
-  End end_ = End::kFailure;  // guarded by refusal_mutex_; of `refusal_`
+  mutable Mutex refusal_mutex_;
+  Status refusal_ HVD_GUARDED_BY(refusal_mutex_);
+  End end_ HVD_GUARDED_BY(refusal_mutex_) = End::kFailure;  // of `refusal_`
 };
 
 }  // namespace hvd::runtime

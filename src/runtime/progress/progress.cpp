@@ -33,7 +33,7 @@ Progress::~Progress() { stop_helper(); }
 void Progress::stop_helper() {
   if (!helper_.joinable()) return;
   {
-    std::lock_guard lock(changed_mutex_);
+    const MutexLock lock(changed_mutex_);
     stopping_.store(true);
   }
   helper_changed_.notify_all();
@@ -58,7 +58,7 @@ bool Progress::wait(const std::atomic<bool>& done, Deadline deadline) {
     // The helper takes over the pending work.
     if (helper_asleep_.load()) events_->ring();
     if (helper_parked_.load()) {
-      std::lock_guard lock(changed_mutex_);
+      const MutexLock lock(changed_mutex_);
       helper_changed_.notify_all();
     }
   }
@@ -66,7 +66,7 @@ bool Progress::wait(const std::atomic<bool>& done, Deadline deadline) {
 }
 
 void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
-  std::unique_lock lock(progress_lock_);
+  MutexLock lock(progress_lock_);
   disarm();
   yield_.begin();
   while (!done.load(std::memory_order_acquire)) {
@@ -105,20 +105,20 @@ void Progress::give_core(Clock::time_point now) {
 }
 
 void Progress::wait_for_driver(const std::atomic<bool>& done, Deadline deadline) {
-  std::unique_lock lock(changed_mutex_);
+  MutexLock lock(changed_mutex_);
   blocked_.fetch_add(1);
   // Either the driver sees that we are blocked, or we see what it has changed.
   if (!done.load() && has_driver_.load()) {
     if (deadline.is_never())
-      changed_.wait(lock);
+      changed_.wait(lock.native());
     else
-      changed_.wait_until(lock, deadline.time());
+      changed_.wait_until(lock.native(), deadline.time());
   }
   blocked_.fetch_sub(1);
 }
 
 void Progress::wake_waiters() {
-  { std::lock_guard lock(changed_mutex_); }
+  { const MutexLock lock(changed_mutex_); }
   changed_.notify_all();
 }
 
@@ -168,7 +168,7 @@ void Progress::help_once() {
     give_way();
     return;
   }
-  std::unique_lock lock(progress_lock_);
+  MutexLock lock(progress_lock_);
   if (waiters_.load() > 0) return;
   disarm();
   const bool moved = core_->step(std::exchange(flush_, false));
@@ -182,18 +182,16 @@ void Progress::help_once() {
   const Clock::time_point window_end = core_->window_end();
   if (window_end <= now) {
     flush_ = true;
-  } else if (core_->pending() > 0) {
-    if (now - last_active_ >= budget_.helper)
-      helper_sleep(lock, std::min(window_end, core_->alarm()));
-  } else if (now - last_active_ < linger_) {
+    return;
+  }
+  const bool is_pending = core_->pending() > 0;
+  if (is_pending && now - last_active_ < budget_.helper) return;
+  if (!is_pending && now - last_active_ < linger_) {
     lock.unlock();
     lull();
-  } else {
-    helper_sleep(lock, core_->alarm());
+    return;
   }
-}
-
-void Progress::helper_sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until) {
+  const auto until = is_pending ? std::min(window_end, core_->alarm()) : core_->alarm();
   if (!arm()) return;
   helper_asleep_.store(true);
   lock.unlock();
@@ -203,8 +201,8 @@ void Progress::helper_sleep(std::unique_lock<std::mutex>& lock, Clock::time_poin
 }
 
 void Progress::lull() {
-  std::unique_lock lock(changed_mutex_);
-  if (!stopping_.load()) helper_changed_.wait_until(lock, Clock::now() + window_);
+  MutexLock lock(changed_mutex_);
+  if (!stopping_.load()) helper_changed_.wait_until(lock.native(), Clock::now() + window_);
   flush_ = true;
 }
 
@@ -217,9 +215,9 @@ void Progress::give_way() {
     lull();
     return;
   }
-  std::unique_lock lock(changed_mutex_);
+  MutexLock lock(changed_mutex_);
   helper_parked_.store(true);
-  helper_changed_.wait(lock, [this] { return stopping_.load() || waiters_.load() == 0; });
+  helper_changed_.wait(lock.native(), [this] { return stopping_.load() || waiters_.load() == 0; });
   helper_parked_.store(false);
 }
 

@@ -8,10 +8,10 @@
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "runtime/progress/adaptive_yield.h"
 #include "runtime/progress/event_set.h"
 #include "runtime/progress/spin_budget.h"
@@ -59,23 +59,22 @@ class Progress {
   void notify_completed();
 
   // The progress lock: only its holder may touch what the runtime core owns.
-  std::mutex& progress_lock() { return progress_lock_; }
+  Mutex& progress_lock() HVD_RETURNS_MUTEX(progress_lock_) { return progress_lock_; }
   void stop_helper();
-  // How often a thread slept until it was woken. With the progress lock held.
-  uint64_t sleeps() const { return sleeps_; }
+  // How often a thread slept until it was woken.
+  uint64_t sleeps() const HVD_REQUIRES(progress_lock_) { return sleeps_; }
 
  private:
   void drive(const std::atomic<bool>& done, Deadline deadline);
   void wait_for_driver(const std::atomic<bool>& done, Deadline deadline);
-  void give_core(Clock::time_point now);
-  bool arm();
-  void disarm();
+  void give_core(Clock::time_point now) HVD_REQUIRES(progress_lock_);
+  bool arm() HVD_REQUIRES(progress_lock_);
+  void disarm() HVD_REQUIRES(progress_lock_);
   void wake_waiters();
   void help();
   void help_once();
   void give_way();
   void lull();
-  void helper_sleep(std::unique_lock<std::mutex>& lock, Clock::time_point until);
 
   Drivable* const core_;
   EventSet* const events_;
@@ -83,10 +82,11 @@ class Progress {
   const std::chrono::microseconds window_;
   const std::chrono::microseconds linger_;
 
-  std::mutex progress_lock_;
-  uint64_t sleeps_ = 0;  // guarded by progress_lock_
-  bool armed_ = false;   // guarded by progress_lock_: before_sleep was called, after_sleep not yet
-  AdaptiveYield yield_;  // guarded by progress_lock_
+  Mutex progress_lock_;
+  uint64_t sleeps_ HVD_GUARDED_BY(progress_lock_) = 0;
+  // before_sleep was called, after_sleep not yet
+  bool armed_ HVD_GUARDED_BY(progress_lock_) = false;
+  AdaptiveYield yield_ HVD_GUARDED_BY(progress_lock_);
 
   std::atomic<bool> sleeping_{false};       // somebody sleeps on events_, or is about to
   std::atomic<uint32_t> waiters_{0};        // threads in wait()
@@ -95,7 +95,7 @@ class Progress {
   std::atomic<bool> helper_asleep_{false};  // on events_
   std::atomic<bool> helper_parked_{false};  // on helper_changed_, until the last waiter leaves
   std::atomic<bool> stopping_{false};
-  std::mutex changed_mutex_;
+  Mutex changed_mutex_;              // a change of the above is not lost between a look and a sleep
   std::condition_variable changed_;  // done, or no driver
   std::condition_variable helper_changed_;
 
