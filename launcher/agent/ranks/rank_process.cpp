@@ -40,6 +40,7 @@ Result<Pipe> make_pipe() {
 // execve takes what it does not change by pointers that could.
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
   for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.data()));
   pointers.push_back(nullptr);
   return pointers;
