@@ -8,7 +8,7 @@
 #   --release       --all, every size with every version of a framework, every unit test with each
 #                   sanitizer (tests/not_sanitized.txt), the wheel as pip builds it, the soak tests,
 #                   each fuzzer for a minute, the tests for 64-bit ARM (tests/cross.sh), our
-#                   declarations of NCCL, CUDA and oneCCL against their headers
+#                   declarations of NCCL, CUDA and oneCCL against their headers, clang-tidy
 #   --filter REGEX  only tests of the tier whose names match
 #
 # The last line counts: N passed, N failed, N skipped. With --all, a test that tests/required.txt names
@@ -203,6 +203,11 @@ judge=()
 if [[ $tier == release ]]; then
   judge+=(--no-flaky)
   if step build.fuzz build fuzz fuzzers; then run_ctest fuzz build-fuzz -L fuzzing -j "$jobs"; fi
+  if [[ ! -f build-asan/compile_commands.json ]] || ! command -v clang-tidy-14 >/dev/null; then
+    echo "SKIP tidy: there is no clang-tidy-14, or no build by clang" >>"$steps"
+  elif [[ tidy =~ $filter ]]; then
+    step tidy nice tests/tools/tidy.py build-asan || true
+  fi
   step aarch64 tests/cross.sh --filter "$filter" --junit "$results/aarch64.xml" || true
 fi
 if [[ $tier == quick ]]; then
