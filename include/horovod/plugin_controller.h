@@ -14,8 +14,7 @@ typedef struct hvd_controller_v1 {
    * complete, once and in order. */
   int (*send)(void* context, int32_t rank, const void* message, size_t size);
   /* Sends and receives bytes, and calls on_message for each message that arrived, on the calling
-   * thread. Never waits. Sets *progressed to 1 when it sent or received any byte. An error names the
-   * lost rank. */
+   * thread. Never waits. Sets *progressed to 1 when it sent or received any byte. */
   int (*poll)(void* context,
               void (*on_message)(void* argument, int32_t rank, const void* message, size_t size),
               void* argument, int32_t* progressed, char* error, size_t error_size);
@@ -32,6 +31,12 @@ typedef struct hvd_controller_v1 {
    * send. */
   int (*send_parts)(void* context, int32_t rank, const void* first, size_t first_size,
                     const void* second, size_t second_size);
+  /* Returns the rank whose loss made poll fail; -1 when poll failed for another reason, or has not
+   * failed. NULL (the function): -1. */
+  int32_t (*lost_rank)(void* context);
+  /* Like abort, when the cause is the loss of a rank: lost_rank then names that rank on every rank.
+   * NULL: the runtime calls abort. */
+  void (*abort_lost)(void* context, const char* cause, int32_t lost_rank);
 } hvd_controller_v1;
 
 #ifdef __cplusplus

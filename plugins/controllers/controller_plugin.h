@@ -10,7 +10,8 @@ namespace hvd::controllers {
 
 // Controller is Plugin and Context of PluginRecord. It has send(rank, message) and
 // poll(on_message, progressed), which give a Status; abort(cause), hosts(), before_sleep(), which
-// says whether the thread may sleep, and after_sleep(). It may have send_parts(rank, first, second).
+// says whether the thread may sleep, after_sleep(), and lost_rank(), the rank whose loss made poll
+// fail, or -1. It may have send_parts(rank, first, second).
 template <typename Controller>
 struct ControllerRecord {
   using Record = PluginRecord<Controller, Controller>;
@@ -38,6 +39,10 @@ struct ControllerRecord {
   static const int32_t* hosts(void* context) { return self(context).hosts().data(); }
   static int before_sleep(void* context) { return self(context).before_sleep() ? 1 : 0; }
   static void after_sleep(void* context) { self(context).after_sleep(); }
+  static int32_t lost_rank(void* context) { return self(context).lost_rank(); }
+  static void abort_lost(void* context, const char* cause, int32_t rank) {
+    self(context).abort(aborted(cause == nullptr ? "" : cause).with_lost_rank(rank));
+  }
 
   static constexpr decltype(hvd_controller_v1::send_parts) send_parts() {
     if constexpr (requires { &Controller::send_parts; }) {
@@ -58,7 +63,9 @@ struct ControllerRecord {
                                                 .hosts = hosts,
                                                 .before_sleep = before_sleep,
                                                 .after_sleep = after_sleep,
-                                                .send_parts = send_parts()};
+                                                .send_parts = send_parts(),
+                                                .lost_rank = lost_rank,
+                                                .abort_lost = abort_lost};
   static constexpr hvd_plugin kRecord = Record::of(HVD_PLUGIN_CONTROLLER, &kVtable);
 };
 

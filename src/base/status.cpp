@@ -24,7 +24,14 @@ Status Status::with_context(std::string_view context) const {
   std::string text(context);
   text += ": ";
   text += message();
-  return {code(), std::move(text)};
+  return Status(code(), std::move(text)).with_lost_rank(lost_rank());
+}
+
+Status Status::with_lost_rank(int32_t rank) const {
+  if (rank == lost_rank()) return *this;
+  Status same;
+  if (failure_) same.failure_ = std::make_shared<const Failure>(Failure{code(), message(), rank});
+  return same;
 }
 
 Status system_error(std::string_view what, int error_number) {

@@ -2,6 +2,7 @@
 // is a null pointer and costs nothing. Callers prepend context.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -36,8 +37,13 @@ class [[nodiscard]] Status {
   // Empty when ok.
   const std::string& message() const;
 
-  // "host b: " + message; an ok status stays ok.
+  // The rank whose loss is the cause, or -1.
+  int32_t lost_rank() const { return failure_ ? failure_->lost_rank : -1; }
+
+  // "host b: " + message, of the same code and lost rank; an ok status stays ok.
   Status with_context(std::string_view context) const;
+  // The same failure, caused by the loss of this rank; -1: of none.
+  Status with_lost_rank(int32_t rank) const;
 
   friend bool operator==(const Status& a, const Status& b) {
     return a.code() == b.code() && a.message() == b.message();
@@ -47,6 +53,7 @@ class [[nodiscard]] Status {
   struct Failure {
     Code code;
     std::string message;
+    int32_t lost_rank = -1;
   };
   std::shared_ptr<const Failure> failure_;
 };

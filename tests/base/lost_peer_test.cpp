@@ -4,19 +4,21 @@
 
 using namespace hvd;
 
-TEST_CASE("the rank of a sentence about a lost peer is found, also behind what was put before it") {
-  const std::string sentence = lost_peer(31, "b.example.org", "its process ended");
-  CHECK(sentence == "rank 31 on host b.example.org was lost: its process ended");
-  CHECK(lost_peer_in(sentence) == 31);
-  CHECK(lost_peer_in("rank 2: rank 3 on host c: " + sentence) == 31);
+TEST_CASE("the failure that a lost peer causes names its rank, also behind context") {
+  const Status status = lost_peer(31, "b.example.org", "its process ended");
+  CHECK(status.code() == Code::kAborted);
+  CHECK(status.message() == "rank 31 on host b.example.org was lost: its process ended");
+  CHECK(status.lost_rank() == 31);
+  const Status above = status.with_context("rank 2");
+  CHECK(above.message() == "rank 2: rank 31 on host b.example.org was lost: its process ended");
+  CHECK(above.lost_rank() == 31);
 }
 
-TEST_CASE("other sentences name no lost peer") {
-  for (const char* text :
-       {"", "rank 3 on host b", "host b was lost: it does not answer",
-        "rank  on host b was lost: ", "rank -1 on host b was lost: its end",
-        "rank 99999999999 on host b was lost: its end", "rank 3 on host b has shut down"}) {
-    CAPTURE(text);
-    CHECK(!lost_peer_in(text));
-  }
+TEST_CASE("a failure names a lost rank only where it was given one") {
+  const Status told = aborted("rank 31 on host b was lost: its process ended");
+  CHECK(told.lost_rank() == -1);
+  CHECK(told.with_lost_rank(7).lost_rank() == 7);
+  CHECK(told.with_lost_rank(7).with_lost_rank(-1).lost_rank() == -1);
+  CHECK(Status().with_lost_rank(7).ok());
+  CHECK(Status().lost_rank() == -1);
 }

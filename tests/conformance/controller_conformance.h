@@ -95,6 +95,17 @@ inline void check_abort(const PluginLinks& links, const std::vector<int32_t>& ma
     if (rank.rank() == 1) rank.link().abort(rank.link_context(), "rank 1 had enough");
     CHECK(rank.step_until([] { return false; }) == HVD_ABORTED);
     CHECK(rank.error == "rank 1 had enough");
+    CHECK(rank.link().lost_rank(rank.link_context()) == -1);
+  });
+}
+
+inline void check_abort_for_lost(const PluginLinks& links, const std::vector<int32_t>& machines) {
+  run_plugin_world(links, machines, [](PluginRank& rank) {
+    rank.meet(1);
+    if (rank.rank() == 1) rank.link().abort_lost(rank.link_context(), "rank 0 is gone", 0);
+    CHECK(rank.step_until([] { return false; }) == HVD_ABORTED);
+    CHECK(rank.error == "rank 0 is gone");
+    CHECK(rank.link().lost_rank(rank.link_context()) == 0);
   });
 }
 
@@ -107,6 +118,7 @@ inline void check_loss(const PluginLinks& links, const std::vector<int32_t>& mac
     }
     CHECK(rank.step_until([] { return false; }) == HVD_ABORTED);
     CHECK(rank.error.find("rank 1") != std::string::npos);
+    CHECK(rank.link().lost_rank(rank.link_context()) == 1);
   });
 }
 
@@ -140,6 +152,11 @@ inline std::vector<std::vector<int32_t>> controller_worlds() {
   TEST_CASE(name ": an abort reaches everybody with its cause") {                                \
     for (const auto& world : hvd::test::controller_worlds()) {                                   \
       hvd::test::check_abort(links, world);                                                      \
+    }                                                                                            \
+  }                                                                                              \
+  TEST_CASE(name ": an abort for a lost rank names that rank to everybody") {                    \
+    for (const auto& world : hvd::test::controller_worlds()) {                                   \
+      hvd::test::check_abort_for_lost(links, world);                                             \
     }                                                                                            \
   }                                                                                              \
   TEST_CASE(name ": a lost rank is named to everybody") {                                        \

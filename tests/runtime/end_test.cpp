@@ -17,6 +17,17 @@ using hvd::test::require_started;
 using hvd::test::sum_of;
 using hvd::test::Work;
 
+namespace {
+
+// The rank by whose loss or leaving this one failed, as it says in the store.
+std::string left_by(Ranks& ranks, int rank) {
+  const auto value =
+      ranks.store().get(hvd::rendezvous::left_by_key(rank), Deadline::after_seconds(1));
+  return value.ok() ? std::string(hvd::as_text(*value)) : "nobody";
+}
+
+}  // namespace
+
 TEST_CASE("work that a peer never submits fails when that peer shuts down, naming both") {
   FOR_ALL_LINKS(options);
   Ranks ranks(3, options);
@@ -57,14 +68,9 @@ TEST_CASE("a rank whose work fails because a peer left says so in the store, and
     }
   });
   ranks.shutdown();
-  const auto left_by = [&](int rank) {
-    const auto value =
-        ranks.store().get(hvd::rendezvous::left_by_key(rank), Deadline::after_seconds(1));
-    return value.ok() ? std::string(hvd::as_text(*value)) : "nobody";
-  };
-  CHECK(left_by(0) == "2");
-  CHECK(left_by(1) == "nobody");
-  CHECK(left_by(2) == "nobody");
+  CHECK(left_by(ranks, 0) == "2");
+  CHECK(left_by(ranks, 1) == "nobody");
+  CHECK(left_by(ranks, 2) == "nobody");
 }
 
 TEST_CASE("one's own pending work fails at shutdown") {
@@ -123,6 +129,8 @@ TEST_CASE("a lost rank fails everything on all ranks with the same cause") {
     CHECK(status.message() == "rank 3 is lost: the test cut its links");
     CHECK(sum_of("after", {1}).submit(ranks[rank]) == status);
   }
+  ranks.shutdown();
+  for (const int rank : {0, 1, 2, 4}) CHECK(left_by(ranks, rank) == "3");
 }
 
 TEST_CASE("a rank that fails by itself tells the others why") {

@@ -39,10 +39,19 @@ std::string MemoryWorld::cause() {
   return failure;
 }
 
-void MemoryWorld::fail(const char* cause) {
+int32_t MemoryWorld::lost_rank() {
+  if (lost >= 0) return lost;
+  std::lock_guard lock(mutex);
+  return failure_lost;
+}
+
+void MemoryWorld::fail(const char* cause, int32_t lost_rank) {
   {
     std::lock_guard lock(mutex);
-    if (failure.empty()) failure = cause == nullptr ? "a rank failed its links" : cause;
+    if (failure.empty()) {
+      failure = cause == nullptr ? "a rank failed its links" : cause;
+      failure_lost = lost_rank;
+    }
   }
   ring_all();
 }
@@ -156,8 +165,14 @@ int poll_messages(void* context,
   return HVD_OK;
 }
 
-void abort_controller(void* context, const char* cause) {
-  static_cast<Controller*>(context)->world->fail(cause);
+void abort_for_lost(void* context, const char* cause, int32_t lost_rank) {
+  static_cast<Controller*>(context)->world->fail(cause, lost_rank);
+}
+
+void abort_controller(void* context, const char* cause) { abort_for_lost(context, cause, -1); }
+
+int32_t lost_rank_of(void* context) {
+  return static_cast<Controller*>(context)->world->lost_rank();
 }
 
 const int32_t* hosts_of(void* context) {
@@ -444,7 +459,9 @@ const hvd_controller_v1 kControllerVtable = {sizeof kControllerVtable,
                                              hosts_of,
                                              before_sleep,
                                              [](void*) {},
-                                             nullptr};
+                                             nullptr,
+                                             lost_rank_of,
+                                             abort_for_lost};
 const hvd_plugin kController = {sizeof kController,
                                 HVD_PLUGIN_ABI,
                                 HVD_PLUGIN_CONTROLLER,

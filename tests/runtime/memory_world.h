@@ -36,7 +36,9 @@ class MemoryWorld {
   void lose(int32_t rank);
   // The first cause for which a rank failed all links; empty while none has.
   std::string cause();
-  void fail(const char* cause);
+  // The rank whose loss is that cause, or -1.
+  int32_t lost_rank();
+  void fail(const char* cause, int32_t lost_rank);
 
   struct Message {
     int32_t from;
@@ -63,7 +65,8 @@ class MemoryWorld {
   std::mutex mutex;
   // By the set's members and how often they had a set, and the batch's sequence; guarded by mutex.
   std::map<std::pair<std::string, uint64_t>, BatchInputs> batch_inputs;
-  std::string failure;  // guarded by mutex
+  std::string failure;        // guarded by mutex
+  int32_t failure_lost = -1;  // guarded by mutex
   std::atomic<int32_t> lost{-1};
   std::atomic<uint64_t> sent{0};
   std::unique_ptr<Postman> postman;  // the last member: its thread uses the others

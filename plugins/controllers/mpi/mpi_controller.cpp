@@ -46,6 +46,7 @@ class Controller {
   }
   template <typename OnMessage>
   Status poll(OnMessage on_message, bool& progressed);
+  int32_t lost_rank() const { return failure_.lost_rank(); }
   void abort(const Status& cause);
   const std::vector<int32_t>& hosts() const { return hosts_; }
   bool before_sleep();
@@ -139,7 +140,10 @@ Status Controller::poll(OnMessage on_message, bool& progressed) {
   const Result<bool> moved = mail_->poll([&](Mail::Kind kind, int32_t from, ByteView message) {
     if (!ended.ok()) return;
     if (kind == Mail::Kind::kMessage) return on_message(from, message);
-    ended = aborted(std::string(as_text(message)));
+    ByteReader in(message);
+    const auto lost_rank = in.get<int32_t>();
+    ended = aborted(in.get_text()).with_lost_rank(lost_rank);
+    if (const Status whole = in.finish("a peer's last word"); !whole.ok()) ended = whole;
   });
   if (!moved.ok()) abort(moved.error());
   if (!ended.ok()) failure_ = ended;
@@ -154,9 +158,10 @@ void Controller::abort(const Status& cause) {
   if (!failure_.ok()) return;
   failure_ = cause;
   const auto size = static_cast<int32_t>(job_.world_ranks.size());
+  const Bytes word = ByteWriter().put(cause.lost_rank()).put_text(cause.message()).take();
   for (int32_t rank = 0; rank < size; ++rank) {
     if (rank == job_.rank) continue;
-    const Status sent = mail_->send(Mail::Kind::kLastWord, rank, as_bytes(cause.message()));
+    const Status sent = mail_->send(Mail::Kind::kLastWord, rank, word);
     if (!sent.ok()) return;
   }
   mail_->flush(Deadline::after_seconds(kFailSeconds));

@@ -135,6 +135,7 @@ class TcpController {
   Status poll(const Mesh::Receiver& receiver, bool& progressed) {
     return mesh_->poll(receiver, progressed);
   }
+  int32_t lost_rank() const { return mesh_->failure().lost_rank(); }
   void abort(const Status& cause) { mesh_->fail(cause); }
   const std::vector<int32_t>& hosts() const { return mesh_->hosts(); }
   bool before_sleep() { return mesh_->before_sleep(); }

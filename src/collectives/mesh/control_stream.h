@@ -14,7 +14,7 @@ namespace hvd::collectives {
 
 enum class FrameKind : uint8_t {
   kMessage = 1,
-  kAbort = 2,    // the sender's links have failed; why
+  kAbort = 2,    // the sender's links have failed: the lost rank or -1, and why
   kGoodbye = 3,  // the sender leaves in good order
 };
 

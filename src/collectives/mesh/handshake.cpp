@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kGreetingMagic = 0x4c445648;  // "HVDL"
 // Version of the protocol between ranks: runtimes with different versions do not connect.
-constexpr uint32_t kGreetingVersion = 2;
+constexpr uint32_t kGreetingVersion = 3;
 constexpr std::byte kConfirmed{'Y'};
 
 Digest job_digest(const Credentials& credentials) {

@@ -185,7 +185,8 @@ uint32_t HostLinks::left_count() const {
 Status HostLinks::failure() const {
   if (!has_failed()) return {};
   const RegionHeader& header = region_->header();
-  return aborted(std::string(header.cause, ::strnlen(header.cause, sizeof header.cause)));
+  return aborted(std::string(header.cause, ::strnlen(header.cause, sizeof header.cause)))
+      .with_lost_rank(header.lost_rank);
 }
 
 Status HostLinks::fail(const Status& cause) {
@@ -195,12 +196,13 @@ Status HostLinks::fail(const Status& cause) {
     const size_t size = std::min(cause.message().size(), sizeof header.cause - 1);
     std::memcpy(header.cause, cause.message().data(), size);
     header.cause[size] = '\0';
+    header.lost_rank = cause.lost_rank();
     header.failure.store(2, std::memory_order_seq_cst);
     wake(everyone_);
-    return aborted(cause.message());
+    return aborted(cause.message()).with_lost_rank(cause.lost_rank());
   }
   const Status first = failure();
-  return first.ok() ? aborted(cause.message()) : first;
+  return first.ok() ? aborted(cause.message()).with_lost_rank(cause.lost_rank()) : first;
 }
 
 }  // namespace hvd::collectives

@@ -133,7 +133,7 @@ void Mesh::check() {
 void Mesh::fail(const Status& cause) {
   if (!failure_.ok()) return;
   failure_ = host_->fail(cause);
-  remote_->abort(failure_.message());
+  remote_->abort(failure_);
 }
 
 void Mesh::lost(int32_t rank) {
@@ -143,7 +143,7 @@ void Mesh::lost(int32_t rank) {
     if (entry.process) loop_.remove(entry.process.get());
   }
   if (!departed(rank)) {
-    fail(aborted(lost_peer(rank, records_[static_cast<size_t>(rank)].host, "its process ended")));
+    fail(lost_peer(rank, records_[static_cast<size_t>(rank)].host, "its process ended"));
   };
 }
 

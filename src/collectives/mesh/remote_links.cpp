@@ -102,7 +102,11 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
         kept_.emplace_back(rank, Bytes(frame.payload.begin(), frame.payload.end()));
       }
     } else if (frame.kind == FrameKind::kAbort) {
-      fail(aborted(std::string(as_text(frame.payload))));
+      ByteReader in(frame.payload);
+      const auto lost_rank = in.get<int32_t>();
+      const Status cause = aborted(in.get_text()).with_lost_rank(lost_rank);
+      const Status whole = in.finish("a peer's abort");
+      fail(whole.ok() ? cause : whole);
       return true;
     } else {
       stream.departed = true;
@@ -118,9 +122,9 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
 // Names both ends: either may be the one that tells all others.
 Status RemoteLinks::lost(int32_t rank, int reason) const {
   const std::string link = cat("its connection to ", describe(rank_));
-  return aborted(lost_peer(
+  return lost_peer(
       rank, records_[static_cast<size_t>(rank)].host,
-      reason == 0 ? cat(link, " ended") : cat(link, " broke (", std::strerror(reason), ")")));
+      reason == 0 ? cat(link, " ended") : cat(link, " broke (", std::strerror(reason), ")"));
 }
 
 void RemoteLinks::check_peer_streams() {
@@ -180,18 +184,18 @@ void RemoteLinks::fail(Status status) {
   if (failure_.ok()) failure_ = std::move(status);
 }
 
-void RemoteLinks::say_last(FrameKind kind, const std::string& text) {
+void RemoteLinks::say_last(FrameKind kind, ByteView content) {
   for (const auto& [rank, stream] : controls_) {
     if (!stream->peer_stream().is_open() || stream->peer_stream().ended()) continue;
-    stream->put(kind, as_bytes(text));
+    stream->put(kind, content);
     stream->flush();
   }
 }
 
-void RemoteLinks::abort(const std::string& cause) {
-  fail(aborted(cause));
+void RemoteLinks::abort(const Status& cause) {
+  fail(cause);
   finish_handshakes();
-  say_last(FrameKind::kAbort, cause);
+  say_last(FrameKind::kAbort, ByteWriter().put(cause.lost_rank()).put_text(cause.message()).view());
   dials_.clear();
   pending_peers_.clear();
   // A group may still hold on to a peer stream: closed, it moves nothing.
@@ -201,7 +205,7 @@ void RemoteLinks::abort(const std::string& cause) {
 }
 
 void RemoteLinks::depart() {
-  say_last(FrameKind::kGoodbye, "");
+  say_last(FrameKind::kGoodbye, {});
   dials_.clear();
   pending_peers_.clear();
 }

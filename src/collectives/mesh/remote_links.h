@@ -56,7 +56,7 @@ class RemoteLinks final : public net::DataLoop::Source {
 
   // Tells every peer why, or that this rank leaves, as far as that goes without waiting; then
   // closes everything.
-  void abort(const std::string& cause);
+  void abort(const Status& cause);
   void depart();
 
   void on_events(uint32_t events) override;
@@ -91,7 +91,7 @@ class RemoteLinks final : public net::DataLoop::Source {
   bool poll_control(int32_t rank, ControlStream& stream, const Receiver* receiver);
   void check_peer_streams();
   void fail(Status status);
-  void say_last(FrameKind kind, const std::string& text);
+  void say_last(FrameKind kind, ByteView content);
   void set_timer();
 
   net::DataLoop& loop_;

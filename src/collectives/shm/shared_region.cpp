@@ -12,7 +12,7 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr uint64_t kArenaMagic = 0x31616e6572612d68;
+constexpr uint64_t kArenaMagic = 0x32616e6572612d68;
 constexpr size_t kPage = 4096;
 // Sub-regions are aligned to the largest page: kernels for 64-bit ARM have pages of up to 64 KiB.
 constexpr size_t kLargestPage = 64 * 1024;

@@ -61,6 +61,7 @@ struct RegionHeader {
   uint64_t sub_regions_at;
   alignas(64) std::atomic<uint32_t> failure;  // 0 none, 1 being written, 2 readable
   std::atomic<uint32_t> left_count;           // ranks that left
+  int32_t lost_rank;                          // of the failure, or -1
   char cause[1024];
   alignas(128) std::atomic<uint64_t> sleepers[kMaskWords];
   alignas(128) SubRegionEntry sub_regions[kSubRegions];

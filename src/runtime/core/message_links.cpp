@@ -4,6 +4,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
+#include "runtime/plugins/paired_controller.h"
 
 namespace hvd::runtime {
 namespace {
@@ -58,7 +59,8 @@ Status MessageLinks::poll(Receiver receiver, void* argument, bool* moved) {
       link().poll(controller_->context(), receiver, argument, &progressed, error, sizeof error);
   if (progressed != 0) *moved = true;
   if (code == HVD_OK) return {};
-  return aborted(error[0] != '\0' ? error : "the link to a peer failed");
+  const Status failed = aborted(error[0] != '\0' ? error : "the link to a peer failed");
+  return failed.with_lost_rank(lost_rank_of(*controller_));
 }
 
 void MessageLinks::drain() {
@@ -72,7 +74,7 @@ void MessageLinks::drain() {
   }
 }
 
-void MessageLinks::abort(const char* cause) { link().abort(controller_->context(), cause); }
+void MessageLinks::abort(const Status& cause) { abort_links(*controller_, cause); }
 
 bool MessageLinks::before_sleep() { return link().before_sleep(controller_->context()) == 1; }
 

@@ -40,7 +40,7 @@ class MessageLinks {
   // Flushes the last messages of this rank, and drops incoming messages.
   void drain();
   // Fails every link, so that no peer waits for this rank.
-  void abort(const char* cause);
+  void abort(const Status& cause);
   bool before_sleep();
   void after_sleep();
   // Closes the links. Only the getters above may be called afterwards.

@@ -179,7 +179,8 @@ Status RuntimeCore::handle(int32_t from, ByteView message) {
       act(shutdown_.receive(kind, notice));
       break;
     default:
-      link_failure_ = Status(static_cast<Code>(notice.code), notice.text);
+      link_failure_ =
+          Status(static_cast<Code>(notice.code), notice.text).with_lost_rank(notice.lost_rank);
       heard_from_ = from;
       break;
   }
@@ -585,8 +586,9 @@ void RuntimeCore::fail_with(const Status& found, int32_t heard_from) {
 void RuntimeCore::end_with(const Status& cause, int32_t heard_from) {
   if (departed()) return;
   const Status first = shutdown_.fail(cause, heard_from, newest() != nullptr);
+  // The links first: the operations that share them are aborted by the text alone.
+  links_.abort(first);
   executor_.abort(first.message().c_str());
-  links_.abort(first.message().c_str());
 
   submissions_.close_window();
   while (newest() != nullptr) complete(newest(), first);

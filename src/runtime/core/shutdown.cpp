@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "base/lost_peer.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -102,12 +101,13 @@ Status Shutdown::fail(const Status& cause, int32_t heard_from, bool has_work) {
   refuse_from_now(cause, End::kFailure);
   const Status first = protocol_.stopping() ? cause : refusal();
   departed_.store(true);
-  if (const auto peer = lost_peer_in(first.message()); peer && left_by_.load() < 0) {
-    left_by_.store(*peer);
+  if (first.lost_rank() >= 0 && left_by_.load() < 0) {
+    left_by_.store(first.lost_rank());
     if (has_work) cut_off_.store(true);
   }
 
-  const Notice notice{links_->rank(), static_cast<int32_t>(first.code()), first.message()};
+  const Notice notice{links_->rank(), static_cast<int32_t>(first.code()), first.message(),
+                      first.lost_rank()};
   const TreePlace& place = links_->tree();
   if (place.parent >= 0 && place.parent != heard_from) {
     links_->send_notice(MessageKind::kAbort, notice, place.parent);

@@ -1,5 +1,7 @@
 #include "runtime/plugins/paired_controller.h"
 
+#include <cstddef>
+
 #include "horovod/plugin_controller.h"
 
 namespace hvd::runtime {
@@ -35,10 +37,11 @@ int poll_both(void* context, OnMessage on_message, void* argument, int32_t* prog
                                   error_size);
 }
 
-void abort_both(void* context, const char* cause) {
+void abort_both(void* context, const char* cause, int32_t lost_rank) {
   const ControllerPair& pair = pair_of(context);
-  links_of(pair.messages).abort(pair.messages.context(), cause);
-  links_of(pair.data).abort(pair.data.context(), cause);
+  const Status status = aborted(cause).with_lost_rank(lost_rank);
+  abort_links(pair.messages, status);
+  abort_links(pair.data, status);
 }
 
 const int32_t* hosts_of_data(void* context) {
@@ -60,16 +63,25 @@ void both_wake(void* context) {
   links_of(pair.data).after_sleep(pair.data.context());
 }
 
+int32_t rank_lost_by_either(void* context) {
+  const ControllerPair& pair = pair_of(context);
+  const int32_t rank = lost_rank_of(pair.messages);
+  return rank >= 0 ? rank : lost_rank_of(pair.data);
+}
+
 void close_both(void* context) { delete &pair_of(context); }
 
-constexpr hvd_controller_v1 kPairVtable = {.struct_size = sizeof(hvd_controller_v1),
-                                           .send = send_message,
-                                           .poll = poll_both,
-                                           .abort = abort_both,
-                                           .hosts = hosts_of_data,
-                                           .before_sleep = both_may_sleep,
-                                           .after_sleep = both_wake,
-                                           .send_parts = nullptr};
+constexpr hvd_controller_v1 kPairVtable = {
+    .struct_size = sizeof(hvd_controller_v1),
+    .send = send_message,
+    .poll = poll_both,
+    .abort = [](void* context, const char* cause) { abort_both(context, cause, -1); },
+    .hosts = hosts_of_data,
+    .before_sleep = both_may_sleep,
+    .after_sleep = both_wake,
+    .send_parts = nullptr,
+    .lost_rank = rank_lost_by_either,
+    .abort_lost = abort_both};
 // Never opened by name.
 constexpr hvd_plugin kPairRecord = {.struct_size = sizeof(hvd_plugin),
                                     .abi = HVD_PLUGIN_ABI,
@@ -84,6 +96,24 @@ constexpr hvd_plugin kPairRecord = {.struct_size = sizeof(hvd_plugin),
                                     .vtable = &kPairVtable};
 
 }  // namespace
+
+int32_t lost_rank_of(const OpenedPlugin& controller) {
+  const hvd_controller_v1& links = links_of(controller);
+  const bool reaches =
+      links.struct_size >= offsetof(hvd_controller_v1, lost_rank) + sizeof links.lost_rank;
+  return reaches && links.lost_rank != nullptr ? links.lost_rank(controller.context()) : -1;
+}
+
+void abort_links(const OpenedPlugin& controller, const Status& cause) {
+  const hvd_controller_v1& links = links_of(controller);
+  const bool reaches =
+      links.struct_size >= offsetof(hvd_controller_v1, abort_lost) + sizeof links.abort_lost;
+  if (cause.lost_rank() >= 0 && reaches && links.abort_lost != nullptr) {
+    links.abort_lost(controller.context(), cause.message().c_str(), cause.lost_rank());
+  } else {
+    links.abort(controller.context(), cause.message().c_str());
+  }
+}
 
 OpenedPlugin pair_controllers(OpenedPlugin messages, OpenedPlugin data) {
   return OpenedPlugin::made(&kPairRecord, new ControllerPair{std::move(data), std::move(messages)});

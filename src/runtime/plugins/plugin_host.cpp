@@ -141,12 +141,15 @@ void PluginHost::forget_meeting() {
 
 Status PluginHost::first_cause(const Status& found) {
   if (!store_) return found;
-  const auto said =
-      store_->compare_and_set(prefix_ + kFirstCause, std::nullopt, as_bytes(found.message()),
-                              Deadline::after_seconds(kCauseSeconds));
+  const Bytes record = ByteWriter().put(found.lost_rank()).put_text(found.message()).take();
+  const auto said = store_->compare_and_set(prefix_ + kFirstCause, std::nullopt, record,
+                                            Deadline::after_seconds(kCauseSeconds));
   if (!said.ok()) log::debug(cat("no common cause: ", said.error().message()));
   if (!said.ok() || !said->value) return found;
-  return {found.code(), std::string(as_text(*said->value))};
+  ByteReader in(*said->value);
+  const auto lost_rank = in.get<int32_t>();
+  Status first(found.code(), in.get_text());
+  return in.finish("the first cause").ok() ? first.with_lost_rank(lost_rank) : found;
 }
 
 void PluginHost::post(void (*callback)(void*), void* argument) {

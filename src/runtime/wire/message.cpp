@@ -214,7 +214,7 @@ Status decode(ByteView message, TentativePlan* tentative) {
 }
 
 void encode(MessageKind kind, const Notice& notice, ByteWriter& out) {
-  out.put(kind).put(notice.rank).put(notice.code).put_text(notice.text);
+  out.put(kind).put(notice.rank).put(notice.code).put_text(notice.text).put(notice.lost_rank);
 }
 
 Status decode(ByteView message, Notice* notice) {
@@ -223,6 +223,7 @@ Status decode(ByteView message, Notice* notice) {
   notice->rank = in.get<int32_t>();
   notice->code = in.get<int32_t>();
   notice->text = in.get_text();
+  notice->lost_rank = in.get<int32_t>();
   return in.finish("a notice");
 }
 

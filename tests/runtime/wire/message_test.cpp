@@ -126,7 +126,7 @@ TEST_CASE("decoding again into the same value leaves nothing of the first") {
 }
 
 TEST_CASE("a notice arrives as it was sent") {
-  const Notice sent{5, HVD_ABORTED, "rank 5 is gone"};
+  const Notice sent{5, HVD_ABORTED, "rank 5 is gone", 4};
   ByteWriter out;
   encode(MessageKind::kAbort, sent, out);
   MessageKind kind{};
