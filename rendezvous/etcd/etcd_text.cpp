@@ -1,9 +1,9 @@
 #include "rendezvous/etcd/etcd_text.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/text.h"
 
 namespace hvd::rendezvous::etcd {
@@ -11,21 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kDigits =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-constexpr char kPadding = '=';
 constexpr int kUnknown = 2;  // status code of gRPC
 constexpr size_t kLongestToken = 8192;
-
-constexpr std::array<int8_t, 256> make_values() {
-  std::array<int8_t, 256> values{};
-  values.fill(-1);
-  for (size_t i = 0; i < kDigits.size(); ++i) {
-    values[static_cast<unsigned char>(kDigits[i])] = static_cast<int8_t>(i);
-  }
-  return values;
-}
-constexpr std::array<int8_t, 256> kValues = make_values();
 
 Status malformed(std::string_view what) {
   return internal_error(cat("etcd's answer to ", what, " is malformed"));
@@ -104,45 +91,6 @@ std::string_view condition_of(Txn::Condition condition) {
 }
 
 }  // namespace
-
-std::string to_base64(std::string_view bytes) {
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t size = std::min<size_t>(3, bytes.size() - i);
-    uint32_t group = 0;
-    for (size_t j = 0; j < 3; ++j) {
-      group = group << 8 | (j < size ? static_cast<unsigned char>(bytes[i + j]) : 0U);
-    }
-    for (size_t j = 0; j < 4; ++j) {
-      text += j <= size ? kDigits[group >> (18 - 6 * j) & 63] : kPadding;
-    }
-  }
-  return text;
-}
-
-Result<std::string> from_base64(std::string_view text) {
-  const Status malformed = invalid_argument("the text is not base64");
-  if (text.size() % 4 != 0) return malformed;
-  size_t padding = 0;
-  while (padding < 2 && padding < text.size() && text[text.size() - 1 - padding] == kPadding) {
-    ++padding;
-  }
-  std::string bytes;
-  bytes.reserve(text.size() / 4 * 3);
-  for (size_t i = 0; i < text.size(); i += 4) {
-    const size_t missing = i + 4 == text.size() ? padding : 0;
-    uint32_t group = 0;
-    for (size_t j = 0; j < 4; ++j) {
-      const int value = j < 4 - missing ? kValues[static_cast<unsigned char>(text[i + j])] : 0;
-      if (value < 0) return malformed;
-      group = group << 6 | static_cast<uint32_t>(value);
-    }
-    if ((group & ((1U << (8 * missing)) - 1)) != 0) return malformed;
-    for (size_t j = 0; j < 3 - missing; ++j) bytes += static_cast<char>(group >> (16 - 8 * j));
-  }
-  return bytes;
-}
 
 std::string range_end_of(std::string_view prefix) {
   std::string end(prefix);

@@ -14,9 +14,6 @@
 
 namespace hvd::rendezvous::etcd {
 
-std::string to_base64(std::string_view bytes);
-Result<std::string> from_base64(std::string_view text);
-
 // The first key after all keys that begin with this prefix, which is not empty.
 std::string range_end_of(std::string_view prefix);
 

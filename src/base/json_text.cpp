@@ -1,5 +1,7 @@
 #include "base/json_text.h"
 
+#include <openssl/evp.h>
+
 #include <algorithm>
 
 namespace hvd {
@@ -55,6 +57,26 @@ std::string json_escaped(std::string_view bytes) {
     bytes.remove_prefix(std::max<size_t>(size, 1));
   }
   return text;
+}
+
+std::string to_base64(std::string_view bytes) {
+  std::string text((bytes.size() + 2) / 3 * 4, '\0');
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                  reinterpret_cast<const unsigned char*>(bytes.data()),
+                  static_cast<int>(bytes.size()));
+  return text;
+}
+
+Result<std::string> from_base64(const std::string& text) {
+  std::string bytes(text.size() / 4 * 3, '\0');
+  const int size = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                                   reinterpret_cast<const unsigned char*>(text.data()),
+                                   static_cast<int>(text.size()));
+  // It decodes padding as zeros, and accepts spaces around the text and bits behind its end.
+  const size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  if (size >= static_cast<int>(padding)) bytes.resize(static_cast<size_t>(size) - padding);
+  if (size < 0 || to_base64(bytes) != text) return invalid_argument("the text is not base64");
+  return bytes;
 }
 
 }  // namespace hvd

@@ -18,3 +18,25 @@ TEST_CASE("text of several bytes a character is text; what only looks like it is
     CHECK_FALSE(is_utf8(bytes));
   }
 }
+
+TEST_CASE("bytes become base64 and come back") {
+  for (const auto& [bytes, text] : {std::pair<std::string_view, std::string>{"", ""},
+                                    {"f", "Zg=="},
+                                    {"fo", "Zm8="},
+                                    {"foo", "Zm9v"},
+                                    {"foob", "Zm9vYg=="},
+                                    {std::string_view("\xff\x00\xfe", 3), "/wD+"}}) {
+    CHECK(to_base64(bytes) == text);
+    const auto back = from_base64(text);
+    REQUIRE(back.ok());
+    CHECK(*back == bytes);
+  }
+}
+
+TEST_CASE("text that is no base64 is refused") {
+  for (const char* text : {"Zg=", "Zg", "Z===", "Zh==", "Zm9", "Zm9v\n", "Z g=", "Zg==Zg==", "=",
+                           "====", " Zg==", "Zm9v    "}) {
+    CAPTURE(text);
+    CHECK_FALSE(from_base64(text).ok());
+  }
+}

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "base/json_text.h"
 #include "rendezvous/etcd/etcd_text.h"
 #include "rendezvous/etcd/etcd_url.h"
 
@@ -19,8 +20,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     HVD_CHECK(!token->empty() && token->find_first_of(" \r\n") == std::string::npos);
   }
   HVD_CHECK(parse_fault(bytes).code > 0);
-  if (const auto decoded = from_base64(text); decoded.ok()) HVD_CHECK(to_base64(*decoded) == text);
-  const auto again = from_base64(to_base64(text));
+  if (const auto decoded = hvd::from_base64(std::string(text)); decoded.ok()) {
+    HVD_CHECK(hvd::to_base64(*decoded) == text);
+  }
+  const auto again = hvd::from_base64(hvd::to_base64(text));
   HVD_CHECK(again.ok() && *again == text);
   if (const auto url = parse_url(text); url.ok()) {
     HVD_CHECK(!url->endpoints.empty());

@@ -1,37 +1,16 @@
 #include "base/log/json_record.h"
 
-#include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <ctime>
 
 #include "base/json_text.h"
 #include "base/text.h"
 
 namespace hvd {
-namespace {
-
-std::string base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    for (size_t j = 0; j < 3; ++j) {
-      group = group << 8 | (j < count ? static_cast<unsigned char>(bytes[i + j]) : 0);
-    }
-    for (size_t j = 0; j < 4; ++j) {
-      text += j <= count ? kDigits[group >> (18 - 6 * j) & 63] : '=';
-    }
-  }
-  return text;
-}
-
-}  // namespace
 
 std::string json_text_member(std::string_view bytes) {
   return is_utf8(bytes) ? cat("\"text\":\"", json_escaped(bytes), "\"")
-                        : cat("\"base64\":\"", base64(bytes), "\"");
+                        : cat("\"base64\":\"", to_base64(bytes), "\"");
 }
 
 std::string json_time() {
