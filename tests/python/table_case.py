@@ -203,10 +203,6 @@ class TableCase(rank_base.RankBase):
         arguments = {"root_rank": 0} if kind == "broadcast" else {}
         return arguments, self.facade.make(values(self.rank, "float32", (2 * self.size, 2)), "float32")
 
-    def assert_refused(self, error, pattern, name, array, arguments):
-        with self.assertRaisesRegex(error, pattern, msg=(name, pattern)):
-            self.call(name, array, arguments)
-
     def test_what_is_wrong_with_a_call_is_said_on_the_rank_that_makes_it(self):
         stranger = self.hvd.ProcessSet([0])
         for kind, name in self.kinds():

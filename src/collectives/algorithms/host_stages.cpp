@@ -27,22 +27,4 @@ void end_small(Group& group, uint64_t step) {
   group.post_all(kConsumed, step + 1);
 }
 
-Coroutine reduce_chunk(Flow& flow, HostStream& stream, size_t chunk) {
-  Group& group = stream.group();
-  if (chunk + 1 < stream.chunks()) {
-    // A slot is free when its last chunk has been reduced; one of another operation, when that
-    // operation's step was consumed.
-    const uint64_t step = stream.step_of(chunk + 1);
-    AllReached is_free(group, chunk == 0 ? kConsumed : kReduced, step - 1);
-    co_await flow.until(is_free);
-    stream.pack(chunk + 1);
-  }
-  const uint64_t step = stream.step_of(chunk);
-  AllReached arrived(group, kArrived, step + 1);
-  co_await flow.until(arrived);
-  AllReached is_free = buffers_free(group, step);
-  co_await flow.until(is_free);
-  stream.reduce_slice(chunk);
-}
-
 }  // namespace hvd::collectives

@@ -43,20 +43,6 @@ class HostStream {
     reduction_.packer.read(sub_region_.slot(group_.local_index(), step), count_of(chunk));
     group_.post_all(kArrived, step + 1);
   }
-  void reduce_slice(size_t chunk) {
-    const uint64_t step = step_of(chunk);
-    const size_t count = group_.local_count();
-    const Slice slice = slice_of(count_of(chunk), count, group_.local_index(), reduction_.element);
-    if (slice.count > 0) {
-      const size_t offset = slice.first * reduction_.element;
-      const void* inputs[kMaxLocalRanks];
-      for (size_t i = 0; i < count; ++i) inputs[i] = sub_region_.slot(i, step) + offset;
-      reduction_.reduce(sub_region_.result(step) + offset, inputs, count, slice.count,
-                        reduction_.before,
-                        group_.host_count() > 1 ? reduction_.none : reduction_.after);
-    }
-    group_.post_all(kReduced, step + 1);
-  }
   void unpack(size_t chunk) {
     const uint64_t step = step_of(chunk);
     reduction_.unpacker.write(sub_region_.result(step), count_of(chunk));
@@ -71,8 +57,5 @@ class HostStream {
   size_t chunks_;
   uint64_t first_;
 };
-
-// Packs the next chunk, then reduces this rank's slice of this one.
-Coroutine reduce_chunk(Flow& flow, HostStream& stream, size_t chunk);
 
 }  // namespace hvd::collectives

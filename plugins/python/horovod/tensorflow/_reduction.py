@@ -130,9 +130,3 @@ class Reduction(NamedTuple):
     def takes_steps(self) -> bool:
         """Whether what travels is what a local step has changed, not gradients."""
         return steps_travel(self.op, self.process_set)
-
-    @property
-    def is_needed(self) -> bool:
-        """False where this rank has nobody to agree with."""
-        return self.process_set.included() and (
-            self.process_set.size() > 1 or _basics.size() > 1)
