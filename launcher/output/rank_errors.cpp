@@ -21,36 +21,46 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-// One frame of a traceback: a line that names the file, and the lines of source behind it.
+// One frame of a traceback: a line that names the file, and the lines of source behind it. TensorFlow
+// writes an empty line in their place.
 struct Frame {
   size_t begin;
   size_t end;
+  size_t empty_end;
   std::string_view file;
+  std::string_view function;
 };
 
 std::vector<Frame> frames_of(const std::vector<std::string_view>& lines) {
-  constexpr std::string_view kFile = "  File \"";
+  constexpr std::string_view kFile = "  File \"", kIn = ", in ";
   std::vector<Frame> frames;
   for (size_t at = 0; at < lines.size();) {
     const std::string_view line = lines[at++];
     const size_t tag = line.find(kFile);  // its length
     const size_t end = line.find("\", line ", tag);
     if (tag == std::string_view::npos || end == std::string_view::npos) continue;
-    Frame frame{at - 1, at, line.substr(tag + kFile.size(), end - tag - kFile.size())};
+    const size_t function = line.find(kIn, end);
+    Frame frame{at - 1, at, at, line.substr(tag + kFile.size(), end - tag - kFile.size()),
+                function == std::string_view::npos ? "" : line.substr(function + kIn.size())};
     const auto is_source = [&](std::string_view next) {
       return next.size() > tag && next.substr(tag).starts_with("  ") &&
              next.substr(tag).find(kFile) != 0;
     };
     while (at < lines.size() && is_source(lines[at])) ++at;
     frame.end = at;
+    if (at < lines.size() && lines[at] == line.substr(0, tag)) ++at;
+    frame.empty_end = at;
     frames.push_back(frame);
   }
   return frames;
 }
 
-// Wherever a build or an installation has put the package.
-bool is_of_horovod(std::string_view file) {
+// Wherever a build or an installation has put the package. TensorFlow makes the functions of its
+// operations out of strings.
+bool is_of_horovod(const Frame& frame) {
   constexpr std::string_view kPackage = "/horovod/";
+  const std::string_view file = frame.file;
+  if (file == "<string>") return frame.function.starts_with("horovod_");
   const size_t at = file.rfind(kPackage);
   if (at == std::string_view::npos) return false;
   const std::string_view module = file.substr(at + kPackage.size());
@@ -74,7 +84,8 @@ const Frame& users_frame(const std::vector<Frame>& frames) {
   for (const bool may_be_installed : {false, true}) {
     for (size_t at = frames.size(); at-- > 0;) {
       const std::string_view file = frames[at].file;
-      if (!is_of_horovod(file) && (may_be_installed || !is_installed(file))) return frames[at];
+      if (!is_of_horovod(frames[at]) && (may_be_installed || !is_installed(file)))
+        return frames[at];
     }
   }
   return frames.front();
@@ -140,10 +151,14 @@ std::string last_lines(std::string_view text) {
   std::erase_if(frames, [&](const Frame& frame) { return frame.begin < start; });
   std::vector<bool> is_shown(lines.size(), true);
   const Frame* users = frames.empty() ? nullptr : &users_frame(frames);
+  const auto hide = [&](size_t begin, size_t end) {
+    std::fill(is_shown.begin() + static_cast<long>(begin),
+              is_shown.begin() + static_cast<long>(end), false);
+  };
   for (const Frame& frame : frames) {
-    if (&frame == users || !is_of_horovod(frame.file)) continue;
-    std::fill(is_shown.begin() + static_cast<long>(frame.begin),
-              is_shown.begin() + static_cast<long>(frame.end), false);
+    hide(frame.end, frame.empty_end);
+    if (&frame == users || !is_of_horovod(frame)) continue;
+    hide(frame.begin, frame.end);
   }
   size_t first = lines.size();
   for (size_t count = 0; first > 0 && count < kLines;) count += is_shown[--first];

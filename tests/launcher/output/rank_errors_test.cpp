@@ -60,6 +60,29 @@ TEST_CASE("the user's deepest frame comes first where other lines would push it 
   CHECK(last_lines(kHead + frame("t.py", "x") + message).starts_with(frame("t.py", "x")));
 }
 
+TEST_CASE("the user's frame comes first in the traceback of a graph of TensorFlow") {
+  const std::string tag = "[0]<stderr>:", user = cat(tag, "  File \"t.py\", line 6, in <module>\n");
+  std::string keras, ours;
+  for (int i = 0; i < 12; ++i) {
+    keras += cat(tag, "  File \"/v/lib/python3.11/site-packages/keras/x.py\", line 7, in f\n", tag,
+                 "\n");
+    ours +=
+        cat(tag, "  File \"/b/python/horovod/tensorflow/_nodes.py\", line 7, in f\n", tag, "\n");
+  }
+  const std::string generated =
+      cat(tag, "  File \"<string>\", line 127, in horovod_allreduce\n", tag, "\n");
+  const std::string message = cat(tag, "HorovodAllreduce x: Mismatched\n");
+  const std::string shown =
+      last_lines(cat(tag, kHead, user, tag, "\n", keras, ours, generated, message));
+  CHECK(shown.starts_with(cat(user, tag, "  File \"/v/lib")));
+  CHECK(shown.ends_with(cat("line 7, in f\n", message)));
+  CHECK(shown.find(cat(tag, "\n")) == std::string::npos);
+  // A program of `python -c` is a string as well.
+  const std::string program = cat(tag, "  File \"<string>\", line 2, in train\n");
+  CHECK(last_lines(cat(tag, kHead, program, ours, generated, message)) ==
+        cat(tag, kHead, program, message));
+}
+
 TEST_CASE(
     "of several tracebacks the last counts, and of frames that all look like ours the first") {
   const std::string first = kHead + frame("/home/me/a.py", "a") + "KeyError: 1\n";
