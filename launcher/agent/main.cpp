@@ -4,6 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -76,14 +78,22 @@ constexpr char kHelp[] =
     "  --version            Print the version and exit.\n"
     "  --help               Print this and exit.\n";
 
+// Each takes a value.
+constexpr std::array<std::string_view, 7> kFlags = {
+    "--call-home", "--join", "--name", "--ca", "--slots", "--token-file", "--token-fd"};
+
 // The token never stands on the command line, which every user of the host can read.
 Result<Options> parse(int argc, char** argv) {
   Options options;
   std::string token_file;
   std::optional<int> token_fd;
-  if (argc % 2 == 0) return invalid_argument(cat("'", argv[argc - 1], "' lacks its value"));
   for (int i = 1; i < argc; i += 2) {
     const std::string_view option = argv[i];
+    if (std::find(kFlags.begin(), kFlags.end(), option) == kFlags.end()) {
+      return invalid_argument(
+          cat("unknown flag '", printable(option), "'; see horovod-agent --help"));
+    }
+    if (i + 1 == argc) return invalid_argument(cat("'", option, "' lacks its value"));
     const std::string value = argv[i + 1];
     if (option == "--call-home") {
       options.home = value;
@@ -101,16 +111,10 @@ Result<Options> parse(int argc, char** argv) {
       options.slots = static_cast<int>(*slots);
     } else if (option == "--token-file") {
       token_file = value;
-    } else if (option == "--token-fd") {
+    } else {
       const auto fd = parse_int(value);
       if (!fd) return invalid_argument("--token-fd takes the number of a descriptor");
       token_fd = static_cast<int>(*fd);
-    } else {
-      return invalid_argument(cat("unknown option '", option,
-                                  "': horovodrun starts this program, or you, by: horovod-agent "
-                                  "--join HOST:PORT --token-file FILE (or --token-fd N) "
-                                  "[--name NAME] [--slots N], or --join https://HOST:PORT "
-                                  "[--ca FILE] …"));
     }
   }
   if (!options.ca_file.empty() && !std::string_view(options.join).starts_with(kHttps)) {

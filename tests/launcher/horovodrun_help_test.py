@@ -95,6 +95,17 @@ class Manuals(unittest.TestCase):
                 self.assertIn(words, done.stdout)
             self.assertLessEqual(max(map(len, done.stdout.splitlines())), 80)
 
+    def test_the_agent_tells_an_unknown_flag_from_one_without_its_value(self):
+        agent = os.path.join(os.path.dirname(HOROVODRUN), "horovod-agent")
+        for flags, sentence in ((["--bogus"], "unknown flag '--bogus'; see horovod-agent --help"),
+                                (["--slots=2"], "unknown flag '--slots=2'; see horovod-agent --help"),
+                                (["--bogus", "2"], "unknown flag '--bogus'; see horovod-agent --help"),
+                                (["--name", "a", "--slots"], "'--slots' lacks its value")):
+            done = subprocess.run([agent, *flags], stdin=subprocess.DEVNULL, capture_output=True,
+                                  check=False, timeout=TIMEOUT)
+            self.assertEqual((done.returncode, done.stderr.decode()),
+                             (2, f"horovod-agent: {sentence}\n"))
+
     def test_help_is_as_wide_as_the_terminal(self):
         def widest(**environment):
             done = run("--help", env={**os.environ, **environment})
