@@ -71,8 +71,10 @@ std::string address_for_others(const Settings& settings, const net::Endpoint& bo
 // The command that a user types on a host to join it to the job.
 std::string join_command(const Settings& settings, const net::Endpoint& bound) {
   const std::string file = settings.text("token_file");
+  std::error_code ignored;  // a pipe of this shell is no file there
+  const bool is_file = std::filesystem::is_regular_file(file, ignored);
   return cat("horovod-agent --join ", address_for_others(settings, bound), " --token-file ",
-             file.empty() ? "FILE" : shell_quote(absolute(file)));
+             is_file ? shell_quote(absolute(file)) : "FILE");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 """What the real horovodrun refuses before it starts anything."""
+import os
 import tempfile
 import unittest
 
@@ -76,6 +77,17 @@ class BadInput(unittest.TestCase):
     def test_an_output_folder_that_cannot_be_made(self):
         self.one_sentence("-np", "1", "--output-filename", "/proc/no", "true", says="/proc/no")
 
+    def test_the_command_that_joins_a_host_names_no_pipe_of_this_shell(self):
+        ours, theirs = os.pipe()
+        os.write(theirs, b"ab" * 32)
+        os.close(theirs)
+        try:
+            result = run("-np", "1", "--listen", "127.0.0.1:0", "--token-file", f"/dev/fd/{ours}",
+                         "--start-timeout", "1", "/bin/true", pass_fds=[ours])
+        finally:
+            os.close(ours)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b" --token-file FILE; or allow", result.stderr)
 
 
 if __name__ == "__main__":
