@@ -63,9 +63,9 @@ std::string help_of(const Setting& setting) {
     text += cat(" Opposite: ", join(split(setting.off_flag, ','), ", "), ".");
   }
   if (setting.variable[0] != '\0') {
-    text += setting.flag_unit == 1 ? cat(" [", setting.default_value, "; ", setting.variable, "]")
-                                   : cat(" [", default_of_flag(setting), "; ", setting.variable,
-                                         "=", setting.default_value, "]");
+    const std::string value = default_of_flag(setting);
+    text += cat(" [", value, value.empty() ? "" : "; ", setting.variable,
+                setting.flag_unit == 1 ? "" : cat("=", setting.default_value), "]");
   }
   return text;
 }
