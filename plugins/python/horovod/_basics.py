@@ -128,7 +128,7 @@ def _shutdown_at_exit(pid: int) -> None:
     try:
         shutdown()
     except HorovodInternalError:
-        pass  # the job has failed already, and whoever waited has been told why
+        pass  # the job has failed before, and its waiting callers got the cause
 
 
 def _works(name: bytes) -> bool:

@@ -23,10 +23,11 @@ def _share_state(model: Any) -> None:
 
 
 class BroadcastGlobalVariables:
-    """Gives the model's and the optimizer's variables their values on the rank `root_rank`, once,
+    """Sets the model's and the optimizer's variables to their values on the rank `root_rank`, once,
     after the first batch, when all of them exist.
 
-    `local_variables`: those that stay this rank's own. `device` is accepted for existing scripts.
+    `local_variables`: variables that keep this rank's values. `device` is accepted for existing
+    scripts.
     """
 
     _keras: Any = None
@@ -53,8 +54,8 @@ class BroadcastGlobalVariables:
 
 
 class MetricAverage:
-    """Replaces each metric, at an epoch's end, by its average over the ranks, for the callbacks that
-    come after this one. All ranks must have the same metrics. `device` is for existing scripts."""
+    """Replaces each metric at the end of an epoch by its average over the ranks, for the callbacks
+    after this one. All ranks must have the same metrics. `device` is accepted for existing scripts."""
 
     def __init__(self, device: str = "") -> None:
         super().__init__()
@@ -77,12 +78,12 @@ def _constant(value: float, epoch: float) -> float:
 
 class LearningRateSchedule:
     """Multiplies `initial_lr` by `multiplier`, a number or a function of the epoch, from `start_epoch`
-    until before `end_epoch` (None: for ever).
+    until before `end_epoch` (None: no end).
 
-    `staircase`: once per epoch; else with each batch, and fractions of epochs. `steps_per_epoch`:
-    batches of an epoch, found out where None. `momentum_correction`: what SGD and RMSprop have
-    gathered by their momentum, of steps with the old learning rate, is scaled as that changes. `lr`:
-    an older name of `initial_lr`. ValueError for bad arguments.
+    `staircase`: once per epoch; otherwise with each batch, by fractions of epochs. `steps_per_epoch`:
+    the number of batches in an epoch; None: detected. `momentum_correction`: scales the momentum of SGD
+    and RMSprop when the learning rate changes. `lr`: an older name of `initial_lr`. Raises ValueError
+    for invalid arguments.
     """
 
     _keras: Any = None
@@ -168,9 +169,9 @@ class LearningRateSchedule:
 
 
 class LearningRateWarmup(LearningRateSchedule):
-    """Raises the learning rate, with each batch, from `initial_lr` divided by the number of ranks to
-    `initial_lr` over `warmup_epochs` epochs. `verbose`: 1 says when it is there. The others are
-    arguments of LearningRateScheduleCallback."""
+    """Raises the learning rate with each batch, from `initial_lr` divided by the number of ranks to
+    `initial_lr`, over `warmup_epochs` epochs. `verbose`: 1 prints a line at the end. The other
+    arguments are those of LearningRateScheduleCallback."""
 
     def __init__(self, initial_lr: Optional[float] = None, warmup_epochs: int = 5,
                  momentum_correction: bool = True, steps_per_epoch: Optional[int] = None,
@@ -195,7 +196,7 @@ class LearningRateWarmup(LearningRateSchedule):
 
 
 class BestModel:
-    """Keras's ModelCheckpoint that keeps the best model only, on the rank 0 and nowhere else.
+    """Keras's ModelCheckpoint that keeps only the best model, on rank 0 only.
 
     `filepath` may be set later, as an attribute, before training.
     """

@@ -77,10 +77,10 @@ def allreduce(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
               process_set: ProcessSet = global_process_set) -> Any:
     """Returns the array, or the tree of arrays, reduced over all ranks, element by element.
 
-    `tensor`: the same shapes and types on all ranks; a tree travels as one request. `op`: Average,
-    Sum, Min, Max, Product or Adasum; an average of integers is cut towards zero. Inputs are
-    multiplied by `prescale_factor` and results by `postscale_factor`, neither of which may be 0.
-    Differentiable, but for Min, Max and Product: all ranks must then differentiate too.
+    `tensor`: the same shapes and types on all ranks; a tree is one request. `op`: Average, Sum, Min,
+    Max, Product or Adasum; an average of integers is truncated towards zero. `prescale_factor`
+    multiplies the inputs and `postscale_factor` the results; neither may be 0. Differentiable, except
+    with Min, Max and Product: all ranks must then differentiate too.
     """
     op = whole_op(op)
     leaves, tree = jax.tree_util.tree_flatten(tensor)

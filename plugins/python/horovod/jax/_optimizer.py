@@ -17,8 +17,8 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 
 def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
-    """Returns the tree of arrays of the rank `root_rank` on every rank; all ranks must call it, with
-    trees of the same form. Leaves that are no arrays or numbers stay what they are."""
+    """Returns the tree of arrays of the rank `root_rank` on every rank. All ranks must call it, with
+    trees of the same structure. Leaves that are neither arrays nor numbers keep their values."""
     leaves, tree = jax.tree_util.tree_flatten(params)
     handles = [
         host.broadcast_async(numpy.asarray(leaf), root_rank, f"parameters.{index}")
@@ -36,13 +36,13 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, op: int = A
                          gradient_predivide_factor: float = 1.0,
                          process_set: ProcessSet = global_process_set,
                          compression: Any = Compression.none) -> Any:
-    """Returns an optimizer of optax like `optimizer` whose `update` takes gradients of this rank and
-    reduces them over all ranks first, as one request; inside `jax.jit` too.
+    """Returns an optimizer of optax like `optimizer` whose `update` first reduces this rank's gradients
+    over all ranks, as one request; also inside `jax.jit`.
 
-    All ranks must call `update` equally often, with trees of the same form. `op`: as for
-    `allreduce`. `gradient_predivide_factor`: f splits the average in two: divided by f before the
-    sum and by size / f after it; with Average only. `compression`: what gradients are sent as,
-    `Compression.none`, `.fp16` or `.bf16`. ValueError for arguments that cannot be.
+    All ranks must call `update` equally often, with trees of the same structure. `op`: as for
+    `allreduce`. `gradient_predivide_factor`: f splits the division of an average in two: by f before
+    the sum and by size / f after it; only with Average. `compression`: the type of gradients in
+    transfer, `Compression.none`, `.fp16` or `.bf16`. Raises ValueError for invalid arguments.
     """
     if not hasattr(optimizer, "update") or not hasattr(optimizer, "_replace"):
         raise ValueError("DistributedOptimizer takes an optimizer of optax, such as optax.adam(1e-3), not "

@@ -100,11 +100,11 @@ def DistributedOptimizer(optimizer: Any, gradient_predivide_factor: float = 1.0,
                          process_set: ProcessSet = global_process_set) -> Any:
     """Returns an optimizer that averages gradients over all ranks before `optimizer` uses them.
 
-    For `Module` and other users of mxnet.optimizer; with Gluon take `DistributedTrainer`. All ranks must
-    update the same weights in the same order; as in `DistributedTrainer`, an update waits for nothing.
-    `gradient_predivide_factor`: f splits the average in two:
-    divided by f before the sum and by size / f after it. `num_groups`: gradients that are updated
-    together travel in so many requests. ValueError for a factor or number that cannot be.
+    For `Module` and other users of mxnet.optimizer; for Gluon use `DistributedTrainer`. All ranks must
+    update the same weights in the same order. An update waits for nothing, as in `DistributedTrainer`.
+    `gradient_predivide_factor`: f splits the division of an average in two: by f before the sum and by
+    size / f after it. `num_groups`: the number of requests for gradients that are updated together.
+    Raises ValueError for an invalid factor or number.
     """
     if not isinstance(optimizer, mxnet.optimizer.Optimizer):
         raise ValueError("DistributedOptimizer takes an mxnet.optimizer.Optimizer, such as "

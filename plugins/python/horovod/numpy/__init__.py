@@ -1,7 +1,7 @@
 """Horovod for numpy: ``import horovod.numpy as hvd``.
 
-For everybody whose arrays are numpy's, or can be: collectives, process sets, objects. Names and
-signatures are those that Horovod has for other frameworks.
+Collectives, process sets and objects for programs whose arrays are numpy's, or can be converted. Names
+and signatures are those of Horovod for other frameworks.
 """
 
 from horovod._framework import need as _need

@@ -80,12 +80,12 @@ def allreduce(tensor: Any, average: Optional[bool] = None, name: Optional[str] =
               op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
               postscale_factor: float = 1.0,
               process_set: ProcessSet = global_process_set) -> Array:
-    """Returns the array reduced over all ranks, element by element; `tensor` stays as it is.
+    """Returns the array reduced over all ranks, element by element. Does not change `tensor`.
 
-    `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum,
-    Min, Max, Product or Adasum; an average of integers is cut towards zero. Inputs are multiplied
-    by `prescale_factor` and results by `postscale_factor`, neither of which may be 0. `average` is
-    the deprecated way to say Average or Sum.
+    `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum, Min,
+    Max, Product or Adasum; an average of integers is truncated towards zero. `prescale_factor`
+    multiplies the inputs and `postscale_factor` the results; neither may be 0. `average` is the
+    deprecated argument for Average or Sum.
     """
     return _ops.run(allreduce_async(tensor, None, name, _frontend.choose_op(average, op),
                                     prescale_factor, postscale_factor, process_set))
@@ -96,7 +96,7 @@ def allreduce_(tensor: Array, average: Optional[bool] = None, name: Optional[str
                op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
                postscale_factor: float = 1.0,
                process_set: ProcessSet = global_process_set) -> Array:
-    """As `allreduce`, in place: returns `tensor` with its new values."""
+    """Like `allreduce`, in place. Returns `tensor` with its new values."""
     return _ops.run(allreduce_async_(tensor, None, name, _frontend.choose_op(average, op),
                                      prescale_factor, postscale_factor, process_set))
 
@@ -105,7 +105,8 @@ def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
                       name: Optional[str] = None, op: Optional[ReduceOp] = None,
                       prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                       process_set: ProcessSet = global_process_set) -> Tuple[Array, ...]:
-    """Reduces several arrays as one request: none starts before all are there on all ranks."""
+    """Reduces several arrays as one request. The reduction starts when all ranks have submitted all of
+    them."""
     return _ops.run(grouped_allreduce_async(tensors, None, name, _frontend.choose_op(average, op),
                                             prescale_factor, postscale_factor, process_set))
 
@@ -145,7 +146,7 @@ def _broadcast(tensor: Array, in_place: bool, root_rank: int, name: Optional[str
 
 def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
               process_set: ProcessSet = global_process_set) -> Array:
-    """Returns the array of the rank `root_rank` on every rank; `tensor` stays as it is.
+    """Returns the array of the rank `root_rank` on every rank. Does not change `tensor`.
 
     `tensor`: any shape, the same shape and dtype on all ranks. `root_rank` is a rank of the job.
     """
@@ -154,7 +155,7 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
 
 def broadcast_(tensor: Array, root_rank: int, name: Optional[str] = None,
                process_set: ProcessSet = global_process_set) -> Array:
-    """As `broadcast`, in place: returns `tensor` with the root's values."""
+    """Like `broadcast`, in place. Returns `tensor` with the root's values."""
     return _ops.run(broadcast_async_(tensor, root_rank, name, process_set))
 
 
@@ -180,8 +181,8 @@ def allgather(tensor: Any, name: Optional[str] = None,
               process_set: ProcessSet = global_process_set) -> Array:
     """Returns the arrays of all ranks, concatenated along the first dimension in rank order.
 
-    `tensor`: at least one dimension; the first may differ between ranks, and be 0, the others and
-    the dtype must agree.
+    `tensor`: at least one dimension. The first dimension may differ between ranks, and be 0. The other
+    dimensions and the dtype must agree.
     """
     return _ops.run(allgather_async(tensor, name, process_set))
 
@@ -218,11 +219,11 @@ def alltoall(tensor: Any, splits: Sequence[int], name: Optional[str] = None,
 
 def alltoall(tensor: Any, splits: Optional[Sequence[int]] = None, name: Optional[str] = None,
              process_set: ProcessSet = global_process_set) -> Union[Array, Tuple[Array, Array]]:
-    """Sends rows of `tensor` to every rank, and returns the rows received, in rank order.
+    """Sends rows of `tensor` to every rank, and returns the received rows in rank order.
 
-    `tensor`: at least one dimension; the first may differ between ranks. `splits`: how many rows
-    go to each rank; None sends equal parts. Returns the array alone without `splits`, else the pair
-    of it and the int32 array of rows received from each rank.
+    `tensor`: at least one dimension; the first may differ between ranks. `splits`: the number of rows
+    for each rank; None sends equal parts. Returns the array without `splits`, else the pair of it and
+    the int32 array with the number of rows from each rank.
     """
     output, received = _ops.run(alltoall_async(tensor, splits, name, process_set))
     return output if splits is None else (output, received)
@@ -241,8 +242,8 @@ def reducescatter(tensor: Any, name: Optional[str] = None, op: ReduceOp = Averag
                   postscale_factor: float = 1.0) -> Array:
     """Reduces as `allreduce` does, and returns this rank's share of the rows.
 
-    `tensor`: at least one dimension, the same shape and dtype on all ranks; where the rows do not
-    divide evenly, the first ranks get one more. `op`: Average or Sum.
+    `tensor`: at least one dimension, the same shape and dtype on all ranks. If the rows do not divide
+    evenly, the first ranks get one more. `op`: Average or Sum.
     """
     return _ops.run(reducescatter_async(tensor, name, op, process_set, prescale_factor,
                                         postscale_factor))

@@ -75,9 +75,9 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
     """Returns the tensor reduced over all ranks, element by element.
 
     `tensor`: the same shape and type on all ranks; or tf.IndexedSlices, whose rows of all ranks are
-    gathered (Sum and Average only). `op`: Average (the default), Sum, Min, Max, Product, Adasum; an
-    average of integers is cut towards zero. Inputs are multiplied by `prescale_factor` and results
-    by `postscale_factor`, neither of which may be 0.
+    gathered (only Sum and Average). `op`: Average (the default), Sum, Min, Max, Product, Adasum; an
+    average of integers is truncated towards zero. `prescale_factor` multiplies the inputs and
+    `postscale_factor` the results; neither may be 0.
     """
     op = choose_op(average, op)
     if isinstance(tensor, tf.IndexedSlices):
@@ -93,8 +93,8 @@ def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
                       prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                       process_set: ProcessSet = global_process_set,
                       ignore_name_scope: bool = False, name: Optional[str] = None) -> List[Any]:
-    """`allreduce` of a list of tensors as one request: all or none are reduced. tf.IndexedSlices
-    among them travel beside it."""
+    """`allreduce` of a list of tensors as one request: all or none are reduced. tf.IndexedSlices in the
+    list are reduced by separate requests."""
     op = choose_op(average, op)
     if not isinstance(tensors, (list, tuple)) or not tensors:
         raise ValueError("grouped_allreduce takes a list or tuple of at least one tensor.")
@@ -117,8 +117,8 @@ def allgather(tensor: Any, name: Optional[str] = None, ignore_name_scope: bool =
               process_set: ProcessSet = global_process_set) -> tf.Tensor:
     """Returns the tensors of all ranks, concatenated along the first dimension in rank order.
 
-    `tensor`: at least one dimension; the first may differ between ranks. The gradient is that of
-    one's own rows, averaged over the ranks.
+    `tensor`: at least one dimension; the first may differ between ranks. The gradient is that of this
+    rank's rows, averaged over the ranks.
     """
     return grouped_allgather([tensor], name, ignore_name_scope, process_set)[0]
 
@@ -148,8 +148,8 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
               process_set: ProcessSet = global_process_set) -> tf.Tensor:
     """Returns the tensor of the rank `root_rank`, a rank of the job, on every rank.
 
-    `tensor`: the same shape and type on all ranks. The root gets the gradient averaged over the
-    ranks, the others zeros.
+    `tensor`: the same shape and type on all ranks. The root gets the gradient averaged over the ranks,
+    and other ranks get zeros.
     """
     return grouped_broadcast([tensor], root_rank, name, ignore_name_scope, process_set)[0]
 
@@ -166,11 +166,11 @@ def broadcast_(variables: Sequence[tf.Variable], root_rank: int, name: Optional[
 def alltoall(tensor: Any, splits: Optional[Any] = None, name: Optional[str] = None,
              ignore_name_scope: bool = False, process_set: ProcessSet = global_process_set,
              ) -> Any:
-    """Sends rows of `tensor` to every rank, and returns the rows received, in rank order.
+    """Sends rows of `tensor` to every rank, and returns the received rows in rank order.
 
-    `splits`: how many rows go to each rank, a list or an int32 tensor; None sends equal parts.
-    Returns the tensor alone without `splits`, else the pair of it and the int32 tensor of rows
-    received from each rank.
+    `splits`: the number of rows for each rank, a list or an int32 tensor; None sends equal parts.
+    Returns the tensor without `splits`, else the pair of it and the int32 tensor with the number of
+    rows from each rank.
     """
     number = _nodes.group_of(process_set)
     sent = _nodes.to_tensor(tensor, "alltoall")
@@ -186,9 +186,9 @@ def reducescatter(tensor: Any, device_dense: str = "", compression: Any = Compre
                   prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> tf.Tensor:
     """Reduces as `allreduce` does, and returns this rank's share of the rows.
 
-    `tensor`: at least one dimension; where the rows do not divide evenly, the first ranks get one
-    more. `op`: Average or Sum. The gradient of an average is gathered as it is, that of a sum times
-    the number of ranks.
+    `tensor`: at least one dimension. If the rows do not divide evenly, the first ranks get one more.
+    `op`: Average or Sum. The gradients of the rows are gathered, and for a sum multiplied by the number
+    of ranks.
     """
     return grouped_reducescatter([tensor], device_dense, compression, op, process_set,
                                  prescale_factor, postscale_factor, name, ignore_name_scope)[0]
@@ -213,25 +213,26 @@ def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
 
 
 def rank_op(name: Optional[str] = None) -> tf.Tensor:
-    """This process's rank as a scalar int32 tensor, asked when the graph runs."""
+    """The rank of this process as a scalar int32 tensor, evaluated when the graph runs."""
     return _nodes.number(0)
 
 
 def local_rank_op(name: Optional[str] = None) -> tf.Tensor:
-    """This process's rank on its host as a scalar int32 tensor, asked when the graph runs."""
+    """The rank of this process on its host as a scalar int32 tensor, evaluated when the graph runs."""
     return _nodes.number(1)
 
 
 def size_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
-    """The number of ranks as a scalar int32 tensor, asked when the graph runs."""
+    """The number of ranks as a scalar int32 tensor, evaluated when the graph runs."""
     return _nodes.number(2, process_set_id)
 
 
 def local_size_op(name: Optional[str] = None) -> tf.Tensor:
-    """The number of ranks on this host as a scalar int32 tensor, asked when the graph runs."""
+    """The number of ranks on this host as a scalar int32 tensor, evaluated when the graph runs."""
     return _nodes.number(3)
 
 
 def process_set_included_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
-    """1 where this process is a member, else 0: a scalar int32 tensor, asked when the graph runs."""
+    """1 when this process is a member of the set, else 0, as a scalar int32 tensor, evaluated when the
+    graph runs."""
     return _nodes.number(4, process_set_id)

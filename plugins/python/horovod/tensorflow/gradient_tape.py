@@ -43,16 +43,16 @@ def DistributedGradientTape(gradtape: tf.GradientTape, device_dense: str = "",
                             gradient_predivide_factor: float = 1.0, num_groups: int = 0,
                             groups: Any = None, process_set: ProcessSet = global_process_set,
                             scale_local_gradients: bool = True) -> tf.GradientTape:
-    """Returns a tape with what `gradtape` recorded, or is to record, whose `gradient` is reduced over
-    all ranks.
+    """Returns a tape like `gradtape`, with its recorded operations, whose `gradient` reduces the
+    gradients over all ranks.
 
-    `compression`: what gradients become on the wire. `sparse_as_dense`: tf.IndexedSlices become
-    tensors first. `gradient_predivide_factor`: f splits the average in two: divided by f before the
-    sum and by size / f after it. `groups`: a number of groups, or lists of variables, whose
-    gradients travel together. `scale_local_gradients`: gradients of sources given to
-    `register_local_source` are divided by the number of ranks. A `DistributedOptimizer` of Keras does
-    not reduce again what this tape returns, as it is; Keras's own optimizers need nothing else. ValueError
-    for bad arguments.
+    `compression`: the type of gradients in transfer. `sparse_as_dense`: makes tf.IndexedSlices dense
+    first. `gradient_predivide_factor`: f splits the division of an average in two: by f before the sum
+    and by size / f after it. `groups`: the number of groups, or lists of variables, whose gradients are
+    reduced in one request. `scale_local_gradients`: divides the gradients of sources given to
+    `register_local_source` by the number of ranks. A `DistributedOptimizer` of Keras does not reduce
+    gradients of this tape again; Keras's own optimizers work too. Raises ValueError for invalid
+    arguments.
     """
     if not isinstance(gradtape, tf.GradientTape):
         raise ValueError(
@@ -70,8 +70,8 @@ def PartialDistributedGradientTape(gradtape: tf.GradientTape, device_dense: str 
                                    process_set: ProcessSet = global_process_set,
                                    local_layers: Optional[Any] = None,
                                    scale_local_gradients: bool = True) -> tf.GradientTape:
-    """`DistributedGradientTape` that leaves the gradients of `local_layers`, a layer or a list of them
-    that have been built, to this rank."""
+    """A `DistributedGradientTape` that does not reduce the gradients of `local_layers`, a built layer
+    or a list of built layers."""
     tape = DistributedGradientTape(gradtape, device_dense, device_sparse, compression,
                                    sparse_as_dense, op, gradient_predivide_factor, num_groups,
                                    groups, process_set, scale_local_gradients)

@@ -66,13 +66,13 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, use_locking
                          average_aggregated_gradients: bool = False, num_groups: int = 0,
                          groups: Any = None, process_set: ProcessSet = global_process_set,
                          scale_local_gradients: bool = True) -> Any:
-    """Returns an optimizer like `optimizer` that reduces gradients over all ranks first.
+    """Returns an optimizer like `optimizer` that first reduces gradients over all ranks.
 
-    `optimizer`: of Keras, or of TensorFlow 1 (`tf.compat.v1.train`). `backward_passes_per_step`:
-    gradients of so many calls are added on this rank, or averaged where
-    `average_aggregated_gradients`, before they are reduced and applied. The other arguments are
-    those of `DistributedGradientTape`. With op=hvd.Adasum each rank steps by itself, and what the steps
-    have changed is combined, each variable's change on its own. ValueError for bad arguments.
+    `optimizer`: of Keras, or of TensorFlow 1 (`tf.compat.v1.train`). `backward_passes_per_step`: the
+    number of calls whose gradients this rank sums, or averages with `average_aggregated_gradients`,
+    before it reduces and applies them. The other arguments are those of `DistributedGradientTape`. With
+    op=hvd.Adasum each rank takes its own step, and the changes of the variables are combined, for each
+    variable on its own. Raises ValueError for invalid arguments.
     """
     if not isinstance(optimizer, _V1):
         from horovod._keras import facade

@@ -61,7 +61,7 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """As `allreduce`, in place and without gradient: returns `tensor` with its new values."""
+    """Like `allreduce`, in place and without gradient. Returns `tensor` with its new values."""
     return _ops.run(
         allreduce_async_(tensor, None, name, _frontend.choose_op(average, op), prescale_factor,
                          postscale_factor, process_set)
@@ -104,13 +104,13 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Returns the tensor reduced over all ranks, element by element; `tensor` stays as it is.
+    """Returns the tensor reduced over all ranks, element by element. Does not change `tensor`.
 
-    `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum,
-    Min, Max, Product or Adasum; an average of integers is cut towards zero. Inputs are multiplied
-    by `prescale_factor` and results by `postscale_factor`, neither of which may be 0. `average` is
-    the deprecated way to say Average or Sum. Differentiable, but for Min, Max and Product: all
-    ranks must then run backward too.
+    `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum, Min,
+    Max, Product or Adasum; an average of integers is truncated towards zero. `prescale_factor`
+    multiplies the inputs and `postscale_factor` the results; neither may be 0. `average` is the
+    deprecated argument for Average or Sum. Differentiable, except with Min, Max and Product: all ranks
+    must then run backward too.
     """
     op = _frontend.choose_op(average, op)
     if compression is not Compression.none:
@@ -171,7 +171,7 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Tuple[torch.Tensor, ...]:
-    """As `grouped_allreduce`, in place and without gradient: returns the tensors given."""
+    """Like `grouped_allreduce`, in place and without gradient. Returns the given tensors."""
     return _ops.run(
         grouped_allreduce_async_(tensors, None, name, _frontend.choose_op(average, op),
                                  prescale_factor, postscale_factor, process_set)
@@ -206,10 +206,11 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Tuple[torch.Tensor, ...]:
-    """Reduces several tensors as one request: none starts before all are there on all ranks.
+    """Reduces several tensors as one request. The reduction starts when all ranks have submitted all of
+    them.
 
-    `tensors`: list of tensors as for `allreduce`, in the same order on all ranks. Returns a tuple
-    of new tensors.
+    `tensors`: a list of tensors as for `allreduce`, in the same order on all ranks. Returns a tuple of
+    new tensors.
     """
     op = _frontend.choose_op(average, op)
     _frontend.group_base("grouped_allreduce", tensors, "")

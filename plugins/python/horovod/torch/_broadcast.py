@@ -46,7 +46,7 @@ def broadcast_(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """As `broadcast`, in place and without gradient: returns `tensor` with the root's values."""
+    """Like `broadcast`, in place and without gradient. Returns `tensor` with the root's values."""
     return _ops.run(broadcast_async_(tensor, root_rank, name, process_set))
 
 
@@ -73,7 +73,7 @@ def broadcast(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Returns the tensor of the rank `root_rank` on every rank; `tensor` stays as it is.
+    """Returns the tensor of the rank `root_rank` on every rank. Does not change `tensor`.
 
     `tensor`: any shape, the same shape and dtype on all ranks. `root_rank` is a rank of the job.
     Differentiable: the root gets the gradient averaged over the ranks.

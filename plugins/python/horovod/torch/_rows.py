@@ -66,8 +66,8 @@ def allgather(
 ) -> torch.Tensor:
     """Returns the tensors of all ranks, concatenated along the first dimension in rank order.
 
-    `tensor`: at least one dimension; the first may differ between ranks, and be 0, the others and
-    the dtype must agree. Differentiable: the gradient is averaged over the ranks.
+    `tensor`: at least one dimension. The first dimension may differ between ranks, and be 0. The other
+    dimensions and the dtype must agree. Differentiable: the gradient is averaged over the ranks.
     """
     return _submission.in_graph(HorovodAllgather, tensor, name, process_set)
 
@@ -123,10 +123,10 @@ def sparse_allreduce_async(
     op: ReduceOp,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[], torch.Tensor]:
-    """Starts the reduction of a sparse COO tensor; call the result to wait for the sparse sum.
+    """Starts the reduction of a sparse COO tensor. Call the result to wait for the sparse sum.
 
-    `op` is Average or Sum; ValueError for others. Rows of all ranks are gathered, so the result
-    has as many entries as all inputs together until it is coalesced.
+    `op`: Average or Sum; ValueError for others. The rows of all ranks are gathered: the result has as
+    many entries as all inputs together until it is coalesced.
     """
     if op not in (Average, Sum):
         raise ValueError(f"{name}: sparse tensors can be reduced by Average and Sum only.")
@@ -216,12 +216,12 @@ def alltoall(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]:
-    """Sends rows of `tensor` to every rank, and returns the rows received, in rank order.
+    """Sends rows of `tensor` to every rank, and returns the received rows in rank order.
 
-    `tensor`: at least one dimension; the first may differ between ranks. `splits`: how many rows
-    go to each rank, as a list or an integer tensor; None sends equal parts. Returns the tensor
-    alone without `splits`, else the pair of it and the int32 tensor of rows received from each
-    rank. Differentiable.
+    `tensor`: at least one dimension; the first may differ between ranks. `splits`: the number of rows
+    for each rank, as a list or an integer tensor; None sends equal parts. Returns the tensor without
+    `splits`, else the pair of it and the int32 tensor with the number of rows from each rank.
+    Differentiable.
     """
     output, received = _submission.in_graph(HorovodAlltoall, tensor, splits, name, process_set)
     return output if splits is None else (output, received)
@@ -294,9 +294,9 @@ def reducescatter(
 ) -> torch.Tensor:
     """Reduces as `allreduce` does, and returns this rank's share of the rows.
 
-    `tensor`: at least one dimension, the same shape and dtype on all ranks; where the rows do not
-    divide evenly, the first ranks get one more. `op`: Average or Sum. Differentiable: the gradient
-    of an average is gathered as it is, that of a sum times the number of ranks.
+    `tensor`: at least one dimension, the same shape and dtype on all ranks. If the rows do not divide
+    evenly, the first ranks get one more. `op`: Average or Sum. Differentiable: the gradients of the
+    rows are gathered, and for a sum multiplied by the number of ranks.
     """
     check_compression(compression)
     compressed, context = compression.compress(tensor)
