@@ -18,22 +18,24 @@ struct ForeignPlace {
   std::string bootstrap;  // the plugin that finds the other ranks
 };
 
-// Whether this is a program that somebody typed into the shell of srun --pty, which has the terminal of
-// the step's first task, or into one on a terminal of tmux, screen or script below it: what it starts,
-// no other task has started. Not where a launcher in that shell has started it.
+// Whether a user has started this program in the interactive shell of srun --pty, on the terminal of
+// the step's first task, or in a shell of tmux, screen or script below it. The other tasks of the step
+// then have not started it. False when a launcher in that shell has started it.
 bool is_in_shell_of_step();
 
-// Nothing where there is none, or where it has started one process: it may have started our launcher.
-// Every place has a size.
+// Returns the place that a foreign launcher gave this process. Returns nullopt without such a
+// launcher, and when it started one process, which may be our launcher. The place has a size.
 std::optional<ForeignPlace> foreign_place();
 
-// The same, or a place without a size, of a launcher whose variables tell only that there are several
-// processes: PMIx by a rank above 0, hydra with -pmi-port by that or by the number of ranks on this host.
+// Like foreign_place, and also returns a place without a size when the variables show only that there
+// are several processes: PMIx by a rank above 0, hydra with -pmi-port by that or by the number of
+// ranks on this host.
 std::optional<ForeignPlace> place_among_several();
 
-// Not ok, with both places and what to do, where `identity`, of variables or of the rendezvous, is not
-// that of the other launcher; `settings` says whether an agent of ours has given it. The original's
-// rendezvous is believed: Ray, say, which makes one, may have been started by another launcher.
+// Returns an error with both places and a remedy when `identity` contradicts the foreign launcher.
+// `identity` comes from variables or from the rendezvous server; `settings` show whether one of our
+// agents has set it. The original's rendezvous server is trusted: another launcher may have started
+// Ray, for example, which runs such a server.
 Status check_launchers(const Settings& settings, const Identity& identity);
 
 }  // namespace hvd::runtime

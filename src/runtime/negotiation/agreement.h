@@ -18,9 +18,9 @@ void merge(Proposal* into, Proposal&& other);
 std::optional<std::string> disagreement(const std::string& name, const Variant& a,
                                         const Variant& b);
 
-// The verdict on a name that every rank has announced, by the first check that fails: terms, whether
-// all ranks are there, whether there are rows, then what depends on those. `joined`: who did not
-// announce it, as "rank 3"; empty: nobody.
+// Checks a name that every rank has announced. Returns the error of the first check that fails: equal
+// parameters, no joined rank, at least one dimension, then checks that depend on these. `joined`: the
+// ranks that have joined instead of announcing it, as "rank 3"; empty: none.
 Status verdict(const Proposal& proposal, std::string_view joined = {});
 
 }  // namespace hvd::runtime

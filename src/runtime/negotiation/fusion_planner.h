@@ -11,8 +11,8 @@
 namespace hvd::runtime {
 
 struct FusionOptions {
-  uint64_t threshold = 0;     // bytes of a batch of several names
-  bool groups_alone = false;  // a group shares its batch with nobody
+  uint64_t threshold = 0;     // the most bytes of a batch of several names
+  bool groups_alone = false;  // a group gets its own batch
 };
 
 // One dtype of one agreed name.

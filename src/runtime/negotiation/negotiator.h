@@ -18,9 +18,10 @@ class Negotiator {
  public:
   Negotiator(int32_t rank, TreePlace place, ResponseCache* cache);
 
-  // This rank is ready with a submission. By which id it was announced, or 0 when in full.
+  // This rank is ready with a submission. Returns the cache id in the announcement, or 0 when it has
+  // the full request.
   uint32_t announce(const Submission& submission);
-  // This rank submits nothing more until all have joined.
+  // This rank submits nothing until all ranks have joined.
   void join();
   // Takes a child's announcement. An error means that the child is faulty.
   Status receive(int32_t child, Announcement* announcement);
@@ -29,15 +30,15 @@ class Negotiator {
   void forget(CacheEntry* entry, uint64_t plan);
   void all_have_joined();
 
-  // Names that became ready in the whole subtree and were not taken yet; the taker clears them.
+  // The names that became ready in the whole subtree. The caller clears them after it has sent them.
   Announcement& ready() { return ready_; }
 
   const TreePlace& place() const { return place_; }
-  // Whether this rank has announced these ids, nobody below it has, nothing else is announced that
-  // is not whole, and nobody has joined.
+  // Whether this rank has announced these ids, no rank of its subtrees has, no other announced name is
+  // incomplete, and no rank has joined.
   bool waits_for_others_with(std::span<const uint32_t> ids) const;
-  // The ranks below that are not known to be ready with a name, such as for a start-up that
-  // never ends. A missing child stands for its whole subtree.
+  // The ranks of the subtree that are not known to be ready with a name, for the report of a stall. A
+  // missing child stands for its whole subtree.
   std::vector<int32_t> missing(std::string_view name) const;
 
  private:
@@ -47,16 +48,16 @@ class Negotiator {
     std::vector<uint32_t> reporters;
   };
   struct Reporter {
-    size_t ranks = 1;    // that report by it
-    size_t joined = 0;   // of those
-    uint64_t plans = 0;  // that it had applied when it was last heard
+    size_t ranks = 1;    // in its subtree
+    size_t joined = 0;   // of those, the ranks that have joined
+    uint64_t plans = 0;  // applied plans, as of its latest announcement
     bool has_joined() const { return joined == ranks; }
   };
   Status report_id(uint32_t reporter, uint32_t id);
   Status report_full(uint32_t reporter, Proposal&& proposal);
   Status report_joined(uint32_t reporter, std::span<const int32_t> ranks);
   void heard_plans(uint32_t reporter, uint64_t plans);
-  // Whether all who have not joined are among the reporters.
+  // Whether every reporter has reported the name or has joined.
   bool is_whole(std::span<const uint32_t> by_id, std::span<const uint32_t> in_full) const;
   bool is_whole(const CacheEntry& entry) const;
   void complete(CacheEntry* entry);
@@ -71,7 +72,7 @@ class Negotiator {
   size_t joined_reporters_ = 0;
   ResponseCache* const cache_;
   std::unordered_map<std::string, Partial> partial_;
-  size_t open_ = 0;  // names that somebody has reported and that are not whole
+  size_t open_ = 0;  // names that some reporters have reported and others have not
   Announcement ready_;
 };
 

@@ -36,14 +36,14 @@ class AdaptiveYield {
   Clock::time_point since() const { return since_; }
   Duration limit() const { return is_long_ ? long_ : limit_; }
 
-  // A spin that takes longer than this most likely waits for somebody who wants this core.
+  // The usual spin limit: after it, another thread most likely needs this core.
   static constexpr Duration kUsual{20};
-  // The same where the one who wants this core is the peer that is waited for.
+  // The spin limit when the peer itself needs this core.
   static constexpr Duration kShort{1};
-  // Least time between two waits that counts as a computation.
+  // The least time between two waits that counts as a computation.
   static constexpr Duration kComputation{200};
-  // A yield that takes longer has let somebody run, and one that takes longer still no peer, which
-  // answers and waits in its turn.
+  // After a yield of more than kEmptyYield another thread has run. After one of more than kAnswer it
+  // was not the peer, because a peer answers and then waits itself.
   static constexpr Duration kEmptyYield{2};
   static constexpr Duration kAnswer{200};
 

@@ -26,14 +26,14 @@ class Drivable {
   // One pass over everything that can move; never waits. True when something moved. `flush`:
   // do not wait for more submissions to share a batch with.
   virtual bool step(bool flush) = 0;
-  // True when a sleeper will be woken by whatever arrives from now on.
+  // Prepares for sleep. Returns true when every later arrival wakes a sleeping thread.
   virtual bool before_sleep() = 0;
   virtual void after_sleep() = 0;
-  // When the batching window ends; max when it is not open.
+  // The time at which the batching window ends; max: no window is open.
   virtual Clock::time_point window_end() const = 0;
-  // When step has something to do that nobody hands in; max: never.
+  // The time at which step has work without new input; max: never.
   virtual Clock::time_point alarm() const = 0;
-  // Something was handed in that step has not looked at. Any thread.
+  // True when there is input that step has not taken. Any thread.
   virtual bool has_input() const = 0;
   // Submissions that are not complete. Any thread.
   virtual uint64_t pending() const = 0;
@@ -88,7 +88,7 @@ class Progress {
   bool armed_ HVD_GUARDED_BY(progress_lock_) = false;
   AdaptiveYield yield_ HVD_GUARDED_BY(progress_lock_);
 
-  std::atomic<bool> sleeping_{false};       // somebody sleeps on events_, or is about to
+  std::atomic<bool> sleeping_{false};       // a thread sleeps on events_, or is about to
   std::atomic<uint32_t> waiters_{0};        // threads in wait()
   std::atomic<bool> has_driver_{false};     // one of them drives
   std::atomic<uint32_t> blocked_{0};        // the others, on changed_

@@ -20,8 +20,8 @@ struct SpinBudget {
 // Pure: `cores` may be a fraction. `one_host`: the whole job is on this machine.
 SpinBudget spin_budget(double cores, int local_ranks, bool one_host);
 
-// How long submissions may gather before the helper takes them; a waiter takes them at once. On one
-// host nobody but the ranks of this machine, which compute now, is kept waiting.
+// The time for which submissions may gather before the helper thread takes them. A waiting thread takes
+// them at once. On one host the delay costs nothing: all ranks run on this machine, and compute now.
 std::chrono::microseconds gathering_time(const SpinBudget& budget, bool one_host,
                                          std::chrono::microseconds window);
 

@@ -15,21 +15,21 @@ namespace hvd::runtime {
 
 class HandleTable {
  public:
-  // Incarnations begin at `first`, so that handles of an earlier runtime are not taken for ours.
+  // Incarnations begin at `first`, so that handles of an earlier runtime are invalid.
   explicit HandleTable(uint32_t first) : first_(first) {}
 
-  // A submission that is used by nobody, claimed by the user.
+  // Returns a free submission, and its handle for the user.
   Submission* claim(hvd_handle* handle);
-  // Takes back a claim on what was never submitted.
+  // Frees a submission that was claimed and not submitted.
   void unclaim(Submission* submission);
 
-  // Pins a submission while it is used; nullptr when there is no such handle.
+  // Finds a submission and keeps it until unpin; nullptr: no such handle exists.
   Submission* pin(hvd_handle handle);
   void unpin(Submission* submission);
 
-  // Ends the user's claim; false when there is no such handle.
+  // Releases the user's handle. Returns false when no such handle exists.
   bool release(hvd_handle handle);
-  // The runtime is done with these: `done` becomes true, and released ones are used again.
+  // Marks submissions as done, and frees those that the user has released.
   void finish(std::span<Submission* const> submissions);
 
  private:

@@ -13,12 +13,12 @@
 
 namespace hvd::runtime {
 
-// Values; shared by whoever still needs them after the set is gone.
+// The members of a set. Values; its users share them, also after the set was removed.
 struct SetMembers {
   int32_t id = 0;
-  uint32_t serial = 0;         // how many sets there were before: never given twice
+  uint32_t serial = 0;         // the number of sets before this one; never reused
   std::vector<int32_t> ranks;  // ascending
-  int32_t index = -1;          // of this rank among them; -1: it is no member
+  int32_t index = -1;          // this rank's index in `ranks`; -1: it is not a member
 
   int32_t size() const { return static_cast<int32_t>(ranks.size()); }
   // Index of another rank among the members; -1: the rank is no member.

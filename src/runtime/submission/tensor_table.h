@@ -27,11 +27,11 @@ struct Name {
   // Guarded by tensor_table.
   uint32_t in_flight = 0;
   bool kept = false;
-  size_t place = 0;  // of one that is kept, in the table's order
+  size_t place = 0;  // of a kept name, in the table's order
 
   // Used by the thread that makes progress.
   Submission* announced = nullptr;
-  std::deque<Submission*> waiting;  // behind it; only names that may be in flight twice
+  std::deque<Submission*> waiting;  // after `announced`; only for names that may be in flight twice
   CacheEntry* cached = nullptr;
   uint32_t traced_in = 0;  // the timeline that knows it as `traced_as`
   uint32_t traced_as = 0;
@@ -39,13 +39,13 @@ struct Name {
 
 class TensorTable {
  public:
-  // Puts a submission under its name. kAlreadyExists when one is in flight and `shared` is false.
+  // Adds a submission under its name. kAlreadyExists when one is in flight and `shared` is false.
   Status insert(uint32_t set, std::string_view name, bool shared, Submission* submission);
-  // The submissions are over, and with them the names that nobody keeps.
+  // Removes complete submissions, and their names unless these are kept.
   void remove(std::span<Submission* const> submissions);
-  // nullptr when nothing of that name is in flight and nobody keeps it.
+  // Returns nullptr when no such name is in flight or kept.
   Name* find(uint32_t set, std::string_view name);
-  // Whether the name outlives its use. One that does not, and is not in use, is gone after this.
+  // Sets whether the name stays in the table between uses. An unused name that is not kept is removed.
   void keep(Name* name, bool kept);
 
  private:
