@@ -28,7 +28,7 @@ Status SharedLibrary::try_open(const std::string& path,
                                const std::function<Status(const SharedLibrary&)>& judge) {
   auto library = open(path, RTLD_LAZY | RTLD_LOCAL);
   if (!library.ok()) return library.error();
-  const Status status = judge(*library);
+  Status status = judge(*library);
   ::dlclose(library->handle_);
   return status;
 }

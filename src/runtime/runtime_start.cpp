@@ -189,7 +189,7 @@ Status Runtime::meet(const RuntimeOptions& options) {
     const MutexLock lock(progress_->progress_lock());
     missing = core_->missing(kStartName);
   }
-  const Status late = deadline_exceeded(
+  Status late = deadline_exceeded(
       missing.empty() ? cat("rank ", identity_.rank, " waited too long for the others to start")
                       : cat("rank ", identity_.rank, " waited too long for the start of rank ",
                             list_of(missing), "; HOROVOD_START_TIMEOUT may be raised"));

@@ -31,6 +31,7 @@ void GaussianProcess::fit(std::vector<std::vector<double>> points,
   for (const double value : values) variance += (value - mean_) * (value - mean_) / count;
   spread_ = variance > 0 ? std::sqrt(variance) : 1;
   std::vector<double> scaled;
+  scaled.reserve(values.size());
   for (const double value : values) scaled.push_back((value - mean_) / spread_);
 
   double best = -std::numeric_limits<double>::infinity();

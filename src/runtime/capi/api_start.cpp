@@ -169,8 +169,7 @@ int hvd_shutdown(char* error, size_t error_size) {
     if (state.forked.load()) return {};
     const hvd::MutexLock lock(state.mutex);
     if (!state.initialized.load()) return {};
-    const Status status =
-        state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds));
+    Status status = state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds));
     state.initialized.store(false);
     delete std::exchange(state.session, nullptr);
     return status;

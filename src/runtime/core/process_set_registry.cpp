@@ -23,7 +23,7 @@ Status ProcessSetRegistry::open(std::shared_ptr<const SetMembers> members) {
 
 Status ProcessSetRegistry::add(const Request& request, Submission* submission) {
   for (auto& ranks : sets_of(request)) {
-    const Status status = add_set(std::move(ranks), submission);
+    Status status = add_set(std::move(ranks), submission);
     if (!status.ok() && status.code() != Code::kAlreadyExists &&
         status.code() != Code::kInvalidArgument) {
       return status;

@@ -99,7 +99,7 @@ void Shutdown::note_leaver(int32_t leaver) {
 
 Status Shutdown::fail(const Status& cause, int32_t heard_from, bool has_work) {
   refuse_from_now(cause, End::kFailure);
-  const Status first = protocol_.stopping() ? cause : refusal();
+  Status first = protocol_.stopping() ? cause : refusal();
   departed_.store(true);
   if (first.lost_rank() >= 0 && left_by_.load() < 0) {
     left_by_.store(first.lost_rank());
