@@ -100,7 +100,7 @@ net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token) {
   const Bytes admitted = framed(Admission{prove_launcher(token, challenge.nonce, answer->nonce)});
   status = co_await duplex->write(admitted);
   if (!status.ok()) co_return status.with_context(who);
-  AdmittedAgent agent{answer->name, std::move(duplex)};
+  AdmittedAgent agent{answer->name, answer->version, std::move(duplex)};
   co_return Result<AdmittedAgent>(std::move(agent));
 }
 

@@ -15,7 +15,8 @@
 namespace hvd::launcher {
 
 struct AdmittedAgent {
-  std::string name;  // the agent's own --name, or its host name
+  std::string name;     // the agent's own --name, or its host name
+  std::string version;  // of the agent's release
   std::unique_ptr<Duplex> duplex;
 };
 

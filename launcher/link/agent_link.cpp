@@ -281,6 +281,7 @@ Status AgentLink::Impl::handle(const net::Frame& frame) {
 
 Status AgentLink::Impl::obey(Message message) {
   if (auto* hello = std::get_if<AgentHello>(&message)) {
+    HVD_RETURN_IF_ERROR(check_agent_version(hello->version));
     hello_ = std::move(*hello);
   } else if (auto* prepared = std::get_if<Prepared>(&message)) {
     prepared_ = prepared->status;

@@ -82,6 +82,10 @@ void JoinQueue::take(AdmittedAgent agent) {
   if (is_complete()) return dismiss(std::move(agent.duplex), "the job has the hosts that it needs");
   const Host& host = hosts->front();
   const std::string name = printable(host.name);
+  if (const Status status = check_agent_version(agent.version); !status.ok()) {
+    log::warning(cat("host ", name, ": ", status.message()));
+    return dismiss(std::move(agent.duplex), status.message());
+  }
   if (!wanted_.hosts.empty() && find_wanted(host.name) == nullptr) {
     strangers_.insert(name);
     log::warning(cat("an agent joined as '", name, "', and this job awaits ",

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {
@@ -16,11 +17,6 @@ std::string version_of(const Versions& versions, std::string_view what) {
     if (name == what) return version;
   }
   return {};
-}
-
-// The part that must be equal: compiled packages are for one minor version of Python.
-std::string essence(std::string_view what, const std::string& version) {
-  return what == kPython ? version.substr(0, version.rfind('.')) : version;
 }
 
 std::string told(std::string_view what, const std::string& version) {
@@ -38,11 +34,11 @@ std::vector<std::string> describe_differences(const std::vector<std::string>& ho
     for (size_t host = 0; host < hosts.size(); ++host) {
       if (versions[host].empty()) continue;
       asked.push_back(host);
-      ++counts[essence(what, version_of(versions[host], what))];
+      ++counts[std::string(release_of(version_of(versions[host], what)))];
     }
     if (counts.size() < 2) continue;
     const auto count_of = [&](size_t host) {
-      return counts.at(essence(what, version_of(versions[host], what)));
+      return counts.at(std::string(release_of(version_of(versions[host], what))));
     };
     // The first of those that most have.
     const size_t usual = *std::max_element(
@@ -50,7 +46,7 @@ std::vector<std::string> describe_differences(const std::vector<std::string>& ho
     const std::string wanted = version_of(versions[usual], what);
     for (const size_t host : asked) {
       const std::string found = version_of(versions[host], what);
-      if (essence(what, found) == essence(what, wanted)) continue;
+      if (is_same_release(found, wanted)) continue;
       sentences.push_back(cat("host ", hosts[host], " has ", told(what, found),
                               " for this program, "
                               "and host ",

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/text.h"
+#include "horovod/version.h"
 #include "launcher/protocol/other_launchers.h"
 
 namespace hvd::launcher {
@@ -15,7 +16,7 @@ namespace {
 using Patterns = std::span<const std::string_view>;
 
 // Set for each rank by the launcher or its agent.
-constexpr std::array<std::string_view, 26> kOwn = {"HOROVOD_RANK",
+constexpr std::array<std::string_view, 27> kOwn = {"HOROVOD_RANK",
                                                    "HOROVOD_SIZE",
                                                    "HOROVOD_LOCAL_RANK",
                                                    "HOROVOD_LOCAL_SIZE",
@@ -24,6 +25,7 @@ constexpr std::array<std::string_view, 26> kOwn = {"HOROVOD_RANK",
                                                    "HOROVOD_HOSTNAME",
                                                    "HOROVOD_JOB_ID",
                                                    "HOROVOD_GENERATION",
+                                                   "HOROVOD_LAUNCHER_VERSION",
                                                    "HOROVOD_JOB_SECRET",
                                                    "HOROVOD_STORE",
                                                    "HOROVOD_START_TIMEOUT",
@@ -120,6 +122,7 @@ Environment slot_environment(const SlotPlan& plan, const Slot& slot) {
 
 Environment job_environment(const JobEnvironment& job) {
   Environment environment = {{"HOROVOD_GENERATION", cat(job.generation)},
+                             {"HOROVOD_LAUNCHER_VERSION", HVD_VERSION},
                              {"HOROVOD_START_TIMEOUT", cat(job.start_timeout)},
                              {"PYTHONUNBUFFERED", "1"}};
   if (job.job != 0) environment.emplace_back("HOROVOD_JOB_ID", job_name(job.job));

@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "base/words.h"
+#include "horovod/version.h"
 #include "launcher/protocol/value_bytes.h"
 
 namespace hvd::launcher {
@@ -109,7 +111,7 @@ void fields(F f, Challenge& m) {
 }
 template <typename F>
 void fields(F f, Answer& m) {
-  f(m.nonce), f(m.name), f(m.proof);
+  f(m.nonce), f(m.name), f(m.proof), f(m.version);
 }
 template <typename F>
 void fields(F f, Admission& m) {
@@ -224,6 +226,17 @@ Result<Message> decode_as(ByteReader& reader, std::string_view name) {
   return Message(std::move(message));
 }
 
+// Another release may have other fields behind the version.
+Result<Message> decode_hello(ByteReader& reader) {
+  ByteReader ahead = reader;
+  AgentHello hello;
+  get(ahead, hello.version);
+  if (!ahead.failed() && !is_same_release(hello.version, HVD_VERSION)) {
+    return Message(std::move(hello));
+  }
+  return decode_as<AgentHello>(reader, "a hello");
+}
+
 bool is_duration(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
 Status check(const HostJob& job) {
@@ -263,7 +276,7 @@ Result<Message> decode(ByteView bytes) {
   if (reader.failed()) return invalid_argument("a control message is cut short");
   switch (kind) {
     case Kind::kHello:
-      return decode_as<AgentHello>(reader, "a hello");
+      return decode_hello(reader);
     case Kind::kPrepare: {
       auto message = decode_as<Prepare>(reader, "an order to prepare");
       if (message.ok()) {
@@ -347,6 +360,13 @@ Result<Message> decode(ByteView bytes) {
   }
   return unimplemented(cat("a control message of the unknown kind ", static_cast<unsigned>(kind),
                            ": the far side is of another release"));
+}
+
+Status check_agent_version(std::string_view version) {
+  if (is_same_release(version, HVD_VERSION)) return {};
+  return failed_precondition(cat(
+      "its agent is horovod-agent ", printable(version), ", and this launcher is horovodrun ",
+      HVD_VERSION, "; start horovod-agent of version ", release_of(HVD_VERSION), " on that host"));
 }
 
 Digest next_digest(const Digest& before, const StagePart& part) {

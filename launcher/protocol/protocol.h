@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -166,7 +167,8 @@ struct Failed {
 };
 
 // Only on a link that the agent dialled, before its hello: the launcher's challenge, the
-// agent's answer, the launcher's own proof. See token_proof.h.
+// agent's answer, the launcher's own proof. See token_proof.h. All releases use the same bytes for
+// these three, Failed and the first field of AgentHello, so that they can refuse each other.
 struct Challenge {
   Nonce nonce{};
 };
@@ -174,6 +176,7 @@ struct Answer {
   Nonce nonce{};
   std::string name;
   Proof proof{};
+  std::string version;  // of the agent's release
 };
 struct Admission {
   Proof proof{};
@@ -186,7 +189,10 @@ using Message =
                  StagePart, Staged, Said, SaidTaken, StopRun, Ending, Signalled>;
 
 Bytes encode(const Message& message);
+// Reads only the version of an AgentHello of another release.
 Result<Message> decode(ByteView bytes);
+// Refuses the version of an agent that is not of this launcher's release.
+Status check_agent_version(std::string_view version);
 
 // The streams of output: two for each rank, by its place in HostJob::ranks. Store connections
 // begin at kFirstStoreStream.

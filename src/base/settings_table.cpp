@@ -297,6 +297,8 @@ constexpr Setting kTable[] = {
      "Name of its host in the plan."},
     {"job", "", "", "HOROVOD_JOB_ID", kText, "HEX", "", kIdentity,
      "Identifier of the job, 16 hexadecimal digits."},
+    {"launcher_version", "", "", "HOROVOD_LAUNCHER_VERSION", kText, "VERSION", "", kIdentity,
+     "Version of the launcher: a rank with another major or minor version refuses to start."},
     {"generation", "", "", "HOROVOD_GENERATION", kInt, "N", "0", kIdentity, "Membership epoch."},
     {"store", "", "", "HOROVOD_STORE", kText, "URL", "", kIdentity,
      "Address of the store: unix:/path, unix:@name, tcp:host:port, https://host:port or "

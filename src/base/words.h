@@ -1,4 +1,4 @@
-// Splits text into words and lines.
+// Splits text into words and lines, and versions into their numbers.
 #pragma once
 
 #include <string_view>
@@ -10,5 +10,15 @@ namespace hvd {
 std::vector<std::string_view> words_of(std::string_view text);
 // Takes the first line off, without its newline.
 std::string_view take_line(std::string_view& text);
+
+// The major and minor number of a version: "0.90" of "0.90.2".
+constexpr std::string_view release_of(std::string_view version) {
+  const size_t minor = version.find('.');
+  return version.substr(0, minor == std::string_view::npos ? minor : version.find('.', minor + 1));
+}
+// Versions of one release of this project work together.
+constexpr bool is_same_release(std::string_view one, std::string_view other) {
+  return release_of(one) == release_of(other);
+}
 
 }  // namespace hvd

@@ -28,12 +28,8 @@ std::vector<std::string> shared_objects(const std::string& folder) {
 
 // Folder of the plugins installed with this library; empty if the library's own path is unknown.
 std::string own_folder() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&kind_name), &info) == 0 ||
-      info.dli_fname == nullptr) {
-    return {};
-  }
-  return (std::filesystem::path(info.dli_fname).parent_path() / "horovod").string();
+  const std::string path = own_path();
+  return path.empty() ? path : (std::filesystem::path(path).parent_path() / "horovod").string();
 }
 
 bool is_own(const std::string& path) {
@@ -52,6 +48,15 @@ std::vector<std::string> folders(std::string_view list, const char* name) {
 }
 
 }  // namespace
+
+std::string own_path() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&kind_name), &info) == 0 ||
+      info.dli_fname == nullptr) {
+    return {};
+  }
+  return info.dli_fname;
+}
 
 Catalogue Catalogue::make(std::span<const hvd_plugin* const> builtins,
                           std::span<const std::string> folders) {

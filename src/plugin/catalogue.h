@@ -44,6 +44,9 @@ class Catalogue {
   std::vector<Candidate> candidates_;
 };
 
+// Path of the library that holds this code, as the loader knows it; empty if it is unknown.
+std::string own_path();
+
 // "bootstrap", "controller", "op" or "framework".
 std::string_view kind_name(uint32_t kind);
 

@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "horovod/version.h"
 #include "launcher/agent/loop/link.h"
 #include "launcher/protocol/protocol.h"
 #include "net/endpoint.h"
@@ -230,7 +231,7 @@ Status knock(Wire& wire) {
 
 Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
   HVD_ASSIGN_OR_RETURN(const Challenge challenge, wire.receive<Challenge>());
-  Answer answer{.name = name};
+  Answer answer{.name = name, .version = HVD_VERSION};
   if (::getrandom(answer.nonce.data(), answer.nonce.size(), 0) !=
       static_cast<ssize_t>(answer.nonce.size())) {
     return system_error("cannot get random bytes", errno);

@@ -7,6 +7,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "collectives/mesh/late_ranks.h"
 #include "runtime/wire/request.h"
 
@@ -18,21 +19,55 @@ constexpr double kSilentSeconds = 1;
 constexpr const char* kBackendsName = "engines";
 constexpr char kChosen = '+';
 constexpr char kInTrouble = '-';
+constexpr size_t kLongestTrouble = 1000;
 
 std::string who_has(const std::vector<int32_t>& ranks) {
   return ranks.size() == 1 ? cat("rank ", ranks[0], " has ")
                            : cat("ranks ", list_text(ranks), " have ");
 }
 
-Status compare(const std::vector<std::string>& records) {
+// Ranks of one release may be of several patch versions.
+Status compare_versions(const std::vector<std::vector<std::string>>& choices) {
+  struct Holders {
+    size_t first = 0;
+    size_t count = 0;
+  };
+  std::map<std::string, Holders> holders;  // by release
+  for (size_t rank = 0; rank < choices.size(); ++rank) {
+    Holders& same = holders[std::string(release_of(choices[rank][1]))];
+    if (same.count++ == 0) same.first = rank;
+  }
+  if (holders.size() < 2) return {};
+  std::vector<std::string> found;
+  for (const auto& [release, same] : holders) {
+    const auto& choice = choices[same.first];
+    found.push_back(cat("rank ", same.first, choice[2].empty() ? "" : " on host ",
+                        printable(choice[2]),
+                        same.count > 1 ? cat(" and ", same.count - 1, " more have") : " has",
+                        " libhorovod ", printable(choice[1]), " (", printable(choice[3]), ")"));
+  }
+  return failed_precondition(cat("the ranks have different versions: ", join(found, "; "),
+                                 "; install the same major and minor version on all hosts"));
+}
+
+}  // namespace
+
+Status compare_backends(const std::vector<std::string>& records) {
   std::map<std::string, std::vector<int32_t>> ranks;
+  std::vector<std::vector<std::string>> choices;
   for (size_t rank = 0; rank < records.size(); ++rank) {
     if (records[rank].empty() || records[rank].front() != kChosen) {
       const std::string why = records[rank].substr(std::min<size_t>(records[rank].size(), 1));
-      return unavailable(cat("rank ", rank, ": ", printable(why)));
+      const std::string name = cat("rank ", rank);
+      return unavailable(why.starts_with(cat(name, " "))
+                             ? printable(why, kLongestTrouble)
+                             : cat(name, ": ", printable(why, kLongestTrouble)));
     }
-    ranks[records[rank].substr(1)].push_back(static_cast<int32_t>(rank));
+    choices.push_back(split(std::string_view(records[rank]).substr(1), '\n'));
+    choices.back().resize(4);
+    ranks[choices.back()[0]].push_back(static_cast<int32_t>(rank));
   }
+  HVD_RETURN_IF_ERROR(compare_versions(choices));
   if (ranks.size() < 2) return {};
   std::string found;
   for (const auto& [words, those] : ranks) {
@@ -40,10 +75,8 @@ Status compare(const std::vector<std::string>& records) {
   }
   return failed_precondition(cat("the ranks have chosen different backends: ", found,
                                  "; set HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS alike on all "
-                                 "ranks, of one build"));
+                                 "ranks"));
 }
-
-}  // namespace
 
 Status agree_on_backends(const PluginHost& host, const Identity& identity,
                          const Result<std::string>& own, Deadline deadline) {
@@ -78,7 +111,7 @@ Status agree_on_backends(const PluginHost& host, const Identity& identity,
     });
   }
   if (code != Code::kOk) return {code, "the ranks cannot tell each other their engines"};
-  return compare(records);
+  return compare_backends(records);
 }
 
 }  // namespace hvd::runtime

@@ -4,15 +4,19 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runtime/bootstrap/identity.h"
 #include "runtime/plugins/plugin_host.h"
 
 namespace hvd::runtime {
 
-// own: what this rank has chosen, in words, or what keeps it from that. Not ok, on every rank, where
+// own: BackendSelection::words of this rank, or what keeps it from that. Not ok, on every rank, where
 // ranks differ or one of them has trouble: the sentence says which.
 Status agree_on_backends(const PluginHost& host, const Identity& identity,
                          const Result<std::string>& own, Deadline deadline);
+
+// The same for what all ranks have sent, by rank: '+' and the words, or '-' and what keeps it. Pure.
+Status compare_backends(const std::vector<std::string>& records);
 
 }  // namespace hvd::runtime

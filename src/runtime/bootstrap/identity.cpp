@@ -13,6 +13,9 @@
 #include "base/secrets/hmac.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "base/words.h"
+#include "horovod/version.h"
+#include "plugin/catalogue.h"
 #include "rendezvous/client/http_store.h"
 #include "rendezvous/client/unsigned_http_store.h"
 #include "runtime/bootstrap/foreign_launcher.h"
@@ -68,6 +71,23 @@ std::string process_name(const Settings& settings) {
   const std::string name = cat(machine_name(settings), "/", space.string(), "/", ::getpid(), "/",
                                words.size() > 20 ? words[20] : std::string());
   return to_hex(sha256(as_bytes(name))).substr(0, 32);
+}
+
+// A launcher of another release may set other variables, or mean others by them.
+Status check_launcher_version(const Settings& settings, int32_t rank) {
+  const std::string version = settings.text("launcher_version");
+  if (version.empty() || is_same_release(version, HVD_VERSION)) return {};
+  const std::string host = printable(settings.text("hostname"));
+  return failed_precondition(
+      cat("rank ", rank, " on host ", host, " has libhorovod ", HVD_VERSION, " (",
+          printable(plugin::own_path()), "), and its launcher is horovodrun ", printable(version),
+          "; install version ", printable(release_of(version)), " of the package on host ", host,
+          ", or start the job by horovodrun ", release_of(HVD_VERSION)));
+}
+
+Status check_start(const Settings& settings, const Identity& identity) {
+  HVD_RETURN_IF_ERROR(check_launcher_version(settings, identity.rank));
+  return check_launchers(settings, identity);
 }
 
 Result<Identity> ask_for_place(rendezvous::HttpStore& store, const Settings& settings,
@@ -158,7 +178,7 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
   HVD_ASSIGN_OR_RETURN(result.identity, identity_of(settings));
   HVD_ASSIGN_OR_RETURN(const std::string address, store_address(settings));
   Identity& identity = result.identity;
-  if (identity.rank >= 0) result.trouble = check_launchers(settings, identity);
+  if (identity.rank >= 0) result.trouble = check_start(settings, identity);
   if (address.empty()) {
     HVD_RETURN_IF_ERROR(result.trouble);
     if (identity.size > 1) {
@@ -201,7 +221,7 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
                        rendezvous::HttpStore::open(address, *std::move(secret), options));
   if (identity.rank < 0) {
     HVD_ASSIGN_OR_RETURN(identity, ask_for_place(*store, settings, deadline));
-    result.trouble = check_launchers(settings, identity);
+    result.trouble = check_start(settings, identity);
   }
   result.store = std::move(store);
   return result;

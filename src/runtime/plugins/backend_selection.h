@@ -18,7 +18,8 @@ struct BackendSelection {
   std::vector<const hvd_plugin*> ops;      // none where the settings name what is built in
   // Whether the built-in operations run what they can: they have their own links.
   bool uses_own_ops = true;
-  std::string words;  // the same where ranks have chosen the same
+  // Four lines: the choice in words, the version of this library, this rank's host, the library's path.
+  std::string words;
 };
 
 // A backend that a setting names and that does not work here is an error that says why and what to do;

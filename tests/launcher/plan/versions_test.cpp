@@ -17,6 +17,7 @@ const std::vector<std::string> kHosts = {"a", "b", "c"};
 
 TEST_CASE("hosts that are alike, or were not asked, are not named") {
   CHECK(describe_differences(kHosts, {has("3.11.2", "1.0"), has("3.11.9", "1.0"), {}}).empty());
+  CHECK(describe_differences({"a", "b"}, {has("3.11.2", "1.0.0"), has("3.11.2", "1.0.1")}).empty());
   CHECK(describe_differences(kHosts, {{}, {}, {}}).empty());
   CHECK(describe_differences({"a"}, {has("3.11.2")}).empty());
 }

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "horovod/version.h"
 #include "launcher/plan/dry_run.h"
 
 namespace hvd::launcher {
@@ -108,6 +109,8 @@ TEST_CASE("the dry run's JSON keeps its order and holds no secret") {
         "\"HOROVOD_CROSS_SIZE\":\"1\",\"HOROVOD_HOSTNAME\":\"a\",\"RANK\":\"0\","
         "\"WORLD_SIZE\":\"1\",\"LOCAL_RANK\":\"0\",\"LOCAL_WORLD_SIZE\":\"1\",\"GROUP_RANK\":\"0\","
         "\"JAX_PROCESS_ID\":\"0\",\"JAX_NUM_PROCESSES\":\"1\",\"HOROVOD_GENERATION\":\"0\","
+        "\"HOROVOD_LAUNCHER_VERSION\":\"" HVD_VERSION
+        "\","
         "\"HOROVOD_START_TIMEOUT\":\"30\",\"PYTHONUNBUFFERED\":\"1\"}}]}\n");
   CHECK(nlohmann::json::parse(plan_as_json(two_hosts(), Settings()))["ranks"].size() == 4);
 }

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "horovod/version.h"
+
 using namespace hvd;
 using namespace hvd::launcher;
 
@@ -69,9 +71,20 @@ TEST_CASE("An order to prepare carries the whole job") {
   CHECK(read.job.end_signal == 2);
 }
 
+TEST_CASE("of an agent of another release the version is read, whatever follows it") {
+  Bytes bytes = encode(AgentHello{"0.1.2", "build", 3, "b", "boot", 1000, 64});
+  bytes.resize(bytes.size() - 6);
+  const auto message = decode(bytes);
+  REQUIRE(message.ok());
+  CHECK(std::get<AgentHello>(*message).version == "0.1.2");
+  CHECK(check_agent_version(HVD_VERSION).ok());
+  CHECK(check_agent_version("0.1.2").message().starts_with(
+      "its agent is horovod-agent 0.1.2, and this launcher is horovodrun " HVD_VERSION "; "));
+}
+
 TEST_CASE("Every other message arrives as it was sent") {
-  const AgentHello hello = again(AgentHello{"1.0", "build", 3, "b", "boot", 1000, 64});
-  CHECK(hello.version == "1.0");
+  const AgentHello hello = again(AgentHello{HVD_VERSION, "build", 3, "b", "boot", 1000, 64});
+  CHECK(hello.version == HVD_VERSION);
   CHECK(hello.build == "build");
   CHECK(hello.pid == 3);
   CHECK(hello.hostname == "b");
@@ -100,9 +113,10 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(Failed{"why"}).sentence == "why");
   const Nonce nonce{std::byte{5}};
   CHECK(again(Challenge{nonce}).nonce == nonce);
-  const Answer answer = again(Answer{nonce, "host 3", {std::byte{6}}});
+  const Answer answer = again(Answer{nonce, "host 3", {std::byte{6}}, "0.1.2"});
   CHECK(answer.nonce == nonce);
   CHECK(answer.name == "host 3");
+  CHECK(answer.version == "0.1.2");
   CHECK(answer.proof == Proof{std::byte{6}});
   CHECK(again(Admission{nonce}).proof == nonce);
   const Variables addresses = {{"10.77.0.1", "eth0"}, {"127.0.0.1", "lo"}};

@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include "base/text.h"
+#include "horovod/version.h"
+#include "runtime/bootstrap/backend_agreement.h"
 #include "runtime/progress/spin_budget.h"
 
 using namespace hvd::runtime;
@@ -48,6 +51,36 @@ TEST_CASE("a rank's variables are its identity") {
   CHECK(identity->local_size == 4);
   CHECK(identity->cross_rank == 1);
   CHECK(identity->generation == 3);
+}
+
+TEST_CASE("a launcher of another release is refused, and one of another patch is not") {
+  const std::string refused =
+      refusal({{"launcher_version", "0.1.2"}, {"hostname", "b"}, {"rank", "0"}, {"size", "1"}});
+  CHECK(contains(refused, "runtime_parts_test), "));  // the file that holds the library's code
+  CHECK(refused.starts_with("rank 0 on host b has libhorovod " HVD_VERSION " ("));
+  CHECK(refused.ends_with(hvd::cat(
+      "), and its launcher is horovodrun 0.1.2; install version 0.1 of the package on host b, or "
+      "start the job by horovodrun ",
+      HVD_VERSION_MAJOR, ".", HVD_VERSION_MINOR)));
+  const std::string patch = hvd::cat(HVD_VERSION_MAJOR, ".", HVD_VERSION_MINOR, ".99");
+  CHECK(refusal({{"launcher_version", patch.c_str()}, {"rank", "0"}, {"size", "1"}}).empty());
+}
+
+TEST_CASE("ranks of other releases are named with their versions, hosts and libraries") {
+  CHECK(compare_backends({"+own\n3.4.0\na\n/l", "+own\n3.4.1\nb\n/m"}).ok());
+  CHECK(
+      compare_backends({"+own\n3.4.0\na\n/l", "+own\n3.4.0\na\n/l", "+own\n3.5.0\nb\n/m"})
+          .message() ==
+      "the ranks have different versions: rank 0 on host a and 1 more have libhorovod 3.4.0 (/l); "
+      "rank 2 on host b has libhorovod 3.5.0 (/m); install the same major and minor version on "
+      "all hosts");
+  CHECK(contains(compare_backends({"+own\n3.4.0\na\n/l", "+own\n3.5.0\n\n/m"}).message(),
+                 "rank 1 has libhorovod 3.5.0 (/m)"));
+  CHECK(contains(compare_backends({"+own\n3.4.0\na\n/l", "+mpi\n3.4.0\nb\n/l"}).message(),
+                 "different backends: rank 1 has mpi; rank 0 has own"));
+  CHECK(compare_backends({"+own\n3.4.0\na\n/l", "-no mpi"}).message() == "rank 1: no mpi");
+  CHECK(compare_backends({"+own\n3.4.0\na\n/l", "-rank 1 on host b has"}).message() ==
+        "rank 1 on host b has");
 }
 
 TEST_CASE("variables that contradict each other get one sentence") {
