@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "launcher/agent/preflight/original_package.h"
 
 namespace hvd::launcher {
 
@@ -124,6 +125,7 @@ void HostPreparation::find() {
   const std::string interpreter = python_of(*found, job_.working_directory, path);
   if (interpreter.empty()) return finish();
   outcome_.versions.emplace_back(kInterpreter, interpreter);
+  if (const Status status = check_package(interpreter); !status.ok()) return finish(status);
   if (!job_.is_compared) return finish();
   RankCommand python;
   python.path = interpreter;
@@ -131,6 +133,24 @@ void HostPreparation::find() {
   python.working_directory = job_.working_directory;
   python.environment = outcome_.environment;
   run(std::move(python), &HostPreparation::on_versions);
+}
+
+Status HostPreparation::check_package(const std::string& interpreter) const {
+  if (job_.insecure_compat) return {};
+  std::vector<std::string> arguments = job_.command;
+  if (is_python(outcome_.program)) {
+    arguments.erase(arguments.begin());
+  } else {
+    arguments[0] = outcome_.program;
+  }
+  const std::string folder =
+      find_original_package(interpreter, arguments, job_.working_directory, outcome_.environment);
+  if (folder.empty()) return {};
+  return failed_precondition(cat(
+      "the program imports horovod, and ", printable(interpreter),
+      " finds the original Horovod first, in ", printable(folder),
+      ", which cannot join this job: uninstall it there, or put the folder of this horovodrun's "
+      "package before it on PYTHONPATH, or give --insecure-compat for ranks of the original"));
 }
 
 void HostPreparation::on_versions(const HelperCommandOutcome& said) {
