@@ -25,7 +25,8 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
       submissions_({&options_.fusion, names, handles, &instruments_.metrics}, options.window,
                    options.calls_helper_early),
       executor_(options.fusion.threshold, ops, this, &instruments_),
-      sets_({sets, names, &executor_, &links_, this, &options_.fusion}, options.cache_capacity) {
+      sets_({sets, names, &executor_, &links_, this, &options_.fusion}, options.cache_capacity),
+      plans_({names, &executor_, &instruments_, this}, options.rank) {
   executor_.set_tuning(options_.tuning);
   executor_.set_framework(host->framework());
 }
@@ -202,6 +203,9 @@ void RuntimeCore::complete(Submission* submission, Status status) {
 
 CoreCounts RuntimeCore::counts() const {
   CoreCounts counts = counts_;
+  counts.batches = plans_.counts().batches;
+  counts.fused_tensors = plans_.counts().fused_tensors;
+  counts.speculative_batches = plans_.counts().speculative_batches;
   counts.messages_sent = links_.messages_sent();
   counts.eager_sends_wasted = speculative_.wasted_sends();
   return counts;
@@ -339,112 +343,8 @@ Status RuntimeCore::run_tentative_plan(ProcessSet* set, ByteView theirs) {
 }
 
 Status RuntimeCore::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
-  if (plan.last && set->last_was_speculative && plan.sequence + 1 == set->plans) {
-    // The set ended at its root before the root received the announcement that matched.
-    end_set(set);
-    return {};
-  }
-  if (plan.sequence != set->plans) {
-    return internal_error(cat("plan ", plan.sequence, " of process set ", set->members->id,
-                              " came where ", set->plans, " is next"));
-  }
-  ++set->plans;
-  set->last_was_speculative = speculative_.is_own(plan);
-  plan_heard_ = Clock::now();
-  HVD_RETURN_IF_ERROR(forget(set, plan));
-  agreed_.assign(plan.items.size(), {});
-  for (size_t i = 0; i < plan.items.size(); ++i) {
-    HVD_RETURN_IF_ERROR(resolve(set, plan.items[i], &agreed_[i]));
-  }
-  for (const auto& batch : plan.batches) {
-    if (batch.empty()) return internal_error("a plan has a batch of nothing");
-    for (const PlanUnit& unit : batch) {
-      if (agreed_[unit.item].request == nullptr) {
-        return internal_error("a plan runs what it declares failed");
-      }
-    }
-    if (theirs.empty()) {
-      executor_.add(set->queue, batch, agreed_);
-    } else {
-      HVD_RETURN_IF_ERROR(
-          executor_.run_one_shot(set->queue, batch, agreed_, set->speculation.aligned(theirs)));
-      ++counts_.speculative_batches;
-    }
-    ++counts_.batches;
-    if (batch.size() > 1) counts_.fused_tensors += batch.size();
-  }
+  HVD_RETURN_IF_ERROR(plans_.apply(set, plan, theirs, speculative_.is_own(plan)));
   if (plan.last) end_set(set);
-  return {};
-}
-
-Status RuntimeCore::forget(ProcessSet* set, const Plan& plan) {
-  for (const uint32_t id : plan.forgotten) {
-    CacheEntry* entry = set->cache.find(id);
-    if (entry == nullptr) return internal_error(cat("a plan takes back id ", id, ", unknown here"));
-    Name* name = entry->name;
-    set->negotiator.forget(entry, plan.sequence);
-    if (name == nullptr) continue;
-    name->cached = nullptr;
-    names_->keep(name, false);
-  }
-  return {};
-}
-
-// Finds this rank's submission for a plan item, and updates the response cache from the item.
-Status RuntimeCore::resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed) {
-  CacheEntry* entry = item.full ? nullptr : set->cache.find(item.id);
-  Name* name = nullptr;
-  if (item.full)
-    name = names_->find(set->members->serial, item.name);
-  else if (entry != nullptr)
-    name = entry->name;
-  Submission* submission = name != nullptr ? name->announced : nullptr;
-  if (submission == nullptr && !(item.full && set->has_joined)) {
-    return internal_error(cat("a plan names '", printable(item.name), "' (", item.id,
-                              "), which rank ", options_.rank, " did not announce"));
-  }
-  if (item.full && item.request.op == HVD_JOIN && item.error_code == HVD_OK) {
-    all_have_joined(set, item.request.root);
-    return {};
-  }
-  if (submission != nullptr) note_agreement(item, *submission);
-  if (submission != nullptr) {
-    submission->planned = true;
-    set->speculation.planned();
-  }
-  if (item.error_code != HVD_OK) {
-    if (submission != nullptr) {
-      complete(submission, Status(static_cast<Code>(item.error_code), item.error));
-    }
-    return {};
-  }
-  if (item.full && is_registration(item.request.op)) return register_sets(item, submission);
-  if (item.full && item.id != 0) HVD_RETURN_IF_ERROR(learn(set, item, submission, &entry));
-  agreed->submission = submission;
-  agreed->request = submission != nullptr ? &submission->request : &item.request;
-  agreed->rows = entry != nullptr ? &entry->rows : &item.rows;
-  if (submission != nullptr) submission->units_left = unit_count(submission->request);
-  return {};
-}
-
-void RuntimeCore::note_agreement(const PlanItem& item, const Submission& submission) {
-  instruments_.metrics.agreed(plan_heard_ - submission.since);
-  instruments_.metrics.count(item.full ? Counter::kCacheMisses : Counter::kCacheHits);
-  instruments_.trace.decide(submission, item.error_code == HVD_OK);
-}
-
-Status RuntimeCore::learn(ProcessSet* set, const PlanItem& item, Submission* submission,
-                          CacheEntry** entry) {
-  CacheEntry* learned = set->cache.put(item.id, item.name);
-  if (learned == nullptr) return internal_error("a plan gives a cache id that is not free");
-  learned->request = submission != nullptr ? submission->request : item.request;
-  learned->rows = item.rows;
-  if (submission != nullptr && learned->name == nullptr) {
-    learned->name = submission->name;
-    submission->name->cached = learned;
-    names_->keep(submission->name, true);
-  }
-  *entry = learned;
   return {};
 }
 

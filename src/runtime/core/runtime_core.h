@@ -12,6 +12,7 @@
 
 #include "runtime/core/message_links.h"
 #include "runtime/core/pending_submissions.h"
+#include "runtime/core/plan_application.h"
 #include "runtime/core/process_set_registry.h"
 #include "runtime/core/service_bus.h"
 #include "runtime/core/shutdown.h"
@@ -52,7 +53,7 @@ class PlanListener {
   virtual void planned(const std::vector<PlanItem>& items) = 0;
 };
 
-class RuntimeCore final : public Drivable, private CompletionSink {
+class RuntimeCore final : public Drivable, private PlanSink {
  public:
   RuntimeCore(const CoreOptions& options, OpenedPlugin controller, OpSelector* ops,
               PluginHost* host, SetTable* sets, TensorTable* names, HandleTable* handles);
@@ -134,13 +135,8 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   Status run_tentative_plan(ProcessSet* set, ByteView theirs);
   // theirs: the peer's eager data for the only batch of the plan, if it has arrived.
   Status apply(ProcessSet* set, const Plan& plan, ByteView theirs = {});
-  Status forget(ProcessSet* set, const Plan& plan);
-  Status resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed);
-  void note_agreement(const PlanItem& item, const Submission& submission);
-  Status learn(ProcessSet* set, const PlanItem& item, Submission* submission, CacheEntry** entry);
-  void all_have_joined(ProcessSet* set, int32_t last);
-
-  Status register_sets(const PlanItem& item, Submission* submission);
+  void all_have_joined(ProcessSet* set, int32_t last) override;
+  Status register_sets(const PlanItem& item, Submission* submission) override;
   Status send_last_plan(ProcessSet* set);
   void end_set(ProcessSet* set);
   void fail_rest(ProcessSet* set);
@@ -164,6 +160,7 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   BatchExecutor executor_;
   SpeculativeExchange speculative_{&options_.fusion, &executor_, &links_};
   ProcessSetRegistry sets_;
+  PlanApplication plans_;
   Shutdown shutdown_{&links_};
   CoreCounts counts_;
 
@@ -176,8 +173,6 @@ class RuntimeCore final : public Drivable, private CompletionSink {
   // Reused, so that a pass allocates no memory.
   Announcement heard_;
   Plan heard_plan_;
-  Clock::time_point plan_heard_{};  // arrival of the plan that is being applied
-  std::vector<AgreedItem> agreed_;
   std::vector<Submission*> refused_;
   ByteWriter out_;
 };

@@ -1,0 +1,64 @@
+// Applies the plans that the ranks of a process set agreed on: finds this rank's submission of each item,
+// updates the response cache, and adds the batches to the executor. Owns the counts of batches. The runtime
+// core makes, sends and receives plans and ends sets; it calls this class on the thread that makes progress.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "runtime/core/process_set.h"
+#include "runtime/execution/batch_executor.h"
+#include "runtime/submission/tensor_table.h"
+#include "runtime/telemetry/instruments.h"
+
+namespace hvd::runtime {
+
+// Receives the items of a plan that no batch runs, in the plan's order.
+class PlanSink : public CompletionSink {
+ public:
+  // All members have joined; `last` is the rank that joined last.
+  virtual void all_have_joined(ProcessSet* set, int32_t last) = 0;
+  // An item that adds or removes process sets, and this rank's submission of it.
+  virtual Status register_sets(const PlanItem& item, Submission* submission) = 0;
+};
+
+class PlanApplication {
+ public:
+  // All of these outlive it.
+  struct Parts {
+    TensorTable* names;
+    BatchExecutor* executor;
+    Instruments* instruments;
+    PlanSink* sink;
+  };
+  PlanApplication(const Parts& parts, int32_t rank) : parts_(parts), rank_(rank) {}
+
+  // Applies the next plan of the set. theirs: the peer's eager data for the only batch of the plan, if it
+  // has arrived. is_speculative: a matched speculation made the plan on this rank.
+  Status apply(ProcessSet* set, const Plan& plan, ByteView theirs, bool is_speculative);
+
+  struct Counts {
+    uint64_t batches = 0;
+    uint64_t fused_tensors = 0;        // in batches of more than one
+    uint64_t speculative_batches = 0;  // with the peer's eager data
+  };
+  const Counts& counts() const { return counts_; }
+
+ private:
+  Status forget(ProcessSet* set, const Plan& plan);
+  Status resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed);
+  Status learn(ProcessSet* set, const PlanItem& item, Submission* submission, CacheEntry** entry);
+  void note_agreement(const PlanItem& item, const Submission& submission);
+  Status run(ProcessSet* set, const std::vector<PlanUnit>& batch, ByteView theirs);
+
+  const Parts parts_;
+  const int32_t rank_;
+  Counts counts_;
+  Clock::time_point arrived_{};     // when the plan that is being applied arrived
+  std::vector<AgreedItem> agreed_;  // of that plan; reused, so that a plan allocates no memory
+};
+
+}  // namespace hvd::runtime
