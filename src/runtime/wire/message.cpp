@@ -1,5 +1,8 @@
 #include "runtime/wire/message.h"
 
+#include <array>
+#include <utility>
+
 #include "base/check.h"
 #include "runtime/wire/request_bytes.h"
 
@@ -9,13 +12,23 @@ namespace {
 template <typename T>
 void put_numbers(const std::vector<T>& numbers, ByteWriter& out) {
   out.put(static_cast<uint32_t>(numbers.size()));
-  for (const T number : numbers) out.put(number);
+  out.put_raw(std::as_bytes(std::span(numbers)));
+}
+
+// Puts both with one append: a plan has thousands of such pairs.
+template <typename A, typename B>
+void put_pair(A first, B second, ByteWriter& out) {
+  std::array<std::byte, sizeof(A) + sizeof(B)> bytes;
+  std::memcpy(bytes.data(), &first, sizeof(A));
+  std::memcpy(bytes.data() + sizeof(A), &second, sizeof(B));
+  out.put_raw(bytes);
 }
 
 template <typename T>
 void get_numbers(ByteReader& in, std::vector<T>* numbers) {
   numbers->resize(in.get_count(sizeof(T)));
-  for (T& number : *numbers) number = in.get<T>();
+  const ByteView raw = in.get_raw(numbers->size() * sizeof(T));
+  if (!raw.empty()) std::memcpy(numbers->data(), raw.data(), raw.size());
 }
 
 Status get_proposal(ByteReader& in, Proposal* proposal) {
@@ -37,14 +50,14 @@ enum ItemFlags : uint8_t { kFull = 1, kFailed = 2 };
 Status get_item(ByteReader& in, PlanItem* item) {
   const auto flags = in.get<uint8_t>();
   item->id = in.get<uint32_t>();
-  item->full = (flags & kFull) != 0;
+  const bool was_full = std::exchange(item->full, (flags & kFull) != 0);
   item->error_code = HVD_OK;
   item->error.clear();
   if (item->full) {
     item->name = in.get_text();
     HVD_RETURN_IF_ERROR(get_request(in, &item->request));
     HVD_RETURN_IF_ERROR(get_rows(in, &item->rows));
-  } else {
+  } else if (was_full) {
     // The item still holds values of another plan.
     item->name.clear();
     item->request = {};
@@ -148,7 +161,7 @@ void encode_head(const Plan& plan, ByteWriter& out) {
   out.put(static_cast<uint32_t>(plan.items.size()));
   for (const PlanItem& item : plan.items) {
     const bool failed = item.error_code != HVD_OK;
-    out.put(static_cast<uint8_t>((item.full ? kFull : 0) | (failed ? kFailed : 0))).put(item.id);
+    put_pair(static_cast<uint8_t>((item.full ? kFull : 0) | (failed ? kFailed : 0)), item.id, out);
     if (item.full) {
       out.put_text(item.name);
       put_request(item.request, out);
@@ -159,7 +172,7 @@ void encode_head(const Plan& plan, ByteWriter& out) {
   out.put(static_cast<uint32_t>(plan.batches.size()));
   for (const auto& batch : plan.batches) {
     out.put(static_cast<uint32_t>(batch.size()));
-    for (const PlanUnit& unit : batch) out.put(unit.item).put(static_cast<uint8_t>(unit.dtype));
+    for (const PlanUnit& unit : batch) put_pair(unit.item, static_cast<uint8_t>(unit.dtype), out);
   }
   put_eager_data_head(plan.eager_data, out);
 }
