@@ -34,7 +34,18 @@ constexpr const char* kDefaultFile = "horovod-report.txt";
 constexpr std::string_view kShown[] = {"HOROVOD_",
                                        "_HOROVOD_",
                                        "SLURM_",
+                                       "PBS_JOBID",
+                                       "PBS_NODEFILE",
+                                       "LSB_JOBID",
+                                       "LSB_DJOB_HOSTFILE",
                                        "PMI",
+                                       "OMPI_",
+                                       "PYTHONPATH",
+                                       "PYTHONHOME",
+                                       "VIRTUAL_ENV",
+                                       "CONDA_PREFIX",
+                                       "LD_LIBRARY_PATH",
+                                       "LD_PRELOAD",
                                        "OMP",
                                        "KMP_",
                                        "MKL_NUM_THREADS",
@@ -138,6 +149,10 @@ std::string describe_settings(const Settings& settings, const Redactor& redactor
   for (const Setting& entry : all_settings()) {
     const std::string_view key = entry.key;
     if (!settings.is_set(key) || key == "check_build" || key == "verbose") continue;
+    if (key == "remote_init") {  // a command of the user's own may hold anything
+      text += cat(entry.key, ": <redacted: ", settings.text(entry.key).size(), " bytes>\n");
+      continue;
+    }
     if (entry.type != SettingType::kList) {
       text += cat(entry.key, ": ", printable(redactor.redact(entry.key, settings.text(entry.key))),
                   "\n");

@@ -19,9 +19,10 @@ SECRETS = {
     "UNRELATED": "of-nobody",
 }
 HIDDEN = [value for name, value in SECRETS.items() if name != "https_proxy"] + [
-    "proxy-user", "proxy-word", "of-a-flag"]
+    "proxy-user", "proxy-word", "of-a-flag", "of-the-init"]
 SHOWN = {"HOROVOD_CYCLE_TIME": "7.5", "SLURM_JOB_ID": "4711", "PMIX_MCA_ptl": "^usock",
-         "OMP_NUM_THREADS": "3"}
+         "OMP_NUM_THREADS": "3", "OMPI_COMM_WORLD_SIZE": "4", "LD_LIBRARY_PATH": "/opt/x/lib",
+         "VIRTUAL_ENV": "/opt/venv"}
 
 
 def report(*words, cwd, code=0, **environment):
@@ -39,8 +40,8 @@ def test_it_holds_what_is_asked_for_and_no_secret():
     key = folder / "id"
     key.write_text("content-of-the-key\n")
     said = report("out.txt", "--config-file", config, "-i", key, "-x", "A_TOKEN=of-a-flag",
-                  "--remote-init", "login --token of-a-flag; echo of-wandb", PYTHON, "train.py",
-                  cwd=folder, **SECRETS, **SHOWN)
+                  "--remote-init", "mysql -pof-the-init; login --token of-a-flag; echo of-wandb",
+                  PYTHON, "train.py", cwd=folder, **SECRETS, **SHOWN)
     expect(said == "horovodrun: wrote out.txt; read it before you attach it to a bug report\n", said)
     path = folder / "out.txt"
     expect(stat.S_IMODE(path.stat().st_mode) == 0o600, oct(path.stat().st_mode))
@@ -56,6 +57,7 @@ def test_it_holds_what_is_asked_for_and_no_secret():
                   "libssh: 0.", f"interpreter: {PYTHON}", "Available Frameworks:", "shared memory",
                   "PMIx", "MPI", "cache_capacity: 77", "env: A_TOKEN\n",
                   "https_proxy=http://<redacted>@proxy.example:3128", "SLURM_JWT=<redacted>",
+                  f"PYTHONPATH={BUILD / 'python'}", "remote_init: <redacted: ",
                   *(f"{name}={value}" for name, value in SHOWN.items())):
         expect(words in text, f"{words!r} is not in\n{text}")
     for name in ("WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "UNRELATED", "HOME="):
