@@ -74,7 +74,7 @@ void leave_out(doctest::Context& context, const std::string& program) {
 REGISTER_LISTENER("skips", 1, SkipListener);
 
 int main(int argc, char** argv) {
-  // What a thread has found is seen, though its exception ends the program.
+  // The output of a thread is flushed, even when the exception of that thread ends the program.
   std::set_terminate([] {
     std::cout.flush();
     std::abort();

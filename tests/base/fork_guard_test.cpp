@@ -29,7 +29,7 @@ int open_sockets() {
   return count;
 }
 
-// What `look` returns in a child, 0 to 255.
+// Returns what `look` returns in a forked child, 0 to 255.
 template <typename Look>
 int in_child(Look&& look) {
   const pid_t child = ::fork();

@@ -1,5 +1,5 @@
-// What a timeline costs: nanoseconds per event noted on a rank, with a timeline and without, and
-// per event written by the root's thread. And what the metrics of an operation cost.
+// Measures the cost of a timeline: nanoseconds per event that a rank notes, with a timeline and
+// without, and per event that the root's thread writes. Also measures the cost of the metrics.
 //
 //   build/bench/trace_bench
 #include <cstdio>
@@ -43,7 +43,7 @@ struct Step {
       batch.push_back(&submission);
     }
   }
-  // Of a fused batch of all names; how many notes that is.
+  // Notes the events of one fused batch of all names, and returns the number of events.
   double run(TraceRecorder* recorder) {
     for (Submission* submission : batch) recorder->negotiate(*submission);
     for (Submission* submission : batch) recorder->decide(*submission, true);

@@ -1,4 +1,4 @@
-// What tests of collectives share beside the world: batches, and verdicts of threads.
+// Batches and verdicts of threads for the tests of collectives; world.h holds their world.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -9,7 +9,7 @@ using namespace hvd::test;
 
 namespace {
 
-// A relay in front of every rank; `prepare` is told of each.
+// A world with a relay in front of every rank; calls `prepare` for each relay.
 struct RelayedWorld {
   explicit RelayedWorld(std::vector<int> hosts, std::function<void(int32_t, Relay&)> prepare)
       : world(std::move(hosts)), store([this, prepare](collectives::PeerRecord& record) {

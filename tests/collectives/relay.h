@@ -34,15 +34,15 @@ class Relay {
     thread_.join();
   }
   uint16_t port() const { return port_; }
-  // What arrives goes on so much later.
+  // The relay holds all data that arrives for this time, then passes it on.
   void delay(std::chrono::milliseconds time) { delay_ = time.count(); }
-  // Nothing goes on after so many bytes in all, until resume().
+  // The relay passes on this many bytes in all, then nothing until resume().
   void stall_after(size_t bytes) { stall_after_ = bytes; }
   void resume() {
     stall_after_ = SIZE_MAX;
     ring();
   }
-  // All connections break after so many bytes.
+  // All connections break after this many bytes.
   void cut_after(size_t bytes) { cut_after_ = bytes; }
   // Whether it has stalled within this time.
   bool wait_for_stall(std::chrono::milliseconds patience) {

@@ -1,4 +1,5 @@
-// What etcd answers, and what users write as its address: refused, or of sound parts.
+// Replies of etcd, and addresses of etcd that users write: the parser refuses them or returns valid
+// parts.
 #include <cstddef>
 #include <cstdint>
 

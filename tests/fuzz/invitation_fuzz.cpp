@@ -1,4 +1,4 @@
-// What rank 0 tells the others about its store, where it came by another launcher's ways.
+// The invitation in which rank 0 names its store to the other ranks under a foreign launcher.
 #include <cstddef>
 #include <cstdint>
 

@@ -5,7 +5,7 @@
 #include "launcher/spawn/agent_delivery.h"
 #include "launcher/spawn/last_words.h"
 
-// What a login shell and the remote command print.
+// The input is the output of a login shell and of the remote command.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd::launcher;
   const std::string_view text(reinterpret_cast<const char*>(data), size);

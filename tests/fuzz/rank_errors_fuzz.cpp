@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "launcher/output/rank_errors.h"
 
-// What a rank that failed wrote on its standard error.
+// The input is what a failed rank wrote on its standard error.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd::launcher;
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -1,4 +1,5 @@
-// Messages between runtimes: any bytes, decoded as each kind. What decodes must survive a round.
+// Messages between runtimes: any bytes, decoded as each kind. A message that decodes must survive
+// encoding and decoding.
 #include <cstdlib>
 
 #include "runtime/stall/stall_message.h"

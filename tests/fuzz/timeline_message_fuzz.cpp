@@ -1,5 +1,6 @@
-// Messages of the timeline and the metrics between runtimes, and what ranks noted: any bytes. What
-// decodes must survive a round; what is formatted must be JSON that nests.
+// Messages of the timeline and the metrics between runtimes, and the events that ranks noted: any
+// bytes. A message that decodes must survive encoding and decoding. Formatted text must be JSON
+// that nests.
 #include <cstdlib>
 #include <cstring>
 

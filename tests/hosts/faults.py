@@ -1,4 +1,4 @@
-"""What can befall a host: crash, freeze, a cut link. Runs in the launcher's namespaces, as root."""
+"""Faults of a host: a crash, a freeze, a cut link. Runs in the launcher's namespaces, as root."""
 import os
 import pathlib
 import signal
@@ -27,7 +27,7 @@ def processes(name):
 
 
 def said_of(pid, file):
-    """What /proc has in a file of a process; nothing once that has ended."""
+    """Returns the text of a file in /proc/PID; empty once the process has ended."""
     try:
         return pathlib.Path(f"/proc/{pid}/{file}").read_text(errors="replace")
     except OSError:
@@ -35,7 +35,7 @@ def said_of(pid, file):
 
 
 def crash(name):
-    """The cable first, so that no goodbye of the kernel gets out; then everything dies."""
+    """Unplugs the cable first, so that the kernel cannot close connections; then kills all processes."""
     network.unplug(host.spec()["names"].index(name))
     end(name)
 

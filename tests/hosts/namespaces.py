@@ -52,7 +52,7 @@ def is_below(path, folder):
 def cover(folder, keep=(), mode=0o755, owner=None, flags=0, options=""):
     """Lays an empty folder over `folder`; what lies in `keep` below it stays where it was."""
     kept = [path for path in keep if is_below(path, folder)]
-    # What is covered can still be reached by a descriptor that was opened before.
+    # A descriptor that was opened before still reaches a covered path.
     handles = [(path, os.open(path, os.O_PATH)) for path in kept]
     mount("tmpfs", folder, "tmpfs", flags, f"mode={mode:o}{options}")
     if owner:

@@ -60,7 +60,7 @@ def unplug(index):
 
 
 def cut(device, peer_address, pid=None):
-    """No packet reaches the peer any more, and nobody is told: the link is silent, not refused."""
+    """Drops every packet to the peer silently: neither side gets an error."""
     _ip([f"neigh replace {peer_address} lladdr {NOBODY} nud permanent dev {device}"], pid)
 
 
@@ -69,7 +69,7 @@ def heal(device, peer_address, pid=None):
 
 
 def try_ip(line, pid=None):
-    """For what need not be there."""
+    """Runs one command of ip, and ignores its failure: the object may be missing."""
     try:
         _ip([line], pid)
     except OSError:

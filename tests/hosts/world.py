@@ -43,7 +43,7 @@ def run(settings, command):
         os.waitpid(child, 0)
         os._exit(128 + number)
 
-    # What a terminal sends to all of its processes is the command's business.
+    # A terminal sends its signals to all of its processes; the command handles them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGHUP, end)

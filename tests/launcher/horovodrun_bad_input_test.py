@@ -1,4 +1,4 @@
-"""What the real horovodrun refuses before it starts anything."""
+"""Tests of the input that the real horovodrun refuses before it starts a process."""
 import os
 import tempfile
 import unittest

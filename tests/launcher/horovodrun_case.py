@@ -1,4 +1,4 @@
-"""What the tests of the real horovodrun share: they run it on this machine with small shell commands.
+"""The common base of the tests that run the real horovodrun on this machine with small shell commands.
 
 Usage of each: horovodrun_NAME_test.py PATH_OF_HOROVODRUN [unittest arguments]
 """
@@ -17,7 +17,7 @@ def start(*arguments, **options):
     options.setdefault("stdin", subprocess.DEVNULL)
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
-    # What a shell may have ignored for its background jobs is as usual again.
+    # A shell may ignore signals for its background jobs; horovodrun starts with the default actions.
     return subprocess.Popen([HOROVODRUN, *arguments], restore_signals=True,
                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
                             **options)

@@ -1,4 +1,4 @@
-"""What horovodrun prints about itself: version, help, plan, manual, completion."""
+"""Tests of what horovodrun prints about itself: version, help, plan, manual, completion."""
 import fcntl
 import json
 import os

@@ -10,7 +10,7 @@ import sys
 
 # name: (what is there, what is planted)
 PLANTS = {
-    # Whoever claims or releases a handle meanwhile reads what is being written.
+    # A thread that claims or releases a handle meanwhile reads data that another thread writes.
     "race": (
         "void HandleTable::finish(std::span<Submission* const> submissions) {\n"
         "  std::lock_guard lock(mutex_);\n",
@@ -21,7 +21,7 @@ PLANTS = {
         "UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));",
         "UniqueFd epoll(::dup(::epoll_create1(EPOLL_CLOEXEC)));",
     ),
-    # Names that nobody uses any more are never freed.
+    # Names that no caller uses are never freed.
     "memory_leak": (
         "if (--name->in_flight == 0 && !name->kept) erase(*name);",
         "if (--name->in_flight == 0 && !name->kept)\n"

@@ -39,7 +39,7 @@ hvd_plugin record(const char* name, int32_t priority, int (*probe)(char*, size_t
 
 const std::vector<std::string> kFolder{HVD_TEST_PLUGINS};
 
-// What plugins that others have built agree on with this library.
+// Plugins that third parties built rely on these offsets.
 static_assert(offsetof(hvd_plugin, reserved) == offsetof(hvd_plugin, threads) + 4);
 static_assert(offsetof(hvd_plugin, probe) == offsetof(hvd_plugin, reserved) + sizeof(void*));
 

@@ -1,4 +1,4 @@
-// What the bootstrap plugins read of others: lines of PMI-1, variables of a step of Slurm.
+// Tests of what the bootstrap plugins parse: lines of PMI-1, and variables of a Slurm step.
 #include <doctest/doctest.h>
 
 #include <set>

@@ -1,4 +1,4 @@
-// What is special about the built-in controller and operations; the rest is conformance_test.
+// Tests of what only the built-in controller and operations do; conformance_test covers the rest.
 #include <doctest/doctest.h>
 
 #include <string>

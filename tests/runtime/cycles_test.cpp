@@ -34,8 +34,8 @@ size_t shared_mappings() {
   return count;
 }
 
-// What this process holds now. A sanitizer brings its own heap: there heap_bytes does not move, and
-// it looks for leaks itself.
+// The resources that this process holds now. A sanitizer has its own heap: heap_bytes does not
+// change under it, and the sanitizer looks for leaks itself.
 struct Holdings {
   size_t descriptors = entries_of("/proc/self/fd");
   size_t threads = entries_of("/proc/self/task");

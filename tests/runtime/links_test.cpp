@@ -60,7 +60,7 @@ bool is_right(const Program& program, const Reports& reports) {
   return wrong.empty();
 }
 
-// Programs one after another until the links break. What each rank was told.
+// Plays programs one after another until the links break. Returns the error that each rank got.
 std::vector<Status> play_until_broken(Ranks& ranks, unsigned seed, const Vocabulary& vocabulary,
                                       std::deque<Reports>* kept) {
   std::vector<Status> causes(static_cast<size_t>(ranks.size()));
@@ -78,7 +78,7 @@ std::vector<Status> play_until_broken(Ranks& ranks, unsigned seed, const Vocabul
       if (!reports[rank].complaints.empty()) return causes;
     }
   }
-  // Who had done everything already is told with the next work.
+  // A rank that had finished everything gets its error with its next operation.
   for (int rank = 0; rank < ranks.size(); ++rank) {
     Status& cause = causes[static_cast<size_t>(rank)];
     if (!cause.ok()) continue;

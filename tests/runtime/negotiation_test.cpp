@@ -94,12 +94,13 @@ TEST_CASE("the first check that fails is the one that is told") {
     CHECK_MESSAGE(text.find(part) != std::string::npos, text);
   };
   const char* join = "not supported with Join at this time: rank 3 joined before it";
-  // Who is there counts before shapes, where only rows may differ, and before roots.
+  // The error about a joined rank comes before errors about shapes, where only rows may differ, and
+  // before errors about roots.
   says(told(HVD_ALLGATHER, {2, 3}, {2, 4}), join);
   says(told(HVD_ALLTOALL, {2}, {}), join);
   says(told(HVD_BROADCAST, {2}, {2}, [](Request* r) { r->root = 1; }), join);
   says(told(HVD_REDUCESCATTER, {}, {}), join);
-  // But after what any work has.
+  // Errors about parameters that every operation has come first.
   says(told(HVD_ALLGATHER, {2}, {2}, [](Request* r) { r->tensors[0].dtype = HVD_INT8; }),
        "Mismatched data types");
   says(told(HVD_ALLGATHER, {2}, {2}, [](Request* r) { r->op = HVD_ALLREDUCE; }),

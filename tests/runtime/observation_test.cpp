@@ -75,7 +75,7 @@ std::map<std::string, double> samples_of(const std::string& text) {
 TEST_CASE("a timeline has the events of all ranks, under the names that tools know") {
   const TemporaryFile file("sequences");
   Ranks ranks(3);
-  // Whoever asks, it is for all; the others need not call anything.
+  // One rank starts the timeline for all ranks; the other ranks need not call anything.
   REQUIRE(ranks[2].observation().start_timeline(file.path, false).ok());
   ranks.each([&](int rank) {
     // A rank that announced this before it heard of the timeline notes the rest of it.

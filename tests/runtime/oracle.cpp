@@ -102,7 +102,7 @@ double reduced(const Step& step, size_t tensor, int32_t dtype, size_t index, int
   double result = 0;
   bool is_first = true;
   for (int rank = 0; rank < size; ++rank) {
-    // Who has joined changes nothing, but counts in an average.
+    // A rank that has joined contributes no value, but counts in an average.
     if (!step.joined.empty() && step.joined[static_cast<size_t>(rank)]) continue;
     const double value = scaled(dtype, value_of(step, tensor, dtype, rank, index), step.prescale);
     result = is_first ? value : combined(step, dtype, result, value);

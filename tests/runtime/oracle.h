@@ -20,11 +20,11 @@ struct Tensor {
 double element(const Tensor& tensor, size_t index);
 void set_element(Tensor* tensor, size_t index, double value);
 
-// What a rank hands in. Its dtype and shape may be odd.
+// The input of a rank. Its dtype and shape may be odd.
 Tensor input_on(const Step& step, size_t tensor, int rank);
-// What a rank must get out.
+// The output that a rank must get.
 Tensor output_on(const Step& step, size_t tensor, int rank, int size);
-// Rows from each rank, of an alltoall.
+// The rows that a rank receives from each rank in an alltoall.
 std::vector<int32_t> received_splits(const Step& step, int rank, int size);
 // The code and a part of the sentence that a step must fail with; HVD_OK when it must not.
 struct Verdict {

@@ -28,7 +28,8 @@ class RankApi {
   virtual int remove_set(int32_t set, hvd_handle* handle, std::string* error) = 0;
 };
 
-// What one rank has seen. Kept until the rank has shut down: it owns memory of released work.
+// The observations of one rank. A report lives until its rank has shut down, since the report owns
+// memory of released work.
 struct Report {
   std::vector<std::string> complaints;
   // The same on all ranks: sentences of the steps that failed as they had to, by round and step,

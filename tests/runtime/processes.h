@@ -19,7 +19,7 @@ class Rendezvous {
  public:
   explicit Rendezvous(int size);
   ~Rendezvous();
-  // What a worker needs in its environment to come here.
+  // The environment variables with which a worker reaches this server.
   std::vector<std::string> variables() const;
 
  private:

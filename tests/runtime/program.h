@@ -11,10 +11,10 @@
 
 namespace hvd::test {
 
-// What one rank asks for otherwise than the others, so that the step fails everywhere.
+// The parameter that differs on one rank, so that the step fails on all ranks.
 enum class Odd { kNothing, kDtype, kOperation, kShape, kScale, kReduction, kRoot, kGroup };
 
-// What the runtime must refuse at once, on the rank that asks.
+// The reason why the runtime must refuse a submission at once, on the rank that submits it.
 enum class Refused { kNothing, kRoot, kReduction, kSplits, kUneven, kSet, kName };
 
 struct TensorTerms {
@@ -33,7 +33,7 @@ struct Step {
   double prescale = 1, postscale = 1;
   bool in_place = false;
   std::vector<TensorTerms> tensors;  // more than one: a group
-  // Of an allgather: rows[tensor][rank]. Of an alltoall: rows[from][to].
+  // An allgather uses rows[tensor][rank], an alltoall rows[from][to].
   std::vector<std::vector<int64_t>> rows;
   bool even = false;  // an alltoall without splits
   Odd odd = Odd::kNothing;
@@ -67,7 +67,7 @@ struct Program {
   int rank_of(const Step& step, int index) const;
 };
 
-// What programs may use.
+// The features that programs may use.
 struct Vocabulary {
   std::vector<int32_t> dtypes;
   bool uneven_alltoall = true;

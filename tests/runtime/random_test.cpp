@@ -31,8 +31,8 @@ unsigned number_from(const char* variable, unsigned otherwise) {
   return text ? static_cast<unsigned>(hvd::parse_int(*text).value_or(otherwise)) : otherwise;
 }
 
-// What went wrong; nothing when all is right. The reports live longer than the ranks: work that
-// was released at once may end late.
+// Returns what failed; empty on success. The reports live longer than the ranks: released work may
+// end late.
 std::vector<std::string> run_on(Ranks& ranks, const Program& program, double patience,
                                 std::deque<Report>* reports) {
   for (int rank = 0; rank < ranks.size(); ++rank) reports->emplace_back();

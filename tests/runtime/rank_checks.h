@@ -1,5 +1,5 @@
-// What tests of in-process ranks share: worlds over each kind of links, all ranks started, and the
-// work that they bring most.
+// Common parts of the tests of in-process ranks: worlds over each kind of links, the start of all
+// ranks, and the most frequent operations.
 #pragma once
 
 #include <doctest/doctest.h>

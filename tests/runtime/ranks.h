@@ -24,7 +24,7 @@ struct RanksOptions {
   uint32_t epoch = 0;
   double start_seconds = 20;
   std::vector<std::vector<int32_t>> process_sets;
-  // Of the memory links: everything takes up to this long, at random from the seed.
+  // The memory links delay each message by a random time of at most this; the seed decides.
   std::chrono::microseconds late{0};
   unsigned late_seed = 0;
   // The store as a rank sees it, made from the one of all; empty: that one.

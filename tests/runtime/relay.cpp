@@ -220,7 +220,7 @@ void Relay::read(Pair& pair, int side) {
   in.held += static_cast<size_t>(count);
 }
 
-// What came from the other side goes out here; an empty piece is the end.
+// Writes to this side what came from the other side; an empty piece is the end.
 void Relay::write(Pair& pair, int side) {
   Direction& out = pair.from[1 - side];
   const auto now = Clock::now();

@@ -1,4 +1,5 @@
-// What one cached allreduce costs as the ranks become more: messages of each rank, and rounds.
+// Tests the cost of one cached allreduce as the number of ranks grows: messages per rank, and
+// rounds.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -36,7 +36,7 @@ std::string array_of(const std::vector<std::string>& values) {
   return "[" + join(values, ",\n") + "]";
 }
 
-// What a rank has noted, as a trace.
+// The trace of the events that a rank has noted.
 struct Formatted {
   explicit Formatted(int32_t size)
       : format(size, 0, 17, [this](std::string_view value) { values.emplace_back(value); }) {}

@@ -131,7 +131,7 @@ static int for_ever(void) {
   }
 }
 
-/* Rank 1 dies; the others wait for it and say what they were told. */
+/* Rank 1 dies; the other ranks wait for it and print the error that they get. */
 static int lose_a_rank(int by_signal) {
   float value = 1;
   if (sum("first", &value) != HVD_OK) return wrong("allreduce");

@@ -65,8 +65,10 @@ def spawn_all(count):
 
 
 def medians(bench, contenders):
-    """In milliseconds by name; the contenders take turns, after one turn that warms up. Who fails or
-    hangs is given no more turns, and has no figure; second, what to say about them."""
+    """Returns each contender's median in milliseconds by name, and a note about the contenders that failed.
+
+    The contenders take turns, after one turn that warms up. A contender that fails or hangs gets no
+    further turn and has no median."""
     if not LAUNCHER.exists():
         raise teams.Refused(f"{LAUNCHER} is not built")
     rounds = {name: [] for name in contenders}
@@ -91,7 +93,7 @@ def medians(bench, contenders):
 
 
 def runs(**commands):
-    """Of those whose program is there."""
+    """Returns a timed run for each command whose program is installed."""
     return {name.replace("_", " "): functools.partial(seconds_of, command)
             for name, command in commands.items() if shutil.which(str(command[0]))}
 
@@ -139,7 +141,7 @@ def over_ssh(hosts, slots):
                           ",".join(names), "--mca", "oob_tcp_if_include", "10.77.0.0/16", TRUE])
         found, left_out = medians(bench, contenders)
         ours = found.pop("ours")
-        # Who had not ended takes longer than that.
+        # A contender that had not ended takes longer than PATIENCE.
         at_least = 1e3 * PATIENCE if "had not ended" in left_out else math.nan
         best = min(found.values(), default=at_least)
         return Result("ms", ours, found, "≤ 0.5 × the best", ours <= 0.5 * best,

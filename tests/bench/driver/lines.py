@@ -178,7 +178,7 @@ def restart(bench):
 
 
 def memory(bench):
-    """Of a rank after its first operation, over a process that has torch."""
+    """Measures the memory of a rank after its first operation, beyond that of a process with torch alone."""
     plain = bench.need(teams.plain_torch, 2, python=bench.python)
     ours = bench.need(teams.ours, 2, python=bench.python)
     ours.ask("allreduce", 4, 1)

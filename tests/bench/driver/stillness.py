@@ -1,11 +1,11 @@
-"""What processes do while they have nothing to do: wake-ups of their threads, and packets."""
+"""Measures idle processes: the wake-ups of their threads, and their packets."""
 import pathlib
 import re
 import subprocess
 
 
 def _wakeups(pid):
-    """How often the threads of a process have gone to sleep, and so been woken, of themselves."""
+    """Counts how often the threads of a process have slept voluntarily, and thus woken up."""
     total = 0
     for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
         total += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status.read_text(), re.M)[1])
@@ -22,5 +22,5 @@ def _packets(pid):
 
 
 def activity(pids):
-    """(wake-ups, packets) of all of them, from their start."""
+    """Returns (wake-ups, packets) of all processes since their start."""
     return sum(map(_wakeups, pids)), sum(map(_packets, pids))

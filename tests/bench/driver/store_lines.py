@@ -98,9 +98,10 @@ def gets_per_second(clients):
 
 
 def set_to_get(is_across):
-    """Both from one thread, in turns with a bare round trip of one byte. Where the kernel puts the
-    servers decides more than what they do, so it is told: both on the client's core, or both on
-    another, whose wake-up both then pay for in each direction."""
+    """Measures set and get from one thread, in turns with a bare round trip of one byte.
+
+    The core on which a server runs matters more than what the server does. The bench therefore pins
+    both servers: to the client's core, or to another core, whose wake-up each direction then pays for."""
     def measure(bench):
         iterations = 200 if bench.rounds < 9 else 1500
         cores = sorted(os.sched_getaffinity(0))
@@ -125,7 +126,7 @@ def memory_mib(process):
     return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
 
 
-# Of a rank's record: what it shares with those of its host, and what is its own.
+# Bytes of a rank's record: those that all records of its host share, and the rank's own.
 SHARED, OWN = 190, 60
 
 

@@ -1,4 +1,4 @@
-"""What the training bench trains, on synthetic data: many small gradients, and few large ones."""
+"""The models that the training bench trains on synthetic data: many small gradients, or few large ones."""
 
 import torch
 from torch import nn

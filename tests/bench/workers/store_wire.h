@@ -1,5 +1,5 @@
-// What the two ends of the rendezvous bench share: sockets on loopback, and requests signed as
-// PROTOCOL.md says, with as little around them as can be.
+// The code that the two ends of the rendezvous bench share: loopback sockets, and minimal requests
+// that are signed as PROTOCOL.md says.
 #pragma once
 
 #include <arpa/inet.h>

@@ -110,7 +110,7 @@ class AgentFixture : public AgentEvents {
   std::string admitted_name_;
 };
 
-// Of the direct children of a process.
+// The pids of the direct children of a process.
 std::vector<pid_t> children_of(pid_t pid);
 bool is_alive(pid_t pid);
 std::string read_file(const std::string& path);

@@ -1,4 +1,4 @@
-// What an agent does for a job that ends by itself.
+// Tests of an agent whose job ends by itself.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -102,7 +102,7 @@ TEST_CASE("A rank reads its input to the end, and others read none") {
   HostJob job = fixture.shell_job("cat; echo over", 2);
   job.ranks[1].has_input = true;
   REQUIRE(fixture.prepare(job).ok());
-  // What comes before the start waits for it.
+  // Input that arrives before the start waits for the start.
   fixture.link().give_input(1, as_bytes("one "));
   REQUIRE(fixture.start().ok());
   fixture.link().give_input(1, as_bytes("two\n"));

@@ -81,8 +81,8 @@ TEST_CASE("The agent runs a job in a root that holds nothing but a static shell"
     CHECK(fixture.exits.at(0).code == 3);
     CHECK(fixture.output[{0, OutputStream::kStdout}] == "read 1\n/bin/sh\n");
   }
-  // There is no /proc to look into. What hides is deaf to SIGTERM and has lost its parent; it
-  // needs something to sleep on, and the shell opens /dev/null for what runs behind it.
+  // The agent finds no /proc here. The hidden process ignores SIGTERM and has lost its parent. The
+  // process sleeps on a FIFO, and the shell opens /dev/null for a background process.
   REQUIRE(::mkfifo((root + "/never").c_str(), 0600) == 0);
   std::filesystem::create_directory(root + "/dev");
   std::ofstream(root + "/dev/null").flush();

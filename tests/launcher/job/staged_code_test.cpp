@@ -38,7 +38,8 @@ struct Project {
   fs::path folder;
 };
 
-// What a host would make of the parts: its files by their names, and whether the digest held.
+// The copy that a host makes from the parts: its files by their names, and whether the digest is
+// right.
 struct Copy {
   std::map<std::string, std::string> files;
   size_t parts = 0;

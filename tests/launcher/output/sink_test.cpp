@@ -22,7 +22,7 @@ struct Pipe {
   UniqueFd reader, writer;
 };
 
-// What can be read now.
+// Reads the data that is available now.
 std::string read_available(int fd) {
   ::fcntl(fd, F_SETFL, O_NONBLOCK);
   std::string text(1 << 20, '\0');

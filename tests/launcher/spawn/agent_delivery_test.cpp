@@ -30,7 +30,7 @@ struct Login {
     REQUIRE(file.ok());
     return *file;
   }
-  // What the agent says, or why it did not come up.
+  // Starts the agent; returns its output, or the reason why it did not start.
   std::string start(RemoteShell& shell, std::shared_ptr<const AgentFile> file,
                     const std::string& directory) {
     const std::string text = said_by(

@@ -1,4 +1,4 @@
-// What needs file systems of its own: mounted here, or skipped where nothing may be mounted.
+// Tests that mount file systems of their own; skipped where the user may not mount.
 #include <doctest/doctest.h>
 #include <sys/mount.h>
 

@@ -134,7 +134,7 @@ TEST_CASE("close can end a program that ignores the end of its input, with its g
   CHECK(::kill(-group, 0) != 0);
 }
 
-// What this program itself was started with, beyond the standard three.
+// Counts the descriptors that this program inherited, beyond the standard three.
 int inherited_descriptors() {
   int count = 0;
   for (int fd = STDERR_FILENO + 1; fd < 1024; ++fd) {

@@ -117,8 +117,8 @@ bool PrivateSshd::start(const std::vector<std::string>& options) {
 
 PrivateSshd::~PrivateSshd() {
   if (pid_ <= 0) return;
-  // What its sessions run may still be at work, and would make its folders anew: it falls to this
-  // process as the sessions end.
+  // Commands of its sessions may still run, and would create its folders again. As the sessions
+  // end, this process becomes the parent of these commands and waits for them.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::kill(pid_, SIGTERM);
   const Deadline deadline = Deadline::after_seconds(30);

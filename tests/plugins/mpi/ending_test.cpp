@@ -67,7 +67,7 @@ int finalize(std::chrono::milliseconds connections, std::chrono::milliseconds re
   return ::close(rank_end);
 }
 
-// What the server has heard from a rank that ends.
+// Returns what the server has heard from a rank that ends.
 std::string heard_from(int (*end)()) {
   int server_end = -1;
   make_server(&server_end);

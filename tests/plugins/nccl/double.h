@@ -1,4 +1,4 @@
-// What the parts of the double share. See README.md.
+// Declarations that the parts of the double share. See README.md.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,7 @@ namespace {
 namespace abi = ops::nccl::abi;
 using Bytes = std::vector<std::byte>;
 
-// What one rank brings in one group.
+// The calls and data of one rank in one group.
 struct Part {
   std::vector<Call> calls;
   std::vector<Bytes> inputs, outputs;  // of each call

@@ -100,7 +100,7 @@ bool send_calls(const Link& link, const std::vector<Pending>& calls) {
   return true;
 }
 
-// What the kernel does when the stream comes to it.
+// The work of the kernel, once the stream reaches it.
 void run_group(const std::shared_ptr<Link>& link, const std::vector<Pending>& calls) {
   char answer = '!';
   if (!send_calls(*link, calls) || !receive_all(link->socket.get(), &answer, 1) || answer != '+') {

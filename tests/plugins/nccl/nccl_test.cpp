@@ -1,5 +1,5 @@
-// The NCCL plugin in this process, its ranks threads, over a double of NCCL and of the CUDA runtime
-// (README.md). What the real libraries would do is not shown here.
+// The NCCL plugin in this process, with threads as ranks, over a double of NCCL and of the CUDA
+// runtime (README.md). These tests say nothing about the real libraries.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -391,7 +391,7 @@ TEST_CASE("a tensor on a device that is not there, or on a second one, is a sent
 TEST_CASE("ranks that have different versions of NCCL, or only some of them, do not begin") {
   const auto opened = [](const std::string& other) {
     hvd::test::PluginStore store;
-    // What rank 1 leaves in the first round.
+    // The records that rank 1 leaves in the first round.
     store.set("nccl-library#1", "+" + other);
     store.set("nccl-hosts#1", "+0");
     hvd::test::PluginHost host(store, {{"HOROVOD_START_TIMEOUT", "20"}});

@@ -71,7 +71,7 @@ class Surface {
     }
     return sum;
   }
-  // Of a search over the whole grid.
+  // The scores that a search over the whole grid would find.
   double best() const { return std::max_element(scores_.begin(), scores_.end(), less)->second; }
   double worst() const { return std::min_element(scores_.begin(), scores_.end(), less)->second; }
   // The parameters that were varied, from the usual ones on.

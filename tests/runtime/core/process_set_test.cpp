@@ -314,7 +314,7 @@ TEST_CASE("a set that is removed twice at once is gone once, and all ranks are t
       }
       CHECK(finish(runtime, handles[0]).ok());
       second[static_cast<size_t>(rank)] = finish(runtime, handles[1]);
-      // Whoever asks once more is not left alone with that either.
+      // A third removal gets an answer too: the set is unknown.
       CHECK(remove(runtime, 1).code() == Code::kNotFound);
       int32_t id = -1;
       CHECK(add(runtime, {1, 2}, &id).ok());

@@ -84,7 +84,7 @@ struct Events : AgentEvents {
   std::vector<std::string> lost;
 };
 
-// What prepare and start have answered, and what was told beside it.
+// The results of prepare and start, the state between them, and the events of the link.
 struct Outcome {
   Status prepared, state, started;
   Events events;

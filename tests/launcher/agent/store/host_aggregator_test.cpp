@@ -63,9 +63,9 @@ class Hosts {
     REQUIRE(store.ok());
     return *std::move(store);
   }
-  // What rank r leaves.
+  // The record that a rank leaves.
   static Bytes record(int rank) { return to_bytes(cat("the record of rank ", rank)); }
-  // What each of these ranks gets, all at once.
+  // Exchanges the records of these ranks concurrently, and returns the records that each rank gets.
   std::vector<Result<std::vector<Bytes>>> exchange(
       const std::vector<int>& ranks, const std::vector<std::unique_ptr<HttpStore>>& stores,
       std::string_view name, double seconds) const {

@@ -36,7 +36,7 @@ SpawnResult spawn(net::asio::io_context& loop, SshSpawner& spawner, SpawnTarget 
   return run_on(loop, spawner.spawn(target, [](SpawnStage) {}));
 }
 
-// What the agent says when it came up, or why it did not.
+// Returns the output of an agent that started, or the reason why it did not start.
 std::string outcome(SshUser user, SpawnTarget target) {
   net::asio::io_context loop(1);
   SshSpawner spawner(std::move(user));
