@@ -47,7 +47,7 @@ for library in blas lapack; do
     if [[ -d $folder_of ]]; then ln -s "$library/lib$library.so.3" "$folder_of/.."; fi
   done
 done
-# What leads out of the folder shall stay inside.
+# Absolute links must lead to targets inside the folder.
 find "$folder" -type l -lname '/*' | while read -r link; do
   ln -sfn "$folder$(readlink "$link")" "$link"
 done
