@@ -13,20 +13,22 @@ import subprocess
 import sys
 
 CLEAN = (
-    "README.md", "CONTRIBUTING.md", "docs/", "include/",
-    "src/base/", "src/net/", "src/collectives/", "src/plugin/", "src/runtime/",
-    "launcher/", "packaging/",
-    "plugins/bootstrap/", "plugins/controllers/", "plugins/mpi/", "plugins/ops/",
-    "plugins/python/",
-    "rendezvous/", "examples/", "tests/conformance/", "tests/tools/",
-    "tests/rendezvous/", "tests/README.md", "tests/e2e/",
-    "tests/python/",
+    "README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md", "CMakeLists.txt",
+    "cmake/", "docs/", "examples/", "include/", "launcher/", "packaging/", "plugins/", "rendezvous/", "src/",
+    "tests/CMakeLists.txt", "tests/README.md", "tests/tiers.md", "tests/doctest_main.cpp", "tests/fewer.h",
+    "tests/open_descriptors.h",
+    "tests/base/", "tests/bench/", "tests/collectives/", "tests/conformance/", "tests/e2e/", "tests/fuzz/",
+    "tests/hosts/", "tests/launcher/", "tests/net/", "tests/plants/", "tests/plugin/", "tests/plugins/",
+    "tests/python/", "tests/rendezvous/", "tests/runtime/", "tests/tools/",
 )
 NOT_YET = ("docs/design/",)
 PLAIN = (
-    "README.md", "CONTRIBUTING.md", "docs/", "include/", "src/", "launcher/", "packaging/", "plugins/",
-    "examples/", "rendezvous/", "tests/conformance/", "tests/README.md", "tests/e2e/",
-    "tests/python/", "tests/rendezvous/",
+    "README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md", "CMakeLists.txt",
+    "cmake/", "docs/", "examples/", "include/", "launcher/", "packaging/", "plugins/", "rendezvous/", "src/",
+    "tests/CMakeLists.txt", "tests/README.md", "tests/tiers.md", "tests/doctest_main.cpp", "tests/fewer.h",
+    "tests/open_descriptors.h",
+    "tests/bench/driver/", "tests/conformance/", "tests/e2e/", "tests/fuzz/", "tests/hosts/", "tests/net/",
+    "tests/plugin/", "tests/plugins/", "tests/python/", "tests/rendezvous/",
 )
 
 PHRASES = re.compile(
