@@ -8,10 +8,11 @@
 
 namespace hvd::collectives {
 
-// Whether the ranks of the group ask each other where these tensors lie; the same on all of them.
+// Returns whether the ranks of the group exchange the places of these tensors; equal on all ranks.
 bool may_be_registered(Group& group, const hvd_batch& batch, const Reduction& reduction);
 
-// Asks, and does it if it can be done so: *done tells, the same on all ranks.
+// Exchanges the places, and reduces in place if every tensor of every rank lies in mapped memory.
+// *done says whether the reduction took place; it is equal on all ranks.
 Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
                                const Reduction& reduction, bool* done);
 

@@ -11,12 +11,12 @@
 
 namespace hvd::collectives {
 
-// Whether there is a collective for a batch; the same answer on all members.
+// Returns whether a collective exists for a batch; equal on all members.
 bool can_run(const hvd_batch& batch);
-// The right one of those below, after the group's memory is there.
+// Waits until the group's sub-region is mapped, then runs the collective of the batch.
 Coroutine run(Flow& flow, Group& group, const hvd_batch& batch);
 
-// Reduces in the host's shared memory, each rank its slice, then between the leaders of the hosts.
+// Each rank reduces its slice in the host's shared memory; then the hosts exchange their results.
 Coroutine allreduce(Flow& flow, Group& group, const hvd_batch& batch);
 // An allreduce whose reduction is HVD_ADASUM.
 Coroutine adasum(Flow& flow, Group& group, const hvd_batch& batch);
@@ -26,8 +26,8 @@ Coroutine broadcast(Flow& flow, Group& group, const hvd_batch& batch);
 Coroutine alltoall(Flow& flow, Group& group, const hvd_batch& batch);
 Coroutine barrier(Flow& flow, Group& group);
 
-// An allreduce of which all parts are here: of each member all its tensors behind each other, null
-// for those that the batch has.
+// Reduces the data of all members on this rank alone. `inputs` holds one pointer per member: to its
+// tensors one after another, or null for the member whose tensors are the inputs of the batch.
 void reduce_one_shot(const hvd_batch& batch, std::span<const void* const> inputs);
 
 }  // namespace hvd::collectives

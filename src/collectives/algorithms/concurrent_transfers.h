@@ -15,7 +15,7 @@ class ConcurrentTransfers final : public Condition {
   void send(PeerStream& peer_stream, const std::byte* data, size_t size);
   void receive(PeerStream& peer_stream, std::byte* data, size_t size);
   bool ready() override;
-  // A peer whose stream has ended.
+  // Returns a peer whose stream has ended, or -1.
   int waits_for() const override { return waits_for_; }
 
  private:
@@ -28,8 +28,8 @@ class ConcurrentTransfers final : public Condition {
   static bool move(Transfer& transfer);
   std::vector<Transfer> transfers_;
   std::vector<std::pair<PeerStream*, bool>>
-      stuck_;        // streams and directions with something left, in one pass
-  size_t done_ = 0;  // transfers at the front that need no more looks
+      stuck_;        // streams and directions that are blocked in this pass
+  size_t done_ = 0;  // transfers at the front that are complete
   int waits_for_ = -1;
 };
 

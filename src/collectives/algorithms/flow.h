@@ -13,27 +13,27 @@ namespace hvd::collectives {
 
 class Condition {
  public:
-  // Cheap, called often; may move bytes.
+  // Implementations must be cheap: the progress thread calls this often. The call may move bytes.
   virtual bool ready() = 0;
-  // A global rank that this waits for, or -1 when it cannot say.
+  // Returns a global rank that the condition waits for, or -1 when the rank is unknown.
   virtual int waits_for() const { return -1; }
 
  protected:
   ~Condition() = default;
 };
 
-// Memory for the frames of one flow, last in, first out, so that a collective allocates nothing.
+// A stack of memory for the coroutine frames of one flow, so that a collective allocates nothing.
 class FrameStack {
  public:
   void* take(size_t size);
   static void give_back(void* frame);
 
  private:
-  // The state of a collective may need the alignment of a cache line, which the coroutine's
-  // operator new does not get.
+  // The state of a collective may need the alignment of a cache line, but the operator new of a
+  // coroutine gets no alignment.
   static constexpr size_t kAlign = 64;
   struct alignas(kAlign) Header {
-    FrameStack* stack;  // null: from the heap
+    FrameStack* stack;  // null when the frame lies on the heap
     size_t size;
   };
   static constexpr size_t kSize = 16 * 1024;
@@ -106,12 +106,13 @@ class Flow {
   // Takes a coroutine made with this flow and runs it up to its first wait.
   void start(Coroutine coroutine);
   bool running() const { return static_cast<bool>(coroutine_.handle_); }
-  // Goes on if it can; true when it did. running() tells whether it ended.
+  // Resumes the coroutine if its condition is ready; returns true if it did. The coroutine may have
+  // ended then: see running().
   bool poll();
-  // Whether poll would go on.
+  // Returns whether poll() would resume the coroutine.
   bool ready() { return condition_ != nullptr && condition_->ready(); }
   const Condition* condition() const { return condition_; }
-  // Ends it where it is.
+  // Destroys the coroutine at its current suspension point.
   void drop();
 
   // co_await flow.until(condition);

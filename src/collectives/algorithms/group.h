@@ -21,8 +21,8 @@ class Group {
  public:
   using Counter = std::atomic<uint64_t> MemberFlags::*;
 
-  // members: ascending global ranks with this one among them. `incarnation` tells sets apart that
-  // had the same id and members one after another.
+  // `members` holds ascending global ranks, this one included. `incarnation` distinguishes
+  // successive sets with equal id and members.
   Group(Mesh& mesh, int32_t id, std::vector<int32_t> members, uint32_t incarnation);
   ~Group();
   Group(const Group&) = delete;
@@ -45,13 +45,13 @@ class Group {
   size_t local_index_of(size_t member) const;
   int32_t global_rank_of_local(size_t local) const { return members_[hosts_[host_index_][local]]; }
   bool is_leader() const { return local_index_ == 0; }
-  // The streams between this rank and the one of the same index among its host's on another host.
+  // Returns a stream to the rank on another host that has the same local index as this rank.
   PeerStream& peer_stream(size_t host, size_t stream = 0);
-  // The members of the host that has the fewest.
+  // The number of members on the host with the fewest members.
   size_t fewest_local() const { return fewest_local_; }
   InterHostAllreduce& inter_host();
 
-  // Makes or finds the sub-region; a failure fails the mesh.
+  // Creates or finds the sub-region, and returns whether it is mapped. A failure fails the mesh.
   bool open_sub_region();
   const SubRegion& sub_region() const { return sub_region_; }
 
@@ -61,20 +61,20 @@ class Group {
     step_ += count;
     return first;
   }
-  // Tells the other local members; those that sleep are rung when all have come that far
-  // (post_all), or in any case (post).
+  // Stores this member's counter. post() wakes sleeping local members at once; post_all() and
+  // post_small() wake them when the counters of all local members have reached the value.
   void post(Counter counter, uint64_t value);
   void post_all(Counter counter, uint64_t value);
   void post_small(uint64_t step);
   void wake_if_all(Condition& condition);
 
-  // All members have finished reading the data of steps before this one, as far as this rank knows.
+  // All members have finished reading the data of steps before this one. The value may lag behind.
   uint64_t known_consumed = 0;
-  // Whether all members have read the small payloads that this step overwrites, as far as this rank
-  // knows.
+  // Returns whether this rank knows that all members have read the small payloads that this step
+  // overwrites.
   bool small_slot_is_free(uint64_t step) const { return step == 0 || known_consumed >= step - 1; }
 
-  // Private memory for small results and for what comes from other hosts.
+  // Private memory for small results and for data from other hosts.
   std::byte* small_result() { return small_result_.data(); }
   std::byte* scratch(size_t size);
 
@@ -101,7 +101,7 @@ class Group {
   std::vector<std::byte> scratch_;
 };
 
-// All local members' counters have reached a value.
+// Ready when the counters of all local members have reached a value.
 class AllReached final : public Condition {
  public:
   AllReached(Group& group, Group::Counter counter, uint64_t value)
@@ -116,13 +116,13 @@ class AllReached final : public Condition {
   size_t next_ = 0;
 };
 
-// Awaits that every member has consumed the buffers that this step reuses: those of the step before
-// the last, which may belong to another operation.
+// Ready when every member has consumed the buffers that this step reuses: those of two steps
+// before, which may belong to another operation.
 inline AllReached buffers_free(Group& group, uint64_t step) {
   return {group, kConsumed, step == 0 ? 0 : step - 1};
 }
 
-// One local member's counter has reached a value.
+// Ready when the counter of one local member has reached a value.
 class OneReached final : public Condition {
  public:
   OneReached(Group& group, size_t local, Group::Counter counter, uint64_t value)
@@ -139,7 +139,7 @@ class OneReached final : public Condition {
   uint64_t value_;
 };
 
-// All local members' small payloads of a step are there.
+// Ready when the small payloads of all local members for a step have arrived.
 class SmallArrived final : public Condition {
  public:
   SmallArrived(Group& group, uint64_t step) : group_(group), step_(step) {}
@@ -152,7 +152,7 @@ class SmallArrived final : public Condition {
   size_t next_ = 0;
 };
 
-// The group's memory is mapped.
+// Ready when the group's sub-region is mapped.
 class SubRegionOpen final : public Condition {
  public:
   explicit SubRegionOpen(Group& group) : group_(group) {}

@@ -11,17 +11,17 @@
 
 namespace hvd::collectives {
 
-// Results go to several places; a block of them is in the first-level cache while they do.
+// Results are copied to several places in blocks of this size, which stay in the first-level cache.
 constexpr size_t kBlockBytes = 4096;
 
-// Puts this rank's small payload where the others of its host see it.
+// Copies this rank's small payload into its slot in shared memory.
 Coroutine pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t step);
-// Reduces the host's small payloads of a step, which have arrived; scaled only before when other
-// hosts follow.
+// Reduces the small payloads of the host's ranks for a step; the payloads must have arrived. In a
+// group of several hosts, the postscale is left to the inter-host stage.
 void reduce_small(Group& group, const Reduction& reduction, uint64_t step, std::byte* result);
 void end_small(Group& group, uint64_t step);
 
-// One allreduce in chunks; its functions are the stages that a chunk goes through on its host.
+// One allreduce in chunks. Its member functions are the stages of a chunk on its host.
 class HostStream {
  public:
   HostStream(Group& group, Reduction& reduction, size_t largest_chunk = SIZE_MAX)

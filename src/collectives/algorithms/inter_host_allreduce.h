@@ -1,7 +1,7 @@
 // The inter-host allreduce: reduces pieces of memory over all hosts of a group, in place. One rank
 // of each host takes part, those of equal index among the ranks of their hosts together. Several
 // pieces are in flight at once, each at a step of its schedule. Both ends of a stream know the order
-// of the transfers on it, so only data is sent. Polled by the thread that drives; never waits.
+// of the transfers on it, so only data is sent. The progress thread polls it; no call waits.
 #pragma once
 
 #include <vector>
@@ -15,15 +15,15 @@ namespace hvd::collectives {
 
 class Group;
 
-// How pieces are reduced; the same on all hosts.
+// The parameters of one operation; equal on all hosts.
 struct InterHostConfig {
   Algorithm algorithm = Algorithm::kTwoShot;
   int32_t dtype = HVD_UINT8;
   int32_t op = HVD_SUM;
   size_t pieces = 0;
   size_t count = 0;   // elements of a piece
-  size_t last = 0;    // of the last one
-  size_t window = 1;  // pieces in flight
+  size_t last = 0;    // elements of the last piece
+  size_t window = 1;  // most pieces in flight
   size_t streams = 1;
 };
 
@@ -31,34 +31,34 @@ class InterHostAllreduce {
  public:
   explicit InterHostAllreduce(Group& group) : group_(group) {}
 
-  // `reduction` outlives the operation.
+  // `reduction` must outlive the operation.
   void begin(const Reduction& reduction, const InterHostConfig& config);
-  // The next piece: holds this host's part, and the result when it is finished. As many as the
-  // window says may be unfinished.
+  // Adds the next piece, which holds this host's part, and the result once the piece is finished.
+  // Call only while may_add().
   void add(std::byte* piece);
   bool may_add() const { return added_ < config_.pieces && added_ - finished_ < config_.window; }
   size_t added() const { return added_; }
-  // Pieces finish in their order.
+  // The number of finished pieces. Pieces finish in the order in which they were added.
   size_t finished() const { return finished_; }
   void advance();
-  // A rank whose stream has ended while something is due on it, or -1.
+  // Returns a rank whose stream has ended before its transfers were complete, or -1.
   int waits_for() const { return waits_for_; }
 
  private:
   struct Piece {
     std::byte* data = nullptr;
     size_t number = 0;
-    size_t hop = 0;        // whose data is due
-    bool counted = false;  // what the hop brings
+    size_t hop = 0;        // the hop that receives now
+    bool counted = false;  // receives_left is set for this hop
     size_t receives_left = 0;
-    std::vector<size_t> sends_left;  // of each hop
+    std::vector<size_t> sends_left;  // by hop
     size_t all_sends_left = 0;
   };
-  // The part of a transfer that goes over one stream.
+  // The stripe of a transfer that one stream carries.
   struct StreamTransfer {
     size_t piece;  // number
     size_t hop;
-    size_t offset;  // bytes, in what the hop moves
+    size_t offset;  // bytes, from the start of the hop's transfer
     size_t size;
     size_t done = 0;
   };
@@ -79,7 +79,7 @@ class InterHostAllreduce {
   struct Started {
     size_t piece;
     size_t tick;
-    size_t queued = 0;  // hops
+    size_t queued = 0;  // hops that are in the queues
   };
 
   const Schedule& schedule_of(size_t piece) const {
@@ -117,14 +117,14 @@ class InterHostAllreduce {
   size_t element_ = 1;
   bool accumulates_float32_ = false;
   Schedule schedule_, last_schedule_;
-  InterHostConfig scheduled_config_;  // what the schedules were made for
+  InterHostConfig scheduled_config_;  // the configuration of schedule_ and last_schedule_
   std::vector<Piece> slots_;
   std::vector<std::byte> memory_;
-  size_t float32_size_ = 0;  // of a slot in memory_
+  size_t float32_size_ = 0;  // bytes per slot of memory_
   size_t scratch_size_ = 0;
   size_t added_ = 0;
   size_t finished_ = 0;
-  // Which hops are queued next.
+  // The order in which hops enter the queues: see queue_hops().
   size_t tick_ = 0;
   size_t next_start_ = 0;
   std::vector<Started> started_;

@@ -19,7 +19,7 @@ enum class Algorithm : uint8_t {
   kRing,               // reduce-scatter and allgather from neighbour to neighbour: 2 (H - 1) hops
 };
 
-// The algorithm for a batch of this many bytes; the same on all hosts.
+// Returns the algorithm for a batch of this many bytes; equal on all hosts.
 Algorithm choose_algorithm(const Tuning& tuning, size_t hosts, size_t bytes);
 
 // Elements that travel to or from a host.
@@ -40,9 +40,9 @@ struct Schedule {
   // The last of these hops that reduces on this host; after it, `own` holds the result.
   size_t last_reducing = SIZE_MAX;
   Slice own{0, 0};
-  // Sums of some of the hosts travel, and not each host's own.
+  // Hosts send partial sums of several hosts, not only their own data.
   bool partial = false;
-  // A hop reduces into what it sends.
+  // A hop reduces into memory that the same hop sends.
   bool overwrites = false;
   // The most elements that a reducing hop receives.
   size_t scratch = 0;

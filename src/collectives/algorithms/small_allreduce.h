@@ -1,5 +1,4 @@
-// An in-place allreduce of a few values that the collectives themselves need, besides a user's
-// tensors.
+// The batch of an in-place allreduce over a few values that the collectives themselves need.
 #pragma once
 
 #include "horovod/plugin_op.h"

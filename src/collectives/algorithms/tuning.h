@@ -1,5 +1,5 @@
-// The switch points between the algorithms of an inter-host allreduce. The defaults measured best. A
-// batch may carry its own, equal on all members of its group. Values only.
+// The sizes at which an inter-host allreduce changes its algorithm. The defaults measured best. A
+// batch may carry its own sizes, equal on all members of its group. Values only.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,24 @@
 namespace hvd::collectives {
 
 struct Tuning {
-  // Bytes of a batch, times the other hosts. One-shot: every host gets every other's data, in one hop.
+  // One-shot, up to this product of the bytes of a batch and the number of other hosts, on at most
+  // two_shot_hosts hosts.
   size_t one_shot_limit = 64 * 1024;
-  // The same for two hosts, which send no more bytes than by any other algorithm, and wait once.
+  // The same limit for two hosts: there one-shot sends no more bytes than the other algorithms, and
+  // waits once.
   size_t one_shot_limit_of_two = 4 * 1024 * 1024;
-  // Bytes of a batch, as below. Recursive doubling: log2 H hops.
+  // Recursive doubling, up to this many bytes of a batch.
   size_t recursive_doubling_limit = 16 * 1024;
-  // Above it each host reduces a slice: few hosts by two-shot, more of them by halving-doubling, large
-  // batches around a ring, where no host receives from two others at once.
+  // Larger batches take two-shot on up to two_shot_hosts hosts, halving-doubling on more hosts, and
+  // a ring on more hosts from ring_from bytes on. In a ring no host receives from two others at
+  // once.
   int32_t two_shot_hosts = 4;
   size_t ring_from = 4 * 1024 * 1024;
-  // Bytes in a piece; several pieces are under way.
+  // Bytes of a piece; several pieces are in flight.
   size_t chunk = 256 * 1024;
-  // The same for one-shot, where nothing comes back to wait for.
+  // Bytes of a piece in one-shot, which has no second hop that waits for a reply.
   size_t one_shot_chunk = 512 * 1024;
-  // Streams between two ranks, and ranks of a host that drive them.
+  // Streams between two ranks, and the most ranks of a host that take part.
   int32_t streams = 1;
   int32_t drivers = std::numeric_limits<int32_t>::max();
 };

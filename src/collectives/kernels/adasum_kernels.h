@@ -1,5 +1,5 @@
-// The arithmetic of Adasum on one piece of two vectors, in float64 whatever their type. Pure
-// functions of memory; any thread.
+// The arithmetic of Adasum on one piece of two vectors, in float64 for every type. Pure functions
+// of memory; any thread.
 #pragma once
 
 #include <stddef.h>
@@ -8,16 +8,16 @@
 
 namespace hvd::collectives {
 
-// Whether Adasum has a meaning for the type: the floating-point ones.
+// Returns whether Adasum supports the type: it supports the floating-point types.
 bool adasum_knows(hvd_dtype dtype);
 
-// Sums over the elements of a piece; those of two pieces may be added.
+// Dot products over the elements of a piece. The products of two pieces may be added.
 struct Products {
   double ab = 0, aa = 0, bb = 0;
 };
 Products products_of(hvd_dtype dtype, const void* a, const void* b, size_t count);
 
-// How much of each vector its pair keeps.
+// The factors of the two vectors in their combination.
 struct Weights {
   double a, b;
 };
@@ -26,7 +26,7 @@ Weights weights_of(const Products& products);
 // out = weights.a * a + weights.b * b. `out` may be `a`.
 void combine(hvd_dtype dtype, const void* a, const void* b, const Weights& weights, double* out,
              size_t count);
-// The same number as float64, and back with a factor and one rounding.
+// Convert to float64, and back: to_storage_type multiplies by a factor and rounds once.
 void to_float64(hvd_dtype dtype, const void* in, double* out, size_t count);
 void to_storage_type(hvd_dtype dtype, const double* in, double factor, void* out, size_t count);
 

@@ -1,5 +1,5 @@
-// Conversion between half-precision storage types and float32, in which sums of several hosts
-// accumulate: they are rounded once, at the end.
+// Conversion between half-precision storage types and float32. Sums of several hosts accumulate in
+// float32 and are rounded once, at the end.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // Reduces arrays element by element: dtype x operation, half and bfloat16 in float32, scales fused
-// in. Pure functions of memory; any thread. The fastest variant that the processor has is taken.
+// in. Pure functions of memory; any thread. reduce_function picks the fastest variant for the
+// processor.
 #pragma once
 
 #include <stddef.h>
@@ -9,8 +10,8 @@
 
 namespace hvd::collectives {
 
-// A factor as the kernels take it. Integers are divided when the factor is 1/n, so that an average
-// is exact; by any other factor they are multiplied in float64. Both truncate toward zero.
+// A factor in the form that the kernels take. The kernels divide integers when the factor is 1/n,
+// so that an average is exact, and multiply them in float64 otherwise. Both truncate toward zero.
 struct Scale {
   double factor = 1;
   int64_t divisor = 0;  // 0: multiply
@@ -23,7 +24,7 @@ Scale scale_by(double factor);
 using ReduceFunction = void (*)(void* result, const void* const* inputs, size_t input_count,
                                 size_t count, const Scale& before, const Scale& after);
 
-// Null when the operation has no meaning for the type.
+// Returns null when the operation does not support the type.
 ReduceFunction reduce_function(hvd_dtype dtype, hvd_reduce_op op);
 
 // Fills with the neutral element: 0 for sum, 1 for product, the extremes for min and max.

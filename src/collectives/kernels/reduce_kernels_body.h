@@ -12,13 +12,13 @@ struct Truth {
   uint8_t bits;
 };
 
-// How an element is computed with. Integers wrap around, as unsigned ones do.
+// The arithmetic of one element type. Signed integers wrap around like unsigned integers.
 template <typename T, typename Wide, bool kSigned>
 struct IntegerElement {
   using Storage = T;
   using Value = T;
   static constexpr bool kDirect = true;
-  static constexpr bool kScalesInPassing = false;  // a division each would be no vector loop
+  static constexpr bool kScalesInPassing = false;  // a division per element prevents vectorization
   static inline T load(T value) { return value; }
   static inline T store(T value) { return value; }
   static inline T sum(T a, T b) {
@@ -76,7 +76,7 @@ struct BrainElement : FloatElement<float> {
   static inline Brain store(float value) { return {bfloat_of_float(value)}; }
 };
 
-// Sum and max are "or", product and min are "and"; scales mean nothing.
+// Sum and max are "or", product and min are "and"; scales have no effect.
 struct TruthElement {
   using Storage = Truth;
   using Value = uint8_t;
@@ -98,8 +98,8 @@ inline typename E::Value combine(typename E::Value a, typename E::Value b) {
   if constexpr (kOp == HVD_PRODUCT) return E::product(a, b);
 }
 
-// Two inputs that are not scaled before, the usual case, need no detour through the block below; the
-// result is apart from them, or is one of them. Averages of gradients are such too.
+// The usual case, also for averages of gradients: two inputs without a prescale skip the block
+// buffer below. The result does not overlap the inputs, or is one of them.
 template <typename E, int kOp, bool kScaled>
 inline typename E::Value combine_two(typename E::Value a, typename E::Value b, const Scale& after) {
   if constexpr (kScaled) return E::scale(combine<E, kOp>(a, b), after);
@@ -146,7 +146,8 @@ void reduce(void* result, const void* const* inputs, size_t input_count, size_t 
       }
     }
   }
-  // Small enough for the first-level cache, large enough to forget the loop around it.
+  // A block fits into the first-level cache, and is large enough to hide the cost of the outer
+  // loop.
   constexpr size_t kBlock = 1024;
   Value block[kBlock];
   for (size_t first = 0; first < count; first += kBlock) {

@@ -11,7 +11,7 @@
 namespace hvd::collectives {
 
 // Packs the tensors one after another into chunks, in order. A tensor that this rank does not
-// have contributes what changes nothing.
+// have contributes the neutral element.
 class Packer {
  public:
   explicit Packer(const hvd_batch& batch);

@@ -1,4 +1,4 @@
-// How elements and rows are divided among ranks, hosts and threads. Pure.
+// Divides elements and rows among ranks, hosts and threads. Pure.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@ struct Slice {
   size_t count;
 };
 
-// The part of `count` elements that one of `parts` takes: whole cache lines, the last one less.
+// Returns the slice of `count` elements that one of `parts` takes: whole cache lines, and the rest
+// for the last part.
 inline Slice slice_of(size_t count, size_t parts, size_t part, size_t element) {
   const size_t line = 64 / element;
   const size_t each = ((count + parts - 1) / parts + line - 1) / line * line;
@@ -20,7 +21,8 @@ inline Slice slice_of(size_t count, size_t parts, size_t part, size_t element) {
   return {first, std::min(count - first, each)};
 }
 
-// A reducescatter's rows go to the members as evenly as they can, the first ones one more.
+// Returns the rows of a reducescatter for one member. The first members get one row more when the
+// rows do not divide evenly.
 inline Slice scattered_rows(size_t rows, size_t members, size_t index) {
   const size_t each = rows / members;
   const size_t longer = rows % members;

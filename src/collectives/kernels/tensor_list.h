@@ -12,7 +12,7 @@
 
 namespace hvd::collectives {
 
-// A part of a tensor: none of it where `data` is null.
+// A part of a tensor. `data` is null where this rank has no memory for it.
 struct Piece {
   std::byte* data;
   size_t size;
@@ -25,7 +25,7 @@ class Walk {
   Walk(std::span<const hvd_batch_tensor> tensors, PieceOf piece_of)
       : tensors_(tensors), piece_of_(piece_of) {}
 
-  // The next `size` bytes: use(data or null, size) for each part.
+  // Advances by `size` bytes, and calls use(data or null, size) for each part of them.
   template <typename Use>
   void next(size_t size, Use&& use) {
     while (size > 0 && index_ < tensors_.size()) {
@@ -40,7 +40,7 @@ class Walk {
       }
     }
   }
-  // The next `size` bytes into, or out of, plain memory; what is null reads as zeros.
+  // Copy the next `size` bytes to or from contiguous memory. A part without memory reads as zeros.
   void read(void* to, size_t size) {
     auto* out = static_cast<std::byte*>(to);
     next(size, [&](const std::byte* data, size_t part) {
@@ -73,18 +73,18 @@ class Walk {
 struct WholeInput {
   size_t element;
   Piece operator()(const hvd_batch_tensor& tensor) const {
-    // Only read from.
+    // A walk over inputs only reads.
     return {static_cast<std::byte*>(const_cast<void*>(tensor.input)),
             static_cast<size_t>(tensor.count) * element};
   }
 };
 
-// The same walk in elements: what reduces needs to know a tensor's both sides.
+// A walk in elements that yields the tensor itself: a reduction needs its input and its output.
 class Cursor {
  public:
   explicit Cursor(std::span<const hvd_batch_tensor> tensors) : tensors_(tensors) {}
 
-  // The next `count` elements: use(tensor, first of them in it, how many) for each part.
+  // Advances by `count` elements, and calls use(tensor, first element, number) for each part.
   template <typename Use>
   void next(size_t count, Use&& use) {
     while (count > 0 && index_ < tensors_.size()) {

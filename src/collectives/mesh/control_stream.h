@@ -1,5 +1,5 @@
-// Framed control messages over a peer stream, between ranks on two hosts. Frames are a
-// length, a kind and that many bytes.
+// Framed control messages over a peer stream, between ranks on two hosts. A frame is a length, a
+// kind and that many bytes of payload.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace hvd::collectives {
 
 enum class FrameKind : uint8_t {
   kMessage = 1,
-  kAbort = 2,    // the sender's links have failed: the lost rank or -1, and why
+  kAbort = 2,    // the sender's links have failed: the lost rank or -1, and the cause
   kGoodbye = 3,  // the sender leaves in good order
 };
 
@@ -23,26 +23,26 @@ struct Frame {
   ByteView payload;  // valid until the reader's next call of space()
 };
 
-// Takes bytes as they come and yields whole frames. An error is final.
+// Splits a stream of bytes into frames. An error is final.
 class FrameReader {
  public:
   static constexpr size_t kHeader = sizeof(uint32_t) + sizeof(uint8_t);
   static constexpr uint32_t kLimit = 256u << 20;
 
-  // Where to put the next bytes, behind those that belong to no frame yet; never empty.
+  // Returns the buffer for the next bytes, behind the bytes of an incomplete frame; never empty.
   std::span<std::byte> space();
   void advance(size_t size) { end_ += size; }
-  // The next whole frame of what is there.
+  // Takes the next complete frame; false when none has arrived yet.
   Result<bool> next(Frame& frame);
 
  private:
-  // At first: many small messages come at a time, and a large one in one piece once there is room.
+  // The first size of the buffer. It holds many small messages, and grows for a large one.
   static constexpr size_t kRoom = 4096;
-  // A first frame's payload lies at a multiple of 16 bytes.
+  // The payload of the first frame in the buffer is aligned to 16 bytes.
   static constexpr size_t kFront = 64 - kHeader;
 
   Bytes bytes_;
-  size_t begin_ = kFront;  // of what was not taken out
+  size_t begin_ = kFront;  // start of the bytes that no frame has taken
   size_t end_ = kFront;
 };
 
@@ -51,12 +51,12 @@ class ControlStream {
   ControlStream(net::DataLoop& loop, int32_t peer) : peer_stream_(loop, peer, 0) {}
 
   PeerStream& peer_stream() { return peer_stream_; }
-  // A frame of two parts. Writes it at once as far as that goes, and keeps a copy of the rest.
+  // Sends a frame of two parts: writes what the socket takes now, and copies the rest to output_.
   void put(FrameKind kind, ByteView first, ByteView second = {});
-  // Writes what can be written; true when anything moved.
+  // Writes as much of output_ as the socket takes; returns true when it took any bytes.
   bool flush();
   bool has_output() const { return !output_.empty(); }
-  // The next whole frame, if there is one.
+  // Reads, and takes the next complete frame; false when none has arrived yet.
   Result<bool> next(Frame& frame);
 
   bool departed = false;
@@ -64,7 +64,7 @@ class ControlStream {
  private:
   PeerStream peer_stream_;
   std::deque<Bytes> output_;
-  size_t written_ = 0;  // of the first
+  size_t written_ = 0;  // bytes of output_.front()
   FrameReader reader_;
 };
 

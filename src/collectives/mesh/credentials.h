@@ -16,7 +16,7 @@ struct Credentials {
   int32_t generation = 0;
   Secret secret;
 
-  // `role` keeps a proof from being played back in the other direction.
+  // `role` prevents the replay of a proof in the other direction.
   Digest prove(std::string_view role, int32_t from, int32_t to, const Nonce& first,
                const Nonce& second, ByteView payload = {}) const;
 };

@@ -35,8 +35,8 @@ class Handshake final : public net::DataLoop::Source {
     kConnecting,
     kExpecting,  // the peer's hello (and proof, for a dialler)
     kProven,     // dialler: may choose(); acceptor: may confirm()
-    kWaiting,    // dialler: chosen, for the byte; acceptor: for the dialler's proof
-    kOpen,       // take() the socket
+    kWaiting,    // dialler: chosen, waits for the byte; acceptor: waits for the dialler's proof
+    kOpen,       // the owner may take() the socket
     kFailed
   };
 
@@ -50,7 +50,7 @@ class Handshake final : public net::DataLoop::Source {
   Handshake& operator=(const Handshake&) = delete;
 
   State state() const { return state_; }
-  // Why it failed: "10.77.0.2:4711: Connection refused".
+  // The cause of a failure, such as "10.77.0.2:4711: Connection refused".
   const std::string& reason() const { return reason_; }
   const std::string& where() const { return where_; }
   int32_t peer() const { return dials_ ? mine_.to : theirs_.from; }
@@ -67,7 +67,7 @@ class Handshake final : public net::DataLoop::Source {
   Handshake(net::DataLoop& loop, const Credentials& credentials, GuardedFd socket, bool dials);
   void fail(std::string reason);
   void put(ByteView bytes);
-  // True when `size` bytes are there.
+  // Reads up to `size` bytes; returns true when all of them have arrived.
   bool gather(size_t size);
   void advance();
   void take_hello_of_acceptor();

@@ -18,7 +18,7 @@ namespace hvd::collectives {
 
 class HostLinks {
  public:
-  // `local` is this rank's index among those of the host; one doorbell (eventfd) for each.
+  // `local` is this rank's index among the ranks of the host. Each rank has a doorbell (eventfd).
   HostLinks(std::unique_ptr<SharedRegion> region, std::vector<UniqueFd> doorbells, size_t local);
   ~HostLinks();
 
@@ -28,35 +28,35 @@ class HostLinks {
   int doorbell() const { return doorbells_[local_].get(); }
   void silence_doorbell();
 
-  // Messages of one pair arrive in order, once, whole.
+  // Messages between two ranks arrive in order, once and complete.
   void send(size_t to, ByteView message);
   using Receiver = std::function<void(size_t from, ByteView message)>;
-  // True when anything moved.
+  // Passes received messages to `receiver`; returns true when any data moved.
   bool poll(const Receiver& receiver);
   bool has_mail() const;
-  // Messages for which there was no room yet.
+  // Returns whether messages wait for room in a mailbox.
   bool has_output() const { return waiting_ > 0; }
   bool flush();
 
-  // From now on whoever changes what this rank may wait for rings its doorbell.
+  // Marks this rank as asleep: a rank that changes what this rank may wait for rings its doorbell.
   void fall_asleep();
   void wake_up();
-  // Wakes the sleeping ranks of the mask. The value that they await must have been stored before,
-  // with sequential consistency.
+  // Wakes the sleeping ranks of the mask. The caller must have stored the value that they await
+  // before, with sequential consistency.
   void wake(const LocalMask& mask);
   bool anyone_sleeps(const LocalMask& mask) const;
   const LocalMask& everyone() const { return everyone_; }
 
-  // Tells the others once that this rank left in good order.
+  // Announces to the other ranks, once, that this rank leaves without an error.
   void depart();
   bool departed(size_t local) const;
-  // Changes whenever a rank departs.
+  // Counts the ranks that have departed.
   uint32_t left_count() const;
 
-  // The host's first failure; all ranks of the host see the same one.
+  // Returns the host's first failure; it is equal on all ranks of the host.
   Status failure() const;
   bool has_failed() const { return region_->header().failure.load(std::memory_order_seq_cst) == 2; }
-  // Returns the first one, which may be another's.
+  // Records a failure, unless a rank has recorded one before; returns the recorded one.
   Status fail(const Status& cause);
 
  private:

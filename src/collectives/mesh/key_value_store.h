@@ -18,9 +18,9 @@ class KeyValueStore {
   virtual Status set(std::string_view key, ByteView value) = 0;
   // Waits for the key until the deadline.
   virtual Result<Bytes> get(std::string_view key, Deadline deadline) = 0;
-  // Leaves this party's record for the others and returns theirs: those of `wanted`, or all when
-  // that is empty, which it is for all parties or for none. A store that
-  // can does it in one request, or in one for all of a host's ranks that want all.
+  // Stores this party's record and returns the records of `wanted`, or of all parties when `wanted`
+  // is empty. It is empty for all parties or for none. A store may implement the exchange in one
+  // request per rank, or in one per host when all ranks want all records.
   virtual Result<std::vector<Bytes>> exchange(std::string_view name, int32_t party, int32_t count,
                                               ByteView record, const std::vector<int32_t>& wanted,
                                               Deadline deadline) {

@@ -9,11 +9,11 @@
 
 namespace hvd::collectives {
 
-// How many are named, and how long each is looked for once more.
+// The most ranks that the sentence names, and the time to look for each of them once more.
 constexpr size_t kMostNamed = 8;
 constexpr double kLookAgainSeconds = 0.05;
 
-// Which ranks did not come, found by one more look at each.
+// Returns an error that names the missing ranks; calls has_come(rank) once for each rank.
 template <typename HasCome>
 Status late_ranks(int32_t self, int32_t size, HasCome has_come) {
   std::vector<int32_t> late;

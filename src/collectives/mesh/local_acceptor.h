@@ -46,7 +46,7 @@ class LocalAcceptor {
     UniqueFd heap;
   };
 
-  // All members, by their rank.
+  // Waits for all members; returns them by rank.
   Result<std::map<int32_t, PendingPeer>> receive(const std::vector<PeerRecord>& records,
                                                  Deadline deadline);
 

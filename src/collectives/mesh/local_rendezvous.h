@@ -16,21 +16,21 @@
 
 namespace hvd::collectives {
 
-// A local rank whose end is watched: the leader watches all, the others the leader.
+// A local rank whose end the mesh detects: the leader watches all members, and a member its leader.
 struct Watched {
   int32_t rank;
-  GuardedFd socket;  // ends when all processes that hold the other end are gone
-  UniqueFd process;  // a pidfd; none where the kernel has none, or for this very process
+  GuardedFd socket;  // reports a hang-up when no process holds the other end
+  UniqueFd process;  // a pidfd; empty where the kernel has none, and for this process itself
 };
 
 struct LocalRendezvous {
   std::unique_ptr<HostLinks> links;
-  std::vector<int32_t> leaders;  // of each rank: the lowest rank on its host
+  std::vector<int32_t> leaders;  // by rank: the lowest rank on its host
   std::vector<Watched> watched;
-  std::vector<UniqueFd> heaps;  // of each rank of the host; none where there are too many ranks
+  std::vector<UniqueFd> heaps;  // by local rank; empty where the host has too many ranks
 };
 
-// The socket under a random abstract name on which a leader receives the others.
+// The socket, under a random abstract name, on which a leader accepts its members.
 struct RendezvousSocket {
   UniqueFd listener;
   std::string name;
@@ -43,12 +43,12 @@ struct LeaderConnection {
   GuardedFd socket;
 };
 
-// Reaches the lowest rank of this host; none when this rank is the lowest.
+// Connects to the lowest rank of this host; returns null when this rank is the lowest.
 Result<std::unique_ptr<LeaderConnection>> find_leader(const std::vector<PeerRecord>& records,
                                                       int32_t rank);
 
-// As the leader: receives `members` (ranks, ascending, without itself). `heap` is the file of the
-// memory that this rank shares; everybody gets everybody's.
+// The leader's side: accepts `members` (ranks, ascending, without itself). `heap` is the file of
+// this rank's shared heap; the leader passes the files of all heaps to all members.
 Result<LocalRendezvous> receive_members(const RendezvousSocket& rendezvous,
                                         const Credentials& credentials,
                                         const std::vector<PeerRecord>& records, int32_t rank,
@@ -56,7 +56,7 @@ Result<LocalRendezvous> receive_members(const RendezvousSocket& rendezvous,
                                         std::vector<int32_t> leaders, size_t sub_region_size,
                                         int heap, MemoryMap& map, Deadline deadline);
 
-// As a member: proves itself and takes what the leader gives.
+// A member's side: proves its identity and receives the region, the doorbells and the heaps.
 Result<LocalRendezvous> join_leader(LeaderConnection connection, const Credentials& credentials,
                                     const std::vector<PeerRecord>& records, int32_t rank, int heap,
                                     MemoryMap& map, Deadline deadline);

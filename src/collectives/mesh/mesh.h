@@ -27,12 +27,12 @@ namespace hvd::collectives {
 struct MeshOptions {
   int32_t rank = 0;
   int32_t size = 1;
-  std::string host;  // its name in sentences
+  std::string host;  // the host's name in error messages
   Credentials credentials;
   std::string site;                   // as in PeerRecord
-  net::PortRange ports{};             // where it may listen for other hosts
-  net::InterfaceChoice interfaces{};  // by which it may be reached
-  SharedHeap* heap = nullptr;         // what this process shares of its memory, if it does
+  net::PortRange ports{};             // ports on which this rank may listen for other hosts
+  net::InterfaceChoice interfaces{};  // interfaces on which other hosts may reach this rank
+  SharedHeap* heap = nullptr;         // memory that this process shares; may be null
   // For tests that play several hosts in one process.
   MemoryMap* memory_map = nullptr;
   std::string machine;
@@ -44,7 +44,8 @@ class Mesh {
   // Connects to all other ranks of the job, whose records it finds in the store.
   static Result<std::unique_ptr<Mesh>> establish(MeshOptions options, KeyValueStore& store,
                                                  Deadline deadline);
-  // Tells the others that this rank leaves in good order, unless the mesh has failed.
+  // Announces to the other ranks that this rank leaves without an error, unless the mesh has
+  // failed.
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
@@ -61,32 +62,34 @@ class Mesh {
   // False in a forked child, which must leave the links alone.
   bool in_owner_process() const;
 
-  // Messages of one pair arrive in order, once, whole.
+  // Messages between two ranks arrive in order, once and complete.
   Status send(int32_t rank, ByteView message) { return send(rank, message, {}); }
-  // Two parts that arrive as one message.
+  // Sends two parts that arrive as one message.
   Status send(int32_t rank, ByteView first, ByteView second);
   using Receiver = std::function<void(int32_t from, ByteView message)>;
   Status poll(const Receiver& receiver, bool& progressed);
-  // Moves bytes and looks for failures without taking messages out. True when anything moved.
+  // Moves bytes and detects failures, but delivers no messages. Returns true when any bytes moved.
   bool pump();
 
-  // Readable when there may be something to do; watch it while asleep and call notice() then.
+  // A descriptor that is readable when the mesh may have work. A sleeping caller watches it, and
+  // calls notice() once it is readable.
   int fd() const { return loop_.fd(); }
   void notice() { look_ = true; }
-  // True: the caller may block on fd(). `idle_check` of whoever runs collectives is asked last.
+  // Returns true when the caller may block on fd(). The last condition is the idle check, which the
+  // backend sets.
   bool before_sleep();
   void after_sleep();
   void set_idle_check(std::function<bool()> is_idle) { is_idle_ = std::move(is_idle); }
 
-  // The first failure, the same on all ranks as far as it can be.
+  // The first failure; equal on all ranks where possible.
   const Status& failure() const { return failure_; }
   void fail(const Status& cause);
-  // Whether a rank left in good order, so that nothing more comes from it.
+  // Returns whether a rank left without an error; no further message comes from it.
   bool departed(int32_t rank) const;
 
   HostLinks& host_links() { return *host_; }
-  // This process's shared memory, and that of the ranks of this host; null where there is none
-  // (in a forked child), or where they are too many, which all of them know.
+  // The shared heap of this process, and the mapped heaps of the ranks of this host. Both are null
+  // in a forked child, and on all ranks of a host with too many ranks.
   const SharedHeap* heap() const { return heap_; }
   PeerHeaps* peer_heaps() { return peer_heaps_.get(); }
   PeerStream& peer_stream(int32_t rank, uint64_t id) { return remote_->peer_stream(rank, id); }

@@ -12,22 +12,22 @@
 
 namespace hvd::collectives {
 
-// A TCP address as a peer may try it; `bytes` has 4 or 16.
+// A TCP address that a peer may try; `bytes` holds 4 or 16 bytes.
 struct Candidate {
   std::string interface;
   Bytes bytes;
 };
 
 struct PeerRecord {
-  // Alike for the ranks of a host, and first on the wire: what a host's records begin with alike
-  // is sent once.
-  std::string host;     // for sentences, never for decisions
+  // These fields are equal on all ranks of a host and come first on the wire: a common prefix of
+  // the host's records is sent once.
+  std::string host;     // for messages, never for decisions
   std::string machine;  // boot id "/" network namespace: equal when ranks may share memory
   // Identifier of the agent or server that started the rank, if known. Two machines never have the
   // same site: ranks with one site can share memory.
   std::string site;
   std::vector<Candidate> candidates;
-  // Its own.
+  // These fields differ between ranks.
   int32_t rank = 0;
   std::string rendezvous_socket;  // name of the abstract Unix socket, without the leading zero
   uint32_t pid = 0;
@@ -37,11 +37,11 @@ struct PeerRecord {
   static Result<PeerRecord> decode(ByteView bytes);
 };
 
-// The leader of each rank, the lowest one on its machine, where the records alone say so: nothing
-// where ranks that may share memory are of different sites, or of none.
+// Returns the leader of each rank, the lowest rank on its machine, when the records suffice.
+// Returns nothing when ranks that may share memory have different sites, or none.
 std::optional<std::vector<int32_t>> known_leaders(const std::vector<PeerRecord>& records);
 
-// Whether two ranks run below one kernel, perhaps in different network namespaces.
+// Returns whether two ranks run under one kernel, perhaps in different network namespaces.
 bool shares_kernel(const PeerRecord& one, const PeerRecord& other);
 
 }  // namespace hvd::collectives

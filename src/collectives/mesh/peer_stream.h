@@ -25,19 +25,20 @@ class PeerStream final : public net::DataLoop::Source {
   Status attach(GuardedFd socket);
   void close();
 
-  // How much was taken or given now; 0 while it is not open or would block, and after its end.
+  // Return the number of bytes written or read; 0 before the stream is open, when the call would
+  // block, and after the stream's end.
   size_t write_some(ByteView bytes);
   size_t read_some(std::span<std::byte> bytes);
-  // As write_some, of up to four parts behind each other, by one call of the system.
+  // Like write_some, for up to four parts, by one system call.
   size_t write_parts(std::span<const ByteView> parts);
-  // As read_some, by one call of the system at most.
+  // Like read_some, by at most one system call.
   size_t read_once(std::span<std::byte> bytes);
-  // Whether a read may find anything.
+  // Returns whether a read may find bytes.
   bool may_read() const { return readable_; }
 
-  // The peer's end is gone; reads may still find what came before.
+  // Returns whether the connection has ended. Reads may still find bytes that arrived before.
   bool ended() const { return ended_; }
-  // An errno value, or 0 when the peer closed it.
+  // The errno value of the end, or 0 when the peer closed the connection.
   int end_reason() const { return end_reason_; }
 
   void on_events(uint32_t events) override;
@@ -52,7 +53,7 @@ class PeerStream final : public net::DataLoop::Source {
   GuardedFd socket_;
   bool readable_ = false;
   bool writable_ = false;
-  bool closing_ = false;  // the peer has closed its end: reads find that behind the last byte
+  bool closing_ = false;  // the peer has closed its end: a read after the last byte finds that
   bool ended_ = false;
   int end_reason_ = 0;
 };

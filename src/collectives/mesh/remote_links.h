@@ -1,6 +1,6 @@
 // One rank's TCP links to ranks on other hosts, opened on first use: one control stream per peer,
 // and peer streams per group for data. Dials all addresses of a peer at once and keeps the first that
-// proves itself; of two ranks that dial each other the lower one's connection stays.
+// proves its identity. When two ranks dial each other, the connection of the lower rank stays.
 #pragma once
 
 #include <functional>
@@ -27,42 +27,43 @@ class RemoteLinks final : public net::DataLoop::Source {
   uint16_t port() const { return listener_.port; }
   // Sets the records of the other ranks. A link must be open `dial_seconds` after its first use.
   Status start(const std::vector<PeerRecord>& records, double dial_seconds);
-  // Nobody lives on another host: nothing will come in.
+  // Closes the listener of a job without other hosts.
   void close_listener();
 
-  // This rank is likely to be called by that one, and calls it if that does not happen: where only
-  // one of two ranks can reach the other, the one that has nothing to say may be the one.
+  // Expects a connection from `rank`, and dials it when none arrives in time. Perhaps only this
+  // rank can reach the other one, even though the other one has messages to send.
   void expect(int32_t rank);
 
-  // Two parts that arrive as one message.
+  // Sends two parts that arrive as one message.
   Status send(int32_t rank, ByteView first, ByteView second);
   using Receiver = std::function<void(int32_t from, ByteView message)>;
-  // Call after the loop has dispatched. True when anything moved; a failure ends all links.
+  // Call after the loop has dispatched. Returns true when any bytes moved. A failure ends all
+  // links.
   bool poll(const Receiver* receiver);
-  // Whether there is anything that events may come for.
+  // Returns whether any link, dial or pending peer may get events.
   bool in_use() const {
     return !controls_.empty() || !dials_.empty() || !pending_peers_.empty() || !expected_.empty();
   }
-  // Messages that came while nobody took any.
+  // Returns whether received messages wait for a receiver.
   bool has_mail() const { return !kept_.empty(); }
-  // Messages that could not be written yet.
+  // Returns whether messages wait to be written.
   bool has_output() const;
   const Status& failure() const { return failure_; }
-  // Whether its end has said goodbye.
+  // Returns whether the rank has sent its goodbye.
   bool departed(int32_t rank) const;
 
   PeerStream& peer_stream(int32_t rank, uint64_t id);
   void close_peer_stream(PeerStream& peer_stream);
 
-  // Tells every peer why, or that this rank leaves, as far as that goes without waiting; then
-  // closes everything.
+  // Send the cause, or a goodbye, to every peer as far as possible without waiting; then close all
+  // links.
   void abort(const Status& cause);
   void depart();
 
   void on_events(uint32_t events) override;
 
  private:
-  // A peer that fails refuses its new links at once; why it failed comes over the others.
+  // A failing peer refuses new links at once; its cause arrives over the control streams.
   static constexpr double kSecondsForCause = 1;
   using Key = std::pair<int32_t, uint64_t>;
   struct Dial {
@@ -70,13 +71,14 @@ class RemoteLinks final : public net::DataLoop::Source {
     Handshake* chosen = nullptr;
     std::vector<std::string> failures;
     Deadline deadline = Deadline::never();
-    bool is_wanted = true;  // or else nobody misses it
+    bool is_wanted = true;  // false: a failure of this dial has no effect
   };
 
   RemoteLinks(net::DataLoop& loop, const Credentials& credentials, int32_t rank)
       : loop_(loop), credentials_(credentials), rank_(rank) {}
   std::string describe(int32_t rank) const;
-  // A connection of it ended for this errno, or 0: in order, though it had not departed.
+  // Returns the error for a connection that ended with this errno, or with 0: an orderly end before
+  // the rank's goodbye.
   Status lost(int32_t rank, int reason) const;
   ControlStream& control(int32_t rank);
   void begin_dial(Key key);
@@ -106,7 +108,7 @@ class RemoteLinks final : public net::DataLoop::Source {
   std::map<int32_t, Deadline> expected_;
   std::vector<std::unique_ptr<Handshake>> pending_peers_;
   std::deque<std::pair<int32_t, Bytes>> kept_;
-  Deadline cause_deadline_ = Deadline::never();  // for the cause of a peer stream's end
+  Deadline cause_deadline_ = Deadline::never();  // to wait for the cause of a stream's end
   Status failure_;
 };
 

@@ -11,7 +11,7 @@ namespace hvd::collectives {
 
 using SharedMesh = std::shared_ptr<Mesh>;
 constexpr const char* kMeshName = "hvd.collectives.mesh.v1";
-// And that under which the runtime publishes the memory that its process shares: a SharedHeap.
+// The name under which the runtime publishes the SharedHeap of its process.
 constexpr const char* kHeapName = "hvd.collectives.heap.v1";
 
 }  // namespace hvd::collectives

@@ -14,13 +14,14 @@ namespace hvd::collectives {
 
 class PeerHeaps {
  public:
-  // The file of each rank of the host, in their order; none on a rank without a heap.
+  // `files` holds the file of each local rank; empty for a rank without a heap.
   PeerHeaps(std::vector<UniqueFd> files, MemoryMap& map);
   ~PeerHeaps();
   PeerHeaps(const PeerHeaps&) = delete;
   PeerHeaps& operator=(const PeerHeaps&) = delete;
 
-  // Another rank's memory; it stays mapped here, until very many others were reached after it.
+  // Returns the address of another rank's memory. The block stays mapped until it is the least
+  // recently used of very many.
   Result<std::byte*> reach(size_t local, const SharedHeap::Place& place);
 
  private:
@@ -32,7 +33,7 @@ class PeerHeaps {
   struct Heap {
     GuardedFd file;
     uint64_t size = 0;
-    std::map<uint64_t, Block> blocks;  // by their place in the file
+    std::map<uint64_t, Block> blocks;  // by offset in the file
   };
   void forget_oldest(Heap& heap);
 

@@ -19,42 +19,43 @@ namespace hvd::collectives {
 class SharedHeap {
  public:
   SharedHeap() = default;
-  // Blocks that nobody released stay mapped.
+  // Unreleased blocks stay mapped.
   ~SharedHeap() = default;
   SharedHeap(const SharedHeap&) = delete;
   SharedHeap& operator=(const SharedHeap&) = delete;
 
-  // All of it is there at once: what the host cannot give is an error here and not a signal later.
+  // Reserves all pages at once: a lack of memory is an error here, and no signal later.
   Result<void*> allocate(size_t size);
-  // Gives the memory back at once. A peer's mapping keeps addresses, and no memory.
+  // Returns the memory to the system at once. A peer's mapping keeps its addresses but no memory.
   Status release(void* memory);
 
-  // A part of the file: of the block at `block`, `size` bytes long, what begins at `offset`.
+  // A place in the file: `offset` bytes into the block that starts at `block` and has `size` bytes.
   struct Place {
     uint64_t block;
     uint64_t size;
     uint64_t offset;
   };
-  // Where all of this memory lies; nothing when it is not in one block.
+  // Returns the place of this memory; nothing when no block holds all of it.
   std::optional<Place> find(const void* memory, size_t size) const;
 
-  // The file, sealed, for peers to have; an error in a forked child, whose memory is its parent's.
+  // Returns the sealed file, which peers may map; an error in a forked child, since the memory
+  // belongs to its parent.
   Result<int> file();
 
  private:
   struct Block {
-    uint64_t at;    // in the file
-    uint64_t size;  // as mapped
+    uint64_t at;    // offset in the file
+    uint64_t size;  // mapped bytes
   };
   Status open() HVD_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   GuardedFd file_ HVD_GUARDED_BY(mutex_);
   int owner_ HVD_GUARDED_BY(mutex_) = 0;
-  uint64_t end_ HVD_GUARDED_BY(mutex_) = 0;   // of the file
-  uint64_t next_ HVD_GUARDED_BY(mutex_) = 0;  // where the next block goes
+  uint64_t end_ HVD_GUARDED_BY(mutex_) = 0;   // size of the file
+  uint64_t next_ HVD_GUARDED_BY(mutex_) = 0;  // offset of the next block
   std::map<uintptr_t, Block> blocks_ HVD_GUARDED_BY(mutex_);
-  std::atomic<size_t> block_count_{0};  // lets find() skip the lock where nobody uses this
+  std::atomic<size_t> block_count_{0};  // lets find() skip the lock while there are no blocks
 };
 
 }  // namespace hvd::collectives

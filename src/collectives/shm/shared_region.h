@@ -26,18 +26,18 @@ using LocalMask = std::array<uint64_t, kMaskWords>;
 
 enum class RankState : uint32_t { kOpen = 0, kClosed = 1 };
 
-// A piece of a message. `turn` says whose the cell is: its position when a sender may fill it,
-// one more when the receiver may read it.
+// A piece of a message. `turn` equals the cell's position when a sender may fill the cell, and the
+// position plus one when the receiver may read it.
 struct MailCell {
   std::atomic<uint64_t> turn;
   uint32_t sender;
-  uint32_t size;  // of this piece; kMailLast is set on the last one of a message
+  uint32_t size;  // of this piece; the last piece of a message has kMailLast set
   std::byte data[kMailBytes];
 };
 static_assert(sizeof(MailCell) == 256);
 constexpr uint32_t kMailLast = 1u << 31;
 
-// The block of one rank: other ranks may add to its mailbox, and only the rank itself removes.
+// The block of one rank. Other ranks add to its mailbox; only the rank itself removes.
 struct RankBlock {
   alignas(128) std::atomic<uint32_t> state;
   alignas(64) std::atomic<uint64_t> mail_tail;
@@ -57,11 +57,11 @@ struct SubRegionEntry {
 struct RegionHeader {
   uint64_t magic;
   uint32_t rank_count;
-  uint64_t sub_region_size;  // room for the largest one; a sparse file holds only what is used
+  uint64_t sub_region_size;  // room for the largest one; a sparse file holds used pages only
   uint64_t sub_regions_at;
   alignas(64) std::atomic<uint32_t> failure;  // 0 none, 1 being written, 2 readable
   std::atomic<uint32_t> left_count;           // ranks that left
-  int32_t lost_rank;                          // of the failure, or -1
+  int32_t lost_rank;                          // the rank whose loss is the failure, or -1
   char cause[1024];
   alignas(128) std::atomic<uint64_t> sleepers[kMaskWords];
   alignas(128) SubRegionEntry sub_regions[kSubRegions];
@@ -69,10 +69,10 @@ struct RegionHeader {
 
 class SharedRegion {
  public:
-  // Makes the file for `rank_count` ranks with room for sub-regions of `sub_region_size` bytes.
+  // Creates the file for `rank_count` ranks, with room for sub-regions of `sub_region_size` bytes.
   static Result<std::unique_ptr<SharedRegion>> create(size_t rank_count, size_t sub_region_size,
                                                       MemoryMap& map);
-  // Maps a file that another rank of this host made.
+  // Maps a file that another rank of this host created.
   static Result<std::unique_ptr<SharedRegion>> open(UniqueFd file, MemoryMap& map);
   ~SharedRegion();
   SharedRegion(const SharedRegion&) = delete;
@@ -84,13 +84,15 @@ class SharedRegion {
   RankBlock& rank(size_t local) { return ranks_[local]; }
   size_t rank_count() const { return header_->rank_count; }
 
-  // Claims a sub-region under a key for `users` ranks and gives it memory. Only one rank of a group
-  // does this. Refused, for all who look for the key, when there is no memory left.
+  // Claims a sub-region under a key for `users` ranks and reserves its memory. Only one rank of a
+  // group calls this. Without memory, the sub-region is refused: every find_sub_region() of the key
+  // fails.
   Status make_sub_region(uint64_t key, size_t size, uint32_t users);
-  // The sub-region's index, or -1 while there is none; an error when it was refused.
+  // Returns the index of the sub-region, or -1 while it does not exist; an error when it was
+  // refused.
   Result<int> find_sub_region(uint64_t key) const;
   Result<std::byte*> map_sub_region(int index, size_t size);
-  // Unmaps it; the last user returns its memory.
+  // Unmaps a sub-region. The last user returns its memory to the system.
   void release_sub_region(int index, std::byte* memory, size_t size);
 
  private:

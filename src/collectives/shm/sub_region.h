@@ -40,15 +40,15 @@ class SubRegion {
   SubRegion(std::byte* base, size_t ranks, size_t chunk)
       : base_(base), ranks_(ranks), chunk_(chunk) {}
 
-  // Bytes per slot and result; small enough that all ranks' buffers stay in the caches and in
-  // their share of memory, and 512 KiB when there are few ranks, where an allreduce of their
-  // private memory measured best.
+  // Returns the bytes per slot and result. The buffers of all ranks fit into the caches and into
+  // the memory budget. With few ranks it is 512 KiB, which measured best for an allreduce of
+  // private memory.
   static size_t chunk_for(size_t ranks) {
     constexpr size_t kLargest = 512 * 1024;
     constexpr size_t kSmallest = 16 * 1024;
     constexpr size_t kBudget = 8 * 1024 * 1024;
     const size_t share = kBudget / (ranks + 1) / 4096 * 4096;
-    // At least a cache line for each.
+    // Each rank gets at least one cache line.
     return std::max(std::clamp(share, kSmallest, kLargest), ranks * 64);
   }
   static size_t size_for(size_t ranks, size_t chunk) {
@@ -58,10 +58,10 @@ class SubRegion {
   explicit operator bool() const { return base_ != nullptr; }
   std::byte* base() const { return base_; }
   size_t size() const { return size_for(ranks_, chunk_); }
-  // As much of a slot as most operations take at a time.
+  // The bytes of a slot that most operations use per step.
   size_t chunk() const { return std::min<size_t>(chunk_, 256 * 1024); }
-  // As much as an allreduce of `total` bytes takes: more than one chunk even when there is little,
-  // so that ranks work side by side.
+  // The bytes of a slot that an allreduce of `total` bytes uses per step. Even a small payload
+  // makes more than one chunk, so that ranks work in parallel.
   size_t chunk_of(size_t total) const {
     constexpr size_t kLeast = 64 * 1024;
     const size_t half = (total / 2 + 4095) / 4096 * 4096;
