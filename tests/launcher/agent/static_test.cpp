@@ -108,7 +108,7 @@ TEST_CASE("The agent runs a job in a root that holds nothing but a static shell"
 
 TEST_CASE("The agent says its version, and what it is to who starts it by hand") {
   CHECK(output_of(HVD_AGENT " --version").starts_with("horovod-agent "));
-  CHECK(output_of(HVD_AGENT " --nonsense x 2>&1; true").find("horovodrun starts this program") !=
+  CHECK(output_of(HVD_AGENT " --nonsense x 2>&1; true").find("see horovod-agent --help") !=
         std::string::npos);
   // script(1) gives it a terminal.
   const std::string said = output_of("script -qec '" HVD_AGENT "' /dev/null </dev/null; true");

@@ -229,7 +229,8 @@ TEST_CASE("a client that dies in the middle of a request, or waiting, leaves not
 
 TEST_CASE("who does not prove himself, or sends too slowly, has limited time") {
   ServerLimits limits;
-  limits.handshake = milliseconds(3000);  // those who prove themselves need less, on a busy machine too
+  limits.handshake =
+      milliseconds(3000);  // those who prove themselves need less, on a busy machine too
   limits.transfer = milliseconds(3000);
   RunningServer server("tcp:127.0.0.1:0", 0, limits);
   RawClient silent(server.endpoint());

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "base/clock.h"
+#include "horovod/version.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/protocol/notification.h"
 #include "net/frame.h"
@@ -20,7 +21,9 @@ class ScriptedAgent : public Duplex {
  public:
   ScriptedAgent(const asio::any_io_executor& executor, std::deque<std::vector<Message>> script)
       : said_(executor), script_(std::move(script)) {
-    say({AgentHello{}});
+    AgentHello hello;
+    hello.version = HVD_VERSION;
+    say({hello});
   }
 
   net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override {
