@@ -1,12 +1,13 @@
-// Adasum of any number of members, tensor by tensor: pairs of vectors become one that keeps what
-// both say and halves what they say twice, along a tree over the bits of the members' indices, low
-// to high. Where the number is no power of two, a vector without a partner goes up unchanged: what
-// the whole tree would give if the missing members had zeros.
+// Adasum of any number of members, tensor by tensor. Pairs of vectors are combined along a binary
+// tree over the bits of the members' indices, low to high: orthogonal vectors are added, and
+// parallel ones averaged. When the number of members is no power of two, a vector without a partner
+// goes up unchanged: a full tree with zeros for the missing members gives the same result.
 //
 // Every member gets its part of all vectors (an alltoall), takes part in the dot products and norms
-// of each level (a small allreduce in float64), combines its part, and gives the outcome to all (an
-// allgather). Each element is computed once, by one member, in float64, with one rounding at
-// the end; and twice the batch moves, as in an allreduce, whatever the number of hosts.
+// of each level (a small allreduce in float64), combines its part, and sends the result to all
+// members (an allgather). One member computes each element once, in float64, and rounds it once at
+// the end. Every member moves twice the bytes of the batch, as in an allreduce, for any number of
+// hosts.
 #include <memory>
 #include <span>
 #include <vector>
@@ -26,7 +27,7 @@ class Adasum {
       : members_(group.size()),
         dtype_(static_cast<hvd_dtype>(batch.dtype)),
         element_(size_of(dtype_)),
-        // Twice the vectors give twice the outcome, so the factors may wait.
+        // Adasum is linear in a common factor, so both factors apply to the result.
         factor_(batch.prescale * batch.postscale),
         tensors_(batch.tensor_count) {
     size_t counts = 0, accumulated = 0;
@@ -54,7 +55,7 @@ class Adasum {
 
   const hvd_batch& scatter() const { return scatter_; }
   const hvd_batch& gather() const { return gather_; }
-  // Products of one level, three numbers each; the members sum them.
+  // The products of one level, three numbers each; an allreduce sums them over the members.
   std::span<Products> products() { return {products_.data(), vectors_ / 2 * tensors_.size()}; }
 
   bool one_is_left() const { return vectors_ == 1; }
@@ -81,7 +82,7 @@ class Adasum {
     vectors_ = (vectors_ + 1) / 2;
     is_accumulated_ = true;
   }
-  // Where the gathering begins: at the front of what was received.
+  // Rounds the result to the storage type, into the front of stored_, where the allgather reads it.
   void round() {
     for (const Part& part : tensors_) {
       if (!is_accumulated_) to_float64(dtype_, vector(part, 0), accumulator(part, 0), part.count);
@@ -90,12 +91,13 @@ class Adasum {
   }
 
  private:
-  // This member's part of one tensor, of each member's vector one after another.
+  // This member's part of one tensor, which it has for the vectors of all members, one after
+  // another.
   struct Part {
-    size_t rows;         // index
+    size_t rows;         // index into rows_
     size_t count;        // elements of one vector's part
-    size_t stored;       // elements before it, as received
-    size_t accumulator;  // elements before it, of what was combined
+    size_t stored;       // elements before it in stored_
+    size_t accumulator;  // elements before it in accumulators_
   };
 
   std::byte* stored(const Part& part, size_t v) {
@@ -131,8 +133,8 @@ class Adasum {
   const hvd_dtype dtype_;
   const size_t element_;
   const double factor_;
-  size_t vectors_ = members_;    // that are left
-  bool is_accumulated_ = false;  // what is left lies in accumulators_
+  size_t vectors_ = members_;    // not yet combined
+  bool is_accumulated_ = false;  // the vectors lie in accumulators_
   std::vector<Part> tensors_;
   std::vector<int64_t> rows_, own_rows_;
   std::unique_ptr<std::byte[]> stored_;

@@ -1,6 +1,6 @@
-// Every member streams its tensors through its slot; everybody copies all slots out, step by step.
-// Between hosts the leaders send what lies in their host's slots to all other leaders, which put
-// it into the result buffer, where each member has a place.
+// Every member streams its tensors through its slot, and copies the data out of all slots, step by
+// step. The leader of each host sends the slots of its host to all other leaders, which store them
+// in the result buffer, where each member has a place.
 #include <vector>
 
 #include "base/dtype.h"

@@ -1,6 +1,6 @@
-// Small payloads go in one step: everybody puts its own next to a flag, everybody reduces all of
-// them in the same order. Large ones stream through the slots in chunks (allreduce_local), and
-// between hosts as allreduce_across says.
+// Small payloads take one step: every rank stores its payload next to a flag, and every rank
+// reduces all payloads in the same order. Large payloads stream through the slots in chunks
+// (allreduce_local), and between hosts by allreduce_across.
 #include <vector>
 
 #include "collectives/algorithms/allreduce_across.h"
@@ -13,7 +13,7 @@
 namespace hvd::collectives {
 namespace {
 
-// Nobody else takes part.
+// The group has one member only.
 void reduce_alone(const hvd_batch& batch, Reduction& reduction) {
   std::vector<std::byte> block(64 * 1024);
   const void* inputs[] = {block.data()};

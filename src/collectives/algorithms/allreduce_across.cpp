@@ -1,7 +1,7 @@
-// A host's ranks reduce each a slice of what they have, and each of them, a driver, takes its slice
-// over the hosts (InterHostAllreduce): reducing, copying and the work of the sockets are spread over
-// them. As many drive as the host with the fewest ranks has. Where each host has one rank only, the
-// user's memory itself is sent.
+// Each driver, a rank that takes part, reduces its slice of the host's data and runs the inter-host
+// allreduce of this slice (InterHostAllreduce). Reductions, copies and socket calls are thus spread
+// over the ranks of a host. Every host has as many drivers as the host with the fewest ranks has
+// ranks. In a group with one rank per host, the sockets send the user's memory itself.
 //
 // A sum in half precision is rounded once per host, for its part, and once at the end: sums of some
 // of the hosts travel in float32. The error therefore does not grow with the number of hosts.
@@ -41,7 +41,7 @@ struct WholeTensor {
   size_t element;
   bool is_input;
   Piece operator()(const hvd_batch_tensor& tensor) const {
-    // Inputs are only read from.
+    // The allreduce only reads inputs.
     void* data = is_input ? const_cast<void*>(tensor.input) : tensor.output;
     return {static_cast<std::byte*>(data), static_cast<size_t>(tensor.count) * element};
   }
@@ -96,7 +96,7 @@ class Tensors {
   size_t count_of(size_t piece) const {
     return piece + 1 < config_.pieces ? config_.count : config_.last;
   }
-  // Moves the walk over the outputs on.
+  // Advances the walk over the outputs.
   std::byte* place_of(Walk<WholeTensor>& outputs, size_t piece, size_t size) {
     std::byte* first = nullptr;
     size_t parts = 0;
@@ -126,7 +126,7 @@ Coroutine allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduc
   const size_t piece =
       config.algorithm == Algorithm::kOneShot ? tuning.one_shot_chunk : tuning.chunk;
   cut(config, reduction.count, piece / reduction.element);
-  // Enough for a ring, whose hops are many.
+  // Enough pieces for a ring, which has many hops.
   config.window = std::min(config.pieces, 4 * group.host_count() + 4);
   InterHostAllreduce& inter_host = group.inter_host();
   inter_host.begin(reduction, config);
@@ -145,7 +145,7 @@ Coroutine allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduc
 
 // ---- Several ranks on some host -----------------------------------------------------------------
 
-// The leader takes what the host has reduced over the hosts.
+// The leader runs the inter-host allreduce of what its host has reduced.
 Coroutine inter_host_small(Flow& flow, Group& group, const hvd_batch& batch,
                            const Reduction& reduction, std::byte* result) {
   InterHostConfig config = config_for(group, batch, reduction, tuning_of(batch));
@@ -191,7 +191,7 @@ class DrivenStream {
     config.pieces = on_host.chunks();
     config.count = slice(0).count;
     config.last = slice(on_host.chunks() - 1).count;
-    // As many as there are buffers for results.
+    // The window equals the number of result buffers.
     config.window = 2;
     inter_host.begin(reduction, config);
   }
@@ -228,7 +228,7 @@ class DrivenStream {
   size_t drivers_;
 };
 
-// Waits while what is under way moves on.
+// Waits for a condition; a driver advances its inter-host allreduce meanwhile.
 Coroutine wait_driving(Flow& flow, DrivenStream& stream, Condition& condition) {
   if (stream.is_driver) {
     AdvancingMeanwhile driving(stream.inter_host, condition);
@@ -242,8 +242,8 @@ Coroutine wait_driving(Flow& flow, DrivenStream& stream, Condition& condition) {
 Coroutine send_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
   const uint64_t step = stream.on_host.step_of(chunk);
   if (chunk + 1 < stream.on_host.chunks()) {
-    // A slot is free when its last chunk has been reduced; one of another operation, when that
-    // operation's step was consumed.
+    // A slot is free when its last chunk has been reduced. A slot of the previous operation is free
+    // when that operation's step has been consumed.
     AllReached is_free(group, chunk == 0 ? kConsumed : kReduced, step);
     co_await wait_driving(flow, stream, is_free);
     stream.on_host.pack(chunk + 1);

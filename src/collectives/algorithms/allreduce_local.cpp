@@ -1,17 +1,17 @@
-// A chunk is cut into one slice per rank. A rank's own slice never leaves its tensors on the way
-// in: its slot carries what it has of the others' slices. A chunk goes through three stages, and
-// a pass over memory each:
+// A chunk has one slice per rank. A rank never copies its own slice into its slot: the slot carries
+// the rank's data for the slices of the other ranks. A chunk passes three stages, each with one
+// pass over memory:
 //
 //   pack    the others' slices from the tensors into the slot
 //   reduce  the own slice, from the tensors and the others' slots, into the tensors, and over what
 //           the next rank's slot had of it
 //   unpack  the others' results, from where they left them, into the tensors
 //
-// A core reads fast what another one has in its cache, and stores fast where it has just read; what
-// is slow is storing to lines that others hold. Results that take the place of inputs leave one such
-// store per byte, that of pack, instead of two.
+// A core quickly reads lines from another core's cache, and quickly stores to lines that it has
+// just read. A store to a line that another core holds is slow. Since results overwrite inputs,
+// there is one such store per byte, in pack, and not two.
 //
-// Whatever a stage waits for was done a stage earlier by ranks that are equally fast.
+// A stage waits only for work that equally fast ranks finished one stage earlier.
 #include "collectives/algorithms/allreduce_local.h"
 
 #include <cstring>
@@ -93,13 +93,13 @@ class LocalStream {
     return slice_of(count_of(chunk), group_.local_count(), rank, element());
   }
 
-  // Where a rank's slot has its part of a slice. The same in all chunks, so that a short one at the
-  // end leaves results alone that others have yet to unpack.
+  // The place of a slice in a rank's slot. It is equal in all chunks, so that a short last chunk
+  // does not overwrite results that other ranks have yet to unpack.
   std::byte* place(size_t rank, uint64_t step, size_t slice) const {
     return sub_region_.slot(rank, step) + slice * stride_;
   }
 
-  // Where the result of a rank's slice is.
+  // The place of the result of a rank's slice.
   std::byte* result(size_t rank, uint64_t step) const {
     return place((rank + 1) % group_.local_count(), step, rank);
   }

@@ -1,5 +1,5 @@
-// Where a rank's tensors lie travels like a small payload, in a step of its own. A rank of which
-// one tensor is private says that, and goes on without hearing the others.
+// The places of a rank's tensors travel like a small payload, in a step of their own. A rank with a
+// private tensor announces that, and continues without the places of the others.
 #include "collectives/algorithms/allreduce_registered.h"
 
 #include <cstring>
@@ -11,12 +11,12 @@
 namespace hvd::collectives {
 namespace {
 
-// Less than this costs less to pack than to ask about.
+// To pack fewer bytes than this costs less than the exchange of places.
 constexpr size_t kLeastBytes = 32 * 1024;
 constexpr size_t kMostTensors = 128;
 
 struct TensorPlaces {
-  uint64_t count;  // of tensors; none when one of them is private
+  uint64_t count;  // number of tensors; 0 when one of them is private
   SharedHeap::Place places[kMostTensors];
 };
 static_assert(sizeof(TensorPlaces) <= kSmallBytes);
@@ -41,7 +41,7 @@ bool fill_places(Group& group, const hvd_batch& batch, size_t element, TensorPla
   return true;
 }
 
-// Every rank's memory of every tensor, as this rank sees it: `bases[tensor * ranks + rank]`.
+// The address in this process of every rank's copy of every tensor: `bases[tensor * ranks + rank]`.
 Status reach_all(Group& group, const hvd_batch& batch, uint64_t step, std::byte** bases) {
   const size_t ranks = group.local_count();
   for (size_t rank = 0; rank < ranks; ++rank) {
@@ -128,7 +128,7 @@ Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
     const Status reached = reach_all(group, batch, step, bases);
     if (!reached.ok())
       group.mesh().fail(reached.with_context(group.mesh().describe(group.mesh().rank())));
-    // Without what a peer shares there is no way on; the failure ends this here and there.
+    // The operation needs the peer's memory. The failure of the mesh ends it on all ranks.
     if (reached.ok()) {
       reduce_slice(group, batch, reduction, bases);
       group.post_all(kReduced, step + 1);

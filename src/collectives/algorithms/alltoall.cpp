@@ -1,6 +1,6 @@
-// Every member's slot has a place for each other member. First all agree on the largest block, so
-// that they take the same steps; then the blocks stream through the places, between hosts through
-// the leaders, whole places at a time.
+// Every member's slot has a place for each other member. First all members agree on the largest
+// block, so that they take the same steps. Then the blocks stream through the places. Between hosts
+// the leaders send complete places.
 #include <vector>
 
 #include "base/dtype.h"
@@ -12,7 +12,7 @@
 namespace hvd::collectives {
 namespace {
 
-// Rows to or from a member: where they start among all rows, and how many.
+// The rows to or from a member: the index of the first, and their number.
 Piece rows_at(std::byte* data, const int64_t* rows, size_t member, size_t row) {
   int64_t before = 0;
   for (size_t i = 0; i < member; ++i) before += rows[i];
@@ -24,7 +24,7 @@ struct BlockTo {
   size_t element;
   size_t member;
   Piece operator()(const hvd_batch_tensor& tensor) const {
-    // Only read from.
+    // The walk only reads.
     return rows_at(static_cast<std::byte*>(const_cast<void*>(tensor.input)), tensor.rank_rows,
                    member, static_cast<size_t>(tensor.row) * element);
   }
@@ -56,7 +56,7 @@ class Shuffle {
     }
   }
 
-  // After `largest` has become the largest of all members.
+  // Call once `largest` is the maximum over all members.
   void plan() {
     const size_t chunk = group_.sub_region().chunk();
     largest_host_ = 1;
@@ -114,7 +114,7 @@ class Shuffle {
     }
   }
 
-  int64_t largest = 0;  // block, in bytes
+  int64_t largest = 0;  // bytes of the largest block
 
  private:
   std::byte* place_of(size_t from, size_t to, uint64_t step) const {

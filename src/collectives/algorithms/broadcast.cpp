@@ -1,5 +1,6 @@
-// The root streams through its slot and its host copies that out. Between hosts the leaders form
-// a binomial tree above the root's host; each passes a chunk on as soon as it has it.
+// The root streams its data through its slot, and the ranks of its host copy the data out. The
+// leaders of the hosts form a binomial tree with the root's host as its root; each leader forwards
+// a chunk as soon as it has received the chunk.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -26,7 +27,7 @@ struct Tree {
 
   size_t place() const { return (host + count - root) % count; }
   size_t host_at(size_t place) const { return (place + root) % count; }
-  // Without its lowest bit.
+  // The parent is the place without its lowest bit.
   size_t parent() const { return host_at(place() & (place() - 1)); }
   std::vector<size_t> children() const {
     std::vector<size_t> found;
@@ -34,7 +35,7 @@ struct Tree {
     for (size_t bit = 1; bit < count && (own & bit) == 0; bit <<= 1) {
       if (own + bit < count) found.push_back(host_at(own + bit));
     }
-    // The largest subtree first.
+    // The largest subtree comes first.
     std::reverse(found.begin(), found.end());
     return found;
   }
@@ -55,7 +56,7 @@ class Casting {
       size_ += static_cast<size_t>(tensor.count) * element_;
     }
     const size_t chunk = group.sub_region() ? group.sub_region().chunk() : 1;
-    // A member that is alone copies, and leaves no step behind that nobody consumes.
+    // A single member only copies: it reserves no step, since no rank would consume it.
     steps = group.size() == 1 ? 0 : (size_ + chunk - 1) / chunk;
     first = group.take_steps(steps);
   }
@@ -95,7 +96,7 @@ class Casting {
   size_t size_ = 0;
 };
 
-// The leader's part on a host: gets the chunk if it is not here, and passes it on.
+// The leader's part: receives the chunk unless its host has it, and forwards it.
 Coroutine pass_on(Flow& flow, Group& group, Casting& casting, size_t index) {
   const uint64_t step = casting.first + index;
   if (casting.on_root_host) {

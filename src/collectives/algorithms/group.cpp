@@ -13,7 +13,7 @@ uint64_t key_of(int32_t id, uint32_t incarnation, const std::vector<int32_t>& me
   for (const int32_t member : members) out.put(member);
   const Digest digest = sha256(out.view());
   const auto key = ByteReader(digest).get<uint64_t>();
-  // Zero is an entry without a key, and the stream of control messages.
+  // The key is not zero: zero means an entry without a key, and the stream of control messages.
   return key == 0 ? 1 : key;
 }
 
@@ -54,7 +54,7 @@ Group::Group(Mesh& mesh, int32_t id, std::vector<int32_t> members, uint32_t inca
     const size_t local = mesh_.local_index_of(members_[member]);
     if (member != index_) local_mask_[local / 64] |= uint64_t{1} << (local % 64);
   }
-  // The same on all hosts, so that all take the same steps.
+  // The chunk size is equal on all hosts, so that all ranks take the same steps.
   chunk_ = SubRegion::chunk_for(largest);
   peer_streams_.resize(hosts_.size());
   fewest_local_ = largest;

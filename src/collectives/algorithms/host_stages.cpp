@@ -22,7 +22,7 @@ void reduce_small(Group& group, const Reduction& reduction, uint64_t step, std::
 }
 
 void end_small(Group& group, uint64_t step) {
-  // A member that posted this step had ended the previous step.
+  // A member that has posted this step has finished the previous step.
   group.known_consumed = step;
   group.post_all(kConsumed, step + 1);
 }

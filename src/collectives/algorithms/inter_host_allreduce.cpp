@@ -10,10 +10,10 @@
 namespace hvd::collectives {
 namespace {
 
-// Hops of a piece are queued behind those of this many pieces that follow it, so that there is
-// something to send while the others answer.
+// The hops of a piece enter the queue behind the hops of this many later pieces, so that there is
+// data to send while the other hosts answer.
 constexpr size_t kStagger = 2;
-// Transfers that are queued ahead.
+// The queues take further hops below this number of transfers.
 constexpr size_t kAhead = 64;
 // A smaller payload takes one stream.
 constexpr size_t kSmallestStripe = 32 * 1024;
@@ -43,7 +43,8 @@ void InterHostAllreduce::begin(const Reduction& reduction, const InterHostConfig
   const size_t unit = accumulates_float32_ ? sizeof(float) : element_;
   float32_size_ = accumulates_float32_ ? lines(std::max(config.count, config.last) * unit) : 0;
   scratch_size_ = lines(std::max(schedule_.scratch, last_schedule_.scratch) * unit);
-  // More than the window, since hops of pieces that have ended elsewhere may be queued here.
+  // There are more slots than the window has pieces: the queues may hold hops of pieces that have
+  // ended on other hosts.
   const size_t slots = std::min(config.window + 2, std::max<size_t>(config.pieces, 1));
   slots_.resize(slots);
   if (memory_.size() < slots * (float32_size_ + scratch_size_) + 64) {
@@ -101,12 +102,12 @@ std::byte* InterHostAllreduce::scratch_of(const Piece& piece) {
   return float32_of(piece) + float32_size_;
 }
 
-// Where what a hop sends lies.
+// The address of the data that a hop sends.
 std::byte* InterHostAllreduce::source(const Piece& piece, size_t hop) {
   return carries_float32(hop) ? float32_of(piece) : piece.data;
 }
 
-// Where what a hop brings goes.
+// The address where a hop stores received data.
 std::byte* InterHostAllreduce::target(const Piece& piece, size_t hop) {
   return hop < schedule_of(piece.number).reducing ? scratch_of(piece) : piece.data;
 }
@@ -147,8 +148,8 @@ void InterHostAllreduce::queue_hop(size_t piece, size_t hop) {
   }
 }
 
-// In each tick every piece that has started goes one hop further, if it is its turn, the oldest
-// first, and another one starts. All hosts count the same ticks, whatever has arrived where.
+// In each tick, each started piece whose turn it is queues its next hop, the oldest piece first;
+// then another piece starts. All hosts count the same ticks, independent of what has arrived.
 void InterHostAllreduce::queue_hops() {
   const size_t hops = schedule_.hops.size();
   while (queued_ < kAhead && (next_start_ < config_.pieces || !started_.empty())) {
@@ -221,7 +222,7 @@ bool InterHostAllreduce::receive_into(TransferQueue& queue) {
   return moved;
 }
 
-// Ends the hops that bring nothing more.
+// Ends all hops of the piece whose data has arrived.
 void InterHostAllreduce::enter(Piece& piece) {
   const Schedule& schedule = schedule_of(piece.number);
   while (piece.hop < schedule.hops.size() && end_hop(piece)) {
@@ -272,7 +273,7 @@ void InterHostAllreduce::reduce(Piece& piece) {
   }
 }
 
-// Pieces at the front that are finished make room.
+// Counts the finished pieces at the front, and gives their slots to later pieces.
 void InterHostAllreduce::settle() {
   while (finished_ < added_) {
     const Piece& piece = slot_of(finished_);

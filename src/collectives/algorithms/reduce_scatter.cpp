@@ -1,6 +1,6 @@
 // Every member's slot has a place for each member, as in an alltoall, and every member reduces its
-// own place over all slots straight into its output: nobody computes or copies out what another
-// one keeps. Members with less to get than others leave the end of their places unused.
+// own place over all slots straight into its output: no member computes or copies another member's
+// result. A member with fewer rows than others leaves the end of its places unused.
 //
 // Between hosts the ranks of a host reduce all places, and the leaders send each host its members'
 // places and nothing else.
@@ -23,7 +23,7 @@ struct RowsFor {
     const auto row = static_cast<size_t>(tensor.row);
     const Slice rows =
         scattered_rows(row == 0 ? 0 : static_cast<size_t>(tensor.count) / row, members, member);
-    // Only read from.
+    // The walk only reads.
     auto* data = static_cast<std::byte*>(const_cast<void*>(tensor.input));
     if (data != nullptr) data += rows.first * row * element;
     return {data, rows.count * row * element};
@@ -89,7 +89,7 @@ class Scattering {
     group_.post_all(kArrived, first + index + 1);
   }
 
-  // On one host: this member's place of all slots, into its output.
+  // On one host: reduces this member's place of all slots into its output.
   void reduce_own(size_t index) {
     size_t offset = position_[group_.index()] * place_;
     output_.next(size_at(group_.index(), index), [&](std::byte* data, size_t size) {
@@ -99,7 +99,8 @@ class Scattering {
     group_.post_all(kConsumed, first + index + 1);
   }
 
-  // Between hosts: this rank's share of what its host has, then the leaders' part, then the rows.
+  // Between hosts: each rank reduces its share of its host's data, the leaders exchange the
+  // results, and each rank copies its rows.
   void reduce_share(size_t index) {
     const Slice share = slice_of(group_.size() * place_ / element_, group_.local_count(),
                                  group_.local_index(), element_);

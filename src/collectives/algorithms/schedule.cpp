@@ -108,7 +108,7 @@ class Builder {
     const size_t next = (host_ + 1) % hosts_;
     const size_t before = (host_ + hosts_ - 1) % hosts_;
     for (size_t hop = 0; hop < 2 * (hosts_ - 1); ++hop) {
-      // The slice that I own comes to me last among those that are reduced.
+      // This host receives its own slice in the last hop that reduces.
       const size_t sent = (host_ + 2 * hosts_ - 1 - hop) % hosts_;
       send(hop, next, slice(sent));
       receive(hop, before, slice((sent + hosts_ - 1) % hosts_));

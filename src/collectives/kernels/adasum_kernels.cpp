@@ -24,7 +24,7 @@ void store(float& out, double value) { out = static_cast<float>(value); }
 void store(Half& out, double value) { out = {half_of_float(static_cast<float>(value))}; }
 void store(Brain& out, double value) { out = {bfloat_of_float(static_cast<float>(value))}; }
 
-// Several sums side by side, which a compiler may put into one register.
+// Several partial sums, which a compiler may keep in one vector register.
 constexpr size_t kLanes = 8;
 
 template <typename T>
@@ -56,7 +56,7 @@ Products products(const T* a, const T* b, size_t count) {
   return sum;
 }
 
-// Calls use(the memory as an array of its type).
+// Calls use() with the memory as an array of its type.
 template <typename Use>
 auto with_type(hvd_dtype dtype, const void* memory, Use&& use) {
   switch (dtype) {
@@ -86,7 +86,8 @@ Products products_of(hvd_dtype dtype, const void* a, const void* b, size_t count
 }
 
 Weights weights_of(const Products& products) {
-  // The square root of the smallest normal float64: what is shorter has no direction.
+  // The square root of the smallest normal float64. A vector with a smaller squared norm has no
+  // direction, and keeps a weight of 1.
   constexpr double kNothing = 0x1p-511;
   const auto keep = [&](double norm) {
     return norm < kNothing ? 1.0 : 1.0 - products.ab / (2 * norm);

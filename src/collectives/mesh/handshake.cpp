@@ -100,7 +100,7 @@ void Handshake::fail(std::string reason) {
 }
 
 void Handshake::put(ByteView bytes) {
-  // Always fits: nothing else was sent on this connection.
+  // The bytes always fit into the socket buffer: nothing else was sent on this connection.
   const ssize_t size =
       ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (size != static_cast<ssize_t>(bytes.size())) {
@@ -111,7 +111,7 @@ void Handshake::put(ByteView bytes) {
 bool Handshake::gather(size_t size) {
   while (received_.size() < size) {
     std::byte buffer[256];
-    // Never more than is due: what follows belongs to the stream.
+    // Reads no more than the handshake needs: the bytes behind it belong to the stream.
     const ssize_t got = ::recv(socket_.get(), buffer,
                                std::min(sizeof buffer, size - received_.size()), MSG_DONTWAIT);
     if (got > 0) {
@@ -157,7 +157,7 @@ void Handshake::advance() {
       state_ = State::kOpen;
       return;
     case State::kProven: {
-      // Nothing is due; only its end matters.
+      // No bytes are expected; only the connection's end matters.
       std::byte probe;
       const ssize_t got = ::recv(socket_.get(), &probe, 1, MSG_DONTWAIT | MSG_PEEK);
       if (got == 0) fail("it closed the connection during the handshake");

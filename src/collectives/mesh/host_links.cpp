@@ -27,7 +27,7 @@ void HostLinks::silence_doorbell() {
   [[maybe_unused]] const ssize_t got = ::read(doorbell(), &count, sizeof count);
 }
 
-// Puts pieces of a message into the receiver's cells; true when all of it is there.
+// Stores pieces of a message in the receiver's cells; returns true when all pieces are stored.
 bool HostLinks::push(size_t to, ByteView message, size_t& sent) {
   RankBlock& block = region_->rank(to);
   bool pushed = false;
@@ -39,7 +39,8 @@ bool HostLinks::push(size_t to, ByteView message, size_t& sent) {
     const uint64_t turn = cell.turn.load(std::memory_order_seq_cst);
     if (turn < position) {
       if (starved) break;
-      // The receiver looks at this after it has freed a cell; so look at the cell once more.
+      // The receiver reads mail_starved after it has freed a cell, so the sender checks the cell
+      // again.
       block.mail_starved.store(1, std::memory_order_seq_cst);
       starved = true;
       position = block.mail_tail.load(std::memory_order_relaxed);
@@ -129,7 +130,7 @@ bool HostLinks::poll(const Receiver& receiver) {
 void HostLinks::fall_asleep() {
   region_->header().sleepers[local_ / 64].fetch_or(uint64_t{1} << (local_ % 64),
                                                    std::memory_order_seq_cst);
-  // A sender that waits for cells says so again, now that it can be rung.
+  // A sender that waits for cells sets mail_starved again, now that its doorbell can ring.
   if (waiting_ > 0) flush();
 }
 

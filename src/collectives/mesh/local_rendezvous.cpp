@@ -19,7 +19,7 @@ namespace hvd::collectives {
 namespace {
 
 constexpr size_t kFilesPerMessage = 200;  // the kernel takes 253
-// Every rank holds every other one's: with more ranks that would be too many descriptors.
+// Every rank holds the heap of every other rank: more ranks would need too many descriptors.
 constexpr size_t kMostHeaps = 128;
 size_t heaps_among(size_t ranks) { return ranks <= kMostHeaps ? ranks : 0; }
 
@@ -61,8 +61,8 @@ UniqueFd open_process(int socket) {
   socklen_t size = sizeof peer;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};
   if (peer.pid == ::getpid()) return {};
-  // The descriptor that the kernel made at connect time, where it does (6.5); it also works
-  // across process id namespaces. Before, a lookup by number.
+  // Linux 6.5 and later create this pidfd at connect time; it also works across process id
+  // namespaces. Older kernels need a lookup by number.
   constexpr int kPeerPidfd = 77;
   int process = -1;
   size = sizeof process;
@@ -101,7 +101,7 @@ Result<std::vector<UniqueFd>> receive_files(int socket, size_t count, Deadline d
   return files;
 }
 
-// A copy to hand out; the end of nothing where there is no heap.
+// Returns a descriptor to pass on: a copy of the heap's, or one of /dev/null without a heap.
 UniqueFd copy_of(int heap) {
   return UniqueFd(heap >= 0 ? ::fcntl(heap, F_DUPFD_CLOEXEC, 0)
                             : ::open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -17,8 +17,8 @@
 namespace hvd::collectives {
 namespace {
 
-// How many polls of shared memory go by before the descriptors are looked at, when nothing said
-// that there is anything: a system call costs as much as a small allreduce.
+// The number of polls of shared memory between two polls of the descriptors, unless notice() was
+// called: a system call costs as much as a small allreduce.
 constexpr uint32_t kPollsPerLook = 256;
 
 // Room for the sub-region of any group on a host with this many ranks.
@@ -46,8 +46,8 @@ Result<std::unique_ptr<Mesh>> Mesh::establish(MeshOptions options, KeyValueStore
 
 Mesh::~Mesh() {
   if (!in_owner_process()) {
-    // All of it belongs to the parent: the memory is not mapped here, and the descriptors that
-    // matter are closed already.
+    // In a forked child everything belongs to the parent: the memory is not mapped, and the fork
+    // has closed the descriptors of the links.
     static_cast<void>(host_.release());
     static_cast<void>(peer_heaps_.release());
     static_cast<void>(remote_.release());
@@ -55,7 +55,7 @@ Mesh::~Mesh() {
     return;
   }
   if (host_ && failure_.ok()) {
-    // The last messages get a moment to find room.
+    // The last messages get a short time to find room in the mailboxes.
     const Deadline deadline = Deadline::after_seconds(1);
     while (!deadline.passed() && failure_.ok() && (host_->has_output() || remote_->has_output())) {
       host_->fall_asleep();
@@ -211,8 +211,9 @@ Status Mesh::exchange_records(const PeerRecord& mine, KeyValueStore& store, Dead
   return {};
 }
 
-// The leader of each rank, where the records do not tell: each rank publishes the leader that it has
-// reached. A member, which gets the table from its leader, returns one where every rank leads itself.
+// Returns the leader of each rank when the records do not suffice: each rank publishes the leader
+// that it has reached. A member gets the table from its leader later; here it returns a table in
+// which every rank leads itself.
 Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, KeyValueStore& store,
                                                    Deadline deadline) {
   std::vector<int32_t> leaders(records_.size());
@@ -228,7 +229,7 @@ Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, KeyValueStore
   return leaders;
 }
 
-// The local rendezvous: a rank that looks as if it were on this host, and answers, is.
+// Runs the local rendezvous: a rank is on this host if its record matches and it answers.
 Result<LocalRendezvous> Mesh::rendezvous_on_host(const RendezvousSocket& rendezvous,
                                                  KeyValueStore& store, Deadline deadline) {
   MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
@@ -247,7 +248,7 @@ Result<LocalRendezvous> Mesh::rendezvous_on_host(const RendezvousSocket& rendezv
     const bool is_self = static_cast<int32_t>(rank) == options_.rank;
     if (!is_self && leaders[rank] == options_.rank) members.push_back(static_cast<int32_t>(rank));
   }
-  // A forked child shares nothing: what its parent had before is the parent's.
+  // A forked child shares no memory: its heap belongs to its parent.
   if (options_.heap != nullptr && options_.heap->file().ok()) heap_ = options_.heap;
   const int heap = heap_ != nullptr ? heap_->file().value() : -1;
   if (connection) {
@@ -259,7 +260,7 @@ Result<LocalRendezvous> Mesh::rendezvous_on_host(const RendezvousSocket& rendezv
                          deadline);
 }
 
-// Leaders speak to few others until a group needs more: those above and below in a binomial tree.
+// Before a group needs more links, a leader only talks to its neighbours in a binomial tree.
 void Mesh::expect_neighbours() {
   if (leader_of(options_.rank) != options_.rank) return;
   std::vector<int32_t> leaders;

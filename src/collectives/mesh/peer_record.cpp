@@ -49,7 +49,7 @@ Result<PeerRecord> PeerRecord::decode(ByteView bytes) {
 }
 
 std::optional<std::vector<int32_t>> known_leaders(const std::vector<PeerRecord>& records) {
-  std::map<std::string_view, int32_t> lowest;  // rank of each machine
+  std::map<std::string_view, int32_t> lowest;  // lowest rank by machine
   std::vector<int32_t> leaders;
   for (size_t rank = 0; rank < records.size(); ++rank) {
     const PeerRecord& record = records[rank];

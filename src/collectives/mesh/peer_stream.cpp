@@ -32,7 +32,7 @@ void PeerStream::end(int reason) {
   ended_ = true;
 }
 
-// Takes what the system says of a write. 0: nothing more for now.
+// Handles the result of a write; returns the bytes written, or 0 when the socket takes no more now.
 size_t PeerStream::wrote(ssize_t size) {
   if (size > 0) return static_cast<size_t>(size);
   if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -70,7 +70,7 @@ size_t PeerStream::read_once(std::span<std::byte> bytes) {
   if (!readable_ || bytes.empty()) return 0;
   const ssize_t size = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (size > 0) {
-    // Less than was asked for: what comes now makes an event.
+    // A short read: the next bytes cause an event.
     if (static_cast<size_t>(size) < bytes.size() && !closing_) readable_ = false;
     return static_cast<size_t>(size);
   }

@@ -15,9 +15,9 @@ namespace {
 
 constexpr size_t kPendingPeerLimit = 1024;
 constexpr auto kPendingPeerTimeout = std::chrono::seconds(10);
-// How long a rank waits for a call that it expects.
+// The time that a rank waits for a connection that it expects.
 constexpr double kSecondsForCall = 0.3;
-// A failing rank ends the handshakes in progress, so that it can say why.
+// A failing rank waits this long for handshakes in progress, so that it can send its cause.
 constexpr double kSecondsForLastWords = 0.5;
 
 }  // namespace
@@ -60,7 +60,7 @@ ControlStream& RemoteLinks::control(int32_t rank) {
 }
 
 PeerStream& RemoteLinks::peer_stream(int32_t rank, uint64_t id) {
-  // A peer stream's end does not say why; the control stream beside it does.
+  // A peer stream ends without a cause; the control stream to the same rank carries the cause.
   control(rank);
   auto& peer_stream = peer_streams_[{rank, id}];
   if (!peer_stream) {
@@ -119,7 +119,7 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
   return moved;
 }
 
-// Names both ends: either may be the one that tells all others.
+// The sentence names both ends, since either rank may send it to all others.
 Status RemoteLinks::lost(int32_t rank, int reason) const {
   const std::string link = cat("its connection to ", describe(rank_));
   return lost_peer(
@@ -131,13 +131,13 @@ void RemoteLinks::check_peer_streams() {
   bool has_end = false;
   for (const auto& [key, peer_stream] : peer_streams_) {
     if (!peer_stream->ended()) continue;
-    // A control stream that is not there yet knows more when it is, or cannot be.
+    // Wait until the control stream opens or fails: it may bring the cause.
     if (dials_.contains({key.first, 0})) continue;
     const auto control = controls_.find(key.first);
     if (control != controls_.end() && control->second->departed) continue;
     const int reason = peer_stream->end_reason();
     if (reason == 0) {
-      // Why comes over the control stream, unless something between the hosts ended this alone.
+      // The control stream brings the cause, unless the network ended this stream alone.
       has_end = true;
       if (!cause_deadline_.passed()) continue;
     }
@@ -304,7 +304,7 @@ void RemoteLinks::attach(Key key, GuardedFd socket) {
   if (!attached.ok()) fail(attached.with_context(describe(key.first)));
 }
 
-// Moves one dial on; `finished` when it has ended, one way or the other.
+// Advances one dial; sets `finished` when it has succeeded or failed.
 bool RemoteLinks::advance_dial(Key key, Dial& dial, bool& finished) {
   bool moved = false;
   if (dial.chosen != nullptr && dial.chosen->state() == Handshake::State::kOpen) {
@@ -354,7 +354,7 @@ bool RemoteLinks::advance_dials() {
     it = dials_.erase(it);
     set_timer();
     if (is_open(key)) continue;
-    // The peer may have got through to us instead.
+    // The peer may have reached this rank instead.
     const bool has_pending_peer =
         std::any_of(pending_peers_.begin(), pending_peers_.end(), [&](const auto& pending) {
           return pending->state() == Handshake::State::kProven && pending->peer() == key.first &&
@@ -387,8 +387,8 @@ bool RemoteLinks::advance_pending_peers() {
       if (is_open(key)) {
         gone = true;
       } else if (dial == dials_.end() || rank_ > key.first || dial->second.chosen == nullptr) {
-        // If both ranks call at once, the lower rank's call wins once it has reached this point.
-        // The peer cannot have accepted a call that this rank has not chosen.
+        // If both ranks dial at once, the lower rank's connection wins once it has reached this
+        // point. The peer cannot have accepted a connection that this rank has not chosen.
         if (dial != dials_.end()) dials_.erase(dial);
         pending.confirm();
         if (pending.state() == Handshake::State::kOpen) attach(key, pending.take());
@@ -407,8 +407,7 @@ bool RemoteLinks::advance_pending_peers() {
   return moved;
 }
 
-// Completes pending handshakes: otherwise a peer would see only the end of this rank, without a
-// cause.
+// Completes pending handshakes: otherwise a peer would see the end of this rank without a cause.
 void RemoteLinks::finish_handshakes() {
   const auto is_in_handshake = [this] {
     return !pending_peers_.empty() ||

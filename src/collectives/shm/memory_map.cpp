@@ -10,7 +10,7 @@ Result<void*> MemoryMap::map(int fd, size_t offset, size_t size) {
   void* memory =
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (memory == MAP_FAILED) return system_error("cannot map shared memory", errno);
-  // A forked child must not keep it, nor touch what belongs to its parent.
+  // A forked child must not keep the mapping, since the memory belongs to its parent.
   ::madvise(memory, size, MADV_DONTFORK);
   return memory;
 }

@@ -14,10 +14,10 @@ namespace hvd::collectives {
 namespace {
 
 constexpr uint64_t kFileSize = uint64_t{1} << 46;
-// Blocks begin where huge pages could, if the host gives them to shared memory.
+// Blocks are aligned to huge pages, in case the host uses them for shared memory.
 constexpr uint64_t kBlockAlign = uint64_t{2} << 20;
 
-// Less than a page cannot be given back.
+// The system takes memory back in whole pages only.
 uint64_t page() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
 
 uint64_t rounded_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }

@@ -25,7 +25,7 @@ size_t control_size(size_t rank_count) {
 }
 
 Status allocate(int fd, size_t offset, size_t size) {
-  // A plain write past the memory that there is would end the process with SIGBUS.
+  // Without reserved memory, a plain write could end the process with SIGBUS.
   while (::fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(size)) != 0) {
     if (errno == EINTR) continue;
     return system_error(cat("cannot get ", size >> 10, " KiB of memory to share on this host"),
@@ -140,7 +140,7 @@ Status SharedRegion::make_sub_region(uint64_t key, size_t size, uint32_t users) 
 Result<int> SharedRegion::find_sub_region(uint64_t key) const {
   for (size_t i = 0; i < kSubRegions; ++i) {
     const SubRegionEntry& entry = header_->sub_regions[i];
-    // In this order: a state that was read before the key could be that of another key.
+    // The order matters: a state that was read before the key could belong to another key.
     if (entry.key.load() != key) continue;
     const auto state = static_cast<SubRegionState>(entry.state.load());
     if (state < SubRegionState::kReady) continue;
@@ -161,7 +161,7 @@ void SharedRegion::release_sub_region(int index, std::byte* memory, size_t size)
   if (memory != nullptr) map_.unmap(memory, size);
   SubRegionEntry& entry = header_->sub_regions[index];
   if (entry.users.fetch_sub(1) != 1) return;
-  // The hole also zeroes what the next group finds there.
+  // The punched hole also zeroes the memory for the next group.
   ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
               static_cast<off_t>(header_->sub_regions_at +
                                  static_cast<size_t>(index) * header_->sub_region_size),
