@@ -18,10 +18,10 @@ using Task = asio::awaitable<T>;
 // co_await socket.async_read_some(buffer, net::use_tuple): a tuple (error_code, value).
 constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
 
-// A socket of any stream family (TCP, Unix), for code that does not care which.
+// A socket of any stream family (TCP, Unix), for code that serves both.
 using StreamSocket = asio::generic::stream_protocol::socket;
 
-// unavailable("what: reason").
+// Returns unavailable("what: reason"), or OK without an error.
 inline Status to_status(std::string_view what, const error_code& error) {
   if (!error) return {};
   return system_error(what, error.value());

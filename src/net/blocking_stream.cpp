@@ -16,7 +16,7 @@ namespace hvd::net {
 namespace {
 
 constexpr auto kStagger = std::chrono::milliseconds(250);
-// The longest time that recv itself waits, which is one call where poll and recv are two.
+// The longest wait inside recv, which takes one system call where poll and recv take two.
 constexpr int kShortWait = 1;  // s
 
 Status wait_for(int fd, short events, Deadline deadline, short* seen = nullptr) {
@@ -47,7 +47,7 @@ ssize_t send_once(int fd, ByteView head, ByteView body) {
   return ::sendmsg(fd, &message, kSendFlags);
 }
 
-// The connects of one race.
+// The connection attempts of one race.
 class Race {
  public:
   Race(std::span<const SocketAddress> addresses, Deadline deadline)
@@ -66,7 +66,7 @@ class Race {
   }
 
  private:
-  // The socket when it is connected at once.
+  // Begins one attempt; returns the socket if it is connected at once.
   UniqueFd start_next() {
     const SocketAddress& address = addresses_[next_++];
     UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -83,7 +83,7 @@ class Race {
     return {};
   }
 
-  // A winner, or nothing when a new one should start or one has failed.
+  // Waits; returns the winner, or nothing when the next attempt should start or one has failed.
   Result<UniqueFd> wait() {
     Deadline until = deadline_;
     if (next_ < addresses_.size() && until.time() > Clock::now() + kStagger) {
@@ -162,7 +162,7 @@ Result<size_t> BlockingStream::read_some(std::span<std::byte> buffer, Deadline d
     const ssize_t count = ::recv(fd_.get(), buffer.data(), buffer.size(), flags);
     if (count >= 0) return static_cast<size_t>(count);
     if (errno != EAGAIN && errno != EINTR) return system_error("cannot receive", errno);
-    // Also after a signal: one that comes again and again would keep recv from ever giving up.
+    // Check the deadline also after a signal: repeated signals would keep recv from its timeout.
     HVD_RETURN_IF_ERROR(wait_for(fd_.get(), POLLIN, deadline));
     flags = MSG_DONTWAIT;
   }

@@ -1,5 +1,6 @@
-// A connected stream socket for code without a loop. Each call blocks the calling thread until it is
-// done or its deadline has passed. Owns the descriptor; starts no thread. One caller at a time.
+// A connected stream socket for code without a loop. Each call blocks the calling thread until the
+// call is complete or its deadline has passed. Owns the descriptor; starts no thread. One caller at
+// a time.
 #pragma once
 
 #include <span>
@@ -14,17 +15,17 @@ namespace hvd::net {
 
 class BlockingStream {
  public:
-  // The first of the addresses that answers; they race, each a quarter of a second after the one
-  // before. kUnavailable: none did, and why.
+  // Connects to the first address that answers. The attempts race, and each begins a quarter of a
+  // second after the one before. kUnavailable: no address answered; the message says why.
   static Result<BlockingStream> connect(std::span<const SocketAddress> addresses,
                                         Deadline deadline);
   // `fd` must be non-blocking.
   explicit BlockingStream(UniqueFd fd) : fd_(std::move(fd)) {}
 
-  // All of both parts, or until the peer has something to say: then *interrupted, and what was
-  // not sent is lost.
+  // Writes both parts. When the peer sends data before the end, the call sets `interrupted` and
+  // drops the unsent bytes.
   Status write(ByteView head, ByteView body, Deadline deadline, bool& interrupted);
-  // At least one byte; 0 is the end of the stream.
+  // Reads at least one byte; returns 0 at the end of the stream.
   Result<size_t> read_some(std::span<std::byte> buffer, Deadline deadline);
 
   int fd() const { return fd_.get(); }

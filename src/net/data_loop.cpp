@@ -41,7 +41,7 @@ void DataLoop::remove(int fd) {
 }
 
 bool DataLoop::dispatch() {
-  // One event at a time: a source may end other sources, whose events must not be delivered.
+  // The loop takes one event at a time: a source may end other sources, which get no events then.
   // The bound keeps descriptors that are always ready from holding the caller here.
   bool any = false;
   for (int rounds = 0; rounds < 64; ++rounds) {

@@ -13,7 +13,7 @@ namespace hvd::net {
 
 class DataLoop {
  public:
-  // Called for the events of a descriptor; outlives its registration.
+  // The receiver of a descriptor's events. A source must outlive its registration.
   class Source {
    public:
     virtual void on_events(uint32_t events) = 0;
@@ -24,14 +24,14 @@ class DataLoop {
 
   static Result<DataLoop> open();
 
-  // Becomes readable when there is something to dispatch.
+  // A descriptor that becomes readable when events wait for dispatch().
   int fd() const { return epoll_.get(); }
-  // `events` as in epoll_ctl(2), EPOLLET included.
+  // Registers `fd`; `events` as in epoll_ctl(2), EPOLLET included.
   Status add(int fd, uint32_t events, Source& source);
   void remove(int fd);
-  // Calls the sources of what happened, without waiting. True when anything did.
+  // Passes pending events to their sources without waiting; returns true when there were any.
   bool dispatch();
-  // Makes the loop readable at the deadline, once; never() takes that back.
+  // Makes the loop readable once at the deadline; never() cancels that.
   void wake_at(Deadline deadline);
 
  private:

@@ -10,7 +10,7 @@ namespace hvd::net {
 
 namespace {
 
-// "HVD" behind a byte that no text begins with.
+// The magic: "HVD" after a byte with which no text begins.
 constexpr std::array<std::byte, 4> kMagic = {std::byte{0x89}, std::byte{'H'}, std::byte{'V'},
                                              std::byte{'D'}};
 
@@ -20,7 +20,7 @@ bool is_known(FrameType type) { return type >= FrameType::kControl && type <= Fr
 
 void FrameParser::feed(ByteView bytes) {
   if (!failure_.ok()) return;
-  // Keeps the buffer at the size of what is unread, and moves it seldom.
+  // Removes parsed bytes, but seldom, since that moves the rest.
   if (begin_ == buffer_.size()) {
     buffer_.clear();
     begin_ = 0;

@@ -1,7 +1,7 @@
-// Frames: the messages of a link between launcher and agent, with a header that says for which
-// job, host and stream they are. Knows no meaning of a control message and touches no descriptor.
-// One thread at a time. DESIGN: control and store never wait behind output, and a stream sends
-// only what its receiver granted, so a stalled terminal costs neither a lease nor memory.
+// Frames: the messages of a link between launcher and agent, with a header that says for which job,
+// host and stream they are. This file neither interprets control messages nor touches descriptors.
+// One thread at a time. DESIGN: control and store never wait behind output, and a stream sends only
+// what its receiver granted, so a stalled terminal costs neither a lease nor memory.
 #pragma once
 
 #include <array>
@@ -21,13 +21,13 @@ constexpr size_t kFrameHeaderSize = 36;
 constexpr size_t kMaxPayload = 16 << 20;
 // Limit of a frame of kData: an urgent frame waits for at most one of these.
 constexpr size_t kMaxChunk = 32 << 10;
-// FrameHeader::host of a frame that is about no host: an agent's hello.
+// FrameHeader::host of a frame without a host, such as an agent's hello.
 constexpr uint32_t kNoHost = 0xffffffff;
 
 enum class FrameType : uint16_t {
   kControl = 1,  // stream 0; the payload is a message of the layer above
-  kOpen = 2,     // the sender begins a stream; `credit` is what it grants at once
-  kData = 3,     // bytes of a stream; they use up credit
+  kOpen = 2,     // the sender begins a stream, and grants `credit` bytes at once
+  kData = 3,     // bytes of a stream; they consume credit
   kCredit = 4,   // grants `credit` more bytes; no payload
   kEnd = 5,      // end of file from the sender on this stream; no payload
   kReset = 6,    // the sender has dropped this stream in both directions; no payload
@@ -39,7 +39,7 @@ struct FrameHeader {
   FrameType type = FrameType::kControl;
   uint64_t job = 0;
   uint32_t generation = 0;
-  uint32_t host = kNoHost;  // whose agent it is for, or comes from: an agent can relay for others
+  uint32_t host = kNoHost;  // host of the receiving or sending agent: an agent can relay for others
   uint32_t stream = 0;
   uint32_t credit = 0;
 };
@@ -49,13 +49,13 @@ struct Frame {
   ByteView payload;  // points into the parser until its next call
 };
 
-// Takes bytes as they arrive. An error is final: nothing can be trusted behind it.
+// Splits a stream of bytes into frames. An error is final: bytes after it are not trustworthy.
 class FrameParser {
  public:
   explicit FrameParser(size_t max_payload = kMaxPayload) : max_payload_(max_payload) {}
 
   void feed(ByteView bytes);
-  // A frame, nothing while bytes are missing, or one sentence.
+  // Returns a frame, nothing while bytes are missing, or an error of one sentence.
   Result<std::optional<Frame>> next();
 
  private:
@@ -63,22 +63,22 @@ class FrameParser {
 
   size_t max_payload_;
   Bytes buffer_;
-  size_t begin_ = 0;  // of what is not yet parsed
+  size_t begin_ = 0;  // start of the bytes that are not yet parsed
   bool is_greeted_ = false;
   Status failure_;
 };
 
-// The order in which frames leave. Within one, first in, first out.
+// The priority of a frame in the send queue. Frames of one urgency leave first in, first out.
 enum class Urgency : uint8_t { kControl = 0, kStore = 1, kOutput = 2 };
 
-// The send queue. Its users bound it: they put only bytes for which they have credit.
+// The send queue. Users bound its size: they put only bytes for which they have credit.
 class FrameWriter {
  public:
   void put(const FrameHeader& header, ByteView payload, Urgency urgency);
   bool empty() const { return queued_ == 0; }
   size_t queued() const { return queued_; }
-  // Whole frames, the most urgent first: one at least, unless empty, and no more once `size` is
-  // reached.
+  // Takes complete frames, the most urgent first, until they have `size` bytes: at least one frame,
+  // unless the queue is empty.
   Bytes take(size_t size);
 
  private:
@@ -90,7 +90,7 @@ class FrameWriter {
 class Credit {
  public:
   explicit Credit(uint32_t granted = 0) : left_(granted) {}
-  // False when the far side granted more than 32 bits hold: a defect there.
+  // Returns false when the peer granted more than 32 bits hold, which is a defect of the peer.
   bool grant(uint32_t more);
   size_t left() const { return left_; }
   void use(size_t size);
@@ -99,14 +99,14 @@ class Credit {
   uint32_t left_;
 };
 
-// The receiver's side of a stream: bytes granted and not yet used, and bytes used that can be
-// granted again. Grants half a window at a time, not every byte.
+// The receiver's side of a stream: the bytes that the peer may still send, and the consumed bytes
+// that can be granted again. The window grants half its size at a time, not every byte.
 class Window {
  public:
   explicit Window(uint32_t size) : size_(size), open_(size) {}
-  // False when the far side sent more than was granted.
+  // Returns false when the peer sent more bytes than it was granted.
   bool arrived(size_t size);
-  // Number of bytes to grant now, often 0, after `size` bytes were consumed.
+  // Returns the number of bytes to grant, often 0, after `size` bytes were consumed.
   uint32_t consumed(size_t size);
 
  private:

@@ -119,7 +119,7 @@ class ResponseParser final : public BeastParser<false, HttpResponseParser> {
   int status() const override { return static_cast<int>(message().result_int()); }
 };
 
-// Room for a head of ours, so that it is not moved while it grows.
+// Reserve room for a head, so that it does not move while it grows.
 constexpr size_t kUsualHead = 320;
 
 void finish_head(std::string& head, std::initializer_list<HttpField> fields, size_t body_size) {

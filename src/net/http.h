@@ -20,25 +20,26 @@ struct HttpLimits {
 
 struct HttpField {
   std::string_view name;
-  std::string_view value;  // without line ends: the caller's promise
+  std::string_view value;  // the caller guarantees that it has no line ends
 };
 
-// One message after the other from a stream of bytes. Feeding stops at the end of the head, so
+// Parses one message after another from a stream of bytes. feed() stops at the end of the head, so
 // that the caller can refuse a message before its body takes memory, and at the end of the body.
 class HttpParser {
  public:
   virtual ~HttpParser() = default;
 
-  // How many of the bytes were consumed. Give the rest again, with more behind it when neither
-  // head_done nor done has become true. An error is final; fault() is the status to answer with.
+  // Returns the number of consumed bytes. The caller passes the rest again, with further bytes when
+  // neither head_done() nor done() has become true. An error is final; fault() is the HTTP status
+  // of the answer.
   virtual Result<size_t> feed(ByteView bytes) = 0;
   virtual bool head_done() const = 0;
   virtual bool done() const = 0;
   virtual bool keep_alive() const = 0;
-  // Empty when there is none. Valid until reset.
+  // Returns a field's value, empty without the field. The value is valid until reset().
   virtual std::string_view field(std::string_view name) const = 0;
   virtual Bytes take_body() = 0;
-  // Ready for the next message.
+  // Prepares the parser for the next message.
   virtual void reset() = 0;
   int fault() const { return fault_; }
 
@@ -60,12 +61,13 @@ class HttpResponseParser : public HttpParser {
 std::unique_ptr<HttpRequestParser> make_request_parser(HttpLimits limits);
 std::unique_ptr<HttpResponseParser> make_response_parser(HttpLimits limits);
 
-// The heads, with Content-Length and the empty line; the body goes behind.
+// Return the head of a message, with Content-Length and the empty line; the body follows it.
 std::string request_head(std::string_view method, std::string_view target,
                          std::initializer_list<HttpField> fields, size_t body_size);
 std::string response_head(int status, std::initializer_list<HttpField> fields, size_t body_size);
 
-// '/' too becomes %2F, so that any bytes are one segment of a path or one value of a query.
+// percent_encode also escapes '/' as %2F, so that any bytes are one path segment or one query
+// value.
 std::string percent_encode(std::string_view bytes);
 Result<std::string> percent_decode(std::string_view text);
 

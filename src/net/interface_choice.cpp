@@ -10,7 +10,7 @@
 namespace hvd::net {
 namespace {
 
-// 4 or 16 bytes, or none when it is no address.
+// Returns 4 or 16 bytes, or none when the text is no address.
 Bytes parse_address(std::string_view text) {
   const std::string digits(text);
   for (const int family : {AF_INET, AF_INET6}) {

@@ -12,12 +12,12 @@ namespace hvd::net {
 
 class InterfaceChoice {
  public:
-  // "eth0,10.0.0.0/8,^docker0": names of interfaces and networks, those with a ^ excluded; a name
-  // may end in '*'. "" allows all. An error names the flag.
+  // Parses a list such as "eth0,10.0.0.0/8,^docker0": names of interfaces and networks. A ^
+  // excludes the entry; a name may end in '*'. "" allows all. An error names the flag.
   static Result<InterfaceChoice> parse(std::string_view text);
 
-  // `address` has 4 or 16 bytes. Allowed is what nothing excludes and, where anything is named
-  // without a ^, what one of these names.
+  // Returns whether the job may use an address of 4 or 16 bytes: no entry with a ^ matches it, and,
+  // if there are entries without a ^, one of those matches.
   bool allows(std::string_view interface, ByteView address) const;
   bool allows_all() const { return rules_.empty(); }
   bool operator==(const InterfaceChoice&) const = default;
@@ -25,7 +25,7 @@ class InterfaceChoice {
  private:
   struct Rule {
     bool is_excluding = false;
-    std::string name;  // of an interface, with '*' where it is a beginning; empty for a network
+    std::string name;  // interface, or a prefix that ends in '*'; empty for a network
     Bytes network;
     int prefix_bits = 0;
     bool operator==(const Rule&) const = default;

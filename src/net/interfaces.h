@@ -14,8 +14,8 @@ struct InterfaceAddress {
   Bytes bytes;  // 4 (IPv4) or 16 (IPv6)
 };
 
-// Addresses of every interface that is up, IPv4 first. Never a link-local address; a loopback
-// address only with `with_loopback`.
+// Returns the addresses of every interface that is up, IPv4 first, without link-local addresses.
+// Loopback addresses are included only with `with_loopback`.
 Result<std::vector<InterfaceAddress>> interface_addresses(bool with_loopback = false);
 
 }  // namespace hvd::net

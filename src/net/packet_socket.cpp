@@ -11,7 +11,7 @@
 namespace hvd::net {
 namespace {
 
-constexpr int kMostFds = 253;  // that the kernel takes with a message
+constexpr int kMostFds = 253;  // the kernel's limit per message
 constexpr int kBacklog = 1024;
 
 Result<UniqueFd> make_socket(int flags) {

@@ -18,22 +18,22 @@ namespace hvd::net {
 // Limit of one message; the receiver refuses a longer one.
 constexpr size_t kPacketLimit = 64 * 1024;
 
-// `name` without the leading zero.
+// Returns the address of an abstract `name`, given without the leading zero.
 sockaddr_un abstract_address(std::string_view name, socklen_t& size);
-// Close-on-exec and non-blocking.
+// Returns a listener that is close-on-exec and non-blocking.
 Result<UniqueFd> listen_for_packets(std::string_view name);
-// Blocking only while the listener has no room. kNotFound: nobody listens there.
+// Connects; blocks only while the listener's backlog is full. kNotFound: no process listens there.
 Result<UniqueFd> connect_for_packets(std::string_view name);
 
-// `whom` is for sentences. False: there is no room now.
+// Returns false when the socket has no room now. Error messages name the peer by `whom`.
 Result<bool> send_packet(int fd, ByteView bytes, const std::vector<int>& fds,
                          std::string_view whom);
 
 struct Packet {
-  Bytes bytes;  // none: the peer has closed its end
+  Bytes bytes;  // empty: the peer has closed its end
   std::vector<UniqueFd> fds;
 };
-// Nothing when there is none yet.
+// Returns nothing while no packet has arrived.
 Result<std::optional<Packet>> receive_packet(int fd, std::string_view whom);
 
 }  // namespace hvd::net

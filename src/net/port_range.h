@@ -9,7 +9,7 @@
 namespace hvd::net {
 
 struct PortRange {
-  uint16_t first = 0;  // 0: any, as the system chooses
+  uint16_t first = 0;  // 0: the system chooses any port
   uint16_t last = 0;
 
   bool is_any() const { return first == 0; }
@@ -17,7 +17,7 @@ struct PortRange {
   bool operator==(const PortRange&) const = default;
 };
 
-// "29400-29409", or "29400" alone; "" is any. An error names the flag.
+// Parses "29400-29409" or "29400"; "" means any port. An error names the flag.
 Result<PortRange> parse_port_range(std::string_view text);
 
 }  // namespace hvd::net

@@ -1,5 +1,5 @@
-// Resolves names to addresses by the system's resolver. Blocks: never call it on a loop that serves
-// others, and never link it into a program that must not resolve names.
+// Resolves names to addresses by the system's resolver. The calls block: never call them on a loop
+// that serves others, and never link this file into a program that must not resolve names.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,11 @@
 
 namespace hvd::net {
 
-// At least one address to connect to. Numbers and Unix sockets do not reach the resolver.
+// Returns at least one address to connect to. Numeric addresses and Unix sockets bypass the
+// resolver.
 Result<std::vector<SocketAddress>> resolve(const Endpoint& endpoint);
-// To listen on: the same, but an empty host is every interface (IPv6 and IPv4 where there is
-// IPv6).
+// Returns the addresses to listen on. An empty host means every interface, IPv6 and IPv4 where the
+// host has IPv6.
 Result<std::vector<SocketAddress>> resolve_to_listen(const Endpoint& endpoint);
 
 }  // namespace hvd::net

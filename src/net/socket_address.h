@@ -21,18 +21,18 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-// The address of a Unix endpoint or of a numeric host; nothing when the host is a name or empty.
+// Returns the address of a Unix endpoint or of a numeric host; nothing for a name or an empty host.
 std::optional<SocketAddress> numeric_address(const Endpoint& endpoint);
-// Unix sockets, IPv4 and IPv6.
+// Supports Unix sockets, IPv4 and IPv6.
 Endpoint to_endpoint(const SocketAddress& address);
 
-// Binds and listens; close-on-exec and non-blocking. The wildcard IPv6 address takes IPv4 too.
-// The Unix path of a listener that is dead is taken over.
+// Binds and listens; the socket is close-on-exec and non-blocking. The wildcard IPv6 address also
+// accepts IPv4. The call replaces the socket file of a dead listener.
 Result<UniqueFd> listen_on(const SocketAddress& address, int backlog = 4096);
 Result<SocketAddress> local_address(int fd);
 Result<SocketAddress> peer_address(int fd);
-// Sets the options of all our connections: no Nagle, keep-alive that detects a dead peer within a
-// minute, and no pacing on connections within this machine. No effect on Unix sockets.
+// Sets the options of a connection: no Nagle delay, keep-alive that detects a dead peer within a
+// minute, and no pacing within this machine. Without effect on Unix sockets.
 void tune_connection(int fd);
 
 }  // namespace hvd::net

@@ -56,12 +56,13 @@ GuardedFd open_socket(int family) {
   return GuardedFd(UniqueFd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
 }
 
-// A port of 0 is the system's choice.
+// With port 0 the system chooses the port.
 GuardedFd listen_on(ByteView any, uint16_t port) {
   GuardedFd socket = open_socket(any.size() == 4 ? AF_INET : AF_INET6);
   if (!socket) return {};
   if (any.size() == 16) set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  // A port of a narrow range must not wait for the last job's connections to be forgotten.
+  // A new job must get a port of a narrow range although connections of the last job are in
+  // TIME_WAIT.
   if (port != 0) set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   sockaddr_storage storage;
   const socklen_t size = fill_address(storage, any, port);
@@ -127,7 +128,7 @@ int connect_outcome(int socket) {
 }
 
 void send_unpaced(int socket) {
-  // Every kernel has it and allows it to everybody.
+  // Every kernel has this congestion control, and lets every user choose it.
   constexpr std::string_view kUnpaced = "reno";
   char name[16] = "";
   socklen_t size = sizeof name;

@@ -15,22 +15,23 @@ namespace hvd::net {
 struct TcpListener {
   GuardedFd socket;
   uint16_t port = 0;
-  // On every address of this host, IPv6 and IPv4, at a port of the range that is free.
+  // Listens on every address of this host, IPv6 and IPv4, at a free port of the range.
   static Result<TcpListener> open(PortRange ports = {});
 };
 
-// A connection that has come in; empty when there is none, or none can be taken now.
+// Accepts a connection; returns an empty descriptor when none waits or none can be accepted now.
 GuardedFd accept_tcp(const TcpListener& listener);
 
-// Begins to connect to an address of 4 or 16 bytes; writable when it is decided.
+// Begins to connect to an address of 4 or 16 bytes. The socket becomes writable once the attempt
+// has succeeded or failed.
 Result<GuardedFd> start_connect(ByteView address, uint16_t port);
-// 0 when the connection stands, else an errno value.
+// Returns 0 for an established connection, else an errno value.
 int connect_outcome(int socket);
-// For a connection between namespaces of one kernel. Where the system's congestion control paces
-// what is sent (bbr), it spares the queues of a network that is not there.
+// Turns pacing off, for a connection between namespaces of one kernel. A congestion control such as
+// bbr paces data to spare the queues of a network, and here there is no network.
 void send_unpaced(int socket);
 
-// "10.77.0.2:4711", "[fd00::1]:4711".
+// Formats an endpoint: "10.77.0.2:4711", "[fd00::1]:4711".
 std::string endpoint_text(ByteView address, uint16_t port);
 
 }  // namespace hvd::net

@@ -13,7 +13,7 @@ namespace hvd::net {
 namespace {
 
 constexpr size_t kChunk = 64 * 1024;
-// RFC 2817.
+// See RFC 2817.
 constexpr std::string_view kUpgrade =
     "HTTP/1.1 426 Upgrade Required\r\n"
     "Upgrade: TLS/1.2\r\n"
@@ -31,7 +31,7 @@ struct TlsFront::Shared {
 
 namespace {
 
-// One client: its TLS socket, and our end of a pair whose other end somebody adopts.
+// One client: its TLS socket, and this end of a socket pair whose other end goes to `adopt`.
 class Relay : public std::enable_shared_from_this<Relay> {
  public:
   // `owner` keeps the context alive.
@@ -59,7 +59,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   }
 
  private:
-  // True if the client's first bytes are no TLS record.
+  // Returns true if the client's first bytes are no TLS record.
   Task<bool> speaks_plainly() {
     constexpr std::byte kHandshake{22};
     co_await tls_.next_layer().async_wait(StreamSocket::wait_read, use_tuple);
@@ -69,7 +69,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
     co_return first != kHandshake;
   }
 
-  // Then takes what it still sends: closing at once would reset the connection, and the answer with it.
+  // Then reads what the client still sends: an immediate close would reset the connection, and the
+  // client would lose the answer.
   Task<void> say_so() {
     auto& socket = tls_.next_layer();
     co_await asio::async_write(socket, asio::buffer(kUpgrade), use_tuple);
@@ -145,7 +146,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   StreamSocket plain_;
   asio::steady_timer limit_;
   const TlsLimits limits_;
-  uint64_t epoch_ = 0;  // a late timer must not close what was armed anew
+  uint64_t epoch_ = 0;  // a late timer must not close the socket after a new timer was set
 };
 
 }  // namespace
@@ -161,7 +162,7 @@ Result<TlsFront> TlsFront::make(const std::string& certificate, const std::strin
     return invalid_argument(cat("--tls-cert: ", printable(certificate),
                                 " holds no certificate that can be read: ", error.message()));
   }
-  // Nobody is asked for a passphrase: a server may have no terminal.
+  // OpenSSL must not ask for a passphrase: a server may have no terminal.
   shared->context.set_password_callback([](size_t, auto) { return std::string(); }, error);
   shared->context.use_private_key_file(key, asio::ssl::context::pem, error);
   if (error) {

@@ -15,17 +15,18 @@ namespace hvd::net {
 
 struct TlsLimits {
   std::chrono::milliseconds handshake{10'000};
-  // For a part of at most 64 KiB to be taken by the client.
+  // The time in which a client must accept a part of at most 64 KiB.
   std::chrono::milliseconds write{60'000};
 };
 
 class TlsFront {
  public:
-  // PEM files: the certificate with those that lead to its authority, and its key.
+  // Loads PEM files: the certificate with its chain, and its private key.
   static Result<TlsFront> make(const std::string& certificate, const std::string& key,
                                TlsLimits limits = {});
 
-  // `adopt` gets the far end of what the client says; it is not called when the handshake fails.
+  // Runs the handshake on `socket`, then passes a plain socket with the decrypted stream to
+  // `adopt`. A failed handshake does not call `adopt`.
   void take(StreamSocket socket, std::function<void(StreamSocket)> adopt) const;
 
  private:

@@ -25,7 +25,7 @@ std::string last_tls_error() {
   return text;
 }
 
-// An error of somebody else's on this thread would be taken for one of the call that follows.
+// An older error in this thread's queue would look like an error of the next call.
 void forget_tls_errors() { ::ERR_clear_error(); }
 
 bool is_ip_address(const std::string& host) {
@@ -34,7 +34,7 @@ bool is_ip_address(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
-// Alerts by which servers refuse a client's certificate, or that there is none.
+// Alerts with which servers refuse a client's certificate, or the lack of one.
 bool is_about_certificate(int reason) {
   constexpr int kAlerts[] = {
       SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED, SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,
@@ -57,7 +57,7 @@ Status use_files(SSL_CTX* context, const TlsOptions& options) {
     return invalid_argument(cat(printable(options.certificate),
                                 " holds no certificate that can be read: ", last_tls_error()));
   }
-  // Nobody is asked for a passphrase: a rank has no terminal.
+  // OpenSSL must not ask for a passphrase: a rank has no terminal.
   ::SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return 0; });
   if (::SSL_CTX_use_PrivateKey_file(context, options.key.c_str(), SSL_FILETYPE_PEM) != 1) {
     return invalid_argument(cat(printable(options.key), " holds no key of the certificate in ",
@@ -68,11 +68,11 @@ Status use_files(SSL_CTX* context, const TlsOptions& options) {
 
 }  // namespace
 
-// It reads and writes memory, so that no write raises SIGPIPE in somebody's program.
+// The session reads and writes memory, so that no write raises SIGPIPE in the user's program.
 class TlsSession::Impl {
  public:
   Status open(const std::string& host, const TlsOptions& options) {
-    // OpenSSL would take any server's certificate for it.
+    // Without a host, OpenSSL would accept a certificate for any name.
     if (host.empty()) return invalid_argument("TLS: the address names no host: write HOST:PORT");
     host_ = host;
     ca_setting_ = options.ca_setting;
@@ -85,7 +85,7 @@ class TlsSession::Impl {
     if (!session_) return internal_error(cat("TLS: ", last_tls_error()));
     incoming_ = ::BIO_new(::BIO_s_mem());
     outgoing_ = ::BIO_new(::BIO_s_mem());
-    ::SSL_set_bio(session_.get(), incoming_, outgoing_);  // belong to it from here on
+    ::SSL_set_bio(session_.get(), incoming_, outgoing_);  // the session owns both
     ::SSL_set_connect_state(session_.get());
     bool is_set = false;
     if (is_ip_address(host)) {
@@ -142,7 +142,7 @@ class TlsSession::Impl {
   void feed(ByteView received) {
     while (!received.empty()) {
       const int size = static_cast<int>(std::min<size_t>(received.size(), INT_MAX));
-      ::BIO_write(incoming_, received.data(), size);  // into memory: takes all
+      ::BIO_write(incoming_, received.data(), size);  // a memory BIO accepts all bytes
       received = received.subspan(static_cast<size_t>(size));
     }
   }

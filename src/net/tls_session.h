@@ -12,36 +12,38 @@
 
 namespace hvd::net {
 
-// Whom a client believes, and who it is.
+// The authorities that a client trusts, and its own certificate.
 struct TlsOptions {
-  std::string ca_file = {};      // PEM: authorities; empty: the system's
-  std::string ca_setting = {};   // where users name that file, for errors: "--ca"
-  std::string certificate = {};  // PEM: the client's own, where the server wants one; else empty
-  std::string key = {};          // and its key
+  std::string ca_file = {};      // PEM file of authorities; empty: the system's authorities
+  std::string ca_setting = {};   // the setting of that file, for errors: "--ca"
+  std::string certificate = {};  // PEM file of the client's certificate; empty: none
+  std::string key = {};          // PEM file of its private key
 };
 
 class TlsSession {
  public:
-  // The client's session with a server whose certificate must be for `host`, a name or an address.
-  // An error names the file that cannot be used.
+  // Creates the session of a client with a server whose certificate must be for `host`, a name or
+  // an address. An error names the unusable file.
   static Result<TlsSession> client(const std::string& host, const TlsOptions& options);
   TlsSession(TlsSession&&) noexcept;
   TlsSession& operator=(TlsSession&&) noexcept;
   ~TlsSession();
 
-  // As far as what was fed allows; true when both know each other. Send the output after each step,
-  // also after an error. kFailedPrecondition: the server is not believed, or speaks no TLS.
+  // Advances the handshake as far as the received bytes allow; returns true when it is complete.
+  // The caller sends the output after each step, also after an error. kFailedPrecondition: the
+  // server's certificate is not trusted, or the server speaks no TLS.
   Result<bool> shake_hands();
-  // After the handshake. Nothing: more must be fed first; 0: the server has ended the stream.
-  // kFailedPrecondition: it wants a certificate, as it says only now.
+  // Reads decrypted bytes after the handshake. Nothing: feed() more bytes first; 0: the server has
+  // ended the stream. kFailedPrecondition: the server wants a client certificate, and says so only
+  // after the handshake.
   Result<std::optional<size_t>> read(std::span<std::byte> buffer);
-  // Whether read() would bring anything of what was fed.
+  // Returns whether read() would return bytes without a further feed().
   bool has_something();
-  // After the handshake; all of it is in the output then.
+  // Encrypts all bytes into the output; call after the handshake.
   Status write(ByteView bytes);
 
   void feed(ByteView received);
-  // Takes the bytes to send; they are returned once.
+  // Takes the bytes to send; each byte is returned once.
   Bytes take_output();
 
  private:

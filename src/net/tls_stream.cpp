@@ -22,7 +22,7 @@ class TlsStream::Impl {
   Status shake_hands(Deadline deadline) {
     for (;;) {
       const auto is_done = session_.shake_hands();
-      const Status sent = flush(deadline, nullptr);  // an alert too
+      const Status sent = flush(deadline, nullptr);  // sends alerts too
       if (!is_done.ok()) return is_done.status();
       HVD_RETURN_IF_ERROR(sent);
       if (*is_done) return {};
@@ -52,7 +52,7 @@ class TlsStream::Impl {
   }
 
  private:
-  // Writes the session's output. *interrupted: the peer has sent something instead of reading it.
+  // Writes the session's output. Sets *interrupted when the peer sends data instead of reading.
   Status flush(Deadline deadline, bool* interrupted) {
     const Bytes bytes = session_.take_output();
     ByteView left = bytes;
@@ -79,7 +79,7 @@ class TlsStream::Impl {
     return {};
   }
 
-  // Bytes from the socket into the session; 0 at their end.
+  // Moves bytes from the socket into the session; returns 0 at the end of the stream.
   Result<size_t> take_in(Deadline deadline) {
     std::array<std::byte, kTlsChunk> buffer;
     HVD_ASSIGN_OR_RETURN(const size_t size, stream_.read_some(buffer, deadline));
