@@ -16,13 +16,14 @@
 namespace hvd::launcher {
 namespace {
 
-// Limit of output that a login shell prints before our first line.
+// Limit of a login shell's output before the first marked line.
 constexpr size_t kNoiseLimit = 64 << 10;
 constexpr size_t kHashDigits = 32;
-// Slurm's plugin auth/munge says so when no munged answers at its socket.
+// Slurm's plugin auth/munge prints this when no munged answers at its socket.
 constexpr std::string_view kMungeIsDown = "Munge encode failed";
 
-// As `uname -m` calls what an ELF file is for; empty for a script or an unknown machine.
+// Returns the machine of an ELF file as `uname -m` prints it; empty for a script or an unknown
+// machine.
 std::string machine_of(ByteView content) {
   Elf64_Ehdr header;
   if (content.size() < sizeof header) return {};
@@ -44,7 +45,8 @@ std::string machine_of(ByteView content) {
   }
 }
 
-// The stream behind the marked line, beginning with what was read along with it.
+// The stream after the marked line. It first returns the bytes that were read together with that
+// line.
 class AgentStream : public Duplex {
  public:
   AgentStream(std::unique_ptr<Duplex> inner, std::string first)
@@ -68,8 +70,8 @@ class AgentStream : public Duplex {
 
 // One run of the remote command.
 struct Attempt {
-  std::string who;          // ended when the stream ends too early
-  std::string try_command;  // shows the user what that one does
+  std::string who;          // the process that ended when the stream ends too early
+  std::string try_command;  // with which the user can try that process
   std::unique_ptr<Duplex> stream;
   std::string mark;
   std::string text;  // read and not yet used
@@ -94,7 +96,7 @@ Status no_marked_line(const Attempt& attempt, bool ended) {
   }
   std::string why = words;
   if (!noise.empty()) why += cat(why.empty() ? "" : "; ", "it printed '", noise, "'");
-  // A start file that ends the shell says nothing by itself.
+  // A startup file that ends the shell prints no message.
   const bool is_silent = noise.empty() && (words.empty() || words.starts_with("ended with "));
   if (is_silent && !attempt.try_command.empty()) {
     return failed_precondition(
@@ -150,7 +152,7 @@ Status refusal(std::string_view verdict, std::string_view rest, const AgentFile&
 
 Result<std::shared_ptr<const AgentFile>> AgentFile::load(const std::string& path) {
   std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);  // fails for what is no file
+  const auto size = std::filesystem::file_size(path, error);  // fails unless it is a file
   if (error) return not_found(cat("cannot read the agent ", path, ": ", error.message()));
   auto file = std::make_shared<AgentFile>();
   file->content.resize(size);
@@ -164,13 +166,14 @@ Result<std::shared_ptr<const AgentFile>> AgentFile::load(const std::string& path
 }
 
 std::optional<MarkedLine> find_marked_line(std::string_view text, std::string_view mark) {
-  // With the space that the command itself never has behind its mark, in case a shell shows it.
+  // The searched text ends with a space. The command itself has no space after its mark, so a shell
+  // that echoes the command does not match.
   const std::string marked = cat(mark, " ");
   for (size_t begin = 0; begin < text.size();) {
     const size_t newline = text.find('\n', begin);
     if (newline == std::string_view::npos) return {};
     std::string_view line = text.substr(begin, newline - begin);
-    // Noise without a newline of its own may stand before the mark.
+    // Shell output without a newline may precede the mark.
     const size_t at = line.find(marked);
     if (at != std::string_view::npos) {
       line.remove_prefix(at + marked.size());
@@ -183,9 +186,9 @@ std::optional<MarkedLine> find_marked_line(std::string_view text, std::string_vi
 
 std::string agent_command(const AgentFile& agent, std::string_view directory,
                           std::string_view refused, std::string_view mark) {
-  // One line without single quotes, backslashes and exclamation marks of its own, so that csh
-  // and fish pass it on as it is. 'head -c' takes no byte more than the file's, and we send none
-  // before the next marked line.
+  // The script is one line without single quotes, backslashes and exclamation marks, so that csh
+  // and fish pass it on unchanged. 'head -c' reads the bytes of the file and no more, and the
+  // launcher sends nothing else before the next marked line.
   std::string script =
       cat("hn=", agent.name, "; hs=", agent.content.size(), "; hk=", mark,
           "; ha=", shell_quote(directory), "; hx=", shell_quote(refused), "; hu=$(id -u); ");
@@ -201,11 +204,11 @@ std::string agent_command(const AgentFile& agent, std::string_view directory,
       "fail() { echo \"$hk fail $hd\"; exit 0; }; "
       "set -- \"$ha\" \"${XDG_RUNTIME_DIR:+$XDG_RUNTIME_DIR/horovod}\" "
       "\"${HOME:+$HOME/.cache/horovod}\" \"$ht\"; "
-      // Is it there?
+      // Look for the agent.
       "for hd; do [ -n \"$hd\" ] || continue; "
       "if [ \"$hd\" = \"$ht\" ]; then own || continue; fi; "
       "if [ -x \"$hd/$hn\" ]; then echo \"$hk run\"; exec \"$hd/$hn\"; fi; done; "
-      // Where can it lie? The ranks must not inherit the mask.
+      // Find a directory for it. The ranks must not inherit the mask.
       "umask 077; "
       "for hd; do [ -n \"$hd\" ] || continue; "
       "case \"$hx\" in *:\"$hd\":*) continue;; esac; hf=; "
@@ -217,7 +220,7 @@ std::string agent_command(const AgentFile& agent, std::string_view directory,
       "chmod 700 \"$hf\"; "
       "\"$hf\" 2>/dev/null || { no \"$hd does not let programs run (noexec)\"; continue; }; "
       "trap \"exit 1\" HUP INT TERM PIPE; trap no EXIT; echo \"$hk want $hd\"; "
-      // A link that is cut just now ends nothing by itself.
+      // If the network breaks now, the transfer needs a timeout to end.
       "command -v timeout >/dev/null 2>&1 && hc=\"timeout 60\" || hc=; "
       "$hc head -c $hs >\"$hf\" || fail; [ \"$(wc -c <\"$hf\")\" -eq $hs ] || fail; "
       "mv -f \"$hf\" \"$hd/$hn\" || fail; "
@@ -231,7 +234,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
                                                        std::string directory,
                                                        std::function<void(SpawnStage)> on_stage) {
   std::string refused;  // directories, between colons
-  std::string tried;    // what went wrong in them
+  std::string tried;    // the causes of their failures
   for (;;) {
     on_stage(SpawnStage::kSendAgent);
     Attempt attempt;
@@ -259,7 +262,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
       co_return std::make_unique<AgentStream>(std::move(attempt.stream), std::move(attempt.text));
     }
     if (verdict != "fail") co_return refusal(verdict, rest, *agent, tried);
-    // The next directory; its end says why this one failed (disk full, quota).
+    // Try the next directory. Standard error says why this one failed (disk full, quota).
     std::array<std::byte, 256> buffer;
     for (;;) {
       const Result<size_t> size = co_await attempt.stream->read_some(buffer);

@@ -1,7 +1,7 @@
-// Starts this build's agent through a RemoteShell, and first copies it when the host lacks it. The
-// file has the agent's hash as its name, and lies in the first directory that is writable and
-// executable. One remote command does all steps, so that an agent that is there costs one round trip.
-// SshSpawner calls it.
+// Starts this build's agent through a RemoteShell, and first copies the agent when the host lacks
+// it. The name of the file contains the agent's hash. The file lies in the first directory that is
+// writable and executable. One remote command does all steps, so that an agent that is already
+// there costs one round trip. SshSpawner calls it.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace hvd::launcher {
 // The agent of this build, read once for all hosts.
 struct AgentFile {
   std::string name;     // "horovod-agent-" and the hash of the content
-  std::string machine;  // as uname -m says it, or empty: runs anywhere
+  std::string machine;  // as uname -m prints it; empty: runs on any machine
   Bytes content;
 
   static Result<std::shared_ptr<const AgentFile>> load(const std::string& path);
@@ -33,15 +33,15 @@ net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
                                                        std::string directory,
                                                        std::function<void(SpawnStage)> on_stage);
 
-// The remote command: /bin/sh's, whatever the login shell is. Its lines to us begin with `mark`.
-// `refused` are directories not to be tried again, each between colons: ":/a:/b:".
+// Returns the remote command, a script for /bin/sh that any login shell can start. Its lines for
+// the launcher begin with `mark`. `refused` lists directories to skip, between colons: ":/a:/b:".
 std::string agent_command(const AgentFile& agent, std::string_view directory,
                           std::string_view refused, std::string_view mark);
 
-// The first line that begins with `mark`, within text that may begin with a login shell's noise.
+// The first line that begins with `mark`, in text that may begin with output of a login shell.
 struct MarkedLine {
   std::string words;  // after the mark
-  size_t end = 0;     // of the line, behind its newline
+  size_t end = 0;     // position after the line's newline
 };
 std::optional<MarkedLine> find_marked_line(std::string_view text, std::string_view mark);
 

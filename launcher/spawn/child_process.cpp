@@ -25,16 +25,16 @@ namespace asio = net::asio;
 
 namespace {
 
-// How long the end of a stream waits for the news of how the process ended.
+// The time that the end of a stream waits for the exit status of the process.
 constexpr std::chrono::milliseconds kEndOfProcess{500};
 
-// The three standard streams: the program's ends and ours.
+// The three standard streams: the program's ends and the launcher's.
 struct Streams {
   UniqueFd stream, child_stream, errors, child_errors;
 };
 
-// Moves a descriptor out of 0 to 2 (which a launcher without standard streams has free), where
-// the duplication into the program's standard streams would overwrite it.
+// Moves a descriptor above 2. A launcher without standard streams may get the numbers 0 to 2, where
+// the program's standard streams would overwrite it.
 Status take_above_standard(UniqueFd& to, int fd) {
   to.reset(fd);
   if (fd > STDERR_FILENO) return {};
@@ -45,8 +45,8 @@ Status take_above_standard(UniqueFd& to, int fd) {
 Result<Streams> open_streams() {
   Streams streams;
   int pair[2];
-  // A socket rather than two pipes: writing to a program that is gone is an error here, not a
-  // SIGPIPE for the whole launcher.
+  // A socket, since a write to an ended program is an error there. With a pipe it raises SIGPIPE in
+  // the launcher.
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return system_error("cannot make a socket pair", errno);
   }
@@ -118,7 +118,7 @@ std::string signal_text(int number) {
 
 }  // namespace
 
-// Outlives the ChildProcess while the process lives: the watch that reaps it holds this.
+// This state outlives the ChildProcess while the process lives: the handler that reaps it holds it.
 struct ChildProcess::State : std::enable_shared_from_this<State> {
   State(asio::any_io_executor executor, pid_t process, ChildEnd how, Streams streams)
       : pid(process),
@@ -131,7 +131,7 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
   }
 
   Status watch_process() {
-    // Before the process is reaped its number cannot be another's.
+    // The process is not reaped yet, so no other process can have its pid.
     const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
     if (fd < 0) return system_error("cannot watch a child process (pidfd_open)", errno);
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -157,8 +157,8 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
     end_known.notify();
   }
 
-  // Waits and then reads, rather than reading by the loop: whatever is in the pipe when the end of
-  // the process is handled can then be read in its order.
+  // Waits until the pipe is readable and then reads directly, so that the handler of the process's
+  // end can read the rest of the pipe in order.
   void read_errors() {
     errors.async_wait(asio::posix::stream_descriptor::wait_read,
                       [self = shared_from_this()](const net::error_code& error) {
@@ -166,8 +166,8 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
                       });
   }
 
-  // Reads what is there; false when there will be no more. Others than the process may hold the
-  // pipe's far end for long.
+  // Reads the available bytes; returns false at the end of the pipe. Other processes may keep the
+  // write end open for long.
   bool drain_errors() {
     net::error_code error;
     std::array<char, 1024> buffer;
@@ -222,7 +222,7 @@ net::Task<Result<size_t>> ChildProcess::read_some(std::span<std::byte> buffer) {
       asio::buffer(buffer.data(), buffer.size()), net::use_tuple);
   if (!error) co_return size;
   if (state->is_closed) co_return aborted("the stream was closed");
-  // A program that ended without reading all of its input resets the socket.
+  // A program that ends before it has read all input resets the socket.
   if (error != asio::error::eof && error != asio::error::connection_reset) {
     co_return net::to_status("cannot read from the process", error);
   }

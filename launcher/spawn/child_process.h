@@ -1,7 +1,7 @@
-// A child process on this machine as a Duplex: its standard input and output are the stream, and its
-// standard error is kept for last_words(). It runs in its own session, so that the terminal's Ctrl-C
-// reaches only the launcher, with SIGUSR1 and SIGUSR2 blocked. The loop reaps it, also after the
-// stream is closed.
+// A child process on this machine as a Duplex: its standard input and output are the stream, and
+// last_words() returns its standard error. It runs in its own session, so that the terminal's
+// Ctrl-C reaches only the launcher, with SIGUSR1 and SIGUSR2 blocked. The loop reaps it, also after
+// the stream is closed.
 #pragma once
 
 #include <memory>
@@ -23,15 +23,15 @@ enum class ChildEnd {
 
 struct ChildCommand {
   std::vector<std::string> arguments;  // the first is the program: a path, or a name on PATH
-  std::vector<std::pair<std::string, std::string>> environment;  // on top of this process's
-  bool inherits_environment = true;  // false: `environment` is all of it
+  std::vector<std::pair<std::string, std::string>> environment;  // added to the inherited one
+  bool inherits_environment = true;  // false: `environment` is the whole environment
   bool joins_errors = false;         // its standard error is part of the stream
   ChildEnd end = ChildEnd::kLeave;
 };
 
 class ChildProcess : public Duplex {
  public:
-  // An error says why the program cannot be started.
+  // Starts the program. An error says why that failed.
   static Result<std::unique_ptr<ChildProcess>> start(net::asio::any_io_executor executor,
                                                      const ChildCommand& command);
   ~ChildProcess() override;

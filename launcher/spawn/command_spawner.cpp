@@ -6,9 +6,10 @@
 namespace hvd::launcher {
 namespace {
 
-// One word, which programs that run words and programs that join them for a shell take alike.
-// The shell reads its commands from standard input: it reads one line, and the spawner sends no
-// more before the command of that line has answered.
+// The shell that the user's command starts. "/bin/sh" is one word, which means the same to a
+// program that executes its arguments and to one that joins them for a shell. The shell reads its
+// command as one line of standard input. The spawner sends nothing else before that command has
+// answered.
 class CommandShell : public RemoteShell {
  public:
   explicit CommandShell(std::string line) : line_(std::move(line)) {}
@@ -20,7 +21,7 @@ class CommandShell : public RemoteShell {
     const auto executor = co_await net::asio::this_coro::executor;
     Result<std::unique_ptr<ChildProcess>> process = ChildProcess::start(executor, child);
     if (!process.ok()) co_return process.status();
-    // A program that has ended already says more by its last words than a broken pipe does.
+    // A write to an ended program fails; the caller reports the program's last words instead.
     static_cast<void>(co_await (*process)->write(as_bytes(command + "\n")));
     co_return std::unique_ptr<Duplex>(std::move(*process));
   }

@@ -23,8 +23,8 @@ class CommandSpawner : public Spawner {
   std::map<std::string, std::shared_ptr<const AgentFile>> agents_;  // by path
 };
 
-// The command for one host, for /bin/sh: {host}, {user} and {port} filled in, "/bin/sh" behind it.
-// Without {host} the name comes last; without {user} a user that was given stands before it.
+// Returns the command for one host, for /bin/sh: with {host}, {user} and {port} filled in, and
+// "/bin/sh" after it. Without {host} the name comes last; without {user} a given user precedes it.
 std::string command_line(std::string command, const SpawnTarget& target);
 
 }  // namespace hvd::launcher

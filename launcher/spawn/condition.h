@@ -20,7 +20,7 @@ class Condition {
     const auto state = co_await net::asio::this_coro::cancellation_state;
     co_return state.cancelled() == net::asio::cancellation_type::none;
   }
-  // The same, and at `time` at the latest. For an object with one waiter.
+  // Like wait(), but returns at `time` at the latest. For an object with one waiter.
   net::Task<bool> wait_until(Time time) {
     timer_.expires_at(time);
     return wait();

@@ -14,11 +14,11 @@ using asio::ip::tcp;
 
 namespace {
 
-// RFC 8305's delay between attempts.
+// The delay between attempts, as in RFC 8305.
 constexpr std::chrono::milliseconds kStagger{250};
 
-// State that the handlers write and the coroutine reads. The handlers' copies keep it alive when
-// the coroutine is gone; its sockets are closed then.
+// State that the handlers write and the coroutine reads. The handlers' copies keep the state alive
+// when the coroutine has ended; the sockets are closed then.
 struct Race {
   explicit Race(const asio::any_io_executor& executor) : changed(executor) {}
 
@@ -57,7 +57,7 @@ void start_attempt(const std::shared_ptr<Race>& race, const asio::any_io_executo
       to, [race, socket, to](const net::error_code& error) { race->finish(socket, to, error); });
 }
 
-// Closes what lost, so that its handlers end.
+// Closes the sockets of the other attempts, so that their handlers end.
 class Ending {
  public:
   explicit Ending(std::shared_ptr<Race> race) : race_(std::move(race)) {}
@@ -82,7 +82,7 @@ net::Task<Result<tcp::socket>> connect_any(std::vector<asio::ip::address> addres
   for (;;) {
     if (race->winner) co_return std::move(*race->winner);
     if (next == addresses.size() && race->running == 0) co_return race->failure;
-    // All who wait for a first answer wait a moment; all that have failed make way at once.
+    // The next attempt starts after a delay, or at once when an attempt has failed.
     bool was_notified = true;
     if (next < addresses.size()) {
       start_attempt(race, executor, {addresses[next++], port});

@@ -17,14 +17,15 @@ class Duplex {
  public:
   virtual ~Duplex() = default;
 
-  // At least one byte; 0 is the end of the stream. An error says why the stream broke.
+  // Reads at least one byte; returns 0 at the end of the stream. An error says why the stream
+  // broke.
   virtual net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) = 0;
-  // All of it.
+  // Writes all bytes.
   virtual net::Task<Status> write(ByteView bytes) = 0;
-  // Ends the stream at once, waking both. The far side sees its end.
+  // Ends the stream at once, and wakes the reader and the writer. The peer sees the end.
   virtual void close() = 0;
-  // Output of the far side's standard error outside of the protocol (a shell's complaint), and how
-  // the far process ended if known: for messages. Empty if there is neither.
+  // Returns, for messages, the peer's standard error outside of the protocol (a shell's complaint)
+  // and the exit status of the remote process if known. Empty if there is neither.
   virtual std::string last_words() const = 0;
 };
 

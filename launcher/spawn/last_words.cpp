@@ -11,7 +11,7 @@ constexpr size_t kKept = 4096;
 constexpr size_t kShownLines = 4;
 constexpr size_t kShownBytes = 200;  // of each line
 
-// srun answers so to --cpu-bind=none where its cluster binds nobody: it explains nobody's end.
+// srun prints this for --cpu-bind=none on a cluster without CPU binding: it explains no failure.
 constexpr std::string_view kOfNoBinding = "cluster configuration lacks support for cpu binding";
 
 }  // namespace

@@ -15,9 +15,9 @@ class LastWords {
   void set_signal(std::string name) { signal_ = std::move(name); }
   bool ended() const { return code_ || !signal_.empty(); }
   std::optional<int> exit_code() const { return code_; }
-  // The output as one line: the last lines, joined by "; ". Empty if there is none.
+  // Returns the last lines of the output, joined by "; ". Empty without output.
   std::string said() const;
-  // The same with how it ended, if it ended badly: "no such file; ended with exit code 127".
+  // Returns said(), and the exit status after a failure: "no such file; ended with exit code 127".
   std::string text() const;
 
  private:

@@ -7,7 +7,7 @@ namespace hvd::launcher {
 
 class LocalSpawner : public Spawner {
  public:
-  // `is_bare`: the agent gets of this process's environment only what a login has.
+  // `is_bare`: the agent gets only those variables of this process that a login has.
   explicit LocalSpawner(bool is_bare = false) : is_bare_(is_bare) {}
   net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) override;

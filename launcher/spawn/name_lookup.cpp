@@ -65,8 +65,8 @@ Result<Addresses> resolve_blocking(const std::string& name) {
   return addresses;
 }
 
-// State that the thread and the waiting coroutine share. The thread uses no loop, since the loop
-// may be gone before the resolver has answered: the thread makes `answered` readable.
+// State that the thread and the waiting coroutine share. The thread does not use the loop, which
+// may end before the resolver answers. It makes `answered` readable.
 struct Lookup {
   UniqueFd answered;
   Mutex mutex;
@@ -107,7 +107,7 @@ net::Task<Result<Addresses>> look_up(std::string name) {
 
   const auto lookup = std::make_shared<Lookup>();
   lookup->answered.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  // The loop watches a descriptor of its own, which it closes when it likes.
+  // The loop owns and closes the descriptor that it watches, so it gets a duplicate.
   UniqueFd watched(::fcntl(lookup->answered.get(), F_DUPFD_CLOEXEC, 0));
   if (!watched) {
     co_return unavailable(cat("cannot resolve '", printable(name), "': ", std::strerror(errno)));

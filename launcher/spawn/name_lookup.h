@@ -11,12 +11,12 @@
 
 namespace hvd::launcher {
 
-// In the order of preference, at least one. An address is returned as it is. An error is one
-// sentence about the name.
+// Returns at least one address, in the order of preference. A numeric address needs no lookup. An
+// error is one sentence about the name.
 net::Task<Result<std::vector<net::asio::ip::address>>> look_up(std::string name);
 
-// True for localhost, loopback addresses, this machine's name, and names and addresses that lead
-// to one of its interfaces. A name that does not resolve is not local.
+// Returns true for localhost, loopback addresses, this machine's name, and names and addresses of
+// its interfaces. A name that does not resolve is not local.
 net::Task<bool> is_local_host(std::string name);
 
 }  // namespace hvd::launcher

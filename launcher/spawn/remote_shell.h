@@ -1,5 +1,6 @@
-// Runs commands on one host through the user's login shell. The interface below SshSpawner: one
-// connection by libssh, or the system's ssh. Lives on the launcher's loop.
+// The interface of a shell on one host, which runs commands through the user's login shell.
+// SshSession (libssh), SystemSsh and CommandSpawner's shell implement it. Lives on the launcher's
+// loop.
 #pragma once
 
 #include <memory>
@@ -14,11 +15,11 @@ namespace hvd::launcher {
 class RemoteShell {
  public:
   virtual ~RemoteShell() = default;
-  // The stream may outlive this object.
+  // Runs a command and returns its stream, which may outlive this object.
   virtual net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) = 0;
-  // The process to blame when a command's stream ends before the command has written a word.
+  // Returns the name of the process that ended when a command's stream ends without any output.
   virtual std::string who_ended() const { return "the login shell"; }
-  // A command that shows the user what that shell does, or empty.
+  // Returns a command with which the user can try that shell, or empty.
   virtual std::string try_command() const { return {}; }
 };
 

@@ -13,7 +13,7 @@
 
 namespace hvd::launcher {
 
-// Where a host that is slow stands. In this order.
+// The stages of a start, in this order. A message about a slow host names its stage.
 enum class SpawnStage {
   kConfigure,
   kResolve,
@@ -42,7 +42,7 @@ class Spawner {
   // sentence about this host, without its name: the caller prepends it.
   virtual net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) = 0;
-  // A command that shows the user what the host's login shell does, or empty when there is none.
+  // Returns a command with which the user can try the host's login shell, or empty.
   virtual std::string try_command(const SpawnTarget&) const { return {}; }
 };
 

@@ -15,7 +15,7 @@ namespace hvd::launcher {
 
 namespace {
 
-// Whether a pattern of the line that begins with ! matches; libssh takes no heed of these.
+// Returns whether a pattern of the line that begins with ! matches; libssh ignores such patterns.
 bool is_excluded(const std::string& name, std::string_view line) {
   const size_t end = std::min(line.find_first_of(" \t"), line.size());
   for (const std::string& pattern : split(line.substr(0, end), ',')) {
@@ -49,7 +49,7 @@ KnownHostKeys find_known_hosts(const std::string& name, const std::vector<std::s
       ssh_knownhosts_entry* entry = nullptr;
       const int outcome =
           ssh_known_hosts_parse_line(name.c_str(), std::string(words).c_str(), &entry);
-      // A marked line that libssh cannot read may speak of this host.
+      // A marked line that libssh cannot parse may be about this host.
       if (is_marked && outcome != SSH_AGAIN) found.marked_in = cat(file, ":", line);
       if (outcome != SSH_OK) continue;
       if (!is_marked) found.keys.push_back({KeyPtr(entry->publickey), file, line});

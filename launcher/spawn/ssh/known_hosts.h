@@ -1,4 +1,4 @@
-// The known_hosts files, looked up as OpenSSH does: every file, and by the names that it tries.
+// Looks up host keys in known_hosts files as OpenSSH does: in every file, by the same names.
 #pragma once
 
 #include <string>
@@ -18,18 +18,19 @@ struct KnownHostKey {
 
 struct KnownHostKeys {
   std::vector<KnownHostKey> keys;
-  // A @revoked or @cert-authority line speaks of the host: only the system's ssh heeds it.
+  // The place of a @revoked or @cert-authority line about the host; only the system's ssh supports
+  // it.
   std::string marked_in;
 };
 
-// "[host]:2202" for any port but 22; "host" for that one.
+// Returns "[host]:2202" for a port other than 22, and "host" for 22.
 std::string known_hosts_name(std::string_view host, int port);
 
-// The keys of `name` in `files`; files and lines that cannot be read are left out. Needs libssh().
+// Returns the keys of `name` in `files`. Skips unreadable files and lines. Needs libssh().
 KnownHostKeys find_known_hosts(const std::string& name, const std::vector<std::string>& files);
 
-// Adds a line (which ends with a newline), on a line of its own whatever the file ends with. The
-// file, and the directory that it lies in, are made when they are missing.
+// Appends a line, which ends with a newline. If the file does not end with a newline, the call adds
+// one first. Creates the file and its directory if they are missing.
 Status append_known_host(const std::string& path, const std::string& line);
 
 }  // namespace hvd::launcher

@@ -19,7 +19,7 @@ namespace asio = net::asio;
 
 namespace {
 
-// libssh reads 4 KiB at a time; other sessions get their turn after so many.
+// libssh reads 4 KiB at a time. After this many reads, other sessions get their turn.
 constexpr int kReadsAtOnce = 64;
 
 void log_of_libssh(int, const char* function, const char* text, void*) {
@@ -38,7 +38,7 @@ void SshConnection::settle() {
   for (SshStream* stream : streams_) stream->drain_errors();
   const uint64_t bytes = counters_.in_bytes + counters_.out_bytes;
   const bool broken = is_broken();
-  // libssh learns that the socket takes more without sending anything; who writes waits for that.
+  // libssh may learn that the socket is writable without sending a byte; a writer waits for that.
   const bool output = has_output();
   if (bytes != seen_bytes_ || broken != seen_broken_ || output != seen_output_) {
     seen_bytes_ = bytes;
@@ -73,8 +73,8 @@ bool SshConnection::set(ssh_options_e option, const std::string& value) {
   return value.empty() || ssh_options_set(session_.get(), option, value.c_str()) == SSH_OK;
 }
 
-// The user's algorithms, those of the keys that are known first: a server that has other keys as
-// well then shows one of these.
+// Returns the user's algorithms, with those of known keys first: a server with several keys then
+// shows a known one.
 std::string SshConnection::host_key_algorithms(const SshSettings& settings) const {
   std::vector<std::string> algorithms = split(settings.host_key_algorithms, ',');
   const auto is_known = [this](std::string_view algorithm) {
@@ -114,7 +114,7 @@ Status SshConnection::configure(const SshLogin& login, std::string& beyond_libss
     return failed_precondition(beyond_libssh);
   }
 
-  const bool reads_files = false;  // ssh -G has read them, and the keys are compared here
+  const bool reads_files = false;  // ssh -G has read them, and check_host_key compares the keys
   const int strict = 1;
   bool ok = set(SSH_OPTIONS_HOST, settings.host_name) && set(SSH_OPTIONS_USER, settings.user) &&
             set(SSH_OPTIONS_SSH_DIR, login.user.directory) &&
@@ -125,7 +125,7 @@ Status SshConnection::configure(const SshLogin& login, std::string& beyond_libss
   ok = ok && ssh_options_set(session, SSH_OPTIONS_PORT, &settings.port) == SSH_OK &&
        ssh_options_set(session, SSH_OPTIONS_PROCESS_CONFIG, &reads_files) == SSH_OK &&
        ssh_options_set(session, SSH_OPTIONS_STRICTHOSTKEYCHECK, &strict) == SSH_OK;
-  // libssh takes those of the names that it knows.
+  // libssh uses the names that it knows, and ignores others.
   ok = ok && set(SSH_OPTIONS_KEY_EXCHANGE, settings.key_exchanges) &&
        set(SSH_OPTIONS_HOSTKEYS, host_key_algorithms(settings)) &&
        set(SSH_OPTIONS_PUBLICKEY_ACCEPTED_TYPES, settings.public_key_algorithms) &&
@@ -169,7 +169,7 @@ net::Task<Status> SshConnection::connect(const SshLogin& login,
   const auto outcome = co_await finish(
       [&] {
         const int step = ssh_connect(session);
-        // The socket can be polled by the event from the first call on.
+        // After the first call of ssh_connect, the event can poll the socket.
         if (!std::exchange(is_watched, true)) ssh_event_add_session(event_.get(), session);
         return step;
       },
@@ -181,8 +181,8 @@ net::Task<Status> SshConnection::connect(const SshLogin& login,
                               " closed the connection without a "
                               "word (not an sshd, or its MaxStartups is reached)"));
   }
-  // An sshd that has too many connections that are not logged in yet hangs up: with a reset, or after
-  // a word that is no handshake.
+  // An sshd with too many unauthenticated connections hangs up: with a reset, or after text that is
+  // no handshake.
   const std::string reason = error();
   const bool is_hung_up = reason.find("reset by peer") != std::string::npos ||
                           reason.find("disconnected") != std::string::npos;
@@ -218,7 +218,7 @@ Status changed_host_key(const KnownHostKey& known, const std::string& name,
 
 }  // namespace
 
-// The order of OpenSSH's questions: a key that is known without the port opens the host at any.
+// Checks in the order of OpenSSH: a key that is known without a port is valid for every port.
 Status SshConnection::check_host_key(const SshLogin& login) {
   ssh_key key = nullptr;
   if (ssh_get_server_publickey(session_.get(), &key) != SSH_OK) {
@@ -347,7 +347,7 @@ net::Task<Status> SshConnection::authenticate(const SshLogin& login, std::string
   const bool has_agent = settings.identity_agent != "none" &&
                          (!settings.identity_agent.empty() ||
                           !environment_variable("SSH_AUTH_SOCK").value_or("").empty());
-  if (has_agent && !settings.identities_only) files.emplace_back();  // stands for its keys
+  if (has_agent && !settings.identities_only) files.emplace_back();  // empty: the agent's keys
 
   int outcome = SSH_AUTH_DENIED;
   std::string unreadable;
@@ -365,7 +365,7 @@ net::Task<Status> SshConnection::authenticate(const SshLogin& login, std::string
     if (outcome == SSH_AUTH_SUCCESS) co_return Status();
     if (outcome == SSH_AUTH_PARTIAL || is_broken()) break;
   }
-  // Asks what it would accept, and finds the server that asks for nothing.
+  // Asks the server for its methods; a server without authentication lets the user in here.
   if (outcome == SSH_AUTH_DENIED && ssh_userauth_list(session_.get(), nullptr) == 0) {
     const auto none =
         co_await finish([&] { return ssh_userauth_none(session_.get(), nullptr); }, SSH_AUTH_AGAIN);

@@ -21,8 +21,9 @@ namespace hvd::launcher {
 
 class SshStream;
 
-// The libssh session and its socket. Whatever libssh reads on behalf of one waiter may be what
-// another waits for, so everything that it has done is found by counters and told to all.
+// The libssh session and its socket. A read of libssh for one waiting coroutine may bring data for
+// another one. Counters therefore detect all progress of libssh, and any progress wakes all
+// waiters.
 class SshConnection : public std::enable_shared_from_this<SshConnection> {
  public:
   explicit SshConnection(net::asio::any_io_executor executor)
@@ -39,8 +40,8 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
   net::Task<Status> authenticate(const SshLogin& login, std::string& beyond_libssh);
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command);
 
-  // Repeats a call of libssh's until it is not `again`, waiting for the socket in between. False
-  // in `was_notified` means that the coroutine was cancelled.
+  // Repeats a call of libssh until it returns another value than `again`, and waits for the socket
+  // in between. False in `was_notified` means that the coroutine was cancelled.
   template <typename Call>
   net::Task<Result<int>> finish(Call call, int again) {
     for (;;) {
@@ -54,7 +55,7 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
     }
   }
 
-  // After every call of libssh's: sends what it has queued, takes in what has arrived, tells all.
+  // Call after every call of libssh: sends queued data, reads received data, and wakes all waiters.
   void settle();
   uint64_t epoch() const { return epoch_; }
   Condition& changed() { return changed_; }
@@ -76,9 +77,9 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
   Status refused(const SshLogin& login, int outcome, const std::vector<std::string>& tried) const;
 
   Condition changed_;
-  net::asio::posix::stream_descriptor watch_;  // a duplicate: libssh closes its own when it fails
+  net::asio::posix::stream_descriptor watch_;  // a duplicate: libssh closes its own one when it fails
   SessionPtr session_;
-  EventPtr event_;  // goes before the session
+  EventPtr event_;  // must be destroyed before the session
   ssh_counter_struct counters_{};
   std::vector<SshStream*> streams_;
   uint64_t epoch_ = 0;
@@ -87,9 +88,9 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
   bool seen_output_ = false;
   bool waits_to_read_ = false;
   bool waits_to_write_ = false;
-  std::string key_name_;          // of the host in known_hosts files
-  KnownHostKeys known_;           // by that name
-  KnownHostKeys known_portless_;  // by the name without the port
+  std::string key_name_;          // the host's name in known_hosts files
+  KnownHostKeys known_;           // keys of key_name_
+  KnownHostKeys known_portless_;  // keys of the name without the port
 };
 
 }  // namespace hvd::launcher

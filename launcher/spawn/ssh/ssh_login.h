@@ -17,7 +17,7 @@ struct SshUser {
   std::string directory;      // "~/.ssh"
   std::string system_config;  // "/etc/ssh/ssh_config"
 
-  // By the password database, as ssh itself finds it.
+  // Returns the user by the password database, as ssh does.
   static SshUser current();
 };
 
@@ -27,22 +27,22 @@ struct SshLogin {
   SshUser user;
 };
 
-// The flags that make the ssh program go where the user sent this launcher.
+// Returns the flags with which the ssh program connects to the user's target.
 std::vector<std::string> ssh_flags(const SpawnTarget& target, const SshUser& user);
 
-// For advice, behind "ssh " or "ssh-copy-id ": "-p 2202 root@a".
+// Returns the arguments for advice, after "ssh " or "ssh-copy-id ": "-p 2202 root@a".
 std::string ssh_destination(const SpawnTarget& target);
 
-// A command that shows the user how the host's login shell behaves: "ssh -p 2202 root@a true".
+// Returns a command with which the user can try the host's login shell: "ssh -p 2202 root@a true".
 std::string ssh_try_command(const SpawnTarget& target);
 
-// How to come from a password to a key; `accepts_keys`: the host's sshd takes them.
+// Returns advice on a key in place of a password. `accepts_keys`: the host's sshd accepts keys.
 std::string password_advice(const SpawnTarget& target, bool accepts_keys);
 
-// The path with its ~, variables and tokens expanded; nothing when it holds an unknown token.
+// Expands ~, variables and tokens in a path; returns nothing when the path has an unknown token.
 std::optional<std::string> expand_ssh_path(const std::string& path, const SshLogin& login);
 
-// A file's content, or nothing when it cannot be read.
+// Returns a file's content, or nothing when it is unreadable.
 std::optional<std::string> read_ssh_file(const std::string& path);
 
 }  // namespace hvd::launcher

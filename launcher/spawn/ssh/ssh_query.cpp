@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kOutputLimit = 1 << 20;
 
-// The messages of ssh beside its debugging ones.
+// Returns the messages of ssh without its debug messages.
 std::string complaint_of(std::string_view output) {
   std::vector<std::string> lines;
   for (const std::string& line : split(output, '\n')) {
@@ -34,7 +34,7 @@ struct SshQuery::Group {
   explicit Group(net::asio::any_io_executor executor) : answered(std::move(executor)) {}
 
   Condition answered;
-  bool is_asking = false;  // about the first host
+  bool is_asking = false;  // the query of the first host runs
   std::optional<Answer> first;
 };
 
@@ -52,7 +52,7 @@ net::Task<Result<SshSettings>> SshQuery::settings_of(const SpawnTarget& target) 
     settings.host_name = target.host;
     co_return settings;
   }
-  // Wakes the others also when this coroutine is cancelled: the next of them asks then.
+  // Wakes the other waiters also when this coroutine is cancelled: the next one asks then.
   struct Turn {
     explicit Turn(std::shared_ptr<Group> of) : group(std::move(of)) {
       if (group) group->is_asking = true;
@@ -74,7 +74,7 @@ net::Task<Result<SshSettings>> SshQuery::settings_of(const SpawnTarget& target) 
 
 net::Task<Result<SshQuery::Answer>> SshQuery::ask(const SpawnTarget& target) const {
   ChildCommand child;
-  // -v names the files that it reads.
+  // With -v, ssh names the files that it reads.
   child.arguments = {"ssh", "-v", "-G", "-T"};
   for (std::string& flag : ssh_flags(target, user_)) child.arguments.push_back(std::move(flag));
   child.arguments.insert(child.arguments.end(), {"--", target.host});
@@ -96,7 +96,7 @@ net::Task<Result<SshQuery::Answer>> SshQuery::ask(const SpawnTarget& target) con
   auto settings = parse_ssh_settings(output);
   if (!settings) {
     const std::string complaint = complaint_of(output);
-    // dropbear's, for one, knows neither -G nor OpenSSH's configuration.
+    // Another ssh, such as dropbear's, knows neither -G nor OpenSSH's configuration.
     if (output.find("OpenSSH_") == std::string::npos) {
       co_return without_ssh(target, cat("the ssh program is not OpenSSH's: ", complaint));
     }
@@ -119,7 +119,7 @@ SshQuery::Answer SshQuery::without_ssh(const SpawnTarget& target, const std::str
   for (const std::string& file : {user_.directory + "/config", user_.system_config}) {
     if (read_ssh_file(file)) unread += cat(unread.empty() ? "" : " and ", file);
   }
-  // A configuration that nobody reads may ask for it.
+  // The configuration that no program reads may ask for strict checking.
   if (!unread.empty()) answer.settings.strict_host_key_checking = "unread";
   log::info(cat(why, ": hosts are reached by ssh's defaults and the flags -p and -i",
                 unread.empty()

@@ -1,6 +1,6 @@
-// Asks the system's ssh for the settings of a host: one `ssh -G` per host, at the same time for all,
-// and a single one where no line of the user's configuration depends on the host. Lives on the
-// launcher's loop.
+// Asks the system's ssh for the settings of a host, by one `ssh -G` per host, all in parallel. A
+// single `ssh -G` serves all hosts when no line of the user's configuration depends on the host.
+// Lives on the launcher's loop.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ namespace hvd::launcher {
 class SshQuery {
  public:
   explicit SshQuery(SshUser user) : user_(std::move(user)) {}
-  // An error is ssh's own about its configuration.
+  // Returns the settings of a host. An error is ssh's own message about its configuration.
   net::Task<Result<SshSettings>> settings_of(const SpawnTarget& target);
 
  private:
@@ -30,7 +30,7 @@ class SshQuery {
   Answer without_ssh(const SpawnTarget& target, const std::string& why) const;
 
   SshUser user_;
-  // By user, port and key: hosts that one answer may serve.
+  // The groups of hosts that one answer may serve, by user, port and key.
   std::map<std::tuple<std::string, int, std::string>, std::shared_ptr<Group>> groups_;
 };
 

@@ -18,7 +18,7 @@ class SshConnection;
 
 class SshSession : public RemoteShell {
  public:
-  // `beyond_libssh` is set along with a failed result when the system's ssh may do better, to why.
+  // A failed call sets `beyond_libssh` to the reason when the system's ssh may succeed.
   static net::Task<Result<std::unique_ptr<SshSession>>> open(
       SshLogin login, std::function<void(SpawnStage)> on_stage, std::string& beyond_libssh);
   ~SshSession() override;

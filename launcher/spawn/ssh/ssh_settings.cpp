@@ -10,11 +10,11 @@ namespace {
 
 constexpr std::string_view kReading = "debug1: Reading configuration data ";
 
-// Settings that libssh does not honour. Any value but those that ask for nothing counts.
+// Settings that libssh does not support. A setting counts unless its value is harmless.
 struct BeyondLibssh {
   std::string_view keyword;
   const char* shown;
-  std::string_view harmless;  // beside "none", "no" and "false"
+  std::string_view harmless;  // besides "none", "no" and "false"
 };
 constexpr BeyondLibssh kBeyondLibssh[] = {
     {"proxyjump", "ProxyJump", ""},
@@ -37,7 +37,7 @@ bool is_off(std::string_view value) {
   return value.empty() || value == "none" || value == "no" || value == "false";
 }
 
-// `ssh -G` prints the names of several files with spaces between, and quotes none.
+// `ssh -G` separates several file names by spaces, and quotes none.
 std::vector<std::string> file_names(std::string_view value, SshSettings& settings) {
   std::vector<std::string> names;
   for (const std::string& name : split(value, ' ')) {

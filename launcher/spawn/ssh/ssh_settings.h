@@ -11,12 +11,12 @@
 namespace hvd::launcher {
 
 struct SshSettings {
-  std::string host_name;  // to connect to
+  std::string host_name;  // name or address to connect to
   std::string user;
   int port = 22;
   std::string host_key_alias;
   std::string strict_host_key_checking;  // "true", "false", "ask", "accept-new"
-  // A file that ssh read says `ask`; `ssh -G` prints the same word for the default.
+  // A configuration file says `ask`. `ssh -G` prints the same word for the default.
   bool asks_about_new_keys = false;
   std::string identity_agent;                       // as written; empty: SSH_AUTH_SOCK
   std::vector<std::string> identity_files;          // as written, in order, defaults included
@@ -28,32 +28,34 @@ struct SshSettings {
   bool identities_only = false;
   bool has_gssapi = false;        // GSSAPIAuthentication yes
   bool has_control_path = false;  // a master connection may exist
-  // Why only the system's ssh can do what the settings ask for; empty when libssh can.
+  // The reason why these settings need the system's ssh; empty when libssh suffices.
   std::string beyond_libssh;
 
   bool operator==(const SshSettings&) const = default;
 };
 
-// Parses the output of `ssh -G`; nothing when it holds no settings.
+// Parses the output of `ssh -G`; returns nothing when it holds no settings.
 std::optional<SshSettings> parse_ssh_settings(std::string_view output);
 
-// The settings without a configuration, for a machine that has no ssh program.
+// Returns the settings without a configuration, for a machine that has no ssh program.
 SshSettings default_ssh_settings(const std::string& host, const std::string& user);
 
-// The configuration files that `ssh -v` read, by its own messages. Their lines decide whether one
-// host's settings are every host's.
+// Returns the configuration files that `ssh -v` names in its messages. Their lines decide whether
+// the settings of one host apply to all hosts.
 std::vector<std::string> configuration_files(std::string_view messages);
 
-// Whether a line of a configuration file may give one host other settings than another.
+// Returns whether a configuration file may give different settings to different hosts.
 bool depends_on_host(std::string_view configuration);
 
-// Whether a line of a configuration file says StrictHostKeyChecking ask.
+// Returns whether a configuration file says StrictHostKeyChecking ask.
 bool asks_about_new_keys(std::string_view configuration);
 
-// Whether ssh takes the name as it is: neither lower case nor an address's usual form differs.
+// Returns whether ssh uses the name unchanged: lower case and the usual form of an address are
+// equal to it.
 bool is_canonical_name(std::string_view host);
 
-// Expands ~, ${VARIABLE} and the tokens of a path. Nothing when it holds a token that is unknown here.
+// Expands ~, ${VARIABLE} and the tokens of a path. Returns nothing when the path has an unknown
+// token.
 struct SshTokens {
   std::string home, local_user, remote_user, remote_host, original_host;
   int port = 22;

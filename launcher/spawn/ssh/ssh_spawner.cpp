@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Makes paths of what the settings name.
+// Expands the file names of the settings to paths.
 void expand(std::vector<std::string>& paths, SshLogin& login) {
   for (std::string& path : paths) {
     auto expanded = expand_ssh_path(path, login);
@@ -22,7 +22,7 @@ void expand(std::vector<std::string>& paths, SshLogin& login) {
   }
 }
 
-// The socket of the agent, "none", or nothing for SSH_AUTH_SOCK.
+// Returns the socket of the ssh agent, "none", or nothing for SSH_AUTH_SOCK.
 std::string agent_socket(const std::string& written, SshLogin& login) {
   const auto variable = [](const std::string& name) {
     return environment_variable(name).value_or("");
@@ -35,7 +35,7 @@ std::string agent_socket(const std::string& written, SshLogin& login) {
   return paths[0];
 }
 
-// "a: Permission denied (publickey,password)." is the refusal of the system's ssh.
+// The system's ssh refuses with "a: Permission denied (publickey,password).".
 bool takes_passwords(const std::string& refusal) {
   const size_t methods = refusal.find("Permission denied (");
   if (methods == std::string::npos) return false;
@@ -51,8 +51,8 @@ net::Task<Result<SshLogin>> SshSpawner::login_to(const SpawnTarget& target) {
   if (!settings.ok()) co_return settings.status();
   SshLogin login{target, *std::move(settings), user_};
   std::vector<std::string>& keys = login.settings.identity_files;
-  // ssh -G lists the keys that ssh tries by default, whether they exist or not, and leaves out one
-  // that the user named and that does not.
+  // ssh -G lists the default keys, even if they do not exist. It omits a key that the user named
+  // and that does not exist.
   const std::string usual = user_.home + "/.ssh/id_";
   expand(keys, login);
   std::erase_if(keys, [&](const std::string& key) {
@@ -107,7 +107,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> SshSpawner::spawn(
     shell = std::make_unique<SystemSsh>(login);
   }
   auto stream = co_await start_agent(*shell, *agent, target.agent_dir, on_stage);
-  // A refusal by libssh is the better sentence: it names the keys.
+  // The refusal by libssh is the better message: it names the keys.
   if (!stream.ok() && by_libssh.code() == Code::kPermissionDenied) co_return by_libssh;
   if (!stream.ok() && takes_passwords(stream.status().message())) {
     const bool takes_keys = stream.status().message().find("publickey") != std::string::npos;

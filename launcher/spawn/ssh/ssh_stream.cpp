@@ -11,7 +11,7 @@ namespace asio = net::asio;
 
 namespace {
 
-// How long the end of a channel's data waits for the news of how the command ended.
+// The time that the end of a channel's data waits for the exit status of the command.
 constexpr std::chrono::milliseconds kEndOfCommand{500};
 constexpr size_t kWriteAtOnce = 64 << 10;
 
@@ -96,8 +96,8 @@ net::Task<Status> SshStream::write(ByteView bytes) {
   while (!bytes.empty() || connection->has_output()) {
     if (is_closed_) co_return aborted("the stream was closed");
     const uint64_t before = connection->epoch();
-    // libssh keeps what the socket does not take, encrypted: with hundreds of hosts, one piece each
-    // at a time.
+    // libssh buffers the encrypted bytes that the socket does not take. With hundreds of hosts,
+    // each writes one piece at a time to bound that memory.
     if (!bytes.empty() && !connection->has_output()) {
       const auto limit = static_cast<uint32_t>(std::min(bytes.size(), kWriteAtOnce));
       const int size = ssh_channel_write(channel_, bytes.data(), limit);

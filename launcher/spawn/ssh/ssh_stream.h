@@ -40,7 +40,7 @@ class SshStream : public Duplex {
   void close() override;
   std::string last_words() const override { return words_.text(); }
 
-  // Standard error has no reader of its own: it must not fill the channel's window.
+  // Reads standard error, which has no other reader and must not fill the channel's window.
   void drain_errors();
 
  private:
