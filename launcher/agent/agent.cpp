@@ -26,11 +26,12 @@
 namespace hvd::launcher {
 namespace {
 
-// Until a job brings its own lease, which comes at once, or after pings where hosts join.
+// The lease until the job sets its own: at once, or after some pings when hosts join.
 constexpr double kFirstLeaseSeconds = 60;
-// Killed processes are looked for again after this, should one have been missed.
+// The time until the agent sends SIGKILL again, in case it missed a process.
 constexpr double kKillAgainSeconds = 0.1;
-// After that long, what SIGKILL does not end (another user's, or stuck in the kernel) is left.
+// The time after which the agent leaves processes that SIGKILL does not end: those of another user,
+// or those that hang in the kernel.
 constexpr double kGiveUpSeconds = 10;
 
 }  // namespace
@@ -97,7 +98,7 @@ int Agent::run() {
     return 1;
   }
   greet();
-  if (link_.cipher) take_deciphered();  // what came along with the launcher's admission
+  if (link_.cipher) take_deciphered();  // bytes that arrived with the launcher's admission
   for (;;) {
     outbox_.flush();
     if (outbox_.is_broken() && is_linked_) lose_link();
@@ -143,7 +144,7 @@ void Agent::watch_over() {
   const bool is_given_up = give_up_at_.passed();
   if (!is_given_up && pmix_.is_alone()) return pmix_.end();
   if (!is_given_up && !is_childless()) {
-    if (!is_ending_) end(job_.kill_grace_seconds);  // what the ranks left belongs to the job
+    if (!is_ending_) end(job_.kill_grace_seconds);  // end the ranks' remaining processes
     return;
   }
   ranks_.expect_no_more_output();
@@ -152,7 +153,7 @@ void Agent::watch_over() {
   aggregator_.close();
   world_reports_.close();
   staging_.remove();
-  // Behind all output, which it must not overtake.
+  // The message must not overtake output, so it has the same urgency.
   outbox_.put(
       Finished{is_given_up && !is_childless() ? cat("could not end ", describe_descendants())
                                               : std::string()},
@@ -184,26 +185,26 @@ void Agent::act(const OutsideSignal& signal) {
     if (!is_launchers) outbox_.put(Signalled{number});
     return;
   }
-  // The launcher has ordered the end. A rank that handles SIGHUP may do more then than at a SIGTERM.
+  // The launcher has ordered the end. A rank that handles SIGHUP gets this signal first.
   if (is_launchers && number == SIGHUP && !has_reached_ranks) ranks_.signal(number);
-  // The ranks show what they make of any other signal than SIGTERM.
+  // Ranks that already got another signal than SIGTERM may handle it and continue.
   if (has_reached_ranks && number != SIGTERM && !is_launchers) return;
   if (!is_launchers && !is_ending_) {
     const std::string why = cat("the agent was ended by signal ", number);
     if (phase_ != Phase::kStarted) return fail(why);
-    outbox_.put(Ending{why});  // and not Failed: the ranks' last lines follow
+    outbox_.put(Ending{why});  // not Failed: the last lines of the ranks follow
   }
   end(job_.kill_grace_seconds, has_reached_ranks && number == SIGTERM);
 }
 
 void Agent::reap() {
   ranks_.reap(is_ending_, is_killing_);
-  // The dead may have handed their children to us.
+  // This process may now be the parent of the ended processes' children.
   if (is_killing_) kill_what_is_left();
 }
 
 void Agent::end(double grace_seconds, bool has_signal_already) {
-  // A rank that has ended by now ended by itself.
+  // A rank that has already ended ended by itself.
   ranks_.reap(is_ending_, is_killing_);
   const Deadline kill_at = Deadline::after_seconds(grace_seconds);
   if (is_ending_) {
@@ -212,7 +213,7 @@ void Agent::end(double grace_seconds, bool has_signal_already) {
   }
   is_ending_ = true;
   kill_at_ = kill_at;
-  // A stopped one could not end.
+  // SIGCONT lets stopped processes end.
   if (has_signal_already)
     signal_descendants({SIGCONT});
   else
@@ -254,7 +255,7 @@ void Agent::renew_lease() {
   if (phase_ == Phase::kIdle) lease_ = Deadline::after_seconds(kFirstLeaseSeconds);
 }
 
-// The orders of the launcher, and how the agent executes them.
+// Executes the orders of the launcher.
 
 namespace {
 
@@ -392,7 +393,7 @@ void Agent::handle(const Prepare& order) {
   });
 }
 
-// False with --remote-init, since its command may still change PATH.
+// Returns false with --remote-init, since its command may still change PATH.
 bool Agent::is_non_mpi() const {
   if (!job_.remote_init.empty()) return false;
   const Environment environment = merged(environment_, job_.environment);

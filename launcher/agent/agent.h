@@ -1,7 +1,7 @@
-// The agent of one host: prepares the host, starts and watches its ranks, and relays their output, as
-// its launcher orders over the link. Ends all its descendants when the launcher orders it, when the
-// launcher is silent for longer than the lease, or when the link is lost. The agent's main runs it.
-// One thread.
+// The agent of one host. On the orders of its launcher, it prepares the host, starts and watches
+// ranks, and relays their output. It ends all its descendants when the launcher orders that, when
+// the launcher is silent for longer than the lease, or when the link is lost. The agent's main runs
+// it. One thread.
 #pragma once
 
 #include <optional>
@@ -29,14 +29,13 @@ namespace hvd::launcher {
 
 class Agent {
  public:
-  // The signals of agent_signals() must be blocked.
-  // `folder`: for files of the job; `staging`: where a copy of the code may lie. The starter of the
-  // agent removes both.
+  // The signals of agent_signals() must be blocked. `folder` is for files of the job, `staging` for
+  // a copy of the user's code. The parent process of the agent removes both.
   Agent(PollLoop loop, Link link, std::string build, Environment environment, std::string folder,
         std::string staging);
   ~Agent();
 
-  // Until nothing of the job is left; the exit status of the agent.
+  // Runs until no process of the job is left; returns the exit status of the agent.
   int run();
 
  private:
@@ -58,11 +57,11 @@ class Agent {
   void on_signal();
   void act(const OutsideSignal& signal);
   void reap();
-  // Ends all of the job: the job's end signal now, unless the ranks have one already, SIGKILL after the
-  // grace. A later call can only hasten it.
+  // Ends all processes of the job. Sends the job's end signal now, unless the ranks already have a
+  // signal, and SIGKILL after the grace period. A later call can only shorten the grace period.
   void end(double grace_seconds, bool has_signal_already = false);
   void kill_what_is_left();
-  // Ends all and closes the link; the launcher hears why, if it can.
+  // Ends the job and closes the link. Sends the sentence to the launcher, if the link still works.
   void fail(const std::string& sentence);
   void lose_link();
   void renew_lease();
@@ -82,7 +81,7 @@ class Agent {
   MasterPortReservation master_port_;
   ReachabilityTest reachability_;
   PmixHelper pmix_;
-  std::optional<Prepared> prepared_;  // not yet told
+  std::optional<Prepared> prepared_;  // until it is sent to the launcher
   WorldReports world_reports_;
   Staging staging_;
   net::FrameParser parser_;

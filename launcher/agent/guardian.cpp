@@ -19,8 +19,8 @@ namespace hvd::launcher {
 
 namespace {
 
-// How long the guardian waits for killed processes to go: one that hangs in the kernel, or
-// belongs to another user, may stay.
+// The time that the guardian waits for the end of killed processes. A process that hangs in the
+// kernel or belongs to another user may stay.
 constexpr int kWaitSeconds = 10;
 
 sigset_t waited_signals() {
@@ -32,7 +32,7 @@ sigset_t waited_signals() {
   return set;
 }
 
-// Reaps whatever has ended; true when the agent was among it.
+// Reaps all ended processes; returns true when the agent was one of them.
 bool reap(pid_t agent, int& agent_status) {
   bool is_agent_gone = false;
   int status = 0;
@@ -47,7 +47,7 @@ bool reap(pid_t agent, int& agent_status) {
   }
 }
 
-// Each death can hand its orphans to us, and comes with a SIGCHLD: so every one of them is seen.
+// The end of a process can make its children ours, and causes a SIGCHLD. The loop then finds them.
 void kill_everything(const sigset_t& signals) {
   timespec end{};
   ::clock_gettime(CLOCK_MONOTONIC, &end);
@@ -70,7 +70,7 @@ class Title {
  public:
   explicit Title(char** arguments) : area_(arguments[0]) {
     ::prctl(PR_GET_NAME, name_);
-    // The kernel has laid the arguments one behind the other.
+    // The kernel has placed the arguments one after another.
     const char* end = area_;
     for (; *arguments == end; ++arguments) end += std::strlen(end) + 1;
     arguments_.assign(area_, static_cast<size_t>(end - area_));
@@ -93,7 +93,8 @@ class Title {
 };
 
 int guard(pid_t agent, const sigset_t& signals) {
-  // The agent's link is its own: as long as this process held it too, nobody would see its end.
+  // The guardian closes its copy of the agent's link: otherwise the launcher would not see the end
+  // of the link.
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null >= 0) {
     ::dup2(null, STDIN_FILENO);
@@ -130,10 +131,10 @@ sigset_t agent_signals() {
 int run_guarded(char** arguments, const std::function<int()>& agent,
                 const std::vector<std::string>& folders) {
   become_subreaper();
-  // A terminal's Ctrl-Z stops the launcher; what it started must go on to hear it.
+  // A terminal's Ctrl-Z stops the launcher; the processes that it started must continue.
   for (const int number : {SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE}) ::signal(number, SIG_IGN);
-  // Schedulers send these to every process of a job, where only a rank may have a use for them. The
-  // agent takes those that it waits for all the same while they are blocked.
+  // Schedulers send these signals to every process of a job, but only ranks may use them. The agent
+  // still receives those that it waits for, since it blocks them.
   for (const int number : {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO, SIGPWR,
                            passed_on(SIGUSR1)}) {
     ::signal(number, SIG_IGN);
@@ -141,7 +142,7 @@ int run_guarded(char** arguments, const std::function<int()>& agent,
   const sigset_t signals = waited_signals();
   const sigset_t blocked = agent_signals();
   ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
-  // `pkill -f horovod-agent` must find only the agent, from the start.
+  // `pkill -f horovod-agent` must find only the agent, also before the fork.
   const Title title(arguments);
   title.change("hvd-guardian");
   const pid_t guardian = ::getpid();
@@ -158,7 +159,8 @@ int run_guarded(char** arguments, const std::function<int()>& agent,
   }
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != guardian) return 1;
-  // Away from the terminal that may have started the guardian: its Ctrl-C is the launcher's.
+  // The agent leaves the session of a terminal that may have started the guardian: only the
+  // launcher handles its Ctrl-C.
   ::setsid();
   title.restore();
   return agent();

@@ -1,6 +1,6 @@
-// The guardian process, the parent of the agent. It only waits. When the agent has ended for any
-// reason, it kills all remaining descendants of the agent and ends. The agent notices the end of its
-// guardian. The agent's main starts it.
+// The guardian process, the parent of the agent. The guardian only waits. When the agent has ended
+// for any reason, the guardian kills all remaining descendants of the agent and ends. The agent
+// detects the end of its guardian. The agent's main starts the guardian.
 #pragma once
 
 #include <csignal>
@@ -10,16 +10,16 @@
 
 namespace hvd::launcher {
 
-// The signals that the agent waits for, all blocked by run_guarded.
+// Returns the signals that the agent waits for. run_guarded blocks them all.
 sigset_t agent_signals();
-// The real-time signal by which the guardian tells the agent of a signal of its own, whose number is
-// the value: an ordinary one would be lost beside one that the agent got itself.
+// Returns the real-time signal by which the guardian forwards a signal to the agent. Its value is
+// the number of the forwarded signal. An ordinary signal would merge with one that the agent got
+// itself.
 int passed_on(int number);
 
-// Forks: `agent` runs in the child, below the guardian, and its value is the child's exit status.
-// The folders, which are the agent's, are removed after that, with all in them. `arguments` are those
-// of main(): the guardian's own go by another name.
-// The guardian's side returns the exit status of the whole: the agent's, or 128 + its signal.
+// Forks. `agent` runs in the child, and its value is the child's exit status. This process becomes
+// the guardian: it changes its process title in `arguments`, which are those of main(), removes the
+// agent's folders after the agent's end, and returns the agent's exit status, or 128 + its signal.
 int run_guarded(char** arguments, const std::function<int()>& agent,
                 const std::vector<std::string>& folders);
 

@@ -39,7 +39,7 @@ int fail(std::string_view sentence) {
   return 2;
 }
 
-// Whatever else was inherited (a login shell's, another program's) is not for the job.
+// Closes descriptors that the job must not inherit from a login shell or another program.
 void close_inherited() {
   if (::syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0) == 0) return;
   const long limit = ::sysconf(_SC_OPEN_MAX);
@@ -54,7 +54,7 @@ std::string file_name(std::string_view path) {
 
 struct Options {
   std::string home;  // an address, or empty for the stream on standard input and output
-  std::string join;  // the address of a launcher's rendezvous server, instead
+  std::string join;  // in place of it, the address of a launcher's rendezvous server
   std::string name;
   int slots = 0;
   std::string ca_file;
@@ -78,11 +78,12 @@ constexpr char kHelp[] =
     "  --version            Print the version and exit.\n"
     "  --help               Print this and exit.\n";
 
-// Each takes a value.
+// The flags that take a value.
 constexpr std::array<std::string_view, 7> kFlags = {
     "--call-home", "--join", "--name", "--ca", "--slots", "--token-file", "--token-fd"};
 
-// The token never stands on the command line, which every user of the host can read.
+// Parses the command line. The token is never an argument, since every user of the host can read
+// those.
 Result<Options> parse(int argc, char** argv) {
   Options options;
   std::string token_file;
@@ -133,7 +134,7 @@ Result<Options> parse(int argc, char** argv) {
   return options;
 }
 
-// Looked at first, since the token may be read once only.
+// Call before parse(), since the token can be read only once.
 bool joins_by_tls(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::string_view(argv[i]) == "--join" &&
@@ -151,13 +152,14 @@ Result<Link> make_link(const Options& options) {
           ? call_home(options.home, options.token, options.name,
                       Deadline::after_seconds(kDialSeconds))
           : join({options.join, options.name, options.slots, options.token, options.ca_file});
-  // A resource manager may write to every host's standard input; the ranks must not read it.
+  // A resource manager may write to the standard input of every host; ranks must not read that.
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (link.ok() && null) ::dup2(null.get(), STDIN_FILENO);
   return link;
 }
 
-// One that nobody has, in memory where that can be, and whose name leaves room for names of sockets below it.
+// Returns an unused path, in memory if possible. The name is short enough for socket names below
+// it.
 std::string job_folder() {
   uint64_t number = 0;
   [[maybe_unused]] const ssize_t size = ::getrandom(&number, sizeof number, 0);

@@ -19,7 +19,7 @@ std::string text_of(ByteView address) {
   return text;
 }
 
-// Address of this end; empty when the socket is not a network socket.
+// Returns the local address of a socket; empty when the socket is no network socket.
 std::string own_end_of(int socket) {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
@@ -36,7 +36,7 @@ std::string own_end_of(int socket) {
 
 std::string known_address(int link, const Environment& own) {
   if (std::string text = own_end_of(link); !text.empty()) return text;
-  // "client port server port"
+  // SSH_CONNECTION has the form "client port server port".
   const auto words = split(value_of(own, "SSH_CONNECTION"), ' ');
   return words.size() == 4 ? words[2] : std::string();
 }

@@ -16,15 +16,16 @@ struct HostAddress {
   std::string interface;  // "eth0"
 };
 
-// The one by which the launcher knows this host first: that of the link's socket, or of the ssh
-// connection in `own`, the agent's environment. The loopback's is the last, whatever is chosen.
+// Returns the chosen addresses. The first is the address by which the launcher reaches this host:
+// that of the link's socket, or of the ssh connection in `own`, the agent's environment. The last
+// is a loopback address, even if it is not chosen.
 std::vector<HostAddress> host_addresses(int link, const Environment& own,
                                         const net::InterfaceChoice& choice);
 
-// The names of all interfaces that are chosen, separated by commas; never the loopback's.
+// Returns the names of all chosen interfaces without the loopback, separated by commas.
 std::string interface_names(const net::InterfaceChoice& choice);
 
-// The interface of the address that this end of a connection has; empty when there is none.
+// Returns the interface that has the local address of a connection; empty when there is none.
 std::string interface_of_socket(int socket);
 
 }  // namespace hvd::launcher

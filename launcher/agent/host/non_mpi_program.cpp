@@ -25,7 +25,7 @@ std::optional<Record> record_at(ByteView file, uint64_t offset) {
 }
 
 bool is_of_c(std::string_view library) {
-  // The last ones are loaders: x86-64's, 64-bit ARM's and RISC-V's; POWER's and s390x's.
+  // The last ones are the loaders of x86-64, 64-bit ARM and RISC-V, and those of POWER and s390x.
   constexpr std::array<std::string_view, 10> kLibraries = {
       "libc.so",    "libm.so",     "libpthread.so", "libdl.so",  "librt.so",
       "libutil.so", "libgcc_s.so", "libstdc++.so",  "ld-linux-", "ld64.so"};
@@ -33,7 +33,7 @@ bool is_of_c(std::string_view library) {
                      [&](std::string_view known) { return library.starts_with(known); });
 }
 
-// Where the file holds what is at an address when it runs.
+// Returns the file offset of a virtual address.
 std::optional<uint64_t> offset_of(uint64_t address, const std::vector<Elf64_Phdr>& segments) {
   for (const Elf64_Phdr& segment : segments) {
     if (segment.p_type == PT_LOAD && address >= segment.p_vaddr &&
@@ -61,7 +61,7 @@ bool needs_only_the_c_library(ByteView file) {
   }
   const auto dynamic = std::find_if(segments.begin(), segments.end(),
                                     [](const Elf64_Phdr& one) { return one.p_type == PT_DYNAMIC; });
-  if (dynamic == segments.end()) return true;  // linked statically
+  if (dynamic == segments.end()) return true;  // a static executable
   std::vector<uint64_t> names;
   std::optional<uint64_t> texts;
   for (uint64_t at = 0; at + sizeof(Elf64_Dyn) <= dynamic->p_filesz; at += sizeof(Elf64_Dyn)) {

@@ -1,5 +1,4 @@
-// Detects programs that cannot join an MPI job, by the libraries that they are linked with. Reads the
-// file.
+// Detects programs that cannot join an MPI job, by the libraries that they link. Reads the file.
 #pragma once
 
 #include <string>
@@ -9,12 +8,12 @@
 
 namespace hvd::launcher {
 
-// An executable (ELF, 64 bits, of this machine's byte order) that needs no library but those of C
-// and C++; false for everything that is not understood.
+// Returns true for an executable (ELF, 64 bits, of this machine's byte order) that needs only the
+// libraries of C and C++; false for any other format.
 bool needs_only_the_c_library(ByteView file);
 
-// `path`, run with these arguments, is such an executable, and runs no other: it has no argument
-// that could name one, and is no shell.
+// Returns whether `path` is such an executable that runs no other program: the program is no shell,
+// and no argument could name a program.
 bool is_non_mpi_program(const std::string& path, const std::vector<std::string>& command);
 
 }  // namespace hvd::launcher

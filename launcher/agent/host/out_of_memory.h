@@ -8,12 +8,12 @@
 
 namespace hvd::launcher {
 
-// Nothing where the kernel does not tell. Any thread.
+// Returns nothing where the kernel has no such counter. Any thread.
 std::optional<uint64_t> out_of_memory_kills();
 
-// The number behind "oom_kill" in memory.events or memory.oom_control.
+// Returns the number after "oom_kill" in memory.events or memory.oom_control.
 std::optional<uint64_t> parse_oom_kills(std::string_view text);
-// Where those files may be, by what /proc/self/cgroup says; the best first.
+// Returns the cgroup path from the text of /proc/self/cgroup, for cgroup v2 or v1.
 std::string cgroup_path(std::string_view cgroups, bool is_v2);
 
 }  // namespace hvd::launcher

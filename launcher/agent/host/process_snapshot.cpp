@@ -17,7 +17,8 @@ namespace {
 
 constexpr double kPatienceSeconds = 0.3;
 constexpr size_t kMaxStack = 32 << 10;
-// The name of the descriptor that horovod/_stack.py leaves open: a signal and a descriptor follow.
+// The prefix of the file name that horovod/_stack.py keeps open. A signal and a descriptor follow
+// it.
 constexpr std::string_view kChannelName = "/memfd:horovod-stack:";
 constexpr std::string_view kHeader = "(most recent call first)";
 
@@ -44,7 +45,7 @@ std::optional<StackChannel> find_stack_channel(const std::string& folder) {
   return {};
 }
 
-// Behind "SigCgt:" in a process's status, as a mask.
+// Returns the mask after "SigCgt:" in a process's status.
 bool handles(std::string_view status, int signal) {
   const size_t at = status.find("\nSigCgt:");
   if (at == std::string_view::npos) return false;
@@ -73,7 +74,7 @@ std::string python_stack(pid_t pid, const std::string& folder) {
     const ssize_t size = ::read(pipe.get(), buffer.data(), buffer.size());
     if (size <= 0) break;
     text.append(buffer.data(), static_cast<size_t>(size));
-    // The rest comes without a pause.
+    // The rest follows without a pause.
     deadline = Deadline::after_seconds(kPatienceSeconds / 10);
   }
   const size_t header = text.find(kHeader);
@@ -81,7 +82,7 @@ std::string python_stack(pid_t pid, const std::string& folder) {
   return text.substr(text.find('\n', header) + 1);
 }
 
-// "futex_do_wait" and the functions of the kernel above it, as far as this user may know.
+// Returns "futex_do_wait" and the kernel functions above it, as far as this user may read them.
 std::string kernel_place(const std::string& folder) {
   std::string place(trim(read_proc_file(folder + "wchan")));
   if (place.empty() || place == "0") return "";
@@ -102,7 +103,7 @@ std::string process_snapshot(pid_t pid, bool with_stack) {
   const std::string status = read_proc_file(folder + "status");
   std::string command = read_proc_file(folder + "cmdline");
   for (char& byte : command) byte = byte == '\0' ? ' ' : byte;
-  if (status.empty() || command.empty()) return {};  // gone, or waits to be waited for
+  if (status.empty() || command.empty()) return {};  // it has ended or is a zombie
   constexpr size_t kWords = 100;
   if (command.size() > kWords) command = command.substr(0, kWords) + "...";
   std::string text = cat("pid ", pid, ", ", state_of(status), kernel_place(folder), ": ",

@@ -27,7 +27,7 @@ struct ProcessStat {
 
 std::optional<ProcessStat> read_stat(std::string_view pid) {
   const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
-  // The name stands in brackets and may hold any character, brackets too.
+  // The name stands in brackets and may contain any character, brackets included.
   const size_t open = stat.find('('), close = stat.rfind(')');
   if (open == std::string::npos || close == std::string::npos || stat.size() < close + 5) return {};
   const size_t end = stat.find(' ', close + 4);
@@ -37,7 +37,7 @@ std::optional<ProcessStat> read_stat(std::string_view pid) {
                      stat.substr(open + 1, close - open - 1)};
 }
 
-// /proc may be missing, hidden, or that of another pid namespace.
+// Returns whether /proc is usable: it may be missing, hidden, or that of another pid namespace.
 bool is_proc_ours() {
   const auto self = read_stat(cat(::getpid()));
   return self && self->parent == ::getppid();
@@ -49,7 +49,7 @@ bool is_living_child(pid_t pid) {
          info.si_pid == 0;
 }
 
-// The number that the kernel gives to a new process now.
+// Returns the pid that the kernel gives to a new process now.
 pid_t newest_pid() {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(0);
@@ -57,16 +57,16 @@ pid_t newest_pid() {
   return pid;
 }
 
-// Without /proc: whose number can be waited for is a child. Their children are found when they
-// have become ours, after the death of their parent.
+// Finds children without /proc: a pid that waitid() accepts is a child. Grandchildren are found
+// once their parent has ended and this process is their parent.
 std::vector<pid_t> children_by_waiting() {
   constexpr pid_t kLargestPid = 1 << 22;  // the kernel's own limit
   std::vector<pid_t> children;
-  // Children are younger than this process and pids mostly grow: few scans need all pids.
+  // Children are younger than this process, and pids mostly grow: a scan seldom needs all pids.
   for (pid_t pid = ::getpid(), newest = newest_pid(); pid <= newest; ++pid) {
     if (is_living_child(pid)) children.push_back(pid);
   }
-  // One that has ended and waits for being waited for is enough of a reason to be called again.
+  // A zombie suffices: its end makes the caller call again.
   siginfo_t ended{};
   ::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT);
   if (!children.empty() || ended.si_pid != 0) return children;

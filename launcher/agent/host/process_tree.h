@@ -11,21 +11,20 @@
 
 namespace hvd::launcher {
 
-// Makes this process the one that inherits the orphans below it.
+// Makes this process a subreaper: it becomes the parent of orphans among its descendants.
 void become_subreaper();
 
-// Children, their children and so on; also those that have ended and wait to be waited for, since
-// threads of theirs may still run.
+// Returns all descendants, zombies included, since threads of a zombie may still run.
 std::vector<pid_t> descendants();
-// Only those below one of them, with it.
+// Returns one descendant and all of its descendants.
 std::vector<pid_t> descendants_of(pid_t pid);
-// 0 when that is not known.
+// Returns the parent's pid, or 0 when it is unknown.
 pid_t parent_of(pid_t pid);
-// Sends each of the signals to each of them.
+// Sends each of the signals to each descendant, except to `spared`.
 void signal_descendants(std::initializer_list<int> numbers, pid_t spared = -1);
-// True when this process has no child left, ended or not.
+// Returns true when this process has no children, zombies included.
 bool is_childless();
-// "sudo (pid 12), x (pid 13)", for a message about what cannot be ended.
+// Returns "sudo (pid 12), x (pid 13)", for a message about processes that do not end.
 std::string describe_descendants();
 
 }  // namespace hvd::launcher

@@ -8,7 +8,8 @@
 namespace hvd::launcher {
 namespace {
 
-// True also where the kernel does not tell: of the loopback.
+// Returns whether the peer belongs to the agent's user. True for the loopback, where the kernel
+// does not know the user.
 bool is_of_this_user(int socket) {
   int family = 0;
   socklen_t size = sizeof family;

@@ -8,8 +8,8 @@
 
 namespace hvd::launcher {
 
-// All that wait. Out of descriptors, the listener is no longer watched: change() it back to
-// EPOLLIN when one was closed.
+// Accepts all waiting connections. When the process has no free descriptors, the loop stops to
+// watch the listener: the caller must change() it back to EPOLLIN after it has closed one.
 void accept_all(PollLoop& loop, const UniqueFd& listener,
                 const std::function<void(UniqueFd)>& take);
 

@@ -69,7 +69,7 @@ Result<Address> address_of(const std::string& text) {
   return address;
 }
 
-// False when the deadline passed first.
+// Returns false when the deadline passed first.
 bool wait_for(int fd, short events, Deadline deadline) {
   pollfd poll{.fd = fd, .events = events, .revents = 0};
   int ready = 0;
@@ -92,7 +92,7 @@ Result<UniqueFd> dial(const Address& address, Deadline deadline) {
     ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) return system_error("cannot connect", error);
   }
-  const int on = 1;  // fails on a Unix socket, which has no such delay
+  const int on = 1;  // without effect on a Unix socket, which has no delay
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return socket;
 }
@@ -106,7 +106,7 @@ class Wire {
   Status shake_hands() {
     while (cipher_ != nullptr) {
       const auto is_done = cipher_->shake_hands();
-      const Status sent = send_raw(cipher_->take_output());  // an alert too
+      const Status sent = send_raw(cipher_->take_output());  // sends alerts too
       if (!is_done.ok()) return is_done.status();
       HVD_RETURN_IF_ERROR(sent);
       if (*is_done) break;
@@ -127,7 +127,7 @@ class Wire {
     return send(writer.take(1));
   }
 
-  // One by one, so that nothing behind a message is taken.
+  // Reads single bytes, so that the bytes after a message stay in the socket.
   Result<std::byte> receive_byte() {
     std::byte byte{};
     if (cipher_ == nullptr) {
@@ -172,7 +172,7 @@ class Wire {
     return {};
   }
 
-  // At least one byte.
+  // Reads at least one byte.
   Result<size_t> receive_raw(std::span<std::byte> buffer) {
     for (;;) {
       if (!wait_for(socket_, POLLIN, deadline_)) return deadline_exceeded("nobody answers");
@@ -195,7 +195,7 @@ class Wire {
   const Deadline deadline_;
 };
 
-// The head of an answer of HTTP, or what is there of it.
+// Reads the head of an HTTP response, or the part of it that arrives.
 Result<std::string> receive_head(Wire& wire) {
   std::string head;
   while (!head.ends_with("\r\n\r\n") && head.size() < kMaxHead) {

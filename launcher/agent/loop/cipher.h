@@ -13,7 +13,7 @@
 
 namespace hvd::launcher {
 
-// As net::TlsSession, whose contract counts.
+// The interface has the contract of net::TlsSession.
 class Cipher {
  public:
   virtual ~Cipher() = default;
@@ -24,11 +24,12 @@ class Cipher {
   virtual Bytes take_output() = 0;
 };
 
-// For a launcher whose certificate is for `host`; the file of authorities may be empty: the system's.
+// Creates the cipher for a launcher whose certificate is for `host`. Empty `ca_file`: the system's
+// authorities.
 Result<std::unique_ptr<Cipher>> make_cipher(const std::string& host, const std::string& ca_file);
 
-// Returns in a program that speaks TLS. Another one becomes the one beside it that does, with the
-// same command line; a status says why that is not possible.
+// Returns OK in a program with TLS. A program without TLS executes the one with TLS beside it, with
+// the same command line; an error says why that failed.
 Status speak_tls(char** command);
 
 }  // namespace hvd::launcher

@@ -33,7 +33,7 @@ bool is_address(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
-// Output of the program, which is found in PATH; empty when the program failed.
+// Runs a program from PATH; returns its output, empty when the program failed.
 std::string output_of(const char* const* command) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return {};
@@ -59,7 +59,8 @@ std::string output_of(const char* const* command) {
   return text;
 }
 
-// This file is linked statically, and the system's resolver lives in shared libraries.
+// Resolves names by a program, since this executable is static and the system's resolver uses
+// shared libraries.
 Result<std::string> resolve(const std::string& host) {
   if (is_address(host)) return host;
   const char* command[] = {"getent", "ahosts", host.c_str(), nullptr};
@@ -92,7 +93,8 @@ Result<Link> try_once(const net::Endpoint& where, const JoinOptions& options, bo
                    Deadline::after_seconds(kTrySeconds), Door::kServer, std::move(cipher));
 }
 
-// The guardian above has blocked the signals that end a job. Nothing has begun yet: they end this.
+// The guardian has blocked the signals that end a job. Before the job begins, they must end this
+// process.
 class Interruptible {
  public:
   Interruptible() {
@@ -107,7 +109,7 @@ class Interruptible {
   sigset_t before_;
 };
 
-// From half to one and a half times as long, so that many hosts do not come at once.
+// Varies a delay between half and one and a half times, so that many hosts do not call at once.
 void rest(double seconds) {
   unsigned char random = 128;
   (void)!::getrandom(&random, 1, 0);

@@ -12,17 +12,16 @@
 namespace hvd::launcher {
 
 struct JoinOptions {
-  std::string
-      address;       // "host:port" or "https://host:port"; a name is asked of the system's `getent`
-  std::string name;  // of this host in the job; empty: its hostname
-  int slots = 0;     // 0: as many as it has processors for this process
-  Bytes token;       // hexadecimal digits, as the launcher has them
-  std::string ca_file = {};  // of an https:// address; empty: the system's authorities
+  std::string address;       // "host:port" or "https://host:port"; `getent` resolves a name
+  std::string name;          // this host's name in the job; empty: its hostname
+  int slots = 0;             // 0: the number of processors that this process may use
+  Bytes token;               // in the launcher's form: hexadecimal digits
+  std::string ca_file = {};  // for an https:// address; empty: the system's authorities
 };
 
 constexpr std::string_view kHttps = "https://";
 
-// Errors are those that no waiting mends.
+// Joins the launcher's job. Returns an error only when a further wait cannot help.
 Result<Link> join(const JoinOptions& options);
 
 }  // namespace hvd::launcher

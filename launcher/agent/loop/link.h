@@ -13,24 +13,22 @@
 
 namespace hvd::launcher {
 
-// Both non-blocking, closed on exec, and above 2.
+// Both descriptors are non-blocking, close-on-exec, and above 2.
 struct Link {
   UniqueFd input;
   UniqueFd output;
-  std::unique_ptr<Cipher> cipher = {};  // null: the frames are sent as they are
+  std::unique_ptr<Cipher> cipher = {};  // null: frames are sent without encryption
 };
 
-// Standard input and output, whatever they are (ssh, kubectl exec, pipes, a socket). They are
-// /dev/null afterwards, so that nothing written there by mistake can disturb the frames.
+// Takes standard input and output as the link, of any kind (ssh, kubectl exec, pipes, a socket).
+// Replaces both by /dev/null, so that a stray write to standard output cannot corrupt the frames.
 Result<Link> stream_link();
 
-// Dials the launcher at "tcp:address:port" (no name: nothing here resolves names), "unix:/path" or
-// "unix:@name", and admits it only when it holds the token too, as this side proves that it does.
-// `name` tells the launcher which of the agents that it awaits this is.
-// The address may be a port of the launcher for agents alone (kOwn), or the port of its rendezvous
-// server, which gets an HTTP request for the launcher first (kServer). kAborted: the launcher wants
-// no agent now.
-// `cipher`: TLS with that server, whose handshake is still to come; else null.
+// Dials the launcher at "tcp:address:port" (a numeric address), "unix:/path" or "unix:@name". Both
+// sides prove that they have the token. `name` identifies this agent to the launcher. The address
+// is a port of the launcher for agents alone (kOwn), or the port of its rendezvous server, which
+// first gets an HTTP request for the launcher (kServer). kAborted: the launcher wants no agent now.
+// `cipher` is TLS with that server, before its handshake; else null.
 enum class Door { kOwn, kServer };
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
                        Deadline deadline, Door door = Door::kOwn,

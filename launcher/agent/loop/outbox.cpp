@@ -9,7 +9,8 @@ namespace hvd::launcher {
 
 namespace {
 
-// Once written, bytes cannot be overtaken: no more of them than a pipe holds.
+// Urgent frames cannot overtake written bytes, so the outbox writes no more than a pipe holds at
+// once.
 constexpr size_t kBatch = 64 << 10;
 
 }  // namespace

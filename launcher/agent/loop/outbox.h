@@ -12,8 +12,8 @@ namespace hvd::launcher {
 
 class Outbox {
  public:
-  // `fd` carries the link's output, as `cipher` makes it unless that is null; all outlive the
-  // outbox.
+  // `fd` carries the link's output, encrypted by `cipher` unless that is null. All three must
+  // outlive the outbox.
   Outbox(PollLoop& loop, int fd, Cipher* cipher = nullptr)
       : loop_(loop), fd_(fd), cipher_(cipher) {}
 
@@ -22,7 +22,7 @@ class Outbox {
   void put(const Message& message, net::Urgency urgency = net::Urgency::kControl);
   void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
            net::Urgency urgency);
-  // Writes what the link takes now; the rest follows when it takes more.
+  // Writes as much as the link takes now. The loop writes the rest once the link is writable.
   void flush();
   bool is_empty() const { return unsent_.size() == sent_ && writer_.empty(); }
   // True after a write has failed: the link is broken.
@@ -37,7 +37,7 @@ class Outbox {
   net::FrameHeader header_;
   net::FrameWriter writer_;
   Bytes unsent_;
-  size_t sent_ = 0;  // of unsent_
+  size_t sent_ = 0;  // bytes of unsent_
   bool is_waiting_ = false;
   bool is_broken_ = false;
 };

@@ -9,7 +9,7 @@ namespace hvd::launcher {
 
 namespace {
 
-// The number and a bit of the id fit into epoll's 64 bits.
+// Packs the descriptor and part of the id into epoll's 64 bits.
 uint64_t pack(int fd, uint64_t id) { return id << 32 | static_cast<uint32_t>(fd); }
 
 }  // namespace
@@ -32,7 +32,7 @@ void PollLoop::change(int fd, uint32_t events) {
   const auto found = watches_.find(fd);
   if (found == watches_.end() || found->second.events == events) return;
   epoll_event event{.events = events, .data = {.u64 = pack(fd, found->second.id)}};
-  // A watch for nothing must leave epoll, which reports a hang-up even then, again and again.
+  // A descriptor without events must leave epoll, which would report a hang-up repeatedly.
   const int operation = events == 0                 ? EPOLL_CTL_DEL
                         : found->second.events == 0 ? EPOLL_CTL_ADD
                                                     : EPOLL_CTL_MOD;
@@ -54,7 +54,7 @@ void PollLoop::turn(Deadline deadline) {
     const uint64_t id = events[static_cast<size_t>(i)].data.u64 >> 32;
     const auto found = watches_.find(fd);
     if (found == watches_.end() || found->second.id != id) continue;
-    // A copy: the callback may forget itself.
+    // Call a copy, since the callback may forget() its own descriptor.
     const Callback callback = found->second.callback;
     callback(events[static_cast<size_t>(i)].events);
   }

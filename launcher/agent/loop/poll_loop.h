@@ -14,14 +14,14 @@ namespace hvd::launcher {
 
 class PollLoop {
  public:
-  // Takes the events of epoll(7) that came.
+  // Called with the epoll(7) events of a descriptor.
   using Callback = std::function<void(uint32_t)>;
 
   static Result<PollLoop> make();
 
-  // Calls back for `events` (EPOLLIN, EPOLLOUT; errors and hang-ups always come along) until
-  // changed. 0 ends it: must be called before the descriptor is closed. A descriptor of a plain
-  // file cannot be watched: false.
+  // Calls back for `events` (EPOLLIN, EPOLLOUT), and for errors and hang-ups, until change() or
+  // forget(). Call forget() before the descriptor is closed. Returns false for a regular file,
+  // which epoll cannot watch.
   bool watch(int fd, uint32_t events, Callback callback);
   void change(int fd, uint32_t events);
   void forget(int fd);
@@ -30,7 +30,7 @@ class PollLoop {
 
  private:
   struct Watch {
-    uint64_t id;  // tells a descriptor's number that was used again from its former owner
+    uint64_t id;  // distinguishes a reused descriptor number from its former owner
     uint32_t events;
     Callback callback;
   };

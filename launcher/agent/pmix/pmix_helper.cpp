@@ -17,12 +17,13 @@
 namespace hvd::launcher {
 namespace {
 
-// A slow disk has to give the library; the job's start waits for it.
+// The time limit for the helper's answer. The disk with the library may be slow, and the job's
+// start waits.
 constexpr double kAnswerSeconds = 5;
 constexpr double kServeSeconds = 10;
 constexpr double kEndSeconds = 2;
 
-// The program as a file without a name.
+// Returns the program as an unnamed file.
 UniqueFd program_file() {
   const std::string_view program = pmix_program();
   UniqueFd file(::memfd_create("horovod-pmix", MFD_CLOEXEC));
@@ -35,7 +36,7 @@ UniqueFd program_file() {
   return file;
 }
 
-// Names as PMIx can list them.
+// Returns a name in a form that PMIx can put into a list.
 std::string safe_name(std::string name) {
   for (char& c : name) {
     const bool is_safe = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -45,7 +46,7 @@ std::string safe_name(std::string name) {
   return name;
 }
 
-// The last free one of a range, 0 where it has none. Other searches start at the first.
+// Returns the last free port of a range, or 0. Other searches start at the first port.
 uint16_t last_free(net::PortRange range) {
   for (int port = range.last; port >= range.first; --port) {
     const auto number = static_cast<uint16_t>(port);
@@ -197,7 +198,7 @@ Environment pmix_rank_environment(const std::map<int, Environment>& served, cons
   // Open MPI's shared files lie in the job's folder and are removed with it, also after a kill.
   suggest("OMPI_MCA_btl_vader_backing_directory",
           std::string(value_of(own->second, "PMIX_SERVER_TMPDIR")));
-  // It would try addresses that lead nowhere.
+  // Without this variable Open MPI would try unreachable addresses.
   suggest("OMPI_MCA_btl_tcp_if_include", order.interface);
   return environment;
 }

@@ -1,6 +1,6 @@
 // The agent's connection to its PMIx helper (launcher/pmix), an executable embedded in the agent's.
 // Starts the helper, and passes messages to it. When the helper cannot start or the host has no PMIx,
-// the job runs without. The agent owns it. Lives on the agent's loop.
+// the job runs without PMIx. The agent owns it. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -15,32 +15,33 @@
 
 namespace hvd::launcher {
 
-// The helper's executable file; empty in a build without one.
+// Returns the helper's executable file; empty in a build without a helper.
 std::string_view pmix_program();
 
 class PmixHelper {
  public:
-  // `folder` is for files of the job, does not exist yet, and is removed by whoever outlives this.
+  // `folder` is for files of the job and does not exist yet. The agent's guardian removes it.
   PmixHelper(PollLoop& loop, std::string folder) : loop_(loop), folder_(std::move(folder)) {}
   ~PmixHelper() { forget(); }
 
-  // `on_answer` is called once, from here or on the loop: it serves, or it never will.
+  // Starts the helper. Calls `on_answer` once, from begin() or on the loop: the helper then serves,
+  // or has failed.
   void begin(const HostJob& job, const Environment& environment, std::function<void()> on_answer);
   bool has_answered() const { return !on_answer_; }
-  // Version of PMIx; empty when the helper does not serve.
+  // The version of PMIx; empty when the helper does not serve.
   const std::string& version() const { return version_; }
-  // PMIx variables of each rank of this host; empty when the helper does not serve, or the launcher
-  // did not order PMIx. Blocks briefly for the helper. `store`: address of the store for this host.
+  // Returns the PMIx variables of each rank of this host; empty when the helper does not serve or
+  // the launcher did not order PMIx. Blocks briefly. `store` is the store's address for this host.
   std::map<int, Environment> serve(const HostJob& job, const StartOrder& order,
                                    const std::string& store);
 
-  // Not to be ended before the ranks; -1 when there is none.
+  // The helper's pid, or -1. The helper must not end before the ranks.
   pid_t pid() const { return process_.pid; }
-  // It alone is left of the job.
+  // Returns true when the helper is the only process left of the job.
   bool is_alone() const;
-  // Lets it clean up and end; later calls, once that took too long, kill it.
+  // Lets the helper clean up and end. A call after its time limit kills the helper.
   void end();
-  // When somebody should look at this again.
+  // The time at which the agent must call on_deadline().
   Deadline deadline() const { return has_answered() ? kill_at_ : answer_by_; }
   void on_deadline();
 
@@ -59,7 +60,8 @@ class PmixHelper {
   Deadline kill_at_ = Deadline::never();
 };
 
-// How a rank's environment names it to PMIx, and what else MPI needs; pure. The user's values stay.
+// Returns the variables that identify a rank to PMIx, and further ones that MPI needs. Values of
+// the user stay. Pure.
 Environment pmix_rank_environment(const std::map<int, Environment>& served, const Environment& rank,
                                   const StartOrder& order);
 

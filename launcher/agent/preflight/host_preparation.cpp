@@ -12,7 +12,7 @@ namespace hvd::launcher {
 
 namespace {
 
-// Where the environment names none: what a login without any profile has.
+// The PATH of a login without a profile, for an environment without PATH.
 constexpr std::string_view kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
 constexpr std::string_view kInitVariable = "HVD_REMOTE_INIT";
 
@@ -29,7 +29,7 @@ constexpr const char* kInitScript = R"(
 exec cat /proc/self/environ
 )";
 
-// Imports nothing of horovod: the original's package brings a lot along.
+// The script does not import horovod, since the original package would import much more.
 constexpr const char* kVersionScript = R"py(
 import os, re, sys
 print("Python %d.%d.%d" % sys.version_info[:3])
@@ -47,13 +47,13 @@ except Exception:
     pass
 )py";
 
-// Those that a shell sets for itself.
+// Returns true for variables that a shell sets for itself.
 bool is_of_the_shell(std::string_view name) {
   return name == "_" || name == "SHLVL" || name == "PWD" || name == "OLDPWD" ||
          name == kInitVariable;
 }
 
-// How a command that left no environment ended.
+// Says how a command ended that printed no environment.
 std::string end_of(int status) {
   if (WIFSIGNALED(status)) return cat("was ended by signal ", WTERMSIG(status));
   const int code = WEXITSTATUS(status);

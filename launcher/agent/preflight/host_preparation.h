@@ -15,17 +15,17 @@ namespace hvd::launcher {
 
 struct HostPreparationOutcome {
   Status status;
-  std::string program;      // the path of the file to execute
+  std::string program;      // path of the file to execute
   Environment environment;  // of all ranks of the host
-  // For a Python program only: {kInterpreter, its path}, and if the hosts of the job are compared
-  // {"Python", "3.11.2"} and {"horovod", "1.0"}.
+  // For a Python program: {kInterpreter, its path}. If the launcher compares the hosts of the job,
+  // also {"Python", "3.11.2"} and {"horovod", "1.0"}. Empty for other programs.
   Environment versions;
 };
 
 class HostPreparation {
  public:
   explicit HostPreparation(PollLoop& loop) : loop_(loop) {}
-  // `environment` is the agent's own. `done` is called once, from here or on the loop.
+  // Begins. `environment` is the agent's own. Calls `done` once, from begin() or on the loop.
   void begin(const HostJob& job, const Environment& environment,
              std::function<void(HostPreparationOutcome)> done);
   // Call for every child process of the agent that was reaped.
@@ -50,7 +50,7 @@ class HostPreparation {
   HostPreparationOutcome outcome_;
 };
 
-// "NAME=VALUE" texts that end with a 0 each, as the kernel lays out an environment.
+// Parses an environment as the kernel lays it out: "NAME=VALUE" texts, each with a trailing NUL.
 Environment parse_environment(std::string_view text);
 
 }  // namespace hvd::launcher

@@ -20,7 +20,7 @@ namespace {
 constexpr uint16_t kLowest = 10000;
 constexpr int kTries = 100;
 
-// The kernel's port range for sockets that bind to port 0.
+// Returns the kernel's port range for sockets that bind to port 0.
 net::PortRange ephemeral_ports() {
   const std::string all = read_proc_file("/proc/sys/net/ipv4/ip_local_port_range");
   const std::string_view text = trim(all);
@@ -44,8 +44,8 @@ uint16_t random_port(const net::PortRange& ephemeral) {
 
 }  // namespace
 
-// Marks the port as reserved for the life of this agent, for the agents of other jobs: between
-// release() and rank 0's own bind nothing else holds the port.
+// Marks the port as reserved against agents of other jobs, for the life of this agent: between
+// release() and rank 0's own bind no socket holds the port.
 bool MasterPortReservation::claim(uint16_t port) {
   claim_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!claim_) return true;
@@ -101,9 +101,9 @@ Status MasterPortReservation::open(const net::PortRange& ports,
 void MasterPortReservation::accept() {
   while (GuardedFd client = net::accept_tcp(listener_)) {
     const int fd = client.get();
-    // An empty buffer of a new connection takes it at once.
+    // The empty send buffer of a new connection takes the bytes at once.
     static_cast<void>(::send(fd, candidates_.nonce.data(), candidates_.nonce.size(), MSG_NOSIGNAL));
-    // TIME_WAIT keeps the port of the end that closes first busy: let that be the client.
+    // TIME_WAIT keeps the port busy on the side that closes first: let the client close first.
     loop_.watch(fd, EPOLLIN | EPOLLRDHUP, [this, fd](uint32_t) { drop(fd); });
     clients_.emplace(fd, std::move(client));
   }
@@ -120,7 +120,7 @@ void MasterPortReservation::release() {
   listener_.socket.reset();
   for (const auto& [fd, client] : clients_) {
     loop_.forget(fd);
-    const linger at_once{1, 0};  // by a reset, which keeps the port free
+    const linger at_once{1, 0};  // a reset leaves no TIME_WAIT
     ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   }
   clients_.clear();

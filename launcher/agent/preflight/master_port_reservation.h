@@ -22,8 +22,8 @@ class MasterPortReservation {
   explicit MasterPortReservation(PollLoop& loop) : loop_(loop) {}
   ~MasterPortReservation() { release(); }
 
-  // Without a range the port lies outside of those that the kernel gives to others, so that it is
-  // still free when rank 0 comes to bind it.
+  // Finds a port and listens there. Without a range, the port lies outside of the kernel's
+  // ephemeral range, so that the port is still free when rank 0 binds it.
   Status open(const net::PortRange& ports, const std::vector<HostAddress>& addresses);
   const MasterCandidates& candidates() const { return candidates_; }
   // Stops listening: the port is free for rank 0.

@@ -18,7 +18,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// At most 1 MiB, where imports are; empty for what is no regular file.
+// Reads at most 1 MiB, where imports are; returns nothing unless the path is a regular file.
 std::string text_of(const fs::path& path) {
   std::error_code error;
   std::ifstream file;
@@ -42,12 +42,12 @@ bool imports_horovod(std::string_view code) {
 }
 
 struct Program {
-  fs::path folder;   // of a script; else the working directory
-  std::string code;  // that was given by -c, or of the script
+  fs::path folder;   // the script's folder, else the working directory
+  std::string code;  // the code of -c, or of the script
   std::string module;
 };
 
-// Empty for options that change the import path, and for a program from standard input.
+// Returns nothing for options that change the import path, and for a program from standard input.
 Program program_of(const std::vector<std::string>& arguments,
                    const std::string& working_directory) {
   for (size_t at = 0; at < arguments.size(); ++at) {
@@ -68,7 +68,7 @@ Program program_of(const std::vector<std::string>& arguments,
   return {};
 }
 
-// The value of a key in pyvenv.cfg.
+// Returns the value of a key in pyvenv.cfg.
 std::string value_in(std::string_view text, std::string_view key) {
   for (const std::string& line : split(text, '\n')) {
     const size_t equals = line.find('=');
@@ -79,7 +79,7 @@ std::string value_in(std::string_view text, std::string_view key) {
   return {};
 }
 
-// As the module `site` of the standard library makes them, without what .pth files add.
+// Returns the site folders as the standard module `site` computes them, without .pth files.
 Folders site_folders(const fs::path& interpreter, const Environment& environment) {
   std::error_code error;
   const std::string version =

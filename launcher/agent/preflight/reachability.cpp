@@ -15,10 +15,11 @@ namespace hvd::launcher {
 
 namespace {
 
-// The time for the first address that is reached, then for the addresses that are listed before it.
+// The time limit for the first reachable address, and then for the addresses that are listed before
+// it.
 constexpr double kPatience = 3;
 constexpr double kAfterFirst = 0.05;
-// The most addresses that are tested; a host has a few.
+// The most addresses to test; a host has a few.
 constexpr size_t kMostAddresses = 64;
 
 Bytes bytes_of(const std::string& address) {

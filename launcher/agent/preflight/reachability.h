@@ -19,14 +19,14 @@ class ReachabilityTest {
   explicit ReachabilityTest(PollLoop& loop) : loop_(loop) {}
   ~ReachabilityTest() { end(); }
 
-  // `done` is called once, from begin() or on the loop.
+  // Begins the test. Calls `done` once, from begin() or on the loop.
   void begin(const MasterCandidates& candidates, std::function<void(ReachabilityTested)> done);
   Deadline deadline() const { return done_ ? deadline_ : Deadline::never(); }
   void on_deadline() { conclude(); }
 
  private:
   struct Attempt {
-    size_t index;  // of the address in the candidates
+    size_t index;  // index of the address among the candidates
     GuardedFd socket;
     bool is_connected = false;
     size_t received = 0;

@@ -16,7 +16,7 @@ namespace hvd::launcher {
 
 namespace {
 
-constexpr int kCannotRun = 127;  // as shells say it
+constexpr int kCannotRun = 127;  // as from shells
 
 // Below this process, so never anybody else's.
 void signal_group(pid_t group, std::initializer_list<int> numbers) {
@@ -37,7 +37,7 @@ Executions::~Executions() {
 }
 
 void Executions::start(const Run& order, const RankCommand& like) {
-  // Those that have been answered; not at once, since they may be what called back.
+  // Erase answered executions only now: an answer may come from a callback of the execution itself.
   std::erase_if(running_, [](const Execution& each) { return each.answer.number == 0; });
   Ran answer{.number = order.number, .rank = order.rank, .why = {}};
   RankCommand command = like;
@@ -78,7 +78,7 @@ void Executions::read(Execution& execution) {
   settle(execution);
 }
 
-// False when there is nothing more for now.
+// Returns false when no more bytes are available now.
 bool Executions::read_some(Execution& execution, size_t stream) {
   UniqueFd& pipe = execution.process.output[stream];
   std::array<char, 16 << 10> buffer;
@@ -112,7 +112,7 @@ void Executions::stop(const StopRun& order, double grace_seconds) {
   if (execution == nullptr) return;
   execution->kill_at = Deadline::after_seconds(grace_seconds);
   signal_group(execution->group, {SIGTERM, SIGCONT});
-  // The reader of its output has gone.
+  // The process that reads its output has ended.
   for (UniqueFd& pipe : execution->process.output) {
     if (pipe) loop_.forget(pipe.get());
     pipe.reset();

@@ -23,14 +23,15 @@ class Executions {
   Executions(PollLoop& loop, Say say) : loop_(loop), say_(std::move(say)) {}
   ~Executions();
 
-  // `like`: the rank's own command, of which all but the words is taken.
+  // Starts a command. `like` is the rank's own command, from which everything but the arguments is
+  // taken.
   void start(const Run& order, const RankCommand& like);
   void on_taken(const SaidTaken& taken);
-  // SIGTERM to the command's process group, and after the grace SIGKILL.
+  // Sends SIGTERM to the command's process group, and SIGKILL after the grace period.
   void stop(const StopRun& order, double grace_seconds);
-  // A process that is no rank has ended.
+  // Call for every reaped process that is no rank.
   void on_reaped(pid_t pid, int status);
-  // When on_deadline() has something to do.
+  // The time at which the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
 
@@ -39,7 +40,7 @@ class Executions {
     Ran answer;
     RankProcess process;
     pid_t group = -1;
-    size_t unread = 0;  // bytes that were said and not taken
+    size_t unread = 0;  // bytes that were sent and not yet acknowledged
     bool has_ended = false;
     Deadline kill_at = Deadline::never();
   };

@@ -61,7 +61,7 @@ void HelperCommand::on_reaped(pid_t pid, int status) {
 
 void HelperCommand::settle() {
   if (!has_ended_ || process_.output[0] || !done_) return;
-  read(1);  // all errors until now; a process that is left behind may hold the pipe for ever
+  read(1);  // all errors until now; a background process may hold the pipe open
   std::exchange(done_, nullptr)(std::move(outcome_));
 }
 

@@ -14,15 +14,15 @@ namespace hvd::launcher {
 
 struct HelperCommandOutcome {
   std::string output;  // all of standard output
-  std::string errors;  // the last of standard error
-  int status = 0;      // as waitpid() has it
+  std::string errors;  // end of standard error
+  int status = 0;      // as from waitpid()
 };
 
 class HelperCommand {
  public:
   using Done = std::function<void(HelperCommandOutcome)>;
-  // `done` is called on the loop when the command has ended and all its output was read: never from
-  // start(). Then the object may be destroyed.
+  // Starts the command. Calls `done` on the loop, never from start(), when the command has ended
+  // and its output has been read. `done` may destroy the object.
   static Result<std::unique_ptr<HelperCommand>> start(PollLoop& loop, const RankCommand& command,
                                                       Done done);
   ~HelperCommand();

@@ -10,15 +10,17 @@ Environment rank_environment(const RankNetwork& network, const Environment& rank
   const auto suggest = [&](const char* variable, const std::string& value) {
     if (!value.empty() && value_of(rank, variable).empty()) more.emplace_back(variable, value);
   };
-  // Left to themselves they would take what the host's name resolves to, often a loopback address.
+  // Without these variables the libraries use the address of the host's name, often a loopback
+  // address.
   suggest("GLOO_SOCKET_IFNAME", network.order.interface);
   suggest("TP_SOCKET_IFNAME", network.order.interface);
   more.emplace_back("HOROVOD_INTERFACE",
-                    network.order.interface);  // a job inside this one tells it by that
+                    network.order.interface);  // for a job inside this one
   if (!network.interfaces.allows_all()) {
     suggest("NCCL_SOCKET_IFNAME", "=" + interface_names(network.interfaces));
   }
-  // Rank 0's program finds MASTER_PORT free: the ranks' own listeners take the ports behind it.
+  // The ranks' own listeners take ports after MASTER_PORT, so that it stays free for rank 0's
+  // program.
   const bool is_bounded = !network.ports.is_any() && network.master_port != 0;
   if (is_bounded && network.master_port < network.ports.last) {
     more.emplace_back("HOROVOD_PORT_RANGE", cat(network.master_port + 1, "-", network.ports.last));

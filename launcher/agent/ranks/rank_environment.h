@@ -1,5 +1,5 @@
-// The variables that an agent adds to each rank's environment: addresses of the store and of the
-// other ranks. Pure but for the list of this host's interfaces.
+// Computes the variables that an agent adds to each rank's environment: addresses of the store and
+// of the other ranks. Pure, except that it lists this host's interfaces.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ namespace hvd::launcher {
 struct RankNetwork {
   StartOrder order;          // the launcher's
   std::string store;         // address of the store
-  uint16_t master_port = 0;  // rank 0's, where that is on this host
+  uint16_t master_port = 0;  // rank 0's port if rank 0 is on this host
   net::PortRange ports;
   net::InterfaceChoice interfaces;
 };
 
-// `rank` is what the rank has already; what the user chose of the hints to other libraries stays.
+// `rank` is the rank's environment so far. Settings of other libraries that the user chose stay.
 Environment rank_environment(const RankNetwork& network, const Environment& rank);
 
 }  // namespace hvd::launcher

@@ -26,7 +26,7 @@ struct Pipe {
 Result<Pipe> make_pipe() {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0) return system_error("cannot make a pipe", errno);
-  // Away from 0 to 2, which the rank's dup2 would otherwise overwrite.
+  // The descriptor must be above 2, since the rank's dup2 overwrites 0 to 2.
   Pipe pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
   for (UniqueFd* end : {&pipe.read, &pipe.write}) {
     if (end->get() > STDERR_FILENO) continue;
@@ -37,7 +37,7 @@ Result<Pipe> make_pipe() {
   return pipe;
 }
 
-// execve takes what it does not change by pointers that could.
+// Returns pointers for execve, which takes non-const ones but changes nothing.
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   pointers.reserve(texts.size() + 1);
@@ -46,7 +46,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Whether inherited or its own: what this process ignores, a program that it executes would too.
+// Returns the signals that this process ignores. An executed program would ignore them too.
 std::vector<int> ignored_signals() {
   std::vector<int> ignored;
   for (int number = 1; number < NSIG; ++number) {
@@ -58,14 +58,14 @@ std::vector<int> ignored_signals() {
   return ignored;
 }
 
-// Why one of those that are started together could not be.
+// The reason why one of several ranks failed to start.
 struct Complaint {
   uint32_t index;
   int error;
 };
 
-// A table of descriptors that grows while threads share it waits, each time, for every processor to
-// pass through the scheduler: milliseconds. It grows once, while there are no threads.
+// Grows the descriptor table once, while there are no threads. While threads share the table, each
+// growth waits milliseconds until every processor has passed through the scheduler.
 void make_room_for_descriptors(size_t ranks) {
   constexpr size_t kPerRank = 3;
   constexpr size_t kOthers = 64;
@@ -74,16 +74,16 @@ void make_room_for_descriptors(size_t ranks) {
   if (highest >= 0) ::close(highest);
 }
 
-// Data that the child needs, made before the fork: nothing is allocated after it.
+// Data that the child needs, created before the fork: the child allocates nothing.
 struct ChildNeeds {
   std::vector<char*> argv;
-  std::vector<char*> shell_argv;  // for a script without an interpreter line, as shells do it
+  std::vector<char*> shell_argv;  // for a script without an interpreter line, as in shells
   std::vector<char*> envp;
   const RankCommand* command;
   const std::vector<int>* ignored;
   pid_t agent;
   uint32_t index;
-  int stdin_fd, stdout_fd, stderr_fd, report_fd;  // the first may be -1: nothing to read
+  int stdin_fd, stdout_fd, stderr_fd, report_fd;  // stdin_fd is -1 without input
 };
 
 [[noreturn]] void give_up(const ChildNeeds& needs) {
@@ -106,14 +106,14 @@ bool is_without_format(const char* path) {
 [[noreturn]] void become_rank(const ChildNeeds& needs) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != needs.agent) ::_exit(127);  // it died before the line above
+  if (::getppid() != needs.agent) ::_exit(127);  // the agent died before prctl
   for (const int number : *needs.ignored) ::signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   const int input = needs.stdin_fd >= 0 ? needs.stdin_fd : ::open("/dev/null", O_RDONLY);
   if (input < 0) {
-    // A root without /dev: an end of file is what it should read.
+    // The root has no /dev: the rank must still read an end of file.
     int ends[2];
     if (::pipe(ends) != 0) give_up(needs);
     ::close(ends[1]);
@@ -173,7 +173,8 @@ Result<RankProcess> fork_rank(const RankCommand& command, uint32_t index,
                          .stdout_fd = out.write.get(),
                          .stderr_fd = error.write.get(),
                          .report_fd = report_fd};
-  // Nothing is copied: this process goes on when the child has executed, or given up.
+  // vfork copies no memory: this process continues when the child has executed its program or
+  // failed.
   const pid_t pid = ::vfork();
   if (pid < 0) return system_error("cannot start a process", errno);
   if (pid == 0) {
@@ -219,7 +220,7 @@ std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& com
     if (!started[i].ok()) has_failed = true;
   });
   report->write.reset();
-  // A child that has executed its program has closed the other end.
+  // The other end closes when the child executes its program.
   Complaint complaint{};
   for (;;) {
     const ssize_t size = ::read(report->read.get(), &complaint, sizeof complaint);

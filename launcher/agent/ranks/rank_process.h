@@ -16,26 +16,27 @@
 namespace hvd::launcher {
 
 struct RankCommand {
-  std::string path;                    // of the file to execute
+  std::string path;                    // path of the file to execute
   std::vector<std::string> arguments;  // from argv[0] on
   std::string working_directory;
   Environment environment;
   rlimit descriptor_limit{};
-  bool has_input = false;  // otherwise it reads an end of file
+  bool has_input = false;  // false: it reads an end of file
 };
 
 struct RankProcess {
   pid_t pid = -1;
   UniqueFd output[2];  // read ends of stdout and stderr, non-blocking
-  UniqueFd input;      // write end of stdin, non-blocking, where it has one
+  UniqueFd input;      // write end of stdin, non-blocking; empty without input
 };
 
-// All at once; returns when each has executed its program, or with one sentence why it could not:
-// of those nothing is left to wait for. Behind one that no process could be made for, none is started.
+// Starts all ranks at once. Returns when each has executed its program or failed; a failed one
+// leaves no process behind, and its error is one sentence. When the system cannot create a process,
+// the ranks after it are not started.
 std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& commands);
 Result<RankProcess> start_rank(const RankCommand& command);
 
-// Raises the limit of open descriptors for this process; the former one, which ranks get.
+// Raises the limit of open descriptors for this process; returns the former limit, which ranks get.
 rlimit raise_descriptor_limit();
 
 }  // namespace hvd::launcher

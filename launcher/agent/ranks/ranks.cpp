@@ -97,8 +97,8 @@ void Ranks::pump(Output& output) {
                (errno == EAGAIN && is_last_output_)) {
       return finish(output);
     }
-    // At the end nothing may ever make the pipe ready again: whoever still holds it is not of the
-    // job.
+    // At the job's end, read until the pipe is empty: only processes outside of the job may still
+    // hold the pipe, and it may never become readable again.
   } while (is_last_output_);
   const bool is_wanted = is_discarding_ || output.credit.left() > 0;
   loop_.change(output.pipe.get(), is_wanted ? EPOLLIN : EPOLL_EVENTS{});
@@ -172,7 +172,7 @@ Status Ranks::give_input(int number, std::string_view bytes) {
   if (rank.input)
     feed(rank);
   else if (is_started_)
-    stop_feeding(rank);  // otherwise it has not been started yet
+    stop_feeding(rank);  // else the rank has not started yet
   return {};
 }
 
@@ -191,7 +191,8 @@ void Ranks::feed(Rank& rank) {
     loop_.change(rank.input.get(), EPOLL_EVENTS{});
 }
 
-// Nobody reads it, or all of it is in the pipe. Later input counts as taken.
+// Ends a rank's input: no process reads it, or all of it is in the pipe. Later input counts as
+// taken.
 void Ranks::stop_feeding(Rank& rank) {
   if (rank.input) loop_.forget(rank.input.get());
   rank.input.reset();

@@ -20,42 +20,44 @@ namespace hvd::launcher {
 
 class Ranks {
  public:
-  // Computes the variables that a rank gets beside the job's environment, which is the argument.
+  // Computes the variables that a rank gets besides the job's environment, which is the argument.
   using MoreEnvironment = std::function<Environment(const Environment&)>;
 
-  // `on_other`: that another process than a rank has been waited for.
+  // Calls `on_other` for every reaped process that is no rank.
   Ranks(PollLoop& loop, Outbox& outbox, std::function<void(pid_t, int status)> on_other)
       : loop_(loop), outbox_(outbox), on_other_(std::move(on_other)) {}
   ~Ranks();
 
-  // `program` is the file that the command means here, `environment` that of all ranks.
+  // `program` is the executable of the command on this host, `environment` that of all ranks.
   void prepare(const HostJob& job, uint32_t output_credit, const std::string& program,
                const Environment& environment);
-  // Starts all at once; an error is of the first that fails.
+  // Starts all ranks at once; returns the first error.
   Status start(const MoreEnvironment& more);
   void signal(int number);
-  // Waits for whatever has ended, ranks or orphans, and announces the ranks among it. `by_agent`:
-  // the agent has told them to end; `is_killing`: by SIGKILL.
+  // Reaps all ended processes, ranks or orphans, and reports ended ranks to the launcher.
+  // `by_agent`: the agent ends the ranks; `is_killing`: by SIGKILL.
   void reap(bool by_agent, bool is_killing = false);
-  // True when none runs, also when none was started.
+  // Returns true when no rank runs, also before the start.
   bool have_ended() const { return running_ == 0; }
 
-  // Where the running ranks are, a paragraph for each; with stacks also what is below them.
+  // Returns snapshots of the running ranks, a paragraph for each; with stacks, also of their
+  // descendants.
   std::string snapshots(bool with_stacks) const;
-  // How a rank that runs was started; none when it does not.
+  // Returns the command of a running rank, else null.
   const RankCommand* command_of(int rank) const;
-  // The rank whose process this is, or whose descendant it is.
+  // Returns the rank that has this process or is its ancestor.
   std::optional<int> rank_of(pid_t pid) const;
   // Queues input for a rank; empty bytes are end of file. An error means that the launcher broke
   // the protocol.
   Status give_input(int rank, std::string_view bytes);
-  // More output of a stream is wanted. An error means that the launcher broke a rule.
+  // Grants credit for the output of a stream. An error means that the launcher broke the protocol.
   Status grant(uint32_t stream, uint32_t credit);
-  // No process of the job is left: what the pipes hold now is the last of it.
+  // Call when no process of the job is left: the pipes then hold the last output.
   void expect_no_more_output();
-  // All that was written has been put into the outbox.
+  // Returns true when all output of the ranks is in the outbox.
   bool is_output_ended() const { return open_outputs_ == 0; }
-  // The launcher is gone: output is read on, so that ranks can clean up undisturbed, and dropped.
+  // Reads and drops further output after the link's end, so that ranks can clean up without a full
+  // pipe.
   void discard_output();
 
  private:
@@ -68,8 +70,8 @@ class Ranks {
     int number = 0;
     pid_t pid = -1;  // -1 when it has ended
     std::array<Output, 2> outputs;
-    UniqueFd input;      // none when the rank has none, or reads it no more
-    std::string unread;  // of the input, not yet in the pipe
+    UniqueFd input;      // empty when the rank has no input, or has closed it
+    std::string unread;  // input that is not yet in the pipe
     bool input_ends = false;
   };
 
@@ -83,7 +85,7 @@ class Ranks {
   PollLoop& loop_;
   Outbox& outbox_;
   std::function<void(pid_t, int)> on_other_;
-  std::vector<RankCommand> commands_;  // of ranks_, at the same place
+  std::vector<RankCommand> commands_;  // of ranks_, by the same index
   std::vector<std::unique_ptr<Rank>> ranks_;
   uint32_t output_credit_ = 0;
   size_t running_ = 0;
@@ -91,7 +93,7 @@ class Ranks {
   bool is_started_ = false;
   bool is_discarding_ = false;
   bool is_last_output_ = false;
-  std::optional<uint64_t> oom_kills_;  // that are known of
+  std::optional<uint64_t> oom_kills_;  // the last known count
 };
 
 }  // namespace hvd::launcher

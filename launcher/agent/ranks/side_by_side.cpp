@@ -11,7 +11,8 @@ namespace hvd::launcher {
 
 namespace {
 
-// On two cores four start 256 processes in half of the time that one needs, and eight no faster.
+// On two cores, four threads start 256 processes in half the time of one thread, and eight are no
+// faster.
 constexpr size_t kMostBeside = 3;
 constexpr size_t kStepsOfOne = 8;
 constexpr size_t kStackSize = 1 << 20;
@@ -38,7 +39,7 @@ void* work_beside(void* argument) {
   for (;;) ::pause();
 }
 
-// Where there can be no more threads, those that are there do all.
+// If no further thread can start, the existing ones run all steps.
 void start_thread(const std::shared_ptr<SharedSteps>& steps) {
   pthread_attr_t attributes;
   pthread_t thread;

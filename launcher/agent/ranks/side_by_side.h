@@ -7,9 +7,9 @@
 
 namespace hvd::launcher {
 
-// Calls `step` with 0 to count - 1, each once, and returns when all are done; a few by the caller
-// alone. The other threads never end: with the thread that started a process goes the process
-// (PR_SET_PDEATHSIG). A caller has few tasks in its life.
+// Calls `step` once with each of 0 to count - 1, and returns when all calls are done. The caller
+// alone runs a small count. The other threads never end, since the end of a thread also ends the
+// processes that it started (PR_SET_PDEATHSIG): call this only a few times per process.
 void run_side_by_side(size_t count, std::function<void(size_t)> step);
 
 }  // namespace hvd::launcher

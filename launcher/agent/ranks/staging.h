@@ -1,5 +1,5 @@
 // The copy of the user's code on this host (--stage): a private directory that is removed with the
-// job. Its name is chosen before the fork of the agent, so that the guardian can remove it too.
+// job. The agent's main chooses its name before the fork, so that the guardian can remove it too.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace hvd::launcher {
 
-// In TMPDIR, or /tmp; nobody else can know it.
+// Returns a path in TMPDIR or /tmp with an unpredictable name.
 std::string staging_directory();
-// Nothing happens when there is none.
+// Removes the directory, if it exists.
 void remove_staging(const std::string& directory);
 
 class Staging {
@@ -22,11 +22,11 @@ class Staging {
   explicit Staging(std::string directory) : directory_(std::move(directory)) {}
 
   const std::string& directory() const { return directory_; }
-  // The parts in their order; the last one holds the digest of all others.
+  // Writes the next part of the copy. The last part holds the digest of all others.
   Status take(const StagePart& part);
   uint64_t taken() const { return taken_; }
-  // Tells the job's commands where it is: working directory, PYTHONPATH and HOROVOD_STAGE_DIR.
-  // `environment` is what the agent's own lies under the job's.
+  // Sets the working directory, PYTHONPATH and HOROVOD_STAGE_DIR of the job's commands to the copy.
+  // `environment` is the agent's own, to which the job's is added.
   Status enter(HostJob& job, const Environment& environment) const;
   void remove();
 
@@ -36,7 +36,7 @@ class Staging {
   std::string directory_;
   bool is_there_ = false;
   bool is_whole_ = false;
-  UniqueFd file_;  // that is being written
+  UniqueFd file_;  // the file that is being written
   uint64_t taken_ = 0;
   Digest digest_{};
 };

@@ -10,8 +10,9 @@ namespace hvd::launcher {
 
 constexpr char kThreadsVariable[] = "OMP_NUM_THREADS";
 
-// The cores of each rank, at least 1; 0 sets nothing: the host has one rank, `environment`, which is
-// all that the ranks get, names a number already, or the user wants none.
+// Returns the cores of each rank, at least 1. Returns 0, which sets no variable, when the host has
+// one rank, when `environment`, the environment of the ranks, already has a number, or when the
+// user disabled it.
 uint32_t thread_share(const HostJob& job, const Environment& environment, double cores);
 
 }  // namespace hvd::launcher

@@ -72,7 +72,8 @@ void HostAggregator::distribute(int from, int file) {
   for (const auto& [caller, one] : callers_) {
     if (one.exchange != name) continue;
     served.push_back(caller);
-    // Nothing was sent to it before, so there is room; one that has ended misses nothing.
+    // This is the first message to the rank, so its socket has room. An ended rank needs no
+    // message.
     const Bytes message = host_aggregation::encode(host_aggregation::AggregationResult{});
     if (caller != from) (void)net::send_packet(one.socket.get(), message, {file}, kRank);
   }

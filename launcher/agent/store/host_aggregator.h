@@ -1,6 +1,6 @@
-// The agent's end of host-level aggregation (rendezvous/client/host_aggregation.h): takes the records
-// of this host's ranks, lets one rank forward them to the store, and distributes the result. Reads no
-// record. When the forwarding rank ends, another rank forwards.
+// The agent's end of host-level aggregation (rendezvous/client/host_aggregation.h): takes the
+// records of this host's ranks, lets one rank forward them to the store, and distributes the
+// result. Does not parse records. When the forwarding rank ends, another rank forwards.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class HostAggregator {
   explicit HostAggregator(PollLoop& loop) : loop_(loop) {}
   ~HostAggregator() { close(); }
 
-  // At this abstract name, for the ranks of this host.
+  // Listens at this abstract name for the ranks of this host.
   Status listen(const std::string& name, const HostJob& job);
   void close();
 
@@ -32,7 +32,7 @@ class HostAggregator {
     std::string exchange;  // empty: has sent no record yet
   };
   struct PendingExchange {
-    std::map<int32_t, Bytes> records;  // of this host's ranks
+    std::map<int32_t, Bytes> records;  // by rank of this host
     std::optional<int> forwarder;      // the caller that forwards
   };
 
@@ -40,7 +40,7 @@ class HostAggregator {
   void hear(int caller);
   Status obey(int caller, const net::Packet& packet);
   void distribute(int from, int file);
-  // Asks a rank to forward, once all records are there and a rank is left.
+  // Asks a rank to forward once all records have arrived, if a rank is left.
   void choose_forwarder(const std::string& name);
   void drop(int caller);
 

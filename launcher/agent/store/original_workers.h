@@ -8,9 +8,9 @@
 
 namespace hvd::launcher {
 
-// `port`: of the loopback, where their requests are taken. `link`: the agent's, which shows over
-// which interface the launcher reaches this host. `rank` is the environment of a rank so far, and
-// `own` the agent's; an interface that is named there already stays.
+// `port` is the loopback port that accepts their requests. `link` is the agent's link, whose
+// interface leads to the launcher. `rank` is the environment of a rank so far, and `own` that of
+// the agent. An interface that `rank` names stays.
 Environment original_worker_environment(uint16_t port, int link, const Environment& rank,
                                         const Environment& own);
 

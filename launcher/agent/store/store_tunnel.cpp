@@ -21,7 +21,7 @@ namespace {
 constexpr uint32_t kWindow = 256 << 10;
 constexpr auto kStore = net::Urgency::kStore;
 
-// Nobody else may know it beforehand: there is no file whose permissions would protect it.
+// Returns an unpredictable name: an abstract socket has no file whose permissions protect it.
 Result<std::string> random_name() {
   std::array<unsigned char, 16> bytes;
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
@@ -62,7 +62,7 @@ Status StoreTunnel::listen_on_loopback(const net::PortRange& ports) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   auto* where = reinterpret_cast<sockaddr*>(&address);
   socklen_t size = sizeof address;
-  // From the end of the range: the first are for the ranks.
+  // Search from the end of the range: the first ports are for the ranks.
   bool is_bound = false;
   for (int port = ports.last; port >= ports.first && !is_bound; --port) {
     address.sin_port = htons(static_cast<uint16_t>(port));
@@ -125,7 +125,7 @@ void StoreTunnel::read(uint32_t stream, Connection& connection, bool is_hung_up)
     connection.has_read_end = true;
     outbox_.put(net::FrameType::kEnd, stream, 0, {}, kStore);
   } else if (size == 0 || (errno != EAGAIN && errno != EINTR)) {
-    reset(stream);  // the rank has closed it, or died: it takes no answer either
+    reset(stream);  // the rank has closed the socket or ended, and reads no answer
   }
 }
 
@@ -161,7 +161,7 @@ void StoreTunnel::settle(uint32_t stream) {
 Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
   const auto found = connections_.find(header.stream);
   if (found == connections_.end()) {
-    // The launcher may have sent this before it learned of the connection's end.
+    // The launcher may have sent this frame before it learned of the connection's end.
     if (header.stream < next_stream_) return {};
     return internal_error(cat("the launcher speaks of the unknown stream ", header.stream));
   }
@@ -183,7 +183,7 @@ Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
       connection.has_launcher_end = true;
       break;
     case net::FrameType::kReset:
-      // Bytes that came before are still written, as far as the socket takes them at once.
+      // Write the bytes from before the reset, as far as the socket takes them at once.
       write(header.stream, connection);
       drop(header.stream);
       return {};

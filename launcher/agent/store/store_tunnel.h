@@ -22,24 +22,27 @@ class StoreTunnel {
   StoreTunnel(PollLoop& loop, Outbox& outbox) : loop_(loop), outbox_(outbox) {}
   ~StoreTunnel() { close(); }
 
-  // `credit` is what the launcher takes at once of each connection.
+  // Listens. `credit` is the number of bytes that the launcher at first accepts from each
+  // connection.
   Status listen(uint32_t credit);
-  // For programs that know no Unix sockets; every user of this host can connect there.
+  // Listens on a loopback port for programs without Unix sockets. Every user of this host can
+  // connect to that port.
   Status listen_on_loopback(const net::PortRange& ports);
-  // 0 without it.
+  // The loopback port, or 0 without one.
   uint16_t loopback_port() const { return loopback_port_; }
-  // The abstract name at which it listens.
+  // The abstract name of the listening socket.
   const std::string& name() const { return name_; }
-  // A frame of a stream from kFirstStoreStream on. An error means that the launcher broke a rule.
+  // Handles a frame of a stream from kFirstStoreStream on. An error means that the launcher broke
+  // the protocol.
   Status handle(const net::FrameHeader& header, ByteView payload);
   void close();
 
  private:
   struct Connection {
     UniqueFd socket;
-    net::Credit credit;             // of the launcher, for what the rank sends
-    net::Window window;             // for what the launcher sends
-    Bytes unwritten;                // of what the launcher sent
+    net::Credit credit;             // for bytes to the launcher
+    net::Window window;             // for bytes from the launcher
+    Bytes unwritten;                // bytes from the launcher for the rank
     bool has_read_end = false;      // the rank sends no more
     bool has_launcher_end = false;  // the launcher sends no more
   };
@@ -49,7 +52,7 @@ class StoreTunnel {
   void on_ready(uint32_t stream, uint32_t events);
   void read(uint32_t stream, Connection& connection, bool is_hung_up);
   void write(uint32_t stream, Connection& connection);
-  // Watches for what is wanted next; drops the connection when nothing is.
+  // Watches the socket for the events that are needed next; drops the connection when none are.
   void settle(uint32_t stream);
   void reset(uint32_t stream);
   void drop(uint32_t stream);

@@ -16,7 +16,7 @@ namespace hvd::launcher {
 
 class WorldReports {
  public:
-  // `pid`: of the process that reports.
+  // `pid` is the process that reports.
   using OnReport = std::function<void(pid_t pid, const rendezvous::WorldReport& report)>;
 
   WorldReports(PollLoop& loop, OnReport on_report)
