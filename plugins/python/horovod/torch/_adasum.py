@@ -15,21 +15,21 @@ from horovod.torch._copies import Copied
 
 
 class AdasumMixin(Copied):
-    """Comes before the user's optimizer class: what travels is what a local step has changed, so
-    that optimizers of any kind are combined, whatever they make of a gradient."""
+    """A mixin before the user's optimizer class. The ranks combine the changes of their local steps,
+    not gradients, so it works with optimizers of any kind."""
 
     _compression: Any
     _process_set: ProcessSet
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Nothing: gradients add up until `step`, after however many passes."""
+        """Does nothing: gradients accumulate until `step`, over any number of passes."""
 
     def synchronize(self) -> None:
-        """Nothing: the gradients are this rank's own."""
+        """Does nothing: the gradients stay local."""
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """AssertionError: there is nothing to skip."""
+        """Raises AssertionError, since there is no reduction to skip."""
         raise AssertionError(
             "skip_synchronize() has no meaning with op=hvd.Adasum, which combines steps and not "
             "gradients; clip or inspect them before step() without it."
@@ -37,7 +37,8 @@ class AdasumMixin(Copied):
         yield
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """The optimizer's own step; then the parameters move by the Adasum of all ranks' steps.
+        """Runs the optimizer's own step, then changes the parameters by the Adasum of the steps of all
+        ranks.
 
         All ranks must call it. A `closure` is evaluated by this rank alone.
         """
@@ -57,7 +58,7 @@ class AdasumMixin(Copied):
                 try:
                     delta = self._compression.decompress(_ops.run(handle), context)
                     param.copy_(start.add_(delta))
-                except Exception as error:  # the others must be waited for all the same
+                except Exception as error:  # wait for the other works nevertheless
                     failure = failure or error
         if failure is not None:
             raise failure

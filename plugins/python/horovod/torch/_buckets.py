@@ -1,4 +1,4 @@
-"""Which gradients of one optimizer travel as one request, and where they stand in a step."""
+"""Buckets: the gradients of one optimizer that travel as one request, and their state within a step."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ Pending = Union[int, Callable[[], None]]
 class Bucket:
     """Parameters whose gradients travel as one request, and the requests in flight.
 
-    Lives through many steps; `works` is empty between synchronize and the next backward.
+    A bucket lives for many steps. `works` is empty between synchronize and the next backward pass.
     """
 
     def __init__(self, name: str, params: Sequence[torch.Tensor], passes: int) -> None:
         self.name = name
         self.params = list(params)
         self.works: List[Pending] = []
-        self.is_agreed = False  # the ranks have reduced it once
+        self.is_agreed = False  # the ranks have reduced this bucket once
         self.rearm(passes)
 
     def hooked(self) -> List[torch.Tensor]:
-        """The parameters that say when their gradient is there."""
+        """Returns the parameters whose hooks report that the gradient is complete."""
         return self.params
 
     def rearm(self, passes: int) -> None:
-        """Makes ready for a step of so many backward passes."""
+        """Prepares the bucket for a step of `passes` backward passes."""
         self.passes_left = [passes] * len(self.hooked())
         self.incomplete = len(self.passes_left)  # parameters whose gradient is not yet complete
 
 
 class PackedBucket(Bucket):
-    """Small gradients that leave together once backward is over: only the one that comes last is
-    watched, so that the others cost nothing between the operations of backward."""
+    """Small gradients that travel together after the backward pass. Only the last gradient has a hook,
+    so that the others cost nothing during the backward pass."""
 
     def __init__(self, named: Sequence[Tuple[str, torch.Tensor]], passes: int) -> None:
         self.names = [name for name, _ in named]
@@ -48,6 +48,6 @@ class PackedBucket(Bucket):
         return self.params[:1]
 
     def apart(self, passes: int) -> List[Bucket]:
-        """Each parameter that has or may have a gradient as a bucket of its own."""
+        """Returns a bucket of its own for each parameter that has or may have a gradient."""
         return [Bucket(name, [param], passes) for name, param in zip(self.names, self.params)
                 if param.requires_grad or param.grad is not None]

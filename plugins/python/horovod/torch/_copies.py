@@ -13,8 +13,8 @@ def _params(optimizer: torch.optim.Optimizer) -> List[torch.Tensor]:
 
 
 class Copied:
-    """Comes before the user's optimizer class: pickled, an optimizer is one of that class, for whoever
-    loads it; a deep copy is distributed as the original is."""
+    """A mixin before the user's optimizer class. A pickled optimizer loads as one of the user's class;
+    a deep copy is distributed like its original."""
 
     _base: Type[torch.optim.Optimizer]
     _names: Dict[int, str]
@@ -27,7 +27,7 @@ class Copied:
         return plain
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self._plain().__reduce_ex__(1)  # later ones want the class to be the object's own
+        return self._plain().__reduce_ex__(1)  # later versions need the object's own class
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> Any:
         plain = copy.deepcopy(self._plain(), memo)

@@ -1,9 +1,9 @@
 """Support for torch's DistributedDataParallel: its process group, and the parameters that it reduces.
 
-Some scripts for Horovod also wrap their model in DistributedDataParallel, and make no process group.
-This module makes one when the first such model is made, unless the script has made one. Only
-DistributedDataParallel reduces the parameters of its model: our optimizer asks `owns`, and gets a call of
-`released` when a model takes parameters over.
+Some scripts for Horovod also wrap their model in DistributedDataParallel without a process group. This
+module creates a process group with the first such model, unless the script has created one. Only
+DistributedDataParallel then reduces the parameters of its model: the distributed optimizer asks `owns`,
+and gets a call of `released` when a model takes parameters over.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import torch.distributed as dist
 
 from horovod import _basics, _objects
 
-# By the id of a parameter: a module keeps its parameters alive, so that no id is another's.
+# The key is the id of a parameter: a module keeps its parameters alive, so that ids stay unique.
 _owners: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class _State:
     has_told = False
-    has_group = False  # one that was made here
+    has_group = False  # the process group that this module created
 
 
 def owns(param: torch.Tensor) -> bool:
-    """Whether a DistributedDataParallel module reduces this parameter's gradient."""
+    """Returns whether a DistributedDataParallel module reduces this parameter's gradient."""
     return id(param) in _owners
 
 
@@ -42,7 +42,7 @@ def watch(watcher: Any) -> None:
 
 
 def tell(params: Iterable[torch.Tensor]) -> None:
-    """Says once, on rank 0, that these parameters are left alone."""
+    """Warns once, on rank 0, that Horovod does not reduce these parameters."""
     count = len(list(params))
     if count and not _State.has_told and _basics.rank() == 0:
         _State.has_told = True
@@ -68,11 +68,11 @@ def _is_wanted() -> bool:
 
 
 def _meet(timeout: datetime.timedelta) -> Any:
-    """The store by which the group's ranks find each other."""
+    """Returns the store by which the group's ranks find each other."""
     if _basics.size() == 1:
         return dist.HashStore()
     is_first = _basics.rank() == 0
-    # As the launcher found that this host reaches rank 0's.
+    # The launcher tested that this host reaches rank 0's host by this address.
     address = os.environ.get("MASTER_ADDR")
     if is_first:
         offer: Tuple[Optional[str], int] = (None, 0)
@@ -83,7 +83,7 @@ def _meet(timeout: datetime.timedelta) -> Any:
                                       timeout, wait_for_workers=False)
                 offer, failure = (socket.gethostname(), store.port), None
                 break
-            except RuntimeError as error:  # another program has the port
+            except RuntimeError as error:  # another program uses the port
                 failure = error
         _objects.broadcast_object(offer, 0, "horovod.torch.process_group")
         if failure is not None:
@@ -113,7 +113,7 @@ def _end_group() -> None:
 
 
 def _serve(ddp: Any) -> None:
-    """From now on modules of the class find a process group, and are asked for their parameters."""
+    """Patches the class: its modules find a process group, and register their parameters."""
     plain = ddp.__init__
 
     @functools.wraps(plain)

@@ -1,7 +1,7 @@
-"""Tensors in the memory of GPUs: handed to the runtime with an event of their stream where the job
-has a backend for such work (HOROVOD_GPU_OPERATIONS=NCCL), else by way of pinned host memory.
+"""Tensors in GPU memory. If the job has a backend for them (HOROVOD_GPU_OPERATIONS=NCCL), the runtime
+gets them with an event of their stream. Otherwise they travel through pinned host memory.
 
-Written against torch's API and driven over a double of CUDA; not yet seen on a GPU.
+This module was tested with a test double of CUDA, and not yet on a GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from horovod.torch import _tensors
 
 
 class Cuda:
-    """All calls of torch.cuda."""
+    """The only place that calls torch.cuda."""
 
     def holds(self, tensor: Any) -> bool:
         return getattr(tensor, "is_cuda", False)
@@ -27,17 +27,17 @@ class Cuda:
         return torch.cuda.current_stream(device)
 
     def event(self, stream: Any) -> Any:
-        """An event after all that is on the stream by now."""
+        """Returns an event after all work that is on the stream now."""
         event = torch.cuda.Event()
         event.record(stream)
         return event
 
     def pinned(self, like: torch.Tensor) -> torch.Tensor:
-        """A contiguous tensor in host memory that copies reach without waiting."""
+        """Returns a contiguous tensor in pinned host memory, for asynchronous copies."""
         return torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
 
     def view(self, address: int, size: int, device: int) -> torch.Tensor:
-        """The device's bytes at the address."""
+        """Returns a tensor over device memory at the address."""
         return torch.as_tensor(_Bytes(address, size), device=torch.device("cuda", device))
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype, device: int) -> torch.Tensor:
@@ -54,7 +54,7 @@ cuda: Any = Cuda()
 
 
 def of(tensors: Sequence[Any], what: str) -> Optional[int]:
-    """The GPU that holds the tensors, or None where none is on a GPU. ValueError where they are in
+    """Returns the GPU that holds the tensors, or None for host memory. ValueError if they are in
     different places."""
     if not any(map(cuda.holds, tensors)):
         return None
@@ -70,7 +70,7 @@ _ops.also_forget(lambda process_set: _runs.clear())
 
 def arrays_for(device: int, tensors: Sequence[torch.Tensor], kind: int,
                arguments: Dict[str, Any]) -> Any:
-    """The array functions that _frontend needs for tensors on `device`; the same choice on all ranks."""
+    """Returns the array functions that _frontend needs for tensors on `device`; equal on all ranks."""
     reduction = (arguments.get("reduce_op", _ops.Sum), arguments.get("prescale", 1.0),
                  arguments.get("postscale", 1.0))
     for dtype in {tensor.dtype for tensor in tensors}:
@@ -84,7 +84,7 @@ def arrays_for(device: int, tensors: Sequence[torch.Tensor], kind: int,
 
 
 class OnDevice:
-    """Tensors that the backend works on where they are."""
+    """Tensors that the backend reads and writes in GPU memory."""
 
     is_staged = False
     check = staticmethod(_tensors.check_kind)
@@ -108,13 +108,13 @@ class OnDevice:
         if output.address and size:
             lent = cuda.view(output.address, size, self._device)
             tensor.view(-1).view(torch.uint8).copy_(lent)
-            # The memory goes back to the runtime now.
+            # The runtime gets its memory back now.
             cuda.stream(self._device).synchronize()
         return tensor
 
 
 class Staged:
-    """Tensors that travel by way of host memory."""
+    """Tensors that travel through host memory."""
 
     is_staged = True
     check = staticmethod(_tensors.check_kind)
@@ -127,12 +127,12 @@ class Staged:
     def dense(self, tensor: torch.Tensor) -> torch.Tensor:
         host = cuda.pinned(tensor)
         host.copy_(tensor.detach(), non_blocking=True)
-        # The runtime reads it at any time from now on.
+        # The runtime may read the copy at any time from now on.
         cuda.stream(self._device).synchronize()
         return host
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        # torch keeps pinned memory until copies from it are over.
+        # torch keeps pinned memory until copies from it are complete.
         with torch.no_grad():
             target.copy_(source, non_blocking=True)
 

@@ -11,23 +11,23 @@ from horovod import _basics, _memory, _native
 from horovod.torch import _submission, _tensors
 
 _ALIGNMENT = 64
-# Bytes from which a gradient is a tensor of the request by itself: copying it costs more than naming
-# it. How many there are at most.
+# A gradient of at least this many bytes is a tensor of its own in the request: to copy it costs more
+# than to name it. The second constant limits the number of such tensors.
 _LARGE = 16 << 10
 _MOST_APART = 100
 
-# Bytes of one gradient, and of all that wait for the end of backward. On one host nothing travels
-# meanwhile that the ranks' own cores would not have to move; between hosts what is large leaves
-# early.
+# The most bytes of one gradient, and of all gradients, that wait for the end of the backward pass. On
+# one host the ranks' own cores move the data, so an early start gains nothing. Between hosts, large
+# gradients start early.
 _ON_ONE_HOST = (4 << 20, 16 << 20)
 _BETWEEN_HOSTS = (64 << 10, 1 << 20)
 
 
 def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
-    """Those of `params` that had better travel together, by dtype; the same on all ranks.
+    """Returns the lists of `params` that travel together, one per dtype; equal on all ranks.
 
-    The first parameters of a model are the last to get gradients, so that they lose least by
-    waiting for the end of backward.
+    The first parameters of a model get their gradients last, so they lose least by the wait for the end
+    of the backward pass.
     """
     largest, left = _ON_ONE_HOST if _basics.size() == _basics.local_size() else _BETWEEN_HOSTS
     chosen: dict = {}
@@ -41,8 +41,8 @@ def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
 
 
 class GradientBucket:
-    """Gradients of `params`, all of one dtype, as one request: small ones in slots beside each other,
-    large ones where they lie."""
+    """The gradients of `params`, all of one dtype, as one request: small gradients lie in adjacent
+    slots, and large ones in their own memory."""
 
     def __init__(self, params: List[torch.Tensor]) -> None:
         self.params = params
@@ -66,8 +66,8 @@ class GradientBucket:
             start, end // self._element, _tensors.DTYPES[self._dtype], self._element,
             [(0 if index in self._apart else start + self._offsets[index], param.numel())
              for index, param in enumerate(self.params)])
-        self.interrupted: Optional[int] = None  # the handle, where a signal's handler raised in `run`
-        self._spares: dict = {}  # by index: what stands for a large gradient that is not usable
+        self.interrupted: Optional[int] = None  # the handle, if a signal handler raised in `run`
+        self._spares: dict = {}  # by index: substitutes of unusable large gradients
         self._residents: list = [None] * len(self.params)  # gradients that live in their slots
         self._hold_nothing()
 
@@ -80,12 +80,12 @@ class GradientBucket:
         self._lists = (self.params, self._residents, self._held, self._keep, _submission.PLAIN)
 
     def takes(self, index: int, grad: torch.Tensor) -> bool:
-        """Whether the slot has room for a gradient of this kind, wherever and however it lies."""
+        """Returns whether the slot has room for this gradient, whatever its device and layout are."""
         return (grad.layout is torch.strided and grad.dtype == self._dtype
                 and grad.numel() == self.params[index].numel())
 
     def slot(self, index: int) -> torch.Tensor:
-        """A tensor over the slot, in the shape of its parameter."""
+        """Returns a tensor over the slot, in the shape of its parameter."""
         if index in self._apart:
             return self._spares[index]
         param = self.params[index]
@@ -93,9 +93,10 @@ class GradientBucket:
                                 offset=self._offsets[index]).view(param.shape)
 
     def run(self, terms: tuple) -> bool:
-        """Reduces the gradients from where they are to where they are, as (name, op, prescale,
-        postscale, process set) say; False, and nothing done but what `gather` does, unless it finds
-        all of them. Interrupted, `interrupted` is the handle of what goes on; `scatter` ends it."""
+        """Reduces the gradients in place, by the terms (name, op, prescale, postscale, process set).
+        Returns False after a mere `gather` unless all gradients are usable. If a signal handler
+        interrupts the call, `interrupted` is the handle of the running request, and `scatter` completes
+        it."""
         self.interrupted = None
         try:
             found = _native.bucket_run(self._native, self._lists, terms)
@@ -112,11 +113,12 @@ class GradientBucket:
         return True
 
     def gather(self) -> Sequence[int]:
-        """Brings the gradients into their slots; returns those that did not go, whose slots are
-        zero: missing ones, and those that are not dense, in host memory and of the right dtype."""
+        """Copies the gradients into their slots. Returns the indices of unusable gradients, whose slots
+        become zero: those that are missing, sparse, outside of host memory, or of another dtype."""
         found = _native.bucket_gather(self._native, self._lists)
         if found == -1:
-            # Somebody took a gradient that lives here, and may look at it for as long as he likes.
+            # The program holds a gradient that lives in this memory and may read it later, so use new
+            # memory.
             self._may_settle = False
             self._allocate()
             found = _native.bucket_gather(self._native, self._lists)
@@ -131,11 +133,11 @@ class GradientBucket:
         return found
 
     def submit(self, terms: tuple) -> int:
-        """Starts what `run` does with the gradients that were gathered; the handle."""
+        """Submits the request for the gathered gradients; returns its handle."""
         return _native.bucket_submit(self._native, terms, self._keep)
 
     def scatter(self) -> None:
-        """Brings what is in the slots back to the gradients that came from elsewhere."""
+        """Copies the slots back to the gradients outside of them."""
         _native.bucket_scatter(self._native)
         self._finished(self._was_same)
 
@@ -146,11 +148,11 @@ class GradientBucket:
         self._hold_nothing()
 
     def _settle(self) -> None:
-        # Gradients that stay from step to step can as well live here: nothing is copied then.
+        # Gradients that stay from step to step move into the slots, so that later steps copy nothing.
         self._may_settle = False
         if any(grad._base is not None or grad.storage_offset() or _storage_bytes(grad)
                != grad.numel() * grad.element_size() for grad in self._held):
-            return  # somebody has a place for them
+            return  # the gradients are views of other memory
         for index, grad in enumerate(self._held):
             if index in self._apart:
                 shared = torch.frombuffer(_memory.registered_buffer(self._bytes(index)), dtype=self._dtype)

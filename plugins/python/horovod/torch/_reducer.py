@@ -28,7 +28,7 @@ _ops.also_forget(_forget)
 
 
 class GradientReducer:
-    """Reduces the gradients of the parameters that were added, while backward goes on."""
+    """Reduces the gradients of the added parameters during the backward pass."""
 
     def __init__(self, compression: Any, backward_passes_per_step: int, op: int,
                  predivide_factor: float, sparse_as_dense: bool, process_set: ProcessSet) -> None:
@@ -39,27 +39,27 @@ class GradientReducer:
         self.postscale = predivide_factor
         self.sparse_as_dense = sparse_as_dense
         self.process_set = process_set
-        # In a world of one there is nobody to exchange with.
+        # A single rank reduces nothing.
         self.active = process_set.included() and _basics.size() > 1
         self.buckets: List[Bucket] = []
-        self.in_flight = 0  # buckets that are
-        self.complete = 0  # packed buckets whose gradients are there, and not in flight
-        self.is_interrupted = False  # a signal's handler has raised while something was in flight
+        self.in_flight = 0  # the number of buckets in flight
+        self.complete = 0  # packed buckets with complete gradients that are not in flight
+        self.is_interrupted = False  # a signal handler has raised while work was in flight
         # Returns the loss of a closure that was interrupted in its first call.
         self.interrupted_loss: Optional[Callable[[], Any]] = None
         # The buckets in flight when a closure's backward pass was interrupted.
         self._left: Optional[List[Bucket]] = None
-        self._kept: Dict[Bucket, List[torch.Tensor]] = {}  # their reduced gradients, of this step
-        self._failure: Optional[Exception] = None  # of what was complete before
-        self._hooked: List[Any] = []  # a graph node with a hook lives as long as somebody holds it
-        self._hooks: List[Any] = []  # by which they are removed
+        self._kept: Dict[Bucket, List[torch.Tensor]] = {}  # reduced gradients of those buckets
+        self._failure: Optional[Exception] = None  # of an earlier bucket of this step
+        self._hooked: List[Any] = []  # this list keeps graph nodes with hooks alive
+        self._hooks: List[Any] = []  # handles that remove hooks
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
         _ddp.watch(self)
         _reducers.add(self)
 
     def add(self, named: Sequence[Tuple[str, Sequence[torch.Tensor]]]) -> None:
-        """Makes each (name, params) a bucket, and one of small ones that stand alone; parameters
-        that require no gradient are left out."""
+        """Makes a bucket of each (name, params), and packs small single parameters into one. Skips
+        parameters that require no gradient."""
         if not self.active:
             return
         self._added += [(name, list(params)) for name, params in named]
@@ -78,12 +78,12 @@ class GradientReducer:
                 self._add(Bucket(name, params, self.passes))
 
     def has(self, bucket: Bucket) -> bool:
-        """Whether it reduces the gradient of one of the bucket's parameters too."""
+        """Returns whether this reducer also reduces a parameter of the bucket."""
         ids = {id(param) for param in bucket.params}
         return any(id(param) in ids for mine in self.buckets for param in mine.params)
 
     def released(self) -> None:
-        """Leaves alone what a module of DistributedDataParallel has taken."""
+        """Drops the parameters that a module of DistributedDataParallel has taken over."""
         if any(_ddp.owns(param) for bucket in self.buckets for param in bucket.params):
             self.drain()
             for hook in self._hooks:
@@ -98,7 +98,7 @@ class GradientReducer:
             self._hook(param, len(self.buckets) - 1, index)
 
     def _hook(self, param: torch.Tensor, bucket: int, index: int) -> None:
-        # A hook outlives an optimizer that was thrown away, and must not act for it.
+        # A hook outlives a deleted optimizer, and must do nothing then.
         weak_self = weakref.ref(self)
 
         def hook(*unused: Any) -> None:
@@ -109,14 +109,13 @@ class GradientReducer:
         if hasattr(param, "register_post_accumulate_grad_hook"):
             self._hooks.append(param.register_post_accumulate_grad_hook(hook))
             return
-        # Before torch 2.1 the node that adds to .grad is reached through a function of the
-        # parameter.
+        # Before torch 2.1, only a function of the parameter leads to the node that adds to .grad.
         node = param.expand_as(param).grad_fn.next_functions[0][0]
         self._hooks.append(node.register_hook(hook))
         self._hooked.append(node)
 
     def _on_gradient(self, bucket: Bucket, index: int) -> None:
-        # Runs once per parameter and step, between two operations of backward: every line counts.
+        # This function runs once per parameter and step during the backward pass: every line costs time.
         left = bucket.passes_left[index] - 1
         if left < 0 or bucket.works:
             if self.is_interrupted:
@@ -148,7 +147,8 @@ class GradientReducer:
 
     def _start(self, bucket: Bucket) -> None:
         if isinstance(bucket, PackedBucket):
-            # At first under their own names and shapes, so that ranks hear in what they disagree.
+            # The first reduction uses the parameters' own names and shapes, so that errors name
+            # differences.
             bucket.works = (self._start_packed(bucket) if bucket.is_agreed else
                             [self._start_any(alone) for alone in bucket.apart(self.passes)])
         else:
@@ -165,12 +165,12 @@ class GradientReducer:
             for index in gradients.gather():
                 param, name = bucket.params[index], bucket.names[index]
                 if param.grad is None and not param.requires_grad:
-                    continue  # frozen since, and on all ranks
+                    continue  # frozen meanwhile, on all ranks
                 grad = self._dense_grad(param)
                 if gradients.takes(index, grad):
                     gradients.slot(index).copy_(grad)
                     copies.append((grad, index))
-                else:  # its slot is zero on all ranks
+                else:  # the slot is zero on all ranks
                     works.append(self._start_any(Bucket(name, [param], self.passes)))
         return [self._end_of(gradients, gradients.submit(self._terms(bucket)), copies), *works]
 
@@ -190,7 +190,7 @@ class GradientReducer:
                 id_of(self.process_set))
 
     def _dense_grad(self, param: torch.Tensor) -> torch.Tensor:
-        """The gradient: zeros where there is none, and dense where that is wanted."""
+        """Returns the gradient: zeros if it is missing, and dense if sparse_as_dense is set."""
         if param.grad is None:
             param.grad = torch.zeros_like(param)
         elif param.grad.is_sparse and self.sparse_as_dense:
@@ -198,7 +198,7 @@ class GradientReducer:
         return param.grad
 
     def _start_any(self, bucket: Bucket) -> Pending:
-        """Starts a bucket of whatever gradients."""
+        """Starts a bucket with gradients of any kind."""
         grads = [self._dense_grad(param) for param in bucket.params]
         if len(grads) == 1 and grads[0].is_sparse:
             return self._start_sparse(bucket, bucket.params[0])
@@ -237,8 +237,8 @@ class GradientReducer:
             bucket.rearm(passes)
 
     def forget(self) -> None:
-        """Resets the state after a shutdown of Horovod: no work is in flight, and this rank must agree
-        anew with the later ranks, some of which may have failed within a step."""
+        """Resets the state after a shutdown of Horovod: no work is in flight. The ranks must agree
+        again on their buckets, since some ranks may have failed within a step."""
         self.in_flight = self.complete = 0
         self.is_interrupted, self.interrupted_loss, self._failure = False, None, None
         self._left, self._kept = None, {}
@@ -247,16 +247,17 @@ class GradientReducer:
             bucket.rearm(self.passes)
 
     def has_work(self) -> bool:
-        """Whether there are gradients of a whole step, in flight or about to be."""
+        """Returns whether complete gradients of a step are in flight or wait for their start."""
         return self.in_flight > 0 or self.complete > 0
 
     def leave(self) -> None:
-        """A closure's backward has raised. Other ranks count the work that it started to this step."""
+        """Notes that the backward pass of a closure has raised. To other ranks, its started work
+        belongs to this step."""
         self._left = [bucket for bucket in self.buckets if bucket.works]
 
     def settle(self) -> None:
-        """Makes ready for a closure's backward: what one that was left had started is not reduced
-        again."""
+        """Prepares for the backward pass of a closure: buckets that an interrupted pass started are not
+        reduced again."""
         if self.has_work() or self._left is not None:
             self.drain()
         for bucket in self._left or []:
@@ -264,13 +265,14 @@ class GradientReducer:
         self._left = None
 
     def synchronize(self) -> None:
-        """Starts what no hook has started, then waits for everything."""
+        """Starts the buckets that no hook has started, then waits for all buckets."""
         self._left = None
         if len(self.buckets) == 1 and self._run_alone(self.buckets[0]):
             return
         if self.in_flight < len(self.buckets) and not self.is_interrupted:
             for bucket in self.buckets:
-                # Frozen since, and on all ranks: nothing to exchange, and nothing to step.
+                # A bucket of parameters that were frozen meanwhile, on all ranks, has no gradients to
+                # reduce.
                 if not bucket.works and bucket not in self._kept and any(
                         param.requires_grad or param.grad is not None for param in bucket.params):
                     self._start(bucket)
@@ -281,7 +283,8 @@ class GradientReducer:
                 param.grad = grad
 
     def _run_alone(self, bucket: Bucket) -> bool:
-        """All of a step in one call, where all gradients are small and there."""
+        """Reduces a step in one call, if all gradients are small and complete. Returns False
+        otherwise."""
         if not isinstance(bucket, PackedBucket) or not bucket.is_agreed or bucket.works:
             return False
         bucket.rearm(self.passes)
@@ -298,11 +301,11 @@ class GradientReducer:
         self.is_interrupted = True
         self.in_flight = sum(bool(bucket.works) for bucket in self.buckets)
         for bucket in self.buckets:
-            bucket.rearm(0)  # so that the next backward notices
+            bucket.rearm(0)  # so that the next backward pass detects the interruption
 
     def drain(self) -> None:
-        """Waits for what is in flight and makes ready for the next step, also after a failure.
-        Interrupted by a signal's handler that raises, it goes on where it was when it is called again.
+        """Waits for the work in flight and prepares for the next step, also after a failure. If a
+        signal handler raises meanwhile, a second call continues where the first one stopped.
         """
         try:
             for bucket in self.buckets:
@@ -325,7 +328,7 @@ class GradientReducer:
                         _ops.wait(works[0])
                     else:
                         works[0]()
-                except Exception as error:  # the others must be waited for all the same
+                except Exception as error:  # wait for the other works nevertheless
                     self._failure = self._failure or error
                 del works[0]
             if self._failure is None:

@@ -17,7 +17,7 @@ from horovod.torch._allreduce import allreduce_async, grouped_allreduce_async
 from horovod.torch._submission import Tensors
 from horovod.torch.compression import Compression
 
-# Torch that can check says so once, unless told whether to.
+# A torch with this check warns once, unless the caller chooses whether to check.
 _unchecked = ({"check_invariants": False}
               if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {})
 
@@ -39,7 +39,7 @@ class HorovodAllgather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, tensor, name, process_set):
-        handle = allgather_async(tensor, name, process_set)  # which says what is no tensor
+        handle = allgather_async(tensor, name, process_set)  # which refuses a value that is no tensor
         ctx.rows = tensor.shape[0] if tensor.dim() else 0
         ctx.process_set = process_set
         return _ops.run(handle)
@@ -52,7 +52,8 @@ class HorovodAllgather(torch.autograd.Function):
 
 def _own_rows(gathered: Sequence[torch.Tensor], rows: Sequence[int],
               process_set: ProcessSet) -> List[torch.Tensor]:
-    """This rank's part of each gathered tensor, where it has so many `rows`. A collective."""
+    """Returns this rank's part of each gathered tensor, in which this rank has `rows` rows. A
+    collective."""
     table = _ops.run(allgather_async(torch.tensor([rows]), process_set=process_set))
     starts = table[: process_set.rank()].sum(0).tolist()
     return [tensor.narrow(0, start, count)
@@ -86,7 +87,7 @@ def grouped_allgather_async(
 
 
 class HorovodGroupedAllgather(torch.autograd.Function):
-    """grouped_allgather as a node of the graph: as HorovodAllgather, with the group's gradients."""
+    """grouped_allgather as a node of the graph, with the gradients of HorovodAllgather for the group."""
 
     @staticmethod
     def forward(ctx, name, process_set, *tensors):
@@ -97,7 +98,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grad_outputs):
-        # Members of whole numbers or of bool have no gradient, and bool has no average.
+        # Members of integer type or bool have no gradient, and bool has no average.
         has_gradient = [grad.is_floating_point() for grad in grad_outputs]
         averaged = _ops.run(
             grouped_allreduce_async(list(compress(grad_outputs, has_gradient)), op=Average,
@@ -135,14 +136,14 @@ def sparse_allreduce_async(
         raise ValueError(f"{name}: sparse_allreduce_async takes a sparse COO tensor, not {given}.")
     base = name if name is not None else _ops.auto_name("sparse_allreduce", id_of(process_set))
     coalesced = tensor.coalesce()
-    # Rows lie along the first dimension of what is gathered.
+    # Rows lie along the first dimension of the gathered tensor.
     indices = allgather_async(coalesced.indices().t().contiguous(), f"{base}.indices", process_set)
     values = allgather_async(coalesced.values(), f"{base}.values", process_set)
 
     found: list = []
 
     def wait() -> torch.Tensor:
-        while len(found) < 2:  # again, where it was interrupted
+        while len(found) < 2:  # again, after an interruption
             found.append(_ops.wait(indices if found else values))
         all_values, all_indices = found
         if op == Average:
@@ -171,7 +172,8 @@ def alltoall_async(
 
 
 class HorovodAlltoall(torch.autograd.Function):
-    """alltoall as a node of the graph: gradients go back to where the rows came from."""
+    """alltoall as a node of the graph: the gradients of the rows return to the ranks that sent the
+    rows."""
 
     @staticmethod
     def forward(ctx, tensor, splits, name, process_set):
@@ -186,7 +188,7 @@ class HorovodAlltoall(torch.autograd.Function):
         grad, _ = _ops.run(
             alltoall_async(grad_output, ctx.received, process_set=ctx.process_set)
         )
-        if grad.shape[0] < ctx.rows:  # rows after those that splits name went nowhere
+        if grad.shape[0] < ctx.rows:  # rows beyond the sum of splits were not sent
             rest = grad.new_zeros(ctx.rows - grad.shape[0], *grad.shape[1:])
             grad = torch.cat([grad, rest])
         return grad, None, None, None
@@ -262,7 +264,7 @@ def grouped_reducescatter_async(
 
 def _gradient_factor(op: ReduceOp, process_set: ProcessSet, prescale_factor: float,
                      postscale_factor: float) -> float:
-    """The factor for the gathered gradient of a reducescatter."""
+    """Returns the factor for the gathered gradient of a reducescatter."""
     return prescale_factor * postscale_factor * (process_set.size() if op == Sum else 1)
 
 

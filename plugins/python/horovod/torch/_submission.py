@@ -12,8 +12,8 @@ from horovod.torch import _devices, _tensors
 
 Tensors = Union[List[torch.Tensor], Tuple[torch.Tensor, ...]]
 
-# By what the native module tells a dense tensor from others, and its dtype's number. Younger
-# versions of torch describe a tensor to native code in one call.
+# The native module recognises dense tensors by these values, and finds the numbers of dtypes here.
+# Newer versions of torch describe a tensor to native code in one call.
 PLAIN = (torch.Tensor, _tensors.DTYPES, torch.strided,
          getattr(torch.Tensor, "__dlpack_c_exchange_api__", None))
 
@@ -41,14 +41,14 @@ def elementwise(kind: Kind, name: str, tensors: Tensors, in_place: bool, *more: 
 
 
 def rows(kind: Kind, name: str, tensors: Tensors, *more: Any, **arguments: Any) -> int:
-    """Submits what has outputs of rows."""
+    """Submits an operation whose outputs are rows."""
     away = _devices.of(tensors, name)
     arrays = _tensors if away is None else _devices.arrays_for(away, tensors, kind, arguments)
     return _frontend.rows(arrays, kind, name, tensors, *more, **arguments)
 
 
 def in_graph(function: Any, *arguments: Any) -> Any:
-    # A graph node costs more than a small allreduce: make one where it is wanted only.
+    # A graph node costs more than a small allreduce: create one only if a gradient is needed.
     wanted = torch.is_grad_enabled() and any(
         isinstance(argument, torch.Tensor) and argument.requires_grad for argument in arguments
     )
@@ -56,4 +56,4 @@ def in_graph(function: Any, *arguments: Any) -> Any:
 
 
 class _NoContext:
-    """Takes what `forward` notes for a `backward` that will not come."""
+    """A context for `forward` when there will be no `backward`."""

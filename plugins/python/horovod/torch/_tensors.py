@@ -1,4 +1,4 @@
-"""From torch tensors to addresses and back. Contains no collective."""
+"""Converts torch tensors to addresses and back. Contains no collective."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DTYPES = {
     torch.bool: Dtype.BOOL,
     torch.bfloat16: Dtype.BFLOAT16,
 }
-# Younger versions of torch have these.
+# Newer versions of torch have these dtypes.
 for _name, _dtype in [("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32),
                       ("uint64", Dtype.UINT64)]:
     if hasattr(torch, _name):
@@ -41,7 +41,7 @@ def check(tensor: torch.Tensor, what: str) -> None:
 
 
 def check_kind(tensor: torch.Tensor, what: str) -> None:
-    """The same, wherever it lies."""
+    """Raises unless the value is a strided tensor of a known dtype, on any device."""
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"{what}: expected a torch.Tensor, not a {type(tensor).__name__}.")
     if tensor.layout is not torch.strided:
@@ -55,7 +55,7 @@ def check_kind(tensor: torch.Tensor, what: str) -> None:
 
 def describe(tensor: torch.Tensor, output: Optional[torch.Tensor],
              name: Optional[str] = None) -> _ops.Tensor:
-    """The op layer's view of a contiguous tensor and of the one that takes the result."""
+    """Returns the op layer's view of a contiguous tensor and of the tensor for the result."""
     return _ops.Tensor(
         tensor.data_ptr(),
         0 if output is None else output.data_ptr(),
@@ -66,23 +66,23 @@ def describe(tensor: torch.Tensor, output: Optional[torch.Tensor],
 
 
 def empty_like(tensor: torch.Tensor) -> torch.Tensor:
-    """A contiguous tensor to receive into."""
+    """Returns a contiguous tensor for received data."""
     return torch.empty_like(tensor, memory_format=torch.contiguous_format, requires_grad=False)
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself when it is contiguous, else a copy that is."""
+    """Returns the tensor itself when it is contiguous, else a contiguous copy."""
     return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
 
 
 def copy(target: torch.Tensor, source: torch.Tensor) -> None:
-    """Gives `target` the values of `source`."""
+    """Copies the values of `source` to `target`."""
     with torch.no_grad():
         target.copy_(source)
 
 
 def take(output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
-    """A tensor of its own with what the runtime lends."""
+    """Returns a new tensor with a copy of the runtime's output."""
     tensor = torch.empty(output.shape, dtype=like.dtype)
     if output.address and tensor.numel():
         ctypes.memmove(tensor.data_ptr(), output.address, tensor.numel() * tensor.element_size())
@@ -90,5 +90,5 @@ def take(output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
 
 
 def splits(numbers: list) -> torch.Tensor:
-    """Received splits, as Horovod's users have them."""
+    """Returns the received splits as an int32 tensor."""
     return torch.tensor(numbers, dtype=torch.int32)

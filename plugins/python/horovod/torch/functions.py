@@ -39,7 +39,7 @@ def broadcast_parameters(
 
 
 class _Slot:
-    """Stands for a tensor in the structure that the root sends ahead of the tensors."""
+    """A placeholder for a tensor in the structure that the root sends before the tensors."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.shape = tuple(tensor.shape)
@@ -50,7 +50,7 @@ class _Slot:
 
 
 def _take_out(value: Any, tensors: List[torch.Tensor]) -> Any:
-    """`value` with slots in the place of its tensors, which are appended to `tensors`."""
+    """Returns `value` with slots in place of its tensors, and appends the tensors to `tensors`."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
         return _Slot(value)
@@ -62,7 +62,7 @@ def _take_out(value: Any, tensors: List[torch.Tensor]) -> Any:
 
 
 def _put_in(value: Any, tensors: List[torch.Tensor]) -> Any:
-    """The inverse, with empty tensors that are appended to `tensors` in the same order."""
+    """Inverts `_take_out` with empty tensors, and appends them to `tensors` in the same order."""
     if isinstance(value, _Slot):
         tensors.append(value.fill())
         return tensors[-1]
@@ -101,7 +101,7 @@ def broadcast_optimizer_state(
                     {key: value for key, value in group.items() if key != "params"}
                     for group in optimizer.param_groups
                 ],
-                # A state that hangs on something else than a parameter keeps its own key.
+                # A state whose key is no parameter keeps this key.
                 "state": [
                     (index_of.get(id(key), key), value) for key, value in optimizer.state.items()
                 ],
@@ -117,7 +117,7 @@ def broadcast_optimizer_state(
         for index, tensor in enumerate(tensors)
     ]
     _ops.run_all(handles)
-    if sizes != structure["sizes"]:  # said after the others have got what they wait for
+    if sizes != structure["sizes"]:  # raised after the other ranks have got their data
         raise ValueError(
             f"broadcast_optimizer_state: the optimizer here has groups of {sizes} parameters, but on "
             f"rank {root_rank} of {structure['sizes']}."

@@ -29,12 +29,12 @@ _drops_by_default = inspect.signature(
 
 
 class _DistributedMixin(Copied):
-    """Comes before the user's optimizer class in the classes that DistributedOptimizer makes."""
+    """The mixin before the user's optimizer class in the classes that DistributedOptimizer makes."""
 
     _reducer: GradientReducer
     _synchronized = False
     _should_synchronize = True
-    _drops_gradients = False  # the base class's zero_grad does that, in more words
+    _drops_gradients = False  # True: zero_grad drops them at less cost than the base class
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Sets how many backward passes add up to one step, from the next step on."""
@@ -90,7 +90,7 @@ class _DistributedMixin(Copied):
         def evaluate() -> Any:
             nonlocal is_first
             loss, reducer.interrupted_loss = reducer.interrupted_loss, None
-            is_reduced = loss is not None  # by an interrupted call, and on the other ranks too
+            is_reduced = loss is not None  # by an interrupted call, also on the other ranks
             try:
                 if loss is None:
                     loss = self._shared(closure())
@@ -111,7 +111,8 @@ class _DistributedMixin(Copied):
         return evaluate
 
     def _shared(self, loss: Any) -> Callable[[], Any]:
-        """A function that returns the loss, reduced over all ranks for LBFGS, whose next step depends on it."""
+        """Returns a function that returns the loss. For LBFGS, whose next step depends on the loss, the
+        loss is reduced over all ranks."""
         reducer = self._reducer
         if not reducer.buckets or not isinstance(self, torch.optim.LBFGS):
             return lambda: loss
@@ -161,9 +162,9 @@ def _check_passes(passes: int) -> None:
 
 def _names(optimizer: torch.optim.Optimizer,
            named_parameters: Optional[Iterable[Tuple[str, torch.Tensor]]]) -> Dict[int, str]:
-    """The name of each of the optimizer's parameters, by id."""
+    """Returns the names of the optimizer's parameters by id."""
     if named_parameters is None:
-        # The number keeps two optimizers apart whose gradients are in flight together.
+        # The number distinguishes two optimizers whose gradients are in flight together.
         prefix = f"noname.{next(_unnamed)}"
         return {
             id(param): f"{prefix}.{group_index}.{index}"
@@ -197,7 +198,7 @@ def _names(optimizer: torch.optim.Optimizer,
 def _buckets(params: List[torch.Tensor], names: Dict[int, str],
              groups: Union[None, int, Sequence[Sequence[torch.Tensor]]]
              ) -> Iterator[Tuple[str, List[torch.Tensor]]]:
-    """Divides the parameters: each its own bucket, `groups` of equal length, or as listed."""
+    """Divides the parameters into buckets: one per parameter, `groups` of equal length, or as listed."""
     if groups is None or groups == 0:
         listed: List[Sequence[torch.Tensor]] = []
     elif isinstance(groups, int):
@@ -305,15 +306,15 @@ def DistributedOptimizer(
 
 def _derive(optimizer: torch.optim.Optimizer, mixin: type, names: Dict[int, str],
             again: Callable[..., Any]) -> Any:
-    """An optimizer with the options and state of this one, and the mixin before its class."""
+    """Returns an optimizer with the options and state of this one, and the mixin before its class."""
     base = type(optimizer)
     made: Any = type(base.__name__, (mixin, base), {"__module__": __name__, "_base": base})
     derived = made.__new__(made)
-    # Learning rate schedulers put a `step` into the instance, which would go past ours.
+    # Learning rate schedulers set a `step` on the instance, which would bypass the mixin's.
     derived.__dict__.update(
         {key: value for key, value in optimizer.__dict__.items() if key != "step"}
     )
     derived._names, derived._again = names, again
-    if "step" in optimizer.__dict__:  # which they count: from here on somebody else's are taken
+    if "step" in optimizer.__dict__:  # schedulers count its steps; the derived one steps now
         optimizer._opt_called, optimizer._step_count = True, 1
     return derived

@@ -49,7 +49,7 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _moments(input: torch.Tensor, names: str) -> Any:
-    """Mean and variance per feature, and the number of values, of all ranks."""
+    """Returns the mean and variance per feature, and the number of values, over all ranks."""
     features = input.shape[1]
     rows = input.transpose(0, 1).flatten(1)
     count = rows.shape[1]
