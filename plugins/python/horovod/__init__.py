@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from horovod._version import __version__
 
-# The original has this file, and this package does not: its files and ours lie in one folder.
+# The original Horovod has this file, and this package has not: the files of both lie in one folder.
 if os.path.exists(os.path.join(os.path.dirname(__file__), "common", "basics.py")):
     raise ImportError(
         f"{os.path.dirname(__file__)} holds files of the original Horovod beside those of this "

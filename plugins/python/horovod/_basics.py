@@ -61,7 +61,7 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
 
 
 def _ranks_of(comm: Optional[Any]) -> List[int]:
-    """The ranks of the job that `comm` names; none for all of them."""
+    """Returns the ranks of the job that `comm` names; empty for all ranks."""
     if comm is None:
         return []
     if isinstance(comm, (list, tuple, range)):
@@ -124,11 +124,11 @@ def after_shutdown(function: Callable[[], None]) -> None:
 
 def _shutdown_at_exit(pid: int) -> None:
     if os.getpid() != pid:
-        return  # a forked child's end is not the rank's
+        return  # the end of a forked child is not the end of the rank
     try:
         shutdown()
     except HorovodInternalError:
-        pass  # the job has failed before, and its waiting callers got the cause
+        pass  # the job has already failed, and waiting callers got the cause
 
 
 def _works(name: bytes) -> bool:
@@ -142,7 +142,7 @@ def mpi_threads_supported() -> bool:
 
 
 def _chosen(variable: str = "HOROVOD_CPU_OPERATIONS") -> str:
-    """The backend that a setting chose for tensors in host memory; empty for the built-in one."""
+    """Returns the backend that a setting chose for tensors in host memory; empty for the built-in one."""
     return os.environ.get(variable, "").strip().lower()
 
 

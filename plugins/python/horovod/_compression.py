@@ -8,7 +8,7 @@ from horovod._ops import Average
 
 
 def check_choices(op: Any, compression: Any) -> None:
-    """ValueError for what is no reduction, or no compressor."""
+    """Raises ValueError unless the arguments are a reduction and a compressor."""
     if op not in range(6):
         raise ValueError(f"op is {op!r}, a {type(op).__name__}; give hvd.Average, hvd.Sum or another of "
                          "hvd's reductions.")
@@ -16,14 +16,14 @@ def check_choices(op: Any, compression: Any) -> None:
 
 
 def check_compression(compression: Any) -> None:
-    """ValueError for what is no compressor."""
+    """Raises ValueError unless the argument is a compressor."""
     if not hasattr(compression, "compress") or not hasattr(compression, "decompress"):
         raise ValueError(f"compression is {compression!r}, a {type(compression).__name__}; give "
                          "hvd.Compression.none or another of hvd.Compression.")
 
 
 def check_predivision(factor: Any, op: Any) -> None:
-    """ValueError for what cannot split the average that `op` is in two."""
+    """Raises ValueError unless the factor can split the average `op` into two factors."""
     if not hasattr(factor, "__float__") or isinstance(factor, bool):
         raise ValueError(f"gradient_predivide_factor is {factor!r}, a {type(factor).__name__}; give a "
                          "number above 0.")
@@ -34,8 +34,8 @@ def check_predivision(factor: Any, op: Any) -> None:
 
 
 def checked_groups(groups: Any, num_groups: Any) -> Any:
-    """The value of `groups` or of its older name: None, a number above 0, or lists of variables.
-    ValueError for anything else."""
+    """Returns the value of `groups` or of its older name: None, a number above 0, or lists of
+    variables. Raises ValueError for anything else."""
     groups = groups if groups is not None else (num_groups or None)
     is_right = groups is None or (groups > 0 if isinstance(groups, int) else isinstance(
         groups, (list, tuple)) and all(isinstance(group, (list, tuple)) for group in groups))
@@ -59,7 +59,7 @@ class Compressor:
 
 
 class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
+    """Sends tensors without a change."""
 
     @staticmethod
     def compress(tensor: Any) -> Tuple[Any, Any]:
@@ -72,8 +72,8 @@ class NoneCompressor(Compressor):
 
 def compressor_to(dtype: Any, name: str, module: str, is_wide: Callable[[Any], bool],
                   cast: Callable[[Any, Any], Any]) -> Type[Compressor]:
-    """The public class `name` of `module` that sends as `dtype` what `is_wide`: a floating tensor of
-    more than two bytes."""
+    """Returns the public class `name` of `module`. It sends a tensor as `dtype` if `is_wide` is true
+    for the tensor: a floating-point type of more than two bytes."""
 
     class Cast(Compressor):
         @staticmethod

@@ -104,7 +104,7 @@ def _from_rank_0(attributes: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _is_final(error: HorovodInternalError) -> bool:
-    # Ranks that disagree, or ask for what there is not, would do so again.
+    # A disagreement or an unimplemented request would happen again after a restart.
     return isinstance(error, (ValueError, NotImplementedError))
 
 
@@ -140,7 +140,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                 if _is_final(error) or state._commits == commits_before:
                     raise
                 commits_before = state._commits
-                _leave()  # what is in flight has failed as well, and would say so to `restore`
+                _leave()  # work in flight has failed too, and `restore` would get its error
                 state.restore()
                 try:
                     reset()

@@ -1,4 +1,4 @@
-"""Imports a framework for the module that needs it, or says in one sentence what was found instead."""
+"""Imports a framework for the module that needs it, or raises an error of one sentence."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ def _numbers(version: str) -> Tuple[int, ...]:
 
 
 def need(name: str, title: str, module: str, oldest: str, advice: str) -> Any:
-    """The framework `name`, which people call `title`, of the version `oldest` or a younger one.
-
-    ImportError for `module` where it is missing, cannot be loaded for whatever reason, or is too old;
-    `advice` says what would work.
+    """Returns the framework `name`, in messages `title`, of version `oldest` or later. Raises
+    ImportError for `module` if the framework is missing, unloadable or too old; `advice` says what
+    works.
     """
     try:
         found = importlib.import_module(name)
-    except Exception as error:  # of a library that is broken, OSError or worse
+    except Exception as error:  # a broken library raises OSError or worse
         try:
             spec = importlib.util.find_spec(name)
         except (ImportError, ValueError):

@@ -1,6 +1,6 @@
 """The shared part of the frameworks' modules above the op layer: arguments, names, submission of arrays.
 
-`arrays` is a framework's module of functions over its arrays; all that is known of them here:
+`arrays` is a framework's module of functions over its arrays. This module uses these functions:
 
     check(array, what)                raises in one sentence unless it can be sent
     dense(array)                      itself when it lies row by row, else a copy that does
@@ -26,7 +26,7 @@ ReduceOp = int
 
 
 def choose_op(average: Optional[bool], op: Optional[ReduceOp]) -> ReduceOp:
-    """`op`, or what the deprecated argument `average` of the caller's caller says."""
+    """Returns `op`, or the reduction that the deprecated argument `average` chooses."""
     if average is None:
         return Average if op is None else op
     if op is not None:
@@ -43,12 +43,12 @@ def _whole(value: Any, what: str, hint: str) -> int:
 
 
 def whole_op(op: Any) -> ReduceOp:
-    """`op` where it is a number, as graphs want it; else ValueError."""
+    """Returns `op` as the integer that graphs need. Raises ValueError if it is no integer."""
     return _whole(op, "op", "hvd.Average, hvd.Sum or another of hvd's reductions")
 
 
 def whole_root(root_rank: Any) -> int:
-    """`root_rank` where it is a number, as graphs want it; else ValueError."""
+    """Returns `root_rank` as the integer that graphs need. Raises ValueError if it is no integer."""
     return _whole(root_rank, "root_rank", "the number of a rank")
 
 
@@ -63,7 +63,7 @@ def elementwise(
     grouped: bool = False,
     **arguments: Any,
 ) -> int:
-    """Submits allreduce or broadcast: outputs are shaped as inputs."""
+    """Submits allreduce or broadcast, whose outputs have the shapes of the inputs."""
     raw, results, copies = [], [], []
     for tensor, member in zip(tensors, members):
         arrays.check(tensor, member or name)
@@ -98,7 +98,7 @@ def rows(
     with_splits: bool = False,
     **arguments: Any,
 ) -> int:
-    """Submits allgather, alltoall or reducescatter: the runtime makes outputs of rows."""
+    """Submits allgather, alltoall or reducescatter, for which the runtime allocates outputs."""
     raw, keep = [], []
     for tensor, member in zip(tensors, members):
         arrays.check(tensor, member or name)
@@ -128,8 +128,8 @@ def fast_path(prefix: str, plain: tuple, waits: bool = False) -> Callable[[_Func
     """Decorates an allreduce in place: the calls of every step (a dense tensor, a name, all ranks)
     run no Python. All other calls reach the function.
 
-    `plain`: by what the native module tells dense tensors from others: (type, numbers of dtypes,
-    layout), or (type, {}, None) for what has `__array_struct__`.
+    `plain`: values by which the native module recognises dense tensors: (type, numbers of dtypes,
+    layout), or (type, {}, None) for types with `__array_struct__`.
     """
 
     def decorate(function: _Function) -> _Function:
@@ -147,13 +147,13 @@ def fast_path(prefix: str, plain: tuple, waits: bool = False) -> Callable[[_Func
 
 
 def member_names(op: str, base: str, count: int) -> List[str]:
-    """Names of a group's members."""
+    """Returns the names of a group's members."""
     return [f"{op}.{base}_{index}of{count}" for index in range(1, count + 1)]
 
 
 def group_base(op: str, tensors: Sequence[Any], name: Optional[str],
                process_set: ProcessSet = global_process_set) -> str:
-    """The name of a group. ValueError unless `tensors` can be one."""
+    """Returns the name of a group. Raises ValueError unless `tensors` can be a group."""
     if not isinstance(tensors, (list, tuple)) or not tensors:
         raise ValueError(f"{op} takes a list or tuple of at least one tensor.")
     return name if name is not None else _ops.auto_name(op, id_of(process_set))[len(op) + 1 :]

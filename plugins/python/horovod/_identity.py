@@ -55,8 +55,8 @@ def is_homogeneous() -> bool:
 
 
 def ranks_of_communicator(comm: Any) -> List[int]:
-    """The ranks of the job in a communicator of mpi4py, ascending."""
-    from mpi4py import MPI  # the program has it: it made the communicator
+    """Returns the ranks of the job in a communicator of mpi4py, ascending."""
+    from mpi4py import MPI  # the program has mpi4py: it made the communicator
 
     everybody = MPI.COMM_WORLD.Get_group()
     return sorted(MPI.Group.Translate_ranks(comm.Get_group(), list(range(comm.Get_size())), everybody))

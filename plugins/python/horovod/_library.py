@@ -27,7 +27,7 @@ _WAITING: Dict[str, List[Any]] = {
 }
 _ERROR: List[Any] = [ctypes.c_void_p, ctypes.c_size_t]
 
-# The same, of functions that return at once.
+# The same for functions that return at once.
 _PROMPT: Dict[str, List[Any]] = {
     "hvd_runs_on_device": [ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_double,
                            ctypes.c_double, ctypes.c_void_p],
@@ -40,10 +40,10 @@ _PROMPT: Dict[str, List[Any]] = {
     "hvd_free": [ctypes.c_void_p],
 }
 
-# Every step calls these, so the native module does it.
+# Every step calls these functions, so the native module calls them.
 _HOT = ["hvd_submit", "hvd_poll", "hvd_wait", "hvd_get_output", "hvd_release"]
 
-# These return a number and take nothing.
+# These functions return a number and take no arguments.
 _NUMBERS = [
     "hvd_is_initialized",
     "hvd_rank",
@@ -100,16 +100,17 @@ class Library:
         setattr(self, name, function)
 
     def address_of(self, name: str) -> int:
-        """Where a function of the library lies, for native code."""
+        """Returns the address of a function of the library, for native code."""
         return ctypes.cast(getattr(self._opened, name), ctypes.c_void_p).value or 0
 
     def bind(self, native: Any, fail: Callable[[int, str, bool], NoReturn]) -> None:
-        """Gives the native module the functions of every step, and what raises for it."""
+        """Gives the native module the functions of every step, and the functions that raise its
+        errors."""
         native.bind(*self._hot, fail, threading.main_thread().ident)
 
 
 def places() -> list[str]:
-    """The paths where the library is looked for, in order."""
+    """Returns the paths at which to look for the library, in order."""
     chosen = os.environ.get("HOROVOD_LIBRARY")
     if chosen:
         return [chosen]
@@ -125,7 +126,7 @@ def places() -> list[str]:
 
 @functools.lru_cache(maxsize=None)
 def library() -> Library:
-    """The open library. Raises ImportError, in one sentence, where it is missing or unusable."""
+    """Returns the open library. Raises ImportError with one sentence if it is missing or unusable."""
     path = next((place for place in places() if os.path.exists(place)), None)
     if path is None:
         hint = (

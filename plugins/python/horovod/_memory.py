@@ -18,5 +18,5 @@ def registered_buffer(size: int) -> Any:
         return (ctypes.c_char * size)()
     array = (ctypes.c_char * size).from_address(memory.value or 0)
     freed = weakref.finalize(array, library().hvd_free, memory.value, None, 0)
-    freed.atexit = False  # whoever still has a tensor there at exit may still read it
+    freed.atexit = False  # code that runs at exit may still read a tensor there
     return array

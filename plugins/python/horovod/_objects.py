@@ -28,7 +28,7 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
     if is_root:
         try:
             data = _dump(obj)
-        except Exception as error:  # whatever an object's own methods raise
+        except Exception as error:  # an object's own methods may raise anything
             failure = error
     size = ctypes.c_int64(-1 if failure else len(data))
     _broadcast(size, Dtype.INT64, (), root_rank, f"{name}.sz", process_set)
@@ -52,7 +52,7 @@ def allgather_object(obj: Any, name: Optional[str] = None, process_set: int = 0)
     data = b""
     try:
         data = _dump(obj)
-    except Exception as error:  # which the others, who wait, must hear of
+    except Exception as error:  # the other ranks wait and must get this error
         failure = error
     size = -1 if failure else len(data)
     sizes_raw = _allgather(size.to_bytes(8, "little", signed=True), f"{name}.sz", process_set)
@@ -78,7 +78,7 @@ def _dump(obj: Any) -> bytes:
     try:
         return pickle.dumps(obj, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:
-        # Functions and classes of __main__ need cloudpickle, where the user has it.
+        # Functions and classes of __main__ need cloudpickle; use it if it is installed.
         try:
             import cloudpickle
         except ImportError:

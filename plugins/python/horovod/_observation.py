@@ -56,8 +56,8 @@ def metrics(scope: str = "rank") -> str:
 def _ask(function: Callable[..., int], *arguments: Any) -> None:
     """Calls a function of the library that waits for other ranks.
 
-    For the main thread another one calls it, so that a signal's handler can run meanwhile; when
-    that raises, the call ends in peace there, where all that it writes to stays alive.
+    On the main thread, another thread makes the call, so that signal handlers can run meanwhile. If a
+    handler raises, that thread completes the call and keeps its buffers alive.
     """
     error = ctypes.create_string_buffer(4096)
     answer: queue.SimpleQueue[int] = queue.SimpleQueue()

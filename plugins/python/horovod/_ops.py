@@ -65,18 +65,18 @@ class Tensor(NamedTuple):
 
     input: int  # address; 0 when empty
     output: int  # address; 0 where the runtime owns the output
-    dtype: Optional[int]  # None, which the library has no number for, is refused
+    dtype: Optional[int]  # None, a type without a number, is refused
     shape: Sequence[int]
-    name: Optional[str] = None  # of a group's member
+    name: Optional[str] = None  # name of a group's member
 
 
 class Place(NamedTuple):
-    """Where the tensors of a submission are, unless in host memory."""
+    """The place of a submission's tensors in device memory."""
 
     device: int
-    stream: int  # the framework's current one
+    stream: int  # the framework's current stream
     event: int  # completes when inputs may be read and outputs written
-    keep: Any = None  # what `event` is a part of
+    keep: Any = None  # the owner of `event`
 
 
 class RawOutput(NamedTuple):
@@ -87,7 +87,7 @@ class RawOutput(NamedTuple):
     shape: tuple
     received_splits: Optional[list]
     last_joined_rank: int
-    process_set: int  # of what added or removed one, else -1
+    process_set: int  # id of an added or removed process set, else -1
 
 
 class _State:
@@ -95,7 +95,7 @@ class _State:
 
     def __init__(self) -> None:
         self.counters: dict[int, dict[str, Any]] = {}
-        # Called with a process set, or -1 for all, where a framework counts in native code.
+        # Functions to call with a process set, or -1 for all, for frameworks that count in native code.
         self.forgetters: list[Callable[[int], Any]] = []
 
 
@@ -103,8 +103,8 @@ _state = _State()
 
 
 def auto_name(op: str, process_set: int = 0) -> str:
-    """`<op>.noname.<n>`: the same on all ranks of the process set that make their unnamed calls
-    there in the same order."""
+    """Returns `<op>.noname.<n>`: equal on all ranks of the process set that make their unnamed calls in
+    the same order."""
     counters = _state.counters.setdefault(process_set, {})
     counter = counters.get(op)
     if counter is None:
@@ -113,12 +113,12 @@ def auto_name(op: str, process_set: int = 0) -> str:
 
 
 def full_name(op: str, name: Optional[str], process_set: int = 0) -> str:
-    """The name under which ranks meet: the operation is a part of it."""
+    """Returns the name by which the ranks match the operation; the kind of operation is a part of it."""
     return auto_name(op, process_set) if name is None else f"{op}.{name}"
 
 
 def forget_names(process_set: int) -> None:
-    """Unnamed calls of the process set begin at 1 again: it is a new one under an old number."""
+    """Counts unnamed calls of the process set from 1 again: a new set may have the id of an old one."""
     _state.counters.pop(process_set, None)
     for forget in _state.forgetters:
         forget(process_set)
@@ -170,7 +170,7 @@ def submit(
 
 def _check_numbers(name: Optional[str], reduce_op: Any, root_rank: Any, prescale: Any,
                    postscale: Any, splits: Any) -> None:
-    """ValueError, in one sentence, for what is no number."""
+    """Raises ValueError with one sentence unless the values are numbers."""
     for what, value, of, hint in [
         ("op", reduce_op, int, "give hvd.Average, hvd.Sum, hvd.Min, hvd.Max, hvd.Product or hvd.Adasum"),
         ("root_rank", root_rank, int, "give the number of a rank"),
@@ -183,20 +183,21 @@ def _check_numbers(name: Optional[str], reduce_op: Any, root_rank: Any, prescale
 
 
 def poll(handle: int) -> bool:
-    """Whether the work is complete, failed or not. ValueError for a handle that is not known."""
+    """Returns whether the work is complete, failed or not. Raises ValueError for an unknown handle."""
     return _native.poll(handle)
 
 
 def wait(handle: int) -> Any:
-    """Waits until the work is complete, ends the claim on it and returns what `finish` makes.
+    """Waits until the work is complete, releases the handle and returns the result of `finish`.
 
-    Interrupted by a signal's handler that raises, the handle stays valid.
+    If a signal handler raises meanwhile, the handle stays valid.
     """
     return _native.wait(handle)
 
 
 def run(handle: int) -> Any:
-    """`wait` for a caller that keeps no handle: interrupted, the work is let go in peace."""
+    """Like `wait`, for a caller that keeps no handle. If a signal handler raises, the work is
+    abandoned: it completes without a result."""
     try:
         return _native.wait(handle)
     except BaseException:
@@ -205,7 +206,8 @@ def run(handle: int) -> Any:
 
 
 def run_all(handles: Iterable[int]) -> List[Any]:
-    """`run` of each. Raises the first failure once all are complete, so that nothing stays in flight."""
+    """Calls `run` for each handle. Raises the first error once all are complete, so that no work stays
+    in flight."""
     results: List[Any] = []
     failure: Optional[Exception] = None
     for handle in handles:
@@ -219,13 +221,12 @@ def run_all(handles: Iterable[int]) -> List[Any]:
 
 
 def output(handle: int, index: int = 0) -> RawOutput:
-    """Output `index` of complete work; call it inside `finish` only."""
+    """Returns output `index` of complete work. Call it inside `finish` only."""
     return RawOutput(*_native.output(handle, index))
 
 
 def adopt(function: Callable[..., int], *arguments: Any, finish: Callable[[int], Any]) -> int:
-    """Calls a function of the library that starts work and has the handle as its last result;
-    returns that, for `wait` or `run`."""
+    """Calls a function of the library that starts work. Returns its handle, for `wait` or `run`."""
     handle, error = ctypes.c_uint64(), ctypes.create_string_buffer(4096)
     status = function(*arguments, ctypes.addressof(handle), ctypes.addressof(error), len(error))
     if status != _OK:
@@ -235,7 +236,7 @@ def adopt(function: Callable[..., int], *arguments: Any, finish: Callable[[int],
 
 
 def ask(function: str, process_set: int) -> int:
-    """The number that a function of the library returns for a process set."""
+    """Returns the number that a function of the library has for a process set."""
     number, error = ctypes.c_int32(), ctypes.create_string_buffer(4096)
     status = getattr(library(), function)(
         process_set, ctypes.addressof(number), ctypes.addressof(error), len(error)
@@ -247,8 +248,7 @@ def ask(function: str, process_set: int) -> int:
 
 def runs_on_device(kind: int, dtype: int, reduce_op: int = Sum, prescale: float = 1.0,
                    postscale: float = 1.0) -> bool:
-    """Whether the job has a backend that runs such work on the memory of devices; the same on all
-    ranks."""
+    """Returns whether the job has a backend that runs such work in device memory; equal on all ranks."""
     runs, error = ctypes.c_int32(), ctypes.create_string_buffer(4096)
     status = library().hvd_runs_on_device(kind, dtype, reduce_op, prescale, postscale,
                                           ctypes.addressof(runs), ctypes.addressof(error), len(error))
@@ -258,7 +258,7 @@ def runs_on_device(kind: int, dtype: int, reduce_op: int = Sum, prescale: float 
 
 
 def steps_travel(op: int, process_set: Any) -> bool:
-    """Whether an optimizer's ranks step by themselves, and what that has changed is reduced."""
+    """Returns whether the ranks of an optimizer reduce the changes of their local steps."""
     return op == Adasum and process_set.included() and process_set.size() > 1
 
 
@@ -268,12 +268,12 @@ def barrier(process_set: int = 0) -> None:
 
 
 def join() -> int:
-    """Returns the last rank to join, once every rank has."""
+    """Waits until every rank has joined; returns the last rank that joined."""
     return run(submit(Kind.JOIN, None, finish=lambda handle: output(handle).last_joined_rank))
 
 
 def reset() -> None:
-    """Releases all work of a runtime that has been shut down: none of it still runs."""
+    """Releases all work of a runtime that has been shut down, in which no work runs."""
     _native.release_all()
     _state.counters.clear()
     for forget in _state.forgetters:
@@ -281,7 +281,7 @@ def reset() -> None:
 
 
 def check(status: int, error: ctypes.Array[ctypes.c_char]) -> None:
-    """Raises what a failed call of init or shutdown deserves."""
+    """Raises the exception for a failed call of init or shutdown."""
     if status != _OK:
         _fail(status, error.value.decode(errors="replace"), negotiated=True)
 

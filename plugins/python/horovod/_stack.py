@@ -1,8 +1,8 @@
-"""Lets the runtime ask where this process is: what it shows of a rank that the others wait for.
+"""Offers the Python stack of this process, which the runtime shows for a rank that others wait for.
 
-The runtime runs no Python on its threads. Therefore faulthandler, Python's own means, gets a signal that
-nobody uses; its handler, which is C alone, writes the stack of the thread that the runtime sends
-the signal to. A program's own use of faulthandler and of signals stays as it is.
+The runtime runs no Python on its threads. Therefore Python's faulthandler gets an unused signal. Its
+handler is pure C, and writes the stack of the thread to which the runtime sends the signal. A program's
+own use of faulthandler and of signals stays as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from horovod._library import library
 
 
 def _free_signal() -> Optional[int]:
-    """A real-time signal that nobody in this process handles, ignores or blocks; or None."""
+    """Returns a real-time signal that this process does not handle, ignore or block; or None."""
     taken = 0
     with open("/proc/self/status", encoding="ascii", errors="replace") as status:
         for line in status:
@@ -31,14 +31,14 @@ def _free_signal() -> Optional[int]:
 
 @functools.lru_cache(maxsize=None)
 def offer() -> bool:
-    """Offers this process's stack, once; False where that is not possible, which harms nothing."""
+    """Offers this process's stack, once. Returns False if that is not possible, which does no harm."""
     try:
         number = _free_signal()
         if number is None:
             return False
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         faulthandler.register(number, file=writer, all_threads=False, chain=False)
-        # Says so to the agent of this host, which shows the stack when the launcher wants it.
+        # Announces the stack to the agent of this host, which shows it when the launcher asks.
         os.memfd_create(f"horovod-stack:{number}:{reader}")
     except (OSError, RuntimeError, ValueError):
         return False

@@ -8,12 +8,12 @@ from typing import Any
 
 
 def major_of(keras: Any) -> int:
-    """Keras's major version."""
-    return int(getattr(keras, "__version__", "2").split(".")[0])  # tf.keras of Keras 2 has none
+    """Returns the major version of Keras."""
+    return int(getattr(keras, "__version__", "2").split(".")[0])  # tf.keras of Keras 2 has no version
 
 
 def framework_of(keras: Any) -> str:
-    """On which framework this Keras runs: tensorflow, torch or jax. ImportError for others."""
+    """Returns the framework of this Keras: tensorflow, torch or jax. Raises ImportError for others."""
     name = keras.backend.backend() if major_of(keras) >= 3 else "tensorflow"
     if name not in ("tensorflow", "torch", "jax"):
         raise ImportError(
@@ -23,12 +23,12 @@ def framework_of(keras: Any) -> str:
 
 
 def backend_of(keras: Any) -> Any:
-    """The module that reduces and moves what belongs to that framework."""
+    """Returns the module that reduces and broadcasts tensors of that framework."""
     return importlib.import_module(f"horovod._keras.on_{framework_of(keras)}")
 
 
 def mark_reduced(grad: Any) -> None:
-    """An optimizer that gets this gradient, not another made of it, finds it reduced over all ranks."""
+    """Marks this gradient as reduced over all ranks. A tensor computed from the gradient has no mark."""
     if grad is not None:
         grad._hvd_reduced = True
 
@@ -38,7 +38,7 @@ def is_reduced(grad: Any) -> bool:
 
 
 def variables_of(local_layers: Any) -> list:
-    """The trainable variables of a built layer, or of layers. ValueError for anything else."""
+    """Returns the trainable variables of a built layer or of layers. Raises ValueError for others."""
     if local_layers is None:
         return []
     layers = local_layers if isinstance(local_layers, (list, tuple)) else [local_layers]

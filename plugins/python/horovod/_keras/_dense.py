@@ -10,8 +10,8 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 
 class Reduction(NamedTuple):
-    """As horovod.tensorflow._reduction.Reduction. `reduce_all` is the backend's: (arrays, name,
-    compression, op, prescale, postscale, process_set) -> arrays."""
+    """The counterpart of horovod.tensorflow._reduction.Reduction. `reduce_all` is the backend's
+    function: (arrays, name, compression, op, prescale, postscale, process_set) -> arrays."""
 
     compression: Any = None
     sparse_as_dense: bool = False
@@ -23,7 +23,7 @@ class Reduction(NamedTuple):
     reduce_all: Any = None
 
     def checked(self, num_groups: int = 0) -> Reduction:
-        """Itself. ValueError, in one sentence, for arguments that cannot be."""
+        """Returns itself. Raises ValueError with one sentence for invalid arguments."""
         check_choices(self.op, self.compression)
         check_predivision(self.gradient_predivide_factor, self.op)
         checked_groups(self.groups, num_groups)
@@ -50,7 +50,7 @@ class Reduction(NamedTuple):
 
     @property
     def takes_steps(self) -> bool:
-        """Whether what travels is what a local step has changed, not gradients."""
+        """Returns whether the ranks reduce the changes of their local steps, not gradients."""
         return steps_travel(self.op, self.process_set)
 
 

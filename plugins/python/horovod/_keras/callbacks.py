@@ -16,7 +16,7 @@ from horovod.numpy import _collectives as host
 
 
 def _share_state(model: Any) -> None:
-    # On JAX a model's variables are those of its compiled step while it trains.
+    # On JAX, the compiled step holds a model's variables during training.
     sync = getattr(model, "jax_state_sync", None)
     if sync is not None and getattr(model, "_jax_state", None) is not None:
         sync()
@@ -103,7 +103,7 @@ class LearningRateSchedule:
         self.initial_lr: Any = initial_lr if initial_lr is not None else lr
         self.multiplier = (multiplier if callable(multiplier) else
                            functools.partial(_constant, multiplier))
-        # A number is one stair.
+        # A number as multiplier implies a staircase.
         self.staircase = staircase if callable(multiplier) else True
         self.start_epoch: int = start_epoch
         self.end_epoch: Any = end_epoch
@@ -158,11 +158,12 @@ class LearningRateSchedule:
     def _correct(self, optimizer: Any, factor: float) -> None:
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         momentum: Any = getattr(optimizer, "momentum", None)
-        if hasattr(momentum, "assign"):  # optimizers of old have it in a variable: for one batch
+        if hasattr(momentum, "assign"):  # older optimizers have it in a variable: for one batch
             self._momentum = float(momentum.numpy())
             optimizer.momentum = self._momentum * factor
         elif isinstance(optimizer, (self._keras.optimizers.SGD, self._keras.optimizers.RMSprop)):
-            # In others a compiled step has it as a constant; what it is multiplied with is the same.
+            # In other versions the compiled step has momentum as a constant, so this scales the
+            # velocity that it multiplies.
             for name in ("momentums", "_momentums"):
                 for gathered in getattr(optimizer, name, None) or []:
                     gathered.assign(gathered * factor)
@@ -183,7 +184,7 @@ class LearningRateWarmup(LearningRateSchedule):
         self.verbose = verbose
 
     def _share(self, epoch: float) -> float:
-        # The last batch of the last epoch gets the whole.
+        # The last batch of the last epoch gets the full rate.
         epoch += 1.0 / self.steps_per_epoch
         size = _basics.size()
         return 1.0 / size * (epoch * (size - 1) / self.end_epoch + 1)
@@ -221,7 +222,7 @@ class BestModel:
 
 
 def callbacks_for(keras: Any, module: str) -> Dict[str, Any]:
-    """The classes of the module `module`, by name."""
+    """Returns the classes of the module `module`, by name."""
     return {
         name: type(name, (what, base), {"__doc__": what.__doc__, "__module__": module,
                                         "_keras": keras})

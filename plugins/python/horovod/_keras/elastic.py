@@ -1,5 +1,5 @@
-"""States and callbacks of `hvd.elastic` for Keras, and for variables of TensorFlow: what they do, and
-`elastic_for`, which makes them those of one Keras.
+"""States and callbacks of `hvd.elastic` for Keras, and for variables of TensorFlow. `elastic_for` makes
+the classes for one Keras.
 
 Jobs keep their size in this release; see `horovod._elastic.run`.
 """
@@ -17,8 +17,8 @@ from horovod._keras.callbacks import _share_state
 
 
 class VariablesState(ObjectState):
-    """Variables, which `variables` lists, and attributes. `broadcast` gives variables of all ranks their
-    values on rank 0."""
+    """A state of the variables that `variables` returns, and of attributes. `broadcast` copies rank 0's
+    values of variables to all ranks."""
 
     def __init__(self, variables: Callable[[], Sequence[Any]],
                  broadcast: Callable[[Sequence[Any]], None], **kwargs: Any) -> None:
@@ -33,13 +33,14 @@ class VariablesState(ObjectState):
         super().save()
 
     def restore(self) -> None:
-        """Variables and attributes become what was saved last."""
+        """Sets variables and attributes to the last saved copies."""
         for variable, value in zip(self._variables(), self._values):
             variable.assign(value)
         super().restore()
 
     def sync(self) -> None:
-        """All become what rank 0 has; all ranks must call it, with equal variables."""
+        """Sets variables and attributes to those of rank 0. All ranks must call it, with equal
+        variables."""
         variables = list(self._variables())
         if variables:
             self._broadcast(variables)
@@ -48,7 +49,7 @@ class VariablesState(ObjectState):
 
 
 def variables_of_model(model: Any, optimizer: Any) -> List[Any]:
-    """Those of the model and, once it has some, of its optimizer."""
+    """Returns the variables of the model and, once they exist, of its optimizer."""
     _share_state(model)
     optimizer = optimizer or getattr(model, "optimizer", None)
     found = list(model.weights)
@@ -130,7 +131,7 @@ class UpdateEpochState:
 
 
 def elastic_for(keras: Any, module: str) -> Dict[str, Any]:
-    """The names that the module `module` exports, with their values."""
+    """Returns the names that the module `module` exports, with their values."""
     framework = framework_of(keras)
     runs = "horovod._elastic" if framework == "torch" else f"horovod.{framework}.elastic"
     made = {

@@ -14,8 +14,8 @@ from horovod.process_sets import ProcessSet, global_process_set
 
 
 def functions_for(keras: Any) -> Dict[str, Any]:
-    """The names that the two modules export beside callbacks. ImportError on other backends than
-    tensorflow, torch and jax."""
+    """Returns the names that the two modules export besides callbacks. Raises ImportError on other
+    backends than tensorflow, torch and jax."""
     backend = backend_of(keras)
     prepare(keras)
 

@@ -16,8 +16,9 @@ def _knows(function: Any, argument: str) -> bool:
 
 
 def prepare(keras: Any) -> None:
-    """Model.compile takes what scripts of Keras 2 say, and compiles no step by XLA that reduces."""
-    # Where it is defined: Keras takes a Model's own for a user's.
+    """Patches Model.compile: it accepts the arguments of Keras 2, and does not compile reducing steps
+    by XLA."""
+    # Patch the class that defines it: Keras takes a method of Model itself for a user's.
     owner = next(one for one in keras.Model.__mro__ if "compile" in vars(one))
     compile_ = owner.compile
     if getattr(compile_, "_hvd_prepared", False):
@@ -55,7 +56,7 @@ def _without_xla(keras: Any, model: Any) -> None:
 
 def load(keras: Any, filepath: Any, plan: Dict[str, Any], custom_optimizers: Optional[Any],
          custom_objects: Optional[Dict[str, Any]]) -> Any:
-    """The model of `filepath`, with a distributed optimizer in the state in which it was saved."""
+    """Returns the model of `filepath`, with a distributed optimizer in its saved state."""
     objects = {optimizer.__name__: optimizer for optimizer in custom_optimizers or []}
     objects.update(custom_objects or {})
     model = keras.models.load_model(filepath, custom_objects=objects or None)

@@ -8,11 +8,12 @@ from horovod._keras import backend_of, is_reduced, major_of
 
 
 class Distributed:
-    """Marks the optimizers made here. `_hvd`, of the class, is what they do: see `make_class`."""
+    """The base of all distributed optimizers. `_hvd`, an attribute of the class, is the plan: see
+    `make_class`."""
 
 
 class _OfKeras3(Distributed):
-    """Reduces where it applies gradients, as this Keras has no method that computes them."""
+    """Reduces gradients before it applies them, since Keras 3 has no method that computes gradients."""
 
     def _note(self, grads: List[Any], variables: Sequence[Any]) -> None:
         # Past __setattr__, which would track it as a part of the model.
@@ -21,7 +22,7 @@ class _OfKeras3(Distributed):
             for grad, variable in zip(grads, variables) if is_reduced(grad)}
 
     def _reduce(self, grads: List[Any], variables: Sequence[Any]) -> None:
-        """Replaces gradients by those of all ranks, but for those that a tape has reduced."""
+        """Reduces all gradients over the ranks, except those that a tape has already reduced."""
         plan, reduced = self._hvd, self.__dict__.get("_hvd_reduced", ())
         rest = [i for i, variable in enumerate(variables) if plan["key_of"](variable) not in reduced]
         results = plan["reduction"]([grads[i] for i in rest], [variables[i] for i in rest],
@@ -31,8 +32,8 @@ class _OfKeras3(Distributed):
 
 
 class _Keras3Around(_OfKeras3):
-    """Around another optimizer, as LossScaleOptimizer: reduces before it looks at gradients, so that all
-    ranks find them finite, or none."""
+    """Wraps an optimizer such as LossScaleOptimizer. Reduces gradients before the optimizer tests them,
+    so that they are finite on all ranks or on none."""
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
         grads, variables = list(grads), list(trainable_variables or self._trainable_variables)
@@ -55,12 +56,12 @@ class _Keras3(_OfKeras3):
         return super().apply(grads, trainable_variables)
 
     def _backend_apply_gradients(self, grads: Any, trainable_variables: Any) -> Any:
-        # Past __setattr__, which would track the list as a part of the model.
+        # Bypass __setattr__, which would track the list as a part of the model.
         self.__dict__["_hvd_variables"] = list(trainable_variables)
         return super()._backend_apply_gradients(grads, trainable_variables)
 
     def _clip_gradients(self, grads: Any) -> Any:
-        # Called once per step, also where Keras accumulates gradients of several, before they count.
+        # Keras calls this once per step, also when it accumulates gradients, before it uses them.
         grads = list(grads)
         variables = self.__dict__.get("_hvd_variables")
         if variables is None or len(variables) != len(grads):
@@ -73,7 +74,7 @@ class _Keras3(_OfKeras3):
         return super()._clip_gradients(grads)
 
     def _apply_weight_decay(self, variables: Any) -> None:
-        # Called once per step, as the first to change variables.
+        # Keras calls this once per step, before anything else changes variables.
         if self._hvd["reduction"].takes_steps:
             copy = self._hvd["copy"]
             self.__dict__["_hvd_starts"] = {id(each): copy(each) for each in variables}
@@ -94,12 +95,12 @@ class _Keras3(_OfKeras3):
 
 
 class _Keras2(Distributed):
-    """Reduces where it computes gradients, also in `minimize` and `Model.fit`, which do; applies them as
-    they are."""
+    """Reduces gradients when it computes them, also in `minimize` and `Model.fit`. Applies gradients
+    unchanged."""
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Tuple[Any, Any]]:
         """As the optimizer's own, of all ranks; all ranks must call it."""
-        own = super()  # optimizers of old have the other name
+        own = super()  # older optimizers have the other name
         pairs = list((getattr(own, "compute_gradients", None) or own._compute_gradients)(
             *args, **kwargs))
         variables = [variable for _, variable in pairs]
@@ -155,8 +156,9 @@ class _Keras2(Distributed):
 
 
 def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
-    """A class like `base`, under its name, that does what `plan` says: reduction, local (keys of
-    variables whose gradients stay here), key_of (a variable), factor (of summed gradients), aggregate."""
+    """Returns a class like `base`, with its name, that follows `plan`: reduction, local (keys of
+    variables whose gradients stay local), key_of (a variable), factor (of summed gradients),
+    aggregate."""
     mixin: Type[Any] = _Keras2
     if major_of(keras) >= 3:
         mixin = _Keras3Around if _is_around(keras, base) else _Keras3
@@ -169,7 +171,7 @@ def _is_around(keras: Any, base: Type[Any]) -> bool:
 
 
 def is_distributed(optimizer: Any) -> bool:
-    """Whether the optimizer was made here, or wraps one that was."""
+    """Returns whether the optimizer is distributed, or wraps one that is."""
     inner = getattr(optimizer, "inner_optimizer", None)
     return isinstance(optimizer, Distributed) or (inner is not None and is_distributed(inner))
 
@@ -177,7 +179,8 @@ def is_distributed(optimizer: Any) -> bool:
 def plan_of(keras: Any, compression: Any, sparse_as_dense: bool, factor: float, op: int,
             steps: int, average: bool, num_groups: int, groups: Any, process_set: Any,
             scale_local: bool, local: Sequence[Any] = ()) -> Dict[str, Any]:
-    """The plan of a distributed optimizer: its reduction and its steps. ValueError for bad arguments."""
+    """Returns the plan of a distributed optimizer: its reduction and its steps. Raises ValueError for
+    invalid arguments."""
     backend = backend_of(keras)
     if not isinstance(steps, int) or steps < 1:
         raise ValueError(f"backward_passes_per_step must be a number above 0, not {steps}.")
@@ -194,7 +197,8 @@ def plan_of(keras: Any, compression: Any, sparse_as_dense: bool, factor: float, 
 
 
 def distribute(keras: Any, optimizer: Any, name: Optional[str], plan: Dict[str, Any]) -> Any:
-    """An optimizer like `optimizer`, without its state. ValueError unless it is one of Keras."""
+    """Returns an optimizer like `optimizer`, without its state. Raises ValueError unless it is one of
+    Keras."""
     if isinstance(optimizer, str) or not hasattr(optimizer, "get_config"):
         raise ValueError(
             f"DistributedOptimizer takes an optimizer of Keras, not {optimizer!r} of type "
