@@ -78,7 +78,7 @@ class _GlobalProcessSet(ProcessSet):
 global_process_set: ProcessSet = _GlobalProcessSet()
 global_process_set.__doc__ = "The process set of all ranks."
 
-# Registered sets beside the global one: the runtime's end is theirs too.
+# Registered sets besides the global one. They end with the runtime.
 _registered: List[ProcessSet] = []
 
 

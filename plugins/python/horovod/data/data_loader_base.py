@@ -11,11 +11,11 @@ class BaseDataLoader:
     """A loader of batches: subclasses say how many there are and make them."""
 
     def __len__(self) -> int:
-        """How many batches an iteration gives. NotImplementedError unless the subclass says."""
+        """Returns the number of batches of an iteration. A subclass must implement it."""
         raise NotImplementedError(f"{type(self).__name__} does not define __len__.")
 
     def _iterate(self) -> Iterator[Any]:
-        """The batches of one iteration. NotImplementedError unless the subclass makes them."""
+        """Yields the batches of one iteration. A subclass must implement it."""
         raise NotImplementedError(f"{type(self).__name__} does not define _iterate.")
 
     def _process_batch(self, batch: Any) -> Any:
@@ -28,7 +28,7 @@ class BaseDataLoader:
 
 
 class _Preparation:
-    """One iteration that runs ahead in a thread of its own, by at most so many batches."""
+    """One iteration that runs ahead in its own thread, by a limited number of batches."""
 
     def __init__(self, batches: Iterator[Any], ahead: int) -> None:
         self._ready: queue.Queue[Tuple[str, Any]] = queue.Queue(ahead)
@@ -43,7 +43,7 @@ class _Preparation:
                 if not self._offer("batch", batch):
                     return
             self._offer("end", None)
-        except BaseException as error:  # belongs to who iterates
+        except BaseException as error:  # belongs to the iterating thread
             self._offer("error", error)
 
     def _offer(self, kind: str, value: Any) -> bool:

@@ -43,8 +43,8 @@ def _is_traced(*arrays: Any) -> bool:
 
 def _on_host(request: Request, function: Callable[..., Sequence[Any]], arrays: Sequence[Any],
              shapes: Sequence[Tuple[int, ...]]) -> Sequence[Array]:
-    """`function` of numpy arrays, now, or what `request` says when the program being traced runs.
-    Results have the types of `arrays`, and where they are traced the `shapes`."""
+    """Calls `function` with numpy arrays now, or traces an operation that performs `request` when the
+    traced program runs. Results have the types of `arrays`, and, if traced, the `shapes`."""
     if not _is_traced(*arrays):
         return [jnp.asarray(result) for result in function(*map(numpy.asarray, arrays))]
     if not request.prescale or not request.postscale:
@@ -58,7 +58,8 @@ def _on_host(request: Request, function: Callable[..., Sequence[Any]], arrays: S
 
 def _differentiable(forward: Callable[..., Any], backward: Callable[..., Any],
                     arrays: Sequence[Any]) -> Any:
-    """forward(*arrays); `backward` makes a tuple of gradients from those of its results."""
+    """Returns forward(*arrays). `backward` returns the tuple of gradients from the gradients of the
+    results."""
     if not _is_traced(*arrays):
         return forward(*arrays)
     function = jax.custom_vjp(forward)
@@ -68,7 +69,7 @@ def _differentiable(forward: Callable[..., Any], backward: Callable[..., Any],
 
 
 def _name(op: str, name: Optional[str], process_set: ProcessSet) -> str:
-    # Chosen when traced, so that each run of a compiled program says the same.
+    # The name is chosen when the program is traced, so that each run of it uses the same name.
     return name if name is not None else _ops.auto_name(op, id_of(process_set))[len(op) + 1 :]
 
 

@@ -1,7 +1,7 @@
 """Collectives inside compiled programs: one primitive of JAX, which XLA runs by our handler.
 
-The handler never waits for other ranks, so programs need no order among their collectives: ranks meet
-by names. Where this JAX cannot, or the program is not for the CPU, the host is called back in the
+The handler never waits for other ranks, so programs need no order among their collectives: ranks match
+them by name. Where this JAX cannot, or the program is not for the CPU, the host is called back in the
 order of the program.
 """
 
@@ -17,7 +17,7 @@ from horovod.jax import _native
 
 
 class Request(NamedTuple):
-    """The arguments of a call beside its arrays, as in include/horovod/horovod.h."""
+    """The arguments of a call besides its arrays, as in include/horovod/horovod.h."""
 
     kind: int
     name: str
@@ -34,7 +34,7 @@ def _make_primitive() -> Any:
     from jax.interpreters import batching, mlir
 
     class CollectiveEffect(effects.Effect):
-        """Others wait for this call, even if nobody here uses its result."""
+        """An effect: other ranks wait for this call, even if this program does not use its result."""
 
         def __str__(self) -> str:
             return "Horovod"
@@ -78,7 +78,7 @@ _primitive: Any = None if _problem else _make_primitive()
 
 
 def uses_ffi() -> bool:
-    """Whether compiled programs call our handler, and not Python."""
+    """Returns whether compiled programs call the native handler, and not Python."""
     return _primitive is not None and jax.default_backend() == "cpu"
 
 

@@ -14,11 +14,11 @@ from horovod.exceptions import (
     HorovodUnimplementedError,
 )
 
-# JAX's own, which older versions leave to XLA.
+# JAX's own error class; older versions raise XLA's.
 JaxRuntimeError: Type[Exception] = getattr(jax.errors, "JaxRuntimeError", RuntimeError)
 
-# As jax_ops/handler.cpp says it, after XLA's word for the kind of error; and as a callback's traceback
-# ends.
+# The message of jax_ops/handler.cpp, after XLA's name of the kind of error, and the last line of a
+# callback's traceback.
 _SAID = re.compile(r"(?:(INVALID_ARGUMENT|UNIMPLEMENTED|INTERNAL)[^\n]*?: )?Horovod: (.*)", re.DOTALL)
 _RAISED = re.compile(r"^(?:horovod\.exceptions\.)?(Horovod\w+): (.*)", re.MULTILINE)
 _KINDS = {"INVALID_ARGUMENT": HorovodDisagreementError, "UNIMPLEMENTED": HorovodUnimplementedError,
@@ -27,8 +27,8 @@ _KINDS = {"INVALID_ARGUMENT": HorovodDisagreementError, "UNIMPLEMENTED": Horovod
 
 
 def translated(error: BaseException) -> Optional[HorovodInternalError]:
-    """The error that a collective outside of compiled programs raises in this case; None where JAX's
-    error does not come from a collective."""
+    """Returns the error that a collective outside of compiled programs raises in this case. None if
+    JAX's error does not come from a collective."""
     found = _RAISED.search(str(error)) or _SAID.search(str(error))
     if found is None or not isinstance(error, JaxRuntimeError):
         return None

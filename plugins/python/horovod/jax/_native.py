@@ -19,8 +19,8 @@ _FUNCTIONS = ["hvd_submit", "hvd_wait", "hvd_poll", "hvd_get_output", "hvd_relea
 
 
 def _interface(where: str) -> int:
-    """The minor version of the FFI of this JAX, which ships its header. ImportError where that is none
-    of ours."""
+    """Returns the minor version of the FFI of this JAX, by the header that JAX ships. Raises
+    ImportError for an unsupported version."""
     try:
         header = pathlib.Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text()
         numbers = dict(re.findall(r"#define XLA_FFI_API_(MAJOR|MINOR) (\d+)", header))
@@ -34,7 +34,7 @@ def _interface(where: str) -> int:
 
 
 def _register() -> None:
-    """Tells XLA of our handler. Raises ImportError, in one sentence, where it will not do."""
+    """Registers the handler with XLA. Raises ImportError with one sentence if that fails."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_operations.so")
     ffi: Any = getattr(jax, "ffi", None)
     where = f"JAX {jax.__version__} in {os.path.dirname(jax.__file__)}"
@@ -53,7 +53,7 @@ def _register() -> None:
 
 
 def load() -> Optional[str]:
-    """None, or why compiled programs call back to Python instead, which is also said once."""
+    """Returns None, or the reason why compiled programs call back to Python; warns about it once."""
     if os.environ.get("HOROVOD_JAX_FFI", "").strip() == "0":
         return "HOROVOD_JAX_FFI is 0"
     try:

@@ -6,7 +6,7 @@ result is there, and trainers and optimizers at once: their gradients travel in 
 
 from horovod._framework import need as _need
 
-# With a numpy that is too young MXNet's own code raises AttributeError.
+# With a numpy that is too new, MXNet's own code raises AttributeError.
 _mxnet = _need("mxnet", "MXNet", "horovod.mxnet", "1.9",
                "install it in an environment of its own: pip install 'mxnet==1.9.1' 'numpy<1.24'")
 

@@ -1,4 +1,4 @@
-"""From MXNet's arrays to addresses and back. Contains no collective."""
+"""Converts MXNet's arrays to addresses and back. Contains no collective."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DTYPES = {numpy.dtype(name): getattr(Dtype, name.upper()) for name in [
 
 
 def number_of(array: Any) -> Optional[int]:
-    """The library's number of the array's dtype; None if the library does not know the dtype."""
+    """Returns the library's number of the array's dtype; None if the library does not know the dtype."""
     dtype = numpy.dtype(array.dtype)
     return Dtype.BFLOAT16 if dtype.names == ("bfloat16",) else _DTYPES.get(dtype)
 
@@ -39,12 +39,12 @@ def check(array: Any, what: str) -> None:
 
 
 def dense(array: Any) -> Any:
-    """The array itself: MXNet's lie row by row."""
+    """Returns the array itself: MXNet's arrays are row-major."""
     return array
 
 
 def empty_like(array: Any) -> Any:
-    """An array to receive into."""
+    """Returns an array for received data."""
     return _empty(array.shape, array)
 
 
@@ -53,13 +53,13 @@ def _empty(shape: Any, like: Any) -> Any:
 
 
 def _address(array: Any) -> int:
-    # MXNet computes in the background: what is pending on the array comes first.
+    # MXNet computes in the background: wait for pending operations on the array.
     check_call(_LIB.MXNDArrayWaitToWrite(array.handle))
     return pointer(array)
 
 
 def pointer(array: Any) -> int:
-    """The address of an array that is computed; 0 when it is empty."""
+    """Returns the address of a computed array; 0 when it is empty."""
     if array.size == 0:
         return 0
     address = ctypes.c_void_p()
@@ -68,19 +68,19 @@ def pointer(array: Any) -> int:
 
 
 def describe(array: Any, output: Optional[Any], name: Optional[str] = None) -> _ops.Tensor:
-    """The op layer's view of an array and of the one that takes the result."""
+    """Returns the op layer's view of an array and of the array for the result."""
     return _ops.Tensor(_address(array), 0 if output is None else _address(output), number_of(array),
                        array.shape, name)
 
 
 def copy(target: Any, source: Any) -> None:
-    """Gives `target` the values of `source`."""
+    """Copies the values of `source` to `target`."""
     target[:] = source
 
 
 def take(output: _ops.RawOutput, like: Any) -> Any:
-    """An array of its own with what the runtime lends."""
-    with mxnet.util.np_shape(True):  # or else 0 rows would be an unknown number of them
+    """Returns a new array with a copy of the runtime's output."""
+    with mxnet.util.np_shape(True):  # otherwise MXNet takes 0 rows for an unknown number
         array = _empty(output.shape, like)
         if output.address and array.size:
             size = array.size * numpy.dtype(like.dtype).itemsize
@@ -89,5 +89,5 @@ def take(output: _ops.RawOutput, like: Any) -> Any:
 
 
 def splits(numbers: list) -> Any:
-    """Received splits."""
+    """Returns the received splits as an array."""
     return mxnet.nd.array(numbers, dtype="int32")

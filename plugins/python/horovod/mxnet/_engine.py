@@ -1,8 +1,8 @@
-"""Reductions that MXNet's engine starts once the arrays are computed, and that nobody waits for here.
+"""Asynchronous reductions, which MXNet's engine starts once the arrays are computed.
 
-To the engine each is an asynchronous operation that changes its arrays: what is computed from them
-later waits, and nothing else does. A failure comes out where somebody reads such an array, as
-MXNetError, and of the next `reduce` as what it is.
+To the engine, each is an asynchronous operation that changes its arrays: only later computations on
+these arrays wait for it. After a failure, reading such an array raises MXNetError, and the next
+`reduce` raises the original error.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ class _OnComplete(ctypes.Structure):
 
 
 class Computed:
-    """`_arrays` for arrays that the engine has computed: waiting for them here would be for ever."""
+    """The functions of `_arrays`, for arrays that the engine has computed: a wait for them here would
+    never end."""
 
     check, dense = staticmethod(_arrays.check), staticmethod(_arrays.dense)
     empty_like, copy = staticmethod(_arrays.empty_like), staticmethod(_arrays.copy)
 
     @staticmethod
     def describe(array: Any, output: Optional[Any], name: Optional[str] = None) -> _ops.Tensor:
-        """The op layer's view of an array, which takes the result too."""
+        """Returns the op layer's view of an array, which is also its output."""
         address = _arrays.pointer(array)
         return _ops.Tensor(address, address, _arrays.number_of(array), array.shape, name)
 
@@ -52,7 +53,7 @@ _tokens = itertools.count(1)
 _starts: Dict[int, Tuple[Callable[[], int], Sequence[Any]]] = {}
 _started: queue.SimpleQueue[Tuple[int, _OnComplete, Sequence[Any]]] = queue.SimpleQueue()
 _failures: List[Exception] = []
-_turns: Dict[Any, Any] = {}  # arrays that say nothing: operations that change one go one after the other
+_turns: Dict[Any, Any] = {}  # dummy arrays: the engine runs operations that change one of them in order
 _thread: Optional[threading.Thread] = None
 _ends = False  # whether _end runs after the next shutdown
 
@@ -66,8 +67,8 @@ def _complete(on_complete: _OnComplete, failure: Optional[Exception]) -> None:
 
 
 def _error(message: str) -> Optional[Any]:
-    """A dmlc::Error, which is a std::runtime_error without more; None where there is no such library.
-    The engine copies it."""
+    """Returns a dmlc::Error, which has the layout of std::runtime_error; None if the library is
+    missing. The engine copies it."""
     try:
         construct = ctypes.CDLL("libstdc++.so.6")["_ZNSt13runtime_errorC1EPKc"]
     except (AttributeError, OSError):
@@ -82,12 +83,12 @@ def _kept(buffer: Any) -> Any:
     return buffer
 
 
-_errors: List[Any] = []  # few: each is the end of a training
+_errors: List[Any] = []  # few: each one ends a training
 
 
 @_Function
 def _begin(_: int, address: int, token: int) -> None:
-    # On a thread of the engine's, which must not wait.
+    # This function runs on a thread of the engine, which must not wait.
     on_complete = _OnComplete.from_buffer_copy(
         ctypes.string_at(address, ctypes.sizeof(_OnComplete)))
     start, arrays = _starts.pop(token)
@@ -112,18 +113,19 @@ def _wait() -> None:
 
 
 def is_asynchronous() -> bool:
-    """Whether the engine runs operations behind our back: not where a user debugs with another."""
+    """Returns whether the engine runs operations asynchronously. NaiveEngine, which is for debugging,
+    does not."""
     return os.environ.get("MXNET_ENGINE_TYPE", "") != "NaiveEngine"
 
 
 def reduce(arrays: Sequence[Any], start: Callable[[], int], name: Any) -> None:
-    """Has the engine call `start`, which submits work that changes the arrays and returns the handle,
-    once they are computed, and work of the same name before is over. Raises what went wrong with an
-    earlier one."""
+    """Makes the engine call `start` once the arrays are computed and earlier work of the same name is
+    complete. `start` submits work that changes the arrays, and returns its handle. Raises the error of
+    an earlier reduction."""
     global _thread, _ends
     if _failures:
         failure, _failures[:] = _failures[0], []
-        _turns.clear()  # to the engine, they have failed too
+        _turns.clear()  # the engine has marked these arrays as failed too
         raise failure
     if _thread is None:
         _thread = threading.Thread(target=_wait, name="horovod-mxnet", daemon=True)
@@ -145,7 +147,8 @@ def reduce(arrays: Sequence[Any], start: Callable[[], int], name: Any) -> None:
 
 
 def _end() -> None:
-    # The job is over: what was in flight has failed, and the engine must hear it while Python lives.
+    # The job is over: the work in flight has failed, and the engine must get the errors while Python
+    # runs.
     global _ends
     _ends = False
     try:
@@ -154,4 +157,4 @@ def _end() -> None:
         pass
     _failures.clear()
     _turns.clear()
-    _starts.clear()  # what comes after a failure is never begun
+    _starts.clear()  # the engine never begins work after a failure

@@ -18,7 +18,7 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 
 def _groups(items: List[Any], count: int) -> List[List[Any]]:
-    """The items one by one, or in `count` groups of about equal length."""
+    """Returns the items one by one, or in `count` groups of about equal length."""
     if not hasattr(count, "__index__") or count < 0:
         raise ValueError(f"num_groups must be a whole number, 0 or more, not {count!r}.")
     length = max(1, -(-len(items) // count)) if count else 1
@@ -26,8 +26,8 @@ def _groups(items: List[Any], count: int) -> List[List[Any]]:
 
 
 def _average(named: List[Any], num_groups: int, factor: float, process_set: ProcessSet) -> None:
-    """Replaces the arrays of the (name, array) pairs by their averages over all ranks, once they are
-    computed; waits for nothing."""
+    """Replaces the arrays of the (name, array) pairs by their averages over all ranks, once the arrays
+    are computed. Does not wait."""
     handles = []
     for group in _groups(named, num_groups):
         name, arrays = group[0][0], [array for _, array in group]

@@ -1,4 +1,4 @@
-"""From numpy arrays to addresses and back. Contains no collective."""
+"""Converts numpy arrays to addresses and back. Contains no collective."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DTYPES = {numpy.dtype(name): getattr(Dtype, name.upper()) for name in [
 
 
 def number_of(dtype: numpy.dtype) -> Optional[int]:
-    """The library's number of a dtype; None if the library does not know the dtype."""
-    # numpy has none of its own; that of ml_dtypes is JAX's.
+    """Returns the library's number of a dtype; None if the library does not know the dtype."""
+    # numpy has no bfloat16; JAX uses that of ml_dtypes.
     return Dtype.BFLOAT16 if dtype.name == "bfloat16" else DTYPES.get(dtype)
 
 
 def check(array: Any, what: str) -> None:
-    """Raises, in one sentence, unless `array` is one of a known dtype."""
+    """Raises an error of one sentence unless `array` is an array of a known dtype."""
     if not isinstance(array, numpy.ndarray):
         raise ValueError(f"{what}: expected a numpy.ndarray, not a {type(array).__name__}.")
     if number_of(array.dtype) is None:
@@ -31,18 +31,18 @@ def check(array: Any, what: str) -> None:
 
 
 def dense(array: numpy.ndarray) -> numpy.ndarray:
-    """The array itself when it lies row by row, else a copy that does."""
+    """Returns the array itself when it is row-major, else a row-major copy."""
     return array if array.flags.c_contiguous and array.flags.aligned else array.copy(order="C")
 
 
 def empty_like(array: numpy.ndarray) -> numpy.ndarray:
-    """An array to receive into."""
+    """Returns an array for received data."""
     return numpy.empty(array.shape, array.dtype)
 
 
 def describe(array: numpy.ndarray, output: Optional[numpy.ndarray],
              name: Optional[str] = None) -> _ops.Tensor:
-    """The op layer's view of a dense array and of the one that takes the result."""
+    """Returns the op layer's view of a dense array and of the array for the result."""
     return _ops.Tensor(
         array.__array_interface__["data"][0],
         0 if output is None else output.__array_interface__["data"][0],
@@ -53,12 +53,12 @@ def describe(array: numpy.ndarray, output: Optional[numpy.ndarray],
 
 
 def copy(target: numpy.ndarray, source: numpy.ndarray) -> None:
-    """Gives `target` the values of `source`."""
+    """Copies the values of `source` to `target`."""
     target[...] = source
 
 
 def take(output: _ops.RawOutput, like: numpy.ndarray) -> numpy.ndarray:
-    """An array of its own with what the runtime lends."""
+    """Returns a new array with a copy of the runtime's output."""
     array = numpy.empty(output.shape, like.dtype)
     if output.address and array.size:
         ctypes.memmove(array.__array_interface__["data"][0], output.address, array.nbytes)
@@ -66,5 +66,5 @@ def take(output: _ops.RawOutput, like: numpy.ndarray) -> numpy.ndarray:
 
 
 def splits(numbers: list) -> numpy.ndarray:
-    """Received splits."""
+    """Returns the received splits as an array."""
     return numpy.array(numbers, dtype=numpy.int32)

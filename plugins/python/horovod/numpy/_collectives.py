@@ -27,9 +27,9 @@ from horovod._ops import Average, Kind
 from horovod.numpy import _arrays
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 
-# By what the native module tells an array that it can send as it lies.
+# The native module recognises an array that needs no copy by these values.
 _PLAIN: Tuple[Any, ...] = (numpy.ndarray, {}, None)
-# The names of members, where there is no group.
+# The names of members when there is no group.
 _ALONE: Sequence[Optional[str]] = (None,)
 
 # Waits until the work is complete and returns its result.

@@ -1,7 +1,7 @@
-"""Messages between `horovod.run` and its ranks: a function to them, results and failures back.
+"""Messages between `horovod.run` and its ranks: the function to the ranks, and results or errors back.
 
-Pickles, which run code when they are read: they come from the job's store alone, whose every response
-is signed with the job's secret.
+The messages are pickles, which run code when they are read. They come only from the job's store, which
+signs every response with the job's secret.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ RESULTS = "run/result/"
 
 
 def result_key(rank: int) -> str:
-    """Where a rank leaves its outcome."""
+    """Returns the key of a rank's outcome."""
     return f"{RESULTS}{rank}"
 
 
 def taken_key(rank: int) -> str:
-    """Set when the rank's outcome has arrived, and the rank may end."""
+    """Returns the key that the caller sets when the rank's outcome has arrived and the rank may end."""
     return f"run/taken/{rank}"
 
 
@@ -37,12 +37,12 @@ def _cloudpickle() -> Any:
 
 def pack_call(path: List[str], func: Callable[..., Any], args: tuple,
               kwargs: Dict[str, Any]) -> bytes:
-    """A call as bytes, with where its modules are found."""
+    """Returns a call as bytes, with the import path of its modules."""
     return pickle.dumps((path, _cloudpickle().dumps((func, args, kwargs))))
 
 
 def unpack_call(data: bytes) -> Tuple[List[str], Callable[[], Any]]:
-    """Where the call's modules are found, and what makes the call."""
+    """Returns the import path of the call's modules, and a function that makes the call."""
     path, call = pickle.loads(data)
 
     def make() -> Any:
@@ -53,7 +53,7 @@ def unpack_call(data: bytes) -> Tuple[List[str], Callable[[], Any]]:
 
 
 class Outcome(NamedTuple):
-    """How a rank's call ended: with a value, or with an exception and its traceback as text."""
+    """The outcome of a rank's call: a value, or an exception and its traceback as text."""
 
     value: Any
     error: Optional[BaseException]
@@ -61,15 +61,15 @@ class Outcome(NamedTuple):
 
 
 def pack_value(value: Any) -> bytes:
-    """A result as bytes. Raises what pickling it raises."""
+    """Returns a result as bytes. Raises the errors of pickle."""
     return _cloudpickle().dumps(Outcome(value, None, ""))
 
 
 def pack_error(error: BaseException) -> bytes:
-    """An exception as bytes; of one that cannot travel, its words do."""
+    """Returns an exception as bytes; only its text if the exception cannot be pickled."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_globals.get("__package__") == __package__:
-        frames = frames.tb_next  # the caller's own code comes first
+        frames = frames.tb_next  # the caller's own code has priority
     trace = "".join(traceback.format_exception(type(error), error, frames))
     try:
         packed: bytes = _cloudpickle().dumps(Outcome(None, error, trace))

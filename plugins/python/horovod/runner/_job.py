@@ -1,4 +1,4 @@
-"""One job of `horovod.run`: the launcher as a child, its store over a socket that it inherits."""
+"""One job of `horovod.run`: a launcher as a child process, with its store over an inherited socket."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RemoteError(RuntimeError):
 
 
 class _Launcher:
-    """The child process; what it says goes on to this process's standard error."""
+    """The child process. Its messages go to this process's standard error."""
 
     def __init__(self, flags: List[str], python: str) -> None:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -51,7 +51,7 @@ class _Launcher:
             sys.stderr.flush()
 
     def secret(self) -> str:
-        """The job's, once it starts; empty where it never does."""
+        """Returns the job's secret once the job has started; empty if the job fails to start."""
         line = b""
         while not line.endswith(b"\n"):
             more = self.socket.recv(1)
@@ -61,7 +61,7 @@ class _Launcher:
         return line.decode().strip()
 
     def wait(self) -> int:
-        """Its exit code, after its last words."""
+        """Waits for the launcher's last message; returns its exit code."""
         code = self._process.wait()
         self._relay.join()
         if self._process.stderr is not None:
@@ -77,7 +77,7 @@ class _Launcher:
 
 
 def _environment() -> Dict[str, str]:
-    """This process's, in which the ranks' Python finds this package."""
+    """Returns this process's environment, with which the ranks' Python finds this package."""
     environment = dict(os.environ)
     place = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     known = environment.get("PYTHONPATH", "").split(os.pathsep)
@@ -87,7 +87,7 @@ def _environment() -> Dict[str, str]:
 
 
 def call_on_all(call: bytes, ranks: int, flags: List[str], python: str) -> List[Any]:
-    """Starts a job of so many ranks that make the call, and returns what it gave on each."""
+    """Starts a job whose ranks make the call, and returns the result of each rank."""
     launcher = _Launcher(flags, python)
     try:
         outcomes = _collect(launcher, call, ranks)
@@ -109,7 +109,8 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str) -> List[
 
 
 def _collect(launcher: _Launcher, call: bytes, ranks: int) -> Dict[int, _calls.Outcome]:
-    """Waits until every rank has stored its outcome or the job ends; the outcomes in order of arrival."""
+    """Waits until every rank has stored its outcome or the job ends. Returns the outcomes by rank, in
+    order of arrival."""
     outcomes: Dict[int, _calls.Outcome] = {}
     secret = launcher.secret()
     if not secret:

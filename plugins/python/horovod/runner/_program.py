@@ -1,4 +1,4 @@
-"""The launcher as a program: where it is, and its command line for the arguments of `horovod.run`."""
+"""Finds the launcher's program, and makes its command line from the arguments of `horovod.run`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shutil
 from typing import Any, List
 
-# Argument of `run`, and the flag that says the same.
+# The arguments of `run` and their flags.
 _VALUES = {
     "min_num_proc": "--min-num-proc", "max_num_proc": "--max-num-proc",
     "slots": "--slots-per-host", "reset_limit": "--reset-limit", "hosts": "-H",
@@ -20,9 +20,9 @@ _SWITCHES = {"disable_cache": "--disable-cache", "verbose": "--verbose", "use_gl
 
 
 def find() -> str:
-    """The path of horovodrun: the one that came with this package, else the one on PATH.
+    """Returns the path of horovodrun: the one beside this package, else the one on PATH.
 
-    FileNotFoundError, in one sentence, where there is none.
+    Raises FileNotFoundError with one sentence if there is none.
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     places = [
@@ -42,7 +42,7 @@ def find() -> str:
 
 
 def flags(num_proc: int, given: dict) -> List[str]:
-    """The flags for `num_proc` and the arguments that are not None."""
+    """Returns the flags for `num_proc` and for the arguments that are not None."""
     made = ["-np", str(num_proc)]
     for name, value in given.items():
         if value is None or value is False:

@@ -1,4 +1,4 @@
-"""A client of the job's store (rendezvous/PROTOCOL.md) for what Python hands over there.
+"""A client of the job's store (rendezvous/PROTOCOL.md), for the messages of `horovod.run`.
 
 Both ends prove with each request that they know the job's secret: what is unpickled from here comes
 from the job. Knows no framework and does not need the library.
@@ -19,17 +19,18 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 _CHUNK = 32 << 20
 _LINE = 65536
 _WAIT_SECONDS = 20.0
-# How long a connection that broke is tried again, and the longest pause between two attempts.
+# The time limit to restore a broken connection, and the longest pause between two attempts.
 _PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
 
 
 class StoreError(RuntimeError):
-    """The store refused a request, or is not the job's."""
+    """The store refused a request, or belongs to another job."""
 
 
 def connect(place: str, timeout: float = 30.0) -> Any:
-    """A connected socket to what HOROVOD_STORE names. ValueError for what names nothing."""
+    """Returns a socket connected to the address in HOROVOD_STORE. Raises ValueError for an invalid
+    address."""
     kind, _, rest = place.partition(":")
     if kind in ("unix", "agent") and rest:
         found = socket.socket(socket.AF_UNIX)
@@ -47,7 +48,7 @@ def connect(place: str, timeout: float = 30.0) -> Any:
 
 
 class _Connection:
-    """One connection: signs requests, believes signed responses only."""
+    """One connection. It signs requests, and accepts only signed responses."""
 
     def __init__(self, opened: Any, secret: bytes) -> None:
         self._socket = opened
@@ -117,13 +118,13 @@ class Store:
     """The keys of a job. One thread at a time."""
 
     def __init__(self, open_socket: Callable[[], Any], secret: str, reconnects: bool) -> None:
-        """`secret`: in hexadecimal digits. `reconnects`: a connection that broke is made anew."""
+        """`secret`: in hexadecimal digits. `reconnects`: restore a broken connection."""
         self._open, self._secret, self._reconnects = open_socket, bytes.fromhex(secret), reconnects
         self._connection: Optional[_Connection] = None
 
     @classmethod
     def of_environment(cls) -> Store:
-        """The store of the job that this process is a rank of. RuntimeError where it is none."""
+        """Returns the store of this rank's job. Raises RuntimeError if this process is no rank."""
         place, secret = os.environ.get("HOROVOD_STORE"), os.environ.get("HOROVOD_JOB_SECRET")
         if not place or not secret:
             raise RuntimeError("This process is no rank of horovodrun: HOROVOD_STORE and "
@@ -137,23 +138,23 @@ class Store:
             self._connection = None
 
     def put(self, key: str, value: bytes) -> None:
-        """Sets a value of any size; `get` finds it when all of it is there."""
+        """Sets a value of any size. `get` finds the value once it is complete."""
         parts = [value[at : at + _CHUNK] for at in range(0, len(value), _CHUNK)] or [b""]
         for index, part in enumerate(parts):
             self._must("PUT", _target(f"{key}/part/{index}"), part)
         self._must("PUT", _target(key), str(len(parts)).encode())
 
     def get(self, key: str) -> bytes:
-        """The value, as soon as there is one; waits for ever."""
+        """Waits without a limit until the key has a value; returns the value."""
         count = int(self._wait(_target(key)))
         return b"".join(self._wait(_target(f"{key}/part/{index}")) for index in range(count))
 
     def revision(self) -> int:
-        """From which `changes` may be asked for."""
+        """Returns the current revision, from which `changes` can start."""
         return int(self._must("GET", "/v1/watch/").split(b"\n", 1)[0])
 
     def changes(self, prefix: str, revision: int) -> Tuple[int, List[str]]:
-        """The revision to go on from, and the keys set since `revision`, once there are any."""
+        """Waits until keys are set after `revision`; returns the next revision and these keys."""
         target = f"/v1/watch/{_quote(prefix)}?after={revision}"
         lines = self._wait(target, "&").decode().splitlines()
         return int(lines[0]), [urllib.parse.unquote(line[4:]) for line in lines[1:]

@@ -24,10 +24,10 @@ def main() -> int:
         failure, outcome = error, _calls.pack_error(error)
     try:
         store.put(_calls.result_key(rank), outcome)
-        # The launcher, which keeps it, may end as soon as the last rank does.
+        # The launcher holds the store, and may end as soon as the last rank ends.
         store.get(_calls.taken_key(rank))
     except (OSError, StoreError):
-        if failure is not None:  # the caller has not got it
+        if failure is not None:  # the caller has not received it
             traceback.print_exception(type(failure), failure, failure.__traceback__)
         raise
     store.close()

@@ -1,4 +1,5 @@
-"""Optimizers with op=Adasum: each rank steps by itself, and what the steps have changed is combined."""
+"""Optimizers with op=Adasum: each rank makes a local step, and Adasum combines the changes of the
+steps."""
 
 from __future__ import annotations
 
@@ -8,15 +9,15 @@ import tensorflow as tf
 
 
 def keep(grads: Sequence[Any], *unused: Any) -> List[Any]:
-    """In place of a reduction: gradients stay this rank's own."""
+    """Takes the place of a reduction, and leaves gradients unchanged."""
     return list(grads)
 
 
 def step(apply: Callable[[], Any], variables: Sequence[tf.Variable],
          reduce: Callable[[List[tf.Tensor]], List[tf.Tensor]]) -> Any:
-    """apply(), which changes `variables`; then these are where they were before, moved by what `reduce`
-    makes of the changes. In a graph of TensorFlow 1 returns the operation to run."""
-    # Reading a variable of such a graph may be no copy of it.
+    """Calls apply(), which changes `variables`. Then sets them to their former values plus the result
+    of `reduce` on the changes. In a graph of TensorFlow 1 returns the operation to run."""
+    # A read of a variable in such a graph may not copy it.
     starts = [tf.raw_ops.DeepCopy(x=variable.read_value()) for variable in variables]
     with tf.control_dependencies(_in_graph(starts)):
         applied = apply()

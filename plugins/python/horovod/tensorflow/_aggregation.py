@@ -1,4 +1,4 @@
-"""Gradients of several backward passes, added up before they travel."""
+"""Sums of the gradients of several backward passes, which are reduced once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import tensorflow as tf
 
 
 class LocalAggregation:
-    """Sums of gradients in variables of this rank; `reduce` and then `apply` are called once for each
-    backward pass. With one pass per step it keeps nothing."""
+    """Sums gradients in local variables. Call `reduce` and then `apply` once for each backward pass.
+    With one pass per step it has no variables."""
 
     def __init__(self, steps: int, average: bool = False) -> None:
         if not isinstance(steps, int) or steps < 1:
@@ -22,14 +22,15 @@ class LocalAggregation:
 
     def reduce(self, grads: Sequence[Any], variables: Sequence[Any],
                reduction: Callable[..., List[Any]], *more: Any) -> List[Any]:
-        """reduction(sums, variables, *more) in a step's last pass; in others what nobody uses."""
+        """Returns reduction(sums, variables, *more) in the last pass of a step; in other passes, unused
+        values."""
         if self.steps == 1:
             return reduction(list(grads), list(variables), *more)
         there = [i for i, grad in enumerate(grads) if grad is not None]
         dense = [tf.convert_to_tensor(grads[i]) for i in there]
         self._make([variables[i] for i in there], dense)
         before = self._passes.read_value()
-        is_first = tf.equal(before % self.steps, 0)  # the sums are those of a step that is over
+        is_first = tf.equal(before % self.steps, 0)  # the sums belong to a finished step
         added = [total.assign(tf.where(is_first, grad, total + grad))
                  for total, grad in zip(self._sums, dense)]
         with tf.control_dependencies(_as_operations([before, *added])):
@@ -51,7 +52,7 @@ class LocalAggregation:
         return results
 
     def apply(self, function: Callable[[], Any]) -> Any:
-        """function() in a step's last pass, and where `reduce` was never called."""
+        """Calls function() in the last pass of a step, and if `reduce` was never called."""
         if self.steps == 1 or self._passes is None:
             return function()
         if tf.executing_eagerly():

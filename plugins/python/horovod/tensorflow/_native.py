@@ -43,8 +43,8 @@ def _load() -> Any:
 
 
 def _run_in_any_order() -> None:
-    # Functions run stateful operations in the order of the program, one after the other, unless
-    # they are named here. Ours would then neither overlap nor meet others that come in other orders.
+    # A tf.function runs stateful operations in program order, one after another, unless they are listed
+    # here. Collectives would then neither overlap nor match those of ranks with another order.
     from tensorflow.python.framework import auto_control_deps
 
     auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS |= frozenset([

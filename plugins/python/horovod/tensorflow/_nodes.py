@@ -1,4 +1,4 @@
-"""From tensors to the operations of a graph, or of eager execution, and their gradients.
+"""Makes the operations of a graph, or of eager execution, from tensors; defines their gradients.
 
 Contains no collective: an operation holds the parameters, and native code submits them to libhorovod.
 """
@@ -26,7 +26,7 @@ DTYPES = frozenset([
 
 
 def bits_of(factor: float, what: str) -> int:
-    """A double's bits as the attribute of a node; 0 for a factor of 1."""
+    """Returns the bits of a double as a node's attribute; 0 for a factor of 1."""
     if not hasattr(factor, "__float__"):
         raise ValueError(f"{what}: a prescale or postscale factor is {factor!r}, a "
                          f"{type(factor).__name__}; give a number.")
@@ -37,7 +37,7 @@ def bits_of(factor: float, what: str) -> int:
 
 
 def to_tensor(value: Any, what: str) -> tf.Tensor:
-    """`value` as a tensor. ValueError for a type that does not travel."""
+    """Returns `value` as a tensor. Raises ValueError for an unsupported type."""
     try:
         tensor = tf.convert_to_tensor(value)
     except (TypeError, ValueError):
@@ -49,7 +49,8 @@ def to_tensor(value: Any, what: str) -> tf.Tensor:
 
 
 def to_splits(splits: Any) -> tf.Tensor:
-    """How many rows go to each rank, as int32. ValueError unless they are whole numbers in a row."""
+    """Returns the number of rows for each rank, as int32. Raises ValueError unless it is a vector of
+    integers."""
     if splits is None:
         return tf.zeros([0], tf.int32)
     tensor = to_tensor(splits, "alltoall: splits") if not isinstance(splits, str) else None
@@ -60,16 +61,16 @@ def to_splits(splits: Any) -> tf.Tensor:
 
 def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor],
               ignore_name_scope: bool = False) -> str:
-    """The name under which ranks meet. '' when it is to be numbered as it runs.
+    """Returns the name by which ranks match the operation, or '' for a number at run time.
 
-    In graphs it comes from the graph alone, so that a rank which traces a function once more than
-    others still says the same. A name that the graph has already gets a number, in the order in which
-    the graph is made.
+    In graphs the name depends on the graph alone, so that it stays equal on a rank that traces a
+    function once more than others. A name that the graph already has gets a number, in the order of
+    construction.
     """
     if tf.executing_eagerly():
         return name or ""
     graph = tf.compat.v1.get_default_graph()
-    # Branches end in a number that other ranks do not have: unique_fn_name of TensorFlow.
+    # The name of a branch ends in a number that differs between ranks: unique_fn_name of TensorFlow.
     own = re.sub(r"_\d+$", "", getattr(graph, "name", None) or "")
     prefix = f"{own}/" if own else ""
     if name is not None:
@@ -77,7 +78,7 @@ def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor],
         scoped = f"{scope}/{name}" if scope and not ignore_name_scope else name
         return _unique(graph, op, prefix + scoped)
     source = re.sub(r"[^A-Za-z0-9_./-]", "_", getattr(tensors[0], "name", "") or "")
-    # Placeholders of captured constants are named by numbers, which differ between ranks too.
+    # The names of captured constants are numbers, which also differ between ranks.
     source = re.sub(r"(^|/)\d+(_\d+)?$", r"\1captured", source)
     return _unique(graph, op, f"{prefix}{op}_{source}")
 
@@ -97,8 +98,8 @@ def _unique(graph: tf.Graph, op: str, name: str) -> str:
 
 
 def _names(op: str, tensor_name: str) -> Dict[str, str]:
-    """A node's arguments: under what ranks meet, and its own name in this graph, without which a kernel
-    does not know by which calls of functions it runs."""
+    """Returns a node's arguments: the name by which ranks match, and the node's own name in this graph,
+    by which a kernel knows the function calls that lead to it."""
     if tf.executing_eagerly():
         return {"tensor_name": tensor_name}
     node = tf.compat.v1.get_default_graph().unique_name(op)
@@ -106,15 +107,16 @@ def _names(op: str, tensor_name: str) -> Dict[str, str]:
 
 
 def rows_unknown(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """Tells the graph all of a result's shape but its first extent."""
+    """Sets the static shape of a result, except its first dimension."""
     if not tf.executing_eagerly() and like.shape.rank:
         result.set_shape([None] + like.shape[1:].as_list())
     return result
 
 
 def _shapes_of(tensors: Sequence[tf.Tensor]) -> List[int]:
-    """The shapes that the graph knows: for each tensor the number of dimensions, then the dimensions;
-    empty unless all are known. TensorFlow makes a new eager kernel for each value of an attribute."""
+    """Returns the static shapes of a graph's tensors: for each tensor the number of dimensions, then
+    the dimensions. Empty unless all are known, and in eager execution, where TensorFlow makes a new
+    kernel for each value of an attribute."""
     if tf.executing_eagerly() or not all(t.shape.is_fully_defined() for t in tensors):
         return []
     return [number for tensor in tensors for number in (tensor.shape.rank, *tensor.shape.as_list())]
@@ -122,7 +124,8 @@ def _shapes_of(tensors: Sequence[tf.Tensor]) -> List[int]:
 
 def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
               process_set: int, is_last: bool = False) -> List[tf.Tensor]:
-    """`is_last`: a thread of TensorFlow's may wait a moment for it, as nothing else is due beside it."""
+    """`is_last`: a thread of TensorFlow may briefly wait for the result, since no other work can run
+    meanwhile."""
     op = whole_op(op)
     return operations.horovod_allreduce(
         tensors=tensors, shapes=_shapes_of(tensors), reduce_op=op, prescale_bits=prescale,
@@ -161,7 +164,7 @@ def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str,
 
 
 def number(what: int, process_set: int = 0) -> tf.Tensor:
-    """0 rank, 1 local rank, 2 size, 3 local size, 4 included: asked when the graph runs."""
+    """Returns 0 rank, 1 local rank, 2 size, 3 local size or 4 included, evaluated when the graph runs."""
     result = operations.horovod_number(what=what, process_set=process_set)
     if not tf.executing_eagerly():
         result.set_shape([])
@@ -176,7 +179,7 @@ def _said(op: Any) -> Tuple[str, int]:
     name = name.decode() if isinstance(name, bytes) else name
     if tf.executing_eagerly():
         return name and name + ".gradient", op.get_attr("process_set")
-    # One operation may have several gradients in a graph, for several losses.
+    # One operation may have several gradients in a graph: one for each loss.
     graph = tf.compat.v1.get_default_graph()
     return _unique(graph, "gradient", f"{name or op.type}.gradient"), op.get_attr("process_set")
 
@@ -237,6 +240,7 @@ def _alltoall_gradient(op: Any, grad: Any, unused: Any) -> List[Any]:
 
 
 def group_of(process_set: ProcessSet) -> int:
-    """The set's number. ValueError unless Horovod is initialised and the set is registered."""
+    """Returns the set's number. Raises ValueError unless Horovod is initialised and the set is
+    registered."""
     _basics.rank()
     return id_of(process_set)

@@ -16,14 +16,14 @@ from horovod.tensorflow.compression import Compression
 
 
 def key_of(variable: Any) -> Any:
-    """The key that identifies a variable of TensorFlow or Keras."""
+    """Returns the key that identifies a variable of TensorFlow or Keras."""
     value = getattr(variable, "value", None)
     variable = value if isinstance(value, tf.Variable) else variable
     return variable.ref() if hasattr(variable, "ref") else id(variable)
 
 
-# Bytes of one gradient, and of all that wait for the end of backpropagation in a graph. On one host
-# nothing travels meanwhile that the ranks' own cores would not have to move.
+# The most bytes of one gradient, and of all gradients, that wait for the end of backpropagation in a
+# graph. On one host the ranks' own cores move the data, so an early start gains nothing.
 _LIMITS_ON_ONE_HOST = (4 << 20, 16 << 20)
 _LIMITS_BETWEEN_HOSTS = (64 << 10, 1 << 20)
 
@@ -33,8 +33,8 @@ def _on_one_host() -> bool:
 
 
 def _together(shared: Sequence[int], grads: Sequence[Any]) -> List[int]:
-    """Those of a graph's gradients that had better be one request; the same on all ranks. The first
-    variables of a model are the last to get gradients, so that they lose least by waiting."""
+    """Returns the gradients of a graph that form one request; equal on all ranks. The first variables
+    of a model get their gradients last, so they lose least by the wait."""
     largest, left = _LIMITS_ON_ONE_HOST if _on_one_host() else _LIMITS_BETWEEN_HOSTS
     chosen = []
     for i in shared:
@@ -47,18 +47,19 @@ def _together(shared: Sequence[int], grads: Sequence[Any]) -> List[int]:
 
 
 class Reduction(NamedTuple):
-    """The arguments that tapes and optimizers share. ValueError from `checked` for bad ones."""
+    """The arguments that tapes and optimizers share. `checked` raises ValueError for invalid ones."""
 
     compression: Any = Compression.none
     sparse_as_dense: bool = False
     op: int = Average
     gradient_predivide_factor: float = 1.0
-    groups: Any = None  # None, how many, or a list of lists of variables
+    groups: Any = None  # None, a number, or a list of lists of variables
     process_set: ProcessSet = global_process_set
     scale_local_gradients: bool = True
 
     def checked(self, num_groups: int = 0) -> Reduction:
-        """Itself with `groups` settled. ValueError, in one sentence, for arguments that cannot be."""
+        """Returns itself with final `groups`. Raises ValueError with one sentence for invalid
+        arguments."""
         check_choices(self.op, self.compression)
         check_predivision(self.gradient_predivide_factor, self.op)
         id_of(self.process_set)
@@ -66,8 +67,8 @@ class Reduction(NamedTuple):
 
     def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,
                  local: AbstractSet[Any] = frozenset()) -> List[Any]:
-        """The gradients of all ranks, in their order. None stays None. Those of variables whose keys
-        are in `local` stay this rank's own, divided by the number of ranks if so configured."""
+        """Returns the reduced gradients in order. None stays None. Gradients of variables whose keys
+        are in `local` stay local, divided by the number of ranks if so configured."""
         results = list(grads)
         keys = [key_of(v) for v in variables] if variables is not None else [None] * len(results)
         shared = []
@@ -98,8 +99,8 @@ class Reduction(NamedTuple):
 
     def _groups(self, shared: List[int], keys: List[Any], grads: List[Any]) -> List[List[int]]:
         if self.groups is None:
-            # Eagerly all gradients are there, so they travel together; in a graph a large one leaves
-            # when backpropagation has it.
+            # In eager execution all gradients are complete, so they travel together. In a graph a large
+            # gradient starts as soon as backpropagation has computed it.
             if shared and tf.executing_eagerly():
                 return [shared]
             together = [] if self.op == Adasum else _together(shared, grads)
@@ -128,5 +129,5 @@ class Reduction(NamedTuple):
 
     @property
     def takes_steps(self) -> bool:
-        """Whether what travels is what a local step has changed, not gradients."""
+        """Returns whether the ranks reduce the changes of their local steps, not gradients."""
         return steps_travel(self.op, self.process_set)

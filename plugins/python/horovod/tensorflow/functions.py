@@ -14,7 +14,7 @@ SessionRunHook: Any = tf.compat.v1.train.SessionRunHook
 
 
 def _of_tensorflow(variable: Any) -> Any:
-    # Keras 3 has variables of its own around TensorFlow's.
+    # Keras 3 wraps TensorFlow's variables in its own.
     value = getattr(variable, "value", None)
     return value if isinstance(value, tf.Variable) else variable
 
@@ -36,7 +36,7 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int,
         if not hasattr(target, "assign"):
             raise ValueError("broadcast_variables takes variables, which can be assigned to, and not a "
                              f"{type(target).__name__}.")
-    # Those of a random generator and the like do not travel as tensors do.
+    # The variables of a random generator and similar ones cannot be broadcast as tensors.
     if not targets:
         return None if tf.executing_eagerly() else tf.no_op()
     values = grouped_broadcast([tf.convert_to_tensor(target) for target in targets], root_rank,

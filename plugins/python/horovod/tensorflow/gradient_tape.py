@@ -14,7 +14,7 @@ from horovod.tensorflow.compression import Compression
 
 
 class _DistributedGradientTape(tf.GradientTape):
-    """A tape that has taken over what another has recorded."""
+    """A tape that has taken over the records of another tape."""
 
     def __init__(self, tape: tf.GradientTape, reduction: Reduction) -> None:
         self.__dict__.update(tape.__dict__)

@@ -13,7 +13,7 @@ from horovod.tensorflow._collectives import allreduce
 
 
 def _moments(inputs: Any, axes: Sequence[int], mask: Any = None) -> Tuple[Any, Any]:
-    """Mean and variance of all ranks' samples over `axes`, which are kept with the extent 1."""
+    """Returns mean and variance of all ranks' samples over `axes`, which keep the extent 1."""
     dtype = tf.float64 if inputs.dtype == tf.float64 else tf.float32
     wide = tf.cast(inputs, dtype)
     weights = tf.ones_like(wide)
