@@ -9,8 +9,8 @@ namespace hvd::python {
 
 namespace {
 
-// Seconds that the thread waits for the oldest work before it looks at the others, which are noticed as
-// late as that at most: often enough for a step, and seldom enough to cost nothing.
+// Seconds that the thread waits for the oldest work before it polls the others. This bounds the
+// delay of their completion: short for a training step, and long enough to cost little.
 constexpr double kFirstSlice = 0.002;
 constexpr double kLongestSlice = 0.005;
 
@@ -55,7 +55,8 @@ void Waiter::take_arrivals() {
   arrived_.clear();
 }
 
-// Ranks may have handed in something younger first. Returns whether any was complete.
+// Polls all work, since ranks may have submitted newer work first. Returns whether any was
+// complete.
 bool Waiter::complete_others(char* error) {
   bool any = false;
   for (auto at = open_.begin(); at != open_.end();) {

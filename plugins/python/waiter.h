@@ -12,8 +12,8 @@ namespace hvd::python {
 
 constexpr size_t kErrorSize = 4096;
 
-// Submitted work. `complete` is called once, on the waiter's thread, which deletes it afterwards;
-// `error` says what went wrong where `status` is not HVD_OK, and may be written to.
+// Submitted work. The waiter's thread calls `complete` once and then deletes the work. If `status`
+// is not HVD_OK, `error` holds the message, and may be overwritten.
 class Awaited {
  public:
   explicit Awaited(hvd_handle handle) : handle_(handle) {}
@@ -32,7 +32,7 @@ class Waiter {
   // The library's functions.
   Waiter(decltype(&::hvd_wait) wait, decltype(&::hvd_poll) poll) : wait_(wait), poll_(poll) {}
 
-  // Takes the work over. Never waits. Any thread.
+  // Takes ownership of the work. Never waits. Any thread.
   void add(Awaited* work);
 
  private:
@@ -46,7 +46,7 @@ class Waiter {
   std::condition_variable changed_;
   bool runs_ HVD_GUARDED_BY(mutex_) = false;
   std::deque<Awaited*> arrived_ HVD_GUARDED_BY(mutex_);
-  std::deque<Awaited*> open_;  // the thread's own
+  std::deque<Awaited*> open_;  // used by the thread alone
 };
 
 }  // namespace hvd::python

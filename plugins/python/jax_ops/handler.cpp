@@ -22,7 +22,7 @@ using python::kErrorSize;
 constexpr double kAtOnce = 0.0002;
 constexpr size_t kSmall = 64 * 1024;
 
-// Python knows errors of ours by how they begin: horovod/jax/_errors.py.
+// Python recognises these errors by their prefix: horovod/jax/_errors.py.
 FfiError* error_of(const FfiApi& api, int code, const std::string& message) {
   const std::string text = "Horovod: " + message;
   FfiErrorCreate create{sizeof create, nullptr, text.c_str(), code};
@@ -42,7 +42,7 @@ std::string shape_text(const int64_t* shape, int64_t rank) {
   return text + (rank == 1 ? ",)" : ")");
 }
 
-// Copies what the runtime lends into the program's buffers. Returns what is wrong, or "".
+// Copies the runtime's outputs into the program's buffers. Returns an error message, or "".
 std::string copy_outputs(hvd_handle handle, const std::vector<FfiBuffer>& results, char* error) {
   for (size_t i = 0; i < results.size(); ++i) {
     hvd_output output{};
@@ -64,7 +64,7 @@ std::string copy_outputs(hvd_handle handle, const std::vector<FfiBuffer>& result
   return "";
 }
 
-// A call that has been submitted: how it ends.
+// A submitted call, and its completion.
 class Call : public python::Awaited {
  public:
   Call(hvd_handle handle, const FfiApi& api, const Request& request, const FfiValues& results)
@@ -77,7 +77,7 @@ class Call : public python::Awaited {
 
   void tell(FfiFuture* future) { future_ = future; }
 
-  // Its error, or NULL. The work is over.
+  // Ends the call; returns its error, or NULL. The work must be complete.
   FfiError* end(int status, char* error) {
     std::string problem;
     int code = kFfiInvalidArgument;

@@ -13,10 +13,10 @@ struct Library {
   decltype(&::hvd_release) release;
 };
 
-// NULL until Python has said which.
+// Returns NULL until Python has set the library.
 const Library* library();
 
-// The minor version of the FFI that this XLA takes handlers of, and we are made for.
+// Returns the minor version of the FFI that this XLA accepts and this handler supports.
 int interface_minor();
 
 }  // namespace hvd::jax

@@ -16,11 +16,11 @@ struct Request {
   std::string name;
   std::vector<std::string> member_names;
   std::vector<hvd_tensor> tensors;
-  std::string problem;  // one sentence where the call cannot be read; else empty
+  std::string problem;  // one sentence for an unreadable call; else empty
 
-  // Outputs are shaped as inputs, and the runtime writes them itself.
+  // Outputs have the shapes of the inputs, and the runtime writes them directly.
   bool keeps_shapes() const { return kind == HVD_ALLREDUCE || kind == HVD_BROADCAST; }
-  // As the runtime takes it; valid as long as the request, and the buffers of the call.
+  // The submission for the runtime. Valid as long as the request and the buffers of the call.
   hvd_submission submission() const;
 };
 

@@ -23,7 +23,7 @@ PyObject* pending_entry(State* state, PyObject* handle) {
   return entry;
 }
 
-// Returns once the work is complete, or -1 with what a signal's handler has raised.
+// Returns once the work is complete, or -1 with the exception of a signal handler.
 int wait_for_end(State* state, hvd_handle handle, char (&error)[kErrorSize]) {
   int32_t done = 0;
   int status = state->poll(handle, &done, error, sizeof error);
@@ -72,7 +72,7 @@ PyObject* poll(PyObject* module, PyObject* number) {
 
 namespace {
 
-// `found` is what is pending under the handle.
+// `found` is the pending entry of the handle.
 PyObject* result_of(State* state, PyObject* number, PyObject* found) {
   hvd_handle handle = 0;
   if (!read_handle(number, &handle)) return nullptr;

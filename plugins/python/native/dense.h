@@ -22,19 +22,19 @@ struct Framework {
   const ExchangeTable* exchange;
 };
 
-// False with an exception unless `described` is such a tuple. The references are borrowed.
+// Returns false with an exception unless `described` is such a tuple. The references are borrowed.
 bool read_framework(PyObject* described, Framework* out);
 
 // One dense tensor in host memory.
 struct DenseTensor {
-  hvd_tensor view{};  // input and output are its own memory
+  hvd_tensor view{};  // input and output are the tensor's memory
   int64_t shape[kMaxDimensions];
 };
 
-// Whether `tensor` is such; when not, no exception need be set. Points into *out.
+// Returns whether `tensor` is dense. If not, an exception may be set. The view points into *out.
 bool read_dense(const State* state, PyObject* tensor, const Framework& framework, DenseTensor* out);
 
-// Where the data of a tensor lies; NULL with an exception set when it does not say.
+// Returns the address of a tensor's data; NULL with an exception when the tensor has none.
 bool read_address(const State* state, PyObject* tensor, void** out);
 
 }  // namespace hvd::python

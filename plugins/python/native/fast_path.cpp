@@ -1,5 +1,5 @@
-// The fast path of an allreduce in place: runs the usual call of a training step without a line of
-// Python. Argument names are compared by address. All other calls go to the function in Python, which
+// The fast path of an allreduce in place: runs the usual call of a training step without Python
+// code. Compares argument names by address. All other calls go to the function in Python, which
 // also raises the errors.
 #include <cstring>
 #include <string>
@@ -26,7 +26,7 @@ struct FastPath {
   std::string prefix;
   State* state = nullptr;
   PyObject* module = nullptr;     // borrowed, as all of these
-  PyObject* function = nullptr;   // takes what is not usual
+  PyObject* function = nullptr;   // handles all other calls
   PyObject* everybody = nullptr;  // the process set that calls need not name
   Framework framework{};
   int default_op = 0;
@@ -35,7 +35,7 @@ struct FastPath {
 
 constexpr const char* kFastPathCapsule = "horovod._native.fast_path";
 
-// Puts the arguments into their places; false where one is not known by the address of its name.
+// Sorts the arguments by parameter; returns false when the address of a name is unknown.
 bool place(const State* state, PyObject* const* given, Py_ssize_t count, PyObject* names,
            PyObject** placed) {
   if (count > kArguments) return false;
@@ -66,7 +66,7 @@ bool read_op(PyObject* given, int default_op, int* out) {
   return PyErr_Occurred() == nullptr;
 }
 
-// prefix + name; false where that is too long or no text.
+// Makes prefix + name; returns false when it is too long or no text.
 bool join_name(const std::string& prefix, PyObject* name, char (&out)[kMaxName]) {
   if (name == nullptr || !PyUnicode_Check(name)) return false;
   Reference bytes(PyUnicode_AsUTF8String(name));

@@ -28,7 +28,7 @@ bool check_lengths(const GradientBucket& bucket, const BucketLists& lists) {
   return true;
 }
 
-// Whether `grad` goes into the slot as it is; *lies_at is where it lies.
+// Returns whether `grad` fits into the slot unchanged; sets *lies_at to its address.
 bool fits(const State* state, const GradientBucket& bucket, const Slot& slot, PyObject* grad,
           const Framework& framework, void** lies_at) {
   DenseTensor dense;
@@ -42,8 +42,8 @@ bool fits(const State* state, const GradientBucket& bucket, const Slot& slot, Py
   return dense.view.dtype == bucket.dtype && count == slot.count;
 }
 
-// The gradients now; false with an exception set, or where one that lived in its slot has gone:
-// the slot is not ours to write, since whoever took the gradient may still read it.
+// Reads the current gradients. Returns false with an exception set, or when a gradient that lived
+// in its slot is gone: code that holds that gradient may still read the slot.
 bool read_grads(const State* state, const GradientBucket& bucket, const BucketLists& lists) {
   bool all_stayed = true;
   for (size_t i = 0; i < bucket.slots.size(); ++i) {
@@ -62,7 +62,7 @@ bool read_grads(const State* state, const GradientBucket& bucket, const BucketLi
 
 enum class Found { kSame, kOther, kNone };
 
-// Brings one gradient to where the request finds it.
+// Copies or points one gradient to its place in the request.
 Found gather_one(const State* state, const GradientBucket& bucket, const BucketLists& lists,
                  size_t index, Slot& slot) {
   const auto at = static_cast<Py_ssize_t>(index);

@@ -13,7 +13,7 @@ struct Slot {
                             // that is not usable where it lies, or NULL while there was none
   int64_t count = 0;        // elements
   bool apart = false;       // a tensor of the request by itself
-  void* outside = nullptr;  // where the gradient lies, unless in its place
+  void* outside = nullptr;  // address of the gradient if it is not in its place
   const void* object = nullptr;  // the gradient of the last step, for its identity alone
 
   void* data() const { return outside != nullptr ? outside : place; }
@@ -33,7 +33,7 @@ struct GradientBucket {
 // The Python lists of a bucket, one entry per slot; borrowed for the call.
 struct BucketLists {
   PyObject* params = nullptr;
-  PyObject* residents = nullptr;  // gradients that live in their slots, or None
+  PyObject* residents = nullptr;  // gradients whose memory is their slot, or None
   PyObject* held = nullptr;       // gets the gradients
   PyObject* keep = nullptr;       // a list of what must stay alive while they are reduced
   Framework framework{};
@@ -41,7 +41,7 @@ struct BucketLists {
   bool read(PyObject* lists);
 };
 
-// NULL with an exception set when it is none.
+// Returns NULL with an exception set when the object is no bucket.
 GradientBucket* bucket_of(PyObject* capsule);
 
 // As bucket_gather (module.cpp) returns.

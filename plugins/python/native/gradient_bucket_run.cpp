@@ -7,7 +7,8 @@ namespace hvd::python {
 
 namespace {
 
-// Submits what was gathered, as (name, op, prescale, postscale, process set) say; gives the handle.
+// Submits the gathered gradients by the terms (name, op, prescale, postscale, process set); returns
+// the handle.
 PyObject* submit_gathered(State* state, GradientBucket* bucket, PyObject* terms, PyObject* keep) {
   hvd_submission submission{};
   submission.struct_size = sizeof submission;

@@ -22,7 +22,7 @@ struct State {
   PyObject* abandoned;  // list of pending handles without a Python owner
   unsigned long main_thread;
 
-  // Names of a tensor's attributes, made once.
+  // Names of a tensor's attributes, created once.
   PyObject* name_of_dtype;
   PyObject* name_of_shape;
   PyObject* name_of_layout;
@@ -38,13 +38,13 @@ constexpr size_t kErrorSize = 4096;
 
 inline State* state_of(PyObject* module) { return static_cast<State*>(PyModule_GetState(module)); }
 
-// Raises by State::fail. Always NULL.
+// Raises by State::fail. Always returns NULL.
 PyObject* raise_failure(State* state, int status, const char* message, bool negotiated);
 
-// Submits, and keeps `entry`, as in State::pending, until the work is complete. Gives the handle.
+// Submits work, and keeps `entry` in State::pending until the work is complete. Returns the handle.
 PyObject* hand_over(State* state, const hvd_submission& submission, PyObject* entry);
 
-// As `wait`, for a caller that keeps no handle: interrupted, the work is let go in peace.
+// Like `wait`, for a caller that keeps no handle: after an interrupt the work is abandoned.
 Reference finish(PyObject* module, PyObject* handle);
 
 // The functions of the module; their arguments are described in module.cpp.
@@ -63,7 +63,7 @@ PyObject* bucket_scatter(PyObject* module, PyObject* bucket);
 PyObject* bucket_place(PyObject* module, PyObject* arguments);
 PyObject* bucket_run(PyObject* module, PyObject* arguments);
 
-// Releases what was abandoned and is complete by now. False with an exception set.
+// Releases abandoned work that is complete. Returns false with an exception set on failure.
 bool sweep(State* state);
 
 }  // namespace hvd::python

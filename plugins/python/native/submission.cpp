@@ -1,4 +1,4 @@
-// From Python's arguments to hvd_submit.
+// Converts Python's arguments, and calls hvd_submit.
 #include <string>
 #include <vector>
 

@@ -17,7 +17,7 @@ int code_of(int status) {
   return status == HVD_UNIMPLEMENTED ? kUnimplemented : kUnknown;
 }
 
-// Copies what the runtime lends into tensors of the graph. Leaves what failed in `status`.
+// Copies the runtime's outputs into tensors of the graph. Stores an error in `status`.
 void copy_outputs(const TfApi& api, const PendingOperation& work, Status* status, char* error) {
   const size_t count = work.inputs.size() - (work.operation->has_splits ? 1 : 0);
   for (size_t i = 0; i < count; ++i) {
@@ -47,7 +47,7 @@ void copy_outputs(const TfApi& api, const PendingOperation& work, Status* status
   }
 }
 
-// Work that its thread waits for.
+// Work that the waiter's thread waits for.
 class Submitted : public python::Awaited {
  public:
   explicit Submitted(PendingOperation* work) : Awaited(work->handle), work_(work) {}

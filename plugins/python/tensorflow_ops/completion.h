@@ -21,14 +21,14 @@ struct PendingOperation {
   hvd_handle handle = 0;
 };
 
-// Frees the work and tells TensorFlow that it failed, or that it succeeded where `message` is NULL.
+// Frees the work and reports to TensorFlow its failure, or its success if `message` is NULL.
 void finish(PendingOperation* work, int status, const char* message);
 
-// Gives TensorFlow what complete work has brought, frees it and tells TensorFlow. `error` says what
-// went wrong where `status` is not HVD_OK, and has room for kErrorSize.
+// Passes the outputs of complete work to TensorFlow, frees the work and reports its end. If
+// `status` is not HVD_OK, `error` holds the message; it has room for kErrorSize bytes.
 void hand_over(PendingOperation* work, int status, char* error);
 
-// The waiter's thread waits for the work, which is its own from now on, and finishes it.
+// Passes the work to the waiter's thread, which owns it from now on, waits for it and finishes it.
 void await(PendingOperation* work);
 
 }  // namespace hvd::tensorflow

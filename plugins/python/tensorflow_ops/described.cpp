@@ -34,7 +34,7 @@ Tensor* make_output_like(const TfApi& api, PendingOperation* work, int index, Sh
   return make_output(api, work, index, *shape, status);
 }
 
-// A graph may have been told a shape that is not so (Tensor.set_shape).
+// The static shape of a graph may be wrong (Tensor.set_shape).
 void check_shape(const TfApi& api, const Tensor* input, size_t index, const Shape& promised,
                  Shape* shape, Status* status) {
   read_shape(api, input, shape);

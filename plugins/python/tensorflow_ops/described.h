@@ -17,7 +17,7 @@ using Shape = std::vector<int64_t>;
 // input that an output replaces is not looked at then. False: TensorFlow has been told why.
 bool take_tensors(const TfApi& api, PendingOperation* work, const std::vector<Shape>& shapes);
 
-// The name of a request, and of each of its tensors if there are several.
+// The name of a request, and the names of its tensors if there are several.
 struct Names {
   std::string request;
   std::vector<std::string> tensors;

@@ -19,7 +19,7 @@ class InlineWait {
     return *this;
   }
 
-  // Whether the work was complete in time, and is finished and gone.
+  // Returns whether the work was complete in time; it is then finished and freed.
   bool finishes(PendingOperation* work);
 
  private:

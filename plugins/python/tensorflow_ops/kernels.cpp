@@ -28,7 +28,7 @@ struct Kernel {
   mutable InlineWait inline_wait;
 };
 
-// Reads attributes until one is not there.
+// Reads attributes until one is missing.
 class Attributes {
  public:
   Attributes(const TfApi& api, Construction* construction)
@@ -53,7 +53,7 @@ class Attributes {
     return value;
   }
 
-  // How many entries a list has.
+  // Returns the number of entries of a list.
   size_t count(const char* name) {
     int32_t list = 0, total = 0;
     if (api_.get_code(status_) == kOk)
@@ -146,7 +146,7 @@ void* create(Construction* construction) {
 
 void remove(void* kernel) { delete static_cast<Kernel*>(kernel); }
 
-// NULL: TensorFlow has been told why.
+// Returns NULL after it has reported an error to TensorFlow.
 PendingOperation* begin(const Kernel& kernel, Context* context, Done* done) {
   std::function<void()> kept = keep(done);
   const bool is_known = static_cast<bool>(kept);

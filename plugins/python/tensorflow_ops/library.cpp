@@ -61,7 +61,7 @@ std::string next_name(const char* prefix, int32_t process_set) {
 // Functions that Python calls after it has loaded the library.
 extern "C" {
 
-// "" or what kept the operations from being registered.
+// Returns "", or the reason why the operations are not registered.
 __attribute__((visibility("default"))) const char* horovod_tensorflow_problem() {
   return hvd::tensorflow::kept().problem.c_str();
 }
@@ -72,7 +72,7 @@ __attribute__((visibility("default"))) void horovod_tensorflow_bind(
   hvd::tensorflow::kept().is_bound = true;
 }
 
-// Unnamed calls of the process set, or of all when it is negative, begin at 1 again.
+// Counts unnamed calls of the process set, or of all sets when it is negative, from 1 again.
 __attribute__((visibility("default"))) void horovod_tensorflow_forget_names(int32_t process_set) {
   auto& all = hvd::tensorflow::kept();
   const hvd::MutexLock lock(all.mutex);

@@ -21,10 +21,11 @@ struct Library {
   decltype(&::hvd_process_set_included) included;
 };
 
-// NULL until Python has said which.
+// Returns NULL until Python has set the library.
 const Library* library();
 
-// `noname.<n>`: the same on all ranks of a process set that run their unnamed calls in one order.
+// Returns `noname.<n>`: equal on all ranks of a process set that run their unnamed calls in one
+// order.
 std::string next_name(const char* prefix, int32_t process_set);
 
 constexpr size_t kErrorSize = 4096;

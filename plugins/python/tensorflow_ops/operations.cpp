@@ -91,7 +91,7 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
     api.op_output(builder, "number: int32");
   }
   api.op_attribute(builder, "process_set: int = 0");
-  // Even an unused result is one that other ranks wait for, and no two calls are one.
+  // Other ranks wait even for an unused result, and two equal calls are never merged.
   api.op_is_stateful(builder, true);
   api.op_shapes(builder, operation.keeps_shapes ? &shapes_of_inputs : &shapes_unknown);
   api.register_op(builder, status);

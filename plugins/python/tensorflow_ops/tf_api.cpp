@@ -91,7 +91,7 @@ const Found& found() {
   return result;
 }
 
-// Where code of TensorFlow's libraries lies: [begin, end) each.
+// The address ranges of code of TensorFlow's libraries: [begin, end) each.
 using Ranges = std::vector<std::pair<uintptr_t, uintptr_t>>;
 
 int add_ranges(dl_phdr_info* info, size_t, void* ranges) {
@@ -118,7 +118,7 @@ bool lies_in(const Ranges& ranges, uintptr_t address) {
   return false;
 }
 
-// Whether the address is one of TensorFlow's code. Not by dladdr, which reads all symbols each time.
+// Returns whether the address lies in TensorFlow's code. dladdr would read all symbols each time.
 bool is_tensorflow(const void* pointer) {
   static const Ranges at_first = ranges_of_tensorflow();
   const auto address = reinterpret_cast<uintptr_t>(pointer);

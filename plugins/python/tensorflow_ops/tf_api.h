@@ -84,7 +84,7 @@ struct TfApi {
 
 // A callback that outlives the call of the kernel. TensorFlow hands out the address of the
 // std::function<void()> among its own arguments, gone once the kernel returns, so this copies it.
-// Empty where the address holds something else, as a future TensorFlow might have it.
+// Empty if the address holds something else, as in a future TensorFlow.
 std::function<void()> keep(const Done* done);
 
 // The API of the process's TensorFlow; NULL when it lacks a function, which `missing_function`
