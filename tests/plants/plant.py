@@ -13,7 +13,7 @@ PLANTS = {
     # A thread that claims or releases a handle meanwhile reads data that another thread writes.
     "race": (
         "void HandleTable::finish(std::span<Submission* const> submissions) {\n"
-        "  std::lock_guard lock(mutex_);\n",
+        "  MutexLock lock(mutex_);\n",
         "void HandleTable::finish(std::span<Submission* const> submissions) {\n",
     ),
     # A descriptor of each runtime stays open.
