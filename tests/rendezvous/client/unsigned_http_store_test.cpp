@@ -10,35 +10,35 @@
 namespace hvd::rendezvous {
 namespace {
 
-Deadline soon() { return Deadline::after_seconds(20); }
+Deadline in_20_seconds() { return Deadline::after_seconds(20); }
 
 }  // namespace
 
 TEST_CASE("a store of GET, PUT and DELETE keeps values, waits, and exchanges records") {
   RunningServer server("tcp:127.0.0.1:0", 0, {}, ScopeSizes());
   UnsignedHttpStore store(server.endpoint());
-  CHECK(store.get("a/b", soon()).status().code() == Code::kNotFound);
+  CHECK(store.get("a/b", in_20_seconds()).status().code() == Code::kNotFound);
   const Bytes large(3 << 20, std::byte{7});
-  REQUIRE(store.set("a/b", large, soon()).ok());
-  CHECK(*store.get("a/b", soon()) == large);
-  REQUIRE(store.set("empty", {}, soon()).ok());
-  CHECK(store.get("empty", soon())->empty());
-  REQUIRE(store.remove("a/b", soon()).ok());
-  CHECK(store.get("a/b", soon()).status().code() == Code::kNotFound);
+  REQUIRE(store.set("a/b", large, in_20_seconds()).ok());
+  CHECK(*store.get("a/b", in_20_seconds()) == large);
+  REQUIRE(store.set("empty", {}, in_20_seconds()).ok());
+  CHECK(store.get("empty", in_20_seconds())->empty());
+  REQUIRE(store.remove("a/b", in_20_seconds()).ok());
+  CHECK(store.get("a/b", in_20_seconds()).status().code() == Code::kNotFound);
 
-  std::thread setter([&] { CHECK(store.set("later", as_bytes("v"), soon()).ok()); });
-  CHECK(as_text(*store.wait("later", soon())) == "v");
+  std::thread setter([&] { CHECK(store.set("later", as_bytes("v"), in_20_seconds()).ok()); });
+  CHECK(as_text(*store.wait("later", in_20_seconds())) == "v");
   setter.join();
   const auto late = store.wait("never", Deadline::after_seconds(0.1));
   CHECK(late.status().code() == Code::kDeadlineExceeded);
   CHECK(late.status().message().find("'never'") != std::string::npos);
 
   std::thread other([&] {
-    const auto seen = store.exchange("x", {1, 2, {0}}, as_bytes("one"), soon());
+    const auto seen = store.exchange("x", {1, 2, {0}}, as_bytes("one"), in_20_seconds());
     REQUIRE(seen.ok());
     CHECK(as_text(seen->at(0)) == "zero");
   });
-  const auto seen = store.exchange("x", {0, 2, {}}, as_bytes("zero"), soon());
+  const auto seen = store.exchange("x", {0, 2, {}}, as_bytes("zero"), in_20_seconds());
   other.join();
   REQUIRE(seen.ok());
   REQUIRE(seen->size() == 2);
@@ -50,10 +50,10 @@ TEST_CASE("a store of GET, PUT and DELETE keeps values, waits, and exchanges rec
 TEST_CASE("what that server has not is said, and so is a server that is not there") {
   RunningServer strict;  // serves nothing unsigned
   UnsignedHttpStore refused(strict.endpoint());
-  CHECK(refused.set("k", {}, soon()).code() == Code::kFailedPrecondition);
-  CHECK(refused.add("k", 1, soon()).status().code() == Code::kUnimplemented);
-  CHECK(refused.fence("k", 1, soon()).code() == Code::kUnimplemented);
-  CHECK(refused.set("", {}, soon()).code() == Code::kInvalidArgument);
+  CHECK(refused.set("k", {}, in_20_seconds()).code() == Code::kFailedPrecondition);
+  CHECK(refused.add("k", 1, in_20_seconds()).status().code() == Code::kUnimplemented);
+  CHECK(refused.fence("k", 1, in_20_seconds()).code() == Code::kUnimplemented);
+  CHECK(refused.set("", {}, in_20_seconds()).code() == Code::kInvalidArgument);
   UnsignedHttpStore nobody(*net::parse_endpoint("tcp:127.0.0.1:1"));
   const Status gone = nobody.set("k", {}, Deadline::after_seconds(0.2));
   CHECK(gone.message().find("127.0.0.1:1") != std::string::npos);
