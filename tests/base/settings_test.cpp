@@ -35,7 +35,7 @@ TEST_CASE("'true' is true, unlike in the original") {
   CHECK_FALSE(parse_flag("maybe").has_value());
 }
 
-TEST_CASE("a variable that is nearly a known one is told with what was probably meant") {
+TEST_CASE("a variable that nearly has a known name is reported with that name") {
   using Variables = std::vector<std::pair<std::string, std::string>>;
   const auto told = about_misspelt_variables(Variables{
       {"HOROVOD_FUSION_TRESHOLD", "1"}, {"HOROVOD_LOG_LEVLE", "info"}, {"HOROVOD_RNAK", "0"}});

@@ -97,7 +97,7 @@ TEST_CASE("what every rank has submitted is done before a shutdown takes effect"
   }
 }
 
-TEST_CASE("a thread that waits is told of the shutdown") {
+TEST_CASE("a thread that waits learns of the shutdown") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
   require_started(ranks);

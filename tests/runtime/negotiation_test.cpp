@@ -78,7 +78,7 @@ TEST_CASE("the sentence names the first difference, both ranks and both values")
         std::string::npos);
 }
 
-TEST_CASE("the first check that fails is the one that is told") {
+TEST_CASE("the first check that fails is the one that is reported") {
   const auto told = [](
                         int32_t op, std::vector<int64_t> on_1, std::vector<int64_t> on_4,
                         const std::function<void(Request*)>& change = [](Request*) {}) {

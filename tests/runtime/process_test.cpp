@@ -62,7 +62,7 @@ TEST_CASE("a rank that is killed or exits fails the others with one cause that n
   }
 }
 
-TEST_CASE("a forked child is told that it cannot use the runtime, and the parent goes on") {
+TEST_CASE("a forked child reads that it cannot use the runtime, and the parent goes on") {
   for (const Outcome& outcome : run(2, "fork", true)) CHECK(outcome.code() == 0);
 }
 

@@ -38,10 +38,8 @@ void watched(const Body& body) {
   for (int seen = 0; over.wait_for(patience()) != std::future_status::ready;) {
     const int now = completed.load();
     if (now == seen) {
-      std::fprintf(stderr,
-                   "watchdog: nothing completes any more after %d rounds: a sleeper was "
-                   "not woken\n",
-                   now);
+      std::fprintf(
+          stderr, "watchdog: nothing has completed since round %d: a sleeper was not woken\n", now);
       std::_Exit(1);
     }
     seen = now;

@@ -56,7 +56,7 @@ class StartUp {
     std::vector<epoll_event> events(1024);
     while (left_ > 0) {
       const int count = ::epoll_wait(epoll_, events.data(), int(events.size()), 60'000);
-      if (count <= 0) throw std::runtime_error(cat("nothing comes any more; ", left_, " are left"));
+      if (count <= 0) throw std::runtime_error(cat("no event for 60 s; ", left_, " are left"));
       for (int i = 0; i < count; ++i) {
         advance(*static_cast<Client*>(events[static_cast<size_t>(i)].data.ptr));
       }

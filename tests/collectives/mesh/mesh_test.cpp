@@ -36,7 +36,7 @@ Bytes message_of(int32_t from, int32_t to, uint32_t number, size_t size) {
 
 }  // namespace
 
-TEST_CASE("ranks below one kernel are told by its boot id, whatever their network namespace") {
+TEST_CASE("one boot id means one kernel, whatever the network namespace of a rank") {
   collectives::PeerRecord one, other;
   one.machine = "1f2e/4/100";
   other.machine = "1f2e/4/200";

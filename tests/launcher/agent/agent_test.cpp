@@ -188,7 +188,7 @@ TEST_CASE("What a command beside a rank says comes at once, and no further ahead
   CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
 
-TEST_CASE("A command beside a rank ends when it shall, also one that is deaf to SIGTERM") {
+TEST_CASE("A command beside a rank ends when it is stopped, also one that ignores SIGTERM") {
   AgentFixture fixture;
   HostJob job = fixture.shell_job("exec sleep 57");
   job.kill_grace_seconds = 0.3;

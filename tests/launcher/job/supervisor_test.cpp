@@ -51,7 +51,7 @@ TEST_CASE("a rank in a world of its own ends the job, unless it has been in the 
   CHECK(supervisor.failed_rank() == 2);
 }
 
-TEST_CASE("a failure that the others outlive is told at once, the last not twice") {
+TEST_CASE("a failure that the others outlive is reported at once, the last not twice") {
   Supervisor supervisor(kPlan, true);
   CHECK(supervisor.on_exit({.rank = 3, .code = 3}) == Action::kNone);
   CHECK(supervisor.take_news() ==

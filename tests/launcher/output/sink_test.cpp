@@ -70,7 +70,7 @@ TEST_CASE("the flags of a shared descriptor stay as they are") {
   CHECK((::fcntl(near.get(), F_GETFL) & O_NONBLOCK) == 0);
 }
 
-TEST_CASE("a reader that is gone is told once, and what is written after it is thrown away") {
+TEST_CASE("a reader that is gone is reported once, and later output is dropped") {
   std::signal(SIGPIPE, SIG_IGN);
   net::asio::io_context loop;
   Pipe pipe;

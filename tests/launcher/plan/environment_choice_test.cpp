@@ -55,7 +55,7 @@ TEST_CASE("a value wins over what is inherited, the last one of a name") {
         Environment{{"FI_X", "3"}, {"N", "a=b"}});
 }
 
-TEST_CASE("a name that is not set is told") {
+TEST_CASE("a name that is not set is reported") {
   CHECK(unset_names(kInherited, choice_of({"NONE", "NO*", "PATH", "A=1"})) ==
         std::vector<std::string>{"NONE"});
 }

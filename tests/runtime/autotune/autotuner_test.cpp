@@ -252,7 +252,7 @@ TEST_CASE("a score is the median of samples, each bytes over time between return
   CHECK(scores[0] == doctest::Approx(2));
 }
 
-TEST_CASE("a name that does not come any more gives its place to another") {
+TEST_CASE("a name that has stopped coming gives its place to another") {
   StepMeter meter({0, 1, 1});
   hvd::Clock::time_point now{};
   for (int i = 0; i < 2; ++i) CHECK(!meter.add({full("gone")}, 1, now));

@@ -289,7 +289,7 @@ TEST_CASE("removing a set fails what not every member has submitted") {
   });
 }
 
-TEST_CASE("a set that is removed twice at once is gone once, and all ranks are told the same") {
+TEST_CASE("a set that is removed twice at once is gone once, and all ranks get the same result") {
   for (unsigned seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);
     RanksOptions options;

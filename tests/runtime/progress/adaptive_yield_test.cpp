@@ -94,7 +94,7 @@ TEST_CASE("a waiter that has computed before keeps its core for longer") {
   }
 }
 
-TEST_CASE("a waiter that is told nothing about computations is as patient as ever") {
+TEST_CASE("a waiter that learns nothing about computations is as patient as ever") {
   AdaptiveYield yield{microseconds(0)};
   const auto now = Clock::time_point{} + std::chrono::hours(1);
   yield.begin();

@@ -139,7 +139,8 @@ TEST_CASE("An agent that fails right behind its answer to a start has not starte
 }
 
 TEST_CASE(
-    "An agent that fails right behind its answer to a prepare is told between and by the start") {
+    "An agent that fails right behind its answer to a prepare is reported by the start at the "
+    "latest") {
   const auto outcome = play({{Prepared{}, kFailed}});
   CHECK(outcome->state.message() == kFailed.sentence);
   CHECK(outcome->started.message() == kFailed.sentence);

@@ -77,7 +77,7 @@ TEST_CASE("lines that tell hosts apart are found, and others are not") {
       "HostKeyAlgorithms ssh-ed25519\n"));
 }
 
-TEST_CASE("an explicit ask is told from the default") {
+TEST_CASE("an explicit ask differs from the default") {
   CHECK(asks_about_new_keys("Host x\n  stricthostkeychecking=\"ASK\"\n"));
   CHECK_FALSE(asks_about_new_keys("# StrictHostKeyChecking ask\nStrictHostKeyChecking no\n"));
 }

@@ -247,7 +247,7 @@ TEST_CASE("a closed port and a name that does not resolve are one sentence each"
   CHECK(contains(outcome(user, target), "the name 'no-such-host.invalid' does not resolve"));
 }
 
-TEST_CASE("what is not an sshd is told apart") {
+TEST_CASE("a server that is not an sshd is reported as such") {
   HVD_NEEDS_SSHD();
   PrivateSshd sshd;
   net::asio::io_context loop(1);
