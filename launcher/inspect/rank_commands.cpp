@@ -9,7 +9,7 @@
 #include "launcher/output/line_tagger.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
-#include "launcher/protocol/notification.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 // Seen by the read that waits for the caller's end, which may come after all else has gone.
 struct Watch {
   explicit Watch(const net::asio::any_io_executor& executor) : changed(executor) {}
-  Notification changed;
+  net::Notification changed;
   bool is_gone = false;
   char byte = 0;
 };

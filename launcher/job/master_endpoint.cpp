@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "launcher/protocol/notification.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 namespace {
@@ -96,12 +96,12 @@ net::Task<MasterEndpoints> find_master_endpoints(
   struct Tests {
     std::vector<Reached> reached;
     size_t left;
-    Notification done;
+    net::Notification done;
   };
   const auto home = static_cast<size_t>(plan.slots.front().host);
   const MasterCandidates candidates = links[home]->candidates();
   const auto tests = std::make_shared<Tests>(
-      Tests{std::vector<Reached>(links.size()), links.size() - 1, Notification(executor)});
+      Tests{std::vector<Reached>(links.size()), links.size() - 1, net::Notification(executor)});
   for (size_t host = 0; host < links.size(); ++host) {
     if (host == home) continue;
     net::asio::co_spawn(executor, links[host]->test_reachability(candidates),

@@ -13,9 +13,9 @@
 #include "launcher/link/lease_pings.h"
 #include "launcher/link/rank_outputs.h"
 #include "launcher/link/store_streams.h"
-#include "launcher/protocol/notification.h"
 #include "launcher/protocol/protocol.h"
 #include "net/frame.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 namespace {
@@ -78,7 +78,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   asio::any_io_executor executor_;
   FrameChannel frames_;
   AgentEvents* events_;
-  Notification answered_;
+  net::Notification answered_;
   LeasePings pings_;
   HostJob job_;
   RankOutputs outputs_;

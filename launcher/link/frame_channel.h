@@ -11,10 +11,10 @@
 
 #include "base/result.h"
 #include "launcher/protocol/host_job.h"
-#include "launcher/protocol/notification.h"
 #include "launcher/spawn/duplex.h"
 #include "net/asio.h"
 #include "net/frame.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 
@@ -43,7 +43,7 @@ class FrameChannel {
 
  private:
   std::unique_ptr<Duplex> duplex_;
-  Notification outgoing_;
+  net::Notification outgoing_;
   net::FrameWriter writer_;
   net::FrameParser parser_;
   const HostJob* job_ = nullptr;  // null: frames carry no job number

@@ -11,9 +11,9 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "launcher/protocol/notification.h"
 #include "net/asio.h"
 #include "net/frame.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 
@@ -43,7 +43,7 @@ class StoreStreams : public std::enable_shared_from_this<StoreStreams> {
     net::StreamSocket socket;
     net::Credit credit;                // from the agent, for bytes of the server
     net::Window window{kStoreWindow};  // for bytes of the rank
-    Notification credited, filled;
+    net::Notification credited, filled;
     Bytes unwritten;              // bytes of the rank that the server has not got
     bool has_agent_end = false;   // the rank has sent end of file
     bool has_server_end = false;  // the server has sent end of file

@@ -16,8 +16,8 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/spawn/condition.h"
 #include "launcher/spawn/last_words.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 
@@ -194,7 +194,7 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
   asio::local::stream_protocol::socket stream;
   asio::posix::stream_descriptor errors;
   asio::posix::stream_descriptor watch;
-  Condition end_known;
+  net::Notification end_known;
   LastWords words;
   bool is_reaped = false;
   bool is_closed = false;

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/text.h"
-#include "launcher/spawn/condition.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 
@@ -42,7 +42,7 @@ struct Race {
         cat("cannot connect to port ", to.port(), " of ", to.address(), ": ", error.message()));
   }
 
-  Condition changed;
+  net::Notification changed;
   std::list<tcp::socket> sockets;
   size_t running = 0;
   std::optional<tcp::socket> winner;
@@ -88,7 +88,7 @@ net::Task<Result<tcp::socket>> connect_any(std::vector<asio::ip::address> addres
       start_attempt(race, executor, {addresses[next++], port});
       was_notified = co_await race->changed.wait_until(std::chrono::steady_clock::now() + kStagger);
     } else {
-      was_notified = co_await race->changed.wait_until(Condition::Time::max());
+      was_notified = co_await race->changed.wait_until(net::Notification::Time::max());
     }
     if (!was_notified) co_return aborted("connecting was given up");
   }

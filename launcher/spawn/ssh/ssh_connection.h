@@ -10,12 +10,12 @@
 
 #include "base/result.h"
 #include "base/text.h"
-#include "launcher/spawn/condition.h"
 #include "launcher/spawn/spawner.h"
 #include "launcher/spawn/ssh/known_hosts.h"
 #include "launcher/spawn/ssh/libssh.h"
 #include "launcher/spawn/ssh/ssh_login.h"
 #include "net/asio.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 
@@ -58,7 +58,7 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
   // Call after every call of libssh: sends queued data, reads received data, and wakes all waiters.
   void settle();
   uint64_t epoch() const { return epoch_; }
-  Condition& changed() { return changed_; }
+  net::Notification& changed() { return changed_; }
   bool has_output() const { return ssh_get_poll_flags(session_.get()) & SSH_WRITE_PENDING; }
   bool is_broken() const {
     return (ssh_get_status(session_.get()) & (SSH_CLOSED | SSH_CLOSED_ERROR)) != 0;
@@ -76,7 +76,7 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
                                       std::string& beyond_libssh);
   Status refused(const SshLogin& login, int outcome, const std::vector<std::string>& tried) const;
 
-  Condition changed_;
+  net::Notification changed_;
   net::asio::posix::stream_descriptor watch_;  // a duplicate: libssh closes its own after a failure
   SessionPtr session_;
   EventPtr event_;  // must be destroyed before the session

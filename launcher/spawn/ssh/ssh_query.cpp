@@ -6,7 +6,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/spawn/child_process.h"
-#include "launcher/spawn/condition.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 namespace {
@@ -33,7 +33,7 @@ struct SshQuery::Answer {
 struct SshQuery::Group {
   explicit Group(net::asio::any_io_executor executor) : answered(std::move(executor)) {}
 
-  Condition answered;
+  net::Notification answered;
   bool is_asking = false;  // the query of the first host runs
   std::optional<Answer> first;
 };

@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "horovod/version.h"
 #include "launcher/link/agent_link.h"
-#include "launcher/protocol/notification.h"
 #include "net/frame.h"
+#include "net/notification.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -61,7 +61,7 @@ class ScriptedAgent : public Duplex {
     said_.notify();
   }
 
-  Notification said_;
+  net::Notification said_;
   std::deque<std::vector<Message>> script_;
   std::deque<Bytes> pieces_;
   bool is_closed_ = false;

@@ -1,0 +1,32 @@
+// A notification on one Asio loop: notify() wakes all coroutines that wait. Objects that call back from
+// I/O handlers own one. One thread.
+#pragma once
+
+#include "net/asio.h"
+
+namespace hvd::net {
+
+class Notification {
+ public:
+  using Time = asio::steady_timer::time_point;
+
+  explicit Notification(asio::any_io_executor executor)
+      : timer_(std::move(executor), Time::max()) {}
+  void notify() { timer_.cancel(); }
+  // Returns after a notify(), or false when the waiting coroutine was cancelled.
+  Task<bool> wait() {
+    co_await timer_.async_wait(use_tuple);
+    const auto state = co_await asio::this_coro::cancellation_state;
+    co_return state.cancelled() == asio::cancellation_type::none;
+  }
+  // Like wait(), but returns at `time` at the latest. For an object with one waiter.
+  Task<bool> wait_until(Time time) {
+    timer_.expires_at(time);
+    return wait();
+  }
+
+ private:
+  asio::steady_timer timer_;
+};
+
+}  // namespace hvd::net
