@@ -59,9 +59,8 @@ class CclBackend : public Backend {
 // Every rank tells what it has. A job in which oneCCL was left in the midst of something goes on
 // without it; ranks that have different things do not begin.
 Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, const Result<Api>& api) {
-  const std::string own = CclThread::has_abandoned() ? "!"
-                          : api.ok()                 ? "+" + api->title
-                                                     : "-" + api.error().message();
+  const auto version = api.ok() ? Result<std::string>(api->title) : api.error();
+  const std::string own = CclThread::has_abandoned() ? "!" : library_record(version);
   HVD_ASSIGN_OR_RETURN(const auto found, Rounds(host, config).exchange("ccl-library", {}, own));
   if (std::find(found.begin(), found.end(), "!") != found.end()) {
     const char* why =
@@ -70,20 +69,8 @@ Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, const
     host.log(host.host, 3, why);
     return failed_precondition(why);
   }
-  const auto said = [&](size_t of) {
-    return found[of].front() == '+' ? cat("has ", found[of].substr(1))
-                                    : cat("has none: ", found[of].substr(1));
-  };
-  for (size_t rank = 1; rank < found.size(); ++rank) {
-    if (found[rank].front() == found[0].front() &&
-        (found[rank].front() == '-' || found[rank] == found[0])) {
-      continue;
-    }
-    return unavailable(
-        cat("rank 0 ", said(0), ", and rank ", rank, " ", said(rank),
-            ": all ranks need one version of oneCCL; HOROVOD_CCL_LIBRARY may name its "
-            "library"));
-  }
+  HVD_RETURN_IF_ERROR(check_same_library(
+      found, "all ranks need one version of oneCCL; HOROVOD_CCL_LIBRARY may name its library"));
   return api.status();
 }
 

@@ -43,4 +43,22 @@ Result<std::vector<std::string>> Rounds::exchange(const char* name, const Status
   return records;
 }
 
+std::string library_record(const Result<std::string>& version) {
+  return version.ok() ? "+" + *version : "-" + version.error().message();
+}
+
+Status check_same_library(const std::vector<std::string>& records, std::string_view advice) {
+  const auto state_of = [&](size_t rank) {
+    const std::string rest = records[rank].substr(1);
+    return records[rank].front() == '+' ? cat("has ", rest) : cat("has none: ", rest);
+  };
+  for (size_t rank = 1; rank < records.size(); ++rank) {
+    const bool both_lack_it = records[rank].front() == '-' && records[0].front() == '-';
+    if (both_lack_it || records[rank] == records[0]) continue;
+    return unavailable(
+        cat("rank 0 ", state_of(0), ", and rank ", rank, " ", state_of(rank), ": ", advice));
+  }
+  return {};
+}
+
 }  // namespace hvd::ops

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -25,5 +26,11 @@ class Rounds {
   const hvd_plugin_host& host_;
   const hvd_plugin_config& config_;
 };
+
+// Returns a record for an exchange: the version of a library that this rank has, or why it has none.
+std::string library_record(const Result<std::string>& version);
+// Returns an error that names two ranks and ends with `advice`, unless all ranks have one version or
+// none has the library.
+Status check_same_library(const std::vector<std::string>& records, std::string_view advice);
 
 }  // namespace hvd::ops

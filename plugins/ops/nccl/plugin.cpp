@@ -41,23 +41,13 @@ class NcclBackend : public Backend {
 // Every rank tells what it has. A job without any GPU goes on without this backend; ranks that have
 // different things do not begin.
 Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, const Result<Api>& api) {
-  const std::string own = api.ok() ? "+" + api->title() : "-" + api.error().message();
-  HVD_ASSIGN_OR_RETURN(const auto found, Rounds(host, config).exchange("nccl-library", {}, own));
-  for (size_t rank = 1; rank < found.size(); ++rank) {
-    if (found[rank].front() == found[0].front() &&
-        (found[rank].front() == '-' || found[rank] == found[0])) {
-      continue;
-    }
-    const auto said = [&](size_t of) {
-      return found[of].front() == '+' ? cat("has ", found[of].substr(1))
-                                      : cat("has none: ", found[of].substr(1));
-    };
-    return unavailable(
-        cat("rank 0 ", said(0), ", and rank ", rank, " ", said(rank),
-            ": all ranks need one version of NCCL; HOROVOD_NCCL_LIBRARY may name its "
-            "library, and without HOROVOD_GPU_OPERATIONS=NCCL tensors of GPUs go "
-            "through host memory"));
-  }
+  const auto version = api.ok() ? Result<std::string>(api->title()) : api.error();
+  HVD_ASSIGN_OR_RETURN(const auto found,
+                       Rounds(host, config).exchange("nccl-library", {}, library_record(version)));
+  HVD_RETURN_IF_ERROR(check_same_library(
+      found,
+      "all ranks need one version of NCCL; HOROVOD_NCCL_LIBRARY may name its library, and without "
+      "HOROVOD_GPU_OPERATIONS=NCCL tensors of GPUs go through host memory"));
   if (api.ok()) return {};
   host.log(host.host, 3,
            cat("HOROVOD_GPU_OPERATIONS is NCCL, but ", api.error().message(),
