@@ -141,7 +141,7 @@ TEST_CASE("a rank with another secret is refused with a sentence") {
       threads.emplace_back([&, i] {
         MeshOptions options = world.options(i);
         if (i == 2) options.credentials.secret = test_secret("a stranger's");
-        auto mesh = Mesh::establish(options, world.store, Deadline::after_seconds(1.5));
+        auto mesh = Mesh::establish(options, world.store, Deadline::after_seconds(5));
         outcomes[static_cast<size_t>(i)] = mesh.status();
         if (!mesh.ok()) return;
         Rank rank(std::move(mesh).value());
