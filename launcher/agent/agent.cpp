@@ -36,7 +36,7 @@ constexpr double kGiveUpSeconds = 10;
 
 }  // namespace
 
-Agent::Agent(PollLoop loop, Link link, std::string build, Environment environment,
+Agent::Agent(net::EventLoop loop, Link link, std::string build, Environment environment,
              std::string folder, std::string staging)
     : loop_(std::move(loop)),
       link_(std::move(link)),
@@ -240,7 +240,7 @@ void Agent::lose_link() {
   if (!is_linked_) return;
   is_linked_ = false;
   outbox_.abandon();
-  loop_.forget(link_.input.get());
+  loop_.unwatch(link_.input.get());
   link_.input.reset();
   link_.output.reset();
   store_.close();

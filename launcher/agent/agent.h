@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "launcher/agent/loop/link.h"
 #include "launcher/agent/loop/outbox.h"
-#include "launcher/agent/loop/poll_loop.h"
 #include "launcher/agent/pmix/pmix_helper.h"
 #include "launcher/agent/preflight/host_preparation.h"
 #include "launcher/agent/preflight/master_port_reservation.h"
@@ -23,6 +22,7 @@
 #include "launcher/agent/store/world_reports.h"
 #include "launcher/protocol/outside_signals.h"
 #include "launcher/protocol/protocol.h"
+#include "net/event_loop.h"
 #include "net/frame.h"
 
 namespace hvd::launcher {
@@ -31,8 +31,8 @@ class Agent {
  public:
   // The signals of agent_signals() must be blocked. `folder` is for files of the job, `staging` for
   // a copy of the user's code. The parent process of the agent removes both.
-  Agent(PollLoop loop, Link link, std::string build, Environment environment, std::string folder,
-        std::string staging);
+  Agent(net::EventLoop loop, Link link, std::string build, Environment environment,
+        std::string folder, std::string staging);
   ~Agent();
 
   // Runs until no process of the job is left; returns the exit status of the agent.
@@ -68,7 +68,7 @@ class Agent {
   void watch_over();
   Deadline next_deadline() const;
 
-  PollLoop loop_;
+  net::EventLoop loop_;
   Link link_;
   std::string build_;
   Environment environment_;

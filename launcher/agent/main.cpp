@@ -23,9 +23,9 @@
 #include "launcher/agent/loop/cipher.h"
 #include "launcher/agent/loop/join.h"
 #include "launcher/agent/loop/link.h"
-#include "launcher/agent/loop/poll_loop.h"
 #include "launcher/agent/ranks/staging.h"
 #include "launcher/protocol/other_launchers.h"
+#include "net/event_loop.h"
 
 namespace {
 
@@ -171,7 +171,7 @@ int run_agent(const Options& options, std::string build, std::string folder,
               const std::string& staging) {
   auto link = make_link(options);
   if (!link.ok()) return fail(link.error().message());
-  auto loop = PollLoop::make();
+  auto loop = net::EventLoop::open();
   if (!loop.ok()) return fail(loop.error().message());
   Environment own = environment();
   std::erase_if(own, [](const auto& variable) { return is_of_other_launcher(variable.first); });

@@ -116,7 +116,7 @@ class Runtime {
   TensorTable names_;
   HandleTable handles_;
   std::shared_ptr<rendezvous::Store> store_;
-  std::unique_ptr<EventSet> events_;
+  std::optional<net::EventLoop> events_;
   std::unique_ptr<PluginHost> host_;
   std::unique_ptr<OpSelector> ops_;
   std::unique_ptr<StallInspector> stall_;  // or none

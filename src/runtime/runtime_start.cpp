@@ -86,14 +86,14 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
     HVD_RETURN_IF_ERROR(settings.set("start_timeout", cat(options.start_deadline.seconds_left())));
   }
   HVD_RETURN_IF_ERROR(settings.set("generation", cat(identity_.generation)));
-  HVD_ASSIGN_OR_RETURN(events_, EventSet::create());
+  HVD_ASSIGN_OR_RETURN(events_, net::EventLoop::open());
   std::string prefix = cat("g", identity_.generation, "/", options.epoch, "/");
   // Others of the launcher's job may meet at the same time.
   for (const int32_t rank : options.ranks) {
     prefix += cat(rank, rank == options.ranks.back() ? "/" : ".");
   }
   store_ = store;
-  host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, events_.get());
+  host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, &*events_);
   host_->vtable()->publish(host_.get(), collectives::kHeapName, options.heap);
   for (const auto& [name, pointer] : options.published) {
     host_->vtable()->publish(host_.get(), name.c_str(), pointer);
@@ -133,7 +133,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
     tuning_ = std::make_unique<TuningService>(core_.get(), *tuning);
     core_->set_service(ServiceId::kTuning, tuning_.get());
   }
-  progress_ = std::make_unique<Progress>(core_.get(), events_.get(), budget, how.window);
+  progress_ = std::make_unique<Progress>(core_.get(), &*events_, budget, how.window);
   observation_ = std::make_unique<Observation>(identity_, settings, on_roots_machine, core_.get(),
                                                host_.get(), progress_.get());
   return {};

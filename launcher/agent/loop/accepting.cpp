@@ -23,7 +23,7 @@ bool is_of_this_user(int socket) {
 
 }  // namespace
 
-void accept_all(PollLoop& loop, const UniqueFd& listener,
+void accept_all(net::EventLoop& loop, const UniqueFd& listener,
                 const std::function<void(UniqueFd)>& take) {
   for (;;) {
     UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));

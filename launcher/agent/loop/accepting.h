@@ -4,13 +4,13 @@
 #include <functional>
 
 #include "base/unique_fd.h"
-#include "launcher/agent/loop/poll_loop.h"
+#include "net/event_loop.h"
 
 namespace hvd::launcher {
 
 // Accepts all waiting connections. When the process has no free descriptors, the loop stops to
 // watch the listener: the caller must change() it back to EPOLLIN after it has closed one.
-void accept_all(PollLoop& loop, const UniqueFd& listener,
+void accept_all(net::EventLoop& loop, const UniqueFd& listener,
                 const std::function<void(UniqueFd)>& take);
 
 }  // namespace hvd::launcher

@@ -51,7 +51,7 @@ void Outbox::flush() {
     } else if (errno == EAGAIN) {
       is_waiting_ = true;
       loop_.watch(fd_, EPOLLOUT, [this](uint32_t) {
-        loop_.forget(fd_);
+        loop_.unwatch(fd_);
         is_waiting_ = false;
         flush();
       });
@@ -62,7 +62,7 @@ void Outbox::flush() {
 }
 
 void Outbox::abandon() {
-  if (is_waiting_) loop_.forget(fd_);
+  if (is_waiting_) loop_.unwatch(fd_);
   is_waiting_ = false;
   is_broken_ = true;
   writer_ = net::FrameWriter();

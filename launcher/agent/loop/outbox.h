@@ -4,8 +4,8 @@
 
 #include "base/bytes.h"
 #include "launcher/agent/loop/cipher.h"
-#include "launcher/agent/loop/poll_loop.h"
 #include "launcher/protocol/protocol.h"
+#include "net/event_loop.h"
 #include "net/frame.h"
 
 namespace hvd::launcher {
@@ -14,7 +14,7 @@ class Outbox {
  public:
   // `fd` carries the link's output, encrypted by `cipher` unless that is null. All three must
   // outlive the outbox.
-  Outbox(PollLoop& loop, int fd, Cipher* cipher = nullptr)
+  Outbox(net::EventLoop& loop, int fd, Cipher* cipher = nullptr)
       : loop_(loop), fd_(fd), cipher_(cipher) {}
 
   // Sets the header of all frames from now on.
@@ -31,7 +31,7 @@ class Outbox {
   void abandon();
 
  private:
-  PollLoop& loop_;
+  net::EventLoop& loop_;
   int fd_;
   Cipher* cipher_;
   net::FrameHeader header_;

@@ -118,7 +118,7 @@ void PmixHelper::answer() {
 }
 
 void PmixHelper::forget() {
-  if (process_.output[0]) loop_.forget(process_.output[0].get());
+  if (process_.output[0]) loop_.unwatch(process_.output[0].get());
 }
 
 void PmixHelper::on_deadline() {

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "base/clock.h"
-#include "launcher/agent/loop/poll_loop.h"
 #include "launcher/agent/ranks/rank_process.h"
 #include "launcher/pmix/conversation.h"
 #include "launcher/protocol/host_job.h"
+#include "net/event_loop.h"
 
 namespace hvd::launcher {
 
@@ -21,7 +21,7 @@ std::string_view pmix_program();
 class PmixHelper {
  public:
   // `folder` is for files of the job and does not exist yet. The agent's guardian removes it.
-  PmixHelper(PollLoop& loop, std::string folder) : loop_(loop), folder_(std::move(folder)) {}
+  PmixHelper(net::EventLoop& loop, std::string folder) : loop_(loop), folder_(std::move(folder)) {}
   ~PmixHelper() { forget(); }
 
   // Starts the helper. Calls `on_answer` once, from begin() or on the loop: the helper then serves,
@@ -50,7 +50,7 @@ class PmixHelper {
   void answer();
   void forget();
 
-  PollLoop& loop_;
+  net::EventLoop& loop_;
   std::string folder_;
   RankProcess process_;
   std::string heard_;

@@ -24,7 +24,7 @@ struct HostPreparationOutcome {
 
 class HostPreparation {
  public:
-  explicit HostPreparation(PollLoop& loop) : loop_(loop) {}
+  explicit HostPreparation(net::EventLoop& loop) : loop_(loop) {}
   // Begins. `environment` is the agent's own. Calls `done` once, from begin() or on the loop.
   void begin(const HostJob& job, const Environment& environment,
              std::function<void(HostPreparationOutcome)> done);
@@ -43,7 +43,7 @@ class HostPreparation {
   void on_versions(const HelperCommandOutcome& said);
   void finish(Status status = {});
 
-  PollLoop& loop_;
+  net::EventLoop& loop_;
   HostJob job_;
   std::function<void(HostPreparationOutcome)> done_;
   std::unique_ptr<HelperCommand> helper_, finished_;

@@ -110,16 +110,16 @@ void MasterPortReservation::accept() {
 }
 
 void MasterPortReservation::drop(int fd) {
-  loop_.forget(fd);
+  loop_.unwatch(fd);
   clients_.erase(fd);
 }
 
 void MasterPortReservation::release() {
   if (!listener_.socket) return;
-  loop_.forget(listener_.socket.get());
+  loop_.unwatch(listener_.socket.get());
   listener_.socket.reset();
   for (const auto& [fd, client] : clients_) {
-    loop_.forget(fd);
+    loop_.unwatch(fd);
     const linger at_once{1, 0};  // a reset leaves no TIME_WAIT
     ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   }

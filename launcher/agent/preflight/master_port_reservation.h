@@ -11,15 +11,15 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/agent/host/host_addresses.h"
-#include "launcher/agent/loop/poll_loop.h"
 #include "launcher/protocol/protocol.h"
+#include "net/event_loop.h"
 #include "net/tcp_transport.h"
 
 namespace hvd::launcher {
 
 class MasterPortReservation {
  public:
-  explicit MasterPortReservation(PollLoop& loop) : loop_(loop) {}
+  explicit MasterPortReservation(net::EventLoop& loop) : loop_(loop) {}
   ~MasterPortReservation() { release(); }
 
   // Finds a port and listens there. Without a range, the port lies outside of the kernel's
@@ -35,7 +35,7 @@ class MasterPortReservation {
   void accept();
   void drop(int fd);
 
-  PollLoop& loop_;
+  net::EventLoop& loop_;
   MasterCandidates candidates_;
   UniqueFd claim_;
   net::TcpListener listener_;

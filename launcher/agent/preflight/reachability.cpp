@@ -79,7 +79,7 @@ void ReachabilityTest::finish(Attempt& attempt, bool is_proven) {
   attempt.is_over = true;
   attempt.is_proven = is_proven;
   if (is_proven) attempt.interface = interface_of_socket(attempt.socket.get());
-  loop_.forget(attempt.socket.get());
+  loop_.unwatch(attempt.socket.get());
   attempt.socket.reset();
   if (is_proven && !std::exchange(has_one_, true)) {
     deadline_ = Deadline::after_seconds(kAfterFirst);
@@ -109,7 +109,7 @@ void ReachabilityTest::conclude() {
 
 void ReachabilityTest::end() {
   for (Attempt& attempt : attempts_) {
-    if (attempt.socket) loop_.forget(attempt.socket.get());
+    if (attempt.socket) loop_.unwatch(attempt.socket.get());
     attempt.socket.reset();
   }
 }

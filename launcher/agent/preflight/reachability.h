@@ -9,14 +9,14 @@
 
 #include "base/clock.h"
 #include "base/fork_guard.h"
-#include "launcher/agent/loop/poll_loop.h"
 #include "launcher/protocol/protocol.h"
+#include "net/event_loop.h"
 
 namespace hvd::launcher {
 
 class ReachabilityTest {
  public:
-  explicit ReachabilityTest(PollLoop& loop) : loop_(loop) {}
+  explicit ReachabilityTest(net::EventLoop& loop) : loop_(loop) {}
   ~ReachabilityTest() { end(); }
 
   // Begins the test. Calls `done` once, from begin() or on the loop.
@@ -42,7 +42,7 @@ class ReachabilityTest {
   void conclude();
   void end();
 
-  PollLoop& loop_;
+  net::EventLoop& loop_;
   MasterCandidates candidates_;
   std::vector<Attempt> attempts_;
   std::function<void(ReachabilityTested)> done_;

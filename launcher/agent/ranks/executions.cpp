@@ -31,7 +31,7 @@ void signal_group(pid_t group, std::initializer_list<int> numbers) {
 Executions::~Executions() {
   for (const Execution& execution : running_) {
     for (const UniqueFd& pipe : execution.process.output) {
-      if (pipe) loop_.forget(pipe.get());
+      if (pipe) loop_.unwatch(pipe.get());
     }
   }
 }
@@ -95,7 +95,7 @@ bool Executions::read_some(Execution& execution, size_t stream) {
   if (size < 0 && errno == EINTR) return true;
   // A process that holds the pipe after the command's end is a background child, and may stay.
   if (size < 0 && errno == EAGAIN && !execution.has_ended) return false;
-  loop_.forget(pipe.get());
+  loop_.unwatch(pipe.get());
   pipe.reset();
   return false;
 }
@@ -114,7 +114,7 @@ void Executions::stop(const StopRun& order, double grace_seconds) {
   signal_group(execution->group, {SIGTERM, SIGCONT});
   // The process that reads its output has ended.
   for (UniqueFd& pipe : execution->process.output) {
-    if (pipe) loop_.forget(pipe.get());
+    if (pipe) loop_.unwatch(pipe.get());
     pipe.reset();
   }
   settle(*execution);

@@ -9,9 +9,9 @@
 #include <list>
 
 #include "base/clock.h"
-#include "launcher/agent/loop/poll_loop.h"
 #include "launcher/agent/ranks/rank_process.h"
 #include "launcher/protocol/protocol.h"
+#include "net/event_loop.h"
 
 namespace hvd::launcher {
 
@@ -20,7 +20,7 @@ class Executions {
   // `say` takes Said and, once for each order, Ran.
   using Say = std::function<void(const Message&)>;
 
-  Executions(PollLoop& loop, Say say) : loop_(loop), say_(std::move(say)) {}
+  Executions(net::EventLoop& loop, Say say) : loop_(loop), say_(std::move(say)) {}
   ~Executions();
 
   // Starts a command. `like` is the rank's own command, from which everything but the arguments is
@@ -50,7 +50,7 @@ class Executions {
   void settle(Execution& execution);
   Execution* find(uint32_t number);
 
-  PollLoop& loop_;
+  net::EventLoop& loop_;
   Say say_;
   std::list<Execution> running_;
 };

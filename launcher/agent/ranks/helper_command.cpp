@@ -16,14 +16,14 @@ constexpr size_t kMostErrors = 4 << 10;
 
 }  // namespace
 
-Result<std::unique_ptr<HelperCommand>> HelperCommand::start(PollLoop& loop,
+Result<std::unique_ptr<HelperCommand>> HelperCommand::start(net::EventLoop& loop,
                                                             const RankCommand& command, Done done) {
   HVD_ASSIGN_OR_RETURN(RankProcess process, start_rank(command));
   return std::unique_ptr<HelperCommand>(
       new HelperCommand(loop, std::move(process), std::move(done)));
 }
 
-HelperCommand::HelperCommand(PollLoop& loop, RankProcess process, Done done)
+HelperCommand::HelperCommand(net::EventLoop& loop, RankProcess process, Done done)
     : loop_(loop), process_(std::move(process)), done_(std::move(done)) {
   for (size_t stream = 0; stream < 2; ++stream) {
     loop_.watch(process_.output[stream].get(), EPOLLIN, [this, stream](uint32_t) { read(stream); });
@@ -32,7 +32,7 @@ HelperCommand::HelperCommand(PollLoop& loop, RankProcess process, Done done)
 
 HelperCommand::~HelperCommand() {
   for (const UniqueFd& pipe : process_.output) {
-    if (pipe) loop_.forget(pipe.get());
+    if (pipe) loop_.unwatch(pipe.get());
   }
 }
 
@@ -47,7 +47,7 @@ void HelperCommand::read(size_t stream) {
     if (text.size() > kMostOutput) break;
   }
   if (!pipe || (size < 0 && (errno == EAGAIN || errno == EINTR))) return;
-  loop_.forget(pipe.get());
+  loop_.unwatch(pipe.get());
   pipe.reset();
   if (stream == 0) settle();
 }

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/result.h"
-#include "launcher/agent/loop/poll_loop.h"
 #include "launcher/agent/ranks/rank_process.h"
+#include "net/event_loop.h"
 
 namespace hvd::launcher {
 
@@ -23,19 +23,19 @@ class HelperCommand {
   using Done = std::function<void(HelperCommandOutcome)>;
   // Starts the command. Calls `done` on the loop, never from start(), when the command has ended
   // and its output has been read. `done` may destroy the object.
-  static Result<std::unique_ptr<HelperCommand>> start(PollLoop& loop, const RankCommand& command,
-                                                      Done done);
+  static Result<std::unique_ptr<HelperCommand>> start(net::EventLoop& loop,
+                                                      const RankCommand& command, Done done);
   ~HelperCommand();
   HelperCommand(const HelperCommand&) = delete;
   // Call for every child process of the agent that was reaped.
   void on_reaped(pid_t pid, int status);
 
  private:
-  HelperCommand(PollLoop& loop, RankProcess process, Done done);
+  HelperCommand(net::EventLoop& loop, RankProcess process, Done done);
   void read(size_t stream);
   void settle();
 
-  PollLoop& loop_;
+  net::EventLoop& loop_;
   RankProcess process_;
   Done done_;
   HelperCommandOutcome outcome_;

@@ -19,9 +19,9 @@ namespace hvd::launcher {
 
 Ranks::~Ranks() {
   for (const auto& rank : ranks_) {
-    if (rank->input) loop_.forget(rank->input.get());
+    if (rank->input) loop_.unwatch(rank->input.get());
     for (const Output& output : rank->outputs) {
-      if (output.pipe) loop_.forget(output.pipe.get());
+      if (output.pipe) loop_.unwatch(output.pipe.get());
     }
   }
 }
@@ -105,7 +105,7 @@ void Ranks::pump(Output& output) {
 }
 
 void Ranks::finish(Output& output) {
-  loop_.forget(output.pipe.get());
+  loop_.unwatch(output.pipe.get());
   output.pipe.reset();
   --open_outputs_;
   outbox_.put(net::FrameType::kEnd, output.stream, 0, {}, net::Urgency::kOutput);
@@ -194,7 +194,7 @@ void Ranks::feed(Rank& rank) {
 // Ends a rank's input: no process reads it, or all of it is in the pipe. Later input counts as
 // taken.
 void Ranks::stop_feeding(Rank& rank) {
-  if (rank.input) loop_.forget(rank.input.get());
+  if (rank.input) loop_.unwatch(rank.input.get());
   rank.input.reset();
   if (!rank.unread.empty()) {
     outbox_.put(InputTaken{rank.number, static_cast<uint32_t>(rank.unread.size())});

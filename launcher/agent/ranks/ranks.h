@@ -13,8 +13,8 @@
 
 #include "base/result.h"
 #include "launcher/agent/loop/outbox.h"
-#include "launcher/agent/loop/poll_loop.h"
 #include "launcher/agent/ranks/rank_process.h"
+#include "net/event_loop.h"
 
 namespace hvd::launcher {
 
@@ -24,7 +24,7 @@ class Ranks {
   using MoreEnvironment = std::function<Environment(const Environment&)>;
 
   // Calls `on_other` for every reaped process that is no rank.
-  Ranks(PollLoop& loop, Outbox& outbox, std::function<void(pid_t, int status)> on_other)
+  Ranks(net::EventLoop& loop, Outbox& outbox, std::function<void(pid_t, int status)> on_other)
       : loop_(loop), outbox_(outbox), on_other_(std::move(on_other)) {}
   ~Ranks();
 
@@ -82,7 +82,7 @@ class Ranks {
   void feed(Rank& rank);
   void stop_feeding(Rank& rank);
 
-  PollLoop& loop_;
+  net::EventLoop& loop_;
   Outbox& outbox_;
   std::function<void(pid_t, int)> on_other_;
   std::vector<RankCommand> commands_;  // of ranks_, by the same index

@@ -101,7 +101,7 @@ void HostAggregator::choose_forwarder(const std::string& name) {
 void HostAggregator::drop(int caller) {
   const auto found = callers_.find(caller);
   const std::string name = found->second.exchange;
-  loop_.forget(caller);
+  loop_.unwatch(caller);
   callers_.erase(found);
   loop_.change(listener_.get(), EPOLLIN);
   const auto exchange = exchanges_.find(name);
@@ -113,7 +113,7 @@ void HostAggregator::drop(int caller) {
 void HostAggregator::close() {
   exchanges_.clear();
   while (!callers_.empty()) drop(callers_.begin()->first);
-  if (listener_) loop_.forget(listener_.get());
+  if (listener_) loop_.unwatch(listener_.get());
   listener_.reset();
 }
 

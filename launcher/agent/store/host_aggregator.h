@@ -11,15 +11,15 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "launcher/agent/loop/poll_loop.h"
 #include "launcher/protocol/host_job.h"
+#include "net/event_loop.h"
 #include "net/packet_socket.h"
 
 namespace hvd::launcher {
 
 class HostAggregator {
  public:
-  explicit HostAggregator(PollLoop& loop) : loop_(loop) {}
+  explicit HostAggregator(net::EventLoop& loop) : loop_(loop) {}
   ~HostAggregator() { close(); }
 
   // Listens at this abstract name for the ranks of this host.
@@ -44,7 +44,7 @@ class HostAggregator {
   void choose_forwarder(const std::string& name);
   void drop(int caller);
 
-  PollLoop& loop_;
+  net::EventLoop& loop_;
   UniqueFd listener_;
   uint32_t host_ = 0;
   uint32_t hosts_ = 1;

@@ -202,7 +202,7 @@ void StoreTunnel::reset(uint32_t stream) {
 void StoreTunnel::drop(uint32_t stream) {
   const auto found = connections_.find(stream);
   if (found == connections_.end()) return;
-  loop_.forget(found->second.socket.get());
+  loop_.unwatch(found->second.socket.get());
   connections_.erase(found);
   for (const UniqueFd* listener : {&listener_, &loopback_}) {
     if (*listener) loop_.change(listener->get(), EPOLLIN);
@@ -212,7 +212,7 @@ void StoreTunnel::drop(uint32_t stream) {
 void StoreTunnel::close() {
   while (!connections_.empty()) drop(connections_.begin()->first);
   for (UniqueFd* listener : {&listener_, &loopback_}) {
-    if (*listener) loop_.forget(listener->get());
+    if (*listener) loop_.unwatch(listener->get());
     listener->reset();
   }
 }

@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/agent/loop/outbox.h"
-#include "launcher/agent/loop/poll_loop.h"
+#include "net/event_loop.h"
 #include "net/frame.h"
 #include "net/port_range.h"
 
@@ -19,7 +19,7 @@ namespace hvd::launcher {
 
 class StoreTunnel {
  public:
-  StoreTunnel(PollLoop& loop, Outbox& outbox) : loop_(loop), outbox_(outbox) {}
+  StoreTunnel(net::EventLoop& loop, Outbox& outbox) : loop_(loop), outbox_(outbox) {}
   ~StoreTunnel() { close(); }
 
   // Listens. `credit` is the number of bytes that the launcher at first accepts from each
@@ -57,7 +57,7 @@ class StoreTunnel {
   void reset(uint32_t stream);
   void drop(uint32_t stream);
 
-  PollLoop& loop_;
+  net::EventLoop& loop_;
   Outbox& outbox_;
   UniqueFd listener_, loopback_;
   std::string name_;

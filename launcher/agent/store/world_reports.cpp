@@ -46,15 +46,15 @@ void WorldReports::hear(int caller) {
   }
   const std::byte heard{1};
   (void)net::send_packet(caller, {&heard, 1}, {}, kReporter);
-  loop_.forget(caller);
+  loop_.unwatch(caller);
   callers_.erase(caller);
   if (listener_) loop_.change(listener_.get(), EPOLLIN);
 }
 
 void WorldReports::close() {
-  for (const auto& [caller, socket] : callers_) loop_.forget(caller);
+  for (const auto& [caller, socket] : callers_) loop_.unwatch(caller);
   callers_.clear();
-  if (listener_) loop_.forget(listener_.get());
+  if (listener_) loop_.unwatch(listener_.get());
   listener_.reset();
 }
 

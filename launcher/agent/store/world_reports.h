@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "launcher/agent/loop/poll_loop.h"
+#include "net/event_loop.h"
 #include "rendezvous/wire/world_report.h"
 
 namespace hvd::launcher {
@@ -19,7 +19,7 @@ class WorldReports {
   // `pid` is the process that reports.
   using OnReport = std::function<void(pid_t pid, const rendezvous::WorldReport& report)>;
 
-  WorldReports(PollLoop& loop, OnReport on_report)
+  WorldReports(net::EventLoop& loop, OnReport on_report)
       : loop_(loop), on_report_(std::move(on_report)) {}
   ~WorldReports() { close(); }
 
@@ -29,7 +29,7 @@ class WorldReports {
  private:
   void hear(int caller);
 
-  PollLoop& loop_;
+  net::EventLoop& loop_;
   OnReport on_report_;
   UniqueFd listener_;
   std::map<int, UniqueFd> callers_;  // by descriptor

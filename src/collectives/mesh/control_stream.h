@@ -48,7 +48,7 @@ class FrameReader {
 
 class ControlStream {
  public:
-  ControlStream(net::DataLoop& loop, int32_t peer) : peer_stream_(loop, peer, 0) {}
+  ControlStream(net::EventLoop& loop, int32_t peer) : peer_stream_(loop, peer, 0) {}
 
   PeerStream& peer_stream() { return peer_stream_; }
   // Sends a frame of two parts: writes what the socket takes now, and copies the rest to output_.

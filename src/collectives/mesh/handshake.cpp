@@ -52,14 +52,14 @@ Result<Hello> Hello::decode(ByteView bytes) {
   return hello;
 }
 
-Handshake::Handshake(net::DataLoop& loop, const Credentials& credentials, GuardedFd socket,
+Handshake::Handshake(net::EventLoop& loop, const Credentials& credentials, GuardedFd socket,
                      bool dials)
     : loop_(loop), credentials_(credentials), socket_(std::move(socket)), dials_(dials) {
   mine_.job = job_digest(credentials);
   mine_.nonce = fresh_nonce();
 }
 
-std::unique_ptr<Handshake> Handshake::dial(net::DataLoop& loop, const Credentials& credentials,
+std::unique_ptr<Handshake> Handshake::dial(net::EventLoop& loop, const Credentials& credentials,
                                            GuardedFd socket, int32_t from, int32_t to,
                                            uint64_t stream, std::string where) {
   std::unique_ptr<Handshake> handshake(new Handshake(loop, credentials, std::move(socket), true));
@@ -67,28 +67,29 @@ std::unique_ptr<Handshake> Handshake::dial(net::DataLoop& loop, const Credential
   handshake->mine_.to = to;
   handshake->mine_.stream = stream;
   handshake->where_ = std::move(where);
-  const Status added =
-      loop.add(handshake->socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, *handshake);
-  if (!added.ok()) handshake->fail(added.message());
+  handshake->watch(EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   return handshake;
 }
 
-std::unique_ptr<Handshake> Handshake::accept(net::DataLoop& loop, const Credentials& credentials,
+std::unique_ptr<Handshake> Handshake::accept(net::EventLoop& loop, const Credentials& credentials,
                                              GuardedFd socket, int32_t me, int32_t size) {
   std::unique_ptr<Handshake> handshake(new Handshake(loop, credentials, std::move(socket), false));
   handshake->me_ = me;
   handshake->size_ = size;
   handshake->state_ = State::kExpecting;
-  const Status added =
-      loop.add(handshake->socket_.get(), EPOLLIN | EPOLLRDHUP | EPOLLET, *handshake);
-  if (!added.ok()) handshake->fail(added.message());
+  handshake->watch(EPOLLIN | EPOLLRDHUP | EPOLLET);
   return handshake;
+}
+
+void Handshake::watch(uint32_t events) {
+  if (loop_.watch(socket_.get(), events, [this](uint32_t) { on_ready(); })) return;
+  fail(system_error("cannot watch the connection", errno).message());
 }
 
 Handshake::~Handshake() { (void)take(); }
 
 GuardedFd Handshake::take() {
-  if (socket_) loop_.remove(socket_.get());
+  if (socket_) loop_.unwatch(socket_.get());
   return std::move(socket_);
 }
 
@@ -129,7 +130,7 @@ bool Handshake::gather(size_t size) {
   return true;
 }
 
-void Handshake::on_events(uint32_t) {
+void Handshake::on_ready() {
   State before;
   do {
     before = state_;

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/fork_guard.h"
 #include "collectives/mesh/credentials.h"
-#include "net/data_loop.h"
+#include "net/event_loop.h"
 
 namespace hvd::collectives {
 
@@ -29,7 +29,7 @@ struct Hello {
   static Result<Hello> decode(ByteView bytes);
 };
 
-class Handshake final : public net::DataLoop::Source {
+class Handshake final {
  public:
   enum class State {
     kConnecting,
@@ -40,10 +40,10 @@ class Handshake final : public net::DataLoop::Source {
     kFailed
   };
 
-  static std::unique_ptr<Handshake> dial(net::DataLoop& loop, const Credentials& credentials,
+  static std::unique_ptr<Handshake> dial(net::EventLoop& loop, const Credentials& credentials,
                                          GuardedFd socket, int32_t from, int32_t to,
                                          uint64_t stream, std::string where);
-  static std::unique_ptr<Handshake> accept(net::DataLoop& loop, const Credentials& credentials,
+  static std::unique_ptr<Handshake> accept(net::EventLoop& loop, const Credentials& credentials,
                                            GuardedFd socket, int32_t me, int32_t size);
   ~Handshake();
   Handshake(const Handshake&) = delete;
@@ -61,10 +61,10 @@ class Handshake final : public net::DataLoop::Source {
   void confirm();
   GuardedFd take();
 
-  void on_events(uint32_t events) override;
-
  private:
-  Handshake(net::DataLoop& loop, const Credentials& credentials, GuardedFd socket, bool dials);
+  Handshake(net::EventLoop& loop, const Credentials& credentials, GuardedFd socket, bool dials);
+  void watch(uint32_t events);
+  void on_ready();
   void fail(std::string reason);
   void put(ByteView bytes);
   // Reads up to `size` bytes; returns true when all of them have arrived.
@@ -74,7 +74,7 @@ class Handshake final : public net::DataLoop::Source {
   void take_hello_of_dialler();
   void take_proof_of_dialler();
 
-  net::DataLoop& loop_;
+  net::EventLoop& loop_;
   const Credentials& credentials_;
   GuardedFd socket_;
   bool dials_;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <numeric>
 
 #include "base/lost_peer.h"
@@ -20,6 +21,8 @@ namespace {
 // The number of polls of shared memory between two polls of the descriptors, unless notice() was
 // called: a system call costs as much as a small allreduce.
 constexpr uint32_t kPollsPerLook = 256;
+// How often one look asks the loop again for descriptors that have become ready meanwhile.
+constexpr int kRounds = 64;
 
 // Room for the sub-region of any group on a host with this many ranks.
 size_t largest_sub_region(size_t ranks) {
@@ -32,12 +35,12 @@ size_t largest_sub_region(size_t ranks) {
 
 }  // namespace
 
-Mesh::Mesh(MeshOptions options, net::DataLoop loop)
+Mesh::Mesh(MeshOptions options, net::EventLoop loop)
     : options_(std::move(options)), owner_(::getpid()), loop_(std::move(loop)) {}
 
 Result<std::unique_ptr<Mesh>> Mesh::establish(MeshOptions options, KeyValueStore& store,
                                               Deadline deadline) {
-  HVD_ASSIGN_OR_RETURN(net::DataLoop loop, net::DataLoop::open());
+  HVD_ASSIGN_OR_RETURN(net::EventLoop loop, net::EventLoop::open());
   std::unique_ptr<Mesh> mesh(new Mesh(std::move(options), std::move(loop)));
   const Status connected = mesh->connect(store, deadline);
   if (!connected.ok()) return connected;
@@ -70,10 +73,10 @@ Mesh::~Mesh() {
     host_->depart();
   }
   for (const Watched& entry : watched_) {
-    loop_.remove(entry.socket.get());
-    if (entry.process) loop_.remove(entry.process.get());
+    loop_.unwatch(entry.socket.get());
+    if (entry.process) loop_.unwatch(entry.process.get());
   }
-  if (host_) loop_.remove(host_->doorbell());
+  if (host_) loop_.unwatch(host_->doorbell());
 }
 
 std::string Mesh::describe(int32_t rank) const {
@@ -103,7 +106,7 @@ Status Mesh::poll(const Receiver& receiver, bool& progressed) {
   if (remote_->has_mail()) moved |= remote_->poll(&receiver);
   if (look_ || remote_->in_use() || ++polls_ % kPollsPerLook == 0) {
     look_ = false;
-    moved |= loop_.dispatch();
+    moved |= loop_.dispatch(kRounds);
     moved |= remote_->poll(&receiver);
   }
   check();
@@ -116,7 +119,7 @@ bool Mesh::pump() {
   bool moved = false;
   if (look_ || remote_->in_use() || ++polls_ % kPollsPerLook == 0) {
     look_ = false;
-    moved |= loop_.dispatch();
+    moved |= loop_.dispatch(kRounds);
     moved |= remote_->poll(nullptr);
   }
   check();
@@ -139,8 +142,8 @@ void Mesh::fail(const Status& cause) {
 void Mesh::lost(int32_t rank) {
   for (const Watched& entry : watched_) {
     if (entry.rank != rank) continue;
-    loop_.remove(entry.socket.get());
-    if (entry.process) loop_.remove(entry.process.get());
+    loop_.unwatch(entry.socket.get());
+    if (entry.process) loop_.unwatch(entry.process.get());
   }
   if (!departed(rank)) {
     fail(lost_peer(rank, records_[static_cast<size_t>(rank)].host, "its process ended"));
@@ -314,15 +317,17 @@ void Mesh::number_hosts() {
 }
 
 Status Mesh::watch_host(std::vector<Watched> watched) {
-  doorbell_ = std::make_unique<Doorbell>(*host_);
-  HVD_RETURN_IF_ERROR(loop_.add(host_->doorbell(), EPOLLIN, *doorbell_));
+  const auto watch = [this](int fd, uint32_t events, net::EventLoop::Callback callback) -> Status {
+    if (loop_.watch(fd, events, std::move(callback))) return {};
+    return system_error("cannot watch the ranks of this host", errno);
+  };
+  HVD_RETURN_IF_ERROR(
+      watch(host_->doorbell(), EPOLLIN, [this](uint32_t) { host_->silence_doorbell(); }));
   watched_ = std::move(watched);
   for (const Watched& entry : watched_) {
-    watchers_.push_back(std::make_unique<Watcher>(*this, entry.rank));
-    HVD_RETURN_IF_ERROR(loop_.add(entry.socket.get(), EPOLLIN | EPOLLRDHUP, *watchers_.back()));
-    if (entry.process) {
-      HVD_RETURN_IF_ERROR(loop_.add(entry.process.get(), EPOLLIN, *watchers_.back()));
-    }
+    const auto end = [this, rank = entry.rank](uint32_t) { lost(rank); };
+    HVD_RETURN_IF_ERROR(watch(entry.socket.get(), EPOLLIN | EPOLLRDHUP, end));
+    if (entry.process) HVD_RETURN_IF_ERROR(watch(entry.process.get(), EPOLLIN, end));
   }
   return {};
 }

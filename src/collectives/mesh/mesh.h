@@ -18,7 +18,7 @@
 #include "collectives/mesh/peer_stream.h"
 #include "collectives/mesh/remote_links.h"
 #include "collectives/shm/peer_heaps.h"
-#include "net/data_loop.h"
+#include "net/event_loop.h"
 #include "net/interface_choice.h"
 #include "net/port_range.h"
 
@@ -96,26 +96,7 @@ class Mesh {
   void close_peer_stream(PeerStream& peer_stream) { remote_->close_peer_stream(peer_stream); }
 
  private:
-  // Watches one local rank's process and socket.
-  class Watcher final : public net::DataLoop::Source {
-   public:
-    Watcher(Mesh& mesh, int32_t rank) : mesh_(mesh), rank_(rank) {}
-    void on_events(uint32_t) override { mesh_.lost(rank_); }
-
-   private:
-    Mesh& mesh_;
-    int32_t rank_;
-  };
-  class Doorbell final : public net::DataLoop::Source {
-   public:
-    explicit Doorbell(HostLinks& host) : host_(host) {}
-    void on_events(uint32_t) override { host_.silence_doorbell(); }
-
-   private:
-    HostLinks& host_;
-  };
-
-  Mesh(MeshOptions options, net::DataLoop loop);
+  Mesh(MeshOptions options, net::EventLoop loop);
   Status connect(KeyValueStore& store, Deadline deadline);
   std::string key(std::string_view what) const;
   Result<PeerRecord> own_record(const RendezvousSocket& rendezvous) const;
@@ -134,7 +115,7 @@ class Mesh {
   MeshOptions options_;
   MemoryMap system_map_;
   int owner_;
-  net::DataLoop loop_;
+  net::EventLoop loop_;
   std::vector<PeerRecord> records_;
   std::vector<int32_t> leaders_;
   std::vector<int32_t> hosts_;
@@ -144,9 +125,7 @@ class Mesh {
   SharedHeap* heap_ = nullptr;
   std::unique_ptr<PeerHeaps> peer_heaps_;
   std::unique_ptr<RemoteLinks> remote_;
-  std::unique_ptr<Doorbell> doorbell_;
   std::vector<Watched> watched_;
-  std::vector<std::unique_ptr<Watcher>> watchers_;
   std::function<bool()> is_idle_;
   Status failure_;
   bool look_ = false;

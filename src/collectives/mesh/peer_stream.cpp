@@ -11,12 +11,14 @@ namespace hvd::collectives {
 Status PeerStream::attach(GuardedFd socket) {
   socket_ = std::move(socket);
   readable_ = writable_ = true;
-  return loop_.add(socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, *this);
+  const bool is_watched = loop_.watch(socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                      [this](uint32_t events) { on_events(events); });
+  return is_watched ? Status() : system_error("cannot watch a link", errno);
 }
 
 void PeerStream::close() {
   if (!socket_) return;
-  loop_.remove(socket_.get());
+  loop_.unwatch(socket_.get());
   socket_.reset();
 }
 

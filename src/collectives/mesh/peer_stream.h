@@ -7,13 +7,13 @@
 
 #include "base/bytes.h"
 #include "base/fork_guard.h"
-#include "net/data_loop.h"
+#include "net/event_loop.h"
 
 namespace hvd::collectives {
 
-class PeerStream final : public net::DataLoop::Source {
+class PeerStream final {
  public:
-  PeerStream(net::DataLoop& loop, int32_t peer, uint64_t id) : loop_(loop), peer_(peer), id_(id) {}
+  PeerStream(net::EventLoop& loop, int32_t peer, uint64_t id) : loop_(loop), peer_(peer), id_(id) {}
   ~PeerStream() { close(); }
   PeerStream(const PeerStream&) = delete;
   PeerStream& operator=(const PeerStream&) = delete;
@@ -41,13 +41,12 @@ class PeerStream final : public net::DataLoop::Source {
   // The errno value of the end, or 0 when the peer closed the connection.
   int end_reason() const { return end_reason_; }
 
-  void on_events(uint32_t events) override;
-
  private:
+  void on_events(uint32_t events);
   void end(int reason);
   size_t wrote(ssize_t size);
 
-  net::DataLoop& loop_;
+  net::EventLoop& loop_;
   int32_t peer_;
   uint64_t id_;
   GuardedFd socket_;

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/log/log.h"
@@ -22,7 +23,7 @@ constexpr double kSecondsForLastWords = 0.5;
 
 }  // namespace
 
-Result<std::unique_ptr<RemoteLinks>> RemoteLinks::open(net::DataLoop& loop,
+Result<std::unique_ptr<RemoteLinks>> RemoteLinks::open(net::EventLoop& loop,
                                                        const Credentials& credentials, int32_t rank,
                                                        net::PortRange ports) {
   std::unique_ptr<RemoteLinks> links(new RemoteLinks(loop, credentials, rank));
@@ -35,12 +36,15 @@ RemoteLinks::~RemoteLinks() { close_listener(); }
 Status RemoteLinks::start(const std::vector<PeerRecord>& records, double dial_seconds) {
   records_ = records;
   dial_seconds_ = dial_seconds;
-  return loop_.add(listener_.socket.get(), EPOLLIN, *this);
+  if (!loop_.watch(listener_.socket.get(), EPOLLIN, [this](uint32_t) { accept_peers(); })) {
+    return system_error("cannot watch the socket on which other hosts connect", errno);
+  }
+  return {};
 }
 
 void RemoteLinks::close_listener() {
   if (!listener_.socket) return;
-  loop_.remove(listener_.socket.get());
+  loop_.unwatch(listener_.socket.get());
   listener_.socket.reset();
 }
 
@@ -210,7 +214,7 @@ void RemoteLinks::depart() {
   pending_peers_.clear();
 }
 
-void RemoteLinks::on_events(uint32_t) {
+void RemoteLinks::accept_peers() {
   while (GuardedFd socket = net::accept_tcp(listener_)) {
     if (pending_peers_.size() >= kPendingPeerLimit) pending_peers_.erase(pending_peers_.begin());
     pending_peers_.push_back(Handshake::accept(loop_, credentials_, std::move(socket), rank_,

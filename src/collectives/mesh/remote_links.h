@@ -17,9 +17,9 @@
 
 namespace hvd::collectives {
 
-class RemoteLinks final : public net::DataLoop::Source {
+class RemoteLinks final {
  public:
-  static Result<std::unique_ptr<RemoteLinks>> open(net::DataLoop& loop,
+  static Result<std::unique_ptr<RemoteLinks>> open(net::EventLoop& loop,
                                                    const Credentials& credentials, int32_t rank,
                                                    net::PortRange ports = {});
   ~RemoteLinks();
@@ -60,8 +60,6 @@ class RemoteLinks final : public net::DataLoop::Source {
   void abort(const Status& cause);
   void depart();
 
-  void on_events(uint32_t events) override;
-
  private:
   // A failing peer refuses new links at once; its cause arrives over the control streams.
   static constexpr double kSecondsForCause = 1;
@@ -74,7 +72,7 @@ class RemoteLinks final : public net::DataLoop::Source {
     bool is_wanted = true;  // false: a failure of this dial has no effect
   };
 
-  RemoteLinks(net::DataLoop& loop, const Credentials& credentials, int32_t rank)
+  RemoteLinks(net::EventLoop& loop, const Credentials& credentials, int32_t rank)
       : loop_(loop), credentials_(credentials), rank_(rank) {}
   std::string describe(int32_t rank) const;
   // Returns the error for a connection that ended with this errno, or with 0: an orderly end before
@@ -82,6 +80,7 @@ class RemoteLinks final : public net::DataLoop::Source {
   Status lost(int32_t rank, int reason) const;
   ControlStream& control(int32_t rank);
   void begin_dial(Key key);
+  void accept_peers();
   void hurry(Dial& dial);
   bool is_open(Key key) const;
   void attach(Key key, GuardedFd socket);
@@ -96,7 +95,7 @@ class RemoteLinks final : public net::DataLoop::Source {
   void say_last(FrameKind kind, ByteView content);
   void set_timer();
 
-  net::DataLoop& loop_;
+  net::EventLoop& loop_;
   const Credentials& credentials_;
   int32_t rank_;
   net::TcpListener listener_;

@@ -1,6 +1,9 @@
 #include "runtime/plugins/plugin_host.h"
 
+#include <sys/epoll.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/log/log.h"
@@ -22,7 +25,7 @@ void write_log(void*, int level, const char* message) {
 }  // namespace
 
 PluginHost::PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> store,
-                       std::string prefix, EventSet* events)
+                       std::string prefix, net::EventLoop* events)
     : settings_(std::move(settings)),
       store_(std::move(store)),
       prefix_(std::move(prefix)),
@@ -50,7 +53,11 @@ PluginHost::PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> sto
     self(host).post(callback, argument);
   };
   vtable_.watch = [](void* host, int fd, void (*callback)(void*), void* argument) {
-    return static_cast<int>(self(host).events_->watch(fd, callback, argument).code());
+    const bool is_watched = self(host).events_->watch(
+        fd, EPOLLIN, [callback, argument](uint32_t) { callback(argument); });
+    const Status failure =
+        is_watched ? Status() : system_error(cat("cannot watch descriptor ", fd), errno);
+    return static_cast<int>(failure.code());
   };
   vtable_.unwatch = [](void* host, int fd) { self(host).events_->unwatch(fd); };
   // Shared memory belongs to the plugins that can reach it; there is none before them.
@@ -158,7 +165,7 @@ void PluginHost::post(void (*callback)(void*), void* argument) {
     posted_.push_back({callback, argument});
     has_posted_.store(true);
   }
-  events_->ring();
+  events_->notify();
 }
 
 bool PluginHost::run_posted() {

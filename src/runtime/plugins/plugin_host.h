@@ -12,8 +12,8 @@
 #include "base/mutex.h"
 #include "base/settings.h"
 #include "horovod/plugin_framework.h"
+#include "net/event_loop.h"
 #include "rendezvous/store/store.h"
-#include "runtime/progress/event_set.h"
 
 namespace hvd::runtime {
 
@@ -21,7 +21,7 @@ class PluginHost {
  public:
   // store may be nullptr (a world of one); keys are put below `prefix`.
   PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> store, std::string prefix,
-             EventSet* events);
+             net::EventLoop* events);
 
   const hvd_plugin_host* vtable() const { return &vtable_; }
 
@@ -62,7 +62,7 @@ class PluginHost {
   const Settings settings_;
   const std::shared_ptr<rendezvous::Store> store_;
   const std::string prefix_;
-  EventSet* const events_;
+  net::EventLoop* const events_;
   hvd_plugin_host vtable_{};
   std::atomic<bool> has_posted_{false};
 

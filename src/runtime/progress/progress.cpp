@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kLinger{20};
 
 }  // namespace
 
-Progress::Progress(Drivable* core, EventSet* events, const SpinBudget& budget,
+Progress::Progress(Drivable* core, net::EventLoop* events, const SpinBudget& budget,
                    std::chrono::microseconds window)
     : core_(core),
       events_(events),
@@ -37,7 +37,7 @@ void Progress::stop_helper() {
     stopping_.store(true);
   }
   helper_changed_.notify_all();
-  events_->ring();
+  events_->notify();
   helper_.join();
 }
 
@@ -56,7 +56,7 @@ bool Progress::wait(const std::atomic<bool>& done, Deadline deadline) {
   }
   if (waiters_.fetch_sub(1) == 1) {
     // The helper takes over the pending work.
-    if (helper_asleep_.load()) events_->ring();
+    if (helper_asleep_.load()) events_->notify();
     if (helper_parked_.load()) {
       const MutexLock lock(changed_mutex_);
       helper_changed_.notify_all();
@@ -91,7 +91,7 @@ void Progress::drive(const std::atomic<bool>& done, Deadline deadline) {
     if (arm()) {
       const auto until = std::min({deadline.time(), core_->window_end(), core_->alarm()});
       lock.unlock();
-      events_->wait(until);
+      events_->wait(Deadline::at(until));
       lock.lock();
       disarm();
     }
@@ -144,7 +144,7 @@ void Progress::disarm() {
 }
 
 void Progress::notify() {
-  if (sleeping_.load() && sleeping_.exchange(false)) events_->ring();
+  if (sleeping_.load() && sleeping_.exchange(false)) events_->notify();
 }
 
 void Progress::notify_full() {
@@ -153,7 +153,7 @@ void Progress::notify_full() {
 }
 
 void Progress::notify_completed() {
-  events_->ring();
+  events_->notify();
   wake_waiters();
 }
 
@@ -195,7 +195,7 @@ void Progress::help_once() {
   if (!arm()) return;
   helper_asleep_.store(true);
   lock.unlock();
-  if (!stopping_.load()) events_->wait(until);
+  if (!stopping_.load()) events_->wait(Deadline::at(until));
   helper_asleep_.store(false);
   // When somebody waits now, the arming is theirs to undo: they have the progress lock, or will.
 }

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "net/event_loop.h"
 #include "runtime/progress/adaptive_yield.h"
-#include "runtime/progress/event_set.h"
 #include "runtime/progress/spin_budget.h"
 
 namespace hvd::runtime {
@@ -43,7 +43,7 @@ class Drivable {
 
 class Progress {
  public:
-  Progress(Drivable* core, EventSet* events, const SpinBudget& budget,
+  Progress(Drivable* core, net::EventLoop* events, const SpinBudget& budget,
            std::chrono::microseconds window);
   // Stops the helper thread.
   ~Progress();
@@ -77,7 +77,7 @@ class Progress {
   void lull();
 
   Drivable* const core_;
-  EventSet* const events_;
+  net::EventLoop* const events_;
   const SpinBudget budget_;
   const std::chrono::microseconds window_;
   const std::chrono::microseconds linger_;

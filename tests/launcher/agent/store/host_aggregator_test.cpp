@@ -22,7 +22,7 @@ constexpr double kSeconds = 10;
 class Agent {
  public:
   Agent(const std::string& name, int host, int hosts, int ranks)
-      : loop_(*launcher::PollLoop::make()), aggregator_(loop_) {
+      : loop_(*net::EventLoop::open()), aggregator_(loop_) {
     launcher::HostJob job;
     job.host = static_cast<uint32_t>(host);
     job.hosts = static_cast<uint32_t>(hosts);
@@ -38,7 +38,7 @@ class Agent {
   }
 
  private:
-  launcher::PollLoop loop_;
+  net::EventLoop loop_;
   launcher::HostAggregator aggregator_;
   std::atomic<bool> is_over_ = false;
   std::thread thread_;

@@ -1,0 +1,67 @@
+// An epoll loop. The mesh owns one for its links, a runtime owns one for the threads that sleep and for the
+// descriptors of plugins, and the agent owns one. An Asio loop cannot be polled while a thread blocks in
+// it; this loop can itself be watched, and several threads may wait on it. Any thread may watch, change,
+// unwatch and notify; one thread at a time dispatches. Owns the callbacks, not the descriptors.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd::net {
+
+class EventLoop {
+ public:
+  // Called with the epoll(7) events of a descriptor.
+  using Callback = std::function<void(uint32_t events)>;
+
+  static Result<EventLoop> open();
+  EventLoop(EventLoop&&) noexcept;
+  EventLoop& operator=(EventLoop&&) noexcept;
+  ~EventLoop();
+
+  // A descriptor that becomes readable when events wait for dispatch().
+  int fd() const { return epoll_.get(); }
+
+  // Calls back for `events` as in epoll_ctl(2) (EPOLLET included), and for errors and hang-ups, until
+  // change() or unwatch(); `events` of 0 means nothing yet. Replaces an earlier watch of the descriptor.
+  // Returns false, and sets errno, for a descriptor that epoll cannot watch, such as a regular file.
+  bool watch(int fd, uint32_t events, Callback callback);
+  void change(int fd, uint32_t events);
+  // Call before the descriptor is closed.
+  void unwatch(int fd);
+
+  // Makes the loop readable until the next dispatch.
+  void notify();
+  // Makes the loop readable once at the deadline; never() cancels that. For the dispatching thread.
+  void wake_at(Deadline deadline);
+
+  // Blocks until events wait for dispatch(), at most until the deadline. Takes no event, so that all
+  // threads that wait return. For loops without EPOLLET. A signal ends the wait.
+  void wait(Deadline deadline) const;
+  // Calls back for what is ready, without waiting, and looks again up to `rounds` times. Returns true
+  // when anything was ready.
+  bool dispatch(int rounds = 1);
+  // Waits for events, at most until the deadline, and calls back.
+  void turn(Deadline deadline) { deliver(deadline.poll_timeout()); }
+
+ private:
+  struct Watches;
+
+  EventLoop(UniqueFd epoll, UniqueFd timer, UniqueFd doorbell);
+  bool deliver(int timeout);
+
+  UniqueFd epoll_;
+  UniqueFd timer_;
+  UniqueFd doorbell_;
+  pid_t owner_;  // a forked child shares the registrations and must not change them
+  std::unique_ptr<Watches> watches_;
+};
+
+}  // namespace hvd::net
