@@ -3,10 +3,14 @@
 
 #include <doctest/doctest.h>
 #include <poll.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <future>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -99,6 +103,30 @@ TEST_CASE("what a library throws fails its batch and all later ones, with one ca
   CHECK(thread->stop());
   CHECK(thread->has_failed);
   CHECK(thread->left_running == 1);
+}
+
+TEST_CASE("a write of a library to a connection that has ended fails, and sends no signal") {
+  const auto event = *WakeEvent::make();
+  const auto thread = std::make_shared<TestThread>(event);
+  std::array<int, 2> pipe{};
+  REQUIRE(::pipe(pipe.data()) == 0);
+  ::close(pipe[0]);
+  int of_thread = 0, of_its_own_thread = 0;
+  const auto write = [&](int& error) { error = ::write(pipe[1], "x", 1) < 0 ? errno : 0; };
+  thread->call([&]() -> Status {
+    write(of_thread);
+    std::thread([&] { write(of_its_own_thread); }).join();
+    return {};
+  });
+  std::string log;
+  const auto last = std::make_shared<TestBatch>(&log, 'l');
+  thread->add(last);
+  thread->start();
+  CHECK(wait_for(*event, *last).ok());
+  CHECK(of_thread == EPIPE);
+  CHECK(of_its_own_thread == EPIPE);
+  CHECK(thread->stop());
+  ::close(pipe[1]);
 }
 
 TEST_CASE("a thread that hangs stays behind, and writes no output afterwards") {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "ops/common/blocked_sigpipe.h"
 
 namespace hvd::ops {
 namespace {
@@ -103,6 +104,7 @@ Status LibraryThread::error_of(std::string_view thrown) const {
 
 void LibraryThread::work() {
   ::pthread_setname_np(::pthread_self(), name_);
+  const BlockedSigpipe blocked_sigpipe;
   Status status = guarded([this] { return open_library(); });
   opening_.store(false);
   int idle_polls = 0;

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "ops/common/blocked_sigpipe.h"
 #include "ops/gloo/interruptible_links.h"
 
 namespace hvd::ops::gloo_backend {
@@ -64,6 +65,7 @@ std::shared_ptr<::gloo::transport::Device> make_device(const hvd_plugin_host& ho
   } else if (config.local_size == config.size) {
     attributes.hostname = "127.0.0.1";
   }
+  const BlockedSigpipe blocked_sigpipe;  // for the thread that the device starts
   return ::gloo::transport::tcp::CreateDevice(attributes);
 }
 
