@@ -5,21 +5,30 @@
 
 #include <signal.h>
 
+#include <ctime>
+
 namespace hvd::ops {
 
 class BlockedSigpipe {
  public:
   BlockedSigpipe() {
-    sigset_t signals;
-    ::sigemptyset(&signals);
-    ::sigaddset(&signals, SIGPIPE);
-    ::pthread_sigmask(SIG_BLOCK, &signals, &before_);
+    ::sigemptyset(&sigpipe_);
+    ::sigaddset(&sigpipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
   }
-  ~BlockedSigpipe() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  ~BlockedSigpipe() {
+    if (::sigismember(&before_, SIGPIPE) != 0) return;
+    // A signal that came meanwhile waits for this thread: take it before the mask lets it through.
+    const timespec at_once{};
+    while (::sigtimedwait(&sigpipe_, nullptr, &at_once) == SIGPIPE) {
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
   BlockedSigpipe(const BlockedSigpipe&) = delete;
   BlockedSigpipe& operator=(const BlockedSigpipe&) = delete;
 
  private:
+  sigset_t sigpipe_;
   sigset_t before_;
 };
 
