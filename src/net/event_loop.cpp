@@ -96,9 +96,11 @@ void EventLoop::change(int fd, uint32_t events) {
 
 void EventLoop::unwatch(int fd) {
   if (::getpid() != owner_) return;
-  change(fd, 0);
   MutexLock lock(watches_->mutex);
-  watches_->by_fd.erase(fd);
+  const auto found = watches_->by_fd.find(fd);
+  if (found == watches_->by_fd.end()) return;
+  if (found->second.events != 0) control(epoll_.get(), EPOLL_CTL_DEL, fd, 0, 0);
+  watches_->by_fd.erase(found);
 }
 
 void EventLoop::notify() {
