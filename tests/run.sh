@@ -180,11 +180,26 @@ sanitized_builds() {
   return $failed
 }
 
+# background COMMAND...: starts it in a process group of its own, whose number is in $!. The group ends
+# with this script.
+groups=()
+background() {
+  set -m
+  "$@" &
+  set +m
+  groups+=($!)
+}
+end_background() {
+  local group
+  for group in "${groups[@]}"; do kill -- "-$group" 2>/dev/null || true; done
+}
+trap end_background EXIT
+
 exec </dev/null
 environments=
 sanitized_builds=
 if [[ $tier != quick ]]; then
-  environments &
+  background environments
   environments=$!
 fi
 if step build.release build release all; then
@@ -198,7 +213,7 @@ if step build.release build release all; then
     release_only=soak
     if [[ $tier == all ]]; then release_only='soak|release'; fi
     run_ctest release build -LE "e2e|$release_only" -j "$jobs"
-    sanitized_builds >"$results/sanitized_builds.log" 2>&1 &
+    background sanitized_builds >"$results/sanitized_builds.log" 2>&1
     sanitized_builds=$!
     # Two at a time, except those that say otherwise: hosts are watched against the clock.
     run_ctest release-e2e build -L e2e -LE "$release_only" -j 2
