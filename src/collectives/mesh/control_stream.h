@@ -1,5 +1,6 @@
 // Framed control messages over a peer stream, between ranks on two hosts. A frame is a length, a
-// kind and that many bytes of payload.
+// kind and that many bytes of payload. Owns the peer stream and the bytes that wait to be written.
+// RemoteLinks owns and calls it, one caller at a time; never waits.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // The proofs that two ranks exchange when they open a link: each shows that it has the job's secret,
-// for this job, generation and pair of ranks. A proof is valid for one pair of nonces. Pure.
+// for this job, generation and pair of ranks. A proof is valid for one pair of nonces. The
+// handshake and the local rendezvous make and check proofs. Pure.
 #pragma once
 
 #include <string>
@@ -16,7 +17,8 @@ struct Credentials {
   int32_t generation = 0;
   Secret secret;
 
-  // `role` prevents the replay of a proof in the other direction.
+  // The proof of rank `from` for rank `to`: an HMAC-SHA256 with the job's secret. `role` prevents
+  // the replay of a proof in the other direction; `payload` is signed with it.
   Digest prove(std::string_view role, int32_t from, int32_t to, const Nonce& first,
                const Nonce& second, ByteView payload = {}) const;
 };

@@ -1,6 +1,7 @@
 // The handshake on a TCP connection between two ranks: both name themselves and prove that they know
 // the job's secret before they believe or send anything else. One object is one connection attempt,
-// of the dialler or of the acceptor; its owner decides which of several attempts to keep.
+// of the dialler or of the acceptor. RemoteLinks owns the attempts, keeps one of several, and calls
+// them on the mesh's loop. Never waits.
 //
 //   dialler: hello              both ranks, which stream, nonce
 //   acceptor: hello + proof

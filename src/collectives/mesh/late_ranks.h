@@ -1,4 +1,5 @@
-// Formats the error sentence about ranks that have not arrived in time.
+// Formats the error sentence about ranks that have not arrived in time. Mesh calls it during the
+// start, and so does the runtime when it compares backends. Without state.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // The leader's side of the local rendezvous: accepts connections of pending peers, admits those that
-// prove to be ranks of this host, and refuses others. No peer can block it. Used once during the
-// start; waits up to the deadline.
+// prove to be ranks of this host, and refuses others. No peer can block it. Owns the sockets of the
+// peers until it returns them. receive_members creates and calls it, once during the start; it
+// waits up to the deadline.
 #pragma once
 
 #include <cstdint>

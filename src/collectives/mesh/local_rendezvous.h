@@ -1,7 +1,7 @@
 // The local rendezvous of the ranks of one host. Over an abstract Unix socket, with a challenge in
 // both directions, the lowest rank (the leader) distributes the shared memory and the doorbells. Only
-// a rank that can connect there counts as a rank of this host. Used once during the start; waits up to
-// the deadline.
+// a rank that can connect there counts as a rank of this host. Mesh calls these functions, once
+// during the start, and owns their result; they wait up to the deadline.
 #pragma once
 
 #include <memory>

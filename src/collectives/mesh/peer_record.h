@@ -1,5 +1,6 @@
 // The record that each rank publishes in the store before it has a link: its kernel and network,
-// and its addresses. Values and their wire form only.
+// and its addresses. Values and their wire form only. Mesh makes, publishes and reads the records;
+// the local rendezvous and RemoteLinks use them.
 #pragma once
 
 #include <cstdint>

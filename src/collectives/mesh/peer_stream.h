@@ -1,5 +1,6 @@
-// A TCP stream to a rank on another host: authenticated, non-blocking, edge-triggered. Its two users
-// define the bytes on it. One caller at a time.
+// A TCP stream to a rank on another host: authenticated, non-blocking, edge-triggered. Owns the
+// socket and does not interpret the bytes. RemoteLinks attaches the socket. ControlStream sends
+// frames over it, and the collective algorithms send tensors. One caller at a time.
 #pragma once
 
 #include <cstdint>

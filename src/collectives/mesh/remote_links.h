@@ -1,6 +1,7 @@
 // One rank's TCP links to ranks on other hosts, opened on first use: one control stream per peer,
 // and peer streams per group for data. Dials all addresses of a peer at once and keeps the first that
-// proves its identity. When two ranks dial each other, the connection of the lower rank stays.
+// proves its identity. When two ranks dial each other, the connection of the lower rank stays. Mesh
+// owns and calls it. One caller at a time; never waits.
 #pragma once
 
 #include <functional>
@@ -27,7 +28,7 @@ class RemoteLinks final {
   uint16_t port() const { return listener_.port; }
   // Sets the records of the other ranks. A link must be open `dial_seconds` after its first use.
   Status start(const std::vector<PeerRecord>& records, double dial_seconds);
-  // Closes the listener of a job without other hosts.
+  // Closes the listener: a job on one host needs no connection from other hosts.
   void close_listener();
 
   // Expects a connection from `rank`, and dials it when none arrives in time. Perhaps only this
