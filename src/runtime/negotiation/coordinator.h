@@ -1,5 +1,6 @@
 // The root's part in the negotiation of one process set: makes plans from the names that are ready on
-// all ranks. It checks their requests, assigns and revokes cache ids, and fuses tensors into batches.
+// all ranks. The root's Negotiator decides which names are ready, and add() takes them. The
+// coordinator checks their requests, assigns and revokes cache ids, and fuses tensors into batches.
 // ProcessSet owns it on the root; the runtime core calls it, on the progress thread.
 #pragma once
 
@@ -24,7 +25,7 @@ class Coordinator {
  public:
   Coordinator(CoordinatorOptions options, const ResponseCache* cache);
 
-  // Takes the content of what became ready.
+  // Takes the names that became ready on all ranks, and leaves `ready` empty.
   void add(Announcement* ready);
   bool has_ready() const { return !plan_.items.empty(); }
   const std::vector<PlanItem>& ready() const { return plan_.items; }
