@@ -1,5 +1,6 @@
 // The tensors of a batch seen as one long vector of bytes, walked from its start to its end in
-// pieces. Packing a batch and unpacking it are walks; no fusion buffer lies in between.
+// pieces. Packing a batch and unpacking it are walks; no fusion buffer lies in between. The
+// algorithms of the built-in backend call it. Owns no memory. Any thread.
 #pragma once
 
 #include <cstddef>
