@@ -17,7 +17,9 @@ namespace {
 constexpr double kAfterFailure = 2;
 constexpr double kAfterCancel = 1;
 
-// The share of the time limit for stages that take well under a second when they work.
+// The share of --start-timeout for "resolve" and "connect", which take well under a second when
+// they work. The other stages have no limit but --start-timeout as a whole. The launcher passes no
+// time limit to ssh.
 constexpr double kShareOfShortStages = 0.5;
 
 // The likely cause of a stage that does not end. `try_command`: a command that shows more, or empty.

@@ -34,7 +34,8 @@ class Preflight {
   ~Preflight();
 
   // Returns one error for each host that is not ready, "host b: stage: cause"; empty: all are ready.
-  // After the first failure the other hosts have 2 s to report their own errors.
+  // After the first failure the other hosts have 2 s to report their own errors. `timeout_seconds`
+  // (--start-timeout) limits all stages of a host together, ssh included.
   net::Task<std::vector<Status>> run(double timeout_seconds);
   // The current stage of each host.
   std::vector<HostProgress> progress() const;

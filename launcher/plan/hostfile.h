@@ -1,4 +1,5 @@
-// Parses hostfiles in the formats of the original Horovod, Open MPI, MPICH and DeepSpeed. Pure.
+// Parses hostfiles in the formats of the original Horovod, Open MPI, MPICH and DeepSpeed. Called
+// for --hostfile and for the hostfile of the MPI Operator. Pure.
 #pragma once
 
 #include <string_view>
