@@ -25,9 +25,9 @@ struct SavedBootstrap {
   std::map<std::string, void*> published;
 };
 
-// Nothing where none of the plugins that can be opened started this process. Looks for plugins only
-// where a foreign launcher may have started it. `epoch` counts this process's starts; `before`: that of an
-// earlier one, or nullptr.
+// Returns nothing when no bootstrap plugin that can be opened knows the launcher of this process.
+// Looks for plugins only where a foreign launcher may have started the process. `epoch` counts its
+// starts; `before` is what an earlier start saved, or nullptr.
 Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(
     const Settings& settings, Deadline deadline, uint64_t epoch,
     const std::shared_ptr<const SavedBootstrap>& before);

@@ -105,8 +105,8 @@ Result<Identity> ask_for_place(rendezvous::HttpStore& store, const Settings& set
   return identity;
 }
 
-// Under the original's launcher, whose store signs nothing and hands out no ranks: rank 0 makes the
-// secret by which the ranks know each other's links, as good as the network that the store is on.
+// Under Horovod's own launcher, whose store signs nothing and assigns no ranks: rank 0 makes the
+// secret with which the ranks prove their links. It is as safe as the network of the store.
 Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address, uint64_t epoch,
                                     Deadline deadline) {
   if (result.identity.rank < 0) {

@@ -36,7 +36,8 @@ struct SavedBootstrap;
 struct Bootstrap {
   Identity identity;
   std::shared_ptr<rendezvous::Store> store;  // nullptr in a world of one
-  // In hexadecimal digits, where the ranks made one themselves: the original's launcher has none.
+  // The job's secret in hexadecimal digits, if no variable gave it: Horovod's own launcher gives
+  // none.
   std::string secret;
   // A fault of this rank that all ranks must learn of before they start.
   Status trouble;
@@ -56,7 +57,8 @@ Result<Identity> identity_of(const Settings& settings);
 // The store's address, as in HOROVOD_STORE; empty when none is named. Pure.
 Result<std::string> store_address(const Settings& settings);
 
-// Reaches the store and asks for a place, where needed. Nothing set touches no network.
+// Reaches the store and asks for a place, where needed. Uses no network when no variable is set and
+// no foreign launcher started this process.
 // `epoch` counts this process's starts; `before` is what an earlier one saved, or nullptr.
 Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch = 0,
                             const std::shared_ptr<const SavedBootstrap>& before = nullptr);

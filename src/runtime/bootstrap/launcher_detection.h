@@ -34,7 +34,7 @@ std::optional<ForeignPlace> place_among_several();
 
 // Returns an error with both places and a remedy when `identity` contradicts the foreign launcher.
 // `identity` comes from variables or from the rendezvous server; `settings` show whether one of our
-// agents has set it. The original's rendezvous server is trusted: another launcher may have started
+// agents has set it. Horovod's own rendezvous server is trusted: another launcher may have started
 // Ray, for example, which runs such a server.
 Status check_launchers(const Settings& settings, const Identity& identity);
 
