@@ -30,7 +30,7 @@ struct ServerOptions {
   ServerLimits limits = {};
   bool open_monitor = false;              // /metrics and /status without a token
   std::optional<net::TlsFront> tls = {};  // set: each listening port accepts TLS alone
-  // Set: also serves the unsigned requests of the original's workers, from a store of their own.
+  // Set: also serves the unsigned requests of Horovod's own workers, from a store of their own.
   std::optional<ScopeSizes> insecure_compat = {};
 };
 

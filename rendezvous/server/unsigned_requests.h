@@ -1,4 +1,4 @@
-// Requests that need no signature: monitoring, agents that call their launcher, and the original's
+// Requests that need no signature: monitoring, agents that call their launcher, and Horovod's own
 // workers if --insecure-compat allows them. Functions without state; a Session calls them on the
 // server's loop. An `admit_` function checks the head of a request and returns the refusal, or
 // nothing.
@@ -18,7 +18,7 @@ Reply answer_monitor(const ServerCore& core, std::string_view target);
 
 std::optional<Reply> admit_agent(const ServerCore& core, const net::HttpRequestParser& request);
 
-// Requests of the original's workers.
+// Requests of Horovod's own workers.
 std::optional<Reply> admit_unsigned(const net::HttpRequestParser& request);
 Reply answer_unsigned(UnsignedStore& store, net::HttpRequestParser& request);
 

@@ -1,4 +1,4 @@
-// The store behind the unsigned HTTP of the original's workers (PROTOCOL.md, "Unsigned"). Owns their
+// The store behind the unsigned HTTP of Horovod's own workers (PROTOCOL.md, "Unsigned"). Owns their
 // values, by scope and key, separately from the job's signed store. A scope with members is emptied
 // after each member has left it by DELETE; the members can then use it for the next rendezvous. No I/O,
 // one thread at a time. A session calls it on the server's loop.
