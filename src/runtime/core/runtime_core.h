@@ -94,6 +94,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   void fail(const Status& cause);
   // Closes the links. departed() must be true.
   void close();
+  // The ranks that are not known to be ready with a name, in the set of all ranks.
   std::vector<int32_t> missing(std::string_view name) const {
     return sets_.all()->negotiator.missing(name);
   }
