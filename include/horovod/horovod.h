@@ -262,6 +262,15 @@ HVD_API int hvd_alloc(size_t size, void** memory, char* error, size_t error_size
 /* Frees memory of hvd_alloc. NULL is HVD_OK. No unfinished work may use the memory. */
 HVD_API int hvd_free(void* memory, char* error, size_t error_size);
 
+/* ---- Keys that the ranks share --------------------------------------------------------------- */
+
+/* Writes the key for `purpose` to `key`, whose `size` must be 32 bytes. All ranks get the same key until
+ * hvd_shutdown. Keys differ between purposes, between calls of hvd_init, and between jobs. A key is made
+ * from the job's secret by HMAC-SHA256: it does not reveal the secret, and only a process that has the
+ * secret can compute it. HVD_FAILED_PRECONDITION before hvd_init and after hvd_shutdown. */
+HVD_API int hvd_derive_key(const char* purpose, void* key, size_t size, char* error,
+                           size_t error_size);
+
 /* ---- Capabilities of this build and machine -------------------------------------------------- */
 
 /* Returns 1 when the capability works on this machine, else 0 with the reason in `why`, which may be

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "base/secrets/hmac.h"
 #include "base/settings.h"
 #include "horovod/horovod.h"
 #include "runtime/autotune/tuning_service.h"
@@ -88,6 +89,9 @@ class Runtime {
   // Gives up, with a cause that every rank gets to read.
   void fail(const Status& cause);
 
+  // Returns the key for `purpose`: equal on all ranks, another one after each start. Any thread.
+  Digest derive_key(std::string_view purpose) const { return key_->sign({purpose}); }
+
   CoreCounts counts();
   // Number of stalls that this rank, the root, has reported.
   uint64_t stall_reports();
@@ -115,6 +119,7 @@ class Runtime {
   SetTable sets_;
   TensorTable names_;
   HandleTable handles_;
+  std::optional<HmacKey> key_;  // of this start, from open on; derive_key() makes others from it
   std::shared_ptr<rendezvous::Store> store_;
   std::optional<net::EventLoop> events_;
   std::unique_ptr<PluginHost> host_;

@@ -4,6 +4,7 @@
 
 #include "base/cores.h"
 #include "base/log/log.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "collectives/mesh/shared_mesh.h"
 #include "runtime/bootstrap/backend_agreement.h"
@@ -41,6 +42,16 @@ CoreOptions core_options(const Identity& identity, const Settings& settings,
   options.cache_capacity =
       static_cast<uint32_t>(std::clamp<int64_t>(settings.integer("cache_capacity"), 0, 1 << 20));
   return options;
+}
+
+// `start` differs between the starts of a job.
+Result<HmacKey> key_of_start(const Settings& settings, std::string_view start) {
+  Secret secret = Secret::random();  // for a world of one, which may have none
+  if (settings.is_set("job_secret")) {
+    HVD_ASSIGN_OR_RETURN(secret, Secret::from_hex(settings.text("job_secret")));
+  }
+  return HmacKey(
+      secret.sign(as_bytes(cat("horovod start 1\n", settings.text("job"), "\n", start))));
 }
 
 // Number of hosts of a job, and of ranks on the host that has most.
@@ -92,6 +103,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   for (const int32_t rank : options.ranks) {
     prefix += cat(rank, rank == options.ranks.back() ? "/" : ".");
   }
+  HVD_ASSIGN_OR_RETURN(key_, key_of_start(settings, prefix));
   store_ = store;
   host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, &*events_);
   host_->vtable()->publish(host_.get(), collectives::kHeapName, options.heap);

@@ -50,6 +50,26 @@ static int before_init(void) {
   return 0;
 }
 
+/* While initialised. `first` gets the key, which another start must not have. */
+static int keys(char* first) {
+  char key[32];
+  EXPECT(hvd_derive_key("objects", first, 32, error, sizeof error) == HVD_OK);
+  EXPECT(hvd_derive_key("objects", key, 32, error, sizeof error) == HVD_OK);
+  EXPECT(memcmp(key, first, 32) == 0);
+  EXPECT(hvd_derive_key("others", key, 32, error, sizeof error) == HVD_OK);
+  EXPECT(memcmp(key, first, 32) != 0);
+  EXPECT(hvd_derive_key("objects", key, 31, error, sizeof error) == HVD_INVALID_ARGUMENT);
+  EXPECT(hvd_derive_key("objects", NULL, 32, error, sizeof error) == HVD_INVALID_ARGUMENT);
+  EXPECT(hvd_derive_key(NULL, key, 32, error, sizeof error) == HVD_INVALID_ARGUMENT);
+  return 0;
+}
+
+static int no_keys(void) {
+  char key[32];
+  EXPECT(hvd_derive_key("objects", key, 32, error, sizeof error) == HVD_FAILED_PRECONDITION);
+  return 0;
+}
+
 /* Before the first hvd_init, while initialised and after hvd_shutdown. */
 static int shared_memory(void) {
   void* memory = NULL;
@@ -130,7 +150,8 @@ static int refusals(void) {
 }
 
 int main(void) {
-  if (before_init() != 0 || shared_memory() != 0) return 1;
+  char key[3][32];
+  if (before_init() != 0 || shared_memory() != 0 || no_keys() != 0) return 1;
   for (int i = 0; i < 3; ++i) {
     EXPECT(hvd_init(NULL, error, sizeof error) == HVD_OK);
     EXPECT(hvd_init(NULL, error, sizeof error) == HVD_OK);
@@ -139,10 +160,11 @@ int main(void) {
     EXPECT(hvd_local_rank() == 0 && hvd_local_size() == 1);
     EXPECT(hvd_cross_rank() == 0 && hvd_cross_size() == 1);
     EXPECT(hvd_is_homogeneous() == 1);
-    if (operations() != 0 || refusals() != 0 || shared_memory() != 0) return 1;
+    if (operations() != 0 || refusals() != 0 || shared_memory() != 0 || keys(key[i]) != 0) return 1;
+    EXPECT(i == 0 || memcmp(key[i], key[i - 1], 32) != 0);
     EXPECT(hvd_shutdown(error, sizeof error) == HVD_OK);
     EXPECT(hvd_is_initialized() == 0 && hvd_rank() == -1);
-    if (shared_memory() != 0) return 1;
+    if (shared_memory() != 0 || no_keys() != 0) return 1;
   }
   return 0;
 }

@@ -139,6 +139,23 @@ int hvd_free(void* memory, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status { return heap().release(memory); });
 }
 
+int hvd_derive_key(const char* purpose, void* key, size_t size, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const Call call;
+    HVD_RETURN_IF_ERROR(call.check());
+    if (!state.initialized.load()) {
+      return hvd::failed_precondition("Horovod has been shut down; use hvd.init()");
+    }
+    if (purpose == nullptr || key == nullptr || size != sizeof(hvd::Digest)) {
+      return hvd::invalid_argument(hvd::cat("a key needs a purpose and ", sizeof(hvd::Digest),
+                                            " bytes of memory, not ", size));
+    }
+    const hvd::Digest derived = call.runtime()->derive_key(purpose);
+    std::memcpy(key, derived.data(), derived.size());
+    return {};
+  });
+}
+
 int32_t hvd_capability(const char* name, char* why, size_t why_size) {
   bool works = false;
   guarded(why, why_size, [&]() -> Status {
