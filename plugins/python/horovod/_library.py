@@ -38,6 +38,7 @@ _PROMPT: Dict[str, List[Any]] = {
     "hvd_process_set_included": [ctypes.c_int32, ctypes.c_void_p],
     "hvd_alloc": [ctypes.c_size_t, ctypes.c_void_p],
     "hvd_free": [ctypes.c_void_p],
+    "hvd_derive_key": [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t],
 }
 
 # Every step calls these functions, so the native module calls them.

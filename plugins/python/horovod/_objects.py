@@ -1,17 +1,80 @@
 """Python objects over the op layer, for every framework.
 
-Objects travel pickled, over the authenticated links of the job and nothing else.
+Objects travel pickled, and reading a pickle runs code. Each object therefore carries a signature by a key of
+the job, which the receiver checks first. The signature stops outsiders; the ranks trust each other.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hmac
+import os
 import pickle
+import struct
 from typing import Any, Optional
 
 from horovod import _basics, _ops
+from horovod._library import library
 from horovod._ops import Dtype, Kind, Tensor
 from horovod.exceptions import HorovodInternalError
+
+# In place of a size: a receiver has no object, and a rank could not pickle its object.
+_NO_OBJECT = -1
+_NOT_PICKLED = -2
+
+
+class _Call:
+    """One call of all ranks of a process set: the sizes of their objects, and the signatures.
+
+    Each rank draws a nonce for the call. A signature is an HMAC-SHA256 over the kind of call, the process
+    set, the name, the sizes and nonces of all ranks, the sender and the object. The nonces take the place of
+    a sequence number, which ranks could lose count of when a call fails on one of them. The key differs
+    between jobs, generations and calls of `init`.
+    """
+
+    _RECORD = struct.Struct("<iq16s")  # rank, size, nonce
+    SIGNATURE_SIZE = 32
+
+    def __init__(self, function: str, name: str, process_set: int, size: int) -> None:
+        self._words = f"{function} {name}"
+        key = _derive_key(b"objects")
+        self.rank = _basics.rank()
+        mine = (self.rank, size, os.urandom(16))
+        records = _allgather(self._RECORD.pack(*mine), f"{name}.sz", process_set)
+        unpacked = list(self._RECORD.iter_unpack(records))
+        self.sizes = {rank: size for rank, size, _ in unpacked}
+        # Without this rank's nonce the call may be a replay. The rank goes on, since the others wait for it.
+        self._is_genuine = (mine in unpacked
+                            and len(self.sizes) == _ops.ask("hvd_process_set_size", process_set))
+        label = f"{function}\n{process_set}\n{len(name)}\n{name}\n".encode()
+        self._key = hmac.new(key, label + records, "sha256").digest()
+
+    def sign(self, sender: int, data: Any) -> bytes:
+        """Returns the signature of the sender's object."""
+        signature = hmac.new(self._key, f"{sender}\n".encode(), "sha256")
+        signature.update(data)
+        return signature.digest()
+
+    def check_sizes(self) -> None:
+        """Raises HorovodInternalError for sizes that are not those of this call's ranks."""
+        if not self._is_genuine:
+            raise self._altered("the list of sizes")
+
+    def unpickle(self, sender: int, message: Any) -> Any:
+        """Returns the object in a message: the pickled object and its signature. Raises
+        HorovodInternalError for a wrong signature."""
+        self.check_sizes()
+        view = memoryview(message)
+        data, signature = view[: -self.SIGNATURE_SIZE], view[-self.SIGNATURE_SIZE :]
+        if not hmac.compare_digest(self.sign(sender, data), bytes(signature)):
+            raise self._altered(f"the object of rank {sender}")
+        return pickle.loads(data)
+
+    def _altered(self, what: str) -> HorovodInternalError:
+        return HorovodInternalError(
+            f"{self._words}: {what} reached rank {self.rank} altered or replayed and is refused; restart the "
+            "job, and keep strangers off the network between its hosts."
+        )
 
 
 def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
@@ -30,19 +93,22 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
             data = _dump(obj)
         except Exception as error:  # an object's own methods may raise anything
             failure = error
-    size = ctypes.c_int64(-1 if failure else len(data))
-    _broadcast(size, Dtype.INT64, (), root_rank, f"{name}.sz", process_set)
+    size = (_NOT_PICKLED if failure else len(data)) if is_root else _NO_OBJECT
+    call = _Call("broadcast_object", name, process_set, size)
     if failure is not None:
         raise failure
-    if size.value < 0:
+    size = call.sizes.get(root_rank, _NO_OBJECT)
+    if size == _NOT_PICKLED:
         raise HorovodInternalError(
             f"broadcast_object {name}: rank {root_rank} could not pickle its object; its own "
             "exception says why."
         )
-    received = bytearray(data if is_root else size.value)
-    buffer = (ctypes.c_char * len(received)).from_buffer(received)
-    _broadcast(buffer, Dtype.UINT8, (len(received),), root_rank, f"{name}.t", process_set)
-    return obj if is_root else pickle.loads(received)
+    # If the root has no object, the ranks disagree or it is no member: the broadcast says so.
+    message = bytearray(data if is_root else max(size, 0))
+    message += call.sign(call.rank, data) if is_root else bytes(call.SIGNATURE_SIZE)
+    buffer = (ctypes.c_char * len(message)).from_buffer(message)
+    _broadcast(buffer, Dtype.UINT8, (len(message),), root_rank, f"{name}.t", process_set)
+    return obj if is_root else call.unpickle(root_rank, message)
 
 
 def allgather_object(obj: Any, name: Optional[str] = None, process_set: int = 0) -> list:
@@ -54,24 +120,32 @@ def allgather_object(obj: Any, name: Optional[str] = None, process_set: int = 0)
         data = _dump(obj)
     except Exception as error:  # the other ranks wait and must get this error
         failure = error
-    size = -1 if failure else len(data)
-    sizes_raw = _allgather(size.to_bytes(8, "little", signed=True), f"{name}.sz", process_set)
+    call = _Call("allgather_object", name, process_set, _NOT_PICKLED if failure else len(data))
     if failure is not None:
         raise failure
-    sizes = [int.from_bytes(sizes_raw[at : at + 8], "little", signed=True)
-             for at in range(0, len(sizes_raw), 8)]
-    if min(sizes) < 0:
-        where = f"rank {sizes.index(-1)}" + (" of the process set" if process_set else "")
-        raise HorovodInternalError(
-            f"allgather_object {name}: {where} could not pickle its object; its own exception says why."
-        )
+    for rank, size in call.sizes.items():
+        if size < 0:
+            raise HorovodInternalError(
+                f"allgather_object {name}: rank {rank} could not pickle its object; its own exception "
+                "says why."
+            )
+    data += call.sign(call.rank, data)
     everything = memoryview(_allgather(data, f"{name}.t", process_set))
+    call.check_sizes()
     objects = []
     start = 0
-    for size in sizes:
-        objects.append(pickle.loads(everything[start : start + size]))
-        start += size
+    for rank, size in call.sizes.items():
+        end = start + size + call.SIGNATURE_SIZE
+        objects.append(call.unpickle(rank, everything[start:end]))
+        start = end
     return objects
+
+
+def _derive_key(purpose: bytes) -> bytes:
+    key, error = ctypes.create_string_buffer(32), ctypes.create_string_buffer(4096)
+    _ops.check(library().hvd_derive_key(purpose, ctypes.addressof(key), len(key),
+                                        ctypes.addressof(error), len(error)), error)
+    return key.raw
 
 
 def _dump(obj: Any) -> bytes:
