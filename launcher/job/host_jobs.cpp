@@ -22,6 +22,11 @@ uint64_t random_job() {
   return job;
 }
 
+// As in plugins/python/horovod/runner/_calls.py.
+std::string result_key(const Secret& results, int rank) {
+  return to_hex(results.sign(as_bytes(cat("horovod.run result 1\n", rank))));
+}
+
 }  // namespace
 
 HostJobs::HostJobs(const Options& options, const SlotPlan& plan, uint32_t generation,
@@ -92,7 +97,11 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
                             job_environment(shared));
   for (const Slot& slot : plan_.slots) {
     if (slot.host != host) continue;
-    job.ranks.push_back({slot.rank, slot_environment(plan_, slot), reads_input(slot.rank)});
+    Environment own = slot_environment(plan_, slot);
+    if (options_.settings.is_set("store_fd")) {
+      own.emplace_back("HOROVOD_RESULT_KEY", result_key(results_secret_, slot.rank));
+    }
+    job.ranks.push_back({slot.rank, std::move(own), reads_input(slot.rank)});
   }
   job.remote_init = options_.settings.text("remote_init");
   job.is_compared = plan_.hosts.size() > 1;

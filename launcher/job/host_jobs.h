@@ -31,6 +31,9 @@ class HostJobs {
   const EnvironmentChoice& environment_choice() const { return environment_; }
   // Whether the launcher forwards its standard input to this rank.
   bool reads_input(int rank) const;
+  // The parent process of --store-fd gets it. Each rank gets only its own key, made from this secret, and
+  // proves by the key that the rank itself stored its result.
+  const Secret& results_secret() const { return results_secret_; }
   // Seconds between the end signal and SIGKILL for the ranks of a job that ends.
   double grace() const { return grace_; }
   int end_signal() const { return end_signal_; }
@@ -40,6 +43,7 @@ class HostJobs {
   const SlotPlan& plan_;
   const uint32_t generation_;
   const Secret& secret_;
+  const Secret results_secret_ = Secret::random();
   const double grace_;
   const int end_signal_;
   const uint64_t job_;

@@ -322,7 +322,8 @@ net::Task<void> JobLaunch::start() {
                     .secret = secret_, .size = plan_.size(), .insecure_compat = original_scopes()});
   if (parent_process_) {
     // The parent process, which waits for the ranks' results, has gone: the ranks end, as by a signal.
-    parent_process_->serve(loop_.get_executor(), secret_, *server_, [] { ::raise(SIGTERM); });
+    parent_process_->serve(loop_.get_executor(), secret_, host_jobs_.results_secret(), *server_,
+                           [] { ::raise(SIGTERM); });
   }
   output_->on_consumed([this](int rank, OutputStream stream, size_t size) {
     const auto host = static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host);

@@ -27,8 +27,9 @@ Result<std::unique_ptr<ParentProcess>> ParentProcess::take(int fd) {
 }
 
 void ParentProcess::serve(net::asio::any_io_executor executor, const Secret& secret,
-                          rendezvous::Server& server, std::function<void()> on_gone) {
-  const std::string line = cat(secret.hex(), "\n");
+                          const Secret& results, rendezvous::Server& server,
+                          std::function<void()> on_gone) {
+  const std::string line = cat(secret.hex(), " ", results.hex(), "\n");
   // These are the first bytes on this socket: its send buffer is empty.
   if (::send(socket_.get(), line.data(), line.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(line.size())) {

@@ -1,5 +1,5 @@
 // The socket to the parent process that started this launcher and shares the job's store (--store-fd).
-// Owns the socket: sends the secret, then hands the connection to the rendezvous server, which speaks
+// Owns the socket: sends the secrets, then hands the connection to the rendezvous server, which speaks
 // rendezvous/PROTOCOL.md over it. JobLaunch owns and calls it. Lives on the launch's loop.
 #pragma once
 
@@ -20,9 +20,10 @@ class ParentProcess {
   // not a connected stream socket of this machine.
   static Result<std::unique_ptr<ParentProcess>> take(int fd);
 
-  // Call once. Calls `on_gone` when the parent has closed its end or has died.
-  void serve(net::asio::any_io_executor executor, const Secret& secret, rendezvous::Server& server,
-             std::function<void()> on_gone);
+  // Call once. `results`: the secret of the ranks' results (HostJobs). Calls `on_gone` when the parent
+  // has closed its end or has died.
+  void serve(net::asio::any_io_executor executor, const Secret& secret, const Secret& results,
+             rendezvous::Server& server, std::function<void()> on_gone);
 
  private:
   explicit ParentProcess(UniqueFd socket) : socket_(std::move(socket)) {}

@@ -320,6 +320,7 @@ constexpr const char* kOtherVariables[] = {
     "HOROVOD_STAGE_DIR",
     "HOROVOD_PMIX_HOSTS",
     "HOROVOD_PMIX_RANKS",
+    "HOROVOD_RESULT_KEY",
     // The original's, at run time and for its build.
     "HOROVOD_ADASUM_MPI_CHUNK_SIZE",
     "HOROVOD_BATCH_D2D_MEMCOPIES",

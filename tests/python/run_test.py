@@ -90,6 +90,49 @@ class RunTest(unittest.TestCase):
         with self.assertRaisesRegex(RemoteError, "rank 0:\n(?s:.*)pickle"):
             run(lambda: threading.Lock(), num_proc=1)
 
+    def test_a_result_that_its_rank_did_not_sign_is_refused_and_not_unpickled(self):
+        class Trap:  # what rank 1 stores as rank 0's result
+            def __reduce__(self):
+                return open, (file.name, "w")
+
+        def work():
+            import os
+
+            from horovod.runner._store import Store
+
+            store = Store.of_environment()
+            if os.environ["HOROVOD_RANK"] == "1":
+                store.put("run/result/0", forged)
+            store.get("run/taken/0")
+
+        key = _calls.signing_key(os.urandom(32), "0")
+        with tempfile.NamedTemporaryFile("w+") as file:
+            file.write("untouched")
+            file.flush()
+            trap = _calls._cloudpickle().dumps(_calls.Outcome(Trap(), None, ""))
+            for forged in [trap, _calls.sign(trap, key), b""]:
+                with self.assertRaisesRegex(RuntimeError, "result at 'run/result/0' .* not signed by the rank"):
+                    run(work, num_proc=2)
+            with open(file.name, encoding="utf-8") as left:
+                self.assertEqual(left.read(), "untouched")
+
+    def test_a_rank_signs_for_its_own_number_only(self):
+        secret = os.urandom(32)
+        signed = _calls.sign(_calls.pack_value(7), _calls.signing_key(secret, "1"))
+        self.assertEqual(_calls.unpack(signed, _calls.signing_key(secret, "1")).value, 7)
+        for other in ["0", "01", "11", "\N{ARABIC-INDIC DIGIT ONE}", ""]:
+            self.assertIsNone(_calls.unpack(signed, _calls.signing_key(secret, other)), other)
+        self.assertIsNone(_calls.unpack(signed[:-1] + b"?", _calls.signing_key(secret, "1")))
+
+    def test_a_function_s_children_do_not_inherit_its_rank_s_key(self):
+        def work():
+            import subprocess
+
+            shown = subprocess.run(["env"], capture_output=True, text=True, check=True).stdout
+            return "HOROVOD_RANK=" in shown, "HOROVOD_RESULT_KEY" in shown
+
+        self.assertEqual(run(work, num_proc=2), [(True, False)] * 2)
+
     def test_a_rank_that_dies_is_named_by_the_launcher_s_sentence(self):
         with self.assertRaisesRegex(RuntimeError, "exit code 7: rank 0 on host .* exited with code 7"):
             run(lambda: os._exit(7), num_proc=1)
@@ -187,7 +230,7 @@ class StoreTest(unittest.TestCase):
             def __reduce__(self):
                 raise TypeError("no")
 
-        outcome = _calls.unpack(_calls.pack_error(Stubborn("stays here")))
+        outcome = _calls.unpack(_calls.sign(_calls.pack_error(Stubborn("stays here")), b"key"), b"key")
         self.assertRegex(str(outcome.error), "Stubborn: stays here")
 
 

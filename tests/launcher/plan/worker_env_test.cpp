@@ -35,7 +35,8 @@ TEST_CASE("no host inherits another job's or launcher's identity") {
       {"OMPI_COMM_WORLD_RANK", "1"}, {"PMI_RANK", "1"},           {"PMIX_RANK", "1"},
       {"SLURM_PROCID", "1"},         {"SLURM_LOCALID", "1"},      {"RANK", "7"},
       {"MASTER_ADDR", "elsewhere"},  {"JAX_PROCESS_ID", "7"},     {"ROLE_RANK", "7"},
-      {"TORCHELASTIC_RUN_ID", "x"},  {"SLURM_JOB_ID", "9"},       {"OMPI_MCA_btl", "tcp"}};
+      {"TORCHELASTIC_RUN_ID", "x"},  {"HOROVOD_RESULT_KEY", "s"}, {"SLURM_JOB_ID", "9"},
+      {"OMPI_MCA_btl", "tcp"}};
   const Environment kept = {{"SLURM_JOB_ID", "9"}, {"OMPI_MCA_btl", "tcp"}};
   CHECK(host_environment(inherited, true) == kept);
   CHECK(host_environment(inherited, false) == kept);

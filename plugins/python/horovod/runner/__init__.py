@@ -33,9 +33,10 @@ def run(func: Callable[..., Any], args: Tuple[Any, ...] = (),
     """Starts a job, calls `func(*args, **kwargs)` on each of its ranks, and returns their results.
 
     The function, its arguments and its results are pickled and stored in the job's store. Every message
-    of the store is signed with the job's secret. Other hosts must have the same Python, and the modules
-    that the function uses, at the same paths. The function itself calls `hvd.init()` if it needs
-    Horovod. The calling process prints the output of the ranks, like `horovodrun`.
+    of the store is signed with the job's secret, and each result with a key of its rank. Other hosts must
+    have the same Python, and the modules that the function uses, at the same paths. The function itself
+    calls `hvd.init()` if it needs Horovod. The calling process prints the output of the ranks, like
+    `horovodrun`.
 
     Args:
       func: called once on each rank; may be a lambda or be defined in the main file.

@@ -1,11 +1,13 @@
 """Messages between `horovod.run` and its ranks: the function to the ranks, and results or errors back.
 
 The messages are pickles, which run code when they are read. They come only from the job's store, which
-signs every response with the job's secret.
+signs every response with the job's secret. All ranks have this secret, so each rank also signs its result
+with a key of its own.
 """
 
 from __future__ import annotations
 
+import hmac
 import pickle
 import traceback
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -17,6 +19,12 @@ RESULTS = "run/result/"
 def result_key(rank: int) -> str:
     """Returns the key of a rank's outcome."""
     return f"{RESULTS}{rank}"
+
+
+def signing_key(secret: bytes, rank: str) -> bytes:
+    """Returns the key with which a rank signs its outcome, as the launcher derives it
+    (launcher/job/host_jobs.cpp)."""
+    return hmac.new(secret, f"horovod.run result 1\n{rank}".encode(), "sha256").digest()
 
 
 def taken_key(rank: int) -> str:
@@ -80,7 +88,15 @@ def pack_error(error: BaseException) -> bytes:
         return pickle.dumps(Outcome(None, words, trace))
 
 
-def unpack(data: bytes) -> Outcome:
-    """Decodes the bytes of `pack_value` or `pack_error`."""
-    outcome: Outcome = pickle.loads(data)
+def sign(packed: bytes, key: bytes) -> bytes:
+    """Returns the bytes of `pack_value` or `pack_error` with the rank's signature."""
+    return hmac.new(key, packed, "sha256").digest() + packed
+
+
+def unpack(message: bytes, key: bytes) -> Optional[Outcome]:
+    """Decodes the bytes of `sign`. Returns None, and unpickles nothing, for another key's signature."""
+    signature, packed = message[:32], memoryview(message)[32:]
+    if not hmac.compare_digest(hmac.new(key, packed, "sha256").digest(), signature):
+        return None
+    outcome: Outcome = pickle.loads(packed)
     return outcome

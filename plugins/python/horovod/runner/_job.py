@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from horovod.runner import _calls, _program
 from horovod.runner._store import Store, StoreError
@@ -50,15 +50,20 @@ class _Launcher:
             sys.stderr.write(line.decode(errors="replace"))
             sys.stderr.flush()
 
-    def secret(self) -> str:
-        """Returns the job's secret once the job has started; empty if the job fails to start."""
+    def secrets(self) -> Tuple[str, str]:
+        """Returns the secrets of the job and of the ranks' results once the job has started; empty if the
+        job fails to start."""
         line = b""
         while not line.endswith(b"\n"):
             more = self.socket.recv(1)
             if not more:
-                return ""
+                return "", ""
             line += more
-        return line.decode().strip()
+        job, _, results = line.decode().strip().partition(" ")
+        if not results:
+            raise RuntimeError(f"horovod.run: {_program.find()} is a horovodrun of another version than "
+                               "this package; install both from one build.")
+        return job, results
 
     def wait(self) -> int:
         """Waits for the launcher's last message; returns its exit code."""
@@ -110,9 +115,9 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str) -> List[
 
 def _collect(launcher: _Launcher, call: bytes, ranks: int) -> Dict[int, _calls.Outcome]:
     """Waits until every rank has stored its outcome or the job ends. Returns the outcomes by rank, in
-    order of arrival."""
+    order of arrival. Raises RuntimeError for an outcome that its rank did not sign."""
     outcomes: Dict[int, _calls.Outcome] = {}
-    secret = launcher.secret()
+    secret, results = launcher.secrets()
     if not secret:
         return outcomes
     store = Store(lambda: launcher.socket, secret, False)
@@ -123,9 +128,16 @@ def _collect(launcher: _Launcher, call: bytes, ranks: int) -> Dict[int, _calls.O
             revision, keys = store.changes(_calls.RESULTS, revision)
             for key in keys:
                 name = key[len(_calls.RESULTS):]
-                if name.isdigit() and int(name) not in outcomes:
-                    outcomes[int(name)] = _calls.unpack(store.get(key))
-                    store.put(_calls.taken_key(int(name)), b"")
+                if "/" in name or name in map(str, outcomes):
+                    continue  # a part of a value, or a repetition
+                outcome = _calls.unpack(store.get(key), _calls.signing_key(bytes.fromhex(results), name))
+                if outcome is None:
+                    raise RuntimeError(
+                        f"horovod.run: the result at {key!r} in the job's store is not signed by the rank "
+                        "of that number, so it is not unpickled and the job ends; find the rank that "
+                        "writes there.")
+                outcomes[int(name)] = outcome
+                store.put(_calls.taken_key(int(name)), b"")
     except (OSError, StoreError):
         pass  # the launcher has ended; its exit code and its sentence say why
     return outcomes

@@ -1,7 +1,7 @@
 """A client of the job's store (rendezvous/PROTOCOL.md), for the messages of `horovod.run`.
 
-Both ends prove with each request that they know the job's secret: what is unpickled from here comes
-from the job. Knows no framework and does not need the library.
+Both ends prove with each request that they know the job's secret: the values come from the job. Knows no
+framework and does not need the library.
 """
 
 from __future__ import annotations
@@ -145,8 +145,10 @@ class Store:
         self._must("PUT", _target(key), str(len(parts)).encode())
 
     def get(self, key: str) -> bytes:
-        """Waits without a limit until the key has a value; returns the value."""
-        count = int(self._wait(_target(key)))
+        """Waits without a limit until the key has a value; returns the value, empty if `put` did not set
+        it."""
+        text = self._wait(_target(key))
+        count = int(text) if text.isdigit() else 0
         return b"".join(self._wait(_target(f"{key}/part/{index}")) for index in range(count))
 
     def revision(self) -> int:

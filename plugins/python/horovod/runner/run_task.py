@@ -15,6 +15,7 @@ def main() -> int:
     """The rank's exit code: 0, or 1 where the function raised, which the caller shows."""
     rank = int(os.environ["HOROVOD_RANK"])
     store = Store.of_environment()
+    key = bytes.fromhex(os.environ.pop("HOROVOD_RESULT_KEY"))  # not for the function's own children
     failure: Optional[BaseException] = None
     try:
         path, call = _calls.unpack_call(store.get(_calls.FUNCTION))
@@ -23,7 +24,7 @@ def main() -> int:
     except (Exception, KeyboardInterrupt) as error:
         failure, outcome = error, _calls.pack_error(error)
     try:
-        store.put(_calls.result_key(rank), outcome)
+        store.put(_calls.result_key(rank), _calls.sign(outcome, key))
         # The launcher holds the store, and may end as soon as the last rank ends.
         store.get(_calls.taken_key(rank))
     except (OSError, StoreError):
