@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -13,23 +14,14 @@
 namespace hvd::net {
 namespace {
 
-// Bytes that stay unacknowledged for this time mean that the peer is gone.
-constexpr int kUserTimeoutMs = 20000;
-// Keep-alive probes begin after this time of silence. The kernel sends them, and no thread wakes
-// up.
-constexpr int kSilenceSeconds = 15;
-constexpr int kSecondsBetweenProbes = 5;
+// Keep-alive probes begin after a quarter of a link's timeout, at most this time.
+constexpr double kSilenceSeconds = 15;
+constexpr double kSecondsBetweenProbes = 5;
+// Ports that the system chooses for the first address, until one is free at all addresses.
+constexpr int kTries = 16;
 
 void set(int socket, int level, int option, int value) {
   ::setsockopt(socket, level, option, &value, sizeof value);
-}
-
-void tune(int socket) {
-  set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
-  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, kSilenceSeconds);
-  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, kSecondsBetweenProbes);
-  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
 socklen_t fill_address(sockaddr_storage& storage, ByteView address, uint16_t port) {
@@ -57,21 +49,97 @@ GuardedFd open_socket(int family) {
 }
 
 // With port 0 the system chooses the port.
-GuardedFd listen_on(ByteView any, uint16_t port) {
-  GuardedFd socket = open_socket(any.size() == 4 ? AF_INET : AF_INET6);
+GuardedFd listen_on(ByteView address, uint16_t port) {
+  GuardedFd socket = open_socket(address.size() == 4 ? AF_INET : AF_INET6);
   if (!socket) return {};
-  if (any.size() == 16) set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (address.size() == 16) {
+    set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    // The kernel may still check a new address for duplicates.
+    set(socket.get(), IPPROTO_IPV6, IPV6_FREEBIND, 1);
+  }
   // A new job must get a port of a narrow range although connections of the last job are in
   // TIME_WAIT.
   if (port != 0) set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   sockaddr_storage storage;
-  const socklen_t size = fill_address(storage, any, port);
+  const socklen_t size = fill_address(storage, address, port);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0) return {};
   if (::listen(socket.get(), 1024) != 0) return {};
   return socket;
 }
 
+Result<uint16_t> port_of(const GuardedFd& socket) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
+    return system_error("cannot learn the port of a socket", errno);
+  }
+  return ntohs(storage.ss_family == AF_INET
+                   ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
+                   : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+}
+
+// Listens on all addresses that can be bound, unless one of them has the port in use already.
+Result<std::vector<TcpListener>> listen_at(const std::vector<Bytes>& addresses, uint16_t port) {
+  std::vector<TcpListener> listeners;
+  int error = 0;
+  for (auto address = addresses.begin(); address != addresses.end(); ++address) {
+    // Two interfaces may have one address.
+    if (std::find(addresses.begin(), address, *address) != address) continue;
+    TcpListener listener;
+    listener.socket = listen_on(*address, port);
+    if (!listener.socket) {
+      error = errno;
+      if (error == EADDRINUSE) break;
+      continue;
+    }
+    HVD_ASSIGN_OR_RETURN(port, port_of(listener.socket));
+    listener.port = port;
+    listeners.push_back(std::move(listener));
+  }
+  if (error == EADDRINUSE || listeners.empty()) {
+    return system_error("cannot listen for other hosts by TCP", error);
+  }
+  return listeners;
+}
+
+Status no_port_of(PortRange ports, const Status& last) {
+  if (ports.is_any()) return last;
+  return last.with_context(cat("no port of ", ports.first, "-", ports.last,
+                               " is free for it, give a wider --port-range"));
+}
+
+Bytes address_of(const sockaddr_storage& storage) {
+  const auto copy = [](const void* from, size_t size) {
+    const auto* bytes = static_cast<const std::byte*>(from);
+    return Bytes(bytes, bytes + size);
+  };
+  if (storage.ss_family == AF_INET) {
+    return copy(&reinterpret_cast<const sockaddr_in&>(storage).sin_addr, 4);
+  }
+  const in6_addr& address = reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr;
+  if (IN6_IS_ADDR_V4MAPPED(&address)) return copy(address.s6_addr + 12, 4);
+  return copy(&address, 16);
+}
+
+bool is_lack(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 }  // namespace
+
+Result<std::vector<TcpListener>> TcpListener::open_at(const std::vector<Bytes>& addresses,
+                                                      PortRange ports) {
+  if (addresses.empty()) return std::vector<TcpListener>();
+  const int tries = ports.is_any() ? kTries : ports.size();
+  Status last;
+  for (int i = 0; i < tries; ++i) {
+    const int port = ports.is_any() ? 0 : ports.first + i;
+    auto listeners = listen_at(addresses, static_cast<uint16_t>(port));
+    if (listeners.ok()) return listeners;
+    last = listeners.error();
+  }
+  return no_port_of(ports, last);
+}
 
 Result<TcpListener> TcpListener::open(PortRange ports) {
   TcpListener listener;
@@ -81,30 +149,31 @@ Result<TcpListener> TcpListener::open(PortRange ports) {
       listener.socket = listen_on(Bytes(4), static_cast<uint16_t>(port));
     }
   }
-  if (!listener.socket && !ports.is_any()) {
-    const Status status = system_error("cannot listen for other hosts by TCP", errno);
-    return status.with_context(cat("no port of ", ports.first, "-", ports.last,
-                                   " is free for it, give a wider --port-range"));
+  if (!listener.socket) {
+    return no_port_of(ports, system_error("cannot listen for other hosts by TCP", errno));
   }
-  if (!listener.socket) return system_error("cannot listen for other hosts by TCP", errno);
-  sockaddr_storage storage{};
-  socklen_t size = sizeof storage;
-  if (::getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
-    return system_error("cannot learn the port of a socket", errno);
-  }
-  listener.port = ntohs(storage.ss_family == AF_INET
-                            ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
-                            : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+  HVD_ASSIGN_OR_RETURN(listener.port, port_of(listener.socket));
   return listener;
 }
 
-GuardedFd accept_tcp(const TcpListener& listener) {
+Accepted accept_from(const TcpListener& listener) {
   const NoFork hold;
-  GuardedFd socket(
-      UniqueFd(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
-  if (socket) tune(socket.get());
-  return socket;
+  Accepted accepted;
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  accepted.socket =
+      GuardedFd(UniqueFd(::accept4(listener.socket.get(), reinterpret_cast<sockaddr*>(&peer), &size,
+                                   SOCK_CLOEXEC | SOCK_NONBLOCK)));
+  if (accepted.socket) {
+    accepted.address = address_of(peer);
+    set(accepted.socket.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  } else if (is_lack(errno)) {
+    accepted.error = errno;
+  }
+  return accepted;
 }
+
+GuardedFd accept_tcp(const TcpListener& listener) { return accept_from(listener).socket; }
 
 Result<GuardedFd> start_connect(ByteView address, uint16_t port) {
   sockaddr_storage storage;
@@ -112,7 +181,7 @@ Result<GuardedFd> start_connect(ByteView address, uint16_t port) {
   if (size == 0) return invalid_argument("an address has neither 4 nor 16 bytes");
   GuardedFd socket = open_socket(storage.ss_family);
   if (!socket) return system_error("cannot create a socket", errno);
-  tune(socket.get());
+  set(socket.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0 &&
       errno != EINPROGRESS && errno != EINTR) {
     return system_error(endpoint_text(address, port), errno);
@@ -125,6 +194,14 @@ int connect_outcome(int socket) {
   socklen_t size = sizeof error;
   if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
   return error;
+}
+
+void set_link_timeout(int socket, double seconds) {
+  const auto whole = [](double time) { return static_cast<int>(std::clamp(time, 1.0, 2e9)); };
+  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, whole(seconds * 1000));
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, whole(std::min(seconds / 4, kSilenceSeconds)));
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, whole(std::min(seconds / 12, kSecondsBetweenProbes)));
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
 void send_unpaced(int socket) {

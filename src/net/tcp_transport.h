@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/fork_guard.h"
@@ -17,9 +18,19 @@ struct TcpListener {
   uint16_t port = 0;
   // Listens on every address of this host, IPv6 and IPv4, at a free port of the range.
   static Result<TcpListener> open(PortRange ports = {});
+  // Listens on these addresses of 4 or 16 bytes and on no other, all at one free port of the range.
+  // Leaves out an address that cannot be bound, unless none can. No address: no listener.
+  static Result<std::vector<TcpListener>> open_at(const std::vector<Bytes>& addresses,
+                                                  PortRange ports = {});
 };
 
-// Accepts a connection; returns an empty descriptor when none waits or none can be accepted now.
+struct Accepted {
+  GuardedFd socket;  // empty when no connection waits, and after an error
+  Bytes address;     // of the peer, 4 or 16 bytes
+  int error = 0;  // the errno value of a lack of descriptors or memory: the connection still waits
+};
+Accepted accept_from(const TcpListener& listener);
+// The same, for a caller that needs only the connection.
 GuardedFd accept_tcp(const TcpListener& listener);
 
 // Begins to connect to an address of 4 or 16 bytes. The socket becomes writable once the attempt
@@ -27,6 +38,9 @@ GuardedFd accept_tcp(const TcpListener& listener);
 Result<GuardedFd> start_connect(ByteView address, uint16_t port);
 // Returns 0 for an established connection, else an errno value.
 int connect_outcome(int socket);
+// Ends a connection, with ETIMEDOUT, once its peer has not answered for this time. Shorter cuts only
+// delay its bytes. An idle connection is probed by the kernel: no thread wakes up.
+void set_link_timeout(int socket, double seconds);
 // Turns pacing off, for a connection between namespaces of one kernel. A congestion control such as
 // bbr paces data to spare the queues of a network, and here there is no network.
 void send_unpaced(int socket);

@@ -20,6 +20,13 @@ inline hvd_batch batch_of(int op, hvd_dtype dtype, std::vector<hvd_batch_tensor>
   return batch;
 }
 
+inline Status pass_barrier(Rank& rank) {
+  hvd_batch batch{};
+  batch.op = HVD_BARRIER;
+  batch.device = HVD_CPU;
+  return rank.run(batch);
+}
+
 inline Status as_status(const std::string& complaint) {
   return complaint.empty() ? Status() : internal_error(complaint);
 }

@@ -166,6 +166,7 @@ struct World {
   SharedMap memory;
   collectives::SharedHeap heap;  // one process has one
   std::string site = {};         // of each host's ranks, with the host's letter
+  collectives::LinkTimes times = {};
 
   explicit World(std::vector<int> host_of_rank) : hosts(std::move(host_of_rank)) {}
 
@@ -176,6 +177,7 @@ struct World {
         .host = std::string(1, static_cast<char>('a' + hosts[size_t(rank)])),
         .credentials = {.job = "0123456789abcdef", .generation = 0, .secret = test_secret()},
         .site = site.empty() ? "" : cat(site, hosts[size_t(rank)]),
+        .times = times,
         .heap = &heap,
         .memory_map = &memory,
         .machine = cat("/", hosts[size_t(rank)]),

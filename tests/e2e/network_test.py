@@ -55,12 +55,17 @@ def test_named_networks_are_used_by_whatever_name_each_host_has_for_them():
         names = ("fast0", "ens9") if address == "10.79.0.1" else ("eth0", "eth0")
         for rank, name in enumerate(names):
             expect(f"[{rank}]<stdout>:{address} by {name}, ={name}." in job.out, job.describe())
+    before = {name: sockets(host.pid_of(name), LISTENING) for name in "ab"}
     job = Job("-np", 2, "-H", "a:1,b:1", "--network-interfaces", "10.79.0.0/16", *REDUCES)
     job.wait_for("ready", 2)
     wanted = {"01004F0A", "02004F0A"}
     linked = {frozenset((one[0], other[0])) for one, other in sockets(host.pid_of("a"))}
     expect(frozenset(wanted) in linked, f"{linked}\n{job.describe()}")
     expect(frozenset(("01004D0A", "02004D0A")) not in linked, linked)
+    for name, own in (("a", "01004F0A"), ("b", "02004F0A")):
+        found = {one[0] for one, _ in sockets(host.pid_of(name), LISTENING) - before[name]}
+        found.discard("0100007F")  # the PMIx server of the host
+        expect(found == {own}, f"listeners on {name}: {found}\n{job.describe()}")
     job.signal(signal.SIGINT)
     job.ends_with(130)
 

@@ -225,3 +225,34 @@ TEST_CASE(
   CHECK(endpoint_text(loopback, 80) == "127.0.0.1:80");
   CHECK(endpoint_text(Bytes(16), 80) == "[::]:80");
 }
+
+TEST_CASE("listeners at chosen addresses answer there alone, at one port") {
+  const auto local = [](unsigned char last) {
+    return Bytes{std::byte{127}, std::byte{0}, std::byte{0}, std::byte{last}};
+  };
+  const auto listeners = TcpListener::open_at({local(1), local(3), local(1)});
+  REQUIRE(listeners.ok());
+  REQUIRE(listeners->size() == 2);
+  const uint16_t port = listeners->front().port;
+  CHECK(listeners->back().port == port);
+  for (const unsigned char last : {1, 2, 3}) {
+    CAPTURE(int{last});
+    auto socket = start_connect(local(last), port);
+    int outcome = ECONNREFUSED;
+    if (socket.ok()) {
+      pollfd entry{socket->get(), POLLOUT, 0};
+      CHECK(::poll(&entry, 1, 1000) == 1);
+      outcome = connect_outcome(socket->get());
+    }
+    CHECK(outcome == (last == 2 ? ECONNREFUSED : 0));
+  }
+  const Accepted accepted = accept_from(listeners->front());
+  CHECK(accepted.socket);
+  CHECK(accepted.error == 0);
+  CHECK(accepted.address == local(1));
+  // A port that another process has at one of the addresses is not free for all of them.
+  const PortRange taken{port, port};
+  CHECK(!TcpListener::open_at({local(4), local(3)}, taken).ok());
+  CHECK(TcpListener::open_at({local(4)}, taken).ok());
+  CHECK(TcpListener::open_at({}, taken)->empty());
+}

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <random>
 
 #include "base/text.h"
@@ -27,6 +28,7 @@ namespace {
 using Reports = std::deque<Report>;
 
 RanksOptions over_relay(Relay& relay, const std::vector<int32_t>& machines) {
+  ::setenv("HOROVOD_TEST_LOOPBACK", "1", 1);  // where the relay connects
   RanksOptions options;
   options.links = Links::kBuiltin;
   options.store_of = [&relay, machines](int rank, std::shared_ptr<hvd::rendezvous::Store> store) {

@@ -173,7 +173,19 @@ std::string Mesh::key(std::string_view what) const {
   return cat("mesh/", options_.credentials.generation, "/", what);
 }
 
-Result<PeerRecord> Mesh::own_record(const RendezvousSocket& rendezvous) const {
+// The addresses at which other hosts may reach this rank.
+Result<std::vector<Candidate>> Mesh::own_addresses() const {
+  HVD_ASSIGN_OR_RETURN(const auto addresses, net::interface_addresses(options_.with_loopback));
+  std::vector<Candidate> chosen;
+  for (const auto& address : addresses) {
+    if (!options_.interfaces.allows(address.interface, address.bytes)) continue;
+    chosen.push_back({address.interface, address.bytes});
+  }
+  return chosen;
+}
+
+Result<PeerRecord> Mesh::own_record(const RendezvousSocket& rendezvous,
+                                    std::vector<Candidate> addresses) const {
   PeerRecord mine;
   mine.rank = options_.rank;
   mine.host = options_.host;
@@ -183,11 +195,7 @@ Result<PeerRecord> Mesh::own_record(const RendezvousSocket& rendezvous) const {
   mine.rendezvous_socket = rendezvous.name;
   mine.pid = static_cast<uint32_t>(::getpid());
   mine.port = remote_->port();
-  HVD_ASSIGN_OR_RETURN(const auto addresses, net::interface_addresses(options_.with_loopback));
-  for (const auto& address : addresses) {
-    if (!options_.interfaces.allows(address.interface, address.bytes)) continue;
-    mine.candidates.push_back({address.interface, address.bytes});
-  }
+  mine.candidates = std::move(addresses);
   return mine;
 }
 
@@ -279,9 +287,12 @@ void Mesh::expect_neighbours() {
 
 Status Mesh::connect(KeyValueStore& store, Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(const RendezvousSocket rendezvous, RendezvousSocket::open());
-  HVD_ASSIGN_OR_RETURN(
-      remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank, options_.ports));
-  HVD_ASSIGN_OR_RETURN(const PeerRecord mine, own_record(rendezvous));
+  HVD_ASSIGN_OR_RETURN(std::vector<Candidate> chosen, own_addresses());
+  std::vector<Bytes> addresses;
+  for (const Candidate& candidate : chosen) addresses.push_back(candidate.bytes);
+  HVD_ASSIGN_OR_RETURN(remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank,
+                                                  addresses, options_.ports));
+  HVD_ASSIGN_OR_RETURN(const PeerRecord mine, own_record(rendezvous, std::move(chosen)));
   HVD_RETURN_IF_ERROR(exchange_records(mine, store, deadline));
   HVD_ASSIGN_OR_RETURN(LocalRendezvous result, rendezvous_on_host(rendezvous, store, deadline));
   leaders_ = std::move(result.leaders);
@@ -295,8 +306,9 @@ Status Mesh::connect(KeyValueStore& store, Deadline deadline) {
     remote_->close_listener();
     return {};
   }
-  HVD_RETURN_IF_ERROR(remote_->start(
-      records_, std::max(1.0, deadline.is_never() ? 30.0 : deadline.seconds_left())));
+  LinkTimes times = options_.times;
+  if (!deadline.is_never()) times.dial = std::max(1.0, deadline.seconds_left());
+  HVD_RETURN_IF_ERROR(remote_->start(records_, leaders_, times));
   expect_neighbours();
   return {};
 }

@@ -32,6 +32,7 @@ struct MeshOptions {
   std::string site;                   // as in PeerRecord
   net::PortRange ports{};             // ports on which this rank may listen for other hosts
   net::InterfaceChoice interfaces{};  // interfaces on which other hosts may reach this rank
+  LinkTimes times{};                  // `dial` holds for a mesh without a deadline
   SharedHeap* heap = nullptr;         // memory that this process shares; may be null
   // For tests that play several hosts in one process.
   MemoryMap* memory_map = nullptr;
@@ -99,7 +100,9 @@ class Mesh {
   Mesh(MeshOptions options, net::EventLoop loop);
   Status connect(KeyValueStore& store, Deadline deadline);
   std::string key(std::string_view what) const;
-  Result<PeerRecord> own_record(const RendezvousSocket& rendezvous) const;
+  Result<std::vector<Candidate>> own_addresses() const;
+  Result<PeerRecord> own_record(const RendezvousSocket& rendezvous,
+                                std::vector<Candidate> addresses) const;
   Status exchange_records(const PeerRecord& mine, KeyValueStore& store, Deadline deadline);
   Result<std::vector<int32_t>> ask_for_leaders(int32_t leader, KeyValueStore& store,
                                                Deadline deadline);

@@ -1,21 +1,17 @@
 #include "collectives/mesh/remote_links.h"
 
 #include <poll.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include "base/log/log.h"
 #include "base/lost_peer.h"
 #include "base/text.h"
 
 namespace hvd::collectives {
 namespace {
 
-constexpr size_t kPendingPeerLimit = 1024;
-constexpr auto kPendingPeerTimeout = std::chrono::seconds(10);
 // The time that a rank waits for a connection that it expects.
 constexpr double kSecondsForCall = 0.3;
 // A failing rank waits this long for handshakes in progress, so that it can send its cause.
@@ -25,27 +21,19 @@ constexpr double kSecondsForLastWords = 0.5;
 
 Result<std::unique_ptr<RemoteLinks>> RemoteLinks::open(net::EventLoop& loop,
                                                        const Credentials& credentials, int32_t rank,
+                                                       const std::vector<Bytes>& addresses,
                                                        net::PortRange ports) {
   std::unique_ptr<RemoteLinks> links(new RemoteLinks(loop, credentials, rank));
-  HVD_ASSIGN_OR_RETURN(links->listener_, net::TcpListener::open(ports));
+  HVD_ASSIGN_OR_RETURN(links->acceptor_,
+                       PeerAcceptor::open(loop, credentials, rank, addresses, ports));
   return links;
 }
 
-RemoteLinks::~RemoteLinks() { close_listener(); }
-
-Status RemoteLinks::start(const std::vector<PeerRecord>& records, double dial_seconds) {
+Status RemoteLinks::start(const std::vector<PeerRecord>& records,
+                          const std::vector<int32_t>& leaders, const LinkTimes& times) {
   records_ = records;
-  dial_seconds_ = dial_seconds;
-  if (!loop_.watch(listener_.socket.get(), EPOLLIN, [this](uint32_t) { accept_peers(); })) {
-    return system_error("cannot watch the socket on which other hosts connect", errno);
-  }
-  return {};
-}
-
-void RemoteLinks::close_listener() {
-  if (!listener_.socket) return;
-  loop_.unwatch(listener_.socket.get());
-  listener_.socket.reset();
+  times_ = times;
+  return acceptor_->start(records, leaders, times.proof);
 }
 
 std::string RemoteLinks::describe(int32_t rank) const {
@@ -126,9 +114,15 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
 // The sentence names both ends, since either rank may send it to all others.
 Status RemoteLinks::lost(int32_t rank, int reason) const {
   const std::string link = cat("its connection to ", describe(rank_));
-  return lost_peer(
-      rank, records_[static_cast<size_t>(rank)].host,
-      reason == 0 ? cat(link, " ended") : cat(link, " broke (", std::strerror(reason), ")"));
+  const std::string& host = records_[static_cast<size_t>(rank)].host;
+  if (reason == 0) return lost_peer(rank, host, cat(link, " ended"));
+  if (reason != ETIMEDOUT) {
+    return lost_peer(rank, host, cat(link, " broke (", std::strerror(reason), ")"));
+  }
+  return lost_peer(rank, host,
+                   cat(link, " brought no answer for ", times_.link,
+                       " s; check the network between these hosts, or raise "
+                       "HOROVOD_LINK_TIMEOUT (--link-timeout)"));
 }
 
 void RemoteLinks::check_peer_streams() {
@@ -164,7 +158,7 @@ bool RemoteLinks::poll(const Receiver* receiver) {
     }
   }
   if (!expected_.empty()) dial_expected();
-  if (!pending_peers_.empty()) moved |= advance_pending_peers();
+  if (acceptor_->has_work()) moved |= advance_pending_peers();
   if (!dials_.empty()) moved |= advance_dials();
   for (const auto& [rank, stream] : controls_) {
     if (!failure_.ok()) return true;
@@ -201,25 +195,17 @@ void RemoteLinks::abort(const Status& cause) {
   finish_handshakes();
   say_last(FrameKind::kAbort, ByteWriter().put(cause.lost_rank()).put_text(cause.message()).view());
   dials_.clear();
-  pending_peers_.clear();
+  acceptor_->drop_all();
   // A group may still hold on to a peer stream: closed, it moves nothing.
   for (const auto& [key, peer_stream] : peer_streams_) peer_stream->close();
   for (const auto& [rank, stream] : controls_) stream->peer_stream().close();
-  close_listener();
+  acceptor_->close();
 }
 
 void RemoteLinks::depart() {
   say_last(FrameKind::kGoodbye, {});
   dials_.clear();
-  pending_peers_.clear();
-}
-
-void RemoteLinks::accept_peers() {
-  while (GuardedFd socket = net::accept_tcp(listener_)) {
-    if (pending_peers_.size() >= kPendingPeerLimit) pending_peers_.erase(pending_peers_.begin());
-    pending_peers_.push_back(Handshake::accept(loop_, credentials_, std::move(socket), rank_,
-                                               static_cast<int32_t>(records_.size())));
-  }
+  acceptor_->drop_all();
 }
 
 void RemoteLinks::expect(int32_t rank) {
@@ -257,7 +243,7 @@ void RemoteLinks::begin_dial(Key key) {
   if (!failure_.ok()) return;
   const PeerRecord& peer = records_[static_cast<size_t>(key.first)];
   Dial& dial = dials_[key];
-  dial.deadline = Deadline::after_seconds(dial_seconds_);
+  dial.deadline = Deadline::after_seconds(times_.dial);
   for (const Candidate& candidate : peer.candidates) {
     const std::string where = net::endpoint_text(candidate.bytes, peer.port);
     auto socket = net::start_connect(candidate.bytes, peer.port);
@@ -280,6 +266,7 @@ void RemoteLinks::hurry(Dial& dial) {
 
 void RemoteLinks::set_timer() {
   Deadline next = cause_deadline_;
+  if (const Deadline pending = acceptor_->deadline(); pending.time() < next.time()) next = pending;
   for (const auto& [key, dial] : dials_) {
     if (dial.deadline.time() < next.time()) next = dial.deadline;
   }
@@ -303,6 +290,7 @@ void RemoteLinks::attach(Key key, GuardedFd socket) {
   const auto record = [this](int32_t rank) -> const PeerRecord& {
     return records_[static_cast<size_t>(rank)];
   };
+  net::set_link_timeout(socket.get(), times_.link);
   if (shares_kernel(record(rank_), record(key.first))) net::send_unpaced(socket.get());
   const Status attached = peer_stream->attach(std::move(socket));
   if (!attached.ok()) fail(attached.with_context(describe(key.first)));
@@ -359,12 +347,7 @@ bool RemoteLinks::advance_dials() {
     set_timer();
     if (is_open(key)) continue;
     // The peer may have reached this rank instead.
-    const bool has_pending_peer =
-        std::any_of(pending_peers_.begin(), pending_peers_.end(), [&](const auto& pending) {
-          return pending->state() == Handshake::State::kProven && pending->peer() == key.first &&
-                 pending->stream() == key.second;
-        });
-    if (has_pending_peer) continue;
+    if (acceptor_->has_proven(key.first, key.second)) continue;
     if (!is_wanted) {
       controls_.erase(key.first);
       continue;
@@ -378,43 +361,32 @@ bool RemoteLinks::advance_dials() {
 }
 
 bool RemoteLinks::advance_pending_peers() {
-  bool moved = false;
-  for (size_t i = 0; i < pending_peers_.size();) {
-    Handshake& pending = *pending_peers_[i];
-    bool gone = false;
-    if (pending.state() == Handshake::State::kFailed) {
-      log::debug(cat("refused a connection: ", pending.reason()));
-      gone = true;
-    } else if (pending.state() == Handshake::State::kProven) {
-      const Key key{pending.peer(), pending.stream()};
-      const auto dial = dials_.find(key);
-      if (is_open(key)) {
-        gone = true;
-      } else if (dial == dials_.end() || rank_ > key.first || dial->second.chosen == nullptr) {
-        // If both ranks dial at once, the lower rank's connection wins once it has reached this
-        // point. The peer cannot have accepted a connection that this rank has not chosen.
-        if (dial != dials_.end()) dials_.erase(dial);
-        pending.confirm();
-        if (pending.state() == Handshake::State::kOpen) attach(key, pending.take());
-        gone = true;
-      }
-    } else if (Clock::now() - pending.since() > kPendingPeerTimeout) {
-      gone = true;
-    }
-    if (gone) {
-      pending_peers_.erase(pending_peers_.begin() + static_cast<ptrdiff_t>(i));
-      moved = true;
-    } else {
-      ++i;
-    }
-  }
+  const bool moved = acceptor_->advance([this](Handshake& peer) { return settle(peer); });
+  if (acceptor_->take_changed()) set_timer();
   return moved;
+}
+
+// Attaches the connection of a peer that has proven itself. Returns false while an own dial to the peer
+// may still take its place.
+bool RemoteLinks::settle(Handshake& peer) {
+  const Key key{peer.peer(), peer.stream()};
+  if (is_open(key)) return true;
+  const auto dial = dials_.find(key);
+  if (dial != dials_.end()) {
+    // If both ranks dial at once, the lower rank's connection wins once it has reached this point. The
+    // peer cannot have accepted a connection that this rank has not chosen.
+    if (rank_ < key.first && dial->second.chosen != nullptr) return false;
+    dials_.erase(dial);
+  }
+  peer.confirm();
+  if (peer.state() == Handshake::State::kOpen) attach(key, peer.take());
+  return true;
 }
 
 // Completes pending handshakes: otherwise a peer would see the end of this rank without a cause.
 void RemoteLinks::finish_handshakes() {
   const auto is_in_handshake = [this] {
-    return !pending_peers_.empty() ||
+    return acceptor_->has_pending() ||
            std::any_of(dials_.begin(), dials_.end(), [](const auto& entry) {
              return entry.first.second == 0 && !entry.second.attempts.empty();
            });

@@ -13,23 +13,32 @@
 #include "base/clock.h"
 #include "collectives/mesh/control_stream.h"
 #include "collectives/mesh/handshake.h"
+#include "collectives/mesh/peer_acceptor.h"
 #include "collectives/mesh/peer_record.h"
-#include "net/tcp_transport.h"
 
 namespace hvd::collectives {
 
+// Time limits, in seconds.
+struct LinkTimes {
+  double dial = 30;   // a link opens within this time after its first use
+  double proof = 10;  // a connection of another process proves its rank
+  double link = 60;   // a link fails when its peer does not answer for this time
+};
+
 class RemoteLinks final {
  public:
+  // Listens on these addresses, which this rank publishes for its peers.
   static Result<std::unique_ptr<RemoteLinks>> open(net::EventLoop& loop,
                                                    const Credentials& credentials, int32_t rank,
-                                                   net::PortRange ports = {});
-  ~RemoteLinks();
+                                                   const std::vector<Bytes>& addresses,
+                                                   net::PortRange ports);
 
-  uint16_t port() const { return listener_.port; }
-  // Sets the records of the other ranks. A link must be open `dial_seconds` after its first use.
-  Status start(const std::vector<PeerRecord>& records, double dial_seconds);
-  // Closes the listener: a job on one host needs no connection from other hosts.
-  void close_listener();
+  uint16_t port() const { return acceptor_->port(); }
+  // Sets the records of all ranks and the leader of each, and begins to accept.
+  Status start(const std::vector<PeerRecord>& records, const std::vector<int32_t>& leaders,
+               const LinkTimes& times);
+  // Closes the listeners: a job on one host needs no connection from other hosts.
+  void close_listener() { acceptor_->close(); }
 
   // Expects a connection from `rank`, and dials it when none arrives in time. Perhaps only this
   // rank can reach the other one, even though the other one has messages to send.
@@ -43,7 +52,7 @@ class RemoteLinks final {
   bool poll(const Receiver* receiver);
   // Returns whether any link, dial or pending peer may get events.
   bool in_use() const {
-    return !controls_.empty() || !dials_.empty() || !pending_peers_.empty() || !expected_.empty();
+    return !controls_.empty() || !dials_.empty() || acceptor_->has_pending() || !expected_.empty();
   }
   // Returns whether received messages wait for a receiver.
   bool has_mail() const { return !kept_.empty(); }
@@ -81,7 +90,6 @@ class RemoteLinks final {
   Status lost(int32_t rank, int reason) const;
   ControlStream& control(int32_t rank);
   void begin_dial(Key key);
-  void accept_peers();
   void hurry(Dial& dial);
   bool is_open(Key key) const;
   void attach(Key key, GuardedFd socket);
@@ -89,6 +97,7 @@ class RemoteLinks final {
   bool advance_dial(Key key, Dial& dial, bool& finished);
   void dial_expected();
   bool advance_pending_peers();
+  bool settle(Handshake& peer);
   void finish_handshakes();
   bool poll_control(int32_t rank, ControlStream& stream, const Receiver* receiver);
   void check_peer_streams();
@@ -99,14 +108,13 @@ class RemoteLinks final {
   net::EventLoop& loop_;
   const Credentials& credentials_;
   int32_t rank_;
-  net::TcpListener listener_;
+  std::unique_ptr<PeerAcceptor> acceptor_;
   std::vector<PeerRecord> records_;
-  double dial_seconds_ = 30;
+  LinkTimes times_;
   std::map<int32_t, std::unique_ptr<ControlStream>> controls_;
   std::map<Key, std::unique_ptr<PeerStream>> peer_streams_;
   std::map<Key, Dial> dials_;
   std::map<int32_t, Deadline> expected_;
-  std::vector<std::unique_ptr<Handshake>> pending_peers_;
   std::deque<std::pair<int32_t, Bytes>> kept_;
   Deadline cause_deadline_ = Deadline::never();  // to wait for the cause of a stream's end
   Status failure_;

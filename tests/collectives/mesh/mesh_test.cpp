@@ -17,15 +17,6 @@ using namespace hvd::test;
 
 namespace {
 
-hvd_batch barrier_batch() {
-  hvd_batch batch{};
-  batch.op = HVD_BARRIER;
-  batch.device = HVD_CPU;
-  return batch;
-}
-
-Status pass_barrier(Rank& rank) { return rank.run(barrier_batch()); }
-
 Bytes message_of(int32_t from, int32_t to, uint32_t number, size_t size) {
   Bytes bytes(size, static_cast<std::byte>(number));
   const std::array<uint32_t, 3> head{static_cast<uint32_t>(from), static_cast<uint32_t>(to),
