@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "net/endpoint.h"
+#include "net/packet_socket.h"
 #include "net/socket_address.h"
 
 namespace hvd::launcher {
@@ -63,7 +64,7 @@ class InspectionServer::Impl : public std::enable_shared_from_this<Impl> {
   void accept() {
     UniqueFd fd(
         ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd || !is_trusted_peer(fd.get())) return;
+    if (!fd || !net::is_trusted_peer(fd.get())) return;
     net::StreamSocket socket(executor_);
     net::error_code error;
     socket.assign(net::asio::generic::stream_protocol(AF_UNIX, 0), fd.get(), error);
@@ -121,12 +122,5 @@ Result<std::optional<Message>> take_record(std::string& bytes) {
 }
 
 std::string inspection_prefix() { return cat("@horovodrun/", ::geteuid(), "/"); }
-
-bool is_trusted_peer(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-         (peer.uid == ::geteuid() || peer.uid == 0);
-}
 
 }  // namespace hvd::launcher

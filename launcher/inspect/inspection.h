@@ -65,7 +65,5 @@ Result<std::optional<Message>> take_record(std::string& bytes);
 
 // "@horovodrun/0/": what the names of this user's launchers begin with.
 std::string inspection_prefix();
-// True when the socket's far end is this user, or root.
-bool is_trusted_peer(int socket);
 
 }  // namespace hvd::launcher

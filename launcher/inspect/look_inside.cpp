@@ -16,6 +16,7 @@
 #include "launcher/output/report.h"
 #include "launcher/protocol/protocol.h"
 #include "net/endpoint.h"
+#include "net/packet_socket.h"
 #include "net/socket_address.h"
 
 namespace hvd::launcher {
@@ -44,7 +45,8 @@ Result<UniqueFd> send_question(const std::string& pid, const std::string& questi
     return not_found(
         cat("no horovodrun of yours runs with pid ", printable(pid), "; horovodrun ps lists them"));
   }
-  if (!is_trusted_peer(socket.get())) return permission_denied("another user has taken its name");
+  if (!net::is_trusted_peer(socket.get()))
+    return permission_denied("another user has taken its name");
   const std::string request = question + "\n";
   for (size_t sent = 0; sent < request.size();) {
     const ssize_t size =

@@ -1,6 +1,7 @@
 #include "net/packet_socket.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -53,6 +54,13 @@ Result<UniqueFd> connect_for_packets(std::string_view name) {
   if (failed == 0) return socket;
   if (errno == ECONNREFUSED) return not_found(cat("nobody listens at @", printable(name)));
   return system_error(cat("cannot connect to @", printable(name)), errno);
+}
+
+bool is_trusted_peer(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  return peer.uid == ::geteuid() || peer.uid == 0;
 }
 
 Result<bool> send_packet(int fd, ByteView bytes, const std::vector<int>& fds,

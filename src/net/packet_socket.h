@@ -25,6 +25,9 @@ Result<UniqueFd> listen_for_packets(std::string_view name);
 // Connects; blocks only while the listener's backlog is full. kNotFound: no process listens there.
 Result<UniqueFd> connect_for_packets(std::string_view name);
 
+// Returns whether the process at the other end of a Unix socket runs as this process's user or as root.
+bool is_trusted_peer(int fd);
+
 // Returns false when the socket has no room now. Error messages name the peer by `whom`.
 Result<bool> send_packet(int fd, ByteView bytes, const std::vector<int>& fds,
                          std::string_view whom);

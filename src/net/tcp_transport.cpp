@@ -121,10 +121,6 @@ Bytes address_of(const sockaddr_storage& storage) {
   return copy(&address, 16);
 }
 
-bool is_lack(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 }  // namespace
 
 Result<std::vector<TcpListener>> TcpListener::open_at(const std::vector<Bytes>& addresses,
@@ -156,6 +152,10 @@ Result<TcpListener> TcpListener::open(PortRange ports) {
   return listener;
 }
 
+bool is_shortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 Accepted accept_from(const TcpListener& listener) {
   const NoFork hold;
   Accepted accepted;
@@ -167,7 +167,7 @@ Accepted accept_from(const TcpListener& listener) {
   if (accepted.socket) {
     accepted.address = address_of(peer);
     set(accepted.socket.get(), IPPROTO_TCP, TCP_NODELAY, 1);
-  } else if (is_lack(errno)) {
+  } else if (is_shortage(errno)) {
     accepted.error = errno;
   }
   return accepted;

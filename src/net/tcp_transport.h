@@ -24,10 +24,13 @@ struct TcpListener {
                                                   PortRange ports = {});
 };
 
+// Returns whether accept(2) failed for lack of descriptors or memory, and the connection still waits.
+bool is_shortage(int error);
+
 struct Accepted {
   GuardedFd socket;  // empty when no connection waits, and after an error
   Bytes address;     // of the peer, 4 or 16 bytes
-  int error = 0;  // the errno value of a lack of descriptors or memory: the connection still waits
+  int error = 0;     // an errno value that is_shortage(); 0: no such error
 };
 Accepted accept_from(const TcpListener& listener);
 // The same, for a caller that needs only the connection.

@@ -5,13 +5,25 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <utility>
 
 #include "base/log/log.h"
 #include "base/lost_peer.h"
 #include "base/text.h"
 #include "net/packet_socket.h"
+#include "net/tcp_transport.h"
 
 namespace hvd::collectives {
+namespace {
+
+// The number of connections that may wait for their proof, beside those of the members.
+constexpr size_t kSpareRoom = 16;
+constexpr auto kSilentTimeout = std::chrono::seconds(10);
+// The pause after an accept that failed for lack of descriptors or memory.
+constexpr double kSecondsBeforeAccept = 0.1;
+
+}  // namespace
 
 Bytes Application::encode() const {
   return ByteWriter().put(rank).put_raw(nonce).put_raw(proof).take();
@@ -32,17 +44,31 @@ std::optional<Application> Application::decode(ByteView bytes) {
 Result<std::map<int32_t, LocalAcceptor::PendingPeer>> LocalAcceptor::receive(
     const std::vector<PeerRecord>& records, Deadline deadline) {
   while (admitted_.size() < members_.size()) {
-    std::vector<pollfd> entries{{listener_, POLLIN, 0}};
+    if (pause_end_.passed()) pause_end_ = Deadline::never();
+    drop_silent();
+    std::vector<pollfd> entries{{pause_end_.is_never() ? listener_ : -1, POLLIN, 0}};
     for (const PendingPeer& peer : waiting_) entries.push_back({peer.socket.get(), POLLIN, 0});
-    const int count = ::poll(entries.data(), entries.size(), deadline.poll_timeout());
+    const int count = ::poll(entries.data(), entries.size(), next(deadline).poll_timeout());
     if (count < 0 && errno != EINTR) return system_error("cannot wait for local ranks", errno);
-    if (count == 0) return late(records);
+    if (count == 0 && deadline.passed()) return late(records);
     for (size_t i = entries.size() - 1; count > 0 && i > 0; --i) {
       if (entries[i].revents != 0) examine(i - 1);
     }
-    if (count > 0 && entries[0].revents != 0) send_challenge();
+    if (count > 0 && entries[0].revents != 0) accept_peer();
   }
   return std::move(admitted_);
+}
+
+void LocalAcceptor::drop_silent() {
+  const auto now = Clock::now();
+  std::erase_if(waiting_,
+                [now](const PendingPeer& peer) { return now - peer.since >= kSilentTimeout; });
+}
+
+Deadline LocalAcceptor::next(Deadline deadline) const {
+  Clock::time_point time = std::min(deadline.time(), pause_end_.time());
+  if (!waiting_.empty()) time = std::min(time, waiting_.front().since + kSilentTimeout);
+  return Deadline::at(time);
 }
 
 GuardedFd LocalAcceptor::accept_connection() {
@@ -50,9 +76,26 @@ GuardedFd LocalAcceptor::accept_connection() {
   return GuardedFd(UniqueFd(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
 }
 
-void LocalAcceptor::send_challenge() {
+void LocalAcceptor::accept_peer() {
   GuardedFd socket = accept_connection();
-  if (!socket) return;
+  if (socket) return send_challenge(std::move(socket));
+  const int error = errno;
+  if (!net::is_shortage(error)) return;
+  pause_end_ = Deadline::after_seconds(kSecondsBeforeAccept);
+  if (std::exchange(has_warned_, true)) return;
+  log::warning(cat("rank ", rank_, " cannot accept a connection of another rank of this host: ",
+                   std::strerror(error),
+                   "; it tries again until it can: close files, or raise the limit of open files "
+                   "(ulimit -n)"));
+}
+
+void LocalAcceptor::send_challenge(GuardedFd socket) {
+  if (!net::is_trusted_peer(socket.get())) {
+    log::debug("refused a connection of another user's process");
+    ::send(socket.get(), kOtherUser.data(), kOtherUser.size(), MSG_NOSIGNAL);
+    return;
+  }
+  if (waiting_.size() >= kSpareRoom + members_.size()) waiting_.erase(waiting_.begin());
   PendingPeer peer{std::move(socket), fresh_nonce(), {}, {}};
   if (::send(peer.socket.get(), peer.mine.data(), peer.mine.size(), MSG_NOSIGNAL) < 0) return;
   waiting_.push_back(std::move(peer));

@@ -1,7 +1,8 @@
-// The leader's side of the local rendezvous: accepts connections of pending peers, admits those that
-// prove to be ranks of this host, and refuses others. No peer can block it. Owns the sockets of the
-// peers until it returns them. receive_members creates and calls it, once during the start; it
-// waits up to the deadline.
+// The leader's side of the local rendezvous: accepts connections of this user's processes, admits those
+// that prove to be ranks of this host, and refuses others. Limits the number and the age of pending
+// connections, so that no process can block it or use up its descriptors. Owns the sockets of the peers
+// until it returns them. receive_members creates and calls it, once during the start; it waits up to the
+// deadline.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,9 @@ struct Application {
   static std::optional<Application> decode(ByteView bytes);
 };
 
-// The answer to a peer that is refused.
+// The answers to a peer that is refused.
 constexpr std::string_view kRefused = "refused";
+constexpr std::string_view kOtherUser = "another user";
 
 class LocalAcceptor {
  public:
@@ -45,6 +47,7 @@ class LocalAcceptor {
     Nonce mine{};
     Nonce theirs{};
     UniqueFd heap;
+    Clock::time_point since = Clock::now();
   };
 
   // Waits for all members; returns them by rank.
@@ -53,15 +56,20 @@ class LocalAcceptor {
 
  private:
   GuardedFd accept_connection();
-  void send_challenge();
+  void accept_peer();
+  void send_challenge(GuardedFd socket);
   void examine(size_t index);
+  void drop_silent();
+  Deadline next(Deadline deadline) const;
   Status late(const std::vector<PeerRecord>& records) const;
 
   int listener_;
   const Credentials& credentials_;
   int32_t rank_;
   const std::vector<int32_t>& members_;
-  std::vector<PendingPeer> waiting_;
+  std::vector<PendingPeer> waiting_;        // the oldest first
+  Deadline pause_end_ = Deadline::never();  // accepts nothing before; never: it accepts
+  bool has_warned_ = false;
   std::map<int32_t, PendingPeer> admitted_;
 };
 

@@ -125,6 +125,11 @@ Result<std::unique_ptr<LeaderConnection>> find_leader(const std::vector<PeerReco
     const PeerRecord& record = records[static_cast<size_t>(candidate)];
     if (record.machine != mine.machine) continue;
     auto socket = net::connect_for_packets(record.rendezvous_socket);
+    if (socket.ok() && !net::is_trusted_peer(socket->get())) {
+      return permission_denied(cat("another user's process answers in place of ",
+                                   name_of_rank(records, candidate),
+                                   "; start all ranks of a host as one user"));
+    }
     if (socket.ok())
       return std::make_unique<LeaderConnection>(
           LeaderConnection{candidate, GuardedFd(std::move(*socket))});
@@ -182,6 +187,11 @@ Result<LocalRendezvous> join_leader(LeaderConnection connection, const Credentia
   const std::string whom = name_of_rank(records, connection.leader);
   const int socket = connection.socket.get();
   HVD_ASSIGN_OR_RETURN(const Bytes challenge, receive_message(socket, nullptr, deadline, whom));
+  if (as_text(challenge) == kOtherUser) {
+    return permission_denied(cat(whom, " refused rank ", rank,
+                                 ": it runs as another user; start all ranks of a host as one "
+                                 "user"));
+  }
   Application application;
   Nonce theirs;
   if (challenge.size() != theirs.size()) return invalid_argument(cat(whom, " sent no challenge"));

@@ -4,11 +4,15 @@
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <future>
 
 #include "collectives/checks.h"
+#include "collectives/mesh/local_acceptor.h"
+#include "net/packet_socket.h"
 
 using namespace hvd;
 using namespace hvd::test;
@@ -137,4 +141,79 @@ TEST_CASE("a rank that may open no more descriptors does not spin, and accepts l
     return rank.mesh().send(1, {});
   }));
   CHECK(looks < 100);
+}
+
+TEST_CASE("few strangers wait at the rendezvous of a host, and a rank is admitted nevertheless") {
+  auto rendezvous = collectives::RendezvousSocket::open();
+  REQUIRE(rendezvous.ok());
+  const collectives::Credentials credentials{
+      .job = "0123456789abcdef", .generation = 0, .secret = test_secret()};
+  const std::vector<int32_t> members{1};
+  const std::vector<collectives::PeerRecord> records(2);
+  Strangers strangers;
+  for (int i = 0; i < 100; ++i) {
+    auto socket = net::connect_for_packets(rendezvous->name);
+    REQUIRE(socket.ok());
+    strangers.push_back(std::move(*socket));
+  }
+  std::thread leader([&] {
+    collectives::LocalAcceptor acceptor(rendezvous->listener.get(), credentials, 0, members);
+    CHECK(acceptor.receive(records, Deadline::after_seconds(20)).status().message() == "");
+  });
+  CHECK(wait_until_open(strangers, 17, 8) <= 17);
+  const auto member = net::connect_for_packets(rendezvous->name);
+  REQUIRE(member.ok());
+  pollfd entry{member->get(), POLLIN, 0};
+  CHECK(::poll(&entry, 1, 8000) == 1);
+  const auto challenge = net::receive_packet(member->get(), "the leader");
+  collectives::Application application{.rank = 1, .nonce = collectives::fresh_nonce()};
+  if (challenge.ok() && *challenge) {
+    collectives::Nonce theirs{};
+    REQUIRE((*challenge)->bytes.size() == theirs.size());
+    std::ranges::copy((*challenge)->bytes, theirs.begin());
+    application.proof = credentials.prove("member", 1, 0, theirs, application.nonce);
+  }
+  CHECK(net::send_packet(member->get(), application.encode(), {0}, "the leader").ok());
+  leader.join();
+}
+
+TEST_CASE("a process of another user gets no challenge at the rendezvous of a host") {
+  if (::geteuid() != 0) return;  // only root can start a process of another user
+  World world({0, 0});
+  std::vector<Status> outcomes(2);
+  const auto run = [&](int32_t index) {
+    auto mesh = Mesh::establish(world.options(index), world.store, Deadline::after_seconds(20));
+    outcomes[static_cast<size_t>(index)] = mesh.status();
+    if (!mesh.ok()) return;
+    Rank rank(std::move(*mesh));
+    outcomes[static_cast<size_t>(index)] = pass_barrier(rank);
+  };
+  std::thread leader(run, 0);
+  socklen_t size = 0;
+  const sockaddr_un address = net::abstract_address(record_of(world, 0).rendezvous_socket, size);
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t other = ::fork();
+  if (other == 0) {
+    std::array<char, 64> heard{};
+    const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    if (::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
+    if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), size) != 0) ::_exit(3);
+    if (::write(ends[1], "", 1) != 1) ::_exit(4);
+    const ssize_t got = ::recv(socket, heard.data(), heard.size(), 0);
+    ::_exit(got == static_cast<ssize_t>(collectives::kOtherUser.size()) ? 0 : 5);
+  }
+  // The leader accepts in order, and does so once the other rank has a record.
+  char byte;
+  CHECK(::read(ends[0], &byte, 1) == 1);
+  std::thread member(run, 1);
+  leader.join();
+  member.join();
+  int status = 0;
+  ::waitpid(other, &status, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  require_all_ok(outcomes);
 }
