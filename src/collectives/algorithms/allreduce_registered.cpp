@@ -42,7 +42,8 @@ bool fill_places(Group& group, const hvd_batch& batch, size_t element, TensorPla
 }
 
 // The address in this process of every rank's copy of every tensor: `bases[tensor * ranks + rank]`.
-Status reach_all(Group& group, const hvd_batch& batch, uint64_t step, std::byte** bases) {
+Status reach_all(Group& group, const hvd_batch& batch, size_t element, uint64_t step,
+                 std::byte** bases) {
   const size_t ranks = group.local_count();
   for (size_t rank = 0; rank < ranks; ++rank) {
     const TensorPlaces& theirs = places_of(group, rank, step);
@@ -53,7 +54,9 @@ Status reach_all(Group& group, const hvd_batch& batch, uint64_t step, std::byte*
         base = static_cast<std::byte*>(batch.tensors[i].output);
         continue;
       }
-      HVD_ASSIGN_OR_RETURN(base, group.mesh().peer_heaps()->reach(on_host, theirs.places[i]));
+      const SharedHeap::Place place = theirs.places[i];  // a copy: the peer may change its own
+      const auto bytes = static_cast<size_t>(batch.tensors[i].count) * element;
+      HVD_ASSIGN_OR_RETURN(base, group.mesh().peer_heaps()->reach(on_host, place, bytes));
     }
   }
   return {};
@@ -125,7 +128,7 @@ Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
     const size_t ranks = group.local_count();
     auto* bases = reinterpret_cast<std::byte**>(
         group.scratch(batch.tensor_count * ranks * sizeof(std::byte*)));
-    const Status reached = reach_all(group, batch, step, bases);
+    const Status reached = reach_all(group, batch, reduction.element, step, bases);
     if (!reached.ok())
       group.mesh().fail(reached.with_context(group.mesh().describe(group.mesh().rank())));
     // The operation needs the peer's memory. The failure of the mesh ends it on all ranks.

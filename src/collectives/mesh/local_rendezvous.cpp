@@ -224,13 +224,15 @@ Result<LocalRendezvous> join_leader(LeaderConnection connection, const Credentia
   const size_t count = region->rank_count();
   HVD_ASSIGN_OR_RETURN(auto doorbells, receive_files(socket, count, deadline, whom));
   HVD_ASSIGN_OR_RETURN(result.heaps, receive_files(socket, heaps_among(count), deadline, whom));
-  size_t local = 0;
-  for (int32_t other = 0; other < rank; ++other) {
-    if (result.leaders[static_cast<size_t>(other)] == connection.leader) ++local;
-  }
-  if (local >= count) {
+  // Indexes of the host's ranks follow from the table, so it must have as many as the memory.
+  const auto& leaders = result.leaders;
+  const auto led = std::count(leaders.begin(), leaders.end(), connection.leader);
+  if (leaders[static_cast<size_t>(rank)] != connection.leader ||
+      static_cast<size_t>(led) != count) {
     return invalid_argument(cat(whom, " counts other ranks on this host"));
   }
+  const auto local =
+      static_cast<size_t>(std::count(leaders.begin(), leaders.begin() + rank, connection.leader));
   result.links = std::make_unique<HostLinks>(std::move(region), std::move(doorbells), local);
   UniqueFd process = open_process(socket);
   result.watched.push_back({connection.leader, std::move(connection.socket), std::move(process)});

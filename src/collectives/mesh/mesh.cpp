@@ -136,6 +136,8 @@ void Mesh::check() {
 void Mesh::fail(const Status& cause) {
   if (!failure_.ok()) return;
   failure_ = host_->fail(cause);
+  // A peer has sent the number, and callers use it as an index.
+  if (failure_.lost_rank() >= options_.size) failure_ = failure_.with_lost_rank(-1);
   remote_->abort(failure_);
 }
 
@@ -216,8 +218,15 @@ Status Mesh::exchange_records(const PeerRecord& mine, KeyValueStore& store, Dead
     });
   }
   if (!all.ok()) return all.error();
+  if (all->size() != records_.size()) {
+    return invalid_argument(cat("the job's store has the records of ", all->size(),
+                                " ranks, where ", records_.size(), " were expected"));
+  }
   for (size_t rank = 0; rank < records_.size(); ++rank) {
     HVD_ASSIGN_OR_RETURN(records_[rank], PeerRecord::decode((*all)[rank]));
+    if (records_[rank].rank == static_cast<int32_t>(rank)) continue;
+    return invalid_argument(
+        cat("the address record of rank ", rank, " names rank ", records_[rank].rank));
   }
   return {};
 }
@@ -234,10 +243,12 @@ Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, KeyValueStore
   HVD_ASSIGN_OR_RETURN(const auto all,
                        store.exchange(key("leader"), options_.rank, options_.size,
                                       ByteWriter().put(leader).view(), wanted, deadline));
-  for (size_t rank = 0; rank < all.size() && leads; ++rank) {
+  if (!leads) return leaders;
+  for (size_t rank = 0; rank < std::min(all.size(), leaders.size()); ++rank) {
     leaders[rank] = ByteReader(all[rank]).get<int32_t>();
   }
-  return leaders;
+  // Checks the ranks that others have published, as members check the table.
+  return decode_leaders(encode_leaders(leaders), leaders.size());
 }
 
 // Runs the local rendezvous: a rank is on this host if its record matches and it answers.

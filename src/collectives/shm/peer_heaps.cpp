@@ -38,10 +38,10 @@ PeerHeaps::~PeerHeaps() {
   }
 }
 
-Result<std::byte*> PeerHeaps::reach(size_t local, const SharedHeap::Place& place) {
+Result<std::byte*> PeerHeaps::reach(size_t local, const SharedHeap::Place& place, size_t bytes) {
   Heap& heap = heaps_[local];
-  if (place.size == 0 || place.offset >= place.size || place.block > heap.size ||
-      place.size > heap.size - place.block) {
+  if (place.size == 0 || place.offset >= place.size || bytes > place.size - place.offset ||
+      place.block > heap.size || place.size > heap.size - place.block) {
     return invalid_argument("a peer names shared memory that it does not have");
   }
   auto found = heap.blocks.find(place.block);

@@ -20,9 +20,9 @@ class PeerHeaps {
   PeerHeaps(const PeerHeaps&) = delete;
   PeerHeaps& operator=(const PeerHeaps&) = delete;
 
-  // Returns the address of another rank's memory. The block stays mapped until it is the least
+  // Returns the address of `bytes` of another rank's memory. The block stays mapped until it is the least
   // recently used of very many.
-  Result<std::byte*> reach(size_t local, const SharedHeap::Place& place);
+  Result<std::byte*> reach(size_t local, const SharedHeap::Place& place, size_t bytes);
 
  private:
   struct Block {

@@ -89,6 +89,7 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::open(UniqueFd file, MemoryMa
   const size_t rank_count = region->header_->rank_count;
   if (region->header_->magic != kArenaMagic || rank_count == 0 || rank_count > kMaxLocalRanks ||
       control_size(rank_count) != region->header_->sub_regions_at ||
+      region->header_->sub_region_size > static_cast<size_t>(info.st_size) / kSubRegions ||
       static_cast<size_t>(info.st_size) <
           region->header_->sub_regions_at + kSubRegions * region->header_->sub_region_size) {
     return invalid_argument("the shared memory that a peer offers has another layout");

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "collectives/checks.h"
+#include "collectives/relay.h"
 #include "open_descriptors.h"
 
 using namespace hvd;
@@ -334,6 +335,41 @@ TEST_CASE("a hundred meshes leave no descriptor behind") {
     }
     CHECK(open_descriptors() == before);
   }
+}
+
+TEST_CASE("a leader that a rank publishes is checked before it is used as an index") {
+  class LyingStore final : public collectives::KeyValueStore {
+   public:
+    explicit LyingStore(int32_t leader) : leader_(leader) {}
+    Status set(std::string_view key, ByteView value) override {
+      if (key != "mesh/0/leader/1") return store_.set(key, value);
+      return store_.set(key, ByteWriter().put(leader_).view());
+    }
+    Result<Bytes> get(std::string_view key, Deadline deadline) override {
+      return store_.get(key, deadline);
+    }
+
+   private:
+    const int32_t leader_;
+    MemoryStore store_;
+  };
+  for (const int32_t leader : {-1, 2, 1 << 30}) {
+    CAPTURE(leader);
+    World world({0, 0});
+    LyingStore store(leader);
+    const auto outcomes = run_on(world, store, pass_barrier, 2);
+    CHECK(outcomes[0].message() == "a table of hosts makes no sense");
+    CHECK(!outcomes[1].ok());
+  }
+}
+
+TEST_CASE("an address record of another rank is refused") {
+  World world({0, 1});
+  ChangingStore store([](collectives::PeerRecord& record) {
+    if (record.rank == 1) record.rank = 1 << 30;
+  });
+  const auto outcomes = run_on(world, store, pass_barrier, 2);
+  CHECK(outcomes[0].message() == "the address record of rank 1 names rank 1073741824");
 }
 
 TEST_CASE("a rank alone needs nobody") {

@@ -137,7 +137,7 @@ TEST_CASE("freed memory goes back to the host, also while a peer has it mapped")
   std::vector<UniqueFd> files;
   files.emplace_back(::fcntl(heap.file().value(), F_DUPFD_CLOEXEC, 0));
   PeerHeaps peers(std::move(files), map);
-  const auto seen = peers.reach(0, *place);
+  const auto seen = peers.reach(0, *place, 4 << 20);
   REQUIRE(seen.ok());
   std::memset(memory.value(), 7, 4 << 20);
   CHECK(seen.value()[1 << 20] == std::byte{7});
@@ -161,10 +161,14 @@ TEST_CASE("a place outside of the heap, or in none, is refused") {
   files.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   PeerHeaps peers(std::move(files), map);
   const std::string refusal = "a peer names shared memory that it does not have";
-  CHECK(peers.reach(0, {uint64_t{1} << 62, 4096, 0}).status().message() == refusal);
-  CHECK(peers.reach(0, {0, uint64_t{1} << 62, 0}).status().message() == refusal);
-  CHECK(peers.reach(0, {0, 4096, 4096}).status().message() == refusal);
-  CHECK(peers.reach(1, {0, 4096, 0}).status().message() == refusal);
+  CHECK(peers.reach(0, {uint64_t{1} << 62, 4096, 0}, 1).status().message() == refusal);
+  CHECK(peers.reach(0, {0, uint64_t{1} << 62, 0}, 1).status().message() == refusal);
+  CHECK(peers.reach(0, {0, 4096, 4096}, 1).status().message() == refusal);
+  CHECK(peers.reach(1, {0, 4096, 0}, 1).status().message() == refusal);
+  const auto memory = heap.allocate(4096);
+  const SharedHeap::Place place = *heap.find(memory.value(), 4096);
+  CHECK(peers.reach(0, {place.block, place.size, 96}, place.size - 95).status().message() ==
+        refusal);
 }
 
 TEST_CASE("a forked child can use its parent's memory and cannot allocate or free") {
