@@ -156,6 +156,7 @@ constexpr Range kRanges[] = {
     {"ssh_port", 1, 65535},
     {"start_timeout", 0.1, 1e8},
     {"lease", 1, 1e8},
+    {"link_timeout", 1, 1e6},
     {"kill_grace", 0, 1e8},
     {"timeout", 0.001, 1e8},
     {"max_restarts", 0, 1e6},

@@ -83,6 +83,9 @@ constexpr Setting kTable[] = {
      "", "--network-interface"},
     {"port_range", "--port-range", "", "HOROVOD_PORT_RANGE", kText, "FIRST-LAST", "", kNetwork,
      "Ports for everything that listens, on every host."},
+    {"link_timeout", "--link-timeout", "", "HOROVOD_LINK_TIMEOUT", kDouble, "SECONDS", "60",
+     kNetwork,
+     "Time after which a rank that gets no answer from a rank on another host ends the job."},
 
     {"listen", "--listen", "", "", kText, "[HOST]:PORT", "", kJoin,
      "Wait at this address for hosts that join by `horovod-agent --join`."},

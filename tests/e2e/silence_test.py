@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""A peer whose host falls silent. No rank has sent it data, and no acknowledgement is missing. A rank that
-waits for this peer still gets an error, also without a launcher that watches the ranks."""
+"""Links between ranks that fall silent: a peer whose host is gone, and cuts that last shorter and longer than
+HOROVOD_LINK_TIMEOUT."""
 from harness import *
 
 import network
@@ -21,6 +21,65 @@ except hvd.HorovodInternalError as error:
     os._exit(7)
 """
 
+# Each step checks every bit of its sum, until the file exists.
+STEPS = """
+import os, sys
+import numpy
+import horovod.numpy as hvd
+hvd.init()
+step, more = 0, True
+while more:
+    parts = [numpy.random.default_rng([step, rank]).random(50000, dtype=numpy.float32)
+             for rank in range(2)]
+    total = hvd.allreduce(parts[hvd.rank()], op=hvd.Sum, name="gradient")
+    if total.tobytes() != (parts[0] + parts[1]).tobytes():
+        sys.exit(f"step {step} has another sum")
+    if hvd.rank() == 0 and step % 10 == 0:
+        print("step", step, flush=True)
+    ends = numpy.array([os.path.exists(sys.argv[1])], dtype=numpy.int32)
+    more = not hvd.allreduce(ends, op=hvd.Max, name="ends")[0]
+    step += 1
+print("all sums are right", flush=True)
+"""
+
+
+def steps(job):
+    return job.out.count(":step ")
+
+
+def survives_a_cut_of(seconds, job):
+    faults.cut("a", "b")
+    time.sleep(1)  # for the output of the last steps
+    done = steps(job)
+    time.sleep(seconds - 1)
+    expect(steps(job) == done, f"steps went on while the link was cut\n{job.describe()}")
+    faults.heal("a", "b")
+    wait_until(lambda: steps(job) > done + 2 or job.process.poll() is not None, 60, job.describe)
+
+
+@world()
+def test_a_cut_of_25_s_changes_no_bit():
+    stop = scratch() / "stop"
+    job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", STEPS, stop)
+    job.wait_for("step 20")
+    survives_a_cut_of(25, job)
+    stop.touch()
+    job.ends_with(0)
+    expect(job.out.count("all sums are right") == 2 and job.said() == [], job.describe())
+
+
+@world()
+def test_a_job_survives_cuts_up_to_the_link_timeout_and_no_longer():
+    job = Job("-np", 2, "-H", "a:1,b:1", "--link-timeout", 6, PYTHON, "-c", STEPS, "/nowhere")
+    job.wait_for("step 20")
+    survives_a_cut_of(2, job)
+    faults.cut("a", "b")
+    expect(job.wait(60) != 0, job.describe())
+    expect(re.search(r"rank (0 on host a|1 on host b) was lost: its connection to rank "
+                     r"(0 on host a|1 on host b) brought no answer for 6 s; .*HOROVOD_LINK_TIMEOUT",
+                     job.err), job.describe())
+    job.leaves_nothing()
+
 
 @world()
 def test_a_rank_that_only_waits_hears_of_a_host_that_is_gone():
@@ -39,7 +98,7 @@ def test_a_rank_that_only_waits_hears_of_a_host_that_is_gone():
                  PYTHON, "-c", PROGRAM],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 text=True, env=clean_environment(
-                    HOROVOD_RANK=str(rank), HOROVOD_SIZE="2",
+                    HOROVOD_RANK=str(rank), HOROVOD_SIZE="2", HOROVOD_LINK_TIMEOUT="5",
                     HOROVOD_STORE=f"tcp:{network.LAUNCHER_ADDRESS}:29400",
                     HOROVOD_JOB_SECRET=token.read_text())))
         for rank in ranks:

@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "base/settings.h"
 #include "base/text.h"
 #include "collectives/mesh/shared_mesh.h"
 #include "controllers/controller_plugin.h"
@@ -77,6 +78,15 @@ std::string setting(const hvd_plugin_host& host, const char* name) {
   return value == nullptr ? "" : value;
 }
 
+Result<double> link_seconds_of(const hvd_plugin_host& host) {
+  const std::string text = setting(host, "HOROVOD_LINK_TIMEOUT");
+  const double seconds =
+      text.empty() ? Settings().number("link_timeout") : parse_double(text).value_or(0);
+  if (seconds >= 1) return seconds;
+  return invalid_argument(cat("HOROVOD_LINK_TIMEOUT is '", printable(text),
+                              "'; set it to a number of seconds, at least 1"));
+}
+
 Result<MeshOptions> options_of(const hvd_plugin_host& host, const hvd_plugin_config& config) {
   const std::string hex = setting(host, "HOROVOD_JOB_SECRET");
   if (hex.empty() && config.size > 1) {
@@ -101,6 +111,7 @@ Result<MeshOptions> options_of(const hvd_plugin_host& host, const hvd_plugin_con
                        net::parse_port_range(setting(host, "HOROVOD_PORT_RANGE")));
   HVD_ASSIGN_OR_RETURN(const auto interfaces,
                        net::InterfaceChoice::parse(setting(host, "HOROVOD_NETWORK_INTERFACES")));
+  HVD_ASSIGN_OR_RETURN(const double link_seconds, link_seconds_of(host));
   // The last two are no knobs: hosts that play several machines in one test offer them.
   return MeshOptions{
       .rank = config.rank,
@@ -112,6 +123,7 @@ Result<MeshOptions> options_of(const hvd_plugin_host& host, const hvd_plugin_con
       .site = store.starts_with("agent:") ? store : std::string(),
       .ports = ports,
       .interfaces = interfaces,
+      .times = {.link = link_seconds},
       .heap = static_cast<collectives::SharedHeap*>(host.lookup(host.host, collectives::kHeapName)),
       .memory_map = nullptr,
       .machine = setting(host, "HOROVOD_TEST_MACHINE"),
