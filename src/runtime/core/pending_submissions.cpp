@@ -32,6 +32,7 @@ bool PendingSubmissions::collect(std::vector<Submission*>* refused) {
     if (newest_ != nullptr) newest_->newer = submission;
     newest_ = submission;
     submission->accepted = submission->planned = false;
+    submission->announced_id = 0;
     if (refused != nullptr) {
       refused->push_back(submission);
       continue;

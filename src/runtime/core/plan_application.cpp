@@ -1,8 +1,24 @@
 #include "runtime/core/plan_application.h"
 
+#include <algorithm>
+
 #include "base/text.h"
+#include "runtime/negotiation/agreement.h"
+#include "runtime/negotiation/fusion_planner.h"
 
 namespace hvd::runtime {
+namespace {
+
+uint32_t bit_of(int32_t dtype) { return dtype < 32 ? uint32_t{1} << dtype : 0; }
+
+// The dtypes of the batches that a request needs, as in add_units.
+uint32_t units_of(const Request& request) {
+  uint32_t bits = request.tensors.empty() ? bit_of(HVD_UINT8) : 0;
+  for (const TensorSpec& tensor : request.tensors) bits |= bit_of(tensor.dtype);
+  return bits;
+}
+
+}  // namespace
 
 Status PlanApplication::apply(ProcessSet* set, const Plan& plan, ByteView theirs,
                               bool is_speculative) {
@@ -15,22 +31,85 @@ Status PlanApplication::apply(ProcessSet* set, const Plan& plan, ByteView theirs
   ++set->plans;
   set->last_was_speculative = is_speculative;
   arrived_ = Clock::now();
+  is_own_ = set->coordinator.has_value() || is_speculative;
   HVD_RETURN_IF_ERROR(forget(set, plan));
   agreed_.assign(plan.items.size(), {});
   for (size_t i = 0; i < plan.items.size(); ++i) {
     HVD_RETURN_IF_ERROR(resolve(set, plan.items[i], &agreed_[i]));
   }
+  if (!is_own_) HVD_RETURN_IF_ERROR(check_batches(plan));
   for (const auto& batch : plan.batches) HVD_RETURN_IF_ERROR(run(set, batch, theirs));
   return {};
 }
 
-Status PlanApplication::run(ProcessSet* set, const std::vector<PlanUnit>& batch, ByteView theirs) {
-  if (batch.empty()) return internal_error("a plan has a batch of nothing");
-  for (const PlanUnit& unit : batch) {
-    if (agreed_[unit.item].request == nullptr) {
-      return internal_error("a plan runs what it declares failed");
+// Every agreed item is in the batches once for each of its dtypes, next to items that it may share a
+// batch with.
+Status PlanApplication::check_batches(const Plan& plan) {
+  missing_.assign(agreed_.size(), 0);
+  for (size_t i = 0; i < agreed_.size(); ++i) {
+    if (agreed_[i].request != nullptr) missing_[i] = units_of(*agreed_[i].request);
+  }
+  for (const auto& batch : plan.batches) {
+    if (batch.empty()) return internal_error("a plan has a batch of nothing");
+    for (const PlanUnit& unit : batch) {
+      const uint32_t bit = bit_of(unit.dtype);
+      if ((missing_[unit.item] & bit) == 0) {
+        return internal_error(cat("a plan runs ", dtype_name(unit.dtype), " of item ", unit.item,
+                                  ", which it did not agree on or runs already"));
+      }
+      missing_[unit.item] &= ~bit;
+      const PlanUnit& first = batch.front();
+      if (&unit != &first && !may_share_batch({first, agreed_[first.item].request, 0},
+                                              {unit, agreed_[unit.item].request, 0})) {
+        return internal_error(cat("a plan runs items ", first.item, " and ", unit.item,
+                                  " in one batch, and they differ"));
+      }
     }
   }
+  const auto left = std::ranges::find_if(missing_, [](uint32_t bits) { return bits != 0; });
+  if (left == missing_.end()) return {};
+  return internal_error(
+      cat("a plan agrees on item ", left - missing_.begin(), " and does not run all of it"));
+}
+
+// Checks what the root has checked before it made the plan.
+Status PlanApplication::check(const ProcessSet& set, const PlanItem& item,
+                              const Submission* submission) const {
+  if (submission != nullptr && submission->planned) {
+    return internal_error(
+        cat("a plan names '", printable(submission->name->text), "', which is planned already"));
+  }
+  if (item.error_code != HVD_OK) return {};
+  const SetMembers& members = *set.members;
+  const Request& agreed = item.request;
+  if (item.full && agreed.op == HVD_JOIN) {
+    if (set.has_joined && item.name == kJoinName && members.index_of(agreed.root) >= 0) return {};
+    return internal_error(cat("a plan ends a join that rank ", rank_, " does not wait for"));
+  }
+  if (submission == nullptr) {
+    if (agreed.op == HVD_ALLREDUCE || agreed.op == HVD_BARRIER) return {};
+    return internal_error(cat("a plan runs ", operation_text(agreed.op, item.name),
+                              " without rank ", rank_, ", which has joined"));
+  }
+  if (!item.full) {
+    if (submission->announced_id == item.id) return {};
+    return internal_error(cat("a plan has '", printable(submission->name->text), "' as cached (",
+                              item.id, "), and rank ", rank_, " announced it as new"));
+  }
+  const Request& own = submission->request;
+  if (auto sentence = disagreement(item.name, {rank_, own}, {members.ranks.front(), agreed})) {
+    return invalid_argument(*std::move(sentence));
+  }
+  HVD_RETURN_IF_ERROR(check_rows(item.name, own, item.rows, members.ranks));
+  if (!has_rank_rows(own.op) ||
+      item.rows[static_cast<size_t>(members.index)].rows == rows_of(own)) {
+    return {};
+  }
+  return internal_error(
+      cat("a plan has other rows of '", printable(item.name), "' than rank ", rank_, " brings"));
+}
+
+Status PlanApplication::run(ProcessSet* set, const std::vector<PlanUnit>& batch, ByteView theirs) {
   if (theirs.empty()) {
     parts_.executor->add(set->queue, batch, agreed_);
   } else {
@@ -69,6 +148,7 @@ Status PlanApplication::resolve(ProcessSet* set, const PlanItem& item, AgreedIte
     return internal_error(cat("a plan names '", printable(item.name), "' (", item.id,
                               "), which rank ", rank_, " did not announce"));
   }
+  if (!is_own_) HVD_RETURN_IF_ERROR(check(*set, item, submission));
   if (item.full && item.request.op == HVD_JOIN && item.error_code == HVD_OK) {
     parts_.sink->all_have_joined(set, item.request.root);
     return {};

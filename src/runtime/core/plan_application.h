@@ -1,6 +1,7 @@
 // Applies the plans that the ranks of a process set agreed on: finds this rank's submission of each item,
-// updates the response cache, and adds the batches to the executor. Owns the counts of batches. The runtime
-// core makes, sends and receives plans and ends sets; it calls this class on the thread that makes progress.
+// updates the response cache, and adds the batches to the executor. Checks a plan of another rank before
+// it uses numbers of the plan as sizes or indexes. Owns the counts of batches. The runtime core makes,
+// sends and receives plans and ends sets; it calls this class on the thread that makes progress.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +49,8 @@ class PlanApplication {
   const Counts& counts() const { return counts_; }
 
  private:
+  Status check(const ProcessSet& set, const PlanItem& item, const Submission* submission) const;
+  Status check_batches(const Plan& plan);
   Status forget(ProcessSet* set, const Plan& plan);
   Status resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed);
   Status learn(ProcessSet* set, const PlanItem& item, Submission* submission, CacheEntry** entry);
@@ -58,7 +61,9 @@ class PlanApplication {
   const int32_t rank_;
   Counts counts_;
   Clock::time_point arrived_{};     // when the plan that is being applied arrived
+  bool is_own_ = false;             // this rank made that plan
   std::vector<AgreedItem> agreed_;  // of that plan; reused, so that a plan allocates no memory
+  std::vector<uint32_t> missing_;   // of each item, a bit for each dtype that no batch has had yet
 };
 
 }  // namespace hvd::runtime

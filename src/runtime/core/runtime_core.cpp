@@ -117,7 +117,8 @@ void RuntimeCore::announce_now(ProcessSet* set, Submission* submission) {
     set->has_joined = true;
     set->negotiator.join();
   } else {
-    set->speculation.announced(set->negotiator.announce(*submission));
+    submission->announced_id = set->negotiator.announce(*submission);
+    set->speculation.announced(submission->announced_id);
   }
 }
 
@@ -172,6 +173,7 @@ Status RuntimeCore::handle(int32_t from, ByteView message) {
   }
   Notice notice;
   HVD_RETURN_IF_ERROR(decode(message, &notice));
+  HVD_RETURN_IF_ERROR(check(kind, from, notice));
   switch (kind) {
     case MessageKind::kLeave:
     case MessageKind::kStop:
@@ -186,6 +188,25 @@ Status RuntimeCore::handle(int32_t from, ByteView message) {
       break;
   }
   return {};
+}
+
+// Checks the ranks in a notice, which become indexes. Notices of the shutdown must come from the parent
+// or from a child, as their kind demands.
+Status RuntimeCore::check(MessageKind kind, int32_t from, const Notice& notice) const {
+  const int32_t size = sets_.all()->members->size();
+  if (notice.rank < 0 || notice.rank >= size || notice.lost_rank < -1 || notice.lost_rank >= size) {
+    return invalid_argument(cat("a notice about rank ", notice.rank, " and lost rank ",
+                                notice.lost_rank, "; the job has ranks 0 to ", size - 1));
+  }
+  const bool is_down = kind == MessageKind::kStop || kind == MessageKind::kGoodbye;
+  const bool is_up = kind == MessageKind::kLeave || kind == MessageKind::kStopped;
+  const bool is_parent = from == links_.tree().parent;
+  if ((is_down && !is_parent) || (is_up && is_parent)) {
+    return invalid_argument("a notice of the shutdown from the wrong side of the tree");
+  }
+  const bool is_failure = notice.code > HVD_OK && notice.code <= HVD_INTERNAL;
+  if (kind != MessageKind::kAbort || is_failure) return {};
+  return invalid_argument(cat("a failure with code ", notice.code));
 }
 
 void RuntimeCore::complete(Submission* submission, Status status) {

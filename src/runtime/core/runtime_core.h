@@ -125,6 +125,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   void finish_what_can_be();
   void receive(int32_t from, ByteView message);
   Status handle(int32_t from, ByteView message);
+  Status check(MessageKind kind, int32_t from, const Notice& notice) const;
   bool work();
   bool run_batches();
   void report();

@@ -185,13 +185,14 @@ bool BatchExecutor::one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit>
 
 Status BatchExecutor::run_one_shot(BatchQueue* queue, std::span<const PlanUnit> units,
                                    std::span<const AgreedItem> items, ByteView theirs) {
-  HVD_CHECK(idle(*queue));
   std::unique_ptr<Run> run = make_run(queue, units, items);
   size_t bytes = 0;
   for (const hvd_batch_tensor& tensor : run->tensors) {
     bytes += static_cast<size_t>(tensor.count) * dtype_size(run->batch.dtype);
   }
-  if (!run->reduces_one_shot() || bytes != theirs.size()) {
+  const bool is_possible = idle(*queue) && queue->set->ranks.size() == 2 &&
+                           run->submissions.size() == units.size() && run->reduces_one_shot();
+  if (!is_possible || bytes != theirs.size()) {
     return internal_error(cat("a rank sent ", theirs.size(), " bytes to a batch of ", bytes,
                               " that cannot be reduced one-shot"));
   }

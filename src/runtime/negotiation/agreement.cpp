@@ -17,8 +17,8 @@ std::string upper(std::string_view text) {
 
 struct Pair {
   const std::string& name;
-  const Variant& a;
-  const Variant& b;
+  Asked a;
+  Asked b;
 
   // "Mismatched data types of 'w': float32 on rank 0, float64 on rank 2; <advice>"
   template <typename A, typename B>
@@ -80,7 +80,7 @@ std::string registration(const Request& request) {
   return cat("process set ", text.empty() ? "none" : text);
 }
 
-std::optional<std::string> registrations(const Variant& a, const Variant& b) {
+std::optional<std::string> registrations(const Asked& a, const Asked& b) {
   if (a.request.op == b.request.op && a.request.root == b.request.root &&
       a.request.splits == b.request.splits) {
     return {};
@@ -173,11 +173,41 @@ std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
 
 }  // namespace
 
-std::optional<std::string> disagreement(const std::string& name, const Variant& a,
-                                        const Variant& b) {
+std::optional<std::string> disagreement(const std::string& name, const Asked& a, const Asked& b) {
   const Pair pair{name, a, b};
   auto sentence = terms(pair);
   return sentence ? sentence : places(pair);
+}
+
+Status check_rows(std::string_view name, const Request& request, std::span<const RankRows> rows,
+                  std::span<const int32_t> members) {
+  if (!has_rank_rows(request.op)) return {};
+  const bool to_each = request.op == HVD_ALLTOALL;
+  const size_t wanted = to_each ? members.size() : request.tensors.size();
+  bool whole = rows.size() == members.size();
+  for (size_t i = 0; whole && i < rows.size(); ++i) {
+    whole = rows[i].rank == members[i] && rows[i].rows.size() == wanted;
+  }
+  if (!whole) {
+    return internal_error(
+        cat("the rows that the ranks bring to '", printable(name), "' did not all arrive"));
+  }
+  bool too_large = false;
+  for (size_t tensor = 0; tensor < request.tensors.size(); ++tensor) {
+    const TensorSpec& spec = request.tensors[tensor];
+    int64_t sum = 0;
+    for (const RankRows& one : rows) {
+      for (size_t i = to_each ? 0 : tensor; i < (to_each ? wanted : tensor + 1); ++i) {
+        too_large |= __builtin_add_overflow(sum, one.rows[i], &sum);
+      }
+    }
+    const auto size = static_cast<int64_t>(dtype_size(spec.dtype));
+    too_large |= __builtin_mul_overflow(sum, spec.row(), &sum);
+    too_large |= __builtin_mul_overflow(sum, size, &sum);
+  }
+  if (!too_large) return {};
+  return invalid_argument(cat("the rows that the ranks bring to '", printable(name),
+                              "' are more than memory can hold"));
 }
 
 void merge(Proposal* into, Proposal&& other) {

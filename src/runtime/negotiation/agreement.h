@@ -1,9 +1,11 @@
 // Checks that the requests of all ranks for one name are equal, and makes the error sentence when they
-// differ. Coordinator and negotiator call it. Pure.
+// differ. Coordinator, negotiator and plan application call it. Pure.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "runtime/wire/message.h"
@@ -14,9 +16,21 @@ namespace hvd::runtime {
 // kept, since a sentence names two.
 void merge(Proposal* into, Proposal&& other);
 
+// A rank's request, borrowed.
+struct Asked {
+  Asked(int32_t rank, const Request& request) : rank(rank), request(request) {}
+  Asked(const Variant& variant) : Asked(variant.rank, variant.request) {}
+  int32_t rank;
+  const Request& request;
+};
+
 // Nothing when the two may run together. Rows and splits are each rank's own affair.
-std::optional<std::string> disagreement(const std::string& name, const Variant& a,
-                                        const Variant& b);
+std::optional<std::string> disagreement(const std::string& name, const Asked& a, const Asked& b);
+
+// Checks the rows of a request: one entry for each member, in their order, with as many numbers as the
+// operation needs. The bytes that they add up to are a number.
+Status check_rows(std::string_view name, const Request& request, std::span<const RankRows> rows,
+                  std::span<const int32_t> members);
 
 // Checks a name that every rank has announced. Returns the error of the first check that fails: equal
 // parameters, no joined rank, at least one dimension, then checks that depend on these. `joined`: the

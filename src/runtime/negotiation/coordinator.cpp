@@ -86,15 +86,7 @@ Status Coordinator::arrange_rows(Proposal* proposal) const {
   auto& rows = proposal->rows;
   std::sort(rows.begin(), rows.end(),
             [](const RankRows& a, const RankRows& b) { return a.rank < b.rank; });
-  const auto& members = options_.members;
-  const size_t wanted = request.op == HVD_ALLTOALL ? members.size() : request.tensors.size();
-  bool whole = rows.size() == members.size();
-  for (size_t i = 0; whole && i < rows.size(); ++i) {
-    whole = rows[i].rank == members[i] && rows[i].rows.size() == wanted;
-  }
-  if (whole) return {};
-  return internal_error(
-      cat("the rows that the ranks bring to '", printable(proposal->name), "' did not all arrive"));
+  return check_rows(proposal->name, request, rows, options_.members);
 }
 
 // Not before the plan is made: an id may be announced until it is taken back. And first those that

@@ -5,10 +5,14 @@
 namespace hvd::runtime {
 namespace {
 
-bool can_fuse(const Request& request, const FusionOptions& options) {
-  if (options.groups_alone && request.tensors.size() > 1) return false;
+bool is_fusable(const Request& request) {
   return request.op == HVD_ALLREDUCE || request.op == HVD_ALLGATHER ||
          request.op == HVD_REDUCESCATTER;
+}
+
+bool can_fuse(const Request& request, const FusionOptions& options) {
+  if (options.groups_alone && request.tensors.size() > 1) return false;
+  return is_fusable(request);
 }
 
 bool match(const FusionUnit& a, const FusionUnit& b) {
@@ -44,6 +48,10 @@ uint64_t bytes_of(const Request& request, const std::vector<RankRows>& rows, int
 }
 
 }  // namespace
+
+bool may_share_batch(const FusionUnit& a, const FusionUnit& b) {
+  return is_fusable(*a.request) && match(a, b);
+}
 
 std::vector<int32_t> dtypes_of(const Request& request) {
   std::vector<int32_t> dtypes;

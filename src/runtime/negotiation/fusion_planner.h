@@ -30,6 +30,9 @@ uint32_t unit_count(const Request& request);
 void add_units(uint32_t item, const Request& request, const std::vector<RankRows>& rows,
                std::vector<FusionUnit>* units);
 
+// Whether units may share a batch, whatever its size.
+bool may_share_batch(const FusionUnit& a, const FusionUnit& b);
+
 // Appends to `batches`. Allreduces, allgathers and reducescatters share a batch with others of
 // the same operation, dtype, scales, reduction and device while it stays within the threshold;
 // others between them do not part them. Everything else runs alone. Batches are in the order of

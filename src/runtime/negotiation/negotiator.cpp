@@ -130,6 +130,11 @@ Status Negotiator::report_joined(uint32_t reporter, std::span<const int32_t> ran
   if (ranks.size() > who.ranks - who.joined) {
     return internal_error(cat("more ranks have joined than are below rank ", rank_));
   }
+  for (const int32_t rank : ranks) {
+    const bool is_below =
+        reporter == 0 || std::ranges::binary_search(place_.subtrees[reporter - 1], rank);
+    if (!is_below) return internal_error(cat("rank ", rank, " has joined, and is not below"));
+  }
   who.joined += ranks.size();
   ready_.joined.insert(ready_.joined.end(), ranks.begin(), ranks.end());
   if (who.has_joined()) {

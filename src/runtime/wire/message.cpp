@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "runtime/wire/request_bytes.h"
 
 namespace hvd::runtime {
@@ -66,6 +67,9 @@ Status get_item(ByteReader& in, PlanItem* item) {
   if ((flags & kFailed) != 0) {
     item->error_code = in.get<uint8_t>();
     item->error = in.get_text();
+    if (!in.failed() && (item->error_code <= HVD_OK || item->error_code > HVD_INTERNAL)) {
+      return invalid_argument(cat("a plan's item fails with code ", item->error_code));
+    }
   }
   return {};
 }

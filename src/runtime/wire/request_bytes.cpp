@@ -39,10 +39,14 @@ Status get_request(ByteReader& in, Request* request) {
       return invalid_argument("a request has an unknown dtype or too many dimensions");
     }
     tensor.shape.resize(dimensions);
-    int64_t count = 1;
-    for (int64_t& extent : tensor.shape) {
-      extent = in.get<int64_t>();
-      if (extent < 0 || __builtin_mul_overflow(count, extent, &count)) {
+    // The elements of one row count too, where there are no rows.
+    const auto size = static_cast<int64_t>(dtype_size(tensor.dtype));
+    int64_t bytes = size;
+    int64_t row_bytes = size;
+    for (size_t i = 0; i < tensor.shape.size(); ++i) {
+      const auto extent = tensor.shape[i] = in.get<int64_t>();
+      if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes) ||
+          (i > 0 && __builtin_mul_overflow(row_bytes, extent, &row_bytes))) {
         return invalid_argument("a request has an impossible shape");
       }
     }
